@@ -1,0 +1,24 @@
+# make demo and make test are all that is needed; both install what is missing.
+.PHONY: all demo test bench clean
+
+all:
+	cargo build --release
+
+# Envoy in front of nginx, with and without Sidestep: about three minutes.
+demo:
+	tools/install-deps demo
+	cargo build --release
+	tools/demo $(ARGS)
+
+# Every test.
+test:
+	tools/test $(ARGS)
+
+# The tables of docs/PERFORMANCE.md; ROWS="wrk-nginx-64 stream" takes some of them.
+bench:
+	tools/install-deps bench
+	cargo build --release
+	tools/bench $(ROWS)
+
+clean:
+	cargo clean

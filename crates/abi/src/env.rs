@@ -1,0 +1,31 @@
+//! Names of the variables that carry settings into a preloaded process. One list: `sidestep run`, the library
+//! and the configuration file all speak of these.
+
+/// `off` switches the library off altogether.
+pub const SWITCH: &str = "SIDESTEP";
+/// Address of the broker: `@name` (abstract) or a path. Default: [`default_broker`].
+pub const BROKER: &str = "SIDESTEP_BROKER";
+/// `auto`, `off` or a number of microseconds.
+pub const SPIN: &str = "SIDESTEP_SPIN";
+/// `BYTES` or `Nops`: how much traffic makes a connection worth an upgrade.
+pub const UPGRADE_AFTER: &str = "SIDESTEP_UPGRADE_AFTER";
+/// Bytes of one ring (one direction of one connection), a power of two.
+pub const RING_SIZE: &str = "SIDESTEP_RING_SIZE";
+/// File to which each process appends one JSON line when it exits.
+pub const REPORT: &str = "SIDESTEP_REPORT";
+/// Anything but empty: the library says on stderr what it does.
+pub const LOG: &str = "SIDESTEP_LOG";
+/// Test aid: a direction that has carried this many bytes by one carrier changes to the other.
+pub const FLIP: &str = "SIDESTEP_FLIP";
+
+/// Operations after which a connection counts as long-lived, unless told otherwise.
+///
+/// Four requests with their answers: a client that asks once or twice never pays for an upgrade.
+pub const DEFAULT_UPGRADE_OPS: u32 = 8;
+/// Default of [`RING_SIZE`], in bytes.
+pub const DEFAULT_RING_SIZE: u32 = 256 * 1024;
+/// Smallest and largest ring, in bytes.
+pub const RING_SIZES: core::ops::RangeInclusive<u32> = 4096..=16 * 1024 * 1024;
+
+/// Prefix of the abstract address of a user's broker; the decimal effective uid follows.
+pub const BROKER_PREFIX: &str = "@sidestep-";

@@ -1,0 +1,21 @@
+//! What two processes must agree on.
+//!
+//! Everything here is either memory that several processes map (`link`, `page`) or bytes that travel over the
+//! control socket (`msg`). Both carry [`VERSION`]; a mismatch means: stay on the kernel.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod env;
+pub mod link;
+pub mod msg;
+pub mod page;
+pub mod reason;
+pub mod sync;
+
+pub use reason::Reason;
+
+/// Grows with every change of a layout or a message. No two versions ever share memory.
+pub const VERSION: u32 = 1;
+
+/// First word of every shared segment, so that a wrong file is recognised before anything else is read.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SIDESTEP");

@@ -1,0 +1,162 @@
+//! Messages on the control socket (AF_UNIX, SOCK_SEQPACKET): one fixed-size record each, with at most one
+//! file descriptor (SCM_RIGHTS).
+//!
+//! ```text
+//! member                                broker
+//!   | Hello ------------------------------> |   version, wished ring size
+//!   | <---------------- Welcome (page fd)   |   or Reject
+//!   | Bell (eventfd) ---------------------> |   a place of mine; handed to every peer
+//!   | Offer (socket fd) ------------------> |   I hold this socket; pair it
+//!   | <---------------- Link (memory fd)    |   first connection between the two processes
+//!   | <---------------- PeerBell (eventfd)  |   each place of the peer
+//!   | <---------------- Slot                |   this offer is that slot
+//!   | Release ----------------------------> |   done with the slot
+//! ```
+
+/// What a record means. Fields not named are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// Member: first record. `arg` = wished ring size in bytes.
+    Hello = 1,
+    /// Member: `offer` = its own number for the connection, `arg` = socket cookie; the socket is attached.
+    Offer = 2,
+    /// Member: `offer` is no longer wanted.
+    Withdraw = 3,
+    /// Member: `place`; the eventfd is attached.
+    Bell = 4,
+    /// Member: `link`, `slot`, `side` are given back.
+    Release = 5,
+    /// Member: the peer of `link` (we are `side`) is to look at its rings now, wherever it waits. The broker
+    /// sends it SIGURG, which nobody notices who does not expect it.
+    Nudge = 6,
+
+    /// Broker: `arg` = member number; the page ([`crate::page::Page`]) is attached.
+    Welcome = 16,
+    /// Broker: `arg` = the broker's version. The member stays on the kernel.
+    Reject = 17,
+    /// Broker: `link`, `side` (yours), `arg` = ring size, `arg2` = pid of the peer; the memory is attached.
+    Link = 18,
+    /// Broker: `link`, `side` (yours), `place` (the peer's); its eventfd is attached.
+    PeerBell = 19,
+    /// Broker: `offer` is now `slot` of `link`, you are `side`.
+    Slot = 20,
+    /// Broker: `offer` will not be paired; `arg` = reason code.
+    Refused = 21,
+    /// Broker: the peer of `link` is gone and all your slots there are released: unmap it.
+    Unlink = 22,
+
+    /// Command line: asks for the status. Answer: [`Kind::Done`] with a memfd that holds the JSON text.
+    Status = 32,
+    /// Command line: back to the kernel. `arg` = 0: all; 1: process `arg2`; 2: connection `link`.`slot`.
+    Detach = 33,
+    /// Command line: may use rings again. Arguments as [`Kind::Detach`].
+    Attach = 34,
+    /// Broker: `arg` = connections concerned.
+    Done = 35,
+    /// Broker: nothing there by that name.
+    Unknown = 36,
+    /// Command line: do not leave for want of members while the process that sends this lives.
+    Stay = 37,
+}
+
+impl Kind {
+    /// The kind with this number, if it is one.
+    pub const fn from_code(code: u32) -> Option<Kind> {
+        use Kind::*;
+        const ALL: [Kind; 19] = [
+            Hello, Offer, Withdraw, Bell, Release, Nudge, Welcome, Reject, Link, PeerBell, Slot, Refused, Unlink,
+            Status, Detach, Attach, Done, Unknown, Stay,
+        ];
+        let mut i = 0;
+        while i < ALL.len() {
+            if ALL[i] as u32 == code {
+                return Some(ALL[i]);
+            }
+            i += 1;
+        }
+        None
+    }
+}
+
+/// One record. Little-endian words in this order; see [`Msg::to_bytes`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Msg {
+    pub kind: u32,
+    pub version: u32,
+    pub offer: u64,
+    pub arg: u64,
+    pub arg2: u64,
+    pub link: u32,
+    pub slot: u32,
+    pub side: u32,
+    pub place: u32,
+}
+
+/// Bytes of a record.
+pub const LEN: usize = 48;
+
+impl Msg {
+    /// A record of this kind with all else 0.
+    pub fn new(kind: Kind) -> Msg {
+        Msg { kind: kind as u32, version: crate::VERSION, ..Msg::default() }
+    }
+
+    /// The kind, if this version knows it.
+    pub fn kind(&self) -> Option<Kind> {
+        Kind::from_code(self.kind)
+    }
+
+    pub fn to_bytes(&self) -> [u8; LEN] {
+        let mut out = [0; LEN];
+        out[0..4].copy_from_slice(&self.kind.to_le_bytes());
+        out[4..8].copy_from_slice(&self.version.to_le_bytes());
+        out[8..16].copy_from_slice(&self.offer.to_le_bytes());
+        out[16..24].copy_from_slice(&self.arg.to_le_bytes());
+        out[24..32].copy_from_slice(&self.arg2.to_le_bytes());
+        out[32..36].copy_from_slice(&self.link.to_le_bytes());
+        out[36..40].copy_from_slice(&self.slot.to_le_bytes());
+        out[40..44].copy_from_slice(&self.side.to_le_bytes());
+        out[44..48].copy_from_slice(&self.place.to_le_bytes());
+        out
+    }
+
+    /// None unless `bytes` is exactly one record.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Msg> {
+        if bytes.len() != LEN {
+            return None;
+        }
+        let u32_at = |i: usize| u32::from_le_bytes([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
+        let u64_at = |i: usize| u64::from(u32_at(i)) | u64::from(u32_at(i + 4)) << 32;
+        Some(Msg {
+            kind: u32_at(0),
+            version: u32_at(4),
+            offer: u64_at(8),
+            arg: u64_at(16),
+            arg2: u64_at(24),
+            link: u32_at(32),
+            slot: u32_at(36),
+            side: u32_at(40),
+            place: u32_at(44),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_the_wire() {
+        let m =
+            Msg { kind: 2, version: 3, offer: 1 << 40, arg: 5, arg2: u64::MAX, link: 7, slot: 8, side: 1, place: 63 };
+        assert_eq!(Msg::from_bytes(&m.to_bytes()), Some(m));
+    }
+
+    #[test]
+    fn only_whole_records_are_taken() {
+        assert_eq!(Msg::from_bytes(&[0; LEN - 1]), None);
+        assert_eq!(Msg::from_bytes(&[0; LEN + 1]), None);
+        assert_eq!(Msg { kind: 99, ..Msg::default() }.kind(), None);
+    }
+}

@@ -1,0 +1,63 @@
+//! The page that one process shares with the broker: a bell for control messages, and its counters.
+
+use crate::reason::REASONS;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// 4096 bytes. Both sides map it; the process writes the counters, the broker the first three words.
+#[repr(C, align(4096))]
+pub struct Page {
+    pub magic: AtomicU64,
+    pub version: AtomicU32,
+    /// Increased by the broker after it has sent records, or has done something to a slot.
+    pub pending: AtomicU32,
+    /// 1: no connection of this process may begin a stretch of ring.
+    pub hold: AtomicU32,
+    _pad: [u32; 11],
+    pub totals: Totals,
+    /// By reason code: how often it was given.
+    pub reasons: [AtomicU64; REASONS],
+}
+
+/// Counters of a process since it started (or since the fork that made it).
+#[repr(C)]
+pub struct Totals {
+    /// TCP connections made by connect() or accept().
+    pub seen: AtomicU64,
+    /// ... of which at least one direction went by ring.
+    pub upgraded: AtomicU64,
+    /// ... and came back to the kernel at least once before their end.
+    pub returned: AtomicU64,
+    pub ring_rx: AtomicU64,
+    pub ring_tx: AtomicU64,
+    pub kernel_rx: AtomicU64,
+    pub kernel_tx: AtomicU64,
+}
+
+#[cfg(not(loom))]
+impl Page {
+    /// All zero: as good as a fresh mapping.
+    #[allow(clippy::new_without_default)] // a page is only ever a static
+    pub const fn new() -> Page {
+        const ZERO: AtomicU64 = AtomicU64::new(0);
+        Page {
+            magic: ZERO,
+            version: AtomicU32::new(0),
+            pending: AtomicU32::new(0),
+            hold: AtomicU32::new(0),
+            _pad: [0; 11],
+            totals: Totals {
+                seen: ZERO,
+                upgraded: ZERO,
+                returned: ZERO,
+                ring_rx: ZERO,
+                ring_tx: ZERO,
+                kernel_rx: ZERO,
+                kernel_tx: ZERO,
+            },
+            reasons: [ZERO; REASONS],
+        }
+    }
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Page>() == 4096);

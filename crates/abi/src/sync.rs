@@ -1,0 +1,29 @@
+//! The one facade for atomics: the real ones, or loom's when built with `--cfg loom`, in every crate alike.
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Orders an atomic read-modify-write that has just been done (SeqCst) before every later load.
+///
+/// On x86-64 the locked instruction itself is that barrier; a second one would only cost time.
+#[inline(always)]
+pub fn fence_after_rmw() {
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(all(target_arch = "x86_64", not(loom))))]
+    fence(Ordering::SeqCst);
+}
+
+/// A relaxed store to a word that the other side exchanges.
+///
+/// An exchange directly follows the value that it read, so this store comes either before both or after both.
+/// Loom knows that only if this is an exchange as well; otherwise it lets the word have both values for ever.
+#[inline(always)]
+pub fn store_exchanged(word: &AtomicU32, value: u32) {
+    #[cfg(not(loom))]
+    word.store(value, Ordering::Relaxed);
+    #[cfg(loom)]
+    word.swap(value, Ordering::Relaxed);
+}

@@ -1,0 +1,139 @@
+//! Detach and attach: connections that stay on the kernel because the operator says so.
+
+use super::Broker;
+use sidestep_abi::msg::{Kind, Msg};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// What a detach or attach is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    All,
+    Process(u32),
+    Connection { link: u32, slot: u32 },
+}
+
+impl Scope {
+    pub fn from_msg(msg: &Msg) -> Option<Scope> {
+        match msg.arg {
+            0 => Some(Scope::All),
+            1 => u32::try_from(msg.arg2).ok().map(Scope::Process),
+            2 => Some(Scope::Connection { link: msg.link, slot: msg.slot }),
+            _ => None,
+        }
+    }
+
+    pub fn to_msg(self, kind: Kind) -> Msg {
+        let msg = Msg::new(kind);
+        match self {
+            Scope::All => msg,
+            Scope::Process(pid) => Msg { arg: 1, arg2: u64::from(pid), ..msg },
+            Scope::Connection { link, slot } => Msg { arg: 2, link, slot, ..msg },
+        }
+    }
+}
+
+impl Broker {
+    /// Answers a detach (`hold`) or an attach.
+    pub(super) fn set_hold(&mut self, id: u64, msg: &Msg, hold: bool) {
+        let Some(scope) = Scope::from_msg(msg) else {
+            return self.violation(id);
+        };
+        let answer = match self.concerned(scope, hold) {
+            Some(slots) => {
+                let count = slots.len() as u64;
+                for (link, slot) in slots {
+                    self.hold_slot(link, slot);
+                }
+                Msg { arg: count, ..Msg::new(Kind::Done) }
+            }
+            None => Msg::new(Kind::Unknown),
+        };
+        self.any_hold = self.holds_anything();
+        self.queue(id, answer, None);
+    }
+
+    /// Notes the wish, and names the connections that it is about.
+    fn concerned(&mut self, scope: Scope, hold: bool) -> Option<BTreeSet<(u32, usize)>> {
+        let members: Vec<u64> = match scope {
+            Scope::All => {
+                self.hold_all = hold;
+                self.member_ids().collect()
+            }
+            Scope::Process(pid) => {
+                self.member_ids().filter(|&m| self.member(m).is_some_and(|m| m.pid == pid)).collect()
+            }
+            Scope::Connection { link, slot } => {
+                self.links.get_mut(&link)?.connection_mut(slot as usize)?.hold = hold;
+                return Some(BTreeSet::from([(link, slot as usize)]));
+            }
+        };
+        if members.is_empty() && scope != Scope::All {
+            return None;
+        }
+        let mut slots = BTreeSet::new();
+        for member in members {
+            slots.extend(self.hold_member(member, hold));
+        }
+        Some(slots)
+    }
+
+    fn member_ids(&self) -> impl Iterator<Item = u64> {
+        self.conns.keys().copied().filter(|&id| self.member(id).is_some())
+    }
+
+    fn hold_member(&mut self, id: u64, hold: bool) -> Vec<(u32, usize)> {
+        let Some(member) = self.member_mut(id) else {
+            return Vec::new();
+        };
+        member.hold = hold;
+        member.page.get().hold.store(u32::from(hold), SeqCst);
+        let links = member.links.clone();
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.touched = true;
+            self.dirty.insert(id);
+        }
+        let mut slots = Vec::new();
+        for link in links {
+            let Some(link) = self.links.get_mut(&link) else {
+                continue;
+            };
+            for slot in link.slots() {
+                slots.push((link.id, slot));
+                if let Some(connection) = link.connection_mut(slot).filter(|_| !hold) {
+                    connection.hold = false;
+                }
+            }
+        }
+        slots
+    }
+
+    fn hold_slot(&mut self, link: u32, slot: usize) {
+        if self.apply_hold(link, slot) {
+            for reader in 0..2 {
+                self.freeze_and_wake(link, slot, reader);
+            }
+        } else {
+            self.wake(link, slot, 0);
+            self.wake(link, slot, 1);
+        }
+    }
+
+    fn holds_anything(&self) -> bool {
+        self.hold_all
+            || self.member_ids().any(|id| self.member(id).is_some_and(|m| m.hold))
+            || self.links.values().any(|link| link.connections().any(|(_, c)| c.hold))
+    }
+
+    /// Freezes again what is held: a side may have begun a stretch that was announced before the hold.
+    pub fn sweep(&mut self) {
+        let all: Vec<_> = self.links.values().flat_map(|l| l.slots().into_iter().map(|slot| (l.id, slot))).collect();
+        for (link, slot) in all {
+            if self.apply_hold(link, slot) {
+                self.freeze_and_wake(link, slot, 0);
+                self.freeze_and_wake(link, slot, 1);
+            }
+        }
+        self.any_hold = self.holds_anything();
+    }
+}

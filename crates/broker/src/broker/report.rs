@@ -1,0 +1,198 @@
+//! The status. What stands in shared memory is shown, never believed.
+
+use super::Broker;
+use super::conn::{Conn, Member, Role};
+use crate::link::{Connection, Link};
+use crate::status::{self, Carrier, Direction, Reasons, Status, Totals};
+use rustix::fd::OwnedFd;
+use rustix::fs::MemfdFlags;
+use sidestep_abi::link::{FROZEN, Slot};
+use sidestep_abi::msg::{Kind, Msg};
+use sidestep_abi::page::Page;
+use sidestep_abi::{Reason, VERSION};
+use std::io::{Seek, Write};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+impl Broker {
+    pub(super) fn send_status(&mut self, id: u64) {
+        let status = self.status();
+        match as_memfd(&status) {
+            Ok(fd) => {
+                let done = Msg { arg: status.connections.len() as u64, ..Msg::new(Kind::Done) };
+                self.queue(id, done, Some(Rc::new(fd)));
+            }
+            Err(_) => self.violation(id),
+        }
+    }
+
+    pub fn status(&self) -> Status {
+        let mut processes: Vec<_> = self.conns.iter().filter_map(|(&id, conn)| self.process(id, conn)).collect();
+        processes.sort_by_key(|p| p.member);
+        let (mut totals, mut reasons) = self.gone.clone();
+        for process in &processes {
+            totals.add(&process.totals);
+            add_reasons(&mut reasons, &process.reasons);
+        }
+        let mut links: Vec<_> = self.links.values().collect();
+        links.sort_by_key(|link| link.id);
+        Status {
+            version: VERSION,
+            address: self.settings.address.clone(),
+            pid: std::process::id(),
+            uid: rustix::process::geteuid().as_raw(),
+            hold: self.hold_all,
+            processes,
+            connections: links
+                .iter()
+                .flat_map(|link| link.connections().map(|(n, c)| self.connection(link, n, c)))
+                .collect(),
+            links: links.iter().map(|link| self.link(link)).collect(),
+            waiting_offers: self.matcher.len() as u64,
+            totals,
+            reasons,
+        }
+    }
+
+    fn process(&self, id: u64, conn: &Conn) -> Option<status::Process> {
+        let Role::Member(member) = &conn.role else {
+            return None;
+        };
+        let Member { pid, exe, hold, .. } = &**member;
+        let (totals, reasons) = self.counters(id, member);
+        Some(status::Process {
+            pid: *pid,
+            exe: exe.clone(),
+            uid: conn.peer.uid,
+            member: id,
+            totals,
+            reasons,
+            hold: *hold,
+        })
+    }
+
+    /// What a member has counted: a connection's bytes stand in its slot until it is given back, then in the page.
+    pub(super) fn counters(&self, id: u64, member: &Member) -> (Totals, Reasons) {
+        let (mut totals, reasons) = page_counters(member.page.get());
+        for link in member.links.iter().filter_map(|link| self.links.get(link)) {
+            for (slot, connection) in link.connections() {
+                for side in (0..2).filter(|&side| link.members[side] == id && !connection.released[side]) {
+                    totals.add(&slot_counters(link, slot, side));
+                }
+            }
+        }
+        (totals, reasons)
+    }
+
+    fn pids(&self, link: &Link) -> [u32; 2] {
+        link.members.map(|id| self.member(id).map_or(0, |member| member.pid))
+    }
+
+    fn link(&self, link: &Link) -> status::Link {
+        status::Link {
+            id: link.id,
+            pids: self.pids(link),
+            slots_used: link.connections().count() as u64,
+            ring_size: link.mem.ring_size() as u64,
+            memory_bytes: rustix::fs::fstat(&link.mem.fd).map_or(0, |stat| stat.st_blocks as u64 * 512),
+        }
+    }
+
+    fn connection(&self, link: &Link, slot: usize, connection: &Connection) -> status::Connection {
+        let pids = self.pids(link);
+        let words = link.mem.slot(slot);
+        status::Connection {
+            id: format!("{}.{slot}", link.id),
+            pids,
+            local: connection.local.to_string(),
+            remote: connection.remote.to_string(),
+            hold: words.hold.load(Relaxed) != 0,
+            directions: [0, 1].map(|d| direction(link, slot, d, pids)),
+        }
+    }
+}
+
+/// The present stretch of ring of one direction; all 0 while the kernel carries.
+#[derive(Default)]
+struct Stretch {
+    by_ring: bool,
+    /// Position of the reader in the stream.
+    head: u64,
+}
+
+fn stretch(words: &Slot, direction: usize) -> Stretch {
+    let writer = &words.writer[direction];
+    let begun = writer.epoch.load(Acquire) != 0;
+    let head = words.reader[direction].head.load(Acquire);
+    if !begun || head & FROZEN != 0 {
+        return Stretch::default();
+    }
+    Stretch { by_ring: true, head }
+}
+
+fn direction(link: &Link, slot: usize, d: usize, pids: [u32; 2]) -> Direction {
+    let words = link.mem.slot(slot);
+    let counters = &words.counters[d];
+    let now = stretch(words, d);
+    let reason = counters.reason.load(Relaxed);
+    Direction {
+        from_pid: pids[d],
+        to_pid: pids[1 - d],
+        carrier: if now.by_ring { Carrier::Ring } else { Carrier::Kernel },
+        ring_bytes: counters.ring_tx.load(Relaxed),
+        kernel_bytes: counters.kernel_tx.load(Relaxed),
+        stretch: words.writer[d].epoch.load(Relaxed),
+        written_to: words.writer[d].tail.load(Relaxed),
+        read_to: now.by_ring.then_some(now.head),
+        reason: (reason != 0).then(|| reason_name(reason as usize)),
+    }
+}
+
+/// What `side` has sent and received on one connection so far.
+fn slot_counters(link: &Link, slot: usize, side: usize) -> Totals {
+    let words = link.mem.slot(slot);
+    let counters = &words.counters[side];
+    Totals {
+        ring_tx: counters.ring_tx.load(Relaxed),
+        ring_rx: counters.ring_rx.load(Relaxed),
+        kernel_tx: counters.kernel_tx.load(Relaxed),
+        kernel_rx: counters.kernel_rx.load(Relaxed),
+        ..Totals::default()
+    }
+}
+
+/// The counters of one member's page.
+fn page_counters(page: &Page) -> (Totals, Reasons) {
+    let t = &page.totals;
+    let totals = Totals {
+        seen: t.seen.load(Relaxed),
+        upgraded: t.upgraded.load(Relaxed),
+        returned: t.returned.load(Relaxed),
+        ring_rx: t.ring_rx.load(Relaxed),
+        ring_tx: t.ring_tx.load(Relaxed),
+        kernel_rx: t.kernel_rx.load(Relaxed),
+        kernel_tx: t.kernel_tx.load(Relaxed),
+    };
+    let counts = page.reasons.iter().enumerate().map(|(code, n)| (code, n.load(Relaxed)));
+    (totals, counts.filter(|&(_, n)| n != 0).map(|(code, n)| (reason_name(code), n)).collect())
+}
+
+pub(super) fn add_reasons(to: &mut Reasons, from: &Reasons) {
+    for (name, n) in from {
+        let count = to.entry(name.clone()).or_default();
+        *count = count.saturating_add(*n);
+    }
+}
+
+fn reason_name(code: usize) -> String {
+    let reason = u8::try_from(code).ok().and_then(Reason::from_code);
+    reason.map_or_else(|| format!("code-{code}"), |reason| reason.name().into())
+}
+
+fn as_memfd(status: &Status) -> std::io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create("sidestep-status", MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(fd);
+    file.write_all(&serde_json::to_vec(status)?)?;
+    file.rewind()?;
+    Ok(file.into())
+}

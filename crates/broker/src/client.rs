@@ -1,0 +1,135 @@
+//! The other end: asks a broker for its status, detaches and attaches.
+
+use crate::broker::hold::Scope;
+use crate::listen::Address;
+use crate::status::Status;
+use crate::wire::{self, Incoming};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use sidestep_abi::VERSION;
+use sidestep_abi::msg::{Kind, Msg};
+use std::fmt;
+use std::fs::File;
+use std::io;
+
+/// A broker answers within milliseconds; one that does not is stopped or not a broker.
+const ANSWER_SECONDS: i64 = 5;
+
+#[derive(Debug)]
+pub enum ClientError {
+    NotRunning(Address),
+    /// The address is held by this user's process, which this user must not trust.
+    OtherUser(Address, u32),
+    /// The broker speaks this version.
+    Version(u64),
+    /// Only the broker's user and root may ask.
+    NotAllowed(u32),
+    /// No such process or connection.
+    Unknown,
+    /// It ended the connection without an answer: a broker that is just leaving, or no broker.
+    HungUp(Address),
+    /// It does not answer, or not sensibly.
+    Silent(Address),
+    Io(io::Error),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::NotRunning(at) => {
+                write!(f, "no broker runs at {at}; `sidestep run` starts one")
+            }
+            ClientError::OtherUser(at, uid) => {
+                write!(f, "{at} is held by a process of user {uid}, which is neither you nor root: not used")
+            }
+            ClientError::Version(theirs) => write!(
+                f,
+                "the broker speaks version {theirs} of the protocol, this program version {VERSION}; \
+                 stop the old broker (it restarts on demand) or use the programs of one release"
+            ),
+            ClientError::NotAllowed(uid) => write!(f, "only root and user {uid}, who runs the broker, may ask it"),
+            ClientError::Unknown => write!(f, "the broker knows nothing by that name; see `sidestep status`"),
+            ClientError::HungUp(at) => write!(f, "what listens at {at} hangs up instead of answering"),
+            ClientError::Silent(at) => {
+                write!(f, "what listens at {at} does not answer like a broker")
+            }
+            ClientError::Io(e) => write!(f, "cannot talk to the broker: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<Errno> for ClientError {
+    fn from(e: Errno) -> ClientError {
+        ClientError::Io(e.into())
+    }
+}
+
+/// A connection to a broker that this user may trust.
+#[derive(Debug)]
+pub struct Client {
+    socket: OwnedFd,
+    address: Address,
+    broker_uid: u32,
+}
+
+impl Client {
+    pub fn connect(address: &Address) -> Result<Client, ClientError> {
+        let socket = address.connect().map_err(|e| match e {
+            Errno::CONNREFUSED | Errno::NOENT => ClientError::NotRunning(address.clone()),
+            e => e.into(),
+        })?;
+        let broker_uid = crate::users::peer_of(&socket).map_err(ClientError::Io)?.uid;
+        let own = rustix::process::geteuid().as_raw();
+        if broker_uid != 0 && broker_uid != own && own != 0 {
+            return Err(ClientError::OtherUser(address.clone(), broker_uid));
+        }
+        Ok(Client { socket, address: address.clone(), broker_uid })
+    }
+
+    /// Asks the broker not to leave while this process lives. Also shows whether it speaks our version.
+    pub fn stay(&self) -> Result<(), ClientError> {
+        match self.ask(Msg::new(Kind::Stay)) {
+            // The broker of another user, with members of its own to stay for.
+            Ok(_) | Err(ClientError::NotAllowed(_)) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    pub fn status(&self) -> Result<Status, ClientError> {
+        let (_, memory) = self.ask(Msg::new(Kind::Status))?;
+        let file = File::from(memory.ok_or_else(|| ClientError::Silent(self.address.clone()))?);
+        serde_json::from_reader(io::BufReader::new(file)).map_err(|e| ClientError::Io(e.into()))
+    }
+
+    /// Detaches (or attaches); the number of connections concerned.
+    pub fn hold(&self, scope: Scope, hold: bool) -> Result<u64, ClientError> {
+        let kind = if hold { Kind::Detach } else { Kind::Attach };
+        Ok(self.ask(scope.to_msg(kind))?.0.arg)
+    }
+
+    fn ask(&self, question: Msg) -> Result<(Msg, Option<OwnedFd>), ClientError> {
+        wire::send(self.socket.as_fd(), &question, None).map_err(|e| match e {
+            Errno::PIPE | Errno::CONNRESET => ClientError::HungUp(self.address.clone()),
+            e => e.into(),
+        })?;
+        let mut readable = [PollFd::new(&self.socket, PollFlags::IN)];
+        let patience = Timespec { tv_sec: ANSWER_SECONDS, tv_nsec: 0 };
+        rustix::io::retry_on_intr(|| rustix::event::poll(&mut readable, Some(&patience)))?;
+        let answer = match wire::receive(self.socket.as_fd()) {
+            Incoming::Record(answer) => answer,
+            Incoming::End => return Err(ClientError::HungUp(self.address.clone())),
+            _ => return Err(ClientError::Silent(self.address.clone())),
+        };
+        match answer.msg.kind() {
+            Some(Kind::Reject) => Err(ClientError::Version(answer.msg.arg)),
+            Some(Kind::Unknown) if answer.msg.arg != 0 => Err(ClientError::NotAllowed(self.broker_uid)),
+            Some(Kind::Unknown) => Err(ClientError::Unknown),
+            Some(Kind::Done) => Ok((answer.msg, answer.fd)),
+            _ => Err(ClientError::Silent(self.address.clone())),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The configuration file. One error at a time, with file, line and key.
+//!
+//! ```toml
+//! spin = "auto"            # auto, off, or microseconds
+//! upgrade-after = "8ops"   # bytes, or operations
+//! ring-size = "256K"       # one direction of one connection
+//! report = "/var/log/sidestep.jsonl"
+//!
+//! cross-namespaces = false # addresses mean the same in every network namespace of this host
+//!
+//! [[allow]]                # users that may share memory with each other
+//! uids = [1000, 1337]
+//! ```
+
+use crate::settings::{RingSize, Spin, UpgradeAfter};
+use std::fmt::Display;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    pub spin: Option<Spin>,
+    pub upgrade_after: Option<UpgradeAfter>,
+    pub ring_size: Option<RingSize>,
+    pub report: Option<PathBuf>,
+    pub cross_namespaces: bool,
+    /// Groups of users that may share memory.
+    pub allow: Vec<Vec<u32>>,
+}
+
+impl Config {
+    pub fn load(file: &Path) -> Result<Config, String> {
+        let text = std::fs::read_to_string(file).map_err(|e| format!("{}: cannot read it: {e}", file.display()))?;
+        Config::parse(&text, &file.display().to_string())
+    }
+
+    /// `file`: its name, for errors.
+    pub fn parse(text: &str, file: &str) -> Result<Config, String> {
+        let source = Source { text, file };
+        let table = DeTable::parse(text).map_err(|e| source.error(e.span().unwrap_or(0..0), e.message()))?;
+        let mut config = Config::default();
+        for (key, value) in table.get_ref() {
+            source.entry(&mut config, key, value)?;
+        }
+        Ok(config)
+    }
+}
+
+/// The text that errors point into.
+struct Source<'a> {
+    text: &'a str,
+    file: &'a str,
+}
+
+type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
+type Value<'a> = Spanned<DeValue<'a>>;
+
+impl Source<'_> {
+    fn error(&self, at: Range<usize>, what: impl Display) -> String {
+        let before = self.text.get(..at.start).unwrap_or(self.text);
+        let line = before.bytes().filter(|&c| c == b'\n').count() + 1;
+        format!("{}:{line}: {what}", self.file)
+    }
+
+    fn entry(&self, config: &mut Config, key: &Key<'_>, value: &Value<'_>) -> Result<(), String> {
+        let name = key.get_ref().as_ref();
+        let wrong = |what: &dyn Display| self.error(value.span(), format!("{name}: {what}"));
+        match name {
+            "spin" => config.spin = Some(setting(value).map_err(|e| wrong(&e))?),
+            "upgrade-after" => config.upgrade_after = Some(setting(value).map_err(|e| wrong(&e))?),
+            "ring-size" => config.ring_size = Some(setting(value).map_err(|e| wrong(&e))?),
+            "report" => match value.get_ref() {
+                DeValue::String(path) if path.starts_with('/') => config.report = Some(PathBuf::from(path.as_ref())),
+                DeValue::String(path) => {
+                    return Err(wrong(&format!("expected an absolute path, found '{path}'")));
+                }
+                other => {
+                    return Err(wrong(&format!("expected a path in quotes, found {}", kind(other))));
+                }
+            },
+            "cross-namespaces" => match value.get_ref() {
+                DeValue::Boolean(yes) => config.cross_namespaces = *yes,
+                other => {
+                    return Err(wrong(&format!("expected true or false, found {}", kind(other))));
+                }
+            },
+            "allow" => config.allow = self.allow(value)?,
+            _ => return Err(self.error(key.span(), format!("{name}: unknown key; {KEYS}"))),
+        }
+        Ok(())
+    }
+
+    fn allow(&self, value: &Value<'_>) -> Result<Vec<Vec<u32>>, String> {
+        let DeValue::Array(groups) = value.get_ref() else {
+            return Err(
+                self.error(value.span(), format!("allow: expected [[allow]] tables, found {}", kind(value.get_ref())))
+            );
+        };
+        groups.iter().map(|group| self.group(group)).collect()
+    }
+
+    fn group(&self, group: &Value<'_>) -> Result<Vec<u32>, String> {
+        let DeValue::Table(table) = group.get_ref() else {
+            return Err(self.error(group.span(), "allow: expected a table with uids = [...]"));
+        };
+        if let Some((key, _)) = table.iter().find(|(key, _)| key.get_ref() != "uids") {
+            return Err(self.error(key.span(), format!("allow.{}: unknown key; the only one is uids", key.get_ref())));
+        }
+        let Some(uids) = table.get("uids") else {
+            return Err(self.error(group.span(), "allow: uids = [...] is missing"));
+        };
+        let DeValue::Array(list) = uids.get_ref() else {
+            return Err(self.error(
+                uids.span(),
+                format!("allow.uids: expected a list of user ids, found {}", kind(uids.get_ref())),
+            ));
+        };
+        if list.len() < 2 {
+            return Err(self.error(uids.span(), "allow.uids: expected at least two user ids"));
+        }
+        list.iter().map(|uid| self.uid(uid)).collect()
+    }
+
+    fn uid(&self, value: &Value<'_>) -> Result<u32, String> {
+        let number = match value.get_ref() {
+            DeValue::Integer(n) => u32::from_str_radix(n.as_str(), n.radix()).ok(),
+            _ => None,
+        };
+        number.ok_or_else(|| self.error(value.span(), "allow.uids: expected a user id (a number from 0 up)"))
+    }
+}
+
+const KEYS: &str = "known keys: spin, upgrade-after, ring-size, report, cross-namespaces, [[allow]]";
+
+/// A setting that is written as a string or as a plain number.
+fn setting<T: std::str::FromStr<Err = String>>(value: &Value<'_>) -> Result<T, String> {
+    match value.get_ref() {
+        DeValue::String(text) => text.parse(),
+        DeValue::Integer(n) if n.radix() == 10 => n.as_str().parse(),
+        other => Err(format!("expected a string or a number, found {}", kind(other))),
+    }
+}
+
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "a number",
+        DeValue::Float(_) => "a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read() {
+        let text = "spin = 20\nupgrade-after = '0ops'\nring-size = '1M'\nreport = '/tmp/r'\ncross-namespaces = true\n\
+                    [[allow]]\nuids = [1000, 1_337]\n[[allow]]\nuids = [1, 0x2]\n";
+        let config = Config::parse(text, "f").expect("valid");
+        assert_eq!(config.spin, Some(Spin::Microseconds(20)));
+        assert_eq!(config.upgrade_after, Some(UpgradeAfter::Ops(0)));
+        assert_eq!(config.ring_size.map(|s| s.to_string()).as_deref(), Some("1048576"));
+        assert_eq!(config.report, Some("/tmp/r".into()));
+        assert!(config.cross_namespaces);
+        assert_eq!(config.allow, [vec![1000, 1337], vec![1, 2]]);
+        assert_eq!(Config::parse("", "f"), Ok(Config::default()));
+    }
+
+    #[test]
+    fn every_error_names_file_line_and_key() {
+        let cases = [
+            ("spin = 'auto'\nspan = 1\n", "f:2: span: unknown key"),
+            ("\n\nspin = 'fast'\n", "f:3: spin: expected auto"),
+            ("spin = true\n", "f:1: spin: expected a string or a number, found true or false"),
+            ("ring-size = 5000\n", "f:1: ring-size: 5000 is not a power of two"),
+            ("upgrade-after = [1]\n", "f:1: upgrade-after: expected"),
+            ("report = 'r.json'\n", "f:1: report: expected an absolute path"),
+            ("cross-namespaces = 1\n", "f:1: cross-namespaces: expected true or false"),
+            ("[[allow]]\nuids = [1000]\n", "f:2: allow.uids: expected at least two"),
+            ("[[allow]]\nuids = [1000, 'x']\n", "f:2: allow.uids: expected a user id"),
+            ("[[allow]]\nuids = [1000, -1]\n", "f:2: allow.uids: expected a user id"),
+            ("[[allow]]\ngids = [1000]\n", "f:2: allow.gids: unknown key"),
+            ("[[allow]]\n", "f:1: allow: uids = [...] is missing"),
+            ("allow = 3\n", "f:1: allow: expected [[allow]] tables"),
+            ("spin = \n", "f:1: "),
+            ("spin = 1\nspin = 2\n", "f:2: "),
+        ];
+        for (text, expected) in cases {
+            let error = Config::parse(text, "f").expect_err(text);
+            assert!(error.starts_with(expected), "{text:?}: {error:?} instead of {expected:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = Config::load(Path::new("/nonexistent/c.toml")).expect_err("not there");
+        assert!(error.starts_with("/nonexistent/c.toml: cannot read it"), "{error}");
+    }
+}

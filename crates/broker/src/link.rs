@@ -1,0 +1,273 @@
+//! One link: the shared segment of a pair of members, and which connection holds which slot.
+
+use crate::addr::Endpoint;
+use crate::raw::mem::LinkMem;
+use rustix::fd::OwnedFd;
+use rustix::fs::FallocateFlags;
+use rustix::io;
+use sidestep_abi::link::{self, FROZEN, PLACES, SLOTS, Slot, UNUSED, WORDS};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// One connection of a link.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Cookies of the two sockets, by side.
+    pub cookies: [u64; 2],
+    /// Of side 0.
+    pub local: Endpoint,
+    pub remote: Endpoint,
+    pub released: [bool; 2],
+    /// Detached by name.
+    pub hold: bool,
+}
+
+/// What a release did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// Not a slot of that side (any more).
+    Nothing,
+    /// The other side still uses it.
+    Half,
+    /// Both are done: memory given back, slot free.
+    Whole,
+}
+
+/// A pair of members (or one member twice) and their memory.
+pub struct Link {
+    pub id: u32,
+    pub members: [u64; 2],
+    pub dead: [bool; 2],
+    pub mem: LinkMem,
+    used: [u64; WORDS],
+    connections: BTreeMap<usize, Connection>,
+}
+
+impl Link {
+    pub fn create(id: u32, members: [u64; 2], ring_size: u32) -> io::Result<Link> {
+        let mem = LinkMem::create(ring_size as usize)?;
+        let header = mem.header();
+        header.slots.store(SLOTS as u32, Relaxed);
+        header.ring_size.store(ring_size, Relaxed);
+        header.version.store(sidestep_abi::VERSION, Relaxed);
+        header.magic.store(sidestep_abi::MAGIC, SeqCst);
+        Ok(Link { id, members, dead: [false; 2], mem, used: [0; WORDS], connections: BTreeMap::new() })
+    }
+
+    pub fn connections(&self) -> impl Iterator<Item = (usize, &Connection)> {
+        self.connections.iter().map(|(&slot, connection)| (slot, connection))
+    }
+
+    pub fn connection(&self, slot: usize) -> Option<&Connection> {
+        self.connections.get(&slot)
+    }
+
+    pub fn connection_mut(&mut self, slot: usize) -> Option<&mut Connection> {
+        self.connections.get_mut(&slot)
+    }
+
+    /// Slots in use, by number.
+    pub fn slots(&self) -> Vec<usize> {
+        self.connections.keys().copied().collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.connections.len() == SLOTS
+    }
+
+    /// Gives a free slot to a connection. Its memory is touched only now.
+    pub fn take(&mut self, connection: Connection) -> Option<usize> {
+        let word = self.used.iter().position(|&w| w != u64::MAX)?;
+        let bit = self.used[word].trailing_ones() as usize;
+        let slot = word * 64 + bit;
+        self.used[word] |= 1 << bit;
+        reset(self.mem.slot(slot));
+        self.connections.insert(slot, connection);
+        Some(slot)
+    }
+
+    /// `side` is done with `slot`.
+    pub fn release(&mut self, slot: usize, side: usize) -> Released {
+        let Some(connection) = self.connections.get_mut(&slot).filter(|c| !c.released[side]) else {
+            return Released::Nothing;
+        };
+        connection.released[side] = true;
+        if !connection.released[1 - side] {
+            self.mem.slot(slot).side[side].released.store(1, SeqCst);
+            return Released::Half;
+        }
+        self.free(slot);
+        Released::Whole
+    }
+
+    fn free(&mut self, slot: usize) {
+        self.connections.remove(&slot);
+        self.used[slot / 64] &= !(1 << (slot % 64));
+        let ring_size = self.mem.ring_size();
+        let at = link::ring_at(ring_size, slot, 0) as u64;
+        // A failure costs memory until the link goes, nothing else.
+        let _ = punch(&self.mem.fd, at, 2 * ring_size as u64);
+        reset(self.mem.slot(slot));
+    }
+
+    /// Ends the ring of the direction that `reader` reads; false if it had ended already.
+    pub fn freeze(&self, slot: usize, reader: usize) -> bool {
+        let words = self.mem.slot(slot);
+        // SYNC(frozen): the writer of this direction sees it at its next look at `head`.
+        let before = words.reader[1 - reader].head.fetch_or(FROZEN, SeqCst);
+        if before & FROZEN != 0 {
+            return false;
+        }
+        words.side[reader].froze.fetch_add(1, SeqCst);
+        true
+    }
+
+    /// Tells `side` to look at `slot`: sets its ready bits, and returns the places whose eventfd is to be rung.
+    /// `all` are the places that the side has at all; they are used if it names none for this connection.
+    pub fn mark_ready(&self, slot: usize, side: usize, all: u64) -> u64 {
+        let wanted = self.mem.slot(slot).side[side].bells.load(SeqCst);
+        let places = if wanted & all != 0 { wanted & all } else { all };
+        let mut asleep = 0;
+        for place in bits(places) {
+            let bell = &self.mem.side(side).bells[place];
+            // SYNC(bell): bits first, then the flag; the sleeper raises the flag first, then looks at the bits.
+            bell.ready[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
+            bell.summary.fetch_or(1 << (slot / 64), SeqCst);
+            if bell.asleep.swap(0, SeqCst) != 0 {
+                asleep |= 1 << place;
+            }
+        }
+        asleep
+    }
+}
+
+/// The numbers of the bits set.
+pub fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros() as usize;
+        mask &= mask.wrapping_sub(1);
+        (bit < PLACES).then_some(bit)
+    })
+}
+
+/// As if it had never carried anything.
+fn reset(slot: &Slot) {
+    for direction in 0..2 {
+        let writer = &slot.writer[direction];
+        for word in [&writer.tail, &writer.base, &writer.ring_from] {
+            word.store(0, Relaxed);
+        }
+        for word in [&writer.epoch, &writer.wants_space, &writer.fin] {
+            word.store(0, Relaxed);
+        }
+        slot.reader[direction].head.store(UNUSED, Relaxed);
+        let side = &slot.side[direction];
+        side.bells.store(0, Relaxed);
+        for word in [&side.ready, &side.seen_epoch, &side.froze, &side.released] {
+            word.store(0, Relaxed);
+        }
+        let counters = &slot.counters[direction];
+        for word in [&counters.kernel_tx, &counters.kernel_rx, &counters.ring_tx, &counters.ring_rx] {
+            word.store(0, Relaxed);
+        }
+        counters.reason.store(0, Relaxed);
+    }
+    slot.hold.store(0, SeqCst);
+}
+
+fn punch(fd: &OwnedFd, at: u64, len: u64) -> io::Result<()> {
+    rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    fn connection() -> Connection {
+        let end = Endpoint::from("10.0.0.1:80".parse::<SocketAddr>().expect("an address"));
+        Connection { cookies: [1, 2], local: end, remote: end, released: [false; 2], hold: false }
+    }
+
+    fn link() -> Link {
+        Link::create(1, [1, 2], 4096).expect("memory")
+    }
+
+    #[test]
+    fn slots_are_given_once_until_all_are_taken() {
+        let mut link = link();
+        let given: Vec<_> = std::iter::from_fn(|| link.take(connection())).collect();
+        assert_eq!(given, (0..SLOTS).collect::<Vec<_>>());
+        assert!(link.is_full());
+    }
+
+    #[test]
+    fn a_slot_is_free_again_when_both_sides_released_it() {
+        let mut link = link();
+        let slots: Vec<_> = (0..3).filter_map(|_| link.take(connection())).collect();
+        assert_eq!(slots, [0, 1, 2]);
+        assert_eq!(link.release(1, 0), Released::Half);
+        assert_eq!(link.release(1, 0), Released::Nothing, "only once");
+        assert_eq!(link.take(connection()), Some(3), "not yet free");
+        assert_eq!(link.release(1, 1), Released::Whole);
+        assert_eq!(link.release(1, 1), Released::Nothing);
+        assert_eq!(link.take(connection()), Some(1));
+        assert_eq!(link.release(SLOTS - 1, 0), Released::Nothing);
+    }
+
+    #[test]
+    fn a_reused_slot_is_as_new() {
+        let mut link = link();
+        assert_eq!(link.take(connection()), Some(0));
+        let words = link.mem.slot(0);
+        words.writer[1].tail.store(77, Relaxed);
+        words.writer[1].epoch.store(3, Relaxed);
+        words.reader[0].head.store(5, Relaxed);
+        words.side[1].bells.store(u64::MAX, Relaxed);
+        words.hold.store(1, Relaxed);
+        assert_eq!((link.release(0, 0), link.release(0, 1)), (Released::Half, Released::Whole));
+        assert_eq!(link.take(connection()), Some(0));
+        let words = link.mem.slot(0);
+        assert_eq!((words.writer[1].tail.load(Relaxed), words.writer[1].epoch.load(Relaxed)), (0, 0));
+        assert_eq!((words.reader[0].head.load(Relaxed), words.reader[1].head.load(Relaxed)), (UNUSED, UNUSED));
+        assert_eq!((words.side[1].bells.load(Relaxed), words.hold.load(Relaxed)), (0, 0));
+        assert_eq!(words.side[0].released.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn freezing_keeps_the_position_and_counts_once() {
+        let mut link = link();
+        let slot = link.take(connection()).expect("free");
+        link.mem.slot(slot).reader[0].head.store(1234, Relaxed);
+        // Direction 0 is read by side 1.
+        assert!(link.freeze(slot, 1));
+        assert!(!link.freeze(slot, 1), "frozen already");
+        let words = link.mem.slot(slot);
+        assert_eq!(words.reader[0].head.load(Relaxed), FROZEN | 1234);
+        assert_eq!((words.side[0].froze.load(Relaxed), words.side[1].froze.load(Relaxed)), (0, 1));
+    }
+
+    #[test]
+    fn only_sleeping_places_are_rung_but_all_named_ones_are_marked() {
+        let mut link = link();
+        let slot = (0..=70).filter_map(|_| link.take(connection())).last().expect("free");
+        assert_eq!(slot, 70);
+        link.mem.slot(slot).side[1].bells.store(1 << 3 | 1 << 5 | 1 << 60, Relaxed);
+        link.mem.side(1).bells[5].asleep.store(1, Relaxed);
+        let all = 1 << 3 | 1 << 5;
+        assert_eq!(link.mark_ready(slot, 1, all), 1 << 5, "3 is awake, 60 does not exist");
+        for place in [3, 5] {
+            let bell = &link.mem.side(1).bells[place];
+            assert_eq!((bell.summary.load(Relaxed), bell.ready[1].load(Relaxed)), (1 << 1, 1 << 6));
+            assert_eq!(bell.asleep.load(Relaxed), 0);
+        }
+        assert_eq!(link.mem.side(1).bells[60].summary.load(Relaxed), 0);
+        link.mem.slot(slot).side[1].bells.store(0, Relaxed);
+        link.mem.side(1).bells[3].asleep.store(1, Relaxed);
+        assert_eq!(link.mark_ready(slot, 1, all), 1 << 3, "no place named: all of them");
+    }
+}

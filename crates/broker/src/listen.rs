@@ -1,0 +1,189 @@
+//! The broker's address: an abstract name, or a path.
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use sidestep_abi::env::BROKER_PREFIX;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Known within one network namespace, gone with the broker.
+    Abstract(String),
+    /// A file; usable from other network namespaces that see it.
+    Path(PathBuf),
+}
+
+impl Address {
+    /// The broker of the effective user.
+    pub fn of_this_user() -> Address {
+        let name = BROKER_PREFIX.trim_start_matches('@');
+        Address::Abstract(format!("{name}{}", rustix::process::geteuid().as_raw()))
+    }
+
+    fn to_unix(&self) -> Result<SocketAddrUnix, Errno> {
+        match self {
+            Address::Abstract(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
+            Address::Path(path) => SocketAddrUnix::new(path.as_path()),
+        }
+    }
+
+    /// Connects, without waiting.
+    pub fn connect(&self) -> Result<OwnedFd, Errno> {
+        let socket = socket(SocketFlags::CLOEXEC)?;
+        rustix::net::connect(&socket, &self.to_unix()?)?;
+        Ok(socket)
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        // sockaddr_un holds 108 bytes, one of them for the leading or the closing NUL.
+        const LONGEST: usize = 107;
+        let address = match text.strip_prefix('@') {
+            Some("") => return Err("an abstract address needs a name after the @".into()),
+            Some(name) => Address::Abstract(name.into()),
+            None if text.starts_with('/') => Address::Path(text.into()),
+            None => {
+                return Err(format!("'{text}' is not an address: write @name or an absolute path"));
+            }
+        };
+        if text.len() > LONGEST || text.as_bytes().contains(&0) {
+            return Err(format!("'{text}' is too long for an address (at most {LONGEST} bytes)"));
+        }
+        Ok(address)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Abstract(name) => write!(f, "@{name}"),
+            Address::Path(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A listening socket; a path is removed again on drop.
+pub struct Listener {
+    pub socket: OwnedFd,
+    path: Option<PathBuf>,
+    /// Held for as long as the path is ours.
+    _lock: Option<OwnedFd>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // Somebody may have removed it already: nothing to do about either outcome.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Listens at `address`. `for_guests`: other users may connect (a path's mode; abstract names have none).
+pub fn listen(address: &Address, for_guests: bool) -> Result<Listener, String> {
+    let fail = |what: &str, e: Errno| format!("cannot {what} {address}: {}", std::io::Error::from(e));
+    let in_use = || format!("another broker already serves {address}; see `sidestep status --address {address}`");
+    let lock = match address {
+        Address::Abstract(_) => None,
+        Address::Path(path) => {
+            Some(lock_beside(path).map_err(|e| if e == Errno::AGAIN { in_use() } else { fail("lock", e) })?)
+        }
+    };
+    let socket = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).map_err(|e| fail("make a socket for", e))?;
+    if let Address::Path(path) = address {
+        remove_stale(path)?;
+    }
+    let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+    let bound = address.to_unix().and_then(|unix| rustix::net::bind(&socket, &unix));
+    rustix::process::umask(before);
+    bound.map_err(|e| if e == Errno::ADDRINUSE { in_use() } else { fail("bind", e) })?;
+    let path = match address {
+        Address::Abstract(_) => None,
+        Address::Path(path) => Some(path.clone()),
+    };
+    let listener = Listener { socket, path, _lock: lock };
+    if let (Some(path), true) = (&listener.path, for_guests) {
+        rustix::fs::chmod(path, Mode::from_raw_mode(0o666)).map_err(|e| fail("open to other users", e))?;
+    }
+    // Inherited by accepted sockets: what a member sends before it is accepted carries its credentials too.
+    rustix::net::sockopt::set_socket_passcred(&listener.socket, true).map_err(|e| fail("listen at", e))?;
+    rustix::net::listen(&listener.socket, BACKLOG).map_err(|e| fail("listen at", e))?;
+    Ok(listener)
+}
+
+fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Two brokers that start at once must not remove each other's socket: who holds the lock may.
+fn lock_beside(path: &Path) -> Result<OwnedFd, Errno> {
+    let mut name = path.as_os_str().as_bytes().to_vec();
+    name.extend_from_slice(b".lock");
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let lock = rustix::fs::open(name.as_slice(), flags, Mode::from_raw_mode(0o600))?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(lock)
+}
+
+/// A socket that a killed broker left behind. Anything but a socket is not ours to remove.
+fn remove_stale(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::FileTypeExt;
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => {
+            std::fs::remove_file(path).map_err(|e| format!("cannot remove the old socket {}: {e}", path.display()))
+        }
+        Ok(_) => Err(format!("{} exists and is not a socket; choose another address or remove it", path.display())),
+        Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_names_or_absolute_paths() {
+        assert_eq!("@x".parse(), Ok(Address::Abstract("x".into())));
+        assert_eq!("/run/x".parse(), Ok(Address::Path("/run/x".into())));
+        for bad in ["", "@", "x", "./x", &format!("/{}", "x".repeat(107))] {
+            assert!(bad.parse::<Address>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_second_broker_is_told_who_is_in_the_way() {
+        let name: Address = format!("@sidestep-test-listen-{}", std::process::id()).parse().expect("valid");
+        let first = listen(&name, false).expect("free");
+        let error = listen(&name, false).err().expect("taken");
+        assert!(error.contains("another broker"), "{error}");
+        drop(first);
+        listen(&name, false).expect("free again");
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_a_live_one_and_a_file_are_not() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let path = dir.path().join("broker");
+        let address = Address::Path(path.clone());
+        let first = listen(&address, false).expect("free");
+        assert!(listen(&address, false).err().expect("taken").contains("another broker"));
+        drop(first);
+        assert!(!path.exists(), "removed on a clean exit");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
+        assert!(path.exists(), "a socket that nobody serves");
+        drop(listen(&address, true).expect("replaced"));
+        std::fs::write(&path, "precious").expect("write");
+        assert!(listen(&address, false).err().expect("refused").contains("not a socket"));
+    }
+}

@@ -1,0 +1,91 @@
+//! `sidestepd`: the broker as a program.
+#![forbid(unsafe_code)]
+
+mod background;
+
+use clap::Parser;
+use rustix::fd::OwnedFd;
+use sidestep_broker::broker::Settings;
+use sidestep_broker::config::Config;
+use sidestep_broker::listen::{Address, listen};
+use sidestep_broker::server::{self, Server};
+use sidestep_broker::users::Users;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// The broker of Sidestep: pairs the two ends of local TCP connections and makes the memory they share.
+///
+/// `sidestep run` starts one when none runs for the user; it leaves again when nobody needs it. It is never in
+/// the data path: when it ends, connections that share memory keep doing so, and new ones stay on the kernel.
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLES)]
+struct Args {
+    /// Where to listen: @name (abstract), or an absolute path [default: @sidestep-UID]
+    #[arg(long, value_name = "ADDRESS", env = sidestep_abi::env::BROKER)]
+    address: Option<Address>,
+    /// Read the allow-list of users from this file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// End after this many seconds without a member; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    idle_exit: u64,
+    /// Write the line `ready` to this inherited descriptor once connections are accepted
+    #[arg(long, value_name = "N")]
+    ready_fd: Option<u32>,
+    /// Return as soon as the broker is ready, and leave it running in a session of its own
+    #[arg(long, conflicts_with = "ready_fd")]
+    background: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sidestepd                                   in the foreground, for your own user
+  sidestepd --background --idle-exit 0        as a service of your own
+  sidestepd --address /run/sidestep/broker --config /etc/sidestep/config.toml --idle-exit 0
+                                              as root, for several users (see [[allow]] in the file)";
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = if args.background { background::start() } else { serve(&args) };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sidestepd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(args: &Args) -> Result<(), String> {
+    let address = args.address.clone().unwrap_or_else(Address::of_this_user);
+    let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
+    let users = Users::of_this_process(&config.allow);
+    let listener = listen(&address, users.has_guests())?;
+    server::raise_fd_limit();
+    let settings = Settings { address: address.to_string(), users, across_namespaces: config.cross_namespaces };
+    let idle_exit = Some(Duration::from_secs(args.idle_exit)).filter(|limit| !limit.is_zero());
+    let stop = stop_on_signals().map_err(|e| format!("cannot handle signals: {e}"))?;
+    let server = Server::new(listener, settings, stop, idle_exit).map_err(|e| format!("cannot set up epoll: {e}"))?;
+    if let Some(fd) = args.ready_fd {
+        say_ready(fd).map_err(|e| format!("--ready-fd {fd}: cannot write to it: {e}"))?;
+    }
+    server.run().map(drop).map_err(|e| format!("cannot wait for events: {e}"))
+}
+
+/// Becomes readable at SIGTERM and SIGINT.
+fn stop_on_signals() -> io::Result<OwnedFd> {
+    let (stop, signals) = UnixStream::pair()?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::low_level::pipe::register(signal, signals.try_clone()?)?;
+    }
+    Ok(stop.into())
+}
+
+fn say_ready(fd: u32) -> io::Result<()> {
+    OpenOptions::new().write(true).open(format!("/proc/self/fd/{fd}"))?.write_all(b"ready\n")?;
+    background::let_go()
+}

@@ -1,0 +1,238 @@
+//! Which two offered sockets are the two ends of one connection.
+//!
+//! One end *called* an address and the other answers under it. Without NAT the called address is the answering
+//! end's local one; after REDIRECT or DNAT it is the original destination that connection tracking remembers.
+//! Two ends are a pair if each one's remote address is the address under which the other is known:
+//!
+//! ```text
+//! caller    local R, remote C                 answerer  remote R, called C (local C, or NAT from C)
+//! ```
+//!
+//! Within one network namespace a tuple belongs to one connection, so the pair is proved. Anything that fits
+//! more than once is not paired at all.
+
+use crate::addr::Endpoint;
+use crate::proof::{Domain, Identity};
+use crate::users::Users;
+use sidestep_abi::Reason;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+/// A member's offer, by the numbers of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    pub member: u64,
+    pub offer: u64,
+}
+
+/// An offer with its proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    pub ticket: Ticket,
+    pub identity: Identity,
+    /// Of the process at the moment of the offer.
+    pub uid: u32,
+}
+
+/// What became of a new offer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The other end has not been offered yet.
+    Waits,
+    /// This one is the other end; it waits no more.
+    Pair(Offer),
+    /// The new offer is refused, and these with it; none of them waits any more.
+    Refused(Reason, Vec<Ticket>),
+}
+
+/// The name under which an end can be found: its domain, the address it was called by, and the other end's.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Tuple {
+    domain: Domain,
+    called: Endpoint,
+    remote: Endpoint,
+}
+
+/// Offers that wait for their other end.
+pub struct Matcher {
+    users: Users,
+    across_namespaces: bool,
+    waiting: HashMap<Ticket, Offer>,
+    by_tuple: HashMap<Tuple, Vec<Ticket>>,
+    /// Without the domain; filled only with `across_namespaces`.
+    anywhere: HashMap<(Endpoint, Endpoint), Vec<Ticket>>,
+    by_cookie: HashMap<u64, Ticket>,
+    by_member: HashMap<u64, HashSet<u64>>,
+}
+
+impl Identity {
+    /// The address that the caller of this connection used, if this is the answering end; else its own.
+    fn called(&self) -> Endpoint {
+        // On the calling side connection tracking names the remote address.
+        self.original.filter(|&original| original != self.remote).unwrap_or(self.local)
+    }
+
+    fn is_translated(&self) -> bool {
+        self.called() != self.local
+    }
+
+    fn tuple(&self) -> Tuple {
+        Tuple { domain: self.domain, called: self.called(), remote: self.remote }
+    }
+
+    /// Where the other end is found.
+    fn mirror(&self) -> Tuple {
+        Tuple { domain: self.domain, called: self.remote, remote: self.called() }
+    }
+
+    /// Its addresses may mean the same in another network namespace. (A socket connected to itself has no other.)
+    fn may_cross(&self) -> bool {
+        self.local != self.remote && !self.is_translated() && !self.local.is_loopback() && !self.remote.is_loopback()
+    }
+}
+
+impl Matcher {
+    /// `across_namespaces`: addresses are unique on this host, whatever the network namespace.
+    pub fn new(users: Users, across_namespaces: bool) -> Matcher {
+        Matcher {
+            users,
+            across_namespaces,
+            waiting: HashMap::new(),
+            by_tuple: HashMap::new(),
+            anywhere: HashMap::new(),
+            by_cookie: HashMap::new(),
+            by_member: HashMap::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub fn contains(&self, ticket: Ticket) -> bool {
+        self.waiting.contains_key(&ticket)
+    }
+
+    pub fn waiting_of(&self, member: u64) -> usize {
+        self.by_member.get(&member).map_or(0, HashSet::len)
+    }
+
+    /// Looks for the other end; without one the offer waits.
+    pub fn offer(&mut self, new: Offer) -> Verdict {
+        if let Some(&holder) = self.by_cookie.get(&new.identity.cookie) {
+            return self.same_socket(new, holder);
+        }
+        let fitting = self.candidates(&new);
+        match fitting[..] {
+            [] => {
+                self.insert(new);
+                Verdict::Waits
+            }
+            [one] => self.the_only(new, one),
+            _ => self.refuse(Reason::Ambiguous, fitting),
+        }
+    }
+
+    pub fn withdraw(&mut self, ticket: Ticket) -> Option<Offer> {
+        let offer = self.waiting.remove(&ticket)?;
+        remove_from(&mut self.by_tuple, &offer.identity.tuple(), ticket);
+        remove_from(&mut self.anywhere, &offer.identity.anywhere(), ticket);
+        self.by_cookie.remove(&offer.identity.cookie);
+        if let Some(offers) = self.by_member.get_mut(&ticket.member) {
+            offers.remove(&ticket.offer);
+            if offers.is_empty() {
+                self.by_member.remove(&ticket.member);
+            }
+        }
+        Some(offer)
+    }
+
+    pub fn forget_member(&mut self, member: u64) {
+        for offer in self.by_member.remove(&member).unwrap_or_default() {
+            self.withdraw(Ticket { member, offer });
+        }
+    }
+
+    fn same_socket(&mut self, new: Offer, holder: Ticket) -> Verdict {
+        if holder.member == new.ticket.member {
+            return Verdict::Refused(Reason::Dup, Vec::new());
+        }
+        self.refuse(Reason::Shared, vec![holder])
+    }
+
+    fn refuse(&mut self, reason: Reason, others: Vec<Ticket>) -> Verdict {
+        for &other in &others {
+            self.withdraw(other);
+        }
+        Verdict::Refused(reason, others)
+    }
+
+    fn the_only(&mut self, new: Offer, other: Ticket) -> Verdict {
+        let Some(found) = self.withdraw(other) else {
+            return Verdict::Waits;
+        };
+        if self.users.may_share(new.uid, found.uid) {
+            Verdict::Pair(found)
+        } else {
+            Verdict::Refused(Reason::UserPair, vec![other])
+        }
+    }
+
+    fn candidates(&self, new: &Offer) -> Vec<Ticket> {
+        let near = self.by_tuple.get(&new.identity.mirror()).cloned().unwrap_or_default();
+        // Two answering ends cannot be a pair, whatever their addresses.
+        let near: Vec<_> =
+            near.into_iter().filter(|t| !(new.identity.is_translated() && self.is_translated(t))).collect();
+        if near.is_empty() && self.across_namespaces && new.identity.may_cross() { self.far(new) } else { near }
+    }
+
+    fn is_translated(&self, ticket: &Ticket) -> bool {
+        self.waiting.get(ticket).is_some_and(|offer| offer.identity.is_translated())
+    }
+
+    /// Candidates in other network namespaces. A twin of `new` elsewhere shows that addresses repeat on this
+    /// host: then it counts as a candidate too, which makes the whole ambiguous.
+    fn far(&self, new: &Offer) -> Vec<Ticket> {
+        let elsewhere = |key| {
+            let tickets = self.anywhere.get(&key).into_iter().flatten().copied();
+            tickets
+                .filter(|t| self.waiting.get(t).is_some_and(|o| o.identity.domain.netns != new.identity.domain.netns))
+        };
+        let (called, remote) = new.identity.anywhere();
+        let mut fitting: Vec<_> = elsewhere((remote, called)).collect();
+        if !fitting.is_empty() {
+            fitting.extend(elsewhere((called, remote)));
+        }
+        fitting
+    }
+
+    fn insert(&mut self, offer: Offer) {
+        let Offer { ticket, identity, .. } = offer;
+        self.by_tuple.entry(identity.tuple()).or_default().push(ticket);
+        if self.across_namespaces && identity.may_cross() {
+            self.anywhere.entry(identity.anywhere()).or_default().push(ticket);
+        }
+        self.by_cookie.insert(identity.cookie, ticket);
+        self.by_member.entry(ticket.member).or_default().insert(ticket.offer);
+        self.waiting.insert(ticket, offer);
+    }
+}
+
+impl Identity {
+    fn anywhere(&self) -> (Endpoint, Endpoint) {
+        (self.called(), self.remote)
+    }
+}
+
+fn remove_from<K: Hash + Eq>(index: &mut HashMap<K, Vec<Ticket>>, key: &K, ticket: Ticket) {
+    if let Some(tickets) = index.get_mut(key) {
+        tickets.retain(|&t| t != ticket);
+        if tickets.is_empty() {
+            index.remove(key);
+        }
+    }
+}

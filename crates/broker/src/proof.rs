@@ -1,0 +1,77 @@
+//! What a socket says of itself. A member proves that it holds a socket by sending it; nothing is taken from
+//! the member's words but the number by which it calls the offer.
+
+use crate::addr::Endpoint;
+use crate::raw::sock;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
+use std::net::SocketAddr;
+
+/// The part of the network in which an address means one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Domain {
+    /// Cookie of the network namespace.
+    pub netns: u64,
+    /// Interface the socket is bound to (SO_BINDTODEVICE, VRF, link-local addresses); 0: none.
+    pub device: u32,
+}
+
+/// One end of an established connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The kernel's number of the socket, unique until the next boot.
+    pub cookie: u64,
+    pub domain: Domain,
+    pub local: Endpoint,
+    pub remote: Endpoint,
+    /// Where the caller wanted to go before REDIRECT or DNAT (connection tracking), if the kernel knows.
+    pub original: Option<Endpoint>,
+}
+
+/// Why a descriptor proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoProof {
+    /// Not a TCP socket.
+    NotTcp,
+    /// TCP, but not (or no longer) connected.
+    NotConnected,
+    /// The kernel does not tell cookie or namespace (before Linux 5.14).
+    OldKernel,
+}
+
+/// Reads the identity of a connected TCP socket.
+pub fn identify(fd: &OwnedFd) -> Result<Identity, NoProof> {
+    let family = sockopt::socket_domain(fd).map_err(|_| NoProof::NotTcp)?;
+    let kind = sockopt::socket_type(fd).map_err(|_| NoProof::NotTcp)?;
+    // Absent for IPPROTO_MPTCP and others that rustix has no name for: not TCP either.
+    let protocol = sockopt::socket_protocol(fd).ok().flatten();
+    let inet = family == AddressFamily::INET || family == AddressFamily::INET6;
+    if !inet || kind != SocketType::STREAM || protocol != Some(ipproto::TCP) {
+        return Err(NoProof::NotTcp);
+    }
+    let address = |any: rustix::net::SocketAddrAny| SocketAddr::try_from(any).map_err(|_| NoProof::NotConnected);
+    let local = address(rustix::net::getsockname(fd).map_err(|_| NoProof::NotConnected)?)?;
+    let remote =
+        address(rustix::net::getpeername(fd).map_err(|_| NoProof::NotConnected)?.ok_or(NoProof::NotConnected)?)?;
+    let netns = sock::netns_cookie(fd.as_fd()).map_err(|_| NoProof::OldKernel)?;
+    let device = sock::bound_device(fd.as_fd()).map_err(|_| NoProof::OldKernel)?;
+    Ok(Identity {
+        cookie: sockopt::socket_cookie(fd).map_err(|_| NoProof::OldKernel)?,
+        domain: Domain { netns, device },
+        local: local.into(),
+        remote: remote.into(),
+        original: original_destination(fd),
+    })
+}
+
+/// Asked in both families: a v4-mapped IPv6 socket answers to the IPv4 question.
+fn original_destination(fd: &OwnedFd) -> Option<Endpoint> {
+    let v4 = || sockopt::ip_original_dst(fd).ok().map(SocketAddr::V4);
+    let v6 = || sockopt::ipv6_original_dst(fd).ok().map(SocketAddr::V6);
+    v4().or_else(v6).map(Endpoint::from)
+}
+
+/// Seconds that closing this descriptor may block, if the member has closed its own meanwhile (SO_LINGER).
+pub fn close_may_block(fd: &OwnedFd) -> bool {
+    sock::linger_seconds(fd.as_fd()).map_or(true, |seconds| seconds > 0)
+}

@@ -1,0 +1,113 @@
+//! Shared segments: a sealed memfd, the part of it that the broker looks at mapped.
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io;
+use rustix::mm::{MapFlags, ProtFlags};
+use sidestep_abi::link::{self, Header, SLOTS, SideArea, Slot};
+use sidestep_abi::page::Page;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// A memfd of this size that nobody can resize or unseal: a mapping of it never faults for want of file.
+pub fn sealed_memfd(name: &str, size: u64) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&fd, size)?;
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// The first bytes of a sealed memfd, mapped shared; unmapped on drop.
+struct Mapping {
+    at: NonNull<u8>,
+    len: usize,
+}
+
+impl Mapping {
+    /// `fd` must come from [`sealed_memfd`] with at least `len` bytes.
+    fn new(fd: &OwnedFd, len: usize) -> io::Result<Mapping> {
+        // SAFETY: a new mapping at an address of the kernel's choice disturbs no memory of ours.
+        let at = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd.as_fd(),
+                0,
+            )
+        }?;
+        NonNull::new(at.cast::<u8>()).map(|at| Mapping { at, len }).ok_or(io::Errno::NOMEM)
+    }
+
+    /// The `T` at `offset`.
+    ///
+    /// # Safety
+    /// `T` must consist of atomics and padding only, so that any bytes are a `T` and other processes may write.
+    unsafe fn at<T>(&self, offset: usize) -> &T {
+        assert!(offset + size_of::<T>() <= self.len && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: in bounds and aligned (just checked; mappings start on a page); lives as long as `self`;
+        // the caller vouches for `T`.
+        unsafe { self.at.add(offset).cast::<T>().as_ref() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `new`; every reference into it borrows `self`.
+        let unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+/// The page that one member shares with the broker.
+pub struct PageMem(Mapping);
+
+impl PageMem {
+    /// The page and the descriptor to send to the member.
+    pub fn create() -> io::Result<(PageMem, OwnedFd)> {
+        let fd = sealed_memfd("sidestep-page", size_of::<Page>() as u64)?;
+        Ok((PageMem(Mapping::new(&fd, size_of::<Page>())?), fd))
+    }
+
+    pub fn get(&self) -> &Page {
+        // SAFETY: `Page` is atomics and padding.
+        unsafe { self.0.at(0) }
+    }
+}
+
+/// The head of a link (everything before the rings, which the broker never maps).
+pub struct LinkMem {
+    map: Mapping,
+    pub fd: Rc<OwnedFd>,
+    ring_size: usize,
+}
+
+impl LinkMem {
+    pub fn create(ring_size: usize) -> io::Result<LinkMem> {
+        let fd = sealed_memfd("sidestep-link", link::link_size(ring_size) as u64)?;
+        Ok(LinkMem { map: Mapping::new(&fd, link::RINGS_AT)?, fd: Rc::new(fd), ring_size })
+    }
+
+    pub fn ring_size(&self) -> usize {
+        self.ring_size
+    }
+
+    pub fn header(&self) -> &Header {
+        // SAFETY: `Header` is atomics and padding.
+        unsafe { self.map.at(0) }
+    }
+
+    /// The doorbells of `side`.
+    pub fn side(&self, side: usize) -> &SideArea {
+        assert!(side < 2);
+        // SAFETY: `SideArea` is atomics and padding.
+        unsafe { self.map.at(link::SIDES_AT + side * size_of::<SideArea>()) }
+    }
+
+    pub fn slot(&self, slot: usize) -> &Slot {
+        assert!(slot < SLOTS);
+        // SAFETY: `Slot` is atomics and padding.
+        unsafe { self.map.at(link::SLOTS_AT + slot * size_of::<Slot>()) }
+    }
+}

@@ -1,0 +1,138 @@
+//! The values of settings, as options, variables and the configuration file spell them.
+
+use sidestep_abi::env::RING_SIZES;
+use std::fmt;
+use std::str::FromStr;
+
+/// How long a thread looks for more before it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spin {
+    /// Learnt from recent waits, only with a spare CPU.
+    Auto,
+    Off,
+    Microseconds(u32),
+}
+
+impl FromStr for Spin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Spin, String> {
+        /// Longer than a second is not spinning, it is burning.
+        const LONGEST: u32 = 1_000_000;
+        match text {
+            "auto" => Ok(Spin::Auto),
+            "off" => Ok(Spin::Off),
+            _ => match text.parse() {
+                Ok(us) if us <= LONGEST => Ok(Spin::Microseconds(us)),
+                _ => Err(format!("expected auto, off or a number of microseconds up to {LONGEST}, found '{text}'")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Spin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spin::Auto => f.write_str("auto"),
+            Spin::Off => f.write_str("off"),
+            Spin::Microseconds(us) => us.fmt(f),
+        }
+    }
+}
+
+/// How much traffic makes a connection worth an upgrade.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpgradeAfter {
+    Bytes(u64),
+    Ops(u32),
+}
+
+impl FromStr for UpgradeAfter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<UpgradeAfter, String> {
+        let parsed = match text.strip_suffix("ops") {
+            Some(count) => count.parse().ok().map(UpgradeAfter::Ops),
+            None => bytes(text).map(UpgradeAfter::Bytes),
+        };
+        parsed.ok_or_else(|| format!("expected bytes (65536, 64K) or operations (4ops), found '{text}'"))
+    }
+}
+
+impl fmt::Display for UpgradeAfter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            UpgradeAfter::Bytes(n) => n.fmt(f),
+            UpgradeAfter::Ops(n) => write!(f, "{n}ops"),
+        }
+    }
+}
+
+/// Bytes of one ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSize(u32);
+
+impl FromStr for RingSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RingSize, String> {
+        let (least, most) = (*RING_SIZES.start(), *RING_SIZES.end());
+        let size =
+            bytes(text).ok_or_else(|| format!("expected a number of bytes (262144, 256K, 1M), found '{text}'"))?;
+        match u32::try_from(size).ok().filter(|size| RING_SIZES.contains(size)) {
+            Some(size) if size.is_power_of_two() => Ok(RingSize(size)),
+            Some(size) => Err(format!("{size} is not a power of two; the next one is {}", size.next_power_of_two())),
+            None => Err(format!("{size} is out of bounds: a ring has {least} to {most} bytes")),
+        }
+    }
+}
+
+impl fmt::Display for RingSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// `123`, `64K`, `16M`.
+fn bytes(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'm' | b'M' => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    // parse() would take a sign.
+    let plain = digits.bytes().all(|c| c.is_ascii_digit());
+    digits.parse::<u64>().ok().filter(|_| plain)?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_values_come_back_as_the_library_reads_them() {
+        for (text, canonical) in [("auto", "auto"), ("off", "off"), ("50", "50")] {
+            assert_eq!(text.parse::<Spin>().expect(text).to_string(), canonical);
+        }
+        for (text, canonical) in [("64K", "65536"), ("0ops", "0ops"), ("4ops", "4ops"), ("0", "0")] {
+            assert_eq!(text.parse::<UpgradeAfter>().expect(text).to_string(), canonical);
+        }
+        for (text, canonical) in [("4096", "4096"), ("256k", "262144"), ("16M", "16777216")] {
+            assert_eq!(text.parse::<RingSize>().expect(text).to_string(), canonical);
+        }
+    }
+
+    #[test]
+    fn bad_values_are_errors() {
+        for bad in ["", "on", "-1", "1.5", "2000000"] {
+            assert!(bad.parse::<Spin>().is_err(), "{bad}");
+        }
+        for bad in ["", "ops", "-4ops", "4 ops", "+1", "K", "99999999999999999999"] {
+            assert!(bad.parse::<UpgradeAfter>().is_err(), "{bad}");
+        }
+        for bad in ["", "4095", "5000", "32M", "1G", "-4096", "18446744073709551615M"] {
+            assert!(bad.parse::<RingSize>().is_err(), "{bad}");
+        }
+        assert!("5000".parse::<RingSize>().expect_err("no power of two").contains("8192"));
+    }
+}

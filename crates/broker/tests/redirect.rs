@@ -1,0 +1,124 @@
+//! REDIRECT and DNAT by the kernel, as sidecars use them: the accepting end has another address than the one that
+//! was called. In a network namespace of its own; needs `nft` (Debian package nftables).
+
+mod common;
+
+use common::{FakeMember, TestBroker, namespace};
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+
+const INSIDE: &str = "TEST_INSIDE";
+
+/// Port 80 goes to 15001, port 15001 to 15006; 127.9.9.9:80 is a service that is really at 127.0.0.1:8080.
+const RULES: &str = "
+table inet test {
+  chain output {
+    type nat hook output priority -100;
+    ip daddr 127.9.9.9 tcp dport 80 dnat ip to 127.0.0.1:8080
+    tcp dport 80 redirect to :15001
+    tcp dport 15001 redirect to :15006
+  }
+}
+";
+
+fn nft(rules: &str) {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let mut child = Command::new("nft")
+        .args(["-f", "-"])
+        .env("PATH", path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("nft is missing: install the package nftables");
+    child.stdin.take().expect("piped").write_all(rules.as_bytes()).expect("write");
+    assert!(child.wait().expect("wait").success());
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+/// The two ends of a connection that is called at one address and accepted at another.
+fn call(called: &str, lands: &str) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(address(lands)).expect("bind");
+    let client = TcpStream::connect(address(called)).expect("connect");
+    let (server, _) = listener.accept().expect("accept");
+    assert_eq!(server.local_addr().expect("address"), address(lands), "{called} was translated");
+    (client, server)
+}
+
+fn pairs(a: &FakeMember, b: &FakeMember, ends: &(TcpStream, TcpStream)) {
+    a.offer(1, &ends.0);
+    b.offer(2, &ends.1);
+    assert_eq!(a.expect_slot(1).slot, b.expect_slot(2).slot);
+}
+
+fn inside() {
+    namespace::raise_loopback();
+    nft(RULES);
+    let broker = TestBroker::start();
+    let (a, b) = (broker.join(), broker.join());
+    let first = call("127.0.0.1:80", "127.0.0.1:15001");
+    a.offer(1, &first.0);
+    b.offer(2, &first.1);
+    a.expect_link();
+    b.expect_link();
+    assert_eq!(a.expect_slot(1).slot, b.expect_slot(2).slot);
+    // Connection tracking is on: also a plain connection, and one offered from the accepting end first.
+    pairs(&a, &b, &call("127.0.0.1:9000", "127.0.0.1:9000"));
+    let (client, server) = call("127.0.0.1:80", "127.0.0.1:15001");
+    pairs(&b, &a, &(server, client));
+    pairs(&a, &b, &call("127.9.9.9:80", "127.0.0.1:8080"));
+    pairs(&a, &b, &call("[::1]:80", "[::1]:15001"));
+    // An IPv6 socket that accepts redirected IPv4.
+    let listener = TcpListener::bind("[::]:15001").expect("bind");
+    let client = TcpStream::connect("127.0.0.1:80").expect("connect");
+    let (server, _) = listener.accept().expect("accept");
+    pairs(&a, &b, &(client, server));
+    drop(listener);
+    mistaken_for_each_other(&broker);
+}
+
+/// One port calls 80, which lands at 15001, and also 15001 itself, which lands at 15006: the first accepting end
+/// and the second calling end mirror each other, but are not peers.
+fn mistaken_for_each_other(broker: &TestBroker) {
+    let (a, b) = (broker.join(), broker.join());
+    let listeners = [15001, 15006].map(|port| TcpListener::bind(("127.0.0.1", port)).expect("bind"));
+    let first = call_from(0, 80);
+    let port = first.local_addr().expect("address").port();
+    let (first_lands, _) = listeners[0].accept().expect("accept");
+    let second = call_from(port, 15001);
+    let (second_lands, _) = listeners[1].accept().expect("accept");
+    assert_eq!(second.peer_addr().expect("address"), first_lands.local_addr().expect("address"));
+    assert_eq!(second.local_addr().expect("address"), first_lands.peer_addr().expect("address"));
+
+    a.offer(1, &first_lands);
+    b.offer(2, &second);
+    b.expect_silence(broker);
+    assert_eq!(broker.status().waiting_offers, 2, "not paired");
+    b.offer(3, &first);
+    a.expect_link();
+    b.expect_link();
+    assert_eq!(a.expect_slot(1).slot, b.expect_slot(3).slot);
+    a.offer(4, &second_lands);
+    assert_eq!(a.expect_slot(4).slot, b.expect_slot(2).slot);
+}
+
+/// A connection from this port, which other connections may use too.
+fn call_from(port: u16, to: u16) -> TcpStream {
+    let client = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("socket");
+    sockopt::set_socket_reuseaddr(&client, true).expect("reuse");
+    rustix::net::bind(&client, &SocketAddr::from(([127, 0, 0, 1], port))).expect("bind");
+    rustix::net::connect(&client, &SocketAddr::from(([127, 0, 0, 1], to))).expect("connect");
+    client.into()
+}
+
+#[test]
+fn translated_connections_pair_by_the_address_that_was_called() {
+    if std::env::var_os(INSIDE).is_some() {
+        return inside();
+    }
+    let mut command = namespace::again("translated_connections_pair_by_the_address_that_was_called");
+    assert!(command.env(INSIDE, "1").status().expect("unshare (util-linux) is there").success());
+}

@@ -1,0 +1,200 @@
+//! Options and their help.
+
+use clap::{Parser, Subcommand};
+use sidestep_abi::env;
+use sidestep_broker::broker::hold::Scope;
+use sidestep_broker::listen::Address;
+use sidestep_broker::settings::{RingSize, Spin, UpgradeAfter};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Moves local TCP connections of unchanged programs into shared memory.
+///
+/// Both ends of a connection have to run under Sidestep, as the same user. Whatever it does not carry stays on
+/// kernel TCP, works as without it, and is counted with a reason.
+#[derive(Parser)]
+#[command(name = "sidestep", version, after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Run(Run),
+    Status(Status),
+    Detach(Hold),
+    Attach(Hold),
+    Doctor(Doctor),
+    Reasons(Reasons),
+    /// Part of the doctor's trial
+    #[command(name = crate::doctor::selftest::COMMAND, hide = true)]
+    Talk,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sidestep run nginx -g 'daemon off;'      a server ...
+  sidestep run wrk http://127.0.0.1/       ... and its client: their connections go by shared memory
+  sidestep status                          what goes by ring, what by kernel, and why
+  sidestep detach --all                    everything back to the kernel, now, without losing a byte
+  sidestep doctor nginx                    will it work here, and with this program?
+  sidestep reasons                         what the reason codes mean";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  sidestep run redis-server --port 6379
+  sidestep run --report /tmp/r.jsonl curl -s http://127.0.0.1:8080/
+  sidestep run --upgrade-after 0ops --spin off -- ./server --spin   the program's own options after --
+
+Settings come from, first match wins: these options, the SIDESTEP_* variables, the configuration file
+($SIDESTEP_CONFIG, ~/.config/sidestep/config.toml, /etc/sidestep/config.toml), the defaults.
+SIDESTEP=off runs the program without Sidestep.
+
+Exit code: the program's own; 2 bad option or --config file, 126 cannot be executed, 127 not found.";
+
+/// Run a program with Sidestep
+///
+/// Starts the broker if none runs for this user, preloads the library, and becomes the program: process id,
+/// signals and exit code are the program's own. Without broker or library the program runs on kernel TCP.
+#[derive(clap::Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub struct Run {
+    /// Before it sleeps, a waiting thread looks for more: as long as that pays (auto), never (off), or MICROSECONDS
+    #[arg(long, value_name = "auto|off|MICROSECONDS")]
+    pub spin: Option<Spin>,
+    /// Upgrade a connection once it has carried so many BYTES (64K), or has seen so many operations (4ops)
+    #[arg(long, value_name = "BYTES|Nops")]
+    pub upgrade_after: Option<UpgradeAfter>,
+    /// Memory for one direction of one connection: a power of two, such as 65536, 256K or 1M
+    #[arg(long, value_name = "BYTES")]
+    pub ring_size: Option<RingSize>,
+    /// At exit each process appends one JSON line to this file: connections, bytes by ring and kernel, reasons
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Read settings from this file instead of the default places
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The program
+    #[arg(value_name = "CMD")]
+    pub program: OsString,
+    /// Its arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    pub args: Vec<OsString>,
+}
+
+/// Show processes, links, connections with the carrier of each direction, and reasons
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  sidestep status\n  sidestep status --json | jq '.connections[].directions[].carrier'"
+)]
+pub struct Status {
+    /// Print JSON with stable field names
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub broker: Broker,
+}
+
+const HOLD_EXAMPLES: &str = "\
+Examples:
+  sidestep detach --all       every connection, and those of programs started later, until `attach --all`
+  sidestep detach --pid 4711  every connection of one process
+  sidestep detach 3.17        one connection, by its name in `sidestep status`
+  sidestep attach --all       all may be upgraded again";
+
+/// Return live connections to the kernel, or (attach) let them be upgraded again; no byte is lost
+#[derive(clap::Args)]
+#[command(after_help = HOLD_EXAMPLES)]
+#[group(id = "scope", required = true, multiple = false, args = ["all", "pid", "connection"])]
+pub struct Hold {
+    /// Every process, also those that start later
+    #[arg(long)]
+    pub all: bool,
+    /// Every connection of this process
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// One connection, as named by `sidestep status`
+    #[arg(value_name = "CONNECTION", value_parser = connection)]
+    pub connection: Option<Scope>,
+    #[command(flatten)]
+    pub broker: Broker,
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  sidestep doctor              this machine, this user, library and broker, and a trial
+  sidestep doctor nginx        ... and whether the library can be loaded into nginx
+  sidestep doctor --json ./a   for scripts; the exit code is 0 only if all is well";
+
+/// Say what will and will not work on this machine, or with a program, why, and what to do about it
+#[derive(clap::Args)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub struct Doctor {
+    /// Also look at this program: a path, or a name in PATH
+    #[arg(value_name = "BINARY")]
+    pub binary: Option<OsString>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub broker: Broker,
+}
+
+/// List every reason why a connection stays on, or returns to, the kernel
+#[derive(clap::Args)]
+pub struct Reasons {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which broker to talk to.
+#[derive(clap::Args)]
+pub struct Broker {
+    /// The broker's address: @name, or an absolute path [default: @sidestep-UID]
+    #[arg(long, value_name = "ADDRESS", env = env::BROKER)]
+    pub address: Option<Address>,
+}
+
+impl Broker {
+    pub fn address(&self) -> Address {
+        self.address.clone().unwrap_or_else(Address::of_this_user)
+    }
+}
+
+impl Hold {
+    pub fn scope(&self) -> Scope {
+        match (self.pid, self.connection) {
+            (Some(pid), _) => Scope::Process(pid),
+            (_, Some(connection)) => connection,
+            _ => Scope::All,
+        }
+    }
+}
+
+/// `LINK.SLOT`
+fn connection(text: &str) -> Result<Scope, String> {
+    let parsed = text.split_once('.').and_then(|(link, slot)| Some((link.parse().ok()?, slot.parse().ok()?)));
+    let (link, slot) = parsed.ok_or("expected LINK.SLOT, such as 3.17, as `sidestep status` prints it")?;
+    Ok(Scope::Connection { link, slot })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn connections_are_named_as_status_prints_them() {
+        assert_eq!(connection("3.17"), Ok(Scope::Connection { link: 3, slot: 17 }));
+        for bad in ["", "3", "3.", ".17", "3.x", "-1.2"] {
+            assert!(connection(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Starting the broker when none runs.
+
+use crate::locate;
+use rustix::event::{PollFd, PollFlags};
+use rustix::time::Timespec;
+use sidestep_broker::client::{Client, ClientError};
+use sidestep_broker::listen::Address;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A broker starts within milliseconds; on a machine that thrashes we rather go without.
+const START: Duration = Duration::from_secs(5);
+
+/// Makes sure that a broker of our version answers at `address`, and stays as long as this process lives.
+pub fn ensure(address: &Address, config: Option<&Path>) -> Result<(), String> {
+    match ask(address) {
+        // One that hangs up may have been about to leave.
+        Err(ClientError::NotRunning(_) | ClientError::HungUp(_)) => {}
+        answer => return answer.map_err(|e| e.to_string()),
+    }
+    let started = start(address, config);
+    // Of several that start at once one wins, and it serves all.
+    match (ask(address), started) {
+        (Ok(()), _) => Ok(()),
+        (Err(ClientError::NotRunning(_)), Err(why)) => Err(why),
+        (Err(e), _) => Err(e.to_string()),
+    }
+}
+
+fn ask(address: &Address) -> Result<(), ClientError> {
+    Client::connect(address)?.stay()
+}
+
+fn start(address: &Address, config: Option<&Path>) -> Result<(), String> {
+    let program = locate::daemon()?;
+    let mut command = Command::new(&program);
+    command.arg("--background").arg("--address").arg(address.to_string());
+    if let Some(file) = config {
+        command.arg("--config").arg(file);
+    }
+    // The broker is no customer of its own.
+    command.env_remove("LD_PRELOAD");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("cannot start {}: {e}", program.display()))?;
+    let said = match child.stderr.take().map(until_ready) {
+        Some(Ok(said)) => said,
+        _ => return Err(give_up(child)),
+    };
+    match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        // Its first line says why; the second that it did not start.
+        _ => Err(said.lines().next().unwrap_or("the broker did not start").into()),
+    }
+}
+
+/// The broker lets go of its stderr when it is ready; until then it may complain there.
+fn until_ready(mut stderr: ChildStderr) -> io::Result<String> {
+    let deadline = Instant::now() + START;
+    let (mut said, mut part) = (Vec::new(), [0; 1024]);
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        let mut readable = [PollFd::new(&stderr, PollFlags::IN)];
+        if rustix::io::retry_on_intr(|| rustix::event::poll(&mut readable, Some(&left)))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match stderr.read(&mut part)? {
+            0 => return Ok(String::from_utf8_lossy(&said).into_owned()),
+            n => said.extend_from_slice(&part[..n]),
+        }
+    }
+}
+
+fn give_up(mut child: Child) -> String {
+    // Errors mean that it has ended by itself meanwhile.
+    let _ = child.kill();
+    let _ = child.wait();
+    format!("the broker was not ready within {} s", START.as_secs())
+}

@@ -1,0 +1,42 @@
+//! What an ELF file says of itself, as far as preloading goes.
+
+use object::read::elf::{ElfFile64, ProgramHeader};
+use object::read::{FileKind, ReadCache};
+use object::{Architecture, Endianness, Object};
+use std::fs::File;
+use std::path::Path;
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Elf {
+    /// Set if it is not for x86_64, 64 bit; nothing else is known then.
+    pub other_machine: Option<String>,
+    /// The dynamic loader (PT_INTERP); none: static.
+    pub loader: Option<String>,
+    /// Built by the Go tool chain.
+    pub is_go: bool,
+}
+
+pub fn read(path: &Path) -> Result<Elf, String> {
+    let file = File::open(path).map_err(|e| e.to_string())?;
+    // Reads only what is looked at: programs may be hundreds of megabytes.
+    let data = ReadCache::new(file);
+    match FileKind::parse(&data) {
+        Ok(FileKind::Elf64) => {}
+        Ok(FileKind::Elf32) => {
+            return Ok(Elf { other_machine: Some("a 32-bit machine".into()), ..Elf::default() });
+        }
+        _ => return Err("neither an ELF program nor a script".into()),
+    }
+    let elf: ElfFile64<'_, Endianness, _> = ElfFile64::parse(&data).map_err(|e| format!("damaged ELF file: {e}"))?;
+    if elf.architecture() != Architecture::X86_64 {
+        return Ok(Elf { other_machine: Some(format!("{:?}", elf.architecture())), ..Elf::default() });
+    }
+    let loader =
+        elf.elf_program_headers().iter().find_map(|header| header.interpreter(elf.endian(), &data).ok().flatten());
+    Ok(Elf {
+        other_machine: None,
+        loader: loader.map(|name| String::from_utf8_lossy(name).into_owned()),
+        // Kept by strip; the notes and the symbol table may be gone.
+        is_go: elf.section_by_name(".go.buildinfo").is_some() || elf.section_by_name(".gopclntab").is_some(),
+    })
+}

@@ -1,0 +1,95 @@
+//! `sidestep doctor`: what will and will not work on this machine and with this program, and why.
+
+mod elf;
+mod limits;
+mod machine;
+mod program;
+pub mod selftest;
+
+use crate::Failure;
+use crate::args::Doctor;
+use crate::table::Table;
+use serde::Serialize;
+use std::process::ExitCode;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    Ok,
+    Limited,
+    WillNotWork,
+}
+
+/// One thing looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    /// What was found.
+    found: String,
+    /// What to do about it; nothing if all is well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, found: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::Ok, found: found.into(), advice: None }
+    }
+
+    fn limited(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::Limited, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    fn fails(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::WillNotWork, found: found.into(), advice: Some(advice.into()) }
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    machine: Vec<Check>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<Vec<Check>>,
+}
+
+pub fn doctor(args: &Doctor) -> Result<ExitCode, Failure> {
+    let machine = machine::checks(&args.broker.address());
+    let program = args.binary.as_ref().map(|name| program::checks(name));
+    let ok = machine.iter().chain(program.iter().flatten()).all(|check| check.verdict == Verdict::Ok);
+    let report = Report { ok, machine, program };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report).map_err(Failure::new)?);
+    } else {
+        print!("{}", text(&report, args.binary.as_deref().map(|name| name.to_string_lossy())));
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn text(report: &Report, program: Option<std::borrow::Cow<'_, str>>) -> String {
+    let mut out = format!("This machine\n{}", table(&report.machine));
+    if let (Some(checks), Some(name)) = (&report.program, program) {
+        out += &format!("\nProgram {name}\n{}", table(checks));
+    }
+    let advice: Vec<_> = report.machine.iter().chain(report.program.iter().flatten()).collect();
+    for check in advice {
+        if let Some(what) = &check.advice {
+            out += &format!("\n{}: {what}\n", check.name);
+        }
+    }
+    out
+}
+
+fn table(checks: &[Check]) -> Table {
+    let mut table = Table::new(&["CHECK", "RESULT", "FOUND"]);
+    for check in checks {
+        let verdict = match check.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Limited => "limited",
+            Verdict::WillNotWork => "will not work",
+        };
+        table.row([check.name.into(), verdict.into(), check.found.clone()]);
+    }
+    table
+}

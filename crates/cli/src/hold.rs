@@ -1,0 +1,27 @@
+//! `sidestep detach` and `sidestep attach`.
+
+use crate::Failure;
+use crate::args::Hold;
+use sidestep_broker::broker::hold::Scope;
+use sidestep_broker::client::{Client, ClientError};
+use std::process::ExitCode;
+
+pub fn set(args: &Hold, detach: bool) -> Result<ExitCode, Failure> {
+    let scope = args.scope();
+    let client = Client::connect(&args.broker.address()).map_err(Failure::new)?;
+    let count = client.hold(scope, detach).map_err(|e| match (&e, scope) {
+        (ClientError::Unknown, Scope::Process(pid)) => {
+            Failure::new(format!("process {pid} is not under Sidestep; see `sidestep status`"))
+        }
+        (ClientError::Unknown, Scope::Connection { link, slot }) => {
+            Failure::new(format!("there is no connection {link}.{slot}; see `sidestep status`"))
+        }
+        _ => Failure::new(e),
+    })?;
+    let connections = if count == 1 { "connection" } else { "connections" };
+    match detach {
+        true => println!("{count} {connections} on the way back to the kernel"),
+        false => println!("{count} {connections} may be upgraded again"),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,53 @@
+//! `sidestep`: the command line.
+#![forbid(unsafe_code)]
+
+mod args;
+mod daemon;
+mod doctor;
+mod hold;
+mod locate;
+mod reasons;
+mod run;
+mod show;
+mod table;
+
+use args::{Args, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Args::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Status(args) => show::status(&args),
+        Command::Detach(args) => hold::set(&args, true),
+        Command::Attach(args) => hold::set(&args, false),
+        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Talk => doctor::selftest::talk().map(|()| ExitCode::SUCCESS).map_err(Failure::new),
+        Command::Reasons(args) => reasons::print(&args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("sidestep: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+/// An error for the user, with the exit code it stands for.
+struct Failure {
+    message: String,
+    code: u8,
+}
+
+impl Failure {
+    /// Something did not work.
+    fn new(message: impl ToString) -> Failure {
+        Failure { message: message.to_string(), code: 1 }
+    }
+
+    /// The user asked for something that makes no sense; as clap does.
+    fn usage(message: impl ToString) -> Failure {
+        Failure { message: message.to_string(), code: 2 }
+    }
+}

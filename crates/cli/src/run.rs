@@ -1,0 +1,154 @@
+//! `sidestep run`: settings into variables, the library into LD_PRELOAD, then exec.
+
+use crate::args::Run;
+use crate::{Failure, daemon, locate};
+use sidestep_abi::env;
+use sidestep_broker::config::Config;
+use sidestep_broker::listen::Address;
+use sidestep_broker::settings::{RingSize, Spin, UpgradeAfter};
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const CONFIG_VARIABLE: &str = "SIDESTEP_CONFIG";
+
+pub fn run(args: &Run) -> Result<ExitCode, Failure> {
+    let mut command = Command::new(&args.program);
+    command.args(&args.args);
+    if std::env::var_os(env::SWITCH).is_none_or(|value| value != "off") {
+        let (config, file) = find_config(args.config.as_deref())?;
+        set_variables(&mut command, args, &config)?;
+        prepare(&mut command, file.as_deref());
+    }
+    Err(cannot_execute(&args.program, &command.exec()))
+}
+
+/// Library and broker. Whatever is missing is said in one line, and the program runs all the same.
+fn prepare(command: &mut Command, config: Option<&Path>) {
+    let library = match locate::library() {
+        Ok(library) => library,
+        Err(why) => return warn(&why),
+    };
+    command.env("LD_PRELOAD", preload(&library, std::env::var_os("LD_PRELOAD")));
+    let address = match std::env::var(env::BROKER) {
+        Ok(text) => text.parse().map_err(|e| format!("{}: {e}", env::BROKER)),
+        Err(_) => Ok(Address::of_this_user()),
+    };
+    // Named, so that a program that changes its user still finds the broker of the one who started it.
+    match address.and_then(|address| daemon::ensure(&address, config).map(|()| address)) {
+        Ok(address) => drop(command.env(env::BROKER, address.to_string())),
+        Err(why) => warn(&why),
+    }
+}
+
+fn warn(why: &str) {
+    eprintln!("sidestep: warning: {why}; the program runs on kernel TCP");
+}
+
+/// Ours first: it has to see a call before any other library that was already asked for.
+fn preload(library: &Path, before: Option<OsString>) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    let others = before.unwrap_or_default();
+    let others = others.to_string_lossy();
+    for other in others.split([':', ' ']).filter(|other| !other.is_empty() && Path::new(other) != library) {
+        list.push(":");
+        list.push(other);
+    }
+    list
+}
+
+/// The settings, and the file they came from. A bad file that was asked for is an error; a bad file in a default
+/// place must not keep the program from running.
+fn find_config(asked: Option<&Path>) -> Result<(Config, Option<PathBuf>), Failure> {
+    if let Some(file) = asked {
+        let config = Config::load(file).map_err(Failure::usage)?;
+        return Ok((config, Some(absolute(file)?)));
+    }
+    let Some(file) = default_config() else {
+        return Ok((Config::default(), None));
+    };
+    match Config::load(&file) {
+        Ok(config) => Ok((config, Some(absolute(&file)?))),
+        Err(why) => {
+            eprintln!("sidestep: warning: {why}; the file is ignored");
+            Ok((Config::default(), None))
+        }
+    }
+}
+
+fn default_config() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(file) = set(CONFIG_VARIABLE) {
+        return Some(file);
+    }
+    let home = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
+    let places = [home.map(|dir| dir.join("sidestep/config.toml")), Some("/etc/sidestep/config.toml".into())];
+    places.into_iter().flatten().find(|file| file.exists())
+}
+
+/// Option before variable before file; what nobody sets is left to the library.
+fn set_variables(command: &mut Command, args: &Run, config: &Config) -> Result<(), Failure> {
+    let spin = setting::<Spin>(env::SPIN, args.spin, config.spin);
+    let upgrade_after = setting::<UpgradeAfter>(env::UPGRADE_AFTER, args.upgrade_after, config.upgrade_after);
+    let ring_size = setting::<RingSize>(env::RING_SIZE, args.ring_size, config.ring_size);
+    for (name, value) in [(env::SPIN, spin), (env::UPGRADE_AFTER, upgrade_after), (env::RING_SIZE, ring_size)] {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let from_variable = std::env::var_os(env::REPORT).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(report) = args.report.clone().or(from_variable).or(config.report.clone()) {
+        // The program may change its directory before it exits.
+        command.env(env::REPORT, absolute(&report)?);
+    }
+    Ok(())
+}
+
+/// A variable that makes no sense is said to the user, and does not keep the program from running.
+fn setting<T>(name: &str, option: Option<T>, config: Option<T>) -> Option<String>
+where
+    T: std::str::FromStr<Err = String> + ToString,
+{
+    let variable = || {
+        let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
+        let warn = |why: &String| eprintln!("sidestep: warning: {name}: {why}; the variable is ignored");
+        text.parse::<T>().inspect_err(warn).ok()
+    };
+    option.or_else(variable).or(config).map(|value| value.to_string())
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))
+}
+
+/// With the codes of a shell.
+fn cannot_execute(program: &OsStr, error: &std::io::Error) -> Failure {
+    // A directory in PATH that this user may not search is reported as a lack of permission, too.
+    let found = error.kind() != ErrorKind::NotFound && is_somewhere(program);
+    let program = program.to_string_lossy();
+    match found {
+        false => Failure { message: format!("{program}: not found"), code: 127 },
+        true => Failure { message: format!("{program}: cannot be executed: {error}"), code: 126 },
+    }
+}
+
+fn is_somewhere(program: &OsStr) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    program.as_encoded_bytes().contains(&b'/') || std::env::split_paths(&path).any(|dir| dir.join(program).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_goes_in_front_and_only_once() {
+        let list = |before: &str| preload(Path::new("/l/s.so"), Some(before.into()));
+        assert_eq!(preload(Path::new("/l/s.so"), None), "/l/s.so");
+        assert_eq!(list("/a.so:/b.so"), "/l/s.so:/a.so:/b.so");
+        assert_eq!(list("/a.so /l/s.so"), "/l/s.so:/a.so");
+    }
+}

@@ -1,0 +1,125 @@
+//! `sidestep status`.
+
+use crate::Failure;
+use crate::args;
+use crate::reasons::meaning;
+use crate::table::{Table, bytes};
+use sidestep_broker::client::Client;
+use sidestep_broker::status::{Carrier, Connection, Direction, Link, Process, Reasons, Status};
+use std::process::ExitCode;
+
+pub fn status(args: &args::Status) -> Result<ExitCode, Failure> {
+    let client = Client::connect(&args.broker.address()).map_err(Failure::new)?;
+    let status = client.status().map_err(Failure::new)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&status).map_err(Failure::new)?);
+    } else {
+        print!("{}", text(&status));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(status: &Status) -> String {
+    let Status { address, pid, uid, version, waiting_offers, .. } = status;
+    let mut out = format!("Broker {address}, pid {pid}, user {uid}, protocol {version}");
+    out += &format!("; {waiting_offers} connections wait for their other end\n");
+    if status.hold {
+        out += "Everything is detached, programs that start now too (`sidestep attach --all` ends that)\n";
+    }
+    out += &section("Processes", processes(&status.processes), status.processes.len());
+    out += &section("Links", links(&status.links), status.links.len());
+    out += &section("Connections", connections(&status.connections), status.connections.len());
+    out += &section("Stayed on the kernel, or went back to it", reasons(&status.reasons), status.reasons.len());
+    out
+}
+
+fn section(title: &str, table: Table, rows: usize) -> String {
+    if rows == 0 { format!("\n{title}: none\n") } else { format!("\n{title}\n{table}") }
+}
+
+fn processes(list: &[Process]) -> Table {
+    let mut table = Table::new(&[
+        ">PID",
+        ">USER",
+        ">SEEN",
+        ">UPGRADED",
+        ">RETURNED",
+        ">RING IN",
+        ">RING OUT",
+        ">KERNEL IN",
+        ">KERNEL OUT",
+        "STATE",
+        "PROGRAM",
+    ]);
+    for p in list {
+        let t = &p.totals;
+        table.row([
+            p.pid.to_string(),
+            p.uid.to_string(),
+            t.seen.to_string(),
+            t.upgraded.to_string(),
+            t.returned.to_string(),
+            bytes(t.ring_rx),
+            bytes(t.ring_tx),
+            bytes(t.kernel_rx),
+            bytes(t.kernel_tx),
+            state(p.hold),
+            p.exe.clone(),
+        ]);
+    }
+    table
+}
+
+fn links(list: &[Link]) -> Table {
+    let mut table = Table::new(&[">LINK", ">PID", ">PID", ">CONNECTIONS", ">RING SIZE", ">MEMORY"]);
+    for link in list {
+        table.row([
+            link.id.to_string(),
+            link.pids[0].to_string(),
+            link.pids[1].to_string(),
+            link.slots_used.to_string(),
+            bytes(link.ring_size),
+            bytes(link.memory_bytes),
+        ]);
+    }
+    table
+}
+
+/// One row for each direction; the connection's own columns only in the first.
+fn connections(list: &[Connection]) -> Table {
+    let mut table =
+        Table::new(&["NAME", "LOCAL", "REMOTE", "STATE", ">FROM", ">TO", "CARRIER", ">RING", ">KERNEL", "LAST REASON"]);
+    for c in list {
+        let own = [c.id.clone(), c.local.clone(), c.remote.clone(), state(c.hold)];
+        table.row(own.into_iter().chain(direction(&c.directions[0])));
+        table.row(std::iter::repeat_n(String::new(), 4).chain(direction(&c.directions[1])));
+    }
+    table
+}
+
+fn direction(d: &Direction) -> [String; 6] {
+    let carrier = match d.carrier {
+        Carrier::Ring => "ring",
+        Carrier::Kernel => "kernel",
+    };
+    [
+        d.from_pid.to_string(),
+        d.to_pid.to_string(),
+        carrier.into(),
+        bytes(d.ring_bytes),
+        bytes(d.kernel_bytes),
+        d.reason.clone().unwrap_or_default(),
+    ]
+}
+
+fn reasons(counts: &Reasons) -> Table {
+    let mut table = Table::new(&["REASON", ">COUNT", "MEANING"]);
+    for (name, count) in counts {
+        table.row([name.clone(), count.to_string(), meaning(name).into()]);
+    }
+    table
+}
+
+fn state(hold: bool) -> String {
+    if hold { "detached".into() } else { String::new() }
+}

@@ -1,0 +1,28 @@
+//! Which carrier the next byte of a connection takes.
+//!
+//! Each direction is a sequence of stretches, carried by `kernel` or by `ring`; positions count its bytes from
+//! the beginning, whatever carried them. The writer begins a stretch of ring; anybody can end one, at the exact
+//! position the reader has reached ([`sidestep_abi::link::FROZEN`]), and the writer then sends what was not
+//! consumed by kernel. No I/O and no waiting here: the caller moves the bytes and reports what moved.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+mod rx;
+mod tx;
+
+pub use rx::{Read, Rx};
+pub use sidestep_ring::{Advance, Lie};
+pub use tx::{Tx, Write};
+
+use sidestep_abi::link::{Reader, Side, Writer};
+
+/// The shared words of one direction, seen from either end.
+#[derive(Clone, Copy, Debug)]
+pub struct Half<'m> {
+    pub writer: &'m Writer,
+    pub reader: &'m Reader,
+    /// Of the side that reads this direction.
+    pub reading_side: &'m Side,
+    /// Bytes of the ring.
+    pub size: usize,
+}

@@ -1,0 +1,42 @@
+//! A stretch that begins while the reader withdraws its readiness.
+
+use crate::explore;
+use crate::world::{START, World};
+use loom::sync::Arc;
+use loom::thread;
+use sidestep_abi::sync::{Ordering::*, fence};
+use sidestep_conn::{Rx, Tx};
+
+/// The reader's withdrawal: no longer ready, a full fence, and no to what was announced before.
+fn withdraw(world: &World, rx: &mut Rx) {
+    world.side.ready.store(0, Relaxed);
+    fence(SeqCst);
+    rx.refuse(world.half()).expect("nobody lies");
+}
+
+/// Either the writer sees that the reader is no longer ready, or the reader sees the stretch: a stretch that
+/// neither has ended would wait for a reader who never comes.
+///
+/// Catches: no fence in `Tx::begin`; `Tx::begin` that does not ask again; no fence in the withdrawal.
+#[test]
+fn a_withdrawn_reader_gets_no_stretch() {
+    explore("a_withdrawn_reader_gets_no_stretch", 5, || {
+        let world = Arc::new(World::new());
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let mut rx = Rx::native(START);
+                withdraw(&world, &mut rx);
+                (rx, world.side.seen_epoch.load(Relaxed) == 1)
+            })
+        };
+        let mut tx = Tx::native(START);
+        let begun = tx.may_begin(world.half()) && tx.begin(world.half()).expect("nobody lies");
+        assert!(world.write(&mut tx));
+        let (mut rx, refused) = reader.join().unwrap();
+        assert!(!begun || refused, "the stretch has begun, and the reader does not know");
+        assert!(!rx.in_ring());
+        world.drain(&mut tx, &mut rx);
+        assert!(!tx.in_ring());
+    });
+}

@@ -1,0 +1,37 @@
+//! A reader that ends a stretch knows what is still to come by kernel.
+
+use crate::explore;
+use crate::world::{START, World};
+use loom::sync::Arc;
+use loom::thread;
+use sidestep_abi::sync::Ordering::Acquire;
+use sidestep_conn::{Rx, Tx};
+
+/// Either the reader sees the byte that was published (and may wait for it), or the writer sees that the stretch
+/// has ended, and takes the byte back in that same call. And a writer that goes on has a hint before it.
+///
+/// Catches: a hint before the freeze (the writer may look between them, and never again); no fence in `publish`;
+/// `put_ring` that does not look for a freeze; no fence after the hint.
+#[test]
+fn a_byte_is_expected_or_taken_back() {
+    explore("a_byte_is_expected_or_taken_back", 5, || {
+        let world = Arc::new(World::new());
+        let (mut tx, mut rx) = (Tx::native(START), Rx::native(START));
+        assert!(tx.begin(world.half()).expect("nobody lies"));
+        assert!(!world.read(&mut rx) && rx.in_ring());
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                rx.freeze(world.half());
+                world.hint_freeze();
+                (rx, world.writer.tail.load(Acquire))
+            })
+        };
+        assert!(world.write(&mut tx));
+        let unaware = tx.in_ring();
+        let (mut rx, expected) = reader.join().unwrap();
+        assert!(!unaware || expected == tx.pos(), "a byte that nobody knows of");
+        assert!(!unaware || tx.asked_back(world.half()), "a writer that nobody has told");
+        world.drain(&mut tx, &mut rx);
+    });
+}

@@ -1,0 +1,82 @@
+//! A writer dies: what it had written by then arrives, from the ring if need be, once.
+#![cfg(not(loom))]
+
+use sidestep_abi::link::{FROZEN, Reader, Side, UNUSED, Writer};
+use sidestep_abi::sync::Ordering::{Relaxed, SeqCst};
+use sidestep_conn::{Advance, Half, Read, Rx, Tx, Write};
+
+struct Words {
+    writer: Writer,
+    reader: Reader,
+    side: Side,
+}
+
+impl Words {
+    fn new() -> Words {
+        let words = Words { writer: Writer::default(), reader: Reader::default(), side: Side::default() };
+        words.reader.head.store(UNUSED, Relaxed);
+        words.side.ready.store(1, Relaxed);
+        words
+    }
+
+    fn half(&self) -> Half<'_> {
+        Half { writer: &self.writer, reader: &self.reader, reading_side: &self.side, size: 16 }
+    }
+
+    /// Both ends at 100, in a stretch that the reader has entered, with `n` bytes unread in it.
+    fn with_unread(&self, n: usize) -> (Tx, Rx) {
+        let (mut tx, mut rx) = (Tx::native(100), Rx::native(100));
+        assert_eq!(tx.begin(self.half()), Ok(true));
+        assert_eq!(rx.next(self.half()), Ok(Read::Ring(0)));
+        tx.put_ring(self.half(), n).expect("space");
+        (tx, rx)
+    }
+}
+
+#[test]
+fn in_the_middle_of_a_stretch() {
+    let words = Words::new();
+    let (_, mut rx) = words.with_unread(5);
+    assert_eq!(rx.rest(words.half()), Ok(5));
+    assert_eq!(rx.took_rest(words.half(), 2), Ok(Advance::Done));
+    assert_eq!((rx.rest(words.half()), rx.pos()), (Ok(3), 102));
+}
+
+#[test]
+fn while_it_takes_back() {
+    let words = Words::new();
+    let (mut tx, mut rx) = words.with_unread(5);
+    tx.give_back(words.half()).expect("nobody lies");
+    assert_eq!(tx.next(words.half(), 0), Ok(Write::TakeBack { at: 0, len: 5 }));
+    tx.took_back(2);
+    assert_eq!(rx.next(words.half()), Ok(Read::Kernel(u64::MAX)));
+    rx.took_kernel(2);
+    assert_eq!((rx.rest(words.half()), rx.at(words.half())), (Ok(3), 2));
+    assert_eq!(rx.took_rest(words.half(), 3), Ok(Advance::Done));
+    assert_eq!((rx.rest(words.half()), rx.pos()), (Ok(0), 105));
+}
+
+/// The reader has noticed an end of which the writer had not been told yet when it wrote on.
+#[test]
+fn before_it_was_told_of_the_end() {
+    let words = Words::new();
+    let (mut tx, mut rx) = words.with_unread(3);
+    words.reader.head.fetch_or(FROZEN, SeqCst);
+    assert_eq!(rx.next(words.half()), Ok(Read::Kernel(u64::MAX)));
+    tx.put_ring(words.half(), 2).expect("it knows of nothing");
+    assert!(tx.in_ring() && tx.pos() == 105);
+    assert_eq!(rx.rest(words.half()), Ok(5), "all that write() has returned for");
+}
+
+/// A writer that lives has sent everything by kernel before the end: nothing is read twice.
+#[test]
+fn after_an_orderly_end_there_is_nothing() {
+    let words = Words::new();
+    let (mut tx, mut rx) = words.with_unread(5);
+    tx.give_back(words.half()).expect("nobody lies");
+    tx.took_back(5);
+    tx.put_kernel(2);
+    assert_eq!(rx.next(words.half()), Ok(Read::Kernel(u64::MAX)));
+    rx.took_kernel(7);
+    assert_eq!((rx.rest(words.half()), rx.pos()), (Ok(0), 107));
+}

@@ -1,0 +1,79 @@
+/* What stable Rust cannot define: thread-local variables and variadic functions. Nothing else belongs here. */
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stddef.h>
+
+struct ss_thread {
+	unsigned tid;      /* 0: not asked yet */
+	unsigned in_vfork; /* this thread's memory is lent to a vfork child */
+	unsigned reserved; /* family place + 1 of the child that this thread is forking */
+};
+static __thread struct ss_thread self;
+
+struct ss_thread *ss_thread(void)
+{
+	return &self;
+}
+
+/* Implemented in Rust (hooks/). */
+#pragma GCC visibility push(hidden)
+int ss_execv(const char *path, char *const argv[]);
+int ss_execvp(const char *file, char *const argv[]);
+int ss_execve(const char *path, char *const argv[], char *const envp[]);
+int ss_vdprintf(int fd, const char *format, va_list args);
+#pragma GCC visibility pop
+
+/* The arguments of execl(3) as a vector, on the caller's stack as in any libc. */
+#define COLLECT(first, args, argv)                                   \
+	va_list args, count;                                         \
+	size_t n = 1;                                                \
+	va_start(args, first);                                       \
+	va_copy(count, args);                                        \
+	while (va_arg(count, char *))                                \
+		n++;                                                 \
+	va_end(count);                                               \
+	char *argv[n + 1];                                           \
+	argv[0] = (char *)first;                                     \
+	for (size_t i = 1; i <= n; i++)                              \
+		argv[i] = va_arg(args, char *)
+
+int ss_execl(const char *path, const char *arg, ...)
+{
+	COLLECT(arg, args, argv);
+	va_end(args);
+	return ss_execv(path, argv);
+}
+
+int ss_execlp(const char *file, const char *arg, ...)
+{
+	COLLECT(arg, args, argv);
+	va_end(args);
+	return ss_execvp(file, argv);
+}
+
+int ss_execle(const char *path, const char *arg, ...)
+{
+	COLLECT(arg, args, argv);
+	char *const *envp = va_arg(args, char *const *);
+	va_end(args);
+	return ss_execve(path, argv, envp);
+}
+
+int ss_dprintf_chk(int fd, int flag, const char *format, ...)
+{
+	(void)flag;
+	va_list args;
+	va_start(args, format);
+	int n = ss_vdprintf(fd, format, args);
+	va_end(args);
+	return n;
+}
+
+int ss_dprintf(int fd, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	int n = ss_vdprintf(fd, format, args);
+	va_end(args);
+	return n;
+}

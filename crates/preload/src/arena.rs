@@ -1,0 +1,185 @@
+//! Where the records live: one mapping, made at the first connection, shared with later children of fork().
+
+pub use crate::record::Conn;
+use crate::record::state;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use sidestep_sys::{mem, process};
+
+/// Connections that a process and its forked relatives can have at once; more stay untouched on the kernel.
+pub const CONNS: usize = 1 << 16;
+/// Processes of a family that can hold connections at once.
+pub const FAMILY: usize = 64;
+
+#[repr(C, align(64))]
+struct Arena {
+    /// Head of the free list: index + 1 in the low half, a counter against ABA in the high half.
+    free: AtomicU64,
+    /// Records from here on have never been used.
+    fresh: AtomicU32,
+    /// Process numbers; 0: free place.
+    family: [AtomicU32; FAMILY],
+    conns: [Conn; CONNS],
+}
+
+static ARENA: AtomicPtr<Arena> = AtomicPtr::new(core::ptr::null_mut());
+/// Our place in the family + 1; 0: none yet.
+static PLACE: AtomicU32 = AtomicU32::new(0);
+
+/// What only this process knows of a connection.
+pub struct Local {
+    /// How many numbers of ours stand for it.
+    pub refs: AtomicU32,
+    /// One of them.
+    pub fd: AtomicU32,
+    /// Threads of ours that are blocked in a call on it.
+    pub waiters: AtomicU32,
+    /// The last of them.
+    pub waiter: AtomicU32,
+    /// 1: closed while one was, and kept alive for it under a number of the library's own.
+    pub orphan: AtomicU32,
+}
+
+static LOCAL: [Local; CONNS] = [const {
+    Local {
+        refs: AtomicU32::new(0),
+        fd: AtomicU32::new(0),
+        waiters: AtomicU32::new(0),
+        waiter: AtomicU32::new(0),
+        orphan: AtomicU32::new(0),
+    }
+}; CONNS];
+
+pub fn local(index: u32) -> &'static Local {
+    &LOCAL[index as usize]
+}
+
+fn arena() -> Option<&'static Arena> {
+    let mut p = ARENA.load(Acquire);
+    if p.is_null() {
+        p = mem::anonymous(size_of::<Arena>(), true).ok()?.cast();
+        // SYNC arena: zero bytes are a valid, empty arena.
+        if let Err(other) = ARENA.compare_exchange(core::ptr::null_mut(), p, AcqRel, Acquire) {
+            p = other; // another thread was first; our mapping has never been touched and costs nothing
+        }
+    }
+    // SAFETY: a live mapping of that size that is never unmapped; all fields are atomics or have their own
+    // locks, and zero is a valid value of each.
+    Some(unsafe { &*p })
+}
+
+/// The record with this index. Only indices that came from [`alloc`] or a table entry may be asked for.
+#[inline]
+pub fn conn(index: u32) -> &'static Conn {
+    let p = ARENA.load(Acquire);
+    // SAFETY: an index exists only after the arena does; see `arena`.
+    unsafe { &(*p).conns[index as usize & (CONNS - 1)] }
+}
+
+/// A free record.
+pub fn alloc() -> Option<u32> {
+    let a = arena()?;
+    loop {
+        let head = a.free.load(Acquire);
+        let index = (head as u32).checked_sub(1);
+        let Some(index) = index else { break };
+        let next = u64::from(a.conns[index as usize].next_free.load(Relaxed));
+        let tagged = (head >> 32).wrapping_add(1) << 32 | next;
+        if a.free.compare_exchange(head, tagged, AcqRel, Relaxed).is_ok() {
+            return Some(index);
+        }
+    }
+    let fresh = a.fresh.fetch_add(1, Relaxed);
+    if (fresh as usize) < CONNS {
+        return Some(fresh);
+    }
+    a.fresh.store(CONNS as u32, Relaxed);
+    None
+}
+
+/// Gives a record back.
+pub fn free(index: u32) {
+    let Some(a) = arena() else { return };
+    let c = &a.conns[index as usize];
+    c.state.store(state::FREE, Release);
+    loop {
+        let head = a.free.load(Acquire);
+        c.next_free.store(head as u32, Relaxed);
+        let tagged = (head >> 32).wrapping_add(1) << 32 | u64::from(index + 1);
+        if a.free.compare_exchange(head, tagged, AcqRel, Relaxed).is_ok() {
+            return;
+        }
+    }
+}
+
+/// Our place in the family; taken at the first call.
+pub fn me() -> Option<u32> {
+    match PLACE.load(Relaxed) {
+        0 => join(process::pid()),
+        place => Some(place - 1),
+    }
+}
+
+fn join(pid: u32) -> Option<u32> {
+    let place = reserve(pid)?;
+    match PLACE.compare_exchange(0, place + 1, AcqRel, Acquire) {
+        Ok(_) => Some(place),
+        Err(other) => {
+            arena()?.family[place as usize].store(0, Release);
+            Some(other - 1)
+        }
+    }
+}
+
+/// Takes a free place, or that of a process that is gone, for `pid`.
+fn reserve(pid: u32) -> Option<u32> {
+    let a = arena()?;
+    (0..UNKNOWN as usize).find_map(|i| {
+        let was = a.family[i].load(Acquire);
+        let vacant = was == 0 || was != UNBORN && !process::exists(was);
+        (vacant && a.family[i].compare_exchange(was, pid, AcqRel, Relaxed).is_ok()).then_some(i as u32)
+    })
+}
+
+/// In the table: a child that is being forked and has not said its number yet.
+const UNBORN: u32 = u32::MAX;
+/// The place of holders for whom there was no place: always taken to be alive.
+pub const UNKNOWN: u32 = FAMILY as u32 - 1;
+
+/// Before fork(): a place for the child, which will hold all that we hold. None: nothing to share.
+pub fn reserve_for_child() -> Option<u32> {
+    if ARENA.load(Acquire).is_null() {
+        return None;
+    }
+    Some(reserve(UNBORN).unwrap_or(UNKNOWN))
+}
+
+/// After a failed fork().
+pub fn cancel_child(place: Option<u32>) {
+    if let (Some(p), Some(a)) = (place, arena()) {
+        a.family[p as usize].store(0, Release);
+    }
+}
+
+/// After fork(), in the child.
+pub fn become_child(place: Option<u32>) {
+    PLACE.store(place.map_or(0, |p| p + 1), Relaxed);
+    if let (Some(p), Some(a)) = (place.filter(|p| *p != UNKNOWN), arena()) {
+        a.family[p as usize].store(process::pid(), Release);
+    }
+}
+
+/// Whether a process other than ours, and still alive, holds the connection.
+pub fn held_by_others(c: &Conn) -> bool {
+    let mine = me().map_or(0, |p| 1u64 << p);
+    let mut others = c.holders.load(Acquire) & !mine;
+    while others != 0 {
+        let place = others.trailing_zeros();
+        others &= others - 1;
+        let pid = arena().map_or(0, |a| a.family[place as usize].load(Acquire));
+        if place == UNKNOWN || pid == UNBORN || pid != 0 && pid != process::pid() && process::exists(pid) {
+            return true;
+        }
+        c.holders.fetch_and(!(1 << place), AcqRel);
+    }
+    false
+}

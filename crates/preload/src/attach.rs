@@ -1,0 +1,211 @@
+//! The way of a connection from the kernel into a slot: offer, assignment, readiness.
+
+use crate::record::{Conn, flag, state};
+use crate::settings::{self, Threshold};
+use crate::{arena, errno, link, member, report, wait};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use sidestep_abi::Reason;
+use sidestep_sys::tcp;
+
+/// Counts an operation on a connection that is still native, and offers it once it has proved long-lived.
+#[inline]
+pub fn count(index: u32, c: &Conn, fd: i32) {
+    let ops = c.ops.fetch_add(1, Relaxed) + 1;
+    if c.state.load(Relaxed) == state::NATIVE && !c.has(flag::KERNEL_ONLY) && is_worth_it(c, ops) {
+        errno::keep(|| offer(index, c, fd));
+    }
+}
+
+fn is_worth_it(c: &Conn, ops: u32) -> bool {
+    match settings::get().upgrade_after {
+        Threshold::Ops(n) => ops >= n,
+        Threshold::Bytes(n) => c.early_rx.load(Relaxed) + c.early_tx.load(Relaxed) >= n,
+    }
+}
+
+/// Why no connection of this process may be upgraded any more; 0: they may.
+static STOPPED: AtomicU32 = AtomicU32::new(0);
+
+/// No further upgrades in this process.
+pub fn stop(reason: Reason) {
+    STOPPED.store(reason as u32, Relaxed);
+}
+
+#[cold]
+fn offer(index: u32, c: &Conn, fd: i32) {
+    if let Some(reason) = Reason::from_code(STOPPED.load(Relaxed) as u8) {
+        return stay(c, reason);
+    }
+    if member::holds() {
+        return;
+    }
+    if c.has(flag::NONBLOCK) && !c.has(flag::WAITED) && !wait::epoll::is_member(fd) {
+        // Somebody polls it where we cannot see. Not final: the first wait may be yet to come.
+        c.reason.store(Reason::NeverWaited as u32, Relaxed);
+        return;
+    }
+    if tcp::lingers(fd) {
+        // While an offer is under way the broker holds the socket too, and our close() would not linger.
+        return stay(c, Reason::SocketOption);
+    }
+    if arena::held_by_others(c) {
+        // Not final: a server that forks for each connection closes its own copy in a moment.
+        c.reason.store(Reason::Shared as u32, Relaxed);
+        return;
+    }
+    if c.state.compare_exchange(state::NATIVE, state::OFFERED, AcqRel, Relaxed).is_err() {
+        return;
+    }
+    c.owner.store(arena::me().unwrap_or(0), Relaxed);
+    if let Err(reason) = member::offer(index, c, fd) {
+        c.reason.store(reason as u32, Relaxed);
+        c.state.store(state::NATIVE, Release);
+    }
+}
+
+/// On the kernel for good.
+pub fn stay(c: &Conn, reason: Reason) {
+    c.raise(flag::KERNEL_ONLY);
+    c.blame(reason);
+}
+
+/// The broker has paired the offer: this is our slot.
+pub fn assign(index: u32, c: &'static Conn, link_index: u32, slot: u32) {
+    let l = link::get(link_index);
+    let side = l.my_side();
+    let (tx_ring, size) = l.ring(slot as usize, side);
+    let (rx_ring, _) = l.ring(slot as usize, 1 - side);
+    c.map(l.slot(slot as usize), tx_ring, rx_ring, size);
+    c.link.store(link_index, Relaxed);
+    c.slot.store(slot % sidestep_abi::link::SLOTS as u32, Relaxed);
+    c.side.store(side as u32, Relaxed);
+    l.set_conn(slot, Some(index));
+    c.state.store(state::ATTACHING, SeqCst);
+    advance(index, c);
+}
+
+/// Takes the connection as far as it can go now: into the state machine once no thread is inside a native
+/// call, and to readiness once the peer can wake all our waits.
+#[inline]
+pub fn advance(index: u32, c: &'static Conn) {
+    if c.state.load(SeqCst) == state::ATTACHING && c.gate.load(SeqCst) == 0 {
+        errno::keep(|| enter(index, c));
+    }
+    if c.has(flag::NOT_READY) && c.is_attached() {
+        errno::keep(|| get_ready(c));
+    }
+}
+
+/// From native counting to the state machine, if the kernel counts as we do.
+#[cold]
+fn enter(index: u32, c: &'static Conn) {
+    let fd = arena::local(index).fd.load(Relaxed) as i32;
+    let entered = c.with_rx(|rx| {
+        c.with_tx(|end| {
+            // Again under the locks: another thread may have been faster, or may have entered a native call.
+            if c.state.load(SeqCst) != state::ATTACHING || c.gate.load(SeqCst) != 0 {
+                return Ok(false);
+            }
+            let (read, written) = (c.early_rx.load(Relaxed), c.early_tx.load(Relaxed));
+            match (tcp::consumed(fd), tcp::written(fd)) {
+                (Some(r), Some(w)) if r == read && w == written => {}
+                (Some(_), Some(_)) => return Err(Reason::CountMismatch),
+                _ => return Err(Reason::PeerClosing),
+            }
+            *rx = sidestep_conn::Rx::native(read);
+            end.tx = sidestep_conn::Tx::native(written);
+            end.rebegin_at = 0;
+            end.backoff = settings::get().flip.max(4096);
+            c.rx_timeout_us.store(tcp::timeout_us(fd, libc::SO_RCVTIMEO), Relaxed);
+            c.tx_timeout_us.store(tcp::timeout_us(fd, libc::SO_SNDTIMEO), Relaxed);
+            let counters = &c.words().counters[c.my_side()];
+            counters.kernel_rx.store(read, Relaxed);
+            counters.kernel_tx.store(written, Relaxed);
+            c.raise(flag::NOT_READY);
+            c.state.store(state::ATTACHED, SeqCst);
+            Ok(true)
+        })
+    });
+    match entered {
+        Ok(Ok(Ok(true))) => {
+            crate::nudge::listen();
+            wait::epoll::manage(index, c, fd, false);
+        }
+        Ok(Ok(Err(reason))) => refuse(c, reason),
+        _ => {}
+    }
+}
+
+/// Not fit for a ring after all: gives the slot back.
+fn refuse(c: &Conn, reason: Reason) {
+    if c.state.compare_exchange(state::ATTACHING, state::NATIVE, AcqRel, Relaxed).is_ok() {
+        stay(c, reason);
+        give_slot_back(c);
+    }
+}
+
+pub fn give_slot_back(c: &Conn) {
+    let l = link::get(c.link.load(Relaxed));
+    let slot = c.slot.load(Relaxed);
+    l.set_conn(slot, None);
+    member::release(l.id(), slot);
+}
+
+/// Declares to the peer that we read rings, once it can ring every place where we might wait.
+#[cold]
+fn get_ready(c: &Conn) {
+    let l = link::get(c.link.load(Relaxed));
+    let mut bells = c.words().side[c.my_side()].bells.load(Acquire);
+    while bells != 0 {
+        if !l.knows(bells.trailing_zeros()) {
+            return;
+        }
+        bells &= bells - 1;
+    }
+    if wait::epoll::has_unmanaged(c) {
+        return;
+    }
+    c.lower(flag::NOT_READY);
+    // SYNC ready
+    c.words().side[c.my_side()].ready.store(1, SeqCst);
+}
+
+/// A connection that is on the kernel for good and has nothing left in a ring is native again. False: it is not so
+/// far yet.
+#[cold]
+pub fn demote(index: u32, c: &Conn) -> bool {
+    let done = c.with_rx(|rx| {
+        c.with_tx(|end| {
+            let clean = !rx.in_ring() && rx.pos() >= rx.drain_target() && !end.tx.in_ring() && !end.tx.takes_back();
+            if !clean || !c.is_attached() || rx.refuse(c.rx_half()).is_err() {
+                return false;
+            }
+            c.words().side[c.my_side()].ready.store(0, SeqCst);
+            c.early_rx.store(rx.kernel, Relaxed);
+            c.early_tx.store(end.tx.kernel, Relaxed);
+            c.raise(flag::DEMOTED);
+            c.state.store(state::NATIVE, SeqCst);
+            true
+        })
+    });
+    let done = matches!(done, Ok(Ok(true)));
+    if done {
+        wait::epoll::restore(arena::local(index).fd.load(Relaxed) as i32);
+    }
+    done
+}
+
+/// Counts the connection as upgraded, once.
+#[inline]
+pub fn mark_upgraded(c: &Conn) {
+    if !c.has(flag::UPGRADED) && c.raise(flag::UPGRADED) {
+        report::page().totals.upgraded.fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts the connection as returned, once.
+pub fn mark_returned(c: &Conn) {
+    if !c.has(flag::RETURNED) && c.raise(flag::RETURNED) {
+        report::page().totals.returned.fetch_add(1, Relaxed);
+    }
+}

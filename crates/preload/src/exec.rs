@@ -1,0 +1,81 @@
+//! The process is about to become another program, or to end.
+
+use crate::fdtable::{self, Kind};
+use crate::{arena, errno, life, report, settings, thread};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use sidestep_abi::Reason;
+use sidestep_sys::{fd as fdsys, tcp};
+
+/// Before exec(): connections that the new program will inherit go to the kernel, with every byte.
+pub fn prepare() {
+    if !settings::get().on {
+        return;
+    }
+    surrender_inherited();
+    if !thread::in_vfork() {
+        errno::keep(report::write_some);
+    }
+}
+
+/// Whether the number is open here, and will be after exec().
+fn survives(fd: i32) -> bool {
+    fdsys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags as i32 & libc::FD_CLOEXEC == 0)
+}
+
+/// Connections that another program is about to inherit go to the kernel.
+pub fn surrender_inherited() {
+    errno::keep(|| {
+        let mut any = false;
+        fdtable::for_each(|fd, kind| {
+            let Kind::Conn(index) = kind else { return };
+            let c = arena::conn(index);
+            any |= c.is_attached();
+            if c.is_attached() && survives(fd) {
+                life::surrender(c, fd, Reason::Exec);
+            }
+        });
+        if any && thread::in_vfork() {
+            surrender_standard();
+        }
+    });
+}
+
+/// Every connection of this process, present and future, stays with the kernel.
+pub fn surrender_all(reason: Reason) {
+    errno::keep(|| {
+        crate::attach::stop(reason);
+        fdtable::for_each(|fd, kind| {
+            if let Kind::Conn(index) = kind {
+                life::surrender(arena::conn(index), fd, reason);
+            }
+        });
+    });
+}
+
+/// A vfork child has moved connections to its standard descriptors without our table knowing.
+fn surrender_standard() {
+    for fd in 0..3 {
+        let Ok(cookie) = tcp::cookie(fd) else { continue };
+        fdtable::for_each(|other, kind| {
+            if let Kind::Conn(index) = kind
+                && arena::conn(index).is_attached()
+                && arena::local(index).fd.load(Relaxed) == other as u32
+                && tcp::cookie(other) == Ok(cookie)
+            {
+                life::surrender(arena::conn(index), other, Reason::Exec);
+            }
+        });
+    }
+}
+
+/// The process ends: says what it has to say, and ends its connections as close() would.
+pub fn leave() {
+    static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
+    // Once in each process: exit() ends in _exit().
+    if settings::get().on && LEFT.swap(crate::fork::generation(), AcqRel) != crate::fork::generation() {
+        errno::keep(|| {
+            report::write();
+            life::end_all();
+        });
+    }
+}

@@ -1,0 +1,71 @@
+//! What we know of each file descriptor number: nothing, mostly.
+//!
+//! Process-private. An entry is made when connect(), accept() or epoll_create() has returned the number and is
+//! dropped before the number is closed, so that a number in reuse never meets an old entry.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Numbers from here on are not followed.
+pub const MAX_FD: usize = 1 << 18;
+
+static TABLE: [AtomicU32; MAX_FD] = [const { AtomicU32::new(0) }; MAX_FD];
+
+/// What a number stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Not ours to care.
+    Other,
+    /// A TCP connection: index of its record.
+    Conn(u32),
+    /// An epoll set: index of its record.
+    Set(u32),
+    /// A descriptor of the library itself, which the program must not close.
+    Own,
+}
+
+const SHIFT: u32 = 28;
+const INDEX: u32 = (1 << SHIFT) - 1;
+
+fn encode(kind: Kind) -> u32 {
+    match kind {
+        Kind::Other => 0,
+        Kind::Conn(i) => 1 << SHIFT | i,
+        Kind::Set(i) => 2 << SHIFT | i,
+        Kind::Own => 3 << SHIFT,
+    }
+}
+
+/// What `fd` stands for.
+#[inline]
+pub fn get(fd: i32) -> Kind {
+    let Some(entry) = TABLE.get(fd as u32 as usize) else { return Kind::Other };
+    // SYNC entry: the record is complete before its number can be found.
+    let word = entry.load(Ordering::Acquire);
+    match word >> SHIFT {
+        0 => Kind::Other,
+        1 => Kind::Conn(word & INDEX),
+        2 => Kind::Set(word & INDEX),
+        _ => Kind::Own,
+    }
+}
+
+/// Makes `fd` stand for `kind`. False: the number is too large to be followed.
+pub fn set(fd: i32, kind: Kind) -> bool {
+    let Some(entry) = TABLE.get(fd as u32 as usize) else { return false };
+    // SYNC entry
+    entry.store(encode(kind), Ordering::Release);
+    HIGHEST.fetch_max(fd as u32, Ordering::Relaxed);
+    true
+}
+
+static HIGHEST: AtomicU32 = AtomicU32::new(0);
+
+/// Calls `each` for every number that stands for something.
+pub fn for_each(mut each: impl FnMut(i32, Kind)) {
+    for fd in 0..=HIGHEST.load(Ordering::Relaxed) as i32 {
+        match get(fd) {
+            Kind::Other => {}
+            kind => each(fd, kind),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Closing and duplicating numbers, and their flags.
+
+use super::conn;
+use crate::fdtable::{self, Kind};
+use crate::record::flag;
+use crate::{arena, errno, life, next, thread};
+use core::ffi::{c_int, c_uint, c_ulong};
+use sidestep_abi::Reason;
+use sidestep_sys::Errno;
+
+/// A descriptor of the library itself: as good as not open, for the program.
+fn is_own(fd: c_int) -> bool {
+    fdtable::get(fd) == Kind::Own && !thread::in_vfork()
+}
+
+pub unsafe fn close(fd: c_int) -> c_int {
+    if is_own(fd) {
+        return errno::give(Err(Errno(libc::EBADF))) as c_int;
+    }
+    let after = life::closing(fd);
+    // SAFETY: the program's own call.
+    let result = unsafe { next::close(fd) };
+    after.finish();
+    result
+}
+
+pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // With CLOSE_RANGE_UNSHARE the numbers of this thread part from those of the process, which is what we follow.
+    let elsewhere = flags & (libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE) as c_int != 0;
+    if thread::in_vfork() || elsewhere {
+        // SAFETY: the program's own call.
+        return unsafe { next::close_range(first, last, flags) };
+    }
+    // What we follow is closed one by one, what is ours is left out, the kernel does the stretches between.
+    let mut from = first;
+    let mut result = 0;
+    fdtable::for_each(|fd, kind| {
+        if (first..=last).contains(&(fd as c_uint)) {
+            if fd as c_uint > from {
+                // SAFETY: part of the program's own call.
+                result |= unsafe { next::close_range(from, fd as c_uint - 1, flags) };
+            }
+            from = fd as c_uint + 1;
+            if kind != Kind::Own {
+                // SAFETY: as above.
+                unsafe { close(fd) };
+            }
+        }
+    });
+    if from <= last || result != 0 || first > last {
+        // SAFETY: as above. Also tells the program of arguments that make no sense.
+        result |= unsafe { next::close_range(from, last, flags) };
+    }
+    result
+}
+
+pub unsafe fn closefrom(first: c_int) {
+    // SAFETY: the same contract.
+    unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
+}
+
+pub unsafe fn dup(fd: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    duplicated(fd, unsafe { next::dup(fd) })
+}
+
+fn duplicated(old: c_int, new: c_int) -> c_int {
+    if new >= 0 && !thread::in_vfork() {
+        life::duplicated(old, new);
+    }
+    new
+}
+
+pub unsafe fn dup2(fd: c_int, new: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    replace(fd, new, || unsafe { next::dup2(fd, new) })
+}
+
+pub unsafe fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    replace(fd, new, || unsafe { next::dup3(fd, new, flags) })
+}
+
+/// dup2() over `new`: what it stood for ends, unless the call is bound to fail.
+fn replace(fd: c_int, new: c_int, native: impl FnOnce() -> c_int) -> c_int {
+    if fd == new || thread::in_vfork() || sidestep_sys::fd::fcntl(fd, libc::F_GETFD, 0).is_err() {
+        return native();
+    }
+    if is_own(new) {
+        // Ours lies where the program wants its own: it must not notice.
+        return errno::give(Err(Errno(libc::EBUSY))) as c_int;
+    }
+    // Under a standard number, stdio or another program may use it without our seeing.
+    if new <= 2
+        && let Some(index) = conn(fd)
+    {
+        errno::keep(|| life::surrender(arena::conn(index), fd, Reason::Stdio));
+    }
+    let after = life::closing(new);
+    let result = native();
+    after.finish();
+    duplicated(fd, result)
+}
+
+pub unsafe fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int {
+    if command == libc::F_SETFL
+        && arg as c_int & libc::O_ASYNC != 0
+        && let Some(index) = conn(fd)
+    {
+        life::both_to_kernel(arena::conn(index), fd, Reason::Async);
+    }
+    // SAFETY: the program's own call.
+    let result = unsafe { next::fcntl(fd, command, arg) };
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
+        libc::F_SETFL if result == 0 => {
+            if let Some(index) = conn(fd) {
+                arena::conn(index).put(flag::NONBLOCK, arg as c_int & libc::O_NONBLOCK != 0);
+            }
+            result
+        }
+        _ => result,
+    }
+}
+
+pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
+    let c = conn(fd).map(arena::conn);
+    if request == libc::FIOASYNC
+        && let Some(c) = c
+    {
+        life::both_to_kernel(c, fd, Reason::Async);
+    }
+    // SAFETY: the program's own call.
+    let result = unsafe { next::ioctl(fd, request, arg) };
+    let Some(c) = c.filter(|_| result == 0) else { return result };
+    let value = arg as *mut c_int;
+    match request {
+        // SAFETY: the kernel has just read an int there.
+        libc::FIONBIO => c.put(flag::NONBLOCK, unsafe { *value } != 0),
+        libc::FIONREAD if c.is_attached() => {
+            let mut n = readable(c, fd);
+            // What the writer is just taking back has been readable and will be at once: wait for it to arrive.
+            for _ in 0..40 {
+                if n != Some(0) {
+                    break;
+                }
+                sidestep_sys::clock::nap_us(25);
+                n = readable(c, fd);
+            }
+            // SAFETY: the kernel has just written an int there.
+            unsafe { *value = n.unwrap_or(0) as c_int };
+        }
+        _ => {}
+    }
+    result
+}
+
+/// Bytes that can be read now, by whichever carrier. Some(0): none, but some are on their way from one to the other.
+fn readable(c: &arena::Conn, fd: c_int) -> Option<usize> {
+    let half = c.rx_half();
+    let (ring, coming) = c.with_rx(|rx| (rx.next(half).map_or(0, |_| rx.unread(half)), rx.on_its_way())).unwrap_or((0, 0));
+    let kernel = sidestep_sys::tcp::queued(fd).unwrap_or(0) as usize;
+    if ring + kernel == 0 && coming == 0 { None } else { Some(ring + kernel) }
+}

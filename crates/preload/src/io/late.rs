@@ -1,0 +1,66 @@
+//! Writes by a signal handler that interrupted a write to the very same connection.
+//!
+//! The interrupted write holds the lock and cannot be waited for. What the handler writes is kept here and sent
+//! right after that write's present step, as if the handler had run a moment later.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+use libc::iovec;
+use sidestep_sys::lock::{Lock, Taken};
+
+/// What handlers write is short; more than this is refused with EAGAIN.
+const ROOM: usize = 4096;
+
+struct Kept(UnsafeCell<[u8; ROOM]>);
+
+// SAFETY: touched only under LOCK.
+unsafe impl Sync for Kept {}
+
+static KEPT: Kept = Kept(UnsafeCell::new([0; ROOM]));
+static LOCK: Lock = Lock::new();
+/// Bytes kept, all for one connection: index + 1 in OWNER.
+static LEN: AtomicU32 = AtomicU32::new(0);
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// Whether something is kept for this connection.
+#[inline]
+pub fn has_some(index: u32) -> bool {
+    OWNER.load(Relaxed) == index + 1
+}
+
+/// Keeps all of it, or nothing.
+pub fn keep(index: u32, iov: &[iovec]) -> Option<usize> {
+    let n = super::iov::total(iov);
+    if LOCK.lock(crate::thread::tid()) == Taken::Reentered {
+        return None;
+    }
+    let (owner, len) = (OWNER.load(Relaxed), LEN.load(Relaxed) as usize);
+    let fits = (owner == 0 || owner == index + 1) && len + n <= ROOM;
+    if fits {
+        super::iov::pieces(iov, 0, n, |from, part, done| {
+            // SAFETY: under the lock; len + n <= ROOM; the program vouches for its buffers.
+            unsafe { core::ptr::copy_nonoverlapping(from, KEPT.0.get().cast::<u8>().add(len + done), part) };
+        });
+        LEN.store((len + n) as u32, Relaxed);
+        OWNER.store(index + 1, Release);
+    }
+    LOCK.unlock();
+    fits.then_some(n)
+}
+
+/// Sends what is kept, by `send`, which returns how many bytes went.
+pub fn flush(mut send: impl FnMut(&[u8]) -> usize) {
+    if LOCK.lock(crate::thread::tid()) == Taken::Reentered {
+        return;
+    }
+    let len = LEN.load(Relaxed) as usize;
+    // SAFETY: under the lock.
+    let bytes = unsafe { &mut *KEPT.0.get() };
+    let sent = send(&bytes[..len]).min(len);
+    bytes.copy_within(sent..len, 0);
+    LEN.store((len - sent) as u32, Relaxed);
+    if sent == len {
+        OWNER.store(0, Release);
+    }
+    LOCK.unlock();
+}

@@ -1,0 +1,57 @@
+//! Bytes in and out of a connection, whatever call they came by.
+
+pub mod iov;
+mod late;
+pub mod recv;
+pub mod send;
+
+use crate::record::{Conn, flag, state};
+use crate::{arena, attach, member};
+use core::sync::atomic::Ordering::*;
+
+/// What every call on a connection begins with: the broker's news, and the next step of an upgrade.
+#[inline]
+pub fn arrive(index: u32) -> &'static Conn {
+    let c = arena::conn(index);
+    member::check();
+    if c.state.load(Relaxed) == state::ATTACHING || c.has(flag::NOT_READY) {
+        attach::advance(index, c);
+    }
+    if c.is_attached() && is_inherited(c) {
+        disinherit(index, c);
+    }
+    if c.flags.load(Relaxed) & (flag::KERNEL_ONLY | flag::TX_RING | flag::TX_TAKE_BACK) == flag::KERNEL_ONLY
+        && c.is_attached()
+    {
+        crate::errno::keep(|| attach::demote(index, c));
+    }
+    c
+}
+
+/// A forked child touches a connection that its parent has attached. Nobody can ring the child: what we write
+/// goes by kernel from here on, and what we read once the ring is empty ([`is_inherited`]).
+#[cold]
+fn disinherit(index: u32, c: &'static Conn) {
+    let fd = arena::local(index).fd.load(Relaxed) as i32;
+    if c.raise(flag::KERNEL_ONLY) || c.has(flag::TX_RING) {
+        crate::errno::keep(|| send::tx_to_kernel(c, fd, Some(sidestep_abi::Reason::Shared)));
+    }
+}
+
+/// Whether another process of the family has attached the connection.
+pub fn is_inherited(c: &Conn) -> bool {
+    c.owner.load(Relaxed) != arena::me().unwrap_or(u32::MAX)
+}
+
+/// Runs a native call with the gate held, so that nobody attaches meanwhile. None: it is attached already.
+#[inline]
+pub fn natively<T>(c: &Conn, call: impl FnOnce() -> T) -> Option<T> {
+    if c.is_attached() {
+        return None;
+    }
+    // SYNC gate: we enter, then look at the state; the attacher sets the state, then looks at the gate.
+    c.gate.fetch_add(1, SeqCst);
+    let result = (c.state.load(SeqCst) != state::ATTACHED).then(call);
+    c.gate.fetch_sub(1, SeqCst);
+    result
+}

@@ -1,0 +1,322 @@
+//! Receiving. All calls that read from a connection come here.
+
+use super::{arrive, iov, natively};
+use crate::record::{Conn, Reentered, flag};
+use crate::wait::block::{self, Want};
+use crate::{attach, errno, life, link};
+use core::sync::atomic::Ordering::*;
+use libc::{EAGAIN, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, iovec};
+use sidestep_abi::Reason;
+use sidestep_abi::sync::fence_after_rmw;
+use sidestep_conn::{Advance, Lie, Read, Rx};
+use sidestep_sys::{Errno, Result, arch, clock, tcp};
+
+/// What one look at the connection brought.
+enum Step {
+    Bytes(usize),
+    /// As `Bytes`, and there may be more behind a boundary: of the carrier, or of what one step can take.
+    Part(usize),
+    End,
+    Empty,
+}
+
+/// Receives into `iov` as recvmsg(2) would. `native`: the program's own call.
+#[inline]
+pub fn recv(index: u32, fd: i32, iov: &[iovec], flags: i32, native: impl FnOnce() -> isize) -> isize {
+    let c = arrive(index);
+    if flags & (MSG_OOB | MSG_ERRQUEUE) != 0 {
+        return native(); // never the byte stream; the writer's urgent data came by kernel
+    }
+    let mut native = Some(native);
+    let passed = natively(c, || {
+        let n = native.take().map_or(-1, |call| call());
+        if n > 0 && flags & MSG_PEEK == 0 {
+            c.early_rx.fetch_add(n as u64, Relaxed);
+        }
+        n
+    });
+    match passed {
+        Some(n) => {
+            if n > 0 {
+                attach::count(index, c, fd);
+            }
+            n
+        }
+        None => errno::give(attached(index, c, fd, iov, flags)),
+    }
+}
+
+fn attached(index: u32, c: &'static Conn, mut fd: i32, iov: &[iovec], flags: i32) -> Result<usize> {
+    let want = iov::total(iov);
+    if want == 0 {
+        // recv(2) of nothing still waits for something.
+        let mut byte = 0u8;
+        return attached(index, c, fd, &iov::one((&raw mut byte).cast(), 1), flags | MSG_PEEK).map(|_| 0);
+    }
+    let whole = flags & MSG_WAITALL != 0 && flags & MSG_PEEK == 0;
+    let (mut got, mut peeks, mut transit) = (0, 0, 0);
+    let mut wait = block::Blocking::new(c.rx_timeout_us.load(Relaxed));
+    loop {
+        let step = c.with_rx(|rx| step(c, rx, fd, iov, got, flags));
+        // A signal handler reads what it has interrupted the reading of: nothing there, for the moment.
+        let step = step.unwrap_or_else(|Reentered| Err(Errno(EAGAIN)));
+        match step {
+            // Looking ahead takes nothing, so there is no place to wait for "more than that".
+            Ok(Step::Bytes(n))
+                if flags & (MSG_PEEK | MSG_WAITALL) == MSG_PEEK | MSG_WAITALL && n < want && peeks < PEEKS =>
+            {
+                peeks += 1;
+                clock::nap_us(PEEK_US);
+            }
+            Ok(Step::Bytes(n)) => {
+                got += n;
+                if got >= want || !whole {
+                    return Ok(got);
+                }
+            }
+            Ok(Step::Part(n)) => {
+                got += n;
+                if got >= want {
+                    return Ok(got);
+                }
+            }
+            Ok(Step::Empty) if got > 0 && !whole => return Ok(got),
+            Ok(Step::End) => return Ok(got),
+            Ok(Step::Empty) if super::is_inherited(c) && c.with_rx(|rx| rx.in_ring()).unwrap_or(false) => {
+                life::rx_to_kernel(c, Reason::Shared);
+            }
+            // What was readable a moment ago is just being taken back, and comes by kernel at once.
+            Ok(Step::Empty) if got == 0 && transit < TRANSIT && c.with_rx(|rx| rx.on_its_way() > 0).unwrap_or(false) => {
+                transit += 1;
+                clock::nap_us(TRANSIT_US);
+            }
+            Ok(Step::Empty) if flags & MSG_DONTWAIT != 0 || c.has(flag::NONBLOCK) => return some(got, Errno(EAGAIN)),
+            Ok(Step::Empty) => match wait.until(index, c, fd, Want::In, got) {
+                Ok(now) => fd = now,
+                Err(e) => return some(got, e),
+            },
+            Err(e) => return some(got, e),
+        }
+    }
+}
+
+/// MSG_PEEK with MSG_WAITALL looks so often, at such intervals, for the rest; then it returns what is there.
+const PEEKS: u32 = 2000;
+const PEEK_US: u64 = 500;
+
+/// A reader waits so often, so long, for bytes on their way from the ring to the kernel: a millisecond in all.
+const TRANSIT: u32 = 40;
+const TRANSIT_US: u64 = 25;
+
+/// What has been received, if anything; else the error.
+fn some(got: usize, error: Errno) -> Result<usize> {
+    if got > 0 { Ok(got) } else { Err(error) }
+}
+
+fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) -> Result<Step> {
+    if c.has(flag::BROKEN) {
+        return Err(Errno(libc::EPROTO));
+    }
+    let half = c.rx_half();
+    loop {
+        match rx.next(half).map_err(|lie| broken(c, fd, lie))? {
+            Read::Ring(0) => match ask_kernel(c, rx, fd)? {
+                Asked::Nothing => return Ok(Step::Empty),
+                Asked::Ended => return rest(c, rx, fd, iov, skip, flags),
+                Asked::Again => {}
+            },
+            Read::Ring(n) => {
+                if let Some(n) = from_ring(c, rx, fd, iov, skip, flags, n)? {
+                    return Ok(Step::Bytes(n));
+                }
+            }
+            Read::Kernel(limit) => {
+                let mut part = iov::empty();
+                let room = iov::slice(iov, skip, limit.min(usize::MAX as u64) as usize, &mut part);
+                let taken = iov::total(&part[..room]);
+                return match from_kernel(c, rx, fd, (&part[..room], iov), skip, flags, limit) {
+                    Ok(0) => rest(c, rx, fd, iov, skip, flags),
+                    Ok(n) if flags & MSG_PEEK == 0 && (n as u64 == limit || n == taken) => Ok(Step::Part(n)),
+                    Ok(n) => Ok(Step::Bytes(n)),
+                    Err(Errno(EAGAIN)) => {
+                        c.lower(flag::HINT);
+                        Ok(Step::Empty)
+                    }
+                    Err(e) => Err(as_reset(c, e)),
+                };
+            }
+        }
+    }
+}
+
+/// Takes up to `available` bytes from the ring. None: the stretch was ended under our hands.
+#[inline]
+fn from_ring(
+    c: &Conn,
+    rx: &mut Rx,
+    fd: i32,
+    iov: &[iovec],
+    skip: usize,
+    flags: i32,
+    available: usize,
+) -> Result<Option<usize>> {
+    let half = c.rx_half();
+    let n = available.min(iov::total(iov) - skip);
+    copy_out(c, rx.at(half), iov, skip, n, flags);
+    if flags & MSG_PEEK != 0 {
+        return Ok(Some(n));
+    }
+    attach::mark_upgraded(c);
+    match rx.took_ring(half, n).map_err(|lie| broken(c, fd, lie))? {
+        Advance::Frozen => Ok(None),
+        Advance::Done => {
+            c.words().counters[c.my_side()].ring_rx.store(rx.ring, Relaxed);
+            tell_space(c, available - n);
+            Ok(Some(n))
+        }
+    }
+}
+
+fn copy_out(c: &Conn, at: u64, iov: &[iovec], skip: usize, n: usize, flags: i32) {
+    if flags & MSG_TRUNC != 0 {
+        return; // tcp(7): the bytes are thrown away
+    }
+    let data = c.rx_data();
+    // SAFETY: the program vouches for its buffers; `n` is at most the ring's size.
+    iov::pieces(iov, skip, n, |to, len, done| unsafe { data.get(at.wrapping_add(done as u64), to, len) });
+}
+
+/// Wakes a writer that waits for space, once half of the ring is free.
+#[inline]
+fn tell_space(c: &Conn, left: usize) {
+    let half = c.rx_half();
+    if half.writer.wants_space.load(Relaxed) != 0 && left <= half.size / 2 {
+        // An exchange: a plain store could wipe out the writer's next wish. (Model: `ring/tests/loom/space.rs`.)
+        half.writer.wants_space.swap(0, SeqCst);
+        fence_after_rmw();
+        notify_peer(c);
+    }
+}
+
+/// Rings the peer's doorbells for this connection.
+#[inline]
+pub fn notify_peer(c: &Conn) {
+    let bells = c.words().side[1 - c.my_side()].bells.load(Acquire);
+    link::get(c.link.load(Relaxed)).notify(c.slot.load(Relaxed) as usize, bells);
+}
+
+fn from_kernel(
+    c: &Conn,
+    rx: &mut Rx,
+    fd: i32,
+    (part, whole): (&[iovec], &[iovec]),
+    skip: usize,
+    flags: i32,
+    limit: u64,
+) -> Result<usize> {
+    // SAFETY: the program's own buffers.
+    let n = unsafe { tcp::receive(fd, part, flags & !MSG_WAITALL) }?;
+    if flags & MSG_PEEK != 0 {
+        return Ok(n + peek_beyond(c, whole, skip + n, n as u64 == limit));
+    }
+    rx.took_kernel(n);
+    c.words().counters[c.my_side()].kernel_rx.store(rx.kernel, Relaxed);
+    Ok(n)
+}
+
+/// A look ahead that reached the end of what the kernel carries goes on in the ring.
+fn peek_beyond(c: &Conn, iov: &[iovec], skip: usize, at_boundary: bool) -> usize {
+    let half = c.rx_half();
+    if !at_boundary {
+        return 0;
+    }
+    let from = half.writer.ring_from.load(Acquire);
+    let there = half.writer.tail.load(Acquire).wrapping_sub(from).min(half.size as u64) as usize;
+    let n = there.min(iov::total(iov) - skip);
+    copy_out(c, from.wrapping_sub(half.writer.base.load(Relaxed)), iov, skip, n, 0);
+    n
+}
+
+/// What we took back met a socket that was gone: to the program that is one and the same reset.
+fn as_reset(c: &Conn, e: Errno) -> Errno {
+    let killed = c.rx_half().writer.fin.load(Acquire) == 0;
+    if e == Errno(libc::EPIPE) && killed { Errno(libc::ECONNRESET) } else { e }
+}
+
+enum Asked {
+    /// The kernel has nothing either.
+    Nothing,
+    /// The stream has ended.
+    Ended,
+    /// Something has changed; look again.
+    Again,
+}
+
+/// The ring is empty: whether the kernel knows of an end or an error. Asked only when there is a sign, and now
+/// and then for programs that never wait.
+fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32) -> Result<Asked> {
+    let half = c.rx_half();
+    let due = c.rx_asked.load(Relaxed);
+    if !c.has(flag::HINT) && half.writer.fin.load(Acquire) == 0 && arch::ticks() < due {
+        return Ok(Asked::Nothing);
+    }
+    c.rx_asked.store(arch::ticks() + clock::ticks_of_us(1000), Relaxed);
+    let mut byte = 0u8;
+    let probe = iov::one((&raw mut byte).cast(), 1);
+    // SAFETY: one writable byte.
+    match unsafe { tcp::receive(fd, &probe, MSG_PEEK) } {
+        Ok(0) => Ok(Asked::Ended),
+        Ok(_) if rx.next(half) == Ok(Read::Ring(0)) => Err(foreign_bytes(c, fd)),
+        Ok(_) => Ok(Asked::Again),
+        Err(Errno(EAGAIN)) => {
+            c.lower(flag::HINT);
+            Ok(Asked::Nothing)
+        }
+        Err(e) => Err(as_reset(c, e)),
+    }
+}
+
+/// The kernel says that the stream has ended; what a writer left in the ring comes before.
+fn rest(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) -> Result<Step> {
+    let half = c.rx_half();
+    let left = rx.rest(half).map_err(|lie| broken(c, fd, lie))?;
+    let n = left.min(iov::total(iov) - skip);
+    if n == 0 {
+        return if died_unread(c) { Err(Errno(libc::ECONNRESET)) } else { Ok(Step::End) };
+    }
+    copy_out(c, rx.at(half), iov, skip, n, flags);
+    if flags & MSG_PEEK == 0 {
+        rx.took_rest(half, n).map_err(|lie| broken(c, fd, lie))?;
+    }
+    Ok(Step::Bytes(n))
+}
+
+/// The stream has ended without a word from the peer's library: it was killed. If it had not read all that we
+/// sent, the kernel would have reset the connection; told once, like any socket error.
+fn died_unread(c: &Conn) -> bool {
+    let said = c.rx_half().writer.fin.load(Acquire) != 0 || c.has(flag::RX_SHUT | flag::TX_SHUT);
+    let unread = || {
+        c.with_tx(|end| {
+            let _ = end.tx.look(c.tx_half());
+            end.tx.unread() > 0 || end.tx.takes_back()
+        })
+    };
+    !said && (c.has(flag::DIED_UNREAD) || unread().unwrap_or(false)) && c.raise(flag::RESET_TOLD)
+}
+
+/// Bytes came by kernel while the ring carries: somebody writes to the socket behind our back.
+#[cold]
+fn foreign_bytes(c: &Conn, fd: i32) -> Errno {
+    c.blame(Reason::CountMismatch);
+    broken(c, fd, Lie)
+}
+
+/// The peer wrote what no correct peer writes: the connection ends here, with an error of its own.
+#[cold]
+pub fn broken(c: &Conn, fd: i32, _lie: Lie) -> Errno {
+    if c.raise(flag::BROKEN) {
+        c.blame(Reason::BrokenPeer);
+        tcp::shutdown(fd, libc::SHUT_RDWR);
+    }
+    Errno(libc::EPROTO)
+}

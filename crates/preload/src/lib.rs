@@ -1,0 +1,43 @@
+//! `libsidestep.so`: put in front of libc by LD_PRELOAD.
+//!
+//! `calls` is the table of everything that is intercepted. A hook in `hooks` looks up what a descriptor stands
+//! for (`fdtable`) and passes the call on, to the program's own libc (`calls::next`) or to `io` and `wait`.
+//! No allocation, no std, no locks but our own: hooks run inside malloc, in signal handlers, and before main().
+#![no_std]
+
+mod arena;
+mod attach;
+mod calls;
+mod errno;
+mod exec;
+mod fdtable;
+mod fork;
+mod hooks;
+mod init;
+mod io;
+mod life;
+mod link;
+mod member;
+mod nudge;
+mod place;
+mod record;
+mod report;
+mod settings;
+mod symbol;
+mod text;
+mod thread;
+mod wait;
+
+use calls::next;
+
+/// A bug of ours must not become undefined behaviour of the program: it ends here, with a line that says where.
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo) -> ! {
+    let mut line = text::Line::new();
+    line.push(b"sidestep: bug in libsidestep.so at ");
+    if let Some(at) = info.location() {
+        line.push(at.file().as_bytes()).push(b":").number(u64::from(at.line()));
+    }
+    sidestep_sys::fd::complain(line.push(b"; please report it\n").bytes());
+    sidestep_sys::process::abort()
+}

@@ -1,0 +1,311 @@
+//! Beginning and end of a connection, and what happens to its numbers in between.
+
+use crate::fdtable::{self, Kind};
+use crate::io::send;
+use crate::record::{Conn, flag, state};
+use crate::{arena, attach, errno, link, member, report, settings, wait};
+use core::sync::atomic::Ordering::*;
+use sidestep_abi::Reason;
+use sidestep_abi::sync::fence_after_rmw;
+use sidestep_sys::{fd as fdsys, tcp};
+
+/// connect() or accept() has returned `fd`: follows it if it is TCP.
+pub fn open(fd: i32) {
+    if settings::get().on && !crate::thread::in_vfork() && fdtable::get(fd) == Kind::Other {
+        errno::keep(|| begin(fd));
+    }
+}
+
+fn begin(fd: i32) {
+    if fd as usize >= fdtable::MAX_FD || !tcp::is_tcp(fd) {
+        return;
+    }
+    let (Some(me), Some(index)) = (arena::me(), arena::alloc()) else { return };
+    let open_flags = fdsys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
+    let mut flags = if open_flags & libc::O_NONBLOCK != 0 { flag::NONBLOCK } else { 0 };
+    if open_flags & libc::O_ASYNC != 0 {
+        flags |= flag::KERNEL_ONLY;
+    }
+    sidestep_sys::clock::calibrate();
+    arena::conn(index).reset(flags, 1 << me);
+    let local = arena::local(index);
+    local.refs.store(1, Relaxed);
+    local.fd.store(fd as u32, Relaxed);
+    local.waiters.store(0, Relaxed);
+    local.orphan.store(0, Relaxed);
+    report::page().totals.seen.fetch_add(1, Relaxed);
+    fdtable::set(fd, Kind::Conn(index));
+}
+
+/// `new` is now another number for what `old` stands for.
+pub fn duplicated(old: i32, new: i32) {
+    match fdtable::get(old) {
+        Kind::Conn(index) => {
+            arena::local(index).refs.fetch_add(1, AcqRel);
+            fdtable::set(new, Kind::Conn(index));
+        }
+        Kind::Set(index) => {
+            wait::sets::get(index).refs.fetch_add(1, AcqRel);
+            fdtable::set(new, Kind::Set(index));
+        }
+        _ => {}
+    }
+}
+
+/// Before `fd` is closed, or replaced by dup2(): forgets it. The returned work follows the close.
+#[must_use]
+pub fn closing(fd: i32) -> After {
+    if crate::thread::in_vfork() {
+        return After(None);
+    }
+    match fdtable::get(fd) {
+        Kind::Conn(index) => {
+            fdtable::set(fd, Kind::Other);
+            errno::keep(|| leave(index, fd))
+        }
+        Kind::Set(index) => {
+            fdtable::set(fd, Kind::Other);
+            errno::keep(|| wait::epoll::closed(index, fd));
+            After(None)
+        }
+        _ => After(None),
+    }
+}
+
+/// What is to be done once the kernel has closed the number.
+pub struct After(Option<u32>);
+
+impl After {
+    pub fn finish(self) {
+        let Some(index) = self.0 else { return };
+        errno::keep(|| {
+            let c = arena::conn(index);
+            attach::give_slot_back(c);
+            c.state.store(state::CLOSED, Release);
+            arena::free(index);
+        });
+    }
+}
+
+fn leave(index: u32, fd: i32) -> After {
+    let local = arena::local(index);
+    let c = arena::conn(index);
+    if local.refs.fetch_sub(1, AcqRel) > 1 {
+        if local.fd.load(Relaxed) == fd as u32 {
+            other_number(index, c, fd);
+        }
+        return After(None);
+    }
+    wait::epoll::forget(fd);
+    if local.waiters.load(Acquire) > 0 && c.is_attached() && adopt(local, fd) {
+        return After(None);
+    }
+    let shared = arena::held_by_others(c);
+    c.holders.fetch_and(!arena::me().map_or(0, |p| 1 << p), AcqRel);
+    report::add_bytes(c.bytes());
+    match c.state.load(Acquire) {
+        // A child drops what it has inherited: nothing to the owner.
+        state::ATTACHED if shared && crate::io::is_inherited(c) => After(None),
+        // Who holds it besides goes on by kernel, and must not look at a slot that others will get.
+        state::ATTACHED if shared => {
+            surrender(c, fd, Reason::Shared);
+            if attach::demote(index, c) {
+                attach::give_slot_back(c);
+                c.lower(flag::DEMOTED);
+            }
+            After(None)
+        }
+        state::ATTACHED => {
+            end(c, fd);
+            After(Some(index))
+        }
+        s => {
+            excuse(c);
+            if s == state::OFFERED {
+                member::withdraw(index, c);
+            } else if s == state::ATTACHING || c.has(flag::DEMOTED) {
+                attach::give_slot_back(c);
+            }
+            if !shared {
+                c.state.store(state::CLOSED, Release);
+                arena::free(index);
+            }
+            After(None)
+        }
+    }
+}
+
+/// close(2) does not disturb a call that is blocked on the descriptor: the connection lives until that is over.
+/// So it does here, under a number of our own.
+fn adopt(local: &arena::Local, fd: i32) -> bool {
+    if !sidestep_sys::process::exists(local.waiter.load(Relaxed)) {
+        return false; // cancelled while it was blocked
+    }
+    let Ok(own) = fdsys::fcntl(fd, libc::F_DUPFD_CLOEXEC, fdsys::LOWEST as usize) else { return false };
+    fdtable::set(own as i32, Kind::Own);
+    local.fd.store(own as u32, Relaxed);
+    local.refs.store(1, Relaxed);
+    local.orphan.store(1, Release);
+    true
+}
+
+/// A call that was blocked on the connection is over: if it was the last that kept it alive, it ends now.
+#[cold]
+pub fn orphan_done(index: u32) {
+    let local = arena::local(index);
+    if local.waiters.load(Acquire) > 0 || local.orphan.swap(0, AcqRel) == 0 {
+        return;
+    }
+    let own = local.fd.load(Relaxed) as i32;
+    fdtable::set(own, Kind::Other);
+    errno::keep(|| {
+        let after = leave(index, own);
+        fdsys::close(own);
+        after.finish();
+    });
+}
+
+/// The number that we used for a connection is closed, others remain: uses one of those.
+fn other_number(index: u32, c: &'static Conn, fd: i32) {
+    let mut other = None;
+    fdtable::for_each(|n, kind| {
+        if kind == Kind::Conn(index) && n != fd {
+            other = Some(n);
+        }
+    });
+    let Some(n) = other else { return };
+    arena::local(index).fd.store(n as u32, Relaxed);
+    // An epoll registration under the closed number lives on in the kernel, where we cannot reach it any more.
+    if wait::epoll::is_member(fd) {
+        both_to_kernel(c, n, Reason::Dup);
+        wait::epoll::restore(fd);
+    }
+}
+
+/// For connections that never made it into a ring: says why.
+pub fn excuse(c: &Conn) {
+    if c.state.load(Acquire) >= state::ATTACHED || c.has(flag::REASONED) {
+        return;
+    }
+    let reason = match (c.state.load(Acquire), Reason::from_code(c.reason.load(Relaxed) as u8)) {
+        (state::OFFERED, _) => Reason::PeerAbsent,
+        (_, Some(reason)) => reason,
+        _ => Reason::Short,
+    };
+    c.blame(reason);
+}
+
+/// The last number of the last holder is being closed.
+fn end(c: &'static Conn, fd: i32) {
+    let _ = c.with_tx(|end| {
+        // Before the FIN goes what the reader has not read: it may turn into somebody without our library.
+        let _ = send::give_back_quietly(c, end, fd);
+        c.tx_half().writer.fin.store(1, SeqCst);
+    });
+    let _ = c.with_rx(|rx| {
+        let in_ring = rx.in_ring();
+        withdraw_readiness(c);
+        rx.freeze(c.rx_half());
+        hint_freeze(c);
+        // close(2) with unread data resets the connection. (What came back to the kernel before is the kernel's to judge.)
+        if in_ring && rx.on_its_way() > 0 {
+            tcp::reset_on_close(fd);
+        }
+    });
+}
+
+/// No further stretch may begin. (Model: `conn/tests/loom`, against `Tx::begin`.)
+fn withdraw_readiness(c: &Conn) {
+    c.words().side[c.my_side()].ready.swap(0, SeqCst);
+    fence_after_rmw();
+}
+
+/// Tells the writer of the direction we read that it has been frozen: only after it has been, or a writer who looks
+/// in between believes to know all. (Model: `conn/tests/loom/freeze.rs`.)
+fn hint_freeze(c: &Conn) {
+    c.words().side[c.my_side()].froze.fetch_add(1, SeqCst);
+    fence_after_rmw();
+}
+
+/// The direction that we read to the kernel for good. What the writer has not taken back yet arrives later.
+pub fn rx_to_kernel(c: &Conn, reason: Reason) {
+    c.raise(flag::KERNEL_ONLY);
+    if !c.is_attached() {
+        return;
+    }
+    let froze = c.with_rx(|rx| {
+        let was = rx.in_ring();
+        withdraw_readiness(c);
+        let _ = rx.refuse(c.rx_half());
+        rx.freeze(c.rx_half());
+        hint_freeze(c);
+        was
+    });
+    if froze.is_ok_and(|f| f) {
+        attach::mark_returned(c);
+        c.blame(reason);
+    }
+    // The writer may be waiting anywhere, or have a wait we do not know of: ring all its doorbells.
+    link::get(c.link.load(Relaxed)).notify_all(c.slot.load(Relaxed) as usize);
+}
+
+/// Both directions to the kernel for good.
+pub fn both_to_kernel(c: &'static Conn, fd: i32, reason: Reason) {
+    rx_to_kernel(c, reason);
+    send::tx_to_kernel(c, fd, Some(reason));
+}
+
+/// Longest wait for a peer to send by kernel what we had not read, before the socket goes to somebody who
+/// cannot read rings.
+const HAND_OVER_US: u64 = 2_000_000;
+
+/// As [`both_to_kernel`], and waits until the peer has taken back what was unread here.
+pub fn surrender(c: &'static Conn, fd: i32, reason: Reason) {
+    if !c.is_attached() {
+        c.raise(flag::KERNEL_ONLY);
+        c.blame(reason);
+        return;
+    }
+    both_to_kernel(c, fd, reason);
+    let expected = c.with_rx(|rx| rx.drain_target().max(rx.published(c.rx_half()))).unwrap_or(0);
+    let deadline = wait::Deadline::after_ns(Some(HAND_OVER_US * 1000));
+    let mut looks = 0;
+    while !deadline.has_passed() {
+        let here = c.with_rx(|rx| rx.pos()).unwrap_or(u64::MAX) + u64::from(tcp::queued(fd).unwrap_or(u32::MAX));
+        if here >= expected || fdsys::poll_now(fd, libc::POLLRDHUP) & (libc::POLLHUP | libc::POLLERR) != 0 {
+            return;
+        }
+        link::get(c.link.load(Relaxed)).notify_all(c.slot.load(Relaxed) as usize);
+        if looks % 25 == 5 {
+            crate::nudge::peer(c); // doorbells have had a millisecond
+        }
+        looks += 1;
+        sidestep_sys::clock::nap_us(200);
+    }
+}
+
+/// Before shutdown(2). The end itself goes by kernel, which wakes whoever waits for it.
+pub fn shutting(c: &'static Conn, fd: i32, how: i32) {
+    if how != libc::SHUT_RD {
+        c.raise(flag::TX_SHUT);
+    }
+    if how != libc::SHUT_WR {
+        c.raise(flag::RX_SHUT | flag::HINT);
+    }
+    if !c.is_attached() || how == libc::SHUT_RD {
+        return;
+    }
+    errno::keep(|| send::tx_to_kernel(c, fd, None));
+    c.tx_half().writer.fin.store(1, SeqCst);
+}
+
+/// The process ends: connections that only we hold end as close(2) would end them.
+pub fn end_all() {
+    fdtable::for_each(|fd, kind| {
+        let Kind::Conn(index) = kind else { return };
+        let c = arena::conn(index);
+        if c.is_attached() && arena::local(index).fd.load(Relaxed) == fd as u32 && !arena::held_by_others(c) {
+            end(c, fd);
+        }
+    });
+}

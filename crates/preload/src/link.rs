@@ -1,0 +1,261 @@
+//! The links of this process: memory shared with one peer process each, and that peer's doorbells.
+
+use crate::fdtable::{self, Kind};
+use crate::fork;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering::*};
+use sidestep_abi::link::{self as layout, Bell, Header, PLACES, SLOTS, SideArea, Slot};
+use sidestep_abi::msg::Msg;
+use sidestep_abi::{MAGIC, VERSION};
+use sidestep_ring::bell;
+use sidestep_sys::{Errno, Result, fd, mem};
+
+/// Links at once; the bells of each are raised at every sleep.
+pub const LINKS: usize = 512;
+
+/// One link. The entry is reused, never moved.
+pub struct Link {
+    /// 1: in use.
+    used: AtomicU32,
+    /// `fork::generation` of the process that it belongs to.
+    generation: AtomicU32,
+    id: AtomicU32,
+    side: AtomicU32,
+    /// Which connection to the broker (they are counted) gave it.
+    era: AtomicU32,
+    ring_size: AtomicU32,
+    peer_pid: AtomicU32,
+    base: AtomicPtr<u8>,
+    /// Bytes of the mapping at `base`, kept when the link is given up, for the next of that size.
+    mapped: AtomicPtr<()>,
+    peer_bells: [AtomicI32; PLACES],
+    /// Connection of each slot, index + 1.
+    conns: [AtomicU32; SLOTS],
+}
+
+static TABLE: [Link; LINKS] = [const {
+    Link {
+        used: AtomicU32::new(0),
+        generation: AtomicU32::new(0),
+        id: AtomicU32::new(0),
+        side: AtomicU32::new(0),
+        era: AtomicU32::new(0),
+        ring_size: AtomicU32::new(0),
+        peer_pid: AtomicU32::new(0),
+        base: AtomicPtr::new(core::ptr::null_mut()),
+        mapped: AtomicPtr::new(core::ptr::null_mut()),
+        peer_bells: [const { AtomicI32::new(-1) }; PLACES],
+        conns: [const { AtomicU32::new(0) }; SLOTS],
+    }
+}; LINKS];
+
+/// Entries from here on have never been used.
+static HIGH: AtomicU32 = AtomicU32::new(0);
+
+/// All links of this process. What a forked child inherits it may read and write, but the doorbells of those
+/// links are its parent's.
+#[inline]
+pub fn all() -> impl Iterator<Item = &'static Link> {
+    let mine = |l: &&Link| l.used.load(Acquire) != 0 && l.generation.load(Relaxed) == fork::generation();
+    TABLE[..HIGH.load(Acquire) as usize].iter().filter(mine)
+}
+
+#[inline]
+pub fn get(index: u32) -> &'static Link {
+    &TABLE[index as usize % LINKS]
+}
+
+/// The link that the present broker calls `id`, on this side of it.
+pub fn find(id: u32, side: u32, era: u32) -> Option<u32> {
+    (0..HIGH.load(Acquire)).find(|i| {
+        let l = get(*i);
+        l.used.load(Acquire) != 0
+            && l.id.load(Relaxed) == id
+            && l.side.load(Relaxed) == side
+            && l.era.load(Relaxed) == era
+    })
+}
+
+/// Maps a new link. The descriptor stays the caller's. Callers exclude each other (member lock).
+pub fn add(memory: i32, msg: &Msg, era: u32) -> Result<()> {
+    let (id, side, ring_size) = (msg.link, msg.side, msg.arg);
+    let size = usize::try_from(ring_size).map_err(|_| Errno(libc::EINVAL))?;
+    if !size.is_power_of_two() || !sidestep_abi::env::RING_SIZES.contains(&(size as u32)) || side > 1 {
+        return Err(Errno(libc::EINVAL));
+    }
+    let len = layout::link_size(size);
+    mem::check_sealed(memory, len)?;
+    let (index, link) = vacant(len)?;
+    link.map(memory, len)?;
+    let header = link.header();
+    if header.magic.load(Relaxed) != MAGIC || header.version.load(Relaxed) != VERSION {
+        return Err(Errno(libc::EPROTO));
+    }
+    link.id.store(id, Relaxed);
+    link.side.store(side, Relaxed);
+    link.era.store(era, Relaxed);
+    link.ring_size.store(size as u32, Relaxed);
+    link.peer_pid.store(msg.arg2 as u32, Relaxed);
+    link.generation.store(fork::generation(), Relaxed);
+    link.used.store(1, Release);
+    HIGH.fetch_max(index + 1, AcqRel);
+    Ok(())
+}
+
+/// A free entry, best one whose old mapping has the right size.
+fn vacant(len: usize) -> Result<(u32, &'static Link)> {
+    let free = |fits: &dyn Fn(usize) -> bool| {
+        (0..LINKS as u32).find(|i| {
+            let l = get(*i);
+            l.used.load(Acquire) == 0 && fits(l.mapped.load(Relaxed) as usize)
+        })
+    };
+    let index = free(&|m| m == len).or_else(|| free(&|m| m == 0)).ok_or(Errno(libc::ENOSPC))?;
+    Ok((index, get(index)))
+}
+
+impl Link {
+    fn map(&self, memory: i32, len: usize) -> Result<()> {
+        if self.mapped.load(Relaxed) as usize == len {
+            // SAFETY: our own old mapping of that size; its link is no longer in use.
+            return unsafe { mem::file_over(self.base.load(Relaxed), memory, len) };
+        }
+        self.base.store(mem::file(memory, len)?, Relaxed);
+        self.mapped.store(len as *mut (), Relaxed);
+        Ok(())
+    }
+
+    /// Gives the memory back. The addresses stay ours, so that a late look at them finds zeros, not a fault.
+    fn drop_memory(&self) {
+        let len = self.mapped.load(Relaxed) as usize;
+        // SAFETY: our own mapping; no connection uses it any more.
+        let _ = unsafe { mem::anonymous_over(self.base.load(Relaxed), len) };
+    }
+
+    #[inline]
+    fn at<T>(&self, offset: usize) -> &T {
+        // SAFETY: `add` has checked that the sealed mapping is as long as the layout says; offsets below come
+        // from the layout; the mapping is never unmapped. All fields of T are atomics, so a peer's writes are
+        // no data race, and every bit pattern is a value.
+        unsafe { &*self.base.load(Relaxed).add(offset).cast::<T>() }
+    }
+
+    fn header(&self) -> &Header {
+        self.at(0)
+    }
+
+    #[inline]
+    fn area(&self, side: usize) -> &SideArea {
+        self.at(layout::SIDES_AT + side * size_of::<SideArea>())
+    }
+
+    #[inline]
+    pub fn my_side(&self) -> usize {
+        (self.side.load(Relaxed) & 1) as usize
+    }
+
+    /// Our doorbell for `place`, as this link's peer sees it.
+    #[inline]
+    pub fn my_bell(&self, place: u32) -> &Bell {
+        &self.area(self.my_side()).bells[place as usize % PLACES]
+    }
+
+    pub fn slot(&self, slot: usize) -> *mut Slot {
+        self.at::<Slot>(layout::SLOTS_AT + (slot % SLOTS) * size_of::<Slot>()) as *const Slot as *mut Slot
+    }
+
+    pub fn ring(&self, slot: usize, side: usize) -> (*mut u8, usize) {
+        let size = self.ring_size.load(Relaxed) as usize;
+        let at = layout::ring_at(size, slot % SLOTS, side);
+        // SAFETY: inside the mapping, see `at`.
+        (unsafe { self.base.load(Relaxed).add(at) }, size)
+    }
+
+    /// Whether the peer holds the eventfd of our `place`.
+    #[inline]
+    pub fn knows(&self, place: u32) -> bool {
+        self.generation.load(Relaxed) == fork::generation()
+            && self.area(1 - self.my_side()).known.load(Acquire) & 1 << place != 0
+    }
+
+    pub fn conn_at(&self, slot: usize) -> Option<u32> {
+        self.conns[slot % SLOTS].load(Acquire).checked_sub(1)
+    }
+
+    pub fn set_conn(&self, slot: u32, conn: Option<u32>) {
+        self.conns[slot as usize % SLOTS].store(conn.map_or(0, |c| c + 1), Release);
+    }
+
+    pub fn peer_pid(&self) -> u32 {
+        self.peer_pid.load(Relaxed)
+    }
+
+    pub fn id(&self) -> (u32, u32, u32) {
+        (self.id.load(Relaxed), self.side.load(Relaxed), self.era.load(Relaxed))
+    }
+
+    /// The peer's doorbell `place` has arrived.
+    pub fn set_peer_bell(&self, place: u32, eventfd: i32) {
+        let place = place as usize % PLACES;
+        fdtable::set(eventfd, Kind::Own);
+        let old = self.peer_bells[place].swap(eventfd, AcqRel);
+        drop_own(old);
+        self.area(self.my_side()).known.fetch_or(1 << place, SeqCst);
+    }
+
+    /// Rings the doorbells in `bells` for `slot`. The news has been published and fenced.
+    #[inline]
+    pub fn notify(&self, slot: usize, mut bells: u64) {
+        let area = self.area(1 - self.my_side());
+        while bells != 0 {
+            let place = bells.trailing_zeros() as usize;
+            bells &= bells - 1;
+            if bell::ring(&area.bells[place], slot) {
+                self.wake(place);
+            }
+        }
+    }
+
+    #[cold]
+    fn wake(&self, place: usize) {
+        match self.peer_bells[place].load(Acquire) {
+            -1 => {}
+            eventfd => fd::ring(eventfd),
+        }
+    }
+
+    /// Rings every doorbell of the peer that we hold.
+    pub fn notify_all(&self, slot: usize) {
+        self.notify(slot, self.area(self.my_side()).known.load(Acquire));
+    }
+}
+
+/// The peer is gone and all slots are released.
+pub fn remove(index: u32) {
+    let link = get(index);
+    if link.used.swap(0, AcqRel) == 0 {
+        return;
+    }
+    for bell in &link.peer_bells {
+        drop_own(bell.swap(-1, AcqRel));
+    }
+    link.conns.iter().for_each(|c| c.store(0, Relaxed));
+    link.drop_memory();
+}
+
+/// Gives up links of brokers before `era` that carry nothing any more.
+pub fn remove_idle_before(era: u32) {
+    for index in 0..HIGH.load(Acquire) {
+        let l = get(index);
+        let idle = || l.conns.iter().all(|c| c.load(Relaxed) == 0);
+        if l.used.load(Acquire) != 0 && l.era.load(Relaxed) != era && idle() {
+            remove(index);
+        }
+    }
+}
+
+pub fn drop_own(own: i32) {
+    if own >= 0 {
+        fdtable::set(own, Kind::Other);
+        fd::close(own);
+    }
+}

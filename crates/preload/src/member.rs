@@ -1,0 +1,260 @@
+//! Our membership with the broker: asks for pairs, hears what was paired. Never waits for it.
+
+use crate::fdtable::{self, Kind};
+use crate::record::{Conn, state};
+use crate::{arena, attach, link, place, report, settings, text, thread};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use sidestep_abi::Reason;
+use sidestep_abi::msg::{Kind as MsgKind, Msg};
+use sidestep_sys::lock::{Lock, Taken};
+use sidestep_sys::{Errno, arch, clock, control, fd};
+
+/// The control socket; -1: none.
+static SOCKET: AtomicI32 = AtomicI32::new(-1);
+/// Counts connections to brokers; link numbers are only meaningful within one.
+static ERA: AtomicU32 = AtomicU32::new(0);
+/// 1: Welcome has come, the page is shared.
+static WELCOME: AtomicU32 = AtomicU32::new(0);
+/// What the page's `pending` said when we last listened.
+static HEARD: AtomicU32 = AtomicU32::new(0);
+/// Ticks before which nothing is tried again: after a failure, or while no Welcome has come.
+static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
+/// Places whose announcement did not fit into the socket.
+static UNTOLD: AtomicU64 = AtomicU64::new(0);
+static LOCK: Lock = Lock::new();
+
+const RETRY_US: u64 = 1_000_000;
+const LISTEN_US: u64 = 20;
+
+/// Whether operator and broker let us begin stretches of ring.
+#[inline]
+pub fn holds() -> bool {
+    report::page().hold.load(Relaxed) != 0
+}
+
+/// Hears what the broker has to say, if anything. One load when there is nothing.
+#[inline]
+pub fn check() {
+    if WELCOME.load(Relaxed) != 0 {
+        if report::page().pending.load(Acquire) != HEARD.load(Relaxed) {
+            listen();
+        }
+    } else if SOCKET.load(Relaxed) >= 0 && arch::ticks() >= NOT_BEFORE.load(Relaxed) {
+        NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(LISTEN_US), Relaxed);
+        listen();
+    }
+}
+
+/// Asks the broker to pair this connection. Err: why not now.
+pub fn offer(index: u32, c: &Conn, socket_fd: i32) -> Result<(), Reason> {
+    let broker = joined().ok_or(Reason::NoBroker)?;
+    let cookie = sidestep_sys::tcp::cookie(socket_fd).map_err(|_| Reason::Foreign)?;
+    let msg = Msg { offer: number(index, c), arg: cookie, ..Msg::new(MsgKind::Offer) };
+    send(broker, &msg, Some(socket_fd)).map_err(|_| Reason::NoBroker)
+}
+
+/// The offer's number: index and generation, so that a late answer never meets a record in reuse.
+fn number(index: u32, c: &Conn) -> u64 {
+    u64::from(c.generation.load(Relaxed)) << 32 | u64::from(index)
+}
+
+/// Takes an offer back.
+pub fn withdraw(index: u32, c: &Conn) {
+    let msg = Msg { offer: number(index, c), ..Msg::new(MsgKind::Withdraw) };
+    let _ = send(SOCKET.load(Relaxed), &msg, None);
+}
+
+/// Gives a slot back, if the broker that gave it is still there.
+pub fn release(id: (u32, u32, u32), slot: u32) {
+    let (link, side, era) = id;
+    if era == ERA.load(Relaxed) {
+        let msg = Msg { link, slot, side, ..Msg::new(MsgKind::Release) };
+        let _ = send(SOCKET.load(Relaxed), &msg, None);
+    }
+}
+
+/// Has the broker tell the peer of a link to look at its rings. False: there is no broker to ask.
+pub fn nudge(id: (u32, u32, u32)) -> bool {
+    let (link, side, era) = id;
+    era == ERA.load(Relaxed)
+        && send(SOCKET.load(Relaxed), &Msg { link, side, ..Msg::new(MsgKind::Nudge) }, None).is_ok()
+}
+
+/// Hands a doorbell to all present and future peers.
+pub fn announce(place: u32, eventfd: i32) {
+    let broker = SOCKET.load(Relaxed);
+    let msg = Msg { place, ..Msg::new(MsgKind::Bell) };
+    if broker >= 0 && send(broker, &msg, Some(eventfd)) == Err(Errno(libc::EAGAIN)) {
+        UNTOLD.fetch_or(1 << place, Relaxed);
+    }
+}
+
+fn send(broker: i32, msg: &Msg, with: Option<i32>) -> sidestep_sys::Result<()> {
+    if broker < 0 {
+        return Err(Errno(libc::ENOTCONN));
+    }
+    let sent = control::send(broker, msg, with);
+    if matches!(sent, Err(Errno(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN))) {
+        leave();
+    }
+    sent
+}
+
+/// The control socket, connected now if need be and possible.
+fn joined() -> Option<i32> {
+    let broker = SOCKET.load(Acquire);
+    if broker >= 0 {
+        return Some(broker);
+    }
+    if arch::ticks() < NOT_BEFORE.load(Relaxed) || LOCK.lock(thread::tid()) == Taken::Reentered {
+        return None;
+    }
+    if SOCKET.load(Acquire) < 0 {
+        join();
+    }
+    LOCK.unlock();
+    Some(SOCKET.load(Acquire)).filter(|s| *s >= 0)
+}
+
+/// Under the lock.
+fn join() {
+    match control::connect(settings::get().broker.bytes()) {
+        Ok(broker) => {
+            fdtable::set(broker, Kind::Own);
+            ERA.fetch_add(1, Relaxed);
+            let hello = Msg { arg: u64::from(settings::get().ring_size), ..Msg::new(MsgKind::Hello) };
+            let _ = control::send(broker, &hello, None);
+            SOCKET.store(broker, Release);
+            place::announce_all();
+            link::remove_idle_before(ERA.load(Relaxed));
+        }
+        Err(Errno(e)) => {
+            text::log(&[b"no broker, errno "], e as u64);
+            NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(RETRY_US), Relaxed);
+        }
+    }
+}
+
+/// The broker is gone. What has been paired goes on; a new one is looked for when next needed.
+fn leave() {
+    let broker = SOCKET.swap(-1, AcqRel);
+    WELCOME.store(0, Relaxed);
+    if broker >= 0 {
+        text::log(&[b"broker gone, control socket "], broker as u64);
+        link::drop_own(broker);
+        NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(RETRY_US), Relaxed);
+    }
+}
+
+#[cold]
+fn listen() {
+    if LOCK.lock(thread::tid()) == Taken::Reentered {
+        return;
+    }
+    let pending = report::page().pending.load(Acquire);
+    tell_untold();
+    loop {
+        match control::receive(SOCKET.load(Relaxed)) {
+            Ok((msg, passed)) => hear(&msg, passed),
+            Err(Errno(libc::EAGAIN | libc::EINTR)) => break,
+            Err(_) => {
+                leave();
+                break;
+            }
+        }
+    }
+    HEARD.store(pending, Relaxed);
+    LOCK.unlock();
+}
+
+fn tell_untold() {
+    let mut places = UNTOLD.swap(0, Relaxed);
+    while places != 0 {
+        let p = places.trailing_zeros();
+        places &= places - 1;
+        announce(p, place::eventfd(p));
+    }
+}
+
+fn hear(msg: &Msg, passed: Option<i32>) {
+    let era = ERA.load(Relaxed);
+    match (msg.kind(), passed) {
+        (Some(MsgKind::Welcome), Some(page)) => {
+            if report::share(page) {
+                WELCOME.store(1, Relaxed);
+            }
+            fd::close(page);
+        }
+        (Some(MsgKind::Link), Some(memory)) => {
+            if let Err(Errno(e)) = link::add(memory, msg, era) {
+                text::log(&[b"link not taken, errno "], e as u64);
+            }
+            fd::close(memory);
+        }
+        (Some(MsgKind::PeerBell), Some(eventfd)) => match (link::find(msg.link, msg.side, era), fd::raise(eventfd)) {
+            (Some(index), Ok(high)) => link::get(index).set_peer_bell(msg.place, high),
+            (None, Ok(high)) => fd::close(high),
+            (_, Err(_)) => {}
+        },
+        (Some(MsgKind::Slot), None) => given(msg, era),
+        (Some(MsgKind::Refused), None) => refused(msg),
+        (Some(MsgKind::Unlink), None) => {
+            if let Some(index) = link::find(msg.link, msg.side, era) {
+                link::remove(index);
+            }
+        }
+        (Some(MsgKind::Reject), None) => {
+            let same = msg.arg == u64::from(sidestep_abi::VERSION);
+            report::count(if same { Reason::UserPair } else { Reason::Version });
+            leave();
+            NOT_BEFORE.store(u64::MAX, Relaxed);
+        }
+        (_, passed) => {
+            passed.inspect(|f| fd::close(*f));
+        }
+    }
+}
+
+/// The connection that an offer's number names, if it is still the one that was offered.
+fn offered(number: u64) -> Option<(u32, &'static Conn)> {
+    let index = number as u32;
+    if index as usize >= arena::CONNS {
+        return None;
+    }
+    let c = arena::conn(index);
+    let same = c.generation.load(Acquire) == (number >> 32) as u32 && c.state.load(Acquire) == state::OFFERED;
+    same.then_some((index, c))
+}
+
+fn given(msg: &Msg, era: u32) {
+    let found = link::find(msg.link, msg.side, era);
+    match (found, offered(msg.offer)) {
+        (Some(link), Some((index, c))) => attach::assign(index, c, link, msg.slot),
+        (_, offer) => {
+            if let Some((_, c)) = offer {
+                c.state.store(state::NATIVE, Release);
+                attach::stay(c, Reason::Memory);
+            }
+            release((msg.link, msg.side, era), msg.slot);
+        }
+    }
+}
+
+fn refused(msg: &Msg) {
+    if let Some((_, c)) = offered(msg.offer) {
+        c.state.store(state::NATIVE, Release);
+        attach::stay(c, Reason::from_code(msg.arg as u8).unwrap_or(Reason::PeerAbsent));
+    }
+}
+
+/// In a forked child: the membership is the parent's.
+pub fn forget() {
+    link::drop_own(SOCKET.swap(-1, Relaxed));
+    WELCOME.store(0, Relaxed);
+    NOT_BEFORE.store(0, Relaxed);
+    UNTOLD.store(0, Relaxed);
+    HEARD.store(0, Relaxed);
+    if LOCK.is_taken() {
+        LOCK.unlock(); // by a thread of the parent that does not exist here
+    }
+}

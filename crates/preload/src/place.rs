@@ -1,0 +1,151 @@
+//! The places where threads of this process wait: an eventfd each, known to peers by a small number.
+//!
+//! An epoll set takes a place for its life, a blocking call for its duration.
+
+use crate::{fdtable, link, member};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use sidestep_abi::link::PLACES;
+use sidestep_ring::bell;
+use sidestep_sys::{fd, process};
+
+struct Place {
+    eventfd: AtomicI32,
+    /// Thread that uses it; 0: an epoll set, or nobody.
+    user: AtomicU32,
+    /// Threads asleep here.
+    sleepers: AtomicU32,
+}
+
+static PLACE: [Place; PLACES] =
+    [const { Place { eventfd: AtomicI32::new(-1), user: AtomicU32::new(0), sleepers: AtomicU32::new(0) } }; PLACES];
+
+/// Bit p: place p is taken.
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+pub fn eventfd(place: u32) -> i32 {
+    PLACE[place as usize].eventfd.load(Acquire)
+}
+
+/// A place for a thread that is about to block on connections of `link`: best one that its peer knows.
+pub fn borrow(link: &link::Link) -> Option<u32> {
+    let place = take(|p| eventfd(p) >= 0 && link.knows(p)).or_else(acquire)?;
+    PLACE[place as usize].user.store(crate::thread::tid(), Relaxed);
+    Some(place)
+}
+
+/// A place for a thread that is about to block on connections of several links.
+pub fn acquire_for_thread() -> Option<u32> {
+    let place = acquire()?;
+    PLACE[place as usize].user.store(crate::thread::tid(), Relaxed);
+    Some(place)
+}
+
+/// A place for an epoll set.
+pub fn acquire() -> Option<u32> {
+    let place = take(|p| eventfd(p) >= 0).or_else(|| take(|_| true)).or_else(reap)?;
+    PLACE[place as usize].user.store(0, Relaxed);
+    if eventfd(place) < 0 && !create(place) {
+        release(place);
+        return None;
+    }
+    Some(place)
+}
+
+pub fn release(place: u32) {
+    TAKEN.fetch_and(!(1 << place), AcqRel);
+}
+
+fn take(fits: impl Fn(u32) -> bool) -> Option<u32> {
+    let mut free = !TAKEN.load(Acquire);
+    while free != 0 {
+        let place = free.trailing_zeros();
+        free &= free - 1;
+        if fits(place) && TAKEN.fetch_or(1 << place, AcqRel) & 1 << place == 0 {
+            return Some(place);
+        }
+    }
+    None
+}
+
+/// A place whose thread was cancelled or has exited while it waited.
+fn reap() -> Option<u32> {
+    (0..PLACES as u32).find(|p| {
+        let user = PLACE[*p as usize].user.load(Acquire);
+        user != 0
+            && !process::exists(user)
+            && PLACE[*p as usize].user.compare_exchange(user, 0, AcqRel, Relaxed).is_ok()
+    })
+}
+
+fn create(place: u32) -> bool {
+    let Ok(new) = fd::eventfd() else { return false };
+    fdtable::set(new, fdtable::Kind::Own);
+    PLACE[place as usize].eventfd.store(new, Release);
+    member::announce(place, new);
+    true
+}
+
+/// Tells a new broker of all places.
+pub fn announce_all() {
+    for place in 0..PLACES as u32 {
+        if eventfd(place) >= 0 {
+            member::announce(place, eventfd(place));
+        }
+    }
+}
+
+/// Lies down here: from now on producers ring. A look at everything must follow.
+pub fn doze(place: u32) {
+    PLACE[place as usize].sleepers.fetch_add(1, AcqRel);
+    link::all().for_each(|l| bell::doze(l.my_bell(place)));
+    bell::settle();
+}
+
+/// Up again. If others sleep here, or have just lain down, producers must go on ringing; what they said meanwhile is
+/// passed on. (Model: `ring/tests/loom/place.rs`.)
+pub fn rise(place: u32) {
+    if PLACE[place as usize].sleepers.fetch_sub(1, SeqCst) == 1 {
+        link::all().for_each(|l| bell::rise(l.my_bell(place)));
+    }
+    bell::settle();
+    if has_sleepers(place) {
+        link::all().for_each(|l| bell::doze(l.my_bell(place)));
+        bell::settle();
+        if has_news(place) {
+            fd::ring(eventfd(place));
+        }
+    }
+}
+
+/// Whether somebody sleeps here.
+pub fn has_sleepers(place: u32) -> bool {
+    PLACE[place as usize].sleepers.load(Acquire) != 0
+}
+
+/// Whether some connection may have news for this place.
+#[inline]
+pub fn has_news(place: u32) -> bool {
+    link::all().any(|l| bell::is_ready(l.my_bell(place)))
+}
+
+/// Takes the news: calls `found` with the index of each connection concerned.
+#[inline]
+pub fn take_news(place: u32, mut found: impl FnMut(u32)) {
+    for l in link::all() {
+        bell::take(l.my_bell(place), |slot| {
+            if let Some(conn) = l.conn_at(slot) {
+                found(conn);
+            }
+        });
+    }
+}
+
+/// In a forked child: the places are the parent's.
+pub fn forget() {
+    for p in &PLACE {
+        link::drop_own(p.eventfd.swap(-1, Relaxed));
+        p.user.store(0, Relaxed);
+        p.sleepers.store(0, Relaxed);
+    }
+    TAKEN.store(0, Relaxed);
+}

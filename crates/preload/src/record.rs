@@ -1,0 +1,278 @@
+//! The record of one connection, in memory shared by a process and the children it forks, and by nobody else.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use sidestep_abi::Reason;
+use sidestep_abi::link::Slot;
+use sidestep_conn::{Half, Rx, Tx};
+use sidestep_ring::Data;
+use sidestep_sys::lock::{Lock, Taken};
+
+/// Life of a connection. It grows; a refused attachment, and a connection that is back on the kernel for good, go
+/// back to `NATIVE`.
+pub mod state {
+    /// Free record.
+    pub const FREE: u32 = 0;
+    /// On the kernel; calls are passed through and counted.
+    pub const NATIVE: u32 = 1;
+    /// As `NATIVE`, and the broker has been asked.
+    pub const OFFERED: u32 = 2;
+    /// The broker has given a slot; as soon as no thread is inside a native call, `ATTACHED`.
+    pub const ATTACHING: u32 = 3;
+    /// Calls go through the state machine, under locks.
+    pub const ATTACHED: u32 = 4;
+    /// Closed here; threads still inside give up.
+    pub const CLOSED: u32 = 5;
+}
+
+/// Bits of [`Conn::flags`].
+pub mod flag {
+    /// O_NONBLOCK of the open file.
+    pub const NONBLOCK: u32 = 1;
+    /// Seen in a wait of ours.
+    pub const WAITED: u32 = 1 << 1;
+    /// The kernel socket has something to say (end, error): ask it.
+    pub const HINT: u32 = 1 << 2;
+    /// On the kernel for good.
+    pub const KERNEL_ONLY: u32 = 1 << 3;
+    /// Our direction is carried by a ring.
+    pub const TX_RING: u32 = 1 << 4;
+    /// A write found no space, and space has not been announced since.
+    pub const TX_BLOCKED: u32 = 1 << 5;
+    /// Bytes wait to be taken back from the ring to the kernel.
+    pub const TX_TAKE_BACK: u32 = 1 << 6;
+    /// Attached, but not yet declared ready to the peer.
+    pub const NOT_READY: u32 = 1 << 7;
+    /// Counted as upgraded / as returned.
+    pub const UPGRADED: u32 = 1 << 8;
+    pub const RETURNED: u32 = 1 << 9;
+    /// shutdown(SHUT_WR) was called.
+    pub const TX_SHUT: u32 = 1 << 10;
+    /// shutdown(SHUT_RD) was called.
+    pub const RX_SHUT: u32 = 1 << 11;
+    /// The peer lied; the connection is over.
+    pub const BROKEN: u32 = 1 << 12;
+    /// A reason has been counted.
+    pub const REASONED: u32 = 1 << 13;
+    /// ECONNRESET was reported for a peer that died with our bytes unread.
+    pub const RESET_TOLD: u32 = 1 << 14;
+    /// The peer died, as far as can be told, with bytes of ours unread.
+    pub const DIED_UNREAD: u32 = 1 << 15;
+    /// On the kernel for good with nothing left in a ring: native again, but for the slot that is still ours.
+    pub const DEMOTED: u32 = 1 << 16;
+}
+
+/// The writing end and what surrounds it. Under `tx_lock`.
+#[derive(Default)]
+pub struct TxEnd {
+    pub tx: Tx,
+    /// Ticks when the ring was first found full; 0: it is not.
+    pub full_since: u64,
+    /// A new stretch may begin only at or after this position.
+    pub rebegin_at: u64,
+    /// Grows with each return for want of a reader.
+    pub backoff: u64,
+    /// Where the present stretch began, for the flip aid.
+    pub stretch_from: u64,
+    /// Ticks when the kernel was last asked whether the peer still lives.
+    pub asked_kernel: u64,
+}
+
+/// One connection.
+#[repr(C, align(64))]
+pub struct Conn {
+    pub state: AtomicU32,
+    /// Threads inside native calls on this connection.
+    pub gate: AtomicU32,
+    pub generation: AtomicU32,
+    pub flags: AtomicU32,
+    /// Successful reads and writes.
+    pub ops: AtomicU32,
+    pub reason: AtomicU32,
+    pub link: AtomicU32,
+    pub slot: AtomicU32,
+    pub side: AtomicU32,
+    pub next_free: AtomicU32,
+    /// Which processes of the family hold it (bit = place in the arena's table).
+    pub holders: AtomicU64,
+    /// The process (place in the arena's table) that attached it.
+    pub owner: AtomicU32,
+    /// `Side::froze` of the reading side when our writer last looked.
+    pub tx_froze: AtomicU32,
+
+    /// Bytes read and written natively.
+    pub early_rx: AtomicU64,
+    pub early_tx: AtomicU64,
+    /// Microseconds; 0: none.
+    pub rx_timeout_us: AtomicU64,
+    pub tx_timeout_us: AtomicU64,
+    /// Ticks before which a reader that finds the ring empty need not ask the kernel.
+    pub rx_asked: AtomicU64,
+    pub words: AtomicPtr<Slot>,
+    tx_ring: AtomicPtr<u8>,
+    rx_ring: AtomicPtr<u8>,
+    ring_size: AtomicU64,
+    /// How long blocking calls on it spin.
+    pub spin: crate::wait::spin::Spin,
+
+    rx_lock: Lock,
+    rx: UnsafeCell<Rx>,
+    tx_lock: Lock,
+    tx: UnsafeCell<TxEnd>,
+}
+
+// SAFETY: everything is atomic but `rx` and `tx`, which are only handed out under their locks.
+unsafe impl Sync for Conn {}
+
+/// The thread was interrupted inside this very lock (a signal handler does I/O).
+pub struct Reentered;
+
+impl Conn {
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags.load(Acquire) & flag != 0
+    }
+
+    pub fn raise(&self, flag: u32) -> bool {
+        self.flags.fetch_or(flag, AcqRel) & flag == 0
+    }
+
+    pub fn lower(&self, flag: u32) {
+        if self.has(flag) {
+            self.flags.fetch_and(!flag, AcqRel);
+        }
+    }
+
+    pub fn put(&self, flag: u32, on: bool) {
+        if on {
+            if !self.has(flag) {
+                self.raise(flag);
+            }
+        } else {
+            self.lower(flag);
+        }
+    }
+
+    #[inline]
+    pub fn is_attached(&self) -> bool {
+        self.state.load(Acquire) == state::ATTACHED
+    }
+
+    /// Points the record at its slot and its two rings.
+    pub fn map(&self, words: *mut Slot, tx_ring: *mut u8, rx_ring: *mut u8, size: usize) {
+        self.words.store(words, Relaxed);
+        self.tx_ring.store(tx_ring, Relaxed);
+        self.rx_ring.store(rx_ring, Relaxed);
+        self.ring_size.store(size as u64, Relaxed);
+    }
+
+    #[inline]
+    pub fn words(&self) -> &Slot {
+        // SAFETY: set by `map` before the state becomes ATTACHED; mappings of links are never unmapped, only
+        // replaced by other memory of the same size (link.rs), so the pointer stays valid.
+        unsafe { &*self.words.load(Relaxed) }
+    }
+
+    #[inline]
+    pub fn my_side(&self) -> usize {
+        (self.side.load(Relaxed) & 1) as usize
+    }
+
+    /// The direction that we read.
+    #[inline]
+    pub fn rx_half(&self) -> Half<'_> {
+        self.half(1 - self.my_side())
+    }
+
+    /// The direction that we write.
+    #[inline]
+    pub fn tx_half(&self) -> Half<'_> {
+        self.half(self.my_side())
+    }
+
+    #[inline]
+    fn half(&self, writing: usize) -> Half<'_> {
+        let w = self.words();
+        let size = self.ring_size.load(Relaxed) as usize;
+        Half { writer: &w.writer[writing], reader: &w.reader[writing], reading_side: &w.side[1 - writing], size }
+    }
+
+    #[inline]
+    pub fn tx_data(&self) -> Data {
+        // SAFETY: as for `words`: `map` has set pointer and size of a ring of that size.
+        unsafe { Data::new(self.tx_ring.load(Relaxed), self.ring_size.load(Relaxed) as usize) }
+    }
+
+    #[inline]
+    pub fn rx_data(&self) -> Data {
+        // SAFETY: as above.
+        unsafe { Data::new(self.rx_ring.load(Relaxed), self.ring_size.load(Relaxed) as usize) }
+    }
+
+    /// Works on the reading end, alone.
+    #[inline]
+    pub fn with_rx<T>(&self, work: impl FnOnce(&mut Rx) -> T) -> Result<T, Reentered> {
+        if self.rx_lock.lock(crate::thread::tid()) == Taken::Reentered {
+            return Err(Reentered);
+        }
+        // SAFETY: under the lock nobody else has a reference.
+        let result = work(unsafe { &mut *self.rx.get() });
+        self.rx_lock.unlock();
+        Ok(result)
+    }
+
+    /// Works on the writing end, alone.
+    #[inline]
+    pub fn with_tx<T>(&self, work: impl FnOnce(&mut TxEnd) -> T) -> Result<T, Reentered> {
+        if self.tx_lock.lock(crate::thread::tid()) == Taken::Reentered {
+            return Err(Reentered);
+        }
+        // SAFETY: under the lock nobody else has a reference.
+        let end = unsafe { &mut *self.tx.get() };
+        let result = work(end);
+        self.put(flag::TX_RING, end.tx.in_ring());
+        self.put(flag::TX_TAKE_BACK, end.tx.takes_back());
+        self.tx_lock.unlock();
+        Ok(result)
+    }
+
+    /// The bytes so far by kernel and by ring: (kernel rx, kernel tx, ring rx, ring tx).
+    pub fn bytes(&self) -> [u64; 4] {
+        let early = [self.early_rx.load(Relaxed), self.early_tx.load(Relaxed)];
+        if self.state.load(Acquire) < state::ATTACHED {
+            let ring = if self.has(flag::DEMOTED) { self.ring_bytes() } else { [0, 0] };
+            return [early[0], early[1], ring[0], ring[1]];
+        }
+        let rx = self.with_rx(|rx| (rx.kernel, rx.ring)).unwrap_or((early[0], 0));
+        let tx = self.with_tx(|end| (end.tx.kernel, end.tx.ring)).unwrap_or((early[1], 0));
+        [rx.0, tx.0, rx.1, tx.1]
+    }
+
+    fn ring_bytes(&self) -> [u64; 2] {
+        [self.with_rx(|rx| rx.ring).unwrap_or(0), self.with_tx(|end| end.tx.ring).unwrap_or(0)]
+    }
+
+    /// Remembers why the connection is on the kernel, and counts it, once.
+    pub fn blame(&self, reason: Reason) {
+        self.reason.store(reason as u32, Relaxed);
+        if self.raise(flag::REASONED) {
+            crate::report::count(reason);
+        }
+        if self.is_attached() {
+            self.words().counters[self.my_side()].reason.store(reason as u32, Relaxed);
+        }
+    }
+
+    /// Back to a free record's values, but for the generation.
+    pub fn reset(&self, flags: u32, holder: u64) {
+        for word in [&self.gate, &self.ops, &self.reason, &self.tx_froze] {
+            word.store(0, Relaxed);
+        }
+        for word in [&self.early_rx, &self.early_tx, &self.rx_timeout_us, &self.tx_timeout_us, &self.rx_asked] {
+            word.store(0, Relaxed);
+        }
+        self.flags.store(flags, Relaxed);
+        self.holders.store(holder, Relaxed);
+        self.generation.fetch_add(1, Relaxed);
+        self.state.store(state::NATIVE, Release);
+    }
+}

@@ -1,0 +1,68 @@
+//! Text without an allocator and without core::fmt.
+
+/// `n` in decimal.
+pub fn decimal(mut n: u64, out: &mut [u8]) -> &[u8] {
+    let mut at = out.len();
+    loop {
+        at -= 1;
+        out[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 || at == 0 {
+            return &out[at..];
+        }
+    }
+}
+
+/// A line that grows; what does not fit is cut.
+pub struct Line {
+    bytes: [u8; 4096],
+    len: usize,
+}
+
+impl Line {
+    pub const fn new() -> Line {
+        Line { bytes: [0; 4096], len: 0 }
+    }
+
+    pub fn push(&mut self, text: &[u8]) -> &mut Line {
+        let n = text.len().min(self.bytes.len() - self.len);
+        self.bytes[self.len..self.len + n].copy_from_slice(&text[..n]);
+        self.len += n;
+        self
+    }
+
+    pub fn number(&mut self, n: u64) -> &mut Line {
+        let mut digits = [0; 20];
+        self.push(decimal(n, &mut digits))
+    }
+
+    /// A JSON string with its quotes.
+    pub fn quoted(&mut self, text: &[u8]) -> &mut Line {
+        self.push(b"\"");
+        for byte in text {
+            match byte {
+                b'"' | b'\\' => self.push(&[b'\\', *byte]),
+                0..0x20 => self.push(b"?"),
+                _ => self.push(&[*byte]),
+            };
+        }
+        self.push(b"\"")
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Says something on stderr if the user wants to hear it.
+pub fn log(parts: &[&[u8]], n: u64) {
+    if crate::settings::get().log {
+        let mut line = Line::new();
+        line.push(b"sidestep[").number(u64::from(sidestep_sys::process::pid())).push(b"]: ");
+        for part in parts {
+            line.push(part);
+        }
+        line.number(n).push(b"\n");
+        sidestep_sys::fd::complain(line.bytes());
+    }
+}

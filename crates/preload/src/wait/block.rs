@@ -1,0 +1,185 @@
+//! One blocking call on one connection.
+
+use super::signals::{self, Quiet};
+use super::{Deadline, UNKNOWN_BELL_US};
+use crate::record::{Conn, flag, state};
+use crate::{arena, io, life, link, place};
+use core::sync::atomic::Ordering::*;
+use libc::{POLLIN, POLLOUT, POLLRDHUP, pollfd};
+use sidestep_abi::Reason;
+use sidestep_conn::Read;
+use sidestep_sys::{Errno, Result, arch, fd as fdsys};
+
+/// Without a doorbell, bytes that the writer has yet to take back arrive by kernel too; this is only for a peer
+/// that began a stretch at the very moment we gave up on them.
+const NO_BELL_US: u64 = 500_000;
+
+/// What the call waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    In,
+    Out,
+}
+
+/// A blocking call, which may have to wait several times before its time is up.
+pub struct Blocking {
+    timeout_us: u64,
+    deadline: Option<Deadline>,
+    /// Whether the call goes on after a handler with SA_RESTART.
+    restarts: bool,
+    /// Signals are held back from the first wait on.
+    quiet: Option<Quiet>,
+    /// The connection that this call keeps alive.
+    keeps: Option<u32>,
+}
+
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        let Some(index) = self.keeps else { return };
+        arena::local(index).waiters.fetch_sub(1, AcqRel);
+        if arena::local(index).orphan.load(Acquire) != 0 {
+            life::orphan_done(index);
+        }
+    }
+}
+
+impl Blocking {
+    /// `timeout_us`: SO_RCVTIMEO or SO_SNDTIMEO; 0: none.
+    pub fn new(timeout_us: u64) -> Blocking {
+        Blocking { timeout_us, deadline: None, restarts: true, quiet: None, keeps: None }
+    }
+
+    /// As [`Blocking::pause`], for a call of the program, which closing the number meanwhile does not end. Ok: the
+    /// number to go on with. `moved`: bytes that the call has moved already, and will return if interrupted.
+    pub fn until(&mut self, index: u32, c: &Conn, fd: i32, want: Want, moved: usize) -> Result<i32> {
+        self.restarts = moved == 0 && self.timeout_us == 0;
+        if self.keeps.is_none() {
+            arena::local(index).waiters.fetch_add(1, AcqRel);
+            arena::local(index).waiter.store(crate::thread::tid(), Relaxed);
+            self.keeps = Some(index);
+        }
+        self.pause(c, fd, want)?;
+        let local = arena::local(index);
+        Ok(if local.orphan.load(Acquire) != 0 { local.fd.load(Relaxed) as i32 } else { fd })
+    }
+
+    /// Waits until it is worth looking at the connection again. EAGAIN: time is up; EINTR: a signal handler ran;
+    /// EBADF: the connection was closed meanwhile.
+    pub fn pause(&mut self, c: &Conn, fd: i32, want: Want) -> Result<()> {
+        let limit = (self.timeout_us > 0).then_some(self.timeout_us * 1000);
+        let deadline = self.deadline.get_or_insert_with(|| Deadline::after_ns(limit));
+        let generation = c.generation.load(Acquire);
+        if looks_ready(c, want) {
+            return Ok(());
+        }
+        let quiet = self.quiet.get_or_insert_with(Quiet::begin);
+        if c.spin.wait(|| looks_ready(c, want)) {
+            return Ok(());
+        }
+        let began = arch::ticks();
+        let result = sleep(c, fd, want, deadline, (self.restarts, quiet));
+        c.spin.slept(arch::ticks() - began);
+        if c.generation.load(Acquire) != generation || c.state.load(Acquire) == state::CLOSED {
+            return Err(Errno(libc::EBADF));
+        }
+        match result {
+            Ok(()) if deadline.has_passed() => Err(Errno(libc::EAGAIN)),
+            other => other,
+        }
+    }
+}
+
+/// A look without locks, for spinning.
+#[inline]
+fn looks_ready(c: &Conn, want: Want) -> bool {
+    match want {
+        Want::In => {
+            let half = c.rx_half();
+            let head = half.reader.head.load(Relaxed);
+            half.writer.tail.load(Acquire) != head && head & sidestep_abi::link::FROZEN == 0
+                || half.writer.fin.load(Relaxed) != 0
+                || c.has(flag::HINT)
+        }
+        Want::Out => c.has(flag::TX_RING) && c.tx_half().writer.wants_space.load(Acquire) == 0,
+    }
+}
+
+fn sleep(c: &Conn, fd: i32, want: Want, deadline: &Deadline, signals: (bool, &Quiet)) -> Result<()> {
+    let l = link::get(c.link.load(Relaxed));
+    let Some(p) = place::borrow(l) else {
+        // No doorbell left: what we wait for must come by kernel, for good.
+        return leave_to_kernel(c, fd, want, deadline, signals);
+    };
+    let bells = &c.words().side[c.my_side()].bells;
+    bells.fetch_or(1 << p, SeqCst);
+    place::doze(p);
+    let result = if is_ready(c, want, fd) {
+        Ok(())
+    } else {
+        let cap = match (l.knows(p), want) {
+            (false, _) => Some(UNKNOWN_BELL_US),
+            (true, Want::Out) if c.has(flag::TX_RING) => Some(io::send::STALL_US + 1000),
+            _ => None,
+        };
+        let said = kernel_wait(fd, place::eventfd(p), interest(c, want), deadline.left(cap), signals);
+        said.map(|revents| {
+            if revents != 0 {
+                c.raise(flag::HINT);
+            }
+        })
+    };
+    place::rise(p);
+    bells.fetch_and(!(1 << p), SeqCst);
+    place::take_news(p, io::send::serve);
+    place::release(p);
+    result
+}
+
+#[cold]
+fn leave_to_kernel(c: &Conn, fd: i32, want: Want, deadline: &Deadline, signals: (bool, &Quiet)) -> Result<()> {
+    match want {
+        Want::In => life::rx_to_kernel(c, Reason::Places),
+        Want::Out => io::send::leave_ring(c, fd, Reason::Places),
+    }
+    kernel_wait(fd, -1, interest(c, want), deadline.left(Some(NO_BELL_US)), signals).map(drop)
+}
+
+/// A look under the locks, after the doorbell is armed.
+fn is_ready(c: &Conn, want: Want, fd: i32) -> bool {
+    if !c.is_attached() {
+        return true;
+    }
+    match want {
+        Want::In => {
+            let next = c.with_rx(|rx| rx.next(c.rx_half()));
+            !matches!(next, Ok(Ok(Read::Ring(0) | Read::Kernel(_))))
+        }
+        Want::Out => c.with_tx(|end| io::send::offers_space(c, end, fd)).is_ok_and(|s| s == Some(true)),
+    }
+}
+
+/// What to ask of the kernel socket.
+fn interest(c: &Conn, want: Want) -> i16 {
+    match want {
+        Want::In => POLLIN,
+        Want::Out if c.has(flag::TX_RING) => POLLRDHUP,
+        Want::Out => POLLOUT,
+    }
+}
+
+/// Sleeps on the socket and on the doorbell.
+fn kernel_wait(
+    fd: i32,
+    eventfd: i32,
+    events: i16,
+    left: Option<libc::timespec>,
+    (restarts, quiet): (bool, &Quiet),
+) -> Result<i16> {
+    let none = pollfd { fd: -1, events: 0, revents: 0 };
+    let mut fds = [pollfd { fd, events, revents: 0 }, pollfd { fd: eventfd, events: POLLIN, revents: 0 }, none];
+    let result = signals::wait(&mut fds, &left, restarts, quiet);
+    if fds[1].revents != 0 {
+        fdsys::hush(eventfd);
+    }
+    result.map(|_| fds[0].revents)
+}

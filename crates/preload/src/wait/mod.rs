@@ -1,0 +1,58 @@
+//! Waiting: one blocking call, poll and select, epoll sets. All of them sleep in the kernel on the sockets and
+//! on a doorbell at once.
+
+pub mod block;
+pub mod epoll;
+pub mod poll;
+pub mod readiness;
+pub mod select;
+pub mod sets;
+pub mod signals;
+pub mod spin;
+
+use sidestep_sys::clock;
+
+/// The end of a wait. The clock is asked only once somebody wants to know: most waits are over at once.
+pub struct Deadline {
+    /// None: never.
+    ns: Option<u64>,
+    at: core::cell::Cell<u64>,
+}
+
+impl Deadline {
+    /// So many nanoseconds from the first question on; None: never.
+    pub fn after_ns(ns: Option<u64>) -> Deadline {
+        Deadline { ns, at: core::cell::Cell::new(0) }
+    }
+
+    /// Nanoseconds left.
+    fn rest(&self) -> Option<u64> {
+        let ns = self.ns?;
+        let now = clock::monotonic_ns();
+        if self.at.get() == 0 {
+            self.at.set(now.saturating_add(ns).max(1));
+        }
+        Some(self.at.get().saturating_sub(now))
+    }
+
+    pub fn has_passed(&self) -> bool {
+        self.rest() == Some(0)
+    }
+
+    /// The time left, but at most `cap_us`, for the kernel. None: for ever.
+    pub fn left(&self, cap_us: Option<u64>) -> Option<libc::timespec> {
+        let ns = match (self.rest(), cap_us.map(|us| us * 1000)) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b)?,
+        };
+        Some(libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 })
+    }
+}
+
+/// As ppoll(2) wants it: a pointer, null for ever.
+pub fn as_ptr(ts: &Option<libc::timespec>) -> *const libc::timespec {
+    ts.as_ref().map_or(core::ptr::null(), |t| t)
+}
+
+/// How long to sleep at most while the peer does not yet hold the doorbell, in microseconds.
+pub const UNKNOWN_BELL_US: u64 = 1000;

@@ -1,0 +1,103 @@
+//! Spinning before sleeping: for a time learnt from how long recent waits lasted, only while it pays, and never
+//! when there is no spare processor.
+
+use crate::settings::{self, Spin as Setting};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use sidestep_sys::{arch, clock, process};
+
+/// No wait is ever spun for longer.
+const MAX_US: u32 = 50;
+/// A budget below this is none.
+const MIN_US: u32 = 2;
+/// If this much time passes between two looks, somebody else wanted the processor.
+const STOLEN_US: u64 = 15;
+
+/// What one waiting place has learnt. Zero is a place that knows nothing.
+#[derive(Default)]
+pub struct Spin {
+    /// Microseconds that a wait may spin.
+    budget_us: AtomicU32,
+}
+
+impl Spin {
+    pub const fn new() -> Spin {
+        Spin { budget_us: AtomicU32::new(0) }
+    }
+
+    /// Looks again and again for a while. True: it was worth it.
+    #[inline]
+    pub fn wait(&self, ready: impl FnMut() -> bool) -> bool {
+        match settings::get().spin {
+            Setting::Off => false,
+            Setting::Micros(us) => turn(us, ready).is_some(),
+            Setting::Auto => self.learn(ready),
+        }
+    }
+
+    fn learn(&self, ready: impl FnMut() -> bool) -> bool {
+        let budget = self.budget_us.load(Relaxed);
+        if budget < MIN_US || !has_spare_processor() {
+            return false;
+        }
+        match turn(budget, ready) {
+            Some(us) => {
+                self.budget_us.store(budget.max(4 * us).min(MAX_US), Relaxed);
+                true
+            }
+            None => {
+                self.budget_us.store(budget / 2, Relaxed);
+                false
+            }
+        }
+    }
+
+    /// A sleep lasted so many ticks: if it was short, spinning would have been the better choice.
+    #[inline]
+    pub fn slept(&self, ticks: u64) {
+        let us = (ticks / clock::ticks_of_us(1)).min(u64::from(u32::MAX)) as u32;
+        if us <= MAX_US {
+            let budget = self.budget_us.load(Relaxed);
+            self.budget_us.store((2 * budget).max(us + us / 2).clamp(MIN_US, MAX_US), Relaxed);
+        }
+    }
+}
+
+/// Spins at most `us`. Some: ready, after so many microseconds.
+fn turn(us: u32, mut ready: impl FnMut() -> bool) -> Option<u32> {
+    let start = arch::ticks();
+    let end = start + clock::ticks_of_us(u64::from(us));
+    let stolen = clock::ticks_of_us(STOLEN_US);
+    let mut last = start;
+    loop {
+        if ready() {
+            return Some(((last - start) / clock::ticks_of_us(1)) as u32 + 1);
+        }
+        let now = arch::ticks();
+        if now >= end || now - last > stolen {
+            return None;
+        }
+        last = now;
+        arch::pause();
+    }
+}
+
+/// How long an answer of /proc/loadavg is believed.
+const SAMPLE_US: u64 = 4000;
+
+/// Whether fewer threads want to run on this machine than it has processors for. Asked of the kernel at most
+/// every [`SAMPLE_US`].
+fn has_spare_processor() -> bool {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    static SPARE: AtomicU32 = AtomicU32::new(0);
+    static CPUS: AtomicU32 = AtomicU32::new(0);
+    let now = arch::ticks();
+    if now >= NEXT.load(Relaxed) {
+        NEXT.store(now + clock::ticks_of_us(SAMPLE_US), Relaxed);
+        if CPUS.load(Relaxed) == 0 {
+            CPUS.store(process::processors(), Relaxed);
+        }
+        let spare = process::runnable().is_some_and(|n| n <= CPUS.load(Relaxed));
+        SPARE.store(u32::from(spare), Relaxed);
+    }
+    SPARE.load(Relaxed) != 0
+}

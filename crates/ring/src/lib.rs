@@ -1,0 +1,20 @@
+//! The byte ring of one direction, and the doorbell of one waiting place.
+//!
+//! Single producer, single consumer, bytes not messages. The indices lie in [`sidestep_abi::link`]; each end
+//! keeps its own copy of what it has written there, because the peer may write any word at any time.
+//!
+//! SYNC labels: the two ends of a release/acquire pair carry the same label in their comments.
+#![cfg_attr(not(test), no_std)]
+
+pub mod bell;
+pub mod data;
+pub mod input;
+pub mod output;
+
+pub use data::Data;
+pub use input::{Advance, Input};
+pub use output::{Head, Output};
+
+/// The peer wrote a value that no correct peer can write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lie;

@@ -1,0 +1,127 @@
+//! The writing end of a ring.
+
+use crate::Lie;
+use sidestep_abi::link::{FROZEN, Reader, Writer};
+use sidestep_abi::sync::{Ordering, fence};
+
+/// What the reader's word says of the present stretch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// Everything before this position is consumed; writing may go on.
+    At(u64),
+    /// The stretch ended here; what was written after it must travel by kernel.
+    Frozen(u64),
+}
+
+/// The writer's private knowledge of its ring. `Default` is a direction that has never had a stretch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Output {
+    /// Position after the last published byte.
+    pub tail: u64,
+    /// Position at offset 0 of the ring.
+    pub base: u64,
+    /// Where this stretch began.
+    pub from: u64,
+    /// Last consumed position that the reader told.
+    head: u64,
+    /// The reader's word when the stretch was announced: as long as it is unchanged, the reader has not come.
+    before: u64,
+    epoch: u32,
+}
+
+impl Output {
+    /// Announces a stretch of ring from position `pos` on.
+    ///
+    /// The previous stretch, if any, must have ended and been noticed by the reader (`Side::seen_epoch`), and
+    /// `pos` must lie beyond its end, so that the reader's word tells old and new apart.
+    pub fn begin(&mut self, writer: &Writer, reader: &Reader, pos: u64) -> Result<(), Lie> {
+        let before = reader.head.load(Ordering::Relaxed);
+        if before & FROZEN == 0 || before == pos | FROZEN {
+            return Err(Lie);
+        }
+        *self = Output { tail: pos, base: pos, from: pos, head: pos, before, epoch: self.epoch + 1 };
+        writer.base.store(pos, Ordering::Relaxed);
+        writer.tail.store(pos, Ordering::Relaxed);
+        writer.ring_from.store(pos, Ordering::Relaxed);
+        // SYNC stretch: whoever sees the number sees where the stretch begins.
+        writer.epoch.store(self.epoch, Ordering::Release);
+        Ok(())
+    }
+
+    /// Number of the present stretch.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Bytes that can be written without looking at the reader again.
+    #[inline]
+    pub fn space(&self, size: usize) -> usize {
+        size - (self.tail - self.head) as usize
+    }
+
+    /// Published and not consumed, as far as known.
+    #[inline]
+    pub fn unread(&self) -> u64 {
+        self.tail - self.head
+    }
+
+    /// Looks at the reader's word. A lie is a position outside of what was published and not yet consumed.
+    #[inline]
+    pub fn look(&mut self, reader: &Reader) -> Result<Head, Lie> {
+        // SYNC head: bytes before this position have been copied out.
+        let word = reader.head.load(Ordering::Acquire);
+        if word == self.before {
+            return Ok(Head::At(self.from));
+        }
+        let pos = word & !FROZEN;
+        if pos < self.head || pos > self.tail {
+            return Err(Lie);
+        }
+        self.head = pos;
+        Ok(if word & FROZEN != 0 { Head::Frozen(pos) } else { Head::At(pos) })
+    }
+
+    /// Moves the base to the present position when the ring is empty, so that small traffic always uses the
+    /// same, warm, first bytes of the ring. Call after `look`.
+    #[inline]
+    pub fn rebase(&mut self, writer: &Writer) {
+        if self.head == self.tail {
+            self.base = self.tail;
+            writer.base.store(self.tail, Ordering::Relaxed);
+        }
+    }
+
+    /// Distance of the next byte from the base: what [`crate::Data`] wants.
+    #[inline]
+    pub fn at(&self) -> u64 {
+        self.tail - self.base
+    }
+
+    /// Makes `n` bytes, already copied, visible. The full fence lets the caller look for sleepers next.
+    #[inline]
+    pub fn publish(&mut self, writer: &Writer, n: usize) {
+        self.tail += n as u64;
+        // SYNC tail: the bytes and the base are written before the position that covers them.
+        writer.tail.store(self.tail, Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Ends the stretch where the reader is now, whether the reader knows or not. Returns that position:
+    /// bytes from it to `tail` are for the writer to send by kernel.
+    pub fn freeze(&mut self, reader: &Reader) -> Result<u64, Lie> {
+        loop {
+            let word = reader.head.load(Ordering::Acquire);
+            let end = if word == self.before { self.from } else { word & !FROZEN };
+            if end < self.head || end > self.tail {
+                return Err(Lie);
+            }
+            let done = word != self.before && word & FROZEN != 0;
+            let frozen = end | FROZEN;
+            // SYNC head: the reader either committed before (we see it) or fails to commit after.
+            if done || reader.head.compare_exchange(word, frozen, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                self.head = end;
+                return Ok(end);
+            }
+        }
+    }
+}

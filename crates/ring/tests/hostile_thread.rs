@@ -1,0 +1,73 @@
+//! A peer that scribbles over the shared words while we work: whatever we call comes back.
+#![cfg(not(loom))]
+
+use sidestep_abi::link::{FROZEN, Reader, UNUSED, Writer};
+use sidestep_abi::sync::Ordering::Relaxed;
+use sidestep_ring::{Head, Input, Output};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const FROM: u64 = 100;
+const TAIL: u64 = 110;
+
+/// Words that are valid one by one, in quick succession: the worst for whoever exchanges them.
+fn scribble(writer: &Writer, reader: &Reader, stop: &AtomicBool) {
+    let mut i = 0u64;
+    while !stop.load(Relaxed) {
+        i += 1;
+        reader.head.store([UNUSED, FROM, FROM + i % 11, FROM | FROZEN, i][i as usize % 5], Relaxed);
+        writer.tail.store(FROM + i % 12, Relaxed);
+        writer.epoch.store(i as u32, Relaxed);
+        writer.ring_from.store(FROM + i % 2, Relaxed);
+    }
+}
+
+/// Stops the other thread, whatever happens here.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Both ends, again and again for a second, in memory that another thread writes all the time.
+#[test]
+fn every_call_returns() {
+    let (writer, reader, stop) = (Writer::default(), Reader::default(), AtomicBool::new(false));
+    reader.head.store(UNUSED, Relaxed);
+    let mut fresh = Output::default();
+    fresh.begin(&writer, &reader, FROM).expect("a fresh direction");
+    fresh.tail = TAIL;
+    thread::scope(|scope| {
+        scope.spawn(|| scribble(&writer, &reader, &stop));
+        let _stop = Stop(&stop);
+        let end = Instant::now() + Duration::from_secs(1);
+        let (mut lies, mut truths) = (0, 0);
+        while Instant::now() < end {
+            let began = Instant::now();
+            *(if one_round(&writer, &reader, fresh) { &mut truths } else { &mut lies }) += 1;
+            assert!(began.elapsed() < Duration::from_secs(5), "one round took {:?}", began.elapsed());
+        }
+        assert!(lies > 0 && truths > 0, "{lies} lies, {truths} truths: nobody scribbles");
+    });
+}
+
+/// Every call once. True: the writer ended the stretch, although words changed under its hands.
+fn one_round(writer: &Writer, reader: &Reader, mut output: Output) -> bool {
+    if let Ok(Head::At(pos) | Head::Frozen(pos)) = output.look(reader) {
+        assert!((FROM..=TAIL).contains(&pos));
+    }
+    let ended = output.freeze(reader);
+    assert!(ended.is_err() || ended.is_ok_and(|end| (FROM..=TAIL).contains(&end)));
+    let mut input = Input { pos: FROM, epoch: 0 };
+    if let Some(stretch) = input.announced(writer).filter(|s| s.from == FROM) {
+        let _ = input.enter(reader, stretch);
+    }
+    if let Ok(n) = input.available(writer, 16) {
+        assert!(n <= 16);
+        let _ = input.advance(reader, n);
+    }
+    ended.is_ok()
+}

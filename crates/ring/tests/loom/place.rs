@@ -1,0 +1,92 @@
+//! Several threads that sleep in one place (one epoll set): one that gets up does not let the others oversleep.
+
+use crate::explore;
+use crate::world::{Direction, Place, START};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicU32};
+use loom::thread;
+use sidestep_abi::sync::{Ordering::*, fence_after_rmw};
+use sidestep_ring::bell;
+
+/// What the threads of the process share: the place, and how many of them sleep there.
+struct Set {
+    direction: Direction,
+    place: Place,
+    sleepers: AtomicU32,
+    /// The news has been taken.
+    served: AtomicBool,
+}
+
+impl Set {
+    fn lie_down(&self) {
+        self.sleepers.fetch_add(1, SeqCst);
+        fence_after_rmw();
+        bell::doze(&self.place.bell);
+        bell::settle();
+    }
+
+    fn get_up(&self) {
+        if self.sleepers.fetch_sub(1, AcqRel) == 1 {
+            bell::rise(&self.place.bell);
+        }
+        // The flag is one for all: whoever has lain down meanwhile may just have lost it.
+        bell::settle();
+        if self.sleepers.load(Acquire) != 0 {
+            bell::doze(&self.place.bell);
+            bell::settle();
+        }
+    }
+
+    /// Takes the news. Whoever finds some lets the other go too, which ends the model.
+    fn harvest(&self) {
+        let mut found = false;
+        bell::take(&self.place.bell, |_| found = true);
+        if found {
+            assert_eq!(self.direction.writer.tail.load(Relaxed), START + 1, "what was rung for is there");
+            self.served.store(true, Release);
+            self.place.eventfd.write();
+        }
+    }
+}
+
+/// One thread whose time is up at once, one that waits for ever, and one piece of news.
+///
+/// Catches: a `get_up` without the second look at the sleepers; the second `doze` without a fence.
+#[test]
+fn the_last_one_up_does_not_silence_the_next() {
+    explore("the_last_one_up_does_not_silence_the_next", 3, || {
+        let direction = Direction::new();
+        let (mut output, _) = direction.entered();
+        let set = Arc::new(Set {
+            direction,
+            place: Place::new(),
+            sleepers: AtomicU32::new(0),
+            served: AtomicBool::new(false),
+        });
+        let patient = {
+            let set = set.clone();
+            thread::spawn(move || {
+                while !set.served.load(Acquire) {
+                    set.lie_down();
+                    if !bell::is_ready(&set.place.bell) && !set.served.load(Acquire) {
+                        set.place.eventfd.wait();
+                    }
+                    set.get_up();
+                    set.harvest();
+                }
+            })
+        };
+        let brief = {
+            let set = set.clone();
+            thread::spawn(move || {
+                set.lie_down();
+                set.get_up();
+                set.harvest();
+            })
+        };
+        set.direction.put(&mut output);
+        set.place.ring(0);
+        brief.join().unwrap();
+        patient.join().unwrap();
+    });
+}

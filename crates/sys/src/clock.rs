@@ -1,0 +1,42 @@
+//! Time. The monotonic clock costs a system call here (no vDSO without libc), ticks are free.
+
+use crate::{arch, call};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub fn monotonic_ns() -> u64 {
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `ts` is valid for the write; the clock exists, so the call cannot fail.
+    let _ =
+        unsafe { call(libc::SYS_clock_gettime, [libc::CLOCK_MONOTONIC as usize, &raw mut ts as usize, 0, 0, 0, 0]) };
+    ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
+}
+
+static TICKS_PER_US: AtomicU64 = AtomicU64::new(0);
+
+/// Measures the tick rate; takes about 100 us, the first time.
+pub fn calibrate() {
+    if TICKS_PER_US.load(Relaxed) != 0 {
+        return;
+    }
+    let (t0, n0) = (arch::ticks(), monotonic_ns());
+    let mut n1 = n0;
+    while n1 < n0 + 100_000 {
+        n1 = monotonic_ns();
+    }
+    TICKS_PER_US.store(((arch::ticks() - t0) * 1000 / (n1 - n0)).max(1), Relaxed);
+}
+
+/// Ticks in this many microseconds. 2000 a microsecond until [`calibrate`] has run.
+#[inline]
+pub fn ticks_of_us(us: u64) -> u64 {
+    let rate = TICKS_PER_US.load(Relaxed);
+    us * if rate == 0 { 2000 } else { rate }
+}
+
+/// Sleeps.
+pub fn nap_us(us: u64) {
+    let ts = libc::timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 };
+    // SAFETY: `ts` is alive; no remainder wanted.
+    let _ = unsafe { call(libc::SYS_nanosleep, [&raw const ts as usize, 0, 0, 0, 0, 0]) };
+}

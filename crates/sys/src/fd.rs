@@ -1,0 +1,106 @@
+//! File descriptors of our own, and questions about the program's.
+
+use crate::{Result, call};
+
+/// Lowest number for descriptors of our own: never 0-2, never one that a program counts on getting next.
+pub const LOWEST: i32 = 512;
+
+pub fn close(fd: i32) {
+    // SAFETY: no memory involved; the number is ours to close. An error leaves nothing to do.
+    let _ = unsafe { call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// fcntl(2) with a word as argument.
+pub fn fcntl(fd: i32, command: i32, arg: usize) -> Result<usize> {
+    // SAFETY: used with commands whose argument is a number.
+    unsafe { call(libc::SYS_fcntl, [fd as usize, command as usize, arg, 0, 0, 0]) }
+}
+
+/// Moves `fd` to a high number, close-on-exec. With a low descriptor limit it goes as high as it can.
+pub fn raise(fd: i32) -> Result<i32> {
+    let mut lowest = LOWEST;
+    loop {
+        match fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest as usize) {
+            Ok(high) => {
+                close(fd);
+                return Ok(high as i32);
+            }
+            Err(_) if lowest > 8 => lowest /= 2,
+            Err(e) => {
+                close(fd);
+                return Err(e);
+            }
+        }
+    }
+}
+
+/// A non-blocking eventfd at a high number.
+pub fn eventfd() -> Result<i32> {
+    let flags = libc::EFD_NONBLOCK | libc::EFD_CLOEXEC;
+    // SAFETY: no memory involved.
+    raise(unsafe { call(libc::SYS_eventfd2, [0, flags as usize, 0, 0, 0, 0]) }? as i32)
+}
+
+/// A signalfd for all signals, at a high number.
+pub fn signalfd() -> Result<i32> {
+    let all = u64::MAX;
+    let flags = (libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) as usize;
+    // SAFETY: one word of the size that the kernel is told.
+    raise(unsafe { call(libc::SYS_signalfd4, [usize::MAX, &raw const all as usize, 8, flags, 0, 0]) }? as i32)
+}
+
+/// Adds one to an eventfd. Its being full means that it is readable already.
+pub fn ring(eventfd: i32) {
+    let one = 1u64;
+    // SAFETY: eight readable bytes.
+    let _ = unsafe { call(libc::SYS_write, [eventfd as usize, &raw const one as usize, 8, 0, 0, 0]) };
+}
+
+/// Empties an eventfd.
+pub fn hush(eventfd: i32) {
+    let mut count = 0u64;
+    // SAFETY: eight writable bytes.
+    let _ = unsafe { call(libc::SYS_read, [eventfd as usize, &raw mut count as usize, 8, 0, 0, 0]) };
+}
+
+/// What poll(2) says of one descriptor right now; 0 also when it cannot say.
+pub fn poll_now(fd: i32, events: i16) -> i16 {
+    let mut p = libc::pollfd { fd, events, revents: 0 };
+    let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: one pollfd and a timespec, both alive during the call; no signal mask.
+    let _ = unsafe { call(libc::SYS_ppoll, [&raw mut p as usize, 1, &raw const zero as usize, 0, 8, 0]) };
+    p.revents
+}
+
+/// Appends `line` to the file at `path` (NUL-terminated), creating it.
+pub fn append(path: &core::ffi::CStr, line: &[u8]) -> Result<()> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    let at = libc::AT_FDCWD as usize;
+    // SAFETY: a NUL-terminated path.
+    let fd = unsafe { call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0o666, 0, 0]) }?;
+    if !may_grow(fd as i32, line.len()) {
+        close(fd as i32);
+        return Err(crate::Errno(libc::EFBIG));
+    }
+    // SAFETY: `line` is readable for its length. One write: lines of several processes do not mix.
+    let written = unsafe { call(libc::SYS_write, [fd, line.as_ptr() as usize, line.len(), 0, 0, 0]) };
+    close(fd as i32);
+    written.map(drop)
+}
+
+/// Whether RLIMIT_FSIZE lets a file grow: a write beyond it would raise SIGXFSZ.
+fn may_grow(fd: i32, by: usize) -> bool {
+    let mut limit = [0u64; 2];
+    let args = [0, libc::RLIMIT_FSIZE as usize, 0, &raw mut limit as usize, 0, 0];
+    // SAFETY: the kernel writes one struct rlimit64, two words.
+    let asked = unsafe { call(libc::SYS_prlimit64, args) };
+    // SAFETY: no memory involved.
+    let size = unsafe { call(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) };
+    asked.is_ok() && size.is_ok_and(|size| (size + by) as u64 <= limit[0])
+}
+
+/// Writes to stderr, whatever becomes of it.
+pub fn complain(text: &[u8]) {
+    // SAFETY: `text` is readable for its length.
+    let _ = unsafe { call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
+}

@@ -1,0 +1,32 @@
+//! System calls of the preload library, made without libc: our own calls can then neither run into our own
+//! hooks nor disturb the program's errno. What depends on the processor is in [`arch`] and nowhere else.
+#![cfg_attr(not(test), no_std)]
+
+#[cfg_attr(target_arch = "x86_64", path = "arch/x86_64.rs")]
+pub mod arch;
+
+pub mod clock;
+pub mod control;
+pub mod fd;
+pub mod lock;
+pub mod mem;
+pub mod process;
+pub mod tcp;
+
+/// An error number of the kernel, positive, as in errno(3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+/// Result of a system call.
+pub type Result<T> = core::result::Result<T, Errno>;
+
+/// Makes a system call. Arguments are words, as in syscall(2).
+///
+/// # Safety
+/// The arguments must be what the call expects; pointers must be valid for what the kernel does with them.
+#[inline]
+pub unsafe fn call(number: libc::c_long, args: [usize; 6]) -> Result<usize> {
+    // SAFETY: passed on to the caller.
+    let result = unsafe { arch::syscall(number as usize, args) };
+    if result as isize >= -4095 && (result as isize) < 0 { Err(Errno(-(result as isize) as i32)) } else { Ok(result) }
+}

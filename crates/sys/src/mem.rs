@@ -1,0 +1,54 @@
+//! Mappings.
+
+use crate::{Result, call};
+
+/// Anonymous memory, shared with children of fork() if `shared`.
+pub fn anonymous(len: usize, shared: bool) -> Result<*mut u8> {
+    let kind = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+    map(0, len, kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
+}
+
+/// A file's memory, shared.
+pub fn file(fd: i32, len: usize) -> Result<*mut u8> {
+    map(0, len, libc::MAP_SHARED | libc::MAP_NORESERVE, fd)
+}
+
+/// A file's memory in place of what is mapped at `at`.
+///
+/// # Safety
+/// `at` must be a mapping of ours of at least `len` bytes whose present content nobody relies on.
+pub unsafe fn file_over(at: *mut u8, fd: i32, len: usize) -> Result<()> {
+    map(at as usize, len, libc::MAP_SHARED | libc::MAP_FIXED, fd).map(drop)
+}
+
+/// Fresh zero bytes in place of what is mapped at `at`: stale pointers into it stay harmless.
+///
+/// # Safety
+/// As for [`file_over`].
+pub unsafe fn anonymous_over(at: *mut u8, len: usize) -> Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+    map(at as usize, len, flags, -1).map(drop)
+}
+
+/// Fails unless the memory file behind `fd` is at least `len` bytes and can never change its size, so that no
+/// access to a mapping of it can ever fault.
+pub fn check_sealed(fd: i32, len: usize) -> Result<()> {
+    let seals = crate::fd::fcntl(fd, libc::F_GET_SEALS, 0)? as i32;
+    let needed = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+    // SAFETY: no memory involved.
+    let size = unsafe { call(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) }?;
+    if seals & needed == needed && size >= len { Ok(()) } else { Err(crate::Errno(libc::EINVAL)) }
+}
+
+fn map(at: usize, len: usize, flags: i32, fd: i32) -> Result<*mut u8> {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: without MAP_FIXED the kernel picks free addresses; with it the caller vouches for the old mapping.
+    unsafe { call(libc::SYS_mmap, [at, len, prot as usize, flags as usize, fd as isize as usize, 0]) }
+        .map(|p| p as *mut u8)
+}
+
+/// Unmaps what [`anonymous`] gave.
+pub fn unmap(at: *mut u8, len: usize) {
+    // SAFETY: the caller's own mapping, no longer used. A failure leaves it mapped.
+    let _ = unsafe { call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
+}

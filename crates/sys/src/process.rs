@@ -1,0 +1,117 @@
+//! Who we are and who is alive.
+
+use crate::{Errno, call};
+
+fn plain(number: libc::c_long) -> usize {
+    // SAFETY: these calls take nothing and cannot fail.
+    unsafe { call(number, [0; 6]) }.unwrap_or(0)
+}
+
+pub fn pid() -> u32 {
+    plain(libc::SYS_getpid) as u32
+}
+
+pub fn tid() -> u32 {
+    plain(libc::SYS_gettid) as u32
+}
+
+pub fn euid() -> u32 {
+    plain(libc::SYS_geteuid) as u32
+}
+
+/// Whether a thread or process with this number exists.
+pub fn exists(tid: u32) -> bool {
+    // SAFETY: no memory involved. The question is only whether the number is known.
+    let answer = unsafe { call(libc::SYS_sched_getscheduler, [tid as usize, 0, 0, 0, 0, 0]) };
+    answer != Err(Errno(libc::ESRCH))
+}
+
+/// Path of the running program; empty if /proc is not there.
+pub fn exe(buf: &mut [u8]) -> &[u8] {
+    let at = libc::AT_FDCWD as usize;
+    let path = c"/proc/self/exe".as_ptr() as usize;
+    // SAFETY: a NUL-terminated path and a writable buffer with its length.
+    let n = unsafe { call(libc::SYS_readlinkat, [at, path, buf.as_mut_ptr() as usize, buf.len(), 0, 0]) }.unwrap_or(0);
+    &buf[..n]
+}
+
+/// Processors that this process may run on.
+pub fn processors() -> u32 {
+    let mut set = [0u64; 16];
+    // SAFETY: a writable buffer with its length.
+    let n = unsafe { call(libc::SYS_sched_getaffinity, [0, 128, set.as_mut_ptr() as usize, 0, 0, 0]) };
+    match n {
+        Ok(_) => set.iter().map(|w| w.count_ones()).sum(),
+        Err(_) => 1,
+    }
+}
+
+/// Threads on this machine that run or want to run, this one included (/proc/loadavg).
+pub fn runnable() -> Option<u32> {
+    let at = libc::AT_FDCWD as usize;
+    let path = c"/proc/loadavg".as_ptr() as usize;
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    // SAFETY: a NUL-terminated path.
+    let fd = unsafe { call(libc::SYS_openat, [at, path, flags, 0, 0, 0]) }.ok()?;
+    let mut text = [0u8; 64];
+    // SAFETY: a writable buffer with its length.
+    let n = unsafe { call(libc::SYS_read, [fd, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]) };
+    crate::fd::close(fd as i32);
+    // "0.20 0.18 0.12 1/80 11206": the number before the slash.
+    let mut fields = text[..n.ok()?].split(|b| *b == b' ');
+    let running = fields.nth(3)?.split(|b| *b == b'/').next()?;
+    core::str::from_utf8(running).ok()?.parse().ok()
+}
+
+/// Signals that a fault of the running instruction raises; they cannot interrupt a wait.
+pub fn is_fault(signal: i32) -> bool {
+    use libc::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+    [SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS].contains(&signal)
+}
+
+/// Sets this thread's signal mask; bit n - 1 is signal n. Returns the old one.
+pub fn block_signals(mask: u64) -> u64 {
+    let mut old = 0u64;
+    let args = [libc::SIG_SETMASK as usize, &raw const mask as usize, &raw mut old as usize, 8, 0, 0];
+    // SAFETY: two words of the size that the kernel is told.
+    let _ = unsafe { call(libc::SYS_rt_sigprocmask, args) };
+    old
+}
+
+/// Signals that wait to be delivered to this thread.
+pub fn pending_signals() -> u64 {
+    let mut set = 0u64;
+    // SAFETY: one word of the size that the kernel is told.
+    let _ = unsafe { call(libc::SYS_rt_sigpending, [&raw mut set as usize, 8, 0, 0, 0, 0]) };
+    set
+}
+
+/// Whether one of these signals has a handler that does not ask for restarts (SA_RESTART).
+pub fn interrupts(signals: u64) -> bool {
+    (1..=64).filter(|s| signals >> (s - 1) & 1 != 0).any(|signal| {
+        // struct kernel_sigaction: handler, flags, restorer, mask.
+        let mut action = [0u64; 4];
+        let args = [signal as usize, 0, action.as_mut_ptr() as usize, 8, 0, 0];
+        // SAFETY: the kernel writes one kernel_sigaction, 32 bytes.
+        let known = unsafe { call(libc::SYS_rt_sigaction, args) }.is_ok();
+        known && action[0] > 1 && action[1] & libc::SA_RESTART as u64 == 0
+    })
+}
+
+/// Ends the process as abort(3) does.
+pub fn abort() -> ! {
+    loop {
+        // SAFETY: no memory involved. Should SIGABRT be caught or blocked, SIGKILL follows.
+        let _ = unsafe { call(libc::SYS_kill, [pid() as usize, libc::SIGABRT as usize, 0, 0, 0, 0]) };
+        // SAFETY: as above.
+        let _ = unsafe { call(libc::SYS_kill, [pid() as usize, libc::SIGKILL as usize, 0, 0, 0, 0]) };
+    }
+}
+
+/// kill(2), with whatever result.
+pub fn signal(pid: u32, signal: i32) {
+    if pid > 1 {
+        // SAFETY: no memory involved.
+        let _ = unsafe { call(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) };
+    }
+}

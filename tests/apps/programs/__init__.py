@@ -1,0 +1,1 @@
+"""One file for each program; its functions `test_*(case)` are the tests."""

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Runs real programs under Sidestep and checks what they do.
+
+Each test runs twice: plain (does the test itself work on kernel TCP?) and under `sidestep run`, where it must also
+show, from the report files, that the bytes of both ends went by ring. A program that is not installed is a failure.
+
+  tests/apps/run.py                      everything, a few minutes
+  tests/apps/run.py --filter redis       the tests whose name has "redis" in it
+  tests/apps/run.py --plain              without Sidestep: proves the tests, needs no build
+  SIDESTEP_FLIP=1000 tests/apps/run.py   the same with streams that change their carrier all the time
+
+The last line is `apps: N passed, N failed`.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import programs  # noqa: E402
+from support.case import Case  # noqa: E402
+from support.failure import Failure  # noqa: E402
+from support.sidestep import Sidestep  # noqa: E402
+
+# No test needs more than a few seconds; one that does not come back must not hold up all others.
+TEST_SECONDS = 120
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--filter", default="", metavar="TEXT", help="only tests with TEXT in their name")
+    parser.add_argument("--list", action="store_true", help="print the names of the tests and end")
+    parser.add_argument("--json", action="store_true", help="print the results as one JSON object at the end")
+    parser.add_argument("--keep", action="store_true", help="keep the temporary directories (logs, reports)")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--plain", action="store_true", help="only without Sidestep")
+    mode.add_argument("--preloaded", action="store_true", help="only under Sidestep")
+    return parser.parse_args()
+
+
+def discover(text):
+    """All tests as (name, function), sorted by name."""
+    tests = []
+    for module in pkgutil.iter_modules(programs.__path__):
+        loaded = importlib.import_module(f"programs.{module.name}")
+        for name, function in vars(loaded).items():
+            if name.startswith("test_"):
+                tests.append((f"{module.name}.{name.removeprefix('test_')}", function))
+    return sorted(test for test in tests if text in test[0])
+
+
+def run_one(name, function, mode, number, keep):
+    """Runs one test in one mode and returns its result, whatever happens in it."""
+    started = time.monotonic()
+    case, reports, error = None, {}, None
+    signal.alarm(TEST_SECONDS)
+    try:
+        layer = Sidestep(f"@sidestep-app-{os.getpid()}-{number}") if mode == "preloaded" else None
+        case = Case(name, layer)
+        function(case)
+        reports = case.finish()
+    except (Failure, TimeoutError) as failure:
+        error = str(failure)
+    except Exception as failure:  # noqa: BLE001 - a defect of one test must not end the others
+        error = f"{type(failure).__name__}: {failure}"
+    finally:
+        signal.alarm(0)
+        if case is not None:
+            case.cleanup(keep)
+    seconds = round(time.monotonic() - started, 2)
+    kept = str(case.tmp) if case is not None and keep else None
+    return {"name": name, "mode": mode, "ok": error is None, "seconds": seconds, "error": error,
+            "reports": reports, "directory": kept}
+
+
+def show(result):
+    """One line for a test, and below it what went wrong. With --json this goes to stderr."""
+    rings = ", ".join(f"{role} {r['ring']:,}/{r['ring'] + r['kernel']:,}" for role, r in result["reports"].items())
+    line = f"{'ok  ' if result['ok'] else 'FAIL'} {result['name']} [{result['mode']}] {result['seconds']:.1f} s"
+    print(line + (f"   bytes by ring: {rings}" if rings else ""), file=sys.stderr)
+    if result["error"]:
+        print(f"     {result['error']}", file=sys.stderr)
+    if result["directory"]:
+        print(f"     kept: {result['directory']}", file=sys.stderr)
+
+
+def missing_binaries():
+    """What is wrong with the build, said once and not for every test."""
+    try:
+        Sidestep("@unused")
+    except Failure as failure:
+        return str(failure)
+    return None
+
+
+def on_alarm(_signal, _frame):
+    raise TimeoutError(f"the test did not end within {TEST_SECONDS} s")
+
+
+def on_terminate(_signal, _frame):
+    raise KeyboardInterrupt
+
+
+def main():
+    options = parse_arguments()
+    tests = discover(options.filter)
+    if options.list:
+        print("\n".join(name for name, _ in tests))
+        return 0
+    modes = [m for m in ("plain", "preloaded") if not (options.plain and m != "plain")
+             and not (options.preloaded and m != "preloaded")]
+    if "preloaded" in modes and (missing := missing_binaries()):
+        print(f"FAIL {missing}", file=sys.stderr)
+        print("apps: 0 passed, 1 failed")
+        return 1
+    signal.signal(signal.SIGALRM, on_alarm)
+    signal.signal(signal.SIGTERM, on_terminate)
+    results = []
+    try:
+        for name, function in tests:
+            for mode in modes:
+                results.append(run_one(name, function, mode, len(results), options.keep))
+                show(results[-1])
+    except KeyboardInterrupt:
+        print("interrupted; everything that was started has been stopped", file=sys.stderr)
+    passed = sum(result["ok"] for result in results)
+    complete = len(results) == len(tests) * len(modes) and results
+    failed = len(results) - passed + (0 if complete else 1)
+    if options.json:
+        print(json.dumps({"results": results, "passed": passed, "failed": failed}))
+    print(f"apps: {passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

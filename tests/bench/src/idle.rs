@@ -1,0 +1,132 @@
+//! Many connections that have talked and now sit still.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+
+use crate::args::{Args, Role};
+use crate::epoll::Epoll;
+use crate::net;
+
+const MESSAGE: usize = 64;
+/// The key of the client's standard input in its epoll set; connections have their index.
+const STDIN: u64 = u64::MAX;
+/// Descriptors beside the connections: standard ones, listener, epoll, and what a library may add.
+const SPARE: u64 = 64;
+
+pub fn run(args: &Args) -> Result<(), String> {
+    let role = args.role()?;
+    let conns: usize = args.get("conns", 10_000)?;
+    raise_fd_limit(conns as u64 + SPARE)?;
+    match role {
+        Role::Server => {
+            args.finish()?;
+            serve(conns)
+        }
+        Role::Client => {
+            let rounds: u32 = args.get("rounds", 64)?;
+            let port: u16 = args.required("port")?;
+            args.finish()?;
+            talk_then_idle(port, conns, rounds)
+        }
+    }
+}
+
+/// Echoes on all connections until the last one is closed.
+fn serve(conns: usize) -> Result<(), String> {
+    let listener = net::listen(0)?;
+    net::announce(&listener)?;
+    let mut epoll = Epoll::new(256)?;
+    let mut streams = Vec::with_capacity(conns);
+    for index in 0..conns {
+        streams.push(Some(watch(net::accept(&listener)?, &epoll, index)?));
+    }
+    let mut open = conns;
+    let mut ready = Vec::new();
+    let mut buffer = [0u8; MESSAGE];
+    while open > 0 {
+        ready.clear();
+        ready.extend(epoll.wait()?);
+        for index in &ready {
+            let slot = &mut streams[*index as usize];
+            let Some(stream) = slot else { continue };
+            match stream.read(&mut buffer) {
+                Ok(0) => {
+                    *slot = None;
+                    open -= 1;
+                }
+                Ok(count) => stream.write_all(&buffer[..count]).map_err(|e| format!("write: {e}"))?,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(e) => return Err(format!("read: {e}")),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn talk_then_idle(port: u16, conns: usize, rounds: u32) -> Result<(), String> {
+    let mut epoll = Epoll::new(256)?;
+    let mut streams = Vec::with_capacity(conns);
+    for index in 0..conns {
+        streams.push(watch(net::connect_to(port, 0)?, &epoll, index)?);
+    }
+    for _ in 0..rounds {
+        one_round(&mut streams, &mut epoll)?;
+    }
+    net::say("ready")?;
+    epoll.add(0, STDIN).map_err(|why| format!("standard input must be a pipe or a terminal: {why}"))?;
+    while !epoll.wait()?.any(|key| key == STDIN) {}
+    Ok(())
+}
+
+/// One message and its echo on every connection, all at once.
+fn one_round(streams: &mut [TcpStream], epoll: &mut Epoll) -> Result<(), String> {
+    for stream in streams.iter_mut() {
+        stream.write_all(&[0x42; MESSAGE]).map_err(|e| format!("write: {e}"))?;
+    }
+    let mut buffer = [0u8; MESSAGE];
+    let mut missing = streams.len() * MESSAGE;
+    let mut ready = Vec::new();
+    while missing > 0 {
+        ready.clear();
+        ready.extend(epoll.wait()?);
+        for index in &ready {
+            match streams[*index as usize].read(&mut buffer) {
+                Ok(0) => return Err("the server closed a connection".into()),
+                Ok(count) => missing -= count,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(e) => return Err(format!("read: {e}")),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn watch(stream: TcpStream, epoll: &Epoll, index: usize) -> Result<TcpStream, String> {
+    stream.set_nonblocking(true).map_err(|e| format!("O_NONBLOCK: {e}"))?;
+    epoll.add(stream.as_raw_fd(), index as u64)?;
+    Ok(stream)
+}
+
+fn raise_fd_limit(wanted: u64) -> Result<(), String> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is ours and whole.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(net::last("getrlimit"));
+    }
+    if limit.rlim_cur >= wanted {
+        return Ok(());
+    }
+    if limit.rlim_max < wanted {
+        return Err(format!(
+            "needs {wanted} descriptors, the hard limit is {}; raise it (ulimit -Hn {wanted}) or lower --conns",
+            limit.rlim_max
+        ));
+    }
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the kernel only reads `limit`.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
+        return Err(net::last("setrlimit"));
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Small programs for `make bench`. They know nothing of Sidestep: each is an ordinary TCP
+//! program that runs the same on the kernel and under `sidestep run`.
+//!
+//! A server prints `port N` as soon as it listens and ends by itself when its client is done;
+//! whoever measures prints one JSON object as its last line.
+
+mod args;
+mod clock;
+mod connect;
+mod epoll;
+mod files;
+mod idle;
+mod net;
+mod notours;
+mod pingpong;
+mod spinlimit;
+mod stream;
+
+use args::Args;
+
+const HELP: &str = "\
+sidestep-bench: small programs to measure local TCP with
+
+usage: sidestep-bench PROGRAM [--OPTION VALUE]...
+
+Two-ended programs run twice: first `--role server`, which prints `port N`,
+then `--role client --port N`. All of them use 127.0.0.1 only.
+
+  pingpong   one message to and fro, time of a round trip
+             --mode epoll|blocking  --size 64  --seconds 1
+  stream     one-way stream, bytes a second as the reader (server) sees them
+             --write 131072  --seconds 1  --rate BYTES_A_SECOND (0: no limit)
+  files      server sends a file again and again over one connection; time of a transfer
+             server: --file PATH   client: --size BYTES  --seconds 1
+             both: --sockbuf BYTES (SO_SNDBUF and SO_RCVBUF; 0: leave as it is)
+  connect    new connection, one request, one answer, close
+             --conns 4000 (both roles)
+  idle       open many connections, exchange messages on each, then sit still
+             --conns 10000 (both roles)  client: --rounds 64; prints `ready`,
+             stays idle until its standard input ends
+  notours    cost of a call on pipe, file, unix socket, UDP and epoll; no roles
+             --seconds 1 (for all of them together)
+  spinlimit  fastest possible round trip of 64 bytes between two cores; no roles
+             --seconds 1
+
+example:
+  sidestep-bench pingpong --role server --mode epoll &       prints: port 41234
+  sidestep-bench pingpong --role client --mode epoll --port 41234
+";
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let program = words.next().unwrap_or_default();
+    if matches!(program.as_str(), "" | "-h" | "--help" | "help") {
+        print!("{HELP}");
+        std::process::exit(if program.is_empty() { 2 } else { 0 });
+    }
+    if let Err(why) = Args::parse(words).and_then(|args| dispatch(&program, &args)) {
+        eprintln!("sidestep-bench {program}: {why}");
+        std::process::exit(1);
+    }
+}
+
+fn dispatch(program: &str, args: &Args) -> Result<(), String> {
+    let run: fn(&Args) -> Result<(), String> = match program {
+        "pingpong" => pingpong::run,
+        "stream" => stream::run,
+        "files" => files::run,
+        "connect" => connect::run,
+        "idle" => idle::run,
+        "notours" => notours::run,
+        "spinlimit" => spinlimit::run,
+        _ => return Err("no such program; `sidestep-bench --help` lists them".into()),
+    };
+    run(args)
+}

@@ -1,0 +1,117 @@
+"""The things that go wrong in a round. Each fault is a function of a running, warmed-up pair."""
+
+import os
+import signal
+import subprocess
+import time
+
+from pair import OTHER, all_threads_stopped
+from progress import kind
+from support import procfs, wait
+from support.failure import check
+from support.report import Report
+
+# A stream must move on by so many bytes to prove that it lives.
+PROOF_BYTES = 20_000
+# How long a survivor is watched while its peer is stopped, and the part of a core it may use meanwhile.
+WATCH_SECONDS = 0.2
+IDLE_SHARE = 0.5
+
+
+def kill(pair, side, _choose):
+    """SIGKILL at any instruction."""
+    pair.send(side, signal.SIGKILL)
+    pair.survive(side, delivered=set())
+
+
+def kill_frozen(pair, side, _choose):
+    """SIGKILL while both are stopped, so that the kernel's queues can be read: a full account of every stream."""
+    freeze(pair, *OTHER)
+    delivered = empty_queues(pair, side)
+    pair.send(side, signal.SIGKILL)
+    wait.until(lambda: not procfs.is_running(pair.progress[side].pid), f"{side} to die")
+    pair.send(OTHER[side], signal.SIGCONT)
+    pair.survive(side, delivered)
+    return sum(1 for number in delivered if kind(number) == "duplex")
+
+
+def stop(pair, side, _choose):
+    """SIGSTOP and SIGCONT: the peer stalls without burning CPU, then everything goes on."""
+    freeze(pair, side)
+    other = pair.progress[OTHER[side]].pid
+    wait_stalled(pair)
+    used, since = procfs.cpu_seconds(other), time.monotonic()
+    time.sleep(WATCH_SECONDS)  # the length of the measurement, not a wait for anything
+    share = (procfs.cpu_seconds(other) - used) / (time.monotonic() - since)
+    check(share < IDLE_SHARE, f"{OTHER[side]} uses {share:.0%} of a core while its peer is stopped")
+    pair.send(side, signal.SIGCONT)
+    go_on(pair, "after SIGCONT")
+
+
+def kill_broker(pair, _side, _choose):
+    """SIGKILL to the broker: connections go on without it."""
+    brokers = pair.layer.broker_pids()
+    check(len(brokers) == 1, f"{len(brokers)} brokers of one name")
+    os.kill(brokers[0], signal.SIGKILL)
+    wait.until(lambda: not procfs.is_running(brokers[0]), "the broker to die")
+    go_on(pair, "after the broker's death")
+
+
+def detach_attach(pair, _side, choose):
+    """The operator takes all connections back to the kernel and lets them upgrade again, under load."""
+    for _ in range(choose.randint(1, 3)):
+        try:
+            command(pair, "detach", "--all")
+            pair.wait_bytes(PROOF_BYTES, "after detach")
+        finally:
+            command(pair, "attach", "--all")  # else all later rounds would stay on the kernel
+        pair.wait_bytes(PROOF_BYTES, "after attach")
+    go_on(pair, "after the last attach")
+    returned = sum(Report(pair.report_path(side)).returned for side in OTHER)
+    check(returned > 0, f"no connection was returned by detach: {pair.reports()}")
+
+
+def command(pair, *words):
+    """A command of the operator, which must succeed."""
+    done = subprocess.run([pair.layer.cli, *words], env=pair.layer.env(), capture_output=True, text=True, timeout=20)
+    check(done.returncode == 0, f"sidestep {' '.join(words)} failed: {done.stderr.strip()}")
+
+
+def go_on(pair, when):
+    """Every stream must move on, come to its ordinary end and be complete."""
+    pair.wait_bytes(PROOF_BYTES, when)
+    pair.finish()
+
+
+def freeze(pair, *sides):
+    for side in sides:
+        pair.send(side, signal.SIGSTOP)
+    for side in sides:
+        wait.until(lambda pid=pair.progress[side].pid: all_threads_stopped(pid), f"{side} to stop")
+
+
+def wait_stalled(pair):
+    """Waits until nothing moves any more: all that fits into rings and buffers has been written."""
+    seen = {"counters": None, "since": time.monotonic()}
+
+    def unchanged():
+        now = [pair.progress[side].entries() for side in OTHER]
+        if now != seen["counters"]:
+            seen.update(counters=now, since=time.monotonic())
+        return time.monotonic() - seen["since"] > 0.1
+    wait.until(unchanged, "the streams to a stopped peer to stall", 20)
+
+
+def empty_queues(pair, side):
+    """Connections of which the kernel holds nothing unsent, unacknowledged or unread at this side."""
+    wanted = {(entry.local_port, entry.remote_port): number
+              for number, entry in enumerate(pair.progress[side].entries())}
+    empty = set()
+    with open("/proc/net/tcp") as table:
+        next(table)
+        for line in table:
+            fields = line.split()
+            number = wanted.get((int(fields[1][-4:], 16), int(fields[2][-4:], 16)))
+            if number is not None and fields[4] == "00000000:00000000":
+                empty.add(number)
+    return empty

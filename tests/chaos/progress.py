@@ -1,0 +1,56 @@
+"""The counters that a peer keeps in a file (peer.h, struct progress), read while it runs or after its death."""
+
+import mmap
+import struct
+from collections import namedtuple
+
+HEADER = struct.Struct("=IIII")          # pid, port, ready, connections
+ENTRY = struct.Struct("=QQQIHH")         # one connection
+KINDS = ("up", "down", "duplex", "pingpong")
+ENDS = ("open", "ended", "reset", "wrong")
+
+Entry = namedtuple("Entry", "written writing verified end local_port remote_port")
+
+
+class Progress:
+    """One peer's file. It exists from before the peer's start, so that it can be watched from the beginning."""
+
+    def __init__(self, path, connections):
+        self.path = path
+        self.connections = connections
+        size = HEADER.size + 64 * ENTRY.size
+        path.write_bytes(bytes(size))
+        with open(path, "r+b") as file:
+            self.memory = mmap.mmap(file.fileno(), size)
+
+    @property
+    def pid(self):
+        return HEADER.unpack_from(self.memory)[0]
+
+    @property
+    def port(self):
+        return HEADER.unpack_from(self.memory)[1]
+
+    @property
+    def ready(self):
+        return HEADER.unpack_from(self.memory)[2] == 1
+
+    def entry(self, number):
+        values = ENTRY.unpack_from(self.memory, HEADER.size + number * ENTRY.size)
+        return Entry(*values[:3], ENDS[values[3]], *values[4:])
+
+    def entries(self):
+        return [self.entry(number) for number in range(self.connections)]
+
+    def close(self):
+        self.memory.close()
+
+
+def kind(number):
+    """What connection `number` carries; see peer.c."""
+    return KINDS[number % len(KINDS)]
+
+
+def flows(number):
+    """The directions of a connection that carry a stream, by who writes: "client", "server"."""
+    return {"up": ["client"], "down": ["server"]}.get(kind(number), ["client", "server"])

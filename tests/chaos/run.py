@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Kills, stops and detaches processes under load, and accounts for every byte.
+
+Each round starts a client and a server (peer.c) that stream on several connections, lets one thing go wrong and
+checks: a survivor has seen every byte whose write had returned, then the end of the stream, and has ended; after
+everything else than a kill the streams go on and are complete. Between the rounds the broker must have let go of
+everything. Faults, chosen by the seed: SIGKILL of client, server or broker, SIGSTOP and SIGCONT of client or
+server, detach and attach of all connections.
+
+  tests/chaos/run.py                        200 rounds, under 3 minutes
+  tests/chaos/run.py --plain                without Sidestep: proves the test on kernel TCP, needs no build
+  tests/chaos/run.py --seed 7 --round 12    one round again, as it was chosen then
+
+The last line is `chaos: N passed, N failed`, in rounds.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
+
+import faults  # noqa: E402
+import leaks  # noqa: E402
+from pair import Pair  # noqa: E402
+from support.failure import Failure, check  # noqa: E402
+from support.sidestep import Sidestep  # noqa: E402
+
+SOURCES = ("peer.c", "stream.c", "blocking.c", "epoll.c")
+
+# How often each fault is chosen, in parts; the second list needs Sidestep.
+PLAIN_FAULTS = {faults.kill: 30, faults.kill_frozen: 25, faults.stop: 25}
+LAYER_FAULTS = {faults.kill_broker: 10, faults.detach_attach: 10}
+
+# Bytes on every stream before the fault: mostly some, sometimes so few that it comes in the middle of an upgrade.
+WARM_BYTES = (50_000, 400_000)
+EARLY_BYTES = (1, 5_000)
+EARLY_SHARE = 0.05
+# The part of the rounds that must have moved bytes by ring: a run that stayed on the kernel proves nothing.
+RING_SHARE = 0.9
+SHOW_EVERY = 20
+# With so many rounds of that kind, some two-way streams must have been wholly on rings at the kill.
+MIN_FROZEN_ROUNDS = 10
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=200, help="how many (default 200)")
+    parser.add_argument("--seed", type=int, default=None, help="repeats the choices of an earlier run")
+    parser.add_argument("--round", type=int, default=None, metavar="N", help="only round N of that seed")
+    parser.add_argument("--plain", action="store_true", help="without Sidestep")
+    parser.add_argument("--verbose", action="store_true", help="a line for every round")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON before the last line")
+    parser.add_argument("--keep", action="store_true", help="keep the directories of failed rounds")
+    return parser.parse_args()
+
+
+class Chaos:
+    """All rounds of one run."""
+
+    def __init__(self, options):
+        self.options = options
+        self.seed = options.seed if options.seed is not None else random.SystemRandom().getrandbits(32)
+        self.layer = None if options.plain else Sidestep(f"@sidestep-chaos-{os.getpid()}")
+        self.tmp = Path(tempfile.mkdtemp(prefix="sidestep-chaos-"))
+        self.watch = None
+        self.results = []
+        self.shm_before = leaks.shm_files()
+        self.binary = self.tmp / "peer"
+
+    def prepare(self):
+        command = ["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-pthread", "-o", self.binary,
+                   *(HERE / source for source in SOURCES)]
+        subprocess.run(command, check=True)
+        if self.layer is not None:
+            self.watch = leaks.BrokerWatch(self.layer)
+
+    def rounds(self):
+        wanted = range(self.options.rounds) if self.options.round is None else [self.options.round]
+        for number in wanted:
+            self.results.append(self.one_round(number))
+            self.show(self.results[-1], len(wanted))
+
+    def one_round(self, number):
+        """One round from its own random state, so that it can be repeated alone."""
+        choose = random.Random(f"{self.seed}:{number}")
+        weights = PLAIN_FAULTS if self.layer is None else {**PLAIN_FAULTS, **LAYER_FAULTS}
+        fault = choose.choices(list(weights), list(weights.values()))[0]
+        side = choose.choice(("client", "server"))
+        directory = self.tmp / f"round{number}"
+        directory.mkdir()
+        pair = Pair(directory, self.binary, self.layer, choose)
+        result = {"round": number, "fault": fault.__name__, "side": side, "pair": str(pair), "error": None,
+                  "ring": 0, "full_accounts": 0}
+        try:
+            pair.start()
+            early = choose.random() < EARLY_SHARE
+            pair.wait_bytes(choose.randint(*(EARLY_BYTES if early else WARM_BYTES)), "before the fault")
+            result["full_accounts"] = fault(pair, side, choose) or 0
+            if self.layer is not None:
+                self.after_round(pair, fault, choose, result)
+        except (Failure, OSError, subprocess.SubprocessError) as failure:
+            result["error"] = f"{failure}\n{pair.logs()}"
+        finally:
+            pair.destroy()
+        if not (result["error"] and self.options.keep):
+            shutil.rmtree(directory)
+        return result
+
+    def after_round(self, pair, fault, choose, result):
+        result["ring"] = pair.ring_bytes()
+        if fault is faults.kill_broker:
+            self.fresh_pair_upgrades(pair, choose)
+        self.watch.check_clean()
+
+    def fresh_pair_upgrades(self, pair, choose):
+        """After the broker's death the next `sidestep run` starts a new one, and new connections upgrade again."""
+        directory = pair.directory / "next"
+        directory.mkdir()
+        fresh = Pair(directory, self.binary, self.layer, choose)
+        try:
+            fresh.start()
+            fresh.wait_bytes(WARM_BYTES[0], "with the new broker")
+            fresh.finish()
+            check(fresh.ring_bytes() > 0, f"no byte by ring with the new broker: {fresh.reports()}")
+        finally:
+            fresh.destroy()
+
+    def show(self, result, total):
+        line = f"round {result['round']}: {result['fault']} {result['side']} ({result['pair']})"
+        if result["error"]:
+            print(f"FAIL {line}: {result['error']}\n     again: --seed {self.seed} --round {result['round']}",
+                  file=sys.stderr)
+        elif self.options.verbose:
+            print(f"ok   {line}, {result['ring']:,} bytes by ring", file=sys.stderr)
+        elif len(self.results) % SHOW_EVERY == 0:
+            print(f"{len(self.results)} of {total} rounds, {self.failed()} failed", file=sys.stderr)
+
+    def failed(self):
+        return sum(result["error"] is not None for result in self.results)
+
+    def final_checks(self):
+        """What must be true after all rounds; returns what is not."""
+        errors = []
+        if left := leaks.processes_of(self.binary):
+            errors.append(f"peers still run: {left}")
+        if self.layer is not None:
+            ringed, rounds = sum(result["ring"] > 0 for result in self.results), len(self.results)
+            print(f"rounds with bytes by ring: {ringed} of {rounds}", file=sys.stderr)
+            if ringed < RING_SHARE * rounds:
+                errors.append(f"only {ringed} of {rounds} rounds moved bytes by ring")
+            if self.frozen_rounds() >= MIN_FROZEN_ROUNDS and not any(r["full_accounts"] for r in self.results):
+                errors.append("no two-way stream was ever fully accounted for")
+            errors += self.broker_end()
+        if new := leaks.shm_files() - self.shm_before:
+            errors.append(f"files left in /dev/shm: {sorted(new)}")
+        return errors
+
+    def frozen_rounds(self):
+        return sum(r["fault"] == faults.kill_frozen.__name__ and not r["error"] for r in self.results)
+
+    def broker_end(self):
+        try:
+            self.watch.check_clean()
+            self.layer.stop_brokers()
+        except (Failure, OSError, subprocess.SubprocessError) as failure:
+            return [str(failure)]
+        return []
+
+    def cleanup(self):
+        for pid in leaks.processes_of(self.binary):
+            os.kill(pid, signal.SIGKILL)
+        if self.layer is not None:
+            try:
+                self.layer.stop_brokers()
+            except Failure:
+                pass  # it has been killed then, and final_checks has told
+        if not (self.options.keep and self.failed()):
+            shutil.rmtree(self.tmp, ignore_errors=True)
+
+
+def on_terminate(_signal, _frame):
+    raise KeyboardInterrupt
+
+
+def main():
+    options = parse_arguments()
+    signal.signal(signal.SIGTERM, on_terminate)
+    started = time.monotonic()
+    errors = ["no round was run"]
+    chaos = None
+    try:
+        chaos = Chaos(options)
+        print(f"seed {chaos.seed}", file=sys.stderr)
+        chaos.prepare()
+        chaos.rounds()
+        errors = chaos.final_checks() if chaos.results else errors
+    except KeyboardInterrupt:
+        errors = ["interrupted"]
+    except (Failure, OSError, subprocess.SubprocessError) as failure:
+        errors = [str(failure)]
+    finally:
+        if chaos is not None:
+            chaos.cleanup()
+    return summarize(chaos, errors, options, time.monotonic() - started)
+
+
+def summarize(chaos, errors, options, seconds):
+    results = chaos.results if chaos is not None else []
+    for error in errors:
+        print(f"FAIL {error}", file=sys.stderr)
+    accounts = sum(result["full_accounts"] for result in results)
+    print(f"{len(results)} rounds in {seconds:.0f} s; two-way streams with a full account: {accounts}", file=sys.stderr)
+    failed = sum(result["error"] is not None for result in results)
+    passed, failed = len(results) - failed, failed + len(errors)
+    if options.json:
+        print(json.dumps({"seed": chaos and chaos.seed, "seconds": round(seconds, 1), "passed": passed,
+                          "failed": failed, "errors": errors, "rounds": results}))
+    print(f"chaos: {passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

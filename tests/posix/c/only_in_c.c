@@ -1,0 +1,92 @@
+// What Rust cannot say soundly: a function that returns twice, a thread that is cancelled inside
+// a call, a jump out of a signal handler.
+
+#define _GNU_SOURCE
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+// A vfork child shares our memory until it leaves: it does system calls and nothing else.
+pid_t only_c_vfork(int fd, int copy_over) {
+    pid_t pid = vfork();
+    if (pid != 0) return pid;
+    if (copy_over) {
+        dup2(2, fd);
+        syscall(SYS_close, fd);
+    } else {
+        close(fd);
+    }
+    _exit(7);
+}
+
+// The ways to wait for one socket; the numbers are those of `Wait` on the Rust side.
+enum wait { IN_RECV, IN_READ, IN_POLL, IN_EPOLL_WAIT, IN_SELECT };
+
+static long wait_in(enum wait how, int fd, int set) {
+    char byte;
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    struct epoll_event event;
+    fd_set read_set;
+    switch (how) {
+    case IN_RECV: return recv(fd, &byte, 1, 0);
+    case IN_READ: return read(fd, &byte, 1);
+    case IN_POLL: return poll(&entry, 1, -1);
+    case IN_EPOLL_WAIT: return epoll_wait(set, &event, 1, -1);
+    case IN_SELECT:
+        FD_ZERO(&read_set);
+        FD_SET(fd, &read_set);
+        return select(fd + 1, &read_set, 0, 0, 0);
+    }
+    return -1;
+}
+
+struct waiting {
+    int how, fd, set;
+    _Atomic int tid, cleaned_up;
+};
+
+static void clean_up(void *argument) { ((struct waiting *)argument)->cleaned_up++; }
+
+// A thread's start routine: waits until it is cancelled.
+void *only_c_waiting_thread(void *argument) {
+    struct waiting *waiting = argument;
+    pthread_cleanup_push(clean_up, waiting);
+    waiting->tid = gettid();
+    wait_in(waiting->how, waiting->fd, waiting->set);
+    pthread_cleanup_pop(0);
+    return 0;
+}
+
+static sigjmp_buf before_the_wait;
+
+static void jump(int signal) {
+    (void)signal;
+    siglongjmp(before_the_wait, 1);
+}
+
+// Waits, and leaves the wait after 30 ms by a jump out of SIGALRM's handler, as programs did
+// before there were timeouts. Returns 1 when it was left so.
+int only_c_jump_out(int how, int fd, int set) {
+    struct sigaction action, before;
+    struct itimerval soon = {.it_value = {.tv_usec = 30000}};
+    memset(&action, 0, sizeof action);
+    action.sa_handler = jump;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGALRM, &action, &before);
+    int jumped = sigsetjmp(before_the_wait, 1);
+    if (!jumped) {
+        setitimer(ITIMER_REAL, &soon, 0);
+        wait_in(how, fd, set);
+    }
+    sigaction(SIGALRM, &before, 0);
+    return jumped;
+}

@@ -1,0 +1,57 @@
+//! What a case is, and what the report of a preloaded run must show for it.
+
+/// Whether bytes go by ring in a preloaded run of the case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ring {
+    /// Some bytes must have gone by ring, else the run says nothing about Sidestep.
+    Must,
+    /// They may or may not, for this reason.
+    May(&'static str),
+    /// They must not, for this reason.
+    Never(&'static str),
+    /// The case makes no connection, so that a process need not even write a report.
+    NoConnection,
+}
+
+#[derive(Clone, Copy)]
+pub struct Case {
+    pub name: &'static str,
+    pub run: fn(),
+    pub ring: Ring,
+    /// Moves enough data that a run with flips must have returned to the kernel at least once.
+    pub bulk: bool,
+    /// How many bytes must go by ring in an upgraded run, sent and received counted both.
+    pub by_ring: u64,
+}
+
+pub const fn case(name: &'static str, run: fn()) -> Case {
+    Case { name, run, ring: Ring::Must, bulk: false, by_ring: 1 }
+}
+
+impl Case {
+    pub const fn may(mut self, reason: &'static str) -> Case {
+        self.ring = Ring::May(reason);
+        self
+    }
+
+    pub const fn never(mut self, reason: &'static str) -> Case {
+        self.ring = Ring::Never(reason);
+        self
+    }
+
+    pub const fn no_connection(mut self) -> Case {
+        self.ring = Ring::NoConnection;
+        self
+    }
+
+    /// Most of what the case moves must go by ring, not only its warm-up.
+    pub const fn by_ring(mut self, bytes: u64) -> Case {
+        self.by_ring = bytes;
+        self
+    }
+
+    pub const fn bulk(mut self) -> Case {
+        self.bulk = true;
+        self
+    }
+}

@@ -1,0 +1,164 @@
+//! exec: the mapping goes, the descriptor stays. The puppet replaces itself by a new image that
+//! knows no more than the number and the two positions, and goes on.
+
+use crate::case::{Case, case};
+use crate::end::End;
+use crate::link;
+use crate::peer::{Peer, Preload};
+use crate::replace::Exec;
+use crate::sys::net::Family::{V4, V6};
+use crate::sys::{cpu, fds};
+
+macro_rules! exec_cases {
+    ($($kind:ident $name:literal)*) => { &[$(
+        case(concat!("exec.preloaded_by_", $name), || again(Exec::$kind, Preload::Kept)),
+        case(concat!("exec.unpreloaded_by_", $name), || again(Exec::$kind, Preload::Stripped)),
+    )*
+        case("exec.with_unread_data_preloaded", || unread(Preload::Kept)),
+        case("exec.with_unread_data_unpreloaded", || unread(Preload::Stripped)),
+        case("exec.with_much_unread_data_preloaded", || much_unread(Preload::Kept)).bulk(),
+        case("exec.with_much_unread_data_unpreloaded", || much_unread(Preload::Stripped)).bulk(),
+        case("exec.with_unsent_data_unpreloaded", || unsent(Preload::Stripped)).bulk(),
+        case("exec.while_the_other_side_streams", while_streaming).bulk(),
+        case("exec.forked_child_becomes_an_unpreloaded_image", child_execs),
+        case("exec.close_on_exec_ends_the_connection", close_on_exec),
+        case("exec.failed_exec_changes_nothing", failed),
+        case("exec.twice_back_and_forth", back_and_forth),
+    ] };
+}
+
+pub const CASES: &[Case] = exec_cases! {
+    Execve "execve" Execv "execv" Execvp "execvp" Execvpe "execvpe" Execl "execl" Execlp "execlp"
+    Execle "execle" Fexecve "fexecve" Execveat "execveat"
+};
+
+fn exec(peer: &mut Peer, how: Exec, preload: Preload) {
+    peer.call("exec", &[how as u64, u64::from(preload == Preload::Stripped)]);
+}
+
+fn rounds(end: &mut End, peer: &mut Peer) {
+    peer.start("echo", &[20, 500]);
+    for _ in 0..20 {
+        end.send(500);
+        end.recv(500);
+    }
+    peer.finish();
+}
+
+fn again(how: Exec, preload: Preload) {
+    let (mut end, mut peer) = link::client(V4);
+    exec(&mut peer, how, preload);
+    rounds(&mut end, &mut peer);
+    peer.close();
+    end.rx.expect_eof();
+}
+
+/// Data waits in the old image's connection; the new one must read all of it, in order.
+fn unread(preload: Preload) {
+    let (mut end, mut peer) = link::server(V6);
+    end.send(3000);
+    peer.call("await", &[3000]);
+    exec(&mut peer, Exec::Execve, preload);
+    end.send(500);
+    peer.recv(3500);
+    rounds(&mut end, &mut peer);
+}
+
+/// As much as fits, so that it cannot all be moved into the kernel's buffers at once.
+fn much_unread(preload: Preload) {
+    let (mut end, mut peer) = link::client(V4);
+    let filled = end.tx.fill();
+    exec(&mut peer, Exec::Execve, preload);
+    peer.recv(filled);
+    rounds(&mut end, &mut peer);
+}
+
+/// The old image has written more than the reader has taken; nothing of it may be lost.
+fn unsent(preload: Preload) {
+    let (mut end, mut peer) = link::client(V4);
+    let filled = peer.call("fill", &[]) as usize;
+    exec(&mut peer, Exec::Execve, preload);
+    peer.start("send", &[1000]);
+    end.recv(filled + 1000);
+    peer.finish();
+    rounds(&mut end, &mut peer);
+}
+
+/// This side never stops writing while the other one is replaced three times.
+fn while_streaming() {
+    const PIECE: usize = 300_000;
+    let (mut end, mut peer) = link::client(V4);
+    let tx = &mut end.tx;
+    std::thread::scope(|s| {
+        s.spawn(|| tx.send(4 * PIECE));
+        for preload in [Preload::Kept, Preload::Kept, Preload::Stripped] {
+            peer.recv(PIECE);
+            exec(&mut peer, Exec::Execve, preload);
+        }
+        peer.recv(PIECE);
+    });
+    rounds(&mut end, &mut peer);
+}
+
+/// A preloaded process forks; the child becomes an image without the library and takes over.
+fn child_execs() {
+    let (end, mut peer) = link::client(V4);
+    peer.send(2000);
+    end.rx.await_bytes(2000);
+    let (ours, theirs) = fds::unix_pair();
+    let child = crate::sys::process::in_child(|| {
+        fds::dup2(theirs, 0).expect("dup2");
+        fds::set_cloexec(end.fd(), false);
+        let args = [end.fd() as u64, 0, end.tx.at, end.rx.at].map(|n| n.to_string());
+        crate::replace::exec(Exec::Execve, &args, Preload::Stripped);
+    });
+    fds::close(theirs).expect("close");
+    end.close();
+    let mut image = Peer::over(ours, child.pid);
+    image.finish();
+    image.recv(2000);
+    peer.start("echo", &[20, 300]);
+    for _ in 0..20 {
+        image.send(300);
+        image.recv(300);
+    }
+    peer.finish();
+}
+
+/// The only holder's number is close-on-exec: for the other side that is the end.
+fn close_on_exec() {
+    let (mut end, mut peer) = link::client(V4);
+    peer.send(100);
+    peer.call("exec_without", &[]);
+    end.recv(100);
+    end.rx.expect_eof();
+    cpu::eventually("the write side notices", || {
+        crate::sys::io::send(end.fd(), b"x", libc::MSG_NOSIGNAL) == Err(crate::sys::errno::EPIPE)
+    });
+}
+
+/// A program that is not there: exec comes back, and the connection is as before.
+fn failed() {
+    let (mut end, mut peer) = link::client(V4);
+    let argv = crate::spawn::puppet_args(&[]);
+    for _ in 0..3 {
+        peer.send(700);
+        // SAFETY: path and arguments are valid; there is no such program, so the call returns.
+        let ret = unsafe { libc::execv(c"/nonexistent/program".as_ptr(), argv.as_ptr()) };
+        assert_eq!(crate::sys::errno::outcome(ret), Err(crate::sys::errno::ENOENT));
+        end.recv(700);
+        rounds(&mut end, &mut peer);
+    }
+}
+
+/// With the library, without it, and without it again; bytes wait at each change.
+fn back_and_forth() {
+    let (mut end, mut peer) = link::client(V4);
+    for preload in [Preload::Kept, Preload::Kept, Preload::Stripped, Preload::Stripped] {
+        end.send(900);
+        peer.call("await", &[900]);
+        exec(&mut peer, Exec::Execve, preload);
+        peer.recv(900);
+        rounds(&mut end, &mut peer);
+    }
+}

@@ -1,0 +1,242 @@
+//! fork: one connection with two holders.
+
+use crate::case::{Case, case};
+use crate::end::{End, Side};
+use crate::link::{self, Listener};
+use crate::peer::Peer;
+use crate::sys::net::Family::V4;
+use crate::sys::process::{Ended, exit_now, in_child};
+use crate::sys::{fds, io, net};
+
+pub const CASES: &[Case] = &[
+    case("fork.child_exit_is_not_the_end", || child_leaves(|_| ())),
+    case("fork.child_close_is_not_the_end", || child_leaves(|end| end.close())),
+    case("fork.child_closes_by_closefrom", || child_leaves(|_| fds::closefrom(3))),
+    case("fork.child_full_exit_is_not_the_end", child_full_exit),
+    case("fork.killed_child_is_not_the_end", killed_child),
+    case("fork.child_reads_then_parent", child_reads),
+    case("fork.child_writes_then_parent", child_writes),
+    case("fork.unread_data_is_shared", unread_shared),
+    case("fork.parent_closes_child_serves", child_serves),
+    case("fork.server_forks_for_each_connection", fork_per_connection).may("the children hold the clients too"),
+    case("fork.children_accept_from_one_listener", prefork),
+    case("fork.child_shutdown_ends_it_for_all", child_shutdown),
+    case("fork.child_of_a_child", grandchild),
+    case("fork.parent_and_child_are_the_two_ends", talk_to_child).bulk(),
+    case("fork.pair_is_inherited_whole", inherited_pair).bulk(),
+    case("fork.before_the_first_byte", before_first_byte)
+        .may("two processes hold the socket from before its first byte on"),
+];
+
+fn rounds(end: &mut End, peer: &mut Peer, n: u64) {
+    peer.start("echo", &[n, 200]);
+    for _ in 0..n {
+        end.send(200);
+        end.recv(200);
+    }
+    peer.finish();
+}
+
+fn child_leaves(how: fn(&End)) {
+    let (mut end, mut peer) = link::client(V4);
+    for _ in 0..3 {
+        in_child(|| how(&end)).succeed();
+        rounds(&mut end, &mut peer, 20);
+    }
+    end.close();
+    assert_eq!(peer.call("ending", &[]), 0, "the last close is the end");
+}
+
+/// With exit handlers and destructors, those of a preloaded library too.
+fn child_full_exit() {
+    let (mut end, mut peer) = link::client(V4);
+    for code in [0, 3] {
+        let pid = in_child(|| std::process::exit(code));
+        assert_eq!(pid.wait(), Ended::Exit(code));
+        rounds(&mut end, &mut peer, 20);
+    }
+}
+
+fn killed_child() {
+    let (mut end, mut peer) = link::client(V4);
+    let child = in_child(|| {
+        loop {
+            crate::sys::cpu::sleep_ms(1000);
+        }
+    });
+    rounds(&mut end, &mut peer, 5);
+    crate::sys::signal::send_to(child.pid, libc::SIGKILL);
+    assert_eq!(child.wait(), Ended::Signal(libc::SIGKILL));
+    rounds(&mut end, &mut peer, 20);
+}
+
+/// The two take turns in one stream.
+fn child_reads() {
+    let (mut end, mut peer) = link::client(V4);
+    for _ in 0..5 {
+        peer.send(3000);
+        in_child(|| end.recv(1100)).succeed();
+        end.rx.skipped(1100);
+        end.recv(1900);
+    }
+    rounds(&mut end, &mut peer, 20);
+}
+
+fn child_writes() {
+    let (mut end, mut peer) = link::client(V4);
+    for _ in 0..5 {
+        peer.start("recv", &[3000]);
+        in_child(|| end.send(1100)).succeed();
+        end.tx.sent(1100);
+        end.send(1900);
+        peer.finish();
+    }
+    rounds(&mut end, &mut peer, 20);
+}
+
+/// Data was waiting at the time of the fork; each byte goes to one of the two.
+fn unread_shared() {
+    let (mut end, mut peer) = link::client(V4);
+    peer.send(50_000);
+    end.rx.await_bytes(50_000);
+    in_child(|| {
+        assert_eq!(fds::unread(end.fd()), 50_000);
+        end.recv(20_000);
+    })
+    .succeed();
+    end.rx.skipped(20_000);
+    assert_eq!(fds::unread(end.fd()), 30_000);
+    end.recv(30_000);
+}
+
+/// As PostgreSQL: fork after accept, the parent closes, the child does all the work.
+fn child_serves() {
+    let (mut end, mut peer) = link::server(V4);
+    let child = in_child(|| {
+        for _ in 0..100 {
+            end.recv(200);
+            end.send(200);
+        }
+        end.rx.expect_eof();
+    });
+    end.close();
+    peer.send(200);
+    for _ in 0..99 {
+        peer.recv(200);
+        peer.send(200);
+    }
+    peer.recv(200);
+    peer.close();
+    child.succeed();
+}
+
+/// The fork comes before the first byte, so the child's connection is upgraded in the child.
+fn fork_per_connection() {
+    let listener = Listener::new(V4);
+    for _ in 0..5 {
+        let client = link::connect(&listener.addr(), V4);
+        let server = listener.accept();
+        let child = in_child(|| {
+            fds::close(client).expect("close");
+            echo(&mut End::new(server, Side::Server));
+        });
+        fds::close(server).expect("close");
+        talk(&mut End::new(client, Side::Client));
+        child.succeed();
+    }
+}
+
+fn echo(end: &mut End) {
+    link::warm_answering(end);
+    end.rx.expect_eof();
+    end.close();
+}
+
+fn talk(end: &mut End) {
+    link::warm_asking(end);
+    end.close();
+}
+
+/// As nginx's workers do.
+fn prefork() {
+    let listener = Listener::new(V4);
+    let workers: Vec<_> = (0..2)
+        .map(|_| in_child(|| (0..3).for_each(|_| echo(&mut End::new(listener.accept(), Side::Server)))))
+        .collect();
+    for _ in 0..6 {
+        talk(&mut End::new(link::connect(&listener.addr(), V4), Side::Client));
+    }
+    workers.into_iter().for_each(|w| w.succeed());
+}
+
+fn child_shutdown() {
+    let (mut end, mut peer) = link::client(V4);
+    in_child(|| assert_eq!(net::shutdown(end.fd(), libc::SHUT_WR), Ok(0))).succeed();
+    assert_eq!(peer.call("ending", &[]), 0);
+    assert_eq!(io::send(end.fd(), b"x", libc::MSG_NOSIGNAL), Err(crate::sys::errno::EPIPE));
+    peer.send(1000);
+    end.recv(1000);
+}
+
+fn grandchild() {
+    let (mut end, mut peer) = link::client(V4);
+    peer.start("recv", &[600]);
+    in_child(|| {
+        end.send(100);
+        in_child(|| {
+            end.send(200);
+            in_child(|| {
+                end.send(300);
+                exit_now(0)
+            })
+            .succeed();
+        })
+        .succeed();
+    })
+    .succeed();
+    end.tx.sent(600);
+    peer.finish();
+    rounds(&mut end, &mut peer, 20);
+}
+
+/// No exec between the two ends: the library's state was copied.
+fn talk_to_child() {
+    let listener = Listener::new(V4);
+    let child = in_child(|| {
+        let mut end = End::new(link::connect(&listener.addr(), V4), Side::Client);
+        link::warm_asking(&mut end);
+        crate::traffic::both_ways(&mut end, 2 << 20, 2 << 20, 20_000, 1);
+    });
+    let mut end = End::new(listener.accept(), Side::Server);
+    link::warm_answering(&mut end);
+    crate::traffic::both_ways(&mut end, 2 << 20, 2 << 20, 20_000, 2);
+    child.succeed();
+}
+
+/// Upgraded while both ends were in one process, then each process keeps one of them.
+fn inherited_pair() {
+    let (mut a, mut b) = link::own_pair(V4);
+    let child = in_child(|| {
+        a.close();
+        crate::traffic::both_ways(&mut b, 2 << 20, 2 << 20, 20_000, 1);
+        b.rx.expect_eof();
+    });
+    b.close();
+    crate::traffic::both_ways(&mut a, 2 << 20, 2 << 20, 20_000, 2);
+    a.close();
+    child.succeed();
+}
+
+/// Two holders from the start; the connection warms up while both live.
+fn before_first_byte() {
+    let (mut end, mut peer) = link::cold_client(V4, crate::peer::Preload::Kept);
+    let (hold, held) = fds::pipe(libc::O_CLOEXEC);
+    let child = in_child(|| {
+        fds::close(held).expect("close");
+        assert_eq!(io::read(hold, &mut [0]), Ok(0), "until the parent is done");
+    });
+    link::warm_up(&mut end, &mut peer);
+    fds::close(held).expect("close");
+    child.succeed();
+    link::warm_up(&mut end, &mut peer);
+}

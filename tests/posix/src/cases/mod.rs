@@ -1,0 +1,88 @@
+//! All cases, in files by concept.
+
+use crate::case::Case;
+
+mod at_exit;
+mod blocking;
+mod calls;
+mod close;
+mod connecting;
+mod daemon;
+mod death;
+mod dup;
+mod early;
+mod end_of_stream;
+mod epoll_edge;
+mod epoll_level;
+mod epoll_masks;
+mod epoll_sets;
+mod epoll_waits;
+mod exec;
+mod flags;
+mod fork;
+mod fork_threads;
+mod identity;
+mod interrupted;
+mod limits;
+mod looking;
+mod mixed_sets;
+mod nonblocking;
+mod number_reuse;
+mod other_ways;
+mod passing;
+mod poll_select;
+mod reset;
+mod spawn;
+mod splicing;
+mod stdio;
+mod stream;
+mod unpreloaded;
+mod urgent;
+mod wake_ups;
+mod zero_copy;
+
+const GROUPS: &[&[Case]] = &[
+    calls::SENDS,
+    calls::RECEIVES,
+    stream::CASES,
+    blocking::CASES,
+    interrupted::CASES,
+    nonblocking::CASES,
+    flags::CASES,
+    epoll_level::CASES,
+    epoll_edge::CASES,
+    epoll_masks::CASES,
+    epoll_sets::CASES,
+    epoll_waits::CASES,
+    poll_select::CASES,
+    mixed_sets::CASES,
+    wake_ups::CASES,
+    dup::CASES,
+    close::CASES,
+    number_reuse::CASES,
+    fork::CASES,
+    fork_threads::CASES,
+    exec::CASES,
+    spawn::CASES,
+    passing::CASES,
+    end_of_stream::CASES,
+    reset::CASES,
+    death::CASES,
+    connecting::CASES,
+    identity::CASES,
+    unpreloaded::CASES,
+    stdio::CASES,
+    zero_copy::CASES,
+    splicing::CASES,
+    urgent::CASES,
+    other_ways::CASES,
+    looking::CASES,
+    limits::CASES,
+    daemon::CASES,
+    at_exit::CASES,
+    early::CASES,
+];
+
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    GROUPS.iter().copied().flatten()
+}

@@ -1,0 +1,179 @@
+//! Further ways to reach a socket: asynchronous signals, io_uring, filters, upper layers,
+//! cancelled threads.
+
+use libc::{F_SETFL, F_SETOWN, IPPROTO_TCP, O_ASYNC, SIGIO, SOL_SOCKET};
+
+use crate::case::{Case, case};
+use crate::link;
+use crate::sys::cpu::eventually;
+use crate::sys::errno::{ENOENT, outcome};
+use crate::sys::net::Family::V4;
+use crate::sys::only_c::{self, Wait};
+use crate::sys::uring::Ring;
+use crate::sys::{Fd, fds, io, net, signal};
+
+pub const CASES: &[Case] = &[
+    case("other.o_async_raises_sigio", o_async),
+    case("other.fioasync_raises_sigio", fioasync),
+    case("other.io_uring_reads_and_writes", io_uring),
+    case("other.io_uring_poll_and_close", io_uring_poll),
+    case("other.upper_layer_protocol", upper_layer),
+    case("other.attached_filter", filter),
+    case("other.thread_cancelled_in_recv", || cancelled(Wait::Recv)),
+    case("other.thread_cancelled_in_read", || cancelled(Wait::Read)),
+    case("other.thread_cancelled_in_poll", || cancelled(Wait::Poll)),
+    case("other.thread_cancelled_in_epoll_wait", || cancelled(Wait::EpollWait)),
+    case("other.thread_cancelled_in_select", || cancelled(Wait::Select)),
+    case("other.jump_out_of_recv", || jumped_out(Wait::Recv)),
+    case("other.jump_out_of_poll", || jumped_out(Wait::Poll)),
+    case("other.jump_out_of_epoll_wait", || jumped_out(Wait::EpollWait)),
+    case("other.aio_reads_and_writes_in_turn", aio),
+    case("other.undumpable_process", renamed),
+];
+
+fn own(fd: Fd) {
+    signal::count_signal(SIGIO, libc::SA_RESTART);
+    // SAFETY: no arguments.
+    fds::fcntl(fd, F_SETOWN, unsafe { libc::getpid() }).expect("F_SETOWN");
+}
+
+fn raised_for_each_arrival(end: &mut crate::end::End, peer: &mut crate::peer::Peer) {
+    for round in 0..5 {
+        let before = signal::count(SIGIO);
+        peer.send(100);
+        eventually("SIGIO comes", || signal::count(SIGIO) > before);
+        println!("round {round}: {} signals", signal::count(SIGIO));
+        end.recv(100);
+    }
+}
+
+fn o_async() {
+    let (mut end, mut peer) = link::client(V4);
+    own(end.fd());
+    let flags = fds::status_flags(end.fd());
+    fds::fcntl(end.fd(), F_SETFL, flags | O_ASYNC).expect("O_ASYNC");
+    raised_for_each_arrival(&mut end, &mut peer);
+    fds::fcntl(end.fd(), F_SETFL, flags).expect("F_SETFL");
+    link::warm_up(&mut end, &mut peer);
+}
+
+fn fioasync() {
+    let (mut end, mut peer) = link::client(V4);
+    own(end.fd());
+    fds::ioctl_int(end.fd(), libc::FIOASYNC, 1).expect("FIOASYNC");
+    raised_for_each_arrival(&mut end, &mut peer);
+}
+
+/// A ring made through the libc function `syscall`; reads and writes happen in the kernel.
+fn io_uring() {
+    let (mut end, mut peer) = link::client(V4);
+    let mut ring = Ring::new();
+    for _ in 0..20 {
+        let bytes = end.tx.upcoming(700);
+        peer.start("echo", &[1, 700]);
+        assert_eq!(ring.write(end.fd(), &bytes), Ok(700));
+        end.tx.sent(700);
+        let mut left = 700;
+        while left > 0 {
+            let mut buf = vec![0; left];
+            let n = ring.read(end.fd(), &mut buf).expect("read");
+            assert!(n > 0);
+            end.rx.arrived(&buf[..n]);
+            left -= n;
+        }
+        peer.finish();
+    }
+    peer.send(5000);
+    end.recv(5000);
+    link::warm_up(&mut end, &mut peer);
+}
+
+fn io_uring_poll() {
+    let (mut end, mut peer) = link::client(V4);
+    let mut ring = Ring::new();
+    for _ in 0..5 {
+        peer.after(10).start("send", &[50]);
+        assert_eq!(ring.poll(end.fd(), libc::POLLIN), Ok(libc::POLLIN as usize));
+        peer.finish();
+        end.recv(50);
+    }
+    end.send(10);
+    assert_eq!(ring.close(end.fd()), Ok(0));
+    assert!(!fds::is_open(end.fd()));
+    assert_eq!(peer.drain(), 10);
+}
+
+/// TLS in the kernel, where the module is there; without keys it passes data as before.
+fn upper_layer() {
+    let (mut end, mut peer) = link::client(V4);
+    let ret = net::set_option(end.fd(), IPPROTO_TCP, libc::TCP_ULP, b"tls");
+    println!("TCP_ULP tls: {ret:?}");
+    assert!(ret == Ok(0) || ret == Err(ENOENT), "{ret:?}");
+    link::warm_up(&mut end, &mut peer);
+    peer.send(20_000);
+    end.recv(20_000);
+}
+
+/// A socket filter that lets everything pass, and one that is taken away again.
+fn filter() {
+    let (mut end, mut peer) = link::client(V4);
+    for _ in 0..2 {
+        // "return everything"
+        let mut code = [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: u32::MAX }];
+        let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
+        net::set_option(end.fd(), SOL_SOCKET, libc::SO_ATTACH_FILTER, &program).expect("SO_ATTACH_FILTER");
+        link::warm_up(&mut end, &mut peer);
+        peer.send(3000);
+        end.recv(3000);
+        net::set_option(end.fd(), SOL_SOCKET, libc::SO_DETACH_FILTER, &0).expect("SO_DETACH_FILTER");
+    }
+    link::warm_up(&mut end, &mut peer);
+}
+
+/// The thread ends in its call and takes nothing with it; the connection goes on.
+fn cancelled(how: Wait) {
+    let (mut end, mut peer) = link::client(V4);
+    for _ in 0..5 {
+        only_c::cancel_thread_in(how, end.fd());
+        peer.send(300);
+        end.recv(300);
+        link::warm_up(&mut end, &mut peer);
+    }
+}
+
+/// The call is never finished: whatever it held must not be held for ever.
+fn jumped_out(how: Wait) {
+    let (mut end, mut peer) = link::client(V4);
+    for _ in 0..5 {
+        only_c::jump_out_of(how, end.fd());
+        peer.send(300);
+        end.recv(300);
+        link::warm_up(&mut end, &mut peer);
+    }
+}
+
+/// Each asynchronous operation after a plain one, so that positions must agree.
+fn aio() {
+    let (mut end, mut peer) = link::client(V4);
+    for _ in 0..20 {
+        peer.start("echo", &[1, 600]);
+        end.tx.send_by(300, io::write);
+        end.tx.send_by(300, crate::ways::send_way("aio_write"));
+        end.rx.recv_by(300, crate::ways::recv_way("aio_read"));
+        end.rx.recv_by(300, io::read);
+        peer.finish();
+    }
+}
+
+/// A process that renames itself and gives up being dumpable keeps its connections.
+fn renamed() {
+    let (mut end, mut peer) = link::client(V4);
+    // SAFETY: a name with NUL, and a number.
+    unsafe {
+        outcome(libc::prctl(libc::PR_SET_NAME, c"renamed".as_ptr())).expect("PR_SET_NAME");
+        outcome(libc::prctl(libc::PR_SET_DUMPABLE, 0)).expect("PR_SET_DUMPABLE");
+    }
+    link::warm_up(&mut end, &mut peer);
+    let (mut a, mut b) = link::numbered_pair(V4, 1);
+    link::warm_up_pair(&mut a, &mut b);
+}

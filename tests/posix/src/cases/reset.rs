@@ -1,0 +1,196 @@
+//! Resets and broken pipes: the right error, once, and the right number of signals.
+
+use libc::{MSG_NOSIGNAL, SHUT_WR, SIGPIPE};
+
+use crate::case::{Case, case};
+use crate::end::Send;
+use crate::link;
+use crate::peer::Peer;
+use crate::sys::cpu::eventually;
+use crate::sys::errno::{EAGAIN, ECONNRESET, EPIPE};
+use crate::sys::net::Family::{V4, V6};
+use crate::sys::threads::blocked;
+use crate::sys::{fds, files, io, net, poll, signal};
+use crate::ways::receiving;
+
+pub const CASES: &[Case] = &[
+    case("reset.peer_closed_with_unread_data_v4", || closed_with_unread(V4)),
+    case("reset.peer_closed_with_unread_data_v6", || closed_with_unread(V6)),
+    case("reset.by_linger_zero", by_linger),
+    case("reset.data_before_it_is_read_first", data_first),
+    case("reset.wakes_a_blocked_reader", wakes_reader),
+    case("reset.wakes_a_blocked_writer", wakes_writer).bulk(),
+    case("reset.every_receive_reports_it_once", reported_once),
+    case("reset.so_error_reads_and_clears", so_error),
+    case("reset.write_after_it", write_after),
+    case("reset.one_sigpipe_for_each_write", one_sigpipe),
+    case("reset.no_signal_when_asked", no_signal),
+    case("reset.sigpipe_after_own_half_close", own_half_close),
+    case("reset.first_write_after_the_peers_close_goes_out", first_write_goes_out),
+    case("reset.nonblocking", nonblocking),
+];
+
+fn closed_with_unread(family: net::Family) {
+    let (mut end, mut peer) = link::client(family);
+    end.send(100);
+    peer.call("await", &[100]);
+    peer.close();
+    poll::events_of(end.fd(), libc::POLLIN, 5000);
+    assert_eq!(end.rx.ending(), Err(ECONNRESET));
+    end.rx.expect_eof();
+    // The other way round: we close with unread data.
+    let (end, mut peer) = link::client(family);
+    peer.send(100);
+    end.rx.await_bytes(100);
+    end.close();
+    assert_eq!(peer.call("ending", &[]), libc::ECONNRESET as u64);
+}
+
+fn by_linger() {
+    let (end, mut peer) = link::client(V4);
+    net::set_linger(end.fd(), 0);
+    end.close();
+    assert_eq!(peer.call("ending", &[]), libc::ECONNRESET as u64);
+    assert_eq!(peer.call("ending", &[]), 0, "reported once, then the stream is over");
+}
+
+/// What arrived before the reset can be read; after it comes the error.
+fn data_first() {
+    let (mut end, mut peer) = link::client(V4);
+    peer.send(3000);
+    end.rx.await_bytes(3000);
+    peer.reset();
+    eventually("the reset arrives", || poll::events_of(end.fd(), 0, 100) & libc::POLLERR != 0);
+    end.recv(1000);
+    end.recv(2000);
+    assert_eq!(end.rx.ending(), Err(ECONNRESET));
+    end.rx.expect_eof();
+}
+
+fn wakes_reader() {
+    let (end, mut peer) = link::client(V4);
+    let fd = end.fd();
+    let reader = blocked(move || io::read(fd, &mut [0; 10]));
+    peer.reset();
+    assert_eq!(reader.join(), Err(ECONNRESET));
+}
+
+fn wakes_writer() {
+    let (mut end, mut peer) = link::client(V4);
+    end.tx.fill();
+    let fd = end.fd();
+    let writer = blocked(move || io::send(fd, &[0; 100_000], MSG_NOSIGNAL));
+    peer.close();
+    assert_eq!(writer.join(), Err(ECONNRESET));
+}
+
+/// A link whose peer has reset it, known here.
+fn broken() -> (crate::end::End, Peer) {
+    let (end, mut peer) = link::client(V4);
+    peer.reset();
+    eventually("the reset arrives", || poll::events_of(end.fd(), 0, 100) & libc::POLLERR != 0);
+    (end, peer)
+}
+
+fn reported_once() {
+    let plain = &receiving::ALL[..receiving::PLAIN];
+    for (name, call) in plain {
+        let (mut end, _peer) = broken();
+        assert_eq!(end.rx.try_recv(10, *call), Err(ECONNRESET), "{name}");
+        assert_eq!(end.rx.try_recv(10, *call), Ok(0), "{name}");
+        end.close();
+    }
+}
+
+fn so_error() {
+    let (mut end, _peer) = broken();
+    assert_eq!(net::take_error(end.fd()), libc::ECONNRESET);
+    assert_eq!(net::take_error(end.fd()), 0);
+    end.rx.expect_eof();
+    assert_eq!(io::send(end.fd(), b"x", MSG_NOSIGNAL), Err(EPIPE));
+}
+
+/// The first write takes the pending error, the later ones find a broken pipe.
+fn write_after() {
+    signal::count_signal(SIGPIPE, 0);
+    let (end, _peer) = broken();
+    assert_eq!(io::write(end.fd(), b"x"), Err(ECONNRESET));
+    assert_eq!(signal::count(SIGPIPE), 0, "the error itself raises no signal");
+    assert_eq!(io::write(end.fd(), b"x"), Err(EPIPE));
+    assert_eq!(signal::count(SIGPIPE), 1);
+}
+
+const WRITERS: [(&str, Send); 8] = [
+    ("write", io::write),
+    ("writev", io::writev),
+    ("send", |fd, buf| io::send(fd, buf, 0)),
+    ("sendto", |fd, buf| io::sendto(fd, buf, 0)),
+    ("sendmsg", |fd, buf| io::sendmsg(fd, buf, 0)),
+    ("pwritev2", |fd, buf| io::pwritev2(fd, buf, 0)),
+    ("__write", io::under_write),
+    ("sendfile", |fd, buf| io::sendfile(fd, files::holding(buf), None, buf.len())),
+];
+
+/// The peer is gone; each call that writes says EPIPE with exactly one signal.
+fn one_sigpipe() {
+    signal::count_signal(SIGPIPE, 0);
+    let (mut end, mut peer) = link::client(V4);
+    peer.close();
+    end.rx.expect_eof();
+    let first = io::write(end.fd(), b"x");
+    assert_eq!(first, Ok(1), "the first write is answered by a reset");
+    eventually("the reset arrives", || poll::events_of(end.fd(), 0, 100) & libc::POLLERR != 0);
+    for (i, (name, call)) in WRITERS.iter().enumerate() {
+        assert_eq!(end.tx.try_send(10, *call), Err(EPIPE), "{name}");
+        assert_eq!(signal::count(SIGPIPE), i + 1, "{name}: one signal a call");
+    }
+}
+
+fn no_signal() {
+    signal::count_signal(SIGPIPE, 0);
+    let (end, _peer) = broken();
+    assert_eq!(net::take_error(end.fd()), libc::ECONNRESET);
+    assert_eq!(io::send(end.fd(), b"x", MSG_NOSIGNAL), Err(EPIPE));
+    assert_eq!(io::sendmsg(end.fd(), b"x", MSG_NOSIGNAL), Err(EPIPE));
+    assert_eq!(io::sendto(end.fd(), b"x", MSG_NOSIGNAL), Err(EPIPE));
+    assert_eq!(io::sendmmsg(end.fd(), b"xyzxyzxyz", MSG_NOSIGNAL), Err(EPIPE));
+    assert_eq!(signal::count(SIGPIPE), 0);
+}
+
+fn own_half_close() {
+    signal::count_signal(SIGPIPE, 0);
+    let (mut end, mut peer) = link::client(V4);
+    end.send(500);
+    net::shutdown(end.fd(), SHUT_WR).expect("shutdown");
+    assert_eq!(io::write(end.fd(), b"x"), Err(EPIPE));
+    assert_eq!(signal::count(SIGPIPE), 1);
+    assert_eq!(io::send(end.fd(), b"x", MSG_NOSIGNAL), Err(EPIPE));
+    assert_eq!(signal::count(SIGPIPE), 1);
+    assert_eq!(peer.drain(), 500);
+    peer.send(100);
+    end.recv(100);
+}
+
+/// The peer's full close looks like a half close until something is written to it.
+fn first_write_goes_out() {
+    let (mut end, mut peer) = link::client(V4);
+    peer.send(200);
+    peer.close();
+    end.recv(200);
+    end.rx.expect_eof();
+    assert_eq!(poll::events_of(end.fd(), libc::POLLOUT, 0), libc::POLLOUT);
+    assert_eq!(io::send(end.fd(), b"hello?", MSG_NOSIGNAL), Ok(6));
+    eventually("the reset arrives", || poll::events_of(end.fd(), 0, 100) & libc::POLLERR != 0);
+    assert_eq!(net::take_error(end.fd()), libc::EPIPE);
+    assert_eq!(io::send(end.fd(), b"hello?", MSG_NOSIGNAL), Err(EPIPE));
+    end.rx.expect_eof();
+}
+
+fn nonblocking() {
+    let (mut end, mut peer) = link::client(V4);
+    fds::set_nonblocking(end.fd(), true);
+    assert_eq!(end.rx.ending(), Err(EAGAIN));
+    peer.reset();
+    eventually("the reset arrives", || end.rx.ending() != Err(EAGAIN));
+    end.rx.expect_eof();
+}

@@ -1,0 +1,142 @@
+//! C streams and formatted output on a socket: glibc reads and writes behind its own functions.
+
+use crate::case::{Case, case};
+use crate::link;
+use crate::sys::net::Family::V4;
+use crate::sys::stdio::{Stream, dprintf, dprintf_chk};
+use crate::sys::{Fd, fds, io, net};
+
+pub const CASES: &[Case] = &[
+    case("stdio.printed_lines_are_read_as_lines", lines),
+    case("stdio.dprintf_and_fprintf_in_turn", in_turn),
+    case("stdio.buffered_bulk_both_ways", bulk).bulk(),
+    case("stdio.fgets_waits_and_sees_the_end", waits),
+    case("stdio.fclose_is_the_end", fclose),
+    case("stdio.flush_at_exit", flush_at_exit),
+    case("stdio.opened_before_the_first_byte", opened_cold).never("stdio reads where nobody can intercept it"),
+];
+
+fn copy_of(fd: Fd) -> Fd {
+    fds::dup(fd).expect("dup") as Fd
+}
+
+/// One process talks to itself through two streams, as an old text protocol would.
+fn lines() {
+    let (a, b) = link::own_pair(V4);
+    let mut out = Stream::open(copy_of(a.fd()), c"w");
+    let mut into = Stream::open(copy_of(b.fd()), c"r");
+    for number in 0..200 {
+        assert!(out.print(c"line", number) > 0);
+        if number % 7 == 0 {
+            out.flush().expect("fflush");
+        }
+    }
+    out.flush().expect("fflush");
+    for number in 0..200 {
+        assert_eq!(into.line(), Some(format!("line {number}\n")));
+    }
+}
+
+fn in_turn() {
+    let (a, b) = link::own_pair(V4);
+    let mut out = Stream::open(copy_of(a.fd()), c"w");
+    let mut into = Stream::open(copy_of(b.fd()), c"r");
+    for number in 0..50 {
+        assert!(out.print(c"fprintf", number) > 0);
+        out.flush().expect("fflush");
+        assert!(dprintf(a.fd(), c"dprintf", number).is_ok());
+        assert!(dprintf_chk(a.fd(), c"__dprintf_chk", number).is_ok());
+        assert_eq!(io::write(a.fd(), b"write\n"), Ok(6));
+        let want = ["fprintf", "dprintf", "__dprintf_chk"].map(|w| format!("{w} {number}\n"));
+        for line in want {
+            assert_eq!(into.line(), Some(line));
+        }
+        assert_eq!(into.line(), Some("write\n".into()));
+    }
+}
+
+/// Pattern bytes through fwrite and fread with their own buffers.
+fn bulk() {
+    const N: usize = 2 << 20;
+    let (mut end, mut peer) = link::client(V4);
+    let mut out = Stream::open(copy_of(end.fd()), c"w");
+    peer.start("mixed", &[0, N as u64, 30_000, 1]);
+    let mut rng = crate::rng::Rng::new(3);
+    let mut left = N;
+    while left > 0 {
+        let n = rng.size(20_000).min(left);
+        assert_eq!(out.write(&end.tx.upcoming(n)), n);
+        end.tx.sent(n);
+        left -= n;
+    }
+    out.close().expect("fclose");
+    peer.finish();
+    let mut into = Stream::open(copy_of(end.fd()), c"r");
+    peer.start("mixed", &[N as u64, 0, 30_000, 1]);
+    let mut buf = vec![0; 5000];
+    for _ in 0..N / 5000 {
+        assert_eq!(into.read(&mut buf), 5000);
+        end.rx.arrived(&buf);
+    }
+    let rest = &mut buf[..N % 5000];
+    assert_eq!(into.read(rest), rest.len());
+    end.rx.arrived(rest);
+    peer.finish();
+}
+
+fn waits() {
+    let (a, b) = link::own_pair(V4);
+    let fd = b.fd();
+    let reader = crate::sys::threads::blocked(move || {
+        let mut into = Stream::open(fd, c"r");
+        [into.line(), into.line(), into.line()]
+    });
+    assert_eq!(io::write(a.fd(), b"half "), Ok(5));
+    reader.until_asleep();
+    assert_eq!(io::write(a.fd(), b"a line\nno line end"), Ok(18));
+    net::shutdown(a.fd(), libc::SHUT_WR).expect("shutdown");
+    assert_eq!(reader.join(), [Some("half a line\n".into()), Some("no line end".into()), None]);
+}
+
+fn fclose() {
+    let (mut end, mut peer) = link::client(V4);
+    let mut out = Stream::open(end.fd(), c"w");
+    assert_eq!(out.write(&end.tx.upcoming(100)), 100);
+    end.tx.sent(100);
+    out.close().expect("fclose flushes and closes");
+    assert!(!fds::is_open(end.fd()));
+    assert_eq!(peer.drain(), 100);
+}
+
+/// What is still in a stream's buffer goes out by exit's own flush.
+fn flush_at_exit() {
+    let (mut end, mut peer) = link::client(V4);
+    let bytes = end.tx.upcoming(3000);
+    let child = crate::sys::process::in_child(|| {
+        let mut out = Stream::open(end.fd(), c"w");
+        // Nothing leaves before exit: the stream's buffer is larger.
+        out.buffered(1 << 16);
+        assert_eq!(out.write(&bytes), 3000);
+        // SAFETY: ends the process with its exit handlers and stream flushing.
+        unsafe { libc::exit(0) }
+    });
+    child.succeed();
+    end.tx.sent(3000);
+    peer.recv(3000);
+    link::warm_up(&mut end, &mut peer);
+}
+
+fn opened_cold() {
+    let (mut a, mut b) = link::cold_pair_ends(V4, 0);
+    let mut out = Stream::open(copy_of(a.fd()), c"w");
+    let mut into = Stream::open(copy_of(b.fd()), c"r");
+    for _ in 0..100 {
+        assert_eq!(out.write(&a.tx.upcoming(100)), 100);
+        out.flush().expect("fflush");
+        a.tx.sent(100);
+        let mut buf = [0; 100];
+        assert_eq!(into.read(&mut buf), 100);
+        b.rx.arrived(&buf);
+    }
+    link::warm_up_pair(&mut a, &mut b);
+}

@@ -1,0 +1,25 @@
+//! Socket calls as programs make them.
+//!
+//! Each case in [`cases`] asserts what Linux TCP does, and passes unchanged on plain kernel TCP
+//! and with the Sidestep library preloaded. A case is a function; the other end of its
+//! connection is usually a [`peer`] process, a puppet that does one command after the other.
+//! `posix-cases` runs one case, `posix-run` runs all of them in three modes.
+
+pub mod bare;
+pub mod case;
+pub mod cases;
+pub mod early;
+pub mod end;
+pub mod link;
+pub mod namespace;
+pub mod pattern;
+pub mod peer;
+pub mod puppet;
+pub mod replace;
+pub mod rng;
+pub mod runner;
+pub mod seccomp;
+pub mod spawn;
+pub mod sys;
+pub mod traffic;
+pub mod ways;

@@ -1,0 +1,173 @@
+//! How connections come about, and how they are warmed up.
+
+use libc::c_int;
+
+use crate::end::{End, Side};
+use crate::peer::{Peer, Preload};
+use crate::sys::errno::EINTR;
+use crate::sys::net::{Addr, Family};
+use crate::sys::{Fd, fds, net};
+
+/// Round trips before a case's own part, and the bytes of each: enough operations for an upgrade
+/// at the first byte to have happened on both sides, and for a flip or two.
+pub const WARM_ROUNDS: usize = 50;
+pub const WARM_BYTES: usize = 64;
+/// The upgrade needs a third process, the broker; a pause lets it have the CPU on a busy machine.
+const WARM_PAUSE: std::time::Duration = std::time::Duration::from_micros(200);
+
+pub fn warm_pause() {
+    std::thread::sleep(WARM_PAUSE);
+}
+
+/// A socket that listens on a loopback port of the kernel's choice.
+pub struct Listener {
+    pub fd: Fd,
+    pub family: Family,
+}
+
+impl Listener {
+    pub fn new(family: Family) -> Listener {
+        Listener::with(family, 0, 128)
+    }
+
+    /// `kind` is SOCK_NONBLOCK or 0.
+    pub fn with(family: Family, kind: c_int, backlog: c_int) -> Listener {
+        let fd = net::socket(family, libc::SOCK_CLOEXEC | kind);
+        net::bind(fd, &Addr::loopback(family, 0)).expect("bind");
+        net::listen(fd, backlog).expect("listen");
+        Listener { fd, family }
+    }
+
+    pub fn addr(&self) -> Addr {
+        Addr::loopback(self.family, self.port())
+    }
+
+    pub fn port(&self) -> u16 {
+        net::getsockname(self.fd).port()
+    }
+
+    pub fn accept(&self) -> Fd {
+        loop {
+            match net::accept4(self.fd, libc::SOCK_CLOEXEC) {
+                Err(EINTR) => {}
+                fd => return fd.expect("accept4") as Fd,
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // A case may have closed every number itself; nothing to do then.
+        let _ = fds::close(self.fd);
+    }
+}
+
+/// A new blocking socket, connected.
+pub fn connect(addr: &Addr, family: Family) -> Fd {
+    let fd = net::socket(family, libc::SOCK_CLOEXEC);
+    net::connect(fd, addr).expect("connect");
+    fd
+}
+
+/// Two connected sockets of this process, as (client, server), not warmed up.
+pub fn cold_pair(family: Family) -> (Fd, Fd) {
+    let listener = Listener::new(family);
+    let client = connect(&listener.addr(), family);
+    (client, listener.accept())
+}
+
+/// The same as ends of the connection with that number.
+pub fn cold_pair_ends(family: Family, number: u64) -> (End, End) {
+    let (client, server) = cold_pair(family);
+    net::set_nodelay(client);
+    net::set_nodelay(server);
+    (End::numbered(client, Side::Client, number), End::numbered(server, Side::Server, number))
+}
+
+/// Both ends in this process, warmed up by this one thread.
+pub fn own_pair(family: Family) -> (End, End) {
+    numbered_pair(family, 0)
+}
+
+pub fn numbered_pair(family: Family, number: u64) -> (End, End) {
+    let (mut client, mut server) = cold_pair_ends(family, number);
+    warm_up_pair(&mut client, &mut server);
+    (client, server)
+}
+
+pub fn warm_up_pair(a: &mut End, b: &mut End) {
+    net::set_nodelay(a.fd());
+    net::set_nodelay(b.fd());
+    for _ in 0..WARM_ROUNDS {
+        a.send(WARM_BYTES);
+        b.recv(WARM_BYTES);
+        b.send(WARM_BYTES);
+        a.recv(WARM_BYTES);
+        warm_pause();
+    }
+}
+
+/// The same between two processes that are no puppets; the other one calls [`warm_answering`].
+pub fn warm_asking(end: &mut End) {
+    net::set_nodelay(end.fd());
+    for _ in 0..WARM_ROUNDS {
+        end.send(WARM_BYTES);
+        end.recv(WARM_BYTES);
+        warm_pause();
+    }
+}
+
+pub fn warm_answering(end: &mut End) {
+    net::set_nodelay(end.fd());
+    for _ in 0..WARM_ROUNDS {
+        end.recv(WARM_BYTES);
+        end.send(WARM_BYTES);
+    }
+}
+
+/// Without Nagle's delays, so that what is sent is soon there, as the cases expect.
+pub fn warm_up(end: &mut End, peer: &mut Peer) {
+    net::set_nodelay(end.fd());
+    peer.set_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+    peer.start("echo", &[WARM_ROUNDS as u64, WARM_BYTES as u64]);
+    for _ in 0..WARM_ROUNDS {
+        end.send(WARM_BYTES);
+        end.recv(WARM_BYTES);
+        warm_pause();
+    }
+    peer.finish();
+}
+
+/// This process connects to a peer process that accepts; not warmed up.
+pub fn cold_client(family: Family, preload: Preload) -> (End, Peer) {
+    let mut peer = Peer::spawn(preload);
+    let port = peer.call("listen", &[family as u64]);
+    let fd = connect(&Addr::loopback(family, port as u16), family);
+    peer.call("accept", &[]);
+    (End::new(fd, Side::Client), peer)
+}
+
+/// A peer process connects to this one; not warmed up.
+pub fn cold_server(family: Family, preload: Preload) -> (End, Peer) {
+    let mut peer = Peer::spawn(preload);
+    let listener = Listener::new(family);
+    peer.start("connect", &[family as u64, listener.port() as u64]);
+    let fd = listener.accept();
+    peer.finish();
+    (End::new(fd, Side::Server), peer)
+}
+
+/// The usual start of a case: this process is the client of a peer process, warmed up.
+pub fn client(family: Family) -> (End, Peer) {
+    let (mut end, mut peer) = cold_client(family, Preload::Kept);
+    warm_up(&mut end, &mut peer);
+    (end, peer)
+}
+
+/// This process is the server of a peer process, warmed up.
+pub fn server(family: Family) -> (End, Peer) {
+    let (mut end, mut peer) = cold_server(family, Preload::Kept);
+    warm_up(&mut end, &mut peer);
+    (end, peer)
+}

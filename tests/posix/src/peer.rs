@@ -1,0 +1,157 @@
+//! The process at the other end of a connection, as the case sees it: a puppet that does one
+//! command after the other, so that a case reads as one story in one function.
+//!
+//! Commands and answers are lines on a unix socket, which is the puppet's standard input. A
+//! puppet checks every byte it receives and panics itself when one is wrong; the case then sees
+//! the channel close, and panics as well.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{FromRawFd, IntoRawFd};
+use std::os::unix::net::UnixStream;
+
+use crate::spawn;
+use crate::sys::process::{self, Ended};
+use crate::sys::{Fd, fds, passing, signal};
+
+/// Whether a process that is started gets the preload library, if the case has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Preload {
+    Kept,
+    Stripped,
+}
+
+pub struct Peer {
+    pub pid: i32,
+    channel: BufReader<UnixStream>,
+    delay_ms: u64,
+    ended: bool,
+}
+
+impl Peer {
+    pub fn spawn(preload: Preload) -> Peer {
+        let (ours, theirs) = fds::unix_pair();
+        let pid = spawn::puppet(&spawn::Start { preload, keep: &[(theirs, 0)], args: &[] });
+        fds::close(theirs).expect("close the puppet's end");
+        Peer::over(ours, pid)
+    }
+
+    /// A puppet that was started in another way, with `channel` as our end of its standard input.
+    pub fn over(channel: Fd, pid: i32) -> Peer {
+        // SAFETY: the number is a fresh unix socket that belongs to nobody else.
+        let channel = BufReader::new(unsafe { UnixStream::from_raw_fd(channel) });
+        Peer { pid, channel, delay_ms: 0, ended: false }
+    }
+
+    /// The next command starts this much later, in the puppet.
+    pub fn after(&mut self, ms: u64) -> &mut Peer {
+        self.delay_ms = ms;
+        self
+    }
+
+    /// Gives a command and does not wait for it.
+    pub fn start(&mut self, op: &str, args: &[u64]) {
+        let args: String = args.iter().map(|a| format!(" {a}")).collect();
+        let line = format!("{} {op}{args}\n", std::mem::take(&mut self.delay_ms));
+        self.channel.get_mut().write_all(line.as_bytes()).expect("give the peer a command");
+    }
+
+    /// Waits for the answer of the last command.
+    pub fn finish(&mut self) -> u64 {
+        let mut line = String::new();
+        match self.channel.read_line(&mut line) {
+            Ok(n) if n > 0 => line.trim().parse().expect("the peer answers with a number"),
+            _ => panic!("the peer process failed (its own message is above)"),
+        }
+    }
+
+    pub fn call(&mut self, op: &str, args: &[u64]) -> u64 {
+        self.start(op, args);
+        self.finish()
+    }
+
+    pub fn send(&mut self, n: usize) {
+        self.call("send", &[n as u64]);
+    }
+
+    pub fn recv(&mut self, n: usize) {
+        self.call("recv", &[n as u64]);
+    }
+
+    pub fn shutdown(&mut self, how: i32) {
+        self.call("shutdown", &[how as u64]);
+    }
+
+    /// Closes the connection; the peer process lives on.
+    pub fn close(&mut self) {
+        self.call("close", &[]);
+    }
+
+    /// Closes with SO_LINGER{1,0}, which resets the connection.
+    pub fn reset(&mut self) {
+        self.call("reset", &[]);
+    }
+
+    pub fn drain(&mut self) -> u64 {
+        self.call("drain", &[])
+    }
+
+    pub fn set_option(&mut self, level: i32, name: i32, value: i32) {
+        self.call("option", &[level as u64, name as u64, value as u64]);
+    }
+
+    /// Hands a connected socket to the puppet, which goes on at these positions.
+    pub fn hand_over(&mut self, end: &crate::end::End, server: bool, by_sendmmsg: bool) {
+        self.start("take", &[server as u64, end.tx.at, end.rx.at]);
+        passing::send_fd(std::os::fd::AsRawFd::as_raw_fd(self.channel.get_ref()), end.fd(), by_sendmmsg);
+        self.finish();
+    }
+
+    pub fn signal(&self, signal: i32) {
+        signal::send_to(self.pid, signal);
+    }
+
+    /// SIGKILL, and waits until the process is gone.
+    pub fn kill(mut self) {
+        self.signal(libc::SIGKILL);
+        assert_eq!(self.wait(), Ended::Signal(libc::SIGKILL));
+    }
+
+    fn wait(&mut self) -> Ended {
+        self.ended = true;
+        process::wait_for(self.pid)
+    }
+
+    /// Lets the puppet leave in the named way ("exit", "exit_now", "abort") and waits for it.
+    pub fn leave(mut self, how: &str) -> Ended {
+        self.start(how, &[]);
+        self.wait()
+    }
+}
+
+impl Drop for Peer {
+    /// A puppet leaves by itself, with its exit handlers, when its commands end.
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let _ = self.channel.get_ref().shutdown(std::net::Shutdown::Write);
+        let ended = self.wait();
+        if !std::thread::panicking() {
+            assert_eq!(ended, Ended::Exit(0), "the peer process failed");
+        }
+    }
+}
+
+impl Peer {
+    /// Forgets the puppet without waiting, for a forked child that must leave it to its parent.
+    pub fn disown(mut self) {
+        self.ended = true;
+    }
+
+    /// Gives up our end of the channel as a number (a case that closes all numbers needs it).
+    pub fn into_channel(mut self) -> Fd {
+        self.ended = true;
+        let stream = self.channel.get_ref().try_clone().expect("copy the channel");
+        stream.into_raw_fd()
+    }
+}

@@ -1,0 +1,186 @@
+//! One case in one mode: a process group with a deadline, its output, and its report.
+
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::options::Options;
+use super::report::Report;
+use super::scratch::Scratch;
+use super::{Mode, stop};
+use crate::case::Case;
+
+pub struct Job {
+    pub case: &'static Case,
+    pub mode: Mode,
+}
+
+pub struct Outcome {
+    pub case: &'static Case,
+    pub mode: Mode,
+    pub seconds: f64,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+    /// The end of what it printed.
+    pub printed: String,
+    pub report: Option<Report>,
+    /// A command line that repeats it.
+    pub again: String,
+}
+
+impl Outcome {
+    pub fn to_json(&self) -> Value {
+        json!({
+            "name": self.case.name, "mode": self.mode.name(), "seconds": self.seconds,
+            "failure": self.failure, "report": self.report.as_ref().map(Report::to_json),
+        })
+    }
+}
+
+/// How much of a failed case's output is shown.
+const SHOWN_LINES: usize = 40;
+
+impl Job {
+    /// `None` when the run was interrupted.
+    pub fn run(&self, options: &Options, scratch: &Scratch) -> Option<Outcome> {
+        if stop::asked() {
+            return None;
+        }
+        // Without dots, so that an extension is an extension.
+        let base = scratch.path().join(format!("{}-{}", self.case.name.replace('.', "-"), self.mode.name()));
+        let (printed, report) = (base.with_extension("out"), base.with_extension("json"));
+        let _ = std::fs::remove_file(&report); // of an earlier run of the same case
+        let settings = self.settings(options, &report);
+        let start = Instant::now();
+        let ended = self.start(options, &settings, &printed).map(|child| wait(child, options.deadline));
+        if stop::asked() {
+            return None;
+        }
+        let sums = (self.mode != Mode::Plain).then(|| Report::read(&report));
+        Some(Outcome {
+            case: self.case,
+            mode: self.mode,
+            seconds: start.elapsed().as_secs_f64(),
+            failure: ended.and_then(|e| e).and_then(|()| self.judge(&sums)).err(),
+            printed: tail(&printed),
+            report: sums.and_then(Result::ok),
+            again: self.again(options, &settings),
+        })
+    }
+
+    fn judge(&self, report: &Option<Result<Report, String>>) -> Result<(), String> {
+        match report {
+            None => Ok(()),
+            Some(Err(what)) => Err(what.clone()),
+            Some(Ok(report)) => report.complaint(self.case, self.mode).map_or(Ok(()), Err),
+        }
+    }
+
+    /// The variables of this run; none of the caller's own settings get through.
+    fn settings(&self, options: &Options, report: &Path) -> Vec<(&'static str, String)> {
+        let mut settings = vec![("SIDESTEP_POSIX_SEED", options.seed.to_string())];
+        if self.mode != Mode::Plain {
+            settings.push(("SIDESTEP_BROKER", format!("@sidestep-test-{}", std::process::id())));
+            settings.push(("SIDESTEP_UPGRADE_AFTER", "0ops".into()));
+            settings.push(("SIDESTEP_REPORT", report.display().to_string()));
+        }
+        if self.mode == Mode::Flip {
+            settings.push(("SIDESTEP_FLIP", self.flip_every().to_string()));
+        }
+        settings
+    }
+
+    /// 200 to 3700 bytes, odd and even, the same for a case in every run.
+    fn flip_every(&self) -> u64 {
+        let sum = self.case.name.bytes().fold(7u64, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
+        200 + sum % 3501
+    }
+
+    fn command(&self, options: &Options) -> Command {
+        let mut command = match self.mode {
+            Mode::Plain => Command::new(&options.cases),
+            _ => Command::new(&options.sidestep),
+        };
+        if self.mode != Mode::Plain {
+            command.args(["run", "--"]).arg(&options.cases);
+        }
+        command.args(["run", self.case.name]);
+        command
+    }
+
+    fn start(&self, options: &Options, settings: &[(&str, String)], printed: &Path) -> Result<Child, String> {
+        let mut command = self.command(options);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("SIDESTEP")) {
+            command.env_remove(name);
+        }
+        let out = File::create(printed).map_err(|e| format!("{}: {e}", printed.display()))?;
+        let err = out.try_clone().map_err(|e| format!("{}: {e}", printed.display()))?;
+        command.env_remove("LD_PRELOAD").envs(settings.iter().map(|(n, v)| (n, v)));
+        command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
+        // SAFETY: one system call, which is allowed between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                crate::sys::process::die_with_parent();
+                Ok(())
+            })
+        };
+        command.spawn().map_err(|e| format!("cannot start {:?}: {e}", command.get_program()))
+    }
+
+    fn again(&self, options: &Options, settings: &[(&str, String)]) -> String {
+        let command = self.command(options);
+        let words = settings.iter().filter(|(name, _)| !name.ends_with("_REPORT") && !name.ends_with("_BROKER"));
+        let mut words: Vec<String> = words.map(|(name, value)| format!("{name}={value}")).collect();
+        words.push(command.get_program().to_string_lossy().into_owned());
+        words.extend(command.get_args().map(|a| a.to_string_lossy().into_owned()));
+        words.join(" ")
+    }
+}
+
+/// Waits for the end or the deadline, then ends whatever is left of the process group.
+fn wait(mut child: Child, deadline: Duration) -> Result<(), String> {
+    let start = Instant::now();
+    let mut pause = Duration::from_micros(500);
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Ok(status),
+            Ok(None) if stop::asked() => break Err("interrupted".into()),
+            Ok(None) if start.elapsed() > deadline => {
+                break Err(format!("not finished after {} s", deadline.as_secs()));
+            }
+            Ok(None) => std::thread::sleep(pause),
+            Err(e) => break Err(format!("cannot wait for it: {e}")),
+        }
+        pause = (pause * 2).min(Duration::from_millis(10));
+    };
+    end_group(child.id() as i32);
+    if status.is_err() {
+        let _ = child.wait();
+    }
+    status.and_then(verdict)
+}
+
+/// The group is the case's own (it leads it), so nothing else can be in it.
+fn end_group(leader: i32) {
+    // SAFETY: no pointers.
+    unsafe { libc::kill(-leader, libc::SIGKILL) };
+}
+
+fn verdict(status: ExitStatus) -> Result<(), String> {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Ok(()),
+        (Some(code), _) => Err(format!("exit code {code}")),
+        (_, signal) => Err(format!("ended by signal {}", signal.unwrap_or(0))),
+    }
+}
+
+fn tail(path: &Path) -> String {
+    let text = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
+}

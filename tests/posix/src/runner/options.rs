@@ -1,0 +1,103 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Mode;
+
+pub const HELP: &str = "\
+posix-run: every socket case, on plain kernel TCP and with Sidestep
+
+  posix-run [--mode plain|upgraded|flip|all] [--filter TEXT]… [--jobs N]
+            [--sidestep PATH] [--deadline SECONDS] [--seed N] [--again] [--json]
+
+  --mode      plain     kernel TCP, nothing preloaded: the truth the others are held to
+              upgraded  preloaded, connections change to the ring at the first byte
+              flip      preloaded, and each direction changes carrier every few hundred bytes
+              all       one after the other (default)
+  --filter    only cases whose name contains TEXT; several must all match
+  --jobs      cases at a time (default 2)
+  --sidestep  the sidestep command (default: beside this program, else target/release/sidestep)
+  --deadline  seconds that a case may take before it is ended and counts as failed (default 20)
+  --seed      seed of the pseudo-random sizes and pauses (default 1)
+  --again     run a case that failed once more; it is shown as unsteady, and only a second failure counts
+  --json      print one JSON object instead of the last line; progress is on stderr
+
+In the preloaded modes a case fails as well when the library's report does not show what the case
+declares (see `posix-cases list`): bytes by ring where they must go by ring, none where they must
+not, and in flip mode a return to the kernel for cases that move much data.
+
+Exit code: 0 all passed, 1 some failed, 2 nothing was run.
+";
+
+pub struct Options {
+    pub modes: Vec<Mode>,
+    pub filters: Vec<String>,
+    pub jobs: usize,
+    pub sidestep: PathBuf,
+    pub cases: PathBuf,
+    pub deadline: Duration,
+    pub seed: u64,
+    pub again: bool,
+    pub json: bool,
+    pub help: bool,
+}
+
+impl Options {
+    pub fn from_args(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+        let here = std::env::current_exe().map_err(|e| format!("where is this program: {e}"))?;
+        let beside = |name: &str| here.with_file_name(name);
+        let mut options = Options {
+            modes: vec![Mode::Plain, Mode::Upgraded, Mode::Flip],
+            filters: vec![],
+            jobs: 2,
+            sidestep: beside("sidestep"),
+            cases: beside("posix-cases"),
+            deadline: Duration::from_secs(20),
+            seed: 1,
+            again: false,
+            json: false,
+            help: false,
+        };
+        if !options.sidestep.exists() {
+            options.sidestep = PathBuf::from("target/release/sidestep");
+        }
+        while let Some(name) = args.next() {
+            options.take(&name, &mut args)?;
+        }
+        if !options.cases.is_file() {
+            return Err(format!("{} is missing: build the whole package", options.cases.display()));
+        }
+        Ok(options)
+    }
+
+    fn take(&mut self, name: &str, args: &mut impl Iterator<Item = String>) -> Result<(), String> {
+        let mut value = || args.next().ok_or_else(|| format!("{name} needs a value"));
+        match name {
+            "--mode" => self.modes = modes(&value()?)?,
+            "--filter" => self.filters.push(value()?),
+            "--jobs" => self.jobs = number(name, &value()?)?.max(1) as usize,
+            "--sidestep" => self.sidestep = value()?.into(),
+            "--deadline" => self.deadline = Duration::from_secs(number(name, &value()?)?),
+            "--seed" => self.seed = number(name, &value()?)?,
+            "--again" => self.again = true,
+            "--json" => self.json = true,
+            "--help" | "-h" => self.help = true,
+            _ => return Err(format!("unknown option '{name}'")),
+        }
+        Ok(())
+    }
+}
+
+fn modes(name: &str) -> Result<Vec<Mode>, String> {
+    let all = [Mode::Plain, Mode::Upgraded, Mode::Flip];
+    match all.iter().find(|m| m.name() == name) {
+        Some(&mode) => Ok(vec![mode]),
+        None if name == "all" => Ok(all.to_vec()),
+        None => Err(format!("--mode is plain, upgraded, flip or all, not '{name}'")),
+    }
+}
+
+fn number(name: &str, value: &str) -> Result<u64, String> {
+    value.parse().map_err(|_| format!("{name} needs a number, not '{value}'"))
+}

@@ -1,0 +1,106 @@
+//! The library's report of a run, and whether it shows what the case declares.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::Mode;
+use crate::case::{Case, Ring};
+
+/// The sums over all processes of a case.
+#[derive(Default, Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub processes: u64,
+    pub ring: u64,
+    pub kernel: u64,
+    pub returned: u64,
+    /// What the processes gave as reasons, one object each.
+    pub reasons: Vec<Value>,
+}
+
+impl Report {
+    /// No file means that no process reported.
+    pub fn read(path: &Path) -> Result<Report, String> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Report::parse(&text),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Report::default()),
+            Err(e) => Err(format!("cannot read the report {}: {e}", path.display())),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Report, String> {
+        let mut sum = Report::default();
+        for line in text.lines() {
+            let value: Value =
+                serde_json::from_str(line).map_err(|e| format!("a line of the report is no JSON ({e}): {line}"))?;
+            let field =
+                |name: &str| value[name].as_u64().ok_or_else(|| format!("the report's '{name}' is missing: {line}"));
+            sum.processes += 1;
+            sum.ring += field("ring_rx")? + field("ring_tx")?;
+            sum.kernel += field("kernel_rx")? + field("kernel_tx")?;
+            sum.returned += field("returned")?;
+            sum.reasons.push(value["reasons"].clone());
+        }
+        Ok(sum)
+    }
+
+    /// What contradicts the case's declaration, if anything does.
+    pub fn complaint(&self, case: &Case, mode: Mode) -> Option<String> {
+        // With flips about half of the bytes go by kernel, and fewer by ring where both are short.
+        let least = if mode == Mode::Flip { 1 } else { case.by_ring };
+        match case.ring {
+            Ring::NoConnection => None,
+            // A library that found no room for itself writes no report either.
+            Ring::May(_) if self.processes == 0 => None,
+            _ if self.processes == 0 => Some("no process wrote a report: was the library loaded?".into()),
+            // What was taken back before anybody read it counts as kernel bytes, but it has been in a ring.
+            Ring::Must if self.ring < least && !(mode == Mode::Flip && self.returned > 0) => {
+                Some(format!("{} bytes went by ring, at least {least} must ({self:?})", self.ring))
+            }
+            Ring::Never(why) if self.ring > 0 => {
+                Some(format!("{} bytes went by ring though none should: {why}", self.ring))
+            }
+            _ if mode == Mode::Flip && case.bulk && self.returned == 0 => {
+                Some(format!("no connection returned to the kernel ({self:?})"))
+            }
+            _ => None,
+        }
+    }
+
+    pub fn to_json(&self) -> Value {
+        json!({
+            "processes": self.processes, "ring": self.ring, "kernel": self.kernel,
+            "returned": self.returned, "reasons": self.reasons,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::case;
+
+    const LINE: &str = r#"{"pid":1,"exe":"x","seen":3,"upgraded":2,"returned":1,"ring_rx":10,"ring_tx":5,"kernel_rx":7,"kernel_tx":8,"reasons":{}}"#;
+
+    #[test]
+    fn sums_lines() {
+        let report = Report::parse(&format!("{LINE}\n{LINE}\n")).expect("a report");
+        assert_eq!((report.processes, report.ring, report.kernel, report.returned), (2, 30, 30, 2));
+        assert!(Report::parse("{\"pid\":1}").unwrap_err().contains("ring_rx"));
+        assert!(Report::parse("half a li").unwrap_err().contains("no JSON"));
+    }
+
+    #[test]
+    fn a_run_that_stayed_on_the_kernel_fails() {
+        let case = case("x", || {}).bulk();
+        let kernel_only = Report { processes: 1, kernel: 9, ..Report::default() };
+        assert!(kernel_only.complaint(&case, Mode::Upgraded).is_some());
+        assert!(kernel_only.complaint(&case.may("why"), Mode::Upgraded).is_none());
+        assert!(Report::default().complaint(&case.never("why"), Mode::Upgraded).is_some());
+        let ring = Report { processes: 1, ring: 5, ..Report::default() };
+        assert!(ring.complaint(&case, Mode::Upgraded).is_none());
+        assert!(ring.complaint(&case, Mode::Flip).is_some());
+        assert!(ring.complaint(&case.never("why"), Mode::Upgraded).is_some());
+        assert!(ring.complaint(&case.by_ring(6), Mode::Upgraded).is_some());
+    }
+}

@@ -1,0 +1,22 @@
+//! Safe functions over libc's symbols, one for each call, so that a preloaded library sees them.
+
+pub mod cpu;
+pub mod epoll;
+pub mod errno;
+pub mod fds;
+pub mod files;
+pub mod glibc;
+pub mod io;
+pub mod net;
+pub mod only_c;
+pub mod passing;
+pub mod poll;
+pub mod process;
+pub mod select;
+pub mod signal;
+pub mod stdio;
+pub mod threads;
+pub mod uring;
+
+/// A file descriptor's number. Plain on purpose: what happens to numbers is what is tested.
+pub type Fd = libc::c_int;

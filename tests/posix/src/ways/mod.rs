@@ -1,0 +1,17 @@
+//! Every way for bytes to leave or enter a socket, each under its name.
+
+pub mod aio;
+pub mod receiving;
+pub mod sending;
+
+use crate::end::{Recv, Send};
+
+pub fn send_way(name: &str) -> Send {
+    let way = sending::ALL.iter().find(|w| w.0 == name);
+    way.unwrap_or_else(|| panic!("no way to send is called {name}")).1
+}
+
+pub fn recv_way(name: &str) -> Recv {
+    let way = receiving::ALL.iter().find(|w| w.0 == name);
+    way.unwrap_or_else(|| panic!("no way to receive is called {name}")).1
+}

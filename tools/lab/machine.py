@@ -1,0 +1,42 @@
+"""On what a measurement ran: figures without it mean nothing."""
+
+import os
+import platform
+import re
+import subprocess
+import time
+
+from . import variant
+from .errors import LabError
+
+
+def describe(places):
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        "load": os.getloadavg(),
+        "tuning": variant.tuning(),
+        "programs": {
+            name: _version(places, name) for name in ("nginx", "envoy", "wrk", "redis-server", "curl")
+        },
+    }
+
+
+def _cpu():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        found = re.search(r"^model name\s*: (.*)$", file.read(), re.M)
+    return found.group(1) if found else platform.machine()
+
+
+def _version(places, name):
+    """The first thing that looks like a version in what the program says about itself."""
+    option = {"nginx": "-v", "wrk": "-v"}.get(name, "--version")
+    try:
+        binary = places.envoy() if name == "envoy" else places.tool(name)
+    except LabError:
+        return None
+    done = subprocess.run([binary, option], capture_output=True, text=True, timeout=20, check=False)
+    found = re.search(r"\d+\.\d+(\.\d+)*", (done.stdout + done.stderr).replace(binary, ""))
+    return found.group(0) if found else None
