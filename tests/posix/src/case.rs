@@ -22,10 +22,12 @@ pub struct Case {
     pub bulk: bool,
     /// How many bytes must go by ring in an upgraded run, sent and received counted both.
     pub by_ring: u64,
+    /// Waiters spin in any case, not only when they have learnt to.
+    pub spins: bool,
 }
 
 pub const fn case(name: &'static str, run: fn()) -> Case {
-    Case { name, run, ring: Ring::Must, bulk: false, by_ring: 1 }
+    Case { name, run, ring: Ring::Must, bulk: false, by_ring: 1, spins: false }
 }
 
 impl Case {
@@ -47,6 +49,11 @@ impl Case {
     /// Most of what the case moves must go by ring, not only its warm-up.
     pub const fn by_ring(mut self, bytes: u64) -> Case {
         self.by_ring = bytes;
+        self
+    }
+
+    pub const fn spins(mut self) -> Case {
+        self.spins = true;
         self
     }
 

@@ -1,7 +1,7 @@
 //! One blocking call on one connection.
 
 use super::signals::{self, Quiet};
-use super::{Deadline, UNKNOWN_BELL_US};
+use super::{Deadline, UNKNOWN_BELL_US, readiness};
 use crate::record::{Conn, flag, state};
 use crate::{arena, io, life, link, place};
 use core::sync::atomic::Ordering::*;
@@ -27,6 +27,9 @@ pub struct Blocking {
     deadline: Option<Deadline>,
     /// Whether the call goes on after a handler with SA_RESTART.
     restarts: bool,
+    /// The last pause ended with a mere look; unless bytes moved since, the next one sleeps.
+    looked: bool,
+    moved: usize,
     /// Signals are held back from the first wait on.
     quiet: Option<Quiet>,
     /// The connection that this call keeps alive.
@@ -46,13 +49,15 @@ impl Drop for Blocking {
 impl Blocking {
     /// `timeout_us`: SO_RCVTIMEO or SO_SNDTIMEO; 0: none.
     pub fn new(timeout_us: u64) -> Blocking {
-        Blocking { timeout_us, deadline: None, restarts: true, quiet: None, keeps: None }
+        Blocking { timeout_us, deadline: None, restarts: true, looked: false, moved: 0, quiet: None, keeps: None }
     }
 
     /// As [`Blocking::pause`], for a call of the program, which closing the number meanwhile does not end. Ok: the
     /// number to go on with. `moved`: bytes that the call has moved already, and will return if interrupted.
     pub fn until(&mut self, index: u32, c: &Conn, fd: i32, want: Want, moved: usize) -> Result<i32> {
         self.restarts = moved == 0 && self.timeout_us == 0;
+        self.looked &= moved == self.moved;
+        self.moved = moved;
         if self.keeps.is_none() {
             arena::local(index).waiters.fetch_add(1, AcqRel);
             arena::local(index).waiter.store(crate::thread::tid(), Relaxed);
@@ -69,11 +74,14 @@ impl Blocking {
         let limit = (self.timeout_us > 0).then_some(self.timeout_us * 1000);
         let deadline = self.deadline.get_or_insert_with(|| Deadline::after_ns(limit));
         let generation = c.generation.load(Acquire);
-        if looks_ready(c, want) {
+        let may_look = !self.looked;
+        self.looked = may_look && looks_ready(c, want);
+        if self.looked {
             return Ok(());
         }
         let quiet = self.quiet.get_or_insert_with(Quiet::begin);
-        if c.spin.wait(|| looks_ready(c, want)) {
+        self.looked = may_look && c.spin.wait(|| looks_ready(c, want));
+        if self.looked {
             return Ok(());
         }
         let began = arch::ticks();
@@ -94,11 +102,7 @@ impl Blocking {
 fn looks_ready(c: &Conn, want: Want) -> bool {
     match want {
         Want::In => {
-            let half = c.rx_half();
-            let head = half.reader.head.load(Relaxed);
-            half.writer.tail.load(Acquire) != head && head & sidestep_abi::link::FROZEN == 0
-                || half.writer.fin.load(Relaxed) != 0
-                || c.has(flag::HINT)
+            readiness::ring_has_bytes(c) || c.rx_half().writer.fin.load(Relaxed) != 0 || c.has(flag::HINT)
         }
         Want::Out => c.has(flag::TX_RING) && c.tx_half().writer.wants_space.load(Acquire) == 0,
     }

@@ -427,7 +427,7 @@ fn wait_both(
     deadline: &Deadline,
     mask: *const libc::sigset_t,
 ) -> Result<usize> {
-    let mut quiet = None;
+    let (mut quiet, mut spun) = (None, false);
     loop {
         // One harvest per call: what it reports stays queued if it is level-triggered.
         let calls = s.calls.fetch_add(1, Relaxed);
@@ -442,8 +442,9 @@ fn wait_both(
             return Ok(n);
         }
         let quiet = quiet.get_or_insert_with(Quiet::begin);
-        if s.spin.wait(|| place::has_news(p)) {
-            continue;
+        spun = !spun && s.spin.wait(|| place::has_news(p));
+        if spun {
+            continue; // if the news is nothing after all, sleep
         }
         let n = sleep(s, p, out, deadline, quiet.mask(mask))?;
         if n > 0 || deadline.has_passed() {

@@ -114,14 +114,15 @@ struct Poll<'a> {
 impl Poll<'_> {
     fn run(&mut self, ns: Option<u64>, mask: *const libc::sigset_t) -> Result<usize> {
         let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
-        let mut quiet = None;
+        let (mut quiet, mut spun) = (None, false);
         loop {
             if self.look() > 0 || ns == Some(0) {
                 return self.finish();
             }
             let quiet = quiet.get_or_insert_with(Quiet::begin);
-            if SPIN.wait(|| self.glance()) {
-                continue;
+            spun = !spun && SPIN.wait(|| self.glance());
+            if spun {
+                continue; // if there is nothing after all, sleep
             }
             if self.sleep(&deadline, quiet.mask(mask))? || deadline.has_passed() {
                 self.look();
@@ -144,10 +145,7 @@ impl Poll<'_> {
     /// The same without locks and system calls, for spinning.
     fn glance(&self) -> bool {
         self.fds.iter().any(|p| {
-            attached(p.fd).is_some_and(|c| {
-                let half = c.rx_half();
-                p.events & POLLIN != 0 && half.writer.tail.load(Acquire) != half.reader.head.load(Relaxed)
-            })
+            p.events & POLLIN != 0 && attached(p.fd).is_some_and(readiness::ring_has_bytes)
         })
     }
 

@@ -64,6 +64,15 @@ fn ask_kernel(c: &Conn, fd: i32, rx: Answer, tx: Answer) -> u32 {
     found
 }
 
+/// Whether the ring carries and holds bytes for us: a look without locks, for spinning.
+#[inline]
+pub fn ring_has_bytes(c: &Conn) -> bool {
+    let half = c.rx_half();
+    // A word that is frozen, or has never been used, differs from every tail.
+    let head = half.reader.head.load(Relaxed);
+    head & FROZEN == 0 && half.writer.tail.load(Acquire) != head
+}
+
 #[inline]
 fn readable(c: &Conn) -> Answer {
     let half = c.rx_half();

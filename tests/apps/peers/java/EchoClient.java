@@ -22,6 +22,8 @@ import java.util.concurrent.Future;
 public final class EchoClient {
     private static final int ROUND_TRIPS = 50;
     private static final int STREAM_BYTES = 500_000;
+    /** Sent without a pause: an upgrade needs some milliseconds, and most bytes are to come after it. */
+    private static final int NIO_STREAM_BYTES = 4_000_000;
 
     public static void main(String[] arguments) throws Exception {
         int port = Integer.parseInt(arguments[1]);
@@ -111,16 +113,16 @@ public final class EchoClient {
                 open -= ((Stream) key.attachment()).step(key) ? 1 : 0;
             }
         }
-        return (long) connections * STREAM_BYTES;
+        return (long) connections * NIO_STREAM_BYTES;
     }
 
     private static final class Stream {
         private final byte[] wanted;
         private final ByteBuffer outgoing;
-        private final ByteBuffer received = ByteBuffer.allocateDirect(STREAM_BYTES + 1);
+        private final ByteBuffer received = ByteBuffer.allocateDirect(NIO_STREAM_BYTES + 1);
 
         Stream(int number) {
-            wanted = content(number, STREAM_BYTES);
+            wanted = content(number, NIO_STREAM_BYTES);
             outgoing = ByteBuffer.wrap(wanted);
         }
 

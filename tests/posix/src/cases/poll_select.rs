@@ -22,6 +22,7 @@ pub const CASES: &[Case] = &[
     case("poll.no_descriptors_is_a_sleep", nothing).no_connection(),
     case("poll.in_and_out_at_once", in_and_out).bulk(),
     case("poll.masks_at_the_end", at_the_end),
+    case("poll.quiet_connections_cost_nothing", quiet).spins().bulk(),
     case("poll.too_many_descriptors", too_many).no_connection(),
     case("select.every_select_call_v4", || every_select(V4)),
     case("select.every_select_call_v6", || every_select(V6)),
@@ -59,6 +60,22 @@ fn every_poll(family: crate::sys::net::Family) {
             assert_eq!(fds[0].revents, 0, "{name} clears revents");
         }
     }
+}
+
+/// Spinning comes to an end, whatever carries the connections.
+fn quiet() {
+    let mut pairs: Vec<_> = (0..8).map(|i| link::numbered_pair(V4, i)).collect();
+    let mut fds: Vec<_> = pairs.iter().map(|(_, b)| want(b.fd(), POLLIN)).collect();
+    for round in 0..400 {
+        let (a, b) = &mut pairs[round % 8];
+        std::thread::scope(|s| {
+            s.spawn(|| a.send(5 + round % 8));
+            assert_eq!(poll(&mut fds, 5000), Ok(1), "round {round}");
+        });
+        b.recv(5 + round % 8);
+    }
+    let (clock, cpu) = measure(|| assert_eq!(poll(&mut fds, 400), Ok(0)));
+    assert!(cpu < clock / 4, "{cpu:?} of CPU time in {clock:?} of waiting");
 }
 
 /// Forty connections, some ready: exactly those are reported, whatever their place.

@@ -88,6 +88,9 @@ impl Job {
             settings.push(("SIDESTEP_UPGRADE_AFTER", "0ops".into()));
             settings.push(("SIDESTEP_REPORT", report.display().to_string()));
         }
+        if self.mode != Mode::Plain && self.case.spins {
+            settings.push(("SIDESTEP_SPIN", "50".into()));
+        }
         if self.mode == Mode::Flip {
             settings.push(("SIDESTEP_FLIP", self.flip_every().to_string()));
         }
