@@ -21,6 +21,8 @@ pub struct Rx {
     /// Published when the last stretch ended. Should the writer die before it has sent the rest by kernel,
     /// the bytes up to here are still in the ring.
     drain_to: u64,
+    /// Position up to which the program has been told that bytes are there (MSG_PEEK, FIONREAD).
+    told: u64,
     /// Bytes read from the kernel.
     pub kernel: u64,
     /// Bytes read from rings.
@@ -161,6 +163,17 @@ impl Rx {
     /// Bytes that were in the ring when the last stretch ended and have not been read since, by whichever carrier.
     pub fn on_its_way(&self) -> u64 {
         if self.in_ring { 0 } else { self.drain_to.saturating_sub(self.input.pos) }
+    }
+
+    /// The program has been told of `n` readable bytes.
+    pub fn tell(&mut self, n: usize) {
+        self.told = self.told.max(self.input.pos + n as u64);
+    }
+
+    /// Bytes among [`Rx::on_its_way`] that the program has been told of, and will expect to be there.
+    #[inline]
+    pub fn owed(&self) -> u64 {
+        if self.in_ring { 0 } else { self.drain_to.min(self.told).saturating_sub(self.input.pos) }
     }
 
     /// Bytes published to us and not read, if the ring carries.

@@ -2,6 +2,7 @@
 
 use super::conn;
 use crate::fdtable::{self, Kind};
+use crate::io::recv;
 use crate::record::flag;
 use crate::{arena, errno, life, next, thread};
 use core::ffi::{c_int, c_uint, c_ulong};
@@ -138,27 +139,11 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
         // SAFETY: the kernel has just read an int there.
         libc::FIONBIO => c.put(flag::NONBLOCK, unsafe { *value } != 0),
         libc::FIONREAD if c.is_attached() => {
-            let mut n = readable(c, fd);
-            // What the writer is just taking back has been readable and will be at once: wait for it to arrive.
-            for _ in 0..40 {
-                if n != Some(0) {
-                    break;
-                }
-                sidestep_sys::clock::nap_us(25);
-                n = readable(c, fd);
-            }
+            let n = recv::readable(c, fd);
             // SAFETY: the kernel has just written an int there.
-            unsafe { *value = n.unwrap_or(0) as c_int };
+            unsafe { *value = n as c_int };
         }
         _ => {}
     }
     result
-}
-
-/// Bytes that can be read now, by whichever carrier. Some(0): none, but some are on their way from one to the other.
-fn readable(c: &arena::Conn, fd: c_int) -> Option<usize> {
-    let half = c.rx_half();
-    let (ring, coming) = c.with_rx(|rx| (rx.next(half).map_or(0, |_| rx.unread(half)), rx.on_its_way())).unwrap_or((0, 0));
-    let kernel = sidestep_sys::tcp::queued(fd).unwrap_or(0) as usize;
-    if ring + kernel == 0 && coming == 0 { None } else { Some(ring + kernel) }
 }

@@ -68,6 +68,14 @@ fn attached(index: u32, c: &'static Conn, mut fd: i32, iov: &[iovec], flags: i32
                 peeks += 1;
                 clock::nap_us(PEEK_US);
             }
+            Ok(Step::Bytes(n)) if flags & MSG_PEEK != 0 => {
+                if transit == TRANSIT || !c.with_rx(|rx| (n as u64) < rx.owed()).unwrap_or(false) {
+                    let _ = c.with_rx(|rx| rx.tell(n));
+                    return Ok(n);
+                }
+                transit += 1;
+                clock::nap_us(TRANSIT_US);
+            }
             Ok(Step::Bytes(n)) => {
                 got += n;
                 if got >= want || !whole {
@@ -80,15 +88,15 @@ fn attached(index: u32, c: &'static Conn, mut fd: i32, iov: &[iovec], flags: i32
                     return Ok(got);
                 }
             }
+            // What was there a moment ago is just being taken back, and comes by kernel at once.
+            Ok(Step::Empty) if transit < TRANSIT && c.with_rx(|rx| comes_back(rx, got)).unwrap_or(false) => {
+                transit += 1;
+                clock::nap_us(TRANSIT_US);
+            }
             Ok(Step::Empty) if got > 0 && !whole => return Ok(got),
             Ok(Step::End) => return Ok(got),
             Ok(Step::Empty) if super::is_inherited(c) && c.with_rx(|rx| rx.in_ring()).unwrap_or(false) => {
                 life::rx_to_kernel(c, Reason::Shared);
-            }
-            // What was readable a moment ago is just being taken back, and comes by kernel at once.
-            Ok(Step::Empty) if got == 0 && transit < TRANSIT && c.with_rx(|rx| rx.on_its_way() > 0).unwrap_or(false) => {
-                transit += 1;
-                clock::nap_us(TRANSIT_US);
             }
             Ok(Step::Empty) if flags & MSG_DONTWAIT != 0 || c.has(flag::NONBLOCK) => return some(got, Errno(EAGAIN)),
             Ok(Step::Empty) => match wait.until(index, c, fd, Want::In, got) {
@@ -107,6 +115,33 @@ const PEEK_US: u64 = 500;
 /// A reader waits so often, so long, for bytes on their way from the ring to the kernel: a millisecond in all.
 const TRANSIT: u32 = 40;
 const TRANSIT_US: u64 = 25;
+
+/// FIONREAD: how many bytes can be read now, by whichever carrier.
+pub fn readable(c: &Conn, fd: i32) -> usize {
+    let mut transit = 0;
+    loop {
+        let (ring, owed) = c.with_rx(|rx| in_reach(rx, c)).unwrap_or((0, 0));
+        let n = ring + tcp::queued(fd).unwrap_or(0) as usize;
+        if n as u64 >= owed || transit == TRANSIT {
+            let _ = c.with_rx(|rx| rx.tell(n));
+            return n;
+        }
+        transit += 1;
+        clock::nap_us(TRANSIT_US);
+    }
+}
+
+/// Bytes in the ring, and how many there must be in ring and kernel together.
+fn in_reach(rx: &mut Rx, c: &Conn) -> (usize, u64) {
+    let ring = rx.next(c.rx_half()).map_or(0, |_| rx.unread(c.rx_half()));
+    (ring, rx.owed().max(rx.on_its_way().min(1)))
+}
+
+/// Whether a call that has `got` so many bytes may count on more: on one, if the connection was readable, and on
+/// all that the program has been told of.
+fn comes_back(rx: &Rx, got: usize) -> bool {
+    if got == 0 { rx.on_its_way() > 0 } else { rx.owed() > 0 }
+}
 
 /// What has been received, if anything; else the error.
 fn some(got: usize, error: Errno) -> Result<usize> {
@@ -136,7 +171,9 @@ fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) 
                 let taken = iov::total(&part[..room]);
                 return match from_kernel(c, rx, fd, (&part[..room], iov), skip, flags, limit) {
                     Ok(0) => rest(c, rx, fd, iov, skip, flags),
-                    Ok(n) if flags & MSG_PEEK == 0 && (n as u64 == limit || n == taken) => Ok(Step::Part(n)),
+                    Ok(n) if flags & MSG_PEEK == 0 && (n as u64 == limit || n == taken || rx.owed() > 0) => {
+                        Ok(Step::Part(n))
+                    }
                     Ok(n) => Ok(Step::Bytes(n)),
                     Err(Errno(EAGAIN)) => {
                         c.lower(flag::HINT);
