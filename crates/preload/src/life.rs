@@ -96,11 +96,11 @@ fn leave(index: u32, fd: i32) -> After {
         }
         return After(None);
     }
-    wait::epoll::forget(fd);
+    let shared = arena::held_by_others(c);
+    wait::epoll::forget(fd, c.state.load(Acquire) == state::OFFERED && !shared);
     if local.waiters.load(Acquire) > 0 && c.is_attached() && adopt(local, fd) {
         return After(None);
     }
-    let shared = arena::held_by_others(c);
     c.holders.fetch_and(!arena::me().map_or(0, |p| 1 << p), AcqRel);
     report::add_bytes(c.bytes());
     match c.state.load(Acquire) {

@@ -89,10 +89,14 @@ pub fn is_member(fd: i32) -> bool {
     sets::all().any(|(_, s)| s.with(|inner| inner.reg(fd).is_some_and(|r| r.state & reg::PRESENT != 0)) == Some(true))
 }
 
-/// Forgets `fd` everywhere: the kernel drops it when the last number for the socket is closed.
-pub fn forget(fd: i32) {
+/// Before the last close of a socket: forgets `fd` everywhere. `offered`: its offer is on the way, and the broker's
+/// descriptor would keep it in the kernel's sets, with events for a number that may be somebody else's by then.
+pub fn forget(fd: i32, offered: bool) {
     for (_, s) in sets::all() {
         s.with(|inner| {
+            if offered && inner.reg(fd).is_some_and(|r| r.state & reg::PRESENT != 0) {
+                let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, fd, 0, 0);
+            }
             inner.clear(fd);
         });
     }

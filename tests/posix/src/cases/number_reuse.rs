@@ -5,7 +5,7 @@ use crate::end::{End, Side};
 use crate::link;
 use crate::sys::errno::EAGAIN;
 use crate::sys::net::Family::V4;
-use crate::sys::{Fd, fds, files, io, net, stdio};
+use crate::sys::{Fd, epoll, fds, files, io, net, stdio};
 
 macro_rules! reuse_cases {
     ($($close:ident)*) => { &[$(
@@ -13,6 +13,7 @@ macro_rules! reuse_cases {
     )*
         case("reuse.socket_after_socket", socket_after_socket),
         case("reuse.by_a_listener", by_a_listener),
+        case("reuse.closed_sockets_leave_an_epoll_set", closed_in_set).may("closed before the broker has seen them"),
     ] };
 }
 
@@ -62,6 +63,22 @@ fn reused(close: fn(Fd)) {
         assert!(!fds::is_open(fd));
         take(fd);
         fds::close(fd).expect("close");
+    }
+}
+
+/// Whoever else may look at the sockets meanwhile: no event of a closed one, for a number that is in use again.
+fn closed_in_set() {
+    let set = epoll::Epoll::new();
+    for round in 0..500 {
+        let (a, b) = link::cold_pair(V4);
+        for fd in [a, b] {
+            set.add(fd, epoll::IN | epoll::RDHUP);
+        }
+        assert_eq!(io::write(a, b"x"), Ok(1));
+        assert_eq!(io::read(b, &mut [0; 10]), Ok(1));
+        close(a);
+        close(b);
+        assert_eq!(set.wait(0).len(), 0, "an event of a closed socket in round {round}");
     }
 }
 
