@@ -99,6 +99,7 @@ calls! {
     lio_listio(mode: c_int, list: *const *mut libc::aiocb, n: c_int, event: *mut c_void) -> c_int = files::lio_listio, also lio_listio64;
 
     connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int = sockets::connect, also __connect;
+    listen(fd: c_int, backlog: c_int) -> c_int = sockets::listen;
     accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int = sockets::accept;
     accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int = sockets::accept4;
     shutdown(fd: c_int, how: c_int) -> c_int = sockets::shutdown;

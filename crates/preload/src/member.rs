@@ -3,7 +3,7 @@
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, state};
 use crate::{arena, attach, link, place, report, settings, text, thread};
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind as MsgKind, Msg};
 use sidestep_sys::lock::{Lock, Taken};
@@ -21,6 +21,8 @@ static HEARD: AtomicU32 = AtomicU32::new(0);
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
 /// Places whose announcement did not fit into the socket.
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
+/// The process serves: it is a member even while it has nothing to offer.
+static STAYS: AtomicBool = AtomicBool::new(false);
 static LOCK: Lock = Lock::new();
 
 const RETRY_US: u64 = 1_000_000;
@@ -42,6 +44,16 @@ pub fn check() {
     } else if SOCKET.load(Relaxed) >= 0 && arch::ticks() >= NOT_BEFORE.load(Relaxed) {
         NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(LISTEN_US), Relaxed);
         listen();
+    } else if STAYS.load(Relaxed) {
+        joined();
+    }
+}
+
+/// Joins, and joins again after every fork: a server may be silent for longer than a broker waits for members.
+pub fn stay() {
+    if settings::get().on {
+        STAYS.store(true, Relaxed);
+        check();
     }
 }
 

@@ -1,12 +1,13 @@
-//! connect, accept, shutdown and socket options.
+//! connect, listen, accept, shutdown and socket options.
 
 use super::conn;
 use crate::record::flag;
-use crate::{arena, errno, life, next};
+use crate::{arena, errno, life, member, next};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{sockaddr, socklen_t};
 use sidestep_abi::Reason;
+use sidestep_sys::tcp;
 
 pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     // SAFETY: the program's own pointer; an address starts with its family.
@@ -25,12 +26,27 @@ pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     result
 }
 
+pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { next::listen(fd, backlog) };
+    if result == 0 {
+        errno::keep(|| {
+            if tcp::is_tcp(fd) {
+                member::stay();
+            }
+        });
+    }
+    result
+}
+
 pub unsafe fn accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    member::check();
     // SAFETY: the program's own call.
     accepted(unsafe { next::accept(fd, from, len) })
 }
 
 pub unsafe fn accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int {
+    member::check();
     // SAFETY: the program's own call.
     accepted(unsafe { next::accept4(fd, from, len, flags) })
 }
