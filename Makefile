@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test bench clean
+.PHONY: all demo test lint bench clean
 
 all:
 	cargo build --release
@@ -13,6 +13,11 @@ demo:
 # Every test.
 test:
 	tools/test $(ARGS)
+
+# Formatting and clippy, of which no complaint may be left.
+lint:
+	cargo fmt --all --check
+	cargo clippy --release --workspace --all-targets -- -D warnings
 
 # The tables of docs/PERFORMANCE.md; ROWS="wrk-nginx-64 stream" takes some of them.
 bench:

@@ -161,5 +161,5 @@ const _: () = {
     assert!(size_of::<Writer>() == 64 && size_of::<Reader>() == 64);
     assert!(size_of::<Side>() == 64 && size_of::<Counters>() == 64);
     assert!(size_of::<Slot>() == 9 * 64);
-    assert!(SLOTS_AT % 64 == 0 && RINGS_AT % PAGE == 0);
+    assert!(SLOTS_AT.is_multiple_of(64) && RINGS_AT.is_multiple_of(PAGE));
 };

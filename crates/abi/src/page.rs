@@ -38,6 +38,7 @@ impl Page {
     /// All zero: as good as a fresh mapping.
     #[allow(clippy::new_without_default)] // a page is only ever a static
     pub const fn new() -> Page {
+        #[allow(clippy::declare_interior_mutable_const)] // a pattern to copy, not a value to share
         const ZERO: AtomicU64 = AtomicU64::new(0);
         Page {
             magic: ZERO,

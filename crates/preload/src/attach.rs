@@ -92,7 +92,7 @@ pub fn advance(index: u32, c: &'static Conn) {
         errno::keep(|| enter(index, c));
     }
     if c.has(flag::NOT_READY) && c.is_attached() {
-        errno::keep(|| get_ready(c));
+        errno::keep(|| get_ready(index, c));
     }
 }
 
@@ -153,7 +153,7 @@ pub fn give_slot_back(c: &Conn) {
 
 /// Declares to the peer that we read rings, once it can ring every place where we might wait.
 #[cold]
-fn get_ready(c: &Conn) {
+fn get_ready(index: u32, c: &Conn) {
     let l = link::get(c.link.load(Relaxed));
     let mut bells = c.words().side[c.my_side()].bells.load(Acquire);
     while bells != 0 {
@@ -162,7 +162,7 @@ fn get_ready(c: &Conn) {
         }
         bells &= bells - 1;
     }
-    if wait::epoll::has_unmanaged(c) {
+    if wait::epoll::has_unmanaged(arena::local(index).fd.load(Relaxed) as i32) {
         return;
     }
     c.lower(flag::NOT_READY);

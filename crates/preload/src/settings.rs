@@ -1,5 +1,6 @@
 //! Settings from the environment, read once, before the program's main().
 
+use core::cell::UnsafeCell;
 use sidestep_abi::env;
 
 /// How long a waiting thread may spin.
@@ -60,7 +61,13 @@ impl Text {
     }
 }
 
-static mut SETTINGS: Settings = Settings {
+/// Written by [`load`] only.
+struct Once(UnsafeCell<Settings>);
+
+// SAFETY: written before the program has threads, only read from then on.
+unsafe impl Sync for Once {}
+
+static SETTINGS: Once = Once(UnsafeCell::new(Settings {
     on: false,
     spin: Spin::Auto,
     upgrade_after: Threshold::Ops(env::DEFAULT_UPGRADE_OPS),
@@ -69,13 +76,13 @@ static mut SETTINGS: Settings = Settings {
     log: false,
     report: Text::EMPTY,
     broker: Text::EMPTY,
-};
+}));
 
 /// The settings. Until [`load`] has run, everything is off.
 #[inline]
 pub fn get() -> &'static Settings {
     // SAFETY: written only by `load`, in the constructor, before the program has threads.
-    unsafe { &*(&raw const SETTINGS) }
+    unsafe { &*SETTINGS.0.get() }
 }
 
 /// Reads the environment. A value that cannot be understood counts as not given: `sidestep run` has checked it
@@ -85,7 +92,7 @@ pub fn get() -> &'static Settings {
 /// To be called once, from the constructor; `envp` is the NULL-terminated environment.
 pub unsafe fn load(envp: *const *const libc::c_char) {
     // SAFETY: by contract nobody else looks yet.
-    let s = unsafe { &mut *(&raw mut SETTINGS) };
+    let s = unsafe { &mut *SETTINGS.0.get() };
     s.on = true;
     default_broker(&mut s.broker);
     let mut at = envp;

@@ -1,7 +1,7 @@
 //! Receiving. All calls that read from a connection come here.
 
 use super::{arrive, iov, natively};
-use crate::record::{Conn, Reentered, flag};
+use crate::record::{Conn, flag};
 use crate::wait::block::{self, Want};
 use crate::{attach, errno, life, link};
 use core::sync::atomic::Ordering::*;
@@ -59,7 +59,7 @@ fn attached(index: u32, c: &'static Conn, mut fd: i32, iov: &[iovec], flags: i32
     loop {
         let step = c.with_rx(|rx| step(c, rx, fd, iov, got, flags));
         // A signal handler reads what it has interrupted the reading of: nothing there, for the moment.
-        let step = step.unwrap_or_else(|Reentered| Err(Errno(EAGAIN)));
+        let step = step.unwrap_or(Err(Errno(EAGAIN)));
         match step {
             // Looking ahead takes nothing, so there is no place to wait for "more than that".
             Ok(Step::Bytes(n))

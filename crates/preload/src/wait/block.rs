@@ -101,9 +101,7 @@ impl Blocking {
 #[inline]
 fn looks_ready(c: &Conn, want: Want) -> bool {
     match want {
-        Want::In => {
-            readiness::ring_has_bytes(c) || c.rx_half().writer.fin.load(Relaxed) != 0 || c.has(flag::HINT)
-        }
+        Want::In => readiness::ring_has_bytes(c) || c.rx_half().writer.fin.load(Relaxed) != 0 || c.has(flag::HINT),
         Want::Out => c.has(flag::TX_RING) && c.tx_half().writer.wants_space.load(Acquire) == 0,
     }
 }

@@ -144,9 +144,7 @@ impl Poll<'_> {
 
     /// The same without locks and system calls, for spinning.
     fn glance(&self) -> bool {
-        self.fds.iter().any(|p| {
-            p.events & POLLIN != 0 && attached(p.fd).is_some_and(readiness::ring_has_bytes)
-        })
+        self.fds.iter().any(|p| p.events & POLLIN != 0 && attached(p.fd).is_some_and(readiness::ring_has_bytes))
     }
 
     /// Adds what the kernel knows of the others, now, and counts all.
@@ -196,8 +194,8 @@ impl Poll<'_> {
         result
     }
 
-    fn each_attached(&self, mut each: impl FnMut(&Conn)) {
-        self.fds.iter().filter_map(|p| attached(p.fd)).for_each(|c| each(c));
+    fn each_attached(&self, each: impl FnMut(&Conn)) {
+        self.fds.iter().filter_map(|p| attached(p.fd)).for_each(each);
     }
 
     /// How long to sleep at most although nothing happens.

@@ -30,6 +30,31 @@ pub struct Reg {
     next: u32,
 }
 
+impl Reg {
+    /// In the set, for the program.
+    #[inline]
+    pub fn is_present(&self) -> bool {
+        self.state & reg::PRESENT != 0
+    }
+
+    /// Ours to report; if it is not present, it is parked.
+    #[inline]
+    pub fn is_managed(&self) -> bool {
+        self.state & reg::MANAGED != 0
+    }
+
+    /// In the set, watched by the kernel in its own way.
+    pub fn is_native(&self) -> bool {
+        self.is_present() && !self.is_managed()
+    }
+
+    /// Ours to report, and the program waits for it.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        self.is_present() && self.is_managed() && self.state & reg::DISARMED == 0
+    }
+}
+
 /// Bits of [`Reg::state`].
 pub mod reg {
     /// In the set, for the program.
@@ -160,6 +185,11 @@ impl Set {
         Some(result)
     }
 
+    /// Whether there is a registration of `fd` that passes the test.
+    pub fn has(&self, fd: i32, test: impl Fn(&Reg) -> bool) -> bool {
+        self.with(|inner| inner.reg(fd).is_some_and(|r| test(r))) == Some(true)
+    }
+
     #[inline]
     pub fn place(&self) -> Option<u32> {
         let p = self.place.load(Acquire);
@@ -201,7 +231,7 @@ impl Inner {
     #[inline]
     pub fn queue(&mut self, fd: i32) {
         let Some(r) = self.reg(fd) else { return };
-        if r.state & reg::MANAGED == 0 || r.state & reg::QUEUED != 0 {
+        if !r.is_managed() || r.state & reg::QUEUED != 0 {
             return;
         }
         r.state |= reg::QUEUED;

@@ -1,0 +1,159 @@
+//! epoll_wait(2) in all its forms.
+
+use super::harvest::{expects_space, harvest, queue_writers, sort};
+use super::nested::{arm_nested, refresh_nested};
+use super::takeover;
+use crate::wait::sets::{self, Set};
+use crate::wait::signals::Quiet;
+use crate::wait::{Deadline, UNKNOWN_BELL_US, as_ptr};
+use crate::{errno, io, link, member, next, place};
+use core::sync::atomic::Ordering::*;
+use libc::epoll_event;
+use sidestep_sys::{Result, arch, clock};
+
+/// While rings keep a thread busy, the kernel is asked at least so often.
+const KERNEL_US: u64 = 50;
+/// ... and every so many calls.
+const KERNEL_CALLS: u32 = 8;
+
+/// epoll_wait(2) in all its forms. `ns`: None waits for ever. `native` makes the program's own call.
+pub fn wait(
+    index: u32,
+    out: &mut [epoll_event],
+    ns: Option<u64>,
+    mask: *const libc::sigset_t,
+    native: impl FnOnce() -> i32,
+) -> i32 {
+    let s = sets::get(index);
+    member::check();
+    if s.generation.load(Relaxed) != crate::fork::generation() && s.place().is_some() {
+        errno::keep(|| takeover::disinherit(s));
+    }
+    refresh_nested();
+    let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
+    let p = match s.place() {
+        Some(p) => p,
+        None => {
+            let _ = deadline.has_passed(); // starts the clock
+            s.natives.fetch_add(1, AcqRel);
+            let n = native();
+            if s.natives.fetch_sub(1, AcqRel) > 1
+                && let Some(p) = s.place()
+            {
+                sidestep_sys::fd::ring(place::eventfd(p)); // the doorbell wakes them one by one
+            }
+            if n <= 0 {
+                return n;
+            }
+            // A place may have come while we slept, or a parent's doorbell may still be in the set: events of ours
+            // are not the program's, and the wait goes on.
+            match (sort(s, out, n as usize), s.place()) {
+                (0, Some(p)) => p,
+                (0, None) => return errno::give(wait_kernel(s, out, &deadline, mask)) as i32,
+                (kept, _) => return kept as i32,
+            }
+        }
+    };
+    let n = errno::give(wait_both(s, p, out, ns, &deadline, mask)) as i32;
+    if s.nested.load(Relaxed) {
+        errno::keep(|| arm_nested(s));
+    }
+    n
+}
+
+fn wait_both(
+    s: &Set,
+    p: u32,
+    out: &mut [epoll_event],
+    ns: Option<u64>,
+    deadline: &Deadline,
+    mask: *const libc::sigset_t,
+) -> Result<usize> {
+    let (mut quiet, mut spun) = (None, false);
+    loop {
+        // One harvest per call: what it reports stays queued if it is level-triggered.
+        let calls = s.calls.fetch_add(1, Relaxed);
+        let due = calls.is_multiple_of(KERNEL_CALLS)
+            || arch::ticks().wrapping_sub(s.asked.load(Relaxed)) > clock::ticks_of_us(KERNEL_US);
+        // With room for one event only, kernel and rings take turns.
+        let turn = out.len() > 1 || !s.kernel_had_turn.swap(false, Relaxed);
+        let kept = if turn && (due || ns == Some(0) || s.nested.load(Relaxed)) { ask_kernel(s, out)? } else { 0 };
+        s.kernel_had_turn.store(kept > 0, Relaxed);
+        let n = kept + harvest(s, p, out, kept);
+        if n > 0 || ns == Some(0) {
+            return Ok(n);
+        }
+        let quiet = quiet.get_or_insert_with(Quiet::begin);
+        spun = !spun && s.spin.wait(|| place::has_news(p));
+        if spun {
+            continue; // if the news is nothing after all, sleep
+        }
+        let n = sleep(s, p, out, deadline, quiet.mask(mask))?;
+        if n > 0 || deadline.has_passed() {
+            return Ok(n);
+        }
+    }
+}
+
+/// Waits in the kernel alone, for the program's own events.
+fn wait_kernel(s: &Set, out: &mut [epoll_event], deadline: &Deadline, mask: *const libc::sigset_t) -> Result<usize> {
+    loop {
+        let n = kernel_wait(s, out, &deadline.left(None), mask)?;
+        let kept = sort(s, out, n);
+        if kept > 0 || n == 0 {
+            return Ok(kept);
+        }
+    }
+}
+
+/// What the kernel has right now of the program's own events, without waiting.
+fn ask_kernel(s: &Set, out: &mut [epoll_event]) -> Result<usize> {
+    s.asked.store(arch::ticks(), Relaxed);
+    let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // Events of ours take the room of the program's own: ask again.
+    for _ in 0..4 {
+        let n = kernel_wait(s, out, &Some(zero), core::ptr::null())?;
+        let kept = sort(s, out, n);
+        if kept > 0 || n < out.len() {
+            return Ok(kept);
+        }
+    }
+    Ok(0)
+}
+
+fn sleep(s: &Set, p: u32, out: &mut [epoll_event], deadline: &Deadline, mask: *const libc::sigset_t) -> Result<usize> {
+    place::doze(p);
+    if place::has_news(p) {
+        place::rise(p);
+        return Ok(0);
+    }
+    let cap = if !link::all().all(|l| l.knows(p)) {
+        Some(UNKNOWN_BELL_US)
+    } else if expects_space() {
+        Some(io::send::STALL_US + 1000)
+    } else {
+        None
+    };
+    let began = arch::ticks();
+    let result = kernel_wait(s, out, &deadline.left(cap), mask);
+    place::rise(p);
+    s.asked.store(arch::ticks(), Relaxed);
+    s.spin.slept(s.asked.load(Relaxed) - began);
+    if result == Ok(0) {
+        queue_writers(s);
+    }
+    let kept = sort(s, out, result?);
+    Ok(kept + harvest(s, p, out, kept))
+}
+
+fn kernel_wait(
+    s: &Set,
+    out: &mut [epoll_event],
+    left: &Option<libc::timespec>,
+    mask: *const libc::sigset_t,
+) -> Result<usize> {
+    let epfd = s.fd.load(Relaxed);
+    // SAFETY: `out` is writable for its length; the timespec is alive; the mask is the program's or null.
+    let n = unsafe { next::epoll_pwait2(epfd, out.as_mut_ptr(), out.len() as i32, as_ptr(left), mask) };
+    errno::take(n as isize)
+}
