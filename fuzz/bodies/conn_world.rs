@@ -114,7 +114,7 @@ impl World {
     }
 
     fn hint(&self) -> Result<(), Lie> {
-        self.side.froze.fetch_add(1, SeqCst);
+        half!(self).hint_freeze();
         Ok(())
     }
 

@@ -15,6 +15,7 @@ pub use sidestep_ring::{Advance, Lie};
 pub use tx::{Tx, Write};
 
 use sidestep_abi::link::{Reader, Side, Writer};
+use sidestep_abi::sync::{Ordering, fence_after_rmw};
 
 /// The shared words of one direction, seen from either end.
 #[derive(Clone, Copy, Debug)]
@@ -25,4 +26,21 @@ pub struct Half<'m> {
     pub reading_side: &'m Side,
     /// Bytes of the ring.
     pub size: usize,
+}
+
+impl Half<'_> {
+    /// The reading side wants no further stretch. A stretch that the writer has begun meanwhile is seen from here
+    /// on, for [`Rx::refuse`].
+    pub fn withdraw_readiness(&self) {
+        // SYNC ready: an exchange, fully fenced, against `Tx::begin`.
+        self.reading_side.ready.swap(0, Ordering::SeqCst);
+        fence_after_rmw();
+    }
+
+    /// Tells the writer that its stretch has been ended: only after it has been, or a writer who looks in between
+    /// believes to know all.
+    pub fn hint_freeze(&self) {
+        self.reading_side.froze.fetch_add(1, Ordering::SeqCst);
+        fence_after_rmw();
+    }
 }

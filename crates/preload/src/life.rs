@@ -6,7 +6,6 @@ use crate::record::{Conn, flag, state};
 use crate::{arena, attach, errno, link, member, report, settings, wait};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
-use sidestep_abi::sync::fence_after_rmw;
 use sidestep_sys::{fd as fdsys, tcp};
 
 /// connect() or accept() has returned `fd`: follows it if it is TCP.
@@ -204,27 +203,14 @@ fn end(c: &'static Conn, fd: i32) {
     });
     let _ = c.with_rx(|rx| {
         let in_ring = rx.in_ring();
-        withdraw_readiness(c);
+        c.rx_half().withdraw_readiness();
         rx.freeze(c.rx_half());
-        hint_freeze(c);
+        c.rx_half().hint_freeze();
         // close(2) with unread data resets the connection. (What came back to the kernel before is the kernel's to judge.)
         if in_ring && rx.on_its_way() > 0 {
             tcp::reset_on_close(fd);
         }
     });
-}
-
-/// No further stretch may begin. (Model: `conn/tests/loom`, against `Tx::begin`.)
-fn withdraw_readiness(c: &Conn) {
-    c.words().side[c.my_side()].ready.swap(0, SeqCst);
-    fence_after_rmw();
-}
-
-/// Tells the writer of the direction we read that it has been frozen: only after it has been, or a writer who looks
-/// in between believes to know all. (Model: `conn/tests/loom/freeze.rs`.)
-fn hint_freeze(c: &Conn) {
-    c.words().side[c.my_side()].froze.fetch_add(1, SeqCst);
-    fence_after_rmw();
 }
 
 /// The direction that we read to the kernel for good. What the writer has not taken back yet arrives later.
@@ -235,10 +221,10 @@ pub fn rx_to_kernel(c: &Conn, reason: Reason) {
     }
     let froze = c.with_rx(|rx| {
         let was = rx.in_ring();
-        withdraw_readiness(c);
+        c.rx_half().withdraw_readiness();
         let _ = rx.refuse(c.rx_half());
         rx.freeze(c.rx_half());
-        hint_freeze(c);
+        c.rx_half().hint_freeze();
         was
     });
     if froze.is_ok_and(|f| f) {

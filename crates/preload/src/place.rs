@@ -4,8 +4,8 @@
 
 use crate::{fdtable, link, member};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
-use sidestep_abi::link::PLACES;
-use sidestep_ring::bell;
+use sidestep_abi::link::{Bell, PLACES};
+use sidestep_ring::bell::{self, Sleepers};
 use sidestep_sys::{fd, process};
 
 struct Place {
@@ -13,11 +13,11 @@ struct Place {
     /// Thread that uses it; 0: an epoll set, or nobody.
     user: AtomicU32,
     /// Threads asleep here.
-    sleepers: AtomicU32,
+    sleepers: Sleepers,
 }
 
 static PLACE: [Place; PLACES] =
-    [const { Place { eventfd: AtomicI32::new(-1), user: AtomicU32::new(0), sleepers: AtomicU32::new(0) } }; PLACES];
+    [const { Place { eventfd: AtomicI32::new(-1), user: AtomicU32::new(0), sleepers: Sleepers::new() } }; PLACES];
 
 /// Bit p: place p is taken.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
@@ -96,36 +96,30 @@ pub fn announce_all() {
 
 /// Lies down here: from now on producers ring. A look at everything must follow.
 pub fn doze(place: u32) {
-    PLACE[place as usize].sleepers.fetch_add(1, AcqRel);
-    link::all().for_each(|l| bell::doze(l.my_bell(place)));
-    bell::settle();
+    PLACE[place as usize].sleepers.lie_down(|| bells(place));
 }
 
-/// Up again. If others sleep here, or have just lain down, producers must go on ringing; what they said meanwhile is
-/// passed on. (Model: `ring/tests/loom/place.rs`.)
+/// Up again.
 pub fn rise(place: u32) {
-    if PLACE[place as usize].sleepers.fetch_sub(1, SeqCst) == 1 {
-        link::all().for_each(|l| bell::rise(l.my_bell(place)));
+    if PLACE[place as usize].sleepers.get_up(|| bells(place)) {
+        fd::ring(eventfd(place));
     }
-    bell::settle();
-    if has_sleepers(place) {
-        link::all().for_each(|l| bell::doze(l.my_bell(place)));
-        bell::settle();
-        if has_news(place) {
-            fd::ring(eventfd(place));
-        }
-    }
+}
+
+/// The doorbells of this place, one in each link.
+fn bells(place: u32) -> impl Iterator<Item = &'static Bell> {
+    link::all().map(move |l| l.my_bell(place))
 }
 
 /// Whether somebody sleeps here.
 pub fn has_sleepers(place: u32) -> bool {
-    PLACE[place as usize].sleepers.load(Acquire) != 0
+    PLACE[place as usize].sleepers.is_any()
 }
 
 /// Whether some connection may have news for this place.
 #[inline]
 pub fn has_news(place: u32) -> bool {
-    link::all().any(|l| bell::is_ready(l.my_bell(place)))
+    bells(place).any(bell::is_ready)
 }
 
 /// Takes the news: calls `found` with the index of each connection concerned.
@@ -145,7 +139,7 @@ pub fn forget() {
     for p in &PLACE {
         link::drop_own(p.eventfd.swap(-1, Relaxed));
         p.user.store(0, Relaxed);
-        p.sleepers.store(0, Relaxed);
+        p.sleepers.forget();
     }
     TAKEN.store(0, Relaxed);
 }

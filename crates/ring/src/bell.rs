@@ -10,7 +10,7 @@
 //! Either the producer sees `asleep`, or the consumer sees what was published: never neither.
 
 use sidestep_abi::link::{Bell, WORDS};
-use sidestep_abi::sync::{Ordering, fence, fence_after_rmw, store_exchanged};
+use sidestep_abi::sync::{AtomicU32, Ordering, fence, fence_after_rmw, store_exchanged};
 
 /// Tells the place that `slot` has something new. The caller has published before and fenced
 /// ([`crate::Output::publish`], [`crate::Input::advance`]). True: the eventfd must be written.
@@ -79,4 +79,51 @@ pub fn is_ready(bell: &Bell) -> bool {
 #[inline]
 pub fn rise(bell: &Bell) {
     store_exchanged(&bell.asleep, 0);
+}
+
+/// How many threads sleep at one place, which has a bell in each link: they share the bells' `asleep`.
+#[derive(Debug, Default)]
+pub struct Sleepers(AtomicU32);
+
+impl Sleepers {
+    #[cfg(not(loom))]
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Sleepers {
+        Sleepers(AtomicU32::new(0))
+    }
+
+    /// One more: from now on producers ring. A look at everything must follow.
+    pub fn lie_down<'b, B: Iterator<Item = &'b Bell>>(&self, bells: impl Fn() -> B) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        fence_after_rmw();
+        bells().for_each(doze);
+        settle();
+    }
+
+    /// One less. If others sleep here, or have just lain down, producers go on ringing. True: what they said
+    /// meanwhile must be passed on to those others.
+    #[must_use]
+    pub fn get_up<'b, B: Iterator<Item = &'b Bell>>(&self, bells: impl Fn() -> B) -> bool {
+        if self.0.fetch_sub(1, Ordering::SeqCst) == 1 {
+            bells().for_each(rise);
+        }
+        // The word is one for all: whoever has lain down meanwhile may just have lost it.
+        settle();
+        if !self.is_any() {
+            return false;
+        }
+        bells().for_each(doze);
+        settle();
+        bells().any(is_ready)
+    }
+
+    /// Whether somebody sleeps here.
+    pub fn is_any(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+
+    /// In a forked child: the sleepers are the parent's.
+    pub fn forget(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
 }

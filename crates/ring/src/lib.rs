@@ -10,6 +10,7 @@ pub mod bell;
 pub mod data;
 pub mod input;
 pub mod output;
+pub mod space;
 
 pub use data::Data;
 pub use input::{Advance, Input};

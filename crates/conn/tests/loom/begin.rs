@@ -4,15 +4,8 @@ use crate::explore;
 use crate::world::{START, World};
 use loom::sync::Arc;
 use loom::thread;
-use sidestep_abi::sync::{Ordering::*, fence};
+use sidestep_abi::sync::Ordering::*;
 use sidestep_conn::{Rx, Tx};
-
-/// The reader's withdrawal: no longer ready, a full fence, and no to what was announced before.
-fn withdraw(world: &World, rx: &mut Rx) {
-    world.side.ready.store(0, Relaxed);
-    fence(SeqCst);
-    rx.refuse(world.half()).expect("nobody lies");
-}
 
 /// Either the writer sees that the reader is no longer ready, or the reader sees the stretch: a stretch that
 /// neither has ended would wait for a reader who never comes.
@@ -26,7 +19,8 @@ fn a_withdrawn_reader_gets_no_stretch() {
             let world = world.clone();
             thread::spawn(move || {
                 let mut rx = Rx::native(START);
-                withdraw(&world, &mut rx);
+                world.half().withdraw_readiness();
+                rx.refuse(world.half()).expect("nobody lies");
                 (rx, world.side.seen_epoch.load(Relaxed) == 1)
             })
         };

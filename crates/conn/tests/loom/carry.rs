@@ -64,7 +64,7 @@ fn a_reader_that_leaves() {
                 read_along(&world, &mut rx, 2);
                 rx.refuse(world.half()).expect("nobody lies");
                 rx.freeze(world.half());
-                world.hint_freeze();
+                world.half().hint_freeze();
                 read_along(&world, &mut rx, 1);
                 rx
             })

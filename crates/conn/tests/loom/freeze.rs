@@ -23,7 +23,7 @@ fn a_byte_is_expected_or_taken_back() {
             let world = world.clone();
             thread::spawn(move || {
                 rx.freeze(world.half());
-                world.hint_freeze();
+                world.half().hint_freeze();
                 (rx, world.writer.tail.load(Acquire))
             })
         };

@@ -4,7 +4,7 @@
 use loom::cell::UnsafeCell;
 use loom::sync::Mutex;
 use sidestep_abi::link::{Reader, Side, UNUSED, Writer};
-use sidestep_abi::sync::Ordering::{Relaxed, SeqCst};
+use sidestep_abi::sync::Ordering::Relaxed;
 use sidestep_conn::{Advance, Half, Read, Rx, Tx, Write};
 use std::collections::VecDeque;
 
@@ -34,12 +34,6 @@ impl World {
 
     pub fn half(&self) -> Half<'_> {
         Half { writer: &self.writer, reader: &self.reader, reading_side: &self.side, size: SIZE }
-    }
-
-    /// Tells the writer that its stretch has been ended, fully fenced.
-    pub fn hint_freeze(&self) {
-        self.side.froze.fetch_add(1, SeqCst);
-        sidestep_abi::sync::fence_after_rmw();
     }
 
     /// Writes one byte, whose value is its position, by whatever carries now. False: the ring is full.

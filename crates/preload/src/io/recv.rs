@@ -7,8 +7,8 @@ use crate::{attach, errno, life, link};
 use core::sync::atomic::Ordering::*;
 use libc::{EAGAIN, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, iovec};
 use sidestep_abi::Reason;
-use sidestep_abi::sync::fence_after_rmw;
 use sidestep_conn::{Advance, Lie, Read, Rx};
+use sidestep_ring::space;
 use sidestep_sys::{Errno, Result, arch, clock, tcp};
 
 /// What one look at the connection brought.
@@ -227,10 +227,7 @@ fn copy_out(c: &Conn, at: u64, iov: &[iovec], skip: usize, n: usize, flags: i32)
 #[inline]
 fn tell_space(c: &Conn, left: usize) {
     let half = c.rx_half();
-    if half.writer.wants_space.load(Relaxed) != 0 && left <= half.size / 2 {
-        // An exchange: a plain store could wipe out the writer's next wish. (Model: `ring/tests/loom/space.rs`.)
-        half.writer.wants_space.swap(0, SeqCst);
-        fence_after_rmw();
+    if space::grant(half.writer, left, half.size) {
         notify_peer(c);
     }
 }

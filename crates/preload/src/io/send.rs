@@ -8,8 +8,8 @@ use crate::{arena, attach, errno, member, settings};
 use core::sync::atomic::Ordering::*;
 use libc::{EAGAIN, MSG_DONTWAIT, iovec};
 use sidestep_abi::Reason;
-use sidestep_abi::sync::{Ordering, fence};
 use sidestep_conn::Write;
+use sidestep_ring::space;
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys, tcp};
 
 /// Copied at a time, so that the reader can begin while we go on.
@@ -261,8 +261,7 @@ fn blocked(c: &Conn) {
 /// The ring is full: announces that we wait and looks once more. True: there is space, or another carrier.
 fn found_space(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<bool> {
     let half = c.tx_half();
-    half.writer.wants_space.store(1, Relaxed);
-    fence(Ordering::SeqCst);
+    space::wish(half.writer);
     end.tx.look(half).map_err(|lie| broken(c, fd, lie))?;
     if !end.tx.in_ring() {
         if !peer_has_ended(c) {
@@ -270,7 +269,7 @@ fn found_space(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<bool> {
         }
         return Ok(true);
     }
-    if end.tx.unread() <= half.size as u64 / 2 {
+    if space::is_enough(end.tx.unread() as usize, half.size) {
         return Ok(true);
     }
     blocked(c);
@@ -420,7 +419,7 @@ pub fn offers_space(c: &Conn, end: &mut TxEnd, fd: i32) -> Option<bool> {
     }
     match found_space(c, end, fd) {
         Ok(_) if !end.tx.in_ring() => None,
-        Ok(_) if end.tx.unread() <= c.tx_half().size as u64 / 2 => {
+        Ok(_) if space::is_enough(end.tx.unread() as usize, c.tx_half().size) => {
             c.lower(flag::TX_BLOCKED);
             Some(true)
         }

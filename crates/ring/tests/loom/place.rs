@@ -3,37 +3,28 @@
 use crate::explore;
 use crate::world::{Direction, Place, START};
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, AtomicU32};
+use loom::sync::atomic::AtomicBool;
 use loom::thread;
-use sidestep_abi::sync::{Ordering::*, fence_after_rmw};
-use sidestep_ring::bell;
+use sidestep_abi::sync::Ordering::*;
+use sidestep_ring::bell::{self, Sleepers};
 
 /// What the threads of the process share: the place, and how many of them sleep there.
 struct Set {
     direction: Direction,
     place: Place,
-    sleepers: AtomicU32,
+    sleepers: Sleepers,
     /// The news has been taken.
     served: AtomicBool,
 }
 
 impl Set {
     fn lie_down(&self) {
-        self.sleepers.fetch_add(1, SeqCst);
-        fence_after_rmw();
-        bell::doze(&self.place.bell);
-        bell::settle();
+        self.sleepers.lie_down(|| core::iter::once(&self.place.bell));
     }
 
     fn get_up(&self) {
-        if self.sleepers.fetch_sub(1, AcqRel) == 1 {
-            bell::rise(&self.place.bell);
-        }
-        // The flag is one for all: whoever has lain down meanwhile may just have lost it.
-        bell::settle();
-        if self.sleepers.load(Acquire) != 0 {
-            bell::doze(&self.place.bell);
-            bell::settle();
+        if self.sleepers.get_up(|| core::iter::once(&self.place.bell)) {
+            self.place.eventfd.write();
         }
     }
 
@@ -51,7 +42,7 @@ impl Set {
 
 /// One thread whose time is up at once, one that waits for ever, and one piece of news.
 ///
-/// Catches: a `get_up` without the second look at the sleepers; the second `doze` without a fence.
+/// Catches: a `Sleepers::get_up` without the second look at the sleepers; the second `doze` without a fence.
 #[test]
 fn the_last_one_up_does_not_silence_the_next() {
     explore("the_last_one_up_does_not_silence_the_next", 3, || {
@@ -60,7 +51,7 @@ fn the_last_one_up_does_not_silence_the_next() {
         let set = Arc::new(Set {
             direction,
             place: Place::new(),
-            sleepers: AtomicU32::new(0),
+            sleepers: Sleepers::default(),
             served: AtomicBool::new(false),
         });
         let patient = {

@@ -4,8 +4,7 @@ use crate::explore;
 use crate::world::{Direction, Place, SIZE, START};
 use loom::sync::Arc;
 use loom::thread;
-use sidestep_abi::sync::{Ordering, fence, fence_after_rmw};
-use sidestep_ring::{Input, Output, bell};
+use sidestep_ring::{Input, Output, bell, space};
 
 /// Bytes that go through the ring.
 const TOTAL: u64 = 4;
@@ -13,10 +12,9 @@ const END: u64 = START + TOTAL;
 
 /// The writer's look: says that it waits, then whether half of the ring is free.
 fn has_space(direction: &Direction, output: &mut Output) -> bool {
-    direction.writer.wants_space.store(1, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
+    space::wish(&direction.writer);
     output.look(&direction.reader).expect("an honest reader");
-    output.unread() <= SIZE as u64 / 2
+    space::is_enough(output.unread() as usize, SIZE)
 }
 
 fn write_all(direction: &Direction, place: &Place, readers: &Place, output: &mut Output) {
@@ -39,22 +37,14 @@ fn write_all(direction: &Direction, place: &Place, readers: &Place, output: &mut
     }
 }
 
-/// The reader's signal: it takes the wish back, fully fenced, before it rings. A plain store could come to be
-/// seen after the writer's next wish, and wipe it out.
-fn tell_space(direction: &Direction, place: &Place, left: usize) {
-    if direction.writer.wants_space.load(Ordering::Relaxed) != 0 && left <= SIZE / 2 {
-        direction.writer.wants_space.swap(0, Ordering::SeqCst);
-        fence_after_rmw();
-        place.ring(0);
-    }
-}
-
 fn read_all(direction: &Direction, place: &Place, own: &Place, input: &mut Input) {
     while input.pos < END {
         let n = input.available(&direction.writer, SIZE).expect("an honest writer");
         if n > 0 {
             direction.get(input).expect("an honest writer");
-            tell_space(direction, place, n - 1);
+            if space::grant(&direction.writer, n - 1, SIZE) {
+                place.ring(0);
+            }
             continue;
         }
         bell::doze(&own.bell);
