@@ -46,6 +46,11 @@ pub fn processors() -> u32 {
     }
 }
 
+/// sched_yield(2): lets whoever waits for this processor run first.
+pub fn step_aside() {
+    plain(libc::SYS_sched_yield);
+}
+
 /// Threads on this machine that run or want to run, this one included (/proc/loadavg).
 pub fn runnable() -> Option<u32> {
     let at = libc::AT_FDCWD as usize;

@@ -9,6 +9,8 @@ use sidestep_sys::{arch, clock, process};
 const MAX_US: u32 = 50;
 /// A budget below this is none.
 const MIN_US: u32 = 2;
+/// So often a spinning thread steps aside, if somebody else wants its processor: perhaps the very peer it waits for.
+const YIELD_US: u64 = 3;
 /// If this much time passes between two looks, somebody else wanted the processor.
 const STOLEN_US: u64 = 15;
 
@@ -67,6 +69,7 @@ fn turn(us: u32, mut ready: impl FnMut() -> bool) -> Option<u32> {
     let start = arch::ticks();
     let end = start + clock::ticks_of_us(u64::from(us));
     let stolen = clock::ticks_of_us(STOLEN_US);
+    let mut aside = start + clock::ticks_of_us(YIELD_US);
     let mut last = start;
     loop {
         if ready() {
@@ -77,6 +80,10 @@ fn turn(us: u32, mut ready: impl FnMut() -> bool) -> Option<u32> {
             return None;
         }
         last = now;
+        if now >= aside {
+            process::step_aside();
+            aside = now + clock::ticks_of_us(YIELD_US);
+        }
         arch::pause();
     }
 }
