@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs real programs under Sidestep and checks what they do.
 
-Each test runs twice: plain (does the test itself work on kernel TCP?) and under `sidestep run`, where it must also
-show, from the report files, that the bytes of both ends went by ring. A program that is not installed is a failure.
+Each test runs in several modes: plain (does the test itself work on kernel TCP?), preloaded (under `sidestep run`,
+where it must also show, from the report files, that the bytes of both ends went by ring), and flip (the same with
+streams that change their carrier every few kilobytes). A program that is not installed is a failure.
 
-  tests/apps/run.py                      everything, a few minutes
-  tests/apps/run.py --filter redis       the tests whose name has "redis" in it
-  tests/apps/run.py --plain              without Sidestep: proves the tests, needs no build
-  SIDESTEP_FLIP=1000 tests/apps/run.py   the same with streams that change their carrier all the time
+  tests/apps/run.py                          all quick tests, plain and preloaded, a few minutes
+  tests/apps/run.py --slow --mode all        every test in every mode, as `make compat` does
+  tests/apps/run.py --filter redis           the tests whose name has "redis" in it
+  tests/apps/run.py --mode plain             without Sidestep: proves the tests, needs no build
 
 The last line is `apps: N passed, N failed`.
 """
@@ -29,7 +30,10 @@ from support.case import Case  # noqa: E402
 from support.failure import Failure  # noqa: E402
 from support.sidestep import Sidestep  # noqa: E402
 
-# No test needs more than a few seconds; one that does not come back must not hold up all others.
+MODES = ("plain", "preloaded", "flip")
+# Bytes between two changes of carrier.
+FLIP_BYTES = 4000
+# No quick test needs more than a few seconds; one that does not come back must not hold up all others.
 TEST_SECONDS = 120
 
 
@@ -39,30 +43,37 @@ def parse_arguments():
     parser.add_argument("--list", action="store_true", help="print the names of the tests and end")
     parser.add_argument("--json", action="store_true", help="print the results as one JSON object at the end")
     parser.add_argument("--keep", action="store_true", help="keep the temporary directories (logs, reports)")
-    mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--plain", action="store_true", help="only without Sidestep")
-    mode.add_argument("--preloaded", action="store_true", help="only under Sidestep")
+    parser.add_argument("--slow", action="store_true", help="also the tests that take long or need more programs")
+    parser.add_argument("--mode", action="append", choices=(*MODES, "all"),
+                        help="in this mode (may be given several times; default: plain and preloaded)")
     return parser.parse_args()
 
 
-def discover(text):
-    """All tests as (name, function), sorted by name."""
+def chosen_modes(options):
+    wanted = options.mode or ["plain", "preloaded"]
+    return [mode for mode in MODES if mode in wanted or "all" in wanted]
+
+
+def discover(text, slow):
+    """The tests as (name, function), sorted by name."""
     tests = []
     for module in pkgutil.iter_modules(programs.__path__):
         loaded = importlib.import_module(f"programs.{module.name}")
         for name, function in vars(loaded).items():
             if name.startswith("test_"):
                 tests.append((f"{module.name}.{name.removeprefix('test_')}", function))
-    return sorted(test for test in tests if text in test[0])
+    return sorted(test for test in tests if text in test[0] and (slow or not getattr(test[1], "slow", False)))
 
 
 def run_one(name, function, mode, number, keep):
     """Runs one test in one mode and returns its result, whatever happens in it."""
     started = time.monotonic()
     case, reports, error = None, {}, None
-    signal.alarm(TEST_SECONDS)
+    signal.alarm(getattr(function, "limit_seconds", TEST_SECONDS))
     try:
-        layer = Sidestep(f"@sidestep-app-{os.getpid()}-{number}") if mode == "preloaded" else None
+        layer = None
+        if mode != "plain":
+            layer = Sidestep(f"@sidestep-app-{os.getpid()}-{number}", flip=FLIP_BYTES if mode == "flip" else 0)
         case = Case(name, layer)
         function(case)
         reports = case.finish()
@@ -76,8 +87,13 @@ def run_one(name, function, mode, number, keep):
             case.cleanup(keep)
     seconds = round(time.monotonic() - started, 2)
     kept = str(case.tmp) if case is not None and keep else None
-    return {"name": name, "mode": mode, "ok": error is None, "seconds": seconds, "error": error,
-            "reports": reports, "directory": kept}
+    return {"name": name, "mode": mode, "about": about(function), "ok": error is None, "seconds": seconds,
+            "error": error, "reports": reports, "directory": kept}
+
+
+def about(function):
+    """What the test exercises, in its own words."""
+    return " ".join((function.__doc__ or "").split("\n\n")[0].split())
 
 
 def show(result):
@@ -101,7 +117,7 @@ def missing_binaries():
 
 
 def on_alarm(_signal, _frame):
-    raise TimeoutError(f"the test did not end within {TEST_SECONDS} s")
+    raise TimeoutError("the test did not end in its time")
 
 
 def on_terminate(_signal, _frame):
@@ -110,13 +126,12 @@ def on_terminate(_signal, _frame):
 
 def main():
     options = parse_arguments()
-    tests = discover(options.filter)
+    tests = discover(options.filter, options.slow)
     if options.list:
         print("\n".join(name for name, _ in tests))
         return 0
-    modes = [m for m in ("plain", "preloaded") if not (options.plain and m != "plain")
-             and not (options.preloaded and m != "preloaded")]
-    if "preloaded" in modes and (missing := missing_binaries()):
+    modes = chosen_modes(options)
+    if modes != ["plain"] and (missing := missing_binaries()):
         print(f"FAIL {missing}", file=sys.stderr)
         print("apps: 0 passed, 1 failed")
         return 1

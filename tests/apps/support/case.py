@@ -105,7 +105,8 @@ class Case:
         check(roles, "the test expects nothing of the reports")
         reports = {role: Report(self.report_path(role)) for role in roles}
         for role, share in self.expected_ring.items():
-            _check_ring(reports[role], share)
+            # A stream that changes its carrier all the time spends part of it on the kernel.
+            _check_ring(reports[role], 0 if self.layer.flip else share)
         for role in {*self.expected_kernel, *self.expected_seen}:
             check(reports[role].seen > 0, f"the library saw no connection: {reports[role]}")
         for role in self.expected_kernel:

@@ -17,8 +17,9 @@ BINARIES = ("sidestep", "sidestepd", "libsidestep.so")
 class Sidestep:
     """One private broker name with everything that runs under it."""
 
-    def __init__(self, broker, upgrade_after="0ops", bin_dir=None):
+    def __init__(self, broker, upgrade_after="0ops", bin_dir=None, flip=0):
         self.broker = broker
+        self.flip = flip
         self.upgrade_after = upgrade_after
         self.bin_dir = bin_dir or paths.TARGET / "release"
         missing = [name for name in BINARIES if not (self.bin_dir / name).exists()]
@@ -41,7 +42,8 @@ class Sidestep:
 
     def env(self):
         kept = {k: os.environ[k] for k in PASSED_ON if k in os.environ}
-        return {**plain_env(), **kept, "SIDESTEP_BROKER": self.broker}
+        flip = {"SIDESTEP_FLIP": str(self.flip)} if self.flip else {}
+        return {**plain_env(), **kept, **flip, "SIDESTEP_BROKER": self.broker}
 
     def broker_pids(self):
         """Brokers of this name: told by their variables or arguments, whatever became of who started them."""
