@@ -58,25 +58,32 @@ impl Rx {
                 self.leave(half);
             }
             let Some(stretch) = self.input.announced(half.writer) else { return Ok(Read::Kernel(u64::MAX)) };
+            if stretch.is_cancelled(half.reader) {
+                // Wherever it would have begun, the kernel carries on.
+                self.input.epoch = stretch.epoch;
+                self.notice(half);
+                continue;
+            }
             if self.input.pos < stretch.from {
                 return Ok(Read::Kernel(stretch.from - self.input.pos));
             }
             if self.input.pos > stretch.from {
-                // Only a stretch that was cancelled before we came can lie behind us.
-                let seen = Input { pos: stretch.from, ..self.input };
-                let mut probe = seen;
-                if probe.enter(half.reader, stretch)? {
-                    return Err(Lie);
-                }
-                self.input.epoch = stretch.epoch;
-                self.notice(half);
-                continue;
+                return Err(Lie);
             }
             self.in_ring = self.input.enter(half.reader, stretch)?;
             if !self.in_ring {
                 self.notice(half);
             }
         }
+    }
+
+    /// The bytes of a stretch that begins where the kernel's bytes end, for looks beyond these: where they lie (as
+    /// [`Rx::at`]), and how many.
+    pub fn beyond(&self, half: Half) -> (u64, usize) {
+        let Some(stretch) = self.input.announced(half.writer).filter(|_| !self.in_ring) else { return (0, 0) };
+        let n = half.writer.tail.load(Ordering::Acquire).wrapping_sub(stretch.from);
+        let at = stretch.from.wrapping_sub(half.writer.base.load(Ordering::Relaxed));
+        (at, n.min(half.size as u64) as usize)
     }
 
     /// Distance from the base of the next byte in the ring.

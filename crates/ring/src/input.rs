@@ -20,6 +20,14 @@ pub struct Stretch {
     pub from: u64,
 }
 
+impl Stretch {
+    /// Whether it was ended before the reader could enter it: its bytes come by kernel.
+    #[inline]
+    pub fn is_cancelled(&self, reader: &Reader) -> bool {
+        reader.head.load(Ordering::Acquire) == self.from | FROZEN
+    }
+}
+
 /// The reader's private knowledge of its ring. `Default` is a direction that has never had a stretch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input {

@@ -71,14 +71,14 @@ impl transmit::Source for File {
         self.read(from, to, run.min(max))
     }
 
-    fn send(&mut self, fd: c_int, from: usize, flags: c_int) -> Result<usize> {
+    fn send(&mut self, fd: c_int, from: usize, max: usize, flags: c_int) -> Result<usize> {
         let mut buffer = [0u8; 16 * 1024];
-        let max = buffer.len().min(self.len - from);
+        let max = buffer.len().min(max).min(self.len - from);
         let n = self.read(from, buffer.as_mut_ptr(), max)?;
         if n == 0 {
             return Ok(0);
         }
-        transmit::Buffers(&io::iov::one(buffer.as_ptr().cast(), n)).send(fd, 0, flags)
+        transmit::Buffers(&io::iov::one(buffer.as_ptr().cast(), n)).send(fd, 0, n, flags)
     }
 }
 

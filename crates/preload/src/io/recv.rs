@@ -69,7 +69,7 @@ fn attached(index: u32, c: &'static Conn, mut fd: i32, iov: &[iovec], flags: i32
                 clock::nap_us(PEEK_US);
             }
             Ok(Step::Bytes(n)) if flags & MSG_PEEK != 0 => {
-                if transit == TRANSIT || !c.with_rx(|rx| (n as u64) < rx.owed()).unwrap_or(false) {
+                if n == want || transit == TRANSIT || !c.with_rx(|rx| (n as u64) < rx.owed()).unwrap_or(false) {
                     let _ = c.with_rx(|rx| rx.tell(n));
                     return Ok(n);
                 }
@@ -133,7 +133,8 @@ pub fn readable(c: &Conn, fd: i32) -> usize {
 
 /// Bytes in the ring, and how many there must be in ring and kernel together.
 fn in_reach(rx: &mut Rx, c: &Conn) -> (usize, u64) {
-    let ring = rx.next(c.rx_half()).map_or(0, |_| rx.unread(c.rx_half()));
+    let half = c.rx_half();
+    let ring = rx.next(half).map_or(0, |_| if rx.in_ring() { rx.unread(half) } else { rx.beyond(half).1 });
     (ring, rx.owed().max(rx.on_its_way().min(1)))
 }
 
@@ -251,7 +252,7 @@ fn from_kernel(
     // SAFETY: the program's own buffers.
     let n = unsafe { tcp::receive(fd, part, flags & !MSG_WAITALL) }?;
     if flags & MSG_PEEK != 0 {
-        return Ok(n + peek_beyond(c, whole, skip + n, n as u64 == limit));
+        return Ok(if n as u64 == limit { n + peek_beyond(c, rx, whole, skip + n) } else { n });
     }
     rx.took_kernel(n);
     c.words().counters[c.my_side()].kernel_rx.store(rx.kernel, Relaxed);
@@ -259,15 +260,10 @@ fn from_kernel(
 }
 
 /// A look ahead that reached the end of what the kernel carries goes on in the ring.
-fn peek_beyond(c: &Conn, iov: &[iovec], skip: usize, at_boundary: bool) -> usize {
-    let half = c.rx_half();
-    if !at_boundary {
-        return 0;
-    }
-    let from = half.writer.ring_from.load(Acquire);
-    let there = half.writer.tail.load(Acquire).wrapping_sub(from).min(half.size as u64) as usize;
+fn peek_beyond(c: &Conn, rx: &Rx, iov: &[iovec], skip: usize) -> usize {
+    let (at, there) = rx.beyond(c.rx_half());
     let n = there.min(iov::total(iov) - skip);
-    copy_out(c, from.wrapping_sub(half.writer.base.load(Relaxed)), iov, skip, n, 0);
+    copy_out(c, at, iov, skip, n, 0);
     n
 }
 

@@ -25,8 +25,8 @@ pub trait Source {
     fn len(&self) -> usize;
     /// Copies up to `max` bytes from position `from` into the ring at `at`. Ok(0): no more.
     fn fill(&mut self, data: sidestep_ring::Data, at: u64, from: usize, max: usize) -> Result<usize>;
-    /// Sends bytes from position `from` by kernel, without waiting.
-    fn send(&mut self, fd: i32, from: usize, flags: i32) -> Result<usize>;
+    /// Sends up to `max` bytes from position `from` by kernel, without waiting.
+    fn send(&mut self, fd: i32, from: usize, max: usize, flags: i32) -> Result<usize>;
     /// Keeps all of it for later (`late`); None: it does not fit.
     fn keep(&mut self, index: u32) -> Option<usize>;
 }
@@ -50,9 +50,9 @@ impl Source for Buffers<'_> {
         Ok(max)
     }
 
-    fn send(&mut self, fd: i32, from: usize, flags: i32) -> Result<usize> {
+    fn send(&mut self, fd: i32, from: usize, max: usize, flags: i32) -> Result<usize> {
         let mut part = iov::empty();
-        let n = iov::slice(self.0, from, usize::MAX, &mut part);
+        let n = iov::slice(self.0, from, max, &mut part);
         // SAFETY: integers and null pointers: all zero is a value.
         let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
         header.msg_iov = part.as_mut_ptr();
@@ -168,7 +168,7 @@ fn step(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, from: usiz
                 end.stretch_from = end.tx.pos();
             }
             Write::Kernel => {
-                let n = source.send(fd, from, flags).inspect_err(|_| blocked(c))?;
+                let n = source.send(fd, from, kernel_room(), flags).inspect_err(|_| blocked(c))?;
                 end.tx.put_kernel(n);
                 c.words().counters[c.my_side()].kernel_tx.store(end.tx.kernel, Relaxed);
                 c.lower(flag::TX_BLOCKED);
@@ -204,6 +204,14 @@ fn flip(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
         return Ok(());
     }
     give_back(c, end, fd, Reason::Flip)
+}
+
+/// Bytes that one step sends by kernel: all, but with the test aid so few that the carriers take turns.
+fn kernel_room() -> usize {
+    match settings::get().flip {
+        0 => usize::MAX,
+        every => every as usize,
+    }
 }
 
 /// Ends our stretch and sends by kernel what the reader had not taken, as far as that goes now.

@@ -34,14 +34,7 @@ pub fn wait(
     let p = match s.place() {
         Some(p) => p,
         None => {
-            let _ = deadline.has_passed(); // starts the clock
-            s.natives.fetch_add(1, AcqRel);
-            let n = native();
-            if s.natives.fetch_sub(1, AcqRel) > 1
-                && let Some(p) = s.place()
-            {
-                sidestep_sys::fd::ring(place::eventfd(p)); // the doorbell wakes them one by one
-            }
+            let n = if ns == Some(0) { native() } else { wait_natively(s, &deadline, native) };
             if n <= 0 {
                 return n;
             }
@@ -57,6 +50,19 @@ pub fn wait(
     let n = errno::give(wait_both(s, p, out, ns, &deadline, mask)) as i32;
     if s.nested.load(Relaxed) {
         errno::keep(|| arm_nested(s));
+    }
+    n
+}
+
+/// Sleeps in a set that holds nothing of ours, as far as can be told now.
+fn wait_natively(s: &Set, deadline: &Deadline, native: impl FnOnce() -> i32) -> i32 {
+    let _ = deadline.has_passed(); // starts the clock
+    s.natives.fetch_add(1, AcqRel);
+    let n = native();
+    if s.natives.fetch_sub(1, AcqRel) > 1
+        && let Some(p) = s.place()
+    {
+        sidestep_sys::fd::ring(place::eventfd(p)); // the doorbell wakes them one by one
     }
     n
 }
