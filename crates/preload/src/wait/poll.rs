@@ -91,19 +91,27 @@ fn leave_to_kernel(c: &'static Conn, fd: i32) {
 }
 
 fn poll_both(fds: &mut [pollfd], ns: Option<u64>, mask: *const libc::sigset_t) -> Result<usize> {
-    let len = fds.len() + 1;
+    with_list(fds.len() + 1, |list| Poll { fds, list }.run(ns, mask)).and_then(|result| result)
+}
+
+/// Runs `work` with a list of `len` empty entries.
+pub fn with_list<T>(len: usize, work: impl FnOnce(&mut [pollfd]) -> T) -> Result<T> {
     if len <= ON_STACK {
-        let mut list = [pollfd { fd: -1, events: 0, revents: 0 }; ON_STACK];
-        return Poll { fds, list: &mut list[..len] }.run(ns, mask);
+        let mut list = [NOBODY; ON_STACK];
+        return Ok(work(&mut list[..len]));
     }
     let bytes = len * size_of::<pollfd>();
     let memory = mem::anonymous(bytes, false).map_err(|_| Errno(libc::ENOMEM))?;
     // SAFETY: a fresh zeroed mapping of `len` pollfds, unmapped below, after its last use.
     let list = unsafe { core::slice::from_raw_parts_mut(memory.cast::<pollfd>(), len) };
-    let result = Poll { fds, list }.run(ns, mask);
+    list.fill(NOBODY);
+    let result = work(list);
     mem::unmap(memory, bytes);
-    result
+    Ok(result)
 }
+
+/// An entry that poll(2) passes over.
+const NOBODY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
 /// One call: the program's list, and the list for the kernel, with a doorbell at its end.
 struct Poll<'a> {
@@ -117,7 +125,11 @@ impl Poll<'_> {
         let (mut quiet, mut spun) = (None, false);
         loop {
             if self.look() > 0 || ns == Some(0) {
-                return self.finish();
+                let n = self.finish()?;
+                // A connection that was ready may have gone back to the kernel since.
+                if n > 0 || ns == Some(0) {
+                    return Ok(n);
+                }
             }
             let quiet = quiet.get_or_insert_with(Quiet::begin);
             spun = !spun && SPIN.wait(|| self.glance());
@@ -150,8 +162,10 @@ impl Poll<'_> {
     /// Adds what the kernel knows of the others, now, and counts all.
     fn finish(&mut self) -> Result<usize> {
         self.fill(-1);
-        let zero = Some(libc::timespec { tv_sec: 0, tv_nsec: 0 });
-        self.kernel(&zero, core::ptr::null())?;
+        if self.fds.iter().any(|p| p.fd >= 0 && attached(p.fd).is_none()) {
+            let zero = Some(libc::timespec { tv_sec: 0, tv_nsec: 0 });
+            self.kernel(&zero, core::ptr::null())?;
+        }
         Ok(self.merge())
     }
 

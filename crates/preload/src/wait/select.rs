@@ -4,7 +4,7 @@ use super::poll;
 use crate::fdtable::{self, Kind};
 use crate::{arena, errno, record::flag};
 use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, fd_set, pollfd};
-use sidestep_sys::{Errno, mem};
+use sidestep_sys::Errno;
 
 /// The three sets of a call; null where the program gave none.
 #[derive(Clone, Copy)]
@@ -36,27 +36,27 @@ impl Sets {
 
     /// select(2). `ns`: None waits for ever.
     pub fn select(&self, ns: Option<u64>, mask: *const libc::sigset_t) -> i32 {
-        let count = (0..self.nfds).filter(|fd| self.wanted(*fd) != 0).count();
-        let bytes = count.max(1) * size_of::<pollfd>();
-        let Ok(memory) = mem::anonymous(bytes, false) else {
-            return errno::give(Err(Errno(libc::ENOMEM))) as i32;
-        };
-        // SAFETY: a fresh zeroed mapping of `count` pollfds, unmapped below, after its last use.
-        let fds = unsafe { core::slice::from_raw_parts_mut(memory.cast::<pollfd>(), count) };
-        let wanted = (0..self.nfds).filter(|fd| self.wanted(*fd) != 0);
-        for (p, fd) in fds.iter_mut().zip(wanted) {
+        let count = self.wanted_fds().count();
+        poll::with_list(count, |fds| self.select_in(fds, ns, mask)).unwrap_or_else(|e| errno::give(Err(e)) as i32)
+    }
+
+    /// The same with a list that has room for all descriptors.
+    fn select_in(&self, fds: &mut [pollfd], ns: Option<u64>, mask: *const libc::sigset_t) -> i32 {
+        for (p, fd) in fds.iter_mut().zip(self.wanted_fds()) {
             *p = pollfd { fd, events: self.wanted(fd), revents: 0 };
         }
-        let timeout = super::Deadline::after_ns(ns).left(None);
         let (list, n) = (fds.as_mut_ptr(), fds.len() as u64);
         let native = || {
+            let timeout = super::Deadline::after_ns(ns).left(None);
             // SAFETY: the list built above; the mask is the program's or null.
             unsafe { crate::next::ppoll(list, n, super::as_ptr(&timeout), mask) }
         };
         let n = poll::poll(fds, ns, mask, native);
-        let result = if n < 0 { n } else { self.give(fds) };
-        mem::unmap(memory, bytes);
-        result
+        if n < 0 { n } else { self.give(fds) }
+    }
+
+    fn wanted_fds(&self) -> impl Iterator<Item = i32> {
+        (0..self.nfds).filter(|fd| self.wanted(*fd) != 0)
     }
 
     /// Turns the answers into sets. A descriptor that is not open is an error of the whole call.
