@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test lint bench clean
+.PHONY: all demo test lint bench compat clean
 
 all:
 	cargo build --release
@@ -24,6 +24,12 @@ bench:
 	tools/install-deps bench
 	cargo build --release
 	tools/bench $(ROWS)
+
+# Real programs and their own test suites, in every mode: the table of docs/COMPATIBILITY.md.
+compat:
+	tools/install-deps compat
+	cargo build --release
+	tools/compat $(ARGS)
 
 clean:
 	cargo clean

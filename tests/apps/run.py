@@ -14,11 +14,13 @@ The last line is `apps: N passed, N failed`.
 """
 
 import argparse
+import functools
 import importlib
 import json
 import os
 import pkgutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -87,8 +89,22 @@ def run_one(name, function, mode, number, keep):
             case.cleanup(keep)
     seconds = round(time.monotonic() - started, 2)
     kept = str(case.tmp) if case is not None and keep else None
-    return {"name": name, "mode": mode, "about": about(function), "ok": error is None, "seconds": seconds,
+    return {"name": name, "mode": mode, "version": version(function), "about": about(function), "ok": error is None, "seconds": seconds,
             "error": error, "reports": reports, "directory": kept}
+
+
+@functools.cache
+def version_of(module):
+    ask = getattr(sys.modules[module], "version", None)
+    try:
+        return ask() if ask else ""
+    except (Failure, OSError, subprocess.SubprocessError) as failure:
+        return f"unknown ({failure})"
+
+
+def version(function):
+    """The version of the program under test, if its module can tell."""
+    return version_of(function.__module__)
 
 
 def about(function):

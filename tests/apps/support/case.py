@@ -138,5 +138,5 @@ def _check_ring(report, share):
 
 
 def _summary(report):
-    return {"upgraded": report.upgraded, "returned": report.returned, "ring": report.ring,
+    return {"seen": report.seen, "upgraded": report.upgraded, "returned": report.returned, "ring": report.ring,
             "kernel": report.kernel, "reasons": report.reasons()}
