@@ -2,7 +2,7 @@
 
 use crate::Half;
 use sidestep_abi::sync::Ordering;
-use sidestep_ring::{Advance, Input, Lie};
+use sidestep_ring::{Advance, Input, Lie, PATIENCE};
 
 /// Where to read next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Rx {
     /// Decides where to read next, entering or leaving a stretch when it is time.
     #[inline]
     pub fn next(&mut self, half: Half) -> Result<Read, Lie> {
-        loop {
+        for _ in 0..PATIENCE {
             if self.in_ring {
                 if !self.input.is_frozen(half.reader) {
                     return Ok(Read::Ring(self.input.available(half.writer, half.size)?));
@@ -75,6 +75,7 @@ impl Rx {
                 self.notice(half);
             }
         }
+        Err(Lie)
     }
 
     /// The bytes of a stretch that begins where the kernel's bytes end, for looks beyond these: where they lie (as

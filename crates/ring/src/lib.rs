@@ -16,6 +16,9 @@ pub use data::Data;
 pub use input::{Advance, Input};
 pub use output::{Head, Output};
 
+/// So often a step is tried again because the peer has moved meanwhile. No correct peer comes between that often.
+pub const PATIENCE: u32 = 10_000;
+
 /// The peer wrote a value that no correct peer can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lie;

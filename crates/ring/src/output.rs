@@ -1,6 +1,6 @@
 //! The writing end of a ring.
 
-use crate::Lie;
+use crate::{Lie, PATIENCE};
 use sidestep_abi::link::{FROZEN, Reader, Writer};
 use sidestep_abi::sync::{Ordering, fence};
 
@@ -109,7 +109,7 @@ impl Output {
     /// Ends the stretch where the reader is now, whether the reader knows or not. Returns that position:
     /// bytes from it to `tail` are for the writer to send by kernel.
     pub fn freeze(&mut self, reader: &Reader) -> Result<u64, Lie> {
-        loop {
+        for _ in 0..PATIENCE {
             let word = reader.head.load(Ordering::Acquire);
             let end = if word == self.before { self.from } else { word & !FROZEN };
             if end < self.head || end > self.tail {
@@ -123,5 +123,6 @@ impl Output {
                 return Ok(end);
             }
         }
+        Err(Lie)
     }
 }

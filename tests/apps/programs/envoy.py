@@ -1,11 +1,24 @@
-"""Envoy in front of nginx: every body through its HTTP router and its tcp_proxy, and wrk through both."""
+"""Envoy in front of nginx: every body through its HTTP router and its tcp_proxy, by HTTP/1 and HTTP/2, through load
+and through hot restarts."""
 
-from support import files, http, wrk
+import re
+import subprocess
+
+from support import files, h2load, http, http2, paths, wrk
 from support.envoy import Envoy
+from support.envoy_restart import Envoys
 from support.failure import check
+from support.marks import slow
 from support.nginx import Nginx
 
 LARGE = 4 * 1024 * 1024 + 1
+CONNECTIONS = 6
+RESTARTS = 2
+
+
+def version():
+    text = subprocess.run([paths.envoy(), "--version"], check=True, capture_output=True, text=True).stdout
+    return re.search(r"/(\d+\.\d+\.\d+)/", text).group(1)
 
 
 def start(case):
@@ -33,3 +46,57 @@ def test_load_through_both(case):
         counters = wrk.result(wrk.start(case, f"http://127.0.0.1:{port}/hello", 2, 16))
         wrk.check_clean(counters)
         check(counters["bytes"] > 0, f"wrk received nothing: {counters}")
+
+
+@slow(90)
+def test_http2_bodies(case):
+    """curl speaks HTTP/2 with Envoy, which speaks HTTP/1 with nginx; ten bodies at once."""
+    case.expect_ring("curl")
+    server, proxy = start(case)
+    http2.check_bodies(case, proxy.http_port, server.site, server.names)
+
+
+@slow(90)
+def test_http2_load(case):
+    """h2load with two threads and 16 streams a connection; the bodies must add up to the byte."""
+    case.expect_ring("h2load", share=0.5)
+    _, proxy = start(case)
+    for name, requests in (("f700", 20_000), ("f65535", 2_000)):
+        h2load.run(case, f"http://127.0.0.1:{proxy.http_port}/{name}", requests, int(name[1:]), "-m", 16)
+
+
+@slow(90)
+def test_bodies_beside_load(case):
+    """Bodies by HTTP/1, HTTP/2 and tcp_proxy are compared while wrk and h2load keep both workers of Envoy busy."""
+    case.expect_ring("client", "curl", "wrk", "h2load")
+    server, proxy = start(case)
+    requests, base = 20_000, f"http://127.0.0.1:{proxy.http_port}"
+    loads = wrk.start(case, f"http://127.0.0.1:{proxy.tcp_port}/f4096", 5, 8)
+    streams = h2load.start(case, f"{base}/f700", requests, "-m", 16)
+    http.check_bodies(case, proxy.http_port, server.site, rounds=1)
+    http.check_bodies(case, proxy.tcp_port, server.site, rounds=1)
+    http2.check_bodies(case, proxy.http_port, server.site, server.names, rounds=1)
+    wrk.check_clean(wrk.result(loads))
+    h2load.check_result(streams, requests, 700)
+
+
+def hot_restarts(case, port_of):
+    """Bodies are compared all the time while Envoy is replaced by its next generation, twice."""
+    case.expect_ring("client", "envoy", "nginx")
+    server = Nginx(case)
+    proxy = Envoys(case, server.port)
+    load = case.start("client", http.command(case, port_of(proxy), server.site, "--connections", CONNECTIONS,
+                                             "--seconds", 12))
+    for _ in range(RESTARTS):
+        proxy.restart()
+        load.must_run()  # else the restart was not under load
+    return server, proxy, load
+
+
+@slow(120)
+def test_hot_restart_http(case):
+    """Two hot restarts under load by HTTP/1 and HTTP/2: the listeners are passed on, connections are drained."""
+    case.expect_ring("curl")
+    server, proxy, load = hot_restarts(case, lambda proxy: proxy.http_port)
+    http2.check_bodies(case, proxy.http_port, server.site, server.names)
+    load.wait(40)

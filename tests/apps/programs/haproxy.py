@@ -1,11 +1,17 @@
-"""haproxy in front of nginx: HTTP mode, TCP mode, and TCP mode with splice between its sockets."""
+"""haproxy in front of nginx: HTTP mode, TCP mode, TCP mode with splice between its sockets, and reloads under load."""
 
 import signal
 
-from support import files, http, net, paths, wrk
+from support import files, haproxy, http, net, paths, wrk
+from support.failure import check
+from support.marks import slow
 from support.nginx import Nginx
 
 LARGE = 4 * 1024 * 1024 + 1
+CONNECTIONS = 6
+LOAD_SECONDS = 8
+
+version = haproxy.version
 
 CONFIG = """
 global
@@ -61,3 +67,34 @@ def test_load(case):
     _, port = start(case, "mode http")
     counters = wrk.result(wrk.start(case, f"http://127.0.0.1:{port}/hello", 2, 16))
     wrk.check_clean(counters)
+
+
+def check_reloads(case, make):
+    """Reloads while bodies are compared on kept and short connections and in TCP mode: no request may fail."""
+    case.expect_ring("client", "wrk", "haproxy", "nginx")
+    server = Nginx(case)
+    proxy = make(case, server.port)
+    loads = [case.start("client", http.command(case, port, server.site, "--connections", CONNECTIONS,
+                                               "--seconds", LOAD_SECONDS)) for port in (proxy.kept, proxy.raw)]
+    short = wrk.start(case, f"http://127.0.0.1:{proxy.short}/f700", LOAD_SECONDS, 4)
+    reloads = 0
+    while short.popen.poll() is None:
+        proxy.reload()
+        reloads += 1
+    check(reloads >= 2, f"only {reloads} reloads in {LOAD_SECONDS} s")
+    # Every connection of wrk is a new one: if a listener had been closed for a moment, one would fail.
+    wrk.check_clean(wrk.result(short))
+    for load in loads:
+        load.wait(60)
+
+
+@slow(120)
+def test_reload_with_passed_listeners(case):
+    """A new haproxy takes the listeners over from the stats socket of the old one (-x), again and again under load."""
+    check_reloads(case, haproxy.Successive)
+
+
+@slow(120)
+def test_reload_of_master_and_worker(case):
+    """The master of haproxy -W is reloaded under load; the new worker takes the listeners over from the old one."""
+    check_reloads(case, haproxy.MasterWorker)
