@@ -97,7 +97,7 @@ fn leave(index: u32, fd: i32) -> After {
     }
     let shared = arena::held_by_others(c);
     wait::epoll::forget(fd, c.state.load(Acquire) == state::OFFERED && !shared);
-    if local.waiters.load(Acquire) > 0 && c.is_attached() && adopt(local, fd) {
+    if local.waiters.load(Acquire) > 0 && (c.is_attached() || c.has(flag::DEMOTED)) && adopt(local, fd) {
         return After(None);
     }
     c.holders.fetch_and(!arena::me().map_or(0, |p| 1 << p), AcqRel);
@@ -233,6 +233,12 @@ pub fn rx_to_kernel(c: &Conn, reason: Reason) {
     }
     // The writer may be waiting anywhere, or have a wait we do not know of: ring all its doorbells.
     link::get(c.link.load(Relaxed)).notify_all(c.slot.load(Relaxed) as usize);
+}
+
+/// Whether the peer may write, or begin to write, into a ring that we read.
+pub fn hears_rings(c: &Conn) -> bool {
+    c.is_attached()
+        && (c.words().side[c.my_side()].ready.load(Acquire) != 0 || c.with_rx(|rx| rx.in_ring()).unwrap_or(false))
 }
 
 /// Both directions to the kernel for good.

@@ -95,9 +95,7 @@ fn attached(index: u32, c: &'static Conn, mut fd: i32, iov: &[iovec], flags: i32
             }
             Ok(Step::Empty) if got > 0 && !whole => return Ok(got),
             Ok(Step::End) => return Ok(got),
-            Ok(Step::Empty) if super::is_inherited(c) && c.with_rx(|rx| rx.in_ring()).unwrap_or(false) => {
-                life::rx_to_kernel(c, Reason::Shared);
-            }
+            Ok(Step::Empty) if super::is_inherited(c) && life::hears_rings(c) => life::rx_to_kernel(c, Reason::Shared),
             Ok(Step::Empty) if flags & MSG_DONTWAIT != 0 || c.has(flag::NONBLOCK) => return some(got, Errno(EAGAIN)),
             Ok(Step::Empty) => match wait.until(index, c, fd, Want::In, got) {
                 Ok(now) => fd = now,
@@ -153,6 +151,9 @@ fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) 
     if c.has(flag::BROKEN) {
         return Err(Errno(libc::EPROTO));
     }
+    if !c.is_attached() {
+        return native_step(c, fd, iov, skip, flags);
+    }
     let half = c.rx_half();
     loop {
         match rx.next(half).map_err(|lie| broken(c, fd, lie))? {
@@ -184,6 +185,24 @@ fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) 
                 };
             }
         }
+    }
+}
+
+/// The connection has become native again under a call that is blocked on it: the slot may be somebody else's.
+fn native_step(c: &Conn, fd: i32, iov: &[iovec], skip: usize, flags: i32) -> Result<Step> {
+    let mut part = iov::empty();
+    let room = iov::slice(iov, skip, usize::MAX, &mut part);
+    // SAFETY: the program's own buffers.
+    match unsafe { tcp::receive(fd, &part[..room], flags & !MSG_WAITALL) } {
+        Ok(0) => Ok(Step::End),
+        Ok(n) => {
+            if flags & MSG_PEEK == 0 {
+                c.early_rx.fetch_add(n as u64, Relaxed);
+            }
+            Ok(Step::Bytes(n))
+        }
+        Err(Errno(EAGAIN)) => Ok(Step::Empty),
+        Err(e) => Err(e),
     }
 }
 

@@ -148,6 +148,12 @@ fn step(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, from: usiz
     if c.has(flag::BROKEN) {
         return Err(Errno(libc::EPROTO));
     }
+    if !c.is_attached() {
+        // Native again, under a call that is blocked on it: the slot may be somebody else's.
+        let n = source.send(fd, from, usize::MAX, flags)?;
+        c.early_tx.fetch_add(n as u64, Relaxed);
+        return Ok(n);
+    }
     let half = c.tx_half();
     if end.tx.in_ring() {
         watch_peer(c, end, fd)?;

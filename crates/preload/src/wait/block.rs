@@ -100,6 +100,9 @@ impl Blocking {
 /// A look without locks, for spinning.
 #[inline]
 fn looks_ready(c: &Conn, want: Want) -> bool {
+    if !c.is_attached() {
+        return false;
+    }
     match want {
         Want::In => readiness::ring_has_bytes(c) || c.rx_half().writer.fin.load(Relaxed) != 0 || c.has(flag::HINT),
         Want::Out => c.has(flag::TX_RING) && c.tx_half().writer.wants_space.load(Acquire) == 0,
@@ -107,6 +110,10 @@ fn looks_ready(c: &Conn, want: Want) -> bool {
 }
 
 fn sleep(c: &Conn, fd: i32, want: Want, deadline: &Deadline, signals: (bool, &Quiet)) -> Result<()> {
+    if !c.is_attached() || io::is_inherited(c) {
+        // Native again, or its doorbells are another process's: all comes by kernel.
+        return kernel_wait(fd, -1, interest(c, want), deadline.left(Some(NO_BELL_US)), signals).map(drop);
+    }
     let l = link::get(c.link.load(Relaxed));
     let Some(p) = place::borrow(l) else {
         // No doorbell left: what we wait for must come by kernel, for good.

@@ -136,9 +136,15 @@ impl Poll<'_> {
             if spun {
                 continue; // if there is nothing after all, sleep
             }
-            if self.sleep(&deadline, quiet.mask(mask))? || deadline.has_passed() {
+            let heard = self.sleep(&deadline, quiet.mask(mask))?;
+            let passed = deadline.has_passed();
+            if heard || passed {
                 self.look();
-                return self.finish();
+                let n = self.finish()?;
+                // What was heard may be nothing to the program: only the deadline ends a wait with nothing.
+                if n > 0 || passed {
+                    return Ok(n);
+                }
             }
         }
     }
