@@ -85,6 +85,8 @@ reasons! {
     Flip = 26, "flip";
     /// O_ASYNC: the kernel has to send the signals.
     Async = 27, "async";
+    /// The program has confined itself (seccomp): the library makes no calls of its own any more.
+    Sandbox = 28, "sandbox";
 }
 
 /// One more than the largest reason number there can be.

@@ -18,8 +18,9 @@ pub enum Read {
 pub struct Rx {
     input: Input,
     in_ring: bool,
-    /// Published when the last stretch ended. Should the writer die before it has sent the rest by kernel,
-    /// the bytes up to here are still in the ring.
+    /// Where the last stretch ended, and what was published then. Should the writer die before it has sent the
+    /// bytes between by kernel, they are still in the ring.
+    drain_from: u64,
     drain_to: u64,
     /// Position up to which the program has been told that bytes are there (MSG_PEEK, FIONREAD).
     told: u64,
@@ -61,7 +62,7 @@ impl Rx {
             if stretch.is_cancelled(half.reader) {
                 // Wherever it would have begun, the kernel carries on.
                 self.input.epoch = stretch.epoch;
-                self.notice(half);
+                self.notice(half, stretch.from);
                 continue;
             }
             if self.input.pos < stretch.from {
@@ -72,7 +73,7 @@ impl Rx {
             }
             self.in_ring = self.input.enter(half.reader, stretch)?;
             if !self.in_ring {
-                self.notice(half);
+                self.notice(half, stretch.from);
             }
         }
         Err(Lie)
@@ -127,7 +128,7 @@ impl Rx {
                 probe.freeze(half.reader);
             }
             self.input.epoch = stretch.epoch;
-            self.notice(half);
+            self.notice(half, stretch.from);
         }
         Ok(())
     }
@@ -138,11 +139,18 @@ impl Rx {
         if let Read::Ring(n) = self.next(half)? {
             return Ok(n);
         }
-        if self.input.announced(half.writer).is_none() {
-            // The writer may have written on before it was told of the end.
-            self.drain_to = half.writer.tail.load(Ordering::Acquire);
+        // What lies before the end of the stretch was the kernel's, and if it did not come it is lost with the writer.
+        // A writer that has begun another stretch had sent all of this one.
+        let pos = self.input.pos;
+        if pos < self.drain_from || self.input.announced(half.writer).is_some() {
+            return Ok(0);
         }
-        let left = self.drain_to.saturating_sub(self.input.pos);
+        // The writer may have written on before it was told of the end.
+        self.drain_to = half.writer.tail.load(Ordering::Acquire);
+        if half.writer.base.load(Ordering::Relaxed) > pos {
+            return Ok(0); // it was just beginning another
+        }
+        let left = self.drain_to.saturating_sub(pos);
         if left > half.size as u64 { Err(Lie) } else { Ok(left as usize) }
     }
 
@@ -192,11 +200,12 @@ impl Rx {
     fn leave(&mut self, half: Half) {
         self.in_ring = false;
         self.ended += 1;
-        self.notice(half);
+        self.notice(half, self.input.pos);
     }
 
-    /// Remembers what was published, then tells the writer that it may begin another stretch.
-    fn notice(&mut self, half: Half) {
+    /// Remembers what was published when the stretch ended, at `end`; then tells the writer that it may begin another.
+    fn notice(&mut self, half: Half, end: u64) {
+        self.drain_from = end;
         self.drain_to = half.writer.tail.load(Ordering::Acquire);
         // SYNC noticed: drain_to is read before the writer may move the tail for a new stretch.
         half.reading_side.seen_epoch.store(self.input.epoch, Ordering::Release);

@@ -93,6 +93,7 @@ calls! {
     __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, args: *mut c_void) -> c_int = files::vdprintf_chk;
     system(command: *const c_char) -> c_int = processes::system;
     popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE = processes::popen, also _IO_popen;
+    prctl(option: c_int, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong) -> c_int = processes::prctl;
 
     aio_read(request: *mut libc::aiocb) -> c_int = files::aio_read, also aio_read64;
     aio_write(request: *mut libc::aiocb) -> c_int = files::aio_write, also aio_write64;

@@ -1,14 +1,14 @@
 //! The process is about to become another program, or to end.
 
 use crate::fdtable::{self, Kind};
-use crate::{arena, errno, life, report, settings, thread};
+use crate::{arena, attach, errno, life, member, report, settings, thread};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_sys::{fd as fdsys, tcp};
 
 /// Before exec(): connections that the new program will inherit go to the kernel, with every byte.
 pub fn prepare() {
-    if !settings::get().on {
+    if !settings::active() {
         return;
     }
     surrender_inherited();
@@ -43,12 +43,33 @@ pub fn surrender_inherited() {
 /// Every connection of this process, present and future, stays with the kernel.
 pub fn surrender_all(reason: Reason) {
     errno::keep(|| {
-        crate::attach::stop(reason);
+        attach::stop(reason);
         fdtable::for_each(|fd, kind| {
             if let Kind::Conn(index) = kind {
                 life::surrender(arena::conn(index), fd, reason);
             }
         });
+    });
+}
+
+/// Before a seccomp filter: what it allows is the program's choice, and may not be enough for us. All connections go
+/// back to the kernel, and the program is alone from here on.
+pub fn confine() {
+    if !settings::active() || thread::in_vfork() {
+        return;
+    }
+    surrender_all(Reason::Sandbox);
+    errno::keep(|| {
+        fdtable::for_each(|fd, kind| {
+            if let Kind::Conn(index) = kind
+                && (!arena::conn(index).is_attached() || attach::demote(index, arena::conn(index)))
+            {
+                life::closing(fd).finish(); // followed no longer; the socket stays open
+            }
+        });
+        report::write();
+        member::quit();
+        settings::fall_silent();
     });
 }
 
@@ -72,7 +93,7 @@ fn surrender_standard() {
 pub fn leave() {
     static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
     // Once in each process: exit() ends in _exit().
-    if settings::get().on && LEFT.swap(crate::fork::generation(), AcqRel) != crate::fork::generation() {
+    if settings::active() && LEFT.swap(crate::fork::generation(), AcqRel) != crate::fork::generation() {
         errno::keep(|| {
             report::write();
             life::end_all();

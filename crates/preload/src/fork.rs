@@ -1,7 +1,7 @@
 //! fork(): the child holds every connection too, but the membership, the doorbells and the counters are the
 //! parent's. A connection that the child touches goes back to the kernel for both.
 
-use crate::{arena, errno, fdtable, member, place, report, thread, wait};
+use crate::{arena, errno, fdtable, member, place, report, settings, thread, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use fdtable::Kind;
 
@@ -14,6 +14,9 @@ pub fn generation() -> u32 {
 
 /// Before the fork: enters the child as a holder of everything we hold.
 pub fn prepare() {
+    if !settings::active() {
+        return;
+    }
     errno::keep(|| {
         let place = arena::reserve_for_child();
         if let Some(p) = place {
@@ -35,10 +38,16 @@ fn for_each_conn(mut each: impl FnMut(&'static arena::Conn)) {
 
 /// In the parent, if there is no child after all.
 pub fn failed() {
+    if !settings::active() {
+        return;
+    }
     errno::keep(|| arena::cancel_child(thread::take_reserved()));
 }
 
 pub fn in_child() {
+    if !settings::active() {
+        return;
+    }
     errno::keep(|| {
         thread::forget();
         GENERATION.fetch_add(1, Relaxed);

@@ -10,7 +10,7 @@ use sidestep_sys::{fd as fdsys, tcp};
 
 /// connect() or accept() has returned `fd`: follows it if it is TCP.
 pub fn open(fd: i32) {
-    if settings::get().on && !crate::thread::in_vfork() && fdtable::get(fd) == Kind::Other {
+    if settings::active() && !crate::thread::in_vfork() && fdtable::get(fd) == Kind::Other {
         errno::keep(|| begin(fd));
     }
 }

@@ -51,7 +51,7 @@ pub fn check() {
 
 /// Joins, and joins again after every fork: a server may be silent for longer than a broker waits for members.
 pub fn stay() {
-    if settings::get().on {
+    if settings::active() {
         STAYS.store(true, Relaxed);
         check();
     }
@@ -257,6 +257,13 @@ fn refused(msg: &Msg) {
         c.state.store(state::NATIVE, Release);
         attach::stay(c, Reason::from_code(msg.arg as u8).unwrap_or(Reason::PeerAbsent));
     }
+}
+
+/// For good.
+pub fn quit() {
+    STAYS.store(false, Relaxed);
+    leave();
+    NOT_BEFORE.store(u64::MAX, Relaxed);
 }
 
 /// In a forked child: the membership is the parent's.

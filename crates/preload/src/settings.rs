@@ -1,6 +1,7 @@
 //! Settings from the environment, read once, before the program's main().
 
 use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use sidestep_abi::env;
 
 /// How long a waiting thread may spin.
@@ -83,6 +84,19 @@ static SETTINGS: Once = Once(UnsafeCell::new(Settings {
 pub fn get() -> &'static Settings {
     // SAFETY: written only by `load`, in the constructor, before the program has threads.
     unsafe { &*SETTINGS.0.get() }
+}
+
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Whether the library does anything in this process.
+#[inline]
+pub fn active() -> bool {
+    get().on && !SILENT.load(Relaxed)
+}
+
+/// From here on the library makes no call of its own, here and in forked children.
+pub fn fall_silent() {
+    SILENT.store(true, Relaxed);
 }
 
 /// Reads the environment. A value that cannot be understood counts as not given: `sidestep run` has checked it

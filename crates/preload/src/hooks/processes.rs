@@ -3,7 +3,7 @@
 use super::{conn, fds, files, msg, poll, rw, sockets};
 use crate::wait::signals;
 use crate::{arena, errno, exec, fork as forking, life, next};
-use core::ffi::{c_char, c_int, c_long, c_void};
+use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use libc::pid_t;
 use sidestep_abi::Reason;
 
@@ -174,6 +174,17 @@ pub unsafe fn adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int {
     unsafe { next::posix_spawn_file_actions_adddup2(actions, fd, new) }
 }
 
+/// The operations of seccomp(2) that restrict the caller.
+const CONFINES: [u32; 2] = [libc::SECCOMP_SET_MODE_STRICT, libc::SECCOMP_SET_MODE_FILTER];
+
+pub unsafe fn prctl(option: c_int, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong) -> c_int {
+    if option == libc::PR_SET_SECCOMP {
+        exec::confine();
+    }
+    // SAFETY: the program's own call.
+    unsafe { next::prctl(option, b, c, d, e) }
+}
+
 /// Calls of interest go to the hook of the same name; all others are passed on as they are.
 pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
     let fd = a as c_int;
@@ -226,6 +237,13 @@ pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e:
             libc::SYS_io_uring_setup => {
                 // From here on the kernel may read and write sockets by itself.
                 exec::surrender_all(Reason::KernelFeature);
+                next::syscall(number, a, b, c, d, e, f)
+            }
+            libc::SYS_prctl => {
+                c_long::from(prctl(a as c_int, b as c_ulong, c as c_ulong, d as c_ulong, e as c_ulong))
+            }
+            libc::SYS_seccomp if CONFINES.contains(&(a as u32)) => {
+                exec::confine();
                 next::syscall(number, a, b, c, d, e, f)
             }
             libc::SYS_exit_group => {
