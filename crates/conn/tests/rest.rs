@@ -80,3 +80,32 @@ fn after_an_orderly_end_there_is_nothing() {
     rx.took_kernel(7);
     assert_eq!((rx.rest(words.half()), rx.pos()), (Ok(0), 107));
 }
+
+/// The kernel's queue dies with a writer that is reset: what lay in it is gone, and nothing in the ring takes its place.
+#[test]
+fn what_the_kernel_lost_is_not_looked_for_in_the_ring() {
+    let words = Words::new();
+    let (mut tx, mut rx) = (Tx::native(110), Rx::native(100));
+    assert_eq!(tx.begin(words.half()), Ok(true));
+    tx.put_ring(words.half(), 4).expect("space");
+    assert_eq!(rx.next(words.half()), Ok(Read::Kernel(10)), "ten bytes lie in the kernel");
+    tx.give_back(words.half()).expect("nobody lies");
+    assert_eq!(rx.next(words.half()), Ok(Read::Kernel(u64::MAX)), "the stretch was cancelled");
+    rx.took_kernel(3);
+    assert_eq!(rx.rest(words.half()), Ok(0), "seven bytes are missing before the ring's");
+}
+
+/// A writer that has begun another stretch had sent the last one by kernel: its bytes in the ring are old.
+#[test]
+fn an_old_stretch_is_not_read_once_another_has_begun() {
+    let words = Words::new();
+    let (mut tx, mut rx) = words.with_unread(5);
+    tx.give_back(words.half()).expect("nobody lies");
+    tx.took_back(5);
+    assert_eq!(rx.next(words.half()), Ok(Read::Kernel(u64::MAX)));
+    tx.put_kernel(2);
+    assert!(tx.may_begin(words.half()) && tx.begin(words.half()) == Ok(true));
+    tx.put_ring(words.half(), 3).expect("space");
+    rx.took_kernel(1);
+    assert_eq!(rx.rest(words.half()), Ok(0), "six bytes by kernel are missing");
+}

@@ -174,9 +174,12 @@ fn get_ready(index: u32, c: &Conn) {
 /// far yet.
 #[cold]
 pub fn demote(index: u32, c: &Conn) -> bool {
+    let fd = arena::local(index).fd.load(Relaxed) as i32;
     let done = c.with_rx(|rx| {
         c.with_tx(|end| {
-            let clean = !rx.in_ring() && rx.pos() >= rx.drain_target() && !end.tx.in_ring() && !end.tx.takes_back();
+            let behind = rx.drain_target().saturating_sub(rx.pos());
+            let all_here = behind == 0 || u64::from(tcp::queued(fd).unwrap_or(0)) >= behind;
+            let clean = !rx.in_ring() && all_here && !end.tx.in_ring() && !end.tx.takes_back();
             if !clean || !c.is_attached() || rx.refuse(c.rx_half()).is_err() {
                 return false;
             }
@@ -190,7 +193,7 @@ pub fn demote(index: u32, c: &Conn) -> bool {
     });
     let done = matches!(done, Ok(Ok(true)));
     if done {
-        wait::epoll::restore(arena::local(index).fd.load(Relaxed) as i32);
+        wait::epoll::restore(fd);
     }
     done
 }

@@ -19,11 +19,45 @@ pub fn euid() -> u32 {
     plain(libc::SYS_geteuid) as u32
 }
 
-/// Whether a thread or process with this number exists.
+/// Whether the thread with this number lives: a zombie, which waits for its parent, does not.
 pub fn exists(tid: u32) -> bool {
     // SAFETY: no memory involved. The question is only whether the number is known.
     let answer = unsafe { call(libc::SYS_sched_getscheduler, [tid as usize, 0, 0, 0, 0, 0]) };
-    answer != Err(Errno(libc::ESRCH))
+    answer != Err(Errno(libc::ESRCH)) && !is_zombie(tid).unwrap_or(false)
+}
+
+/// None: /proc does not tell.
+fn is_zombie(tid: u32) -> Option<bool> {
+    let mut path = *b"/proc/4294967295/stat\0";
+    let end = write_decimal(&mut path[6..], tid) + 6;
+    path[end..end + 6].copy_from_slice(b"/stat\0");
+    let mut text = [0u8; 128];
+    let n = read_file(path.as_ptr(), &mut text)?;
+    // "123 (name) Z ...": the name may hold anything, but its last parenthesis is the last of the line's beginning.
+    let close = text[..n].iter().rposition(|b| *b == b')')?;
+    Some(matches!(text[..n].get(close + 2), Some(b'Z' | b'X')))
+}
+
+/// Writes the number; returns how many digits.
+fn write_decimal(to: &mut [u8], mut n: u32) -> usize {
+    let digits = n.checked_ilog10().unwrap_or(0) as usize + 1;
+    for place in to[..digits].iter_mut().rev() {
+        *place = b'0' + (n % 10) as u8;
+        n /= 10;
+    }
+    digits
+}
+
+/// The beginning of a small file. `path`: NUL-terminated.
+fn read_file(path: *const u8, text: &mut [u8]) -> Option<usize> {
+    let at = libc::AT_FDCWD as usize;
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    // SAFETY: a NUL-terminated path.
+    let fd = unsafe { call(libc::SYS_openat, [at, path as usize, flags, 0, 0, 0]) }.ok()?;
+    // SAFETY: a writable buffer with its length.
+    let n = unsafe { call(libc::SYS_read, [fd, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]) };
+    crate::fd::close(fd as i32);
+    n.ok()
 }
 
 /// Path of the running program; empty if /proc is not there.
@@ -53,17 +87,10 @@ pub fn step_aside() {
 
 /// Threads on this machine that run or want to run, this one included (/proc/loadavg).
 pub fn runnable() -> Option<u32> {
-    let at = libc::AT_FDCWD as usize;
-    let path = c"/proc/loadavg".as_ptr() as usize;
-    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-    // SAFETY: a NUL-terminated path.
-    let fd = unsafe { call(libc::SYS_openat, [at, path, flags, 0, 0, 0]) }.ok()?;
     let mut text = [0u8; 64];
-    // SAFETY: a writable buffer with its length.
-    let n = unsafe { call(libc::SYS_read, [fd, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]) };
-    crate::fd::close(fd as i32);
+    let n = read_file(c"/proc/loadavg".as_ptr().cast(), &mut text)?;
     // "0.20 0.18 0.12 1/80 11206": the number before the slash.
-    let mut fields = text[..n.ok()?].split(|b| *b == b' ');
+    let mut fields = text[..n].split(|b| *b == b' ');
     let running = fields.nth(3)?.split(|b| *b == b'/').next()?;
     core::str::from_utf8(running).ok()?.parse().ok()
 }

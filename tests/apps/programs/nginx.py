@@ -1,8 +1,13 @@
-"""nginx: bodies of static files of many sizes, with sendfile and without, through reload and binary upgrade."""
+"""nginx: bodies of static files of many sizes, with sendfile and without, through reload and binary upgrade; and as a
+proxy in front of another nginx."""
 
-from support import files, http
+import subprocess
+
+from support import files, http, paths, wrk
 from support.failure import check
+from support.marks import slow
 from support.nginx import Nginx
+from support.nginx_proxy import NginxProxy
 
 # More than any socket buffer or ring holds.
 LARGE = 8 * 1024 * 1024 + 3
@@ -11,6 +16,11 @@ LARGE = 8 * 1024 * 1024 + 3
 KEEP_ENVIRONMENT = "\n".join(f"env {name};" for name in (
     "LD_PRELOAD", "SIDESTEP_BROKER", "SIDESTEP_UPGRADE_AFTER", "SIDESTEP_REPORT", "SIDESTEP_FLIP", "SIDESTEP_SPIN",
     "SIDESTEP_RING_SIZE", "SIDESTEP_LOG"))
+
+
+def version():
+    text = subprocess.run([paths.program("nginx"), "-v"], check=True, capture_output=True, text=True).stderr
+    return text.split("/")[-1].strip()
 
 
 def check_bodies(case, sendfile):
@@ -45,3 +55,53 @@ def test_bodies_through_binary_upgrade(case):
     load = case.start("client", http.command(case, server.port, server.site, "--connections", 4, "--seconds", 3))
     server.replace_binary()
     load.wait(30)
+
+
+def check_proxied_bodies(case, sendfile):
+    """All bodies by every way through the proxy, one after the other, and then all ways at once beside load."""
+    case.expect_ring("client", "wrk", "proxy", "nginx")
+    server = Nginx(case, sendfile, sizes=(*files.SIZES, LARGE))
+    proxy = NginxProxy(case, server, sendfile)
+    ways = (proxy.buffered, proxy.unbuffered, proxy.stream)
+    for port in ways:
+        http.check_bodies(case, port, server.site)
+    load = wrk.start(case, f"http://127.0.0.1:{proxy.buffered}/f700", 3, 16)
+    clients = [case.start("client", http.command(case, port, server.site, "--rounds", 2)) for port in ways]
+    wrk.check_clean(wrk.result(load))
+    for client in clients:
+        client.wait(60)
+
+
+@slow(120)
+def test_proxy_with_sendfile(case):
+    """Four workers as an HTTP proxy with kept upstream connections, with and without buffers, and as a stream proxy,
+    to a server with sendfile: bodies one after the other, and all at once beside wrk."""
+    check_proxied_bodies(case, sendfile=True)
+
+
+@slow(120)
+def test_proxy_without_sendfile(case):
+    """The same with sendfile switched off in proxy and server."""
+    check_proxied_bodies(case, sendfile=False)
+
+
+@slow(90)
+def test_uploads_through_proxy(case):
+    """Bodies of all sizes are sent through the proxy, with and without buffers; what is stored must be the body."""
+    case.expect_ring("curl", "proxy", "nginx")
+    server = Nginx(case)
+    proxy = NginxProxy(case, server)
+    for port in (proxy.buffered, proxy.unbuffered, proxy.stream):
+        upload(case, server, port)
+
+
+def upload(case, server, port):
+    argv = [paths.program("curl"), "-sS", "--fail"]
+    for size in files.SIZES:
+        source = case.tmp / f"source{size}"
+        source.write_bytes(files.content(size, seed=port))
+        argv += ["--upload-file", source, f"http://127.0.0.1:{port}/up/p{size}"]
+    case.run("curl", argv)
+    for size in files.SIZES:
+        stored = (server.uploads / f"p{size}").read_bytes()
+        check(stored == files.content(size, seed=port), f"PUT of {size} bytes: nginx stored {len(stored)} others")

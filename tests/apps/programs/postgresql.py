@@ -1,77 +1,68 @@
-"""PostgreSQL: a process for each connection, forked after accept. pgbench over TCP, and its books must balance."""
+"""PostgreSQL: a process for each connection, forked after accept. pgbench with books that must balance, large results,
+COPY in both directions, notifications between clients."""
 
-import os
-import pwd
+from support import net, pgbench, postgresql, pypi
+from support.failure import check
+from support.marks import slow
+from support.postgresql import Postgresql
 
-from support import net, paths
-from support.failure import Failure, check
+version = postgresql.version
 
-USER = "postgres"
 CLIENTS = 4
 SECONDS = 3
-
-# Every pgbench transaction adds one amount to an account, a teller, a branch and the history.
-BALANCES = """
-SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(delta) FROM pgbench_history)
-   AND (SELECT sum(tbalance) FROM pgbench_tellers)  = (SELECT sum(delta) FROM pgbench_history)
-   AND (SELECT sum(bbalance) FROM pgbench_branches) = (SELECT sum(delta) FROM pgbench_history)
-   AND (SELECT count(*) > 0 FROM pgbench_history)
-"""
-
-
-class Server:
-    """A cluster in the temporary directory. PostgreSQL refuses to run as root, so root starts it as its user."""
-
-    def __init__(self, case):
-        self.case = case
-        self.port = net.free_port()
-        self.home = case.tmp / "postgresql"
-        self.home.mkdir()
-        self.options = {"cwd": self.home, "env": {"HOME": str(self.home), "PGHOST": net.LOOPBACK,
-                                                  "PGPORT": str(self.port), "PGUSER": USER, "PGDATABASE": USER}}
-        if os.geteuid() == 0:
-            self.become_user()
-        data = self.home / "data"
-        self.run("initdb", paths.postgresql("initdb"), "-D", data, "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8",
-                 "--locale", "C", preload=False)
-        self.process = case.start("postgresql", [
-            paths.postgresql("postgres"), "-D", data, "-p", self.port, "-h", net.LOOPBACK, "-k", "", "-F",
-            "-c", "shared_buffers=16MB", "-c", "max_connections=20"], **self.options)
-        net.wait_port(self.port, self.process)
-
-    def become_user(self):
-        try:
-            account = pwd.getpwnam(USER)
-        except KeyError:
-            raise Failure(f"no user {USER}: run tools/install-deps test") from None
-        os.chown(self.home, account.pw_uid, account.pw_gid)
-        # The reports and the binaries must be within that user's reach, wherever the checkout is.
-        self.case.tmp.chmod(0o777)
-        if self.case.layer is not None:
-            self.case.layer.copy_binaries(self.case.tmp / "bin")
-        self.options["wrap"] = [paths.program("setpriv"), f"--reuid={USER}", f"--regid={USER}", "--init-groups", "--"]
-
-    def run(self, role, program, *arguments, **options):
-        return self.case.run(role, [program, *arguments], seconds=60, **self.options, **options)
-
-    def query(self, sql):
-        return self.run("psql", paths.postgresql("psql"), "-XAtq", "-c", sql).strip()
+COPIED_ROWS = 40_000
+NOTES = 500
+LISTENERS = 3
 
 
 def test_pgbench(case):
+    """pgbench with four clients; afterwards the sums of its tables must be equal."""
     case.expect_ring("pgbench", "postgresql")
-    server = Server(case)
-    server.run("pgbench", paths.postgresql("pgbench"), "-i", "-q", "-s", 1)
-    output = server.run("pgbench", paths.postgresql("pgbench"), "-c", CLIENTS, "-j", 2, "-T", SECONDS, "-n")
-    check("number of failed transactions: 0 " in output, f"pgbench saw failures:\n{output}")
-    check(server.query(BALANCES) == "t", "the sums of accounts, tellers, branches and history differ")
+    server = Postgresql(case)
+    pgbench.prepare(server)
+    pgbench.load(server, CLIENTS, "-T", SECONDS)
+    pgbench.check_balances(server)
 
 
 def test_large_results(case):
     """Results of many megabytes, made from nothing but a number, compared with the same made here."""
     case.expect_ring("psql", "postgresql")
-    server = Server(case)
+    server = Postgresql(case)
     rows, width = 3_000, 1_000
     lines = server.query(f"SELECT n || ':' || repeat(chr(97 + n % 26), {width}) FROM generate_series(1, {rows}) n")
     wanted = [f"{n}:{chr(97 + n % 26) * width}" for n in range(1, rows + 1)]
     check(lines.splitlines() == wanted, "a large result came changed")
+
+
+@slow(90)
+def test_copy(case):
+    """COPY of megabytes from psql into a table and back, as text and in the binary format; the files must be the same."""
+    case.expect_ring("psql", "postgresql", share=0.5)
+    server = Postgresql(case)
+    rows = "".join(f"{n}\t{'x' * (n % 300)}\\t{n * 7919}\n" for n in range(COPIED_ROWS))
+    sent = server.home / "sent"
+    sent.write_text(rows)
+    server.query("CREATE TABLE copied (id int PRIMARY KEY, body text); CREATE TABLE twice (LIKE copied)")
+    copy(server, "copied", "FROM", sent)
+    for table, target, kind in (("copied", "text", "text"), ("copied", "binary", "binary")):
+        copy(server, table, "TO", server.home / target, kind)
+    copy(server, "twice", "FROM", server.home / "binary", "binary")
+    copy(server, "twice", "TO", server.home / "again")
+    for name in ("text", "again"):
+        check((server.home / name).read_text() == rows, f"the rows copied out to '{name}' are not those copied in")
+
+
+def copy(server, table, direction, path, kind="text"):
+    source = f"(SELECT * FROM {table} ORDER BY id)" if direction == "TO" else table
+    server.query(f"\\copy {source} {direction} '{path}' WITH (FORMAT {kind})")
+
+
+@slow(60)
+def test_notifications(case):
+    """Three clients (psycopg) listen while a fourth sends 500 notifications; each must get all of them, in order."""
+    case.expect_ring("client", "postgresql")
+    server = Postgresql(case)
+    client = server.start("client", pypi.program("python"), case.peer("pg_notify.py"), "--count", NOTES,
+                          "--listeners", LISTENERS, "--address", f"host={net.LOOPBACK} port={server.port}")
+    client.wait(50)
+    check(f'"right": {LISTENERS}' in client.output(), f"not all listeners got all: {client.output()}")
