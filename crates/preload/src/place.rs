@@ -106,6 +106,15 @@ pub fn rise(place: u32) {
     }
 }
 
+/// A thread that has looked here goes away: whoever sleeps here still hears the next news. `more`: there is something
+/// left for them now.
+pub fn pass_on(place: u32, more: impl FnOnce() -> bool) {
+    let sleepers = &PLACE[place as usize].sleepers;
+    if sleepers.is_any() && (sleepers.stay_armed(|| bells(place)) || more()) {
+        fd::ring(eventfd(place));
+    }
+}
+
 /// The doorbells of this place, one in each link.
 fn bells(place: u32) -> impl Iterator<Item = &'static Bell> {
     link::all().map(move |l| l.my_bell(place))

@@ -109,6 +109,13 @@ impl Sleepers {
         }
         // The word is one for all: whoever has lain down meanwhile may just have lost it.
         settle();
+        self.stay_armed(bells)
+    }
+
+    /// For one who has taken news, or a signal, that others who sleep here may have been meant to get: producers go on
+    /// ringing. True: there is news again, and the others must be told.
+    #[must_use]
+    pub fn stay_armed<'b, B: Iterator<Item = &'b Bell>>(&self, bells: impl Fn() -> B) -> bool {
         if !self.is_any() {
             return false;
         }

@@ -2,7 +2,7 @@
 
 use super::conn;
 use super::rw::vector;
-use crate::io::{recv as receive, send as transmit};
+use crate::io::{iov, recv as receive, send as transmit};
 use crate::{arena, life, next};
 use core::ffi::{c_int, c_uint};
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
@@ -116,6 +116,18 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -
             return if i > 0 { i as c_int } else { -1 };
         }
         entry.msg_len = sent as u32;
+        if (sent as usize) < total_of(&entry.msg_hdr) {
+            return i as c_int + 1; // what follows must not overtake the rest of this one
+        }
     }
     n as c_int
+}
+
+/// Bytes of a message.
+fn total_of(m: &msghdr) -> usize {
+    if m.msg_iov.is_null() {
+        return 0;
+    }
+    // SAFETY: the program vouches for its list; the call that was just made has read it.
+    iov::total(unsafe { core::slice::from_raw_parts(m.msg_iov, m.msg_iovlen) })
 }

@@ -1,7 +1,7 @@
 //! epoll_ctl(2): what the program asks for.
 
-use super::takeover::{drop_bell, manage};
-use super::{EXCLUSIVE, is_tag, kick, nest};
+use super::takeover::{drop_bell, manage, take_over};
+use super::{EXCLUSIVE, ONESHOT, is_tag, kick, nest};
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::wait::sets::{self, Reg, Set, reg};
@@ -21,17 +21,33 @@ pub fn ctl(index: u32, op: i32, fd: i32, event: *const epoll_event, native: impl
     if let Kind::Set(inner) = fdtable::get(fd) {
         nest(inner);
     }
+    if let Some(result) = errno::keep(|| register(s, op, fd, wanted)) {
+        return errno::give(result) as i32;
+    }
     let result = native();
     if result == 0 {
         record(s, op, fd, wanted);
         if let Kind::Conn(conn) = fdtable::get(fd) {
             arena::conn(conn).raise(flag::WAITED);
+            // Attached by another thread just now.
             if arena::conn(conn).is_attached() && op != EPOLL_CTL_DEL {
-                errno::keep(|| manage(conn, arena::conn(conn), fd, true));
+                errno::keep(|| manage(conn, arena::conn(conn), fd, wanted.is_some_and(|(e, _)| e & ONESHOT == 0)));
             }
         }
     }
     result
+}
+
+/// Interest in an upgraded connection that is not managed yet: from the first moment on its events are ours alone, or
+/// a thread that waits there could get one from the kernel and another could get the same from us. None: not such.
+fn register(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Option<Result<usize>> {
+    let (Kind::Conn(conn), Some((events, data))) = (fdtable::get(fd), wanted) else { return None };
+    let ours = matches!(op, EPOLL_CTL_ADD | EPOLL_CTL_MOD) && arena::conn(conn).is_attached();
+    if !ours || events & EXCLUSIVE != 0 || is_tag(data) || s.clash.load(Relaxed) {
+        return None;
+    }
+    arena::conn(conn).raise(flag::WAITED);
+    take_over(s, conn, op, fd, (events, data))
 }
 
 /// A change of interest in an upgraded connection needs no system call: the kernel's mask never changes, and a

@@ -9,6 +9,7 @@ use crate::{arena, attach, life, place};
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use sidestep_abi::Reason;
+use sidestep_sys::Result;
 
 /// Takes over the registrations of an attached connection in every set that holds it. `armed`: the program has
 /// just asked for events, so that even a one-shot registration is known to be armed.
@@ -58,6 +59,31 @@ fn manage_in(s: &Set, inner: &mut Inner, index: u32, fd: i32, armed: bool) -> co
         r.state |= reg::MANAGED;
     }
     Ok(true)
+}
+
+/// Registers `fd` with the kernel in our way at once, as the program asked with ADD or MOD. None: that cannot be done.
+pub(super) fn take_over(s: &Set, index: u32, op: i32, fd: i32, wanted: (u32, u64)) -> Option<Result<usize>> {
+    let was_native = s.has(fd, Reg::is_native);
+    if (op == EPOLL_CTL_ADD) == was_native {
+        return None; // the kernel says what is wrong with it
+    }
+    let p = ensure_place(s)?;
+    if let Err(e) = kernel_ctl(s.fd.load(Relaxed), op, fd, MANAGED, TAG | u64::from(fd as u32)) {
+        return Some(Err(e));
+    }
+    s.with(|inner| {
+        if let Some(r) = inner.reg(fd) {
+            (r.events, r.data) = wanted;
+            r.conn = index;
+            r.state = r.state & reg::QUEUED | reg::PRESENT | reg::MANAGED;
+        }
+    });
+    let c = arena::conn(index);
+    c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);
+    // From the arming of the bell on everything is heard; what came before is looked at once.
+    s.with(|inner| inner.queue(fd));
+    kick(s);
+    Some(Ok(0))
 }
 
 /// A set's doorbell is one more member of it, edge-triggered so that it need never be read.

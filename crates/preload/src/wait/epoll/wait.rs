@@ -48,6 +48,8 @@ pub fn wait(
         }
     };
     let n = errno::give(wait_both(s, p, out, ns, &deadline, mask)) as i32;
+    // Several threads may wait in one set: what we saw may have been meant for another, and there may be more.
+    place::pass_on(p, || has_queued(s));
     if s.nested.load(Relaxed) {
         errno::keep(|| arm_nested(s));
     }
@@ -101,6 +103,11 @@ fn wait_both(
     }
 }
 
+/// Whether something waits to be looked at.
+fn has_queued(s: &Set) -> bool {
+    s.with(|inner| inner.queued > 0) == Some(true)
+}
+
 /// Waits in the kernel alone, for the program's own events.
 fn wait_kernel(s: &Set, out: &mut [epoll_event], deadline: &Deadline, mask: *const libc::sigset_t) -> Result<usize> {
     loop {
@@ -129,7 +136,7 @@ fn ask_kernel(s: &Set, out: &mut [epoll_event]) -> Result<usize> {
 
 fn sleep(s: &Set, p: u32, out: &mut [epoll_event], deadline: &Deadline, mask: *const libc::sigset_t) -> Result<usize> {
     place::doze(p);
-    if place::has_news(p) {
+    if place::has_news(p) || has_queued(s) {
         place::rise(p);
         return Ok(0);
     }
