@@ -263,8 +263,11 @@ pub fn surrender(c: &'static Conn, fd: i32, reason: Reason) {
     let deadline = wait::Deadline::after_ns(Some(HAND_OVER_US * 1000));
     let mut looks = 0;
     while !deadline.has_passed() {
-        let here = c.with_rx(|rx| rx.pos()).unwrap_or(u64::MAX) + u64::from(tcp::queued(fd).unwrap_or(u32::MAX));
-        if here >= expected || fdsys::poll_now(fd, libc::POLLRDHUP) & (libc::POLLHUP | libc::POLLERR) != 0 {
+        let (pos, by_ring) = c.with_rx(|rx| (rx.pos(), rx.ring)).unwrap_or((u64::MAX, 0));
+        let here = pos.saturating_add(u64::from(tcp::queued(fd).unwrap_or(u32::MAX)));
+        // What does not fit into our kernel buffer waits in the peer's: the kernel has it all the same.
+        let sent = c.words().counters[1 - c.my_side()].kernel_tx.load(Relaxed).saturating_add(by_ring);
+        if here.max(sent) >= expected || fdsys::poll_now(fd, libc::POLLRDHUP) & (libc::POLLHUP | libc::POLLERR) != 0 {
             return;
         }
         link::get(c.link.load(Relaxed)).notify_all(c.slot.load(Relaxed) as usize);

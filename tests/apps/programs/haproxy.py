@@ -75,8 +75,9 @@ def check_reloads(case, make):
     server = Nginx(case)
     proxy = make(case, server.port)
     # An old process goes on until the last connection in TCP mode has ended: that load ends early.
-    loads = [case.start("client", http.command(case, port, server.site, "--connections", CONNECTIONS, "--seconds", span))
-             for port, span in ((proxy.kept, LOAD_SECONDS), (proxy.raw, LOAD_SECONDS / 4))]
+    loads = [
+        case.start("client", http.command(case, port, server.site, "--connections", CONNECTIONS, "--seconds", span))
+        for port, span in ((proxy.kept, LOAD_SECONDS), (proxy.raw, LOAD_SECONDS / 4))]
     short = wrk.start(case, f"http://127.0.0.1:{proxy.short}/f700", LOAD_SECONDS, 4)
     reloads = 0
     while short.popen.poll() is None:

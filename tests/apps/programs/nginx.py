@@ -2,7 +2,9 @@
 proxy in front of another nginx."""
 
 import subprocess
+from types import SimpleNamespace
 
+from programs import curl
 from support import files, http, paths, wrk
 from support.failure import check
 from support.marks import slow
@@ -92,16 +94,7 @@ def test_uploads_through_proxy(case):
     server = Nginx(case)
     proxy = NginxProxy(case, server)
     for port in (proxy.buffered, proxy.unbuffered, proxy.stream):
-        upload(case, server, port)
-
-
-def upload(case, server, port):
-    argv = [paths.program("curl"), "-sS", "--fail"]
-    for size in files.SIZES:
-        source = case.tmp / f"source{size}"
-        source.write_bytes(files.content(size, seed=port))
-        argv += ["--upload-file", source, f"http://127.0.0.1:{port}/up/p{size}"]
-    case.run("curl", argv)
-    for size in files.SIZES:
-        stored = (server.uploads / f"p{size}").read_bytes()
-        check(stored == files.content(size, seed=port), f"PUT of {size} bytes: nginx stored {len(stored)} others")
+        front = SimpleNamespace(url=lambda path, port=port: f"http://127.0.0.1:{port}/{path}", uploads=server.uploads)
+        curl.upload(case, front, "PUT", "up")
+        for stored in server.uploads.iterdir():
+            stored.unlink()

@@ -1,7 +1,7 @@
 """PostgreSQL: a process for each connection, forked after accept. pgbench with books that must balance, large results,
 COPY in both directions, notifications between clients."""
 
-from support import net, pgbench, postgresql, pypi
+from support import net, pgbench, postgresql
 from support.failure import check
 from support.marks import slow
 from support.postgresql import Postgresql
@@ -13,6 +13,8 @@ SECONDS = 3
 COPIED_ROWS = 40_000
 NOTES = 500
 LISTENERS = 3
+# The one that has psycopg2, and that every user may run.
+DEBIAN_PYTHON = "/usr/bin/python3"
 
 
 def test_pgbench(case):
@@ -59,10 +61,10 @@ def copy(server, table, direction, path, kind="text"):
 
 @slow(60)
 def test_notifications(case):
-    """Three clients (psycopg) listen while a fourth sends 500 notifications; each must get all of them, in order."""
+    """Three clients (psycopg2) listen while a fourth sends 500 notifications; each must get all of them, in order."""
     case.expect_ring("client", "postgresql")
     server = Postgresql(case)
-    client = server.start("client", pypi.program("python"), case.peer("pg_notify.py"), "--count", NOTES,
+    client = server.start("client", DEBIAN_PYTHON, server.readable("pg_notify.py"), "--count", NOTES,
                           "--listeners", LISTENERS, "--address", f"host={net.LOOPBACK} port={server.port}")
     client.wait(50)
     check(f'"right": {LISTENERS}' in client.output(), f"not all listeners got all: {client.output()}")

@@ -239,9 +239,7 @@ pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e:
                 exec::surrender_all(Reason::KernelFeature);
                 next::syscall(number, a, b, c, d, e, f)
             }
-            libc::SYS_prctl => {
-                c_long::from(prctl(a as c_int, b as c_ulong, c as c_ulong, d as c_ulong, e as c_ulong))
-            }
+            libc::SYS_prctl => c_long::from(prctl(a as c_int, b as c_ulong, c as c_ulong, d as c_ulong, e as c_ulong)),
             libc::SYS_seccomp if CONFINES.contains(&(a as u32)) => {
                 exec::confine();
                 next::syscall(number, a, b, c, d, e, f)

@@ -67,7 +67,7 @@ pub(super) fn take_over(s: &Set, index: u32, op: i32, fd: i32, wanted: (u32, u64
     if (op == EPOLL_CTL_ADD) == was_native {
         return None; // the kernel says what is wrong with it
     }
-    let p = ensure_place(s)?;
+    let p = s.with(|_| ensure_place(s)).flatten()?; // one place for a set, whoever is first
     if let Err(e) = kernel_ctl(s.fd.load(Relaxed), op, fd, MANAGED, TAG | u64::from(fd as u32)) {
         return Some(Err(e));
     }

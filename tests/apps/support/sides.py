@@ -1,0 +1,14 @@
+"""Programs that are one side or the other of the same talk: `... server` prints its port, `... client PORT` a result."""
+
+from . import echo
+from .failure import check
+
+
+def run(case, argv, env=None, seconds=60):
+    """Runs both sides and returns what the client says at its end; it must have checked something."""
+    process = case.start("server", [*argv, "server"], env=env)
+    port = process.wait_output(echo.LISTENING, 30).group(1)
+    result = case.run_json("client", [*argv, "client", port], env=env, seconds=seconds)
+    process.must_run()
+    check(result["bytes"] > 0 and result["connections"] > 0, f"the client checked nothing: {result}")
+    return result
