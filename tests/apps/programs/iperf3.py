@@ -9,7 +9,7 @@ from support.failure import check
 from support.marks import slow
 
 SECONDS = 2
-# iperf3 itself changes the order of a file's bytes after a write that was cut short, so a file must fit into the buffers.
+# iperf3 itself mixes up a file's bytes after a write that was cut short, so a file must fit into the buffers.
 FILE_BYTES = 120_003
 
 

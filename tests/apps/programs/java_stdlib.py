@@ -56,7 +56,7 @@ def test_short_connections(case):
 @slow(90)
 def test_tls_sockets(case):
     """SSLSocket in TLS 1.2 and 1.3 with checked certificate."""
-    case.expect_ring("server", "client", share=0.5)
+    case.expect_ring("server", "client", share=0.25)
     run(case, "Secure", "HttpKeepAlive", TLS="sockets", CERTIFICATES=str(certificates.make(case)))
 
 

@@ -1,4 +1,4 @@
-"""MariaDB: contents written and read back, dump and restore, many clients at once with books that balance, a replica."""
+"""MariaDB: contents written and read back, dump and restore, many clients at once, a replica."""
 
 import hashlib
 
@@ -144,5 +144,5 @@ def test_replica(case):
 def follow(replica, primary):
     replica.query(f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={primary.port}, MASTER_USER='root', "
                   "MASTER_USE_GTID=slave_pos; START SLAVE")
-    wait.until(lambda: replica.query("SHOW STATUS LIKE 'Slave_running'") == "Slave_running\tON", "the replica to connect",
-               30, replica.process.must_run)
+    wait.until(lambda: replica.query("SHOW STATUS LIKE 'Slave_running'") == "Slave_running\tON",
+               "the replica to connect", 30, replica.process.must_run)

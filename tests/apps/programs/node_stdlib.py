@@ -1,4 +1,7 @@
-"""Node.js's own modules: net, http, https, tls, fetch, worker_threads, cluster and child_process."""
+"""Node.js's own modules: net, http, https, tls, fetch, worker_threads, cluster and child_process.
+
+How much of a stream goes by ring is not asked where connections end by a half-close: what follows it goes by kernel.
+"""
 
 import subprocess
 
@@ -26,9 +29,7 @@ def test_keep_alive(case):
 
 @slow(120)
 def test_half_close(case):
-    """allowHalfOpen: the client, the server or both end their direction first, and data follows in the other.
-
-    What follows an end goes by kernel: a writer returns there when it sees that."""
+    """allowHalfOpen: the client, the server or both end their direction first, and data follows in the other."""
     case.expect_ring("server", "client")
     run(case, "half_close")
 
@@ -36,7 +37,7 @@ def test_half_close(case):
 @slow(60)
 def test_timeouts(case):
     """socket.setTimeout on idle and busy connections, the server's timeouts for slow requests, and AbortSignal."""
-    case.expect_ring("server", "client", share=0.5)
+    case.expect_ring("server", "client")
     run(case, "timeouts")
 
 
@@ -57,14 +58,14 @@ def test_tls(case):
 @slow(90)
 def test_worker_threads(case):
     """Servers and clients in several threads of one process; a thread is ended in mid-stream and replaced."""
-    case.expect_ring("server", "client", share=0.5)
+    case.expect_ring("server", "client")
     run(case, "workers")
 
 
 @slow(120)
 def test_cluster(case):
     """cluster with a shared listening socket: its worker processes accept by themselves."""
-    case.expect_ring("server", "client", share=0.5)
+    case.expect_ring("server", "client")
     run(case, "cluster", HOW="shared")
 
 

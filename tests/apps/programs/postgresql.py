@@ -38,7 +38,7 @@ def test_large_results(case):
 
 @slow(90)
 def test_copy(case):
-    """COPY of megabytes from psql into a table and back, as text and in the binary format; the files must be the same."""
+    """COPY of megabytes into a table and back, as text and in the binary format; the files must be the same."""
     case.expect_ring("psql", "postgresql", share=0.5)
     server = Postgresql(case)
     rows = "".join(f"{n}\t{'x' * (n % 300)}\\t{n * 7919}\n" for n in range(COPIED_ROWS))

@@ -13,9 +13,12 @@ WORKERS = 2
 
 
 def version():
-    lines = [subprocess.run([pypi.program(name), "--version"], check=True, capture_output=True, text=True).stdout.split()
-             for name in ("gunicorn", "uvicorn")]
-    return f"gunicorn {lines[0][-1].rstrip(')')}, uvicorn {lines[1][2]}"
+    return f"gunicorn {version_line('gunicorn')[-1].rstrip(')')}, uvicorn {version_line('uvicorn')[2]}"
+
+
+def version_line(name):
+    command = [pypi.program(name), "--version"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
 class Server:
@@ -40,7 +43,8 @@ class Server:
 
     def check_bodies(self):
         """Posts that come back over kept connections, and one download of each file."""
-        result = self.case.run_json("client", [sys.executable, self.case.peer("post_check.py"), "--port", str(self.port)])
+        client = [sys.executable, self.case.peer("post_check.py"), "--port", self.port]
+        result = self.case.run_json("client", client)
         check(result["bodies"] > 0 and not result["wrong"], f"bodies came back changed: {result}")
         for name in sorted(path.name for path in self.site.iterdir()):
             got = self.case.tmp / f"got.{name}"

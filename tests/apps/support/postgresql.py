@@ -66,5 +66,5 @@ class Postgresql:
 
 
 def version():
-    text = subprocess.run([paths.postgresql("postgres"), "--version"], check=True, capture_output=True, text=True).stdout
-    return text.split()[2]
+    command = [paths.postgresql("postgres"), "--version"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[2]

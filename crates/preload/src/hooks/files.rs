@@ -25,9 +25,13 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
         transmit::tx_to_kernel(arena::conn(c), out, Some(Reason::Splice));
         return native();
     };
-    let attached = arena::conn(c).is_attached();
-    let sent = transmit::send(c, out, &mut File { fd: from, start, len: n }, 0, native);
-    if sent > 0 && attached {
+    // Only the call itself shows which way it goes: the connection may be attached in it.
+    let mut by_kernel = false;
+    let sent = transmit::send(c, out, &mut File { fd: from, start, len: n }, 0, || {
+        by_kernel = true;
+        native()
+    });
+    if sent > 0 && !by_kernel {
         match given {
             Some(at) => *at = start + sent as off_t,
             None => drop(seek(from, start + sent as off_t, libc::SEEK_SET)),

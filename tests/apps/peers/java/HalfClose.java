@@ -54,6 +54,7 @@ public final class HalfClose {
     }
 
     private static long end(Socket connection, char way, int seed) throws Exception {
+        InputStream in = connection.getInputStream(); // which is not given any more after shutdownInput()
         switch (way) {
             case 'c':
                 connection.shutdownOutput();
@@ -63,13 +64,11 @@ public final class HalfClose {
                 Peers.expectEnd(connection);
                 break;
             case 'i':
-                InputStream in = connection.getInputStream(); // which it does not give any more after that
                 connection.shutdownInput();
                 Peers.check(in.read() < 0, "a byte after shutdownInput()");
                 break;
             default:
-                Future<Integer> read =
-                    Peers.THREADS.submit((Callable<Integer>) () -> connection.getInputStream().read());
+                Future<Integer> read = Peers.THREADS.submit((Callable<Integer>) in::read);
                 Thread.sleep(20); // so that it is blocked; if it is not yet, the outcome is the same
                 connection.shutdownInput();
                 Peers.check(read.get() < 0, "the blocked read() found a byte");
