@@ -1,4 +1,4 @@
-"""Programs that are one side or the other of the same talk: `... server` prints its port, `... client PORT` a result."""
+"""Programs that are either side of one talk: `... server` prints its port, `... client PORT` a line of JSON."""
 
 from . import echo
 from .failure import check
