@@ -362,10 +362,21 @@ fn follow(index: u32, c: &Conn) {
         let was = end.tx.in_ring();
         let _ = end.tx.look(c.tx_half()).map_err(|lie| broken(c, fd, lie));
         c.tx_froze.store(end.tx.froze_seen(), Relaxed);
-        if (was && !end.tx.in_ring()) || end.tx.takes_back() {
-            let _ = if peer_has_ended(c) { take_back(c, end, fd) } else { returned(c, end, fd) };
+        let left = was && !end.tx.in_ring();
+        if left || end.tx.takes_back() {
+            let _ = if left && !peer_has_ended(c) { returned(c, end, fd) } else { take_back(c, end, fd) };
         }
     });
+}
+
+/// Bytes to be taken back that did not fit go on now, as far as they fit: every wait sees to it, whatever it is for.
+#[inline]
+pub fn go_on_taking_back(c: &Conn, fd: i32) {
+    if c.has(flag::TX_TAKE_BACK) {
+        errno::keep(|| {
+            let _ = c.with_tx(|end| take_back(c, end, fd));
+        });
+    }
 }
 
 /// Whether the peer has closed its end, or half of it: what it left is not a return.

@@ -132,7 +132,7 @@ fn sleep(c: &Conn, fd: i32, want: Want, deadline: &Deadline, signals: (bool, &Qu
         };
         let said = kernel_wait(fd, place::eventfd(p), interest(c, want), deadline.left(cap), signals);
         said.map(|revents| {
-            if revents != 0 {
+            if readiness::is_hint(revents as u16 as u32) {
                 c.raise(flag::HINT);
             }
         })
@@ -158,6 +158,7 @@ fn is_ready(c: &Conn, want: Want, fd: i32) -> bool {
     if !c.is_attached() {
         return true;
     }
+    io::send::go_on_taking_back(c, fd);
     match want {
         Want::In => {
             let next = c.with_rx(|rx| rx.next(c.rx_half()));
@@ -169,11 +170,12 @@ fn is_ready(c: &Conn, want: Want, fd: i32) -> bool {
 
 /// What to ask of the kernel socket.
 fn interest(c: &Conn, want: Want) -> i16 {
-    match want {
+    let wanted = match want {
         Want::In => POLLIN,
         Want::Out if c.has(flag::TX_RING) => POLLRDHUP,
         Want::Out => POLLOUT,
-    }
+    };
+    wanted | readiness::for_take_back(c)
 }
 
 /// Sleeps on the socket and on the doorbell.

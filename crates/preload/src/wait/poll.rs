@@ -14,6 +14,8 @@ use sidestep_sys::{Errno, Result, mem};
 const ON_STACK: usize = 128;
 /// What only an upgraded connection's ring can tell.
 const BYTES: i16 = POLLIN | POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;
+/// What poll(2) tells unasked.
+const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
 /// What the list holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -179,7 +181,7 @@ impl Poll<'_> {
         let mut n = 0;
         for (p, k) in self.fds.iter_mut().zip(self.list.iter()) {
             if attached(p.fd).is_none() {
-                p.revents = k.revents;
+                p.revents = k.revents & (p.events | ALWAYS);
             }
             n += usize::from(p.revents != 0);
         }
@@ -257,7 +259,7 @@ impl Poll<'_> {
             sidestep_sys::fd::hush(place::eventfd(p));
         }
         for (k, p) in self.list.iter().zip(self.fds.iter()) {
-            if k.revents != 0
+            if readiness::is_hint(k.revents as u16 as u32)
                 && let Some(c) = attached(p.fd)
             {
                 c.raise(flag::HINT);
@@ -278,7 +280,7 @@ fn attached(fd: i32) -> Option<&'static Conn> {
 
 /// While a ring carries, the kernel can only tell ends and errors: readable then means just that.
 fn kernel_interest(c: &Conn, events: i16) -> i16 {
-    let mut ask = events & (POLLPRI | POLLRDHUP);
+    let mut ask = events & (POLLPRI | POLLRDHUP) | readiness::for_take_back(c);
     if events & (POLLIN | libc::POLLRDNORM) != 0 {
         ask |= POLLIN;
     }

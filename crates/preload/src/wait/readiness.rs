@@ -21,6 +21,7 @@ const LIFE: u32 = RDHUP | PRI | ERR | HUP;
 
 /// The events that hold now, of those in `interest` (ERR and HUP always).
 pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
+    io::send::go_on_taking_back(c, fd);
     if c.has(flag::BROKEN) {
         return (interest & (IN_ANY | OUT_ANY | RDHUP)) | ERR | HUP;
     }
@@ -37,6 +38,17 @@ pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
         found |= ask_kernel(c, fd, rx, tx);
     }
     found & (interest | ERR | HUP)
+}
+
+/// What to ask of the kernel besides, for the sake of bytes that are to be taken back: the program may wait for the
+/// answer to them.
+pub fn for_take_back(c: &Conn) -> i16 {
+    if c.has(flag::TX_TAKE_BACK) { OUT as i16 } else { 0 }
+}
+
+/// Whether the kernel has said more than "writable", which is no news of a stream's end.
+pub fn is_hint(revents: u32) -> bool {
+    revents & !OUT_ANY != 0
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -33,8 +33,7 @@ pub(super) fn sort(s: &Set, out: &mut [epoll_event], n: usize) -> usize {
         } else if event.u64 != DOORBELL {
             let fd = event.u64 as u32 as i32;
             if let Kind::Conn(index) = fdtable::get(fd) {
-                // A plain "writable" is no news of the stream's end; all else deserves a question.
-                if event.events & !(OUT | libc::EPOLLWRNORM as u32) != 0 {
+                if readiness::is_hint(event.events) {
                     arena::conn(index).raise(flag::HINT);
                 }
                 io::send::serve(index);
