@@ -10,6 +10,9 @@ from support.nginx import Nginx
 LARGE = 4 * 1024 * 1024 + 1
 CONNECTIONS = 6
 LOAD_SECONDS = 8
+# A leaving worker of HAProxy 2.6.12 drops what its client's buffer does not take at once, without Sidestep too (with
+# tune.sndbuf.client 131072 in 4 of 6 runs of 12 s): so every answer must fit into a ring.
+RELOAD_SIZES = tuple(size for size in files.SIZES if size < 200_000)
 
 version = haproxy.version
 
@@ -72,7 +75,7 @@ def test_load(case):
 def check_reloads(case, make):
     """Reloads while bodies are compared on kept and short connections and in TCP mode: no request may fail."""
     case.expect_ring("client", "wrk", "haproxy", "nginx")
-    server = Nginx(case)
+    server = Nginx(case, sizes=RELOAD_SIZES)
     proxy = make(case, server.port)
     # An old process goes on until the last connection in TCP mode has ended: that load ends early.
     loads = [

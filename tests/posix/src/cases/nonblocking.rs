@@ -1,6 +1,6 @@
 //! Non-blocking sockets: EAGAIN where a blocking one would sleep, back-pressure, connecting.
 
-use libc::{MSG_DONTWAIT, POLLOUT, SOCK_CLOEXEC, SOCK_NONBLOCK, c_int};
+use libc::{MSG_DONTWAIT, POLLIN, POLLOUT, SOCK_CLOEXEC, SOCK_NONBLOCK, c_int};
 
 use crate::case::{Case, case};
 use crate::end::{End, Tx};
@@ -10,7 +10,8 @@ use crate::sys::epoll::{self, Epoll};
 use crate::sys::errno::{EAGAIN, EALREADY, ECONNREFUSED, EINPROGRESS, EISCONN, ENOTCONN, EPIPE};
 use crate::sys::net::Addr;
 use crate::sys::net::Family::{self, V4, V6};
-use crate::sys::{fds, io, net, poll};
+use crate::sys::select::{self, Bits, Sets};
+use crate::sys::{Fd, fds, io, net, poll};
 use crate::ways::{receiving, sending};
 
 pub const CASES: &[Case] = &[
@@ -24,6 +25,7 @@ pub const CASES: &[Case] = &[
     case("nonblocking.takes_what_large_buffers_promise", large_buffers).bulk(),
     case("nonblocking.no_pollout_while_full", no_out_while_full).bulk(),
     case("nonblocking.partial_writes_go_on_exactly", partial_writes).bulk(),
+    case("nonblocking.filled_then_waits_only_for_the_answer", waits_for_answer).bulk(),
     case("nonblocking.set_by_fionbio", by_fionbio),
     case("nonblocking.set_by_socket_and_accept4", by_creation).may("no wait ever sees the socket"),
     case("nonblocking.accept_does_not_inherit", accept_does_not_inherit),
@@ -52,6 +54,36 @@ fn sends_say_eagain() {
     }
     peer.recv(filled);
     link::warm_up(&mut end, &mut peer);
+}
+
+/// Whoever has filled its buffers and then waits without asking for POLLOUT still gets its bytes delivered.
+fn waits_for_answer() {
+    let (mut end, mut peer) = link::client(V4);
+    let epoll = Epoll::new();
+    epoll.add(end.fd(), epoll::IN);
+    let waits: [(&str, &dyn Fn(Fd)); 4] = [
+        ("poll", &|fd| assert_eq!(poll::events_of(fd, POLLIN, 10_000), POLLIN)),
+        ("select", &|fd| {
+            let mut sets = Sets { read: Bits::of(&[fd]), ..Sets::default() };
+            assert_eq!(select::select(fd + 1, &mut sets, 10_000).0, Ok(1));
+        }),
+        ("epoll_wait", &|fd| assert_eq!(epoll.mask_of(fd, 10_000), epoll::IN)),
+        ("recv", &|fd| {
+            fds::set_nonblocking(fd, false);
+            assert_eq!(io::recv(fd, &mut [0], libc::MSG_PEEK), Ok(1));
+        }),
+    ];
+    for (name, wait) in waits {
+        fds::set_nonblocking(end.fd(), true);
+        let filled = end.tx.fill();
+        println!("{name} after {filled} bytes");
+        peer.start("recv", &[filled as u64]);
+        peer.start("send", &[10]);
+        wait(end.fd());
+        end.rx.recv(10);
+        peer.finish();
+        peer.finish();
+    }
 }
 
 fn dontwait() {
