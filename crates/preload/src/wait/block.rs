@@ -1,7 +1,7 @@
 //! One blocking call on one connection.
 
 use super::signals::{self, Quiet};
-use super::{Deadline, UNKNOWN_BELL_US, readiness};
+use super::{Deadline, UNKNOWN_BELL_US, readiness, remind};
 use crate::record::{Conn, flag, state};
 use crate::{arena, io, life, link, place};
 use core::sync::atomic::Ordering::*;
@@ -130,7 +130,9 @@ fn sleep(c: &Conn, fd: i32, want: Want, deadline: &Deadline, signals: (bool, &Qu
             (true, Want::Out) if c.has(flag::TX_RING) => Some(io::send::STALL_US + 1000),
             _ => None,
         };
-        let said = kernel_wait(fd, place::eventfd(p), interest(c, want), deadline.left(cap), signals);
+        let left = deadline.left(remind::cap(cap));
+        let said = kernel_wait(fd, place::eventfd(p), interest(c, want), left, signals);
+        remind::remind();
         said.map(|revents| {
             if readiness::is_hint(revents as u16 as u32) {
                 c.raise(flag::HINT);
@@ -161,7 +163,7 @@ fn is_ready(c: &Conn, want: Want, fd: i32) -> bool {
     io::send::go_on_taking_back(c, fd);
     match want {
         Want::In => {
-            let next = c.with_rx(|rx| rx.next(c.rx_half()));
+            let next = c.with_rx(|rx| readiness::next(c, rx));
             !matches!(next, Ok(Ok(Read::Ring(0) | Read::Kernel(_))))
         }
         Want::Out => c.with_tx(|end| io::send::offers_space(c, end, fd)).is_ok_and(|s| s == Some(true)),

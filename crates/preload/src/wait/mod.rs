@@ -5,6 +5,7 @@ pub mod block;
 pub mod epoll;
 pub mod poll;
 pub mod readiness;
+pub mod remind;
 pub mod select;
 pub mod sets;
 pub mod signals;

@@ -1,7 +1,7 @@
 //! poll(2): the kernel is asked about everything but the bytes of upgraded connections.
 
 use super::signals::Quiet;
-use super::{Deadline, UNKNOWN_BELL_US, as_ptr, readiness};
+use super::{Deadline, UNKNOWN_BELL_US, as_ptr, readiness, remind};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag, state};
 use crate::{arena, errno, io, link, member, next, place, wait};
@@ -203,7 +203,8 @@ impl Poll<'_> {
         } else {
             self.fill(place::eventfd(p));
             let began = sidestep_sys::arch::ticks();
-            let n = self.kernel(&deadline.left(self.cap(p)), mask);
+            let n = self.kernel(&deadline.left(remind::cap(self.cap(p))), mask);
+            remind::remind();
             SPIN.slept(sidestep_sys::arch::ticks() - began);
             n.map(|n| self.heard(n, p))
         };

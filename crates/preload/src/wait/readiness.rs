@@ -1,10 +1,11 @@
 //! What poll(2) and epoll(7) would say of a connection, ring and kernel taken together.
 
+use super::remind;
 use crate::io;
 use crate::record::{Conn, Reentered, flag};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::link::FROZEN;
-use sidestep_conn::Read;
+use sidestep_conn::{Lie, Read, Rx};
 use sidestep_sys::fd as fdsys;
 
 /// The bits are the same in poll(2) and epoll(7).
@@ -101,12 +102,21 @@ fn readable(c: &Conn) -> Answer {
         };
     }
     // The kernel carries, unless a stretch has begun that we have not entered yet.
-    match c.with_rx(|rx| rx.next(half)) {
+    match c.with_rx(|rx| next(c, rx)) {
         Ok(Ok(Read::Ring(0))) => Answer::No,
         Ok(Ok(Read::Ring(_)) | Err(_)) => Answer::Yes,
         Ok(Ok(Read::Kernel(_))) => Answer::AskKernel,
         Err(Reentered) => Answer::AskKernel,
     }
+}
+
+/// Where the next byte will be; before a wait.
+pub fn next(c: &Conn, rx: &mut Rx) -> Result<Read, Lie> {
+    let next = rx.next(c.rx_half());
+    if rx.on_its_way() > 0 {
+        remind::expect();
+    }
+    next
 }
 
 #[inline]

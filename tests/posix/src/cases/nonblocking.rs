@@ -10,6 +10,7 @@ use crate::sys::epoll::{self, Epoll};
 use crate::sys::errno::{EAGAIN, EALREADY, ECONNREFUSED, EINPROGRESS, EISCONN, ENOTCONN, EPIPE};
 use crate::sys::net::Addr;
 use crate::sys::net::Family::{self, V4, V6};
+use crate::rng::{Rng, run_seed};
 use crate::sys::select::{self, Bits, Sets};
 use crate::sys::{Fd, fds, io, net, poll};
 use crate::ways::{receiving, sending};
@@ -73,16 +74,38 @@ fn waits_for_answer() {
             assert_eq!(io::recv(fd, &mut [0], libc::MSG_PEEK), Ok(1));
         }),
     ];
-    for (name, wait) in waits {
+    net::set_option(end.fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &4096).expect("SO_SNDBUF");
+    peer.set_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 4096);
+    let mut rng = Rng::new(run_seed());
+    for round in 0..200 {
+        let (name, wait) = waits[round % waits.len()];
+        println!("round {round}: {name}");
         fds::set_nonblocking(end.fd(), true);
-        let filled = end.tx.fill();
-        println!("{name} after {filled} bytes");
-        peer.start("recv", &[filled as u64]);
+        let mut unread = take_what_goes(&mut end.tx, &mut rng);
+        // Part of it is read, so that the carrier changes with buffers that are nearly full.
+        for _ in 0..4 {
+            let part = rng.size(unread as u64);
+            peer.recv(part);
+            unread += take_what_goes(&mut end.tx, &mut rng) - part;
+        }
+        peer.start("recv", &[unread as u64]);
         peer.start("send", &[10]);
         wait(end.fd());
         end.rx.recv(10);
         peer.finish();
         peer.finish();
+    }
+}
+
+/// Writes until the first EAGAIN.
+fn take_what_goes(tx: &mut Tx, rng: &mut Rng) -> usize {
+    let mut n = 0;
+    loop {
+        match tx.try_send(1 + rng.size(1000), |fd, buf| io::send(fd, buf, libc::MSG_NOSIGNAL)) {
+            Ok(done) => n += done,
+            Err(EAGAIN) => return n,
+            Err(e) => panic!("send: {e:?}"),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::nested::{arm_nested, refresh_nested};
 use super::takeover;
 use crate::wait::sets::{self, Set};
 use crate::wait::signals::Quiet;
-use crate::wait::{Deadline, UNKNOWN_BELL_US, as_ptr};
+use crate::wait::{Deadline, UNKNOWN_BELL_US, as_ptr, remind};
 use crate::{errno, io, link, member, next, place};
 use core::sync::atomic::Ordering::*;
 use libc::epoll_event;
@@ -148,7 +148,8 @@ fn sleep(s: &Set, p: u32, out: &mut [epoll_event], deadline: &Deadline, mask: *c
         None
     };
     let began = arch::ticks();
-    let result = kernel_wait(s, out, &deadline.left(cap), mask);
+    let result = kernel_wait(s, out, &deadline.left(remind::cap(cap)), mask);
+    remind::remind();
     place::rise(p);
     s.asked.store(arch::ticks(), Relaxed);
     s.spin.slept(s.asked.load(Relaxed) - began);
