@@ -21,6 +21,8 @@ pub enum Kind {
     Set(u32),
     /// A descriptor of the library itself, which the program must not close.
     Own,
+    /// A number that some thread is just closing: what it stood for comes to its end first.
+    Closing,
 }
 
 const SHIFT: u32 = 28;
@@ -32,6 +34,7 @@ fn encode(kind: Kind) -> u32 {
         Kind::Conn(i) => 1 << SHIFT | i,
         Kind::Set(i) => 2 << SHIFT | i,
         Kind::Own => 3 << SHIFT,
+        Kind::Closing => 4 << SHIFT,
     }
 }
 
@@ -45,7 +48,8 @@ pub fn get(fd: i32) -> Kind {
         0 => Kind::Other,
         1 => Kind::Conn(word & INDEX),
         2 => Kind::Set(word & INDEX),
-        _ => Kind::Own,
+        3 => Kind::Own,
+        _ => Kind::Closing,
     }
 }
 
@@ -58,13 +62,32 @@ pub fn set(fd: i32, kind: Kind) -> bool {
     true
 }
 
+/// What `fd` stands for, which is being closed from now on. Other: nothing to follow, or another thread was first.
+pub fn close(fd: i32) -> Kind {
+    let kind = get(fd);
+    let Some(entry) = TABLE.get(fd as u32 as usize) else { return Kind::Other };
+    if !matches!(kind, Kind::Conn(_) | Kind::Set(_)) {
+        return Kind::Other;
+    }
+    let taken = entry.compare_exchange(encode(kind), encode(Kind::Closing), Ordering::SeqCst, Ordering::Relaxed);
+    if taken.is_ok() { kind } else { Kind::Other }
+}
+
+/// The number has been closed, unless it stands for something new already.
+pub fn closed(fd: i32) {
+    if let Some(entry) = TABLE.get(fd as u32 as usize) {
+        let closing = encode(Kind::Closing);
+        let _ = entry.compare_exchange(closing, encode(Kind::Other), Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
 static HIGHEST: AtomicU32 = AtomicU32::new(0);
 
 /// Calls `each` for every number that stands for something.
 pub fn for_each(mut each: impl FnMut(i32, Kind)) {
     for fd in 0..=HIGHEST.load(Ordering::Relaxed) as i32 {
         match get(fd) {
-            Kind::Other => {}
+            Kind::Other | Kind::Closing => {}
             kind => each(fd, kind),
         }
     }

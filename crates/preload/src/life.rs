@@ -4,13 +4,14 @@ use crate::fdtable::{self, Kind};
 use crate::io::send;
 use crate::record::{Conn, flag, state};
 use crate::{arena, attach, errno, link, member, report, settings, wait};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{Ordering::*, fence};
 use sidestep_abi::Reason;
 use sidestep_sys::{fd as fdsys, tcp};
 
 /// connect() or accept() has returned `fd`: follows it if it is TCP.
 pub fn open(fd: i32) {
-    if settings::active() && !crate::thread::in_vfork() && fdtable::get(fd) == Kind::Other {
+    let vacant = matches!(fdtable::get(fd), Kind::Other | Kind::Closing);
+    if settings::active() && !crate::thread::in_vfork() && vacant {
         errno::keep(|| begin(fd));
     }
 }
@@ -30,7 +31,9 @@ fn begin(fd: i32) {
     let local = arena::local(index);
     local.refs.store(1, Relaxed);
     local.fd.store(fd as u32, Relaxed);
-    local.waiters.store(0, Relaxed);
+    if local.waiters.load(Relaxed) > 0 && !sidestep_sys::process::exists(local.waiter.load(Relaxed)) {
+        local.waiters.store(0, Relaxed); // a thread was cancelled while it was blocked
+    }
     local.orphan.store(0, Relaxed);
     report::page().totals.seen.fetch_add(1, Relaxed);
     fdtable::set(fd, Kind::Conn(index));
@@ -54,57 +57,67 @@ pub fn duplicated(old: i32, new: i32) {
 /// Before `fd` is closed, or replaced by dup2(): forgets it. The returned work follows the close.
 #[must_use]
 pub fn closing(fd: i32) -> After {
-    if crate::thread::in_vfork() {
-        return After(None);
+    let kind = if crate::thread::in_vfork() { Kind::Other } else { fdtable::close(fd) };
+    if kind == Kind::Other {
+        return After { fd: -1, ended: None };
     }
-    match fdtable::get(fd) {
-        Kind::Conn(index) => {
-            fdtable::set(fd, Kind::Other);
-            errno::keep(|| leave(index, fd))
-        }
+    // SYNC waiter: we take the number away, then look for waiters; a waiter makes itself known, then looks at the number.
+    fence(SeqCst);
+    let ended = errno::keep(|| match kind {
+        Kind::Conn(index) => leave(index, fd).then_some(index),
         Kind::Set(index) => {
-            fdtable::set(fd, Kind::Other);
-            errno::keep(|| wait::epoll::closed(index, fd));
-            After(None)
+            wait::epoll::closed(index, fd);
+            None
         }
-        _ => After(None),
-    }
+        _ => None,
+    });
+    After { fd, ended }
 }
 
 /// What is to be done once the kernel has closed the number.
-pub struct After(Option<u32>);
+pub struct After {
+    fd: i32,
+    /// A connection that has ended with it.
+    ended: Option<u32>,
+}
 
 impl After {
     pub fn finish(self) {
-        let Some(index) = self.0 else { return };
-        errno::keep(|| {
-            let c = arena::conn(index);
-            attach::give_slot_back(c);
-            c.state.store(state::CLOSED, Release);
-            arena::free(index);
-        });
+        if let Some(index) = self.ended {
+            errno::keep(|| forget(index));
+        }
+        fdtable::closed(self.fd);
     }
 }
 
-fn leave(index: u32, fd: i32) -> After {
+/// Nothing of the connection is left.
+fn forget(index: u32) {
+    let c = arena::conn(index);
+    attach::give_slot_back(c);
+    c.state.store(state::CLOSED, Release);
+    arena::free(index);
+}
+
+/// The connection loses a number. True: it has ended, and its slot is to be given back once the number is closed.
+fn leave(index: u32, fd: i32) -> bool {
     let local = arena::local(index);
     let c = arena::conn(index);
     if local.refs.fetch_sub(1, AcqRel) > 1 {
         if local.fd.load(Relaxed) == fd as u32 {
             other_number(index, c, fd);
         }
-        return After(None);
+        return false;
     }
     let shared = arena::held_by_others(c);
     wait::epoll::forget(fd, c.state.load(Acquire) == state::OFFERED && !shared);
-    if local.waiters.load(Acquire) > 0 && (c.is_attached() || c.has(flag::DEMOTED)) && adopt(local, fd) {
-        return After(None);
+    if local.waiters.load(SeqCst) > 0 && (c.is_attached() || c.has(flag::DEMOTED)) && adopt(index, fd) {
+        return false;
     }
     c.holders.fetch_and(!arena::me().map_or(0, |p| 1 << p), AcqRel);
     report::add_bytes(c.bytes());
     match c.state.load(Acquire) {
         // A child drops what it has inherited: nothing to the owner.
-        state::ATTACHED if shared && crate::io::is_inherited(c) => After(None),
+        state::ATTACHED if shared && crate::io::is_inherited(c) => false,
         // Who holds it besides goes on by kernel, and must not look at a slot that others will get.
         state::ATTACHED if shared => {
             surrender(c, fd, Reason::Shared);
@@ -112,11 +125,11 @@ fn leave(index: u32, fd: i32) -> After {
                 attach::give_slot_back(c);
                 c.lower(flag::DEMOTED);
             }
-            After(None)
+            false
         }
         state::ATTACHED => {
             end(c, fd);
-            After(Some(index))
+            true
         }
         s => {
             excuse(c);
@@ -129,14 +142,15 @@ fn leave(index: u32, fd: i32) -> After {
                 c.state.store(state::CLOSED, Release);
                 arena::free(index);
             }
-            After(None)
+            false
         }
     }
 }
 
 /// close(2) does not disturb a call that is blocked on the descriptor: the connection lives until that is over.
 /// So it does here, under a number of our own.
-fn adopt(local: &arena::Local, fd: i32) -> bool {
+fn adopt(index: u32, fd: i32) -> bool {
+    let local = arena::local(index);
     if !sidestep_sys::process::exists(local.waiter.load(Relaxed)) {
         return false; // cancelled while it was blocked
     }
@@ -144,7 +158,8 @@ fn adopt(local: &arena::Local, fd: i32) -> bool {
     fdtable::set(own as i32, Kind::Own);
     local.fd.store(own as u32, Relaxed);
     local.refs.store(1, Relaxed);
-    local.orphan.store(1, Release);
+    local.orphan.store(1, SeqCst);
+    orphan_done(index); // the call may have ended meanwhile
     true
 }
 
@@ -152,15 +167,17 @@ fn adopt(local: &arena::Local, fd: i32) -> bool {
 #[cold]
 pub fn orphan_done(index: u32) {
     let local = arena::local(index);
-    if local.waiters.load(Acquire) > 0 || local.orphan.swap(0, AcqRel) == 0 {
+    if local.waiters.load(SeqCst) > 0 || local.orphan.swap(0, SeqCst) == 0 {
         return;
     }
     let own = local.fd.load(Relaxed) as i32;
     fdtable::set(own, Kind::Other);
     errno::keep(|| {
-        let after = leave(index, own);
+        let ended = leave(index, own);
         fdsys::close(own);
-        after.finish();
+        if ended {
+            forget(index);
+        }
     });
 }
 

@@ -2,9 +2,10 @@
 
 use super::signals::{self, Quiet};
 use super::{Deadline, UNKNOWN_BELL_US, readiness, remind};
+use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag, state};
 use crate::{arena, io, life, link, place};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{Ordering::*, fence};
 use libc::{POLLIN, POLLOUT, POLLRDHUP, pollfd};
 use sidestep_abi::Reason;
 use sidestep_conn::Read;
@@ -38,10 +39,8 @@ pub struct Blocking {
 
 impl Drop for Blocking {
     fn drop(&mut self) {
-        let Some(index) = self.keeps else { return };
-        arena::local(index).waiters.fetch_sub(1, AcqRel);
-        if arena::local(index).orphan.load(Acquire) != 0 {
-            life::orphan_done(index);
+        if let Some(index) = self.keeps {
+            let_go(index);
         }
     }
 }
@@ -59,8 +58,7 @@ impl Blocking {
         self.looked &= moved == self.moved;
         self.moved = moved;
         if self.keeps.is_none() {
-            arena::local(index).waiters.fetch_add(1, AcqRel);
-            arena::local(index).waiter.store(crate::thread::tid(), Relaxed);
+            keep(index, fd)?;
             self.keeps = Some(index);
         }
         self.pause(c, fd, want)?;
@@ -94,6 +92,27 @@ impl Blocking {
             Ok(()) if deadline.has_passed() => Err(Errno(libc::EAGAIN)),
             other => other,
         }
+    }
+}
+
+/// Makes the connection outlive its number until [`let_go`]. EBADF: the number is just being closed.
+fn keep(index: u32, fd: i32) -> Result<()> {
+    let local = arena::local(index);
+    local.waiters.fetch_add(1, SeqCst);
+    local.waiter.store(crate::thread::tid(), Relaxed);
+    // SYNC waiter
+    fence(SeqCst);
+    if fdtable::get(fd) == Kind::Conn(index) || local.orphan.load(SeqCst) != 0 {
+        return Ok(());
+    }
+    let_go(index);
+    Err(Errno(libc::EBADF))
+}
+
+fn let_go(index: u32) {
+    arena::local(index).waiters.fetch_sub(1, SeqCst);
+    if arena::local(index).orphan.load(SeqCst) != 0 {
+        life::orphan_done(index);
     }
 }
 

@@ -24,6 +24,8 @@ pub const CASES: &[Case] = &[
     case("close.blocked_reader_is_woken_by_shutdown", shutdown_wakes),
     case("close.blocked_poll_does_not_wake", blocked_poll),
     case("close.while_another_thread_streams", while_streaming).bulk(),
+    case("close.while_another_thread_writes", while_writing).bulk(),
+    case("close.by_two_threads_at_once", by_two_threads),
     case("close.many_threads_open_and_close", storm),
 ];
 
@@ -232,6 +234,43 @@ fn while_streaming() {
         let _ = io::send(a.fd(), &a.tx.upcoming(1), libc::MSG_NOSIGNAL);
         reader.join().expect("the reader");
         a.close();
+    }
+}
+
+/// What a thread writes around the close of another one arrives in order, or its write fails.
+fn while_writing() {
+    for round in 0..20 {
+        let (mut a, mut b) = link::own_pair(V4);
+        let fd = a.fd();
+        let writer = std::thread::spawn(move || {
+            loop {
+                if let Err(e) = a.tx.try_send(100, |fd, buf| io::send(fd, buf, libc::MSG_NOSIGNAL)) {
+                    return assert_eq!(e, EBADF);
+                }
+            }
+        });
+        b.recv(10_000 + 37 * round);
+        assert_eq!(fds::close(fd), Ok(0));
+        b.rx.drain();
+        writer.join().expect("the writer");
+        b.close();
+    }
+}
+
+/// One of them closes the connection, the other hears EBADF; it is counted, and ended, once.
+fn by_two_threads() {
+    for _ in 0..50 {
+        let (a, mut b) = link::own_pair(V4);
+        let fd = a.fd();
+        let start = std::sync::Barrier::new(2);
+        let close = || {
+            start.wait();
+            fds::close(fd)
+        };
+        let both = std::thread::scope(|s| [s.spawn(close), s.spawn(close)].map(|t| t.join().expect("a thread")));
+        assert!(both == [Ok(0), Err(EBADF)] || both == [Err(EBADF), Ok(0)], "{both:?}");
+        b.rx.expect_eof();
+        b.close();
     }
 }
 
