@@ -72,6 +72,12 @@ pub fn stay(c: &Conn, reason: Reason) {
 /// The broker has paired the offer: this is our slot.
 pub fn assign(index: u32, c: &'static Conn, link_index: u32, slot: u32) {
     let l = link::get(link_index);
+    if arena::held_by_others(c) {
+        // A child was born while the offer was under way, perhaps before the link was mapped: it could not follow.
+        c.reason.store(Reason::Shared as u32, Relaxed);
+        c.state.store(state::NATIVE, Release);
+        return member::release(l.id(), slot);
+    }
     let side = l.my_side();
     let (tx_ring, size) = l.ring(slot as usize, side);
     let (rx_ring, _) = l.ring(slot as usize, 1 - side);

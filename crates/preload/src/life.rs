@@ -138,7 +138,10 @@ fn leave(index: u32, fd: i32) -> bool {
             } else if s == state::ATTACHING || c.has(flag::DEMOTED) {
                 attach::give_slot_back(c);
             }
-            if !shared {
+            if shared {
+                // Who holds it besides may offer it again.
+                let _ = c.state.compare_exchange(state::OFFERED, state::NATIVE, AcqRel, Relaxed);
+            } else {
                 c.state.store(state::CLOSED, Release);
                 arena::free(index);
             }

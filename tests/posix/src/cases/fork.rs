@@ -3,7 +3,7 @@
 use crate::case::{Case, case};
 use crate::end::{End, Side};
 use crate::link::{self, Listener};
-use crate::peer::Peer;
+use crate::peer::{Peer, Preload};
 use crate::sys::net::Family::V4;
 use crate::sys::process::{Ended, exit_now, in_child};
 use crate::sys::{fds, io, net};
@@ -24,6 +24,8 @@ pub const CASES: &[Case] = &[
     case("fork.child_of_a_child", grandchild),
     case("fork.parent_and_child_are_the_two_ends", talk_to_child).bulk(),
     case("fork.pair_is_inherited_whole", inherited_pair).bulk(),
+    case("fork.while_the_upgrade_is_under_way", during_upgrade)
+        .may("two processes hold the socket while it is offered"),
     case("fork.before_the_first_byte", before_first_byte)
         .may("two processes hold the socket from before its first byte on"),
 ];
@@ -45,6 +47,38 @@ fn child_leaves(how: fn(&End)) {
     }
     end.close();
     assert_eq!(peer.call("ending", &[]), 0, "the last close is the end");
+}
+
+/// The child is born after the first byte, perhaps before the parent knows its place in a ring, and uses the connection
+/// once the parent and its peer have exchanged more.
+fn during_upgrade() {
+    const EXCHANGED: usize = 20 * 200;
+    for _ in 0..8 {
+        let (mut end, mut peer) = link::cold_client(V4, Preload::Kept);
+        let (go, ready) = fds::pipe(0);
+        peer.start("recv", &[1]);
+        end.send(1);
+        let child = in_child(|| {
+            assert_eq!(io::read(go, &mut [0]), Ok(1));
+            end.rx.skipped(EXCHANGED);
+            end.tx.sent(EXCHANGED);
+            end.recv(10);
+            end.send(10);
+        });
+        peer.finish();
+        rounds(&mut end, &mut peer, 20);
+        peer.send(10);
+        assert_eq!(io::write(ready, &[1]), Ok(1));
+        peer.recv(10);
+        end.rx.skipped(10);
+        end.tx.sent(10);
+        child.succeed();
+        rounds(&mut end, &mut peer, 20);
+        for fd in [go, ready] {
+            fds::close(fd).expect("close the pipe");
+        }
+        end.close();
+    }
 }
 
 /// With exit handlers and destructors, those of a preloaded library too.
