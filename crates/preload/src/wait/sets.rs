@@ -6,7 +6,7 @@
 use super::spin::Spin;
 use crate::{place, thread};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use sidestep_sys::lock::{Lock, Taken};
 use sidestep_sys::mem;
 
@@ -198,7 +198,9 @@ impl Set {
 
     pub fn set_place(&self, place: u32) {
         self.generation.store(crate::fork::generation(), Relaxed);
-        self.place.store(place as i32, Release);
+        self.place.store(place as i32, SeqCst);
+        // SYNC natives
+        fence(SeqCst);
     }
 
     /// The doorbell belongs to another process.

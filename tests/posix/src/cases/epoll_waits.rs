@@ -20,6 +20,7 @@ pub const CASES: &[Case] = &[
     case("epoll_wait.is_silent_after_another_thread_closed_it", closed_by_another),
     case("epoll_wait.two_threads_on_one_set", two_threads),
     case("epoll_wait.worker_threads_with_oneshot", oneshot_workers).bulk(),
+    case("epoll_wait.a_sleeper_beside_one_that_only_looks", sleeper_beside_looker),
     case("epoll_wait.a_set_for_each_thread", set_for_each_thread),
     case("epoll_wait.event_goes_to_the_right_set", right_set),
 ];
@@ -178,6 +179,45 @@ fn oneshot_workers() {
             s.spawn(move || (0..TOTAL / 1000).for_each(|_| a.send(1000)));
         }
     });
+}
+
+/// One thread sleeps in the set, another only looks into it, while its connection is new, and then goes away: every
+/// message is heard.
+fn sleeper_beside_looker() {
+    const MESSAGES: usize = 40;
+    for round in 0..25 {
+        let (mut a, b) = link::cold_pair_ends(V4, round);
+        fds::set_nonblocking(b.fd(), true);
+        let (set, fd) = (Epoll::new(), b.fd());
+        set.control(libc::EPOLL_CTL_ADD, fd, IN | ONESHOT, 0).expect("add");
+        let (end, got) = (std::sync::Mutex::new(b), AtomicUsize::new(0));
+        let take = |events: Vec<Event>| {
+            if !events.is_empty() {
+                got.fetch_add(end.lock().expect("the end").rx.drain_now(5000), Ordering::SeqCst);
+                set.control(libc::EPOLL_CTL_MOD, fd, IN | ONESHOT, 0).expect("arm again");
+            }
+        };
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                while got.load(Ordering::SeqCst) < MESSAGES {
+                    let events = set.wait(5000);
+                    assert!(!events.is_empty(), "a message was not heard");
+                    take(events);
+                }
+            });
+            s.spawn(|| {
+                while got.load(Ordering::SeqCst) < MESSAGES / 2 {
+                    take(set.wait(0));
+                }
+            });
+            for sent in 0..MESSAGES {
+                a.send(1);
+                eventually("the message is taken", || got.load(Ordering::SeqCst) > sent);
+            }
+        });
+        a.close();
+        fds::close(fd).expect("close");
+    }
 }
 
 /// As many threads as connections, each with its own set; all talk at the same time.

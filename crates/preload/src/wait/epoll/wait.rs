@@ -7,7 +7,7 @@ use crate::wait::sets::{self, Set};
 use crate::wait::signals::Quiet;
 use crate::wait::{Deadline, UNKNOWN_BELL_US, as_ptr, remind};
 use crate::{errno, io, link, member, next, place};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{Ordering::*, fence};
 use libc::epoll_event;
 use sidestep_sys::{Result, arch, clock};
 
@@ -35,7 +35,7 @@ pub fn wait(
         Some(p) => p,
         None => {
             let n = if ns == Some(0) { native() } else { wait_natively(s, &deadline, native) };
-            if n <= 0 {
+            if n < 0 || n == 0 && s.place().is_none() {
                 return n;
             }
             // A place may have come while we slept, or a parent's doorbell may still be in the set: events of ours
@@ -43,13 +43,17 @@ pub fn wait(
             match (sort(s, out, n as usize), s.place()) {
                 (0, Some(p)) => p,
                 (0, None) => return errno::give(wait_kernel(s, out, &deadline, mask)) as i32,
-                (kept, _) => return kept as i32,
+                (kept, p) => {
+                    p.inspect(|p| wake_natives(s, *p));
+                    return kept as i32;
+                }
             }
         }
     };
     let n = errno::give(wait_both(s, p, out, ns, &deadline, mask)) as i32;
     // Several threads may wait in one set: what we saw may have been meant for another, and there may be more.
     place::pass_on(p, || has_queued(s));
+    wake_natives(s, p);
     if s.nested.load(Relaxed) {
         errno::keep(|| arm_nested(s));
     }
@@ -59,14 +63,21 @@ pub fn wait(
 /// Sleeps in a set that holds nothing of ours, as far as can be told now.
 fn wait_natively(s: &Set, deadline: &Deadline, native: impl FnOnce() -> i32) -> i32 {
     let _ = deadline.has_passed(); // starts the clock
-    s.natives.fetch_add(1, AcqRel);
-    let n = native();
-    if s.natives.fetch_sub(1, AcqRel) > 1
-        && let Some(p) = s.place()
-    {
-        sidestep_sys::fd::ring(place::eventfd(p)); // the doorbell wakes them one by one
-    }
+    s.natives.fetch_add(1, SeqCst);
+    // SYNC natives: we are counted, then look for a place; it is set, then whoever has waited there looks at the count.
+    fence(SeqCst);
+    // With a place there is a doorbell to hear, and nothing is to be slept for here.
+    let n = if s.place().is_none() { native() } else { 0 };
+    s.natives.fetch_sub(1, SeqCst);
     n
+}
+
+/// The doorbell that told of the set's place wakes one thread, and perhaps one that was awake anyhow: whoever goes away
+/// passes it on to those who still sleep without listening to rings.
+fn wake_natives(s: &Set, p: u32) {
+    if s.natives.load(SeqCst) > 0 {
+        sidestep_sys::fd::ring(place::eventfd(p));
+    }
 }
 
 fn wait_both(
