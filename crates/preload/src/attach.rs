@@ -157,6 +157,9 @@ pub fn give_slot_back(c: &Conn) {
     member::release(l.id(), slot);
 }
 
+/// Calls on a connection that some set still watches in the kernel's way, before we look closer at it.
+const UNMANAGED_TRIES: u32 = 16;
+
 /// Declares to the peer that we read rings, once it can ring every place where we might wait.
 #[cold]
 fn get_ready(index: u32, c: &Conn) {
@@ -168,7 +171,13 @@ fn get_ready(index: u32, c: &Conn) {
         }
         bells &= bells - 1;
     }
-    if wait::epoll::has_unmanaged(arena::local(index).fd.load(Relaxed) as i32) {
+    let fd = arena::local(index).fd.load(Relaxed) as i32;
+    if wait::epoll::has_unmanaged(fd) {
+        // Its next wait may arm it. If it has not for long, perhaps it never will.
+        let tries = c.ops.fetch_add(1, Relaxed);
+        if tries >= UNMANAGED_TRIES && tries.is_power_of_two() {
+            wait::epoll::manage_fired(c, index, fd);
+        }
         return;
     }
     c.lower(flag::NOT_READY);

@@ -69,6 +69,12 @@ pub fn settle() {
     fence(Ordering::SeqCst);
 }
 
+/// Whether producers ring here: nobody has rung since [`doze`].
+#[inline]
+pub fn is_armed(bell: &Bell) -> bool {
+    bell.asleep.load(Ordering::SeqCst) != 0
+}
+
 /// Whether something is ready here.
 #[inline]
 pub fn is_ready(bell: &Bell) -> bool {

@@ -8,6 +8,7 @@ pub mod arch;
 pub mod clock;
 pub mod control;
 pub mod fd;
+pub mod fdinfo;
 pub mod lock;
 pub mod mem;
 pub mod process;

@@ -39,7 +39,7 @@ fn is_zombie(tid: u32) -> Option<bool> {
 }
 
 /// Writes the number; returns how many digits.
-fn write_decimal(to: &mut [u8], mut n: u32) -> usize {
+pub(crate) fn write_decimal(to: &mut [u8], mut n: u32) -> usize {
     let digits = n.checked_ilog10().unwrap_or(0) as usize + 1;
     for place in to[..digits].iter_mut().rev() {
         *place = b'0' + (n % 10) as u8;
@@ -48,15 +48,20 @@ fn write_decimal(to: &mut [u8], mut n: u32) -> usize {
     digits
 }
 
-/// The beginning of a small file. `path`: NUL-terminated.
-fn read_file(path: *const u8, text: &mut [u8]) -> Option<usize> {
+/// `path`: NUL-terminated.
+pub(crate) fn open_to_read(path: *const u8) -> Option<i32> {
     let at = libc::AT_FDCWD as usize;
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
     // SAFETY: a NUL-terminated path.
-    let fd = unsafe { call(libc::SYS_openat, [at, path as usize, flags, 0, 0, 0]) }.ok()?;
+    unsafe { call(libc::SYS_openat, [at, path as usize, flags, 0, 0, 0]) }.ok().map(|fd| fd as i32)
+}
+
+/// The beginning of a small file. `path`: NUL-terminated.
+fn read_file(path: *const u8, text: &mut [u8]) -> Option<usize> {
+    let fd = open_to_read(path)?;
     // SAFETY: a writable buffer with its length.
-    let n = unsafe { call(libc::SYS_read, [fd, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]) };
-    crate::fd::close(fd as i32);
+    let n = unsafe { call(libc::SYS_read, [fd as usize, text.as_mut_ptr() as usize, text.len(), 0, 0, 0]) };
+    crate::fd::close(fd);
     n.ok()
 }
 

@@ -91,7 +91,7 @@ def test_close_blocked(case):
 @slow(90)
 def test_virtual_threads(case):
     """Blocking sockets in virtual threads: 120 connections at once."""
-    case.expect_ring("server", "client")
+    case.expect_ring("server", "client", share=0.8)
     run(case, "Echoes", program=java.newest(), THREADS="virtual")
 
 

@@ -1,17 +1,17 @@
 //! Which descriptors an epoll set holds: several sets, early registration, closed and reused
 //! numbers, copies, sets inside sets.
 
-use libc::{SOCK_CLOEXEC, SOCK_NONBLOCK};
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD, SOCK_CLOEXEC, SOCK_NONBLOCK};
 
 use crate::case::{Case, case};
 use crate::end::{End, Side};
 use crate::link::{self, Listener};
 use crate::sys::cpu::eventually;
-use crate::sys::epoll::{ET, Epoll, HUP, IN, OUT};
+use crate::sys::epoll::{ET, Epoll, HUP, IN, ONESHOT, OUT};
 use crate::sys::errno::{EEXIST, EINPROGRESS, ELOOP};
 use crate::sys::net::Family::V4;
 use crate::sys::process::in_child;
-use crate::sys::threads::asleep;
+use crate::sys::threads::{asleep, blocked};
 use crate::sys::{Fd, fds, io, net, poll, select};
 
 pub const CASES: &[Case] = &[
@@ -26,6 +26,7 @@ pub const CASES: &[Case] = &[
     case("sets.copies_are_members_of_their_own", copies_are_members),
     case("sets.set_inside_a_set", nested),
     case("sets.set_inside_a_set_edge", nested_edge),
+    case("sets.inner_set_is_armed_beside_a_sleeper", armed_inside),
     case("sets.set_inside_poll_and_select", set_in_poll),
     case("sets.no_circles", no_circles),
     case("sets.copied_set_is_the_same_set", copied_set),
@@ -207,6 +208,23 @@ fn nested_edge() {
         assert_eq!(outer.wait(5), []);
     }
     end.recv(50);
+}
+
+/// A thread sleeps in the outer set while another arms a readable socket again in the inner one.
+fn armed_inside() {
+    let (mut end, mut peer) = link::client(V4);
+    let (inner, outer) = (Epoll::new(), Epoll::new());
+    inner.control(EPOLL_CTL_ADD, end.fd(), IN | ONESHOT, 1).expect("add");
+    outer.add(inner.fd, IN);
+    peer.send(10);
+    for _ in 0..20 {
+        assert_eq!(outer.mask_of(inner.fd, 3000), IN);
+        assert_eq!(inner.wait(0), [(IN, 1)]);
+        let sleeper = blocked(move || outer.wait(3000));
+        inner.control(EPOLL_CTL_MOD, end.fd(), IN | ONESHOT, 1).expect("arm again");
+        assert_eq!(sleeper.join(), [(IN, inner.fd as u64)]);
+    }
+    end.recv(10);
 }
 
 fn set_in_poll() {

@@ -19,7 +19,7 @@ mod wait;
 pub use harvest::expect_space;
 pub use interest::ctl;
 pub use nested::nest;
-pub use takeover::{closed, forget, has_unmanaged, is_member, manage, restore};
+pub use takeover::{closed, forget, has_unmanaged, is_member, manage, manage_fired, restore};
 pub use wait::wait;
 
 use super::readiness::{IN, PRI, RDHUP};
@@ -66,5 +66,9 @@ pub fn created(fd: i32) {
 fn kick(s: &Set) {
     if let Some(p) = s.place().filter(|p| place::has_sleepers(*p)) {
         sidestep_sys::fd::ring(place::eventfd(p));
+    }
+    // Who waits in an outer set, or in poll, sleeps elsewhere.
+    if s.nested.load(Relaxed) {
+        nested::arm_nested(s);
     }
 }

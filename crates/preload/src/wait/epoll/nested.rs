@@ -6,6 +6,10 @@ use crate::wait::readiness;
 use crate::wait::sets::{self, Inner, Set};
 use crate::{arena, link, place};
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use sidestep_ring::bell;
+
+/// Looks at a set that is rung all the time for nothing, before it is called readable all the same.
+const LOOKS: u32 = 8;
 
 /// Sets that have ever been watched from outside.
 static NESTED: AtomicU32 = AtomicU32::new(0);
@@ -29,16 +33,21 @@ pub(super) fn refresh_nested() {
 /// Leaves the doorbell armed although nobody sleeps, and rings it if there is something already.
 pub(super) fn arm_nested(s: &Set) {
     let Some(p) = s.place() else { return };
-    for l in link::all() {
-        sidestep_ring::bell::doze(l.my_bell(p));
-    }
-    sidestep_ring::bell::settle();
-    queue_news(s, p);
-    if s.with(any_ready) == Some(false) {
+    for _ in 0..LOOKS {
+        link::all().for_each(|l| bell::doze(l.my_bell(p)));
+        bell::settle();
+        // Before the look: whoever rings from now on has something that the look may miss.
         sidestep_sys::fd::hush(place::eventfd(p));
-    } else {
-        sidestep_sys::fd::ring(place::eventfd(p));
+        queue_news(s, p);
+        if s.with(any_ready) != Some(false) {
+            break;
+        }
+        if link::all().all(|l| bell::is_armed(l.my_bell(p))) {
+            return;
+        }
+        // Somebody has rung and disarmed the doorbell, but it was nothing to the program.
     }
+    sidestep_sys::fd::ring(place::eventfd(p));
 }
 
 /// Whether something in the queue would be reported. Leaves the queue as it is, but for what is not ready.

@@ -9,7 +9,7 @@ use crate::{arena, attach, life, place};
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use sidestep_abi::Reason;
-use sidestep_sys::Result;
+use sidestep_sys::{Result, fdinfo};
 
 /// Takes over the registrations of an attached connection in every set that holds it. `armed`: the program has
 /// just asked for events, so that even a one-shot registration is known to be armed.
@@ -60,6 +60,32 @@ fn manage_in(s: &Set, inner: &mut Inner, index: u32, fd: i32, armed: bool) -> co
     }
     Ok(true)
 }
+
+/// Takes over what [`manage`] could not judge: one-shot registrations that fired before the connection was attached and
+/// have not been armed since. A look into /proc tells.
+#[cold]
+pub fn manage_fired(c: &Conn, index: u32, fd: i32) {
+    for (_, s) in sets::all() {
+        let taken = s.with(|inner| {
+            let r = inner.reg(fd).filter(|r| r.is_native() && r.events & (ONESHOT | EXCLUSIVE) == ONESHOT)?;
+            let mask = fdinfo::epoll_mask(s.fd.load(Relaxed), fd)?;
+            if mask & !PRIVATE != 0 || s.clash.load(Relaxed) {
+                return None; // it is armed, and will fire
+            }
+            r.conn = index;
+            let p = ensure_place(s)?;
+            kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, MANAGED, TAG | u64::from(fd as u32)).ok()?;
+            inner.reg(fd)?.state |= reg::MANAGED | reg::DISARMED;
+            Some(p)
+        });
+        if let Some(Some(p)) = taken {
+            c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);
+        }
+    }
+}
+
+/// What the kernel leaves of the mask of a one-shot registration that has fired.
+const PRIVATE: u32 = ONESHOT | ET | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
 
 /// Registers `fd` with the kernel in our way at once, as the program asked with ADD or MOD. None: that cannot be done.
 pub(super) fn take_over(s: &Set, index: u32, op: i32, fd: i32, wanted: (u32, u64)) -> Option<Result<usize>> {
