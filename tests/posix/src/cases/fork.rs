@@ -4,6 +4,7 @@ use crate::case::{Case, case};
 use crate::end::{End, Side};
 use crate::link::{self, Listener};
 use crate::peer::{Peer, Preload};
+use crate::sys::cpu::sleep_ms;
 use crate::sys::net::Family::V4;
 use crate::sys::process::{Ended, exit_now, in_child};
 use crate::sys::{fds, io, net};
@@ -18,6 +19,7 @@ pub const CASES: &[Case] = &[
     case("fork.child_writes_then_parent", child_writes),
     case("fork.unread_data_is_shared", unread_shared),
     case("fork.parent_closes_child_serves", child_serves),
+    case("fork.parent_closes_while_the_peer_is_stopped", while_stopped),
     case("fork.server_forks_for_each_connection", fork_per_connection).may("the children hold the clients too"),
     case("fork.children_accept_from_one_listener", prefork),
     case("fork.child_shutdown_ends_it_for_all", child_shutdown),
@@ -161,6 +163,24 @@ fn child_serves() {
     }
     peer.recv(200);
     peer.close();
+    child.succeed();
+}
+
+/// The parent leaves the connection to its child, with bytes that nobody has read, while the peer can do nothing: once it
+/// goes on, the child gets them all.
+fn while_stopped() {
+    let (mut end, mut peer) = link::server(V4);
+    peer.send(3000);
+    peer.signal(libc::SIGSTOP);
+    let child = in_child(|| {
+        end.recv(3000);
+        end.send(10);
+    });
+    end.close();
+    // Longer than anybody waits for the peer.
+    sleep_ms(2500);
+    peer.signal(libc::SIGCONT);
+    peer.recv(10);
     child.succeed();
 }
 
