@@ -1,6 +1,6 @@
 //! Before main() and after it.
 
-use crate::{calls, exec, fork, settings};
+use crate::{calls, exec, fork, settings, thread};
 use core::ffi::{c_char, c_int};
 
 #[used]
@@ -14,6 +14,7 @@ static DESTRUCTOR: extern "C" fn() = finish;
 /// glibc hands main()'s arguments to constructors.
 extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     calls::resolve();
+    thread::resolve();
     if !envp.is_null() {
         // SAFETY: once, from the constructor, with the process's environment.
         unsafe { settings::load(envp) };

@@ -1,5 +1,7 @@
 //! What each thread has of its own.
 
+use crate::symbol::Symbol;
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use sidestep_sys::process;
 
 /// Mirrors `struct ss_thread` of the C shim.
@@ -52,4 +54,20 @@ pub fn take_reserved() -> Option<u32> {
 pub fn set_reserved(place: Option<u32>) {
     // SAFETY: as above.
     unsafe { (*ss_thread()).reserved = place.map_or(0, |p| p + 1) };
+}
+
+/// glibc's `__libc_single_threaded`, since 2.32; null before the constructor and in older ones.
+static SINGLE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+
+/// In the constructor.
+pub fn resolve() {
+    SINGLE.store(Symbol::new(c"__libc_single_threaded").resolve().cast(), Relaxed);
+}
+
+/// Whether there is certainly no other thread in this process.
+#[inline]
+pub fn is_alone() -> bool {
+    let word = SINGLE.load(Relaxed);
+    // SAFETY: one byte of libc's data, which it writes only while there is one thread (sys/single_threaded.h).
+    !word.is_null() && unsafe { word.read_volatile() } != 0
 }

@@ -83,6 +83,8 @@ pub struct Set {
     pub generation: AtomicU32,
     /// -1: no managed registration has ever been made.
     place: AtomicI32,
+    /// It has had a place, in this process or in a parent: events of ours may be in it.
+    pub had_place: AtomicBool,
     /// Watched from outside (in another set, or in poll): must become readable by itself.
     pub nested: AtomicBool,
     /// The program's own data looks like our tags: nothing is managed here.
@@ -111,6 +113,7 @@ static SET: [Set; SETS] = [const {
         fd: AtomicI32::new(-1),
         generation: AtomicU32::new(0),
         place: AtomicI32::new(-1),
+        had_place: AtomicBool::new(false),
         nested: AtomicBool::new(false),
         clash: AtomicBool::new(false),
         asked: AtomicU64::new(0),
@@ -157,6 +160,7 @@ pub fn create(fd: i32) -> Option<u32> {
     s.with(|inner| *inner = Inner { regs: memory, first: 0, last: 0, queued: 0 });
     s.fd.store(fd, Relaxed);
     s.place.store(-1, Relaxed);
+    s.had_place.store(false, Relaxed);
     s.nested.store(false, Relaxed);
     s.clash.store(false, Relaxed);
     HIGH.fetch_max(index + 1, AcqRel);
@@ -198,6 +202,7 @@ impl Set {
 
     pub fn set_place(&self, place: u32) {
         self.generation.store(crate::fork::generation(), Relaxed);
+        self.had_place.store(true, Relaxed);
         self.place.store(place as i32, SeqCst);
         // SYNC natives
         fence(SeqCst);

@@ -25,7 +25,7 @@ pub use wait::wait;
 use super::readiness::{IN, PRI, RDHUP};
 use super::sets::{self, Set};
 use crate::fdtable::{self, Kind};
-use crate::place;
+use crate::{place, settings};
 use core::sync::atomic::Ordering::*;
 use libc::epoll_event;
 use sidestep_sys::{Result, call};
@@ -55,6 +55,7 @@ fn kernel_ctl(epfd: i32, op: i32, fd: i32, events: u32, data: u64) -> Result<()>
 /// epoll_create(2) has returned `fd`.
 pub fn created(fd: i32) {
     if fd >= 0
+        && settings::active()
         && let Some(index) = sets::create(fd)
         && !fdtable::set(fd, Kind::Set(index))
     {

@@ -6,9 +6,10 @@ use super::takeover;
 use crate::wait::sets::{self, Set};
 use crate::wait::signals::Quiet;
 use crate::wait::{Deadline, UNKNOWN_BELL_US, as_ptr, remind};
-use crate::{errno, io, link, member, next, place};
-use core::sync::atomic::{Ordering::*, fence};
+use crate::{errno, io, link, member, next, place, thread};
+use core::sync::atomic::Ordering::*;
 use libc::epoll_event;
+use sidestep_abi::sync::fence_after_rmw;
 use sidestep_sys::{Result, arch, clock};
 
 /// While rings keep a thread busy, the kernel is asked at least so often.
@@ -30,12 +31,15 @@ pub fn wait(
         errno::keep(|| takeover::disinherit(s));
     }
     refresh_nested();
+    if !s.had_place.load(Relaxed) && thread::is_alone() {
+        return native(); // holds nothing of ours, and nobody can change that meanwhile
+    }
     let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
     let p = match s.place() {
         Some(p) => p,
         None => {
             let n = if ns == Some(0) { native() } else { wait_natively(s, &deadline, native) };
-            if n < 0 || n == 0 && s.place().is_none() {
+            if n < 0 || !s.had_place.load(Relaxed) || n == 0 && s.place().is_none() {
                 return n;
             }
             // A place may have come while we slept, or a parent's doorbell may still be in the set: events of ours
@@ -65,7 +69,7 @@ fn wait_natively(s: &Set, deadline: &Deadline, native: impl FnOnce() -> i32) -> 
     let _ = deadline.has_passed(); // starts the clock
     s.natives.fetch_add(1, SeqCst);
     // SYNC natives: we are counted, then look for a place; it is set, then whoever has waited there looks at the count.
-    fence(SeqCst);
+    fence_after_rmw();
     // With a place there is a doorbell to hear, and nothing is to be slept for here.
     let n = if s.place().is_none() { native() } else { 0 };
     s.natives.fetch_sub(1, SeqCst);
