@@ -1,10 +1,14 @@
 """curl against nginx: many requests over one kept connection, downloads and uploads, every body compared."""
 
-from support import files, paths
+from support import files, paths, versions
 from support.failure import check
 from support.nginx import Nginx
 
 ROUNDS = 3
+
+
+def version():
+    return versions.of(r"curl (\S+)", paths.program("curl"), "--version")
 
 
 def fetch(case, urls, extra=()):

@@ -3,11 +3,15 @@
 import sys
 import time
 
-from support import echo, wait
+from support import echo, versions, wait
 from support.failure import check
 
 # A broker that was started on demand leaves when it has been without members for so long.
 IDLE_SECONDS = 1
+
+
+def version():
+    return versions.of(r"Python (\S+)", sys.executable, "--version")
 
 
 def test_quiet_daemon_keeps_its_broker(case):

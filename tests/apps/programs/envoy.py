@@ -2,10 +2,8 @@
 and through hot restarts."""
 
 import json
-import re
-import subprocess
 
-from support import files, h2load, http, http2, paths, wrk
+from support import files, h2load, http, http2, paths, versions, wrk
 from support.envoy import Envoy
 from support.envoy_restart import Envoys
 from support.failure import check
@@ -19,8 +17,7 @@ LOAD_SECONDS = 10
 
 
 def version():
-    text = subprocess.run([paths.envoy(), "--version"], check=True, capture_output=True, text=True).stdout
-    return re.search(r"/(\d+\.\d+\.\d+)/", text).group(1)
+    return versions.of(r"/(\d+\.\d+\.\d+)/", paths.envoy(), "--version")
 
 
 def start(case):

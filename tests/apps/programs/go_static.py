@@ -2,11 +2,15 @@
 
 import subprocess
 
-from support import echo, paths
+from support import echo, paths, versions
 from support.failure import check
 
 # Go's standard library is compiled at the first use; kept between runs.
 GO_CACHE = paths.TARGET / "go-cache"
+
+
+def version():
+    return versions.of(r"(go\S+) linux", paths.program("go"), "version")
 
 
 def build_client(case):

@@ -2,9 +2,8 @@
 
 import json
 import re
-import subprocess
 
-from support import files, net, paths
+from support import files, net, paths, versions
 from support.failure import check
 from support.marks import slow
 
@@ -14,8 +13,7 @@ FILE_BYTES = 120_003
 
 
 def version():
-    text = subprocess.run([paths.program("iperf3"), "--version"], check=True, capture_output=True, text=True).stdout
-    return text.split()[1]
+    return versions.of(r"iperf (\S+)", paths.program("iperf3"), "--version")
 
 
 class Server:

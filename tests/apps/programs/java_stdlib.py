@@ -3,20 +3,14 @@
 Debian 12 has OpenJDK 17, which has no virtual threads; the tests of these use a newer one.
 """
 
-import subprocess
-
-from support import certificates, java, paths, sides
+from support import certificates, java, paths, sides, versions
 from support.marks import slow
 
 
 def version():
     """Both: that of Debian and the one for virtual threads."""
-    return " and ".join(_version(program) for program in (paths.program("java"), java.newest()))
-
-
-def _version(program):
-    first = subprocess.run([program, "-version"], check=True, capture_output=True, text=True).stderr.splitlines()[0]
-    return first.split('"')[1]
+    programs = (paths.program("java"), java.newest())
+    return " and ".join(versions.of(r'"(\S+)"', program, "-version") for program in programs)
 
 
 def run(case, name, *more, program=None, **env):

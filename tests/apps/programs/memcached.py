@@ -2,8 +2,12 @@
 
 import sys
 
-from support import net, paths
+from support import net, paths, versions
 from support.failure import check
+
+
+def version():
+    return versions.of(r"memcached (\S+)", paths.program("memcached"), "--version")
 
 
 def test_values(case):

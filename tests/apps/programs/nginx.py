@@ -1,11 +1,10 @@
 """nginx: bodies of static files of many sizes, with sendfile and without, through reload and binary upgrade; and as a
 proxy in front of another nginx."""
 
-import subprocess
 from types import SimpleNamespace
 
 from programs import curl
-from support import files, http, paths, wrk
+from support import files, http, paths, versions, wrk
 from support.failure import check
 from support.marks import slow
 from support.nginx import Nginx
@@ -21,8 +20,7 @@ KEEP_ENVIRONMENT = "\n".join(f"env {name};" for name in (
 
 
 def version():
-    text = subprocess.run([paths.program("nginx"), "-v"], check=True, capture_output=True, text=True).stderr
-    return text.split("/")[-1].strip()
+    return versions.of(r"nginx/(\S+)", paths.program("nginx"), "-v")
 
 
 def check_bodies(case, sendfile):

@@ -1,6 +1,10 @@
 """Node.js echo server and client (libuv: raw close, accept and epoll calls): many connections, half-close."""
 
-from support import echo
+from support import echo, paths, versions
+
+
+def version():
+    return versions.of(r"v(\S+)", paths.program("node"), "--version")
 
 
 def test_node_to_node(case):

@@ -3,16 +3,13 @@
 How much of a stream goes by ring is not asked where connections end by a half-close: what follows it goes by kernel.
 """
 
-import subprocess
-
-from support import certificates, paths, sides
+from support import certificates, paths, sides, versions
 from support.failure import check
 from support.marks import slow
 
 
 def version():
-    return subprocess.run([paths.program("node"), "--version"], check=True, capture_output=True,
-                          text=True).stdout.strip().removeprefix("v")
+    return versions.of(r"v(\S+)", paths.program("node"), "--version")
 
 
 def run(case, name, **env):

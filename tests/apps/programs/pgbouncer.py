@@ -2,9 +2,8 @@
 transaction, large results, a pool that is paused and reloaded under load."""
 
 import signal
-import subprocess
 
-from support import net, paths, pgbench
+from support import net, paths, pgbench, versions
 from support.failure import check
 from support.marks import slow
 from support.postgresql import USER, Postgresql
@@ -31,8 +30,7 @@ ignore_startup_parameters = extra_float_digits
 
 
 def version():
-    text = subprocess.run([paths.program("pgbouncer"), "--version"], check=True, capture_output=True, text=True).stdout
-    return text.split()[1]
+    return versions.of(r"PgBouncer (\S+)", paths.program("pgbouncer"), "--version")
 
 
 class Pool:

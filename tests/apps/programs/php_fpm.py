@@ -3,10 +3,9 @@
 import hashlib
 import os
 import signal
-import subprocess
 from pathlib import Path
 
-from support import files, net, paths, wrk
+from support import files, net, paths, versions, wrk
 from support.failure import Failure, check
 from support.marks import slow
 
@@ -81,8 +80,7 @@ def binary():
 
 
 def version():
-    text = subprocess.run([binary(), "--version"], check=True, capture_output=True, text=True).stdout
-    return text.split()[1]
+    return versions.of(r"PHP (\S+)", binary(), "--version")
 
 
 class Site:

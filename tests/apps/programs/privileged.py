@@ -3,10 +3,9 @@ seccomp filter, a daemon that closes all descriptors."""
 
 import os
 import shutil
-import subprocess
 import sys
 
-from support import echo, paths, wait
+from support import echo, paths, versions, wait
 from support.failure import Failure, check
 from support.marks import slow
 from support.nginx import Nginx
@@ -15,8 +14,7 @@ NOBODY = 65534
 
 
 def version():
-    text = subprocess.run([paths.program("busybox")], check=True, capture_output=True, text=True).stdout
-    return " ".join(text.split()[:2])
+    return versions.of(r"(BusyBox \S+)", paths.program("busybox"))
 
 
 def check_fetched(server, fetch):

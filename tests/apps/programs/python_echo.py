@@ -2,7 +2,11 @@
 
 import sys
 
-from support import echo
+from support import echo, versions
+
+
+def version():
+    return versions.of(r"Python (\S+)", sys.executable, "--version")
 
 
 def run(case, server, client):

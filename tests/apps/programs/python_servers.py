@@ -2,10 +2,9 @@
 
 import os
 import signal
-import subprocess
 import sys
 
-from support import files, net, paths, procfs, pypi, wait
+from support import files, net, paths, procfs, pypi, versions, wait
 from support.failure import check
 from support.marks import slow
 
@@ -13,12 +12,9 @@ WORKERS = 2
 
 
 def version():
-    return f"gunicorn {version_line('gunicorn')[-1].rstrip(')')}, uvicorn {version_line('uvicorn')[2]}"
-
-
-def version_line(name):
-    command = [pypi.program(name), "--version"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    gunicorn, uvicorn = (versions.of(r"(\d+\.\d+\.\d+)", pypi.program(name), "--version")
+                         for name in ("gunicorn", "uvicorn"))
+    return f"gunicorn {gunicorn}, uvicorn {uvicorn}"
 
 
 class Server:

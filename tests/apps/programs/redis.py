@@ -1,10 +1,9 @@
 """redis: its own benchmark, saving by fork under load, data verified before and after, publish/subscribe, replicas."""
 
 import re
-import subprocess
 import sys
 
-from support import net, paths, wait
+from support import net, paths, versions, wait
 from support.failure import check
 from support.marks import slow
 
@@ -14,8 +13,7 @@ SAVES = 3
 
 
 def version():
-    argv = [paths.program("redis-server"), "--version"]
-    return re.search(r"v=(\S+)", subprocess.run(argv, check=True, capture_output=True, text=True).stdout).group(1)
+    return versions.of(r"v=(\S+)", paths.program("redis-server"), "--version")
 
 
 class Server:

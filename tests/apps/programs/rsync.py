@@ -5,9 +5,8 @@ return to the kernel when that happens.
 """
 
 import signal
-import subprocess
 
-from support import files, net, paths, trees, wait
+from support import files, net, paths, trees, versions, wait
 from support.failure import check
 from support.marks import slow
 
@@ -32,8 +31,7 @@ ROOT = "uid = 0\ngid = 0\n"
 
 
 def version():
-    text = subprocess.run([paths.program("rsync"), "--version"], check=True, capture_output=True, text=True).stdout
-    return text.split()[2]
+    return versions.of(r"version (\S+)", paths.program("rsync"), "--version")
 
 
 class Daemon:

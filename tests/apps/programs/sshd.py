@@ -9,10 +9,9 @@ import getpass
 import hashlib
 import os
 import shlex
-import subprocess
 from pathlib import Path
 
-from support import echo, files, net, paths
+from support import echo, files, net, paths, versions
 from support.failure import check
 from support.marks import slow
 
@@ -47,8 +46,7 @@ Host *
 
 
 def version():
-    text = subprocess.run([paths.program("ssh"), "-V"], check=True, capture_output=True, text=True).stderr
-    return text.split(",")[0]
+    return versions.of(r"(OpenSSH_[^ ,]+)", paths.program("ssh"), "-V")
 
 
 class Server:

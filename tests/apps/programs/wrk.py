@@ -1,11 +1,15 @@
 """wrk against nginx with two workers: plain load, and load while nginx reloads its configuration."""
 
-from support import wrk
+from support import paths, versions, wrk
 from support.failure import check
 from support.nginx import Nginx
 
 CONNECTIONS = 16
 LOAD_SECONDS = 4
+
+
+def version():
+    return versions.of(r"wrk (?:debian/)?(\S+)", paths.program("wrk"), "-v")
 
 
 def test_load(case):

@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-from . import echo, envoy, net, paths, pypi
+from . import echo, envoy, net, paths, pypi, versions
 
 HTTP2 = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
@@ -14,8 +14,7 @@ def python():
 
 
 def version():
-    return subprocess.run([python(), "-c", "import grpc; print(grpc.__version__)"], check=True, capture_output=True,
-                          text=True).stdout.strip()
+    return versions.of(r"(\S+)", python(), "-c", "import grpc; print(grpc.__version__)")
 
 
 class Server:

@@ -1,15 +1,13 @@
 """h2load of nghttp2 with its counters made readable: an exact number of requests, and exactly their bytes."""
 
 import re
-import subprocess
 
-from . import paths
+from . import paths, versions
 from .failure import check
 
 
 def version():
-    return subprocess.run([paths.program("h2load"), "--version"], check=True, capture_output=True,
-                          text=True).stdout.split("/")[-1].strip()
+    return versions.of(r"nghttp2/(\S+)", paths.program("h2load"), "--version")
 
 
 def start(case, url, requests, *options, clients=8, threads=2, role="h2load"):

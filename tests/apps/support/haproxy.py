@@ -4,9 +4,8 @@ import contextlib
 import re
 import signal
 import socket
-import subprocess
 
-from . import net, paths, wait
+from . import net, paths, versions, wait
 from .failure import check
 
 # What a master says.
@@ -48,8 +47,7 @@ backend raw_service
 
 
 def version():
-    text = subprocess.run([paths.program("haproxy"), "-v"], check=True, capture_output=True, text=True).stdout
-    return re.search(r"version (\d+\.\d+\.\d+)", text).group(1)
+    return versions.of(r"version (\d+\.\d+\.\d+)", paths.program("haproxy"), "-v")
 
 
 def crash_codes():

@@ -1,9 +1,8 @@
 """A MariaDB server with an empty database in the case's directory, and its client programs over TCP."""
 
 import getpass
-import subprocess
 
-from . import net, paths
+from . import net, paths, versions
 
 DATABASE = "checked"
 
@@ -44,5 +43,4 @@ class Mariadb:
 
 
 def version():
-    text = subprocess.run([paths.program("mariadbd"), "--version"], check=True, capture_output=True, text=True).stdout
-    return text.split()[2]
+    return versions.of(r"Ver (\S+)", paths.program("mariadbd"), "--version")

@@ -18,7 +18,7 @@ def program(name):
     """The full path of an installed program; a missing one fails the test, it never skips it."""
     path = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *EXTRA_DIRECTORIES]))
     if path is None:
-        raise Failure(f"{name} is not installed: run tools/install-deps test")
+        raise Failure(f"{name} is not installed: run tools/install-deps test (for slow tests: compat)")
     return path
 
 

@@ -4,9 +4,8 @@ import os
 import pwd
 import re
 import shutil
-import subprocess
 
-from . import net, paths
+from . import net, paths, versions
 from .failure import Failure
 
 USER = "postgres"
@@ -66,5 +65,4 @@ class Postgresql:
 
 
 def version():
-    command = [paths.postgresql("postgres"), "--version"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[2]
+    return versions.of(r"\) (\S+)", paths.postgresql("postgres"), "--version")
