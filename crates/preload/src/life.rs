@@ -59,32 +59,43 @@ pub fn duplicated(old: i32, new: i32) {
 pub fn closing(fd: i32) -> After {
     let kind = if crate::thread::in_vfork() { Kind::Other } else { fdtable::close(fd) };
     if kind == Kind::Other {
-        return After { fd: -1, ended: None };
+        return After { fd: -1, left: Left::Alive };
     }
     // SYNC waiter: we take the number away, then look for waiters; a waiter makes itself known, then looks at the number.
     fence(SeqCst);
-    let ended = errno::keep(|| match kind {
-        Kind::Conn(index) => leave(index, fd).then_some(index),
+    let left = errno::keep(|| match kind {
+        Kind::Conn(index) => leave(index, fd),
         Kind::Set(index) => {
             wait::epoll::closed(index, fd);
-            None
+            Left::Alive
         }
-        _ => None,
+        _ => Left::Alive,
     });
-    After { fd, ended }
+    After { fd, left }
+}
+
+/// What becomes of a connection that loses a number.
+enum Left {
+    /// It has others, or others have it.
+    Alive,
+    /// It has ended; its slot is to be given back.
+    Ended(u32),
+    /// It lives on under a number of our own ([`adopt`]), and is locked.
+    Adopted(u32),
 }
 
 /// What is to be done once the kernel has closed the number.
 pub struct After {
     fd: i32,
-    /// A connection that has ended with it.
-    ended: Option<u32>,
+    left: Left,
 }
 
 impl After {
     pub fn finish(self) {
-        if let Some(index) = self.ended {
-            errno::keep(|| forget(index));
+        match self.left {
+            Left::Alive => {}
+            Left::Ended(index) => errno::keep(|| forget(index)),
+            Left::Adopted(index) => errno::keep(|| adopted(index)),
         }
         fdtable::closed(self.fd);
     }
@@ -98,26 +109,26 @@ fn forget(index: u32) {
     arena::free(index);
 }
 
-/// The connection loses a number. True: it has ended, and its slot is to be given back once the number is closed.
-fn leave(index: u32, fd: i32) -> bool {
+/// The connection loses a number.
+fn leave(index: u32, fd: i32) -> Left {
     let local = arena::local(index);
     let c = arena::conn(index);
     if local.refs.fetch_sub(1, AcqRel) > 1 {
         if local.fd.load(Relaxed) == fd as u32 {
             other_number(index, c, fd);
         }
-        return false;
+        return Left::Alive;
     }
     let shared = arena::held_by_others(c);
     wait::epoll::forget(fd, c.state.load(Acquire) == state::OFFERED && !shared);
-    if local.waiters.load(SeqCst) > 0 && (c.is_attached() || c.has(flag::DEMOTED)) && adopt(index, fd) {
-        return false;
+    if local.waiters.load(SeqCst) > 0 && (c.is_attached() || c.has(flag::DEMOTED)) && adopt(index, c, fd) {
+        return Left::Adopted(index);
     }
     c.holders.fetch_and(!arena::me().map_or(0, |p| 1 << p), AcqRel);
     report::add_bytes(c.bytes());
     match c.state.load(Acquire) {
         // A child drops what it has inherited: nothing to the owner.
-        state::ATTACHED if shared && crate::io::is_inherited(c) => false,
+        state::ATTACHED if shared && crate::io::is_inherited(c) => Left::Alive,
         // Who holds it besides goes on by kernel, and must not look at a slot that others will get.
         state::ATTACHED if shared => {
             surrender(c, fd, Reason::Shared);
@@ -125,11 +136,11 @@ fn leave(index: u32, fd: i32) -> bool {
                 attach::give_slot_back(c);
                 c.lower(flag::DEMOTED);
             }
-            false
+            Left::Alive
         }
         state::ATTACHED => {
             end(c, fd);
-            true
+            Left::Ended(index)
         }
         s => {
             excuse(c);
@@ -145,25 +156,44 @@ fn leave(index: u32, fd: i32) -> bool {
                 c.state.store(state::CLOSED, Release);
                 arena::free(index);
             }
-            false
+            Left::Alive
         }
     }
 }
 
 /// close(2) does not disturb a call that is blocked on the descriptor: the connection lives until that is over.
-/// So it does here, under a number of our own.
-fn adopt(index: u32, fd: i32) -> bool {
+/// So it does here, under a number of our own. Nobody works on it until [`adopted`]: the old number may be another
+/// file's from the kernel's close on.
+fn adopt(index: u32, c: &Conn, fd: i32) -> bool {
     let local = arena::local(index);
-    if !sidestep_sys::process::exists(local.waiter.load(Relaxed)) {
-        return false; // cancelled while it was blocked
+    if !sidestep_sys::process::exists(local.waiter.load(Relaxed)) || c.lock_ends().is_err() {
+        return false; // cancelled while it was blocked; or blocked in the call that this handler has interrupted
     }
-    let Ok(own) = fdsys::fcntl(fd, libc::F_DUPFD_CLOEXEC, fdsys::LOWEST as usize) else { return false };
+    let Ok(own) = fdsys::fcntl(fd, libc::F_DUPFD_CLOEXEC, fdsys::LOWEST as usize) else {
+        c.unlock_ends();
+        return false;
+    };
     fdtable::set(own as i32, Kind::Own);
     local.fd.store(own as u32, Relaxed);
     local.refs.store(1, Relaxed);
     local.orphan.store(1, SeqCst);
-    orphan_done(index); // the call may have ended meanwhile
     true
+}
+
+/// The old number is gone: whoever waits there goes on with the new one.
+fn adopted(index: u32) {
+    let c = arena::conn(index);
+    c.unlock_ends();
+    if c.is_attached() {
+        crate::place::ring_all(c.words().side[c.my_side()].bells.load(SeqCst));
+    }
+    orphan_done(index); // the call may have ended meanwhile
+}
+
+/// The number by which a call that began with `fd` reaches its connection now.
+pub fn number(index: u32, fd: i32) -> i32 {
+    let local = arena::local(index);
+    if local.orphan.load(SeqCst) != 0 { local.fd.load(Relaxed) as i32 } else { fd }
 }
 
 /// A call that was blocked on the connection is over: if it was the last that kept it alive, it ends now.
@@ -176,11 +206,9 @@ pub fn orphan_done(index: u32) {
     let own = local.fd.load(Relaxed) as i32;
     fdtable::set(own, Kind::Other);
     errno::keep(|| {
-        let ended = leave(index, own);
+        let left = leave(index, own);
         fdsys::close(own);
-        if ended {
-            forget(index);
-        }
+        After { fd: -1, left }.finish();
     });
 }
 

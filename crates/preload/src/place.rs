@@ -125,6 +125,14 @@ pub fn has_sleepers(place: u32) -> bool {
     PLACE[place as usize].sleepers.is_any()
 }
 
+/// Wakes whoever sleeps at these places, a bit each.
+pub fn ring_all(mut places: u64) {
+    while places != 0 {
+        fd::ring(eventfd(places.trailing_zeros()));
+        places &= places - 1;
+    }
+}
+
 /// Whether some connection may have news for this place.
 #[inline]
 pub fn has_news(place: u32) -> bool {

@@ -235,6 +235,24 @@ impl Conn {
         Ok(result)
     }
 
+    /// Keeps all others off both ends until [`Conn::unlock_ends`]. Err: this very thread is at work on one of them.
+    pub fn lock_ends(&self) -> Result<(), Reentered> {
+        let me = crate::thread::tid();
+        if self.rx_lock.lock(me) == Taken::Reentered {
+            return Err(Reentered);
+        }
+        if self.tx_lock.lock(me) == Taken::Reentered {
+            self.rx_lock.unlock();
+            return Err(Reentered);
+        }
+        Ok(())
+    }
+
+    pub fn unlock_ends(&self) {
+        self.tx_lock.unlock();
+        self.rx_lock.unlock();
+    }
+
     /// The bytes so far by kernel and by ring: (kernel rx, kernel tx, ring rx, ring tx).
     pub fn bytes(&self) -> [u64; 4] {
         let early = [self.early_rx.load(Relaxed), self.early_tx.load(Relaxed)];

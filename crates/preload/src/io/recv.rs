@@ -46,7 +46,7 @@ pub fn recv(index: u32, fd: i32, iov: &[iovec], flags: i32, native: impl FnOnce(
     }
 }
 
-fn attached(index: u32, c: &'static Conn, mut fd: i32, iov: &[iovec], flags: i32) -> Result<usize> {
+fn attached(index: u32, c: &'static Conn, fd: i32, iov: &[iovec], flags: i32) -> Result<usize> {
     let want = iov::total(iov);
     if want == 0 {
         // recv(2) of nothing still waits for something.
@@ -57,7 +57,7 @@ fn attached(index: u32, c: &'static Conn, mut fd: i32, iov: &[iovec], flags: i32
     let (mut got, mut peeks, mut transit) = (0, 0, 0);
     let mut wait = block::Blocking::new(c.rx_timeout_us.load(Relaxed));
     loop {
-        let step = c.with_rx(|rx| step(c, rx, fd, iov, got, flags));
+        let step = c.with_rx(|rx| step(c, rx, life::number(index, fd), iov, got, flags));
         // A signal handler reads what it has interrupted the reading of: nothing there, for the moment.
         let step = step.unwrap_or(Err(Errno(EAGAIN)));
         match step {
@@ -98,7 +98,7 @@ fn attached(index: u32, c: &'static Conn, mut fd: i32, iov: &[iovec], flags: i32
             Ok(Step::Empty) if super::is_inherited(c) && life::hears_rings(c) => life::rx_to_kernel(c, Reason::Shared),
             Ok(Step::Empty) if flags & MSG_DONTWAIT != 0 || c.has(flag::NONBLOCK) => return some(got, Errno(EAGAIN)),
             Ok(Step::Empty) => match wait.until(index, c, fd, Want::In, got) {
-                Ok(now) => fd = now,
+                Ok(()) => {}
                 Err(e) => return some(got, e),
             },
             Err(e) => return some(got, e),

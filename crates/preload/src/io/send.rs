@@ -4,7 +4,7 @@ use super::recv::{broken, notify_peer};
 use super::{arrive, iov, late, natively};
 use crate::record::{Conn, Reentered, TxEnd, flag};
 use crate::wait::block::{self, Want};
-use crate::{arena, attach, errno, member, settings};
+use crate::{arena, attach, errno, life, member, settings};
 use core::sync::atomic::Ordering::*;
 use libc::{EAGAIN, MSG_DONTWAIT, iovec};
 use sidestep_abi::Reason;
@@ -99,11 +99,11 @@ fn by_kernel(c: &'static Conn, fd: i32, flags: i32, native: impl FnOnce() -> isi
     native()
 }
 
-fn attached(index: u32, c: &'static Conn, mut fd: i32, source: &mut impl Source, flags: i32) -> Result<usize> {
+fn attached(index: u32, c: &'static Conn, fd: i32, source: &mut impl Source, flags: i32) -> Result<usize> {
     let mut sent = 0;
     let mut wait = block::Blocking::new(c.tx_timeout_us.load(Relaxed));
     loop {
-        let step = match c.with_tx(|end| step(c, end, fd, source, sent, flags)) {
+        let step = match c.with_tx(|end| step(c, end, life::number(index, fd), source, sent, flags)) {
             Ok(step) => step,
             Err(Reentered) => return source.keep(index).ok_or(Errno(EAGAIN)),
         };
@@ -120,7 +120,7 @@ fn attached(index: u32, c: &'static Conn, mut fd: i32, source: &mut impl Source,
                 }
             }
             Err(Errno(EAGAIN)) if patient => match wait.until(index, c, fd, Want::Out, sent) {
-                Ok(now) => fd = now,
+                Ok(()) => {}
                 Err(e) => return if sent > 0 { Ok(sent) } else { Err(e) },
             },
             Err(e) => return if sent > 0 { Ok(sent) } else { Err(e) },

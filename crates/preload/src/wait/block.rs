@@ -51,9 +51,9 @@ impl Blocking {
         Blocking { timeout_us, deadline: None, restarts: true, looked: false, moved: 0, quiet: None, keeps: None }
     }
 
-    /// As [`Blocking::pause`], for a call of the program, which closing the number meanwhile does not end. Ok: the
-    /// number to go on with. `moved`: bytes that the call has moved already, and will return if interrupted.
-    pub fn until(&mut self, index: u32, c: &Conn, fd: i32, want: Want, moved: usize) -> Result<i32> {
+    /// As [`Blocking::pause`], for a call of the program, which closing the number meanwhile does not end
+    /// ([`life::number`]). `moved`: bytes that the call has moved already, and will return if interrupted.
+    pub fn until(&mut self, index: u32, c: &Conn, fd: i32, want: Want, moved: usize) -> Result<()> {
         self.restarts = moved == 0 && self.timeout_us == 0;
         self.looked &= moved == self.moved;
         self.moved = moved;
@@ -61,9 +61,7 @@ impl Blocking {
             keep(index, fd)?;
             self.keeps = Some(index);
         }
-        self.pause(c, fd, want)?;
-        let local = arena::local(index);
-        Ok(if local.orphan.load(Acquire) != 0 { local.fd.load(Relaxed) as i32 } else { fd })
+        self.pause(c, fd, want)
     }
 
     /// Waits until it is worth looking at the connection again. EAGAIN: time is up; EINTR: a signal handler ran;
@@ -83,7 +81,8 @@ impl Blocking {
             return Ok(());
         }
         let began = arch::ticks();
-        let result = sleep(c, fd, want, deadline, (self.restarts, quiet));
+        let number = || self.keeps.map_or(fd, |index| life::number(index, fd));
+        let result = sleep(c, number, want, deadline, (self.restarts, quiet));
         c.spin.slept(arch::ticks() - began);
         if c.generation.load(Acquire) != generation || c.state.load(Acquire) == state::CLOSED {
             return Err(Errno(libc::EBADF));
@@ -128,18 +127,20 @@ fn looks_ready(c: &Conn, want: Want) -> bool {
     }
 }
 
-fn sleep(c: &Conn, fd: i32, want: Want, deadline: &Deadline, signals: (bool, &Quiet)) -> Result<()> {
+/// `number`: of the socket; another one once the program has closed the first ([`life::number`]).
+fn sleep(c: &Conn, number: impl Fn() -> i32, want: Want, deadline: &Deadline, signals: (bool, &Quiet)) -> Result<()> {
     if !c.is_attached() || io::is_inherited(c) {
         // Native again, or its doorbells are another process's: all comes by kernel.
-        return kernel_wait(fd, -1, interest(c, want), deadline.left(Some(NO_BELL_US)), signals).map(drop);
+        return kernel_wait(number(), -1, interest(c, want), deadline.left(Some(NO_BELL_US)), signals).map(drop);
     }
     let l = link::get(c.link.load(Relaxed));
     let Some(p) = place::borrow(l) else {
         // No doorbell left: what we wait for must come by kernel, for good.
-        return leave_to_kernel(c, fd, want, deadline, signals);
+        return leave_to_kernel(c, number(), want, deadline, signals);
     };
     let bells = &c.words().side[c.my_side()].bells;
     bells.fetch_or(1 << p, SeqCst);
+    let fd = number(); // from now on a change of it rings here
     place::doze(p);
     let result = if is_ready(c, want, fd) {
         Ok(())
