@@ -7,10 +7,10 @@ use crate::case::{Case, case};
 use crate::link;
 use crate::sys::cpu::{eventually, measure, sleep_ms};
 use crate::sys::epoll::{ET, Epoll, Event, IN, ONESHOT, OUT};
-use crate::sys::errno::Errno;
+use crate::sys::errno::{EAGAIN, Errno};
 use crate::sys::net::Family::V4;
 use crate::sys::threads::{Blocked, blocked};
-use crate::sys::{Fd, fds, io, signal};
+use crate::sys::{Fd, fds, io, net, signal};
 
 pub const CASES: &[Case] = &[
     case("epoll_wait.timeouts", timeouts),
@@ -21,6 +21,7 @@ pub const CASES: &[Case] = &[
     case("epoll_wait.two_threads_on_one_set", two_threads),
     case("epoll_wait.worker_threads_with_oneshot", oneshot_workers).bulk(),
     case("epoll_wait.a_sleeper_beside_one_that_only_looks", sleeper_beside_looker),
+    case("epoll_wait.a_full_writer_beside_another_set", writer_beside_waiter).bulk(),
     case("epoll_wait.a_set_for_each_thread", set_for_each_thread),
     case("epoll_wait.event_goes_to_the_right_set", right_set),
 ];
@@ -218,6 +219,44 @@ fn sleeper_beside_looker() {
         a.close();
         fds::close(fd).expect("close");
     }
+}
+
+/// A thread waits for room in its set again and again, while another waits in one of its own, for short times.
+fn writer_beside_waiter() {
+    const TOTAL: usize = 2 << 20;
+    let (mut end, mut peer) = link::client(V4);
+    fds::set_nonblocking(end.fd(), true);
+    net::set_option(end.fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &16384).expect("SO_SNDBUF");
+    peer.set_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 16384);
+    let (quiet, _other) = link::numbered_pair(V4, 3);
+    let done = AtomicUsize::new(0);
+    peer.start("recv", &[TOTAL as u64]);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let set = Epoll::new();
+            set.add(quiet.fd(), IN);
+            while done.load(Ordering::SeqCst) == 0 {
+                assert_eq!(set.wait(1), []);
+            }
+        });
+        let set = Epoll::new();
+        set.add(end.fd(), OUT | ET);
+        let mut left = TOTAL;
+        while left > 0 {
+            assert_eq!(set.wait(5000), [(OUT, end.fd() as u64)], "with {left} bytes left");
+            while left > 0 {
+                match end.tx.try_send(left.min(50_000), |fd, buf| io::send(fd, buf, libc::MSG_NOSIGNAL)) {
+                    Ok(n) => left -= n,
+                    Err(e) => {
+                        assert_eq!(e, EAGAIN);
+                        break;
+                    }
+                }
+            }
+        }
+        done.store(1, Ordering::SeqCst);
+    });
+    peer.finish();
 }
 
 /// As many threads as connections, each with its own set; all talk at the same time.

@@ -1,11 +1,11 @@
 //! From doorbells and kernel events to the events that the program gets.
 
 use super::takeover::hand_back;
-use super::{DOORBELL, ET, EXCLUSIVE, MANAGED, ONESHOT, TAG, is_tag, kernel_ctl};
+use super::{DOORBELL, ET, EXCLUSIVE, MANAGED, ONESHOT, TAG, is_tag, kernel_ctl, kick};
 use crate::fdtable::{self, Kind};
 use crate::record::{flag, state};
 use crate::wait::readiness::{self, ERR, HUP, OUT};
-use crate::wait::sets::{Inner, Set, reg};
+use crate::wait::sets::{self, Inner, Reg, Set, reg};
 use crate::{arena, io, place};
 use core::sync::atomic::{AtomicBool, Ordering::*};
 use libc::{EPOLL_CTL_MOD, epoll_event};
@@ -112,8 +112,8 @@ pub(super) fn expects_space() -> bool {
     FULL.load(Relaxed)
 }
 
-/// Looks again at every writer that waits for space, if there may be some.
-pub(super) fn queue_writers(s: &Set) {
+/// Has every writer that waits for space looked at again, if there may be some: in whatever sets they are.
+pub(super) fn queue_writers() {
     if !FULL.swap(false, Relaxed) {
         return;
     }
@@ -121,7 +121,10 @@ pub(super) fn queue_writers(s: &Set) {
         if let Kind::Conn(index) = kind
             && arena::conn(index).has(flag::TX_BLOCKED)
         {
-            s.with(|inner| inner.queue(fd));
+            for (_, s) in sets::all().filter(|(_, s)| s.has(fd, Reg::is_awaited)) {
+                s.with(|inner| inner.queue(fd));
+                kick(s);
+            }
         }
     });
 }

@@ -169,7 +169,7 @@ fn sleep(s: &Set, p: u32, out: &mut [epoll_event], deadline: &Deadline, mask: *c
     s.asked.store(arch::ticks(), Relaxed);
     s.spin.slept(s.asked.load(Relaxed) - began);
     if result == Ok(0) {
-        queue_writers(s);
+        queue_writers();
     }
     let kept = sort(s, out, result?);
     Ok(kept + harvest(s, p, out, kept))
