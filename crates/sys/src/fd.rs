@@ -50,8 +50,14 @@ pub fn signalfd() -> Result<i32> {
 }
 
 /// Adds one to an eventfd. One that is full is readable already, but an edge-triggered waiter may have heard that
-/// long ago, and any peer can fill it: it is emptied first.
+/// long ago, and any peer can fill it: it is emptied first. Any peer can also make it blocking: that is undone.
 pub fn ring(eventfd: i32) {
+    let nonblocking = libc::O_NONBLOCK as usize;
+    if let Ok(flags) = fcntl(eventfd, libc::F_GETFL, 0)
+        && flags & nonblocking == 0
+    {
+        let _ = fcntl(eventfd, libc::F_SETFL, flags | nonblocking);
+    }
     if add_one(eventfd) == Err(crate::Errno(libc::EAGAIN)) {
         hush(eventfd);
         let _ = add_one(eventfd);
@@ -151,6 +157,16 @@ mod tests {
         assert_eq!(heard(), 1, "and again when it is rung");
         close(bell);
         close(set);
+    }
+
+    #[test]
+    fn a_full_doorbell_that_blocks_is_not_waited_for() {
+        let bell = eventfd().expect("eventfd");
+        fill(bell);
+        fcntl(bell, libc::F_SETFL, 0).expect("blocking");
+        ring(bell); // returns
+        assert_eq!(poll_now(bell, libc::POLLIN), libc::POLLIN);
+        close(bell);
     }
 
     #[test]

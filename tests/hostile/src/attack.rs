@@ -35,7 +35,7 @@ pub struct Attacker {
 impl Attacker {
     pub fn join(broker: &Address, rng: &mut Rng) -> Attacker {
         let member = FakeMember::join(broker, 4096);
-        let own = (0..rng.below(4) as u32).map(|place| member.bell(place)).collect();
+        let own = (0..rng.below(4) as u32).map(|place| bell_of_ours(&member, place)).collect();
         let (links, bells, slots) = Default::default();
         Attacker { member, next_offer: 1, links, bells, slots, _own: own }
     }
@@ -104,7 +104,7 @@ impl Attacker {
             if bell::ring(&area.bells[place as usize], talk.given.slot)
                 && let Some(eventfd) = self.bells.get(&(talk.given.link, place))
             {
-                let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
+                crate::mischief::add(eventfd, 1);
             }
         }
     }
@@ -132,6 +132,14 @@ impl Attacker {
         }
         more == 0
     }
+}
+
+/// A doorbell at which a careless ringer would wait for ever.
+fn bell_of_ours(member: &FakeMember, place: u32) -> OwnedFd {
+    let bell = member.bell(place);
+    crate::mischief::add(&bell, u64::MAX - 1);
+    crate::mischief::make_blocking(&bell);
+    bell
 }
 
 /// One attacked connection.

@@ -3,18 +3,21 @@
 use crate::attack::{Attacker, Talk};
 use crate::common::{self, FakeMember};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::ReadWriteFlags;
 use rustix::net::SendFlags;
 use sidestep_abi::VERSION;
 use sidestep_abi::msg::{Kind, LEN, Msg};
 use sidestep_broker::listen::Address;
 use sidestep_broker::wire;
 use sidestep_posix::rng::Rng;
+use std::io::IoSliceMut;
 use std::net::Shutdown;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// One misdeed; says which.
 pub fn any(attacker: &mut Attacker, talk: &Talk, broker: &Address, rng: &mut Rng) -> &'static str {
-    match rng.below(8) {
+    match rng.below(9) {
         0 => rung_for_nothing(attacker, rng),
         1 => filled(attacker, rng),
         2 => emptied(attacker),
@@ -25,6 +28,11 @@ pub fn any(attacker: &mut Attacker, talk: &Talk, broker: &Address, rng: &mut Rng
         4 => {
             let _ = talk.stream.shutdown(Shutdown::Write);
             "an end by kernel"
+        }
+        7 => {
+            filled(attacker, rng);
+            attacker.bells.values().for_each(make_blocking);
+            "made doorbells blocking, and filled them"
         }
         5 => babble(broker, talk, rng),
         6 => {
@@ -37,26 +45,37 @@ pub fn any(attacker: &mut Attacker, talk: &Talk, broker: &Address, rng: &mut Rng
 
 fn rung_for_nothing(attacker: &Attacker, rng: &mut Rng) -> &'static str {
     for _ in 0..rng.below(50) {
-        attacker.bells.values().for_each(|bell| {
-            let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-        });
+        attacker.bells.values().for_each(|bell| add(bell, 1));
     }
     "rang for nothing"
+}
+
+/// Adds to a doorbell without being caught by what we have made of it ourselves.
+pub fn add(bell: &OwnedFd, n: u64) {
+    let flags = fcntl_getfl(bell).unwrap_or(OFlags::empty());
+    let _ = fcntl_setfl(bell, flags | OFlags::NONBLOCK);
+    let _ = rustix::io::write(bell, &n.to_ne_bytes());
+    let _ = fcntl_setfl(bell, flags);
 }
 
 /// An eventfd that is full takes no further ring, and an edge-triggered waiter has heard it once.
 fn filled(attacker: &Attacker, rng: &mut Rng) -> &'static str {
     let most = u64::MAX - 1 - rng.below(2);
-    attacker.bells.values().for_each(|bell| {
-            let _ = rustix::io::write(bell, &most.to_ne_bytes());
-        });
+    emptied(attacker);
+    attacker.bells.values().for_each(|bell| add(bell, most));
     "filled doorbells"
 }
 
+/// Whoever writes to it then waits until somebody reads, if it is full.
+pub fn make_blocking(bell: &OwnedFd) {
+    let _ = fcntl_setfl(bell, OFlags::empty());
+}
+
 fn emptied(attacker: &Attacker) -> &'static str {
-    attacker.bells.values().for_each(|bell| {
-            let _ = rustix::io::read(bell, &mut [0; 8]);
-        });
+    for bell in attacker.bells.values() {
+        let mut count = [0; 8];
+        let _ = rustix::io::preadv2(bell, &mut [IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT);
+    }
     "emptied doorbells"
 }
 
