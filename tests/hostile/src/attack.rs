@@ -40,9 +40,13 @@ impl Attacker {
         Attacker { member, next_offer: 1, links, bells, slots, _own: own }
     }
 
-    /// Hears what the broker says; answers nothing.
-    fn listen(&mut self) {
-        while let Incoming::Record(record) = wire::receive(self.member.socket.as_fd()) {
+    /// Hears what the broker says; answers nothing. False: the broker has had enough of us.
+    fn listen(&mut self) -> bool {
+        loop {
+            let record = match wire::receive(self.member.socket.as_fd()) {
+                Incoming::Record(record) => record,
+                other => return !matches!(other, Incoming::End),
+            };
             let msg = record.msg;
             match (msg.kind(), record.fd) {
                 (Some(Kind::Link), Some(fd)) => drop(self.links.insert(msg.link, Rc::new(Memory::new(msg, fd)))),
@@ -70,11 +74,13 @@ impl Attacker {
         let (deadline, mut sent, mut received) = (Instant::now() + PAIRING, 0, 0);
         let mut offers_at = if late { 400 } else { 0 };
         loop {
+            if !self.listen() {
+                return None;
+            }
             if received >= offers_at {
                 self.member.offer(offer, &stream);
                 offers_at = u64::MAX;
             }
-            self.listen();
             if let Some(given) = self.slots.remove(&offer) {
                 let memory = self.links.get(&given.link)?.clone();
                 return Some(Talk::new(stream, memory, given, sent, received));
