@@ -80,8 +80,11 @@ fn fill_bell(bell: &Bell, asleep: u32) {
     bell.asleep.store(asleep, SeqCst);
 }
 
+/// What a lie is, and how it is told.
+type Crafted = (&'static str, fn(&Talk));
+
 /// Lies that are each known to be a different kind of trouble, and then silence.
-pub const CRAFTED: &[(&str, fn(&Talk))] = &[
+pub const CRAFTED: &[Crafted] = &[
     ("more published than the ring holds", |t| {
         t.published().tail.store(t.tx.pos() + t.memory.ring_size as u64 + 1, SeqCst);
     }),

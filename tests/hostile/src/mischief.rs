@@ -94,9 +94,8 @@ fn babble(broker: &Address, talk: &Talk, rng: &mut Rng) -> &'static str {
         let _ = wire::send(socket.as_fd(), &Msg::new(Kind::Hello), None);
     }
     for _ in 0..16 {
-        let mut bytes: Vec<u8> = (0..*rng.pick(&[0, 1, LEN - 1, LEN, LEN, LEN, LEN, LEN + 1, 4000]))
-            .map(|_| rng.below(3) as u8)
-            .collect();
+        let mut bytes: Vec<u8> =
+            (0..*rng.pick(&[0, 1, LEN - 1, LEN, LEN, LEN, LEN, LEN + 1, 4000])).map(|_| rng.below(3) as u8).collect();
         if bytes.len() >= LEN {
             bytes[..4].copy_from_slice(&(rng.below(40) as u32).to_le_bytes());
             bytes[4..8].copy_from_slice(&VERSION.to_le_bytes());

@@ -66,15 +66,9 @@ impl Echo {
         let mut buffer = [0; 32 * 1024];
         loop {
             let step = if self.answer.is_empty() {
-                self.stream.read(&mut buffer).map(|n| {
-                    self.answer.extend(&buffer[..n]);
-                    n
-                })
+                self.stream.read(&mut buffer).inspect(|n| self.answer.extend(&buffer[..*n]))
             } else {
-                self.stream.write(&self.answer).map(|n| {
-                    self.answer.drain(..n);
-                    n
-                })
+                self.stream.write(&self.answer).inspect(|n| drop(self.answer.drain(..*n)))
             };
             match step {
                 Ok(0) => return false,
@@ -91,9 +85,11 @@ fn serve_poll(listener: &TcpListener) -> Result<()> {
     loop {
         let wish = |fd: RawFd, events: libc::c_short| libc::pollfd { fd, events, revents: 0 };
         let mut list = vec![wish(listener.as_raw_fd(), libc::POLLIN)];
-        list.extend(echoes.iter().map(|e| {
-            wish(e.stream.as_raw_fd(), if e.answer.is_empty() { libc::POLLIN } else { libc::POLLOUT })
-        }));
+        list.extend(
+            echoes
+                .iter()
+                .map(|e| wish(e.stream.as_raw_fd(), if e.answer.is_empty() { libc::POLLIN } else { libc::POLLOUT })),
+        );
         // SAFETY: the list is as long as it says.
         if unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, -1) } < 0 {
             interrupted()?;

@@ -169,7 +169,8 @@ impl Run<'_> {
         let mut said = Vec::new();
         let turn = self.tally.attackers;
         // In the first turns the crafted ones come alone.
-        let random: u64 = if turn < lies::CRAFTED.len() && turn % 2 == 0 { 0 } else { *rng.pick(&[0, 1, 3, 30, 1000]) };
+        let random: u64 =
+            if turn < lies::CRAFTED.len() && turn.is_multiple_of(2) { 0 } else { *rng.pick(&[0, 1, 3, 30, 1000]) };
         for n in 0..random {
             let lie = if rng.below(20) == 0 {
                 mischief::any(attacker, talk, &self.stage.address, rng).to_owned()

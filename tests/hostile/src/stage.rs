@@ -2,8 +2,8 @@
 
 use crate::peers::PATIENCE;
 use crate::watch::{self, Look};
-use sidestep_broker::listen::Address;
 use rustix::process::Signal;
+use sidestep_broker::listen::Address;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -31,7 +31,9 @@ pub struct Actor {
 impl Actor {
     fn start(name: &str, mut command: Command) -> Actor {
         // SAFETY: one system call between fork and exec: nothing outlives a test that is killed.
-        unsafe { command.pre_exec(|| rustix::process::set_parent_process_death_signal(Some(KILL)).map_err(Into::into)) };
+        unsafe {
+            command.pre_exec(|| rustix::process::set_parent_process_death_signal(Some(KILL)).map_err(Into::into))
+        };
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -19,8 +19,8 @@ use crate::wire::{self, Incoming, Record};
 use conn::{Conn, Member, Role};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
-use sidestep_abi::{Reason, VERSION};
 use sidestep_abi::msg::{Kind, Msg};
+use sidestep_abi::{Reason, VERSION};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
