@@ -25,6 +25,10 @@ pub struct Status {
     pub totals: Totals,
     /// Over processes alive and gone.
     pub reasons: Reasons,
+    /// What the broker itself has refused, whatever the processes say: offers by their reason, users and versions that
+    /// may not join, and as `broken-peer` those who broke the protocol.
+    #[serde(default)]
+    pub refused: Reasons,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

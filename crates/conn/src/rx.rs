@@ -53,12 +53,15 @@ impl Rx {
     pub fn next(&mut self, half: Half) -> Result<Read, Lie> {
         for _ in 0..PATIENCE {
             if self.in_ring {
-                if !self.input.is_frozen(half.reader) {
+                if !self.input.is_frozen(half.reader)? {
                     return Ok(Read::Ring(self.input.available(half.writer, half.size)?));
                 }
                 self.leave(half);
             }
-            let Some(stretch) = self.input.announced(half.writer) else { return Ok(Read::Kernel(u64::MAX)) };
+            let Some(stretch) = self.input.announced(half.writer) else {
+                let outside = self.input.is_outside(half.reader);
+                return if outside { Ok(Read::Kernel(u64::MAX)) } else { Err(Lie) };
+            };
             if stretch.is_cancelled(half.reader) {
                 // Wherever it would have begun, the kernel carries on.
                 self.input.epoch = stretch.epoch;
@@ -206,7 +209,9 @@ impl Rx {
     /// Remembers what was published when the stretch ended, at `end`; then tells the writer that it may begin another.
     fn notice(&mut self, half: Half, end: u64) {
         self.drain_from = end;
-        self.drain_to = half.writer.tail.load(Ordering::Acquire);
+        let tail = half.writer.tail.load(Ordering::Acquire);
+        // More than a ring holds is a lie, and nobody waits for it.
+        self.drain_to = if tail.wrapping_sub(end) > half.size as u64 { end } else { tail };
         // SYNC noticed: drain_to is read before the writer may move the tail for a new stretch.
         half.reading_side.seen_epoch.store(self.input.epoch, Ordering::Release);
     }

@@ -101,9 +101,17 @@ impl Input {
         }
     }
 
-    /// Whether the stretch has been ended. Looks only at the reader's own word.
+    /// Whether the stretch that this end is in has been ended. Looks only at the reader's own word, whose position
+    /// nobody but the reader may move: a program that is told of bytes by a moved one would look for them for ever.
     #[inline]
-    pub fn is_frozen(&self, reader: &Reader) -> bool {
+    pub fn is_frozen(&self, reader: &Reader) -> Result<bool, Lie> {
+        let word = reader.head.load(Ordering::Acquire);
+        if word & !FROZEN == self.pos { Ok(word & FROZEN != 0) } else { Err(Lie) }
+    }
+
+    /// Between stretches the reader's word is frozen, wherever. Nobody but the reader may thaw it.
+    #[inline]
+    pub fn is_outside(&self, reader: &Reader) -> bool {
         reader.head.load(Ordering::Acquire) & FROZEN != 0
     }
 

@@ -49,18 +49,40 @@ pub fn signalfd() -> Result<i32> {
     raise(unsafe { call(libc::SYS_signalfd4, [usize::MAX, &raw const all as usize, 8, flags, 0, 0]) }? as i32)
 }
 
-/// Adds one to an eventfd. Its being full means that it is readable already.
+/// Adds one to an eventfd. One that is full is readable already, but an edge-triggered waiter may have heard that
+/// long ago, and any peer can fill it: it is emptied first. Any peer can also make it blocking: that is undone.
 pub fn ring(eventfd: i32) {
-    let one = 1u64;
-    // SAFETY: eight readable bytes.
-    let _ = unsafe { call(libc::SYS_write, [eventfd as usize, &raw const one as usize, 8, 0, 0, 0]) };
+    let nonblocking = libc::O_NONBLOCK as usize;
+    if let Ok(flags) = fcntl(eventfd, libc::F_GETFL, 0)
+        && flags & nonblocking == 0
+    {
+        let _ = fcntl(eventfd, libc::F_SETFL, flags | nonblocking);
+    }
+    if add_one(eventfd) == Err(crate::Errno(libc::EAGAIN)) {
+        hush(eventfd);
+        let _ = add_one(eventfd);
+    }
 }
 
-/// Empties an eventfd.
+fn add_one(eventfd: i32) -> Result<usize> {
+    let one = 1u64;
+    // SAFETY: eight readable bytes.
+    unsafe { call(libc::SYS_write, [eventfd as usize, &raw const one as usize, 8, 0, 0, 0]) }
+}
+
+/// Empties an eventfd, without waiting even if a peer has made it blocking.
 pub fn hush(eventfd: i32) {
     let mut count = 0u64;
-    // SAFETY: eight writable bytes.
-    let _ = unsafe { call(libc::SYS_read, [eventfd as usize, &raw mut count as usize, 8, 0, 0, 0]) };
+    let into = libc::iovec { iov_base: (&raw mut count).cast(), iov_len: 8 };
+    let here = usize::MAX; // no position
+    let args = [eventfd as usize, &raw const into as usize, 1, here, here, libc::RWF_NOWAIT as usize];
+    // SAFETY: one vector of eight writable bytes.
+    let emptied = unsafe { call(libc::SYS_preadv2, args) };
+    if emptied.is_err_and(|e| e != crate::Errno(libc::EAGAIN)) {
+        // A filter knows only the old call; a doorbell that stays readable would keep us awake.
+        // SAFETY: eight writable bytes.
+        let _ = unsafe { call(libc::SYS_read, [eventfd as usize, &raw mut count as usize, 8, 0, 0, 0]) };
+    }
 }
 
 /// What poll(2) says of one descriptor right now; 0 also when it cannot say.
@@ -103,4 +125,58 @@ fn may_grow(fd: i32, by: usize) -> bool {
 pub fn complain(text: &[u8]) {
     // SAFETY: `text` is readable for its length.
     let _ = unsafe { call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(eventfd: i32) {
+        let most = u64::MAX - 1;
+        // SAFETY: eight readable bytes.
+        unsafe { call(libc::SYS_write, [eventfd as usize, &raw const most as usize, 8, 0, 0, 0]) }.expect("fill");
+    }
+
+    #[test]
+    fn a_full_doorbell_is_heard_again() {
+        let bell = eventfd().expect("eventfd");
+        fill(bell);
+        // SAFETY: no memory involved.
+        let set = unsafe { call(libc::SYS_epoll_create1, [0; 6]) }.expect("epoll") as i32;
+        let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
+        let add = [set as usize, libc::EPOLL_CTL_ADD as usize, bell as usize, &raw mut event as usize, 0, 0];
+        // SAFETY: one event.
+        unsafe { call(libc::SYS_epoll_ctl, add) }.expect("add");
+        let mut heard = || {
+            let wait = [set as usize, &raw mut event as usize, 1, 0, 0, 8];
+            // SAFETY: room for one event, no mask.
+            unsafe { call(libc::SYS_epoll_pwait, wait) }.expect("wait")
+        };
+        assert_eq!((heard(), heard()), (1, 0), "once, as it is full");
+        ring(bell);
+        assert_eq!(heard(), 1, "and again when it is rung");
+        close(bell);
+        close(set);
+    }
+
+    #[test]
+    fn a_full_doorbell_that_blocks_is_not_waited_for() {
+        let bell = eventfd().expect("eventfd");
+        fill(bell);
+        fcntl(bell, libc::F_SETFL, 0).expect("blocking");
+        ring(bell); // returns
+        assert_eq!(poll_now(bell, libc::POLLIN), libc::POLLIN);
+        close(bell);
+    }
+
+    #[test]
+    fn an_empty_doorbell_is_not_waited_for() {
+        let bell = eventfd().expect("eventfd");
+        fcntl(bell, libc::F_SETFL, 0).expect("blocking");
+        hush(bell); // returns
+        ring(bell);
+        hush(bell);
+        assert_eq!(poll_now(bell, libc::POLLIN), 0);
+        close(bell);
+    }
 }

@@ -19,8 +19,8 @@ use crate::wire::{self, Incoming, Record};
 use conn::{Conn, Member, Role};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
-use sidestep_abi::VERSION;
 use sidestep_abi::msg::{Kind, Msg};
+use sidestep_abi::{Reason, VERSION};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
@@ -57,6 +57,8 @@ pub struct Broker {
     any_hold: bool,
     /// Counters of members that are gone.
     gone: (Totals, Reasons),
+    /// What was refused to whom ever, by reason.
+    refused: Reasons,
     /// Processes for whose sake the broker stays, by their number in the epoll set.
     stays: HashMap<u64, OwnedFd>,
     dirty: BTreeSet<u64>,
@@ -78,6 +80,7 @@ impl Broker {
             hold_all: false,
             any_hold: false,
             gone: Default::default(),
+            refused: Reasons::new(),
             stays: HashMap::new(),
             dirty: BTreeSet::new(),
             doomed: BTreeSet::new(),
@@ -206,13 +209,14 @@ impl Broker {
             [Kind::Hello, Kind::Status, Kind::Detach, Kind::Attach, Kind::Stay].iter().any(|&k| k as u32 == kind);
         let member = self.conns.get(&id).is_some_and(|c| matches!(c.role, Role::Member(_)));
         if greets && !member && version != VERSION {
-            self.reject(id);
+            self.reject(id, Reason::Version);
         } else {
             self.violation(id);
         }
     }
 
-    fn reject(&mut self, id: u64) {
+    fn reject(&mut self, id: u64, reason: Reason) {
+        self.count_refused(reason);
         self.queue(id, Msg { arg: u64::from(VERSION), ..Msg::new(Kind::Reject) }, None);
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.closing = true;
@@ -221,6 +225,7 @@ impl Broker {
 
     /// A member that breaks the protocol is treated as dead: its connections go back to the kernel.
     fn violation(&mut self, id: u64) {
+        self.count_refused(Reason::BrokenPeer);
         self.doomed.insert(id);
     }
 
@@ -229,7 +234,7 @@ impl Broker {
             return;
         };
         if !self.settings.users.may_join(conn.peer.uid) {
-            return self.reject(id);
+            return self.reject(id, Reason::UserPair);
         }
         let Ok((page, fd)) = crate::raw::mem::PageMem::create() else {
             return self.violation(id);
@@ -243,6 +248,7 @@ impl Broker {
             return;
         };
         if !self.settings.users.may_command(conn.peer.uid) {
+            self.count_refused(Reason::UserPair);
             let refusal = Msg { arg: libc::EPERM as u64, ..Msg::new(Kind::Unknown) };
             return self.queue(id, refusal, None);
         }

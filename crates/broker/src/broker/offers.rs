@@ -99,6 +99,7 @@ impl Broker {
     }
 
     pub(super) fn refuse(&mut self, ticket: Ticket, reason: Reason) {
+        self.count_refused(reason);
         let msg = Msg { offer: ticket.offer, arg: reason as u64, ..Msg::new(Kind::Refused) };
         self.queue(ticket.member, msg, None);
     }

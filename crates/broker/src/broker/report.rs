@@ -51,7 +51,12 @@ impl Broker {
             waiting_offers: self.matcher.len() as u64,
             totals,
             reasons,
+            refused: self.refused.clone(),
         }
+    }
+
+    pub(super) fn count_refused(&mut self, reason: Reason) {
+        *self.refused.entry(reason.name().into()).or_default() += 1;
     }
 
     fn process(&self, id: u64, conn: &Conn) -> Option<status::Process> {

@@ -217,7 +217,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    fn new(msg: Msg, fd: OwnedFd) -> Memory {
+    pub fn new(msg: Msg, fd: OwnedFd) -> Memory {
         let ring_size = msg.arg as usize;
         let map = Mapped::new(&fd, sidestep_abi::link::link_size(ring_size));
         Memory { link: msg.link, side: msg.side as usize, ring_size, fd, map }

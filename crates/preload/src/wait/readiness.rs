@@ -36,7 +36,7 @@ pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
         found |= OUT_ANY;
     }
     if rx == Answer::AskKernel || tx == Answer::AskKernel || c.has(flag::HINT) {
-        found |= ask_kernel(c, fd, rx, tx);
+        found |= ask_kernel(c, fd, tx);
     }
     found & (interest | ERR | HUP)
 }
@@ -59,18 +59,16 @@ enum Answer {
     AskKernel,
 }
 
-fn ask_kernel(c: &Conn, fd: i32, rx: Answer, tx: Answer) -> u32 {
+fn ask_kernel(c: &Conn, fd: i32, tx: Answer) -> u32 {
     let wanted = (IN_ANY | OUT_ANY | RDHUP | PRI) as i16;
     let says = u32::from(fdsys::poll_now(fd, wanted) as u16);
     let ended = says & (RDHUP | HUP | ERR) != 0;
     if !ended && says & IN == 0 {
         c.lower(flag::HINT);
     }
-    let mut found = says & LIFE;
-    // While the ring carries, the kernel's "readable" can only mean an end or an error.
-    if rx == Answer::AskKernel || ended {
-        found |= says & IN_ANY;
-    }
+    // While the ring carries, the kernel's "readable" can only mean an end, an error, or bytes that somebody sent past the
+    // ring: a read finds out which.
+    let mut found = says & (LIFE | IN_ANY);
     if tx == Answer::AskKernel || says & (HUP | ERR) != 0 {
         found |= says & OUT_ANY;
     }

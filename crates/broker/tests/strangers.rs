@@ -1,0 +1,245 @@
+//! Those who are not meant: other users, other machines, other kinds of descriptors, forged records. Refused, counted in
+//! the status, and of no effect on others. Needs root, for users and network interfaces.
+
+mod common;
+
+use common::{FakeMember, Shared, TestBroker, connect, namespace, receive, tcp_pair, wait_for};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{AddressFamily, SocketType, sockopt};
+use sidestep_abi::msg::{Kind, Msg};
+use sidestep_abi::{Reason, VERSION};
+use sidestep_broker::broker::Settings;
+use sidestep_broker::listen::Address;
+use sidestep_broker::users::Users;
+use sidestep_broker::wire;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+const BROKER: &str = "TEST_STRANGER_BROKER";
+const PORT: &str = "TEST_STRANGER_PORT";
+const NOBODY: u32 = 65534;
+
+fn refused(broker: &TestBroker, reason: Reason) -> u64 {
+    broker.status().refused.get(reason.name()).copied().unwrap_or(0)
+}
+
+/// Runs this test again as another user. Its program is copied to where that user can read it.
+fn as_nobody(test: &str, broker: &TestBroker, port: u16) {
+    assert!(rustix::process::geteuid().is_root(), "this test needs root");
+    let dir = tempfile::tempdir().expect("temporary directory");
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
+    let program = dir.path().join("test");
+    std::fs::copy(std::env::current_exe().expect("own path"), &program).expect("copy");
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}"), "--clear-groups".into(), "--".into()]);
+    command.arg(program).args(["--exact", test, "--nocapture"]);
+    command.env(BROKER, broker.address.to_string()).env(PORT, port.to_string());
+    assert!(command.stdout(std::process::Stdio::null()).status().expect("setpriv is there").success());
+}
+
+/// What this process is to do if it is the other user.
+fn stranger() -> Option<(Address, u16)> {
+    let broker = std::env::var(BROKER).ok()?.parse().expect("an address");
+    Some((broker, std::env::var(PORT).ok()?.parse().expect("a port")))
+}
+
+#[test]
+fn another_user_gets_no_memory_from_a_broker_of_root() {
+    if let Some((broker, port)) = stranger() {
+        let member = FakeMember::join(&broker, 4096);
+        member.offer(1, TcpStream::connect(("127.0.0.1", port)).expect("connect"));
+        return member.expect_refused(1, Reason::UserPair);
+    }
+    let broker = TestBroker::start();
+    let honest = Shared::new(&broker);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let port = listener.local_addr().expect("address").port();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (server, _) = listener.accept().expect("accept");
+            let member = broker.join();
+            member.offer(2, &server);
+            member.expect_refused(2, Reason::UserPair);
+        });
+        as_nobody("another_user_gets_no_memory_from_a_broker_of_root", &broker, port);
+    });
+    assert_eq!(refused(&broker, Reason::UserPair), 2, "each end once");
+    assert_eq!(broker.status().connections.len(), 1, "the honest one");
+    drop(honest);
+}
+
+#[test]
+fn another_user_does_not_join_a_user_s_broker() {
+    if let Some((broker, _)) = stranger() {
+        for kind in [Kind::Hello, Kind::Status] {
+            let socket = connect(&broker);
+            wire::send(socket.as_fd(), &Msg::new(kind), None).expect("send");
+            let (answer, fd) = receive(&socket).expect("an answer");
+            let no = if kind == Kind::Hello { Kind::Reject } else { Kind::Unknown };
+            assert_eq!((answer.kind(), fd.is_some()), (Some(no), false));
+        }
+        return;
+    }
+    let only_1000 = |settings: &mut Settings| settings.users = Users::new(1000, None, &[]);
+    let broker = TestBroker::with(None, only_1000);
+    as_nobody("another_user_does_not_join_a_user_s_broker", &broker, 0);
+    assert_eq!(refused(&broker, Reason::UserPair), 2);
+    assert_eq!(broker.status().processes.len(), 0);
+}
+
+#[test]
+fn what_is_no_connected_tcp_socket_is_counted() {
+    let broker = TestBroker::start();
+    let member = broker.join();
+    let stream = |kind| rustix::net::socket(AddressFamily::INET, kind, None).expect("socket");
+    let (reader, _writer) = rustix::pipe::pipe().expect("pipe");
+    let memfd = rustix::fs::memfd_create("stranger", rustix::fs::MemfdFlags::CLOEXEC).expect("memfd");
+    let eventfd = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("eventfd");
+    let bound = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let offered: [(OwnedFd, Reason); 7] = [
+        (reader, Reason::Foreign),
+        (memfd, Reason::Foreign),
+        (eventfd, Reason::Foreign),
+        (common::unix_socket(), Reason::Foreign),
+        (stream(SocketType::DGRAM), Reason::Foreign),
+        (stream(SocketType::STREAM), Reason::Short),
+        (bound.into(), Reason::Short),
+    ];
+    for (n, (fd, reason)) in offered.into_iter().enumerate() {
+        let cookie = sockopt::socket_cookie(&fd).unwrap_or(0);
+        member.send(Msg { offer: n as u64, arg: cookie, ..Msg::new(Kind::Offer) }, Some(&fd));
+        member.expect_refused(n as u64, reason);
+    }
+    assert_eq!((refused(&broker, Reason::Foreign), refused(&broker, Reason::Short)), (5, 2));
+    Shared::new(&broker);
+}
+
+#[test]
+fn a_replayed_descriptor_is_counted() {
+    let broker = TestBroker::start();
+    let shared = Shared::new(&broker);
+    let thief = broker.join();
+    thief.offer(1, &shared.streams.0);
+    thief.expect_refused(1, Reason::Shared);
+    shared.a.offer(7, &shared.streams.0);
+    shared.a.expect_refused(7, Reason::Dup);
+    assert_eq!((refused(&broker, Reason::Shared), refused(&broker, Reason::Dup)), (1, 1));
+    assert_eq!(broker.status().connections.len(), 1);
+}
+
+#[test]
+fn forged_records_are_counted() {
+    let broker = TestBroker::start();
+    let shared = Shared::new(&broker);
+    let (client, _server) = tcp_pair("127.0.0.1");
+    let client: OwnedFd = client.into();
+    let forged = [
+        (Msg { kind: 99, ..Msg::new(Kind::Hello) }, None),
+        (Msg { version: VERSION + 1, ..Msg::new(Kind::Withdraw) }, None),
+        (Msg { place: 64, ..Msg::new(Kind::Bell) }, Some(&client)),
+        (Msg::new(Kind::Welcome), None),
+    ];
+    for (msg, fd) in forged {
+        let member = broker.join();
+        member.send(msg, fd);
+        member.expect_hangup();
+    }
+    assert_eq!(refused(&broker, Reason::BrokenPeer), 4);
+    let socket = connect(&broker.address);
+    wire::send(socket.as_fd(), &Msg { version: VERSION + 1, ..Msg::new(Kind::Hello) }, None).expect("send");
+    receive(&socket).expect("an answer");
+    assert_eq!(refused(&broker, Reason::Version), 1);
+    assert_eq!(broker.status().connections.len(), 1);
+    drop(shared);
+}
+
+fn ip(arguments: &str) {
+    let done = Command::new("ip").args(arguments.split(' ')).status().expect("ip (iproute2) is there");
+    assert!(done.success(), "ip {arguments}");
+}
+
+/// A network namespace for this thread alone.
+fn leave_the_network() {
+    // SAFETY: concerns only this thread, which ends with the test.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "this test needs root");
+    namespace::raise_loopback();
+}
+
+fn tid() -> String {
+    let link = std::fs::read_link("/proc/thread-self").expect("/proc is there");
+    link.file_name().and_then(|name| name.to_str()).expect("a number").to_owned()
+}
+
+/// One connection over a pair of interfaces between two namespaces, its ends made by a thread in each.
+fn across(ends: impl Fn(&str, TcpStream) + Sync) {
+    let (there, here) = std::sync::mpsc::channel();
+    let (ready, go) = std::sync::mpsc::channel::<()>();
+    let ends = &ends;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            leave_the_network();
+            there.send(tid()).expect("the other thread lives");
+            go.recv().expect("the interface has come");
+            ip("address add 10.77.0.2/24 dev inner");
+            ip("link set inner up");
+            let listener = TcpListener::bind("10.77.0.2:7777").expect("bind");
+            ends("accepting", listener.accept().expect("accept").0);
+        });
+        scope.spawn(move || {
+            leave_the_network();
+            let other = here.recv().expect("the other thread lives");
+            ip("link add outer type veth peer name inner");
+            ip(&format!("link set inner netns {other}"));
+            ip("address add 10.77.0.1/24 dev outer");
+            ip("link set outer up");
+            ready.send(()).expect("the other thread lives");
+            let called = wait_for("the other namespace listens", || TcpStream::connect("10.77.0.2:7777").ok());
+            ends("calling", called);
+        });
+    });
+}
+
+fn broker_at(dir: &Path, across_namespaces: bool) -> TestBroker {
+    let settings = |settings: &mut Settings| settings.across_namespaces = across_namespaces;
+    TestBroker::at(Address::Path(dir.join("broker")), None, settings)
+}
+
+/// By default two ends in two namespaces are two machines, although they are one connection.
+#[test]
+fn two_namespaces_are_two_machines() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let broker = broker_at(dir.path(), false);
+    let both = std::sync::Barrier::new(2);
+    across(|_, stream| {
+        let member = broker.join();
+        member.offer(1, &stream);
+        member.expect_silence(&broker);
+        both.wait();
+        member.expect_silence(&broker);
+        assert_eq!(broker.status().waiting_offers, 2);
+        both.wait(); // neither leaves before both have looked
+    });
+    assert_eq!(broker.status().connections.len(), 0);
+}
+
+/// And the same addresses on two other machines do not fit the ends of these: each pair finds its own other end.
+#[test]
+fn equal_tuples_over_two_pairs_of_interfaces_never_meet() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let broker = broker_at(dir.path(), false);
+    let all = std::sync::Barrier::new(4);
+    let wait = |_: &str, stream: TcpStream| {
+        let member = broker.join();
+        member.offer(1, &stream);
+        all.wait();
+        member.expect_silence(&broker);
+        assert_eq!(broker.status().waiting_offers, 4, "nobody is paired with the namesake of its peer");
+        all.wait();
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| across(wait));
+        scope.spawn(|| across(wait));
+    });
+}
