@@ -27,7 +27,7 @@ SWITCHES_TIMES, SWITCHES_BESIDE = 1.5, 20
 # In pages. The heap of a program grows and shrinks by so much without Sidestep. In a short run the warm-up is not over:
 # the most connections at once, which decide how much of its tables the library has touched, are still to come.
 SERVICE_RSS_FLOOR = 64
-SHORT_RUN_SECONDS = 120
+SHORT_RUN_SECONDS = 900
 SHORT_RUN_FLOORS = {"rss": 2048, "own_pages": 64, "shared": 64}
 # From so many seconds on, a run must be able to see a leak of one unit in 1000 connections, of every metric.
 FULL_RUN_SECONDS = 3600
