@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test lint bench compat clean
+.PHONY: all demo test lint bench compat soak clean
 
 all:
 	cargo build --release
@@ -30,6 +30,12 @@ compat:
 	tools/install-deps compat
 	cargo build --release
 	tools/compat $(ARGS)
+
+# One hour of mixed load, after which nothing may have grown; ARGS="--seconds 600" for less.
+soak:
+	tools/install-deps test
+	cargo build --release
+	python3 tests/soak/run.py $(ARGS)
 
 clean:
 	cargo clean

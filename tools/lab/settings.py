@@ -45,6 +45,9 @@ class BenchPlan:
     #: (one process in five pays a fifth more for its unix sockets, with or without Sidestep).
     notours_seconds: float = 0.8
     notours_rounds_a_pair: int = 3
+    #: The same difference, of whole programs.
+    cost_rounds_a_pair: int = 3
+    one_byte_reads: int = 10_000_000
     redis_requests: int = 100_000
     redis_clients: int = 50
     #: Few enough that a row cannot use up the ports that wait in TIME_WAIT.
@@ -62,6 +65,8 @@ class BenchPlan:
             file_seconds=0.1,
             notours_seconds=0.3,
             notours_rounds_a_pair=1,
+            cost_rounds_a_pair=1,
+            one_byte_reads=500_000,
             redis_requests=20_000,
             new_connections=500,
             idle_connections=500,

@@ -32,11 +32,13 @@ class Wrk:
         self._lab, self._starter = lab, starter
         self._wrk = places.tool("wrk")
 
-    def run(self, chain, path, connections, seconds):
+    def run(self, chain, path, connections, seconds, client=None):
+        """`client`: how wrk itself is started, if not as the chain is."""
+        client = client or chain.variant
         report = self._starter.report()
         argv = [self._wrk, "-t1", f"-c{connections}", f"-d{seconds}s", "-s", SCRIPT, chain.url(path)]
         before = self._cpu(chain)
-        counts = self._counts(chain, argv, report, seconds)
+        counts = self._counts(client, argv, report, seconds)
         cpu = self._cpu(chain) - before
         if counts["requests"] == 0:
             raise LabError(f"wrk to {path}, {chain.variant.title}: not one request was answered")
@@ -51,9 +53,9 @@ class Wrk:
             traffic=report.total(),
         )
 
-    def _counts(self, chain, argv, report, seconds):
-        name = f"wrk-{chain.variant.name}"
-        popen = self._starter.start(chain.variant, name, argv, report, stdout=subprocess.PIPE)
+    def _counts(self, client, argv, report, seconds):
+        name = f"wrk-{client.name}"
+        popen = self._starter.start(client, name, argv, report, stdout=subprocess.PIPE)
         try:
             out, _ = popen.communicate(timeout=seconds + settings.RUN_SLACK)
         except subprocess.TimeoutExpired:

@@ -21,7 +21,8 @@ pub enum Kind {
     Hello = 1,
     /// Member: `offer` = its own number for the connection, `arg` = socket cookie; the socket is attached.
     Offer = 2,
-    /// Member: `offer` is no longer wanted.
+    /// Member: `offer` is no longer wanted. If it has been paired meanwhile, its slot is given back: the member need
+    /// not hear of the slot first, which a process that sleeps would do late.
     Withdraw = 3,
     /// Member: `place`; the eventfd is attached.
     Bell = 4,

@@ -1,6 +1,7 @@
 //! One link: the shared segment of a pair of members, and which connection holds which slot.
 
 use crate::addr::Endpoint;
+use crate::matching::Ticket;
 use crate::raw::mem::LinkMem;
 use rustix::fd::OwnedFd;
 use rustix::fs::FallocateFlags;
@@ -14,6 +15,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 pub struct Connection {
     /// Cookies of the two sockets, by side.
     pub cookies: [u64; 2],
+    /// The offers that they came from, by side.
+    pub tickets: [Ticket; 2],
     /// Of side 0.
     pub local: Endpoint,
     pub remote: Endpoint,
@@ -190,7 +193,14 @@ mod tests {
 
     fn connection() -> Connection {
         let end = Endpoint::from("10.0.0.1:80".parse::<SocketAddr>().expect("an address"));
-        Connection { cookies: [1, 2], local: end, remote: end, released: [false; 2], hold: false }
+        Connection {
+            cookies: [1, 2],
+            tickets: [1, 2].map(|member| Ticket { member, offer: 1 }),
+            local: end,
+            remote: end,
+            released: [false; 2],
+            hold: false,
+        }
     }
 
     fn link() -> Link {

@@ -169,6 +169,26 @@ fn a_withdrawn_offer_is_not_paired() {
     a.expect_slot(3);
 }
 
+/// A process that sleeps does not hear of its slot, but has said before that it has closed the connection.
+#[test]
+fn an_offer_that_is_withdrawn_too_late_gives_its_slot_back() {
+    let broker = TestBroker::start();
+    let Shared { a, b, slot_a, slot_b, .. } = Shared::new(&broker);
+    b.release(slot_b);
+    b.expect_silence(&broker);
+    a.send(Msg { offer: 1, ..Msg::new(Kind::Withdraw) }, None);
+    a.expect_silence(&broker);
+    assert_eq!(broker.status().links[0].slots_used, 0);
+    // Said again, when the slot is another connection's already.
+    let (client, server) = tcp_pair("127.0.0.1");
+    a.offer(7, &client);
+    b.offer(8, &server);
+    assert_eq!(a.expect_slot(7), slot_a);
+    a.send(Msg { offer: 1, ..Msg::new(Kind::Withdraw) }, None);
+    a.expect_silence(&broker);
+    assert_eq!(broker.status().links[0].slots_used, 1);
+}
+
 #[test]
 fn a_socket_that_two_processes_hold_stays_on_the_kernel() {
     let broker = TestBroker::start();

@@ -76,7 +76,7 @@ pub fn assign(index: u32, c: &'static Conn, link_index: u32, slot: u32) {
         // A child was born while the offer was under way, perhaps before the link was mapped: it could not follow.
         c.reason.store(Reason::Shared as u32, Relaxed);
         c.state.store(state::NATIVE, Release);
-        return member::release(l.id(), slot);
+        return l.release(slot);
     }
     let side = l.my_side();
     let (tx_ring, size) = l.ring(slot as usize, side);
@@ -154,7 +154,7 @@ pub fn give_slot_back(c: &Conn) {
     let l = link::get(c.link.load(Relaxed));
     let slot = c.slot.load(Relaxed);
     l.set_conn(slot, None);
-    member::release(l.id(), slot);
+    l.release(slot);
 }
 
 /// Calls on a connection that some set still watches in the kernel's way, before we look closer at it.

@@ -19,6 +19,7 @@ mod life;
 mod link;
 mod member;
 mod nudge;
+mod owed;
 mod place;
 mod record;
 mod report;

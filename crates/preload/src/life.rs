@@ -3,7 +3,7 @@
 use crate::fdtable::{self, Kind};
 use crate::io::send;
 use crate::record::{Conn, flag, state};
-use crate::{arena, attach, errno, link, member, report, settings, wait};
+use crate::{arena, attach, errno, link, member, owed, report, settings, wait};
 use core::sync::atomic::{Ordering::*, fence};
 use sidestep_abi::Reason;
 use sidestep_sys::{fd as fdsys, tcp};
@@ -144,8 +144,9 @@ fn leave(index: u32, fd: i32) -> Left {
         }
         s => {
             excuse(c);
+            let mut told = true;
             if s == state::OFFERED {
-                member::withdraw(index, c);
+                told = member::tell_withdrawn(index, c);
             } else if s == state::ATTACHING || c.has(flag::DEMOTED) {
                 attach::give_slot_back(c);
             }
@@ -154,7 +155,11 @@ fn leave(index: u32, fd: i32) -> Left {
                 let _ = c.state.compare_exchange(state::OFFERED, state::NATIVE, AcqRel, Relaxed);
             } else {
                 c.state.store(state::CLOSED, Release);
-                arena::free(index);
+                if told {
+                    arena::free(index);
+                } else {
+                    owed::keep(index);
+                }
             }
             Left::Alive
         }

@@ -1,8 +1,8 @@
 //! The links of this process: memory shared with one peer process each, and that peer's doorbells.
 
 use crate::fdtable::{self, Kind};
-use crate::fork;
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering::*};
+use crate::{fork, member, owed};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::link::{self as layout, Bell, Header, PLACES, SLOTS, SideArea, Slot};
 use sidestep_abi::msg::Msg;
 use sidestep_abi::{MAGIC, VERSION};
@@ -30,6 +30,8 @@ pub struct Link {
     peer_bells: [AtomicI32; PLACES],
     /// Connection of each slot, index + 1.
     conns: [AtomicU32; SLOTS],
+    /// Slots that are given back, of which the broker has not been told.
+    owed: [AtomicU64; SLOTS / 64],
 }
 
 static TABLE: [Link; LINKS] = [const {
@@ -45,6 +47,7 @@ static TABLE: [Link; LINKS] = [const {
         mapped: AtomicPtr::new(core::ptr::null_mut()),
         peer_bells: [const { AtomicI32::new(-1) }; PLACES],
         conns: [const { AtomicU32::new(0) }; SLOTS],
+        owed: [const { AtomicU64::new(0) }; SLOTS / 64],
     }
 }; LINKS];
 
@@ -185,6 +188,25 @@ impl Link {
         self.conns[slot as usize % SLOTS].store(conn.map_or(0, |c| c + 1), Release);
     }
 
+    /// Gives a slot back, now or later.
+    pub fn release(&self, slot: u32) {
+        if !member::tell_released(self.id(), slot) {
+            let slot = slot as usize % SLOTS;
+            self.owed[slot / 64].fetch_or(1 << (slot % 64), AcqRel);
+            owed::note();
+        }
+    }
+
+    /// False: the broker cannot be told everything yet.
+    pub fn tell_owed(&self) -> bool {
+        let told = |at: usize, bit| member::tell_released(self.id(), (at * 64) as u32 + bit);
+        self.owed.iter().enumerate().all(|(at, word)| owed::drain(word, |bit| told(at, bit)))
+    }
+
+    pub fn owe_nothing(&self) {
+        self.owed.iter().for_each(|word| word.store(0, Relaxed));
+    }
+
     pub fn peer_pid(&self) -> u32 {
         self.peer_pid.load(Relaxed)
     }
@@ -239,6 +261,7 @@ pub fn remove(index: u32) {
         drop_own(bell.swap(-1, AcqRel));
     }
     link.conns.iter().for_each(|c| c.store(0, Relaxed));
+    link.owe_nothing();
     link.drop_memory();
 }
 

@@ -2,7 +2,7 @@
 
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, state};
-use crate::{arena, attach, link, place, report, settings, text, thread};
+use crate::{arena, attach, link, owed, place, report, settings, text, thread};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind as MsgKind, Msg};
@@ -70,19 +70,22 @@ fn number(index: u32, c: &Conn) -> u64 {
     u64::from(c.generation.load(Relaxed)) << 32 | u64::from(index)
 }
 
-/// Takes an offer back.
-pub fn withdraw(index: u32, c: &Conn) {
+/// Takes an offer back. False: not now, because the broker has not read what it was sent before.
+pub fn tell_withdrawn(index: u32, c: &Conn) -> bool {
     let msg = Msg { offer: number(index, c), ..Msg::new(MsgKind::Withdraw) };
-    let _ = send(SOCKET.load(Relaxed), &msg, None);
+    send(SOCKET.load(Relaxed), &msg, None) != Err(Errno(libc::EAGAIN))
 }
 
-/// Gives a slot back, if the broker that gave it is still there.
-pub fn release(id: (u32, u32, u32), slot: u32) {
+/// Gives a slot back, if the broker that gave it is still there. False: not now.
+pub fn tell_released(id: (u32, u32, u32), slot: u32) -> bool {
     let (link, side, era) = id;
-    if era == ERA.load(Relaxed) {
-        let msg = Msg { link, slot, side, ..Msg::new(MsgKind::Release) };
-        let _ = send(SOCKET.load(Relaxed), &msg, None);
-    }
+    let msg = Msg { link, slot, side, ..Msg::new(MsgKind::Release) };
+    era != ERA.load(Relaxed) || send(SOCKET.load(Relaxed), &msg, None) != Err(Errno(libc::EAGAIN))
+}
+
+/// Has the next `check` come to `listen`, and so to what is owed.
+pub fn look_again() {
+    HEARD.store(report::page().pending.load(Acquire).wrapping_sub(1), SeqCst);
 }
 
 /// Has the broker tell the peer of a link to look at its rings. False: there is no broker to ask.
@@ -98,6 +101,7 @@ pub fn announce(place: u32, eventfd: i32) {
     let msg = Msg { place, ..Msg::new(MsgKind::Bell) };
     if broker >= 0 && send(broker, &msg, Some(eventfd)) == Err(Errno(libc::EAGAIN)) {
         UNTOLD.fetch_or(1 << place, Relaxed);
+        owed::note();
     }
 }
 
@@ -154,6 +158,7 @@ fn leave() {
     if broker >= 0 {
         text::log(&[b"broker gone, control socket "], broker as u64);
         link::drop_own(broker);
+        owed::cancel();
         NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(RETRY_US), Relaxed);
     }
 }
@@ -164,7 +169,10 @@ fn listen() {
         return;
     }
     let pending = report::page().pending.load(Acquire);
-    tell_untold();
+    if owed::any() {
+        owed::tell();
+        tell_untold();
+    }
     loop {
         match control::receive(SOCKET.load(Relaxed)) {
             Ok((msg, passed)) => hear(&msg, passed),
@@ -175,7 +183,10 @@ fn listen() {
             }
         }
     }
-    HEARD.store(pending, Relaxed);
+    HEARD.store(pending, SeqCst);
+    if owed::any() {
+        look_again();
+    }
     LOCK.unlock();
 }
 
@@ -242,12 +253,15 @@ fn given(msg: &Msg, era: u32) {
     let found = link::find(msg.link, msg.side, era);
     match (found, offered(msg.offer)) {
         (Some(link), Some((index, c))) => attach::assign(index, c, link, msg.slot),
-        (_, offer) => {
-            if let Some((_, c)) = offer {
-                c.state.store(state::NATIVE, Release);
-                attach::stay(c, Reason::Memory);
-            }
-            release((msg.link, msg.side, era), msg.slot);
+        (None, Some((_, c))) => {
+            c.state.store(state::NATIVE, Release);
+            attach::stay(c, Reason::Memory);
+            let _ = tell_released((msg.link, msg.side, era), msg.slot);
+        }
+        // Withdrawn, but perhaps unheard. Said by the offer's number: the slot may be another connection's by now.
+        (_, None) => {
+            let again = Msg { offer: msg.offer, ..Msg::new(MsgKind::Withdraw) };
+            let _ = send(SOCKET.load(Relaxed), &again, None);
         }
     }
 }
@@ -272,6 +286,7 @@ pub fn forget() {
     WELCOME.store(0, Relaxed);
     NOT_BEFORE.store(0, Relaxed);
     UNTOLD.store(0, Relaxed);
+    owed::forget();
     HEARD.store(0, Relaxed);
     if LOCK.is_taken() {
         LOCK.unlock(); // by a thread of the parent that does not exist here

@@ -17,7 +17,8 @@ end
 def start(case, url, seconds, connections=16, role="wrk"):
     """Starts wrk with up to two threads in the background."""
     script = case.tmp / "wrk.lua"
-    script.write_text(SCRIPT)
+    if not script.exists():  # another wrk may be reading it just now
+        script.write_text(SCRIPT)
     return case.start(role, [paths.program("wrk"), f"-t{min(2, connections)}", f"-c{connections}", f"-d{seconds}s",
                              "--timeout", "10s", "-s", script, url])
 

@@ -12,6 +12,7 @@ mod files;
 mod idle;
 mod net;
 mod notours;
+mod onebyte;
 mod pingpong;
 mod spinlimit;
 mod stream;
@@ -40,6 +41,8 @@ then `--role client --port N`. All of them use 127.0.0.1 only.
              stays idle until its standard input ends
   notours    cost of a call on pipe, file, unix socket, UDP and epoll; no roles
              --seconds 1 (for all of them together)
+  onebyte    reads a pipe byte by byte; no roles
+             --reads 10000000
   spinlimit  fastest possible round trip of 64 bytes between two cores; no roles
              --seconds 1
 
@@ -69,6 +72,7 @@ fn dispatch(program: &str, args: &Args) -> Result<(), String> {
         "connect" => connect::run,
         "idle" => idle::run,
         "notours" => notours::run,
+        "onebyte" => onebyte::run,
         "spinlimit" => spinlimit::run,
         _ => return Err("no such program; `sidestep-bench --help` lists them".into()),
     };

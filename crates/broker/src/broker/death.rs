@@ -45,6 +45,7 @@ impl Broker {
             return;
         };
         self.upgraded.remove(&connection.cookies[side]);
+        self.given.remove(&connection.tickets[side]);
         link.freeze(slot, side);
         // The survivor looks in any case: the dead may have frozen its direction and died before ringing.
         if link.release(slot, side) == Released::Half {

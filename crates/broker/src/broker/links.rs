@@ -115,19 +115,26 @@ impl Broker {
     /// A side is done with a slot.
     pub(super) fn release(&mut self, id: u64, msg: &Msg) {
         let (slot, side) = (msg.slot as usize, msg.side as usize);
-        let Some(link) = self.links.get_mut(&msg.link).filter(|l| side < 2 && l.members[side] == id) else {
+        if self.links.get(&msg.link).is_some_and(|l| side < 2 && l.members[side] == id) {
+            self.give_back(msg.link, slot, side);
+        }
+    }
+
+    pub(super) fn give_back(&mut self, link_id: u32, slot: usize, side: usize) {
+        let Some(link) = self.links.get_mut(&link_id) else {
             return;
         };
         let Some(connection) = link.connection(slot).filter(|c| !c.released[side]) else {
             return;
         };
         self.upgraded.remove(&connection.cookies[side]);
+        self.given.remove(&connection.tickets[side]);
         let froze = link.freeze(slot, side);
         if link.release(slot, side) == Released::Half && froze {
             // It should have frozen its direction itself; the peer must not write into a ring nobody reads.
-            self.wake(msg.link, slot, 1 - side);
+            self.wake(link_id, slot, 1 - side);
         }
-        self.drop_if_done(msg.link);
+        self.drop_if_done(link_id);
     }
 
     /// A link whose one side is dead goes when the other has released everything.

@@ -51,6 +51,8 @@ pub struct Broker {
     pairs: HashMap<(u64, u64), Vec<u32>>,
     /// Sockets that hold a slot, by cookie, and the member that does.
     upgraded: HashMap<u64, u64>,
+    /// Link, slot and side that an offer has become, until that side is given back.
+    given: HashMap<Ticket, (u32, usize, usize)>,
     /// `detach --all` is in force.
     hold_all: bool,
     /// Something is held: sweep.
@@ -77,6 +79,7 @@ impl Broker {
             next_link: 1,
             pairs: HashMap::new(),
             upgraded: HashMap::new(),
+            given: HashMap::new(),
             hold_all: false,
             any_hold: false,
             gone: Default::default(),
@@ -193,9 +196,7 @@ impl Broker {
                 self.command(id, kind, &record.msg);
             }
             (Role::Member(_), Kind::Offer) => self.offered(id, record),
-            (Role::Member(_), Kind::Withdraw) => {
-                self.matcher.withdraw(Ticket { member: id, offer: record.msg.offer });
-            }
+            (Role::Member(_), Kind::Withdraw) => self.withdrawn(Ticket { member: id, offer: record.msg.offer }),
             (Role::Member(_), Kind::Bell) => self.bell(id, record),
             (Role::Member(_), Kind::Release) => self.release(id, &record.msg),
             (Role::Member(_), Kind::Nudge) => self.nudge(id, &record.msg),

@@ -82,6 +82,7 @@ impl Broker {
         let ends = if link.members == members { [first, second] } else { [second, first] };
         let connection = Connection {
             cookies: ends.map(|end| end.identity.cookie),
+            tickets: ends.map(|end| end.ticket),
             local: ends[0].identity.local,
             remote: ends[0].identity.remote,
             released: [false; 2],
@@ -91,11 +92,21 @@ impl Broker {
         self.apply_hold(id, slot);
         for (side, end) in ends.into_iter().enumerate() {
             self.upgraded.insert(end.identity.cookie, end.ticket.member);
+            self.given.insert(end.ticket, (id, slot, side));
             let msg =
                 Msg { offer: end.ticket.offer, link: id, slot: slot as u32, side: side as u32, ..Msg::new(Kind::Slot) };
             self.queue(end.ticket.member, msg, None);
         }
         Ok(())
+    }
+
+    /// The member has closed the connection, or knows nothing of it any more.
+    pub(super) fn withdrawn(&mut self, ticket: Ticket) {
+        if self.matcher.withdraw(ticket).is_none()
+            && let Some(&(link, slot, side)) = self.given.get(&ticket)
+        {
+            self.give_back(link, slot, side);
+        }
     }
 
     pub(super) fn refuse(&mut self, ticket: Ticket, reason: Reason) {
