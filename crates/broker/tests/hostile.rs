@@ -298,10 +298,12 @@ fn a_socket_with_linger_does_not_hold_the_broker_up() {
     sockopt::set_socket_linger(&client, Some(std::time::Duration::from_secs(600))).expect("linger");
     fill(&client);
     member.offer(1, &client);
-    drop(client);
+    // Whose close is the last one, ours or the broker's, is not known.
+    let ours = std::thread::spawn(move || drop(client));
     broker.status();
     works(&broker);
-    drop(server); // ends the linger, and the thread that waits for it
+    drop(server); // ends the linger, and the threads that wait for it
+    ours.join().expect("closed");
 }
 
 fn fill(stream: &TcpStream) {
