@@ -150,7 +150,7 @@ fn sleep(c: &Conn, number: impl Fn() -> i32, want: Want, deadline: &Deadline, si
             (true, Want::Out) if c.has(flag::TX_RING) => Some(io::send::STALL_US + 1000),
             _ => None,
         };
-        let left = deadline.left(remind::cap(cap));
+        let left = deadline.left(remind::cap_if(cap, || remind::awaits(c)));
         let said = kernel_wait(fd, place::eventfd(p), interest(c, want), left, signals);
         remind::remind();
         said.map(|revents| {

@@ -203,7 +203,7 @@ impl Poll<'_> {
         } else {
             self.fill(place::eventfd(p));
             let began = sidestep_sys::arch::ticks();
-            let n = self.kernel(&deadline.left(remind::cap(self.cap(p))), mask);
+            let n = self.kernel(&deadline.left(remind::cap_if(self.cap(p), || self.awaits_bytes())), mask);
             remind::remind();
             SPIN.slept(sidestep_sys::arch::ticks() - began);
             n.map(|n| self.heard(n, p))
@@ -219,6 +219,10 @@ impl Poll<'_> {
 
     fn each_attached(&self, each: impl FnMut(&Conn)) {
         self.fds.iter().filter_map(|p| attached(p.fd)).for_each(each);
+    }
+
+    fn awaits_bytes(&self) -> bool {
+        self.fds.iter().filter_map(|p| attached(p.fd)).any(remind::awaits)
     }
 
     /// How long to sleep at most although nothing happens.

@@ -2,6 +2,7 @@
 //! no more of them and the peer is busy elsewhere meanwhile: then whoever waits for them reminds it.
 
 use crate::fdtable::{self, Kind};
+use crate::record::Conn;
 use crate::{arena, nudge};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use sidestep_sys::{arch, clock};
@@ -27,6 +28,17 @@ pub fn cap(cap: Option<u64>) -> Option<u64> {
     }
 }
 
+/// The same for a wait on certain connections, of which `concerns` tells whether they are among those that wait: others
+/// sleep on undisturbed.
+pub fn cap_if(cap: Option<u64>, concerns: impl FnOnce() -> bool) -> Option<u64> {
+    if DUE.load(Relaxed) != 0 && concerns() { self::cap(cap) } else { cap }
+}
+
+/// Whether the peer of this connection has bytes to send by kernel.
+pub fn awaits(c: &Conn) -> bool {
+    c.is_attached() && c.with_rx(|rx| rx.on_its_way() > 0).unwrap_or(false)
+}
+
 /// After a sleep: reminds the peers of all connections that still wait, if it is time.
 pub fn remind() {
     let due = DUE.load(Relaxed);
@@ -37,7 +49,7 @@ pub fn remind() {
         fdtable::for_each(|_, kind| {
             let Kind::Conn(index) = kind else { return };
             let c = arena::conn(index);
-            if c.is_attached() && c.with_rx(|rx| rx.on_its_way() > 0).unwrap_or(false) {
+            if awaits(c) {
                 nudge::peer(c);
                 expect();
             }
