@@ -26,7 +26,15 @@ pub fn listen() {
     unsafe { next::sigaction(libc::SIGURG, &raw const old, core::ptr::null_mut()) };
 }
 
+/// How often we have been asked.
+static HEARD: AtomicU32 = AtomicU32::new(0);
+
+pub fn count() -> u32 {
+    HEARD.load(Relaxed)
+}
+
 extern "C" fn heard(_signal: i32) {
+    HEARD.fetch_add(1, Relaxed);
     errno::keep(|| {
         fdtable::for_each(|_, kind| {
             if let Kind::Conn(index) = kind {

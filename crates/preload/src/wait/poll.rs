@@ -1,6 +1,6 @@
 //! poll(2): the kernel is asked about everything but the bytes of upgraded connections.
 
-use super::signals::Quiet;
+use super::signals::{Quiet, Sleep};
 use super::{Deadline, UNKNOWN_BELL_US, as_ptr, readiness, remind};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag, state};
@@ -252,9 +252,10 @@ impl Poll<'_> {
     }
 
     fn kernel(&mut self, left: &Option<libc::timespec>, mask: *const libc::sigset_t) -> Result<usize> {
+        let sleep = Sleep::begins();
         // SAFETY: the list, the timespec and the program's mask (or null) are alive during the call.
         let n = unsafe { next::ppoll(self.list.as_mut_ptr(), self.list.len() as u64, as_ptr(left), mask) };
-        errno::take(n as isize)
+        sleep.ended(errno::take(n as isize))
     }
 
     /// After a sleep: marks connections of which the kernel had something to say, hushes the doorbell.

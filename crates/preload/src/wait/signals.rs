@@ -6,7 +6,7 @@
 //! for, its handler's flags too, and only then is it let through.
 
 use super::as_ptr;
-use crate::{errno, fdtable, next};
+use crate::{errno, fdtable, next, nudge};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
 use libc::pollfd;
 use sidestep_sys::{Errno, Result, fd as fdsys, process};
@@ -56,6 +56,22 @@ impl Drop for Quiet {
     }
 }
 
+/// Taken before a sleep: tells afterwards whether only our own signal ([`nudge`]) can have interrupted it, of which the
+/// program must not hear. With a handler of the program's it may have been that one.
+pub struct Sleep(u32);
+
+impl Sleep {
+    pub fn begins() -> Sleep {
+        Sleep(nudge::count())
+    }
+
+    /// What the sleep came to, without our own signal.
+    pub fn ended(&self, result: Result<usize>) -> Result<usize> {
+        let ours = result == Err(Errno(libc::EINTR)) && nudge::count() != self.0 && !HANDLERS.load(Relaxed);
+        if ours { Ok(0) } else { result }
+    }
+}
+
 /// ppoll(2) on behalf of another call: EINTR only if that call would fail with it. `restarts`: it would go on after
 /// a handler with SA_RESTART, because it has neither a timeout nor moved anything yet. The last entry of the list is
 /// ours to use.
@@ -75,8 +91,9 @@ pub fn wait(fds: &mut [pollfd], left: &Option<libc::timespec>, restarts: bool, q
 
 /// Through libc, because it is a cancellation point.
 fn sleep(fds: &mut [pollfd], left: &Option<libc::timespec>, mask: *const libc::sigset_t) -> Result<usize> {
+    let sleep = Sleep::begins();
     // SAFETY: the list, the timespec and the mask (or null) are alive.
-    errno::take(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(left), mask) } as isize)
+    sleep.ended(errno::take(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(left), mask) } as isize))
 }
 
 /// Signals stay held back during the sleep too; what arrives is looked at first, and then let through.

@@ -4,7 +4,7 @@ use super::harvest::{expects_space, harvest, queue_writers, sort};
 use super::nested::{arm_nested, refresh_nested};
 use super::takeover;
 use crate::wait::sets::{self, Set};
-use crate::wait::signals::Quiet;
+use crate::wait::signals::{Quiet, Sleep};
 use crate::wait::{Deadline, UNKNOWN_BELL_US, as_ptr, remind};
 use crate::{errno, io, link, member, next, place, thread};
 use core::sync::atomic::Ordering::*;
@@ -128,7 +128,7 @@ fn wait_kernel(s: &Set, out: &mut [epoll_event], deadline: &Deadline, mask: *con
     loop {
         let n = kernel_wait(s, out, &deadline.left(None), mask)?;
         let kept = sort(s, out, n);
-        if kept > 0 || n == 0 {
+        if kept > 0 || n == 0 && deadline.has_passed() {
             return Ok(kept);
         }
     }
@@ -182,7 +182,8 @@ fn kernel_wait(
     mask: *const libc::sigset_t,
 ) -> Result<usize> {
     let epfd = s.fd.load(Relaxed);
+    let sleep = Sleep::begins();
     // SAFETY: `out` is writable for its length; the timespec is alive; the mask is the program's or null.
     let n = unsafe { next::epoll_pwait2(epfd, out.as_mut_ptr(), out.len() as i32, as_ptr(left), mask) };
-    errno::take(n as isize)
+    sleep.ended(errno::take(n as isize))
 }
