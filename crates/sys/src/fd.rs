@@ -1,6 +1,6 @@
 //! File descriptors of our own, and questions about the program's.
 
-use crate::{Result, call};
+use crate::{Errno, Result, TRIES, call};
 
 /// Lowest number for descriptors of our own: never 0-2, never one that a program counts on getting next.
 pub const LOWEST: i32 = 512;
@@ -49,11 +49,13 @@ pub fn signalfd() -> Result<i32> {
     raise(unsafe { call(libc::SYS_signalfd4, [usize::MAX, &raw const all as usize, 8, flags, 0, 0]) }? as i32)
 }
 
-/// Adds one to an eventfd. Its being full means that it is readable already.
-pub fn ring(eventfd: i32) {
+/// Adds one to an eventfd. Its being full means that it is readable already. False: it could not be done, and whoever
+/// sleeps there sleeps on.
+pub fn ring(eventfd: i32) -> bool {
     let one = 1u64;
     // SAFETY: eight readable bytes.
-    let _ = unsafe { call(libc::SYS_write, [eventfd as usize, &raw const one as usize, 8, 0, 0, 0]) };
+    let write = || unsafe { call(libc::SYS_write, [eventfd as usize, &raw const one as usize, 8, 0, 0, 0]) };
+    (0..TRIES).any(|_| matches!(write(), Ok(_) | Err(Errno(libc::EAGAIN))))
 }
 
 /// Empties an eventfd.
@@ -63,13 +65,29 @@ pub fn hush(eventfd: i32) {
     let _ = unsafe { call(libc::SYS_read, [eventfd as usize, &raw mut count as usize, 8, 0, 0, 0]) };
 }
 
-/// What poll(2) says of one descriptor right now; 0 also when it cannot say.
+/// What poll(2) says of one socket right now.
 pub fn poll_now(fd: i32, events: i16) -> i16 {
     let mut p = libc::pollfd { fd, events, revents: 0 };
     let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: one pollfd and a timespec, both alive during the call; no signal mask.
-    let _ = unsafe { call(libc::SYS_ppoll, [&raw mut p as usize, 1, &raw const zero as usize, 0, 8, 0]) };
-    p.revents
+    let mut poll = || unsafe { call(libc::SYS_ppoll, [&raw mut p as usize, 1, &raw const zero as usize, 0, 8, 0]) };
+    if (0..TRIES).any(|_| poll().is_ok()) { p.revents } else { peek_now(fd, events) }
+}
+
+/// The same without poll(2). Whether a socket takes bytes nobody else can tell: it is said to, and the write will tell.
+#[cold]
+fn peek_now(fd: i32, events: i16) -> i16 {
+    use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM};
+    let mut byte = 0u8;
+    let iov = [libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 }];
+    // SAFETY: one writable byte.
+    let found = match unsafe { crate::tcp::receive(fd, &iov, libc::MSG_PEEK) } {
+        Ok(0) => POLLIN | POLLRDNORM | POLLRDHUP,
+        Ok(_) => POLLIN | POLLRDNORM,
+        Err(e) if e.passes() => 0,
+        Err(_) => POLLIN | POLLRDNORM | POLLERR | POLLHUP,
+    };
+    (found | POLLOUT | POLLWRNORM) & (events | POLLERR | POLLHUP)
 }
 
 /// Appends `line` to the file at `path` (NUL-terminated), creating it.
@@ -80,7 +98,7 @@ pub fn append(path: &core::ffi::CStr, line: &[u8]) -> Result<()> {
     let fd = unsafe { call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0o666, 0, 0]) }?;
     if !may_grow(fd as i32, line.len()) {
         close(fd as i32);
-        return Err(crate::Errno(libc::EFBIG));
+        return Err(Errno(libc::EFBIG));
     }
     // SAFETY: `line` is readable for its length. One write: lines of several processes do not mix.
     let written = unsafe { call(libc::SYS_write, [fd, line.as_ptr() as usize, line.len(), 0, 0, 0]) };
