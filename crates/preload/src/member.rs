@@ -72,16 +72,14 @@ fn number(index: u32, c: &Conn) -> u64 {
 
 /// Takes an offer back.
 pub fn withdraw(index: u32, c: &Conn) {
-    let msg = Msg { offer: number(index, c), ..Msg::new(MsgKind::Withdraw) };
-    let _ = send(SOCKET.load(Relaxed), &msg, None);
+    insist(&Msg { offer: number(index, c), ..Msg::new(MsgKind::Withdraw) });
 }
 
 /// Gives a slot back, if the broker that gave it is still there.
 pub fn release(id: (u32, u32, u32), slot: u32) {
     let (link, side, era) = id;
     if era == ERA.load(Relaxed) {
-        let msg = Msg { link, slot, side, ..Msg::new(MsgKind::Release) };
-        let _ = send(SOCKET.load(Relaxed), &msg, None);
+        insist(&Msg { link, slot, side, ..Msg::new(MsgKind::Release) });
     }
 }
 
@@ -96,10 +94,26 @@ pub fn nudge(id: (u32, u32, u32)) -> bool {
 pub fn announce(place: u32, eventfd: i32) {
     let broker = SOCKET.load(Relaxed);
     let msg = Msg { place, ..Msg::new(MsgKind::Bell) };
-    if broker >= 0 && send(broker, &msg, Some(eventfd)) == Err(Errno(libc::EAGAIN)) {
+    if broker >= 0 && send(broker, &msg, Some(eventfd)).is_err_and(Errno::passes) {
         UNTOLD.fetch_or(1 << place, Relaxed);
     }
 }
+
+/// Says what the broker must not miss, else it would keep a slot or an offer for ever. If it cannot be told, it sees us
+/// leave, and lets go of everything; what carries goes on, and the next offer joins again.
+fn insist(msg: &Msg) {
+    for _ in 0..INSIST {
+        match send(SOCKET.load(Relaxed), msg, None) {
+            Err(e) if e.passes() => clock::nap_us(INSIST_US),
+            _ => return,
+        }
+    }
+    leave();
+}
+
+/// So often, at such intervals: a broker that hears nothing for two milliseconds is stopped, or worse.
+const INSIST: u32 = 20;
+const INSIST_US: u64 = 100;
 
 fn send(broker: i32, msg: &Msg, with: Option<i32>) -> sidestep_sys::Result<()> {
     if broker < 0 {
