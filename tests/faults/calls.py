@@ -34,6 +34,9 @@ NEVER_FAIL = {"getpid", "gettid", "geteuid", "sched_yield"}
 CARRY = {"sendmsg", "recvmsg"}
 CARRYING = ("ENOMEM", "EINTR")
 
+# Made also on the program's behalf, at its epoll_ctl(2), which knows no error of descriptors.
+ONLY = {"epoll_ctl": ("ENOMEM",)}
+
 # A program whose every wait is interrupted hears nothing on the kernel either.
 NOT_ALL = {"epoll_pwait2"}
 
@@ -42,6 +45,9 @@ TRUTHS = {("write", "EAGAIN")}
 
 # Made only when threads get into each other's way, which a slow call inside a lock (SLOW) makes sure of.
 COLLISIONS = {"futex", "sched_getscheduler"}
+
+# Made only while bytes are on their way back at the very moment they are wanted: no load makes it twice for sure.
+NOT_LATER = {"nanosleep"}
 SLOW = "fcntl"
 
 
@@ -59,7 +65,7 @@ def rounds_of(name):
 def errors(name):
     if name in NEVER_FAIL:
         return ()
-    found = SLEEPS.get(name) or ALWAYS + ALSO.get(name, ())
+    found = SLEEPS.get(name) or ONLY.get(name) or ALWAYS + ALSO.get(name, ())
     return tuple(error for error in found if (name, error) not in TRUTHS)
 
 

@@ -141,7 +141,7 @@ def library_faults(bench, recorded):
         for fds, error, when in calls.rounds_of(name):
             for place in places[len(faults) % 2::2]:
                 often = recorded[place].get(number, 1)
-                if when == "later" and often < 2 * LATER_SHARE:
+                if when == "later" and (often < 2 * LATER_SHARE or name in calls.NOT_LATER):
                     continue  # no call is surely made after the first
                 later = often // LATER_SHARE if fds != "own" else LATER_RECORD
                 first, count = {"first": (1, 1), "later": (later, 1), "all": (1, inject.ALWAYS)}[when]

@@ -348,23 +348,29 @@ fn watch_peer(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
     Ok(())
 }
 
-/// Something rang for this connection.
+/// Something rang for this connection: if the reader left our ring, or bytes wait to be taken back, sees to it.
 #[inline]
 pub fn serve(index: u32) {
     let c = arena::conn(index);
-    if c.is_attached() {
-        attend(c, arena::local(index).fd.load(Relaxed) as i32);
+    if c.is_attached() && (asks_back(c) || c.has(flag::TX_TAKE_BACK)) {
+        errno::keep(|| follow(c, arena::local(index).fd.load(Relaxed) as i32));
     }
 }
 
-/// If the reader left our ring, or bytes wait to be taken back, sees to it, as far as it goes now. Every look of every
-/// wait does, whatever it is for: what happened before our doorbell was known nobody could ring for.
+/// The same without having been rung. Every look of every wait does it, whatever it is for: what happened before our
+/// doorbell was known nobody could ring for. But a reader that left because its end was closed wants nothing back, and
+/// sending it something would use up the error that the program is to hear.
 #[inline]
 pub fn attend(c: &Conn, fd: i32) {
-    let asked = c.has(flag::TX_RING) && c.tx_half().reading_side.froze.load(Acquire) != c.tx_froze.load(Relaxed);
-    if asked || c.has(flag::TX_TAKE_BACK) {
+    if c.has(flag::TX_TAKE_BACK) || asks_back(c) && !peer_has_ended(c) {
         errno::keep(|| follow(c, fd));
     }
+}
+
+/// Whether the reader has left a ring of ours since we last looked.
+#[inline]
+fn asks_back(c: &Conn) -> bool {
+    c.has(flag::TX_RING) && c.tx_half().reading_side.froze.load(Acquire) != c.tx_froze.load(Relaxed)
 }
 
 #[cold]
