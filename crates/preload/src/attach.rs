@@ -180,9 +180,14 @@ fn get_ready(index: u32, c: &Conn) {
         }
         return;
     }
-    c.lower(flag::NOT_READY);
-    // SYNC ready
-    c.words().side[c.my_side()].ready.store(1, SeqCst);
+    // Who gives the direction up for good says so first, and then withdraws readiness under this lock.
+    let _ = c.with_rx(|_| {
+        c.lower(flag::NOT_READY);
+        if !c.has(flag::KERNEL_ONLY) {
+            // SYNC ready
+            c.words().side[c.my_side()].ready.store(1, SeqCst);
+        }
+    });
 }
 
 /// A connection that is on the kernel for good and has nothing left in a ring is native again. False: it is not so
