@@ -105,10 +105,6 @@ pub fn announce(place: u32, eventfd: i32) {
     }
 }
 
-/// So often, at such intervals: a broker that hears nothing for two milliseconds is stopped, or worse.
-const INSIST: u32 = 20;
-const INSIST_US: u64 = 100;
-
 fn send(broker: i32, msg: &Msg, with: Option<i32>) -> sidestep_sys::Result<()> {
     if broker < 0 {
         return Err(Errno(libc::ENOTCONN));
