@@ -26,7 +26,8 @@ static int open_signalfd(void) {
 
 static void control(int operation, int fd, uint32_t events, struct stream *s) {
     struct epoll_event event = {.events = events, .data.ptr = s};
-    if (epoll_ctl(set, operation, fd, &event) != 0) die("epoll_ctl");
+    while (epoll_ctl(set, operation, fd, &event) != 0)
+        if (errno != ENOMEM) die("epoll_ctl"); /* short of memory for a moment */
 }
 
 static void add(struct stream *s) {

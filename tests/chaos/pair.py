@@ -17,11 +17,11 @@ KILLED = {-signal.SIGKILL, 128 + signal.SIGKILL}
 class Pair:
     """Both processes, started and connected. `layer` None: plain kernel TCP."""
 
-    def __init__(self, directory, binary, layer, choose):
+    def __init__(self, directory, binary, layer, choose, connections=None):
         self.directory = directory
         self.binary = binary
         self.layer = layer
-        self.connections = choose.randint(4, 9)
+        self.connections = connections or choose.randint(4, 9)
         self.seed = choose.getrandbits(60)
         self.modes = {side: choose.choice(MODES) for side in OTHER}
         self.progress = {side: Progress(directory / f"{side}.progress", self.connections) for side in OTHER}
@@ -42,10 +42,14 @@ class Pair:
     def spawn(self, side, *more):
         argv = [self.binary, side, self.modes[side], str(self.connections), str(self.progress[side].path),
                 str(self.seed), *more]
-        env = sidestep.plain_env()
-        if self.layer is not None:
-            argv, env = self.layer.command(argv, self.report_path(side)), self.layer.env()
+        argv, env = self.wrapped(side, argv)
         self.processes[side] = Process(side, argv, self.directory / f"{side}.log", env)
+
+    def wrapped(self, side, argv):
+        """How the peer is really started: (arguments, environment)."""
+        if self.layer is None:
+            return argv, sidestep.plain_env()
+        return self.layer.command(argv, self.report_path(side)), self.layer.env()
 
     def must_run(self):
         for process in self.processes.values():

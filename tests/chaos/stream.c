@@ -110,6 +110,11 @@ static ssize_t read_by_some_call(struct stream *s, size_t size) {
     }
 }
 
+/* A call that was interrupted, or for which memory was short, is made again at once: it has moved nothing. */
+static bool again(ssize_t result) {
+    return result < 0 && (errno == EINTR || errno == ENOMEM);
+}
+
 /* One write call, if there is something to write. */
 ssize_t stream_write(struct stream *s) {
     uint64_t allowed = stream_may_write(s), position = atomic_load(&s->entry->written);
@@ -118,9 +123,11 @@ ssize_t stream_write(struct stream *s) {
     if (size > allowed) size = allowed;
     pattern(s, s->server, position, s->write_buffer, size);
     atomic_store(&s->entry->writing, position + size);
-    ssize_t written = write_by_some_call(s, size);
+    ssize_t written;
+    do written = write_by_some_call(s, size);
+    while (again(written));
     if (written < 0) atomic_store(&s->entry->writing, position);
-    if (written < 0 && (errno == EAGAIN || errno == EINTR)) return STEP_WAIT;
+    if (written < 0 && errno == EAGAIN) return STEP_WAIT;
     if (written < 0 && errno != EPIPE && errno != ECONNRESET) die("write");
     if (written < 0) return STEP_END;
     atomic_store(&s->entry->written, position + (uint64_t)written);
@@ -143,8 +150,11 @@ static void check(struct stream *s, uint64_t position, size_t size) {
 ssize_t stream_read(struct stream *s) {
     uint64_t position = atomic_load(&s->entry->verified);
     if (draw(s, READS, 200) == 0) usleep((useconds_t)draw(s, READS, PAUSE_MICROSECONDS_MAX));
-    ssize_t size = read_by_some_call(s, some_size(s, READS));
-    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return STEP_WAIT;
+    size_t wanted = some_size(s, READS);
+    ssize_t size;
+    do size = read_by_some_call(s, wanted);
+    while (again(size));
+    if (size < 0 && errno == EAGAIN) return STEP_WAIT;
     if (size < 0 && errno != ECONNRESET) die("read");
     if (size <= 0) {
         atomic_store(&s->entry->end, size == 0 ? ENDED : RESET);

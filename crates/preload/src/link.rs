@@ -1,7 +1,8 @@
 //! The links of this process: memory shared with one peer process each, and that peer's doorbells.
 
 use crate::fdtable::{self, Kind};
-use crate::{fork, member, owed};
+use crate::record::flag;
+use crate::{arena, fork, member, owed};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::link::{self as layout, Bell, Header, PLACES, SLOTS, SideArea, Slot};
 use sidestep_abi::msg::Msg;
@@ -222,6 +223,10 @@ impl Link {
         let old = self.peer_bells[place].swap(eventfd, AcqRel);
         drop_own(old);
         self.area(self.my_side()).known.fetch_or(1 << place, SeqCst);
+        // From here on the peer sleeps there until it is rung: what it could not be told before it hears now.
+        for slot in (0..SLOTS).filter(|slot| self.conn_at(*slot).is_some()) {
+            self.notify(slot, 1 << place);
+        }
     }
 
     /// Rings the doorbells in `bells` for `slot`. The news has been published and fenced.
@@ -232,16 +237,21 @@ impl Link {
             let place = bells.trailing_zeros() as usize;
             bells &= bells - 1;
             if bell::ring(&area.bells[place], slot) {
-                self.wake(place);
+                self.wake(place, slot);
             }
         }
     }
 
     #[cold]
-    fn wake(&self, place: usize) {
-        match self.peer_bells[place].load(Acquire) {
-            -1 => {}
-            eventfd => fd::ring(eventfd),
+    fn wake(&self, place: usize, slot: usize) {
+        // Without the doorbell (-1) the peer does not sleep for long.
+        let eventfd = self.peer_bells[place].load(Acquire);
+        if eventfd < 0 || fd::ring(eventfd) {
+            return;
+        }
+        bell::unrung(&self.area(1 - self.my_side()).bells[place]);
+        if let Some(index) = self.conn_at(slot) {
+            arena::conn(index).raise(flag::UNHEARD);
         }
     }
 

@@ -73,14 +73,14 @@ fn number(index: u32, c: &Conn) -> u64 {
 /// Takes an offer back. False: not now, because the broker has not read what it was sent before.
 pub fn tell_withdrawn(index: u32, c: &Conn) -> bool {
     let msg = Msg { offer: number(index, c), ..Msg::new(MsgKind::Withdraw) };
-    send(SOCKET.load(Relaxed), &msg, None) != Err(Errno(libc::EAGAIN))
+    !send(SOCKET.load(Relaxed), &msg, None).is_err_and(Errno::passes)
 }
 
 /// Gives a slot back, if the broker that gave it is still there. False: not now.
 pub fn tell_released(id: (u32, u32, u32), slot: u32) -> bool {
     let (link, side, era) = id;
     let msg = Msg { link, slot, side, ..Msg::new(MsgKind::Release) };
-    era != ERA.load(Relaxed) || send(SOCKET.load(Relaxed), &msg, None) != Err(Errno(libc::EAGAIN))
+    era != ERA.load(Relaxed) || !send(SOCKET.load(Relaxed), &msg, None).is_err_and(Errno::passes)
 }
 
 /// Has the next `check` come to `listen`, and so to what is owed.
@@ -99,7 +99,7 @@ pub fn nudge(id: (u32, u32, u32)) -> bool {
 pub fn announce(place: u32, eventfd: i32) {
     let broker = SOCKET.load(Relaxed);
     let msg = Msg { place, ..Msg::new(MsgKind::Bell) };
-    if broker >= 0 && send(broker, &msg, Some(eventfd)) == Err(Errno(libc::EAGAIN)) {
+    if broker >= 0 && send(broker, &msg, Some(eventfd)).is_err_and(Errno::passes) {
         UNTOLD.fetch_or(1 << place, Relaxed);
         owed::note();
     }

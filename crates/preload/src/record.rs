@@ -60,6 +60,8 @@ pub mod flag {
     pub const DIED_UNREAD: u32 = 1 << 15;
     /// On the kernel for good with nothing left in a ring: native again, but for the slot that is still ours.
     pub const DEMOTED: u32 = 1 << 16;
+    /// The peer sleeps, and its doorbell could not be rung.
+    pub const UNHEARD: u32 = 1 << 17;
 }
 
 /// The writing end and what surrounds it. Under `tx_lock`.

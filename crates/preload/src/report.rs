@@ -35,15 +35,16 @@ pub fn share(memory: i32) -> bool {
     if mem::check_sealed(memory, len).is_err() {
         return false;
     }
-    let Ok(theirs) = mem::file(memory, len) else { return false };
-    // SAFETY: a fresh mapping of a sealed file of at least that size; all fields are atomics.
-    let theirs = unsafe { &*theirs.cast::<Page>() };
-    if theirs.magic.load(Relaxed) != MAGIC || theirs.version.load(Relaxed) != VERSION {
-        return false;
+    let Ok(mapped) = mem::file(memory, len) else { return false };
+    // SAFETY: a fresh mapping of a sealed file of at least that size; all fields are atomics; unmapped below.
+    let theirs = unsafe { &*mapped.cast::<Page>() };
+    let fits = theirs.magic.load(Relaxed) == MAGIC && theirs.version.load(Relaxed) == VERSION;
+    if fits {
+        carry_over(theirs);
     }
-    carry_over(theirs);
+    mem::unmap(mapped, len);
     // SAFETY: PAGE is page-aligned, of that size, and holds only atomics, whose values were just carried over.
-    unsafe { mem::file_over((&raw const PAGE).cast_mut().cast(), memory, len) }.is_ok()
+    fits && unsafe { mem::file_over((&raw const PAGE).cast_mut().cast(), memory, len) }.is_ok()
 }
 
 fn carry_over(to: &Page) {

@@ -23,6 +23,12 @@ pub fn ring(bell: &Bell, slot: usize) -> bool {
     bell.asleep.load(Ordering::Relaxed) != 0 && bell.asleep.swap(0, Ordering::AcqRel) != 0
 }
 
+/// The eventfd could not be written: whoever sleeps there still does, and the next one to ring shall try too.
+#[cold]
+pub fn unrung(bell: &Bell) {
+    bell.asleep.store(1, Ordering::SeqCst);
+}
+
 /// Sets a bit unless it is set: under load it mostly is, and the line stays shared.
 #[inline]
 fn set_bit(word: &sidestep_abi::sync::AtomicU64, bit: usize) {

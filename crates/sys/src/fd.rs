@@ -1,6 +1,6 @@
 //! File descriptors of our own, and questions about the program's.
 
-use crate::{Result, call};
+use crate::{Errno, Result, TRIES, call};
 
 /// Lowest number for descriptors of our own: never 0-2, never one that a program counts on getting next.
 pub const LOWEST: i32 = 512;
@@ -50,18 +50,23 @@ pub fn signalfd() -> Result<i32> {
 }
 
 /// Adds one to an eventfd. One that is full is readable already, but an edge-triggered waiter may have heard that
-/// long ago, and any peer can fill it: it is emptied first. Any peer can also make it blocking: that is undone.
-pub fn ring(eventfd: i32) {
+/// long ago, and any peer can fill it: it is emptied first. Any peer can also make it blocking: that is undone. False:
+/// it could not be done, and whoever sleeps there sleeps on.
+pub fn ring(eventfd: i32) -> bool {
     let nonblocking = libc::O_NONBLOCK as usize;
     if let Ok(flags) = fcntl(eventfd, libc::F_GETFL, 0)
         && flags & nonblocking == 0
     {
         let _ = fcntl(eventfd, libc::F_SETFL, flags | nonblocking);
     }
-    if add_one(eventfd) == Err(crate::Errno(libc::EAGAIN)) {
-        hush(eventfd);
-        let _ = add_one(eventfd);
-    }
+    (0..TRIES).any(|_| match add_one(eventfd) {
+        Ok(_) => true,
+        Err(Errno(libc::EAGAIN)) => {
+            hush(eventfd);
+            false
+        }
+        Err(_) => false,
+    })
 }
 
 fn add_one(eventfd: i32) -> Result<usize> {
@@ -85,13 +90,29 @@ pub fn hush(eventfd: i32) {
     }
 }
 
-/// What poll(2) says of one descriptor right now; 0 also when it cannot say.
+/// What poll(2) says of one socket right now.
 pub fn poll_now(fd: i32, events: i16) -> i16 {
     let mut p = libc::pollfd { fd, events, revents: 0 };
     let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: one pollfd and a timespec, both alive during the call; no signal mask.
-    let _ = unsafe { call(libc::SYS_ppoll, [&raw mut p as usize, 1, &raw const zero as usize, 0, 8, 0]) };
-    p.revents
+    let mut poll = || unsafe { call(libc::SYS_ppoll, [&raw mut p as usize, 1, &raw const zero as usize, 0, 8, 0]) };
+    if (0..TRIES).any(|_| poll().is_ok()) { p.revents } else { peek_now(fd, events) }
+}
+
+/// The same without poll(2). Whether a socket takes bytes nobody else can tell: it is said to, and the write will tell.
+#[cold]
+fn peek_now(fd: i32, events: i16) -> i16 {
+    use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM};
+    let mut byte = 0u8;
+    let iov = [libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 }];
+    // SAFETY: one writable byte.
+    let found = match unsafe { crate::tcp::receive(fd, &iov, libc::MSG_PEEK) } {
+        Ok(0) => POLLIN | POLLRDNORM | POLLRDHUP,
+        Ok(_) => POLLIN | POLLRDNORM,
+        Err(e) if e.passes() => 0,
+        Err(_) => POLLIN | POLLRDNORM | POLLERR | POLLHUP,
+    };
+    (found | POLLOUT | POLLWRNORM) & (events | POLLERR | POLLHUP)
 }
 
 /// Appends `line` to the file at `path` (NUL-terminated), creating it.
@@ -102,7 +123,7 @@ pub fn append(path: &core::ffi::CStr, line: &[u8]) -> Result<()> {
     let fd = unsafe { call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0o666, 0, 0]) }?;
     if !may_grow(fd as i32, line.len()) {
         close(fd as i32);
-        return Err(crate::Errno(libc::EFBIG));
+        return Err(Errno(libc::EFBIG));
     }
     // SAFETY: `line` is readable for its length. One write: lines of several processes do not mix.
     let written = unsafe { call(libc::SYS_write, [fd, line.as_ptr() as usize, line.len(), 0, 0, 0]) };

@@ -18,6 +18,17 @@ pub mod tcp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
+/// Tries at a call that has to succeed and can only fail for a moment.
+pub const TRIES: u32 = 4;
+
+impl Errno {
+    /// The kernel lacks something just now, or was interrupted: the same call may succeed the next time.
+    pub fn passes(self) -> bool {
+        use libc::{EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, ETOOMANYREFS};
+        [EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, ETOOMANYREFS].contains(&self.0)
+    }
+}
+
 /// Result of a system call.
 pub type Result<T> = core::result::Result<T, Errno>;
 

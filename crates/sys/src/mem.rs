@@ -47,7 +47,7 @@ fn map(at: usize, len: usize, flags: i32, fd: i32) -> Result<*mut u8> {
         .map(|p| p as *mut u8)
 }
 
-/// Unmaps what [`anonymous`] gave.
+/// Unmaps what [`anonymous`] or [`file`] gave.
 pub fn unmap(at: *mut u8, len: usize) {
     // SAFETY: the caller's own mapping, no longer used. A failure leaves it mapped.
     let _ = unsafe { call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };

@@ -195,6 +195,12 @@ fn into_ring(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, from:
     c.lower(flag::TX_BLOCKED);
     attach::mark_upgraded(c);
     notify_peer(c);
+    if c.has(flag::UNHEARD) {
+        // Nothing but the socket itself can wake the reader.
+        c.lower(flag::UNHEARD);
+        c.raise(flag::KERNEL_ONLY);
+        give_back(c, end, fd, Reason::FdLimit)?;
+    }
     if end.tx.takes_back() && !peer_has_ended(c) {
         returned(c, end, fd)?; // the reader left while we wrote
     }
@@ -256,7 +262,7 @@ fn take_back(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
         // SAFETY: `run` bytes of the ring.
         match unsafe { tcp::send(fd, &iov::one(from.cast_const().cast(), run.min(len))) } {
             Ok(n) => end.tx.took_back(n),
-            Err(Errno(EAGAIN)) => {
+            Err(e) if e.passes() => {
                 blocked(c);
                 return Err(Errno(EAGAIN));
             }
@@ -346,18 +352,29 @@ fn watch_peer(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
 #[inline]
 pub fn serve(index: u32) {
     let c = arena::conn(index);
-    if !c.is_attached() {
-        return;
-    }
-    let asked = c.has(flag::TX_RING) && c.tx_half().reading_side.froze.load(Acquire) != c.tx_froze.load(Relaxed);
-    if asked || c.has(flag::TX_TAKE_BACK) {
-        errno::keep(|| follow(index, c));
+    if c.is_attached() && (asks_back(c) || c.has(flag::TX_TAKE_BACK)) {
+        errno::keep(|| follow(c, arena::local(index).fd.load(Relaxed) as i32));
     }
 }
 
+/// The same without having been rung. Every look of every wait does it, whatever it is for: what happened before our
+/// doorbell was known nobody could ring for. But a reader that left because its end was closed wants nothing back, and
+/// sending it something would use up the error that the program is to hear.
+#[inline]
+pub fn attend(c: &Conn, fd: i32) {
+    if c.has(flag::TX_TAKE_BACK) || asks_back(c) && !peer_has_ended(c) {
+        errno::keep(|| follow(c, fd));
+    }
+}
+
+/// Whether the reader has left a ring of ours since we last looked.
+#[inline]
+fn asks_back(c: &Conn) -> bool {
+    c.has(flag::TX_RING) && c.tx_half().reading_side.froze.load(Acquire) != c.tx_froze.load(Relaxed)
+}
+
 #[cold]
-fn follow(index: u32, c: &Conn) {
-    let fd = arena::local(index).fd.load(Relaxed) as i32;
+fn follow(c: &Conn, fd: i32) {
     let _ = c.with_tx(|end| {
         let was = end.tx.in_ring();
         let _ = end.tx.look(c.tx_half()).map_err(|lie| broken(c, fd, lie));
@@ -367,16 +384,6 @@ fn follow(index: u32, c: &Conn) {
             let _ = if left && !peer_has_ended(c) { returned(c, end, fd) } else { take_back(c, end, fd) };
         }
     });
-}
-
-/// Bytes to be taken back that did not fit go on now, as far as they fit: every wait sees to it, whatever it is for.
-#[inline]
-pub fn go_on_taking_back(c: &Conn, fd: i32) {
-    if c.has(flag::TX_TAKE_BACK) {
-        errno::keep(|| {
-            let _ = c.with_tx(|end| take_back(c, end, fd));
-        });
-    }
 }
 
 /// Whether the peer has closed its end, or half of it: what it left is not a return.

@@ -9,7 +9,7 @@ use core::sync::atomic::{Ordering::*, fence};
 use libc::{POLLIN, POLLOUT, POLLRDHUP, pollfd};
 use sidestep_abi::Reason;
 use sidestep_conn::Read;
-use sidestep_sys::{Errno, Result, arch, fd as fdsys};
+use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys};
 
 /// Without a doorbell, bytes that the writer has yet to take back arrive by kernel too; this is only for a peer
 /// that began a stretch at the very moment we gave up on them.
@@ -88,6 +88,11 @@ impl Blocking {
             return Err(Errno(libc::EBADF));
         }
         match result {
+            // No answer that a call on a socket could give: look again, and again in a while.
+            Err(Errno(libc::ENOMEM)) => {
+                clock::nap_us(UNKNOWN_BELL_US);
+                Ok(())
+            }
             Ok(()) if deadline.has_passed() => Err(Errno(libc::EAGAIN)),
             other => other,
         }
@@ -172,7 +177,13 @@ fn leave_to_kernel(c: &Conn, fd: i32, want: Want, deadline: &Deadline, signals: 
         Want::In => life::rx_to_kernel(c, Reason::Places),
         Want::Out => io::send::leave_ring(c, fd, Reason::Places),
     }
-    kernel_wait(fd, -1, interest(c, want), deadline.left(Some(NO_BELL_US)), signals).map(drop)
+    let left = deadline.left(remind::cap(Some(UNKNOWN_BELL_US)));
+    let said = kernel_wait(fd, -1, interest(c, want), left, signals);
+    remind::remind();
+    if c.is_attached() {
+        io::send::attend(c, fd); // nobody could ring for the other direction
+    }
+    said.map(drop)
 }
 
 /// A look under the locks, after the doorbell is armed.
@@ -180,7 +191,7 @@ fn is_ready(c: &Conn, want: Want, fd: i32) -> bool {
     if !c.is_attached() {
         return true;
     }
-    io::send::go_on_taking_back(c, fd);
+    io::send::attend(c, fd);
     match want {
         Want::In => {
             let next = c.with_rx(|rx| readiness::next(c, rx));

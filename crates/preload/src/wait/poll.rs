@@ -192,7 +192,9 @@ impl Poll<'_> {
     fn sleep(&mut self, deadline: &Deadline, mask: *const libc::sigset_t) -> Result<bool> {
         let Some(p) = place::acquire_for_thread() else {
             self.fill(-1);
-            return self.kernel(&deadline.left(Some(UNKNOWN_BELL_US)), mask).map(|n| n > 0);
+            let said = self.kernel(&deadline.left(remind::cap(Some(UNKNOWN_BELL_US))), mask);
+            remind::remind();
+            return said.map(|n| n > 0);
         };
         self.each_attached(|c| {
             c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);

@@ -22,7 +22,7 @@ const LIFE: u32 = RDHUP | PRI | ERR | HUP;
 
 /// The events that hold now, of those in `interest` (ERR and HUP always).
 pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
-    io::send::go_on_taking_back(c, fd);
+    io::send::attend(c, fd);
     if c.has(flag::BROKEN) {
         return (interest & (IN_ANY | OUT_ANY | RDHUP)) | ERR | HUP;
     }

@@ -7,11 +7,13 @@ use crate::record::{flag, state};
 use crate::wait::readiness::{self, ERR, HUP, OUT};
 use crate::wait::sets::{self, Inner, Reg, Set, reg};
 use crate::{arena, io, place};
-use core::sync::atomic::{AtomicBool, Ordering::*};
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use libc::{EPOLL_CTL_MOD, epoll_event};
+use sidestep_sys::{arch, clock};
 
-/// Set when a wait found some writer without space: its reader may have stalled, so sleep no longer than that.
-static FULL: AtomicBool = AtomicBool::new(false);
+/// When to look again at writers that were found without space, in ticks; 0: there are none. Their readers may have
+/// stalled, so nobody sleeps longer than that, and a set that other connections keep busy looks too.
+static DUE: AtomicU64 = AtomicU64::new(0);
 
 /// Queues the connections that have rung for this place.
 pub(super) fn queue_news(s: &Set, p: u32) {
@@ -99,22 +101,32 @@ fn look(s: &Set, inner: &mut Inner, fd: i32) -> Option<epoll_event> {
 /// The kernel carries and takes no more: it is to tell when it does.
 #[cold]
 fn ask_for_out(s: &Set, fd: i32) {
-    let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, MANAGED | OUT, TAG | u64::from(fd as u32));
+    if kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, MANAGED | OUT, TAG | u64::from(fd as u32)).is_err() {
+        expect_space();
+    }
 }
 
 /// Some writer has something to take back that did not fit; whoever waits next looks after it.
 pub fn expect_space() {
-    FULL.store(true, Relaxed);
+    let due = arch::ticks() + clock::ticks_of_us(io::send::STALL_US + 1000);
+    let _ = DUE.compare_exchange(0, due, Relaxed, Relaxed);
 }
 
 /// Whether some writer waits for space.
 pub(super) fn expects_space() -> bool {
-    FULL.load(Relaxed)
+    DUE.load(Relaxed) != 0
+}
+
+/// Whether it is time to look at them.
+#[inline]
+pub(super) fn space_is_due() -> bool {
+    let due = DUE.load(Relaxed);
+    due != 0 && arch::ticks() >= due
 }
 
 /// Has every writer that waits for space looked at again, if there may be some: in whatever sets they are.
 pub(super) fn queue_writers() {
-    if !FULL.swap(false, Relaxed) {
+    if DUE.swap(0, Relaxed) == 0 {
         return;
     }
     fdtable::for_each(|fd, kind| {

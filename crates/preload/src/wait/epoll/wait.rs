@@ -1,13 +1,14 @@
 //! epoll_wait(2) in all its forms.
 
-use super::harvest::{expects_space, harvest, queue_writers, sort};
+use super::harvest::{expects_space, harvest, queue_writers, sort, space_is_due};
 use super::nested::{arm_nested, refresh_nested};
 use super::takeover;
+use crate::fdtable::{self, Kind};
 use crate::wait::sets::{self, Set};
 use crate::wait::signals::{Quiet, Sleep};
 use crate::wait::{Deadline, UNKNOWN_BELL_US, as_ptr, remind};
 use crate::{errno, io, link, member, next, place, thread};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU64, Ordering::*};
 use libc::epoll_event;
 use sidestep_abi::sync::fence_after_rmw;
 use sidestep_sys::{Result, arch, clock};
@@ -94,6 +95,9 @@ fn wait_both(
 ) -> Result<usize> {
     let (mut quiet, mut spun) = (None, false);
     loop {
+        if space_is_due() {
+            queue_writers();
+        }
         // One harvest per call: what it reports stays queued if it is level-triggered.
         let calls = s.calls.fetch_add(1, Relaxed);
         let due = calls.is_multiple_of(KERNEL_CALLS)
@@ -165,6 +169,9 @@ fn sleep(s: &Set, p: u32, out: &mut [epoll_event], deadline: &Deadline, mask: *c
     let began = arch::ticks();
     let result = kernel_wait(s, out, &deadline.left(remind::cap(cap)), mask);
     remind::remind();
+    if cap == Some(UNKNOWN_BELL_US) {
+        attend_unheard();
+    }
     place::rise(p);
     s.asked.store(arch::ticks(), Relaxed);
     s.spin.slept(s.asked.load(Relaxed) - began);
@@ -173,6 +180,22 @@ fn sleep(s: &Set, p: u32, out: &mut [epoll_event], deadline: &Deadline, mask: *c
     }
     let kept = sort(s, out, result?);
     Ok(kept + harvest(s, p, out, kept))
+}
+
+/// Some peer cannot ring here yet, for a connection that nothing else draws our attention to: looks at all of them, but
+/// no more often than we would look if nothing happened.
+#[cold]
+fn attend_unheard() {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (now, next) = (arch::ticks(), NEXT.load(Relaxed));
+    let later = now + clock::ticks_of_us(UNKNOWN_BELL_US);
+    if now >= next && NEXT.compare_exchange(next, later, Relaxed, Relaxed).is_ok() {
+        fdtable::for_each(|_, kind| {
+            if let Kind::Conn(index) = kind {
+                io::send::serve(index);
+            }
+        });
+    }
 }
 
 fn kernel_wait(

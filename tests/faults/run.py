@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Lets the system calls of the library fail, one after the other, under a checked load.
+
+  tests/faults/run.py                       everything: about seven minutes
+  tests/faults/run.py --quick               a selection, under a minute
+  tests/faults/run.py --filter eventfd2     what has this in its name
+  tests/faults/run.py --list                the names (the calls are found by running the load first)
+
+First the load runs unharmed in every mode, and the calls that the library makes by itself are counted. Then each of them
+fails with each error that it must bear: the first one, one in the middle, all of them, at both ends.
+A round passes if every byte has arrived once and in order, both ends have ended well, and neither the broker nor the
+machine has kept anything. The binaries are those that are shipped: the calls are stopped from outside (inject.c).
+
+The last line is `faults: N passed, N failed`. Tracing processes must be allowed.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "chaos"), str(HERE.parent / "apps")]
+
+import inject  # noqa: E402
+import leaks  # noqa: E402
+import rounds  # noqa: E402
+from support.failure import Failure, check  # noqa: E402
+
+CHAOS = HERE.parent / "chaos"
+SOURCES = [CHAOS / name for name in ("peer.c", "stream.c", "blocking.c", "epoll.c")]
+# A selection takes every so many-th round: a prime, so that all calls, errors and modes have their turn.
+QUICK_STEP = 13
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a selection, under a minute")
+    parser.add_argument("--filter", default="", metavar="TEXT", help="only rounds that have this in their name")
+    parser.add_argument("--list", action="store_true", help="print the names and end")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON before the last line")
+    parser.add_argument("--verbose", action="store_true", help="a line for every round")
+    return parser.parse_args()
+
+
+class Run:
+    """All rounds of one run."""
+
+    def __init__(self, options):
+        self.options = options
+        self.tmp = Path(tempfile.mkdtemp(prefix="sidestep-faults-"))
+        self.results = []
+        self.bench = None
+
+    def prepare(self):
+        binary = self.tmp / "peer"
+        subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-pthread", "-o", binary, *SOURCES],
+                       check=True)
+        self.bench = rounds.Bench(self.tmp, binary, inject.build(self.tmp))
+        self.bench.start_broker()
+
+    def plan(self):
+        """(name, function) of every round that is wanted."""
+        planned = self.library()
+        return [(name, work) for name, work in planned if self.options.filter in name]
+
+    def library(self):
+        recorded = {place: rounds.record(self.bench, place) for place in rounds.PLACES}
+        faults = rounds.library_faults(self.bench, recorded)
+        found = sorted({fault.name for fault in faults})
+        print(f"calls of the library: {len(found)}: {' '.join(found)}", file=sys.stderr)
+        if self.options.quick:
+            faults = faults[::QUICK_STEP]
+        return [(rounds.title(fault), lambda fault=fault: rounds.library_round(self.bench, fault)) for fault in faults]
+
+    def one(self, name, work):
+        started, result = time.monotonic(), {"name": name, "error": None, "told": None}
+        try:
+            result["told"] = work()
+        except (Failure, OSError, subprocess.SubprocessError) as failure:
+            result["error"] = str(failure)
+        result["seconds"] = round(time.monotonic() - started, 2)
+        self.results.append(result)
+        return result
+
+    def go(self, planned):
+        for number, (name, work) in enumerate(planned, 1):
+            result = self.one(name, work)
+            if result["error"]:
+                print(f"FAIL {name}: {result['error']}", file=sys.stderr)
+            elif self.options.verbose:
+                print(f"ok   {name}: {result['told']}, {result['seconds']} s", file=sys.stderr)
+            elif number % 20 == 0:
+                print(f"{number} of {len(planned)} rounds, {self.failed()} failed", file=sys.stderr)
+
+    def failed(self):
+        return sum(result["error"] is not None for result in self.results)
+
+    def final_checks(self):
+        """What must be true after all rounds; returns what is not."""
+        try:
+            check(not leaks.processes_of(self.bench.binary), "peers still run")
+            self.bench.stop_broker()
+        except (Failure, OSError) as failure:
+            return [str(failure)]
+        return []
+
+    def cleanup(self):
+        if self.bench is not None:
+            for pid in leaks.processes_of(self.bench.binary):
+                os.kill(pid, signal.SIGKILL)
+            try:
+                self.bench.stop_broker()
+            except Failure:
+                pass  # it has been killed then, and final_checks has told
+        shutil.rmtree(self.tmp, ignore_errors=True)
+
+
+def on_terminate(_signal, _frame):
+    raise KeyboardInterrupt
+
+
+def main():
+    options = parse_arguments()
+    signal.signal(signal.SIGTERM, on_terminate)
+    started, errors, run = time.monotonic(), [], Run(options)
+    try:
+        run.prepare()
+        planned = run.plan()
+        if options.list:
+            print(*(name for name, _ in planned), sep="\n")
+            return 0
+        run.go(planned)
+        errors = run.final_checks() if run.results else ["no round was run"]
+    except KeyboardInterrupt:
+        errors = ["interrupted"]
+    except (Failure, OSError, subprocess.SubprocessError) as failure:
+        errors = [str(failure)]
+    finally:
+        run.cleanup()
+    return summarize(run, errors, options, time.monotonic() - started)
+
+
+def summarize(run, errors, options, seconds):
+    for error in errors:
+        print(f"FAIL {error}", file=sys.stderr)
+    passed, failed = len(run.results) - run.failed(), run.failed() + len(errors)
+    print(f"{len(run.results)} rounds in {seconds:.0f} s", file=sys.stderr)
+    if options.json:
+        print(json.dumps({"seconds": round(seconds, 1), "passed": passed, "failed": failed, "errors": errors,
+                          "rounds": run.results}))
+    print(f"faults: {passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
