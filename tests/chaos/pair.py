@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+from pathlib import Path
 
 from progress import Progress, flows, kind
 from support import procfs, sidestep, wait
@@ -11,7 +13,14 @@ from support.report import Report
 
 MODES = ("block", "poll", "epoll", "epollet")
 OTHER = {"client": "server", "server": "client"}
+SOURCES = [Path(__file__).parent / name for name in ("peer.c", "stream.c", "blocking.c", "epoll.c")]
 KILLED = {-signal.SIGKILL, 128 + signal.SIGKILL}
+
+
+def build(binary):
+    """Compiles the program of both sides."""
+    options = ["-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-pthread"]
+    subprocess.run(["cc", *options, "-o", binary, *SOURCES], check=True)
 
 
 class Pair:

@@ -31,11 +31,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
 
 import faults  # noqa: E402
 import leaks  # noqa: E402
-from pair import Pair  # noqa: E402
+from pair import Pair, build  # noqa: E402
 from support.failure import Failure, check  # noqa: E402
 from support.sidestep import Sidestep  # noqa: E402
-
-SOURCES = ("peer.c", "stream.c", "blocking.c", "epoll.c")
 
 # How often each fault is chosen, in parts; the second list needs Sidestep.
 PLAIN_FAULTS = {faults.kill: 30, faults.kill_frozen: 25, faults.stop: 25}
@@ -78,9 +76,7 @@ class Chaos:
         self.binary = self.tmp / "peer"
 
     def prepare(self):
-        command = ["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-pthread", "-o", self.binary,
-                   *(HERE / source for source in SOURCES)]
-        subprocess.run(command, check=True)
+        build(self.binary)
         if self.layer is not None:
             self.watch = leaks.BrokerWatch(self.layer)
 

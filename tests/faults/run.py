@@ -30,11 +30,10 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "chaos"), str(HERE.parent / "apps")
 
 import inject  # noqa: E402
 import leaks  # noqa: E402
+import pair  # noqa: E402
 import rounds  # noqa: E402
 from support.failure import Failure, check  # noqa: E402
 
-CHAOS = HERE.parent / "chaos"
-SOURCES = [CHAOS / name for name in ("peer.c", "stream.c", "blocking.c", "epoll.c")]
 # A selection takes every so many-th round: a prime, so that all calls, errors and modes have their turn.
 QUICK_STEP = 13
 
@@ -60,8 +59,7 @@ class Run:
 
     def prepare(self):
         binary = self.tmp / "peer"
-        subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-pthread", "-o", binary, *SOURCES],
-                       check=True)
+        pair.build(binary)
         self.bench = rounds.Bench(self.tmp, binary, inject.build(self.tmp))
         self.bench.start_broker()
 

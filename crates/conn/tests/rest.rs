@@ -1,37 +1,12 @@
 //! A writer dies: what it had written by then arrives, from the ring if need be, once.
 #![cfg(not(loom))]
 
-use sidestep_abi::link::{FROZEN, Reader, Side, UNUSED, Writer};
-use sidestep_abi::sync::Ordering::{Relaxed, SeqCst};
-use sidestep_conn::{Advance, Half, Read, Rx, Tx, Write};
+mod words;
 
-struct Words {
-    writer: Writer,
-    reader: Reader,
-    side: Side,
-}
-
-impl Words {
-    fn new() -> Words {
-        let words = Words { writer: Writer::default(), reader: Reader::default(), side: Side::default() };
-        words.reader.head.store(UNUSED, Relaxed);
-        words.side.ready.store(1, Relaxed);
-        words
-    }
-
-    fn half(&self) -> Half<'_> {
-        Half { writer: &self.writer, reader: &self.reader, reading_side: &self.side, size: 16 }
-    }
-
-    /// Both ends at 100, in a stretch that the reader has entered, with `n` bytes unread in it.
-    fn with_unread(&self, n: usize) -> (Tx, Rx) {
-        let (mut tx, mut rx) = (Tx::native(100), Rx::native(100));
-        assert_eq!(tx.begin(self.half()), Ok(true));
-        assert_eq!(rx.next(self.half()), Ok(Read::Ring(0)));
-        tx.put_ring(self.half(), n).expect("space");
-        (tx, rx)
-    }
-}
+use sidestep_abi::link::FROZEN;
+use sidestep_abi::sync::Ordering::SeqCst;
+use sidestep_conn::{Advance, Read, Rx, Tx, Write};
+use words::Words;
 
 #[test]
 fn in_the_middle_of_a_stretch() {

@@ -52,3 +52,34 @@ pub fn nap_us(us: u64) {
     // SAFETY: `ts` is alive; no remainder wanted.
     let _ = unsafe { call(libc::SYS_nanosleep, [&raw const ts as usize, 0, 0, 0, 0, 0]) };
 }
+
+/// A time at which somebody has to look after something; whoever comes by then does.
+pub struct Due(AtomicU64);
+
+impl Due {
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Due {
+        Due(AtomicU64::new(0))
+    }
+
+    /// In so many microseconds, if nothing is due earlier.
+    pub fn set(&self, us: u64) {
+        let _ = self.0.compare_exchange(0, arch::ticks() + ticks_of_us(us), Relaxed, Relaxed);
+    }
+
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
+
+    #[inline]
+    pub fn has_come(&self) -> bool {
+        let at = self.0.load(Relaxed);
+        at != 0 && arch::ticks() >= at
+    }
+
+    /// Nothing is due from here on. True: something was, and the caller is the one to see to it.
+    pub fn take(&self) -> bool {
+        self.is_set() && self.0.swap(0, Relaxed) != 0
+    }
+}

@@ -83,7 +83,7 @@ pub fn hush(eventfd: i32) {
     let args = [eventfd as usize, &raw const into as usize, 1, here, here, libc::RWF_NOWAIT as usize];
     // SAFETY: one vector of eight writable bytes.
     let emptied = unsafe { call(libc::SYS_preadv2, args) };
-    if emptied.is_err_and(|e| e != crate::Errno(libc::EAGAIN)) {
+    if emptied.is_err_and(|e| e != Errno(libc::EAGAIN)) {
         // A filter knows only the old call; a doorbell that stays readable would keep us awake.
         // SAFETY: eight writable bytes.
         let _ = unsafe { call(libc::SYS_read, [eventfd as usize, &raw mut count as usize, 8, 0, 0, 0]) };

@@ -3,13 +3,11 @@
 
 import os
 import socket
-import sys
+
+from quiet_daemon import become_daemon, serve_one
 
 
-def become_daemon():
-    if os.fork():
-        os._exit(0)
-    os.setsid()
+def close_all():
     for number in range(3, 2048):
         try:
             os.close(number)
@@ -20,12 +18,9 @@ def become_daemon():
 
 def main():
     become_daemon()
-    listener = socket.create_server(("127.0.0.1", 0))
-    print("listening on", listener.getsockname()[1], flush=True)
-    connection, _ = listener.accept()
-    while data := connection.recv(65536):
-        connection.sendall(data)
+    close_all()
+    serve_one(socket.create_server(("127.0.0.1", 0)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,7 +3,6 @@ answers what it reads on one connection, and ends with it."""
 
 import os
 import socket
-import sys
 
 
 def become_daemon():
@@ -12,14 +11,18 @@ def become_daemon():
     os.setsid()
 
 
-def main():
-    listener = socket.create_server(("127.0.0.1", 0))
-    become_daemon()
+def serve_one(listener):
     print("listening on", listener.getsockname()[1], flush=True)
     connection, _ = listener.accept()
     while data := connection.recv(65536):
         connection.sendall(data)
 
 
+def main():
+    listener = socket.create_server(("127.0.0.1", 0))
+    become_daemon()
+    serve_one(listener)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-from support import files, net, paths, versions, wrk
+from support import files, net, nginx_config, paths, versions, wrk
 from support.failure import Failure, check
 from support.marks import slow
 
@@ -36,21 +36,10 @@ clear_env = no
 """
 
 NGINX_CONFIG = """
-{user}
+{head}
 daemon off;
-worker_processes 2;
-pid {tmp}/front.pid;
-error_log {tmp}/front-error.log warn;
-events {{ worker_connections 512; }}
 http {{
-    access_log off;
-    client_max_body_size 100m;
-    client_body_temp_path {tmp}/front-body;
-    proxy_temp_path {tmp}/front-proxy;
-    fastcgi_temp_path {tmp}/front-fastcgi;
-    uwsgi_temp_path {tmp}/front-uwsgi;
-    scgi_temp_path {tmp}/front-scgi;
-    keepalive_requests 1000000;
+    {common}
     upstream php {{
         server {host}:{service};
         keepalive {kept};
@@ -91,17 +80,17 @@ class Site:
         self.port, service = net.free_port(), net.free_port()
         root = os.geteuid() == 0  # master and workers are to be one user, as Sidestep pairs processes of one user
         (case.tmp / "script.php").write_text(SCRIPT)
-        values = {"tmp": case.tmp, "host": net.LOOPBACK, "port": self.port, "service": service, "kept": kept,
-                  "script": case.tmp / "script.php", "user": "user root;" if root else ""}
-        (case.tmp / "front.conf").write_text(NGINX_CONFIG.format(**values))
-        values |= {"port": service, "requests": requests, "user": "user = root\ngroup = root" if root else ""}
-        (case.tmp / "php-fpm.conf").write_text(PHP_CONFIG.format(**values))
+        (case.tmp / "front.conf").write_text(NGINX_CONFIG.format(
+            head=nginx_config.head(case.tmp, "front", 2), common=nginx_config.common(case.tmp, "front"),
+            host=net.LOOPBACK, port=self.port, service=service, kept=kept, script=case.tmp / "script.php"))
+        (case.tmp / "php-fpm.conf").write_text(PHP_CONFIG.format(
+            tmp=case.tmp, host=net.LOOPBACK, port=service, requests=requests,
+            user="user = root\ngroup = root" if root else ""))
         self.php = case.start("php-fpm", [binary(), "-n", "-F", "-y", case.tmp / "php-fpm.conf",
                                           *(["-R"] if root else [])],
                               stop_signal=signal.SIGQUIT)  # at SIGTERM it kills its workers, which then write no report
         net.wait_port(service, self.php)
-        self.nginx = case.start("nginx", [paths.program("nginx"), "-e", case.tmp / "front-error.log",
-                                          "-c", case.tmp / "front.conf"])
+        self.nginx = case.start("nginx", nginx_config.command(case.tmp, "front", case.tmp / "front.conf"))
         net.wait_port(self.port, self.nginx)
 
     def url(self, blocks):

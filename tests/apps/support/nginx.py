@@ -3,30 +3,18 @@
 import os
 import signal
 
-from . import files, net, paths, procfs, wait
+from . import files, net, nginx_config, procfs, wait
 
 WORKERS = 2
 
 CONFIG = """
-{user}
+{head}
 daemon {daemon};
-worker_processes {workers};
-pid {tmp}/nginx.pid;
-error_log {tmp}/nginx-error.log warn;
 {main}
-events {{ worker_connections 1024; }}
 http {{
-    access_log off;
-    default_type application/octet-stream;
+    {common}
     sendfile {sendfile};
     tcp_nopush {sendfile};
-    keepalive_requests 1000000;
-    client_max_body_size 100m;
-    client_body_temp_path {tmp}/nginx-body;
-    proxy_temp_path {tmp}/nginx-proxy;
-    fastcgi_temp_path {tmp}/nginx-fastcgi;
-    uwsgi_temp_path {tmp}/nginx-uwsgi;
-    scgi_temp_path {tmp}/nginx-scgi;
     server {{
         listen 127.0.0.1:{port};
         root {site};
@@ -54,10 +42,9 @@ class Nginx:
         self.names = files.make(self.site, sizes)
         self.config = case.tmp / "nginx.conf"
         self.config.write_text(CONFIG.format(
-            # The same user for master and workers: Sidestep pairs processes of one user.
-            user="user root;" if os.geteuid() == 0 else "", workers=WORKERS, tmp=case.tmp, main=main,
+            main=main, head=nginx_config.head(case.tmp, "nginx", WORKERS), common=nginx_config.common(case.tmp, "nginx"),
             sendfile="on" if sendfile else "off", daemon="on" if daemon else "off", port=self.port, site=self.site))
-        self.command = [paths.program("nginx"), "-e", str(case.tmp / "nginx-error.log"), "-c", str(self.config)]
+        self.command = nginx_config.command(case.tmp, "nginx", self.config)
         if daemon:
             case.run("nginx", self.command)
             case.at_end(self.stop_daemon)

@@ -1,34 +1,21 @@
 """nginx with four workers in front of another nginx: as an HTTP proxy with kept upstream connections, with buffers and
 without, as a stream proxy, and as a server of HTTP/2."""
 
-import os
 from pathlib import Path
 
-from . import net, paths
+from . import net, nginx_config
 
 WORKERS = 4
 STREAM_MODULE = Path("/usr/lib/nginx/modules/ngx_stream_module.so")
 
 CONFIG = """
 {module}
-{user}
+{head}
 daemon off;
-worker_processes {workers};
-pid {tmp}/proxy.pid;
-error_log {tmp}/proxy-error.log warn;
-events {{ worker_connections 1024; }}
 http {{
-    access_log off;
-    default_type application/octet-stream;
+    {common}
     sendfile {sendfile};
     tcp_nopush {sendfile};
-    keepalive_requests 1000000;
-    client_max_body_size 100m;
-    client_body_temp_path {tmp}/proxy-body;
-    proxy_temp_path {tmp}/proxy-proxy;
-    fastcgi_temp_path {tmp}/proxy-fastcgi;
-    uwsgi_temp_path {tmp}/proxy-uwsgi;
-    scgi_temp_path {tmp}/proxy-scgi;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
     upstream service {{
@@ -69,9 +56,9 @@ class NginxProxy:
         config.write_text(CONFIG.format(
             # Debian has the stream proxy as a module, other builds have it in the program.
             module=f"load_module {STREAM_MODULE};" if STREAM_MODULE.exists() else "",
-            user="user root;" if os.geteuid() == 0 else "", workers=WORKERS, tmp=case.tmp, site=service.site,
-            sendfile="on" if sendfile else "off", service=service.port, buffered=self.buffered,
+            head=nginx_config.head(case.tmp, "proxy", WORKERS), common=nginx_config.common(case.tmp, "proxy"),
+            site=service.site, sendfile="on" if sendfile else "off", service=service.port, buffered=self.buffered,
             unbuffered=self.unbuffered, http2=self.http2, stream=self.stream))
-        self.process = case.start("proxy", [paths.program("nginx"), "-e", case.tmp / "proxy-error.log", "-c", config])
+        self.process = case.start("proxy", nginx_config.command(case.tmp, "proxy", config))
         for port in (self.buffered, self.unbuffered, self.http2, self.stream):
             net.wait_port(port, self.process)

@@ -116,18 +116,11 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -
             return if i > 0 { i as c_int } else { -1 };
         }
         entry.msg_len = sent as u32;
-        if (sent as usize) < total_of(&entry.msg_hdr) {
+        // SAFETY: the program's own vector, which the call that was just made has read.
+        let total = iov::total(unsafe { vector(entry.msg_hdr.msg_iov, entry.msg_hdr.msg_iovlen) });
+        if (sent as usize) < total {
             return i as c_int + 1; // what follows must not overtake the rest of this one
         }
     }
     n as c_int
-}
-
-/// Bytes of a message.
-fn total_of(m: &msghdr) -> usize {
-    if m.msg_iov.is_null() {
-        return 0;
-    }
-    // SAFETY: the program vouches for its list; the call that was just made has read it.
-    iov::total(unsafe { core::slice::from_raw_parts(m.msg_iov, m.msg_iovlen) })
 }

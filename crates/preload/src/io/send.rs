@@ -16,6 +16,8 @@ use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys, tcp};
 const CHUNK: usize = 64 * 1024;
 /// A reader that takes nothing for so long has stalled: the kernel's larger buffers take over.
 pub const STALL_US: u64 = 20_000;
+/// After so long a look at a writer without space finds out.
+pub const STALLED_US: u64 = STALL_US + 1000;
 /// How often a writer that never waits asks the kernel whether the peer is still there.
 const ASK_US: u64 = 10_000;
 

@@ -152,7 +152,7 @@ fn sleep(c: &Conn, number: impl Fn() -> i32, want: Want, deadline: &Deadline, si
     } else {
         let cap = match (l.knows(p), want) {
             (false, _) => Some(UNKNOWN_BELL_US),
-            (true, Want::Out) if c.has(flag::TX_RING) => Some(io::send::STALL_US + 1000),
+            (true, Want::Out) if c.has(flag::TX_RING) => Some(io::send::STALLED_US),
             _ => None,
         };
         let left = deadline.left(remind::cap_if(cap, || remind::awaits(c)));

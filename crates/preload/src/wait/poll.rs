@@ -234,7 +234,7 @@ impl Poll<'_> {
             if !link::get(c.link.load(Relaxed)).knows(p) {
                 cap = Some(UNKNOWN_BELL_US);
             } else if cap.is_none() && c.has(flag::TX_BLOCKED) {
-                cap = Some(io::send::STALL_US + 1000);
+                cap = Some(io::send::STALLED_US);
             }
         });
         cap

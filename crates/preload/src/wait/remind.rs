@@ -4,34 +4,29 @@
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
 use crate::{arena, nudge};
-use core::sync::atomic::{AtomicU64, Ordering::*};
-use sidestep_sys::{arch, clock};
+use sidestep_sys::clock::Due;
 
 /// How long a wait goes on before it reminds the peer.
 const AFTER_US: u64 = 10_000;
 
-/// When to remind, in ticks; 0: nothing is expected.
-static DUE: AtomicU64 = AtomicU64::new(0);
+/// When to remind; not set: nothing is expected.
+static DUE: Due = Due::new();
 
 /// A wait begins for bytes that the peer is to send by kernel.
 #[cold]
 pub fn expect() {
-    let due = arch::ticks() + clock::ticks_of_us(AFTER_US);
-    let _ = DUE.compare_exchange(0, due, Relaxed, Relaxed);
+    DUE.set(AFTER_US);
 }
 
 /// How long to sleep at most: `cap`, or less while such bytes are expected.
 pub fn cap(cap: Option<u64>) -> Option<u64> {
-    match DUE.load(Relaxed) {
-        0 => cap,
-        _ => Some(cap.unwrap_or(AFTER_US).min(AFTER_US)),
-    }
+    if DUE.is_set() { Some(cap.unwrap_or(AFTER_US).min(AFTER_US)) } else { cap }
 }
 
 /// The same for a wait on certain connections, of which `concerns` tells whether they are among those that wait: others
 /// sleep on undisturbed.
 pub fn cap_if(cap: Option<u64>, concerns: impl FnOnce() -> bool) -> Option<u64> {
-    if DUE.load(Relaxed) != 0 && concerns() { self::cap(cap) } else { cap }
+    if DUE.is_set() && concerns() { self::cap(cap) } else { cap }
 }
 
 /// Whether the peer of this connection has bytes to send by kernel.
@@ -41,8 +36,7 @@ pub fn awaits(c: &Conn) -> bool {
 
 /// After a sleep: reminds the peers of all connections that still wait, if it is time.
 pub fn remind() {
-    let due = DUE.load(Relaxed);
-    if due == 0 || arch::ticks() < due || DUE.compare_exchange(due, 0, Relaxed, Relaxed).is_err() {
+    if !(DUE.has_come() && DUE.take()) {
         return;
     }
     crate::errno::keep(|| {

@@ -7,13 +7,13 @@ use crate::record::{flag, state};
 use crate::wait::readiness::{self, ERR, HUP, OUT};
 use crate::wait::sets::{self, Inner, Reg, Set, reg};
 use crate::{arena, io, place};
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_MOD, epoll_event};
-use sidestep_sys::{arch, clock};
+use sidestep_sys::clock::Due;
 
-/// When to look again at writers that were found without space, in ticks; 0: there are none. Their readers may have
+/// When to look again at writers that were found without space; not set: there are none. Their readers may have
 /// stalled, so nobody sleeps longer than that, and a set that other connections keep busy looks too.
-static DUE: AtomicU64 = AtomicU64::new(0);
+static DUE: Due = Due::new();
 
 /// Queues the connections that have rung for this place.
 pub(super) fn queue_news(s: &Set, p: u32) {
@@ -108,25 +108,23 @@ fn ask_for_out(s: &Set, fd: i32) {
 
 /// Some writer has something to take back that did not fit; whoever waits next looks after it.
 pub fn expect_space() {
-    let due = arch::ticks() + clock::ticks_of_us(io::send::STALL_US + 1000);
-    let _ = DUE.compare_exchange(0, due, Relaxed, Relaxed);
+    DUE.set(io::send::STALLED_US);
 }
 
 /// Whether some writer waits for space.
 pub(super) fn expects_space() -> bool {
-    DUE.load(Relaxed) != 0
+    DUE.is_set()
 }
 
 /// Whether it is time to look at them.
 #[inline]
 pub(super) fn space_is_due() -> bool {
-    let due = DUE.load(Relaxed);
-    due != 0 && arch::ticks() >= due
+    DUE.has_come()
 }
 
 /// Has every writer that waits for space looked at again, if there may be some: in whatever sets they are.
 pub(super) fn queue_writers() {
-    if DUE.swap(0, Relaxed) == 0 {
+    if !DUE.take() {
         return;
     }
     fdtable::for_each(|fd, kind| {

@@ -162,7 +162,7 @@ fn sleep(s: &Set, p: u32, out: &mut [epoll_event], deadline: &Deadline, mask: *c
     let cap = if !link::all().all(|l| l.knows(p)) {
         Some(UNKNOWN_BELL_US)
     } else if expects_space() {
-        Some(io::send::STALL_US + 1000)
+        Some(io::send::STALLED_US)
     } else {
         None
     };

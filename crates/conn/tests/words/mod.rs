@@ -1,0 +1,35 @@
+//! The shared words of one direction, for tests that play both of its ends.
+
+use sidestep_abi::link::{Reader, Side, UNUSED, Writer};
+use sidestep_abi::sync::Ordering::Relaxed;
+use sidestep_conn::{Half, Read, Rx, Tx};
+
+pub const SIZE: usize = 16;
+
+pub struct Words {
+    pub writer: Writer,
+    pub reader: Reader,
+    pub side: Side,
+}
+
+impl Words {
+    pub fn new() -> Words {
+        let words = Words { writer: Writer::default(), reader: Reader::default(), side: Side::default() };
+        words.reader.head.store(UNUSED, Relaxed);
+        words.side.ready.store(1, Relaxed);
+        words
+    }
+
+    pub fn half(&self) -> Half<'_> {
+        Half { writer: &self.writer, reader: &self.reader, reading_side: &self.side, size: SIZE }
+    }
+
+    /// Both ends at 100, in a stretch that the reader has entered, with `n` bytes unread in it.
+    pub fn with_unread(&self, n: usize) -> (Tx, Rx) {
+        let (mut tx, mut rx) = (Tx::native(100), Rx::native(100));
+        assert_eq!(tx.begin(self.half()), Ok(true));
+        assert_eq!(rx.next(self.half()), Ok(Read::Ring(0)));
+        tx.put_ring(self.half(), n).expect("space");
+        (tx, rx)
+    }
+}
