@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* From a destination to a backend. */
+#pragma once
+
+#include "telling.h"
+
+/* Choices that are tried until one is not the peer of the same source port already. */
+#define TRIES 4
+
+/* The namespace in which this node's own programs live; the agent's own one unless told otherwise. */
+const volatile u64 node_netns = 0;
+
+static __always_inline bool is_node_address(const struct address *address, u64 netns)
+{
+	if (address_is_v4_loopback(address))
+		return netns == node_netns;
+	return bpf_map_lookup_elem(&node_addresses, address) != NULL;
+}
+
+/* The Service that is reached at `to`, or NULL. */
+static __always_inline struct frontend *find_frontend(const struct endpoint *to, u8 protocol, u64 netns)
+{
+	struct frontend_key key = {
+		.address = to->address, .port = to->port, .protocol = protocol, .scope = SCOPE_ADDRESS,
+	};
+	struct frontend *frontend = bpf_map_lookup_elem(&frontends, &key);
+
+	if (frontend)
+		return frontend;
+	__builtin_memset(&key.address, 0, sizeof(key.address));
+	key.scope = SCOPE_NODE;
+	frontend = bpf_map_lookup_elem(&frontends, &key);
+	return frontend && is_node_address(&to->address, netns) ? frontend : NULL;
+}
+
+/* One backend of the list by its weight; a list that is being taken back shows nothing worse than an old backend. */
+static __always_inline u32 choose_any(const struct frontend *frontend)
+{
+	u32 index = frontend->first + scale(bpf_get_prandom_u32(), frontend->count);
+	struct slot *slot = bpf_map_lookup_elem(&slots, &index);
+
+	return slot ? slot_choose(slot, bpf_get_prandom_u32()) : 0;
+}
+
+static __always_inline u64 active_of(u32 index)
+{
+	struct backend *backend = bpf_map_lookup_elem(&backends, &index);
+
+	return backend ? backend->active : ~0ull;
+}
+
+static __always_inline u32 choose(const struct frontend *frontend)
+{
+	u32 one = choose_any(frontend), two;
+
+	if (!(frontend->flags & LEAST_CONNECTIONS))
+		return one;
+	two = choose_any(frontend);
+	return active_of(two) < active_of(one) ? two : one;
+}
+
+static __always_inline bool is_member(u32 service, u32 backend)
+{
+	struct member_key key = { .service = service, .backend = backend };
+
+	return bpf_map_lookup_elem(&members, &key) != NULL;
+}
+
+/* The backend that this client used last, if it is still one and the time is not over; 0 if not. */
+static __always_inline u32 choose_again(const struct frontend *frontend, u64 client)
+{
+	struct affinity_key key = { .client = client, .service = frontend->service };
+	struct remembered *last = bpf_map_lookup_elem(&affinities, &key);
+	u64 now = bpf_ktime_get_ns();
+
+	if (!last || has_expired(now, last->used_ns, frontend->affinity_seconds) ||
+	    !is_member(frontend->service, last->backend))
+		return 0;
+	last->used_ns = now;
+	return last->backend;
+}
+
+static __always_inline void remember_affinity(const struct frontend *frontend, u64 client, u32 backend)
+{
+	struct affinity_key key = { .client = client, .service = frontend->service };
+	struct remembered value = { .used_ns = bpf_ktime_get_ns(), .backend = backend };
+
+	bpf_map_update_elem(&affinities, &key, &value, BPF_ANY);
+}
+
+/* A backend's index is never 0. Returns 0 if none can be had. */
+static __always_inline u32 backend_for(const struct frontend *frontend, u64 client)
+{
+	struct service_counters *counters = bpf_map_lookup_elem(&service_counters, &frontend->service);
+	u32 backend = frontend->affinity_seconds ? choose_again(frontend, client) : 0;
+
+	if (counters) {
+		counters->picks += 1;
+		counters->affinity_hits += backend != 0;
+	}
+	if (backend)
+		return backend;
+	backend = choose(frontend);
+	if (backend && frontend->affinity_seconds)
+		remember_affinity(frontend, client, backend);
+	return backend;
+}

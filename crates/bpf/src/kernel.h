@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The few kernel types that are read, by name only: the loader finds where the fields lie in the running kernel (CO-RE). */
+#pragma once
+
+#include "address.h"
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct in6_addr {
+	union {
+		u32 u6_addr32[4];
+	} in6_u;
+};
+
+struct sock_common {
+	u32 skc_daddr;
+	u16 skc_dport;
+	u16 skc_family;
+	struct in6_addr skc_v6_daddr;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+};
+
+struct udp_sock;
+
+struct bpf_iter__udp {
+	struct udp_sock *udp_sk;
+};
+
+#pragma clang attribute pop

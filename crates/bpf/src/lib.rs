@@ -1,0 +1,12 @@
+//! The programs that Sidestep loads into the kernel: C in this directory, compiled at build, and what is needed to load
+//! them. What their maps hold is said in `services.h`; who fills them is the crate `sidestep-ebpf`.
+
+/// Service addresses are exchanged for backends at the socket.
+pub mod services {
+    include!(concat!(env!("OUT_DIR"), "/services.skel.rs"));
+}
+
+/// Connected UDP sockets whose backend has gone are aborted.
+pub mod reclaim {
+    include!(concat!(env!("OUT_DIR"), "/reclaim.skel.rs"));
+}

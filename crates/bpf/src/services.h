@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Keys and values of the maps that the agent writes and the programs read. crates/ebpf/src/layout.rs is their twin; a
+ * test compares both with the type information of the object.
+ *
+ *   frontends {address, port, protocol, scope} -> {service, first, count, affinity, flags}
+ *                                                               |      |
+ *   slots     [first .. first + count]       -> {backend, other, own} <-+
+ *                                                    |
+ *   backends  [backend]                      -> {endpoint, active}
+ *
+ * A change writes new slots first and then replaces the frontend, which the kernel does atomically: a program sees the
+ * old list or the new one, never a mixture.
+ */
+#pragma once
+
+#include "address.h"
+#include "select.h"
+
+enum scope {
+	SCOPE_ADDRESS = 0, /* this address */
+	SCOPE_NODE = 1,    /* every address of this node; the key's address is :: */
+};
+
+struct frontend_key {
+	struct address address;
+	u16 port; /* network order */
+	u8 protocol;
+	u8 scope;
+};
+
+enum frontend_flags {
+	LEAST_CONNECTIONS = 1 << 0, /* of two random backends the one with fewer open connections */
+};
+
+struct frontend {
+	u32 service; /* index into service_counters; the same for all frontends of one port of a Service */
+	u32 first;
+	u32 count; /* 0: no endpoint, which is refused at once */
+	u32 affinity_seconds; /* 0: each connection for itself */
+	u32 flags;
+	u32 pad;
+};
+
+struct backend {
+	struct endpoint endpoint;
+	u32 pad;
+	u64 active; /* connected sockets: written by the programs */
+	u64 picks;
+};
+
+/* Whether a backend still serves: the map `members` holds it. Kept for Services of which a choice is remembered. */
+struct member_key {
+	u32 service;
+	u32 backend;
+};
+
+struct affinity_key {
+	u64 client; /* network namespace cookie: a pod's address for as long as the pod lives */
+	u32 service;
+	u32 pad;
+};
+
+struct remembered {
+	u64 used_ns;
+	u32 backend;
+	u32 pad;
+};
+
+/* In a socket's own storage: what its connect() was translated to. Believed only while it is the socket's peer. */
+struct translation {
+	struct endpoint frontend;
+	struct endpoint backend;
+	u32 service;
+	u32 backend_index;
+	u8 connected;   /* `backend` is the peer, and counted as active */
+	u8 unconnected; /* datagrams to Services have been sent with an address */
+	u16 fixed_port; /* the source port that bind() chose, in fixed_ports; 0: none */
+	u32 pad;
+};
+
+/* An unconnected UDP socket and one of its peers. */
+struct flow_key {
+	u64 socket; /* cookie */
+	struct endpoint peer;
+	u32 pad;
+};
+
+struct reply {
+	struct endpoint frontend;
+	u32 pad;
+};
+
+/* A connection whose source port was chosen by bind(): no two of them may have the same peer. */
+struct fixed_port_key {
+	u64 netns;
+	struct endpoint peer;
+	u16 port; /* host order */
+	u8 protocol;
+	u8 pad;
+};
+
+struct service_counters {
+	u64 picks;
+	u64 affinity_hits;
+	u64 refused;
+};
+
+/* Why something did not go the common way; one counter each. */
+enum reason {
+	REASON_TRANSLATED,
+	REASON_REFUSED,         /* no endpoint */
+	REASON_BACKEND_MISSING, /* a slot without a backend: the agent's maps disagree */
+	REASON_NO_STORAGE,      /* the socket could not remember its Service */
+	REASON_FLOW_NOT_KEPT,   /* a datagram's reply will not be translated */
+	REASON_TUPLE_IN_USE,    /* a fixed source port is connected to the backend already; another was taken */
+	REASON_BIND_REFUSED,    /* bind() to a port of a Service on this node */
+	REASONS,
+};
+
+/* A rare event, for the agent's log. */
+struct event {
+	u64 time_ns;
+	u64 netns;
+	struct endpoint frontend;
+	u32 service;
+	u32 reason;
+	u32 pid;
+	u8 protocol;
+	u8 pad[7];
+};

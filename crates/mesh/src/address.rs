@@ -1,0 +1,117 @@
+//! Addresses and what is reached at them. Both families are one kind, as in the maps.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// An address as the maps have it: IPv4 is the IPv6 address `::ffff:a.b.c.d`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Address(pub Ipv6Addr);
+
+impl Address {
+    /// As it is written: `::ffff:a.b.c.d` as `a.b.c.d`.
+    pub fn ip(self) -> IpAddr {
+        self.0.to_canonical()
+    }
+
+    pub fn family(self) -> Family {
+        Family::of(self.ip())
+    }
+}
+
+/// IP versions. A Service has backends of its own in each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub const BOTH: [Family; 2] = [Family::V4, Family::V6];
+
+    pub fn of(ip: IpAddr) -> Family {
+        if ip.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
+
+    /// `0.0.0.0` or `::`, which stands for every address of the node.
+    pub fn unspecified(self) -> Address {
+        match self {
+            Family::V4 => IpAddr::from(Ipv4Addr::UNSPECIFIED).into(),
+            Family::V6 => IpAddr::from(Ipv6Addr::UNSPECIFIED).into(),
+        }
+    }
+}
+
+impl From<IpAddr> for Address {
+    fn from(ip: IpAddr) -> Address {
+        Address(match ip {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.ip().fmt(f)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.ip().fmt(f)
+    }
+}
+
+/// Where a backend listens.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Endpoint {
+    pub address: Address,
+    pub port: u16,
+}
+
+impl Endpoint {
+    pub fn new(ip: IpAddr, port: u16) -> Endpoint {
+        Endpoint { address: ip.into(), port }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        SocketAddr::new(self.address.ip(), self.port).fmt(f)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+}
+
+impl Protocol {
+    /// Its number in an IP header.
+    pub fn number(self) -> u8 {
+        match self {
+            Protocol::Tcp => 6,
+            Protocol::Udp => 17,
+        }
+    }
+
+    pub fn from_number(number: u8) -> Option<Protocol> {
+        [Protocol::Tcp, Protocol::Udp].into_iter().find(|protocol| protocol.number() == number)
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+        })
+    }
+}

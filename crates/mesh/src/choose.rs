@@ -1,0 +1,62 @@
+//! Which endpoints of a Service serve on this node: readiness, traffic policy, topology hints and terminating endpoints,
+//! as kube-proxy decides it.
+
+use crate::address::Endpoint;
+use crate::object::SliceEndpoint;
+use std::sync::Arc;
+
+/// The node that this is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    pub name: Arc<str>,
+    /// `topology.kubernetes.io/zone`
+    pub zone: Option<Arc<str>>,
+}
+
+/// An endpoint of one port of a Service.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    pub endpoint: Endpoint,
+    pub weight: u32,
+    pub of: &'a SliceEndpoint,
+}
+
+impl Candidate<'_> {
+    pub fn is_local(&self, node: &Node) -> bool {
+        self.of.node.as_ref() == Some(&node.name)
+    }
+
+    fn is_draining(&self) -> bool {
+        self.of.serving && self.of.terminating
+    }
+}
+
+/// The endpoints for policy Cluster: those that are ready and near enough; if there is none, those that still serve
+/// while they terminate.
+pub fn cluster<'a>(candidates: &[Candidate<'a>], node: &Node) -> Vec<Candidate<'a>> {
+    let ready: Vec<_> = candidates.iter().filter(|c| c.of.ready).copied().collect();
+    let near = near(&ready, node);
+    if near.is_empty() { candidates.iter().filter(|c| c.is_draining()).copied().collect() } else { near }
+}
+
+/// The endpoints for policy Local: those of this node, by the same rule. Hints are not asked.
+pub fn local<'a>(candidates: &[Candidate<'a>], node: &Node) -> Vec<Candidate<'a>> {
+    let mine: Vec<_> = candidates.iter().filter(|c| c.is_local(node)).copied().collect();
+    let ready: Vec<_> = mine.iter().filter(|c| c.of.ready).copied().collect();
+    if ready.is_empty() { mine.into_iter().filter(|c| c.is_draining()).collect() } else { ready }
+}
+
+/// Hints count only if every ready endpoint has one and one of them names this node, or else this zone.
+fn near<'a>(ready: &[Candidate<'a>], node: &Node) -> Vec<Candidate<'a>> {
+    let is_here = |c: &Candidate| c.of.node_hints.contains(&node.name);
+    let is_in_zone = |c: &Candidate| node.zone.as_ref().is_some_and(|zone| c.of.zone_hints.contains(zone));
+    let all_name_nodes = ready.iter().all(|c| !c.of.node_hints.is_empty());
+    let all_name_zones = ready.iter().all(|c| !c.of.zone_hints.is_empty());
+    if all_name_nodes && ready.iter().any(is_here) {
+        ready.iter().filter(|c| is_here(c)).copied().collect()
+    } else if all_name_zones && ready.iter().any(is_in_zone) {
+        ready.iter().filter(|c| is_in_zone(c)).copied().collect()
+    } else {
+        ready.to_vec()
+    }
+}

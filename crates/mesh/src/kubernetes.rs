@@ -1,0 +1,242 @@
+//! From Kubernetes' own types to ours. What of a Service is left to others is said in it, never silently dropped.
+
+use crate::address::Protocol;
+use crate::object::{Left, Name, Object, Port, Selection, Service, Slice, SliceEndpoint, SlicePort};
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::discovery::v1 as discovery;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// On a Service: `random`, `weighted` or `least-connections`.
+pub const SELECTION: &str = "sidestep.io/selection";
+/// On an EndpointSlice: weights by address, such as `10.0.0.7=3,10.0.0.8=1`; what is not named has 1.
+pub const WEIGHTS: &str = "sidestep.io/weights";
+/// The Service that a slice belongs to.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// Set by those who want a proxy of their own for a Service; kube-proxy leaves such Services alone too.
+const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+/// Kubernetes' default.
+const AFFINITY_SECONDS: i32 = 10_800;
+
+/// A field that does not hold what it must.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// As in `spec.ports[0].port`.
+    pub path: String,
+    pub found: String,
+    pub expected: &'static str,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}: {} where {} is expected", self.path, self.found, self.expected)
+    }
+}
+
+type Result<T> = std::result::Result<T, Invalid>;
+
+fn invalid<T>(path: impl Into<String>, found: impl fmt::Debug, expected: &'static str) -> Result<T> {
+    Err(Invalid { path: path.into(), found: format!("{found:?}"), expected })
+}
+
+pub fn service(from: &core::Service) -> Result<Object> {
+    let spec = from.spec.clone().unwrap_or_default();
+    let mut left = Vec::new();
+    let name = name(&from.metadata)?;
+    let foreign = from.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(PROXY_NAME));
+    if foreign {
+        left.push(Left { what: name.to_string(), why: "a label asks for another proxy" });
+    }
+    // Headless Services and ExternalName are answers of DNS: nobody connects to an address of theirs.
+    let has_address = !foreign && spec.type_.as_deref() != Some("ExternalName");
+    let ports = if has_address { ports(&spec, &mut left)? } else { Vec::new() };
+    Ok(Object::Service(Service {
+        cluster_ips: cluster_ips(&spec)?,
+        external_ips: addresses("spec.externalIPs", spec.external_ips.as_deref().unwrap_or_default())?,
+        load_balancer_ips: load_balancer_ips(from, &spec, &mut left)?,
+        ports,
+        affinity_seconds: affinity(&spec)?,
+        internal_local: policy("spec.internalTrafficPolicy", spec.internal_traffic_policy.as_deref())?,
+        selection: selection(&from.metadata)?,
+        created: from.metadata.creation_timestamp.as_ref().map(|t| t.0.to_string()).unwrap_or_default().into(),
+        left,
+        name,
+    }))
+}
+
+fn name(metadata: &ObjectMeta) -> Result<Name> {
+    let Some(name) = metadata.name.as_deref().filter(|name| !name.is_empty()) else {
+        return invalid("metadata.name", (), "a name");
+    };
+    Ok(Name::new(metadata.namespace.as_deref().unwrap_or("default"), name))
+}
+
+fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn addresses(path: &str, texts: &[String]) -> Result<Vec<IpAddr>> {
+    texts.iter().enumerate().map(|(i, text)| address(format!("{path}[{i}]"), text)).collect()
+}
+
+fn address(path: String, text: &str) -> Result<IpAddr> {
+    text.parse().or_else(|_| invalid(path, text, "an IP address"))
+}
+
+/// None of a headless Service.
+fn cluster_ips(spec: &core::ServiceSpec) -> Result<Vec<IpAddr>> {
+    let listed = spec.cluster_ips.clone().unwrap_or_default();
+    let all = if listed.is_empty() { spec.cluster_ip.iter().cloned().collect() } else { listed };
+    let real: Vec<String> = all.into_iter().filter(|ip| ip != "None" && !ip.is_empty()).collect();
+    addresses("spec.clusterIPs", &real)
+}
+
+fn load_balancer_ips(from: &core::Service, spec: &core::ServiceSpec, left: &mut Vec<Left>) -> Result<Vec<IpAddr>> {
+    let balancer = from.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    let ingress = balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default();
+    let mut found = Vec::new();
+    for (i, entry) in ingress.iter().enumerate() {
+        let Some(text) = &entry.ip else { continue };
+        let ip = address(format!("status.loadBalancer.ingress[{i}].ip"), text)?;
+        if entry.ip_mode.as_deref() == Some("Proxy") {
+            left.push(Left { what: ip.to_string(), why: "ipMode Proxy: connections are for the load balancer" });
+        } else if spec.load_balancer_source_ranges.as_ref().is_some_and(|ranges| !ranges.is_empty()) {
+            left.push(Left { what: ip.to_string(), why: "loadBalancerSourceRanges are a packet filter's" });
+        } else {
+            found.push(ip);
+        }
+    }
+    Ok(found)
+}
+
+fn ports(spec: &core::ServiceSpec, left: &mut Vec<Left>) -> Result<Vec<Port>> {
+    let mut found = Vec::new();
+    for (i, port) in spec.ports.iter().flatten().enumerate() {
+        let path = format!("spec.ports[{i}]");
+        let number = port_number(format!("{path}.port"), port.port)?;
+        let node_port = port.node_port.filter(|n| *n != 0);
+        let node_port = node_port.map(|n| port_number(format!("{path}.nodePort"), n)).transpose()?;
+        let name: Arc<str> = port.name.as_deref().unwrap_or("").into();
+        match protocol(format!("{path}.protocol"), port.protocol.as_deref())? {
+            Some(protocol) => found.push(Port { name, protocol, port: number, node_port }),
+            None => left.push(Left { what: format!("port {number}"), why: "SCTP sockets are not balanced" }),
+        }
+    }
+    Ok(found)
+}
+
+fn port_number(path: String, number: i32) -> Result<u16> {
+    match u16::try_from(number) {
+        Ok(number) if number != 0 => Ok(number),
+        _ => invalid(path, number, "a port from 1 to 65535"),
+    }
+}
+
+/// None: SCTP.
+fn protocol(path: String, text: Option<&str>) -> Result<Option<Protocol>> {
+    match text.unwrap_or("TCP") {
+        "TCP" => Ok(Some(Protocol::Tcp)),
+        "UDP" => Ok(Some(Protocol::Udp)),
+        "SCTP" => Ok(None),
+        other => invalid(path, other, "TCP, UDP or SCTP"),
+    }
+}
+
+fn affinity(spec: &core::ServiceSpec) -> Result<Option<u32>> {
+    match spec.session_affinity.as_deref().unwrap_or("None") {
+        "None" => Ok(None),
+        "ClientIP" => {
+            let client = spec.session_affinity_config.as_ref().and_then(|config| config.client_ip.as_ref());
+            let seconds = client.and_then(|client| client.timeout_seconds).unwrap_or(AFFINITY_SECONDS);
+            match u32::try_from(seconds) {
+                Ok(seconds @ 1..=86_400) => Ok(Some(seconds)),
+                _ => invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, "1 to 86400 seconds"),
+            }
+        }
+        other => invalid("spec.sessionAffinity", other, "None or ClientIP"),
+    }
+}
+
+/// Whether it is Local.
+fn policy(path: &str, text: Option<&str>) -> Result<bool> {
+    match text.unwrap_or("Cluster") {
+        "Cluster" => Ok(false),
+        "Local" => Ok(true),
+        other => invalid(path, other, "Cluster or Local"),
+    }
+}
+
+fn selection(metadata: &ObjectMeta) -> Result<Selection> {
+    match annotation(metadata, SELECTION).unwrap_or("random") {
+        "random" => Ok(Selection::Random),
+        "weighted" => Ok(Selection::Weighted),
+        "least-connections" => Ok(Selection::LeastConnections),
+        other => invalid(format!("metadata.annotations.{SELECTION}"), other, "random, weighted or least-connections"),
+    }
+}
+
+/// None: the slice belongs to no Service, or has names instead of addresses.
+pub fn slice(from: &discovery::EndpointSlice) -> Result<Option<Object>> {
+    let name = name(&from.metadata)?;
+    let labels = from.metadata.labels.clone().unwrap_or_default();
+    let Some(service) = labels.get(SERVICE_NAME).filter(|_| from.address_type != "FQDN") else { return Ok(None) };
+    if !["IPv4", "IPv6"].contains(&from.address_type.as_str()) {
+        return invalid("addressType", &from.address_type, "IPv4, IPv6 or FQDN");
+    }
+    let endpoints = from.endpoints.iter().flatten().enumerate().map(|(i, e)| endpoint(i, e)).collect::<Result<Vec<_>>>()?;
+    if let Some(i) = endpoints.iter().position(|e| e.address.is_ipv4() != (from.address_type == "IPv4")) {
+        let found = endpoints[i].address;
+        return invalid(format!("endpoints[{i}].addresses[0]"), found, "an address of the slice's addressType");
+    }
+    let service = service.as_str().into();
+    Ok(Some(Object::Slice(Slice { name, service, ports: slice_ports(from)?, endpoints, weights: weights(&from.metadata)? })))
+}
+
+/// Ports without a number stand for all ports, which no proxy can balance.
+fn slice_ports(from: &discovery::EndpointSlice) -> Result<Vec<SlicePort>> {
+    let mut found = Vec::new();
+    for (i, port) in from.ports.iter().flatten().enumerate() {
+        let Some(number) = port.port else { continue };
+        let number = port_number(format!("ports[{i}].port"), number)?;
+        let name = port.name.as_deref().unwrap_or("").into();
+        if let Some(protocol) = protocol(format!("ports[{i}].protocol"), port.protocol.as_deref())? {
+            found.push(SlicePort { name, protocol, port: number });
+        }
+    }
+    Ok(found)
+}
+
+fn endpoint(i: usize, from: &discovery::Endpoint) -> Result<SliceEndpoint> {
+    let path = format!("endpoints[{i}].addresses");
+    // All addresses of an endpoint are the same for whoever connects; the API says to use the first.
+    let Some(text) = from.addresses.first() else { return invalid(path, (), "an address") };
+    let conditions = from.conditions.clone().unwrap_or_default();
+    let ready = conditions.ready.unwrap_or(true);
+    let hints = from.hints.clone().unwrap_or_default();
+    Ok(SliceEndpoint {
+        address: address(format!("{path}[0]"), text)?,
+        ready,
+        serving: conditions.serving.unwrap_or(ready),
+        terminating: conditions.terminating.unwrap_or(false),
+        node: from.node_name.as_deref().map(Arc::from),
+        zone_hints: hints.for_zones.iter().flatten().map(|zone| zone.name.as_str().into()).collect(),
+        node_hints: hints.for_nodes.iter().flatten().map(|node| node.name.as_str().into()).collect(),
+    })
+}
+
+fn weights(metadata: &ObjectMeta) -> Result<BTreeMap<IpAddr, u32>> {
+    let path = format!("metadata.annotations.{WEIGHTS}");
+    let Some(text) = annotation(metadata, WEIGHTS) else { return Ok(BTreeMap::new()) };
+    let weight = |pair: &str| {
+        let (address, weight) = pair.split_once('=')?;
+        Some((address.trim().parse().ok()?, weight.trim().parse().ok().filter(|weight| *weight <= MOST_WEIGHT)?))
+    };
+    let expected = "ADDRESS=WEIGHT,..., weights from 0 to 65535";
+    text.split(',').map(|pair| weight(pair).map_or_else(|| invalid(path.clone(), pair, expected), Ok)).collect()
+}
+
+/// So that the sums of a table stay far from their limits.
+const MOST_WEIGHT: u32 = 65_535;

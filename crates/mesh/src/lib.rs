@@ -1,0 +1,36 @@
+//! What the Services of a cluster mean on one node, and how the maps of the data plane come to say so.
+//!
+//! ```text
+//!  sources (YAML files, API server)                 crates/agent
+//!      | Object                                  [`object`], [`yaml`], [`kubernetes`]
+//!  [`state::State`]       every Service and EndpointSlice; which Services a change concerns
+//!      | one Service and its endpoints
+//!  [`choose`]             which endpoints serve on this node: readiness, policy, topology
+//!      | lists of backends
+//!  [`table`]              the frontends of the Service, each with its list
+//!      |
+//!  [`reconcile::Reconciler`]   identities, places, order of publication
+//!      | [`plane::DataPlane`]
+//!  the maps               crates/ebpf
+//! ```
+//!
+//! Nothing here does I/O, except through the trait of the data plane, or knows the time: it comes from the caller.
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod alias;
+pub mod backends;
+pub mod choose;
+pub mod claims;
+pub mod kubernetes;
+pub mod inherited;
+pub mod object;
+pub mod pending;
+pub mod plane;
+pub mod ranges;
+pub mod reconcile;
+pub mod retired;
+pub mod state;
+pub mod table;
+pub mod yaml;

@@ -1,0 +1,134 @@
+//! Services and EndpointSlices, as far as they matter here, whatever source they come from.
+
+use crate::address::Protocol;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Namespace and name of a Service or an EndpointSlice.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+impl Name {
+    pub fn new(namespace: &str, name: &str) -> Name {
+        Name { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What a source tells of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    Service(Service),
+    Slice(Slice),
+}
+
+impl Object {
+    pub fn key(&self) -> Key {
+        match self {
+            Object::Service(service) => Key::Service(service.name.clone()),
+            Object::Slice(slice) => Key::Slice(slice.name.clone()),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    Service(Name),
+    Slice(Name),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Key::Service(name) => write!(f, "Service {name}"),
+            Key::Slice(name) => write!(f, "EndpointSlice {name}"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Service {
+    pub name: Name,
+    /// Empty for headless Services.
+    pub cluster_ips: Vec<IpAddr>,
+    pub external_ips: Vec<IpAddr>,
+    /// Of the load balancer, where the node is to answer for them.
+    pub load_balancer_ips: Vec<IpAddr>,
+    pub ports: Vec<Port>,
+    /// ClientIP affinity: seconds since the last use.
+    pub affinity_seconds: Option<u32>,
+    /// internalTrafficPolicy: Local
+    pub internal_local: bool,
+    pub selection: Selection,
+    /// Of two Services that claim one address and port the older one has it. RFC 3339, so the order of texts is that
+    /// of times.
+    pub created: String,
+    /// What of it is left to others, and why.
+    pub left: Vec<Left>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Empty if the Service has only one.
+    pub name: Arc<str>,
+    pub protocol: Protocol,
+    pub port: u16,
+    pub node_port: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Selection {
+    /// Each backend as likely as the others.
+    #[default]
+    Random,
+    /// As likely as its weight says.
+    Weighted,
+    /// Of two random backends the one with fewer open connections.
+    LeastConnections,
+}
+
+/// A part of a Service that is not programmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    pub what: String,
+    pub why: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slice {
+    pub name: Name,
+    /// The Service that it belongs to, in the same namespace.
+    pub service: Arc<str>,
+    pub ports: Vec<SlicePort>,
+    pub endpoints: Vec<SliceEndpoint>,
+    /// By address; 1 where nothing is said.
+    pub weights: BTreeMap<IpAddr, u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlicePort {
+    pub name: Arc<str>,
+    pub protocol: Protocol,
+    pub port: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceEndpoint {
+    pub address: IpAddr,
+    pub ready: bool,
+    pub serving: bool,
+    pub terminating: bool,
+    pub node: Option<Arc<str>>,
+    pub zone_hints: BTreeSet<Arc<str>>,
+    pub node_hints: BTreeSet<Arc<str>>,
+}

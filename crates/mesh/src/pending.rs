@@ -1,0 +1,41 @@
+//! Writes that the data plane has yet to take, in the order in which they become visible.
+
+use crate::address::Endpoint;
+use crate::plane::{DataPlane, Frontend, FrontendKey, Member, Slot};
+use crate::retired::Garbage;
+use std::collections::BTreeMap;
+use std::io;
+
+/// Nothing of it is lost if the data plane refuses a part: all of it is written again then, which does no harm.
+#[derive(Debug, Default)]
+pub struct Pending {
+    pub services: Vec<u32>,
+    pub backends: Vec<(u32, Endpoint)>,
+    pub slots: Vec<(u32, Vec<Slot>)>,
+    /// Whether it is to be one.
+    pub members: BTreeMap<Member, bool>,
+    /// None: to be removed.
+    pub frontends: BTreeMap<FrontendKey, Option<Frontend>>,
+    /// In use until all this has been written.
+    pub replaced: Garbage,
+}
+
+impl Pending {
+    /// Writes everything. What has been replaced is left, for whoever lets it rest.
+    pub fn write(&mut self, plane: &mut dyn DataPlane) -> io::Result<Garbage> {
+        self.services.iter().try_for_each(|service| plane.clear_service(*service))?;
+        self.backends.iter().try_for_each(|(number, endpoint)| plane.put_backend(*number, *endpoint))?;
+        self.slots.iter().try_for_each(|(first, slots)| plane.put_slots(*first, slots))?;
+        plane.put_members(&self.members(true))?;
+        let frontends: Vec<_> = self.frontends.iter().filter_map(|(key, value)| Some((*key, (*value)?))).collect();
+        let gone: Vec<_> = self.frontends.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| *key).collect();
+        plane.put_frontends(&frontends)?;
+        plane.remove_frontends(&gone)?;
+        plane.remove_members(&self.members(false))?;
+        Ok(std::mem::take(self).replaced)
+    }
+
+    fn members(&self, wanted: bool) -> Vec<Member> {
+        self.members.iter().filter(|(_, is)| **is == wanted).map(|(member, _)| *member).collect()
+    }
+}

@@ -1,0 +1,82 @@
+//! Files of Kubernetes objects, read strictly: whoever writes a field that nobody knows is told so.
+
+use crate::kubernetes::{self, Invalid};
+use crate::object::Object;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::fmt;
+
+/// What is wrong in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// From 1.
+    pub document: usize,
+    /// As in `spec.ports[0].port`; empty where the document as a whole is meant.
+    pub path: String,
+    pub what: String,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "document {}: ", self.document)?;
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// All objects of a file, or the first thing that is wrong in it.
+pub fn parse(text: &str) -> Result<Vec<Object>, Wrong> {
+    let mut objects = Vec::new();
+    for (i, document) in yaml_serde::Deserializer::from_str(text).enumerate() {
+        let wrong = |(path, what)| Wrong { document: i + 1, path, what };
+        let value = Value::deserialize(document).map_err(|error| wrong((String::new(), error.to_string())))?;
+        if !value.is_null() {
+            parse_document(value, &mut objects).map_err(wrong)?;
+        }
+    }
+    Ok(objects)
+}
+
+type Part = (String, String);
+
+fn parse_document(value: Value, objects: &mut Vec<Object>) -> Result<(), Part> {
+    let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or("").to_string();
+    match (text("apiVersion").as_str(), text("kind").as_str()) {
+        ("v1", "Service") => objects.push(kubernetes::service(&strictly::<Service>(value)?).map_err(part)?),
+        ("discovery.k8s.io/v1", "EndpointSlice") => {
+            objects.extend(kubernetes::slice(&strictly::<EndpointSlice>(value)?).map_err(part)?);
+        }
+        ("v1", "List") => {
+            for (i, item) in value.get("items").and_then(Value::as_array).into_iter().flatten().enumerate() {
+                parse_document(item.clone(), objects).map_err(|(path, what)| (format!("items[{i}].{path}"), what))?;
+            }
+        }
+        (version, kind) => {
+            let what = format!("{version:?} {kind:?} where v1 Service or discovery.k8s.io/v1 EndpointSlice is expected");
+            return Err(("apiVersion, kind".to_string(), what));
+        }
+    }
+    Ok(())
+}
+
+fn part(invalid: Invalid) -> Part {
+    (invalid.path, format!("{} where {} is expected", invalid.found, invalid.expected))
+}
+
+/// The value as a T, in which every field is one of T's.
+fn strictly<T: DeserializeOwned>(value: Value) -> Result<T, Part> {
+    let mut unknown = Vec::new();
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
+    let parsed = serde_ignored::deserialize(tracked, |path| unknown.push(path.to_string()));
+    let parsed = parsed.map_err(|error: serde_json::Error| (track.path().to_string(), error.to_string()))?;
+    match unknown.into_iter().next() {
+        Some(path) => Err((path, "no such field".to_string())),
+        None => Ok(parsed),
+    }
+}

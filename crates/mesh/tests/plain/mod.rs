@@ -1,0 +1,135 @@
+//! A data plane of plain tables, which watches its writer: nothing may change under a program that can be reading it.
+
+use sidestep_mesh::address::Endpoint;
+use sidestep_mesh::plane::{DataPlane, Existing, Frontend, FrontendKey, Member, Sizes, Slot};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+pub struct Tables {
+    pub sizes: Sizes,
+    pub frontends: BTreeMap<FrontendKey, Frontend>,
+    pub slots: BTreeMap<u32, Slot>,
+    pub backends: BTreeMap<u32, Endpoint>,
+    pub members: BTreeSet<Member>,
+    /// Slots and backends that a program may have found since the last wait for readers.
+    readable: (BTreeSet<u32>, BTreeSet<u32>),
+    /// The call that fails, counted from now; 0: none does.
+    pub fail_in: u32,
+}
+
+impl Tables {
+    pub fn new(sizes: Sizes) -> Tables {
+        Tables {
+            sizes,
+            frontends: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            backends: BTreeMap::new(),
+            members: BTreeSet::new(),
+            readable: Default::default(),
+            fail_in: 0,
+        }
+    }
+
+    /// The backends that connections to this frontend go to. None: there is no such frontend.
+    pub fn reach(&self, key: &FrontendKey) -> Option<BTreeSet<Endpoint>> {
+        let frontend = self.frontends.get(key)?;
+        let slots = (frontend.first..frontend.first + frontend.count).map(|place| self.slots[&place]);
+        Some(slots.flat_map(|slot| [self.backends[&slot.backend], self.backends[&slot.other]]).collect())
+    }
+
+    fn call(&mut self) -> io::Result<()> {
+        self.fail_in = self.fail_in.saturating_sub(1);
+        if self.fail_in == 1 { Err(io::Error::from(io::ErrorKind::OutOfMemory)) } else { Ok(()) }
+    }
+
+    /// Every frontend leads to slots and backends that are there; from now on all of them may be being read.
+    fn publish(&mut self) {
+        for frontend in self.frontends.values() {
+            for place in frontend.first..frontend.first + frontend.count {
+                let slot = self.slots.get(&place).expect("a frontend leads to a slot that was never written");
+                for backend in [slot.backend, slot.other] {
+                    assert!(backend != 0 && self.backends.contains_key(&backend), "no backend {backend}");
+                    self.readable.1.insert(backend);
+                }
+                self.readable.0.insert(place);
+            }
+        }
+    }
+}
+
+impl DataPlane for Tables {
+    fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    fn existing(&mut self) -> io::Result<Existing> {
+        let in_use: BTreeSet<u32> = self.frontends.values().flat_map(|f| f.first..f.first + f.count).collect();
+        let named: BTreeSet<u32> = in_use.iter().flat_map(|p| [self.slots[p].backend, self.slots[p].other]).collect();
+        Ok(Existing {
+            frontends: self.frontends.iter().map(|(key, frontend)| (*key, *frontend)).collect(),
+            backends: named.into_iter().map(|number| (number, self.backends[&number])).collect(),
+            members: self.members.iter().copied().collect(),
+        })
+    }
+
+    fn clear_service(&mut self, service: u32) -> io::Result<()> {
+        assert!(0 < service && service < self.sizes.services);
+        self.call()
+    }
+
+    fn put_backend(&mut self, number: u32, endpoint: Endpoint) -> io::Result<()> {
+        assert!(0 < number && number < self.sizes.backends);
+        let same = self.backends.get(&number) == Some(&endpoint);
+        assert!(same || !self.readable.1.contains(&number), "backend {number} is in use");
+        self.call()?;
+        self.backends.insert(number, endpoint);
+        Ok(())
+    }
+
+    fn put_slots(&mut self, first: u32, slots: &[Slot]) -> io::Result<()> {
+        for (place, slot) in (first..).zip(slots) {
+            assert!(place < self.sizes.slots);
+            let same = self.slots.get(&place) == Some(slot);
+            assert!(same || !self.readable.0.contains(&place), "slot {place} is in use");
+        }
+        self.call()?;
+        self.slots.extend((first..).zip(slots.iter().copied()));
+        Ok(())
+    }
+
+    fn put_members(&mut self, members: &[Member]) -> io::Result<()> {
+        self.call()?;
+        self.members.extend(members);
+        Ok(())
+    }
+
+    /// Fails in the middle, as a batch does.
+    fn put_frontends(&mut self, frontends: &[(FrontendKey, Frontend)]) -> io::Result<()> {
+        let outcome = self.call();
+        let done = if outcome.is_ok() { frontends.len() } else { frontends.len() / 2 };
+        for (key, frontend) in &frontends[..done] {
+            self.frontends.insert(*key, *frontend);
+            self.publish();
+        }
+        outcome
+    }
+
+    fn remove_frontends(&mut self, keys: &[FrontendKey]) -> io::Result<()> {
+        self.call()?;
+        keys.iter().for_each(|key| drop(self.frontends.remove(key)));
+        Ok(())
+    }
+
+    fn remove_members(&mut self, members: &[Member]) -> io::Result<()> {
+        self.call()?;
+        members.iter().for_each(|member| drop(self.members.remove(member)));
+        Ok(())
+    }
+
+    fn wait_for_readers(&mut self) -> io::Result<()> {
+        self.call()?;
+        self.readable = Default::default();
+        self.publish();
+        Ok(())
+    }
+}

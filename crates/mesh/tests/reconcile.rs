@@ -1,0 +1,295 @@
+//! Random Services, endpoints, failures and restarts: in the end the tables say what a plain reading of the objects says,
+//! and on the way nothing was changed that a program could have been reading.
+
+mod plain;
+
+use plain::Tables;
+use proptest::prelude::*;
+use sidestep_mesh::address::{Endpoint, Family, Protocol};
+use sidestep_mesh::choose::Node;
+use sidestep_mesh::object::*;
+use sidestep_mesh::plane::{FrontendKey, Scope, Sizes};
+use sidestep_mesh::reconcile::{Problem, Reconciler};
+use sidestep_mesh::retired::REST_NS;
+use sidestep_mesh::state::{Change, State};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+const ROOM: Sizes = Sizes { slots: 4000, backends: 400, services: 200, frontends: 400, members: 4000 };
+
+fn ip(n: u8) -> IpAddr {
+    [10, 0, 0, n].into()
+}
+
+fn node() -> Node {
+    Node { name: "here".into(), zone: Some("east".into()) }
+}
+
+// --- objects ---------------------------------------------------------------------------------------------------------
+
+fn ports() -> impl Strategy<Value = Vec<Port>> {
+    let port = |name: &'static str, protocol| {
+        (1u16..4, prop::option::of(1u16..4)).prop_map(move |(port, node)| Port {
+            name: name.into(),
+            protocol,
+            port: 8000 + port,
+            node_port: node.map(|n| 30_000 + n),
+        })
+    };
+    (port("one", Protocol::Tcp), port("two", Protocol::Udp), 0usize..3)
+        .prop_map(|(one, two, count)| [one, two].into_iter().take(count).collect())
+}
+
+fn service() -> impl Strategy<Value = Object> {
+    let addresses = || prop::collection::btree_set(1u8..6, 0..3).prop_map(|set| set.into_iter().map(ip).collect::<Vec<_>>());
+    let selection = prop_oneof![Just(Selection::Random), Just(Selection::Weighted), Just(Selection::LeastConnections)];
+    (0u8..4, addresses(), addresses(), ports(), prop::option::of(1u32..100), any::<bool>(), selection, 0u8..3).prop_map(
+        |(name, cluster_ips, external_ips, ports, affinity_seconds, internal_local, selection, created)| {
+            Object::Service(Service {
+                name: Name::new("default", &format!("s{name}")),
+                cluster_ips,
+                external_ips,
+                load_balancer_ips: Vec::new(),
+                ports,
+                affinity_seconds,
+                internal_local,
+                selection,
+                created: created.to_string(),
+                left: Vec::new(),
+            })
+        },
+    )
+}
+
+fn endpoint() -> impl Strategy<Value = SliceEndpoint> {
+    let hint = || prop_oneof![3 => Just(vec![]), 1 => Just(vec!["here", "east"]), 1 => Just(vec!["there", "west"])];
+    (100u8..110, any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), hint(), hint()).prop_map(
+        |(address, ready, serving, terminating, local, zones, nodes)| SliceEndpoint {
+            address: ip(address),
+            ready: ready && !terminating,
+            serving,
+            terminating,
+            node: Some(if local { "here" } else { "there" }.into()),
+            zone_hints: zones.into_iter().map(Into::into).collect(),
+            node_hints: nodes.into_iter().map(Into::into).collect(),
+        },
+    )
+}
+
+fn slice() -> impl Strategy<Value = Object> {
+    let weights = prop::collection::btree_map((100u8..110).prop_map(ip), 0u32..3, 0..4);
+    (0u8..5, 0u8..4, prop::collection::vec(endpoint(), 0..5), weights).prop_map(|(name, service, endpoints, weights)| {
+        let port = |name: &str, protocol| SlicePort { name: name.into(), protocol, port: 80 };
+        Object::Slice(Slice {
+            name: Name::new("default", &format!("e{name}")),
+            service: format!("s{service}").into(),
+            ports: vec![port("one", Protocol::Tcp), port("two", Protocol::Udp)],
+            endpoints,
+            weights,
+        })
+    })
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put(Object),
+    Delete(Key),
+    /// This call of the data plane fails, counted from here.
+    Fail(u32),
+    /// So much later; what has been replaced is given back if it has rested.
+    Tidy(u64),
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => service().prop_map(Step::Put),
+        6 => slice().prop_map(Step::Put),
+        1 => service().prop_map(|object| Step::Delete(object.key())),
+        1 => slice().prop_map(|object| Step::Delete(object.key())),
+        1 => (2u32..12).prop_map(Step::Fail),
+        2 => (0..2 * REST_NS).prop_map(Step::Tidy),
+        1 => Just(Step::Restart),
+    ]
+}
+
+// --- what the objects mean, read plainly ------------------------------------------------------------------------------
+
+/// Frontend -> backends; the empty set is refused.
+fn meaning(state: &State) -> BTreeMap<FrontendKey, BTreeSet<Endpoint>> {
+    let mut services: Vec<&Service> = state.services().collect();
+    services.sort_by_key(|service| (service.created.clone(), service.name.clone()));
+    let mut found = BTreeMap::new();
+    for service in services {
+        let mut ports: Vec<&Port> = service.ports.iter().collect();
+        ports.sort_by_key(|port| port.name.clone());
+        for port in ports {
+            let frontend = |address: IpAddr, number, scope| FrontendKey { address: address.into(), port: number, protocol: port.protocol, scope };
+            let everywhere = serving(state, service, port, false);
+            let inside = if service.internal_local { serving(state, service, port, true) } else { everywhere.clone() };
+            for address in &service.cluster_ips {
+                found.entry(frontend(*address, port.port, Scope::Address)).or_insert(inside.clone());
+            }
+            for address in &service.external_ips {
+                // Of one Service's own wishes for one address the first is the cluster's.
+                found.entry(frontend(*address, port.port, Scope::Address)).or_insert(everywhere.clone());
+            }
+            if let (Some(number), false) = (port.node_port, service.cluster_ips.is_empty()) {
+                found.entry(frontend(Family::V4.unspecified().ip(), number, Scope::Node)).or_insert(everywhere.clone());
+            }
+        }
+    }
+    found
+}
+
+fn serving(state: &State, service: &Service, port: &Port, local_only: bool) -> BTreeSet<Endpoint> {
+    let mut known: BTreeMap<IpAddr, (SliceEndpoint, u32)> = BTreeMap::new();
+    for slice in state.slices(&service.name) {
+        for endpoint in &slice.endpoints {
+            let local = endpoint.node.as_deref() == Some("here");
+            if local || !known.contains_key(&endpoint.address) {
+                let weight = *slice.weights.get(&endpoint.address).unwrap_or(&1);
+                known.insert(endpoint.address, (endpoint.clone(), weight));
+            }
+        }
+    }
+    let weighted = service.selection == Selection::Weighted;
+    let all: Vec<_> = known.into_values().filter(|(e, _)| !local_only || e.node.as_deref() == Some("here")).collect();
+    let ready: Vec<_> = all.iter().filter(|(e, _)| e.ready).cloned().collect();
+    let hinted = |here: &str, of: fn(&SliceEndpoint) -> &BTreeSet<std::sync::Arc<str>>| {
+        let everybody = ready.iter().all(|(e, _)| !of(e).is_empty());
+        let mine: Vec<_> = ready.iter().filter(|(e, _)| of(e).iter().any(|hint| &**hint == here)).cloned().collect();
+        (everybody && !mine.is_empty() && !local_only).then_some(mine)
+    };
+    let near = hinted("here", |e| &e.node_hints).or_else(|| hinted("east", |e| &e.zone_hints)).unwrap_or(ready.clone());
+    let draining: Vec<_> = all.iter().filter(|(e, _)| e.serving && e.terminating).cloned().collect();
+    let chosen = if near.is_empty() { draining } else { near };
+    let _ = port;
+    chosen.iter().filter(|(_, weight)| !weighted || *weight > 0).map(|(e, _)| Endpoint::new(e.address, 80)).collect()
+}
+
+// --- the run ----------------------------------------------------------------------------------------------------------
+
+struct Run {
+    state: State,
+    tables: Tables,
+    reconciler: Reconciler,
+    now: u64,
+    /// Services whose change was refused by the data plane, and not yet made good.
+    unsaid: bool,
+}
+
+impl Run {
+    fn new(sizes: Sizes) -> Run {
+        let mut tables = Tables::new(sizes);
+        let reconciler = Reconciler::new(node(), &mut tables).unwrap();
+        Run { state: State::default(), tables, reconciler, now: 0, unsaid: false }
+    }
+
+    fn change(&mut self, change: Change) {
+        let names = self.state.apply(change);
+        self.unsaid = self.reconciler.apply(&self.state, names, &mut self.tables, self.now).is_err();
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Put(object) => self.change(Change::Put(object)),
+            Step::Delete(key) => self.change(Change::Delete(key)),
+            Step::Fail(n) => self.tables.fail_in = n,
+            Step::Tidy(ns) => {
+                self.now += ns;
+                let _ = self.reconciler.tidy(&mut self.tables, self.now);
+            }
+            Step::Restart => self.restart(),
+        }
+    }
+
+    fn restart(&mut self) {
+        self.tables.fail_in = 0;
+        let before: Vec<_> = self.tables.frontends.keys().map(|key| (*key, self.tables.reach(key))).collect();
+        self.reconciler = Reconciler::new(node(), &mut self.tables).unwrap();
+        let now: Vec<_> = self.tables.frontends.keys().map(|key| (*key, self.tables.reach(key))).collect();
+        assert_eq!(before, now, "a start alone changes nothing");
+        let names = self.state.services().map(|service| service.name.clone()).collect();
+        self.reconciler.apply(&self.state, names, &mut self.tables, self.now).unwrap();
+        self.reconciler.complete(&mut self.tables, self.now).unwrap();
+        self.unsaid = false;
+    }
+
+    fn check(&mut self) {
+        if self.unsaid {
+            self.tables.fail_in = 0;
+            self.reconciler.apply(&self.state, BTreeSet::new(), &mut self.tables, self.now).unwrap();
+            self.unsaid = false;
+        }
+        let reached: BTreeMap<_, _> =
+            self.tables.frontends.keys().map(|key| (*key, self.tables.reach(key).unwrap())).collect();
+        assert_eq!(reached, meaning(&self.state));
+        self.check_members();
+    }
+
+    /// Where a choice is remembered, exactly the backends of the frontends' lists are members.
+    fn check_members(&self) {
+        let ports = self.reconciler.ports();
+        let wanted: BTreeSet<(u32, Endpoint)> = ports
+            .iter()
+            .filter(|port| port.key.protocol == Protocol::Udp || port.table.affinity_seconds > 0)
+            .flat_map(|port| port.table.endpoints().into_iter().map(|endpoint| (port.service, endpoint)))
+            .collect();
+        let found = self.tables.members.iter().map(|m| (m.service, self.tables.backends[&m.backend])).collect();
+        assert_eq!(wanted, found);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn tables_say_what_the_objects_mean(steps in prop::collection::vec(step(), 1..40)) {
+        let mut run = Run::new(ROOM);
+        run.reconciler.complete(&mut run.tables, 0).unwrap();
+        for step in steps {
+            let quiet = !matches!(step, Step::Fail(_));
+            run.step(step);
+            if quiet {
+                run.check();
+            }
+        }
+    }
+
+    #[test]
+    fn everything_is_given_back(steps in prop::collection::vec(step(), 1..40)) {
+        let mut run = Run::new(ROOM);
+        run.reconciler.complete(&mut run.tables, 0).unwrap();
+        steps.into_iter().for_each(|step| run.step(step));
+        run.tables.fail_in = 0;
+        run.change(Change::All(Vec::new()));
+        run.now += REST_NS;
+        prop_assert_eq!(run.reconciler.tidy(&mut run.tables, run.now).unwrap(), None);
+        let used = run.reconciler.used();
+        prop_assert_eq!((used.slots, used.backends, used.services, used.frontends, used.members), (0, 0, 0, 0, 0));
+        prop_assert!(run.tables.frontends.is_empty() && run.tables.members.is_empty());
+    }
+
+    /// With too little room a Service is left out as a whole port, is named, and comes when there is room again.
+    #[test]
+    fn without_room_a_port_is_left_out(steps in prop::collection::vec(step(), 1..40), slots in 1u32..12, backends in 2u32..8) {
+        let mut run = Run::new(Sizes { slots, backends, ..ROOM });
+        run.reconciler.complete(&mut run.tables, 0).unwrap();
+        for step in steps {
+            if matches!(step, Step::Fail(_) | Step::Restart) {
+                continue;
+            }
+            run.step(step);
+            let full: BTreeSet<_> = run.reconciler.problems().filter_map(|(_, problem)| match problem {
+                Problem::Full { port, .. } => Some(port.clone()),
+                Problem::Taken { .. } => None,
+            }).collect();
+            for (key, expected) in meaning(&run.state) {
+                let owner = run.reconciler.owner(&key).unwrap();
+                let found = run.tables.reach(&key);
+                prop_assert_eq!(found, if full.contains(owner) { None } else { Some(expected) });
+            }
+        }
+    }
+}
