@@ -33,6 +33,17 @@ static inline void address_set_v4(struct address *a, u32 v4)
 	a->word[3] = v4;
 }
 
+/* 0.0.0.0 or ::, of the address's family. */
+static inline void address_unspecify(struct address *a)
+{
+	u32 third = address_is_v4(a) ? MAPPED_WORD : 0;
+
+	a->word[0] = 0;
+	a->word[1] = 0;
+	a->word[2] = third;
+	a->word[3] = 0;
+}
+
 /* 127.0.0.0/8; ::1 is not meant, since no kube-proxy answers for NodePorts there. */
 static inline bool address_is_v4_loopback(const struct address *a)
 {

@@ -27,7 +27,7 @@ static __always_inline struct frontend *find_frontend(const struct endpoint *to,
 
 	if (frontend)
 		return frontend;
-	__builtin_memset(&key.address, 0, sizeof(key.address));
+	address_unspecify(&key.address);
 	key.scope = SCOPE_NODE;
 	frontend = bpf_map_lookup_elem(&frontends, &key);
 	return frontend && is_node_address(&to->address, netns) ? frontend : NULL;

@@ -35,12 +35,20 @@ static __always_inline struct endpoint peer_of(struct sock *sock)
 	return peer;
 }
 
+/* Whether the backend is still one of the Service, and its number still its own. */
+static __always_inline bool still_serves(const struct translation *translation)
+{
+	struct member_key key = { .service = translation->service, .backend = translation->backend_index };
+	struct backend *backend = bpf_map_lookup_elem(&backends, &key.backend);
+
+	return backend && backend->generation == translation->generation && bpf_map_lookup_elem(&members, &key);
+}
+
 SEC("iter/udp")
 int reclaim_udp(struct bpf_iter__udp *ctx)
 {
 	struct sock *sock = (struct sock *)ctx->udp_sk;
 	struct translation *translation;
-	struct member_key key = {};
 	struct endpoint peer;
 
 	if (!sock)
@@ -49,9 +57,7 @@ int reclaim_udp(struct bpf_iter__udp *ctx)
 	if (!translation || !translation->connected)
 		return 0;
 	peer = peer_of(sock);
-	key.service = translation->service;
-	key.backend = translation->backend_index;
-	if (!endpoint_equal(&translation->backend, &peer) || bpf_map_lookup_elem(&members, &key))
+	if (!endpoint_equal(&translation->backend, &peer) || still_serves(translation))
 		return 0;
 	if (bpf_sock_destroy((struct sock_common *)sock) == 0)
 		destroyed += 1;

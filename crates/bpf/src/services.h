@@ -19,7 +19,7 @@
 
 enum scope {
 	SCOPE_ADDRESS = 0, /* this address */
-	SCOPE_NODE = 1,    /* every address of this node; the key's address is :: */
+	SCOPE_NODE = 1,    /* every address of this node; the key's address is 0.0.0.0 or :: */
 };
 
 struct frontend_key {
@@ -44,7 +44,7 @@ struct frontend {
 
 struct backend {
 	struct endpoint endpoint;
-	u32 pad;
+	u32 generation; /* of the number: another one when it has been given to another backend */
 	u64 active; /* connected sockets: written by the programs */
 	u64 picks;
 };
@@ -73,10 +73,10 @@ struct translation {
 	struct endpoint backend;
 	u32 service;
 	u32 backend_index;
-	u8 connected;   /* `backend` is the peer, and counted as active */
+	u8 connected;   /* `backend` is the peer, and counts this socket as active */
 	u8 unconnected; /* datagrams to Services have been sent with an address */
 	u16 fixed_port; /* the source port that bind() chose, in fixed_ports; 0: none */
-	u32 pad;
+	u32 generation; /* of the backend's number */
 };
 
 /* An unconnected UDP socket and one of its peers. */

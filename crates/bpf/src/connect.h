@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* connect(): one choice for the whole connection, remembered in the socket. */
+#pragma once
+
+#include "refuse.h"
+
+/* The tuple of a connection whose source port was chosen by bind() is free again, if it is this socket's. */
+static __always_inline void forget_fixed_port(u64 socket, const struct fixed_port_key *key)
+{
+	u64 *owner = bpf_map_lookup_elem(&fixed_ports, key);
+
+	if (owner && *owner == socket)
+		bpf_map_delete_elem(&fixed_ports, key);
+}
+
+/* What an earlier connect() of this socket left is no longer true. */
+static __always_inline void forget_connect(struct translation *translation, u64 netns, u64 socket, u8 protocol)
+{
+	struct fixed_port_key key = {
+		.netns = netns, .peer = translation->backend, .port = translation->fixed_port, .protocol = protocol,
+	};
+	struct backend *backend;
+
+	if (!translation->connected)
+		return;
+	translation->connected = 0;
+	if (key.port)
+		forget_fixed_port(socket, &key);
+	backend = bpf_map_lookup_elem(&backends, &translation->backend_index);
+	if (backend && backend->generation == translation->generation)
+		__sync_fetch_and_add(&backend->active, -1);
+}
+
+/* The source port of a TCP socket if bind() chose it; 0 if connect() will. */
+static __always_inline u16 fixed_port(struct bpf_sock_addr *ctx)
+{
+	return ctx->protocol == IPPROTO_TCP ? ctx->sk->src_port : 0;
+}
+
+/* Whether another socket with the same source port, chosen by bind(), has this peer. Takes the tuple if not. */
+static __always_inline bool tuple_in_use(u64 socket, const struct fixed_port_key *key)
+{
+	u64 *owner = bpf_map_lookup_elem(&fixed_ports, key);
+
+	if (owner && *owner != socket)
+		return true;
+	bpf_map_update_elem(&fixed_ports, key, &socket, BPF_ANY);
+	return false;
+}
+
+/* A backend for this socket's connection. If every choice is in use, the kernel says EADDRNOTAVAIL. */
+static __always_inline struct backend *backend_to_connect(struct bpf_sock_addr *ctx, const struct frontend *frontend,
+							  u32 *index)
+{
+	u64 netns = bpf_get_netns_cookie(ctx), socket = bpf_get_socket_cookie(ctx);
+	struct fixed_port_key key = { .netns = netns, .port = fixed_port(ctx), .protocol = ctx->protocol };
+	struct backend *backend = NULL;
+
+	for (int i = 0; i < TRIES; i++) {
+		*index = backend_for(frontend, netns);
+		backend = *index ? bpf_map_lookup_elem(&backends, index) : NULL;
+		if (!backend || !key.port)
+			return backend;
+		key.peer = backend->endpoint;
+		if (!tuple_in_use(socket, &key))
+			return backend;
+		count(REASON_TUPLE_IN_USE);
+	}
+	return backend;
+}
+
+/* Changes `to` into a backend's address if it is a Service's. Returns what the program is to return. */
+static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint *to)
+{
+	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
+	struct frontend *frontend = find_frontend(to, ctx->protocol, bpf_get_netns_cookie(ctx));
+	struct backend *backend;
+	u32 index;
+
+	if (translation)
+		forget_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), ctx->protocol);
+	if (!frontend)
+		return ALLOW;
+	if (!frontend->count)
+		return refuse(ctx, frontend, to);
+	backend = backend_to_connect(ctx, frontend, &index);
+	if (!backend) {
+		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), ctx->protocol, to, frontend->service);
+		bpf_set_retval(-ECONNREFUSED);
+		return DENY;
+	}
+	count(REASON_TRANSLATED);
+	__sync_fetch_and_add(&backend->picks, 1);
+	translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (translation) {
+		translation->frontend = *to;
+		translation->backend = backend->endpoint;
+		translation->service = frontend->service;
+		translation->backend_index = index;
+		translation->generation = backend->generation;
+		translation->connected = 1;
+		translation->fixed_port = fixed_port(ctx);
+		__sync_fetch_and_add(&backend->active, 1);
+	} else {
+		count(REASON_NO_STORAGE);
+	}
+	*to = backend->endpoint;
+	return ALLOW;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The address in a hook's context, in and out. The verifier wants each family's fields named in its own programs. */
+#pragma once
+
+#include "choice.h"
+
+#define ALLOW 1
+#define DENY 0
+#define ECONNREFUSED 111
+#define EADDRINUSE 98
+
+static __always_inline struct endpoint load4(const struct bpf_sock_addr *ctx)
+{
+	struct endpoint to = { .port = (u16)ctx->user_port };
+
+	address_set_v4(&to.address, ctx->user_ip4);
+	return to;
+}
+
+static __always_inline struct endpoint load6(const struct bpf_sock_addr *ctx)
+{
+	struct endpoint to = { .port = (u16)ctx->user_port };
+
+	to.address.word[0] = ctx->user_ip6[0];
+	to.address.word[1] = ctx->user_ip6[1];
+	to.address.word[2] = ctx->user_ip6[2];
+	to.address.word[3] = ctx->user_ip6[3];
+	return to;
+}
+
+static __always_inline void store4(struct bpf_sock_addr *ctx, const struct endpoint *to)
+{
+	ctx->user_ip4 = to->address.word[3];
+	ctx->user_port = to->port;
+}
+
+static __always_inline void store6(struct bpf_sock_addr *ctx, const struct endpoint *to)
+{
+	ctx->user_ip6[0] = to->address.word[0];
+	ctx->user_ip6[1] = to->address.word[1];
+	ctx->user_ip6[2] = to->address.word[2];
+	ctx->user_ip6[3] = to->address.word[3];
+	ctx->user_port = to->port;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Datagrams that are sent with an address: each may be for another Service. */
+#pragma once
+
+#include "refuse.h"
+
+/* Datagrams to a Service from one socket go to one backend until nothing was sent for so long, as with conntrack. */
+#define FLOW_SECONDS 120
+
+/* A datagram that is meant for a peer itself: what that peer answers is no Service's answer. */
+static __always_inline void forget_reply(struct bpf_sock_addr *ctx, const struct endpoint *peer)
+{
+	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
+	struct flow_key key = { .socket = bpf_get_socket_cookie(ctx), .peer = *peer };
+
+	if (translation && translation->unconnected)
+		bpf_map_delete_elem(&replies, &key);
+}
+
+/* The backend that this socket's datagrams go to already, or 0. */
+static __always_inline u32 flow_backend(const struct flow_key *key, u32 service)
+{
+	struct remembered *flow = bpf_map_lookup_elem(&flows, key);
+	u64 now = bpf_ktime_get_ns();
+
+	if (!flow || has_expired(now, flow->used_ns, FLOW_SECONDS) || !is_member(service, flow->backend))
+		return 0;
+	flow->used_ns = now;
+	return flow->backend;
+}
+
+/* Whether the backend's answers at this socket are for another Service: then one of them could not be told apart. */
+static __always_inline bool answers_for_another(u64 socket, const struct endpoint *peer, const struct endpoint *to)
+{
+	struct flow_key key = { .socket = socket, .peer = *peer };
+	struct reply *reply = bpf_map_lookup_elem(&replies, &key);
+
+	return reply && !endpoint_equal(&reply->frontend, to);
+}
+
+/* A backend for a new flow, if possible one that does not answer this socket for another Service. */
+static __always_inline u32 backend_to_send(struct bpf_sock_addr *ctx, const struct frontend *frontend,
+					   const struct endpoint *to, u64 socket)
+{
+	u32 index = 0;
+
+	for (int i = 0; i < TRIES; i++) {
+		struct backend *backend;
+
+		index = backend_for(frontend, bpf_get_netns_cookie(ctx));
+		backend = bpf_map_lookup_elem(&backends, &index);
+		if (!index || !backend || !answers_for_another(socket, &backend->endpoint, to))
+			break;
+	}
+	return index;
+}
+
+/* Keeps both ways of a new flow. */
+static __always_inline void keep_flow(struct bpf_sock_addr *ctx, const struct flow_key *forward, u32 index,
+				      struct backend *backend)
+{
+	struct remembered to = { .used_ns = bpf_ktime_get_ns(), .backend = index };
+	struct translation *translation;
+
+	__sync_fetch_and_add(&backend->picks, 1);
+	bpf_map_update_elem(&flows, forward, &to, BPF_ANY);
+	translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (translation)
+		translation->unconnected = 1;
+}
+
+/* The answers of `peer` at this socket are the Service's. */
+static __always_inline void keep_reply(u64 socket, const struct endpoint *peer, const struct endpoint *to)
+{
+	struct flow_key key = { .socket = socket, .peer = *peer };
+	struct reply reply = { .frontend = *to };
+	struct reply *known = bpf_map_lookup_elem(&replies, &key);
+
+	if (known && endpoint_equal(&known->frontend, to))
+		return;
+	if (bpf_map_update_elem(&replies, &key, &reply, BPF_ANY))
+		count(REASON_FLOW_NOT_KEPT);
+}
+
+static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *to)
+{
+	struct frontend *frontend = find_frontend(to, ctx->protocol, bpf_get_netns_cookie(ctx));
+	struct flow_key forward = { .socket = bpf_get_socket_cookie(ctx), .peer = *to };
+	struct backend *backend;
+	u32 index;
+	bool fresh;
+
+	if (!frontend) {
+		forget_reply(ctx, to);
+		return ALLOW;
+	}
+	if (!frontend->count)
+		return refuse(ctx, frontend, to);
+	index = flow_backend(&forward, frontend->service);
+	fresh = !index;
+	if (fresh)
+		index = backend_to_send(ctx, frontend, to, forward.socket);
+	backend = bpf_map_lookup_elem(&backends, &index);
+	if (!index || !backend) {
+		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), ctx->protocol, to, frontend->service);
+		bpf_set_retval(-ECONNREFUSED);
+		return DENY;
+	}
+	if (fresh) {
+		count(REASON_TRANSLATED);
+		keep_flow(ctx, &forward, index, backend);
+	}
+	keep_reply(forward.socket, &backend->endpoint, to);
+	*to = backend->endpoint;
+	return ALLOW;
+}

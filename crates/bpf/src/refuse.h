@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Without an endpoint a connection is refused at once, as it would be by a host on which nobody listens. */
+#pragma once
+
+#include "context.h"
+
+static __always_inline int refuse(struct bpf_sock_addr *ctx, const struct frontend *frontend,
+				  const struct endpoint *to)
+{
+	struct service_counters *counters = bpf_map_lookup_elem(&service_counters, &frontend->service);
+
+	if (counters)
+		counters->refused += 1;
+	tell(REASON_REFUSED, bpf_get_netns_cookie(ctx), ctx->protocol, to, frontend->service);
+	bpf_set_retval(-ECONNREFUSED);
+	return DENY;
+}

@@ -1,0 +1,101 @@
+//! Between the model's types and those of the maps, which are made from the programs' own type information.
+
+pub use sidestep_bpf::services::types::{
+    address, backend, endpoint, frontend, frontend_key, member_key, service_counters, slot,
+};
+use sidestep_mesh::address::{Address, Endpoint, Protocol};
+use sidestep_mesh::plane::{Frontend, FrontendKey, Member, Scope, Slot};
+use std::net::Ipv6Addr;
+
+/// The version of keys and values: tables of another version are not taken over but made anew.
+pub const VERSION: u32 = 1;
+
+/// `enum frontend_flags`
+const LEAST_CONNECTIONS: u32 = 1;
+
+/// A value that a map holds: plain bytes.
+///
+/// # Safety
+/// The type has no padding (all bytes are initialized) and every bit pattern is a value of it.
+pub unsafe trait MapData: Copy + Default {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: all of its bytes are initialized, by the trait's contract, and live as long as `self`.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
+    }
+
+    /// None if the length is another.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        // SAFETY: the length is right, every bit pattern is a value, and the read needs no alignment.
+        (bytes.len() == size_of::<Self>()).then(|| unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
+    }
+}
+
+macro_rules! map_data {
+    ($($type:ty: $size:expr),+) => { $(
+        // SAFETY: integers only, whose sizes add up to the size of the whole, so nothing lies between them.
+        unsafe impl MapData for $type {}
+        const _: () = assert!(size_of::<$type>() == $size);
+    )+ };
+}
+
+map_data!(
+    u8: 1, u32: 4, u64: 8, address: 16, frontend_key: 16 + 2 + 1 + 1, frontend: 6 * 4, member_key: 2 * 4, slot: 4 * 4,
+    backend: 20 + 4 + 2 * 8, service_counters: 3 * 8
+);
+
+pub fn address_of(from: Address) -> address {
+    let octets = from.0.octets();
+    let word = |i: usize| u32::from_ne_bytes([octets[4 * i], octets[4 * i + 1], octets[4 * i + 2], octets[4 * i + 3]]);
+    address { word: [word(0), word(1), word(2), word(3)] }
+}
+
+pub fn to_address(from: &address) -> Address {
+    let mut octets = [0; 16];
+    for (place, word) in octets.chunks_exact_mut(4).zip(from.word) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    Address(Ipv6Addr::from(octets))
+}
+
+pub fn endpoint_of(from: Endpoint) -> endpoint {
+    endpoint { address: address_of(from.address), port: from.port.to_be(), pad: 0 }
+}
+
+pub fn to_endpoint(from: &endpoint) -> Endpoint {
+    Endpoint { address: to_address(&from.address), port: u16::from_be(from.port) }
+}
+
+pub fn key_of(from: &FrontendKey) -> frontend_key {
+    let (address, port) = (address_of(from.address), from.port.to_be());
+    frontend_key { address, port, protocol: from.protocol.number(), scope: from.scope as u8 }
+}
+
+/// None if it is none of ours.
+pub fn to_key(from: &frontend_key) -> Option<FrontendKey> {
+    let scope = [Scope::Address, Scope::Node].into_iter().find(|scope| *scope as u8 == from.scope)?;
+    let protocol = Protocol::from_number(from.protocol)?;
+    Some(FrontendKey { address: to_address(&from.address), port: u16::from_be(from.port), protocol, scope })
+}
+
+pub fn frontend_of(from: &Frontend) -> frontend {
+    let Frontend { service, first, count, affinity_seconds, least_connections } = *from;
+    frontend { service, first, count, affinity_seconds, flags: u32::from(least_connections) * LEAST_CONNECTIONS, pad: 0 }
+}
+
+pub fn to_frontend(from: &frontend) -> Frontend {
+    let least_connections = from.flags & LEAST_CONNECTIONS != 0;
+    let (service, first, count) = (from.service, from.first, from.count);
+    Frontend { service, first, count, affinity_seconds: from.affinity_seconds, least_connections }
+}
+
+pub fn slot_of(from: &Slot) -> slot {
+    slot { backend: from.backend, other: from.other, own: from.own, pad: 0 }
+}
+
+pub fn member_of(from: &Member) -> member_key {
+    member_key { service: from.service, backend: from.backend }
+}
+
+pub fn to_member(from: &member_key) -> Member {
+    Member { service: from.service, backend: from.backend }
+}

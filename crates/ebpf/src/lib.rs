@@ -1,0 +1,22 @@
+//! Loads, fills, attaches and removes the programs of the kernel half.
+//!
+//! Everything lives in pins below one directory of a BPF file system, and goes on working when nobody runs:
+//!
+//! ```text
+//! /sys/fs/bpf/sidestep/services/maps-1/frontends, slots, ...     the tables; `1` is the version of their layout
+//!                               links/connect4, ...              the attachments; a new agent exchanges their programs
+//! ```
+//!
+//! [`services::install`] is a transaction: tables are made or found again, filled, and only then are programs attached,
+//! all of them or none. [`services::remove`] takes every trace away.
+
+pub mod error;
+pub mod layout;
+pub mod netns;
+pub mod pins;
+pub mod plane;
+pub mod probe;
+pub mod reclaim;
+pub mod services;
+pub mod shared;
+pub mod table;

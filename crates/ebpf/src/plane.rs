@@ -1,0 +1,206 @@
+//! The maps of the Service programs as the reconciler's data plane.
+
+use crate::error::{Doing, Result};
+use crate::layout::{self, MapData, address, backend, frontend, frontend_key, member_key, service_counters, slot};
+use crate::shared::Shared;
+use crate::table::Table;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use sidestep_mesh::address::{Address, Endpoint};
+use sidestep_mesh::plane::{DataPlane, Existing, Frontend, FrontendKey, Member, Sizes, Slot};
+use std::collections::BTreeSet;
+use std::io;
+use std::mem::offset_of;
+use std::path::Path;
+use std::time::Duration;
+
+/// All tables that the agent writes or reads.
+pub struct Maps {
+    sizes: Sizes,
+    frontends: Table<frontend_key, frontend>,
+    members: Table<member_key, u8>,
+    node_addresses: Table<address, u8>,
+    slots: Shared<slot>,
+    backends: Shared<backend>,
+    services: MapHandle,
+    reasons: MapHandle,
+}
+
+/// What has been counted for one port of a Service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub picks: u64,
+    pub affinity_hits: u64,
+    pub refused: u64,
+}
+
+/// What has been counted for one backend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Connected sockets.
+    pub active: u64,
+    /// Connections and flows that were given to it.
+    pub picks: u64,
+}
+
+/// Names of `enum reason`, in its order.
+pub const REASONS: [&str; 7] = [
+    "translated", "refused", "backend-missing", "no-storage", "flow-not-kept", "tuple-in-use", "bind-refused",
+];
+
+impl Maps {
+    /// The tables that are pinned in this directory.
+    pub fn open(directory: &Path) -> Result<Maps> {
+        let open = |name: &str| MapHandle::from_pinned_path(directory.join(name)).at("open", &directory.join(name));
+        let (frontends, members, services) = (open("frontends")?, open("members")?, open("service_counters")?);
+        let (slots, backends) = (Shared::new(&open("slots")?, "slots")?, Shared::new(&open("backends")?, "backends")?);
+        Ok(Maps {
+            sizes: Sizes {
+                slots: slots.len(),
+                backends: backends.len(),
+                services: services.max_entries(),
+                frontends: frontends.max_entries(),
+                members: members.max_entries(),
+            },
+            frontends: Table::new(frontends, "frontends"),
+            members: Table::new(members, "members"),
+            node_addresses: Table::new(open("node_addresses")?, "node_addresses"),
+            slots,
+            backends,
+            services,
+            reasons: open("reasons")?,
+        })
+    }
+
+    /// The addresses at which NodePorts answer, from now on.
+    pub fn set_node_addresses(&mut self, wanted: &BTreeSet<Address>) -> Result<()> {
+        let old: BTreeSet<Address> = self.node_addresses()?;
+        let new: Vec<_> = wanted.difference(&old).map(|address| (layout::address_of(*address), 1)).collect();
+        self.node_addresses.put_all(&new)?;
+        let gone: Vec<_> = old.difference(wanted).map(|address| layout::address_of(*address)).collect();
+        self.node_addresses.remove_all(&gone)
+    }
+
+    pub fn node_addresses(&self) -> Result<BTreeSet<Address>> {
+        Ok(self.node_addresses.entries()?.iter().map(|(address, _)| layout::to_address(address)).collect())
+    }
+
+    /// What a connection to this frontend finds.
+    pub fn frontend(&self, key: &FrontendKey) -> Result<Option<Frontend>> {
+        Ok(self.frontends.get(&layout::key_of(key))?.as_ref().map(layout::to_frontend))
+    }
+
+    /// The numbers of the backends behind a frontend.
+    pub fn backends_of(&self, frontend: &Frontend) -> BTreeSet<u32> {
+        let end = frontend.first.saturating_add(frontend.count).min(self.slots.len());
+        let slots = (frontend.first..end).map(|place| self.slots.get(place));
+        slots.flat_map(|slot| [slot.backend, slot.other]).filter(|number| *number != 0).collect()
+    }
+
+    pub fn endpoint(&self, number: u32) -> Endpoint {
+        layout::to_endpoint(&self.backends.get(number).endpoint)
+    }
+
+    pub fn load(&self, number: u32) -> Load {
+        Load {
+            active: self.backends.counter(number, offset_of!(backend, active)),
+            picks: self.backends.counter(number, offset_of!(backend, picks)),
+        }
+    }
+
+    pub fn counters(&self, service: u32) -> Result<Counters> {
+        let found = self.services.lookup_percpu(service.bytes(), MapFlags::ANY).doing("map service_counters: look up")?;
+        let each = found.into_iter().flatten().filter_map(|bytes| service_counters::from_bytes(&bytes));
+        Ok(each.fold(Counters::default(), |sum, one| Counters {
+            picks: sum.picks + one.picks,
+            affinity_hits: sum.affinity_hits + one.affinity_hits,
+            refused: sum.refused + one.refused,
+        }))
+    }
+
+    /// How often each of [`REASONS`] has come about.
+    pub fn reasons(&self) -> Result<Vec<(&'static str, u64)>> {
+        let count = |reason: u32| -> Result<u64> {
+            let found = self.reasons.lookup_percpu(reason.bytes(), MapFlags::ANY).doing("map reasons: look up")?;
+            Ok(found.into_iter().flatten().filter_map(|bytes| u64::from_bytes(&bytes)).sum())
+        };
+        (0..).zip(REASONS).map(|(reason, name)| Ok((name, count(reason)?))).collect()
+    }
+}
+
+/// The errors of the maps, as the trait has them.
+fn io(result: Result<()>) -> io::Result<()> {
+    result.map_err(io::Error::other)
+}
+
+impl DataPlane for Maps {
+    fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    fn existing(&mut self) -> io::Result<Existing> {
+        let entries = self.frontends.entries().map_err(io::Error::other)?;
+        let frontends: Vec<_> =
+            entries.iter().filter_map(|(key, value)| Some((layout::to_key(key)?, layout::to_frontend(value)))).collect();
+        let numbers: BTreeSet<u32> = frontends.iter().flat_map(|(_, frontend)| self.backends_of(frontend)).collect();
+        let known = numbers.into_iter().filter(|number| *number < self.backends.len());
+        let members = self.members.entries().map_err(io::Error::other)?;
+        Ok(Existing {
+            backends: known.map(|number| (number, self.endpoint(number))).collect(),
+            members: members.iter().map(|(key, _)| layout::to_member(key)).collect(),
+            frontends,
+        })
+    }
+
+    fn clear_service(&mut self, service: u32) -> io::Result<()> {
+        let zeros = vec![service_counters::default().bytes().to_vec(); libbpf_rs::num_possible_cpus().map_err(io::Error::other)?];
+        io(self.services.update_percpu(service.bytes(), &zeros, MapFlags::ANY).doing("map service_counters: clear"))
+    }
+
+    /// With another generation, so that sockets of the number's former backend do not count for this one.
+    fn put_backend(&mut self, number: u32, endpoint: Endpoint) -> io::Result<()> {
+        let before = self.backends.get(number);
+        if layout::to_endpoint(&before.endpoint) != endpoint {
+            let (generation, endpoint) = (before.generation.wrapping_add(1), layout::endpoint_of(endpoint));
+            self.backends.put(number, backend { endpoint, generation, active: 0, picks: 0 });
+        }
+        Ok(())
+    }
+
+    fn put_slots(&mut self, first: u32, slots: &[Slot]) -> io::Result<()> {
+        for (place, slot) in (first..).zip(slots) {
+            self.slots.put(place, layout::slot_of(slot));
+        }
+        Ok(())
+    }
+
+    fn put_members(&mut self, members: &[Member]) -> io::Result<()> {
+        let entries: Vec<_> = members.iter().map(|member| (layout::member_of(member), 1)).collect();
+        io(self.members.put_all(&entries))
+    }
+
+    fn put_frontends(&mut self, frontends: &[(FrontendKey, Frontend)]) -> io::Result<()> {
+        // What the frontends lead to is written by now, for every processor.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        let entries: Vec<_> =
+            frontends.iter().map(|(key, value)| (layout::key_of(key), layout::frontend_of(value))).collect();
+        io(self.frontends.put_all(&entries))
+    }
+
+    fn remove_frontends(&mut self, keys: &[FrontendKey]) -> io::Result<()> {
+        io(self.frontends.remove_all(&keys.iter().map(layout::key_of).collect::<Vec<_>>()))
+    }
+
+    fn remove_members(&mut self, members: &[Member]) -> io::Result<()> {
+        io(self.members.remove_all(&members.iter().map(layout::member_of).collect::<Vec<_>>()))
+    }
+
+    /// Programs run under RCU, and this call of membarrier(2) waits for a grace period of it on every machine with more
+    /// than one processor. On one processor, or where the call is not allowed, a rest does: a program takes microseconds.
+    fn wait_for_readers(&mut self) -> io::Result<()> {
+        // SAFETY: no memory is involved.
+        if unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! What the kernel must be able to do, looked at before anything is loaded: so that the message says what is missing,
+//! not which instruction a verifier did not like.
+
+use libbpf_rs::{MapType, ProgramType};
+use rustix::thread::{CapabilitySet, capabilities};
+
+/// What is missing, in words for an operator. Empty: everything is there.
+pub fn missing() -> Vec<String> {
+    let mut found = privileges();
+    if !found.is_empty() {
+        return found; // without them the rest cannot be asked
+    }
+    let programs = [
+        ("cgroup socket address hooks (4.17)", ProgramType::CgroupSockAddr),
+        ("cgroup socket hooks (4.10)", ProgramType::CgroupSock),
+        ("iterators (5.8)", ProgramType::Tracing),
+    ];
+    let maps = [
+        ("socket storage (5.2)", MapType::SkStorage),
+        ("ring buffers (5.8)", MapType::RingBuf),
+        ("LRU hash maps (4.10)", MapType::LruHash),
+    ];
+    let programs = programs.into_iter().filter(|(_, kind)| !kind.is_supported().unwrap_or(false)).map(|(what, _)| what);
+    let maps = maps.into_iter().filter(|(_, kind)| !kind.is_supported().unwrap_or(false)).map(|(what, _)| what);
+    found.extend(programs.chain(maps).map(|what| format!("the kernel has no {what}")));
+    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        found.push("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".into());
+    }
+    found
+}
+
+fn privileges() -> Vec<String> {
+    let wanted = [("CAP_BPF", CapabilitySet::BPF), ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN)];
+    let held = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
+    if held.contains(CapabilitySet::SYS_ADMIN) {
+        return Vec::new();
+    }
+    let lacking = wanted.into_iter().filter(|(_, capability)| !held.contains(*capability));
+    lacking.map(|(name, _)| format!("this process has no {name}: run it as root")).collect()
+}

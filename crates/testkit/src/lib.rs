@@ -1,0 +1,101 @@
+//! A node with pods for tests: network namespaces on one bridge, with no route outside, a cgroup and a BPF file system.
+//!
+//! ```text
+//!   node namespace      bridge 10.244.0.1/16, fd00:244::1/64
+//!      |      |      |
+//!    pod    pod    pod     10.244.0.2, .3, ...   fd00:244::2, ::3, ...
+//! ```
+//!
+//! A test that cannot have them fails: nothing here skips. One lab lives at a time, since the whole process moves into
+//! its cgroup.
+
+#![forbid(unsafe_code)]
+
+mod cgroup;
+mod namespace;
+
+pub use cgroup::Cgroup;
+pub use namespace::Namespace;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+pub struct Lab {
+    pub node: Namespace,
+    pub cgroup: Cgroup,
+    bpffs: PathBuf,
+    name: String,
+    pods: u8,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// A namespace with an address in each family.
+pub struct Pod {
+    pub namespace: Namespace,
+    pub v4: IpAddr,
+    pub v6: IpAddr,
+}
+
+impl Default for Lab {
+    fn default() -> Lab {
+        Lab::new()
+    }
+}
+
+impl Lab {
+    pub fn new() -> Lab {
+        // A test that has failed has cleaned up all the same.
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = format!("st{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let node = Namespace::new(&format!("{name}-node"));
+        node.ip("link add br0 type bridge");
+        node.ip("addr add 10.244.0.1/16 dev br0");
+        node.ip("-6 addr add fd00:244::1/64 dev br0 nodad");
+        node.ip("link set br0 up");
+        let bpffs = std::env::temp_dir().join(format!("{name}-bpf"));
+        std::fs::create_dir(&bpffs).expect("a directory for the BPF file system");
+        mount("bpf", &bpffs, "bpf", MountFlags::empty(), None).expect("mount a BPF file system (needs root)");
+        Lab { node, cgroup: Cgroup::enter(&name), bpffs, name, pods: 1, _turn: turn }
+    }
+
+    /// One more pod, which reaches the node and the others.
+    pub fn pod(&mut self) -> Pod {
+        self.pods += 1;
+        let number = self.pods;
+        let namespace = Namespace::new(&format!("{}-{number}", self.name));
+        let outside = format!("p{number}");
+        self.node.ip(&format!("link add {outside} type veth peer name eth0 netns {}", namespace.name()));
+        self.node.ip(&format!("link set {outside} master br0 up"));
+        namespace.ip(&format!("addr add 10.244.0.{number}/16 dev eth0"));
+        namespace.ip(&format!("-6 addr add fd00:244::{number:x}/64 dev eth0 nodad"));
+        namespace.ip("link set eth0 up");
+        let v6 = Ipv6Addr::new(0xfd00, 0x244, 0, 0, 0, 0, 0, number.into());
+        Pod { namespace, v4: Ipv4Addr::new(10, 244, 0, number).into(), v6: v6.into() }
+    }
+
+    /// A directory of a BPF file system of its own.
+    pub fn bpffs(&self) -> &Path {
+        &self.bpffs
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.cgroup.leave();
+        let _ = unmount(&self.bpffs, UnmountFlags::DETACH);
+        let _ = std::fs::remove_dir(&self.bpffs);
+    }
+}
+
+/// Runs a command, which must succeed.
+pub(crate) fn must(program: &str, words: &[&str]) {
+    let done = Command::new(program).args(words).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{program} {}: {} (needs root)", words.join(" "), said.trim());
+}

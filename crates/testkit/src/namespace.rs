@@ -1,0 +1,59 @@
+//! One network namespace.
+
+use crate::must;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+/// A named network namespace with its loopback up. Goes away when dropped and no socket of it is left.
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    pub fn new(name: &str) -> Namespace {
+        must("ip", &["netns", "add", name]);
+        let namespace = Namespace { name: name.into() };
+        namespace.ip("link set lo up");
+        namespace
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from("/run/netns").join(&self.name)
+    }
+
+    /// An ip(8) command in it.
+    pub fn ip(&self, words: &str) {
+        let mut all = vec!["-n", self.name.as_str()];
+        all.extend(words.split_whitespace());
+        must("ip", &all);
+    }
+
+    /// Runs `work` on a thread in it: sockets made there stay in it.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                self.enter();
+                work()
+            });
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Moves the calling thread into it, for good.
+    pub fn enter(&self) {
+        let file = File::open(self.path()).expect("the namespace's file");
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("setns (needs root)");
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("ip").args(["netns", "delete", &self.name]).status();
+    }
+}
