@@ -79,7 +79,14 @@ pub fn to_key(from: &frontend_key) -> Option<FrontendKey> {
 
 pub fn frontend_of(from: &Frontend) -> frontend {
     let Frontend { service, first, count, affinity_seconds, least_connections } = *from;
-    frontend { service, first, count, affinity_seconds, flags: u32::from(least_connections) * LEAST_CONNECTIONS, pad: 0 }
+    frontend {
+        service,
+        first,
+        count,
+        affinity_seconds,
+        flags: u32::from(least_connections) * LEAST_CONNECTIONS,
+        pad: 0,
+    }
 }
 
 pub fn to_frontend(from: &frontend) -> Frontend {

@@ -43,9 +43,8 @@ pub struct Load {
 }
 
 /// Names of `enum reason`, in its order.
-pub const REASONS: [&str; 7] = [
-    "translated", "refused", "backend-missing", "no-storage", "flow-not-kept", "tuple-in-use", "bind-refused",
-];
+pub const REASONS: [&str; 7] =
+    ["translated", "refused", "backend-missing", "no-storage", "flow-not-kept", "tuple-in-use", "bind-refused"];
 
 impl Maps {
     /// The tables that are pinned in this directory.
@@ -108,7 +107,8 @@ impl Maps {
     }
 
     pub fn counters(&self, service: u32) -> Result<Counters> {
-        let found = self.services.lookup_percpu(service.bytes(), MapFlags::ANY).doing("map service_counters: look up")?;
+        let found =
+            self.services.lookup_percpu(service.bytes(), MapFlags::ANY).doing("map service_counters: look up")?;
         let each = found.into_iter().flatten().filter_map(|bytes| service_counters::from_bytes(&bytes));
         Ok(each.fold(Counters::default(), |sum, one| Counters {
             picks: sum.picks + one.picks,
@@ -139,8 +139,10 @@ impl DataPlane for Maps {
 
     fn existing(&mut self) -> io::Result<Existing> {
         let entries = self.frontends.entries().map_err(io::Error::other)?;
-        let frontends: Vec<_> =
-            entries.iter().filter_map(|(key, value)| Some((layout::to_key(key)?, layout::to_frontend(value)))).collect();
+        let frontends: Vec<_> = entries
+            .iter()
+            .filter_map(|(key, value)| Some((layout::to_key(key)?, layout::to_frontend(value))))
+            .collect();
         let numbers: BTreeSet<u32> = frontends.iter().flat_map(|(_, frontend)| self.backends_of(frontend)).collect();
         let known = numbers.into_iter().filter(|number| *number < self.backends.len());
         let members = self.members.entries().map_err(io::Error::other)?;
@@ -152,7 +154,10 @@ impl DataPlane for Maps {
     }
 
     fn clear_service(&mut self, service: u32) -> io::Result<()> {
-        let zeros = vec![service_counters::default().bytes().to_vec(); libbpf_rs::num_possible_cpus().map_err(io::Error::other)?];
+        let zeros = vec![
+            service_counters::default().bytes().to_vec();
+            libbpf_rs::num_possible_cpus().map_err(io::Error::other)?
+        ];
         io(self.services.update_percpu(service.bytes(), &zeros, MapFlags::ANY).doing("map service_counters: clear"))
     }
 

@@ -51,7 +51,9 @@ impl<K: MapData, V: MapData> Table<K, V> {
     pub fn remove_all(&self, keys: &[K]) -> Result<()> {
         for key in keys {
             match self.map.delete(key.bytes()) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).doing(format!("map {}: remove", self.name)),
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).doing(format!("map {}: remove", self.name));
+                }
                 _ => {}
             }
         }

@@ -186,13 +186,20 @@ pub fn slice(from: &discovery::EndpointSlice) -> Result<Option<Object>> {
     if !["IPv4", "IPv6"].contains(&from.address_type.as_str()) {
         return invalid("addressType", &from.address_type, "IPv4, IPv6 or FQDN");
     }
-    let endpoints = from.endpoints.iter().flatten().enumerate().map(|(i, e)| endpoint(i, e)).collect::<Result<Vec<_>>>()?;
+    let endpoints =
+        from.endpoints.iter().flatten().enumerate().map(|(i, e)| endpoint(i, e)).collect::<Result<Vec<_>>>()?;
     if let Some(i) = endpoints.iter().position(|e| e.address.is_ipv4() != (from.address_type == "IPv4")) {
         let found = endpoints[i].address;
         return invalid(format!("endpoints[{i}].addresses[0]"), found, "an address of the slice's addressType");
     }
     let service = service.as_str().into();
-    Ok(Some(Object::Slice(Slice { name, service, ports: slice_ports(from)?, endpoints, weights: weights(&from.metadata)? })))
+    Ok(Some(Object::Slice(Slice {
+        name,
+        service,
+        ports: slice_ports(from)?,
+        endpoints,
+        weights: weights(&from.metadata)?,
+    })))
 }
 
 /// Ports without a number stand for all ports, which no proxy can balance.

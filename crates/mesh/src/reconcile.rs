@@ -290,7 +290,8 @@ impl Reconciler {
         }
         let mut places = Vec::new();
         for list in &table.lists {
-            let weighted: Vec<_> = list.iter().filter_map(|b| Some((self.backends.number(&b.endpoint)?, b.weight))).collect();
+            let weighted: Vec<_> =
+                list.iter().filter_map(|b| Some((self.backends.number(&b.endpoint)?, b.weight))).collect();
             let slots = alias::slots(&weighted);
             let count = slots.len() as u32;
             let Some(first) = (if count == 0 { Some(0) } else { self.ranges.take(count) }) else {
@@ -360,7 +361,8 @@ impl Reconciler {
     fn retire(&mut self, old: Option<Programmed>, new: Option<&Programmed>) {
         let Some(old) = old else { return };
         self.release(&old.table);
-        let kept = |place: &Place| new.is_some_and(|new| new.lists.iter().any(|p| p.first == place.first && p.count > 0));
+        let kept =
+            |place: &Place| new.is_some_and(|new| new.lists.iter().any(|p| p.first == place.first && p.count > 0));
         let ranges = old.lists.iter().filter(|place| place.count > 0 && !kept(place));
         self.pending.replaced.ranges.extend(ranges.map(|place| (place.first, place.count)));
         if new.is_none() {

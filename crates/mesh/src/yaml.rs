@@ -57,7 +57,8 @@ fn parse_document(value: Value, objects: &mut Vec<Object>) -> Result<(), Part> {
             }
         }
         (version, kind) => {
-            let what = format!("{version:?} {kind:?} where v1 Service or discovery.k8s.io/v1 EndpointSlice is expected");
+            let what =
+                format!("{version:?} {kind:?} where v1 Service or discovery.k8s.io/v1 EndpointSlice is expected");
             return Err(("apiVersion, kind".to_string(), what));
         }
     }

@@ -41,7 +41,8 @@ fn ports() -> impl Strategy<Value = Vec<Port>> {
 }
 
 fn service() -> impl Strategy<Value = Object> {
-    let addresses = || prop::collection::btree_set(1u8..6, 0..3).prop_map(|set| set.into_iter().map(ip).collect::<Vec<_>>());
+    let addresses =
+        || prop::collection::btree_set(1u8..6, 0..3).prop_map(|set| set.into_iter().map(ip).collect::<Vec<_>>());
     let selection = prop_oneof![Just(Selection::Random), Just(Selection::Weighted), Just(Selection::LeastConnections)];
     (0u8..4, addresses(), addresses(), ports(), prop::option::of(1u32..100), any::<bool>(), selection, 0u8..3).prop_map(
         |(name, cluster_ips, external_ips, ports, affinity_seconds, internal_local, selection, created)| {
@@ -78,16 +79,18 @@ fn endpoint() -> impl Strategy<Value = SliceEndpoint> {
 
 fn slice() -> impl Strategy<Value = Object> {
     let weights = prop::collection::btree_map((100u8..110).prop_map(ip), 0u32..3, 0..4);
-    (0u8..5, 0u8..4, prop::collection::vec(endpoint(), 0..5), weights).prop_map(|(name, service, endpoints, weights)| {
-        let port = |name: &str, protocol| SlicePort { name: name.into(), protocol, port: 80 };
-        Object::Slice(Slice {
-            name: Name::new("default", &format!("e{name}")),
-            service: format!("s{service}").into(),
-            ports: vec![port("one", Protocol::Tcp), port("two", Protocol::Udp)],
-            endpoints,
-            weights,
-        })
-    })
+    (0u8..5, 0u8..4, prop::collection::vec(endpoint(), 0..5), weights).prop_map(
+        |(name, service, endpoints, weights)| {
+            let port = |name: &str, protocol| SlicePort { name: name.into(), protocol, port: 80 };
+            Object::Slice(Slice {
+                name: Name::new("default", &format!("e{name}")),
+                service: format!("s{service}").into(),
+                ports: vec![port("one", Protocol::Tcp), port("two", Protocol::Udp)],
+                endpoints,
+                weights,
+            })
+        },
+    )
 }
 
 #[derive(Clone, Debug)]
@@ -124,7 +127,12 @@ fn meaning(state: &State) -> BTreeMap<FrontendKey, BTreeSet<Endpoint>> {
         let mut ports: Vec<&Port> = service.ports.iter().collect();
         ports.sort_by_key(|port| port.name.clone());
         for port in ports {
-            let frontend = |address: IpAddr, number, scope| FrontendKey { address: address.into(), port: number, protocol: port.protocol, scope };
+            let frontend = |address: IpAddr, number, scope| FrontendKey {
+                address: address.into(),
+                port: number,
+                protocol: port.protocol,
+                scope,
+            };
             let everywhere = serving(state, service, port, false);
             let inside = if service.internal_local { serving(state, service, port, true) } else { everywhere.clone() };
             for address in &service.cluster_ips {
