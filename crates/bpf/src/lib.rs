@@ -3,10 +3,14 @@
 
 /// Service addresses are exchanged for backends at the socket.
 pub mod services {
+    // Generated: its author answers for its unsafe blocks.
+    #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/services.skel.rs"));
 }
 
 /// Connected UDP sockets whose backend has gone are aborted.
 pub mod reclaim {
+    // Generated, as above.
+    #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/reclaim.skel.rs"));
 }

@@ -61,7 +61,7 @@ pub fn service(from: &core::Service) -> Result<Object> {
         affinity_seconds: affinity(&spec)?,
         internal_local: policy("spec.internalTrafficPolicy", spec.internal_traffic_policy.as_deref())?,
         selection: selection(&from.metadata)?,
-        created: from.metadata.creation_timestamp.as_ref().map(|t| t.0.to_string()).unwrap_or_default().into(),
+        created: from.metadata.creation_timestamp.as_ref().map(|t| t.0.to_string()).unwrap_or_default(),
         left,
         name,
     }))
