@@ -63,7 +63,7 @@ impl<T: MapData> Shared<T> {
 
     /// A counter inside an element, `offset` bytes from its beginning.
     pub fn counter(&self, index: u32, offset: usize) -> u64 {
-        assert!(offset % 8 == 0 && offset + 8 <= size_of::<T>());
+        assert!(offset.is_multiple_of(8) && offset + 8 <= size_of::<T>());
         // SAFETY: eight aligned bytes inside the element, which programs change by atomic additions only.
         let counter = unsafe { self.at(index).cast::<u8>().add(offset).cast::<AtomicU64>().as_ref() };
         counter.load(Ordering::Relaxed)
