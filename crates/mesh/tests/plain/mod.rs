@@ -116,13 +116,13 @@ impl DataPlane for Tables {
 
     fn remove_frontends(&mut self, keys: &[FrontendKey]) -> io::Result<()> {
         self.call()?;
-        keys.iter().for_each(|key| drop(self.frontends.remove(key)));
+        self.frontends.retain(|key, _| !keys.contains(key));
         Ok(())
     }
 
     fn remove_members(&mut self, members: &[Member]) -> io::Result<()> {
         self.call()?;
-        members.iter().for_each(|member| drop(self.members.remove(member)));
+        self.members.retain(|member| !members.contains(member));
         Ok(())
     }
 
