@@ -32,7 +32,7 @@ pub enum Released {
     Nothing,
     /// The other side still uses it.
     Half,
-    /// Both are done: memory given back, slot free.
+    /// Both are done: memory given back, slot free, unless a side is gone.
     Whole,
 }
 
@@ -103,12 +103,16 @@ impl Link {
             self.mem.slot(slot).side[side].released.store(1, SeqCst);
             return Released::Half;
         }
-        self.free(slot);
+        self.connections.remove(&slot);
+        // A side that did not release the slot itself may use it still: its process can have lost the broker and
+        // live. Such a link gets no further connection, and its memory goes when nobody has it mapped any more.
+        if self.dead == [false; 2] {
+            self.free(slot);
+        }
         Released::Whole
     }
 
     fn free(&mut self, slot: usize) {
-        self.connections.remove(&slot);
         self.used[slot / 64] &= !(1 << (slot % 64));
         let ring_size = self.mem.ring_size();
         let at = link::ring_at(ring_size, slot, 0) as u64;

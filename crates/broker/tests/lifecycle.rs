@@ -141,6 +141,21 @@ fn a_process_that_shares_with_itself_dies_cleanly() {
 }
 
 #[test]
+fn members_that_lose_the_broker_keep_what_they_share() {
+    let broker = TestBroker::start();
+    let Shared { a, b, memory_a, memory_b, slot_a, .. } = Shared::new(&broker);
+    let words = memory_a.slot(slot_a.slot);
+    words.reader[slot_a.side].head.store(7, SeqCst);
+    words.writer[slot_a.side].tail.store(8, SeqCst);
+    memory_a.ring_byte(slot_a.slot, slot_a.side, 7).store(42, SeqCst);
+    drop((a, b));
+    wait_for("both are buried", || broker.status().links.is_empty().then_some(()));
+    assert_eq!(memory_b.ring_byte(slot_a.slot, slot_a.side, 7).load(SeqCst), 42, "a byte that was not read yet");
+    assert_eq!(words.writer[slot_a.side].tail.load(SeqCst), 8);
+    assert_eq!(words.reader[slot_a.side].head.load(SeqCst), FROZEN | 7);
+}
+
+#[test]
 fn an_idle_broker_leaves() {
     let broker = TestBroker::with(Some(Duration::from_millis(50)), |_| {});
     assert_eq!(broker.ended(), Ended::Idle);

@@ -151,10 +151,11 @@ fn refuse(c: &Conn, reason: Reason) {
 }
 
 pub fn give_slot_back(c: &Conn) {
-    let l = link::get(c.link.load(Relaxed));
-    let slot = c.slot.load(Relaxed);
+    let index = c.link.load(Relaxed);
+    let (l, slot) = (link::get(index), c.slot.load(Relaxed));
     l.set_conn(slot, None);
     l.release(slot);
+    member::tidy(index);
 }
 
 /// Calls on a connection that some set still watches in the kernel's way, before we look closer at it.

@@ -173,21 +173,27 @@ fn listen() {
         owed::tell();
         tell_untold();
     }
-    loop {
-        match control::receive(SOCKET.load(Relaxed)) {
-            Ok((msg, passed)) => hear(&msg, passed),
-            Err(Errno(libc::EAGAIN | libc::EINTR)) => break,
-            Err(_) => {
-                leave();
-                break;
-            }
-        }
-    }
+    let all = hear_all();
     HEARD.store(pending, SeqCst);
-    if owed::any() {
+    if !all || owed::any() {
         look_again();
     }
     LOCK.unlock();
+}
+
+/// False: there may be more, which could not be received just now.
+fn hear_all() -> bool {
+    loop {
+        match control::receive(SOCKET.load(Relaxed)) {
+            Ok((msg, passed)) => hear(&msg, passed),
+            Err(Errno(libc::EAGAIN)) => return true,
+            Err(e) if e.passes() => return false,
+            Err(_) => {
+                leave();
+                return true;
+            }
+        }
+    }
 }
 
 fn tell_untold() {
@@ -278,6 +284,17 @@ pub fn quit() {
     STAYS.store(false, Relaxed);
     leave();
     NOT_BEFORE.store(u64::MAX, Relaxed);
+}
+
+/// A slot of this link has been given back. Of a link that a broker gave who is gone nobody will say that it is done
+/// with: it goes with its last slot.
+pub fn tidy(link: u32) {
+    let former = SOCKET.load(Relaxed) < 0 || link::get(link).id().2 != ERA.load(Relaxed);
+    // Reentered: a signal handler inside of `listen`; the link goes when the next broker is joined.
+    if former && LOCK.lock(thread::tid()) != Taken::Reentered {
+        link::remove_idle(link);
+        LOCK.unlock();
+    }
 }
 
 /// In a forked child: the membership is the parent's.
