@@ -69,6 +69,21 @@ def errors(name):
     return tuple(error for error in found if (name, error) not in TRUTHS)
 
 
+# --- the broker: all calls are its own, whoever makes them in its name ----------------------------------------------
+
+# No call that could fail, or not one of the broker's: the kernel's return from a signal, and its own end and beginning.
+NO_CALLS = NEVER_FAIL | {"exit", "exit_group", "execve", "rt_sigreturn", "restart_syscall"}
+
+# A wait that always fails is no broker at all.
+WAITS = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"}
+
+
+def broker_errors(name):
+    if name in NO_CALLS:
+        return ()
+    return tuple(error for error in ALWAYS + ALSO.get(name, ()) if (name, error) not in TRUTHS)
+
+
 def names():
     """Names of all system calls, by number, as the C compiler's headers have them."""
     done = subprocess.run(["cc", "-E", "-dM", "-include", "asm/unistd_64.h", "-x", "c", "/dev/null"],

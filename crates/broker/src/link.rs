@@ -104,21 +104,24 @@ impl Link {
             return Released::Half;
         }
         self.connections.remove(&slot);
-        // A side that did not release the slot itself may use it still: its process can have lost the broker and
-        // live. Such a link gets no further connection, and its memory goes when nobody has it mapped any more.
-        if self.dead == [false; 2] {
-            self.free(slot);
-        }
+        self.free(slot);
         Released::Whole
     }
 
+    /// A side that is gone has not released the slot itself, and may use it still: its process can have lost us and
+    /// live. So its words stay as they are, on a link that gets no further connection; and if both are gone, so do the
+    /// bytes that one of them has yet to read. Then the memory goes when neither has it mapped any more.
     fn free(&mut self, slot: usize) {
-        self.used[slot / 64] &= !(1 << (slot % 64));
-        let ring_size = self.mem.ring_size();
-        let at = link::ring_at(ring_size, slot, 0) as u64;
-        // A failure costs memory until the link goes, nothing else.
-        let _ = punch(&self.mem.fd, at, 2 * ring_size as u64);
-        reset(self.mem.slot(slot));
+        if self.dead != [true; 2] {
+            let ring_size = self.mem.ring_size();
+            let at = link::ring_at(ring_size, slot, 0) as u64;
+            // A failure costs memory until the link goes, nothing else.
+            let _ = punch(&self.mem.fd, at, 2 * ring_size as u64);
+        }
+        if self.dead == [false; 2] {
+            self.used[slot / 64] &= !(1 << (slot % 64));
+            reset(self.mem.slot(slot));
+        }
     }
 
     /// Ends the ring of the direction that `reader` reads; false if it had ended already.
