@@ -73,7 +73,7 @@ class Holdings:
             self.links = len({line.split()[4] for line in maps if "memfd:sidestep-link" in line})
 
     def leftovers(self, present, broker):
-        """What there may be, and whether it is there: (what, bool). A broker knows the doorbells of all who are there."""
+        """What might be left, and whether it is: (what, bool). A broker knows the doorbells of all who are there."""
         known = set().union(*(peer.bells for peer in present))
         foreign = self.bells - broker.bells if broker else self.bells & known
         return [("descriptors of closed connections", bool(self.programs or self.others)),

@@ -161,7 +161,7 @@ int main(int count, char **arguments) {
     bool server = count == 6 && strcmp(arguments[1], "server") == 0;
     bool sidecar = count == 7 && strcmp(arguments[1], "sidecar") == 0;
     if (!server && !sidecar && !(count == 7 && strcmp(arguments[1], "client") == 0)) {
-        fprintf(stderr, "usage: peer server|sidecar|client block|poll|epoll|epollet CONNECTIONS PROGRESS SEED [PORT]\n");
+        fprintf(stderr, "usage: peer server|sidecar|client block|poll|epoll|epollet COUNT PROGRESS SEED [PORT]\n");
         return 2;
     }
     const char *mode = arguments[2];

@@ -124,11 +124,13 @@ def faults(bench, recorded):
     found = []
     for number in sorted(begun):
         name = bench.names[number]
+        if name not in calls.START:
+            continue
         found += [Fault(number, name, error, "start", 1, 1) for error in calls.broker_errors(name)]
     for number, often in sorted(loaded.items()):
         name = bench.names[number]
         for error in calls.broker_errors(name):
-            for when in calls.WHEN[:2 if name in calls.WAITS else 3]:
+            for when in calls.WHEN[:2 if name in calls.NEVER_ALL else 3]:
                 if when == "later" and often < 2 * LATER_SHARE:
                     continue
                 first, count = {"first": (1, 1), "later": (often // LATER_SHARE, 1), "all": (1, inject.ALWAYS)}[when]
@@ -154,7 +156,8 @@ def broker_round(bench, fault):
             tracked.injection.arm()
         ring = load(bench, tracked, directory, fault.first)
         tracked.disarm()
-        return f"{tracked.injection.injected} calls failed, {ring:,} bytes by ring, {after(bench, tracked, watch, fault)}"
+        failed, told = tracked.injection.injected, after(bench, tracked, watch, fault)
+        return f"{failed} calls failed, {ring:,} bytes by ring, {told}"
     finally:
         tracked.destroy()
 

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from scene import NotHere
+from outcome import NotTried
 from support import wait
 
 V1 = Path("/sys/fs/cgroup/memory")
@@ -38,7 +38,7 @@ def find():
         control = root / "cgroup.subtree_control"
         if control.exists() and "memory" in control.read_text().split():
             return Group(root / name, "memory.max", "memory.events")
-    raise NotHere("no memory controller")
+    raise NotTried("no memory controller")
 
 
 @contextlib.contextmanager
@@ -48,7 +48,7 @@ def limited(size):
         group.path.mkdir()
         group.limit.write_text(str(size))
     except OSError as error:
-        raise NotHere(f"no control group may be made: {error}") from None
+        raise NotTried(f"no control group may be made: {error}") from None
     try:
         yield group
     finally:

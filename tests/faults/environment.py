@@ -1,13 +1,14 @@
-"""Rounds in which what surrounds the processes is at fault: full disks, missing file systems, a memory limit, clocks that
-differ. Each is a function of the bench that returns what is to be told, or raises `NotHere`."""
+"""Rounds in which what surrounds the processes is at fault: full disks, missing file systems, a memory limit, clocks
+that differ. Each is a function of the bench that returns what is to be told, or raises `NotTried`."""
 
 import signal
 import subprocess
 
 import cgroup
+from outcome import NotTried
 from pair import KILLED
 from rounds import SLOW_SECONDS, SOME_BYTES
-from scene import NotHere, Scene, by_kernel, by_ring, finish_by_status
+from scene import Scene, by_kernel, by_ring, finish_by_status
 from support import wait
 from support.failure import check
 from support.sidestep import Sidestep
@@ -29,7 +30,7 @@ def in_mounts(script):
     around = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{script}; exec "$@"', "sh"]
     tried = subprocess.run([*around, "true"], capture_output=True, text=True)
     if tried.returncode != 0:
-        raise NotHere(f"file systems cannot be changed: {tried.stderr.strip()}")
+        raise NotTried(f"file systems cannot be changed: {tried.stderr.strip()}")
     return around
 
 
@@ -76,12 +77,12 @@ def programs_without_proc(bench):
 
 
 def nobody_has_proc(bench):
-    """Without /proc the broker cannot tell a doorbell from anything else, and hands none out: all stays on the kernel."""
+    """Without /proc the broker cannot tell a doorbell from anything else, and hands none out: waits are slower."""
     around = in_mounts(NO_PROC)
     with Scene(bench, "no-proc-at-all", around_broker=around) as scene:
         pair = scene.checked_load(around=scene.both(around), direct=True)
         check("broken-peer" not in scene.status()["refused"], f"taken for a lie: {scene.status()['refused']}")
-        return by_kernel(pair, {})
+        return f"{pair.ring_bytes():,} bytes by ring, without doorbells"
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ RING_BYTES = 16 << 20
 
 
 def memory_limit_reached(bench):
-    """The rings of a writer fill its control group, and the kernel kills it: its peer sees what it would see otherwise."""
+    """The rings of a writer fill its control group, and the kernel kills it: its peer sees all of it, and the end."""
     with cgroup.limited(LIMIT_BYTES) as group, Scene(bench, "memory-limit") as scene:
         pair = scene.pair(around={"client": group.around(), "server": ()}, ring_size=RING_BYTES)
         pair.wait_bytes(SOME_BYTES, "within the limit", SLOW_SECONDS)
@@ -114,11 +115,11 @@ DAY = 24 * 60 * 60
 
 
 def in_time(seconds):
-    """What a process is started inside of, so that its clocks are ahead by so much. (The clock of the machine is left alone:
-    nothing of Sidestep asks for the time of day.)"""
+    """What a process is started inside of, so that its clocks are ahead by so much. (The machine's own clock is left
+    alone: nothing of Sidestep asks for the time of day.)"""
     around = ["unshare", "--fork", "--time", f"--monotonic={seconds}", f"--boottime={seconds}"]
     if subprocess.run([*around, "true"], capture_output=True).returncode != 0:
-        raise NotHere("time namespaces are not allowed")
+        raise NotTried("time namespaces are not allowed")
     return around
 
 

@@ -1,5 +1,5 @@
-"""Rounds in which two releases meet that speak different versions of the protocol: all of it stays on the kernel, with a
-reason, and nothing else changes. Each is a function of the bench that returns what is to be told."""
+"""Rounds in which two releases meet that speak different versions of the protocol: all of it stays on the kernel, with
+a reason, and nothing else changes. Each is a function of the bench that returns what is to be told."""
 
 import os
 import subprocess
@@ -32,7 +32,8 @@ def programs_beside_another_broker(bench):
     with Scene(bench, "next-broker", bin_dir=next_release()) as scene:
         this, _ = releases(scene)
         told = by_kernel(scene.checked_load(layers=scene.both(this)), scene.both("version"))
-        check(scene.status()["refused"].get("version", 0) > 0, f"the broker counts nothing: {scene.status()['refused']}")
+        refused = scene.status()["refused"]
+        check(refused.get("version", 0) > 0, f"the broker counts no version: {refused}")
         return told
 
 
@@ -57,7 +58,8 @@ def two_programs_of_two_releases(bench):
 
 
 def the_next_broker_takes_over(bench):
-    """Connections upgraded by this broker go on by ring beside a broker of the next release; new ones stay on the kernel."""
+    """Connections that this broker has upgraded go on by ring beside a broker of the next release; new ones stay on the
+    kernel."""
     with Scene(bench, "take-over") as scene:
         this, following = releases(scene)
         old = scene.pair(layers=scene.both(this))

@@ -41,12 +41,12 @@ import leaks  # noqa: E402
 import pair  # noqa: E402
 import releases  # noqa: E402
 import rounds  # noqa: E402
-import scene  # noqa: E402
+from outcome import NotTried  # noqa: E402
 from support.failure import Failure, check  # noqa: E402
 
 PARTS = ("library", "broker", "releases", "environment")
-# A selection takes every so many-th round: primes, so that all calls, errors and modes have their turn. It leaves out the
-# releases, of which one has to be built first.
+# A selection takes every so many-th round: primes, so that all calls, errors and modes have their turn. It leaves out
+# the releases, of which one has to be built first.
 QUICK_STEPS = {"library": 17, "broker": 29, "releases": 0, "environment": 1}
 
 
@@ -68,6 +68,8 @@ class Run:
         self.options = options
         self.tmp = Path(tempfile.mkdtemp(prefix="sidestep-faults-"))
         self.results = []
+        # How the names of each call's rounds begin.
+        self.calls = []
         self.bench = None
 
     def prepare(self):
@@ -88,13 +90,18 @@ class Run:
     def library(self):
         recorded = {place: rounds.record(self.bench, place) for place in rounds.PLACES}
         faults = rounds.library_faults(self.bench, recorded)
-        show_calls("library", faults)
+        self.show_calls("library", faults)
         return [(rounds.title(fault), partial(rounds.library_round, self.bench, fault)) for fault in faults]
 
     def broker(self):
         faults = broker.faults(self.bench, broker.record(self.bench))
-        show_calls("broker", faults)
+        self.show_calls("broker", faults)
         return [(broker.title(fault), partial(broker.broker_round, self.bench, fault)) for fault in faults]
+
+    def show_calls(self, part, faults):
+        found = sorted({fault.name for fault in faults})
+        print(f"calls of the {part}: {len(found)}: {' '.join(found)}", file=sys.stderr)
+        self.calls += [f"{part}: {name} " for name in found]
 
     def releases(self):
         return self.named("releases", releases.ROUNDS)
@@ -109,8 +116,8 @@ class Run:
         started, result = time.monotonic(), {"name": name, "error": None, "told": None}
         try:
             result["told"] = work()
-        except scene.NotHere as why:
-            print(f"not tried here: {name}: {why}", file=sys.stderr)
+        except NotTried as why:
+            print(f"not tried: {name}: {why}", file=sys.stderr)
             return None
         except (Failure, OSError, subprocess.SubprocessError) as failure:
             result["error"] = str(failure)
@@ -135,6 +142,16 @@ class Run:
 
     def final_checks(self):
         """What must be true after all rounds; returns what is not."""
+        return self.never_failed() + self.leftovers()
+
+    def never_failed(self):
+        """In a run of everything each call has failed in some round at least."""
+        if self.options.quick or self.options.filter:
+            return []
+        return [f"{call.strip()} never failed" for call in self.calls
+                if not any(result["name"].startswith(call) for result in self.results)]
+
+    def leftovers(self):
         try:
             check(not leaks.processes_of(self.bench.binary), "peers still run")
             self.bench.stop_broker()
@@ -151,11 +168,6 @@ class Run:
             except Failure:
                 pass  # it has been killed then, and final_checks has told
         shutil.rmtree(self.tmp, ignore_errors=True)
-
-
-def show_calls(whose, faults):
-    found = sorted({fault.name for fault in faults})
-    print(f"calls of the {whose}: {len(found)}: {' '.join(found)}", file=sys.stderr)
 
 
 def on_terminate(_signal, _frame):

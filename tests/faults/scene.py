@@ -13,13 +13,9 @@ from support.report import Report
 from support.sidestep import Sidestep
 
 
-class NotHere(Exception):
-    """This machine does not let the round be tried; says why."""
-
-
 class Surrounded(Pair):
-    """A pair of which each process may be started inside of something, under a release of its own, or without the command
-    line (`direct`), which needs /proc itself."""
+    """A pair of which each process may be started inside of something, under a release of its own, or without the
+    command line (`direct`), which needs /proc itself."""
 
     def __init__(self, bench, directory, layers, around=None, direct=False, reports=None, ring_size=None):
         super().__init__(directory, bench.binary, layers["client"], random.Random(directory.name), CONNECTIONS)

@@ -153,6 +153,12 @@ impl Link {
         }
         asleep
     }
+
+    /// The doorbell of a place could not be rung: whoever sleeps there still does, and the next one to ring shall try
+    /// too.
+    pub fn unrung(&self, side: usize, place: usize) {
+        self.mem.side(side).bells[place].asleep.store(1, SeqCst);
+    }
 }
 
 /// The numbers of the bits set.
