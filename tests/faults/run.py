@@ -11,7 +11,7 @@ library, broker: first the load runs unharmed, and the system calls that the lib
 counted. Then each of them fails with each error that it must bear: the first one, one in the middle, all of them. The
 binaries are those that are shipped: the calls are stopped from outside (inject.c).
 releases: a library and a broker that speak the next version of the protocol, beside those of this one.
-environment: full disks, no /dev/shm, no /proc, a memory limit, clocks that differ.
+environment: full disks, no /dev/shm, no /proc, a memory limit, clocks that differ, the broker replaced.
 
 A round passes if every byte has arrived once and in order, both ends have ended well, and neither the broker nor the
 machine has kept anything. What a machine does not allow to be tried is named and not counted.
@@ -39,6 +39,7 @@ import environment  # noqa: E402
 import inject  # noqa: E402
 import leaks  # noqa: E402
 import pair  # noqa: E402
+import rejoin  # noqa: E402
 import releases  # noqa: E402
 import rounds  # noqa: E402
 from outcome import NotTried  # noqa: E402
@@ -107,7 +108,7 @@ class Run:
         return self.named("releases", releases.ROUNDS)
 
     def environment(self):
-        return self.named("environment", environment.ROUNDS)
+        return self.named("environment", environment.ROUNDS + rejoin.ROUNDS)
 
     def named(self, part, functions):
         return [(f"{part}: {work.__name__.replace('_', ' ')}", partial(work, self.bench)) for work in functions]

@@ -137,7 +137,8 @@ impl Link {
     }
 
     /// Tells `side` to look at `slot`: sets its ready bits, and returns the places whose eventfd is to be rung.
-    /// `all` are the places that the side has at all; they are used if it names none for this connection.
+    /// `all` are the places that the side has at all; they are used if it names none for this connection. Who sleeps is
+    /// left marked as asleep: should its eventfd not take our ring, the peer's next one still does.
     pub fn mark_ready(&self, slot: usize, side: usize, all: u64) -> u64 {
         let wanted = self.mem.slot(slot).side[side].bells.load(SeqCst);
         let places = if wanted & all != 0 { wanted & all } else { all };
@@ -147,17 +148,11 @@ impl Link {
             // SYNC(bell): bits first, then the flag; the sleeper raises the flag first, then looks at the bits.
             bell.ready[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
             bell.summary.fetch_or(1 << (slot / 64), SeqCst);
-            if bell.asleep.swap(0, SeqCst) != 0 {
+            if bell.asleep.load(SeqCst) != 0 {
                 asleep |= 1 << place;
             }
         }
         asleep
-    }
-
-    /// The doorbell of a place could not be rung: whoever sleeps there still does, and the next one to ring shall try
-    /// too.
-    pub fn unrung(&self, side: usize, place: usize) {
-        self.mem.side(side).bells[place].asleep.store(1, SeqCst);
     }
 }
 
@@ -286,8 +281,8 @@ mod tests {
         for place in [3, 5] {
             let bell = &link.mem.side(1).bells[place];
             assert_eq!((bell.summary.load(Relaxed), bell.ready[1].load(Relaxed)), (1 << 1, 1 << 6));
-            assert_eq!(bell.asleep.load(Relaxed), 0);
         }
+        assert_eq!(link.mem.side(1).bells[5].asleep.swap(0, Relaxed), 1, "the sleeper itself says that it is awake");
         assert_eq!(link.mem.side(1).bells[60].summary.load(Relaxed), 0);
         link.mem.slot(slot).side[1].bells.store(0, Relaxed);
         link.mem.side(1).bells[3].asleep.store(1, Relaxed);

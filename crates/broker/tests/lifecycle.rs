@@ -49,7 +49,11 @@ fn a_death_freezes_what_the_dead_read_and_wakes_the_survivor() {
         let bell = &memory_b.side_area(slot_b.side).bells[place];
         assert_eq!(bell.ready[0].load(SeqCst) & 1 << slot_b.slot, 1 << slot_b.slot);
         assert_eq!(bell.summary.load(SeqCst), 1);
-        assert_eq!(bell.asleep.load(SeqCst), 0);
+        assert_eq!(
+            bell.asleep.load(SeqCst),
+            u32::from(place == 5),
+            "a ring that is lost may be made up for by the peer"
+        );
     }
     assert_eq!((rung(&awake), rung(&asleep)), (0, 1), "only who sleeps is rung");
 

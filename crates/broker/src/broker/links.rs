@@ -174,8 +174,8 @@ impl Broker {
             return;
         };
         for place in bits(link.mark_ready(slot, side, member.places())) {
-            if !member.bells.get(&place).is_some_and(|bell| ring(bell)) {
-                link.unrung(side, place);
+            if let Some(bell) = member.bells.get(&place) {
+                ring(bell);
             }
         }
         if let Some(conn) = self.conns.get_mut(&id) {
@@ -224,10 +224,11 @@ fn is_eventfd(fd: &OwnedFd) -> Option<bool> {
 /// Tries at a doorbell: what fails for a moment must not leave a member asleep.
 const TRIES: usize = 4;
 
-/// Rings without blocking, whatever the member has made of its eventfd. One that is full is rung already. False: it
-/// could not be done.
-fn ring(bell: &OwnedFd) -> bool {
-    (0..TRIES).any(|_| matches!(ring_once(bell), Ok(()) | Err(Errno::AGAIN)))
+/// Rings without blocking, whatever the member has made of its eventfd. One that is full is rung already.
+fn ring(bell: &OwnedFd) {
+    let rung = |_| matches!(ring_once(bell), Ok(()) | Err(Errno::AGAIN));
+    // If it cannot be done at all, the sleeper hears of it from its peer, or from the kernel.
+    let _ = (0..TRIES).any(rung);
 }
 
 fn ring_once(bell: &OwnedFd) -> Result<(), Errno> {
