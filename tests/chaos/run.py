@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -235,10 +236,18 @@ def main():
     return summarize(chaos, errors, options, time.monotonic() - started)
 
 
+def told(result):
+    """What a round was about: the fault, and whom it struck, if it was one of the peers."""
+    struck = result["fault"] in {fault.__name__ for fault in PLAIN_FAULTS}
+    return f"{result['fault']} {result['side']}" if struck else result["fault"]
+
+
 def summarize(chaos, errors, options, seconds):
     results = chaos.results if chaos is not None else []
     for error in errors:
         print(f"FAIL {error}", file=sys.stderr)
+    for what, count in sorted(Counter(told(result) for result in results).items()):
+        print(f"{count:5} {what}", file=sys.stderr)
     accounts = sum(result["full_accounts"] for result in results)
     print(f"{len(results)} rounds in {seconds:.0f} s; two-way streams with a full account: {accounts}", file=sys.stderr)
     failed = sum(result["error"] is not None for result in results)
