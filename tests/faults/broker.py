@@ -18,6 +18,8 @@ from support.sidestep import Sidestep
 
 # An operator asks at most so long; `sidestep` itself gives up after five seconds.
 OPERATOR_SECONDS = 20
+# A broker that cannot do what it should waits before it tries again. (Some tries come with each of the load's requests.)
+MOST_CALLS = 5000
 # What a broker that cannot go on ends with: by itself, or in the loader before it has begun.
 CLEAN_ENDS = {0, 1, 127}
 # Rust's answer to an allocation that fails.
@@ -130,7 +132,7 @@ def faults(bench, recorded):
     for number, often in sorted(loaded.items()):
         name = bench.names[number]
         for error in calls.broker_errors(name):
-            for when in calls.WHEN[:2 if name in calls.NEVER_ALL else 3]:
+            for when in calls.broker_whens(name, error):
                 if when == "later" and often < 2 * LATER_SHARE:
                     continue
                 first, count = {"first": (1, 1), "later": (often // LATER_SHARE, 1), "all": (1, inject.ALWAYS)}[when]
@@ -157,6 +159,7 @@ def broker_round(bench, fault):
         ring = load(bench, tracked, directory, fault.first)
         tracked.disarm()
         failed, told = tracked.injection.injected, after(bench, tracked, watch, fault)
+        check(failed <= MOST_CALLS, f"the broker made {failed} calls that failed: it spins")
         return f"{failed} calls failed, {ring:,} bytes by ring, {told}"
     finally:
         tracked.destroy()

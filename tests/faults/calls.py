@@ -83,6 +83,14 @@ START = {"bind", "epoll_create1", "epoll_ctl", "epoll_pwait", "fcntl", "listen",
 NEVER_ALL = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "munmap", "poll", "ppoll"}
 
 
+# What is said for a moment. A socket that is called ready and always says otherwise is a lie.
+FOR_A_MOMENT = {"EINTR", "EAGAIN"}
+
+
+def broker_whens(name, error):
+    return WHEN[:2] if name in NEVER_ALL or error in FOR_A_MOMENT else WHEN
+
+
 def broker_errors(name):
     if name in NO_CALLS:
         return ()
