@@ -99,7 +99,6 @@ def memory_limit_reached(bench):
     """The rings of a writer fill its control group, and the kernel kills it: its peer sees all of it, and the end."""
     with cgroup.limited(LIMIT_BYTES) as group, Scene(bench, "memory-limit") as scene:
         pair = scene.pair(around={"client": group.around(), "server": ()}, ring_size=RING_BYTES)
-        pair.wait_bytes(SOME_BYTES, "within the limit", SLOW_SECONDS)
         wait.until(lambda: killed_while_stopped(pair), "the limit to be reached", SLOW_SECONDS)
         code = pair.processes["client"].popen.returncode
         check(code in KILLED and group.kills() > 0,
