@@ -55,7 +55,7 @@ fn a_death_freezes_what_the_dead_read_and_wakes_the_survivor() {
             "a ring that is lost may be made up for by the peer"
         );
     }
-    assert_eq!((rung(&awake), rung(&asleep)), (0, 1), "only who sleeps is rung");
+    assert_eq!((rung(&awake), rung(&asleep)), (0, 2), "only who sleeps is rung, once for each connection");
 
     // The link goes when the survivor has released all of it.
     b.release(slot_b);
