@@ -111,9 +111,36 @@ fn send(broker: i32, msg: &Msg, with: Option<i32>) -> sidestep_sys::Result<()> {
     }
     let sent = control::send(broker, msg, with);
     if matches!(sent, Err(Errno(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN))) {
-        leave();
+        part(broker);
     }
     sent
+}
+
+/// More than a broker says to somebody who is not welcome.
+const LAST_WORDS: u32 = 16;
+
+/// The broker has hung up: perhaps it has said why. A reset is told before what was said.
+#[cold]
+fn part(broker: i32) {
+    for _ in 0..LAST_WORDS {
+        match control::receive(broker) {
+            Ok((msg, None)) if msg.kind() == Some(MsgKind::Reject) => return rejected(&msg),
+            Ok((_, passed)) => {
+                passed.inspect(|f| fd::close(*f));
+            }
+            Err(Errno(libc::ECONNRESET | libc::EINTR)) => {}
+            Err(_) => break,
+        }
+    }
+    leave();
+}
+
+/// Not a broker for us: never asked again.
+fn rejected(msg: &Msg) {
+    let same = msg.arg == u64::from(sidestep_abi::VERSION);
+    report::count(if same { Reason::UserPair } else { Reason::Version });
+    leave();
+    NOT_BEFORE.store(u64::MAX, Relaxed);
 }
 
 /// The control socket, connected now if need be and possible.
@@ -187,6 +214,8 @@ fn hear_all() -> bool {
         match control::receive(SOCKET.load(Relaxed)) {
             Ok((msg, passed)) => hear(&msg, passed),
             Err(Errno(libc::EAGAIN)) => return true,
+            // Told before what was said; the next call brings that.
+            Err(Errno(libc::ECONNRESET)) => {}
             Err(e) if e.passes() => return false,
             Err(_) => {
                 leave();
@@ -232,12 +261,7 @@ fn hear(msg: &Msg, passed: Option<i32>) {
                 link::remove(index);
             }
         }
-        (Some(MsgKind::Reject), None) => {
-            let same = msg.arg == u64::from(sidestep_abi::VERSION);
-            report::count(if same { Reason::UserPair } else { Reason::Version });
-            leave();
-            NOT_BEFORE.store(u64::MAX, Relaxed);
-        }
+        (Some(MsgKind::Reject), None) => rejected(msg),
         (_, passed) => {
             passed.inspect(|f| fd::close(*f));
         }
