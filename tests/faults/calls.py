@@ -71,8 +71,8 @@ def errors(name):
 
 # --- the broker: all calls are its own, whoever makes them in its name ----------------------------------------------
 
-# No call that could fail, or not one of the broker's: the kernel's return from a signal, its own end and beginning; and a
-# close that fails has closed all the same.
+# No call that could fail, or not one of the broker's: the kernel's return from a signal, its own end and beginning; and
+# a close that fails has closed all the same.
 NO_CALLS = NEVER_FAIL | {"close", "exit", "exit_group", "execve", "rt_sigreturn", "restart_syscall"}
 
 # What it does itself before it serves; the rest of its start is the loader's and the language's.
