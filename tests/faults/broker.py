@@ -18,7 +18,7 @@ from support.sidestep import Sidestep
 
 # An operator asks at most so long; `sidestep` itself gives up after five seconds.
 OPERATOR_SECONDS = 20
-# A broker that cannot do what it should waits before it tries again. (Some tries come with each of the load's requests.)
+# A broker that cannot do what it should waits before it tries again. (Some tries come with each request of the load.)
 MOST_CALLS = 5000
 # What a broker that cannot go on ends with: by itself, or in the loader before it has begun.
 CLEAN_ENDS = {0, 1, 127}

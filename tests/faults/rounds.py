@@ -31,7 +31,7 @@ ATTEMPTS = 12
 
 
 class Place(namedtuple("Place", "mode flip slow")):
-    """Where a call is made: kind of program, bytes between switches (0: none), whether a slow call has threads collide."""
+    """Where a call is made: kind of program, bytes between switches (0: none), whether threads are made to collide."""
 
     def __str__(self):
         return self.mode + (", switching" if self.flip else "") + (", colliding" if self.slow else "")
