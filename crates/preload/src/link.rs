@@ -278,11 +278,16 @@ pub fn remove(index: u32) {
 /// Gives up links of brokers before `era` that carry nothing any more.
 pub fn remove_idle_before(era: u32) {
     for index in 0..HIGH.load(Acquire) {
-        let l = get(index);
-        let idle = || l.conns.iter().all(|c| c.load(Relaxed) == 0);
-        if l.used.load(Acquire) != 0 && l.era.load(Relaxed) != era && idle() {
-            remove(index);
+        if get(index).era.load(Relaxed) != era {
+            remove_idle(index);
         }
+    }
+}
+
+/// Gives a link up if it carries nothing any more. Callers exclude each other (member lock).
+pub fn remove_idle(index: u32) {
+    if get(index).conns.iter().all(|c| c.load(Relaxed) == 0) {
+        remove(index);
     }
 }
 

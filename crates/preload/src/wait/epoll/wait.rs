@@ -98,6 +98,7 @@ fn wait_both(
         if space_is_due() {
             queue_writers();
         }
+        remind::remind(); // a set that is always busy never sleeps
         // One harvest per call: what it reports stays queued if it is level-triggered.
         let calls = s.calls.fetch_add(1, Relaxed);
         let due = calls.is_multiple_of(KERNEL_CALLS)
