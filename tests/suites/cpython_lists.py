@@ -1,0 +1,23 @@
+"""What is excused among CPython's tests, each with its reason. The results name what of it was met."""
+
+# Patterns of tests that are not run in any way. AF_VSOCK is no business of ours, and its test waits for ever in a
+# virtual machine that offers no loopback for it.
+NOT_RUN = ("*VSOCK*",)
+
+# Tests that fail or are skipped under Sidestep only, by an assumption of their own that no program makes.
+EXCUSED = {}
+
+# Reasons, as the tests themselves give them, for which tests are skipped without Sidestep too.
+SKIPS = (
+    # Another operating system's.
+    r"Windows|macOS|Mac OS|Linux specific test|DevpollSelector|KqueueSelector|kqueue|Solaris|FreeBSD|AIX|spawnvpe?e? only",
+    # The kernel or the machine has it not, and it is no TCP.
+    r"AF_ALG|Bluetooth|ISOTP|J1939|QIPCRTR|RDS sockets|SocketCan|TIPC|SCTP|VSOCK|UDPLITE|Hyper-V|HyperV",
+    # Debian's OpenSSL, locale or time zone has it not.
+    r"(SSLv2|SSLv3|TLSv1|TLSv1_1) is not available|Python default ciphers|local time needs to be|locale-specific month",
+    # The internet, which tests do without.
+    r"network is not enabled|'network' (is|resource) not enabled|resource 'network' is not enabled",
+    # The tests' authors have switched it off, or it needs another user, a debug build of Python, or a system that
+    # lacks something.
+    r"FIXME|bpo-\d+|can't be run reliably as root|gettotalrefcount|scope id does not work|set(re|res)?[ug]id\(\) available",
+)
