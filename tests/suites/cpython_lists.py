@@ -18,7 +18,7 @@ SKIPS = (
     # The internet, which tests do without.
     r"network is not enabled|'network' (is|resource) not enabled|resource 'network' is not enabled",
     # A class of tests that is run for several kinds of object leaves out what one of them has not.
-    r"only makes sense with processes|not appropriate for|not applicable to|executable argument replaces shell",
+    r"only makes sense with processes|not appropriate for|not applicable to|only relevant for '\w+' method|executable argument replaces shell",
     # The tests' authors have switched it off, or it needs another user, a debug build of Python, or a system that
     # lacks something.
     r"FIXME|bpo-\d+|issue #?\d+|can't be run reliably as root|superuser|non-root account|scope id does not work",

@@ -5,7 +5,7 @@ The cases are our own, in tests/posix/src/cases/epoll_wakeups.rs.
 
 import os
 
-import posix
+import socket_cases
 from support import paths
 
 WANTED = "epoll_wakeups"
@@ -19,5 +19,5 @@ def run(tally, options, _make_way):
     """Left out of the quick run: `tools/test` has them in its stage posix."""
     if options.wants(WANTED) and not options.quick:
         tally.begin(WANTED)
-        found = {mode: posix.cases(paths.TARGET / "release", mode, WANTED) for mode in posix.MODES}
-        posix.compare(tally, found)
+        found = {mode: socket_cases.cases(paths.TARGET / "release", mode, WANTED) for mode in socket_cases.MODES}
+        socket_cases.compare(tally, found)

@@ -79,6 +79,8 @@ def on_terminate(_signal, _frame):
 def main():
     options = parse_arguments()
     signal.signal(signal.SIGTERM, on_terminate)
+    # A shell starts what runs in the background with SIGINT ignored. Tests that send it would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     started, tallies, interrupted = time.monotonic(), [], 0
     tmp = Path(tempfile.mkdtemp(prefix="ss-suites-"))
     try:

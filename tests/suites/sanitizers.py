@@ -8,7 +8,7 @@ one of the release build. Needs a nightly toolchain of Rust.
 import os
 import subprocess
 
-import posix
+import socket_cases
 from support import paths
 from support.failure import check
 
@@ -33,10 +33,10 @@ def run(tally, options, _make_way):
     for kind in [] if options.quick else chosen:
         tally.begin(f"posix cases, {kind}")
         binaries = build(kind, BUILDS[kind])
-        by_mode = {mode: posix.cases(binaries, mode, case_seconds=CASE_SECONDS) for mode in posix.MODES}
+        by_mode = {mode: socket_cases.cases(binaries, mode, case_seconds=CASE_SECONDS) for mode in socket_cases.MODES}
         passes = any(one.failure is None for one in by_mode["plain"].values())
         check(passes, f"no case passes under the {kind} sanitizer")
-        posix.compare(tally, by_mode)
+        socket_cases.compare(tally, by_mode)
 
 
 def build(kind, flags):

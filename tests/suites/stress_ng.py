@@ -83,7 +83,8 @@ def one(tally, program, stressor, way, seconds, excused):
     tally.count(way.name, passed=int(not bad), failed=int(bad), ring=outcome.report.ring)
     if way.name == ways.PLAIN:
         if bad:
-            tally.note(f"{stressor.name} fails without Sidestep too:\n{tail(outcome.output)}")
+            tally.baseline_fails(stressor.name)
+            tally.note(tail(outcome.output))
         return bad
     tally.check(excused or not bad, stressor.name, way.name, f"exit code {outcome.code}\n{tail(outcome.output)}")
     tally.check(not outcome.left, stressor.name, way.name, f"processes left: {outcome.left}")

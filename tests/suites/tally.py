@@ -16,6 +16,7 @@ class Tally:
         self.unsteady = []
         self.excused = []
         self.skips = []
+        self.baseline = []
         self.rows = {}
         self.row = ""
 
@@ -51,6 +52,11 @@ class Tally:
         self.skips.append({"row": self.row, "reason": reason, "count": count})
         self.note(f"{self.row}: {count} tests are skipped: {reason}")
 
+    def baseline_fails(self, name):
+        """A test that fails without Sidestep: what it does with it says nothing."""
+        self.baseline.append({"row": self.row, "name": name})
+        self.note(f"{self.row}: {name} fails without Sidestep")
+
     def check(self, good, name, way, detail):
         """Counts one check."""
         if good:
@@ -60,4 +66,5 @@ class Tally:
 
     def as_dict(self):
         return {"suite": self.suite, "passed": self.passed, "failed": len(self.failures), "rows": self.rows,
-                "failures": self.failures, "unsteady": self.unsteady, "excused": self.excused, "skips": self.skips}
+                "failures": self.failures, "unsteady": self.unsteady, "excused": self.excused, "skips": self.skips,
+                "baseline": self.baseline}

@@ -39,7 +39,7 @@ def parse(texts):
 def notes(suite, row):
     """What was found in one line of the table; "": in the suite as a whole."""
     return {kind: [entry for entry in suite[kind] if entry["row"] == row]
-            for kind in ("failures", "unsteady", "excused", "skips")}
+            for kind in ("failures", "unsteady", "excused", "skips", "baseline")}
 
 
 def count(merged):
@@ -55,6 +55,7 @@ def section(merged):
     parts += listed(merged, "failures", "Failures", "detail")
     parts += listed(merged, "excused", "Fails with Sidestep only, and is no defect", "reason")
     parts += listed(merged, "unsteady", "Failed once with Sidestep, and not again when run alone in both ways", "detail")
+    parts += listed(merged, "baseline", "Fails without Sidestep")
     parts += skips(merged)
     return "\n\n".join(parts)
 
@@ -77,10 +78,10 @@ def verdict(one):
     return ", ".join(["ok", *told])
 
 
-def listed(merged, kind, title, key):
+def listed(merged, kind, title, key=None):
     """A list of findings, one line each, under its title."""
     found = [entry for suite in merged.values() for one in suite["notes"].values() for entry in one[kind]]
-    lines = [f"- `{entry['name']}` ({entry['way']}): {first_line(entry[key])}" for entry in found]
+    lines = [f"- `{e['name']}`" + (f" ({e['way']}): {first_line(e[key])}" if key else "") for e in found]
     return [f"{title}:\n\n" + "\n".join(lines)] if lines else []
 
 

@@ -13,7 +13,7 @@ sys.path.insert(0, str(TOOLS))
 
 from compatibility import suites  # noqa: E402
 
-FINDINGS = {"failures": [], "unsteady": [], "excused": [], "skips": []}
+FINDINGS = {"failures": [], "unsteady": [], "excused": [], "skips": [], "baseline": []}
 
 
 def load_compat():
