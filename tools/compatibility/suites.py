@@ -8,9 +8,9 @@ from .programs import first_object
 
 WAYS = ("plain", "upgraded", "flip")
 TITLE = "Test suites"
-INTRODUCTION = """Each line is a module, a stressor or a build of a suite in `tests/suites/`. *Plain*, *upgraded* and *changing* count
-tests passed / failed / skipped; what fails or is skipped on kernel TCP too is no failure of Sidestep. *By ring*: bytes
-of all processes, in the upgraded run and in the changing one."""
+INTRODUCTION = """Each line is a module, a stressor or a build of a suite in `tests/suites/`. *Plain*, *upgraded*
+and *changing* count tests passed / failed / skipped; what fails or is skipped on kernel TCP too is no failure of
+Sidestep. *By ring*: bytes of all processes, in the upgraded run and in the changing one."""
 HEAD = ["suite", "version", "what", "plain", "upgraded", "changing", "by ring", "result"]
 
 
@@ -54,7 +54,7 @@ def section(merged):
     parts = [INTRODUCTION, table(HEAD, rows)]
     parts += listed(merged, "failures", "Failures", "detail")
     parts += listed(merged, "excused", "Fails with Sidestep only, and is no defect", "reason")
-    parts += listed(merged, "unsteady", "Failed once with Sidestep, and not again when run alone in both ways", "detail")
+    parts += listed(merged, "unsteady", "Failed once with Sidestep, and no more when run alone in both ways", "detail")
     parts += listed(merged, "baseline", "Fails without Sidestep")
     parts += skips(merged)
     return "\n\n".join(parts)

@@ -174,7 +174,7 @@ fn looks_twice() {
     }
 }
 
-/// An outer set that watches by edge tells of each arrival in the inner set, also if the inner one is never looked into.
+/// An outer set that watches by edge tells of each arrival in the inner set, even if nobody looks into that.
 fn new_edge_outside() {
     let mut pairs = pairs();
     for socket in [Level, Edge] {
@@ -274,9 +274,8 @@ fn ten_threads() {
     let set = Epoll::new();
     pairs.iter().for_each(|(_, b)| set.add(b.fd(), IN | ET));
     for round in 0..60 {
-        let sleepers: Vec<_> = (0..THREADS)
-            .map(|_| std::thread::spawn(move || set.try_wait(1, COMES_MS).expect("epoll_wait")))
-            .collect();
+        let sleepers: Vec<_> =
+            (0..THREADS).map(|_| std::thread::spawn(move || set.try_wait(1, COMES_MS).expect("epoll_wait"))).collect();
         // Some rounds catch them asleep, others on their way.
         std::thread::sleep(Duration::from_micros(round * 50));
         pairs.iter_mut().for_each(|(a, _)| a.send(1));
