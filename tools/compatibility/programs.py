@@ -30,7 +30,10 @@ def parse(texts):
 
 
 def first_object(text):
-    return json.loads(next(line for line in text.splitlines() if line.startswith("{")))
+    line = next((line for line in text.splitlines() if line.startswith("{")), None)
+    if line is None:
+        sys.exit("compat: no line with results: the run that was to print it has not ended, or has failed")
+    return json.loads(line)
 
 
 def count(found):

@@ -38,7 +38,7 @@ def parse(texts):
 
 def notes(suite, row):
     """What was found in one line of the table; "": in the suite as a whole."""
-    return {kind: [entry for entry in suite[kind] if entry["row"] == row]
+    return {kind: [entry for entry in suite.get(kind, []) if entry["row"] == row]
             for kind in ("failures", "unsteady", "excused", "skips", "baseline")}
 
 
