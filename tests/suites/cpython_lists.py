@@ -10,8 +10,8 @@ EXCUSED = {}
 # Reasons, as the tests themselves give them, for which tests are skipped without Sidestep too.
 SKIPS = (
     # Another operating system's.
-    r"[Ww]indows|[Ww]in32|NTFS|macOS|Mac OS|Linux specific test|DevpollSelector|KqueueSelector|32-bit builds",
-    r"headers and trailers support|os.random\(\) does not use a file descriptor|\*NIX buildbots",
+    r"[Ww]indows|[Ww]in32|msvcrt|NTFS|macOS|Mac OS|Linux specific test|DevpollSelector|KqueueSelector",
+    r"32-bit builds|headers and trailers support|os.random\(\) does not use a file descriptor|\*NIX buildbots",
     # The kernel or the machine has it not, and it is no TCP.
     r"AF_ALG|Bluetooth|ISOTP|J1939|QIPCRTR|RDS sockets|SocketCan|TIPC|SCTP|VSOCK|UDPLITE|Hyper-V|HyperV",
     # Debian's OpenSSL, locale or time zone has it not.
@@ -21,8 +21,9 @@ SKIPS = (
     # A class of tests that is run for several kinds of object leaves out what one of them has not.
     r"only makes sense with processes|not appropriate for|not applicable to|only relevant for '\w+' method",
     r"executable argument replaces shell",
-    # The tests' authors have switched it off, or it needs another user, a terminal, much memory, or a debug build of
-    # Python.
+    # The tests' authors have switched it off, or it needs another user, a terminal, much memory, a low limit of
+    # descriptors, or another build of Python.
     r"FIXME|bpo-\d+|issue #?\d+|can't be run reliably as root|superuser|non-root account|scope id does not work",
-    r"gettotalrefcount|debug build|set(re|res)?[ug]id\(\) available|terminal|stty|2 groups|not enough memory",
+    r"gettotalrefcount|debug build|set\w+\(\) available|terminal|stty|2 groups|not enough memory",
+    r"file descriptor limit|library cannot be loaded with an empty environment",
 )

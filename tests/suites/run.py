@@ -42,13 +42,13 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", choices=SUITES, help="only this one")
     parser.add_argument("--filter", action="append", default=[], metavar="TEXT",
-                        help="only modules or stressors with TEXT in their name; several: with any of them")
+                        help="only modules or stressors with TEXT in their name ($ is its end); several: any of them")
     parser.add_argument("--quick", action="store_true", help="only what is done soon")
     parser.add_argument("--seconds", type=int, metavar="N", help="for each stressor (default 60, or 2 with --quick)")
     parser.add_argument("--json", action="store_true", help="print the results as one JSON object before the last line")
     parser.add_argument("--keep", action="store_true", help="keep the directories (logs, results, reports)")
     options = parser.parse_args()
-    options.wants = lambda name: not options.filter or any(text in name for text in options.filter)
+    options.wants = lambda name: not options.filter or any(text in f"{name}$" for text in options.filter)
     return options
 
 

@@ -82,6 +82,7 @@ def one(tally, program, stressor, way, seconds, excused):
                f"{outcome.report.ring:,} bytes by ring")
     tally.count(way.name, passed=int(not bad), failed=int(bad), ring=outcome.report.ring)
     if way.name == ways.PLAIN:
+        tally.check(done > 0, stressor.name, way.name, f"does nothing on this machine\n{tail(outcome.output)}")
         if bad:
             tally.baseline_fails(stressor.name)
             tally.note(tail(outcome.output))
