@@ -10,7 +10,7 @@ use libc::POLLIN;
 use crate::case::{Case, case};
 use crate::end::End;
 use crate::link;
-use crate::sys::cpu::eventually;
+use crate::sys::cpu::{eventually, sleep_ms};
 use crate::sys::epoll::{ET, Epoll, IN};
 use crate::sys::net::Family::V4;
 use crate::sys::poll::events_of;
@@ -29,8 +29,8 @@ pub const CASES: &[Case] = &[
 
 /// Long enough for a wake-up that comes, on a busy machine.
 const COMES_MS: i32 = 5000;
-/// A thread that is not to be woken waits so long in vain.
-const IN_VAIN_MS: i32 = 150;
+/// A thread that is not to be woken is given so long to be woken all the same.
+const IN_VAIN_MS: u64 = 60;
 
 /// How a set watches: level- or edge-triggered.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -200,11 +200,18 @@ fn two_threads() {
         for (one, other) in WAYS {
             let sets = Sets::new(shape, &pairs);
             let expected = if shape.top() == Level { 2 } else { shape.sockets };
-            let ms = if expected == 2 { COMES_MS } else { IN_VAIN_MS };
-            let threads = [sleeper(one, sets.top, ms), sleeper(other, sets.top, ms)];
+            let threads = [sleeper(one, sets.top, COMES_MS), sleeper(other, sets.top, COMES_MS)];
+            let awake = || threads.iter().filter(|t| t.is_finished()).count();
             arrive(&mut pairs, shape);
-            let told: usize = threads.map(Blocked::join).iter().sum();
-            assert_eq!(told, expected, "{shape:?}, {one:?} and {other:?}");
+            eventually("the threads are woken", || awake() >= expected);
+            if expected == 1 {
+                sleep_ms(IN_VAIN_MS);
+                assert_eq!(awake(), 1, "{shape:?}, {one:?} and {other:?}: one edge is for one thread");
+                drain(&mut pairs, shape);
+                arrive(&mut pairs, shape);
+            }
+            let told = threads.map(Blocked::join);
+            assert_eq!(told, [1, 1], "{shape:?}, {one:?} and {other:?}");
             drain(&mut pairs, shape);
         }
     }
@@ -219,7 +226,7 @@ fn inside_and_outside() {
         for (inside, outside) in [WAYS[0], WAYS[1], (Way::Poll, Way::Wait), WAYS[2]] {
             let sets = Sets::new(shape, &pairs);
             let direct = sleeper(inside, sets.inner[0], COMES_MS);
-            let around = sleeper(outside, sets.top, if socket == Level { COMES_MS } else { IN_VAIN_MS });
+            let around = sleeper(outside, sets.top, if socket == Level { COMES_MS } else { IN_VAIN_MS as i32 });
             arrive(&mut pairs, shape);
             assert_eq!(direct.join(), 1, "{shape:?}, {inside:?} inside, {outside:?} outside");
             let told = around.join();
@@ -241,7 +248,8 @@ fn armed_again() {
     std::thread::scope(|s| {
         s.spawn(|| {
             for round in 1..=ROUNDS {
-                until("the edge was told", || told.load(Ordering::SeqCst) == round);
+                // At least: the connection may change its carrier just then, and be told of twice.
+                until("the edge was told", || told.load(Ordering::SeqCst) >= round);
                 set.modify(b.fd(), IN | ET);
                 armed.store(round, Ordering::SeqCst);
             }
@@ -251,7 +259,7 @@ fn armed_again() {
             told.store(round, Ordering::SeqCst);
             // Every other time the wait begins before the socket is armed again.
             if round % 2 == 0 {
-                until("armed", || armed.load(Ordering::SeqCst) == round);
+                until("armed", || armed.load(Ordering::SeqCst) >= round);
             }
         }
     });
@@ -279,12 +287,13 @@ fn ten_threads() {
         // Some rounds catch them asleep, others on their way.
         std::thread::sleep(Duration::from_micros(round * 50));
         pairs.iter_mut().for_each(|(a, _)| a.send(1));
-        let mut told: Vec<Fd> =
+        let told: Vec<Fd> =
             sleepers.into_iter().flat_map(|t| t.join().expect("the thread")).map(|(_, fd)| fd as Fd).collect();
-        told.sort();
-        let mut expected: Vec<Fd> = pairs.iter().map(|(_, b)| b.fd()).collect();
-        expected.sort();
-        assert_eq!(told, expected, "round {round}");
+        assert_eq!(told.len(), THREADS, "round {round}: every thread was woken");
+        // A connection that changed its carrier just then may be told of twice; then another is still to be told of.
+        let left = set.wait(0);
+        let lost = |fd: Fd| !told.contains(&fd) && left.iter().all(|event| event.1 != fd as u64);
+        assert!(!pairs.iter().any(|(_, b)| lost(b.fd())), "round {round}: told {told:?}, left {left:?}");
         pairs.iter_mut().for_each(|(_, b)| b.recv(1));
     }
 }
