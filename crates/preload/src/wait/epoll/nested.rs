@@ -6,6 +6,7 @@ use crate::wait::readiness;
 use crate::wait::sets::{self, Inner, Set};
 use crate::{arena, link, place};
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use sidestep_abi::link::Bell;
 use sidestep_ring::bell;
 
 /// Looks at a set that is rung all the time for nothing, before it is called readable all the same.
@@ -44,7 +45,10 @@ pub(super) fn arm_nested(s: &Set) {
 
 fn refresh(s: &Set) {
     let Some(p) = s.place() else { return };
-    if !is_armed(p) {
+    let unrung = |b: &Bell| bell::is_armed(b) && bell::is_ready(b);
+    if link::all().any(|l| unrung(l.my_bell(p))) {
+        s.shown.store(false, Relaxed); // by a peer that does not hold the doorbell yet
+    } else if !is_armed(p) {
         s.shown.store(true, Relaxed); // whoever has disarmed it has rung
     }
     show(s, p);
