@@ -19,5 +19,4 @@ def run(tally, options, _make_way):
     """Left out of the quick run: `tools/test` has them in its stage posix."""
     if options.wants(WANTED) and not options.quick:
         tally.begin(WANTED)
-        found = {mode: socket_cases.cases(paths.TARGET / "release", mode, WANTED) for mode in socket_cases.MODES}
-        socket_cases.compare(tally, found)
+        socket_cases.run(tally, paths.TARGET / "release", WANTED)

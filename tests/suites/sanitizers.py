@@ -33,17 +33,15 @@ def run(tally, options, _make_way):
     for kind in [] if options.quick else chosen:
         tally.begin(f"posix cases, {kind}")
         binaries = build(kind, BUILDS[kind])
-        by_mode = {mode: socket_cases.cases(binaries, mode, case_seconds=CASE_SECONDS) for mode in socket_cases.MODES}
-        passes = any(one.failure is None for one in by_mode["plain"].values())
-        check(passes, f"no case passes under the {kind} sanitizer")
-        socket_cases.compare(tally, by_mode)
+        socket_cases.run(tally, binaries, case_seconds=CASE_SECONDS)
 
 
 def build(kind, flags):
     directory = paths.TARGET / f"sanitizer-{kind}"
     environment = {**os.environ, "RUSTFLAGS": flags, "CARGO_TARGET_DIR": str(directory)}
-    command = ["cargo", "+nightly", "build", "--target", TARGET, "-p", "sidestep-posix"]
+    # Optimised: a reader that checks its bytes for 20 ms between two reads sends its connection back to the kernel.
+    command = ["cargo", "+nightly", "build", "--release", "--target", TARGET, "-p", "sidestep-posix"]
     done = subprocess.run(command, cwd=paths.ROOT, env=environment, capture_output=True, text=True,
                           timeout=BUILD_SECONDS)
     check(done.returncode == 0, f"no build with the {kind} sanitizer: {done.stderr[-600:]}")
-    return directory / TARGET / "debug"
+    return directory / TARGET / "release"
