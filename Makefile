@@ -25,7 +25,7 @@ bench:
 	cargo build --release
 	tools/bench $(ROWS)
 
-# Real programs and their own test suites, in every mode: the table of docs/COMPATIBILITY.md.
+# Real programs and the test suites of others, in every mode: docs/COMPATIBILITY.md. ARGS="--part suites" for a part.
 compat:
 	tools/install-deps compat
 	cargo build --release

@@ -246,10 +246,14 @@ impl Link {
     fn wake(&self, place: usize, slot: usize) {
         // Without the doorbell (-1) the peer does not sleep for long.
         let eventfd = self.peer_bells[place].load(Acquire);
-        if eventfd < 0 || fd::ring(eventfd) {
+        if eventfd >= 0 && fd::ring(eventfd) {
             return;
         }
+        // Not ours to ring yet, or it could not be: the next one to ring tries again, `set_peer_bell` at the latest.
         bell::unrung(&self.area(1 - self.my_side()).bells[place]);
+        if eventfd < 0 {
+            return;
+        }
         if let Some(index) = self.conn_at(slot) {
             arena::conn(index).raise(flag::UNHEARD);
         }

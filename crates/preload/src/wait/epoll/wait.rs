@@ -32,6 +32,20 @@ pub fn wait(
         errno::keep(|| takeover::disinherit(s));
     }
     refresh_nested();
+    let n = wait_in(s, out, ns, mask, native);
+    if n > 0 {
+        errno::keep(refresh_nested);
+    }
+    n
+}
+
+fn wait_in(
+    s: &Set,
+    out: &mut [epoll_event],
+    ns: Option<u64>,
+    mask: *const libc::sigset_t,
+    native: impl FnOnce() -> i32,
+) -> i32 {
     if !s.had_place.load(Relaxed) && thread::is_alone() {
         return native(); // holds nothing of ours, and nobody can change that meanwhile
     }
