@@ -81,6 +81,7 @@ def detach_attach(pair, _side, choose):
         pair.wait_bytes(PROOF_BYTES, "after attach")
     go_on(pair, "after the last attach")
     check(pair.returned() > 0, f"no connection was returned by detach: {pair.reports()}")
+    check("detached" in pair.reasons(), f"nobody says that it was detached: {pair.reports()}")
 
 
 def command(pair, *words):

@@ -179,6 +179,10 @@ class Pair:
         """How many connections were returned to the kernel, over all processes."""
         return sum(Report(self.report_path(role)).returned for role in self.ROLES)
 
+    def reasons(self):
+        """Names of the reasons that any process gives."""
+        return {name for role in self.ROLES for name in Report(self.report_path(role)).reasons()}
+
 
 class Chain(Pair):
     """A client, a sidecar and a server: every byte is carried twice."""

@@ -249,6 +249,8 @@ fn hear(msg: &Msg, passed: Option<i32>) {
             }
             fd::close(memory);
         }
+        // The kernel had no number left for the descriptor.
+        (Some(MsgKind::Link), None) => UNRECEIVED.store(u64::from(msg.link), Relaxed),
         (Some(MsgKind::PeerBell), Some(eventfd)) => match (link::find(msg.link, msg.side, era), fd::raise(eventfd)) {
             (Some(index), Ok(high)) => link::get(index).set_peer_bell(msg.place, high),
             (None, Ok(high)) => fd::close(high),
@@ -279,13 +281,17 @@ fn offered(number: u64) -> Option<(u32, &'static Conn)> {
     same.then_some((index, c))
 }
 
+/// The last link whose memory did not come with its record. Links are numbered in 32 bits, so this is none.
+static UNRECEIVED: AtomicU64 = AtomicU64::new(u64::MAX);
+
 fn given(msg: &Msg, era: u32) {
     let found = link::find(msg.link, msg.side, era);
     match (found, offered(msg.offer)) {
         (Some(link), Some((index, c))) => attach::assign(index, c, link, msg.slot),
         (None, Some((_, c))) => {
             c.state.store(state::NATIVE, Release);
-            attach::stay(c, Reason::Memory);
+            let no_number = UNRECEIVED.load(Relaxed) == u64::from(msg.link);
+            attach::stay(c, if no_number { Reason::FdLimit } else { Reason::Memory });
             let _ = tell_released((msg.link, msg.side, era), msg.slot);
         }
         // Withdrawn, but perhaps unheard. Said by the offer's number: the slot may be another connection's by now.

@@ -9,7 +9,7 @@ use crate::sys::net::Family::V4;
 use crate::sys::{Fd, fds, files, io, net};
 
 pub const CASES: &[Case] = &[
-    case("splicing.proxy_by_splice", proxy).bulk(),
+    case("splicing.proxy_by_splice", proxy).reason("splice").bulk(),
     case("splicing.splice_from_an_empty_socket", empty),
     case("splicing.splice_sees_the_end", end),
     case("splicing.splice_wakes_for_data", wakes),
