@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test lint bench compat soak clean
+.PHONY: all demo test lint bench compat soak faults clean
 
 all:
 	cargo build --release
@@ -25,7 +25,7 @@ bench:
 	cargo build --release
 	tools/bench $(ROWS)
 
-# Real programs and their own test suites, in every mode: the table of docs/COMPATIBILITY.md.
+# Real programs and the test suites of others, in every mode: docs/COMPATIBILITY.md. ARGS="--part suites" for a part.
 compat:
 	tools/install-deps compat
 	cargo build --release
@@ -36,6 +36,15 @@ soak:
 	tools/install-deps test
 	cargo build --release
 	python3 tests/soak/run.py $(ARGS)
+
+# Every fault: system calls that fail, releases, surroundings; then 1000 rounds of kills, stops and restarts under load.
+# An hour, on two processors.
+faults:
+	tools/install-deps test
+	cargo build --release
+	python3 tests/faults/run.py
+	python3 tests/chaos/run.py --rounds 750
+	python3 tests/chaos/run.py --rounds 250 --connections 64
 
 clean:
 	cargo clean

@@ -9,7 +9,6 @@ from pair import OTHER, all_threads_stopped
 from progress import kind
 from support import procfs, wait
 from support.failure import check
-from support.report import Report
 
 # A stream must move on by so many bytes to prove that it lives.
 PROOF_BYTES = 20_000
@@ -38,23 +37,37 @@ def kill_frozen(pair, side, _choose):
 def stop(pair, side, _choose):
     """SIGSTOP and SIGCONT: the peer stalls without burning CPU, then everything goes on."""
     freeze(pair, side)
-    other = pair.progress[OTHER[side]].pid
+    others = {role: pair.progress[role].pid for role in pair.ROLES if role != side}
     wait_stalled(pair)
-    used, since = procfs.cpu_seconds(other), time.monotonic()
+    used, since = {role: procfs.cpu_seconds(pid) for role, pid in others.items()}, time.monotonic()
     time.sleep(WATCH_SECONDS)  # the length of the measurement, not a wait for anything
-    share = (procfs.cpu_seconds(other) - used) / (time.monotonic() - since)
-    check(share < IDLE_SHARE, f"{OTHER[side]} uses {share:.0%} of a core while its peer is stopped")
+    for role, pid in others.items():
+        share = (procfs.cpu_seconds(pid) - used[role]) / (time.monotonic() - since)
+        check(share < IDLE_SHARE, f"{role} uses {share:.0%} of a core while the {side} is stopped")
     pair.send(side, signal.SIGCONT)
     go_on(pair, "after SIGCONT")
 
 
 def kill_broker(pair, _side, _choose):
     """SIGKILL to the broker: connections go on without it."""
+    end_broker(pair, signal.SIGKILL)
+    go_on(pair, "after the broker's death")
+
+
+def restart_broker(pair, _side, choose):
+    """The broker ends, one way or the other, and a new one takes its place: connections go on under it."""
+    for _ in range(choose.randint(1, 3)):
+        end_broker(pair, choose.choice((signal.SIGKILL, signal.SIGTERM)))
+        pair.layer.start_broker()
+        pair.wait_bytes(PROOF_BYTES, "under a new broker")
+    go_on(pair, "under the last broker")
+
+
+def end_broker(pair, sig):
     brokers = pair.layer.broker_pids()
     check(len(brokers) == 1, f"{len(brokers)} brokers of one name")
-    os.kill(brokers[0], signal.SIGKILL)
-    wait.until(lambda: not procfs.is_running(brokers[0]), "the broker to die")
-    go_on(pair, "after the broker's death")
+    os.kill(brokers[0], sig)
+    wait.until(lambda: not procfs.is_running(brokers[0]), f"the broker to end at {sig.name}")
 
 
 def detach_attach(pair, _side, choose):
@@ -67,8 +80,8 @@ def detach_attach(pair, _side, choose):
             command(pair, "attach", "--all")  # else all later rounds would stay on the kernel
         pair.wait_bytes(PROOF_BYTES, "after attach")
     go_on(pair, "after the last attach")
-    returned = sum(Report(pair.report_path(side)).returned for side in OTHER)
-    check(returned > 0, f"no connection was returned by detach: {pair.reports()}")
+    check(pair.returned() > 0, f"no connection was returned by detach: {pair.reports()}")
+    check("detached" in pair.reasons(), f"nobody says that it was detached: {pair.reports()}")
 
 
 def command(pair, *words):

@@ -1,7 +1,8 @@
-"""What a long-lived broker, and the machine, must not have kept when the members are gone."""
+"""What a long-lived broker, a survivor and the machine must not have kept when others are gone."""
 
 import json
 import os
+import re
 import subprocess
 
 from support import procfs, wait
@@ -13,7 +14,7 @@ class BrokerWatch:
 
     def __init__(self, layer):
         self.layer = layer
-        subprocess.run(layer.command(["true"], os.devnull), env=layer.env(), check=True, timeout=20)
+        layer.start_broker()
         wait.until(self.is_idle, "a fresh broker without members")
         self.fresh = self.holdings()
 
@@ -49,6 +50,68 @@ class BrokerWatch:
         except Failure as failure:
             raise Failure(f"{failure}: status {self.status_counts()}, (descriptors, mappings) {self.holdings()}, "
                           f"fresh {self.fresh}; open: {sorted(procfs.fds(self.pid()).values())}") from None
+
+
+# The library's descriptors have numbers from here on (crates/sys/src/fd.rs).
+LOWEST_OWN = 512
+STDIO = {0, 1, 2}
+
+
+class Holdings:
+    """What a process holds, as far as it concerns Sidestep."""
+
+    def __init__(self, pid):
+        links = procfs.fds(pid)
+        # Sets that a living program waits in are no leftovers: the peer waits in one for its end.
+        self.programs = {number: link for number, link in links.items()
+                         if number < LOWEST_OWN and number not in STDIO and "eventpoll" not in link}
+        own = [link for number, link in links.items() if number >= LOWEST_OWN]
+        self.bells = {bell for number, link in links.items() if "eventfd" in link and (bell := eventfd_id(pid, number))}
+        self.sockets = sum(link.startswith("socket:") for link in own)
+        self.others = sorted(link for link in own if not re.match(r"socket:|anon_inode:\[(eventfd|signalfd)\]", link))
+        with open(f"/proc/{pid}/maps") as maps:
+            self.links = len({line.split()[4] for line in maps if "memfd:sidestep-link" in line})
+
+    def leftovers(self, present, broker):
+        """What might be left, and whether it is: (what, bool). A broker knows the doorbells of all who are there."""
+        known = set().union(*(peer.bells for peer in present))
+        foreign = self.bells - broker.bells if broker else self.bells & known
+        return [("descriptors of closed connections", bool(self.programs or self.others)),
+                ("more than one control socket", self.sockets > 1),
+                ("links that nobody uses", self.links > (len(present) if broker else 0)),
+                ("doorbells of others", bool(foreign))]
+
+    def __str__(self):
+        return (f"{self.links} links, {len(self.bells)} doorbells, {self.sockets} sockets, {self.others}, "
+                f"the program's own: {self.programs}")
+
+
+def eventfd_id(pid, number):
+    """The machine-wide number of an eventfd."""
+    try:
+        with open(f"/proc/{pid}/fdinfo/{number}") as info:
+            found = re.search(r"^eventfd-id:\s*(\d+)$", info.read(), re.MULTILINE)
+    except OSError:
+        return None
+    return found and found.group(1)
+
+
+def check_survivor(role, pid, present, broker, seconds=10):
+    """A process whose connections are all closed holds what it needs for new ones, and nothing of peers that are gone.
+
+    `present`: pids of its peers that are still there. `broker`: pid of the one that gave the links; None if it is gone.
+    """
+    def found():
+        mine = Holdings(pid)
+        return [what for what, wrong in mine.leftovers([Holdings(p) for p in present], broker and Holdings(broker))
+                if wrong], mine
+
+    try:
+        wait.until(lambda: not found()[0], f"the {role} to let go", seconds)
+    except Failure:
+        what, mine = found()
+        if what:
+            raise Failure(f"the {role} holds {', '.join(what)}: {mine}") from None
 
 
 COUNTED = ("processes", "links", "connections", "waiting_offers")

@@ -16,6 +16,9 @@ enum kind { UP, DOWN, DUPLEX, PINGPONG, KINDS };
 /* How the reading side of a connection ended. The runner knows these numbers. */
 enum end { OPEN = 0, ENDED = 1, RESET = 2, WRONG = 3 };
 
+/* How far a peer is. The runner knows these numbers. */
+enum { RUNNING = 1, DONE = 2 }; /* all connections are made; all are closed */
+
 /* The counters of one connection, in a file that the runner can read after a SIGKILL. */
 struct entry {
     _Atomic uint64_t written;  /* bytes of all write calls that have returned */
@@ -30,8 +33,8 @@ struct entry {
 struct progress {
     uint32_t pid;
     _Atomic uint32_t port;  /* server: where it listens */
-    _Atomic uint32_t ready; /* 1: all connections are made */
-    uint32_t connections;
+    _Atomic uint32_t ready; /* one of the states below */
+    _Atomic uint32_t leave; /* by the runner: 1: end, once all connections are closed */
     struct entry entries[CONNECTIONS_MAX];
 };
 
@@ -57,6 +60,21 @@ struct stream {
     uint32_t interest;
 };
 
+/* One connection of the sidecar: two sockets, and what is on its way from each to the other. */
+struct flow {
+    int from, to;
+    unsigned char *buffer;
+    size_t start, end; /* of what has been read and not yet written */
+    bool ended;        /* nothing more comes */
+    bool done;         /* and nothing more goes */
+};
+
+struct relay {
+    struct flow flows[2];
+    uint32_t interest[2];
+    bool closed;
+};
+
 /* Results of the two steps below beside a positive count of bytes. */
 enum { STEP_END = 0, STEP_WAIT = -1 };
 
@@ -70,6 +88,9 @@ void stream_shutdown(struct stream *s);
 
 void run_blocking(struct stream *streams, uint32_t count, bool poll_first);
 void run_epoll(struct stream *streams, uint32_t count, bool edge_triggered);
+
+void relay_init(struct relay *r, const int ends[2]);
+void run_relays(struct relay *relays, uint32_t count, bool by_epoll);
 
 _Noreturn void die(const char *what);
 

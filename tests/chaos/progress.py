@@ -4,7 +4,8 @@ import mmap
 import struct
 from collections import namedtuple
 
-HEADER = struct.Struct("=IIII")          # pid, port, ready, connections
+HEADER = struct.Struct("=IIII")          # pid, port, ready, leave
+RUNNING, DONE = 1, 2                     # values of `ready`
 ENTRY = struct.Struct("=QQQIHH")         # one connection
 KINDS = ("up", "down", "duplex", "pingpong")
 ENDS = ("open", "ended", "reset", "wrong")
@@ -33,7 +34,16 @@ class Progress:
 
     @property
     def ready(self):
-        return HEADER.unpack_from(self.memory)[2] == 1
+        """All connections are made."""
+        return HEADER.unpack_from(self.memory)[2] >= RUNNING
+
+    @property
+    def done(self):
+        """All connections are closed, and the peer waits for `let_go`."""
+        return HEADER.unpack_from(self.memory)[2] == DONE
+
+    def let_go(self):
+        self.memory[12:16] = struct.pack("=I", 1)
 
     def entry(self, number):
         values = ENTRY.unpack_from(self.memory, HEADER.size + number * ENTRY.size)

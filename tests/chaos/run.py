@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Kills, stops and detaches processes under load, and accounts for every byte.
 
-Each round starts a client and a server (peer.c) that stream on several connections, lets one thing go wrong and
-checks: a survivor has seen every byte whose write had returned, then the end of the stream, and has ended; after
-everything else than a kill the streams go on and are complete. Between the rounds the broker must have let go of
-everything. Faults, chosen by the seed: SIGKILL of client, server or broker, SIGSTOP and SIGCONT of client or
-server, detach and attach of all connections.
+Each round starts a client and a server (peer.c) that stream on several connections, often with a sidecar between them,
+lets one thing go wrong and checks: a survivor has seen every byte whose write had returned, then the end of the stream,
+and has ended; after everything else than a kill the streams go on and are complete. Survivors, before they end, and the
+broker between the rounds must have let go of everything. Faults, chosen by the seed: SIGKILL of client, sidecar, server
+or broker, SIGSTOP and SIGCONT of one of them, the broker restarted, detach and attach of all connections.
 
-  tests/chaos/run.py                        200 rounds, under 3 minutes
+  tests/chaos/run.py                        200 rounds, a few connections each
+  tests/chaos/run.py --rounds 1000 --connections 64
   tests/chaos/run.py --plain                without Sidestep: proves the test on kernel TCP, needs no build
   tests/chaos/run.py --seed 7 --round 12    one round again, as it was chosen then
 
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -31,16 +33,24 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
 
 import faults  # noqa: E402
 import leaks  # noqa: E402
-from pair import Pair, build  # noqa: E402
+from pair import Chain, Pair, build  # noqa: E402
 from support.failure import Failure, check  # noqa: E402
 from support.sidestep import Sidestep  # noqa: E402
 
 # How often each fault is chosen, in parts; the second list needs Sidestep.
 PLAIN_FAULTS = {faults.kill: 30, faults.kill_frozen: 25, faults.stop: 25}
-LAYER_FAULTS = {faults.kill_broker: 10, faults.detach_attach: 10}
+LAYER_FAULTS = {faults.kill_broker: 10, faults.restart_broker: 10, faults.detach_attach: 10}
+# After these the broker that gave the links is gone.
+BROKER_FAULTS = {faults.kill_broker, faults.restart_broker}
+# The full account of what the kernel holds needs both ends of a connection to be ours to stop, and nobody between.
+PAIR_ONLY = {faults.kill_frozen}
+# The part of the other rounds that have a sidecar.
+CHAIN_SHARE = 0.5
 
-# Bytes on every stream before the fault: mostly some, sometimes so few that it comes in the middle of an upgrade.
+# Bytes before the fault: on every stream of a few, or on all together. Mostly some, sometimes so few that it comes in
+# the middle of an upgrade.
 WARM_BYTES = (50_000, 400_000)
+WARM_STREAMS = 8
 EARLY_BYTES = (1, 5_000)
 EARLY_SHARE = 0.05
 # The part of the rounds that must have moved bytes by ring: a run that stayed on the kernel proves nothing.
@@ -53,6 +63,7 @@ MIN_FROZEN_ROUNDS = 10
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200, help="how many (default 200)")
+    parser.add_argument("--connections", type=int, default=None, help="of each round (default: 4 to 9)")
     parser.add_argument("--seed", type=int, default=None, help="repeats the choices of an earlier run")
     parser.add_argument("--round", type=int, default=None, metavar="N", help="only round N of that seed")
     parser.add_argument("--plain", action="store_true", help="without Sidestep")
@@ -91,16 +102,19 @@ class Chaos:
         choose = random.Random(f"{self.seed}:{number}")
         weights = PLAIN_FAULTS if self.layer is None else {**PLAIN_FAULTS, **LAYER_FAULTS}
         fault = choose.choices(list(weights), list(weights.values()))[0]
-        side = choose.choice(("client", "server"))
+        kind = Chain if fault not in PAIR_ONLY and choose.random() < CHAIN_SHARE else Pair
+        side = choose.choice(kind.ROLES)
         directory = self.tmp / f"round{number}"
         directory.mkdir()
-        pair = Pair(directory, self.binary, self.layer, choose)
+        pair = kind(directory, self.binary, self.layer, choose, self.options.connections)
+        if self.layer is not None:
+            pair.inspect = lambda role, present: self.inspect(pair, fault, role, present)
         result = {"round": number, "fault": fault.__name__, "side": side, "pair": str(pair), "error": None,
-                  "ring": 0, "full_accounts": 0}
+                  "ring": 0, "full_accounts": 0, "seconds": 0}
+        started = time.monotonic()
         try:
             pair.start()
-            early = choose.random() < EARLY_SHARE
-            pair.wait_bytes(choose.randint(*(EARLY_BYTES if early else WARM_BYTES)), "before the fault")
+            pair.wait_bytes(self.warm_bytes(pair, choose), "before the fault")
             result["full_accounts"] = fault(pair, side, choose) or 0
             if self.layer is not None:
                 self.after_round(pair, fault, choose, result)
@@ -108,13 +122,25 @@ class Chaos:
             result["error"] = f"{failure}\n{pair.logs()}"
         finally:
             pair.destroy()
+        result["seconds"] = round(time.monotonic() - started, 2)
         if not (result["error"] and self.options.keep):
             shutil.rmtree(directory)
         return result
 
+    def warm_bytes(self, pair, choose):
+        early = choose.random() < EARLY_SHARE
+        count = choose.randint(*(EARLY_BYTES if early else WARM_BYTES))
+        return max(1, count * WARM_STREAMS // max(WARM_STREAMS, pair.connections))
+
+    def inspect(self, pair, fault, role, present):
+        """A survivor whose connections are all closed."""
+        broker = None if fault in BROKER_FAULTS else self.watch.pid()
+        pids = {role: progress.pid for role, progress in pair.progress.items()}
+        leaks.check_survivor(role, pids[role], [pids[other] for other in present], broker)
+
     def after_round(self, pair, fault, choose, result):
         result["ring"] = pair.ring_bytes()
-        if fault is faults.kill_broker:
+        if fault in BROKER_FAULTS:
             self.fresh_pair_upgrades(pair, choose)
         self.watch.check_clean()
 
@@ -210,10 +236,18 @@ def main():
     return summarize(chaos, errors, options, time.monotonic() - started)
 
 
+def told(result):
+    """What a round was about: the fault, and whom it struck, if it was one of the peers."""
+    struck = result["fault"] in {fault.__name__ for fault in PLAIN_FAULTS}
+    return f"{result['fault']} {result['side']}" if struck else result["fault"]
+
+
 def summarize(chaos, errors, options, seconds):
     results = chaos.results if chaos is not None else []
     for error in errors:
         print(f"FAIL {error}", file=sys.stderr)
+    for what, count in sorted(Counter(told(result) for result in results).items()):
+        print(f"{count:5} {what}", file=sys.stderr)
     accounts = sum(result["full_accounts"] for result in results)
     print(f"{len(results)} rounds in {seconds:.0f} s; two-way streams with a full account: {accounts}", file=sys.stderr)
     failed = sum(result["error"] is not None for result in results)

@@ -29,8 +29,8 @@ NEVER_FAIL = {"getpid", "gettid", "geteuid", "sched_yield"}
 
 
 # Calls that carry the program's own bytes as well as records for the broker. Where they carry bytes, the kernel could
-# say ENOMEM of a socket, and the program hears it and tries again; but no error of descriptors, and no EAGAIN of a socket
-# that is ready. All of them failing would be a connection on which nothing moves.
+# say ENOMEM of a socket, and the program hears it and tries again; but no error of descriptors, and no EAGAIN of a
+# socket that is ready. All of them failing would be a connection on which nothing moves.
 CARRY = {"sendmsg", "recvmsg"}
 CARRYING = ("ENOMEM", "EINTR")
 
@@ -67,6 +67,34 @@ def errors(name):
         return ()
     found = SLEEPS.get(name) or ONLY.get(name) or ALWAYS + ALSO.get(name, ())
     return tuple(error for error in found if (name, error) not in TRUTHS)
+
+
+# --- the broker: all calls are its own, whoever makes them in its name ----------------------------------------------
+
+# No call that could fail, or not one of the broker's: the kernel's return from a signal, its own end and beginning; and
+# a close that fails has closed all the same.
+NO_CALLS = NEVER_FAIL | {"close", "exit", "exit_group", "execve", "rt_sigreturn", "restart_syscall"}
+
+# What it does itself before it serves; the rest of its start is the loader's and the language's.
+START = {"bind", "epoll_create1", "epoll_ctl", "epoll_pwait", "fcntl", "listen", "prlimit64", "setsockopt", "socket",
+         "socketpair", "umask"}
+
+# A broker whose every wait fails is none at all, and what can never be unmapped stays.
+NEVER_ALL = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "munmap", "poll", "ppoll"}
+
+
+# What is said for a moment. A socket that is called ready and always says otherwise is a lie.
+FOR_A_MOMENT = {"EINTR", "EAGAIN"}
+
+
+def broker_whens(name, error):
+    return WHEN[:2] if name in NEVER_ALL or error in FOR_A_MOMENT else WHEN
+
+
+def broker_errors(name):
+    if name in NO_CALLS:
+        return ()
+    return tuple(error for error in ALWAYS + ALSO.get(name, ()) if (name, error) not in TRUTHS)
 
 
 def names():

@@ -40,6 +40,9 @@ class Injection:
     def arm(self):
         self.memory[0:4] = struct.pack("=I", 1)
 
+    def disarm(self):
+        self.memory[0:4] = struct.pack("=I", 0)
+
     @property
     def injected(self):
         return HEADER.unpack_from(self.memory)[2]

@@ -1,5 +1,6 @@
 """Rounds in which system calls of the library fail under a checked load."""
 
+import json
 import random
 import shutil
 import subprocess
@@ -8,7 +9,9 @@ from collections import namedtuple
 import calls
 import inject
 import leaks
+from outcome import NotTried
 from pair import MODES, OTHER, Pair
+from support import wait
 from support.failure import Failure, check
 from support.sidestep import Sidestep
 
@@ -28,7 +31,7 @@ ATTEMPTS = 12
 
 
 class Place(namedtuple("Place", "mode flip slow")):
-    """Where a call is made: kind of program, bytes between switches (0: none), whether a slow call makes threads collide."""
+    """Where a call is made: kind of program, bytes between switches (0: none), whether threads are made to collide."""
 
     def __str__(self):
         return self.mode + (", switching" if self.flip else "") + (", colliding" if self.slow else "")
@@ -75,6 +78,14 @@ class Bench:
         self.layer.stop_brokers()
         self.watch = None
 
+    def sees_ring(self):
+        """Whether the broker knows of a connection with bytes by ring."""
+        done = subprocess.run([self.layer.cli, "status", "--json"], env=self.layer.env(), capture_output=True,
+                              text=True, timeout=20)
+        check(done.returncode == 0, f"sidestep status failed: {done.stderr.strip()}")
+        return any(direction["ring_bytes"] for connection in json.loads(done.stdout)["connections"]
+                   for direction in connection["directions"])
+
     def fresh(self, name):
         """An empty directory for a round."""
         path = self.directory / name
@@ -89,10 +100,14 @@ class Bench:
         check(done.returncode == 0, f"sidestep {' '.join(words)} failed: {done.stderr.strip()}")
 
 
-def load(bench, pair, switch):
-    """The checked load: upgrades, goes back, upgrades again, ends. Every byte is accounted for."""
+def load(bench, pair, switch, upgraded=False):
+    """The checked load: upgrades, goes back, upgrades again, ends. Every byte is accounted for. `upgraded`: it does not
+    go on before some connection has upgraded."""
     pair.start()
     pair.wait_bytes(SOME_BYTES, "at first", SLOW_SECONDS)
+    if upgraded:
+        wait.until(bench.sees_ring, "a connection to upgrade", SLOW_SECONDS, pair.must_run)
+        pair.wait_bytes(SOME_BYTES, "once upgraded", SLOW_SECONDS)
     if switch:
         try:
             bench.operator("detach", "--all")
@@ -108,7 +123,8 @@ def load(bench, pair, switch):
 def injected_pair(bench, directory, place, seed, **how):
     """A pair of which each end has an injection of this kind; the pair and its injections."""
     slow = bench.number(calls.SLOW) if place.slow else -1
-    injections = {side: inject.Injection(bench.program, directory / f"{side}.calls", slow=slow, **how) for side in OTHER}
+    injections = {side: inject.Injection(bench.program, directory / f"{side}.calls", slow=slow, **how)
+                  for side in OTHER}
     return InjectedPair(directory, bench.binary, bench.layers[place.flip], place.mode, seed, injections), injections
 
 
@@ -116,7 +132,7 @@ def record(bench, place):
     """Which calls of its own the library makes under the load, and how often at the end that makes fewer of them."""
     pair, counters = injected_pair(bench, bench.fresh("record"), place, 1)
     try:
-        load(bench, pair, switch=place.flip == 0)
+        load(bench, pair, switch=place.flip == 0, upgraded=not place.slow)
         check(place.slow or pair.ring_bytes() > 0, f"no byte by ring: {pair.reports()}")
         made = [counter.counts() for counter in counters.values()]
     finally:
@@ -160,7 +176,7 @@ def library_round(bench, fault):
         failed, told = library_load(bench, fault, attempt + 1)
         if failed:
             return told
-    raise Failure(f"the call was not made in {ATTEMPTS} loads, so it never failed")
+    raise NotTried(f"the call was not made in {ATTEMPTS} loads, so it never failed")
 
 
 def library_load(bench, fault, seed):

@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""Lets the system calls of the library fail, one after the other, under a checked load.
+"""Lets go wrong what the library and the broker stand on, one thing after the other, under a checked load.
 
-  tests/faults/run.py                       everything: about seven minutes
+  tests/faults/run.py                       everything: about a quarter of an hour
   tests/faults/run.py --quick               a selection, under a minute
+  tests/faults/run.py --only library        one part: library, broker, releases, environment
   tests/faults/run.py --filter eventfd2     what has this in its name
   tests/faults/run.py --list                the names (the calls are found by running the load first)
 
-First the load runs unharmed in every mode, and the calls that the library makes by itself are counted. Then each of them
-fails with each error that it must bear: the first one, one in the middle, all of them, at both ends.
+library, broker: first the load runs unharmed, and the system calls that the library makes by itself, or the broker, are
+counted. Then each of them fails with each error that it must bear: the first one, one in the middle, all of them. The
+binaries are those that are shipped: the calls are stopped from outside (inject.c).
+releases: a library and a broker that speak the next version of the protocol, beside those of this one.
+environment: full disks, no /dev/shm, no /proc, a memory limit, clocks that differ, the broker replaced.
+
 A round passes if every byte has arrived once and in order, both ends have ended well, and neither the broker nor the
-machine has kept anything. The binaries are those that are shipped: the calls are stopped from outside (inject.c).
+machine has kept anything. What a machine does not allow to be tried is named and not counted.
 
 The last line is `faults: N passed, N failed`. Tracing processes must be allowed.
 """
@@ -23,24 +28,33 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "chaos"), str(HERE.parent / "apps")]
 
+import broker  # noqa: E402
+import environment  # noqa: E402
 import inject  # noqa: E402
 import leaks  # noqa: E402
 import pair  # noqa: E402
+import rejoin  # noqa: E402
+import releases  # noqa: E402
 import rounds  # noqa: E402
+from outcome import NotTried  # noqa: E402
 from support.failure import Failure, check  # noqa: E402
 
-# A selection takes every so many-th round: a prime, so that all calls, errors and modes have their turn.
-QUICK_STEP = 13
+PARTS = ("library", "broker", "releases", "environment")
+# A selection takes every so many-th round: primes, so that all calls, errors and modes have their turn. It leaves out
+# the releases, of which one has to be built first.
+QUICK_STEPS = {"library": 17, "broker": 29, "releases": 0, "environment": 1}
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a selection, under a minute")
+    parser.add_argument("--only", choices=PARTS, help="one part")
     parser.add_argument("--filter", default="", metavar="TEXT", help="only rounds that have this in their name")
     parser.add_argument("--list", action="store_true", help="print the names and end")
     parser.add_argument("--json", action="store_true", help="print a summary as JSON before the last line")
@@ -55,6 +69,8 @@ class Run:
         self.options = options
         self.tmp = Path(tempfile.mkdtemp(prefix="sidestep-faults-"))
         self.results = []
+        # How the names of each call's rounds begin.
+        self.calls = []
         self.bench = None
 
     def prepare(self):
@@ -65,22 +81,45 @@ class Run:
 
     def plan(self):
         """(name, function) of every round that is wanted."""
-        planned = self.library()
+        planned = []
+        for part in [self.options.only] if self.options.only else PARTS:
+            step = QUICK_STEPS[part] if self.options.quick else 1
+            if step:
+                planned += getattr(self, part)()[::step]
         return [(name, work) for name, work in planned if self.options.filter in name]
 
     def library(self):
         recorded = {place: rounds.record(self.bench, place) for place in rounds.PLACES}
         faults = rounds.library_faults(self.bench, recorded)
+        self.show_calls("library", faults)
+        return [(rounds.title(fault), partial(rounds.library_round, self.bench, fault)) for fault in faults]
+
+    def broker(self):
+        faults = broker.faults(self.bench, broker.record(self.bench))
+        self.show_calls("broker", faults)
+        return [(broker.title(fault), partial(broker.broker_round, self.bench, fault)) for fault in faults]
+
+    def show_calls(self, part, faults):
         found = sorted({fault.name for fault in faults})
-        print(f"calls of the library: {len(found)}: {' '.join(found)}", file=sys.stderr)
-        if self.options.quick:
-            faults = faults[::QUICK_STEP]
-        return [(rounds.title(fault), lambda fault=fault: rounds.library_round(self.bench, fault)) for fault in faults]
+        print(f"calls of the {part}: {len(found)}: {' '.join(found)}", file=sys.stderr)
+        self.calls += [f"{part}: {name} " for name in found]
+
+    def releases(self):
+        return self.named("releases", releases.ROUNDS)
+
+    def environment(self):
+        return self.named("environment", environment.ROUNDS + rejoin.ROUNDS)
+
+    def named(self, part, functions):
+        return [(f"{part}: {work.__name__.replace('_', ' ')}", partial(work, self.bench)) for work in functions]
 
     def one(self, name, work):
         started, result = time.monotonic(), {"name": name, "error": None, "told": None}
         try:
             result["told"] = work()
+        except NotTried as why:
+            print(f"not tried: {name}: {why}", file=sys.stderr)
+            return None
         except (Failure, OSError, subprocess.SubprocessError) as failure:
             result["error"] = str(failure)
         result["seconds"] = round(time.monotonic() - started, 2)
@@ -90,6 +129,8 @@ class Run:
     def go(self, planned):
         for number, (name, work) in enumerate(planned, 1):
             result = self.one(name, work)
+            if result is None:
+                continue
             if result["error"]:
                 print(f"FAIL {name}: {result['error']}", file=sys.stderr)
             elif self.options.verbose:
@@ -102,6 +143,16 @@ class Run:
 
     def final_checks(self):
         """What must be true after all rounds; returns what is not."""
+        return self.never_failed() + self.leftovers()
+
+    def never_failed(self):
+        """In a run of everything each call has failed in some round at least."""
+        if self.options.quick or self.options.filter:
+            return []
+        return [f"{call.strip()} never failed" for call in self.calls
+                if not any(result["name"].startswith(call) for result in self.results)]
+
+    def leftovers(self):
         try:
             check(not leaks.processes_of(self.bench.binary), "peers still run")
             self.bench.stop_broker()

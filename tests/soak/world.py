@@ -49,8 +49,10 @@ class World:
 
     def _start_memcached(self):
         port = net.free_port()
+        # The threads that tidy its lists wake up the oftener the more it has stored, and so would not rest alike.
         process = self.case.start("memcached", [paths.program("memcached"), "-l", "127.0.0.1", "-p", port, "-U", 0,
-                                                "-t", 2, "-m", 64, "-u", "root"])
+                                                "-t", 2, "-m", 64, "-u", "root",
+                                                "-o", "no_lru_maintainer,no_lru_crawler"])
         net.wait_port(port, process)
         return port, process
 

@@ -6,16 +6,16 @@ without Sidestep: it may not fail, be skipped or get lost where it passes there.
 
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
+import cpython_lists
 import ways
 from support.failure import check
 
 PYTHON = "/usr/bin/python3.11"
 TESTS = Path("/usr/lib/python3.11/test")
-# AF_VSOCK is no business of ours, and its test waits for ever in a virtual machine that offers no loopback for it.
-NOT_RUN = ("*VSOCK*",)
 SECONDS = 200
 AGAIN_SECONDS = 120
 # No test is silent for so long; one that is has got stuck.
@@ -55,9 +55,9 @@ MODULES = (
     Module("test_smtplib", ring=True, quick=True),
     Module("test_wsgiref", quick=True),
     Module("test_subprocess"),
-    Module("test_multiprocessing_fork", ring=True, seconds=400),
-    Module("test_multiprocessing_spawn", ring=True, seconds=400),
-    Module("test_multiprocessing_forkserver", ring=True, seconds=400),
+    Module("test_multiprocessing_fork", ring=True, seconds=900),
+    Module("test_multiprocessing_spawn", ring=True, seconds=900),
+    Module("test_multiprocessing_forkserver", ring=True, seconds=900),
     Module("test_threading"),
     Module("test_signal"),
     Module("test_os"),
@@ -72,34 +72,55 @@ def run(tally, options, make_way):
     """All modules in all ways."""
     check((TESTS / "test_socket.py").exists(),
           "CPython's tests are not installed (libpython3.11-testsuite): run tools/install-deps compat")
-    chosen = [m for m in MODULES if options.filter in m.name and (m.quick or not options.quick)]
+    chosen = [m for m in MODULES if options.wants(m.name) and (m.quick or not options.quick)]
     if not chosen:
         return
     plain = make_way(ways.PLAIN)
     layered = [make_way(name) for name in ways.LAYERED]
     for module in chosen:
         compare(tally, module, plain, layered)
+    tally.begin("")
     for way in layered:
         left = way.end()
         tally.check(not left, "what is left", way.name, "; ".join(left))
 
 
 def compare(tally, module, plain, layered):
+    tally.begin(module.name)
     base = Verdicts(module, plain)
     for text in base.troubles:
         tally.fail(module.name, plain.name, text)
+    tally.note(f"{module.name} [{plain.name}] {base.summary()}")
+    base.count(tally)
+    for name in (name for name, verdict in base.found.items() if verdict == "failed"):
+        tally.baseline_fails(name)
     tally.check("passed" in base.found.values(), module.name, plain.name, "no test passes")
+    tell_skips(tally, module, base)
     for way in layered:
         now = Verdicts(module, way)
         tally.note(f"{module.name} [{way.name}] {now.summary()}")
+        now.count(tally)
         tally.check(not now.left, module.name, way.name, f"processes left: {now.left}")
         tally.check(now.ring > 0 or not module.ring, module.name, way.name, "no byte by ring")
         worse = [name for name, verdict in base.found.items() if is_worse(verdict, now.found.get(name))]
         worse += [name for name, verdict in now.found.items() if name not in base.found and verdict == "failed"]
         tally.ok(len(base.found) - sum(name in base.found for name in worse))
+        for name in set(worse) & cpython_lists.EXCUSED.keys():
+            tally.excuse(name, way.name, cpython_lists.EXCUSED[name])
+            worse.remove(name)
         for number, name in enumerate(worse):
             what = f"{base.found.get(name)} without Sidestep, {now.found.get(name, 'lost')} with it"
             again(tally, module, name, (plain, way), what, now.said(name), number < AGAIN_TESTS)
+
+
+def tell_skips(tally, module, base):
+    """A skip is excused by a reason that is listed, in the test's own words."""
+    for reason, count in sorted(Counter(base.skips.values()).items()):
+        if any(re.search(pattern, reason) for pattern in cpython_lists.SKIPS):
+            tally.skip(reason, count)
+        else:
+            names = [name for name, why in base.skips.items() if why == reason]
+            tally.fail(module.name, base.way.name, f"skipped for a reason that is not listed: {reason}: {names[:5]}")
 
 
 def is_worse(plain, now):
@@ -124,8 +145,9 @@ class Verdicts:
     def __init__(self, module, way, only=None):
         self.module, self.way, self.only = module, way, only
         self.found, self.troubles, self.left = {}, [], []
+        self.skips = {}
         self.ring, self.text = 0, ""
-        avoid = list(NOT_RUN)
+        avoid = list(cpython_lists.NOT_RUN)
         for _ in range(1 if only else ROUNDS):
             culprit = self._round(avoid)
             if culprit is None:
@@ -159,9 +181,17 @@ class Verdicts:
             verdict = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
             name = case.get("name").split(" ")[0]  # without a subtest's parameters
             self.found[name] = max(verdict, self.found.get(name, "passed"), key=RANK.index)
+            if verdict == "skipped":
+                self.skips[name] = (case.findtext("skipped") or "no reason").strip()
+
+    def counts(self):
+        return {rank: sum(v == rank for v in self.found.values()) for rank in RANK}
+
+    def count(self, tally):
+        tally.count(self.way.name, ring=self.ring, **self.counts())
 
     def summary(self):
-        counts = {rank: sum(v == rank for v in self.found.values()) for rank in RANK}
+        counts = self.counts()
         ended = "".join(f"; {trouble}" for trouble in self.troubles)
         return ", ".join(f"{n} {rank}" for rank, n in counts.items()) + f", {self.ring:,} bytes by ring{ended}"
 

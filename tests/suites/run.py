@@ -28,24 +28,28 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "apps"), str(HERE.parent / "chaos")]
 
 import cpython  # noqa: E402
+import kernel  # noqa: E402
 import sanitizers  # noqa: E402
 import stress_ng  # noqa: E402
 from support.failure import Failure  # noqa: E402
 from tally import Tally  # noqa: E402
 from ways import Way  # noqa: E402
 
-SUITES = {"cpython": cpython, "stress-ng": stress_ng, "sanitizers": sanitizers}
+SUITES = {"cpython": cpython, "stress-ng": stress_ng, "kernel": kernel, "sanitizers": sanitizers}
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", choices=SUITES, help="only this one")
-    parser.add_argument("--filter", default="", metavar="TEXT", help="only modules or stressors with TEXT in their name")
+    parser.add_argument("--filter", action="append", default=[], metavar="TEXT",
+                        help="only modules or stressors with TEXT in their name ($ is its end); several: any of them")
     parser.add_argument("--quick", action="store_true", help="only what is done soon")
     parser.add_argument("--seconds", type=int, metavar="N", help="for each stressor (default 60, or 2 with --quick)")
     parser.add_argument("--json", action="store_true", help="print the results as one JSON object before the last line")
     parser.add_argument("--keep", action="store_true", help="keep the directories (logs, results, reports)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.wants = lambda name: not options.filter or any(text in f"{name}$" for text in options.filter)
+    return options
 
 
 def run_suite(name, options, tmp):
@@ -75,6 +79,8 @@ def on_terminate(_signal, _frame):
 def main():
     options = parse_arguments()
     signal.signal(signal.SIGTERM, on_terminate)
+    # A shell starts what runs in the background with SIGINT ignored. Tests that send it would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     started, tallies, interrupted = time.monotonic(), [], 0
     tmp = Path(tempfile.mkdtemp(prefix="ss-suites-"))
     try:
@@ -101,7 +107,7 @@ def summarize(tallies, interrupted, options, seconds):
     print(f"{seconds:.0f} s, {unsteady} unsteady", file=sys.stderr)
     if options.json:
         print(json.dumps({"seconds": round(seconds, 1), "passed": passed, "failed": failed,
-                          "versions": {tally.suite: SUITES[tally.suite].version() for tally in tallies},
+                          "versions": {tally.suite: SUITES[tally.suite].version() for tally in tallies if tally.rows},
                           "suites": [tally.as_dict() for tally in tallies]}))
     print(f"suites: {passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -13,6 +13,8 @@ SECONDS, QUICK_SECONDS = 60, 2
 # What a stressor needs beside its time, to start and to clean up.
 SPARE_SECONDS = 60
 SOCK_OPTS = ("random", "send", "sendmsg", "sendmmsg")
+# Sends all that a connection carries in one call, which begins on the kernel and is not cut in two.
+ONE_CALL = "sendmsg"
 
 
 class Stressor:
@@ -25,7 +27,7 @@ class Stressor:
 
 
 STRESSORS = (
-    *(Stressor(f"sock-{domain}-{opts}", "--sock-domain", domain, "--sock-opts", opts, ring=True,
+    *(Stressor(f"sock-{domain}-{opts}", "--sock-domain", domain, "--sock-opts", opts, ring=opts != ONE_CALL,
                quick=(domain, opts) in {("ipv4", "random"), ("ipv6", "sendmmsg")}, workers=2)
       for domain in ("ipv4", "ipv6") for opts in SOCK_OPTS),
     Stressor("sockmany"),
@@ -53,7 +55,7 @@ def version():
 def run(tally, options, make_way):
     """All stressors in all ways. The quick run does without the plain one: what fails there has no excuse."""
     program = paths.program("stress-ng")
-    chosen = [s for s in STRESSORS if options.filter in f"stress_ng.{s.name}" and (s.quick or not options.quick)]
+    chosen = [s for s in STRESSORS if options.wants(s.name) and (s.quick or not options.quick)]
     if not chosen:
         return
     seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
@@ -61,8 +63,10 @@ def run(tally, options, make_way):
     every = [make_way(name) for name in wanted]
     for stressor in chosen:
         excused = False
+        tally.begin(stressor.name)
         for way in every:
             excused = one(tally, program, stressor, way, seconds, excused)
+    tally.begin("")
     for way in every:
         left = way.end()
         tally.check(not left, "what is left", way.name, "; ".join(left))
@@ -73,12 +77,15 @@ def one(tally, program, stressor, way, seconds, excused):
     command = [program, *stressor.arguments, "--verify", "--metrics", "--timeout", str(seconds), "--oomable"]
     outcome = way.run(command, seconds + SPARE_SECONDS)
     done = operations(outcome.output, stressor.stressor)
-    bad = outcome.code != 0 or done == 0 or re.search(r"\bfail:", outcome.output)
+    bad = outcome.code != 0 or done == 0 or re.search(r"\bfail:", outcome.output) is not None
     tally.note(f"{stressor.name} [{way.name}] exit code {outcome.code}, {done:,} operations, "
                f"{outcome.report.ring:,} bytes by ring")
+    tally.count(way.name, passed=int(not bad), failed=int(bad), ring=outcome.report.ring)
     if way.name == ways.PLAIN:
+        tally.check(done > 0, stressor.name, way.name, f"does nothing on this machine\n{tail(outcome.output)}")
         if bad:
-            tally.note(f"{stressor.name} fails without Sidestep too:\n{tail(outcome.output)}")
+            tally.baseline_fails(stressor.name)
+            tally.note(tail(outcome.output))
         return bad
     tally.check(excused or not bad, stressor.name, way.name, f"exit code {outcome.code}\n{tail(outcome.output)}")
     tally.check(not outcome.left, stressor.name, way.name, f"processes left: {outcome.left}")

@@ -32,7 +32,7 @@ pub enum Released {
     Nothing,
     /// The other side still uses it.
     Half,
-    /// Both are done: memory given back, slot free.
+    /// Both are done: memory given back, slot free, unless a side is gone.
     Whole,
 }
 
@@ -103,18 +103,25 @@ impl Link {
             self.mem.slot(slot).side[side].released.store(1, SeqCst);
             return Released::Half;
         }
+        self.connections.remove(&slot);
         self.free(slot);
         Released::Whole
     }
 
+    /// A side that is gone has not released the slot itself, and may use it still: its process can have lost us and
+    /// live. So its words stay as they are, on a link that gets no further connection; and if both are gone, so do the
+    /// bytes that one of them has yet to read. Then the memory goes when neither has it mapped any more.
     fn free(&mut self, slot: usize) {
-        self.connections.remove(&slot);
-        self.used[slot / 64] &= !(1 << (slot % 64));
-        let ring_size = self.mem.ring_size();
-        let at = link::ring_at(ring_size, slot, 0) as u64;
-        // A failure costs memory until the link goes, nothing else.
-        let _ = punch(&self.mem.fd, at, 2 * ring_size as u64);
-        reset(self.mem.slot(slot));
+        if self.dead != [true; 2] {
+            let ring_size = self.mem.ring_size();
+            let at = link::ring_at(ring_size, slot, 0) as u64;
+            // A failure costs memory until the link goes, nothing else.
+            let _ = punch(&self.mem.fd, at, 2 * ring_size as u64);
+        }
+        if self.dead == [false; 2] {
+            self.used[slot / 64] &= !(1 << (slot % 64));
+            reset(self.mem.slot(slot));
+        }
     }
 
     /// Ends the ring of the direction that `reader` reads; false if it had ended already.
@@ -130,7 +137,8 @@ impl Link {
     }
 
     /// Tells `side` to look at `slot`: sets its ready bits, and returns the places whose eventfd is to be rung.
-    /// `all` are the places that the side has at all; they are used if it names none for this connection.
+    /// `all` are the places that the side has at all; they are used if it names none for this connection. Who sleeps is
+    /// left marked as asleep: should its eventfd not take our ring, the peer's next one still does.
     pub fn mark_ready(&self, slot: usize, side: usize, all: u64) -> u64 {
         let wanted = self.mem.slot(slot).side[side].bells.load(SeqCst);
         let places = if wanted & all != 0 { wanted & all } else { all };
@@ -140,7 +148,7 @@ impl Link {
             // SYNC(bell): bits first, then the flag; the sleeper raises the flag first, then looks at the bits.
             bell.ready[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
             bell.summary.fetch_or(1 << (slot / 64), SeqCst);
-            if bell.asleep.swap(0, SeqCst) != 0 {
+            if bell.asleep.load(SeqCst) != 0 {
                 asleep |= 1 << place;
             }
         }
@@ -273,8 +281,8 @@ mod tests {
         for place in [3, 5] {
             let bell = &link.mem.side(1).bells[place];
             assert_eq!((bell.summary.load(Relaxed), bell.ready[1].load(Relaxed)), (1 << 1, 1 << 6));
-            assert_eq!(bell.asleep.load(Relaxed), 0);
         }
+        assert_eq!(link.mem.side(1).bells[5].asleep.swap(0, Relaxed), 1, "the sleeper itself says that it is awake");
         assert_eq!(link.mem.side(1).bells[60].summary.load(Relaxed), 0);
         link.mem.slot(slot).side[1].bells.store(0, Relaxed);
         link.mem.side(1).bells[3].asleep.store(1, Relaxed);

@@ -18,6 +18,8 @@ const STOP: u64 = 1;
 
 /// Between two looks at what is held.
 const SWEEP: Duration = Duration::from_millis(100);
+/// After a connection could not be accepted for a reason that may last.
+const PAUSE: Duration = Duration::from_millis(100);
 
 pub struct Server {
     listener: Listener,
@@ -26,6 +28,8 @@ pub struct Server {
     _stop: OwnedFd,
     /// Given up for a moment to turn a connection away when no descriptor is left.
     spare: Option<OwnedFd>,
+    /// Until then nothing is accepted: what waits in the backlog would make the loop spin.
+    paused: Option<Instant>,
     idle_exit: Option<Duration>,
 }
 
@@ -50,7 +54,8 @@ impl Server {
         epoll::add(&epoll, &listener.socket, EventData::new_u64(LISTENER), EventFlags::IN)?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
         let poller = Poller(epoll.try_clone()?);
-        Ok(Server { listener, broker: Broker::new(settings, poller), epoll, _stop: stop, spare: spare(), idle_exit })
+        let broker = Broker::new(settings, poller);
+        Ok(Server { listener, broker, epoll, _stop: stop, spare: spare(), paused: None, idle_exit })
     }
 
     pub fn run(mut self) -> io::Result<Ended> {
@@ -59,6 +64,7 @@ impl Server {
         let mut swept = Instant::now();
         loop {
             events.clear();
+            self.resume();
             let timeout = self.timeout(idle_since, swept);
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -88,7 +94,7 @@ impl Server {
     fn timeout(&self, idle_since: Instant, swept: Instant) -> Option<Timespec> {
         let idle = self.idle_exit.filter(|_| self.broker.is_idle()).map(|limit| idle_since + limit);
         let sweep = Some(swept + SWEEP).filter(|_| self.broker.needs_sweep());
-        let next = idle.into_iter().chain(sweep).min()?;
+        let next = idle.into_iter().chain(sweep).chain(self.paused).min()?;
         let left = next.saturating_duration_since(Instant::now());
         Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) })
     }
@@ -119,7 +125,8 @@ impl Server {
                 Ok(socket) => drop(self.broker.connected(socket)),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(Errno::MFILE | Errno::NFILE) => return self.turn_one_away(),
-                Err(_) => return,
+                Err(Errno::AGAIN) => return,
+                Err(_) => return self.pause(),
             }
         }
     }
@@ -128,8 +135,27 @@ impl Server {
     /// backlog it would make this loop spin.
     fn turn_one_away(&mut self) {
         self.spare = None;
-        drop(rustix::net::accept_with(&self.listener.socket, SocketFlags::CLOEXEC));
+        let turned = rustix::net::accept_with(&self.listener.socket, SocketFlags::CLOEXEC).map(drop);
         self.spare = spare();
+        if turned.is_err() {
+            self.pause();
+        }
+    }
+
+    fn pause(&mut self) {
+        if self.hear_listener(EventFlags::empty()) {
+            self.paused = Some(Instant::now() + PAUSE);
+        }
+    }
+
+    fn resume(&mut self) {
+        if self.paused.is_some_and(|until| Instant::now() >= until) {
+            self.paused = if self.hear_listener(EventFlags::IN) { None } else { Some(Instant::now() + PAUSE) };
+        }
+    }
+
+    fn hear_listener(&self, flags: EventFlags) -> bool {
+        epoll::modify(&self.epoll, &self.listener.socket, EventData::new_u64(LISTENER), flags).is_ok()
     }
 }
 

@@ -5,7 +5,7 @@ use crate::settings::{self, Threshold};
 use crate::{arena, errno, link, member, report, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
-use sidestep_sys::tcp;
+use sidestep_sys::tcp::{self, Consumed};
 
 /// Counts an operation on a connection that is still native, and offers it once it has proved long-lived.
 #[inline]
@@ -114,8 +114,9 @@ fn enter(index: u32, c: &'static Conn) {
             }
             let (read, written) = (c.early_rx.load(Relaxed), c.early_tx.load(Relaxed));
             match (tcp::consumed(fd), tcp::written(fd)) {
-                (Some(r), Some(w)) if r == read && w == written => {}
-                (Some(_), Some(_)) => return Err(Reason::CountMismatch),
+                (Consumed::Moving, _) => return Ok(false),
+                (Consumed::Bytes(r), Some(w)) if r == read && w == written => {}
+                (Consumed::Bytes(_), Some(_)) => return Err(Reason::CountMismatch),
                 _ => return Err(Reason::PeerClosing),
             }
             *rx = sidestep_conn::Rx::native(read);
@@ -151,10 +152,11 @@ fn refuse(c: &Conn, reason: Reason) {
 }
 
 pub fn give_slot_back(c: &Conn) {
-    let l = link::get(c.link.load(Relaxed));
-    let slot = c.slot.load(Relaxed);
+    let index = c.link.load(Relaxed);
+    let (l, slot) = (link::get(index), c.slot.load(Relaxed));
     l.set_conn(slot, None);
     l.release(slot);
+    member::tidy(index);
 }
 
 /// Calls on a connection that some set still watches in the kernel's way, before we look closer at it.

@@ -246,10 +246,14 @@ impl Link {
     fn wake(&self, place: usize, slot: usize) {
         // Without the doorbell (-1) the peer does not sleep for long.
         let eventfd = self.peer_bells[place].load(Acquire);
-        if eventfd < 0 || fd::ring(eventfd) {
+        if eventfd >= 0 && fd::ring(eventfd) {
             return;
         }
+        // Not ours to ring yet, or it could not be: the next one to ring tries again, `set_peer_bell` at the latest.
         bell::unrung(&self.area(1 - self.my_side()).bells[place]);
+        if eventfd < 0 {
+            return;
+        }
         if let Some(index) = self.conn_at(slot) {
             arena::conn(index).raise(flag::UNHEARD);
         }
@@ -278,11 +282,16 @@ pub fn remove(index: u32) {
 /// Gives up links of brokers before `era` that carry nothing any more.
 pub fn remove_idle_before(era: u32) {
     for index in 0..HIGH.load(Acquire) {
-        let l = get(index);
-        let idle = || l.conns.iter().all(|c| c.load(Relaxed) == 0);
-        if l.used.load(Acquire) != 0 && l.era.load(Relaxed) != era && idle() {
-            remove(index);
+        if get(index).era.load(Relaxed) != era {
+            remove_idle(index);
         }
+    }
+}
+
+/// Gives a link up if it carries nothing any more. Callers exclude each other (member lock).
+pub fn remove_idle(index: u32) {
+    if get(index).conns.iter().all(|c| c.load(Relaxed) == 0) {
+        remove(index);
     }
 }
 

@@ -111,9 +111,36 @@ fn send(broker: i32, msg: &Msg, with: Option<i32>) -> sidestep_sys::Result<()> {
     }
     let sent = control::send(broker, msg, with);
     if matches!(sent, Err(Errno(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN))) {
-        leave();
+        part(broker);
     }
     sent
+}
+
+/// More than a broker says to somebody who is not welcome.
+const LAST_WORDS: u32 = 16;
+
+/// The broker has hung up: perhaps it has said why. A reset is told before what was said.
+#[cold]
+fn part(broker: i32) {
+    for _ in 0..LAST_WORDS {
+        match control::receive(broker) {
+            Ok((msg, None)) if msg.kind() == Some(MsgKind::Reject) => return rejected(&msg),
+            Ok((_, passed)) => {
+                passed.inspect(|f| fd::close(*f));
+            }
+            Err(Errno(libc::ECONNRESET | libc::EINTR)) => {}
+            Err(_) => break,
+        }
+    }
+    leave();
+}
+
+/// Not a broker for us: never asked again.
+fn rejected(msg: &Msg) {
+    let same = msg.arg == u64::from(sidestep_abi::VERSION);
+    report::count(if same { Reason::UserPair } else { Reason::Version });
+    leave();
+    NOT_BEFORE.store(u64::MAX, Relaxed);
 }
 
 /// The control socket, connected now if need be and possible.
@@ -173,21 +200,29 @@ fn listen() {
         owed::tell();
         tell_untold();
     }
-    loop {
-        match control::receive(SOCKET.load(Relaxed)) {
-            Ok((msg, passed)) => hear(&msg, passed),
-            Err(Errno(libc::EAGAIN | libc::EINTR)) => break,
-            Err(_) => {
-                leave();
-                break;
-            }
-        }
-    }
+    let all = hear_all();
     HEARD.store(pending, SeqCst);
-    if owed::any() {
+    if !all || owed::any() {
         look_again();
     }
     LOCK.unlock();
+}
+
+/// False: there may be more, which could not be received just now.
+fn hear_all() -> bool {
+    loop {
+        match control::receive(SOCKET.load(Relaxed)) {
+            Ok((msg, passed)) => hear(&msg, passed),
+            Err(Errno(libc::EAGAIN)) => return true,
+            // Told before what was said; the next call brings that.
+            Err(Errno(libc::ECONNRESET)) => {}
+            Err(e) if e.passes() => return false,
+            Err(_) => {
+                leave();
+                return true;
+            }
+        }
+    }
 }
 
 fn tell_untold() {
@@ -214,6 +249,8 @@ fn hear(msg: &Msg, passed: Option<i32>) {
             }
             fd::close(memory);
         }
+        // The kernel had no number left for the descriptor.
+        (Some(MsgKind::Link), None) => UNRECEIVED.store(u64::from(msg.link), Relaxed),
         (Some(MsgKind::PeerBell), Some(eventfd)) => match (link::find(msg.link, msg.side, era), fd::raise(eventfd)) {
             (Some(index), Ok(high)) => link::get(index).set_peer_bell(msg.place, high),
             (None, Ok(high)) => fd::close(high),
@@ -226,12 +263,7 @@ fn hear(msg: &Msg, passed: Option<i32>) {
                 link::remove(index);
             }
         }
-        (Some(MsgKind::Reject), None) => {
-            let same = msg.arg == u64::from(sidestep_abi::VERSION);
-            report::count(if same { Reason::UserPair } else { Reason::Version });
-            leave();
-            NOT_BEFORE.store(u64::MAX, Relaxed);
-        }
+        (Some(MsgKind::Reject), None) => rejected(msg),
         (_, passed) => {
             passed.inspect(|f| fd::close(*f));
         }
@@ -249,13 +281,17 @@ fn offered(number: u64) -> Option<(u32, &'static Conn)> {
     same.then_some((index, c))
 }
 
+/// The last link whose memory did not come with its record. Links are numbered in 32 bits, so this is none.
+static UNRECEIVED: AtomicU64 = AtomicU64::new(u64::MAX);
+
 fn given(msg: &Msg, era: u32) {
     let found = link::find(msg.link, msg.side, era);
     match (found, offered(msg.offer)) {
         (Some(link), Some((index, c))) => attach::assign(index, c, link, msg.slot),
         (None, Some((_, c))) => {
             c.state.store(state::NATIVE, Release);
-            attach::stay(c, Reason::Memory);
+            let no_number = UNRECEIVED.load(Relaxed) == u64::from(msg.link);
+            attach::stay(c, if no_number { Reason::FdLimit } else { Reason::Memory });
             let _ = tell_released((msg.link, msg.side, era), msg.slot);
         }
         // Withdrawn, but perhaps unheard. Said by the offer's number: the slot may be another connection's by now.
@@ -278,6 +314,17 @@ pub fn quit() {
     STAYS.store(false, Relaxed);
     leave();
     NOT_BEFORE.store(u64::MAX, Relaxed);
+}
+
+/// A slot of this link has been given back. Of a link that a broker gave who is gone nobody will say that it is done
+/// with: it goes with its last slot.
+pub fn tidy(link: u32) {
+    let former = SOCKET.load(Relaxed) < 0 || link::get(link).id().2 != ERA.load(Relaxed);
+    // Reentered: a signal handler inside of `listen`; the link goes when the next broker is joined.
+    if former && LOCK.lock(thread::tid()) != Taken::Reentered {
+        link::remove_idle(link);
+        LOCK.unlock();
+    }
 }
 
 /// In a forked child: the membership is the parent's.

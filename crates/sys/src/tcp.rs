@@ -74,16 +74,28 @@ pub fn written(fd: i32) -> Option<u64> {
     Some(i.bytes_sent - i.bytes_retrans + u64::from(i.notsent_bytes))
 }
 
-/// Bytes that have been read from the socket by anybody; None unless it is established both ways.
-pub fn consumed(fd: i32) -> Option<u64> {
+/// What [`consumed`] finds out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consumed {
+    Bytes(u64),
+    /// Bytes keep arriving between the two questions: another time.
+    Moving,
+    /// Not established both ways, or the kernel does not tell.
+    Unknown,
+}
+
+/// Bytes that have been read from the socket by anybody.
+pub fn consumed(fd: i32) -> Consumed {
+    let received = || info(fd).ok().filter(|i| i.state == ESTABLISHED).map(|i| i.bytes_received);
     for _ in 0..8 {
-        let before = info(fd).ok().filter(|i| i.state == ESTABLISHED)?.bytes_received;
-        let queued = queued(fd).ok()?;
-        if info(fd).ok()?.bytes_received == before {
-            return Some(before - queued as u64);
+        let (Some(before), Ok(queued)) = (received(), queued(fd)) else { return Consumed::Unknown };
+        match received() {
+            Some(after) if after == before => return Consumed::Bytes(before - u64::from(queued)),
+            Some(_) => {}
+            None => return Consumed::Unknown,
         }
     }
-    None // bytes keep arriving between the two questions; another time
+    Consumed::Moving
 }
 
 /// Bytes received and not read (SIOCINQ).

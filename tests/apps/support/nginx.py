@@ -57,8 +57,12 @@ class Nginx:
         return f"http://127.0.0.1:{self.port}/{path}"
 
     def master(self):
-        """The master's pid, as nginx itself wrote it (`sidestep run` may stand between it and us)."""
-        return int((self.case.tmp / "nginx.pid").read_text())
+        """The master's pid, as nginx itself wrote it (`sidestep run` may stand between it and us).
+
+        It listens before it writes, and creates the file before it fills it.
+        """
+        path = self.case.tmp / "nginx.pid"
+        return int(wait.until(lambda: path.exists() and path.read_text().strip(), "nginx to write its pid"))
 
     def reload(self, seconds=15.0):
         """`nginx -s reload`, and waits until new workers run and the old ones are gone."""

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 
 from . import paths, procfs, wait
 from .failure import Failure
@@ -33,6 +34,11 @@ class Sidestep:
     def command(self, argv, report):
         return [self.cli, "run", "--upgrade-after", self.upgrade_after, "--report", str(report), "--", *argv]
 
+    def preload_env(self, report):
+        """Variables for a program that is not started by `sidestep run`, beside those of `env`."""
+        return {"LD_PRELOAD": str(self.bin_dir / "libsidestep.so"), "SIDESTEP_UPGRADE_AFTER": self.upgrade_after,
+                "SIDESTEP_REPORT": str(report)}
+
     def copy_binaries(self, directory):
         """Uses copies from now on, for a user who cannot look into the checkout."""
         directory.mkdir()
@@ -44,6 +50,10 @@ class Sidestep:
         kept = {k: os.environ[k] for k in PASSED_ON if k in os.environ}
         flip = {"SIDESTEP_FLIP": str(self.flip)} if self.flip else {}
         return {**plain_env(), **kept, **flip, "SIDESTEP_BROKER": self.broker}
+
+    def start_broker(self):
+        """Has a broker of this name run, as the first program under Sidestep would."""
+        subprocess.run(self.command(["true"], os.devnull), env=self.env(), check=True, timeout=20)
 
     def broker_pids(self):
         """Brokers of this name: told by their variables or arguments, whatever became of who started them."""

@@ -24,10 +24,12 @@ pub struct Case {
     pub by_ring: u64,
     /// Waiters spin in any case, not only when they have learnt to.
     pub spins: bool,
+    /// A reason that the processes must give in an upgraded run: LIMITATIONS.md names this case as its proof.
+    pub reason: Option<&'static str>,
 }
 
 pub const fn case(name: &'static str, run: fn()) -> Case {
-    Case { name, run, ring: Ring::Must, bulk: false, by_ring: 1, spins: false }
+    Case { name, run, ring: Ring::Must, bulk: false, by_ring: 1, spins: false, reason: None }
 }
 
 impl Case {
@@ -49,6 +51,12 @@ impl Case {
     /// Most of what the case moves must go by ring, not only its warm-up.
     pub const fn by_ring(mut self, bytes: u64) -> Case {
         self.by_ring = bytes;
+        self
+    }
+
+    /// Something of it stays on, or returns to, the kernel for this reason, by its name.
+    pub const fn reason(mut self, reason: &'static str) -> Case {
+        self.reason = Some(reason);
         self
     }
 

@@ -74,9 +74,14 @@ impl Broker {
             }
             return;
         };
-        if place >= PLACES || !is_eventfd(&fd) {
-            offers::dispose(fd);
-            return self.violation(id);
+        match is_eventfd(&fd) {
+            Some(true) if place < PLACES => {}
+            // Without /proc nobody can tell, and what may be anything is not written to: a doorbell that nobody rings.
+            None if place < PLACES => return offers::dispose(fd),
+            _ => {
+                offers::dispose(fd);
+                return self.violation(id);
+            }
         }
         if self.member(id).is_none_or(|member| member.bells.contains_key(&place)) {
             return; // told twice: a place keeps its doorbell
@@ -203,23 +208,31 @@ fn peer_bell(link: u32, side: usize, place: usize) -> Msg {
     Msg { link, side: side as u32, place: place as u32, ..Msg::new(Kind::PeerBell) }
 }
 
-fn reason_for(error: Errno) -> Reason {
+pub(super) fn reason_for(error: Errno) -> Reason {
     match error {
         Errno::MFILE | Errno::NFILE => Reason::FdLimit,
         _ => Reason::Memory,
     }
 }
 
-/// Anything else could block the broker when it is written to, or do who knows what.
-fn is_eventfd(fd: &OwnedFd) -> bool {
-    std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
-        .is_ok_and(|link| link.as_os_str() == "anon_inode:[eventfd]")
+/// Anything else could block the broker when it is written to, or do who knows what. None: it cannot be told now.
+fn is_eventfd(fd: &OwnedFd) -> Option<bool> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
+    Some(link.as_os_str() == "anon_inode:[eventfd]")
 }
+
+/// Tries at a doorbell: what fails for a moment must not leave a member asleep.
+const TRIES: usize = 4;
 
 /// Rings without blocking, whatever the member has made of its eventfd. One that is full is rung already.
 fn ring(bell: &OwnedFd) {
-    let nonblocking = fcntl_getfl(bell.as_fd()).and_then(|flags| fcntl_setfl(bell.as_fd(), flags | OFlags::NONBLOCK));
-    if nonblocking.is_ok() {
-        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-    }
+    let rung = |_| matches!(ring_once(bell), Ok(()) | Err(Errno::AGAIN));
+    // If it cannot be done at all, the sleeper hears of it from its peer, or from the kernel.
+    let _ = (0..TRIES).any(rung);
+}
+
+fn ring_once(bell: &OwnedFd) -> Result<(), Errno> {
+    let flags = fcntl_getfl(bell.as_fd())?;
+    fcntl_setfl(bell.as_fd(), flags | OFlags::NONBLOCK)?;
+    rustix::io::write(bell, &1u64.to_ne_bytes()).map(drop)
 }

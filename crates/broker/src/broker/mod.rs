@@ -237,8 +237,14 @@ impl Broker {
         if !self.settings.users.may_join(conn.peer.uid) {
             return self.reject(id, Reason::UserPair);
         }
-        let Ok((page, fd)) = crate::raw::mem::PageMem::create() else {
-            return self.violation(id);
+        let (page, fd) = match crate::raw::mem::PageMem::create() {
+            Ok(made) => made,
+            Err(e) => {
+                // Hanging up has the process come back later.
+                self.count_refused(links::reason_for(e));
+                self.doomed.insert(id);
+                return;
+            }
         };
         conn.role = Role::Member(Box::new(Member::new(conn.peer.pid, page, hello.arg, self.hold_all)));
         self.queue(id, Msg { arg: id, ..Msg::new(Kind::Welcome) }, Some(Rc::new(fd)));

@@ -17,6 +17,9 @@ pub fn sealed_memfd(name: &str, size: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Tries at what can only fail for a moment.
+const TRIES: usize = 4;
+
 /// The first bytes of a sealed memfd, mapped shared; unmapped on drop.
 struct Mapping {
     at: NonNull<u8>,
@@ -54,9 +57,11 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `new`; every reference into it borrows `self`.
-        let unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
-        debug_assert!(unmapped.is_ok());
+        // SAFETY: exactly the mapping made in `new`, until it is unmapped; every reference into it borrows `self`.
+        let unmap = || unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
+        // The kernel may lack memory for a moment.
+        let unmapped = (0..TRIES).any(|_| unmap().is_ok());
+        debug_assert!(unmapped);
     }
 }
 

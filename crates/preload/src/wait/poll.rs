@@ -126,6 +126,7 @@ impl Poll<'_> {
         let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
         let (mut quiet, mut spun) = (None, false);
         loop {
+            remind::remind(); // a list of which something is always ready never sleeps
             if self.look() > 0 || ns == Some(0) {
                 let n = self.finish()?;
                 // A connection that was ready may have gone back to the kernel since.

@@ -34,11 +34,16 @@ pub fn awaits(c: &Conn) -> bool {
     c.is_attached() && c.with_rx(|rx| rx.on_its_way() > 0).unwrap_or(false)
 }
 
-/// After a sleep: reminds the peers of all connections that still wait, if it is time.
+/// Before a look and after a sleep: reminds the peers of all connections that still wait, if it is time.
+#[inline]
 pub fn remind() {
-    if !(DUE.has_come() && DUE.take()) {
-        return;
+    if DUE.has_come() && DUE.take() {
+        remind_all();
     }
+}
+
+#[cold]
+fn remind_all() {
     crate::errno::keep(|| {
         fdtable::for_each(|_, kind| {
             let Kind::Conn(index) = kind else { return };

@@ -87,6 +87,8 @@ pub struct Set {
     pub had_place: AtomicBool,
     /// Watched from outside (in another set, or in poll): must become readable by itself.
     pub nested: AtomicBool,
+    /// Such a set's doorbell has been rung for what is ready in it, and neither hushed nor heard inside since.
+    pub shown: AtomicBool,
     /// The program's own data looks like our tags: nothing is managed here.
     pub clash: AtomicBool,
     /// Ticks when the kernel was last asked.
@@ -115,6 +117,7 @@ static SET: [Set; SETS] = [const {
         place: AtomicI32::new(-1),
         had_place: AtomicBool::new(false),
         nested: AtomicBool::new(false),
+        shown: AtomicBool::new(false),
         clash: AtomicBool::new(false),
         asked: AtomicU64::new(0),
         kernel_had_turn: AtomicBool::new(false),
@@ -203,6 +206,7 @@ impl Set {
     pub fn set_place(&self, place: u32) {
         self.generation.store(crate::fork::generation(), Relaxed);
         self.had_place.store(true, Relaxed);
+        self.shown.store(false, Relaxed);
         self.place.store(place as i32, SeqCst);
         // SYNC natives
         fence(SeqCst);

@@ -16,7 +16,7 @@ use crate::ways::{receiving, sending};
 
 pub const CASES: &[Case] = &[
     case("blocking.every_receive_waits", every_receive_waits),
-    case("blocking.write_of_8_mib_writes_all", write_all).bulk(),
+    case("blocking.write_of_8_mib_writes_all", write_all).reason("stalled").bulk(),
     case("blocking.every_send_waits_for_space", sends_wait).bulk(),
     case("blocking.receive_timeout", receive_timeout),
     case("blocking.send_timeout", send_timeout),
@@ -24,11 +24,12 @@ pub const CASES: &[Case] = &[
     case("blocking.waitall_gets_all", waitall),
     case("blocking.waitall_ends_with_the_stream", waitall_eof),
     case("blocking.waitall_gives_up_at_the_timeout", waitall_timeout),
-    case("blocking.receive_low_water_mark", low_water_mark),
+    case("blocking.receive_low_water_mark", low_water_mark).reason("socket-option"),
     case("blocking.zero_lengths", zero_lengths),
     case("blocking.recvmmsg_fills_every_message", recvmmsg_all),
     case("blocking.recvmmsg_timeout", recvmmsg_timeout),
     case("blocking.two_threads_wait_for_one_socket", two_waiters),
+    case("blocking.more_threads_wait_than_there_are_doorbells", many_waiters).reason("places"),
 ];
 
 /// Each call starts on an empty socket and must sleep until the peer sends.
@@ -192,6 +193,26 @@ fn recvmmsg_timeout() {
     end.rx.await_bytes(30);
     assert_eq!(end.rx.try_recv(100, |fd, buf| io::recvmmsg(fd, buf, 0)), Ok(30));
     assert_eq!(end.rx.try_recv(100, |fd, buf| io::recvmmsg(fd, buf, 0)), Err(EAGAIN));
+}
+
+/// Whoever comes when every doorbell of the process is taken waits in the kernel.
+fn many_waiters() {
+    const WAITERS: u64 = 70;
+    let (mut clients, servers): (Vec<_>, Vec<_>) = (0..WAITERS).map(|n| link::numbered_pair(V4, n)).unzip();
+    let waiting: Vec<_> = servers
+        .into_iter()
+        .map(|mut server| {
+            blocked(move || {
+                server.recv(100);
+                server.send(100);
+            })
+        })
+        .collect();
+    for client in &mut clients {
+        client.send(100);
+        client.recv(100);
+    }
+    waiting.into_iter().for_each(|thread| thread.join());
 }
 
 /// Each byte wakes one of the two; none is lost, and the end wakes both.

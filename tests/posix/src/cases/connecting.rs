@@ -20,7 +20,9 @@ pub const CASES: &[Case] = &[
     case("connect.never_accepted", never_accepted).never("nobody accepts it"),
     case("connect.full_backlog", full_backlog),
     case("connect.defer_accept", defer_accept),
-    case("connect.by_sendto_fastopen", by_fastopen).may("the connection is made without connect()"),
+    case("connect.by_sendto_fastopen", by_fastopen)
+        .reason("peer-absent")
+        .may("the connection is made without connect()"),
     case("connect.by_alias_and_syscall", by_other_calls),
     case("connect.from_a_bound_port", from_bound_port),
     case("connect.from_another_loopback_address", from_other_address),
@@ -28,8 +30,8 @@ pub const CASES: &[Case] = &[
     case("connect.dual_stack_listener", dual_stack),
     case("connect.to_itself_in_one_thread", to_itself).bulk(),
     case("connect.socket_is_its_own_peer", own_peer).may("both ends are one socket"),
-    case("connect.disconnected_and_connected_again", disconnected),
-    case("connect.accept_in_every_way", accept_ways),
+    case("connect.disconnected_and_connected_again", disconnected).reason("short"),
+    case("connect.accept_in_every_way", accept_ways).reason("never-waited"),
     case("connect.accept_waits_and_wakes", accept_waits),
     case("connect.two_listeners_on_one_port", reuseport),
     case("connect.data_before_accept_from_a_gone_client", gone_before_accept)

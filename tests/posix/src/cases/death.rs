@@ -16,7 +16,7 @@ use crate::sys::{io, net, poll};
 pub const CASES: &[Case] = &[
     case("death.survivor_reads_what_was_written", reads_all),
     case("death.with_unread_data_is_a_reset", unread_is_reset),
-    case("death.while_streaming", while_streaming),
+    case("death.while_streaming", while_streaming).reason("peer-closing"),
     case("death.wakes_a_blocked_reader", wakes_reader),
     case("death.wakes_a_blocked_writer", wakes_writer).bulk(),
     case("death.wakes_poll_and_epoll", wakes_waits),

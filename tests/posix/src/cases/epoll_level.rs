@@ -18,7 +18,7 @@ pub const CASES: &[Case] = &[
     case("epoll_level.oneshot_disarms", || oneshot(0)),
     case("epoll_level.oneshot_edge_disarms", || oneshot(crate::sys::epoll::ET)),
     case("epoll_level.takes_turns_when_room_is_small", takes_turns),
-    case("epoll_level.errors_of_epoll_ctl", errors),
+    case("epoll_level.errors_of_epoll_ctl", errors).reason("foreign"),
     case("epoll_level.stream_by_event_loop", stream).bulk(),
     case("epoll_level.old_epoll_create", old_create),
 ];

@@ -19,7 +19,7 @@ macro_rules! exec_cases {
         case("exec.with_much_unread_data_preloaded", || much_unread(Preload::Kept)).bulk(),
         case("exec.with_much_unread_data_unpreloaded", || much_unread(Preload::Stripped)).bulk(),
         case("exec.with_unsent_data_unpreloaded", || unsent(Preload::Stripped)).bulk(),
-        case("exec.while_the_other_side_streams", while_streaming).bulk(),
+        case("exec.while_the_other_side_streams", while_streaming).reason("exec").bulk(),
         case("exec.forked_child_becomes_an_unpreloaded_image", child_execs),
         case("exec.close_on_exec_ends_the_connection", close_on_exec),
         case("exec.failed_exec_changes_nothing", failed),

@@ -5,6 +5,7 @@ use libc::{RLIMIT_NOFILE, SYS_epoll_create1, SYS_eventfd2, SYS_memfd_create, SYS
 use crate::case::{Case, case};
 use crate::end::{End, Side};
 use crate::link::{self, Listener};
+use crate::peer::Preload;
 use crate::seccomp::forbid;
 use crate::sys::errno::{EAGAIN, EMFILE, EPERM, outcome};
 use crate::sys::net::{self, Family::V4};
@@ -16,7 +17,7 @@ const SANDBOX: &str = "the sandbox may forbid what a ring needs";
 
 pub const CASES: &[Case] = &[
     case("limits.last_two_descriptors", last_two).may(NO_FD),
-    case("limits.descriptors_run_out_in_mid_stream", run_out),
+    case("limits.descriptors_run_out_in_mid_stream", run_out).reason("fd-limit"),
     case("limits.limit_lowered_before_connecting", lowered).may(NO_FD),
     case("limits.seccomp_forbids_eventfd", || sandboxed(&[SYS_eventfd2])).may(SANDBOX),
     case("limits.seccomp_forbids_memfd", || sandboxed(&[SYS_memfd_create])).may(SANDBOX),
@@ -27,9 +28,10 @@ pub const CASES: &[Case] = &[
     })
     .may(SANDBOX),
     case("limits.seccomp_forbids_futex_wait_and_more", || sandboxed(&ODD_CALLS)).may(SANDBOX),
-    case("limits.seccomp_in_mid_stream", seccomp_later),
+    case("limits.seccomp_in_mid_stream", seccomp_later).reason("sandbox"),
     case("limits.file_size_zero", file_size_zero),
     case("limits.little_address_space", little_address_space).may("no room to map a ring"),
+    case("limits.no_address_space_for_another_link", no_room_for_a_link).reason("memory"),
     case("limits.small_thread_stack", small_stack),
     case("limits.dropped_privileges", dropped_privileges),
 ];
@@ -154,9 +156,7 @@ fn file_size_zero() {
 }
 
 fn little_address_space() {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("statm");
-    let pages: u64 = pages.split(' ').next().and_then(|p| p.parse().ok()).expect("a number");
-    let before = set_limit(libc::RLIMIT_AS, pages * 4096 + (3 << 20));
+    let before = leave_address_space(3 << 20);
     // SAFETY: a mapping that is not used.
     let large = unsafe {
         let (protection, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -168,6 +168,23 @@ fn little_address_space() {
     b.recv(30_000);
     link::warm_up_pair(&mut a, &mut b);
     set_limit(libc::RLIMIT_AS, before);
+}
+
+/// One connection has a ring. For another one, to another process, there is no room for the memory that is shared with it.
+fn no_room_for_a_link() {
+    let (mut a, mut b) = link::own_pair(V4);
+    let (mut end, mut peer) = link::cold_client(V4, Preload::Kept);
+    let before = leave_address_space(200 << 10);
+    link::warm_up(&mut end, &mut peer);
+    link::warm_up_pair(&mut a, &mut b);
+    set_limit(libc::RLIMIT_AS, before);
+}
+
+/// So many bytes may still be mapped. Returns what the limit was.
+fn leave_address_space(bytes: u64) -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("statm");
+    let pages: u64 = pages.split(' ').next().and_then(|p| p.parse().ok()).expect("a number");
+    set_limit(libc::RLIMIT_AS, pages * 4096 + bytes)
 }
 
 /// A thread with the smallest stack that there is does all its I/O on it.

@@ -17,6 +17,7 @@ mod epoll_level;
 mod epoll_masks;
 mod epoll_sets;
 mod epoll_waits;
+mod epoll_wakeups;
 mod exec;
 mod flags;
 mod fork;
@@ -54,6 +55,7 @@ const GROUPS: &[&[Case]] = &[
     epoll_masks::CASES,
     epoll_sets::CASES,
     epoll_waits::CASES,
+    epoll_wakeups::CASES,
     poll_select::CASES,
     mixed_sets::CASES,
     wake_ups::CASES,

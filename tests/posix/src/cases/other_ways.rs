@@ -4,16 +4,17 @@
 use libc::{F_SETFL, F_SETOWN, IPPROTO_TCP, O_ASYNC, SIGIO, SOL_SOCKET};
 
 use crate::case::{Case, case};
+use crate::end::{End, Side};
 use crate::link;
 use crate::sys::cpu::eventually;
 use crate::sys::errno::{ENOENT, outcome};
-use crate::sys::net::Family::V4;
+use crate::sys::net::{Addr, Family::V4};
 use crate::sys::only_c::{self, Wait};
 use crate::sys::uring::Ring;
-use crate::sys::{Fd, fds, io, net, signal};
+use crate::sys::{Fd, bare, fds, io, net, signal};
 
 pub const CASES: &[Case] = &[
-    case("other.o_async_raises_sigio", o_async),
+    case("other.o_async_raises_sigio", o_async).reason("async"),
     case("other.fioasync_raises_sigio", fioasync),
     case("other.io_uring_reads_and_writes", io_uring),
     case("other.io_uring_poll_and_close", io_uring_poll),
@@ -29,7 +30,50 @@ pub const CASES: &[Case] = &[
     case("other.jump_out_of_epoll_wait", || jumped_out(Wait::EpollWait)),
     case("other.aio_reads_and_writes_in_turn", aio),
     case("other.undumpable_process", renamed),
+    case("other.multipath_tcp", multipath).never("its connections are not followed"),
+    case("other.bytes_moved_by_bare_system_calls", by_bare_calls)
+        .never("the library cannot know how many bytes have passed")
+        .reason("count-mismatch"),
 ];
+
+/// The first bytes of each direction pass without libc, and so without the library. Nothing of the rest may get lost.
+fn by_bare_calls() {
+    let (mut client, mut server) = link::cold_pair_ends(V4, 0);
+    pass_bare(&mut client, &mut server);
+    pass_bare(&mut server, &mut client);
+    link::warm_up_pair(&mut client, &mut server);
+}
+
+fn pass_bare(from: &mut End, to: &mut End) {
+    let mut bytes = from.tx.upcoming(100);
+    assert_eq!(bare::write(from.fd(), &bytes), 100);
+    from.tx.sent(100);
+    bytes.fill(0);
+    assert_eq!(bare::read(to.fd(), &mut bytes), 100);
+    to.rx.arrived(&bytes);
+}
+
+/// A stream that is carried by TCP, but is not TCP.
+fn multipath() {
+    let make = || {
+        // SAFETY: plain numbers.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, libc::IPPROTO_MPTCP) };
+        outcome(fd as isize).expect("a socket of multipath TCP (CONFIG_MPTCP)") as Fd
+    };
+    let listener = make();
+    net::bind(listener, &Addr::loopback(V4, 0)).expect("bind");
+    net::listen(listener, 1).expect("listen");
+    let client = make();
+    net::connect(client, &net::getsockname(listener)).expect("connect");
+    let server = net::accept4(listener, libc::SOCK_CLOEXEC).expect("accept4") as Fd;
+    let (mut client, mut server) = (End::new(client, Side::Client), End::new(server, Side::Server));
+    link::warm_up_pair(&mut client, &mut server);
+    client.send(30_000);
+    server.recv(30_000);
+    client.close();
+    server.rx.expect_eof();
+    fds::close(listener).expect("close");
+}
 
 fn own(fd: Fd) {
     signal::count_signal(SIGIO, libc::SA_RESTART);

@@ -8,7 +8,7 @@ use crate::sys::net::Family::V4;
 use crate::sys::{fds, passing};
 
 pub const CASES: &[Case] = &[
-    case("passing.to_a_preloaded_process", || passed(Preload::Kept, false, 0)),
+    case("passing.to_a_preloaded_process", || passed(Preload::Kept, false, 0)).reason("passed"),
     case("passing.to_an_unpreloaded_process", || passed(Preload::Stripped, false, 0)),
     case("passing.by_sendmmsg", || passed(Preload::Stripped, true, 0)),
     case("passing.with_unread_data_to_preloaded", || passed(Preload::Kept, false, 5000)),

@@ -8,7 +8,7 @@ use crate::sys::{Fd, fds, io, net};
 
 pub const CASES: &[Case] = &[
     case("stdio.printed_lines_are_read_as_lines", lines),
-    case("stdio.dprintf_and_fprintf_in_turn", in_turn),
+    case("stdio.dprintf_and_fprintf_in_turn", in_turn).reason("stdio"),
     case("stdio.buffered_bulk_both_ways", bulk).bulk(),
     case("stdio.fgets_waits_and_sees_the_end", waits),
     case("stdio.fclose_is_the_end", fclose),

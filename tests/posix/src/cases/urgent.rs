@@ -12,7 +12,7 @@ use crate::sys::select::{Bits, Sets, select};
 use crate::sys::{Fd, fds, io, net, poll, signal};
 
 pub const CASES: &[Case] = &[
-    case("urgent.byte_beside_the_stream", beside),
+    case("urgent.byte_beside_the_stream", beside).reason("urgent"),
     case("urgent.reads_stop_at_the_mark", mark),
     case("urgent.inline", inline),
     case("urgent.sent_by_us", sent),

@@ -11,7 +11,7 @@ use crate::sys::{Fd, fds, io, net, poll};
 pub const CASES: &[Case] = &[
     case("zero_copy.completions_are_reported", completions),
     case("zero_copy.mixed_with_plain_sends", mixed),
-    case("zero_copy.flag_without_the_option", without_option),
+    case("zero_copy.flag_without_the_option", without_option).reason("kernel-feature"),
     case("zero_copy.error_queue_is_empty", empty_queue),
 ];
 

@@ -63,8 +63,14 @@ impl Report {
             _ if mode == Mode::Flip && case.bulk && self.returned == 0 => {
                 Some(format!("no connection returned to the kernel ({self:?})"))
             }
-            _ => None,
+            _ => case.reason.filter(|_| mode == Mode::Upgraded).and_then(|reason| self.without(reason)),
         }
+    }
+
+    /// A complaint if no process gave this reason.
+    fn without(&self, reason: &str) -> Option<String> {
+        let given = self.reasons.iter().any(|reasons| reasons[reason].as_u64().is_some_and(|count| count > 0));
+        (!given).then(|| format!("no connection stayed on the kernel by reason {reason} ({self:?})"))
     }
 
     pub fn to_json(&self) -> Value {
@@ -88,6 +94,16 @@ mod tests {
         assert_eq!((report.processes, report.ring, report.kernel, report.returned), (2, 30, 30, 2));
         assert!(Report::parse("{\"pid\":1}").unwrap_err().contains("ring_rx"));
         assert!(Report::parse("half a li").unwrap_err().contains("no JSON"));
+    }
+
+    #[test]
+    fn a_reason_that_nobody_gave_is_missed() {
+        let given = Report::parse(&LINE.replace("{}", r#"{"urgent":1}"#)).expect("a report");
+        let silent = Report::parse(LINE).expect("a report");
+        let case = case("x", || {}).reason("urgent");
+        assert_eq!(given.complaint(&case, Mode::Upgraded), None);
+        assert!(silent.complaint(&case, Mode::Upgraded).unwrap().contains("urgent"));
+        assert_eq!(silent.complaint(&case, Mode::Flip), None);
     }
 
     #[test]

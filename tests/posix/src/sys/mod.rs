@@ -1,5 +1,6 @@
 //! Safe functions over libc's symbols, one for each call, so that a preloaded library sees them.
 
+pub mod bare;
 pub mod cpu;
 pub mod epoll;
 pub mod errno;

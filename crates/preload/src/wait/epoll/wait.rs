@@ -32,6 +32,20 @@ pub fn wait(
         errno::keep(|| takeover::disinherit(s));
     }
     refresh_nested();
+    let n = wait_in(s, out, ns, mask, native);
+    if n > 0 {
+        errno::keep(refresh_nested);
+    }
+    n
+}
+
+fn wait_in(
+    s: &Set,
+    out: &mut [epoll_event],
+    ns: Option<u64>,
+    mask: *const libc::sigset_t,
+    native: impl FnOnce() -> i32,
+) -> i32 {
     if !s.had_place.load(Relaxed) && thread::is_alone() {
         return native(); // holds nothing of ours, and nobody can change that meanwhile
     }
@@ -98,6 +112,7 @@ fn wait_both(
         if space_is_due() {
             queue_writers();
         }
+        remind::remind(); // a set that is always busy never sleeps
         // One harvest per call: what it reports stays queued if it is level-triggered.
         let calls = s.calls.fetch_add(1, Relaxed);
         let due = calls.is_multiple_of(KERNEL_CALLS)

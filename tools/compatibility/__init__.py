@@ -1,0 +1,1 @@
+"""The parts of docs/COMPATIBILITY.md: real programs, and the test suites of others."""

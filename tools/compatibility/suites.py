@@ -1,0 +1,102 @@
+"""Test suites of others, from what tests/suites/run.py --json has printed."""
+
+import subprocess
+import sys
+
+from .markdown import size, table
+from .programs import first_object
+
+WAYS = ("plain", "upgraded", "flip")
+TITLE = "Test suites"
+INTRODUCTION = """Each line is a module, a stressor or a build of a suite in `tests/suites/`. *Plain*, *upgraded*
+and *changing* count tests passed / failed / skipped; what fails or is skipped on kernel TCP too is no failure of
+Sidestep. *By ring*: bytes of all processes, in the upgraded run and in the changing one."""
+HEAD = ["suite", "version", "what", "plain", "upgraded", "changing", "by ring", "result"]
+
+
+def run(root, wanted):
+    """Every suite in every way; what run.py prints."""
+    command = [sys.executable, root / "tests/suites/run.py", "--json"]
+    if wanted:
+        command += ["--filter", wanted]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
+
+
+def parse(texts):
+    """The suites of one or more runs. A line that several of them have is the last one's."""
+    merged = {}
+    for text in texts:
+        found = first_object(text)
+        for suite in found["suites"]:
+            into = merged.setdefault(suite["suite"], {"version": "", "rows": {}, "notes": {}})
+            into["version"] = found["versions"].get(suite["suite"], into["version"])
+            into["rows"].update(suite["rows"])
+            for row in [*suite["rows"], *(entry["row"] for entry in suite["failures"])]:
+                into["notes"][row] = notes(suite, row)
+    return merged
+
+
+def notes(suite, row):
+    """What was found in one line of the table; "": in the suite as a whole."""
+    return {kind: [entry for entry in suite.get(kind, []) if entry["row"] == row]
+            for kind in ("failures", "unsteady", "excused", "skips", "baseline")}
+
+
+def count(merged):
+    """Lines that are good, and failures."""
+    failed = sum(len(one["failures"]) for suite in merged.values() for one in suite["notes"].values())
+    good = sum(not suite["notes"][row]["failures"] for suite in merged.values() for row in suite["rows"])
+    return good, failed
+
+
+def section(merged):
+    rows = [row(suite, merged[suite], name) for suite in merged for name in merged[suite]["rows"]]
+    parts = [INTRODUCTION, table(HEAD, rows)]
+    parts += listed(merged, "failures", "Failures", "detail")
+    parts += listed(merged, "excused", "Fails with Sidestep only, and is no defect", "reason")
+    parts += listed(merged, "unsteady", "Failed once with Sidestep, and no more when run alone in both ways", "detail")
+    parts += listed(merged, "baseline", "Fails without Sidestep")
+    parts += skips(merged)
+    return "\n\n".join(parts)
+
+
+def row(suite, found, name):
+    ways = found["rows"][name]
+    by_ring = ", ".join(size(ways[way]["ring"]) for way in WAYS[1:] if way in ways)
+    cells = [cell(ways.get(way)) for way in WAYS]
+    return [suite, found["version"], name, *cells, by_ring, verdict(found["notes"][name])]
+
+
+def cell(counts):
+    return f"{counts['passed']} / {counts['failed']} / {counts['skipped']}" if counts else "-"
+
+
+def verdict(one):
+    if one["failures"]:
+        return f"**{len(one['failures'])} FAIL**"
+    told = [f"{len(one[kind])} {kind}" for kind in ("excused", "unsteady") if one[kind]]
+    return ", ".join(["ok", *told])
+
+
+def listed(merged, kind, title, key=None):
+    """A list of findings, one line each, under its title."""
+    found = [entry for suite in merged.values() for one in suite["notes"].values() for entry in one[kind]]
+    lines = [f"- `{e['name']}`" + (f" ({e['way']}): {first_line(e[key])}" if key else "") for e in found]
+    return [f"{title}:\n\n" + "\n".join(lines)] if lines else []
+
+
+def first_line(text):
+    return str(text).splitlines()[0] if text else ""
+
+
+def skips(merged):
+    """Reasons, in the tests' own words, and where they were met."""
+    by_reason = {}
+    for suite in merged.values():
+        for one in suite["notes"].values():
+            for entry in one["skips"]:
+                by_reason.setdefault(entry["reason"], []).append(f"{entry['row']} {entry['count']}")
+    if not by_reason:
+        return []
+    rows = [[reason, ", ".join(where)] for reason, where in sorted(by_reason.items())]
+    return ["Skipped, without Sidestep too:\n\n" + table(["reason, as the test gives it", "tests"], rows)]
