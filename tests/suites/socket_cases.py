@@ -18,9 +18,10 @@ class Found:
     ring: int
 
 
-def cases(directory, mode, wanted="", case_seconds=20, jobs=2):
-    """Every case whose name contains `wanted`, by name. `directory` holds the binaries of the cases."""
-    command = [directory / "posix-run", "--mode", mode, "--json", "--again", "--deadline", str(case_seconds),
+def cases(directory, mode, wanted="", options=(), jobs=2):
+    """Every case whose name contains `wanted`, by name. `directory` holds the binaries of the cases, `options` are more
+    options of posix-run."""
+    command = [directory / "posix-run", "--mode", mode, "--json", "--again", *options,
                "--jobs", str(jobs), "--sidestep", paths.TARGET / "release" / "sidestep"]
     if wanted:
         command += ["--filter", wanted]
@@ -32,12 +33,12 @@ def cases(directory, mode, wanted="", case_seconds=20, jobs=2):
             for case in json.loads(found)["cases"]}
 
 
-def run(tally, directory, wanted="", case_seconds=20):
+def run(tally, directory, wanted="", options=()):
     """All modes; a case that fails with Sidestep only is run again alone."""
-    by_mode = {mode: cases(directory, mode, wanted, case_seconds) for mode in MODES}
+    by_mode = {mode: cases(directory, mode, wanted, options) for mode in MODES}
 
     def alone(mode, case):
-        return cases(directory, mode, case, case_seconds, jobs=1)[case].failure
+        return cases(directory, mode, case, options, jobs=1)[case].failure
 
     compare(tally, by_mode, alone)
 

@@ -65,18 +65,19 @@ impl Job {
             case: self.case,
             mode: self.mode,
             seconds: start.elapsed().as_secs_f64(),
-            failure: ended.and_then(|e| e).and_then(|()| self.judge(&sums)).err(),
+            failure: ended.and_then(|e| e).and_then(|()| self.judge(options, &sums)).err(),
             printed: tail(&printed),
             report: sums.and_then(Result::ok),
             again: self.again(options, &settings),
         })
     }
 
-    fn judge(&self, report: &Option<Result<Report, String>>) -> Result<(), String> {
+    fn judge(&self, options: &Options, report: &Option<Result<Report, String>>) -> Result<(), String> {
+        let case = if options.slow { self.case.by_ring(1) } else { *self.case };
         match report {
             None => Ok(()),
             Some(Err(what)) => Err(what.clone()),
-            Some(Ok(report)) => report.complaint(self.case, self.mode).map_or(Ok(()), Err),
+            Some(Ok(report)) => report.complaint(&case, self.mode).map_or(Ok(()), Err),
         }
     }
 

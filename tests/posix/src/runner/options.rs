@@ -9,7 +9,7 @@ pub const HELP: &str = "\
 posix-run: every socket case, on plain kernel TCP and with Sidestep
 
   posix-run [--mode plain|upgraded|flip|all] [--filter TEXT]… [--jobs N]
-            [--sidestep PATH] [--deadline SECONDS] [--seed N] [--again] [--json]
+            [--sidestep PATH] [--deadline SECONDS] [--seed N] [--slow] [--again] [--json]
 
   --mode      plain     kernel TCP, nothing preloaded: the truth the others are held to
               upgraded  preloaded, connections change to the ring at the first byte
@@ -20,6 +20,8 @@ posix-run: every socket case, on plain kernel TCP and with Sidestep
   --sidestep  the sidestep command (default: beside this program, else target/release/sidestep)
   --deadline  seconds that a case may take before it is ended and counts as failed (default 20)
   --seed      seed of the pseudo-random sizes and pauses (default 1)
+  --slow      the cases are slow readers (sanitizers), which send connections back to the kernel: some bytes by
+              ring are enough where a case declares an amount
   --again     run a case that failed once more; it is shown as unsteady, and only a second failure counts
   --json      print one JSON object instead of the last line; progress is on stderr
 
@@ -38,6 +40,7 @@ pub struct Options {
     pub cases: PathBuf,
     pub deadline: Duration,
     pub seed: u64,
+    pub slow: bool,
     pub again: bool,
     pub json: bool,
     pub help: bool,
@@ -55,6 +58,7 @@ impl Options {
             cases: beside("posix-cases"),
             deadline: Duration::from_secs(20),
             seed: 1,
+            slow: false,
             again: false,
             json: false,
             help: false,
@@ -80,6 +84,7 @@ impl Options {
             "--sidestep" => self.sidestep = value()?.into(),
             "--deadline" => self.deadline = Duration::from_secs(number(name, &value()?)?),
             "--seed" => self.seed = number(name, &value()?)?,
+            "--slow" => self.slow = true,
             "--again" => self.again = true,
             "--json" => self.json = true,
             "--help" | "-h" => self.help = true,
