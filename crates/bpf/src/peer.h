@@ -5,16 +5,17 @@
 #include "context.h"
 
 /* Puts the Service in the place of the backend that this socket is connected to. */
-static __always_inline void connected_peer(struct bpf_sock_addr *ctx, struct endpoint *from)
+static __always_inline int connected_peer(struct bpf_sock_addr *ctx, struct endpoint *from)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
 
 	if (translation && translation->connected && endpoint_equal(&translation->backend, from))
 		*from = translation->frontend;
+	return ALLOW;
 }
 
 /* Puts the Service in the place of the backend that a datagram came from. */
-static __always_inline void received_from(struct bpf_sock_addr *ctx, struct endpoint *from)
+static __always_inline int received_from(struct bpf_sock_addr *ctx, struct endpoint *from)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
 	struct flow_key key = { .socket = bpf_get_socket_cookie(ctx), .peer = *from };
@@ -23,9 +24,10 @@ static __always_inline void received_from(struct bpf_sock_addr *ctx, struct endp
 	if (translation && translation->unconnected)
 		reply = bpf_map_lookup_elem(&replies, &key);
 	if (!reply)
-		connected_peer(ctx, from);
-	else if (find_frontend(&reply->frontend, ctx->protocol, bpf_get_netns_cookie(ctx)))
+		return connected_peer(ctx, from);
+	if (find_frontend(&reply->frontend, ctx->protocol, bpf_get_netns_cookie(ctx)))
 		*from = reply->frontend;
 	else
 		bpf_map_delete_elem(&replies, &key); /* the Service has gone */
+	return ALLOW;
 }

@@ -14,85 +14,29 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-SEC("cgroup/connect4")
-int connect4(struct bpf_sock_addr *ctx)
-{
-	struct endpoint to = load4(ctx);
-	int verdict = connect_to(ctx, &to);
+/*
+ * A hook of both families: the address of its context goes through `work`, which may exchange it and says whether the
+ * call may go on.
+ */
+#define ADDRESS_HOOK(hook, family, work)                          \
+	SEC("cgroup/" #hook #family)                              \
+	int hook##family(struct bpf_sock_addr *ctx)               \
+	{                                                         \
+		struct endpoint address = load##family(ctx);      \
+		int verdict = work(ctx, &address);                \
+								  \
+		store##family(ctx, &address);                     \
+		return verdict;                                   \
+	}
 
-	store4(ctx, &to);
-	return verdict;
-}
-
-SEC("cgroup/connect6")
-int connect6(struct bpf_sock_addr *ctx)
-{
-	struct endpoint to = load6(ctx);
-	int verdict = connect_to(ctx, &to);
-
-	store6(ctx, &to);
-	return verdict;
-}
-
-SEC("cgroup/sendmsg4")
-int sendmsg4(struct bpf_sock_addr *ctx)
-{
-	struct endpoint to = load4(ctx);
-	int verdict = send_to(ctx, &to);
-
-	store4(ctx, &to);
-	return verdict;
-}
-
-SEC("cgroup/sendmsg6")
-int sendmsg6(struct bpf_sock_addr *ctx)
-{
-	struct endpoint to = load6(ctx);
-	int verdict = send_to(ctx, &to);
-
-	store6(ctx, &to);
-	return verdict;
-}
-
-SEC("cgroup/recvmsg4")
-int recvmsg4(struct bpf_sock_addr *ctx)
-{
-	struct endpoint from = load4(ctx);
-
-	received_from(ctx, &from);
-	store4(ctx, &from);
-	return ALLOW;
-}
-
-SEC("cgroup/recvmsg6")
-int recvmsg6(struct bpf_sock_addr *ctx)
-{
-	struct endpoint from = load6(ctx);
-
-	received_from(ctx, &from);
-	store6(ctx, &from);
-	return ALLOW;
-}
-
-SEC("cgroup/getpeername4")
-int getpeername4(struct bpf_sock_addr *ctx)
-{
-	struct endpoint peer = load4(ctx);
-
-	connected_peer(ctx, &peer);
-	store4(ctx, &peer);
-	return ALLOW;
-}
-
-SEC("cgroup/getpeername6")
-int getpeername6(struct bpf_sock_addr *ctx)
-{
-	struct endpoint peer = load6(ctx);
-
-	connected_peer(ctx, &peer);
-	store6(ctx, &peer);
-	return ALLOW;
-}
+ADDRESS_HOOK(connect, 4, connect_to)
+ADDRESS_HOOK(connect, 6, connect_to)
+ADDRESS_HOOK(sendmsg, 4, send_to)
+ADDRESS_HOOK(sendmsg, 6, send_to)
+ADDRESS_HOOK(recvmsg, 4, received_from)
+ADDRESS_HOOK(recvmsg, 6, received_from)
+ADDRESS_HOOK(getpeername, 4, connected_peer)
+ADDRESS_HOOK(getpeername, 6, connected_peer)
 
 SEC("cgroup/post_bind4")
 int post_bind4(struct bpf_sock *ctx)

@@ -212,7 +212,8 @@ fn an_upgrade_takes_over_what_is_there_and_removal_leaves_nothing() {
 /// Numbers of the programs that are attached to the lab's cgroup, as bpftool sees them.
 fn programs_attached(node: &Node) -> BTreeSet<u32> {
     let cgroup = node.options.cgroup.to_str().unwrap();
-    let shown = std::process::Command::new("/usr/sbin/bpftool").args(["-j", "cgroup", "show", cgroup]).output().unwrap();
+    let shown =
+        std::process::Command::new("/usr/sbin/bpftool").args(["-j", "cgroup", "show", cgroup]).output().unwrap();
     let text = String::from_utf8(shown.stdout).unwrap();
     text.split("\"id\":").skip(1).map(|rest| rest.split(',').next().unwrap().parse().unwrap()).collect()
 }
