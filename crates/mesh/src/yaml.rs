@@ -74,10 +74,19 @@ fn strictly<T: DeserializeOwned>(value: Value) -> Result<T, Part> {
     let mut unknown = Vec::new();
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
-    let parsed = serde_ignored::deserialize(tracked, |path| unknown.push(path.to_string()));
+    let parsed = serde_ignored::deserialize(tracked, |path| unknown.push(written(&path.to_string())));
     let parsed = parsed.map_err(|error: serde_json::Error| (track.path().to_string(), error.to_string()))?;
     match unknown.into_iter().next() {
         Some(path) => Err((path, "no such field".to_string())),
         None => Ok(parsed),
     }
+}
+
+/// `spec.?.ports.?.0.name` (a `?` for each optional value) as `spec.ports[0].name`.
+fn written(path: &str) -> String {
+    let parts = path.split('.').filter(|part| *part != "?");
+    let text: String = parts
+        .map(|part| if part.parse::<usize>().is_ok() { format!("[{part}]") } else { format!(".{part}") })
+        .collect();
+    text.trim_start_matches('.').to_string()
 }

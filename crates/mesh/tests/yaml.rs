@@ -1,0 +1,158 @@
+//! Kubernetes' YAML as it is written, and as it is written wrongly.
+
+use sidestep_mesh::address::Protocol;
+use sidestep_mesh::object::{Object, Selection, Service, Slice};
+use sidestep_mesh::yaml;
+use std::net::IpAddr;
+
+const SERVICE: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop, creationTimestamp: '2026-01-02T03:04:05Z'}
+spec:
+  type: LoadBalancer
+  clusterIPs: [10.96.0.10, 'fd00:96::10']
+  externalIPs: [192.0.2.1]
+  internalTrafficPolicy: Local
+  sessionAffinity: ClientIP
+  sessionAffinityConfig: {clientIP: {timeoutSeconds: 60}}
+  ports:
+  - {name: http, port: 80, targetPort: http, nodePort: 30080}
+  - {name: dns, port: 53, protocol: UDP}
+  - {name: tel, port: 5060, protocol: SCTP}
+status: {loadBalancer: {ingress: [{ip: 192.0.2.2}, {ip: 192.0.2.3, ipMode: Proxy}, {hostname: lb.example}]}}
+";
+
+const SLICE: &str = "
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata:
+  name: web-abc
+  namespace: shop
+  labels: {kubernetes.io/service-name: web}
+  annotations: {sidestep.io/weights: '10.1.0.1=3'}
+addressType: IPv4
+ports:
+- {name: http, port: 8080}
+- {name: any}
+endpoints:
+- {addresses: [10.1.0.1], nodeName: a, zone: east, hints: {forZones: [{name: east}], forNodes: [{name: a}]}}
+- {addresses: [10.1.0.2], conditions: {ready: false, serving: true, terminating: true}}
+";
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn service(text: &str) -> Service {
+    match yaml::parse(text).unwrap().pop() {
+        Some(Object::Service(service)) => service,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn slice(text: &str) -> Slice {
+    match yaml::parse(text).unwrap().pop() {
+        Some(Object::Slice(slice)) => slice,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_service_with_everything() {
+    let found = service(SERVICE);
+    assert_eq!(found.name.to_string(), "shop/web");
+    assert_eq!(found.cluster_ips, [ip("10.96.0.10"), ip("fd00:96::10")]);
+    assert_eq!((found.external_ips, found.load_balancer_ips), (vec![ip("192.0.2.1")], vec![ip("192.0.2.2")]));
+    assert_eq!((found.affinity_seconds, found.internal_local), (Some(60), true));
+    let ports: Vec<_> = found.ports.iter().map(|p| (&*p.name, p.protocol, p.port, p.node_port)).collect();
+    assert_eq!(ports, [("http", Protocol::Tcp, 80, Some(30080)), ("dns", Protocol::Udp, 53, None)]);
+    let left: Vec<_> = found.left.iter().map(|left| left.what.as_str()).collect();
+    assert_eq!(left, ["port 5060", "192.0.2.3"]);
+    assert_eq!(found.created, "2026-01-02T03:04:05Z");
+}
+
+#[test]
+fn a_slice_with_everything() {
+    let found = slice(SLICE);
+    assert_eq!((found.name.to_string(), &*found.service), ("shop/web-abc".into(), "web"));
+    assert_eq!(found.ports.iter().map(|p| (&*p.name, p.port)).collect::<Vec<_>>(), [("http", 8080)]);
+    assert_eq!(found.weights.into_iter().collect::<Vec<_>>(), [(ip("10.1.0.1"), 3)]);
+    let [first, second] = &found.endpoints[..] else { panic!("{:?}", found.endpoints) };
+    assert!(first.ready && first.serving && !first.terminating && first.node.as_deref() == Some("a"));
+    assert!(first.zone_hints.contains("east") && first.node_hints.contains("a"));
+    assert!(!second.ready && second.serving && second.terminating && second.node.is_none());
+}
+
+#[test]
+fn what_needs_no_proxy_has_no_frontend() {
+    let headless = "{apiVersion: v1, kind: Service, metadata: {name: h}, spec: {clusterIP: None, ports: [{port: 80}]}}";
+    assert!(service(headless).cluster_ips.is_empty());
+    let named =
+        "{apiVersion: v1, kind: Service, metadata: {name: n}, spec: {type: ExternalName, externalName: a.example}}";
+    assert!(service(named).ports.is_empty());
+    let foreign = "{apiVersion: v1, kind: Service, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}, \
+        metadata: {name: f, labels: {service.kubernetes.io/service-proxy-name: mine}}}";
+    let foreign = service(foreign);
+    assert!(foreign.ports.is_empty() && foreign.left.len() == 1);
+}
+
+#[test]
+fn annotations_choose_the_selection() {
+    for (name, expected) in [
+        ("random", Selection::Random),
+        ("weighted", Selection::Weighted),
+        ("least-connections", Selection::LeastConnections),
+    ] {
+        let text = format!(
+            "{{apiVersion: v1, kind: Service, metadata: {{name: s, annotations: {{sidestep.io/selection: {name}}}}}, spec: {{}}}}"
+        );
+        assert_eq!(service(&text).selection, expected);
+    }
+}
+
+#[test]
+fn several_documents_and_lists() {
+    let list = "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {}}]}";
+    assert_eq!(yaml::parse(&format!("---\n{SERVICE}\n---\n{SLICE}\n---\n---\n{list}\n")).unwrap().len(), 3);
+    assert_eq!(yaml::parse("# nothing but a comment\n").unwrap(), []);
+}
+
+/// Each is told with its document, its path and what was expected.
+#[test]
+fn what_is_wrong_is_named() {
+    let cases = [
+        ("nodePort: 30080", "nodeProt: 30080", "document 1: spec.ports[0].nodeProt: no such field"),
+        ("port: 53", "port: many", "document 1: spec.ports[1].port: invalid type: string \"many\", expected i32"),
+        ("port: 53", "port: 70000", "document 1: spec.ports[1].port: 70000 where a port from 1 to 65535 is expected"),
+        (
+            "protocol: UDP",
+            "protocol: UPD",
+            "document 1: spec.ports[1].protocol: \"UPD\" where TCP, UDP or SCTP is expected",
+        ),
+        ("192.0.2.1]", "192.0.2]", "document 1: spec.externalIPs[0]: \"192.0.2\" where an IP address is expected"),
+        (
+            "timeoutSeconds: 60",
+            "timeoutSeconds: 0",
+            "document 1: spec.sessionAffinityConfig.clientIP.timeoutSeconds: 0 where 1 to 86400 seconds is expected",
+        ),
+        ("ClientIP\n", "Client\n", "document 1: spec.sessionAffinity: \"Client\" where None or ClientIP is expected"),
+        (
+            "kind: Service",
+            "kind: Servise",
+            "document 1: apiVersion, kind: \"v1\" \"Servise\" where v1 Service or discovery.k8s.io/v1 EndpointSlice is expected",
+        ),
+        ("name: web,", "", "document 1: metadata.name: () where a name is expected"),
+    ];
+    for (right, wrong, expected) in cases {
+        assert!(SERVICE.contains(right), "{right}");
+        assert_eq!(yaml::parse(&SERVICE.replacen(right, wrong, 1)).unwrap_err().to_string(), expected);
+    }
+    let second = format!("{SERVICE}\n---\n{}", SLICE.replace("10.1.0.2", "fd00::2"));
+    let expected =
+        "document 2: endpoints[1].addresses[0]: fd00::2 where an address of the slice's addressType is expected";
+    assert_eq!(yaml::parse(&second).unwrap_err().to_string(), expected);
+    let weights = SLICE.replace("10.1.0.1=3", "10.1.0.1:3");
+    assert!(yaml::parse(&weights).unwrap_err().to_string().contains("ADDRESS=WEIGHT"));
+    assert!(yaml::parse("a: [").unwrap_err().to_string().starts_with("document 1: "));
+}
