@@ -6,7 +6,7 @@ use crate::{fdtable, link, member};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::link::{Bell, PLACES};
 use sidestep_ring::bell::{self, Sleepers};
-use sidestep_sys::{fd, process};
+use sidestep_sys::{arch, clock, fd, process};
 
 struct Place {
     eventfd: AtomicI32,
@@ -67,8 +67,17 @@ fn take(fits: impl Fn(u32) -> bool) -> Option<u32> {
     None
 }
 
+/// How often at most the owners of all places are looked at.
+const REAP_US: u64 = 100_000;
+
 /// A place whose thread was cancelled or has exited while it waited.
 fn reap() -> Option<u32> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (now, next) = (arch::ticks(), NEXT.load(Relaxed));
+    let later = now + clock::ticks_of_us(REAP_US);
+    if now < next || NEXT.compare_exchange(next, later, Relaxed, Relaxed).is_err() {
+        return None;
+    }
     (0..PLACES as u32).find(|p| {
         let user = PLACE[*p as usize].user.load(Acquire);
         user != 0

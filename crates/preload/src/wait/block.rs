@@ -1,7 +1,7 @@
 //! One blocking call on one connection.
 
 use super::signals::{self, Quiet};
-use super::{Deadline, UNKNOWN_BELL_US, readiness, remind};
+use super::{Deadline, Patience, UNKNOWN_BELL_US, readiness, remind};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag, state};
 use crate::{arena, io, life, link, place};
@@ -35,6 +35,7 @@ pub struct Blocking {
     quiet: Option<Quiet>,
     /// The connection that this call keeps alive.
     keeps: Option<u32>,
+    patience: Patience,
 }
 
 impl Drop for Blocking {
@@ -48,7 +49,16 @@ impl Drop for Blocking {
 impl Blocking {
     /// `timeout_us`: SO_RCVTIMEO or SO_SNDTIMEO; 0: none.
     pub fn new(timeout_us: u64) -> Blocking {
-        Blocking { timeout_us, deadline: None, restarts: true, looked: false, moved: 0, quiet: None, keeps: None }
+        Blocking {
+            timeout_us,
+            deadline: None,
+            restarts: true,
+            looked: false,
+            moved: 0,
+            quiet: None,
+            keeps: None,
+            patience: Patience::default(),
+        }
     }
 
     /// As [`Blocking::pause`], for a call of the program, which closing the number meanwhile does not end
@@ -82,7 +92,7 @@ impl Blocking {
         }
         let began = arch::ticks();
         let number = || self.keeps.map_or(fd, |index| life::number(index, fd));
-        let result = sleep(c, number, want, deadline, (self.restarts, quiet));
+        let result = sleep(c, number, want, deadline, &mut self.patience, (self.restarts, quiet));
         c.spin.slept(arch::ticks() - began);
         if c.generation.load(Acquire) != generation || c.state.load(Acquire) == state::CLOSED {
             return Err(Errno(libc::EBADF));
@@ -133,7 +143,14 @@ fn looks_ready(c: &Conn, want: Want) -> bool {
 }
 
 /// `number`: of the socket; another one once the program has closed the first ([`life::number`]).
-fn sleep(c: &Conn, number: impl Fn() -> i32, want: Want, deadline: &Deadline, signals: (bool, &Quiet)) -> Result<()> {
+fn sleep(
+    c: &Conn,
+    number: impl Fn() -> i32,
+    want: Want,
+    deadline: &Deadline,
+    patience: &mut Patience,
+    signals: (bool, &Quiet),
+) -> Result<()> {
     if !c.is_attached() || io::is_inherited(c) {
         // Native again, or its doorbells are another process's: all comes by kernel.
         return kernel_wait(number(), -1, interest(c, want), deadline.left(Some(NO_BELL_US)), signals).map(drop);
@@ -141,7 +158,7 @@ fn sleep(c: &Conn, number: impl Fn() -> i32, want: Want, deadline: &Deadline, si
     let l = link::get(c.link.load(Relaxed));
     let Some(p) = place::borrow(l) else {
         // No doorbell left: what we wait for must come by kernel, for good.
-        return leave_to_kernel(c, number(), want, deadline, signals);
+        return leave_to_kernel(c, number(), want, (deadline, patience.next_us()), signals);
     };
     let bells = &c.words().side[c.my_side()].bells;
     bells.fetch_or(1 << p, SeqCst);
@@ -172,12 +189,18 @@ fn sleep(c: &Conn, number: impl Fn() -> i32, want: Want, deadline: &Deadline, si
 }
 
 #[cold]
-fn leave_to_kernel(c: &Conn, fd: i32, want: Want, deadline: &Deadline, signals: (bool, &Quiet)) -> Result<()> {
+fn leave_to_kernel(
+    c: &Conn,
+    fd: i32,
+    want: Want,
+    (deadline, cap_us): (&Deadline, u64),
+    signals: (bool, &Quiet),
+) -> Result<()> {
     match want {
         Want::In => life::rx_to_kernel(c, Reason::Places),
         Want::Out => io::send::leave_ring(c, fd, Reason::Places),
     }
-    let left = deadline.left(remind::cap(Some(UNKNOWN_BELL_US)));
+    let left = deadline.left(remind::cap(Some(cap_us)));
     let said = kernel_wait(fd, -1, interest(c, want), left, signals);
     remind::remind();
     if c.is_attached() {

@@ -55,5 +55,22 @@ pub fn as_ptr(ts: &Option<libc::timespec>) -> *const libc::timespec {
     ts.as_ref().map_or(core::ptr::null(), |t| t)
 }
 
+/// How long to sleep at most without a doorbell: twice as long each time. What is waited for comes by kernel soon, unless
+/// the peer does not run.
+#[derive(Default)]
+pub struct Patience {
+    us: u64,
+}
+
+impl Patience {
+    const MOST_US: u64 = 128_000;
+
+    /// The next sleep, in microseconds.
+    pub fn next_us(&mut self) -> u64 {
+        self.us = (2 * self.us).clamp(UNKNOWN_BELL_US, Patience::MOST_US);
+        self.us
+    }
+}
+
 /// How long to sleep at most while the peer does not yet hold the doorbell, in microseconds.
 pub const UNKNOWN_BELL_US: u64 = 1000;

@@ -1,7 +1,7 @@
 //! poll(2): the kernel is asked about everything but the bytes of upgraded connections.
 
 use super::signals::{Quiet, Sleep};
-use super::{Deadline, UNKNOWN_BELL_US, as_ptr, readiness, remind};
+use super::{Deadline, Patience, UNKNOWN_BELL_US, as_ptr, readiness, remind};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag, state};
 use crate::{arena, errno, io, link, member, next, place, wait};
@@ -93,7 +93,7 @@ fn leave_to_kernel(c: &'static Conn, fd: i32) {
 }
 
 fn poll_both(fds: &mut [pollfd], ns: Option<u64>, mask: *const libc::sigset_t) -> Result<usize> {
-    with_list(fds.len() + 1, |list| Poll { fds, list }.run(ns, mask)).and_then(|result| result)
+    with_list(fds.len() + 1, |list| Poll { fds, list, patience: Patience::default() }.run(ns, mask)).and_then(|result| result)
 }
 
 /// Runs `work` with a list of `len` empty entries.
@@ -119,6 +119,7 @@ const NOBODY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 struct Poll<'a> {
     fds: &'a mut [pollfd],
     list: &'a mut [pollfd],
+    patience: Patience,
 }
 
 impl Poll<'_> {
@@ -193,7 +194,8 @@ impl Poll<'_> {
     fn sleep(&mut self, deadline: &Deadline, mask: *const libc::sigset_t) -> Result<bool> {
         let Some(p) = place::acquire_for_thread() else {
             self.fill(-1);
-            let said = self.kernel(&deadline.left(remind::cap(Some(UNKNOWN_BELL_US))), mask);
+            let cap = remind::cap(Some(self.patience.next_us()));
+            let said = self.kernel(&deadline.left(cap), mask);
             remind::remind();
             return said.map(|n| n > 0);
         };

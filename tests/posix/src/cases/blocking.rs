@@ -208,6 +208,8 @@ fn many_waiters() {
             })
         })
         .collect();
+    let (took, used) = measure(|| sleep_ms(300));
+    assert!(used < took / 4, "threads that wait use {used:?} in {took:?}");
     for client in &mut clients {
         client.send(100);
         client.recv(100);
