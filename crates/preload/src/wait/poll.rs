@@ -93,7 +93,8 @@ fn leave_to_kernel(c: &'static Conn, fd: i32) {
 }
 
 fn poll_both(fds: &mut [pollfd], ns: Option<u64>, mask: *const libc::sigset_t) -> Result<usize> {
-    with_list(fds.len() + 1, |list| Poll { fds, list, patience: Patience::default() }.run(ns, mask)).and_then(|result| result)
+    with_list(fds.len() + 1, |list| Poll { fds, list, patience: Patience::default() }.run(ns, mask))
+        .and_then(|result| result)
 }
 
 /// Runs `work` with a list of `len` empty entries.

@@ -24,7 +24,7 @@ pub const CASES: &[Case] = &[
     case("death.of_one_of_two_holders", one_of_two_holders),
     case("death.killed_inside_calls", killed_inside_calls),
     case("death.stopped_and_continued", stopped),
-    case("death.stopped_while_full", stopped_while_full).bulk(),
+    case("death.stopped_while_full", stopped_while_full).reason("stalled").bulk(),
     case("death.stopped_then_killed", stopped_then_killed),
 ];
 
