@@ -1,6 +1,7 @@
 //! What the kernel must be able to do, looked at before anything is loaded: so that the message says what is missing,
 //! not which instruction a verifier did not like.
 
+use libbpf_rs::btf::{Btf, types::Func};
 use libbpf_rs::{MapType, ProgramType};
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -13,7 +14,6 @@ pub fn missing() -> Vec<String> {
     let programs = [
         ("cgroup socket address hooks (4.17)", ProgramType::CgroupSockAddr),
         ("cgroup socket hooks (4.10)", ProgramType::CgroupSock),
-        ("iterators (5.8)", ProgramType::Tracing),
     ];
     let maps = [
         ("socket storage (5.2)", MapType::SkStorage),
@@ -23,8 +23,12 @@ pub fn missing() -> Vec<String> {
     let programs = programs.into_iter().filter(|(_, kind)| !kind.is_supported().unwrap_or(false)).map(|(what, _)| what);
     let maps = maps.into_iter().filter(|(_, kind)| !kind.is_supported().unwrap_or(false)).map(|(what, _)| what);
     found.extend(programs.chain(maps).map(|what| format!("the kernel has no {what}")));
-    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
-        found.push("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".into());
+    match Btf::from_vmlinux() {
+        Err(_) => found.push("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".into()),
+        Ok(types) if types.type_by_name::<Func>("bpf_sock_destroy").is_none() => {
+            found.push("the kernel's programs cannot abort sockets (6.5)".into());
+        }
+        Ok(_) => {}
     }
     found
 }

@@ -2,9 +2,12 @@
 
 use crate::node::{self, Node, backend};
 use rustix::net::{AddressFamily, SocketType, sockopt};
+use sidestep_ebpf::plane::Counters;
+use sidestep_ebpf::services;
 use sidestep_mesh::address::Endpoint;
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_mesh::object::{Object, Selection};
+use sidestep_mesh::plane::{FrontendKey, Scope};
 use sidestep_mesh::state::Change;
 use sidestep_mesh::table::Backend;
 use sidestep_testkit::Pod;
@@ -47,7 +50,28 @@ fn tcp_reaches_every_backend_and_the_peer_is_the_service() {
                 .collect()
         });
         assert_eq!(reached, wanted);
+        assert_eq!(node.counters("web"), Counters { picks: 40, ..Counters::default() });
     }
+}
+
+#[test]
+fn the_kernel_of_this_machine_lacks_nothing() {
+    assert_eq!(sidestep_ebpf::probe::missing(), Vec::<String>::new());
+}
+
+/// What a command sees that did not install them: the same tables.
+#[test]
+fn tables_are_found_by_their_pins() {
+    let mut node = Node::new();
+    let server = node.lab.pod();
+    node.service("web", Tcp, VIP, 80, [(server.v4, 8080)]);
+    let maps = services::tables(&node.options.pins).unwrap().expect("they are installed");
+    let key = FrontendKey { address: at(VIP, 80).ip().into(), port: 80, protocol: Tcp, scope: Scope::Address };
+    let frontend = maps.frontend(&key).unwrap().expect("the Service is there");
+    let reached: Vec<_> = maps.backends_of(&frontend).into_iter().map(|number| maps.endpoint(number)).collect();
+    assert_eq!(reached, [Endpoint::new(server.v4, 8080)]);
+    services::remove(&node.options.pins).unwrap();
+    assert!(services::tables(&node.options.pins).unwrap().is_none());
 }
 
 #[test]
@@ -73,6 +97,7 @@ fn without_endpoints_a_connection_is_refused_at_once() {
         assert_eq!(socket.connect(at(VIP, 53)).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     });
     assert_eq!(node.reason("refused"), 3);
+    assert_eq!((node.counters("web").refused, node.counters("dns").refused), (1, 2));
 }
 
 #[test]
@@ -100,6 +125,7 @@ fn a_client_keeps_its_backend_while_affinity_lasts() {
         pod.namespace.run(|| (0..20).map(|_| dial(at(VIP, 80)).unwrap().0).collect())
     };
     assert_eq!((dialled(&one).len(), dialled(&other).len()), (1, 1));
+    assert_eq!(node.counters("web"), Counters { picks: 40, affinity_hits: 38, refused: 0 });
     // Its backend goes: another one, and only one. The time passes: any.
     let before = dialled(&one).pop_first().unwrap();
     node.endpoints("web", Tcp, pods.iter().filter(|pod| pod.v4 != before).map(|pod| (pod.v4, 8080)));
@@ -205,7 +231,7 @@ fn an_upgrade_takes_over_what_is_there_and_removal_leaves_nothing() {
     // Nobody wants the Service any more.
     reconciler.complete(&mut node.maps, 0).unwrap();
     assert!(client.namespace.run(|| dial(at(VIP, 80))).is_err());
-    sidestep_ebpf::services::remove(&node.options.pins).unwrap();
+    services::remove(&node.options.pins).unwrap();
     assert_eq!(programs_attached(&node), BTreeSet::new());
 }
 

@@ -1,6 +1,6 @@
 //! A lab with the Service programs installed, and Services made by hand.
 
-use sidestep_ebpf::plane::Maps;
+use sidestep_ebpf::plane::{Counters, Maps};
 use sidestep_ebpf::services::{self, Options};
 use sidestep_mesh::address::Protocol;
 use sidestep_mesh::choose;
@@ -68,6 +68,13 @@ impl Node {
             weights: Default::default(),
         };
         self.change(Change::Put(Object::Slice(slice)))
+    }
+
+    /// What was counted for the only port of the Service.
+    pub fn counters(&self, name: &str) -> Counters {
+        let ports = self.reconciler.ports();
+        let port = ports.iter().find(|port| &*port.key.service.name == name).expect("the Service is programmed");
+        self.maps.counters(port.service).unwrap()
     }
 
     pub fn reason(&self, name: &str) -> u64 {
