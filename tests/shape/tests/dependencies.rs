@@ -1,4 +1,5 @@
-//! Who depends on whom: abi <- ring <- conn <- preload, sys beside ring, broker and cli apart from all that.
+//! Who depends on whom: abi <- ring <- conn <- preload, sys beside ring, broker and cli apart from all that; bpf and mesh
+//! below ebpf, and nothing between the two halves.
 
 use sidestep_shape::packages::{For, Packages};
 use std::collections::BTreeSet;
@@ -16,6 +17,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-preload", &["sidestep-abi", "sidestep-sys", "sidestep-ring", "sidestep-conn"]),
     ("sidestep-broker", &["sidestep-abi"]),
     ("sidestep-cli", &["sidestep-abi", "sidestep-broker"]),
+    ("sidestep-mesh", &[]),
+    ("sidestep-bpf", &[]),
+    ("sidestep-ebpf", &["sidestep-bpf", "sidestep-mesh"]),
+    ("sidestep-testkit", &[]),
 ];
 
 #[test]
