@@ -1,7 +1,7 @@
 //! Ends connected UDP sockets whose backend has gone, in every network namespace.
 
 use crate::error::{Doing, Result};
-use crate::pins::Pins;
+use crate::services;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, MapHandle};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Aborts them and returns how many there were. Namespaces are found by the processes in them and by the names that
 /// ip-netns(8) gives them.
 pub fn run(pins: &Path) -> Result<u64> {
-    let directory = Pins::new(pins)?.path(&["services", &format!("maps-{}", crate::layout::VERSION)]);
+    let directory = services::maps_path(pins)?;
     let mut object = MaybeUninit::uninit();
     let mut open = ReclaimSkelBuilder::default().open(&mut object).doing("read the reclaiming program")?;
     for (name, map) in [

@@ -8,6 +8,7 @@ use libbpf_rs::libbpf_sys::bpf_link_update;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapHandle, OpenMapMut, Program, ProgramMut};
 use sidestep_bpf::services::{OpenServicesSkel, ServicesSkel, ServicesSkelBuilder};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -31,6 +32,11 @@ pub struct Options {
 
 fn maps_directory() -> String {
     format!("maps-{VERSION}")
+}
+
+/// Where the tables of this version are pinned.
+pub(crate) fn maps_path(pins: &Path) -> Result<PathBuf> {
+    Ok(Pins::new(pins)?.path(&[KIND, &maps_directory()]))
 }
 
 /// Loads the programs over the tables that are there, or new ones, lets `fill` write them, and then attaches every
@@ -59,7 +65,7 @@ pub fn remove(pins: &Path) -> Result<()> {
 
 /// The tables as they are, for whoever only looks. None: nothing is installed.
 pub fn tables(pins: &Path) -> Result<Option<Maps>> {
-    let directory = Pins::new(pins)?.path(&[KIND, &maps_directory()]);
+    let directory = maps_path(pins)?;
     if directory.exists() { Maps::open(&directory).map(Some) } else { Ok(None) }
 }
 
@@ -69,7 +75,7 @@ pub fn tables(pins: &Path) -> Result<Option<Maps>> {
 fn find_again(open: &mut OpenServicesSkel, directory: &Path) -> Result<()> {
     for mut map in open.open_object_mut().maps_mut() {
         let path = directory.join(map.name());
-        if is_ours(&map) && path.exists() {
+        if is_ours(map.name()) && path.exists() {
             let pinned = MapHandle::from_pinned_path(&path).at("open", &path)?;
             same_form(&map, &pinned).map_err(|what| Error::new(format!("map {}", path.display()), what))?;
             map.reuse_fd(pinned.as_fd()).at("use again", &path)?;
@@ -79,8 +85,8 @@ fn find_again(open: &mut OpenServicesSkel, directory: &Path) -> Result<()> {
 }
 
 /// Settings and constants of a program are its own.
-fn is_ours(map: &OpenMapMut) -> bool {
-    !map.name().to_string_lossy().contains('.')
+fn is_ours(map: &OsStr) -> bool {
+    !map.to_string_lossy().contains('.')
 }
 
 fn same_form(wanted: &OpenMapMut, pinned: &MapHandle) -> std::result::Result<(), String> {
@@ -94,7 +100,7 @@ fn same_form(wanted: &OpenMapMut, pinned: &MapHandle) -> std::result::Result<(),
 fn pin_maps(skeleton: &mut ServicesSkel, directory: &Path) -> Result<()> {
     for mut map in skeleton.object_mut().maps_mut() {
         let path = directory.join(map.name());
-        if !map.name().to_string_lossy().contains('.') && !path.exists() {
+        if is_ours(map.name()) && !path.exists() {
             map.pin(&path).at("pin", &path)?;
         }
     }
