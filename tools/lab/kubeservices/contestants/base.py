@@ -1,0 +1,70 @@
+"""Who exchanges a Service's address for a backend's."""
+
+import shutil
+import time
+
+from ...places import SEARCH
+from ..cluster import inside, must
+
+
+class Contestant:
+    name = title = ""
+    #: The cost depends on the Service's place in a list.
+    has_positions = False
+
+    def __init__(self, lab, places, plan, cluster, load):
+        self.lab, self.places, self.plan, self.cluster, self.load = lab, places, plan, cluster, load
+
+    @staticmethod
+    def missing(places):
+        """Why it cannot take part here; None if it can."""
+
+    def targets(self, service):
+        """What the client dials to reach the Service."""
+        return service.target
+
+    def fill(self):
+        """Everything is programmed when this returns; the seconds it took."""
+        raise NotImplementedError
+
+    def prepare(self, old, new):
+        """What `apply` is to do when one Service has changed; not timed."""
+        raise NotImplementedError
+
+    def apply(self, prepared):
+        """Makes the change."""
+        raise NotImplementedError
+
+    def close(self):
+        """What is not gone with the cluster."""
+
+
+class Rules(Contestant):
+    """Rules of the node, written by a command that reads them."""
+
+    command = ()
+    environment = None
+
+    @classmethod
+    def missing(cls, places):
+        if not shutil.which(cls.command[0], path=SEARCH):
+            return f"{cls.command[0]} is not installed; run: tools/install-deps bench-services"
+        return None
+
+    def run(self, text):
+        must(inside(self.cluster.node, self.argv()), text, self.plan.load_limit)
+
+    def argv(self):
+        return list(self.command)
+
+    def fill(self):
+        text = self.everything(self.load.services)
+        begin = time.monotonic()
+        self.run(text)
+        return time.monotonic() - begin
+
+    def everything(self, services):
+        raise NotImplementedError
+
+    def apply(self, prepared):
+        self.run(prepared)

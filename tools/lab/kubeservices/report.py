@@ -1,0 +1,161 @@
+"""The tables, as Markdown and as JSON."""
+
+import dataclasses
+
+from ..table import number
+from . import figures
+from .contestants import ALL
+from .figures import Spread
+from .goals import LIMIT, verdicts
+
+TITLES = {kind.name: kind.title for kind in ALL}
+MILLISECONDS = 1e3
+
+DIAL_HEAD = (
+    "Services | who | connections/s | cost of direct | connect() | connection | request "
+    "| CPU: connection | CPU: request"
+)
+LOAD_HEAD = "Services | who | all Services loaded | command of a change | change in effect"
+PLACE_HEAD = "Services | who | first | middle | last"
+
+
+def markdown(sizes, absent, plan, machine):
+    parts = [
+        f"{machine['cores']} processors ({machine['cpu']}), Linux {machine['kernel']}; "
+        f"{plan.rounds} interleaved rounds, {plan.endpoints} endpoints a Service.",
+        "### Connections and requests",
+        "Times in microseconds: p50 / p90 / p99, each the median of all rounds. *Cost of direct*: how many times the "
+        "time of a connection, and of a request on a kept one, is that of direct in the same round; median (quartiles).",
+        dialled(sizes),
+        "### Loading and changing",
+        "Times in milliseconds: median (quartiles).",
+        loaded(sizes),
+    ]
+    if places := by_place(sizes):
+        parts += ["### Place in the list", "connect() p50 in microseconds, by the place of the Service.", places]
+    parts += ["### Goals", judged(sizes)]
+    if absent:
+        parts += ["### Not measured", "\n".join(f"- {line}" for line in left_out(absent))]
+    return "\n\n".join(parts) + "\n"
+
+
+def grid(head, rows):
+    """A Markdown table; the first two columns are words."""
+    columns = head.count("|") + 1
+    rule = "|".join(["---:", "---", *["---:"] * (columns - 2)])
+    return "\n".join([f"| {head} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def every(sizes):
+    for size, by_name in sizes.items():
+        for name, results in by_name.items():
+            yield size, name, results
+
+
+def dialled(sizes):
+    rows = []
+    for size, name, results in every(sizes):
+        middle = lambda figure: number(figure.spread(results).median)
+        rows.append(
+            [
+                f"{size:,}",
+                TITLES[name],
+                middle(figures.RATE),
+                cost_of_direct(sizes[size], name),
+                *(" / ".join(map(middle, each)) for each in (figures.CONNECT, figures.SHORT, figures.KEEP)),
+                middle(figures.SHORT_CPU),
+                middle(figures.KEEP_CPU),
+            ]
+        )
+    return grid(DIAL_HEAD, rows)
+
+
+def cost_of_direct(by_name, name):
+    base = by_name.get(LIMIT)
+    if base is None or name == LIMIT:
+        return "-"
+    costs = [figure.cost(by_name[name], base) for figure in (figures.RATE, figures.KEEP[0])]
+    return ", ".join(f"{cost.median:.3f} ({cost.low:.3f}-{cost.high:.3f})" for cost in costs)
+
+
+def loaded(sizes):
+    rows = []
+    for size, name, results in every(sizes):
+        if results.load is not None:
+            applied = Spread.of(change.applied for change in results.changes)
+            seen = Spread.of(change.seen for change in results.changes)
+            load = number(results.load * MILLISECONDS)
+            rows.append([f"{size:,}", TITLES[name], load, milliseconds(applied), milliseconds(seen)])
+    return grid(LOAD_HEAD, rows)
+
+
+def milliseconds(spread):
+    if spread is None:
+        return "-"
+    middle, low, high = (number(each * MILLISECONDS) for each in (spread.median, spread.low, spread.high))
+    return f"{middle} ({low}-{high})"
+
+
+def by_place(sizes):
+    """Of those that look through a list."""
+    listed = {kind.name for kind in ALL if kind.has_positions}
+    rows = []
+    for size, name, results in every(sizes):
+        if name in listed and size > 1:
+            rows.append([f"{size:,}", TITLES[name], *(number(place) for place in place_medians(results))])
+    return grid(PLACE_HEAD, rows) if rows else ""
+
+
+def place_medians(results):
+    answers = (results.first, results.short, results.last)
+    return [Spread.of(figures.follow(one, figures.CONNECT[0].path) for one in each).median for each in answers]
+
+
+def judged(sizes):
+    rows = []
+    for verdict in verdicts(sizes):
+        why = "; ".join(verdict.missed)
+        total = len(verdict.missed) + len(verdict.reached)
+        count = f"{len(verdict.reached)} of {total} comparisons"
+        rows.append(f"- **{verdict.goal}: {verdict.word}** ({count}){': ' + why if why else ''}")
+    return "\n".join(rows)
+
+
+def left_out(absent):
+    for (name, size), why in absent.items():
+        where = f" at {size:,} Services" if size else ""
+        yield f"{TITLES.get(name, name)}{where}: {why.splitlines()[0]}"
+
+
+def as_json(sizes, absent, plan, machine):
+    return {
+        "machine": machine,
+        "plan": dataclasses.asdict(plan),
+        "sizes": [
+            {"services": size, "results": {name: results_json(results, by_name) for name, results in by_name.items()}}
+            for size, by_name in sizes.items()
+        ],
+        "goals": [dataclasses.asdict(verdict) | {"verdict": verdict.word} for verdict in verdicts(sizes)],
+        "absent": [{"who": name, "services": size, "why": why} for (name, size), why in absent.items()],
+    }
+
+
+def results_json(results, by_name):
+    base = by_name.get(LIMIT)
+    return {
+        "load_s": results.load,
+        "changes": [dataclasses.asdict(change) for change in results.changes],
+        "figures": {figure.key: figure_json(figure, results, base) for figure in figures.ALL},
+        "rounds": {run: getattr(results, run) for run in ("short", "keep", "first", "last")},
+    }
+
+
+def figure_json(figure, results, base):
+    cost = figure.cost(results, base) if base else None
+    return {
+        "title": figure.title,
+        "unit": figure.unit,
+        "better": figure.better,
+        "spread": dataclasses.asdict(figure.spread(results)),
+        "cost_of_direct": dataclasses.asdict(cost) if cost else None,
+    }
