@@ -32,6 +32,10 @@ BRIDGE_SETTING = "net.bridge.bridge-nf-call-iptables=1"
 QUIET = ("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
 
 
+class TooSlow(LabError):
+    """A command was not done in its time."""
+
+
 def must(argv, text=None, limit=60):
     """Runs a command to its end."""
     try:
@@ -39,7 +43,7 @@ def must(argv, text=None, limit=60):
     except FileNotFoundError as why:
         raise LabError(f"'{argv[0]}' is not installed; run: tools/install-deps bench-services") from why
     except subprocess.TimeoutExpired as why:
-        raise LabError(f"{' '.join(argv)}: not done after {limit:.0f} s") from why
+        raise TooSlow(f"{' '.join(argv)}: not done after {limit:.0f} s") from why
     if done.returncode:
         raise LabError(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode} (needs root)")
     return done.stdout

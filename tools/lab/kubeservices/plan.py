@@ -18,8 +18,8 @@ class Plan:
     changes: int = 5
     #: No more changes of a contestant after this time, at one size.
     changes_seconds: float = 15.0
-    #: Who has not loaded all Services by then is not measured at that size.
-    load_limit: float = 150.0
+    #: Who has not loaded all Services by then is measured with endpoints of the dialled ones only.
+    load_limit: float = 120.0
     change_limit: float = 60.0
     #: An answer of the client may be so much later than what was asked for.
     answer_limit: float = 30.0

@@ -28,8 +28,9 @@ def markdown(sizes, absent, plan, machine):
         "time of a connection, and of a request on a kept one, is that of direct in the same round; median (quartiles).",
         dialled(sizes),
         "### Loading and changing",
-        "Times in milliseconds: median (quartiles).",
-        loaded(sizes),
+        "Times in milliseconds: median (quartiles). Where loading takes longer than the limit, the Services that are "
+        "not dialled have been loaded without their endpoints, which a connection to another Service does not notice.",
+        loaded(sizes, plan),
     ]
     if places := by_place(sizes):
         parts += ["### Place in the list", "connect() p50 in microseconds, by the place of the Service.", places]
@@ -78,10 +79,12 @@ def cost_of_direct(by_name, name):
     return ", ".join(f"{cost.median:.3f} ({cost.low:.3f}-{cost.high:.3f})" for cost in costs)
 
 
-def loaded(sizes):
+def loaded(sizes, plan):
     rows = []
     for size, name, results in every(sizes):
-        if results.load is not None:
+        if results.hollow:
+            rows.append([f"{size:,}", TITLES[name], f"over {number(plan.load_limit * MILLISECONDS)}", "-", "-"])
+        elif results.load is not None:
             applied = Spread.of(change.applied for change in results.changes)
             seen = Spread.of(change.seen for change in results.changes)
             load = number(results.load * MILLISECONDS)
@@ -144,6 +147,7 @@ def results_json(results, by_name):
     base = by_name.get(LIMIT)
     return {
         "load_s": results.load,
+        "hollow": results.hollow,
         "changes": [dataclasses.asdict(change) for change in results.changes],
         "figures": {figure.key: figure_json(figure, results, base) for figure in figures.ALL},
         "rounds": {run: getattr(results, run) for run in ("short", "keep", "first", "last")},

@@ -39,18 +39,19 @@ class Workload:
     def __init__(self, size, endpoints):
         #: One pod more than a Service has endpoints: it takes the place of the last one.
         self.pods = [str(FIRST_POD + number) for number in range(endpoints + 1)]
-        dialled = {0, size // 2, size - 1}
+        places = sorted({0, size // 2, size - 1})
         self.services = [
             Service(
                 name=f"s{number}",
                 vip=str(SERVICE_BASE + number),
                 endpoints=tuple(self.pods[:-1])
-                if number in dialled
+                if number in places
                 else tuple(str(ELSEWHERE + number * endpoints + each) for each in range(endpoints)),
             )
             for number in range(size)
         ]
         self.first, self.middle, self.last = (self.services[n] for n in (0, size // 2, size - 1))
+        self.dialled = [self.services[n] for n in places]
 
     @property
     def size(self):

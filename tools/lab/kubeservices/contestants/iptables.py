@@ -13,6 +13,8 @@ from .base import Rules
 from .kubenames import PROTOCOL, digest
 
 LARGE = 1_000
+#: Where Services lead that have no chain of their own.
+HOLLOW = "KUBE-MARK-MASQ"
 HASH = 16
 
 FILTER = """\
@@ -60,15 +62,28 @@ class Iptables(Rules):
         lock = f"XTABLES_LOCKFILE={self.lab.folder / 'xtables.lock'}"
         return ["env", lock, *self.command, "--noflush", "--counters", "-w", "5"]
 
-    def everything(self, services):
-        comments = len(services) * self.plan.endpoints <= LARGE
-        return FILTER + nat(services, services, JUMPS, comments, gone=())
+    def everything(self, whole):
+        return FILTER + self.nat(self.load.services, whole, jumps=JUMPS)
 
     def prepare(self, old, new):
         services = [new if service.name == old.name else service for service in self.load.services]
-        comments = len(services) * self.plan.endpoints <= LARGE
         gone = [endpoint_chain(old, address) for address in old.endpoints if address not in new.endpoints]
-        return nat(services, [new], "", comments, gone)
+        return self.nat(services, [new], gone=gone)
+
+    def nat(self, services, whole, jumps="", gone=()):
+        """The nat table: a rule for each Service, the chains of some, and chains that go."""
+        comments = len(services) * self.plan.endpoints <= LARGE
+        here = {service.name for service in whole}
+        # A change leaves the other Services' chains as they are; a load has none of them to lead to.
+        elsewhere = service_chain if not jumps else lambda service: HOLLOW
+        chains = [chain for service in whole for chain in chains_of(service)]
+        rules = [
+            service_rule(service, service_chain(service) if service.name in here else elsewhere(service), comments)
+            for service in services
+        ]
+        rules += [rule for service in whole for rule in rules_of(service, comments)]
+        parts = ["*nat\n", COMMON_CHAINS, *(f":{chain} - [0:0]\n" for chain in (*chains, *gone)), jumps, COMMON_RULES]
+        return "".join([*parts, *rules, LAST_RULE, *(f"-X {chain}\n" for chain in gone), "COMMIT\n"])
 
 
 class IptablesNft(Iptables):
@@ -79,17 +94,6 @@ class IptablesNft(Iptables):
 class IptablesLegacy(Iptables):
     name, title = "iptables-legacy", "iptables (legacy)"
     command = ("iptables-legacy-restore",)
-
-
-def nat(services, changed, jumps, comments, gone):
-    """The nat table: a rule for each Service, chains for those that have changed, and chains that go."""
-    chains = [f":{chain} - [0:0]\n" for service in changed for chain in chains_of(service)]
-    chains += [f":{chain} - [0:0]\n" for chain in gone]
-    rules = [service_rule(service, comments) for service in services]
-    rules += [rule for service in changed for rule in rules_of(service, comments)]
-    removed = [f"-X {chain}\n" for chain in gone]
-    parts = ["*nat\n", COMMON_CHAINS, *chains, jumps, COMMON_RULES, *rules, LAST_RULE, *removed, "COMMIT\n"]
-    return "".join(parts)
 
 
 def identity(service):
@@ -113,10 +117,10 @@ def comment(words, wanted):
     return f'-m comment --comment "{words}" ' if wanted else ""
 
 
-def service_rule(service, comments):
+def service_rule(service, chain, comments):
     what = comment(f"{identity(service)} cluster IP", comments)
     match = f"-m {PROTOCOL} -p {PROTOCOL} -d {service.vip} --dport {workload.PORT}"
-    return f"-A KUBE-SERVICES {what}{match} -j {service_chain(service)}\n"
+    return f"-A KUBE-SERVICES {what}{match} -j {chain}\n"
 
 
 def rules_of(service, comments):

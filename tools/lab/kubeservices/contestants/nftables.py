@@ -11,6 +11,8 @@ from .kubenames import PROTOCOL, digest
 
 HASH = 8
 TABLE = "ip kube-proxy"
+#: Where Services lead that have no chain of their own.
+HOLLOW = "mark-for-masquerade"
 
 #: What is there before any Service.
 BASE = """\
@@ -65,8 +67,10 @@ class Nftables(Rules):
     name, title = "nftables", "nftables"
     command = ("nft", "-f", "-")
 
-    def everything(self, services):
-        return BASE + "".join(line for service in services for line in whole(service))
+    def everything(self, whole):
+        names = {service.name for service in whole}
+        lines = [line for service in self.load.services for line in rules(service, service.name in names)]
+        return BASE + "".join(lines)
 
     def prepare(self, old, new):
         come = [address for address in new.endpoints if address not in old.endpoints]
@@ -91,12 +95,13 @@ def endpoint_chain(service, address):
     return f"endpoint-{digest(port_name(service), target, length=HASH)}-{port_name(service)}__{target}"
 
 
-def whole(service):
-    chain = service_chain(service)
-    for address in service.endpoints:
-        yield from endpoint(service, address)
-    yield f"add chain {TABLE} {chain}\n"
-    yield from service_rules(service)
+def rules(service, whole):
+    chain = service_chain(service) if whole else HOLLOW
+    if whole:
+        for address in service.endpoints:
+            yield from endpoint(service, address)
+        yield f"add chain {TABLE} {chain}\n"
+        yield from service_rules(service)
     yield f"add element {TABLE} cluster-ips {{ {service.vip} }}\n"
     yield f"add element {TABLE} service-ips {{ {service.vip} . {PROTOCOL} . {workload.PORT} : goto {chain} }}\n"
 
