@@ -14,7 +14,14 @@ from lab.kubeservices.plan import Plan  # noqa: E402
 from lab.kubeservices.trial import Change, Results  # noqa: E402
 from lab.kubeservices.workload import Workload  # noqa: E402
 
-MACHINE = {"cores": 2, "cpu": "a processor", "kernel": "6.0"}
+MACHINE = {
+    "cores": 2,
+    "cpu": "a processor",
+    "kernel": "6.0",
+    "programs": {"nft": "1.0"},
+    "load_before": (0.5, 0, 0),
+    "load": (1.0, 0, 0),
+}
 
 
 def contestant(kind, size):
@@ -57,13 +64,19 @@ class Iptables(unittest.TestCase):
     def test_every_chain_that_is_jumped_to_is_there(self):
         text = contestant(iptables.IptablesNft, 5).everything(Workload(5, 12).services)
         declared = {line[1:].split()[0] for line in text.splitlines() if line.startswith(":")}
-        jumps = {words[words.index("-j") + 1] for line in text.splitlines() if "-j" in (words := line.split())}
+        jumps = {
+            words[words.index("-j") + 1] for line in text.splitlines() if "-j" in (words := line.split())
+        }
         self.assertFalse(jumps - declared - {"ACCEPT", "DROP", "RETURN", "MARK", "MASQUERADE", "DNAT"})
         self.assertEqual(text.count("-j DNAT"), 5 * 12)
 
     def test_endpoints_are_equally_likely(self):
         text = contestant(iptables.IptablesNft, 1).everything(Workload(1, 4).services)
-        chances = [float(line.split("--probability ")[1].split()[0]) for line in text.splitlines() if "--prob" in line]
+        chances = [
+            float(line.split("--probability ")[1].split()[0])
+            for line in text.splitlines()
+            if "--prob" in line
+        ]
         self.assertEqual(chances, [0.25, 0.3333333333, 0.5])
 
     def test_comments_end_where_kube_proxy_ends_them(self):
@@ -133,14 +146,21 @@ class Goals(unittest.TestCase):
 
     def test_reached(self):
         sizes = {
-            size: {"direct": results(100), "sidestep": results(102), "nftables": results(110), "iptables-nft": results(120)}
+            size: {
+                "direct": results(100),
+                "sidestep": results(102),
+                "nftables": results(110),
+                "iptables-nft": results(120),
+            }
             for size in (1, 1000)
         }
         self.assertEqual(self.words(sizes), ["reached"] * 5)
 
     def test_missed(self):
         one = {"direct": results(100), "sidestep": results(104, seen=0.02), "nftables": results(103)}
-        self.assertEqual(self.words({1000: one}), ["missed", "not measured", "not measured", "missed", "missed"])
+        self.assertEqual(
+            self.words({1000: one}), ["missed", "not measured", "not measured", "missed", "missed"]
+        )
 
     def test_who_was_not_measured_is_no_reason(self):
         self.assertEqual(self.words({1: {"direct": results(100)}}), ["not measured"] * 5)

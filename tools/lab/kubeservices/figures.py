@@ -61,13 +61,17 @@ def follow(answer, path):
 
 RATE = Figure("rate", "connections/s", "1/s", "short", ("rate",), "higher")
 CONNECT = [
-    Figure(f"connect_p{p}", f"connect() p{p}", "us", "short", ("connect", f"p{p}_us"), "lower") for p in (50, 90, 99)
+    Figure(f"connect_p{p}", f"connect() p{p}", "us", "short", ("connect", f"p{p}_us"), "lower")
+    for p in (50, 90, 99)
 ]
 SHORT = [
-    Figure(f"short_p{p}", f"connection p{p}", "us", "short", ("whole", f"p{p}_us"), "lower") for p in (50, 90, 99)
+    Figure(f"short_p{p}", f"connection p{p}", "us", "short", ("whole", f"p{p}_us"), "lower")
+    for p in (50, 90, 99)
 ]
 SHORT_CPU = Figure("short_cpu", "CPU a connection", "us", "short", ("cpu_us",), "lower")
-KEEP = [Figure(f"keep_p{p}", f"request p{p}", "us", "keep", ("whole", f"p{p}_us"), "lower") for p in (50, 90, 99)]
+KEEP = [
+    Figure(f"keep_p{p}", f"request p{p}", "us", "keep", ("whole", f"p{p}_us"), "lower") for p in (50, 90, 99)
+]
 KEEP_CPU = Figure("keep_cpu", "CPU a request", "us", "keep", ("cpu_us",), "lower")
 ALL = (RATE, *CONNECT, *SHORT, SHORT_CPU, *KEEP, KEEP_CPU)
 BY_KEY = {figure.key: figure for figure in ALL}

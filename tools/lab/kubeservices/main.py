@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -22,6 +23,8 @@ changing one endpoint, for Sidestep, for rules as kube-proxy writes them, and fo
 are network namespaces without a route outside; needs root. Writes services.md, services.svg and services.json.
 Figures are figures: a missed goal is not a failure of the command.
 """
+#: Whose versions matter.
+PROGRAMS = ("iptables-nft-restore", "nft")
 PAGE = ROOT / "docs" / "services-performance.md"
 BEGIN, END = "<!-- made by tools/bench-services --write -->", "<!-- end -->"
 
@@ -31,6 +34,7 @@ def main(argv=None):
     places = Places(options.release, None, options.out, install="bench-services")
     kinds, absent = take_part(places, options.only)
     progress = Progress(0)
+    before = os.getloadavg()
     try:
         cluster.remove_leftovers()
         with Lab() as lab:
@@ -43,14 +47,17 @@ def main(argv=None):
     except LabError as why:
         print(f"bench-services: {why}", file=sys.stderr)
         return 1
-    write(rounds.sizes, absent | rounds.absent, options, places)
+    described = machine.describe(places, PROGRAMS) | {"load_before": before}
+    write(rounds.sizes, absent | rounds.absent, described, options)
     return 0
 
 
 def parse(argv):
     names = [kind.name for kind in ALL]
     parser = argparse.ArgumentParser(prog="tools/bench-services", description=ABOUT)
-    parser.add_argument("--sizes", type=numbers, metavar="N,...", help=f"numbers of Services ({listed(Plan.sizes)})")
+    parser.add_argument(
+        "--sizes", type=numbers, metavar="N,...", help=f"numbers of Services ({listed(Plan.sizes)})"
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds at each size ({Plan.rounds})")
     parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(names)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="a minute: does it work at all?")
@@ -61,7 +68,9 @@ def parse(argv):
     options = parser.parse_args(argv)
     unknown = set(options.only.split(",")) - set(names) if options.only else ()
     if unknown:
-        parser.error(f"--only: no such contestant: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+        parser.error(
+            f"--only: no such contestant: {', '.join(sorted(unknown))}; there are {', '.join(names)}"
+        )
     plan = Plan.quick() if options.quick else Plan()
     given = {name: getattr(options, name) for name in ("sizes", "rounds") if getattr(options, name)}
     options.plan = dataclasses.replace(plan, **given)
@@ -85,11 +94,10 @@ def take_part(places, only):
     return [kind for kind in wanted if (kind.name, 0) not in absent], absent
 
 
-def write(sizes, absent, options, places):
-    described = machine.describe(places)
+def write(sizes, absent, described, options):
     text = report.markdown(sizes, absent, options.plan, described)
     result = report.as_json(sizes, absent, options.plan, described)
-    folder = places.out / "bench-services"
+    folder = Path(options.out or ROOT / "target") / "bench-services"
     folder.mkdir(parents=True, exist_ok=True)
     figures = json.dumps(result, indent=1) + "\n"
     picture = plot.picture(result)

@@ -98,8 +98,10 @@ def _panel(lines, colours, box):
     across = _scale(sizes, x, x + width)
     low, high = _round_range(values)
     upward = _scale([low, high], y + PLOT_HEIGHT, y)
-    parts = [_rule(x, upward(tick), width) + _text(x - 6, upward(tick) + 4, _short(tick), "soft small end")
-             for tick in _ticks(low, high)]
+    parts = [
+        _rule(x, upward(tick), width) + _text(x - 6, upward(tick) + 4, _short(tick), "soft small end")
+        for tick in _ticks(low, high)
+    ]
     parts += [_text(across(size), y + PLOT_HEIGHT + 18, f"{size:,}", "soft small middle") for size in sizes]
     for name, line in lines.items():
         points = [(across(size), upward(value)) for size, value in line]

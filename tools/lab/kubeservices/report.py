@@ -21,8 +21,7 @@ PLACE_HEAD = "Services | who | first | middle | last"
 
 def markdown(sizes, absent, plan, machine):
     parts = [
-        f"{machine['cores']} processors ({machine['cpu']}), Linux {machine['kernel']}; "
-        f"{plan.rounds} interleaved rounds, {plan.endpoints} endpoints a Service.",
+        about(plan, machine),
         "### Connections and requests",
         "Times in microseconds: p50 / p90 / p99, each the median of all rounds. *Cost of direct*: how many times the "
         "time of a connection, and of a request on a kept one, is that of direct in the same round; median (quartiles).",
@@ -33,11 +32,24 @@ def markdown(sizes, absent, plan, machine):
         loaded(sizes, plan),
     ]
     if places := by_place(sizes):
-        parts += ["### Place in the list", "connect() p50 in microseconds, by the place of the Service.", places]
+        parts += [
+            "### Place in the list",
+            "connect() p50 in microseconds, by the place of the Service.",
+            places,
+        ]
     parts += ["### Goals", judged(sizes)]
     if absent:
         parts += ["### Not measured", "\n".join(f"- {line}" for line in left_out(absent))]
     return "\n\n".join(parts) + "\n"
+
+
+def about(plan, machine):
+    versions = ", ".join(f"{name} {version}" for name, version in machine["programs"].items() if version)
+    return (
+        f"{machine['cores']} processors ({machine['cpu']}), Linux {machine['kernel']}, {versions}; {plan.rounds} "
+        f"interleaved rounds, {plan.endpoints} endpoints a Service. Load average {machine['load_before'][0]:.1f} before and "
+        f"{machine['load'][0]:.1f} after the measurement, which by itself makes about 1."
+    )
 
 
 def grid(head, rows):
@@ -83,7 +95,9 @@ def loaded(sizes, plan):
     rows = []
     for size, name, results in every(sizes):
         if results.hollow:
-            rows.append([f"{size:,}", TITLES[name], f"over {number(plan.load_limit * MILLISECONDS)}", "-", "-"])
+            rows.append(
+                [f"{size:,}", TITLES[name], f"over {number(plan.load_limit * MILLISECONDS)}", "-", "-"]
+            )
         elif results.load is not None:
             applied = Spread.of(change.applied for change in results.changes)
             seen = Spread.of(change.seen for change in results.changes)
@@ -111,7 +125,9 @@ def by_place(sizes):
 
 def place_medians(results):
     answers = (results.first, results.short, results.last)
-    return [Spread.of(figures.follow(one, figures.CONNECT[0].path) for one in each).median for each in answers]
+    return [
+        Spread.of(figures.follow(one, figures.CONNECT[0].path) for one in each).median for each in answers
+    ]
 
 
 def judged(sizes):
@@ -135,7 +151,10 @@ def as_json(sizes, absent, plan, machine):
         "machine": machine,
         "plan": dataclasses.asdict(plan),
         "sizes": [
-            {"services": size, "results": {name: results_json(results, by_name) for name, results in by_name.items()}}
+            {
+                "services": size,
+                "results": {name: results_json(results, by_name) for name, results in by_name.items()},
+            }
             for size, by_name in sizes.items()
         ],
         "goals": [dataclasses.asdict(verdict) | {"verdict": verdict.word} for verdict in verdicts(sizes)],

@@ -44,9 +44,11 @@ class Workload:
             Service(
                 name=f"s{number}",
                 vip=str(SERVICE_BASE + number),
-                endpoints=tuple(self.pods[:-1])
-                if number in places
-                else tuple(str(ELSEWHERE + number * endpoints + each) for each in range(endpoints)),
+                endpoints=(
+                    tuple(self.pods[:-1])
+                    if number in places
+                    else tuple(str(ELSEWHERE + number * endpoints + each) for each in range(endpoints))
+                ),
             )
             for number in range(size)
         ]

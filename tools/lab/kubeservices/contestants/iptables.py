@@ -44,7 +44,9 @@ JUMPS = """\
 -A POSTROUTING -j KUBE-POSTROUTING
 """
 #: Written at every change, as kube-proxy does.
-COMMON_CHAINS = ":KUBE-SERVICES - [0:0]\n:KUBE-NODEPORTS - [0:0]\n:KUBE-POSTROUTING - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n"
+COMMON_CHAINS = (
+    ":KUBE-SERVICES - [0:0]\n:KUBE-NODEPORTS - [0:0]\n:KUBE-POSTROUTING - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n"
+)
 COMMON_RULES = """\
 -A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
 -A KUBE-POSTROUTING -j MARK --xor-mark 0x4000
@@ -78,11 +80,19 @@ class Iptables(Rules):
         elsewhere = service_chain if not jumps else lambda service: HOLLOW
         chains = [chain for service in whole for chain in chains_of(service)]
         rules = [
-            service_rule(service, service_chain(service) if service.name in here else elsewhere(service), comments)
+            service_rule(
+                service, service_chain(service) if service.name in here else elsewhere(service), comments
+            )
             for service in services
         ]
         rules += [rule for service in whole for rule in rules_of(service, comments)]
-        parts = ["*nat\n", COMMON_CHAINS, *(f":{chain} - [0:0]\n" for chain in (*chains, *gone)), jumps, COMMON_RULES]
+        parts = [
+            "*nat\n",
+            COMMON_CHAINS,
+            *(f":{chain} - [0:0]\n" for chain in (*chains, *gone)),
+            jumps,
+            COMMON_RULES,
+        ]
         return "".join([*parts, *rules, LAST_RULE, *(f"-X {chain}\n" for chain in gone), "COMMIT\n"])
 
 

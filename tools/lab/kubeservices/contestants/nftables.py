@@ -1,8 +1,8 @@
 """Rules as kube-proxy writes them in its nftables mode.
 
-    map service-ips     address . protocol . port : goto service-...     one look-up for all Services
-      service-...       numgen random mod N vmap { 0 : goto endpoint-..., ... }
-        endpoint-...    DNAT
+map service-ips     address . protocol . port : goto service-...     one look-up for all Services
+  service-...       numgen random mod N vmap { 0 : goto endpoint-..., ... }
+    endpoint-...    DNAT
 """
 
 from .. import workload
@@ -78,7 +78,9 @@ class Nftables(Rules):
         lines = [line for address in come for line in endpoint(new, address)]
         lines += [f"flush chain {TABLE} {service_chain(new)}\n", *service_rules(new)]
         for address in gone:
-            lines += [f"{verb} chain {TABLE} {endpoint_chain(old, address)}\n" for verb in ("flush", "delete")]
+            lines += [
+                f"{verb} chain {TABLE} {endpoint_chain(old, address)}\n" for verb in ("flush", "delete")
+            ]
         return "".join(lines)
 
 
@@ -118,6 +120,7 @@ def service_rules(service):
     match = f"ip daddr {service.vip} {PROTOCOL} dport {workload.PORT}"
     yield f"{head} {match} ip saddr != {workload.POD_RANGE} jump mark-for-masquerade\n"
     gotos = ", ".join(
-        f"{number} : goto {endpoint_chain(service, address)}" for number, address in enumerate(service.endpoints)
+        f"{number} : goto {endpoint_chain(service, address)}"
+        for number, address in enumerate(service.endpoints)
     )
     yield f"{head} numgen random mod {len(service.endpoints)} vmap {{ {gotos} }}\n"
