@@ -54,6 +54,7 @@ class Workload:
         ]
         self.first, self.middle, self.last = (self.services[n] for n in (0, size // 2, size - 1))
         self.dialled = [self.services[n] for n in places]
+        self.dialled_names = {service.name for service in self.dialled}
 
     @property
     def size(self):

@@ -9,8 +9,12 @@ from ..cluster import TooSlow, inside, must
 
 class Contestant:
     name = title = ""
+    #: There is something to load and to change.
+    programs = True
     #: The cost depends on the Service's place in a list.
     has_positions = False
+    #: Loading took too long: the Services that are not dialled are there without their endpoints.
+    hollow = False
 
     def __init__(self, lab, places, plan, cluster, load):
         self.lab, self.places, self.plan, self.cluster, self.load = lab, places, plan, cluster, load
@@ -58,19 +62,24 @@ class Rules(Contestant):
 
     def fill(self):
         try:
-            return self.timed(self.everything(self.load.services))
+            return self.timed(self.everything())
         except TooSlow:
             # The cost of a connection is that of finding the Service, which is the same: all of them are there.
-            self.timed(self.everything(self.load.dialled))
-            raise
+            self.hollow = True
+            self.timed(self.everything())
+            return None
 
     def timed(self, text):
         begin = time.monotonic()
         self.run(text, self.plan.load_limit)
         return time.monotonic() - begin
 
-    def everything(self, whole):
-        """The rules of all Services. Those that are not in `whole` are found as well, but have no endpoints."""
+    def is_whole(self, service):
+        """Whether its endpoints are there, too."""
+        return not self.hollow or service.name in self.load.dialled_names
+
+    def everything(self):
+        """The rules of all Services."""
         raise NotImplementedError
 
     def apply(self, prepared):

@@ -5,6 +5,7 @@ from .base import Contestant
 
 class Direct(Contestant):
     name, title = "direct", "direct"
+    programs = False
 
     def targets(self, service):
         return self.load.direct()

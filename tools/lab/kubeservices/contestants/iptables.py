@@ -64,7 +64,8 @@ class Iptables(Rules):
         lock = f"XTABLES_LOCKFILE={self.lab.folder / 'xtables.lock'}"
         return ["env", lock, *self.command, "--noflush", "--counters", "-w", "5"]
 
-    def everything(self, whole):
+    def everything(self):
+        whole = [service for service in self.load.services if self.is_whole(service)]
         return FILTER + self.nat(self.load.services, whole, jumps=JUMPS)
 
     def prepare(self, old, new):
@@ -75,25 +76,26 @@ class Iptables(Rules):
     def nat(self, services, whole, jumps="", gone=()):
         """The nat table: a rule for each Service, the chains of some, and chains that go."""
         comments = len(services) * self.plan.endpoints <= LARGE
-        here = {service.name for service in whole}
-        # A change leaves the other Services' chains as they are; a load has none of them to lead to.
-        elsewhere = service_chain if not jumps else lambda service: HOLLOW
-        chains = [chain for service in whole for chain in chains_of(service)]
-        rules = [
-            service_rule(
-                service, service_chain(service) if service.name in here else elsewhere(service), comments
-            )
-            for service in services
-        ]
+        chains = [*(chain for service in whole for chain in chains_of(service)), *gone]
+        rules = [service_rule(service, self.chain_of(service), comments) for service in services]
         rules += [rule for service in whole for rule in rules_of(service, comments)]
+        declared = [f":{chain} - [0:0]\n" for chain in chains]
+        removed = [f"-X {chain}\n" for chain in gone]
         parts = [
             "*nat\n",
             COMMON_CHAINS,
-            *(f":{chain} - [0:0]\n" for chain in (*chains, *gone)),
+            *declared,
             jumps,
             COMMON_RULES,
+            *rules,
+            LAST_RULE,
+            *removed,
+            "COMMIT\n",
         ]
-        return "".join([*parts, *rules, LAST_RULE, *(f"-X {chain}\n" for chain in gone), "COMMIT\n"])
+        return "".join(parts)
+
+    def chain_of(self, service):
+        return service_chain(service) if self.is_whole(service) else HOLLOW
 
 
 class IptablesNft(Iptables):

@@ -67,9 +67,8 @@ class Nftables(Rules):
     name, title = "nftables", "nftables"
     command = ("nft", "-f", "-")
 
-    def everything(self, whole):
-        names = {service.name for service in whole}
-        lines = [line for service in self.load.services for line in rules(service, service.name in names)]
+    def everything(self):
+        lines = [line for service in self.load.services for line in rules(service, self.is_whole(service))]
         return BASE + "".join(lines)
 
     def prepare(self, old, new):
