@@ -32,6 +32,10 @@ BRIDGE_SETTING = "net.bridge.bridge-nf-call-iptables=1"
 QUIET = ("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
 
 
+#: Before a command that is to end with us, even if we are killed outright.
+MORTAL = ("setpriv", "--pdeathsig", "KILL")
+
+
 class TooSlow(LabError):
     """A command was not done in its time."""
 
@@ -129,13 +133,20 @@ def cgroup_root():
 
 
 def remove_leftovers():
-    """Namespaces and cgroups of a run that was killed outright."""
+    """What a run left that was killed outright: BPF file systems, namespaces and cgroups."""
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    for mount in mounts:
+        if is_left(Path(mount).parent):
+            must(["umount", "--lazy", mount])
     folders = [folder for folder in (NETNS, cgroup_root()) if folder.exists()]
-    for path in [path for folder in folders for path in folder.glob(f"{PREFIX}*-*")]:
-        pid = path.name[len(PREFIX) :].split("-")[0]
-        if not pid.isdigit() or Path("/proc", pid).exists():
-            continue
+    for path in [path for folder in folders for path in folder.iterdir() if is_left(path)]:
         if path.parent == NETNS:
             must(["ip", "netns", "delete", path.name])
         else:
             path.rmdir()
+
+
+def is_left(path):
+    """Whether it belongs to a run that is no more."""
+    pid, dash, _ = path.name.removeprefix(PREFIX).partition("-")
+    return path.name.startswith(PREFIX) and bool(dash) and pid.isdigit() and not Path("/proc", pid).exists()

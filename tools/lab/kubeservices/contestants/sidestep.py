@@ -7,7 +7,7 @@ is unmounted nothing of them is left.
 import os
 import time
 
-from ..cluster import inside, must
+from ..cluster import MORTAL, inside, must
 from .base import Contestant
 from .objects import documents, endpoint_slice, service
 
@@ -49,7 +49,7 @@ class Sidestep(Contestant):
         }
         words = [str(word) for option in options.items() for word in option]
         argv = inside(self.cluster.node, [self.places.built(AGENT), *words])
-        self.agent = self.lab.start(f"{self.cluster.name}-agent", argv, None)
+        self.agent = self.lab.start(f"{self.cluster.name}-agent", [*MORTAL, *argv], None)
         self.wait_for(pins / ATTACHED)
         return time.monotonic() - begin
 
