@@ -1,12 +1,12 @@
 """The picture: one line a contestant, over the number of Services; light and dark by the viewer's own preference."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from statistics import median
 
-from ..table import number
-
-WIDTH, HEIGHT, MARGIN = 1040, 700, 32
+WIDTH, HEIGHT, MARGIN = 1040, 640, 32
 COLUMNS, GAP_X, GAP_Y = 2, 90, 84
 TOP, PLOT_HEIGHT, LEFT = 110, 200, 56
 DOT = 3.5
@@ -30,11 +30,11 @@ def picture(result):
     colours = dict(zip(names, COLOURS))
     width = (WIDTH - 2 * MARGIN - LEFT - GAP_X) / COLUMNS
     parts = [_head(result, colours)]
-    for place, (title, hint, value) in enumerate(PANELS):
+    for place, panel in enumerate(PANELS):
         column, row = place % COLUMNS, place // COLUMNS
         x, y = MARGIN + LEFT + column * (width + GAP_X), TOP + row * (PLOT_HEIGHT + GAP_Y)
-        parts += [_text(x, y - 28, title, "head"), _text(x, y - 12, hint, "soft small")]
-        parts.append(_panel(_lines(result, value), colours, (x, y, width)))
+        parts += [_text(x, y - 28, panel.title, "head"), _text(x, y - 12, panel.hint, "soft small")]
+        parts.append(_panel(_lines(result, panel.value), colours, (x, y, width)))
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
@@ -42,19 +42,33 @@ def picture(result):
     )
 
 
-def _spread(key):
-    return lambda results: results["figures"][key]["spread"]["median"]
+def _cost(key):
+    """Round by round, so that the machine's own changes from size to size are not in the picture."""
+
+    def value(results):
+        cost = results["figures"][key]["cost_of_direct"]
+        return cost and cost["median"]
+
+    return value
 
 
 def _change(results):
     return median(change["seen"] for change in results["changes"]) * 1e3 if results["changes"] else None
 
 
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    hint: str
+    value: Callable
+
+
+COST = "times the cost of direct; less is better"
 PANELS = (
-    ("Connections per second", "connect, one request, close; more is better", _spread("rate")),
-    ("connect(), p99, us", "less is better", _spread("connect_p99")),
-    ("Request on a kept connection, p50, us", "less is better", _spread("keep_p50")),
-    ("One endpoint changed, ms", "until connections reach it; less is better", _change),
+    Panel("A connection: connect, one request, close", COST, _cost("rate")),
+    Panel("connect() alone, p50", COST, _cost("connect_p50")),
+    Panel("A request on a kept connection, p50", COST, _cost("keep_p50")),
+    Panel("One endpoint changed", "ms until connections reach it; less is better", _change),
 )
 
 
@@ -89,19 +103,20 @@ def _head(result, colours):
 
 
 def _panel(lines, colours, box):
-    """Both axes are logarithmic: sizes and costs go over powers of ten."""
     x, y, width = box
     sizes = sorted({size for line in lines.values() for size, _ in line})
     values = [value for line in lines.values() for _, value in line]
     if not values:
         return ""
-    across = _scale(sizes, x, x + width)
-    low, high = _round_range(values)
-    upward = _scale([low, high], y + PLOT_HEIGHT, y)
-    parts = [
-        _rule(x, upward(tick), width) + _text(x - 6, upward(tick) + 4, _short(tick), "soft small end")
-        for tick in _ticks(low, high)
-    ]
+    logarithmic = max(values) > WIDE * min(values)
+    across = _scale(sizes, math.log, x, x + width)
+    ticks = _powers(values) if logarithmic else _steps(values)
+    upward = _scale(ticks, math.log if logarithmic else float, y + PLOT_HEIGHT, y)
+    parts = []
+    for tick in ticks:
+        parts.append(
+            _rule(x, upward(tick), width) + _text(x - 6, upward(tick) + 4, _short(tick), "soft small end")
+        )
     parts += [_text(across(size), y + PLOT_HEIGHT + 18, f"{size:,}", "soft small middle") for size in sizes]
     for name, line in lines.items():
         points = [(across(size), upward(value)) for size, value in line]
@@ -109,31 +124,39 @@ def _panel(lines, colours, box):
     return "\n".join(parts)
 
 
-def _scale(values, begin, end):
-    """From values to places, by their logarithms."""
-    low, high = math.log(min(values)), math.log(max(values))
+def _scale(values, law, begin, end):
+    """From values to places, by a law such as the logarithm."""
+    low, high = law(min(values)), law(max(values))
     reach = high - low or 1.0
-    return lambda value: begin + (math.log(value) - low) / reach * (end - begin)
+    return lambda value: begin + (law(value) - low) / reach * (end - begin)
 
 
 STEPS = (1, 2, 5)
+#: From here on equal steps would hide what happens at the lower end.
+WIDE = 5
+MOST_TICKS = 9
 
 
-def _ticks(low, high):
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    every = [step * 10.0**power for power in powers for step in STEPS]
-    return [tick for tick in every if low * 0.999 <= tick <= high * 1.001]
-
-
-def _round_range(values):
-    """The nearest ticks that hold all values."""
+def _powers(values):
+    """1, 2, 5, 10, 20, ... around all values."""
     powers = range(math.floor(math.log10(min(values))) - 1, math.ceil(math.log10(max(values))) + 2)
     every = [step * 10.0**power for power in powers for step in STEPS]
-    return max(t for t in every if t <= min(values)), min(t for t in every if t > max(values))
+    low = max(tick for tick in every if tick <= min(values))
+    high = min(tick for tick in every if tick > max(values))
+    return [tick for tick in every if low <= tick <= high]
+
+
+def _steps(values):
+    """Equal steps around all values, and few of them."""
+    for step in (step * 10.0**power for power in range(-2, 6) for step in STEPS):
+        first, last = math.floor(min(values) / step), math.ceil(max(values) / step + 0.01)
+        if last - first < MOST_TICKS:
+            return [number * step for number in range(first, last + 1)]
+    raise ValueError(f"no steps for {min(values)} to {max(values)}")
 
 
 def _short(value):
-    return f"{value / 1000:g}k" if value >= 1000 else number(value)
+    return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"
 
 
 def _line(points, colour):

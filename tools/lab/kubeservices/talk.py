@@ -11,7 +11,9 @@ from .cluster import MORTAL
 class Talk:
     def __init__(self, lab, name, argv, **options):
         self._lab = lab
-        self.popen = lab.start(name, [*MORTAL, *argv], None, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
+        self.popen = lab.start(
+            name, [*MORTAL, *argv], None, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options
+        )
         self._read = b""
 
     def ask(self, line, limit):
