@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lab.kubeservices import figures, goals, main, plot, report  # noqa: E402
 from lab.kubeservices.contestants import ALL, iptables, nftables, objects  # noqa: E402
 from lab.kubeservices.plan import Plan  # noqa: E402
+from lab.kubeservices.programs import Program  # noqa: E402
 from lab.kubeservices.trial import Change, Results  # noqa: E402
 from lab.kubeservices.workload import Workload  # noqa: E402
 
@@ -181,6 +182,14 @@ class Tables(unittest.TestCase):
         hollow = Results(hollow=True, changes=[Change(1, 2)], short=[answer(10)], keep=[answer(10)])
         text = report.markdown({10: {"nftables": hollow}}, {}, Plan(), MACHINE)
         self.assertIn("| over 120,000 | at least 1,000 (1,000-1,000) |", text)
+
+    def test_programs_are_shown_where_there_are_any(self):
+        self.assertNotIn("Inside", report.markdown(self.sizes, {}, Plan(), MACHINE))
+        own = results(10)
+        own.programs = [Program("connect4", 1.0, 400.0)]
+        self.assertIn(
+            "| 1 | connect4 | 1 | 400 |", report.markdown({1: {"sidestep": own}}, {}, Plan(), MACHINE)
+        )
 
     def test_the_picture_is_xml_with_a_line_for_each(self):
         result = report.as_json(self.sizes, {}, Plan(), MACHINE)

@@ -6,6 +6,7 @@ cluster       a node with pods: network namespaces on a bridge, without a route 
 talk          a process that is asked line by line
 contestants/  who does the exchange: nobody, Sidestep, rules as kube-proxy writes them
 trial         one contestant in its cluster: load, change, dial
+programs      what Sidestep's programs do for a connection
 rounds        all contestants in turn
 figures       medians, quartiles, ratios taken round by round
 goals         what is to be reached, and whether it was

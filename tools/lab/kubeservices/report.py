@@ -38,6 +38,8 @@ def markdown(sizes, absent, plan, machine):
             "connect() p50 in microseconds, by the place of the Service.",
             places,
         ]
+    if programs := accounts(sizes):
+        parts += ["### Inside Sidestep", ACCOUNT, programs]
     parts += ["### Goals", judged(sizes)]
     if absent:
         parts += ["### Not measured", "\n".join(f"- {line}" for line in left_out(absent))]
@@ -128,6 +130,22 @@ def place_medians(results):
     ]
 
 
+ACCOUNT = (
+    "What its BPF programs did for a connection, by the kernel's account (`kernel.bpf_stats_enabled`, which costs some of "
+    "the time that it shows). `getpeername4` runs in the pod's accept(), `sock_release` at both ends."
+)
+PROGRAM_HEAD = "Services | program | runs a connection | ns a run"
+
+
+def accounts(sizes):
+    rows = [
+        [f"{size:,}", program.name, number(program.runs_a_connection), number(program.ns_a_run)]
+        for size, _, results in every(sizes)
+        for program in results.programs
+    ]
+    return grid(PROGRAM_HEAD, rows) if rows else ""
+
+
 def judged(sizes):
     rows = []
     for verdict in verdicts(sizes):
@@ -166,6 +184,7 @@ def results_json(results, by_name):
         "load_s": results.load,
         "hollow": results.hollow,
         "changes": [dataclasses.asdict(change) for change in results.changes],
+        "programs": [dataclasses.asdict(program) for program in results.programs],
         "figures": {figure.key: figure_json(figure, results, base) for figure in figures.ALL},
         "rounds": {run: getattr(results, run) for run in ("short", "keep", "first", "last")},
     }

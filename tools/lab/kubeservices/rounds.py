@@ -33,6 +33,8 @@ class Rounds:
                 self.say(f"{load.size:,} Services: round {number + 1} of {self.plan.rounds}")
             for trial in order(trials, number):
                 self._turn(trial, load, number)
+        for trial in trials:
+            trial.account()
 
     def _filled(self, kind, load, clusters):
         """A trial that is ready; None if it cannot be made ready in time, which loses nobody else's figures."""

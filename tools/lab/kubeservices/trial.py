@@ -9,10 +9,13 @@ from pathlib import Path
 from ..errors import LabError
 from . import workload
 from .cluster import NETNS, Cluster, inside, undisturbed
+from .programs import account
 from .talk import Talk
 
 PROGRAM = "sidestep-bench"
 NANOSECONDS = 1e9
+#: Client and pods go before whatever else runs on the machine, which would be in the figures otherwise.
+NICE = "-10"
 
 
 @dataclass
@@ -35,6 +38,8 @@ class Results:
     keep: list = field(default_factory=list)
     first: list = field(default_factory=list)
     last: list = field(default_factory=list)
+    #: What BPF programs did, if there are any.
+    programs: list = field(default_factory=list)
 
 
 class Trial:
@@ -58,11 +63,11 @@ class Trial:
 
     def _begin(self):
         label = f"{self.name}{self.load.size}"
-        cluster = self._open.enter_context(Cluster(label, self.load.pods))
+        cluster = self._cluster = self._open.enter_context(Cluster(label, self.load.pods))
         self._contestant = self.kind(self.lab, self.places, self.plan, cluster, self.load)
         self._open.callback(self._contestant.close)
         cpu = measured_cpu()
-        pinned = ["taskset", "--cpu-list", str(cpu), self.places.built(PROGRAM)]
+        pinned = ["nice", "-n", NICE, "taskset", "--cpu-list", str(cpu), self.places.built(PROGRAM)]
         names = ",".join(str(NETNS / name) for name in cluster.pods.values())
         argv = [*pinned, "pods", "--port", str(workload.TARGET_PORT), "--namespaces", names]
         # Both are in the cgroup, as all pods of a node are in one that Sidestep is attached to.
@@ -94,6 +99,11 @@ class Trial:
     def _dial(self, what, seconds, service):
         line = f"{what} {seconds} {self._contestant.targets(service)}"
         return self._client.ask(line, seconds + self.plan.answer_limit)
+
+    def account(self):
+        """The work of BPF programs for a connection."""
+        dial = lambda: self.short(self.load.middle)["whole"]["units"]
+        self.results.programs = account(self._cluster.cgroup, dial)
 
     def change(self, old, new):
         """One endpoint of the Service is exchanged, while the client waits for the new one to answer."""
