@@ -1,5 +1,6 @@
 """Rules, ratios, goals and tables of tools/lab/kubeservices. Run: python3 -m unittest discover -s tools/tests"""
 
+import json
 import sys
 import unittest
 import xml.etree.ElementTree as xml
@@ -190,6 +191,12 @@ class Tables(unittest.TestCase):
         self.assertIn(
             "| 1 | connect4 | 1 | 400 |", report.markdown({1: {"sidestep": own}}, {}, Plan(), MACHINE)
         )
+
+    def test_tables_are_made_again_from_the_figures(self):
+        made = report.as_json(self.sizes, {("nftables", 10): "why"}, Plan(), MACHINE)
+        again = report.from_json(json.loads(json.dumps(made)))
+        first = report.markdown(self.sizes, {("nftables", 10): "why"}, Plan(), MACHINE)
+        self.assertEqual(report.markdown(*again), first)
 
     def test_the_picture_is_xml_with_a_line_for_each(self):
         result = report.as_json(self.sizes, {}, Plan(), MACHINE)

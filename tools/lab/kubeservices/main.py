@@ -31,15 +31,11 @@ BEGIN, END = "<!-- made by tools/bench-services --write -->", "<!-- end -->"
 
 def main(argv=None):
     options = parse(argv)
-    places = Places(options.release, None, options.out, install="bench-services")
-    kinds, absent = take_part(places, options.only)
-    progress = Progress(0)
-    before = os.getloadavg()
+    if options.again:
+        write(*report.from_json(json.loads(Path(options.again).read_text(encoding="utf-8"))), options)
+        return 0
     try:
-        cluster.remove_leftovers()
-        with Lab() as lab:
-            rounds = Rounds(lab, places, options.plan, kinds, progress.say)
-            rounds.run()
+        write(*measure(options), options)
     except KeyboardInterrupt as why:
         say = f"stopped by {why or 'Ctrl-C'}; everything it started is stopped and removed"
         print(f"\nbench-services: {say}", file=sys.stderr)
@@ -47,9 +43,20 @@ def main(argv=None):
     except LabError as why:
         print(f"bench-services: {why}", file=sys.stderr)
         return 1
-    described = machine.describe(places, PROGRAMS) | {"load_before": before}
-    write(rounds.sizes, absent | rounds.absent, described, options)
     return 0
+
+
+def measure(options):
+    """The results by size and name, why some are missing, how and on what they were measured."""
+    places = Places(options.release, None, options.out, install="bench-services")
+    kinds, absent = take_part(places, options.only)
+    before = os.getloadavg()
+    cluster.remove_leftovers()
+    with Lab() as lab:
+        rounds = Rounds(lab, places, options.plan, kinds, Progress(0).say)
+        rounds.run()
+    described = machine.describe(places, PROGRAMS) | {"load_before": before}
+    return rounds.sizes, absent | rounds.absent, options.plan, described
 
 
 def parse(argv):
@@ -61,6 +68,9 @@ def parse(argv):
     parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds at each size ({Plan.rounds})")
     parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(names)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="a minute: does it work at all?")
+    parser.add_argument(
+        "--again", metavar="FILE", help="tables and picture of an earlier run's services.json"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the figures here as well")
     parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}")
     parser.add_argument("--release", metavar="DIR", help="where the programs were built (target/release)")
@@ -94,9 +104,9 @@ def take_part(places, only):
     return [kind for kind in wanted if (kind.name, 0) not in absent], absent
 
 
-def write(sizes, absent, described, options):
-    text = report.markdown(sizes, absent, options.plan, described)
-    result = report.as_json(sizes, absent, options.plan, described)
+def write(sizes, absent, plan, described, options):
+    text = report.markdown(sizes, absent, plan, described)
+    result = report.as_json(sizes, absent, plan, described)
     folder = Path(options.out or ROOT / "target") / "bench-services"
     folder.mkdir(parents=True, exist_ok=True)
     figures = json.dumps(result, indent=1) + "\n"

@@ -7,6 +7,9 @@ from . import figures
 from .contestants import ALL
 from .figures import Spread
 from .goals import LIMIT, verdicts
+from .plan import Plan
+from .programs import Program
+from .trial import Change, Results
 
 TITLES = {kind.name: kind.title for kind in ALL}
 MILLISECONDS = 1e3
@@ -23,8 +26,8 @@ def markdown(sizes, absent, plan, machine):
     parts = [
         about(plan, machine),
         "### Connections and requests",
-        "Times in microseconds: p50 / p90 / p99, each the median of all rounds. *Cost of direct*: how many times the "
-        "time of a connection, and of a request on a kept one, is that of direct in the same round; median (quartiles).",
+        "Times in microseconds: p50 / p90 / p99, each the median of all rounds. *Cost of direct*: how many times the p50 "
+        "of a connection, and of a request on a kept one, is that of direct in the same round; median (quartiles).",
         dialled(sizes),
         "### Loading and changing",
         "Times in milliseconds: median (quartiles). Where loading takes longer than the limit, the Services that are "
@@ -90,7 +93,7 @@ def cost_of_direct(by_name, name):
     base = by_name.get(LIMIT)
     if base is None or name == LIMIT:
         return "-"
-    costs = [figure.cost(by_name[name], base) for figure in (figures.RATE, figures.KEEP[0])]
+    costs = [figure.cost(by_name[name], base) for figure in (figures.SHORT[0], figures.KEEP[0])]
     return ", ".join(f"{cost.median:.3f} ({cost.low:.3f}-{cost.high:.3f})" for cost in costs)
 
 
@@ -199,3 +202,23 @@ def figure_json(figure, results, base):
         "spread": dataclasses.asdict(figure.spread(results)),
         "cost_of_direct": dataclasses.asdict(cost) if cost else None,
     }
+
+
+def from_json(result):
+    """What `as_json` has made of sizes, absent, plan and machine."""
+    sizes = {
+        size["services"]: {name: results_from(results) for name, results in size["results"].items()}
+        for size in result["sizes"]
+    }
+    absent = {(each["who"], each["services"]): each["why"] for each in result["absent"]}
+    return sizes, absent, Plan(**result["plan"]), result["machine"]
+
+
+def results_from(made):
+    return Results(
+        load=made["load_s"],
+        hollow=made["hollow"],
+        changes=[Change(**change) for change in made["changes"]],
+        programs=[Program(**program) for program in made["programs"]],
+        **made["rounds"],
+    )
