@@ -66,12 +66,21 @@ impl Node {
     /// Returns when connections are balanced.
     pub fn start_with(&mut self, options: &[&str]) {
         self.spawn(options);
+        self.wait_until_attached();
+    }
+
+    pub fn wait_until_attached(&mut self) {
         self.wait(|node| node.status().is_ok_and(|status| status.attached));
     }
 
     /// In the node's namespace.
     pub fn spawn(&mut self, options: &[&str]) {
-        let mut command = self.command();
+        let command = self.command();
+        self.spawn_as(command, options);
+    }
+
+    /// `command` is [`Node::command`], or one that becomes it.
+    pub fn spawn_as(&mut self, mut command: Command, options: &[&str]) {
         command
             .args(["--node-name", "node", "--metrics", "127.0.0.1:9464"])
             .arg("--cgroup")

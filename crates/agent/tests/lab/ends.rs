@@ -158,6 +158,25 @@ fn without_privileges_it_says_what_it_lacks() {
     assert!(said.contains("this process has no CAP_BPF: run it as root") && said.contains("CAP_NET_ADMIN"), "{said}");
 }
 
+/// Ending sockets of other namespaces takes more: it is done without, and said.
+#[test]
+fn two_capabilities_are_enough_to_balance() {
+    let mut node = Node::new();
+    let (client, pod) = (node.lab.pod(), node.lab.pod());
+    let _server = server(&pod);
+    node.web([&pod]);
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all,+bpf,+net_admin", "--inh-caps=-all"]);
+    command.arg(node.command().get_program()).args(node.command().get_args());
+    let services = node.services();
+    node.spawn_as(command, &["--config", services.to_str().unwrap()]);
+    node.wait_until_attached();
+    assert_eq!(client.namespace.run(|| dial(at(VIP, 80)).unwrap()), pod.v4);
+    node.web([]);
+    node.wait(|_| client.namespace.run(|| dial(at(VIP, 80))).is_err());
+    assert!(node.stop().success());
+}
+
 /// Half of the Services would be worse than none: nothing is attached until the source has told all.
 #[test]
 fn an_agent_whose_source_says_nothing_attaches_nothing() {
