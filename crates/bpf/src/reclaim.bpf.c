@@ -8,7 +8,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "kernel.h"
-#include "maps.h"
+#include "serving.h"
 
 #define AF_INET 2
 
@@ -33,15 +33,6 @@ static __always_inline struct endpoint peer_of(struct sock *sock)
 	peer.address.word[2] = common->skc_v6_daddr.in6_u.u6_addr32[2];
 	peer.address.word[3] = common->skc_v6_daddr.in6_u.u6_addr32[3];
 	return peer;
-}
-
-/* Whether the backend is still one of the Service, and its number still its own. */
-static __always_inline bool still_serves(const struct translation *translation)
-{
-	struct member_key key = { .service = translation->service, .backend = translation->backend_index };
-	struct backend *backend = bpf_map_lookup_elem(&backends, &key.backend);
-
-	return backend && backend->generation == translation->generation && bpf_map_lookup_elem(&members, &key);
 }
 
 SEC("iter/udp")

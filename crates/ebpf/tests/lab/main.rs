@@ -1,5 +1,11 @@
 //! Services as programs in pods meet them: real sockets in network namespaces.
 
+mod binding;
+mod churn;
 mod connections;
 mod datagrams;
+mod frontends;
 mod node;
+mod sockets;
+mod stale;
+mod traps;

@@ -2,11 +2,12 @@
 
 use sidestep_ebpf::plane::{Counters, Maps};
 use sidestep_ebpf::services::{self, Options};
-use sidestep_mesh::address::Protocol;
+use sidestep_mesh::address::{Endpoint, Protocol};
 use sidestep_mesh::choose;
-use sidestep_mesh::object::{Name, Object, Port, Selection, Service, Slice, SliceEndpoint, SlicePort};
+use sidestep_mesh::object::{Key, Name, Object, Port, Selection, Service, Slice, SliceEndpoint, SlicePort};
 use sidestep_mesh::reconcile::{Outcome, Reconciler};
 use sidestep_mesh::state::{Change, State};
+use sidestep_mesh::table;
 use sidestep_testkit::{Lab, Pod};
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
@@ -75,6 +76,19 @@ impl Node {
         let ports = self.reconciler.ports();
         let port = ports.iter().find(|port| &*port.key.service.name == name).expect("the Service is programmed");
         self.maps.counters(port.service).unwrap()
+    }
+
+    /// The Service and its endpoints are no more.
+    pub fn forget(&mut self, name: &str) -> Outcome {
+        let name = Name::new("default", name);
+        self.change(Change::Delete(Key::Slice(name.clone())));
+        self.change(Change::Delete(Key::Service(name)))
+    }
+
+    /// How many sockets count as connected to a backend; 0 if it is none.
+    pub fn open(&self, address: IpAddr, port: u16) -> u64 {
+        let backend = table::Backend { endpoint: Endpoint::new(address, port), weight: 1 };
+        self.reconciler.backend(&backend).map_or(0, |number| self.maps.load(number).active)
     }
 
     pub fn reason(&self, name: &str) -> u64 {
