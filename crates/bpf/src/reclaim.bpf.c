@@ -2,7 +2,8 @@
 /*
  * A connected UDP socket whose backend has gone would send into the void for ever: nothing tells it. This iterator walks
  * the UDP sockets of one network namespace and aborts those that were translated to a backend that is none any more, so
- * that their next call fails with ECONNABORTED. Sockets that nobody translated, or that are not connected, are left alone.
+ * that their next call fails (to receive with ECONNABORTED, to send with EDESTADDRREQ). Sockets that nobody translated, or
+ * that are not connected, are left alone.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -348,6 +348,7 @@ impl Reconciler {
                         count,
                         affinity_seconds: port.table.affinity_seconds,
                         least_connections: port.table.selection == Selection::LeastConnections,
+                        held: port.table.held.contains(frontend),
                     };
                     self.pending.frontends.insert(*frontend, Some(value));
                 }

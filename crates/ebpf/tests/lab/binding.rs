@@ -7,6 +7,7 @@ use rustix::net::{SocketType, bind, sockopt};
 use sidestep_mesh::address::Protocol::{self, Tcp, Udp};
 use sidestep_mesh::object::{Name, Object, Service};
 use sidestep_mesh::state::Change;
+use sidestep_testkit::Namespace;
 use std::net::SocketAddr;
 
 /// On the node, so that it can be bound there at all.
@@ -21,13 +22,16 @@ fn service(name: &str, protocol: Protocol, families: &[usize]) -> Service {
     service
 }
 
+/// Makes the address one of that namespace.
+fn own(namespace: &Namespace, address: &str) {
+    let (family, rest) = if address.contains(':') { ("-6 ", "/128 dev lo nodad") } else { ("", "/32 dev lo") };
+    namespace.ip(&format!("{family}addr add {address}{rest}"));
+}
+
 /// A node on which all of these addresses are local.
 fn node(services: impl IntoIterator<Item = Service>) -> Node {
     let mut node = Node::new();
-    for address in EXTERNAL.iter().chain(&VIPS) {
-        let (family, length) = if address.contains(':') { ("-6 ", 128) } else { ("", 32) };
-        node.lab.node.ip(&format!("{family}addr add {address}/{length} dev lo"));
-    }
+    EXTERNAL.iter().chain(&VIPS).for_each(|address| own(&node.lab.node, address));
     for service in services {
         node.change(Change::Put(Object::Service(service)));
     }
@@ -51,13 +55,28 @@ fn node_ports_and_external_addresses_are_taken_on_the_node() {
     let mut node = node([service("web", Tcp, &[0, 1]), service("dns", Udp, &[0, 1])]);
     let pod = node.lab.pod();
     let taken = [
-        at("0.0.0.0", 30080), at("127.0.0.1", 30080), at("10.244.0.1", 30080), at("192.0.2.1", 30080),
-        at("::", 30080), at("::1", 30080), at("fd00:244::1", 30080), at("::ffff:10.244.0.1", 30080),
-        at("192.0.2.1", 80), at("::ffff:192.0.2.1", 80), at("2001:db8::1", 80),
+        at("0.0.0.0", 30080),
+        at("127.0.0.1", 30080),
+        at("10.244.0.1", 30080),
+        at("192.0.2.1", 30080),
+        at("::", 30080),
+        at("::1", 30080),
+        at("fd00:244::1", 30080),
+        at("::ffff:10.244.0.1", 30080),
+        at("192.0.2.1", 80),
+        at("::ffff:192.0.2.1", 80),
+        at("2001:db8::1", 80),
     ];
     let free = [
-        at("0.0.0.0", 30081), at("::", 30081), at("127.0.0.1", 80), at("10.244.0.1", 80), at("fd00:244::1", 80),
-        at("192.0.2.1", 81), at("2001:db8::1", 81), at("0.0.0.0", 0), at("::", 0),
+        at("0.0.0.0", 30081),
+        at("::", 30081),
+        at("127.0.0.1", 80),
+        at("10.244.0.1", 80),
+        at("fd00:244::1", 80),
+        at("192.0.2.1", 81),
+        at("2001:db8::1", 81),
+        at("0.0.0.0", 0),
+        at("::", 0),
     ];
     node.lab.node.run(|| {
         for protocol in [Tcp, Udp] {
@@ -71,11 +90,9 @@ fn node_ports_and_external_addresses_are_taken_on_the_node() {
     });
     assert_eq!(node.reason("bind-refused"), 2 * taken.len() as u64);
     // A pod's ports are its own.
-    for address in EXTERNAL {
-        let (family, length) = if address.contains(':') { ("-6 ", 128) } else { ("", 32) };
-        pod.namespace.ip(&format!("{family}addr add {address}/{length} dev lo"));
-    }
-    let in_pod = taken.into_iter().filter(|to| to.ip().to_canonical() != at("10.244.0.1", 0).ip() && to.ip() != at("fd00:244::1", 0).ip());
+    EXTERNAL.iter().for_each(|address| own(&pod.namespace, address));
+    let nodes_own = ["10.244.0.1", "fd00:244::1"].map(|ip| at(ip, 0).ip());
+    let in_pod = taken.into_iter().filter(|to| !nodes_own.contains(&to.ip().to_canonical()));
     pod.namespace.run(|| {
         for to in in_pod {
             assert_eq!([Tcp, Udp].map(|protocol| try_bind(protocol, to, false)), [Ok(()); 2], "{to}");
@@ -111,7 +128,8 @@ fn a_cluster_address_is_free_for_whoever_has_it() {
 #[test]
 fn a_port_is_free_when_the_service_has_gone() {
     let mut node = node([service("web", Tcp, &[0, 1])]);
-    let refused = || [at("0.0.0.0", 30080), at("192.0.2.1", 80), at("2001:db8::1", 80)].map(|to| try_bind(Tcp, to, false));
+    let refused =
+        || [at("0.0.0.0", 30080), at("192.0.2.1", 80), at("2001:db8::1", 80)].map(|to| try_bind(Tcp, to, false));
     assert_eq!(node.lab.node.run(refused), [Err(Errno::ADDRINUSE); 3]);
     node.change(Change::Delete(sidestep_mesh::object::Key::Service(Name::new("default", "web"))));
     assert_eq!(node.lab.node.run(refused), [Ok(()); 3]);

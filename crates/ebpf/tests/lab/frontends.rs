@@ -178,7 +178,8 @@ fn sctp_is_left_alone() {
     let (found, none) = client.namespace.run(|| (dial(at(VIP, 80)), dial(at(VIP, 90))));
     assert_eq!(found.unwrap(), (server.v4, at(VIP, 80)));
     assert_eq!(none.unwrap_err().kind(), ErrorKind::NetworkUnreachable);
-    let programmed: BTreeSet<u16> = node.reconciler.ports().iter().flat_map(|port| &port.table.frontends).map(|(key, _)| key.port).collect();
+    let programmed: BTreeSet<u16> =
+        node.reconciler.ports().iter().flat_map(|port| &port.table.frontends).map(|(key, _)| key.port).collect();
     assert_eq!(programmed, BTreeSet::from([80]));
     let key = FrontendKey { address: at(VIP, 0).ip().into(), port: 80, protocol: Tcp, scope: Scope::Address };
     assert!(node.maps.frontend(&key).unwrap().is_some());

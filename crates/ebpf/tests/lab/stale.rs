@@ -2,6 +2,7 @@
 
 use crate::node::Node;
 use crate::sockets::{ask, at, echo, fresh, hear, mapped, patient, peer};
+use rustix::io::Errno;
 use rustix::net::{SocketType, connect, connect_unspec};
 use sidestep_mesh::address::Protocol::Udp;
 use sidestep_testkit::Pod;
@@ -31,7 +32,8 @@ fn in_every_namespace_exactly_those_that_were_translated() {
     let direct = SocketAddr::new(old.v4, 5353);
     let services = [at(VIP, 53), mapped(at(VIP, 53)), at(VIP6, 53)];
     let stale: Vec<_> = clients.iter().flat_map(|pod| services.map(|to| connected(pod, to))).collect();
-    let spared: Vec<_> = clients.iter().flat_map(|pod| [direct, at("10.96.0.2", 53)].map(|to| connected(pod, to))).collect();
+    let spared: Vec<_> =
+        clients.iter().flat_map(|pod| [direct, at("10.96.0.2", 53)].map(|to| connected(pod, to))).collect();
     // Translated once, and then something else.
     let disconnected = connected(&clients[0], at(VIP, 53));
     connect_unspec(&disconnected).unwrap();
@@ -68,7 +70,8 @@ fn an_aborted_socket_connects_to_the_new_backend() {
     let socket = connected(&client, at(VIP, 53));
     node.endpoints("dns", Udp, [(new.v4, 5353)]);
     assert_eq!(sidestep_ebpf::reclaim::run(&node.options.pins).unwrap(), 1);
-    assert_eq!(socket.send(b"?").unwrap_err().kind(), ErrorKind::ConnectionAborted);
+    assert_eq!(socket.send(b"?").unwrap_err().raw_os_error(), Some(Errno::DESTADDRREQ.raw_os_error()));
+    assert_eq!(socket.recv(&mut [0; 16]).unwrap_err().kind(), ErrorKind::ConnectionAborted);
     connect(&socket, &at(VIP, 53)).unwrap();
     socket.send(b"?").unwrap();
     assert_eq!(hear(&socket), (new.v4, at(VIP, 53)));

@@ -33,14 +33,20 @@ impl Message {
             IpAddr::V4(v4) => {
                 let s_addr = u32::from_ne_bytes(v4.octets());
                 let sin_family = libc::AF_INET as libc::sa_family_t;
-                let value = libc::sockaddr_in { sin_family, sin_port: port, sin_addr: libc::in_addr { s_addr }, sin_zero: [0; 8] };
+                let value = libc::sockaddr_in {
+                    sin_family,
+                    sin_port: port,
+                    sin_addr: libc::in_addr { s_addr },
+                    sin_zero: [0; 8],
+                };
                 // SAFETY: a sockaddr_storage has room for an address of any family, and its alignment.
                 unsafe { ptr::from_mut(&mut message.address).cast::<libc::sockaddr_in>().write(value) };
             }
             IpAddr::V6(v6) => {
                 let sin6_family = libc::AF_INET6 as libc::sa_family_t;
                 let sin6_addr = libc::in6_addr { s6_addr: v6.octets() };
-                let value = libc::sockaddr_in6 { sin6_family, sin6_port: port, sin6_flowinfo: 0, sin6_addr, sin6_scope_id: 0 };
+                let value =
+                    libc::sockaddr_in6 { sin6_family, sin6_port: port, sin6_flowinfo: 0, sin6_addr, sin6_scope_id: 0 };
                 // SAFETY: as above.
                 unsafe { ptr::from_mut(&mut message.address).cast::<libc::sockaddr_in6>().write(value) };
             }
@@ -67,10 +73,8 @@ impl Message {
 
 /// Calls `work` with headers that point at the messages, and takes the lengths that it leaves.
 fn with_headers<T>(messages: &mut [Message], work: impl FnOnce(&mut [libc::mmsghdr]) -> T) -> T {
-    let mut parts: Vec<libc::iovec> = messages
-        .iter_mut()
-        .map(|m| libc::iovec { iov_base: m.text.as_mut_ptr().cast(), iov_len: m.length })
-        .collect();
+    let mut parts: Vec<libc::iovec> =
+        messages.iter_mut().map(|m| libc::iovec { iov_base: m.text.as_mut_ptr().cast(), iov_len: m.length }).collect();
     let mut headers: Vec<libc::mmsghdr> = messages
         .iter_mut()
         .zip(&mut parts)
@@ -137,15 +141,13 @@ fn one_call_sends_to_two_services_and_a_pod() {
     node.service("one", Udp, "10.96.0.1", 53, [(pods[0].v4, 5353)]);
     node.service("two", Udp, "10.96.0.2", 53, [(pods[1].v4, 5353)]);
     client.namespace.run(|| {
-        for (socket, name) in [(socket(), std::convert::identity as fn(SocketAddr) -> SocketAddr), (socket6(), mapped)] {
+        for (socket, name) in [(socket(), std::convert::identity as fn(SocketAddr) -> SocketAddr), (socket6(), mapped)]
+        {
             send_all(&socket, &[name(one), name(two), name(direct), name(one)]);
             let mut heard: BTreeMap<SocketAddr, Vec<IpAddr>> = BTreeMap::new();
             receive_all(&socket, 4).into_iter().for_each(|(from, who)| heard.entry(from).or_default().push(who));
-            let wanted = [
-                (name(one), vec![pods[0].v4; 2]),
-                (name(two), vec![pods[1].v4]),
-                (name(direct), vec![pods[2].v4]),
-            ];
+            let wanted =
+                [(name(one), vec![pods[0].v4; 2]), (name(two), vec![pods[1].v4]), (name(direct), vec![pods[2].v4])];
             assert_eq!(heard, BTreeMap::from(wanted));
         }
     });

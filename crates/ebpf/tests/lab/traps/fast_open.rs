@@ -30,7 +30,8 @@ fn opened_fast(stream: &TcpStream) -> bool {
     let mut length = info.len() as libc::socklen_t;
     let place = info.as_mut_ptr().cast();
     // SAFETY: `info` has room for `length` bytes.
-    let outcome = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, place, &mut length) };
+    let outcome =
+        unsafe { libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, place, &mut length) };
     assert_eq!(outcome, 0, "{}", io::Error::last_os_error());
     info[OPTIONS] & SYN_DATA != 0
 }

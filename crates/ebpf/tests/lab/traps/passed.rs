@@ -55,7 +55,10 @@ fn a_socket_from_outside_is_left_alone() {
     let (client, server) = (node.lab.pod(), node.lab.pod());
     let _server = backend(&server, 8080);
     node.service("web", Tcp, VIP, 80, [(server.v4, 8080)]);
-    let foreign = node.lab.cgroup.outside(|| client.namespace.run(|| crate::sockets::fresh(rustix::net::SocketType::STREAM, false)));
+    let foreign = node
+        .lab
+        .cgroup
+        .outside(|| client.namespace.run(|| crate::sockets::fresh(rustix::net::SocketType::STREAM, false)));
     assert_eq!(rustix::net::connect(&foreign, &at(VIP, 80)), Err(rustix::io::Errno::NETUNREACH));
     assert_eq!(node.reason("translated"), 0);
 }
