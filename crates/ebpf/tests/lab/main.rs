@@ -6,6 +6,7 @@ mod connections;
 mod datagrams;
 mod frontends;
 mod node;
+mod programs;
 mod sockets;
 mod stale;
 mod traps;
