@@ -7,6 +7,8 @@ mod datagrams;
 mod frontends;
 mod node;
 mod programs;
+mod scratch;
 mod sockets;
 mod stale;
 mod traps;
+mod twin;

@@ -1,7 +1,8 @@
 //! Name servers behind a Service. Resolvers look at where an answer comes from, and take no other.
 
-use super::{Scratch, dns};
+use super::dns;
 use crate::node::{Node, backend};
+use crate::scratch::Scratch;
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_testkit::Pod;
 use sidestep_testkit::program::command;

@@ -1,12 +1,13 @@
 //! A server with long connections behind a Service.
 
-use super::Scratch;
 use crate::node::Node;
+use crate::scratch::Scratch;
 use crate::sockets::{at, until};
 use sidestep_mesh::address::Protocol::Tcp;
-use sidestep_testkit::program::{Running, command};
 use sidestep_testkit::Pod;
+use sidestep_testkit::program::{Running, command};
 use std::net::TcpStream;
+use std::process::Stdio;
 
 const VIP: &str = "10.96.0.63";
 
@@ -14,7 +15,7 @@ fn redis(pod: &Pod, scratch: &Scratch, more: &[&str]) -> Running {
     let mut redis = command("redis-server");
     redis.args(["--port", "6379", "--bind", "*", "--protected-mode", "no", "--save", ""]);
     redis.args(["--loglevel", "warning", "--dir"]).arg(scratch.path()).args(more);
-    let mut running = pod.namespace.start(&mut redis);
+    let mut running = pod.namespace.start(redis.stdout(Stdio::null()));
     until("redis-server listens", || {
         assert_eq!(running.ended(), None, "redis-server has ended");
         pod.namespace.run(|| TcpStream::connect(at("127.0.0.1", 6379)).is_ok())
@@ -38,6 +39,8 @@ fn redis_serves_and_replicates_by_a_service() {
     assert_eq!(cli(&client, VIP, &["-p", "63", "-r", "100", "incr", "count"]).lines().last(), Some("100"));
     let _replica = redis(&replica, &scratches[1], &["--replicaof", VIP, "63"]);
     until("the replica has what the master has", || cli(&replica, "127.0.0.1", &["get", "count"]) == "100");
-    assert!(cli(&replica, "127.0.0.1", &["info", "replication"]).contains(&format!("master_host:{VIP}\r\nmaster_port:63")));
+    assert!(
+        cli(&replica, "127.0.0.1", &["info", "replication"]).contains(&format!("master_host:{VIP}\r\nmaster_port:63"))
+    );
     assert_eq!(node.open(master.v4, 6379), 1, "the replica's connection");
 }

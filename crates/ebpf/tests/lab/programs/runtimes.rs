@@ -1,8 +1,8 @@
 //! Language runtimes. Some use IPv6 sockets with mapped addresses for everything, and compare where an answer comes from
 //! with where the question went.
 
-use super::Scratch;
 use crate::node::{Backend, Node, backend};
+use crate::scratch::Scratch;
 use crate::sockets::{Echo, echo};
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_testkit::Pod;

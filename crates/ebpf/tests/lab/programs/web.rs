@@ -1,7 +1,8 @@
 //! HTTP: curl, and nginx on both sides of a Service.
 
-use super::{Scratch, dns};
+use super::dns;
 use crate::node::Node;
+use crate::scratch::Scratch;
 use crate::sockets::{at, until};
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_testkit::program::{Running, command};
@@ -75,7 +76,9 @@ fn nginx_resolves_by_a_service_and_proxies_to_one() {
          location / { set $host_name $arg_host; proxy_pass http://$host_name:80/; } }",
     );
     let v4 = format!("::ffff:{}", server.v4);
-    for (host, reached, vip) in [("web.test", v4, VIP.to_string()), ("web6.test", server.v6.to_string(), format!("[{VIP6}]"))] {
+    for (host, reached, vip) in
+        [("web.test", v4, VIP.to_string()), ("web6.test", server.v6.to_string(), format!("[{VIP6}]"))]
+    {
         let url = format!("http://127.0.0.1:8080/?host={host}");
         let said = proxy.namespace.finish(command("curl").args(["-sS", "-i", "--max-time", "20", &url]));
         assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with(&format!("{reached}\n")), "{said}");
