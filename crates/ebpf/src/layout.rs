@@ -85,7 +85,7 @@ pub fn frontend_of(from: &Frontend) -> frontend {
         first,
         count,
         affinity_seconds,
-        flags: u32::from(least_connections) * LEAST_CONNECTIONS | u32::from(held) * HELD,
+        flags: (u32::from(least_connections) * LEAST_CONNECTIONS) | (u32::from(held) * HELD),
         pad: 0,
     }
 }

@@ -1,17 +1,19 @@
 //! Clients that dial without a pause while the endpoints change without a pause: nobody ever sees a change half made.
 
 use crate::node::{Node, backend};
-use crate::sockets::{ask, at, dial, echo, socket};
+use crate::sockets::{ask, at, dial, echo, socket, until};
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_testkit::Pod;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 const VIP: &str = "10.96.0.1";
-/// Enough for some hundred changes.
-const LENGTH: Duration = Duration::from_secs(3);
+/// At least so many sets of endpoints, and so many connections of each client, all of it at once.
+const CHANGES: usize = 200;
+const DIALS: usize = 1000;
+/// Of these one is followed by a wait for readers, which takes longer than all the rest on a busy machine.
+const WAIT_EVERY: usize = 20;
 /// A second, in which what was replaced has rested.
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -41,27 +43,28 @@ fn no_client_ever_sees_a_change() {
             count.fetch_add(1, Ordering::Relaxed);
         }
     };
-    let changes = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         // Ends the clients also when a change fails.
         let _over = Over(&over);
         let streams = scope.spawn(|| work(&dialled, &|| dial(at(VIP, 80)).unwrap()));
         let datagrams = scope.spawn(|| work(&asked, &|| ask(&socket(), at(VIP, 80))));
-        let (began, mut changes) = (Instant::now(), 0u64);
-        for set in sets(&pods).into_iter().cycle() {
+        let mut sets = sets(&pods).into_iter().cycle();
+        let mut changes = 0;
+        until("clients have met changes", || {
+            changes += 1;
+            let set = sets.next().expect("they go on for ever");
             for (name, protocol) in [("web", Tcp), ("dns", Udp)] {
                 node.endpoints(name, protocol, set.iter().map(|ip| (*ip, 8080)));
             }
-            changes += 2;
-            // What was replaced is given back at once, and so is soon written again.
-            node.reconciler.tidy(&mut node.maps, SECOND_NS).unwrap();
-            if began.elapsed() > LENGTH || streams.is_finished() || datagrams.is_finished() {
-                break;
+            // What was replaced is given back, and so is written again soon.
+            if changes % WAIT_EVERY == 0 {
+                node.reconciler.tidy(&mut node.maps, SECOND_NS).unwrap();
             }
-        }
-        changes
+            let has_met = |count: &AtomicUsize| count.load(Ordering::Relaxed) > DIALS;
+            let failed = streams.is_finished() || datagrams.is_finished();
+            failed || changes > CHANGES && has_met(&dialled) && has_met(&asked)
+        });
     });
-    let counts = (changes, dialled.into_inner(), asked.into_inner());
-    assert!(counts.0 > 100 && counts.1 > 100 && counts.2 > 100, "{counts:?}");
     assert_eq!((node.reason("refused"), node.reason("backend-missing")), (0, 0));
 }
 

@@ -71,7 +71,7 @@ public class Client {
 
     static DatagramSocket datagrams() throws Exception {
         DatagramSocket socket = new DatagramSocket();
-        socket.setSoTimeout(10000);
+        socket.setSoTimeout(30000);
         return socket;
     }
 
@@ -206,7 +206,7 @@ async def datagram(to, **where):
     answer = loop.create_future()
     transport, _ = await loop.create_datagram_endpoint(lambda: Question(answer), **where)
     transport.sendto(b'?', to)
-    said, address = await asyncio.wait_for(answer, 10)
+    said, address = await asyncio.wait_for(answer, 30)
     print('datagram', transport.get_extra_info('peername'), 'from', address, said)
     transport.close()
 

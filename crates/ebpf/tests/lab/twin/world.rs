@@ -60,9 +60,9 @@ impl World {
     pub fn yaml(&self) -> String {
         let mut text = String::new();
         for service in &self.services {
-            write!(text, "{}---\n", service.yaml()).unwrap();
+            writeln!(text, "{}---", service.yaml()).unwrap();
             for v6 in [false, true] {
-                write!(text, "{}---\n", service.slice_yaml(v6)).unwrap();
+                writeln!(text, "{}---", service.slice_yaml(v6)).unwrap();
             }
         }
         text
