@@ -1,27 +1,141 @@
-//! Clients that dial without a pause while the endpoints change without a pause: nobody ever sees a change half made.
+//! Clients that dial without a pause while the endpoints change: nobody ever sees a change half made. Each single write
+//! to the maps is followed by a whole connection of every client, so that nothing depends on who is quicker.
 
-use crate::node::{Node, backend};
+use crate::node::{Node, backend, slice};
 use crate::sockets::{ask, at, dial, echo, socket, until};
+use sidestep_ebpf::plane::Maps;
+use sidestep_mesh::address::Endpoint;
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
+use sidestep_mesh::object::Object;
+use sidestep_mesh::plane::{DataPlane, Existing, Frontend, FrontendKey, Member, Sizes, Slot};
+use sidestep_mesh::state::Change;
 use sidestep_testkit::Pod;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const VIP: &str = "10.96.0.1";
-/// At least so many sets of endpoints, and so many connections of each client, all of it at once.
-const CHANGES: usize = 200;
-const DIALS: usize = 1000;
-/// Of these one is followed by a wait for readers, which takes longer than all the rest on a busy machine.
-const WAIT_EVERY: usize = 20;
-/// A second, in which what was replaced has rested.
+/// Rounds through all sets of endpoints.
+const ROUNDS: usize = 5;
+/// In which what was replaced has rested.
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// Clients of one kind: how many connections they have made, and whether one has failed.
+#[derive(Default)]
+struct Clients {
+    made: AtomicUsize,
+    over: AtomicBool,
+}
+
+impl Clients {
+    /// Dials until it is over. Whoever fails says so, for those who wait.
+    fn work(&self, over: &AtomicBool, mut once: impl FnMut()) {
+        let _end = SetAtEnd(&self.over);
+        while !over.load(Ordering::Relaxed) {
+            once();
+            self.made.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until a connection has been made that was begun after now.
+    fn pass(&self) {
+        let before = self.made.load(Ordering::Relaxed);
+        let met = || self.made.load(Ordering::Relaxed) >= before + 2 || self.over.load(Ordering::Relaxed);
+        while !met() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The maps, and clients that see what each write has made of them.
+struct Watched<'a> {
+    maps: &'a mut Maps,
+    clients: &'a [Clients],
+}
+
+impl Watched<'_> {
+    fn shown(&self, written: io::Result<()>) -> io::Result<()> {
+        self.clients.iter().for_each(Clients::pass);
+        written
+    }
+}
+
+impl DataPlane for Watched<'_> {
+    fn sizes(&self) -> Sizes {
+        self.maps.sizes()
+    }
+
+    fn existing(&mut self) -> io::Result<Existing> {
+        self.maps.existing()
+    }
+
+    fn clear_service(&mut self, service: u32) -> io::Result<()> {
+        self.maps.clear_service(service)
+    }
+
+    fn put_backend(&mut self, number: u32, endpoint: Endpoint) -> io::Result<()> {
+        let written = self.maps.put_backend(number, endpoint);
+        self.shown(written)
+    }
+
+    fn put_slots(&mut self, first: u32, slots: &[Slot]) -> io::Result<()> {
+        let written = self.maps.put_slots(first, slots);
+        self.shown(written)
+    }
+
+    fn put_members(&mut self, members: &[Member]) -> io::Result<()> {
+        let written = self.maps.put_members(members);
+        self.shown(written)
+    }
+
+    fn put_frontends(&mut self, frontends: &[(FrontendKey, Frontend)]) -> io::Result<()> {
+        let written = self.maps.put_frontends(frontends);
+        self.shown(written)
+    }
+
+    fn remove_frontends(&mut self, keys: &[FrontendKey]) -> io::Result<()> {
+        let written = self.maps.remove_frontends(keys);
+        self.shown(written)
+    }
+
+    fn remove_members(&mut self, members: &[Member]) -> io::Result<()> {
+        let written = self.maps.remove_members(members);
+        self.shown(written)
+    }
+
+    fn wait_for_readers(&mut self) -> io::Result<()> {
+        self.maps.wait_for_readers()
+    }
+}
 
 /// Every non-empty set of the pods, in an order in which neighbours grow, shrink and have nothing in common.
 fn sets(pods: &[Pod]) -> Vec<Vec<IpAddr>> {
     let all = (1u32..1 << pods.len()).map(|set| (set * 5) % (1 << pods.len()));
     let members = |set: u32| (0..pods.len()).filter(move |i| set & 1 << i != 0).map(|i| pods[i].v4);
-    all.map(|set| members(set).collect::<Vec<_>>()).filter(|set: &Vec<_>| !set.is_empty()).collect()
+    all.map(|set| members(set).collect()).collect()
+}
+
+/// Gives the Services one set of endpoints after the other.
+fn change_all_the_time(node: &mut Node, sets: &[Vec<IpAddr>], clients: &[Clients]) {
+    for round in 0..ROUNDS {
+        for (set, (name, protocol)) in sets.iter().flat_map(|set| [(set, ("web", Tcp)), (set, ("dns", Udp))]) {
+            let slice = slice(name, protocol, set.iter().map(|ip| (*ip, 8080)));
+            let names = node.state.apply(Change::Put(Object::Slice(slice)));
+            let mut watched = Watched { maps: &mut node.maps, clients };
+            node.reconciler.apply(&node.state, names, &mut watched, round as u64 * SECOND_NS).unwrap();
+        }
+        // What was replaced is given back, and so is written again in the next round.
+        node.reconciler.tidy(&mut node.maps, (round as u64 + 1) * SECOND_NS).unwrap();
+    }
 }
 
 #[test]
@@ -34,44 +148,29 @@ fn no_client_ever_sees_a_change() {
     let everybody: BTreeSet<IpAddr> = pods.iter().map(|pod| pod.v4).collect();
     node.service("web", Tcp, VIP, 80, [(pods[0].v4, 8080)]);
     node.service("dns", Udp, VIP, 80, [(pods[0].v4, 8080)]);
-    let (over, dialled, asked) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
-    let work = |count: &AtomicUsize, once: &dyn Fn() -> (IpAddr, std::net::SocketAddr)| {
-        client.namespace.enter();
-        while !over.load(Ordering::Relaxed) {
-            let (who, peer) = once();
-            assert!(everybody.contains(&who) && peer == at(VIP, 80), "{who} as {peer}");
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+    let (over, clients) = (AtomicBool::new(false), [Clients::default(), Clients::default(), Clients::default()]);
+    let check = |(who, peer): (IpAddr, SocketAddr)| {
+        assert!(everybody.contains(&who) && peer == at(VIP, 80), "{who} as {peer}");
     };
     std::thread::scope(|scope| {
         // Ends the clients also when a change fails.
-        let _over = Over(&over);
-        let streams = scope.spawn(|| work(&dialled, &|| dial(at(VIP, 80)).unwrap()));
-        let datagrams = scope.spawn(|| work(&asked, &|| ask(&socket(), at(VIP, 80))));
-        let mut sets = sets(&pods).into_iter().cycle();
-        let mut changes = 0;
-        until("clients have met changes", || {
-            changes += 1;
-            let set = sets.next().expect("they go on for ever");
-            for (name, protocol) in [("web", Tcp), ("dns", Udp)] {
-                node.endpoints(name, protocol, set.iter().map(|ip| (*ip, 8080)));
-            }
-            // What was replaced is given back, and so is written again soon.
-            if changes % WAIT_EVERY == 0 {
-                node.reconciler.tidy(&mut node.maps, SECOND_NS).unwrap();
-            }
-            let has_met = |count: &AtomicUsize| count.load(Ordering::Relaxed) > DIALS;
-            let failed = streams.is_finished() || datagrams.is_finished();
-            failed || changes > CHANGES && has_met(&dialled) && has_met(&asked)
+        let _over = SetAtEnd(&over);
+        let inside = || client.namespace.enter();
+        scope.spawn(|| {
+            inside();
+            clients[0].work(&over, || check(dial(at(VIP, 80)).unwrap()));
         });
+        scope.spawn(|| {
+            inside();
+            clients[1].work(&over, || check(ask(&socket(), at(VIP, 80))));
+        });
+        scope.spawn(|| {
+            inside();
+            let one = socket();
+            clients[2].work(&over, || check(ask(&one, at(VIP, 80))));
+        });
+        until("the clients are at work", || clients.iter().all(|client| client.made.load(Ordering::Relaxed) > 0));
+        change_all_the_time(&mut node, &sets(&pods), &clients);
     });
     assert_eq!((node.reason("refused"), node.reason("backend-missing")), (0, 0));
-}
-
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }

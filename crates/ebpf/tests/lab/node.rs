@@ -52,23 +52,14 @@ impl Node {
         self.endpoints(name, protocol, endpoints)
     }
 
-    /// These are the endpoints of the Service from now on. All of them have the port of the first.
+    /// These are the endpoints of the Service from now on, see [`slice`].
     pub fn endpoints(
         &mut self,
         name: &str,
         protocol: Protocol,
         endpoints: impl IntoIterator<Item = (IpAddr, u16)>,
     ) -> Outcome {
-        let endpoints: Vec<_> = endpoints.into_iter().collect();
-        let port = endpoints.first().map_or(1, |(_, port)| *port);
-        let slice = Slice {
-            name: Name::new("default", name),
-            service: name.into(),
-            ports: vec![SlicePort { name: "".into(), protocol, port }],
-            endpoints: endpoints.iter().map(|(address, _)| ready(*address)).collect(),
-            weights: Default::default(),
-        };
-        self.change(Change::Put(Object::Slice(slice)))
+        self.change(Change::Put(Object::Slice(slice(name, protocol, endpoints))))
     }
 
     /// What was counted for the only port of the Service.
@@ -123,6 +114,19 @@ pub fn plain_service(name: &str, protocol: Protocol, vip: &str, port: u16) -> Se
         selection: Selection::Random,
         created: String::new(),
         left: Vec::new(),
+    }
+}
+
+/// All endpoints of a Service. All of them have the port of the first.
+pub fn slice(name: &str, protocol: Protocol, endpoints: impl IntoIterator<Item = (IpAddr, u16)>) -> Slice {
+    let endpoints: Vec<_> = endpoints.into_iter().collect();
+    let port = endpoints.first().map_or(1, |(_, port)| *port);
+    Slice {
+        name: Name::new("default", name),
+        service: name.into(),
+        ports: vec![SlicePort { name: "".into(), protocol, port }],
+        endpoints: endpoints.iter().map(|(address, _)| ready(*address)).collect(),
+        weights: Default::default(),
     }
 }
 
