@@ -155,17 +155,16 @@ fn no_client_ever_sees_a_change() {
     std::thread::scope(|scope| {
         // Ends the clients also when a change fails.
         let _over = SetAtEnd(&over);
-        let inside = || client.namespace.enter();
         scope.spawn(|| {
-            inside();
+            client.namespace.enter();
             clients[0].work(&over, || check(dial(at(VIP, 80)).unwrap()));
         });
         scope.spawn(|| {
-            inside();
+            client.namespace.enter();
             clients[1].work(&over, || check(ask(&socket(), at(VIP, 80))));
         });
         scope.spawn(|| {
-            inside();
+            client.namespace.enter();
             let one = socket();
             clients[2].work(&over, || check(ask(&one, at(VIP, 80))));
         });
