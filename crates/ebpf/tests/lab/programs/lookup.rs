@@ -35,11 +35,12 @@ fn dig_takes_the_answers_of_every_server_behind_the_service() {
         (0..QUESTIONS).for_each(|i| writeln!(questions, "@{vip} q{i}.test {kind}").unwrap());
         let list = scratch.file("questions", &questions);
         let wanted: BTreeSet<IpAddr> = pods.iter().map(|pod| if kind == "A" { pod.v4 } else { pod.v6 }).collect();
-        let options = ["+short", "+tries=1", "+time=5", "-f", list.to_str().unwrap()];
+        let options = ["+short", "+tries=1", "+time=20", "-f", list.to_str().unwrap()];
         let said = client.namespace.finish(command("dig").args(options));
         assert_eq!(said.lines().count(), QUESTIONS, "{said}");
         assert_eq!(said.lines().map(|line| line.parse().unwrap()).collect::<BTreeSet<IpAddr>>(), wanted);
-        let said = client.namespace.finish(command("dig").args([&format!("@{vip}"), "+tcp", "a.test", kind]));
+        let said =
+            client.namespace.finish(command("dig").args([&format!("@{vip}"), "+tcp", "+time=20", "a.test", kind]));
         assert!(said.contains(&format!("SERVER: {vip}#53({vip}) (TCP)")) && said.contains("ANSWER: 1"), "{said}");
     }
 }
@@ -48,7 +49,7 @@ fn dig_takes_the_answers_of_every_server_behind_the_service() {
 fn with_resolvers(client: &Pod, servers: &[&str], line: &str) -> String {
     let scratch = Scratch::new();
     let text: String = servers.iter().map(|server| format!("nameserver {server}\n")).collect();
-    let file = scratch.file("resolv.conf", &format!("{text}options timeout:1 attempts:1\n"));
+    let file = scratch.file("resolv.conf", &format!("{text}options timeout:20 attempts:1\n"));
     let script = format!("mount --bind {} /etc/resolv.conf && {line}", file.display());
     client.namespace.finish(command("unshare").args(["--mount", "sh", "-c", &script]))
 }
@@ -64,7 +65,7 @@ fn of_several_name_servers_the_one_that_answers_is_taken() {
     service(&mut node, "dead", "10.96.0.2", &[idle]);
     service(&mut node, "good", "10.96.0.3", &[server]);
     let servers = ["10.96.0.1", "10.96.0.2", "10.96.0.3"];
-    let said = with_resolvers(&client, &servers, "dig web.test A");
+    let said = with_resolvers(&client, &servers, "dig +time=20 +tries=1 web.test A");
     assert!(said.contains("192.0.2.7") && said.contains("SERVER: 10.96.0.3#53(10.96.0.3) (UDP)"), "{said}");
     // The C library's own resolver.
     let said = with_resolvers(&client, &servers, "getent ahostsv4 web.test");

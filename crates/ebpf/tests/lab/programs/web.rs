@@ -43,7 +43,7 @@ fn web_server(pod: &Pod) -> Nginx {
 
 fn curl(client: &Pod, url: &str) -> Vec<String> {
     let written = "%{http_code} %{remote_ip} %{remote_port}";
-    let said = client.namespace.finish(command("curl").args(["-sS", "--max-time", "20", "-g", "-w", written, url]));
+    let said = client.namespace.finish(command("curl").args(["-sS", "--max-time", "30", "-g", "-w", written, url]));
     said.split_whitespace().map(String::from).collect()
 }
 
@@ -71,7 +71,7 @@ fn nginx_resolves_by_a_service_and_proxies_to_one() {
     node.service("dns", Udp, "10.96.0.53", 53, [(name_server.v4, 5353)]);
     let _proxy = nginx(
         &proxy.namespace,
-        "resolver 10.96.0.53 valid=1s; resolver_timeout 10s;\n\
+        "resolver 10.96.0.53 valid=1s; resolver_timeout 30s;\n\
          server { listen [::]:8080 ipv6only=off; add_header X-Upstream $upstream_addr;\n\
          location / { set $host_name $arg_host; proxy_pass http://$host_name:80/; } }",
     );
@@ -80,7 +80,7 @@ fn nginx_resolves_by_a_service_and_proxies_to_one() {
         [("web.test", v4, VIP.to_string()), ("web6.test", server.v6.to_string(), format!("[{VIP6}]"))]
     {
         let url = format!("http://127.0.0.1:8080/?host={host}");
-        let said = proxy.namespace.finish(command("curl").args(["-sS", "-i", "--max-time", "20", &url]));
+        let said = proxy.namespace.finish(command("curl").args(["-sS", "-i", "--max-time", "30", &url]));
         assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with(&format!("{reached}\n")), "{said}");
         assert!(said.contains(&format!("X-Upstream: {vip}:80\r\n")), "{said}");
     }

@@ -1,13 +1,14 @@
 //! io_uring makes the same calls without the system calls of the same names.
 
+use super::message::{Message, with_headers};
 use crate::node::{Node, backend};
-use crate::sockets::{at, fresh, greeted};
+use crate::sockets::{at, echo, fresh, greeted, mapped, socket, socket6};
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::io::Errno;
 use rustix::net::SocketType;
 use rustix::net::addr::SocketAddrArg;
-use sidestep_mesh::address::Protocol::Tcp;
-use std::net::{SocketAddr, TcpStream};
+use sidestep_mesh::address::Protocol::{Tcp, Udp};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 const VIP: &str = "10.96.0.1";
@@ -55,4 +56,35 @@ fn a_connection_made_by_a_ring_is_the_services() {
         }
     });
     assert_eq!((node.counters("web").picks, node.open(server.v4, 8080)), (4, 0));
+}
+
+/// Sends and receives one message.
+fn ask(ring: &mut IoUring, socket: &UdpSocket, to: SocketAddr) -> (SocketAddr, IpAddr) {
+    let fd = types::Fd(socket.as_raw_fd());
+    with_headers(&mut [Message::to(to)], |headers| {
+        // SAFETY: header, text and address live until the operation is complete, which is inside.
+        let sent = unsafe { complete(ring, opcode::SendMsg::new(fd, &headers[0].msg_hdr).build()) };
+        assert_eq!(sent, Ok(1));
+    });
+    let mut answers = [Message::empty()];
+    with_headers(&mut answers, |headers| {
+        // SAFETY: as above.
+        headers[0].msg_len =
+            unsafe { complete(ring, opcode::RecvMsg::new(fd, &mut headers[0].msg_hdr).build()) }.unwrap();
+    });
+    answers[0].heard()
+}
+
+#[test]
+fn datagrams_of_a_ring_are_the_services() {
+    let mut node = Node::new();
+    let (client, server) = (node.lab.pod(), node.lab.pod());
+    let _echo = echo(&server, 5353);
+    node.service("dns", Udp, VIP, 53, [(server.v4, 5353)]);
+    client.namespace.run(|| {
+        let mut ring = IoUring::new(4).expect("io_uring, which kernel.io_uring_disabled may forbid");
+        for (socket, vip) in [(socket(), at(VIP, 53)), (socket6(), mapped(at(VIP, 53)))] {
+            assert_eq!(ask(&mut ring, &socket, vip), (vip, server.v4));
+        }
+    });
 }
