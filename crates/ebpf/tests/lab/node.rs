@@ -7,7 +7,6 @@ use sidestep_mesh::choose;
 use sidestep_mesh::object::{Key, Name, Object, Port, Selection, Service, Slice, SliceEndpoint, SlicePort};
 use sidestep_mesh::reconcile::{Outcome, Reconciler};
 use sidestep_mesh::state::{Change, State};
-use sidestep_mesh::table;
 use sidestep_testkit::{Lab, Pod};
 use std::io::Write;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
@@ -78,8 +77,7 @@ impl Node {
 
     /// How many sockets count as connected to a backend; 0 if it is none.
     pub fn open(&self, address: IpAddr, port: u16) -> u64 {
-        let backend = table::Backend { endpoint: Endpoint::new(address, port), weight: 1 };
-        self.reconciler.backend(&backend).map_or(0, |number| self.maps.load(number).active)
+        self.reconciler.backend(&Endpoint::new(address, port)).map_or(0, |number| self.maps.load(number).active)
     }
 
     pub fn reason(&self, name: &str) -> u64 {
