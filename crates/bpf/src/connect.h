@@ -108,12 +108,13 @@ static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint
 	struct backend *backend;
 	u32 index;
 
+	/* First of all: what is refused leaves a datagram socket with the peer that it has. */
+	if (frontend && !frontend->count)
+		return refuse(ctx, frontend, to);
 	if (translation)
 		forget_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), ctx->protocol);
 	if (!frontend)
 		return ALLOW;
-	if (!frontend->count)
-		return refuse(ctx, frontend, to);
 	backend = backend_to_connect(ctx, frontend, &index);
 	if (!backend) {
 		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), ctx->protocol, to, frontend->service);

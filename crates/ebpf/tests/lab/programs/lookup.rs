@@ -19,8 +19,8 @@ fn service(node: &mut Node, name: &str, vip: &str, pods: &[Pod]) {
     node.service(&format!("{name}-tcp"), Tcp, vip, 53, endpoints());
 }
 
-/// So many that each of three servers is asked, but for one run in 10^9.
-const QUESTIONS: usize = 54;
+/// So many that each of three servers is asked, but for one run in 10^10.
+const QUESTIONS: usize = 60;
 
 #[test]
 fn dig_takes_the_answers_of_every_server_behind_the_service() {

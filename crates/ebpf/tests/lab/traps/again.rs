@@ -87,6 +87,22 @@ fn a_datagram_socket_dials_one_service_after_the_other() {
     assert_eq!((node.open(one.v4, 5353), node.open(two.v4, 5353)), (0, 0));
 }
 
+/// What the kernel was not let do has changed nothing.
+#[test]
+fn a_refused_connect_leaves_a_datagram_socket_as_it_was() {
+    let mut node = Node::new();
+    let (client, server) = (node.lab.pod(), node.lab.pod());
+    let _echo = echo(&server, 5353);
+    node.service("dns", Udp, ONE, 53, [(server.v4, 5353)]);
+    node.service("none", Udp, TWO, 53, []);
+    let socket = client.namespace.run(socket);
+    socket.connect(at(ONE, 53)).unwrap();
+    assert_eq!(connect(&socket, &at(TWO, 53)), Err(Errno::CONNREFUSED));
+    assert_eq!((socket.peer_addr().unwrap(), node.open(server.v4, 5353)), (at(ONE, 53), 1));
+    socket.send(b"?").unwrap();
+    assert_eq!(hear(&socket), (server.v4, at(ONE, 53)));
+}
+
 /// Returns when the connection has been made or has failed.
 fn settled(socket: &OwnedFd) -> Result<(), Errno> {
     let mut waiting = [PollFd::new(socket, PollFlags::OUT)];

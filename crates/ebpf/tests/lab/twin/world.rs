@@ -90,16 +90,20 @@ fn service(numbers: &mut Numbers, seed: u64, i: usize, pods: &[Pod]) -> Service 
         external: if numbers.once_in(2) { addresses("192.0.2", "2001:db8") } else { Vec::new() },
         balancer: if numbers.once_in(2) { addresses("198.51.100", "2001:db8:0:0:1") } else { Vec::new() },
         endpoints: endpoints.collect(),
-        ports: (0..1 + numbers.below(3)).map(|n| port(numbers, i, n)).collect(),
+        ports: (0..1 + numbers.below(3))
+            .map(|n| port(numbers, n, 30000 + (seed as usize * 100 + i * 10 + n) as u16))
+            .collect(),
     }
 }
 
-fn port(numbers: &mut Numbers, service: usize, n: usize) -> Port {
+/// Nothing that is dialled in one world is in another: packet rules remember for minutes what they did to a flow, and a
+/// new socket may have the same port.
+fn port(numbers: &mut Numbers, n: usize, node_port: u16) -> Port {
     Port {
         name: format!("port-{n}"),
         udp: numbers.once_in(2),
         number: 80 + n as u16,
-        node_port: numbers.once_in(2).then_some(30000 + (service * 10 + n) as u16),
+        node_port: numbers.once_in(2).then_some(node_port),
         target: TARGETS[numbers.below(TARGETS.len())],
     }
 }
