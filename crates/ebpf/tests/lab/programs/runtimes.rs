@@ -165,6 +165,82 @@ const udp = (kind, host, connected) => new Promise((done, failed) => {
 })();
 "#;
 
+/// A static program, which no library could be loaded into.
+#[test]
+fn go_hears_the_service() {
+    let place = Place::new();
+    let scratch = Scratch::new();
+    let (source, program) = (scratch.file("client.go", GO), scratch.path().join("client"));
+    // What it makes of Go's own packages is kept for the next time, and for tests/apps.
+    let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/../go-cache");
+    let mut build = command("go");
+    build.env("GOCACHE", cache).env("CGO_ENABLED", "0").env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
+    build.arg("build").arg("-o").arg(&program).arg(source);
+    let built = build.output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    place.says(
+        &mut Command::new(program),
+        &[
+            "tcp VIP:80 WHO",
+            "tcp VIP:80 WHO",
+            "udp VIP:80 from VIP:80 WHO",
+            "udp from [::ffff:VIP]:80 WHO",
+            "udp4 from VIP:80 WHO",
+        ],
+    );
+}
+
+const GO: &str = r#"
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+)
+
+const vip = "10.96.0.1:80"
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func stream(to string) {
+	connection := must(net.Dial("tcp", to))
+	fmt.Println("tcp", connection.RemoteAddr(), string(must(io.ReadAll(connection))))
+	connection.Close()
+}
+
+func hear(network string, socket *net.UDPConn) {
+	socket.SetReadDeadline(time.Now().Add(30 * time.Second))
+	text := make([]byte, 64)
+	length, from, err := socket.ReadFromUDPAddrPort(text)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(network, "from", from, string(text[:length]))
+	socket.Close()
+}
+
+func main() {
+	stream(vip)
+	stream("[::ffff:10.96.0.1]:80")
+	connected := must(net.Dial("udp", vip)).(*net.UDPConn)
+	must(connected.Write([]byte("?")))
+	hear(fmt.Sprint("udp ", connected.RemoteAddr()), connected)
+	for _, network := range []string{"udp", "udp4"} {
+		socket := must(net.ListenUDP(network, nil))
+		must(socket.WriteToUDPAddrPort([]byte("?"), netip.MustParseAddrPort(vip)))
+		hear(network, socket)
+	}
+}
+"#;
+
 #[test]
 fn asyncio_hears_the_service() {
     let place = Place::new();
