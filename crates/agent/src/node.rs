@@ -159,7 +159,7 @@ impl Node {
 
     fn told(&mut self, told: Told) {
         match told {
-            Told::Change(change) => self.changed.append(&mut self.state.apply(change)),
+            Told::Change(change) => self.changed.extend(self.state.apply(change)),
             Told::Listed => self.source.listed = true,
             Told::Trouble(trouble) => {
                 self.source.troubles.retain(|known| known.place != trouble.place);
@@ -175,7 +175,7 @@ impl Node {
             }
             Told::Zone(zone) if zone != self.reconciler.node().zone => {
                 self.reconciler.set_node(choose::Node { zone, ..self.reconciler.node().clone() });
-                self.changed.append(&mut self.state.names());
+                self.changed.extend(self.state.names());
             }
             Told::Zone(_) => {}
         }

@@ -29,8 +29,9 @@ pub fn run(args: &Args) -> Result<(), String> {
     serve_questions(&settings, &inbox)?;
     start_source(&settings, &inbox);
     start_addresses(&settings, &inbox);
-    let end = keep(&settings, &inbox, &messages)?;
+    let end = keep(&settings, &inbox, &messages);
     let _ = std::fs::remove_file(&settings.socket);
+    let end = end?;
     if end == End::Detach {
         services::remove(&settings.pins).map_err(|error| error.to_string())?;
         tracing::info!("detached: connections are the kernel's again");
