@@ -22,10 +22,12 @@ static __always_inline bool is_held(const struct endpoint *at, u8 protocol)
 static __always_inline bool is_held_by_other_family(struct bpf_sock *ctx, const struct endpoint *at)
 {
 	struct endpoint v4 = { .port = at->port };
-	struct sock *sock = bpf_cast_to_kern_ctx(ctx);
+	struct sock *sock;
 
-	if (at->address.word[0] || at->address.word[1] || at->address.word[2] || at->address.word[3] ||
-	    BPF_CORE_READ_BITFIELD(&sock->__sk_common, skc_ipv6only))
+	if (at->address.word[0] || at->address.word[1] || at->address.word[2] || at->address.word[3] || !may_read_kernel)
+		return false;
+	sock = bpf_cast_to_kern_ctx(ctx);
+	if (BPF_CORE_READ_BITFIELD(&sock->__sk_common, skc_ipv6only))
 		return false;
 	address_set_v4(&v4.address, 0);
 	return is_held(&v4, ctx->protocol);

@@ -35,10 +35,12 @@ static __always_inline void forget_connect(struct translation *translation, u64 
 /* A socket of the kernel itself (NFS, a subflow of MPTCP): no hook tells of its end, so nothing may be kept for it. */
 static __always_inline bool is_kernels_own(struct bpf_sock_addr *ctx)
 {
-	struct bpf_sock_addr_kern *context = bpf_cast_to_kern_ctx(ctx);
-	struct sock *sock = context->sk;
+	struct bpf_sock_addr_kern *context;
 
-	return BPF_CORE_READ_BITFIELD(sock, sk_kern_sock);
+	if (!may_read_kernel)
+		return false;
+	context = bpf_cast_to_kern_ctx(ctx);
+	return BPF_CORE_READ_BITFIELD(context->sk, sk_kern_sock);
 }
 
 /* The source port of a TCP socket if bind() chose it; 0 if connect() will. */

@@ -37,5 +37,8 @@ struct bpf_iter__udp {
 
 #pragma clang attribute pop
 
+/* Whether the loader may do so: it takes CAP_PERFMON. Without it, what only the kernel's types tell is not known. */
+const volatile bool may_read_kernel = false;
+
 /* The kernel's own form of a program's context (6.2). */
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym;

@@ -83,46 +83,53 @@ fn a_new_agent_goes_on_counting_and_removes_what_went_meanwhile() {
     );
 }
 
-/// Numbers of all programs and maps of ours that the kernel holds, for whoever holds them.
-fn traces() -> Vec<String> {
-    let shown = |kind: &str| {
-        let output = Command::new("/usr/sbin/bpftool").args(["-j", kind, "show"]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let ours =
-        ["\"connect4\"", "\"sendmsg6\"", "\"sock_release\"", "\"frontends\"", "\"service_counter", "\"reclaim_udp\""];
-    let all = shown("prog") + &shown("map");
-    ours.iter().filter(|name| all.contains(*name)).map(ToString::to_string).collect()
+/// What bpftool(8) says.
+fn bpftool(words: &[&str]) -> (bool, String) {
+    let output = Command::new("/usr/sbin/bpftool").arg("-j").args(words).output().unwrap();
+    (output.status.success(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// Kind and number of each program and map that is pinned or attached: by those the kernel finds them again.
+fn traces(node: &Node) -> Vec<(&'static str, String)> {
+    let id = |text: &str| text.split("\"id\":").nth(1).and_then(|rest| rest.split([',', '}']).next()).map(String::from);
+    let pinned = std::fs::read_dir(node.pins().join("services/maps-1")).unwrap().map(|entry| entry.unwrap().path());
+    let maps = pinned.map(|path| ("map", id(&bpftool(&["map", "show", "pinned", path.to_str().unwrap()]).1).unwrap()));
+    let attached = bpftool(&["cgroup", "show", node.lab.cgroup.path().to_str().unwrap()]).1;
+    let programs = attached.split('{').filter_map(id).map(|id| ("prog", id));
+    maps.chain(programs).collect()
 }
 
 /// Programs and maps are freed some milliseconds after their last user has gone.
-fn wait_until_traceless() {
+fn wait_until_gone(traces: &[(&str, String)]) {
     for _ in 0..500 {
-        if traces().is_empty() {
+        if traces.iter().all(|(kind, id)| !bpftool(&[kind, "show", "id", id]).0) {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("still there: {:?}", traces());
+    panic!("some of them are still there: {traces:?}");
 }
 
 #[test]
 fn detaching_leaves_nothing() {
     let (mut node, _pods, _servers) = node_with_web();
-    assert!(traces().len() >= 5, "{:?}", traces());
+    let made = traces(&node);
+    assert_eq!(made.iter().filter(|(kind, _)| *kind == "prog").count(), 11);
+    assert!(made.iter().filter(|(kind, _)| *kind == "map").count() >= 10, "{made:?}");
     // While it runs ...
     let detach = |node: &Node| node.command().arg("--detach").output().unwrap();
     let done = detach(&node);
     assert!(done.status.success(), "{done:?}");
     assert!(node.wait_for_end().success());
-    wait_until_traceless();
+    wait_until_gone(&made);
     assert!(!node.pins().exists() && !node.socket().exists());
     // ... after it has been killed ...
     node.start();
+    let made = traces(&node);
     node.kill();
-    assert!(!traces().is_empty());
+    assert!(!traces(&node).is_empty());
     assert!(detach(&node).status.success());
-    wait_until_traceless();
+    wait_until_gone(&made);
     assert!(!node.pins().exists() && !node.socket().exists());
     // ... and when nothing is there.
     assert!(detach(&node).status.success());
