@@ -13,6 +13,7 @@
 
 mod cgroup;
 mod namespace;
+pub mod program;
 
 pub use cgroup::Cgroup;
 pub use namespace::{Namespace, enter};

@@ -83,46 +83,53 @@ fn a_new_agent_goes_on_counting_and_removes_what_went_meanwhile() {
     );
 }
 
-/// Numbers of all programs and maps of ours that the kernel holds, for whoever holds them.
-fn traces() -> Vec<String> {
-    let shown = |kind: &str| {
-        let output = Command::new("/usr/sbin/bpftool").args(["-j", kind, "show"]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let ours =
-        ["\"connect4\"", "\"sendmsg6\"", "\"sock_release\"", "\"frontends\"", "\"service_counter", "\"reclaim_udp\""];
-    let all = shown("prog") + &shown("map");
-    ours.iter().filter(|name| all.contains(*name)).map(ToString::to_string).collect()
+/// What bpftool(8) says.
+fn bpftool(words: &[&str]) -> (bool, String) {
+    let output = Command::new("/usr/sbin/bpftool").arg("-j").args(words).output().unwrap();
+    (output.status.success(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// Kind and number of each program and map that is pinned or attached: by those the kernel finds them again.
+fn traces(node: &Node) -> Vec<(&'static str, String)> {
+    let id = |text: &str| text.split("\"id\":").nth(1).and_then(|rest| rest.split([',', '}']).next()).map(String::from);
+    let pinned = std::fs::read_dir(node.pins().join("services/maps-1")).unwrap().map(|entry| entry.unwrap().path());
+    let maps = pinned.map(|path| ("map", id(&bpftool(&["map", "show", "pinned", path.to_str().unwrap()]).1).unwrap()));
+    let attached = bpftool(&["cgroup", "show", node.lab.cgroup.path().to_str().unwrap()]).1;
+    let programs = attached.split('{').filter_map(id).map(|id| ("prog", id));
+    maps.chain(programs).collect()
 }
 
 /// Programs and maps are freed some milliseconds after their last user has gone.
-fn wait_until_traceless() {
+fn wait_until_gone(traces: &[(&str, String)]) {
     for _ in 0..500 {
-        if traces().is_empty() {
+        if traces.iter().all(|(kind, id)| !bpftool(&[kind, "show", "id", id]).0) {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("still there: {:?}", traces());
+    panic!("some of them are still there: {traces:?}");
 }
 
 #[test]
 fn detaching_leaves_nothing() {
     let (mut node, _pods, _servers) = node_with_web();
-    assert!(traces().len() >= 5, "{:?}", traces());
+    let made = traces(&node);
+    assert_eq!(made.iter().filter(|(kind, _)| *kind == "prog").count(), 11);
+    assert!(made.iter().filter(|(kind, _)| *kind == "map").count() >= 10, "{made:?}");
     // While it runs ...
     let detach = |node: &Node| node.command().arg("--detach").output().unwrap();
     let done = detach(&node);
     assert!(done.status.success(), "{done:?}");
     assert!(node.wait_for_end().success());
-    wait_until_traceless();
+    wait_until_gone(&made);
     assert!(!node.pins().exists() && !node.socket().exists());
     // ... after it has been killed ...
     node.start();
+    let made = traces(&node);
     node.kill();
-    assert!(!traces().is_empty());
+    assert!(!traces(&node).is_empty());
     assert!(detach(&node).status.success());
-    wait_until_traceless();
+    wait_until_gone(&made);
     assert!(!node.pins().exists() && !node.socket().exists());
     // ... and when nothing is there.
     assert!(detach(&node).status.success());
@@ -156,6 +163,25 @@ fn without_privileges_it_says_what_it_lacks() {
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(!done.status.success());
     assert!(said.contains("this process has no CAP_BPF: run it as root") && said.contains("CAP_NET_ADMIN"), "{said}");
+}
+
+/// Ending sockets of other namespaces takes more: it is done without, and said.
+#[test]
+fn two_capabilities_are_enough_to_balance() {
+    let mut node = Node::new();
+    let (client, pod) = (node.lab.pod(), node.lab.pod());
+    let _server = server(&pod);
+    node.web([&pod]);
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all,+bpf,+net_admin", "--inh-caps=-all"]);
+    command.arg(node.command().get_program()).args(node.command().get_args());
+    let services = node.services();
+    node.spawn_as(command, &["--config", services.to_str().unwrap()]);
+    node.wait_until_attached();
+    assert_eq!(client.namespace.run(|| dial(at(VIP, 80)).unwrap()), pod.v4);
+    node.web([]);
+    node.wait(|_| client.namespace.run(|| dial(at(VIP, 80))).is_err());
+    assert!(node.stop().success());
 }
 
 /// Half of the Services would be worse than none: nothing is attached until the source has told all.
