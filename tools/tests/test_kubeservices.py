@@ -10,7 +10,7 @@ from types import SimpleNamespace
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.kubeservices import figures, goals, main, plot, report  # noqa: E402
-from lab.kubeservices.contestants import ALL, iptables, nftables, objects  # noqa: E402
+from lab.kubeservices.contestants import ALL, iptables, ipvs, nftables, objects  # noqa: E402
 from lab.kubeservices.plan import Plan  # noqa: E402
 from lab.kubeservices.programs import Program  # noqa: E402
 from lab.kubeservices.trial import Change, Results  # noqa: E402
@@ -100,6 +100,19 @@ class Iptables(unittest.TestCase):
         text = contestant(iptables.IptablesNft, 100, hollow=True).everything()
         self.assertEqual(text.count("-A KUBE-SERVICES"), 100 + 1)
         self.assertEqual(text.count("-j DNAT"), 3 * 12)
+
+
+class Ipvs(unittest.TestCase):
+    def test_a_virtual_server_each_and_its_endpoints(self):
+        text = contestant(ipvs.Ipvs, 100).everything()
+        self.assertEqual((text.count("-A -t 10."), text.count(" -m -w 1\n")), (100, 100 * 12))
+
+    def test_a_change_adds_before_it_removes(self):
+        one = contestant(ipvs.Ipvs, 10)
+        old, pod = one.load.middle, one.load.pods[-1]
+        come, gone = one.prepare(old, old.with_last(pod)).splitlines()
+        self.assertTrue(come.startswith(f"-a -t {old.vip}:") and f" -r {pod}:" in come)
+        self.assertTrue(gone.startswith(f"-d -t {old.vip}:") and f" -r {old.endpoints[-1]}:" in gone)
 
 
 class Nftables(unittest.TestCase):

@@ -2,7 +2,8 @@
 
 from .direct import Direct
 from .iptables import IptablesLegacy, IptablesNft
+from .ipvs import Ipvs
 from .nftables import Nftables
 from .sidestep import Sidestep
 
-ALL = (Direct, Sidestep, Nftables, IptablesNft, IptablesLegacy)
+ALL = (Direct, Sidestep, Nftables, Ipvs, IptablesNft, IptablesLegacy)
