@@ -97,6 +97,8 @@ pub struct Port {
     pub protocol: Protocol,
     /// 4 or 6.
     pub family: u8,
+    /// Which endpoints serve at these frontends: `Cluster`, or those of this node, `Local`.
+    pub policy: String,
     pub frontends: Vec<Frontend>,
     /// `random`, `weighted` or `least-connections`.
     pub selection: String,

@@ -14,10 +14,10 @@ pub fn check(view: &View) -> Result<Check, String> {
         view.reconciler.problems().map(|(name, problem)| format!("{name}: {}", report::described(problem))).collect();
     let mut meant = HashSet::new();
     for port in view.reconciler.ports() {
-        let mine = port.frontends().filter(|(key, _, _)| view.reconciler.owner(key) == Some(&port.key));
-        for (key, value, list) in mine {
+        let mine = port.frontends().filter(|(key, _)| view.reconciler.owner(key) == Some(&port.key));
+        for (key, value) in mine {
             meant.insert(key);
-            let differences = compare(view, key, value, list)?;
+            let differences = compare(view, key, value, &port.table.list)?;
             check.differences.extend(differences.into_iter().map(|what| format!("{}: {key}: {what}", port.key)));
         }
     }

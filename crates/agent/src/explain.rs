@@ -129,7 +129,7 @@ fn owner(view: &View, key: &FrontendKey) -> String {
 /// An address that is a Service's, but not with this port, is a common mistake.
 fn other_ports(view: &View, key: &FrontendKey) -> String {
     let ports = view.reconciler.ports();
-    let keys = ports.iter().flat_map(|port| port.frontends().map(move |(key, _, _)| (key, port)));
+    let keys = ports.iter().flat_map(|port| port.frontends().map(move |(key, _)| (key, port)));
     let same: BTreeSet<String> = keys
         .filter(|(other, _)| other.address == key.address && other.scope == Scope::Address)
         .map(|(other, port)| format!("{} {} is {}", other.protocol, other.port, port.key))

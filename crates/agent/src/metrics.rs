@@ -78,6 +78,7 @@ fn services(services: &[Service], families: &mut Families) -> fmt::Result {
                 ("port", port.name.clone()),
                 ("protocol", port.protocol.to_string()),
                 ("family", format!("IPv{}", port.family)),
+                ("policy", port.policy.clone()),
             ];
             (labels, what(&port.counters))
         })

@@ -193,20 +193,21 @@ impl Node {
             return;
         }
         let now = self.now_ns();
-        if !self.changed.is_empty() || self.again.is_some_and(|again| again <= Instant::now()) {
+        if let Err(error) = self.view.reconciler.tidy(&mut self.view.maps, now) {
+            tracing::warn!("old lists are not given back yet: {error}");
+        }
+        let is_due = self.again.is_some_and(|again| again <= Instant::now());
+        if !self.changed.is_empty() || is_due || self.view.reconciler.has_room() {
             let names = std::mem::take(&mut self.changed);
             let begun = Instant::now();
             let applied = self.view.reconciler.apply(&self.view.state, names, &mut self.view.maps, now);
             self.count(begun.elapsed());
             self.written(applied);
         }
-        if !self.is_complete && self.view.source.troubles.is_empty() && self.again.is_none() {
+        if !self.is_complete && self.view.source.troubles.is_empty() {
             let completed = self.view.reconciler.complete(&mut self.view.maps, now);
             self.is_complete = true;
             self.written(completed);
-        }
-        if let Err(error) = self.view.reconciler.tidy(&mut self.view.maps, now) {
-            tracing::warn!("old lists are not given back yet: {error}");
         }
     }
 

@@ -7,6 +7,7 @@ use sidestep_mesh::address::{Endpoint, Family, Protocol};
 use sidestep_mesh::object::{Name, Selection, Service, SliceEndpoint};
 use sidestep_mesh::plane::{DataPlane, Scope};
 use sidestep_mesh::reconcile::{Problem, Programmed};
+use sidestep_mesh::table::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -90,13 +91,14 @@ pub fn protocol(of: Protocol) -> api::Protocol {
 
 fn port(view: &View, programmed: &Programmed) -> Result<api::Port> {
     let counted = text(view.maps.counters(programmed.service))?;
-    let frontends = programmed.frontends().filter(|(key, _, _)| view.reconciler.owner(key) == Some(&programmed.key));
+    let frontends = programmed.frontends().filter(|(key, _)| view.reconciler.owner(key) == Some(&programmed.key));
     let (picks, affinity_hits, refused) = (counted.picks, counted.affinity_hits, counted.refused);
     Ok(api::Port {
         name: programmed.key.port.to_string(),
         protocol: protocol(programmed.key.protocol),
         family: if programmed.key.family == Family::V4 { 4 } else { 6 },
-        frontends: frontends.map(|(key, _, list)| frontend(key, list.len())).collect(),
+        frontends: frontends.map(|(key, _)| frontend(key, programmed.table.list.len())).collect(),
+        policy: policy(programmed.key.policy).into(),
         selection: selection(programmed.table.selection).into(),
         affinity_seconds: programmed.table.affinity_seconds,
         backend_count: programmed.table.endpoints().len(),
@@ -114,6 +116,13 @@ fn frontend(key: sidestep_mesh::plane::FrontendKey, backends: usize) -> api::Fro
     api::Frontend { address, backends }
 }
 
+fn policy(of: Policy) -> &'static str {
+    match of {
+        Policy::Cluster => "Cluster",
+        Policy::Local => "Local",
+    }
+}
+
 fn selection(of: Selection) -> &'static str {
     match of {
         Selection::Random => "random",
@@ -126,11 +135,8 @@ pub fn socket_address(of: Endpoint) -> SocketAddr {
     SocketAddr::new(of.address.ip(), of.port)
 }
 
-/// Each backend once, by address.
 fn backends(view: &View, programmed: &Programmed) -> Vec<api::Backend> {
-    let all = programmed.table.lists.iter().flatten();
-    let each: BTreeMap<Endpoint, u32> = all.map(|backend| (backend.endpoint, backend.weight)).collect();
-    each.into_iter().map(|(endpoint, weight)| backend(view, endpoint, weight)).collect()
+    programmed.table.list.iter().map(|one| backend(view, one.endpoint, one.weight)).collect()
 }
 
 pub fn backend(view: &View, endpoint: Endpoint, weight: u32) -> api::Backend {

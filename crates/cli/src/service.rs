@@ -81,7 +81,8 @@ fn show(args: &ServiceShow) -> Result<ExitCode, Failure> {
 
 fn print_port(port: &Port) {
     let name = if port.name.is_empty() { String::new() } else { format!("{} ", port.name) };
-    println!("\n{name}{}, IPv{}, selection {}{}", port.protocol, port.family, port.selection, affinity(port));
+    let local = if port.policy == "Local" { ", only backends of this node" } else { "" };
+    println!("\n{name}{}, IPv{}{local}, selection {}{}", port.protocol, port.family, port.selection, affinity(port));
     for frontend in &port.frontends {
         println!("  {} -> {} backends", frontend.address, frontend.backends);
     }

@@ -24,19 +24,32 @@ pub struct Numbered {
     pub fresh: bool,
 }
 
+/// What has become of a number from an earlier life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heirloom {
+    /// It stands for its endpoint.
+    Known,
+    /// Another one does, since that life ended in the middle of a change. It is in use, though, and taken.
+    Double,
+    /// It is out of range, or taken already.
+    Refused,
+}
+
 impl Backends {
     pub fn new(size: u32) -> Backends {
         Backends { numbers: Numbers::new(size), known: HashMap::new() }
     }
 
-    /// The data plane knows this one from before. It has one user: whoever inherits it. False if it is known already,
-    /// or its number is out of range.
-    pub fn inherit(&mut self, number: u32, endpoint: Endpoint) -> bool {
-        let taken = !self.known.contains_key(&endpoint) && self.numbers.take_at(number);
-        if taken {
-            self.known.insert(endpoint, Known { number, users: 1 });
+    /// The data plane knows this one from before. It has one user: whoever inherits it.
+    pub fn inherit(&mut self, number: u32, endpoint: Endpoint) -> Heirloom {
+        if !self.numbers.take_at(number) {
+            return Heirloom::Refused;
         }
-        taken
+        if self.known.contains_key(&endpoint) {
+            return Heirloom::Double;
+        }
+        self.known.insert(endpoint, Known { number, users: 1 });
+        Heirloom::Known
     }
 
     /// One more user. None: there is no number left.

@@ -1,17 +1,18 @@
 //! What an earlier life of the agent had programmed. It goes on being used until what is wanted now has replaced it.
 
 use crate::address::Endpoint;
-use crate::backends::Backends;
-use crate::plane::{Existing, FrontendKey, Member};
+use crate::backends::{Backends, Heirloom};
+use crate::plane::{Existing, Frontend, FrontendKey, Member};
 use crate::ranges::{Numbers, Ranges};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 #[derive(Debug, Default)]
 pub struct Inherited {
-    /// Frontend -> number of its Service.
-    pub frontends: HashMap<FrontendKey, u32>,
+    pub frontends: HashMap<FrontendKey, Frontend>,
     pub ranges: HashSet<(u32, u32)>,
     pub backends: Vec<Endpoint>,
+    /// Second numbers of backends.
+    pub doubles: Vec<u32>,
     pub members: BTreeSet<Member>,
     /// Numbers that no Service of today has taken over yet.
     pub services: HashSet<u32>,
@@ -22,8 +23,10 @@ impl Inherited {
     pub fn take(existing: Existing, ranges: &mut Ranges, backends: &mut Backends, services: &mut Numbers) -> Inherited {
         let mut inherited = Inherited { members: existing.members.into_iter().collect(), ..Inherited::default() };
         for (number, endpoint) in existing.backends {
-            if backends.inherit(number, endpoint) {
-                inherited.backends.push(endpoint);
+            match backends.inherit(number, endpoint) {
+                Heirloom::Known => inherited.backends.push(endpoint),
+                Heirloom::Double => inherited.doubles.push(number),
+                Heirloom::Refused => {}
             }
         }
         for (key, frontend) in existing.frontends {
@@ -34,16 +37,31 @@ impl Inherited {
             if services.take_at(frontend.service) {
                 inherited.services.insert(frontend.service);
             }
-            inherited.frontends.insert(key, frontend.service);
+            inherited.frontends.insert(key, frontend);
         }
         inherited
     }
 
     /// The number that the Service behind this frontend had, for the first who asks: its counters and affinities go on.
     pub fn service(&mut self, frontends: impl Iterator<Item = FrontendKey>) -> Option<u32> {
-        let mut numbers = frontends.filter_map(|key| self.frontends.get(&key).copied());
+        let mut numbers = frontends.filter_map(|key| self.frontends.get(&key).map(|frontend| frontend.service));
         let number = numbers.find(|number| self.services.contains(number))?;
         self.services.remove(&number);
         Some(number)
+    }
+
+    /// Whether connections to this frontend reach somebody as the earlier life has left it.
+    pub fn serves(&self, frontend: &FrontendKey) -> bool {
+        self.frontends.get(frontend).is_some_and(|found| found.count > 0)
+    }
+
+    /// The members of a Service, which are somebody else's affair from now on.
+    pub fn take_members(&mut self, service: u32) -> BTreeSet<Member> {
+        let theirs = Member { service, backend: 0 }..=Member { service, backend: u32::MAX };
+        let taken: BTreeSet<Member> = self.members.range(theirs).copied().collect();
+        for member in &taken {
+            self.members.remove(member);
+        }
+        taken
     }
 }

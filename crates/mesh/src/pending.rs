@@ -29,8 +29,9 @@ impl Pending {
         plane.put_members(&self.members(true))?;
         let frontends: Vec<_> = self.frontends.iter().filter_map(|(key, value)| Some((*key, (*value)?))).collect();
         let gone: Vec<_> = self.frontends.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| *key).collect();
-        plane.put_frontends(&frontends)?;
+        // What nobody wants goes first: in a table that is full it makes room for what comes.
         plane.remove_frontends(&gone)?;
+        plane.put_frontends(&frontends)?;
         plane.remove_members(&self.members(false))?;
         Ok(std::mem::take(self).replaced)
     }

@@ -32,6 +32,8 @@ pub struct Reconciler {
     ports: HashMap<Name, Vec<Programmed>>,
     problems: BTreeMap<Name, Vec<Problem>>,
     inherited: Option<Inherited>,
+    /// Of all ports.
+    frontends: u32,
     members: u32,
     /// Something has been given back since the last change.
     room: bool,
@@ -47,22 +49,22 @@ pub struct Programmed {
     /// Index of its counters.
     pub service: u32,
     pub table: PortTable,
-    /// Where each list of the table lies.
-    lists: Vec<Place>,
+    /// Where the table's list lies.
+    place: Place,
     members: BTreeSet<Member>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
     first: u32,
     count: u32,
 }
 
 impl Programmed {
-    /// Its frontends as the data plane has them, each with the backends that it leads to.
-    pub fn frontends(&self) -> impl Iterator<Item = (FrontendKey, Frontend, &[Backend])> {
-        self.table.frontends.iter().map(|(key, list)| {
-            let Place { first, count } = self.lists[*list];
+    /// Its frontends as the data plane has them.
+    pub fn frontends(&self) -> impl Iterator<Item = (FrontendKey, Frontend)> {
+        let Place { first, count } = self.place;
+        self.table.frontends.iter().map(move |key| {
             let value = Frontend {
                 service: self.service,
                 first,
@@ -71,7 +73,7 @@ impl Programmed {
                 least_connections: self.table.selection == Selection::LeastConnections,
                 held: self.table.held.contains(key),
             };
-            (*key, value, self.table.lists[*list].as_slice())
+            (*key, value)
         })
     }
 }
@@ -110,6 +112,7 @@ impl Reconciler {
             claims: Claims::default(),
             ports: HashMap::new(),
             problems: BTreeMap::new(),
+            frontends: 0,
             members: 0,
             room: false,
             inherited: Some(inherited),
@@ -164,6 +167,11 @@ impl Reconciler {
             self.room = true;
         }
         Ok(self.retired.due_ns())
+    }
+
+    /// Whether something was given back that a Service without room may be waiting for: then `apply` is to be called.
+    pub fn has_room(&self) -> bool {
+        self.room && !self.refused().is_empty()
     }
 
     /// When there will be something to tidy.
@@ -234,7 +242,7 @@ impl Reconciler {
         let created: Arc<str> = state.service(name).map_or("", |service| &service.created).into();
         let wishes = tables.iter().flat_map(|table| {
             let claim = Claim { created: created.clone(), key: Arc::new(table.key.clone()) };
-            table.frontends.iter().map(move |(frontend, _)| (*frontend, claim.clone()))
+            table.frontends.iter().map(move |frontend| (*frontend, claim.clone()))
         });
         let moved = self.claims.replace(name, wishes);
         self.pending.frontends.extend(moved.unclaimed.into_iter().map(|frontend| (frontend, None)));
@@ -258,10 +266,10 @@ impl Reconciler {
         }
     }
 
-    /// Plans one port. Without room for it, it is left to the kernel.
+    /// Plans one port. Without room for it, it is left to the kernel, or to what an earlier life has left.
     fn plan_port(&mut self, table: PortTable, old: Option<Programmed>) -> Option<Programmed> {
         let key = Arc::new(table.key.clone());
-        let frontends: Vec<_> = table.frontends.iter().map(|(frontend, _)| *frontend).collect();
+        let frontends = table.frontends.clone();
         match self.build(key.clone(), table, old.as_ref()) {
             Ok(port) => {
                 self.plan_frontends(&port);
@@ -269,8 +277,11 @@ impl Reconciler {
                 Some(port)
             }
             Err(what) => {
-                let mine = frontends.into_iter().filter(|frontend| self.claims.owner(frontend) == Some(&key));
-                self.pending.frontends.extend(mine.map(|frontend| (frontend, None)));
+                let is_left = |frontend: &FrontendKey| {
+                    self.inherited.as_ref().is_some_and(|known| known.frontends.contains_key(frontend))
+                };
+                let mine = |frontend: &FrontendKey| self.claims.owner(frontend) == Some(&key) && !is_left(frontend);
+                self.pending.frontends.extend(frontends.into_iter().filter(mine).map(|frontend| (frontend, None)));
                 self.problem(key.service.clone(), Problem::Full { port: key, what });
                 self.retire(old, None);
                 None
@@ -281,20 +292,27 @@ impl Reconciler {
     /// Finds room for everything that the port needs, or for nothing of it; then the error says what there is no more
     /// room for.
     fn build(&mut self, key: Arc<PortKey>, table: PortTable, old: Option<&Programmed>) -> Result<Programmed, Full> {
-        if old.is_none() && self.claims.len() as u32 > self.sizes.frontends {
+        let before = old.map_or((0, 0), |old| (old.table.frontends.len() as u32, old.members.len() as u32));
+        if self.frontends - before.0 + table.frontends.len() as u32 > self.sizes.frontends {
             return Err("frontends");
         }
+        // During a change old and new members lie side by side.
+        if table.remembers() && self.members - before.1 + table.list.len() as u32 > self.sizes.members / 2 {
+            return Err("members");
+        }
         self.hold(&table)?;
-        let lists = self.place(&table, old).inspect_err(|_| self.release(&table))?;
+        let place = self.place(&table, old).inspect_err(|_| self.release(&table))?;
         let Some(service) = self.number(&table, old) else {
             self.release(&table);
-            lists.iter().for_each(|place| self.give(*place));
+            self.give(place);
             return Err("services");
         };
         let members = self.members_of(&table, service);
+        self.take_over_members(&table, service, &members);
+        self.frontends += table.frontends.len() as u32;
         self.members += members.len() as u32;
         self.pending.members.extend(members.iter().map(|member| (*member, true)));
-        Ok(Programmed { key, service, table, lists, members })
+        Ok(Programmed { key, service, table, place, members })
     }
 
     /// One more user of each of the port's backends.
@@ -320,27 +338,20 @@ impl Reconciler {
         self.pending.replaced.backends.extend(self.backends.release(endpoint));
     }
 
-    /// Where the port's lists lie: where they did if they are the same.
-    fn place(&mut self, table: &PortTable, old: Option<&Programmed>) -> Result<Vec<Place>, Full> {
-        if let Some(old) = old.filter(|old| old.table.lists == table.lists) {
-            return Ok(old.lists.clone());
+    /// Where the port's list lies: where it did if it is the same.
+    fn place(&mut self, table: &PortTable, old: Option<&Programmed>) -> Result<Place, Full> {
+        if let Some(old) = old.filter(|old| old.table.list == table.list) {
+            return Ok(old.place);
         }
-        let mut places = Vec::new();
-        for list in &table.lists {
-            let weighted: Vec<_> =
-                list.iter().filter_map(|b| Some((self.backends.number(&b.endpoint)?, b.weight))).collect();
-            let slots = alias::slots(&weighted);
-            let count = slots.len() as u32;
-            let Some(first) = (if count == 0 { Some(0) } else { self.ranges.take(count) }) else {
-                places.into_iter().for_each(|place| self.give(place));
-                return Err("slots");
-            };
-            if count > 0 {
-                self.pending.slots.push((first, slots));
-            }
-            places.push(Place { first, count });
+        let number = |backend: &Backend| Some((self.backends.number(&backend.endpoint)?, backend.weight));
+        let slots = alias::slots(&table.list.iter().filter_map(number).collect::<Vec<_>>());
+        let count = slots.len() as u32;
+        if count == 0 {
+            return Ok(Place::default());
         }
-        Ok(places)
+        let first = self.ranges.take(count).ok_or("slots")?;
+        self.pending.slots.push((first, slots));
+        Ok(Place { first, count })
     }
 
     /// A place that nobody has ever read.
@@ -356,7 +367,7 @@ impl Reconciler {
         if let Some(old) = old {
             return Some(old.service);
         }
-        let frontends = table.frontends.iter().map(|(frontend, _)| *frontend);
+        let frontends = table.frontends.iter().copied();
         if let Some(number) = self.inherited.as_mut().and_then(|inherited| inherited.service(frontends)) {
             return Some(number);
         }
@@ -365,18 +376,30 @@ impl Reconciler {
         Some(number)
     }
 
-    /// Members are kept where a choice is remembered: for datagrams, and with affinity.
+    /// Members are kept where a choice is remembered.
     fn members_of(&self, table: &PortTable, service: u32) -> BTreeSet<Member> {
-        if table.key.protocol != Protocol::Udp && table.affinity_seconds == 0 {
+        if !table.remembers() {
             return BTreeSet::new();
         }
         let numbers = table.endpoints().into_iter().filter_map(|endpoint| self.backends.number(&endpoint));
         numbers.map(|backend| Member { service, backend }).collect()
     }
 
+    /// Those of an earlier life that are none any more go at once, unless nobody has come in their place: then it may
+    /// be that the endpoints could not be read.
+    fn take_over_members(&mut self, table: &PortTable, service: u32, members: &BTreeSet<Member>) {
+        let Some(inherited) = self.inherited.as_mut().filter(|_| !table.list.is_empty()) else { return };
+        let lost: Vec<Member> = inherited.take_members(service).difference(members).copied().collect();
+        self.lost_udp |= table.key.protocol == Protocol::Udp && !lost.is_empty();
+        self.pending.members.extend(lost.into_iter().map(|member| (member, false)));
+    }
+
+    /// Where an earlier life has left somebody who answers, nobody does not take the place before everything is known.
     fn plan_frontends(&mut self, port: &Programmed) {
-        for (frontend, value, _) in port.frontends() {
+        for (frontend, value) in port.frontends() {
+            let is_left = value.count == 0 && self.inherited.as_ref().is_some_and(|known| known.serves(&frontend));
             match self.claims.owner(&frontend).cloned() {
+                Some(owner) if owner == port.key && is_left => {}
                 Some(owner) if owner == port.key => drop(self.pending.frontends.insert(frontend, Some(value))),
                 Some(owner) => self.problem(port.key.service.clone(), Problem::Taken { frontend, owner }),
                 None => {}
@@ -388,26 +411,39 @@ impl Reconciler {
     fn retire(&mut self, old: Option<Programmed>, new: Option<&Programmed>) {
         let Some(old) = old else { return };
         self.release(&old.table);
-        let kept =
-            |place: &Place| new.is_some_and(|new| new.lists.iter().any(|p| p.first == place.first && p.count > 0));
-        let ranges = old.lists.iter().filter(|place| place.count > 0 && !kept(place));
-        self.pending.replaced.ranges.extend(ranges.map(|place| (place.first, place.count)));
+        let is_kept = new.is_some_and(|new| new.place == old.place);
+        let range = Some(old.place).filter(|place| place.count > 0 && !is_kept);
+        self.pending.replaced.ranges.extend(range.map(|place| (place.first, place.count)));
         if new.is_none() {
             self.pending.replaced.services.push(old.service);
         }
         let none = BTreeSet::new();
         let lost: Vec<_> = old.members.difference(new.map_or(&none, |new| &new.members)).collect();
+        self.frontends -= old.table.frontends.len() as u32;
         self.members -= old.members.len() as u32;
         self.lost_udp |= old.key.protocol == Protocol::Udp && !lost.is_empty();
         self.pending.members.extend(lost.into_iter().map(|member| (*member, false)));
     }
 
-    /// What nobody has taken over from an earlier life goes.
+    /// What nobody has taken over from an earlier life goes, and nobody takes the place of somebody.
     fn disinherit(&mut self, inherited: Inherited) {
-        let unwanted = inherited.frontends.into_keys().filter(|frontend| self.claims.owner(frontend).is_none());
-        self.pending.frontends.extend(unwanted.map(|frontend| (frontend, None)));
+        let is_programmed = |frontend: &FrontendKey| {
+            self.claims
+                .owner(frontend)
+                .is_some_and(|owner| self.ports_of(&owner.service).iter().any(|p| p.key == *owner))
+        };
+        let unwanted: Vec<_> =
+            inherited.frontends.keys().filter(|frontend| !is_programmed(frontend)).copied().collect();
+        let all =
+            self.ports.values().flatten().flat_map(|port| port.frontends().map(move |(key, value)| (port, key, value)));
+        let emptied = all.filter(|(port, key, value)| {
+            value.count == 0 && inherited.serves(key) && self.claims.owner(key) == Some(&port.key)
+        });
+        let emptied: Vec<_> = emptied.map(|(_, key, value)| (key, Some(value))).collect();
+        self.pending.frontends.extend(unwanted.into_iter().map(|frontend| (frontend, None)).chain(emptied));
         inherited.backends.iter().for_each(|endpoint| self.release_one(endpoint));
         let replaced = &mut self.pending.replaced;
+        replaced.backends.extend(inherited.doubles);
         replaced.ranges.extend(inherited.ranges);
         replaced.services.extend(inherited.services);
         let wanted: BTreeSet<&Member> = self.ports.values().flatten().flat_map(|port| &port.members).collect();

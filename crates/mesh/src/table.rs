@@ -9,13 +9,22 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A port of a Service in one family: what has its own backends, counters and affinity.
+/// A port of a Service in one family and one policy: what has its own backends, counters and affinity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortKey {
     pub service: Name,
     pub port: Arc<str>,
     pub protocol: Protocol,
     pub family: Family,
+    pub policy: Policy,
+}
+
+/// Which endpoints serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Policy {
+    Cluster,
+    /// Those of this node.
+    Local,
 }
 
 impl fmt::Display for PortKey {
@@ -28,24 +37,28 @@ impl fmt::Display for PortKey {
     }
 }
 
-/// Its frontends and the backends behind them.
+/// Its frontends and the backends behind all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortTable {
     pub key: PortKey,
     pub affinity_seconds: u32,
     pub selection: Selection,
-    /// Lists that frontends share, by their place in `lists`.
-    pub frontends: Vec<(FrontendKey, usize)>,
+    pub frontends: Vec<FrontendKey>,
     /// Those that the node keeps for itself: NodePorts and external addresses. Whoever makes an address of the cluster
     /// or of a load balancer its own on the node may serve there.
     pub held: BTreeSet<FrontendKey>,
-    pub lists: Vec<Vec<Backend>>,
+    pub list: Vec<Backend>,
 }
 
 impl PortTable {
-    /// Every backend of every list, once.
+    /// Whether a choice is remembered: for datagrams, and with affinity.
+    pub fn remembers(&self) -> bool {
+        self.key.protocol == Protocol::Udp || self.affinity_seconds > 0
+    }
+
+    /// Where the backends are.
     pub fn endpoints(&self) -> BTreeSet<Endpoint> {
-        self.lists.iter().flatten().map(|backend| backend.endpoint).collect()
+        self.list.iter().map(|backend| backend.endpoint).collect()
     }
 }
 
@@ -55,43 +68,64 @@ pub struct Backend {
     pub weight: u32,
 }
 
-/// The tables of a Service, a port and family each. Parts that have no frontend are left out.
+/// The tables of a Service: one for each port and family in which it has an address in the cluster, and policy.
+/// Elsewhere it is not a Service, whatever external addresses it names. Parts without a frontend are left out.
 pub fn of(service: &Service, slices: &[&Slice], node: &Node) -> Vec<PortTable> {
-    let both = service.ports.iter().flat_map(|port| Family::BOTH.map(|family| (port, family)));
-    both.map(|(port, family)| table(service, port, family, slices, node)).filter(|t| !t.frontends.is_empty()).collect()
+    let has_address = |family: &Family| service.cluster_ips.iter().any(|ip| Family::of(*ip) == *family);
+    let families: Vec<Family> = Family::BOTH.into_iter().filter(has_address).collect();
+    let each = service.ports.iter().flat_map(|port| families.iter().map(move |family| (port, *family)));
+    each.flat_map(|(port, family)| tables(service, port, family, slices, node)).collect()
 }
 
-fn table(service: &Service, port: &Port, family: Family, slices: &[&Slice], node: &Node) -> PortTable {
+/// A program on this node is no external client: the external policy does not concern it.
+fn tables(service: &Service, port: &Port, family: Family, slices: &[&Slice], node: &Node) -> Vec<PortTable> {
     let candidates = candidates(port, family, slices, node);
-    let everywhere = backends(&choose::cluster(&candidates, node), service.selection);
-    let here = service.internal_local.then(|| backends(&choose::local(&candidates, node), service.selection));
-    // A program on this node is no external client: the external policy does not concern it.
-    let internal = usize::from(service.internal_local);
-    let inside = service.cluster_ips.iter().map(|ip| (*ip, internal));
-    let outside = service.external_ips.iter().chain(&service.load_balancer_ips).map(|ip| (*ip, 0));
-    // An address that is named twice is the cluster's.
-    let mut named = BTreeSet::new();
-    let first_named = |(ip, _): &(IpAddr, usize)| Family::of(*ip) == family && named.insert(*ip);
-    let at = |(ip, list): (IpAddr, usize)| {
-        let key = FrontendKey { address: ip.into(), port: port.port, protocol: port.protocol, scope: Scope::Address };
-        (key, list)
+    let (inside, outside) = (inside(service, port, family), outside(service, port, family));
+    let split = if service.internal_local {
+        vec![(Policy::Local, inside), (Policy::Cluster, outside)]
+    } else {
+        vec![(Policy::Cluster, inside.into_iter().chain(outside).collect())]
     };
-    let mut frontends: Vec<_> = inside.chain(outside).filter(first_named).map(at).collect();
-    // A Service answers at NodePorts in the families in which it has an address in the cluster.
-    let has_family = service.cluster_ips.iter().any(|ip| Family::of(*ip) == family);
-    frontends.extend(port.node_port.filter(|_| has_family).map(|number| {
-        let (address, protocol) = (family.unspecified(), port.protocol);
-        (FrontendKey { address, port: number, protocol, scope: Scope::Node }, 0)
-    }));
     let is_held = |key: &FrontendKey| key.scope == Scope::Node || service.external_ips.contains(&key.address.ip());
-    PortTable {
-        held: frontends.iter().map(|(key, _)| *key).filter(is_held).collect(),
-        key: PortKey { service: service.name.clone(), port: port.name.clone(), protocol: port.protocol, family },
-        affinity_seconds: service.affinity_seconds.unwrap_or(0),
-        selection: service.selection,
-        frontends,
-        lists: std::iter::once(everywhere).chain(here).collect(),
-    }
+    let table = |(policy, frontends): (Policy, Vec<FrontendKey>)| {
+        let chosen = match policy {
+            Policy::Cluster => choose::cluster(&candidates, node),
+            Policy::Local => choose::local(&candidates, node),
+        };
+        let (name, protocol) = (port.name.clone(), port.protocol);
+        PortTable {
+            held: frontends.iter().copied().filter(is_held).collect(),
+            key: PortKey { service: service.name.clone(), port: name, protocol, family, policy },
+            affinity_seconds: service.affinity_seconds.unwrap_or(0),
+            selection: service.selection,
+            frontends,
+            list: backends(&chosen, service.selection),
+        }
+    };
+    split.into_iter().filter(|(_, frontends)| !frontends.is_empty()).map(table).collect()
+}
+
+fn at(ip: IpAddr, port: &Port) -> FrontendKey {
+    FrontendKey { address: ip.into(), port: port.port, protocol: port.protocol, scope: Scope::Address }
+}
+
+/// In the cluster.
+fn inside(service: &Service, port: &Port, family: Family) -> Vec<FrontendKey> {
+    let of_family: BTreeSet<_> = service.cluster_ips.iter().filter(|ip| Family::of(**ip) == family).collect();
+    of_family.into_iter().map(|ip| at(*ip, port)).collect()
+}
+
+/// From outside. An address that is the cluster's, too, is the cluster's.
+fn outside(service: &Service, port: &Port, family: Family) -> Vec<FrontendKey> {
+    let all = service.external_ips.iter().chain(&service.load_balancer_ips);
+    let named: BTreeSet<_> = all.filter(|ip| Family::of(**ip) == family && !service.cluster_ips.contains(ip)).collect();
+    let node_port = port.node_port.map(|number| FrontendKey {
+        address: family.unspecified(),
+        port: number,
+        protocol: port.protocol,
+        scope: Scope::Node,
+    });
+    named.into_iter().map(|ip| at(*ip, port)).chain(node_port).collect()
 }
 
 /// The endpoints of a port, each once. Where slices overlap the first one's word counts, unless a later one knows the

@@ -102,6 +102,8 @@ enum Step {
     /// So much later; what has been replaced is given back if it has rested.
     Tidy(u64),
     Restart,
+    /// The agent dies in the middle of this change, when so many calls have been made, and another one begins.
+    Crash(u32, Object),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -113,6 +115,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (2u32..12).prop_map(Step::Fail),
         2 => (0..2 * REST_NS).prop_map(Step::Tidy),
         1 => Just(Step::Restart),
+        1 => (2u32..12, prop_oneof![service(), slice()]).prop_map(|(calls, object)| Step::Crash(calls, object)),
     ]
 }
 
@@ -123,7 +126,7 @@ fn meaning(state: &State) -> BTreeMap<FrontendKey, BTreeSet<Endpoint>> {
     let mut services: Vec<&Service> = state.services().collect();
     services.sort_by_key(|service| (service.created.clone(), service.name.clone()));
     let mut found = BTreeMap::new();
-    for service in services {
+    for service in services.into_iter().filter(|service| !service.cluster_ips.is_empty()) {
         let mut ports: Vec<&Port> = service.ports.iter().collect();
         ports.sort_by_key(|port| port.name.clone());
         for port in ports {
@@ -142,7 +145,7 @@ fn meaning(state: &State) -> BTreeMap<FrontendKey, BTreeSet<Endpoint>> {
                 // Of one Service's own wishes for one address the first is the cluster's.
                 found.entry(frontend(*address, port.port, Scope::Address)).or_insert(everywhere.clone());
             }
-            if let (Some(number), false) = (port.node_port, service.cluster_ips.is_empty()) {
+            if let Some(number) = port.node_port {
                 found.entry(frontend(Family::V4.unspecified().ip(), number, Scope::Node)).or_insert(everywhere.clone());
             }
         }
@@ -209,6 +212,11 @@ impl Run {
                 let _ = self.reconciler.tidy(&mut self.tables, self.now);
             }
             Step::Restart => self.restart(),
+            Step::Crash(calls, object) => {
+                self.tables.fail_in = calls;
+                self.change(Change::Put(object));
+                self.restart();
+            }
         }
     }
 
@@ -281,11 +289,11 @@ proptest! {
 
     /// With too little room a Service is left out as a whole port, is named, and comes when there is room again.
     #[test]
-    fn without_room_a_port_is_left_out(steps in prop::collection::vec(step(), 1..40), slots in 1u32..12, backends in 2u32..8) {
-        let mut run = Run::new(Sizes { slots, backends, ..ROOM });
+    fn without_room_a_port_is_left_out(steps in prop::collection::vec(step(), 1..40), slots in 1u32..12, backends in 2u32..8, frontends in 1u32..20, members in 0u32..20) {
+        let mut run = Run::new(Sizes { slots, backends, frontends, members, ..ROOM });
         run.reconciler.complete(&mut run.tables, 0).unwrap();
         for step in steps {
-            if matches!(step, Step::Fail(_) | Step::Restart) {
+            if matches!(step, Step::Fail(_) | Step::Restart | Step::Crash(..)) {
                 continue;
             }
             run.step(step);

@@ -31,8 +31,11 @@ fn metrics_and_lists_tell_what_was_counted() {
         TcpStream::connect(at(VIP, 80)).unwrap()
     });
     let text = metrics(&node);
-    let labels =
-        |name: &str| format!("{{namespace=\"default\",service=\"{name}\",port=\"\",protocol=\"TCP\",family=\"IPv4\"}}");
+    let labels = |name: &str| {
+        format!(
+            "{{namespace=\"default\",service=\"{name}\",port=\"\",protocol=\"TCP\",family=\"IPv4\",policy=\"Cluster\"}}"
+        )
+    };
     for line in [
         format!("sidestep_service_picks_total{} 4", labels("web")),
         format!("sidestep_service_affinity_hits_total{} 3", labels("web")),

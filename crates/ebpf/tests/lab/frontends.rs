@@ -179,7 +179,7 @@ fn sctp_is_left_alone() {
     assert_eq!(found.unwrap(), (server.v4, at(VIP, 80)));
     assert_eq!(none.unwrap_err().kind(), ErrorKind::NetworkUnreachable);
     let programmed: BTreeSet<u16> =
-        node.reconciler.ports().iter().flat_map(|port| &port.table.frontends).map(|(key, _)| key.port).collect();
+        node.reconciler.ports().iter().flat_map(|port| &port.table.frontends).map(|key| key.port).collect();
     assert_eq!(programmed, BTreeSet::from([80]));
     let key = FrontendKey { address: at(VIP, 0).ip().into(), port: 80, protocol: Tcp, scope: Scope::Address };
     assert!(node.maps.frontend(&key).unwrap().is_some());

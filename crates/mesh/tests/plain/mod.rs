@@ -100,12 +100,15 @@ impl DataPlane for Tables {
     fn put_members(&mut self, members: &[Member]) -> io::Result<()> {
         self.call()?;
         self.members.extend(members);
+        assert!(self.members.len() <= self.sizes.members as usize, "{} members", self.members.len());
         Ok(())
     }
 
     /// Fails in the middle, as a batch does.
     fn put_frontends(&mut self, frontends: &[(FrontendKey, Frontend)]) -> io::Result<()> {
         let outcome = self.call();
+        let all: BTreeSet<_> = self.frontends.keys().chain(frontends.iter().map(|(key, _)| key)).collect();
+        assert!(all.len() <= self.sizes.frontends as usize, "{} frontends", all.len());
         let done = if outcome.is_ok() { frontends.len() } else { frontends.len() / 2 };
         for (key, frontend) in &frontends[..done] {
             self.frontends.insert(*key, *frontend);
