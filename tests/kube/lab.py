@@ -1,0 +1,56 @@
+"""A control plane and the worlds that are compared; nothing of them is left afterwards."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import build
+import namespaces
+from checks import say
+from controlplane import ControlPlane
+from twin import Twin
+
+
+class Lab:
+    def __init__(self, options):
+        self.options = options
+        self.stack = contextlib.ExitStack()
+        self.worlds = []
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.stack.close()
+            raise
+        return self
+
+    def start(self):
+        namespaces.sweep()
+        self.directory = Path(tempfile.mkdtemp(prefix="sidestep-kube-"))
+        self.stack.callback(self.remove_directory)
+        env = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+        self.control_plane = ControlPlane(self.directory, build.BINARIES, env)
+        self.stack.callback(self.control_plane.stop)
+        self.control_plane.start()
+        say("lab: etcd, kube-apiserver and kube-controller-manager run")
+        for number, (kind, make) in enumerate(self.kinds(), 1):
+            world = make(kind, number, self.control_plane, env)
+            self.stack.callback(world.stop)
+            world.start()
+            self.worlds.append(world)
+            say(f"lab: world {kind} runs")
+
+    def kinds(self):
+        return [(mode, Twin) for mode in self.options.modes]
+
+    def remove_directory(self):
+        if self.options.keep:
+            say(f"lab: logs are in {self.directory}")
+        else:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __exit__(self, *_):
+        self.stack.close()
