@@ -76,10 +76,9 @@ DIFFERENCES = [
         {NFTABLES: REFUSED}),
     Difference(
         "loopback6-nodeport",
-        "A NodePort at ::1, asked for on the node: nobody listens there, and with Sidestep and kube-proxy in nftables "
-        "mode that is what one hears. In iptables mode kube-proxy sends the packet to a backend, from where no answer "
-        "comes back.",
-        lambda probe, expected: probe.place == "loopback" and probe.who == "node" and probe.would_be_served,
+        "A NodePort at ::1, asked for on the node: nobody listens there, and that is what one hears. In iptables mode "
+        "kube-proxy drops it if the external traffic policy is Local and no endpoint is.",
+        lambda probe, expected: probe.place == "loopback" and probe.who == "node" and probe.drops_external,
         {IPTABLES: SILENCE}),
     Difference(
         "second-address-nodeport",

@@ -81,6 +81,13 @@ def expected(spec, frontend):
     return DROPPED if local_only and any(c.ready or c.draining for c in candidates) else REFUSED
 
 
+def drops_external(spec, frontend):
+    """Whether externalTrafficPolicy Local lets nobody in from outside of the cluster, though there are endpoints."""
+    candidates = endpoints(spec.slices, frontend)
+    is_local = spec.service["spec"].get("externalTrafficPolicy") == "Local"
+    return is_local and not of_this_node(candidates) and any(c.ready or c.draining for c in candidates)
+
+
 Candidate = namedtuple("Candidate", "name ready draining local zones nodes")
 
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 import addresses as at
-from model import DROPPED, REFUSED, UNSERVED, expected, family_of, frontends, other_family
+from model import DROPPED, REFUSED, UNSERVED, drops_external, expected, family_of, frontends, other_family
 
 ASKERS = ("pod", "node")
 # How unlikely it is that a probe misses a backend by chance.
@@ -20,8 +20,8 @@ NOBODY = {4: "10.96.255.254", 6: "fd00:96::ffff:fffe"}
 
 @dataclass(frozen=True)
 class Probe:
-    """`place`: what kind of address is asked. `group`: with affinity, those probes that must agree. `would_be_served`:
-    nobody is to answer at the address, but the Service has endpoints."""
+    """`place`: what kind of address is asked. `group`: with affinity, those probes that must agree. `drops_external`:
+    connections from outside of the cluster would be dropped."""
 
     who: str
     how: str
@@ -32,7 +32,7 @@ class Probe:
     filtered: bool = False
     name: str = ""
     group: tuple = ()
-    would_be_served: bool = False
+    drops_external: bool = False
 
     @property
     def family(self):
@@ -61,17 +61,17 @@ def of_service(name, spec, random):
                 group = (name, frontend.port.get("name"), frontend.protocol, frontend.family, says.backends)
                 filtered = place == "balancer" and "loadBalancerSourceRanges" in spec.service["spec"]
                 probe = Probe(who, how, host, frontend.number, place, filtered=filtered, name=name, group=group)
-                yield qualified(probe, says, spec.service)
+                yield qualified(probe, says, spec, frontend)
     yield from strangers(name, spec.service, served, random)
 
 
-def qualified(probe, says, service):
+def qualified(probe, says, spec, frontend):
     """What is said of the Service, where the address has a say of its own."""
-    if probe.filtered and "10.244.0.0/16" not in service["spec"]["loadBalancerSourceRanges"]:
+    if probe.filtered and "10.244.0.0/16" not in spec.service["spec"]["loadBalancerSourceRanges"]:
         return probe, DROPPED
     if probe.place == "loopback" and (probe.who == "pod" or probe.family == 6):
         # Nobody listens there.
-        return replace(probe, is_service=False, would_be_served=says.verdict == "served"), REFUSED
+        return replace(probe, is_service=False, drops_external=drops_external(spec, frontend)), REFUSED
     return probe, says
 
 
