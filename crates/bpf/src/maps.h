@@ -102,3 +102,6 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 16);
 } events SEC(".maps");
+
+/* Names the type of what `events` carries in the object's type information. */
+const struct event *const event_type __attribute__((used)) = 0;

@@ -2,16 +2,18 @@
 
 use clap::{Parser, Subcommand};
 use sidestep_abi::env;
+use sidestep_agent_api::DEFAULT_SOCKET;
 use sidestep_broker::broker::hold::Scope;
 use sidestep_broker::listen::Address;
 use sidestep_broker::settings::{RingSize, Spin, UpgradeAfter};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Moves local TCP connections of unchanged programs into shared memory.
+/// Takes the cost of local hops away from unchanged programs.
 ///
-/// Both ends of a connection have to run under Sidestep, as the same user. Whatever it does not carry stays on
-/// kernel TCP, works as without it, and is counted with a reason.
+/// Local TCP connections move into shared memory: both ends have to run under `sidestep run`, as the same user.
+/// Whatever is not carried stays on kernel TCP, works as without it, and is counted with a reason. Connections to
+/// Kubernetes Services are balanced at the socket, by what `sidestep agent` loads into the kernel.
 #[derive(Parser)]
 #[command(name = "sidestep", version, after_help = EXAMPLES)]
 pub struct Args {
@@ -27,6 +29,10 @@ pub enum Command {
     Attach(Hold),
     Doctor(Doctor),
     Reasons(Reasons),
+    Agent(Agent),
+    #[command(subcommand)]
+    Service(Service),
+    Explain(Explain),
     /// Part of the doctor's trial
     #[command(name = crate::doctor::selftest::COMMAND, hide = true)]
     Talk,
@@ -39,7 +45,11 @@ Examples:
   sidestep status                          what goes by ring, what by kernel, and why
   sidestep detach --all                    everything back to the kernel, now, without losing a byte
   sidestep doctor nginx                    will it work here, and with this program?
-  sidestep reasons                         what the reason codes mean";
+  sidestep reasons                         what the reason codes mean
+
+  sidestep agent --config services/        balance connections to the Services of these YAML files
+  sidestep service list                    what is balanced, and how often
+  sidestep explain 4711 10.96.0.10:80      what happens to a connection of this process, and why";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -145,6 +155,89 @@ pub struct Doctor {
 #[derive(clap::Args)]
 pub struct Reasons {
     /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Balance connections to Kubernetes Services at the socket (see `sidestep agent --help`)
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Agent {
+    /// Options of the agent
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub args: Vec<OsString>,
+}
+
+const SERVICE_EXAMPLES: &str = "\
+Examples:
+  sidestep service list                    every port of every Service, and how often it was used
+  sidestep service list shop               ... of the namespace shop
+  sidestep service show shop/cart          its backends, and the endpoints that are not used, and why
+  sidestep service check && echo well      exit code 1: something is not as it should be";
+
+/// Show the Services that the agent of this node balances
+#[derive(Subcommand)]
+#[command(after_help = SERVICE_EXAMPLES)]
+pub enum Service {
+    /// List Services, their addresses and counters
+    List(ServiceList),
+    /// Show one Service with its backends, and the endpoints that are not used, and why
+    Show(ServiceShow),
+    /// Compare the tables in the kernel with what they are meant to say
+    Check(ServiceCheck),
+}
+
+#[derive(clap::Args)]
+pub struct ServiceList {
+    /// Only Services of this namespace
+    #[arg(value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    #[command(flatten)]
+    pub agent: AgentSocket,
+}
+
+#[derive(clap::Args)]
+pub struct ServiceShow {
+    /// The Service; without a namespace that of `default`
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub name: String,
+    #[command(flatten)]
+    pub agent: AgentSocket,
+}
+
+#[derive(clap::Args)]
+pub struct ServiceCheck {
+    #[command(flatten)]
+    pub agent: AgentSocket,
+}
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  sidestep explain 4711 10.96.0.10:80            a TCP connection of process 4711
+  sidestep explain 4711 udp:[fd00:96::a]:53      datagrams
+  sidestep explain /sys/fs/cgroup/kubepods 10.96.0.10:80   any process in that cgroup";
+
+/// Say what happens to a connection, and which rule decides
+#[derive(clap::Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
+pub struct Explain {
+    /// Who connects: a process, or any process in a cgroup v2 directory
+    #[arg(value_name = "PID|CGROUP", value_parser = crate::explain::caller)]
+    pub from: sidestep_agent_api::Caller,
+    /// Where to
+    #[arg(value_name = "[tcp:|udp:]ADDRESS:PORT", value_parser = crate::explain::destination)]
+    pub to: crate::explain::Destination,
+    #[command(flatten)]
+    pub agent: AgentSocket,
+}
+
+/// Which agent to ask, and how to print what it says.
+#[derive(clap::Args)]
+pub struct AgentSocket {
+    /// The agent's socket
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    pub socket: PathBuf,
+    /// Print JSON with stable field names
     #[arg(long)]
     pub json: bool,
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 pub const LIBRARY: &str = "libsidestep.so";
 pub const DAEMON: &str = "sidestepd";
+pub const AGENT: &str = "sidestep-agent";
 
 /// Overrides the search for the library.
 const LIBRARY_VARIABLE: &str = "SIDESTEP_LIBRARY";
@@ -29,6 +30,11 @@ pub fn library() -> Result<PathBuf, String> {
 /// The broker's program.
 pub fn daemon() -> Result<PathBuf, String> {
     beside_or_in_lib(DAEMON)
+}
+
+/// The program of `sidestep agent`.
+pub fn agent() -> Result<PathBuf, String> {
+    beside_or_in_lib(AGENT)
 }
 
 fn beside_or_in_lib(name: &str) -> Result<PathBuf, String> {

@@ -1,13 +1,16 @@
 //! `sidestep`: the command line.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod args;
 mod daemon;
 mod doctor;
+mod explain;
 mod hold;
 mod locate;
 mod reasons;
 mod run;
+mod service;
 mod show;
 mod table;
 
@@ -24,6 +27,9 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Talk => doctor::selftest::talk().map(|()| ExitCode::SUCCESS).map_err(Failure::new),
         Command::Reasons(args) => reasons::print(&args),
+        Command::Agent(args) => agent::run(&args),
+        Command::Service(args) => service::run(&args),
+        Command::Explain(args) => explain::explain(&args),
     };
     match result {
         Ok(code) => code,

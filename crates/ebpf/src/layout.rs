@@ -1,7 +1,7 @@
 //! Between the model's types and those of the maps, which are made from the programs' own type information.
 
 pub use sidestep_bpf::services::types::{
-    address, backend, endpoint, frontend, frontend_key, member_key, service_counters, slot,
+    address, backend, endpoint, event, frontend, frontend_key, member_key, service_counters, slot,
 };
 use sidestep_mesh::address::{Address, Endpoint, Protocol};
 use sidestep_mesh::plane::{Frontend, FrontendKey, Member, Scope, Slot};
@@ -40,7 +40,7 @@ macro_rules! map_data {
 
 map_data!(
     u8: 1, u32: 4, u64: 8, address: 16, frontend_key: 16 + 2 + 1 + 1, frontend: 6 * 4, member_key: 2 * 4, slot: 4 * 4,
-    backend: 20 + 4 + 2 * 8, service_counters: 3 * 8
+    backend: 20 + 4 + 2 * 8, service_counters: 3 * 8, event: 2 * 8 + 20 + 3 * 4 + 8
 );
 
 pub fn address_of(from: Address) -> address {

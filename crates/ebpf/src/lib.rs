@@ -11,6 +11,7 @@
 //! all of them or none. [`services::remove`] takes every trace away.
 
 pub mod error;
+pub mod events;
 pub mod layout;
 pub mod netns;
 pub mod pins;

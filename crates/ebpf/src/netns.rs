@@ -1,9 +1,12 @@
 //! Which network namespace a thread is in, as programs of the kernel know it.
 
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
 use std::io;
 use std::mem::size_of_val;
 use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 
 /// The cookie of the calling thread's network namespace: a number that no other namespace ever has (5.14).
 pub fn cookie() -> io::Result<u64> {
@@ -21,4 +24,17 @@ pub fn cookie() -> io::Result<u64> {
         )
     };
     if outcome == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The cookie of the network namespace that this file stands for, such as `/proc/PID/ns/net`.
+pub fn cookie_of(namespace: &Path) -> io::Result<u64> {
+    let file = File::open(namespace)?;
+    // A thread of its own moves there and ends there.
+    std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+            cookie()
+        });
+        inside.join().expect("it does not panic")
+    })
 }

@@ -88,6 +88,12 @@ impl Maps {
         Ok(self.frontends.get(&layout::key_of(key))?.as_ref().map(layout::to_frontend))
     }
 
+    /// Every frontend.
+    pub fn frontends(&self) -> Result<Vec<(FrontendKey, Frontend)>> {
+        let entries = self.frontends.entries()?;
+        Ok(entries.iter().filter_map(|(key, value)| Some((layout::to_key(key)?, layout::to_frontend(value)))).collect())
+    }
+
     /// The numbers of the backends behind a frontend.
     pub fn backends_of(&self, frontend: &Frontend) -> BTreeSet<u32> {
         let end = frontend.first.saturating_add(frontend.count).min(self.slots.len());
@@ -138,11 +144,7 @@ impl DataPlane for Maps {
     }
 
     fn existing(&mut self) -> io::Result<Existing> {
-        let entries = self.frontends.entries().map_err(io::Error::other)?;
-        let frontends: Vec<_> = entries
-            .iter()
-            .filter_map(|(key, value)| Some((layout::to_key(key)?, layout::to_frontend(value))))
-            .collect();
+        let frontends = self.frontends().map_err(io::Error::other)?;
         let numbers: BTreeSet<u32> = frontends.iter().flat_map(|(_, frontend)| self.backends_of(frontend)).collect();
         let known = numbers.into_iter().filter(|number| *number < self.backends.len());
         let members = self.members.entries().map_err(io::Error::other)?;

@@ -58,6 +58,23 @@ struct Place {
     count: u32,
 }
 
+impl Programmed {
+    /// Its frontends as the data plane has them, each with the backends that it leads to.
+    pub fn frontends(&self) -> impl Iterator<Item = (FrontendKey, Frontend, &[Backend])> {
+        self.table.frontends.iter().map(|(key, list)| {
+            let Place { first, count } = self.lists[*list];
+            let value = Frontend {
+                service: self.service,
+                first,
+                count,
+                affinity_seconds: self.table.affinity_seconds,
+                least_connections: self.table.selection == Selection::LeastConnections,
+            };
+            (*key, value, self.table.lists[*list].as_slice())
+        })
+    }
+}
+
 /// A part of a Service that could not be programmed. The rest of it, and everybody else, is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
@@ -148,6 +165,11 @@ impl Reconciler {
         Ok(self.retired.due_ns())
     }
 
+    /// When there will be something to tidy.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.retired.due_ns()
+    }
+
     /// What is programmed, in the order of names.
     pub fn ports(&self) -> Vec<&Programmed> {
         let mut ports: Vec<_> = self.ports.values().flatten().collect();
@@ -160,14 +182,28 @@ impl Reconciler {
         self.problems.iter().flat_map(|(name, problems)| problems.iter().map(move |problem| (name, problem)))
     }
 
+    /// The ports of a Service.
+    pub fn ports_of(&self, service: &Name) -> &[Programmed] {
+        self.ports.get(service).map_or(&[], Vec::as_slice)
+    }
+
+    /// This node has become another one, such as one of another zone. All Services are to be applied again.
+    pub fn set_node(&mut self, node: Node) {
+        self.node = node;
+    }
+
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
     /// The port that a frontend leads to.
     pub fn owner(&self, frontend: &FrontendKey) -> Option<&Arc<PortKey>> {
         self.claims.owner(frontend)
     }
 
     /// The number of a backend, by which the data plane counts for it.
-    pub fn backend(&self, backend: &Backend) -> Option<u32> {
-        self.backends.number(&backend.endpoint)
+    pub fn backend(&self, endpoint: &Endpoint) -> Option<u32> {
+        self.backends.number(endpoint)
     }
 
     /// How much of each kind is in use.
@@ -338,20 +374,10 @@ impl Reconciler {
     }
 
     fn plan_frontends(&mut self, port: &Programmed) {
-        for (frontend, list) in &port.table.frontends {
-            match self.claims.owner(frontend).cloned() {
-                Some(owner) if owner == port.key => {
-                    let Place { first, count } = port.lists[*list];
-                    let value = Frontend {
-                        service: port.service,
-                        first,
-                        count,
-                        affinity_seconds: port.table.affinity_seconds,
-                        least_connections: port.table.selection == Selection::LeastConnections,
-                    };
-                    self.pending.frontends.insert(*frontend, Some(value));
-                }
-                Some(owner) => self.problem(port.key.service.clone(), Problem::Taken { frontend: *frontend, owner }),
+        for (frontend, value, _) in port.frontends() {
+            match self.claims.owner(&frontend).cloned() {
+                Some(owner) if owner == port.key => drop(self.pending.frontends.insert(frontend, Some(value))),
+                Some(owner) => self.problem(port.key.service.clone(), Problem::Taken { frontend, owner }),
                 None => {}
             }
         }

@@ -88,6 +88,11 @@ impl State {
         self.services.values()
     }
 
+    /// Every Service that there is, or that a slice is for.
+    pub fn names(&self) -> BTreeSet<Name> {
+        self.services.keys().chain(self.slices_of.keys()).cloned().collect()
+    }
+
     /// The slices of a Service, in the order of their names.
     pub fn slices(&self, service: &Name) -> Vec<&Slice> {
         self.slices_of.get(service).into_iter().flatten().filter_map(|name| self.slices.get(name)).collect()

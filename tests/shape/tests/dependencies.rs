@@ -16,10 +16,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-conn", &["sidestep-abi", "sidestep-ring"]),
     ("sidestep-preload", &["sidestep-abi", "sidestep-sys", "sidestep-ring", "sidestep-conn"]),
     ("sidestep-broker", &["sidestep-abi"]),
-    ("sidestep-cli", &["sidestep-abi", "sidestep-broker"]),
+    ("sidestep-agent-api", &[]),
+    ("sidestep-cli", &["sidestep-abi", "sidestep-agent-api", "sidestep-broker"]),
     ("sidestep-mesh", &[]),
     ("sidestep-bpf", &[]),
     ("sidestep-ebpf", &["sidestep-bpf", "sidestep-mesh"]),
+    ("sidestep-agent", &["sidestep-agent-api", "sidestep-ebpf", "sidestep-mesh"]),
     ("sidestep-testkit", &[]),
 ];
 

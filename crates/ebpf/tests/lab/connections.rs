@@ -9,7 +9,6 @@ use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_mesh::object::{Object, Selection};
 use sidestep_mesh::plane::{FrontendKey, Scope};
 use sidestep_mesh::state::Change;
-use sidestep_mesh::table::Backend;
 use sidestep_testkit::Pod;
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read};
@@ -203,8 +202,8 @@ fn weights_and_open_connections_decide_where_it_is_asked_for() {
     let open: Vec<TcpStream> =
         client.namespace.run(|| (0..20).map(|_| TcpStream::connect(at(VIP, 80)).unwrap()).collect());
     let active = |pod: &Pod| {
-        let backend = Backend { endpoint: Endpoint::new(pod.v4, 8080), weight: 1 };
-        node.maps.load(node.reconciler.backend(&backend).unwrap()).active
+        let endpoint = Endpoint::new(pod.v4, 8080);
+        node.maps.load(node.reconciler.backend(&endpoint).unwrap()).active
     };
     let (one, two) = (active(&pods[0]), active(&pods[1]));
     assert_eq!(one + two, 20);

@@ -1,0 +1,21 @@
+//! What the agent of a node can be asked, and what it answers: one JSON document each way over a UNIX socket.
+//!
+//! ```text
+//!   sidestep service list --> {"ask":"list"}\n --> agent
+//!                         <-- {"Ok":{...}}     <--
+//! ```
+//!
+//! Field names are stable: scripts read them through `--json`.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod client;
+mod question;
+
+pub use answer::*;
+pub use client::{DEFAULT_SOCKET, ask};
+pub use question::{Caller, Protocol, Question};
+
+/// What the agent sends back: what was asked for, or why not.
+pub type Reply = Result<Answer, String>;

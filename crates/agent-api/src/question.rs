@@ -1,0 +1,50 @@
+//! Questions.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum Question {
+    /// Who it is, where its wishes come from, and how full its tables are.
+    Status,
+    /// Every port of every Service, with counts instead of backends.
+    List,
+    /// One Service, with every backend and endpoint.
+    Show { namespace: String, name: String },
+    /// Whether the tables of the kernel say what they are meant to.
+    Check,
+    /// What happens to a connection from a process to an address.
+    Explain { from: Caller, protocol: Protocol, to: SocketAddr },
+    /// Everything as the metrics want it.
+    Metrics,
+    /// The agent ends. With `detach` it takes every trace of itself away.
+    Stop { detach: bool },
+}
+
+/// Whose connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Caller {
+    Process(u32),
+    /// Any process in this cgroup; an absolute path.
+    Cgroup(PathBuf),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Protocol {
+    Tcp,
+    Udp,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! The addresses of this node, as they come and go.
+
+use crate::message::{Gone, Message};
+use ipnet::IpNet;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use sidestep_mesh::address::Address;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// rtnetlink(7): RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR as bits.
+const GROUPS: u32 = 1 << 0 | 1 << 4 | 1 << 8;
+/// Changes come in swarms.
+const SWARM: Duration = Duration::from_millis(10);
+
+/// Tells the addresses now and after each change, until nobody listens. `ranges`: only those in them; empty: all.
+pub fn follow(ranges: &[IpNet], inbox: &Sender<Message>) -> io::Result<Gone> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind(&SocketAddr::new(0, GROUPS))?;
+    loop {
+        if inbox.send(Message::NodeAddresses(present(ranges)?)).is_err() {
+            return Ok(Gone);
+        }
+        wait(&socket)?;
+        std::thread::sleep(SWARM);
+    }
+}
+
+/// Returns after a change. What it was is not asked: the addresses are read anew. An overrun is a change, too.
+fn wait(socket: &Socket) -> io::Result<()> {
+    match socket.recv_from_full() {
+        Err(error) if error.raw_os_error() != Some(rustix::io::Errno::NOBUFS.raw_os_error()) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Without the loopback's, which programs of the kernel know, and without link-local ones, which other nodes have too.
+pub fn present(ranges: &[IpNet]) -> io::Result<BTreeSet<Address>> {
+    let found = if_addrs::get_if_addrs()?.into_iter().map(|interface| interface.ip());
+    let wanted = |ip: &IpAddr| ranges.is_empty() || ranges.iter().any(|range| range.contains(ip));
+    Ok(found.filter(|ip| !ip.is_loopback() && !is_link_local(ip)).filter(wanted).map(Address::from).collect())
+}
+
+fn is_link_local(ip: &IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}

@@ -1,0 +1,62 @@
+//! Options and their help.
+
+use clap::Parser;
+use ipnet::IpNet;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  sidestep agent --config /etc/sidestep/services/   Services and EndpointSlices from the YAML files there, as they change
+  sidestep agent --kubeconfig ~/.kube/config        ... from a Kubernetes API server
+  sidestep agent --in-cluster                       ... from that of the cluster that this is a pod of
+  sidestep agent --config /etc/sidestep/agent.toml  all settings from a file:
+      directory = \"/etc/sidestep/services\"   # or kubeconfig = \"FILE\", or in-cluster = true
+      node-name = \"worker-1\"
+      zone = \"a\"
+      metrics = \"127.0.0.1:9464\"
+  sidestep agent --detach                           stop balancing and leave nothing behind
+
+SIGTERM and SIGINT end the agent; connections go on being balanced by what it has programmed last. A new agent takes
+that over. Needs root, or CAP_BPF and CAP_NET_ADMIN.";
+
+/// Balance connections to Kubernetes Services where they begin: at the socket
+///
+/// Keeps the kernel's tables as the Services want them. A connection to the address of a Service is then made to one
+/// of its backends directly, without a NAT rule and without work for each packet.
+#[derive(Parser)]
+#[command(name = "sidestep agent", bin_name = "sidestep agent", version, after_help = EXAMPLES)]
+pub struct Args {
+    /// A directory of YAML files (v1 Service, discovery.k8s.io/v1 EndpointSlice), or a TOML file with settings
+    #[arg(long, value_name = "DIR|FILE", required_unless_present_any = ["kubeconfig", "in_cluster", "detach"])]
+    pub config: Option<PathBuf>,
+    /// Take the Services from the API server that this file names
+    #[arg(long, value_name = "FILE", conflicts_with = "in_cluster")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Take the Services from the API server of the cluster that this process is a pod of
+    #[arg(long)]
+    pub in_cluster: bool,
+    /// This node's name, as endpoints name it [default: the host name]
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    pub node_name: Option<String>,
+    /// This node's zone, for topology hints [default: the label topology.kubernetes.io/zone of the API server's Node]
+    #[arg(long, value_name = "ZONE")]
+    pub zone: Option<String>,
+    /// Balance processes in this cgroup v2 directory, and below [default: where cgroup v2 is mounted]
+    #[arg(long, value_name = "DIR")]
+    pub cgroup: Option<PathBuf>,
+    /// Keep programs and tables here, in a BPF file system [default: /sys/fs/bpf/sidestep]
+    #[arg(long, value_name = "DIR")]
+    pub pins: Option<PathBuf>,
+    /// Metrics in Prometheus' format at http://ADDRESS/metrics, or off [default: 127.0.0.1:9464]
+    #[arg(long, value_name = "ADDRESS|off")]
+    pub metrics: Option<String>,
+    /// Where `sidestep service` and `sidestep explain` find the agent [default: /run/sidestep/agent.sock]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// NodePorts answer only at the node's addresses in these networks [default: at all of them]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub node_port_addresses: Vec<IpNet>,
+    /// Take every trace of the agent away: programs, tables, socket. A running one ends
+    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster"])]
+    pub detach: bool,
+}

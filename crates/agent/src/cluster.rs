@@ -1,0 +1,245 @@
+//! Services from a Kubernetes API server: list, then watch; both again, with growing pauses, when the server goes away.
+
+use crate::message::{Gone, Source, Teller, Told};
+use crate::settings::SourceSettings;
+use futures_util::{Stream, StreamExt, stream};
+use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Config, ResourceExt};
+use sidestep_mesh::kubernetes::{self, Invalid};
+use sidestep_mesh::object::{Key, Name, Object};
+use sidestep_mesh::state::Change;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub struct Cluster {
+    kubeconfig: Option<PathBuf>,
+    node_name: String,
+    /// The zone that options give is not asked for.
+    asks_zone: bool,
+}
+
+/// Until there is a first connection.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The label of a node's zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+impl Cluster {
+    /// None: the settings name no cluster.
+    pub fn new(source: &SourceSettings, node_name: &str, zone: Option<&str>) -> Option<Cluster> {
+        let kubeconfig = match source {
+            SourceSettings::Kubeconfig(path) => Some(path.clone()),
+            SourceSettings::InCluster => None,
+            SourceSettings::Directory(_) => return None,
+        };
+        Some(Cluster { kubeconfig, node_name: node_name.into(), asks_zone: zone.is_none() })
+    }
+
+    async fn connect(&self) -> Result<Client, String> {
+        let config = match &self.kubeconfig {
+            Some(path) => {
+                let file = Kubeconfig::read_from(path).map_err(|error| error.to_string())?;
+                let options = KubeConfigOptions::default();
+                Config::from_custom_kubeconfig(file, &options).await.map_err(|error| error.to_string())?
+            }
+            None => Config::incluster().map_err(|error| error.to_string())?,
+        };
+        Client::try_from(config).map_err(|error| error.to_string())
+    }
+
+    async fn follow(&self, teller: &Teller) -> Result<(), Gone> {
+        let client = loop {
+            match self.connect().await {
+                Ok(client) => break client,
+                Err(why) => teller.trouble(self.name(), why)?,
+            }
+            tokio::time::sleep(AGAIN).await;
+        };
+        teller.well(self.name())?;
+        let of_kind =
+            |kind| Kind { kind, told: BTreeSet::new(), listed: BTreeSet::new(), is_listed: false, fails: false };
+        let mut services = of_kind("Services");
+        let mut slices = of_kind("EndpointSlices");
+        let mut is_told = false;
+        let mut news = pin!(self.news(&client));
+        while let Some(next) = news.next().await {
+            match next {
+                News::Service(event) => services.take(event, teller)?,
+                News::Slice(event) => slices.take(event, teller)?,
+                News::Zone(zone) => teller.tell(Told::Zone(zone))?,
+                News::Nothing => {}
+            }
+            if !is_told && services.is_listed && slices.is_listed {
+                is_told = true;
+                teller.tell(Told::Listed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything that happens, for ever.
+    fn news(&self, client: &Client) -> impl Stream<Item = News> + use<> {
+        let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default()).default_backoff();
+        let slices = watcher(Api::<EndpointSlice>::all(client.clone()), watcher::Config::default()).default_backoff();
+        let mine = watcher::Config::default().fields(&format!("metadata.name={}", self.node_name));
+        let nodes = watcher(Api::<Node>::all(client.clone()), mine).default_backoff();
+        let nodes =
+            nodes.map(|event| event.ok().and_then(changed).map_or(News::Nothing, |node| News::Zone(zone(&node))));
+        let services =
+            services.map(|event| News::Service(told(event, |service| kubernetes::service(service).map(Some))));
+        let slices = slices.map(|event| News::Slice(told(event, kubernetes::slice)));
+        let asks = usize::from(self.asks_zone);
+        stream::select(
+            stream::select(services.boxed(), slices.boxed()),
+            stream::iter([nodes.boxed()]).take(asks).flatten(),
+        )
+    }
+}
+
+impl Source for Cluster {
+    fn name(&self) -> String {
+        match &self.kubeconfig {
+            Some(path) => format!("API server of {}", path.display()),
+            None => "API server of this cluster".into(),
+        }
+    }
+
+    fn run(self: Box<Self>, teller: &Teller) -> Result<(), Gone> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        match runtime {
+            Ok(runtime) => runtime.block_on(self.follow(teller)),
+            Err(why) => teller.trouble(self.name(), format!("cannot begin to watch: {why}")),
+        }
+    }
+}
+
+enum News {
+    Service(Step),
+    Slice(Step),
+    /// Of this node.
+    Zone(Option<Arc<str>>),
+    Nothing,
+}
+
+/// What a watcher says, in our terms.
+enum Step {
+    /// A list begins: what is not in it has gone.
+    Begin,
+    /// An object of the list.
+    Listed(Known),
+    End,
+    Put(Known),
+    Gone(Key),
+    /// The server does not answer as it should. The watcher goes on by itself.
+    Failed(String),
+}
+
+/// An object, if it is one of ours and can be understood.
+struct Known {
+    key: Key,
+    object: Result<Option<Object>, Invalid>,
+}
+
+/// Objects of the API server that have a key here.
+trait Keyed: ResourceExt {
+    fn key(&self) -> Key;
+}
+
+fn name(of: &impl ResourceExt) -> Name {
+    Name::new(of.namespace().as_deref().unwrap_or("default"), &of.name_any())
+}
+
+impl Keyed for Service {
+    fn key(&self) -> Key {
+        Key::Service(name(self))
+    }
+}
+
+impl Keyed for EndpointSlice {
+    fn key(&self) -> Key {
+        Key::Slice(name(self))
+    }
+}
+
+fn told<K: Keyed>(event: watcher::Result<Event<K>>, read: impl Fn(&K) -> Result<Option<Object>, Invalid>) -> Step {
+    let known = |object: &K| Known { key: object.key(), object: read(object) };
+    match event {
+        Ok(Event::Init) => Step::Begin,
+        Ok(Event::InitApply(object)) => Step::Listed(known(&object)),
+        Ok(Event::InitDone) => Step::End,
+        Ok(Event::Apply(object)) => Step::Put(known(&object)),
+        Ok(Event::Delete(object)) => Step::Gone(object.key()),
+        Err(error) => Step::Failed(error.to_string()),
+    }
+}
+
+fn zone(node: &Node) -> Option<Arc<str>> {
+    node.labels().get(ZONE).map(|zone| zone.as_str().into())
+}
+
+fn changed(event: Event<Node>) -> Option<Node> {
+    match event {
+        Event::Apply(node) | Event::InitApply(node) => Some(node),
+        Event::Init | Event::InitDone | Event::Delete(_) => None,
+    }
+}
+
+/// One kind of objects: what has been told of it, and what a list that is being read holds.
+struct Kind {
+    kind: &'static str,
+    told: BTreeSet<Key>,
+    listed: BTreeSet<Key>,
+    is_listed: bool,
+    fails: bool,
+}
+
+impl Kind {
+    fn take(&mut self, step: Step, teller: &Teller) -> Result<(), Gone> {
+        if std::mem::replace(&mut self.fails, matches!(step, Step::Failed(_))) && !self.fails {
+            teller.well(self.kind)?;
+        }
+        match step {
+            Step::Begin => {
+                self.listed.clear();
+                Ok(())
+            }
+            Step::Listed(known) => {
+                self.listed.insert(known.key.clone());
+                self.put(known, teller)
+            }
+            Step::End => {
+                let gone: Vec<Key> = self.told.difference(&self.listed).cloned().collect();
+                gone.into_iter().try_for_each(|key| self.delete(key, teller))?;
+                self.is_listed = true;
+                Ok(())
+            }
+            Step::Put(known) => self.put(known, teller),
+            Step::Gone(key) => self.delete(key, teller),
+            Step::Failed(why) => teller.trouble(self.kind, why),
+        }
+    }
+
+    /// An object that cannot be understood stays what it was.
+    fn put(&mut self, known: Known, teller: &Teller) -> Result<(), Gone> {
+        match known.object {
+            Ok(object) => {
+                teller.well(&known.key)?;
+                let Some(object) = object else { return self.delete(known.key, teller) };
+                self.told.insert(known.key);
+                teller.change(Change::Put(object))
+            }
+            Err(invalid) => teller.trouble(&known.key, invalid),
+        }
+    }
+
+    fn delete(&mut self, key: Key, teller: &Teller) -> Result<(), Gone> {
+        teller.well(&key)?;
+        if self.told.remove(&key) { teller.change(Change::Delete(key)) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,379 @@
+//! Services from the YAML files of a directory, as they change.
+//!
+//! A file is read when its writer has closed it, or when it has been renamed into its place: never half-written. A file
+//! that cannot be read keeps what it held before.
+
+use crate::message::{Gone, Source, Teller, Told};
+use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use sidestep_mesh::object::{Key, Object};
+use sidestep_mesh::state::Change;
+use sidestep_mesh::yaml;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+pub struct Directory {
+    path: PathBuf,
+    files: Files,
+}
+
+/// What the files hold, as far as it has been understood.
+#[derive(Default)]
+struct Files {
+    objects: HashMap<PathBuf, BTreeMap<Key, Object>>,
+    /// Which files name an object: the first of them says what it is.
+    named_in: HashMap<Key, BTreeSet<PathBuf>>,
+}
+
+/// After the directory has gone it is looked for so often.
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl Source for Directory {
+    fn name(&self) -> String {
+        format!("directory {}", self.path.display())
+    }
+
+    fn run(mut self: Box<Self>, teller: &Teller) -> Result<(), Gone> {
+        loop {
+            match self.watch() {
+                Ok((watcher, events)) => {
+                    teller.well(self.path.display())?;
+                    self.follow(&events, teller)?;
+                    drop(watcher);
+                }
+                Err(why) => teller.trouble(self.path.display(), why)?,
+            }
+            std::thread::sleep(AGAIN);
+        }
+    }
+}
+
+impl Directory {
+    pub fn new(path: PathBuf) -> Directory {
+        Directory { path, files: Files::default() }
+    }
+
+    fn watch(&self) -> notify::Result<(RecommendedWatcher, Receiver<notify::Result<Event>>)> {
+        let (sender, events) = channel();
+        let mut watcher = notify::recommended_watcher(sender)?;
+        watcher.watch(&self.path, RecursiveMode::NonRecursive)?;
+        Ok((watcher, events))
+    }
+
+    /// Reads everything, and then what changes; until the directory has gone.
+    fn follow(&mut self, events: &Receiver<notify::Result<Event>>, teller: &Teller) -> Result<(), Gone> {
+        let Some(all) = self.all(teller)? else { return Ok(()) };
+        self.read(all, teller)?;
+        teller.tell(Told::Listed)?;
+        while let Ok(first) = events.recv() {
+            let mut touched = Touched::default();
+            touched.add(&first);
+            while let Ok(next) = events.try_recv() {
+                touched.add(&next);
+            }
+            let files = if touched.everything {
+                let Some(all) = self.all(teller)? else { return Ok(()) };
+                all
+            } else {
+                touched.files
+            };
+            self.read(files, teller)?;
+        }
+        Ok(())
+    }
+
+    /// The files that are there and those that were. None: the directory cannot be read.
+    fn all(&self, teller: &Teller) -> Result<Option<BTreeSet<PathBuf>>, Gone> {
+        let listed = std::fs::read_dir(&self.path).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+        match listed {
+            Ok(entries) => {
+                let there = entries.into_iter().map(|entry| entry.path()).filter(|path| is_ours(path));
+                Ok(Some(there.chain(self.files.objects.keys().cloned()).collect()))
+            }
+            Err(error) => {
+                teller.trouble(self.path.display(), format!("cannot list it: {error}"))?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn read(&mut self, files: BTreeSet<PathBuf>, teller: &Teller) -> Result<(), Gone> {
+        for path in files {
+            match objects(&path) {
+                Ok(objects) => {
+                    teller.well(path.display())?;
+                    let doubles = self.files.doubles(&path, &objects);
+                    if !doubles.is_empty() {
+                        teller.trouble(path.display(), doubles.join("; "))?;
+                    }
+                    self.files.replace(path, objects).into_iter().try_for_each(|change| teller.change(change))?;
+                }
+                Err(what) => teller.trouble(path.display(), what)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The objects of a file; none if it has gone.
+fn objects(path: &Path) -> Result<BTreeMap<Key, Object>, String> {
+    let text = match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| format!("cannot read it: {error}"))?,
+    };
+    let mut objects = BTreeMap::new();
+    for object in yaml::parse(&text).map_err(|wrong| wrong.to_string())? {
+        if let Some(double) = objects.insert(object.key(), object) {
+            return Err(format!("{} is in it twice", double.key()));
+        }
+    }
+    Ok(objects)
+}
+
+impl Files {
+    /// What follows from a file's new content.
+    fn replace(&mut self, path: PathBuf, new: BTreeMap<Key, Object>) -> Vec<Change> {
+        let old = self.objects.remove(&path).unwrap_or_default();
+        let touched: BTreeSet<Key> = old.keys().chain(new.keys()).cloned().collect();
+        for key in &touched {
+            let files = self.named_in.entry(key.clone()).or_default();
+            if new.contains_key(key) {
+                files.insert(path.clone())
+            } else {
+                files.remove(&path)
+            };
+        }
+        if !new.is_empty() {
+            self.objects.insert(path, new);
+        }
+        touched.into_iter().map(|key| self.change(key)).collect()
+    }
+
+    /// What the object is now, by the first file that names it.
+    fn change(&mut self, key: Key) -> Change {
+        let first = self.named_in.get(&key).and_then(|files| files.first());
+        match first.and_then(|path| self.objects.get(path)?.get(&key)) {
+            Some(object) => Change::Put(object.clone()),
+            None => {
+                self.named_in.remove(&key);
+                Change::Delete(key)
+            }
+        }
+    }
+
+    /// Complaints about objects that another file names too.
+    fn doubles(&self, path: &Path, objects: &BTreeMap<Key, Object>) -> Vec<String> {
+        let other = |key: &Key| self.named_in.get(key)?.iter().find(|file| *file != path);
+        let both = objects.keys().filter_map(|key| Some((key, other(key)?)));
+        both.map(|(key, file)| format!("{key} is also in {}: the first by name counts", file.display())).collect()
+    }
+}
+
+/// YAML, of which JSON is a part. Hidden files are editors' and volumes' own.
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let extension = path.extension().unwrap_or_default();
+    !name.starts_with('.') && ["yaml", "yml", "json"].iter().any(|known| extension == *known)
+}
+
+/// What events are about.
+#[derive(Default)]
+struct Touched {
+    files: BTreeSet<PathBuf>,
+    everything: bool,
+}
+
+impl Touched {
+    fn add(&mut self, event: &notify::Result<Event>) {
+        let Ok(event) = event else {
+            self.everything = true;
+            return;
+        };
+        self.everything |= event.need_rescan();
+        for path in event.paths.iter().filter(|path| matters(&event.kind, path)) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if is_ours(path) {
+                self.files.insert(path.clone());
+            } else if name.starts_with("..") || !name.starts_with('.') {
+                // A volume of Kubernetes exchanges all its files by a link beside them; or the directory itself moved.
+                self.everything = true;
+            }
+        }
+    }
+}
+
+/// Whether a file is whole after it. A file that was just created is going to be written.
+fn matters(kind: &EventKind, path: &Path) -> bool {
+    match kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write))
+        | EventKind::Modify(ModifyKind::Name(_))
+        | EventKind::Remove(_) => true,
+        EventKind::Create(CreateKind::Folder) => false,
+        EventKind::Create(_) => is_link(path),
+        _ => false,
+    }
+}
+
+/// Links, symbolic or not, are made whole.
+fn is_link(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_symlink() || found.nlink() > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Message;
+    use std::fs;
+    use std::sync::mpsc::Sender;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// What is told, until Listed or a change comes.
+    struct Heard(Receiver<Message>);
+
+    impl Heard {
+        fn next(&self) -> Told {
+            match self.0.recv_timeout(PATIENCE).expect("something is told") {
+                Message::Told(told) => told,
+                _ => panic!("only sources talk here"),
+            }
+        }
+
+        /// Until something else than "well" is told.
+        fn news(&self) -> Told {
+            std::iter::repeat_with(|| self.next()).find(|told| !matches!(told, Told::Well(_))).expect("it goes on")
+        }
+    }
+
+    fn watch(path: &Path) -> Heard {
+        let (inbox, heard): (Sender<Message>, _) = channel();
+        let source = Box::new(Directory::new(path.into()));
+        std::thread::spawn(move || source.run(&Teller::new(inbox)));
+        Heard(heard)
+    }
+
+    fn service(name: &str, ip: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\n\
+             spec: {{clusterIP: {ip}, ports: [{{port: 80}}]}}\n---\n"
+        )
+    }
+
+    fn put(told: Told) -> String {
+        match told {
+            Told::Change(Change::Put(Object::Service(service))) => {
+                format!("{} {}", service.name.name, service.cluster_ips[0])
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn deleted(told: Told) -> String {
+        match told {
+            Told::Change(Change::Delete(key)) => key.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn trouble(told: Told) -> String {
+        match told {
+            Told::Trouble(trouble) => format!("{}: {}", trouble.place, trouble.what),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn files_are_told_as_they_change() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a.yaml");
+        fs::write(&file, service("web", "10.0.0.1")).unwrap();
+        fs::write(directory.path().join("notes.txt"), "nothing of ours").unwrap();
+        let heard = watch(directory.path());
+        assert_eq!(put(heard.news()), "web 10.0.0.1");
+        assert_eq!(heard.news(), Told::Listed);
+        fs::write(&file, service("web", "10.0.0.2")).unwrap();
+        assert_eq!(put(heard.news()), "web 10.0.0.2");
+        // Renamed into its place, as careful writers do.
+        let aside = directory.path().join(".a.yaml.new");
+        fs::write(&aside, service("web", "10.0.0.3")).unwrap();
+        fs::rename(&aside, &file).unwrap();
+        assert_eq!(put(heard.news()), "web 10.0.0.3");
+        fs::remove_file(&file).unwrap();
+        assert_eq!(deleted(heard.news()), "Service default/web");
+    }
+
+    #[test]
+    fn a_bad_file_is_named_and_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let (good, bad) = (directory.path().join("good.yaml"), directory.path().join("bad.yaml"));
+        fs::write(&good, service("web", "10.0.0.1")).unwrap();
+        fs::write(&bad, service("db", "10.0.0.300")).unwrap();
+        let heard = watch(directory.path());
+        let said = trouble(heard.news());
+        assert!(said.contains("bad.yaml: document 1: spec.clusterIPs[0]: \"10.0.0.300\" where an IP"), "{said}");
+        assert_eq!(put(heard.news()), "web 10.0.0.1");
+        assert_eq!(heard.news(), Told::Listed);
+        // A good file that becomes bad: no change follows, and the next thing told is of the next event.
+        fs::write(&good, "apiVersion: v1\nkind: Service\nmetadata: {nome: web}\n").unwrap();
+        let said = trouble(heard.news());
+        assert!(said.contains("good.yaml: document 1: metadata.nome: no such field"), "{said}");
+        fs::write(&bad, service("db", "10.0.0.4")).unwrap();
+        assert_eq!(heard.next(), Told::Well(bad.display().to_string()));
+        assert_eq!(put(heard.news()), "db 10.0.0.4");
+    }
+
+    #[test]
+    fn of_two_files_that_name_one_object_the_first_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let (first, second) = (directory.path().join("a.yaml"), directory.path().join("b.yaml"));
+        fs::write(&second, service("web", "10.0.0.2")).unwrap();
+        let heard = watch(directory.path());
+        assert_eq!(put(heard.news()), "web 10.0.0.2");
+        assert_eq!(heard.news(), Told::Listed);
+        fs::write(&first, service("web", "10.0.0.1")).unwrap();
+        let said = trouble(heard.news());
+        assert!(said.contains("a.yaml: Service default/web is also in") && said.contains("b.yaml"), "{said}");
+        assert_eq!(put(heard.news()), "web 10.0.0.1");
+        fs::remove_file(&first).unwrap();
+        assert_eq!(put(heard.news()), "web 10.0.0.2");
+    }
+
+    #[test]
+    fn a_volume_that_exchanges_a_link_is_read_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for (version, ip) in [("..1", "10.0.0.1"), ("..2", "10.0.0.2")] {
+            fs::create_dir(at(version)).unwrap();
+            fs::write(at(version).join("a.yaml"), service("web", ip)).unwrap();
+        }
+        std::os::unix::fs::symlink("..1", at("..data")).unwrap();
+        std::os::unix::fs::symlink("..data/a.yaml", at("a.yaml")).unwrap();
+        let heard = watch(directory.path());
+        assert_eq!(put(heard.news()), "web 10.0.0.1");
+        assert_eq!(heard.news(), Told::Listed);
+        std::os::unix::fs::symlink("..2", at("..data_tmp")).unwrap();
+        fs::rename(at("..data_tmp"), at("..data")).unwrap();
+        let told = std::iter::repeat_with(|| put(heard.news())).find(|told| told == "web 10.0.0.2");
+        assert_eq!(told.as_deref(), Some("web 10.0.0.2"));
+    }
+
+    #[test]
+    fn a_directory_that_goes_and_comes_back_is_followed_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("services");
+        fs::create_dir(&directory).unwrap();
+        let heard = watch(&directory);
+        assert_eq!(heard.news(), Told::Listed);
+        fs::remove_dir(&directory).unwrap();
+        let said = trouble(heard.news());
+        assert!(said.contains("services: "), "{said}");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("a.yaml"), service("web", "10.0.0.1")).unwrap();
+        let mut told = std::iter::repeat_with(|| heard.news()).skip_while(|told| matches!(told, Told::Trouble(_)));
+        assert_eq!(put(told.next().expect("it goes on")), "web 10.0.0.1");
+    }
+}

@@ -1,0 +1,188 @@
+//! What happens to a connection, rule by rule, as the programs of the kernel decide it.
+
+use crate::node::Node;
+use crate::report;
+use sidestep_agent_api::{Caller, Explanation, Protocol, Step, Verdict};
+use sidestep_ebpf::netns;
+use sidestep_mesh::address::{self, Address, Family};
+use sidestep_mesh::plane::{Frontend, FrontendKey, Scope};
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+type Result<T> = std::result::Result<T, String>;
+
+pub fn explain(node: &Node, caller: &Caller, protocol: Protocol, to: SocketAddr) -> Result<Explanation> {
+    let mut told = Told::default();
+    if !is_balanced(node, caller, &mut told)? {
+        return Ok(told.end(Verdict::Untouched));
+    }
+    let is_node = is_of_the_node(node, caller, &mut told)?;
+    let Some((key, frontend)) = find(node, protocol, to, is_node, &mut told)? else {
+        return Ok(told.end(Verdict::Untouched));
+    };
+    Ok(service(node, &key, &frontend, told))
+}
+
+/// The rules that have been looked at.
+#[derive(Default)]
+struct Told(Vec<Step>);
+
+impl Told {
+    fn say(&mut self, rule: impl Display, outcome: impl Display) {
+        self.0.push(Step { rule: rule.to_string(), outcome: outcome.to_string() });
+    }
+
+    fn end(self, verdict: Verdict) -> Explanation {
+        Explanation { steps: self.0, verdict, service: None, backends: Vec::new() }
+    }
+}
+
+// --- who connects -------------------------------------------------------------------------------------------------
+
+/// Whether the programs see the caller's sockets at all.
+fn is_balanced(node: &Node, caller: &Caller, told: &mut Told) -> Result<bool> {
+    if !node.attached {
+        told.say("programs are attached", "not yet: the source has not told everything");
+        return Ok(false);
+    }
+    let (cgroup, rule) = match caller {
+        Caller::Cgroup(path) => (resolved(path)?, format!("cgroup {}", path.display())),
+        Caller::Process(pid) => (cgroup_of(*pid, &node.settings.cgroup)?, format!("cgroup of process {pid}")),
+    };
+    let (attached, is_in) = (&node.settings.cgroup, cgroup.starts_with(resolved(&node.settings.cgroup)?));
+    let relation = if is_in { "is in" } else { "is not in" };
+    told.say(rule, format!("{} {relation} {}, to which programs are attached", cgroup.display(), attached.display()));
+    Ok(is_in)
+}
+
+fn resolved(path: &Path) -> Result<PathBuf> {
+    fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Where the process is in the hierarchy of version 2, whose mount is found from a directory in it.
+fn cgroup_of(pid: u32, inside: &Path) -> Result<PathBuf> {
+    let path = format!("/proc/{pid}/cgroup");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let own = text.lines().find_map(|line| line.strip_prefix("0::/"));
+    let own = own.ok_or_else(|| format!("{path}: it names no cgroup of version 2"))?;
+    let inside = resolved(inside)?;
+    let is_inside = |path: &&Path| path.join("cgroup.procs").exists();
+    // The root of the hierarchy has cgroup.procs, what it is mounted on has not.
+    let mount = inside.ancestors().take_while(is_inside).last().unwrap_or(&inside);
+    Ok(mount.join(own))
+}
+
+/// Whether the caller is in this node's own network namespace: only there the loopback answers for NodePorts.
+fn is_of_the_node(node: &Node, caller: &Caller, told: &mut Told) -> Result<bool> {
+    let Caller::Process(pid) = caller else {
+        told.say("network namespace", "not known of a cgroup: taken for a pod's");
+        return Ok(false);
+    };
+    let path = format!("/proc/{pid}/ns/net");
+    let found = netns::cookie_of(Path::new(&path)).map_err(|error| format!("{path}: {error}"))?;
+    let is_node = found == node.netns;
+    told.say("network namespace", if is_node { "the node's own" } else { "a pod's" });
+    Ok(is_node)
+}
+
+// --- where to -----------------------------------------------------------------------------------------------------
+
+fn find(
+    node: &Node,
+    protocol: Protocol,
+    to: SocketAddr,
+    is_node: bool,
+    told: &mut Told,
+) -> Result<Option<(FrontendKey, Frontend)>> {
+    let address = Address::from(to.ip().to_canonical());
+    let protocol = match protocol {
+        Protocol::Tcp => address::Protocol::Tcp,
+        Protocol::Udp => address::Protocol::Udp,
+    };
+    let exact = FrontendKey { address, port: to.port(), protocol, scope: Scope::Address };
+    if let Some(found) = look_up(node, &exact)? {
+        told.say(format!("frontend {exact}"), owner(node, &exact));
+        return Ok(Some((exact, found)));
+    }
+    told.say(format!("frontend {exact}"), other_ports(node, &exact));
+    let any = FrontendKey { address: address.family().unspecified(), scope: Scope::Node, ..exact };
+    let Some(found) = look_up(node, &any)? else {
+        told.say(any, "no Service has this NodePort");
+        return Ok(None);
+    };
+    told.say(any, owner(node, &any));
+    let is_here = is_node_address(node, address, is_node, told)?;
+    Ok(is_here.then_some((any, found)))
+}
+
+fn look_up(node: &Node, key: &FrontendKey) -> Result<Option<Frontend>> {
+    node.maps.frontend(key).map_err(|error| error.to_string())
+}
+
+fn owner(node: &Node, key: &FrontendKey) -> String {
+    node.reconciler.owner(key).map_or_else(|| "programmed by an earlier agent".into(), |owner| owner.to_string())
+}
+
+/// An address that is a Service's, but not with this port, is a common mistake.
+fn other_ports(node: &Node, key: &FrontendKey) -> String {
+    let ports = node.reconciler.ports();
+    let keys = ports.iter().flat_map(|port| port.frontends().map(move |(key, _, _)| (key, port)));
+    let same: BTreeSet<String> = keys
+        .filter(|(other, _)| other.address == key.address && other.scope == Scope::Address)
+        .map(|(other, port)| format!("{} {} is {}", other.protocol, other.port, port.key))
+        .collect();
+    match same.len() {
+        0 => "no Service has this address".into(),
+        _ => format!("no Service; of this address {}", same.into_iter().collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn is_node_address(node: &Node, address: Address, is_node: bool, told: &mut Told) -> Result<bool> {
+    let rule = format!("{address} is this node");
+    let is_loopback = address.ip().is_loopback() && address.family() == Family::V4;
+    let (is, why) = if is_loopback {
+        (is_node, if is_node { "yes: its loopback" } else { "no: a pod's loopback is its own" })
+    } else {
+        let known = node.maps.node_addresses().map_err(|error| error.to_string())?;
+        let is = known.contains(&address);
+        (is, if is { "yes" } else { "no: none of its addresses" })
+    };
+    told.say(rule, why);
+    Ok(is)
+}
+
+// --- what then ----------------------------------------------------------------------------------------------------
+
+fn service(node: &Node, key: &FrontendKey, frontend: &Frontend, mut told: Told) -> Explanation {
+    let numbers = node.maps.backends_of(frontend);
+    let endpoints: BTreeSet<_> = numbers.into_iter().map(|number| node.maps.endpoint(number)).collect();
+    if frontend.count == 0 {
+        told.say(
+            "backends",
+            "none that serves here: ECONNREFUSED (`sidestep service show` names the endpoints and why not)",
+        );
+    } else {
+        told.say("backends", format!("{}, {}", endpoints.len(), chosen(frontend)));
+    }
+    Explanation {
+        steps: told.0,
+        verdict: if frontend.count == 0 { Verdict::Refused } else { Verdict::Translated },
+        service: Some(owner(node, key)),
+        backends: endpoints.into_iter().map(|endpoint| report::backend(node, endpoint, 1)).collect(),
+    }
+}
+
+fn chosen(frontend: &Frontend) -> String {
+    let how = if frontend.least_connections {
+        "of two random ones that with fewer connections"
+    } else {
+        "a random one by weight"
+    };
+    match frontend.affinity_seconds {
+        0 => how.into(),
+        seconds => format!("the one that this client used last if less than {seconds} s ago, else {how}"),
+    }
+}

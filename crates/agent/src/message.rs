@@ -1,0 +1,93 @@
+//! What the threads of the agent tell the one that owns the tables.
+
+use sidestep_agent_api::{Question, Reply, Trouble};
+use sidestep_ebpf::events::Event;
+use sidestep_mesh::address::Address;
+use sidestep_mesh::state::Change;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+
+pub enum Message {
+    Told(Told),
+    /// The addresses of this node, all of them.
+    NodeAddresses(BTreeSet<Address>),
+    /// Something rare has happened in the kernel.
+    Event(Event),
+    /// So many connected UDP sockets have been ended, or why they could not be.
+    Reclaimed(Result<u64, String>),
+    Asked(Question, SyncSender<Reply>),
+    Stop,
+}
+
+/// What a source tells.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    Change(Change),
+    /// Something cannot be read. What it held before stands.
+    Trouble(Trouble),
+    /// The trouble with this place is over.
+    Well(String),
+    /// Everything that can be read at present has been told.
+    Listed,
+    /// The zone of this node.
+    Zone(Option<Arc<str>>),
+}
+
+/// The agent has ended: there is nobody to tell.
+#[derive(Debug)]
+pub struct Gone;
+
+/// A source's way to the agent.
+#[derive(Clone)]
+pub struct Teller(Sender<Message>);
+
+impl Teller {
+    pub fn new(inbox: Sender<Message>) -> Teller {
+        Teller(inbox)
+    }
+
+    pub fn tell(&self, told: Told) -> Result<(), Gone> {
+        self.0.send(Message::Told(told)).map_err(|_| Gone)
+    }
+
+    pub fn change(&self, change: Change) -> Result<(), Gone> {
+        self.tell(Told::Change(change))
+    }
+
+    pub fn trouble(&self, place: impl ToString, what: impl ToString) -> Result<(), Gone> {
+        self.tell(Told::Trouble(Trouble { place: place.to_string(), what: what.to_string() }))
+    }
+
+    pub fn well(&self, place: impl ToString) -> Result<(), Gone> {
+        self.tell(Told::Well(place.to_string()))
+    }
+}
+
+/// Where desired state comes from.
+pub trait Source: Send {
+    /// For people: "directory /etc/sidestep/services".
+    fn name(&self) -> String;
+
+    /// Tells everything there is, then [`Told::Listed`], then every change, until nobody listens. A source that loses
+    /// its origin says so as a trouble and tries again: what it has told before stands.
+    fn run(self: Box<Self>, teller: &Teller) -> Result<(), Gone>;
+}
+
+/// Asks the thread that owns the tables.
+#[derive(Clone)]
+pub struct Asker(Sender<Message>);
+
+impl Asker {
+    pub fn new(inbox: Sender<Message>) -> Asker {
+        Asker(inbox)
+    }
+
+    /// Waits for the answer.
+    pub fn ask(&self, question: Question) -> Reply {
+        let ending = |_| "the agent is about to end".to_string();
+        let (reply, answer) = sync_channel(1);
+        self.0.send(Message::Asked(question, reply)).map_err(|error| ending(error.to_string()))?;
+        answer.recv().map_err(|error| ending(error.to_string()))?
+    }
+}

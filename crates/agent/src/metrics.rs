@@ -1,0 +1,151 @@
+//! Metrics in Prometheus' text format, over HTTP. They are asked of the agent when somebody asks for them.
+
+use crate::message::Asker;
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use sidestep_agent_api::{Answer, Backend, Counters, Metrics, Question, Service};
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+/// What OpenMetrics asks for; Prometheus takes it too.
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub struct Server(TcpListener);
+
+impl Server {
+    pub fn bind(address: SocketAddr) -> io::Result<Server> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Server(listener))
+    }
+
+    /// Serves until the process ends.
+    pub fn run(self, asker: Asker) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(self.0)?;
+            let routes = Router::new().route("/metrics", get(move || scrape(asker.clone())));
+            axum::serve(listener, routes).await
+        })
+    }
+}
+
+async fn scrape(asker: Asker) -> Response {
+    let asked = tokio::task::spawn_blocking(move || asker.ask(Question::Metrics)).await;
+    match asked {
+        Ok(Ok(Answer::Metrics(metrics))) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text(metrics)).into_response(),
+        Ok(Err(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
+        Ok(Ok(_)) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+fn text(metrics: Metrics) -> String {
+    let mut registry = Registry::with_prefix("sidestep");
+    registry.register_collector(Box::new(Snapshot(metrics)));
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("a String takes everything");
+    text
+}
+
+#[derive(Debug)]
+struct Snapshot(Metrics);
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let mut families = Families(&mut encoder);
+        services(&self.0.services, &mut families)?;
+        backends(&self.0.backends, &mut families)?;
+        node(&self.0, &mut families)
+    }
+}
+
+fn services(services: &[Service], families: &mut Families) -> fmt::Result {
+    let counted = |what: fn(&Counters) -> u64| {
+        let ports = services.iter().flat_map(|service| service.ports.iter().map(move |port| (service, port)));
+        ports.map(move |(service, port)| {
+            let labels = vec![
+                ("namespace", service.namespace.clone()),
+                ("service", service.name.clone()),
+                ("port", port.name.clone()),
+                ("protocol", port.protocol.to_string()),
+                ("family", format!("IPv{}", port.family)),
+            ];
+            (labels, what(&port.counters))
+        })
+    };
+    families.counters("service_picks", "Connections and flows that were given a backend", counted(|c| c.picks))?;
+    let hits = counted(|c| c.affinity_hits);
+    families.counters("service_affinity_hits", "Picks that repeated the last one of the same client", hits)?;
+    families.counters("service_refused", "Connections refused since there is no endpoint", counted(|c| c.refused))
+}
+
+fn backends(backends: &[Backend], families: &mut Families) -> fmt::Result {
+    let of =
+        |what: fn(&Backend) -> u64| backends.iter().map(move |b| (vec![("backend", b.address.to_string())], what(b)));
+    families.gauges(
+        "backend_active_connections",
+        "Sockets connected to a backend through Services",
+        of(|b| b.active),
+    )?;
+    families.counters("backend_picks", "Connections and flows that were given to a backend", of(|b| b.picks))
+}
+
+fn node(metrics: &Metrics, families: &mut Families) -> fmt::Result {
+    let (status, one) = (&metrics.status, |value: u64| std::iter::once((Labels::new(), value)));
+    let fill = |what: fn(&sidestep_agent_api::Fill) -> u32| {
+        status.tables.iter().map(move |fill| (vec![("map", fill.table.clone())], u64::from(what(fill))))
+    };
+    families.gauges("map_entries", "Entries of a table of the kernel that are in use", fill(|f| f.used))?;
+    families.gauges("map_capacity", "Entries that the table has room for", fill(|f| f.size))?;
+    let reasons = status.reasons.iter().map(|c| (vec![("reason", c.reason.clone())], c.count));
+    families.counters("events", "What has happened in the kernel, by reason code", reasons)?;
+    let reconcile = &status.reconcile;
+    families.counters("reconciles", "Times that the tables were written", one(reconcile.runs))?;
+    families.counters("reconcile_failures", "Times that they could not be", one(reconcile.failures))?;
+    families.gauges("reconcile_last_microseconds", "How long the last write took", one(reconcile.last_us))?;
+    families.gauges("reconcile_longest_microseconds", "How long the longest write took", one(reconcile.longest_us))?;
+    let reclaimed = "Connected UDP sockets that were ended because their backend had gone";
+    families.counters("udp_sockets_reclaimed", reclaimed, one(reconcile.reclaimed_sockets))?;
+    families.gauges("services", "Services that are known", one(metrics.services.len() as u64))?;
+    let troubles = "Files, objects or servers that cannot be read; what they held before stands";
+    families.gauges("source_troubles", troubles, one(status.source.troubles.len() as u64))?;
+    let problems = metrics.services.iter().map(|service| service.problems.len() as u64).sum();
+    families.gauges("service_problems", "Parts of Services that could not be programmed", one(problems))?;
+    families.gauges("attached", "Whether connections are balanced", one(status.attached.into()))
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+/// Metrics of one name: a value for each set of labels.
+struct Families<'a, 'b>(&'a mut DescriptorEncoder<'b>);
+
+impl Families<'_, '_> {
+    fn counters(&mut self, name: &str, help: &str, values: impl Iterator<Item = (Labels, u64)>) -> fmt::Result {
+        self.encode(name, help, values.map(|(labels, value)| (labels, ConstCounter::new(value))))
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, values: impl Iterator<Item = (Labels, u64)>) -> fmt::Result {
+        self.encode(name, help, values.map(|(labels, value)| (labels, ConstGauge::new(value as i64))))
+    }
+
+    fn encode<M: EncodeMetric>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (Labels, M)>,
+    ) -> fmt::Result {
+        let mut values = values.peekable();
+        let Some((_, first)) = values.peek() else { return Ok(()) };
+        let mut family = self.0.encode_descriptor(name, help, None, first.metric_type())?;
+        values.try_for_each(|(labels, value)| value.encode(family.encode_family(&labels)?))
+    }
+}

@@ -1,0 +1,43 @@
+//! Ends connected UDP sockets whose backend has gone, on a thread of its own: it visits every network namespace, and
+//! the tables must not wait for that.
+
+use crate::message::Message;
+use sidestep_ebpf::reclaim;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+/// A program that had found the backend a moment before it went may still be connecting: after this it has connected,
+/// and is found by a second round.
+const STRAGGLERS: Duration = Duration::from_secs(1);
+
+/// Asks for rounds.
+pub struct Reclaimer(SyncSender<()>);
+
+impl Reclaimer {
+    pub fn start(pins: PathBuf, inbox: Sender<Message>) -> Reclaimer {
+        // One round serves all who ask before it begins.
+        let (sender, asked) = sync_channel(1);
+        std::thread::spawn(move || serve(&pins, &asked, &inbox));
+        Reclaimer(sender)
+    }
+
+    pub fn ask(&self) {
+        match self.0.try_send(()) {
+            Ok(()) | Err(TrySendError::Full(())) => {}
+            Err(TrySendError::Disconnected(())) => unreachable!("it serves as long as somebody may ask"),
+        }
+    }
+}
+
+fn serve(pins: &Path, asked: &Receiver<()>, inbox: &Sender<Message>) {
+    while asked.recv().is_ok() {
+        for pause in [Duration::ZERO, STRAGGLERS] {
+            std::thread::sleep(pause);
+            let ended = reclaim::run(pins).map_err(|error| error.to_string());
+            if inbox.send(Message::Reclaimed(ended)).is_err() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What is known and programmed, in the words of the answers.
+
+use crate::node::Node;
+use sidestep_agent_api as api;
+use sidestep_ebpf::error::Result as EbpfResult;
+use sidestep_mesh::address::{Endpoint, Family, Protocol};
+use sidestep_mesh::object::{Name, Selection, Service, SliceEndpoint};
+use sidestep_mesh::plane::{DataPlane, Scope};
+use sidestep_mesh::reconcile::{Problem, Programmed};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+type Result<T> = std::result::Result<T, String>;
+
+fn text<T>(result: EbpfResult<T>) -> Result<T> {
+    result.map_err(|error| error.to_string())
+}
+
+pub fn status(node: &Node) -> Result<api::Status> {
+    let (used, sizes) = (node.reconciler.used(), node.maps.sizes());
+    let fill = |table: &str, used, size| api::Fill { table: table.into(), used, size };
+    let reasons = text(node.maps.reasons())?.into_iter();
+    Ok(api::Status {
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        node: node.reconciler.node().name.to_string(),
+        zone: node.reconciler.node().zone.as_deref().map(Into::into),
+        cgroup: node.settings.cgroup.clone(),
+        source: node.source.clone(),
+        attached: node.attached,
+        tables: vec![
+            fill("frontends", used.frontends, sizes.frontends),
+            fill("slots", used.slots, sizes.slots),
+            fill("backends", used.backends, sizes.backends),
+            fill("members", used.members, sizes.members),
+            fill("services", used.services, sizes.services),
+        ],
+        reasons: reasons.map(|(reason, count)| api::Count { reason: reason.into(), count }).collect(),
+        reconcile: node.reconcile.clone(),
+        node_addresses: text(node.maps.node_addresses())?.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// Every Service, in the order of names.
+pub fn services(node: &Node) -> Result<Vec<api::Service>> {
+    let mut problems: BTreeMap<&Name, Vec<String>> = BTreeMap::new();
+    for (name, problem) in node.reconciler.problems() {
+        problems.entry(name).or_default().push(described(problem));
+    }
+    let known: BTreeMap<&Name, &Service> = node.state.services().map(|service| (&service.name, service)).collect();
+    known.into_values().map(|known| service(node, known, problems.remove(&known.name).unwrap_or_default())).collect()
+}
+
+/// One Service, with all details.
+pub fn show(node: &Node, name: &Name) -> Result<Vec<api::Service>> {
+    let Some(known) = node.state.service(name) else { return Err(format!("there is no Service {name}")) };
+    let mine = node.reconciler.problems().filter(|(whose, _)| *whose == name);
+    let mut shown = service(node, known, mine.map(|(_, problem)| described(problem)).collect())?;
+    for (port, programmed) in shown.ports.iter_mut().zip(node.reconciler.ports_of(name)) {
+        port.backends = backends(node, programmed);
+        port.unused = unused(node, programmed);
+    }
+    Ok(vec![shown])
+}
+
+fn service(node: &Node, known: &Service, problems: Vec<String>) -> Result<api::Service> {
+    let ports = node.reconciler.ports_of(&known.name).iter();
+    Ok(api::Service {
+        namespace: known.name.namespace.to_string(),
+        name: known.name.name.to_string(),
+        ports: ports.map(|programmed| port(node, programmed)).collect::<Result<_>>()?,
+        problems,
+        left: known.left.iter().map(|left| format!("{}: {}", left.what, left.why)).collect(),
+    })
+}
+
+pub fn described(problem: &Problem) -> String {
+    match problem {
+        Problem::Taken { frontend, owner } => format!("{frontend} belongs to {owner}, which is older"),
+        Problem::Full { port, what } => format!("{port} is left to the kernel: there is no more room for {what}"),
+    }
+}
+
+pub fn protocol(of: Protocol) -> api::Protocol {
+    match of {
+        Protocol::Tcp => api::Protocol::Tcp,
+        Protocol::Udp => api::Protocol::Udp,
+    }
+}
+
+fn port(node: &Node, programmed: &Programmed) -> Result<api::Port> {
+    let counted = text(node.maps.counters(programmed.service))?;
+    let frontends = programmed.frontends().filter(|(key, _, _)| node.reconciler.owner(key) == Some(&programmed.key));
+    let (picks, affinity_hits, refused) = (counted.picks, counted.affinity_hits, counted.refused);
+    Ok(api::Port {
+        name: programmed.key.port.to_string(),
+        protocol: protocol(programmed.key.protocol),
+        family: if programmed.key.family == Family::V4 { 4 } else { 6 },
+        frontends: frontends.map(|(key, _, list)| frontend(key, list.len())).collect(),
+        selection: selection(programmed.table.selection).into(),
+        affinity_seconds: programmed.table.affinity_seconds,
+        backend_count: programmed.table.endpoints().len(),
+        counters: api::Counters { picks, affinity_hits, refused },
+        backends: Vec::new(),
+        unused: Vec::new(),
+    })
+}
+
+fn frontend(key: sidestep_mesh::plane::FrontendKey, backends: usize) -> api::Frontend {
+    let address = match key.scope {
+        Scope::Address => Endpoint { address: key.address, port: key.port }.to_string(),
+        Scope::Node => format!("NodePort {}", key.port),
+    };
+    api::Frontend { address, backends }
+}
+
+fn selection(of: Selection) -> &'static str {
+    match of {
+        Selection::Random => "random",
+        Selection::Weighted => "weighted",
+        Selection::LeastConnections => "least-connections",
+    }
+}
+
+pub fn socket_address(of: Endpoint) -> SocketAddr {
+    SocketAddr::new(of.address.ip(), of.port)
+}
+
+/// Each backend once, by address.
+fn backends(node: &Node, programmed: &Programmed) -> Vec<api::Backend> {
+    let all = programmed.table.lists.iter().flatten();
+    let each: BTreeMap<Endpoint, u32> = all.map(|backend| (backend.endpoint, backend.weight)).collect();
+    each.into_iter().map(|(endpoint, weight)| backend(node, endpoint, weight)).collect()
+}
+
+pub fn backend(node: &Node, endpoint: Endpoint, weight: u32) -> api::Backend {
+    let load = node.reconciler.backend(&endpoint).map(|number| node.maps.load(number)).unwrap_or_default();
+    api::Backend { address: socket_address(endpoint), weight, active: load.active, picks: load.picks }
+}
+
+/// Endpoints of the port's family that are not among its backends.
+fn unused(node: &Node, programmed: &Programmed) -> Vec<api::Unused> {
+    let used: BTreeSet<_> = programmed.table.endpoints().iter().map(|endpoint| endpoint.address).collect();
+    let slices = node.state.slices(&programmed.key.service);
+    let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
+    let others =
+        endpoints.filter(|e| Family::of(e.address) == programmed.key.family && !used.contains(&e.address.into()));
+    others.map(|e| api::Unused { address: e.address.to_string(), why: why_unused(e).into() }).collect()
+}
+
+fn why_unused(endpoint: &SliceEndpoint) -> &'static str {
+    match endpoint {
+        SliceEndpoint { terminating: true, serving: true, .. } => "terminating, and there are others that are ready",
+        SliceEndpoint { terminating: true, .. } => "terminating",
+        SliceEndpoint { ready: false, .. } => "not ready",
+        _ => "ready, but not for this node: topology hints, traffic policy, weight 0 or another port",
+    }
+}
+
+pub fn metrics(node: &Node) -> Result<api::Metrics> {
+    let endpoints: BTreeSet<Endpoint> =
+        node.reconciler.ports().iter().flat_map(|port| port.table.endpoints()).collect();
+    let each = endpoints.into_iter().map(|endpoint| backend(node, endpoint, 1));
+    Ok(api::Metrics {
+        status: status(node)?,
+        services: services(node)?,
+        backends: each.filter(|backend| backend.active > 0 || backend.picks > 0).collect(),
+    })
+}

@@ -1,0 +1,131 @@
+//! The agent's life: tables are filled first, then programs are attached, and then both are kept as they should be.
+
+use crate::args::Args;
+use crate::cluster::Cluster;
+use crate::directory::Directory;
+use crate::lock::Lock;
+use crate::message::{Asker, Message, Source, Teller};
+use crate::node::{End, Node};
+use crate::settings::{Settings, SourceSettings};
+use crate::{addresses, answer, events, metrics};
+use sidestep_ebpf::error::Error;
+use sidestep_ebpf::services::{self, Options};
+use sidestep_ebpf::{netns, probe};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use tracing_subscriber::EnvFilter;
+
+pub fn run(args: &Args) -> Result<(), String> {
+    let settings = Settings::new(args)?;
+    log();
+    let missing = probe::missing();
+    if !missing.is_empty() {
+        return Err(missing.join("; "));
+    }
+    let _lock = Lock::take(&settings.socket)?;
+    let (inbox, messages) = channel();
+    stop_at_signals(&inbox)?;
+    serve_questions(&settings, &inbox)?;
+    start_source(&settings, &inbox);
+    start_addresses(&settings, &inbox);
+    let end = keep(&settings, &inbox, &messages)?;
+    let _ = std::fs::remove_file(&settings.socket);
+    if end == End::Detach {
+        services::remove(&settings.pins).map_err(|error| error.to_string())?;
+        tracing::info!("detached: connections are the kernel's again");
+    } else {
+        tracing::info!("ended: connections go on being balanced as programmed; `sidestep agent --detach` stops that");
+    }
+    Ok(())
+}
+
+fn log() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+}
+
+fn keep(settings: &Settings, inbox: &Sender<Message>, messages: &Receiver<Message>) -> Result<End, String> {
+    let cookie = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
+    let options = Options { pins: settings.pins.clone(), cgroup: settings.cgroup.clone(), node_netns: cookie };
+    let mut stopped = None;
+    let filled = services::install(&options, |maps| {
+        let mut node =
+            Node::new(settings.clone(), cookie, maps, inbox.clone()).map_err(|e| Error::new("read the tables", e))?;
+        match node.fill(messages) {
+            None => Ok(node),
+            Some(end) => {
+                stopped = Some(end);
+                Err(Error::new("fill the tables", "stopped before all Services were known"))
+            }
+        }
+    });
+    match (filled, stopped) {
+        (_, Some(end)) => Ok(end),
+        (Err(error), None) => Err(error.to_string()),
+        (Ok(mut node), None) => {
+            let (pins, inbox) = (settings.pins.clone(), inbox.clone());
+            spawn("events", move || {
+                events::follow(&pins, &inbox).unwrap_or_else(|error| tracing::warn!("events are not logged: {error}"));
+            });
+            Ok(node.keep(messages))
+        }
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().name(name.into()).spawn(work).expect("a thread can be had");
+}
+
+fn stop_at_signals(inbox: &Sender<Message>) -> Result<(), String> {
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot handle signals: {error}"))?;
+    let inbox = inbox.clone();
+    spawn("signals", move || {
+        signals.forever().take_while(|_| inbox.send(Message::Stop).is_ok()).for_each(drop);
+    });
+    Ok(())
+}
+
+fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<(), String> {
+    let at = settings.socket.display();
+    let listener = answer::listen(&settings.socket).map_err(|error| format!("cannot listen at {at}: {error}"))?;
+    let asker = Asker::new(inbox.clone());
+    spawn("answer", move || answer::serve(&listener, &asker));
+    if let Some(address) = settings.metrics {
+        let server = metrics::Server::bind(address).map_err(|error| {
+            format!(
+                "cannot serve metrics at {address}: {error}; choose another address by --metrics, or `--metrics off`"
+            )
+        })?;
+        let asker = Asker::new(inbox.clone());
+        spawn("metrics", move || {
+            server.run(asker).unwrap_or_else(|error| tracing::warn!("metrics are not served any more: {error}"));
+        });
+    }
+    Ok(())
+}
+
+fn start_source(settings: &Settings, inbox: &Sender<Message>) {
+    let source = source(settings);
+    tracing::info!(source = source.name(), node = settings.node_name, "reading");
+    let teller = Teller::new(inbox.clone());
+    spawn("source", move || {
+        let _gone = source.run(&teller);
+    });
+}
+
+pub fn source(settings: &Settings) -> Box<dyn Source> {
+    if let SourceSettings::Directory(path) = &settings.source {
+        return Box::new(Directory::new(path.clone()));
+    }
+    let cluster = Cluster::new(&settings.source, &settings.node_name, settings.zone.as_deref());
+    Box::new(cluster.expect("what is no directory is a cluster"))
+}
+
+fn start_addresses(settings: &Settings, inbox: &Sender<Message>) {
+    let (ranges, inbox) = (settings.node_port_addresses.clone(), inbox.clone());
+    spawn("addresses", move || match addresses::follow(&ranges, &inbox) {
+        Ok(_gone) => {}
+        Err(error) => tracing::error!("NodePorts do not follow this node's addresses any more: {error}"),
+    });
+}

@@ -1,0 +1,174 @@
+//! Settings: options first, then the file, then the defaults.
+
+use crate::args::Args;
+use ipnet::IpNet;
+use serde::Deserialize;
+use sidestep_agent_api::DEFAULT_SOCKET;
+use sidestep_ebpf::pins::BPFFS;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub source: SourceSettings,
+    pub node_name: String,
+    pub zone: Option<String>,
+    pub cgroup: PathBuf,
+    pub pins: PathBuf,
+    pub socket: PathBuf,
+    pub metrics: Option<SocketAddr>,
+    pub node_port_addresses: Vec<IpNet>,
+}
+
+#[derive(Clone, Debug)]
+pub enum SourceSettings {
+    Directory(PathBuf),
+    Kubeconfig(PathBuf),
+    InCluster,
+}
+
+const DEFAULT_METRICS: &str = "127.0.0.1:9464";
+
+/// The file of `--config`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+struct File {
+    directory: Option<PathBuf>,
+    kubeconfig: Option<PathBuf>,
+    in_cluster: bool,
+    node_name: Option<String>,
+    zone: Option<String>,
+    cgroup: Option<PathBuf>,
+    pins: Option<PathBuf>,
+    metrics: Option<String>,
+    socket: Option<PathBuf>,
+    node_port_addresses: Vec<IpNet>,
+}
+
+impl File {
+    fn load(path: &Path) -> Result<File, String> {
+        let text =
+            std::fs::read_to_string(path).map_err(|error| format!("{}: cannot read it: {error}", path.display()))?;
+        toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+impl Settings {
+    pub fn new(args: &Args) -> Result<Settings, String> {
+        let directory = args.config.clone().filter(|path| path.is_dir());
+        let file = match &args.config {
+            Some(path) if directory.is_none() => File::load(path)?,
+            _ => File { directory, ..File::default() },
+        };
+        let ranges =
+            if args.node_port_addresses.is_empty() { &file.node_port_addresses } else { &args.node_port_addresses };
+        Ok(Settings {
+            source: source(args, &file)?,
+            node_name: args.node_name.clone().or(file.node_name).map_or_else(host_name, Ok)?,
+            zone: args.zone.clone().or(file.zone),
+            cgroup: args.cgroup.clone().or(file.cgroup).map_or_else(cgroup_mount, Ok)?,
+            pins: pins(args.pins.clone().or(file.pins)),
+            socket: socket(args.socket.clone().or(file.socket)),
+            metrics: metrics(args.metrics.as_deref().or(file.metrics.as_deref()).unwrap_or(DEFAULT_METRICS))?,
+            node_port_addresses: ranges.clone(),
+        })
+    }
+}
+
+/// What `--detach` needs to know.
+pub fn places(args: &Args) -> (PathBuf, PathBuf) {
+    (pins(args.pins.clone()), socket(args.socket.clone()))
+}
+
+fn pins(given: Option<PathBuf>) -> PathBuf {
+    given.unwrap_or_else(|| Path::new(BPFFS).join("sidestep"))
+}
+
+fn socket(given: Option<PathBuf>) -> PathBuf {
+    given.unwrap_or_else(|| DEFAULT_SOCKET.into())
+}
+
+/// An option decides over everything in the file; two of one rank contradict each other.
+fn source(args: &Args, file: &File) -> Result<SourceSettings, String> {
+    if let Some(path) = &args.kubeconfig {
+        return Ok(SourceSettings::Kubeconfig(path.clone()));
+    }
+    if args.in_cluster {
+        return Ok(SourceSettings::InCluster);
+    }
+    match (&file.directory, &file.kubeconfig, file.in_cluster) {
+        (Some(path), None, false) => Ok(SourceSettings::Directory(path.clone())),
+        (None, Some(path), false) => Ok(SourceSettings::Kubeconfig(path.clone())),
+        (None, None, true) => Ok(SourceSettings::InCluster),
+        _ => {
+            Err("--config FILE: exactly one of directory, kubeconfig and in-cluster says where Services come from"
+                .into())
+        }
+    }
+}
+
+fn metrics(text: &str) -> Result<Option<SocketAddr>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| format!("metrics: {text:?} where ADDRESS:PORT or off is expected"))
+}
+
+/// As the kubelet names a node that nobody has named.
+fn host_name() -> Result<String, String> {
+    let name = rustix::system::uname().nodename().to_str().map(str::to_lowercase);
+    name.map_err(|_| "the host name is not UTF-8: name this node by --node-name".into())
+}
+
+/// The first mount of type cgroup2, wherever it is.
+fn cgroup_mount() -> Result<PathBuf, String> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let found = fields.filter(|f| f.get(2) == Some(&"cgroup2")).find_map(|f| f.get(1).map(PathBuf::from));
+    found.ok_or_else(|| "cgroup v2 is mounted nowhere: mount it, or name a directory of it by --cgroup".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    fn of(words: &[&str]) -> Result<Settings, String> {
+        let words = ["agent", "--cgroup", "/c", "--node-name", "n"].iter().chain(words);
+        Settings::new(&Args::try_parse_from(words).map_err(|error| error.to_string())?)
+    }
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn options_decide_over_the_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "directory = '/d'\nzone = 'a'\nmetrics = 'off'\n").unwrap();
+        let path = file.path().to_str().unwrap();
+        let settings = of(&["--config", path, "--zone", "b"]).unwrap();
+        assert!(matches!(&settings.source, SourceSettings::Directory(path) if path == Path::new("/d")));
+        assert_eq!((settings.zone.as_deref(), settings.metrics), (Some("b"), None));
+        let settings = of(&["--config", path, "--kubeconfig", "/k"]).unwrap();
+        assert!(matches!(settings.source, SourceSettings::Kubeconfig(_)));
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        for (text, expected) in [
+            ("directory = '/d'\nzoned = 'a'\n", "unknown field `zoned`"),
+            ("zone = 'a'\n", "exactly one of directory, kubeconfig and in-cluster"),
+            ("directory = '/d'\nin-cluster = true\n", "exactly one of"),
+            ("directory = '/d'\nmetrics = 'here'\n", "metrics: \"here\" where ADDRESS:PORT or off is expected"),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let error = of(&["--config", path]).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(of(&["--config", "/nowhere/agent.toml"]).unwrap_err().contains("/nowhere/agent.toml: cannot read it"));
+    }
+}

@@ -1,0 +1,67 @@
+//! Rare events, as the programs tell them through their ring buffer.
+
+use crate::error::{Doing, Result};
+use crate::layout::{self, MapData, event};
+use crate::plane::REASONS;
+use crate::services;
+use libbpf_rs::{MapHandle, RingBufferBuilder};
+use sidestep_mesh::address::{Endpoint, Protocol};
+use std::path::Path;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// One of [`REASONS`].
+    pub reason: &'static str,
+    /// What the program dialled, or bound to.
+    pub frontend: Endpoint,
+    pub protocol: Option<Protocol>,
+    /// Number of the Service; 0 where there is none.
+    pub service: u32,
+    pub pid: u32,
+    /// Cookie of the network namespace.
+    pub netns: u64,
+}
+
+impl Event {
+    fn new(from: &event) -> Option<Event> {
+        Some(Event {
+            reason: REASONS.get(from.reason as usize)?,
+            frontend: layout::to_endpoint(&from.frontend),
+            protocol: Protocol::from_number(from.protocol),
+            service: from.service,
+            pid: from.pid,
+            netns: from.netns,
+        })
+    }
+}
+
+/// Gives every event to `take`, until that says that no more are wanted.
+pub fn follow(pins: &Path, mut take: impl FnMut(Event) -> bool) -> Result<()> {
+    let path = services::maps_path(pins)?.join("events");
+    let map = MapHandle::from_pinned_path(&path).at("open", &path)?;
+    // An event of a kind that this version does not know is none that ends it.
+    let each = |bytes: &[u8]| match event::from_bytes(bytes).and_then(|found| Event::new(&found)) {
+        Some(event) if !take(event) => -1,
+        _ => 0,
+    };
+    let mut builder = RingBufferBuilder::new();
+    builder.add(&map, each).at("read", &path)?;
+    let ring = builder.build().at("read", &path)?;
+    while ring.poll(Duration::MAX).is_ok() {}
+    Ok(())
+}
+
+/// What a reason means, in a sentence.
+pub fn meaning(reason: &str) -> &'static str {
+    match reason {
+        "translated" => "a connection or flow was given a backend",
+        "refused" => "a connection was refused: the Service has no endpoint that serves here",
+        "backend-missing" => "a connection was refused: the tables name a backend that is not there",
+        "no-storage" => "a socket could not remember its Service: getpeername(2) will name the backend",
+        "flow-not-kept" => "the answer to a datagram will not be translated: the table of replies is full",
+        "tuple-in-use" => "a fixed source port is connected to this backend already: another one was taken",
+        "bind-refused" => "bind(2) was refused: the port belongs to a Service",
+        _ => "",
+    }
+}
