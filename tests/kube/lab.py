@@ -10,6 +10,8 @@ import build
 import namespaces
 from checks import say
 from controlplane import ControlPlane
+from differences import SIDESTEP
+from sidestep import Sidestep
 from twin import Twin
 
 
@@ -44,7 +46,8 @@ class Lab:
             say(f"lab: world {kind} runs")
 
     def kinds(self):
-        return [(mode, Twin) for mode in self.options.modes]
+        twins = [(mode, Twin) for mode in self.options.modes]
+        return twins if self.options.world == "twins" else [*twins, (SIDESTEP, Sidestep)]
 
     def remove_directory(self):
         if self.options.keep:

@@ -61,8 +61,14 @@ def of_service(name, spec, random):
                 group = (name, frontend.port.get("name"), frontend.protocol, frontend.family, says.backends)
                 filtered = place == "balancer" and "loadBalancerSourceRanges" in spec.service["spec"]
                 probe = Probe(who, how, host, frontend.number, place, filtered=filtered, name=name, group=group)
-                yield qualified(probe, says, spec, frontend)
+                if not filtered or is_comparable(probe, says):
+                    yield qualified(probe, says, spec, frontend)
     yield from strangers(name, spec.service, served, random)
+
+
+def is_comparable(probe, says):
+    """What a packet filter does on the node itself, and to Services without endpoints, is no matter of ours."""
+    return probe.who == "pod" and says.verdict == "served"
 
 
 def qualified(probe, says, spec, frontend):

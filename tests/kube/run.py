@@ -25,13 +25,16 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
 
 import build  # noqa: E402
+import controllers  # noqa: E402
+import feed  # noqa: E402
+import outage  # noqa: E402
 import semantics  # noqa: E402
 from checks import Checks, say  # noqa: E402
 from lab import Lab  # noqa: E402
 from support.failure import Failure  # noqa: E402
 from twin import MODES  # noqa: E402
 
-PARTS = {"semantics": semantics}
+PARTS = {"semantics": semantics, "controllers": controllers, "feed": feed, "outage": outage}
 SEEDS = 1_000_000
 
 

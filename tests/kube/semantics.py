@@ -18,7 +18,7 @@ def run(lab, options, checks):
     state = State(lab.control_plane.api, random.Random(options.seed))
     # What is asked is chosen apart, so that one more question does not make other Services.
     choices = random.Random(options.seed)
-    marker = Marker(lab.control_plane.api)
+    marker = Marker(lab.control_plane.api, "semantics-marker")
     explained = Counter()
     rounds = QUICK_ROUNDS if options.quick else ROUNDS
     for number in range(rounds):

@@ -1,19 +1,33 @@
 """A node whose Services are implemented by the real kube-proxy."""
 
 import addresses as at
+from commands import run
 from worlds import World
 
 MODES = ("nftables", "iptables")
+STOP_SECONDS = 30
 
 
 class Twin(World):
     """Of kind `nftables` or `iptables`, the modes of kube-proxy."""
 
     def start_services(self):
-        command = [self.control_plane.binaries / "kube-proxy", f"--kubeconfig={self.control_plane.kubeconfig}",
-                   f"--hostname-override={at.NODE_NAME}", f"--proxy-mode={self.kind}",
-                   f"--cluster-cidr={','.join(at.POD_NETWORKS)}",
-                   # Of the host: not ours to change.
-                   "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
-                   "--conntrack-tcp-timeout-close-wait=0"]
-        self.start_process("kube-proxy", self.namespaces["node"].around([str(word) for word in command]))
+        self.services = self.start_process("kube-proxy", self.kube_proxy(
+            f"--kubeconfig={self.control_plane.kubeconfig}", f"--hostname-override={at.NODE_NAME}",
+            f"--cluster-cidr={','.join(at.POD_NETWORKS)}",
+            # Of the host: not ours to change.
+            "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
+            "--conntrack-tcp-timeout-close-wait=0"))
+
+    def kube_proxy(self, *options):
+        program = str(self.control_plane.binaries / "kube-proxy")
+        return self.namespaces["node"].around([program, f"--proxy-mode={self.kind}", *options])
+
+    def end_services(self):
+        """kube-proxy ends; its rules stay."""
+        self.services.stop(STOP_SECONDS)
+        self.processes.remove(self.services)
+
+    def clear_services(self):
+        """Nothing of them is left."""
+        run(*self.kube_proxy("--cleanup"))

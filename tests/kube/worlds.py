@@ -20,12 +20,14 @@ PEERS = Path(__file__).resolve().parent / "peers"
 START_SECONDS = 30
 # How long an answer may take before it counts as none: a second, after which TCP asks once more, and then some.
 PATIENCE_SECONDS = 1.3
+# How long the kernel's connection tracking remembers a flow of datagrams.
+FLOW_SECONDS = 1
 # All probes of one request.
 ANSWER_SECONDS = 300
 
 
 class World:
-    """`kind`: what implements Services here. Its programs run as `around` says."""
+    """`kind`: what implements Services here, `services` its process. Programs of pods run as `around` says."""
 
     def __init__(self, kind, number, control_plane, env):
         self.kind = kind
@@ -35,6 +37,7 @@ class World:
         self.directory.mkdir()
         self.namespaces = {}
         self.processes = []
+        self.services = None
         self.probers = {}
         self.build(number)
 
@@ -53,6 +56,9 @@ class World:
         # Every refusal is to be heard, however many there are.
         node.sysctl("ipv4/icmp_ratelimit", 0)
         node.sysctl("ipv6/icmp/ratelimit", 0)
+        # Or a port that is used again would lead to the backend that it led to in an earlier round.
+        node.sysctl("netfilter/nf_conntrack_udp_timeout", FLOW_SECONDS)
+        node.sysctl("netfilter/nf_conntrack_udp_timeout_stream", FLOW_SECONDS)
         self.connect_control_plane(node, at.CONTROL.replace(".0.1", f".0.{10 + number}"))
         self.connect_there(node, self.namespaces["there"])
         self.connect_pod(node, self.namespaces["pod"], "pod", at.POD, [at.POD[4]], [at.POD[6]])
@@ -115,6 +121,10 @@ class World:
         """What a program in the pod, or on the node, sees of each probe."""
         return self.probers[name].ask({"probes": probes, "patience": patience}) if probes else []
 
+    def await_outcome(self, probe, wanted, seconds):
+        """When a program in the pod has met that backend for the first time; None if it did not."""
+        return self.probers["pod"].ask({"await": probe, "wanted": wanted, "seconds": seconds})
+
     def must_run(self):
         for process in self.processes:
             process.must_run()
@@ -134,16 +144,14 @@ class Prober:
     def __init__(self, world, name):
         self.name = f"the prober of {world.kind}/{name}"
         command = world.namespaces[name].around(world.around([sys.executable, str(PEERS / "prober.py")]))
-        self.lock = threading.Lock()
         self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=world.env,
                                       text=True, start_new_session=True)
         self.answer()
 
     def ask(self, request):
-        with self.lock:
-            self.popen.stdin.write(json.dumps(request) + "\n")
-            self.popen.stdin.flush()
-            return self.answer()
+        self.popen.stdin.write(json.dumps(request) + "\n")
+        self.popen.stdin.flush()
+        return self.answer()
 
     def answer(self):
         """A prober that hangs is ended, which ends the waiting."""

@@ -5,6 +5,10 @@
 
 `how`: tcp, udp (connected), udp-sendto (not connected); with `-mapped`, from an IPv6 socket to ::ffff:HOST.
 The answer has for each probe how often each outcome was seen: a backend's name, or what went wrong.
+
+  {"await": {"how": "tcp", "host": "10.96.0.7", "port": 80}, "wanted": "10.244.1.10:8080", "seconds": 60}
+
+The answer is the time (CLOCK_MONOTONIC) at which that backend answered first, or null.
 """
 
 import errno
@@ -12,11 +16,14 @@ import json
 import socket
 import struct
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 THREADS = 12
 # An error that was seen so often in a row is what there is to see.
 ENOUGH_ERRORS = 3
+AWAIT_PATIENCE_SECONDS = 0.2
+AWAIT_PAUSE_SECONDS = 0.001
 ABORT = struct.pack("ii", 1, 0)
 REFUSED = (errno.ECONNREFUSED,)
 UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH)
@@ -96,13 +103,26 @@ def run(probe, patience):
     return seen
 
 
+def await_outcome(request):
+    """Asks again and again, with pauses that leave the processor to what is waited for."""
+    deadline = time.monotonic() + request["seconds"]
+    while time.monotonic() < deadline:
+        if outcome(request["await"], AWAIT_PATIENCE_SECONDS) == request["wanted"]:
+            return time.monotonic()
+        time.sleep(AWAIT_PAUSE_SECONDS)
+    return None
+
+
 def main():
     with ThreadPoolExecutor(THREADS) as threads:
         print(json.dumps("ready"), flush=True)
         for line in sys.stdin:
             request = json.loads(line)
-            results = threads.map(lambda probe: run(probe, request["patience"]), request["probes"])
-            print(json.dumps(list(results)), flush=True)
+            if "await" in request:
+                answer = await_outcome(request)
+            else:
+                answer = list(threads.map(lambda probe: run(probe, request["patience"]), request["probes"]))
+            print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":
