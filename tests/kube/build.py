@@ -27,6 +27,8 @@ BINARIES = WORK / "bin"
 STAMP = BINARIES / "built-from"
 PROGRAMS = ("kube-proxy", "kube-apiserver", "kube-controller-manager")
 BUILD_SECONDS = 3600
+# The first one (as in 1.21) that knows how to get a newer release.
+OLDEST_GO = 21
 
 
 def version():
@@ -54,15 +56,24 @@ def is_built():
 
 def environment():
     """Caches below target/, which `cargo clean` removes too."""
-    own = {"GOPATH": str(WORK / "go"), "GOCACHE": str(WORK / "cache"), "GOTOOLCHAIN": "local", "CGO_ENABLED": "0",
+    own = {"GOPATH": str(WORK / "go"), "GOCACHE": str(WORK / "cache"), "GOTOOLCHAIN": "auto", "CGO_ENABLED": "0",
            "GOFLAGS": "-mod=mod -buildvcs=false -modcacherw"}
     return {**os.environ, **own}
+
+
+def go_command():
+    """A Go that can fetch the release that go.mod asks for, if it is not that one itself."""
+    go = program("go")
+    found = re.search(r"go1\.(\d+)", subprocess.run([go, "version"], capture_output=True, text=True).stdout)
+    if not found or int(found.group(1)) < OLDEST_GO:
+        raise Failure(f"{go} is older than 1.{OLDEST_GO}: install a newer one from https://go.dev/dl first in PATH")
+    return go
 
 
 def build(say=print):
     if is_built():
         return
-    go = program("go")
+    go = go_command()
     # A copy, since go completes go.mod while it builds.
     source = WORK / "src"
     shutil.copytree(MODULES, source, dirs_exist_ok=True)

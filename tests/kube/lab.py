@@ -12,7 +12,12 @@ from checks import say
 from controlplane import ControlPlane
 from differences import SIDESTEP
 from sidestep import Sidestep
+from support.failure import Failure
 from twin import Twin
+
+
+PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+PROGRAMS = ("etcd", "iptables", "ip6tables", "ip", "nft", "nsenter", "openssl")
 
 
 class Lab:
@@ -30,10 +35,13 @@ class Lab:
         return self
 
     def start(self):
+        for name in PROGRAMS:
+            if shutil.which(name, path=PATH) is None:
+                raise Failure(f"{name} is not installed: run tools/install-deps kube")
         namespaces.sweep()
         self.directory = Path(tempfile.mkdtemp(prefix="sidestep-kube-"))
         self.stack.callback(self.remove_directory)
-        env = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+        env = {**os.environ, "PATH": PATH}
         self.control_plane = ControlPlane(self.directory, build.BINARIES, env)
         self.stack.callback(self.control_plane.stop)
         self.control_plane.start()

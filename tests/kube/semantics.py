@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import probes as asking
 from checks import say
-from differences import DIFFERENCES, difference_of, expected_by
+from differences import DIFFERENCES, SIDESTEP, difference_of, expected_by
 from marker import Marker
 from state import State
 
@@ -28,7 +28,7 @@ def run(lab, options, checks):
         took = marker.wait(lab.worlds)
         pairs = asking.of_all(state.specs, choices)
         before = len(checks.failures)
-        compare(lab.worlds, pairs, state.specs, checks, explained)
+        compare(lab, pairs, state.specs, checks, explained)
         times = ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in sorted(took.items()))
         say(f"semantics: round {number + 1}/{rounds}: {len(state.specs)} Services, {len(pairs)} probes, "
             f"{len(checks.failures) - before} failed; changes seen after {times}")
@@ -37,20 +37,34 @@ def run(lab, options, checks):
         say(f"semantics: {explained[difference.name]:4} probes differ as explained: {difference.name}")
 
 
-def compare(worlds, pairs, specs, checks, explained):
+def compare(lab, pairs, specs, checks, explained):
     """Every probe in every world at once; one check a probe, and one for each group with affinity in each world."""
     requests = {who: [pair for pair in pairs if pair[0].who == who] for who in asking.ASKERS}
-    with ThreadPoolExecutor(len(worlds) * len(requests)) as threads:
-        waiting = {(world.kind, who): threads.submit(world.probe, who, [asking.as_request(*p) for p in asked])
-                   for world in worlds for who, asked in requests.items()}
-    answers = {key: future.result() for key, future in waiting.items()}
+    keys = [(world, who) for world in lab.worlds for who in requests]
+    with ThreadPoolExecutor(len(keys)) as threads:
+        waiting = {key: threads.submit(ask, *key, requests[key[1]], checks) for key in keys}
+    answers = {(world.kind, who): future.result() for (world, who), future in waiting.items()}
     for who, asked in requests.items():
         for i, (probe, says) in enumerate(asked):
-            seen = {world.kind: answers[world.kind, who][i] for world in worlds}
+            seen = {world.kind: answers[world.kind, who][i] for world in lab.worlds}
             compare_one(probe, says, seen, specs, checks, explained)
-    for world in worlds:
-        for who, asked in requests.items():
-            compare_affinity(world.kind, zip(asked, answers[world.kind, who]), checks)
+    for kind, who in answers:
+        compare_affinity(kind, zip(requests[who], answers[kind, who]), checks)
+
+
+def ask(world, who, asked, checks):
+    """What is seen there. kube-proxy is asked again where it surprises: now and then a port that is used again meets
+    what connection tracking remembers of it. Sidestep has no such excuse."""
+    answers = world.probe(who, [asking.as_request(*pair) for pair in asked])
+    if world.kind == SIDESTEP:
+        return answers
+    strange = [i for i, (probe, says) in enumerate(asked)
+               if not is_as_wanted(answers[i], *expected_by(world.kind, probe, says))]
+    for i, again in zip(strange, world.probe(who, [asking.as_request(*asked[i]) for i in strange])):
+        answers[i] = again
+    name = f"{world.kind}: probes asked again"
+    checks.figures[name] = checks.figures.get(name, 0) + len(strange)
+    return answers
 
 
 def compare_one(probe, says, seen, specs, checks, explained):
