@@ -96,15 +96,14 @@ def restart(lab, one, marker, checks):
         world.clear_services()
         seen = world.probe("pod", [{"how": "tcp", "host": address_of(one), "port": 80, "times": 1}])[0]
         checks.check("timeout" in seen, f"{world.kind}: all was cleared away, and a Service still answers: {seen}")
-    service_and_slices = marker.set()
+    mark = marker.set()
     for world in lab.worlds:
         started = time.monotonic()
         world.start_services()
-        marker.wait_for(world, service_and_slices, LOAD_SECONDS)
-        seconds = time.monotonic() - started
+        seconds = marker.wait_for(world, mark, LOAD_SECONDS) - started
         checks.figures[f"{world.kind}: seconds from its start until all are served"] = round(seconds, 3)
         say(f"feed: {world.kind} serves all of them {seconds:.2f} s after its start")
-    marker.remove(service_and_slices)
+    marker.remove(mark)
 
 
 def change(lab, one, count, checks):

@@ -5,15 +5,15 @@ serves them has seen all that came before. Each family has an endpoint of its ow
 """
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import addresses as at
 from objects import namespace, ready_slice, service
-from support import wait
 from support.failure import Failure
 
 PORT = 80
-# Who does not answer at once is asked again.
-PATIENCE_SECONDS = 0.2
+# Between two looks at whether what is waited for still runs.
+LOOK_SECONDS = 5
 
 
 class Marker:
@@ -24,20 +24,12 @@ class Marker:
         api.create(namespace(name))
 
     def wait(self, worlds, seconds=90):
-        """Until all of them know; how many seconds each has taken."""
-        clock = time.monotonic()
+        """Until all of them know; how many seconds after this call each of them did."""
+        started = time.monotonic()
         mark = self.set()
-        took = {}
-        while len(took) < len(worlds):
-            for world in worlds:
-                world.must_run()
-                if world.kind not in took and self.is_seen(world, mark):
-                    took[world.kind] = time.monotonic() - clock
-            if time.monotonic() - clock > seconds:
-                waiting = ", ".join(world.kind for world in worlds if world.kind not in took)
-                raise Failure(f"{waiting}: a Service that was written {seconds} s ago is not served; "
-                              f"run with --keep for the logs of what implements it")
-            time.sleep(wait.POLL_SECONDS)
+        with ThreadPoolExecutor(len(worlds)) as threads:
+            waiting = {world.kind: threads.submit(self.wait_for, world, mark, seconds) for world in worlds}
+        took = {kind: future.result() - started for kind, future in waiting.items()}
         self.remove(mark)
         return took
 
@@ -54,14 +46,23 @@ class Marker:
         for thing in (made, *slices):
             self.api.delete(thing)
 
-    def is_seen(self, world, mark):
-        made, slices = mark
-        ips = {6 if ":" in ip else 4: ip for ip in made["spec"]["clusterIPs"]}
-        probes = [{"how": "tcp", "host": ip, "port": PORT, "times": 1} for ip in ips.values()]
-        port = slices[0]["ports"][0]["port"]
-        wanted = [{at.endpoint(at.HERE[family][0], port): 1} for family in ips]
-        return world.probe("pod", probes, PATIENCE_SECONDS) == wanted
-
     def wait_for(self, world, mark, seconds):
-        wait.until(lambda: self.is_seen(world, mark), f"{world.kind} to serve everything", seconds,
-                   world.services.must_run)
+        """When a program in the world's pod has met the endpoints of both families."""
+        made, slices = mark
+        port = slices[0]["ports"][0]["port"]
+        deadline = time.monotonic() + seconds
+        seen = []
+        for ip in made["spec"]["clusterIPs"]:
+            family = 6 if ":" in ip else 4
+            probe = {"how": "tcp", "host": ip, "port": PORT}
+            seen.append(self.meet(world, probe, at.endpoint(at.HERE[family][0], port), deadline))
+        return max(seen)
+
+    def meet(self, world, probe, wanted, deadline):
+        while time.monotonic() < deadline:
+            world.must_run()
+            seen = world.await_outcome(probe, wanted, LOOK_SECONDS)
+            if seen is not None:
+                return seen
+        raise Failure(f"{world.kind}: a Service that was written last is not served in time; run with --keep for the "
+                      f"logs of what implements it:\n{world.services.tail()}")

@@ -1,6 +1,6 @@
 """The API server is killed and comes back, under load: meanwhile nothing changes, afterwards everything is taken up.
 
-While it is away Sidestep's agent is also ended and started again: it must not touch what it cannot know better.
+The second time Sidestep's agent is ended and started again meanwhile: it must not touch what it cannot know better.
 """
 
 import json
@@ -29,24 +29,29 @@ def run(lab, options, checks):
     api = lab.control_plane.api
     marker = Marker(api, "outage-marker")
     api.create(namespace(NAMESPACE))
-    web, changed, gone = (make(api, name, BEFORE) for name in ("web", "changed", "gone"))
-    marker.wait(lab.worlds)
+    for name, with_restart in (("watching", False), ("restarted", True)):
+        services = {role: make(api, f"{name}-{role}", BEFORE) for role in ("kept", "changed", "gone")}
+        marker.wait(lab.worlds)
+        one_outage(lab, options, name, services, with_restart, marker, checks)
+
+
+def one_outage(lab, options, name, services, with_restart, marker, checks):
     loads = []
     try:
         for world in lab.worlds:
-            loads.append(Load(world, [address_of(web), address_of(changed)]))
+            loads.append(Load(world, [address_of(services[role]) for role in ("kept", "changed")]))
         lab.control_plane.kill_api_server()
-        say("outage: the API server is killed")
-        away(lab, options, [web, changed, gone], checks)
+        say(f"outage {name}: the API server is killed")
+        if with_restart:
+            restart_agents(lab)
+        away(lab, options, services.values(), checks)
         lab.control_plane.start_api_server()
-        say("outage: the API server is back")
-        back(lab, changed, gone, marker, checks)
-        tell(loads, checks)
+        say(f"outage {name}: the API server is back")
+        back(lab, name, services, marker, checks)
+        tell(name, loads, checks)
     finally:
         for load in loads:
             load.kill()
-    for one in (web, changed):
-        api.delete(one)
 
 
 def make(api, name, port):
@@ -62,7 +67,6 @@ def address_of(one):
 def away(lab, options, services, checks):
     """Whoever asks now is answered as before, by all backends."""
     deadline = time.monotonic() + (QUICK_AWAY_SECONDS if options.quick else AWAY_SECONDS)
-    restart_agents(lab)
     while time.monotonic() < deadline:
         for world in lab.worlds:
             for one in services:
@@ -77,17 +81,17 @@ def restart_agents(lab):
         if world.kind == SIDESTEP:
             world.end_services()
             world.start_services()
-            say("outage: Sidestep's agent has been ended and started again, without an API server")
+            say("outage: Sidestep's agent has been ended and started again meanwhile")
 
 
-def back(lab, changed, gone, marker, checks):
+def back(lab, name, services, marker, checks):
     """What is changed now arrives: an endpoint, a Service that goes, a Service that comes."""
-    api = lab.control_plane.api
+    api, changed, gone = lab.control_plane.api, services["changed"], services["gone"]
     api.replace(ready_slice(changed, at.HERE[4], AFTER))
     api.delete(gone)
     for kind, seconds in marker.wait(lab.worlds, BACK_SECONDS).items():
-        checks.figures[f"{kind}: seconds from the API server's return until changes are seen"] = round(seconds, 2)
-        say(f"outage: {kind} has taken up the changes {seconds:.1f} s after the API server's return")
+        checks.figures[f"{name}: {kind}: seconds from the return until changes are seen"] = round(seconds, 2)
+        say(f"outage {name}: {kind} has taken up the changes {seconds:.1f} s after the API server's return")
     for world in lab.worlds:
         seen = meets(world, changed)
         checks.check(seen == backends(AFTER), f"{world.kind}: after the return a changed Service is served by {seen}")
@@ -104,15 +108,15 @@ def meets(world, one):
     return set(world.probe("pod", [probe])[0])
 
 
-def tell(loads, checks):
+def tell(name, loads, checks):
     for load in loads:
         counts = load.end()
         failures = counts["failures"]
-        checks.check(not failures, f"{load.kind}: {len(failures)} of {counts['connections']} connections and "
+        checks.check(not failures, f"{name}: {load.kind}: {len(failures)} of {counts['connections']} connections and "
                                    f"{counts['exchanges']} exchanges failed: {'; '.join(failures[:5])}")
-        checks.check(counts["connections"] > 0, f"{load.kind}: the load has made no connection")
-        checks.figures[f"{load.kind}: load"] = {**counts, "failures": len(failures)}
-        say(f"outage: {load.kind}: {counts['connections']} connections and {counts['exchanges']} exchanges on kept "
+        checks.check(counts["connections"] > 0, f"{name}: {load.kind}: the load has made no connection")
+        checks.figures[f"{name}: {load.kind}: load"] = {**counts, "failures": len(failures)}
+        say(f"outage {name}: {load.kind}: {counts['connections']} connections and {counts['exchanges']} exchanges on kept "
             f"ones, {len(failures)} failed")
 
 

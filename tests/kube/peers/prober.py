@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 THREADS = 12
 # An error that was seen so often in a row is what there is to see.
 ENOUGH_ERRORS = 3
-AWAIT_PATIENCE_SECONDS = 0.2
+AWAIT_PATIENCE_SECONDS = 0.05
 AWAIT_PAUSE_SECONDS = 0.001
 ABORT = struct.pack("ii", 1, 0)
 REFUSED = (errno.ECONNREFUSED,)
