@@ -38,8 +38,6 @@ def run(lab, options, checks):
     compare(lab, real, checks, "after a new start")
     change(lab, real[0], QUICK_CHANGES if options.quick else CHANGES, checks)
     account(lab, checks)
-    for one in services:
-        api.delete(one)
 
 
 def load(lab, size, marker, checks):

@@ -34,7 +34,8 @@ from lab import Lab  # noqa: E402
 from support.failure import Failure  # noqa: E402
 from twin import MODES  # noqa: E402
 
-PARTS = {"semantics": semantics, "controllers": controllers, "feed": feed, "outage": outage}
+# In this order: the last one leaves so much behind that it is the last.
+PARTS = {"semantics": semantics, "controllers": controllers, "outage": outage, "feed": feed}
 SEEDS = 1_000_000
 
 
@@ -55,7 +56,7 @@ def parse_arguments():
 def run_parts(options, results):
     """A part that breaks off is one failed check, and the others run all the same."""
     with Lab(options) as lab:
-        for name in options.only or PARTS:
+        for name in [name for name in PARTS if name in (options.only or PARTS)]:
             results[name] = Checks()
             say(f"{name}: begins")
             try:
