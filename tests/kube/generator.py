@@ -56,8 +56,8 @@ class Generator:
         thing["spec"] = spec
         if kind == "None":
             spec["clusterIP"] = "None"
-            return thing
-        self.policies(spec)
+        else:
+            self.policies(spec)
         if self.chance(30):
             spec["externalIPs"] = [self.address("external", EXTERNAL, f) for f in self.some_families()]
         return thing

@@ -52,17 +52,16 @@ def frontends(service):
     return found
 
 
-def other_family(service):
-    """The external addresses that it has no ClusterIP beside."""
-    if not is_for_us(service):
-        return []
-    families = {family_of(ip) for ip in service["spec"]["clusterIPs"]}
-    return [address for kind, address in addressed(service) if family_of(address) not in families]
+def not_served(service):
+    """The external addresses that it names in vain: beside no ClusterIP of their family."""
+    families = {family_of(ip) for ip in service["spec"].get("clusterIPs", ()) if ip != "None"}
+    return [address for kind, address in addressed(service)
+            if kind != "cluster" and (family_of(address) not in families or not is_for_us(service))]
 
 
 def addressed(service):
     spec = service["spec"]
-    yield from (("cluster", ip) for ip in spec["clusterIPs"])
+    yield from (("cluster", ip) for ip in spec.get("clusterIPs", ()))
     yield from (("external", ip) for ip in spec.get("externalIPs", ()))
     for entry in service["status"].get("loadBalancer", {}).get("ingress", ()):
         if entry.get("ipMode", "VIP") == "VIP":

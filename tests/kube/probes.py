@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 import addresses as at
-from model import DROPPED, REFUSED, UNSERVED, drops_external, expected, family_of, frontends, other_family
+from model import DROPPED, REFUSED, UNSERVED, drops_external, expected, family_of, frontends, not_served
 
 ASKERS = ("pod", "node")
 # How unlikely it is that a probe misses a backend by chance.
@@ -103,10 +103,10 @@ def strangers(name, service, served, random):
         place = "unserved" if served else "foreign"
         port = STRANGE_PORT if served else service["spec"]["ports"][0]["port"]
         yield Probe("pod", "tcp", ip, port, place, False, name=name), UNSERVED
-    for ip in other_family(service):
+    for ip in not_served(service):
         port = service["spec"]["ports"][0]
         how = manner(port["protocol"], ip, random)
-        yield Probe("pod", how, ip, port["port"], "other family", False, name=name), UNSERVED
+        yield Probe("pod", how, ip, port["port"], "in vain", False, name=name), UNSERVED
 
 
 def times(expected_one):

@@ -1,43 +1,43 @@
 //! Whether the tables of the kernel say what they are meant to: read back, and compared.
 
-use crate::node::Node;
 use crate::report;
+use crate::view::View;
 use sidestep_agent_api::Check;
 use sidestep_mesh::address::Endpoint;
 use sidestep_mesh::plane::{Frontend, FrontendKey};
 use sidestep_mesh::table::Backend;
 use std::collections::{BTreeSet, HashSet};
 
-pub fn check(node: &Node) -> Result<Check, String> {
-    let mut check = Check { troubles: node.source.troubles.clone(), ..Check::default() };
+pub fn check(view: &View) -> Result<Check, String> {
+    let mut check = Check { troubles: view.source.troubles.clone(), ..Check::default() };
     check.problems =
-        node.reconciler.problems().map(|(name, problem)| format!("{name}: {}", report::described(problem))).collect();
+        view.reconciler.problems().map(|(name, problem)| format!("{name}: {}", report::described(problem))).collect();
     let mut meant = HashSet::new();
-    for port in node.reconciler.ports() {
-        let mine = port.frontends().filter(|(key, _, _)| node.reconciler.owner(key) == Some(&port.key));
+    for port in view.reconciler.ports() {
+        let mine = port.frontends().filter(|(key, _, _)| view.reconciler.owner(key) == Some(&port.key));
         for (key, value, list) in mine {
             meant.insert(key);
-            let differences = compare(node, key, value, list)?;
+            let differences = compare(view, key, value, list)?;
             check.differences.extend(differences.into_iter().map(|what| format!("{}: {key}: {what}", port.key)));
         }
     }
     check.frontends = meant.len();
-    let found = node.maps.frontends().map_err(|error| error.to_string())?;
+    let found = view.maps.frontends().map_err(|error| error.to_string())?;
     let strangers = found.into_iter().filter(|(key, _)| !meant.contains(key));
     check.differences.extend(strangers.map(|(key, _)| format!("{key}: is in the tables, and no Service's")));
     Ok(check)
 }
 
 /// What is wrong with one frontend.
-fn compare(node: &Node, key: FrontendKey, value: Frontend, list: &[Backend]) -> Result<Option<String>, String> {
-    let Some(found) = node.maps.frontend(&key).map_err(|error| error.to_string())? else {
+fn compare(view: &View, key: FrontendKey, value: Frontend, list: &[Backend]) -> Result<Option<String>, String> {
+    let Some(found) = view.maps.frontend(&key).map_err(|error| error.to_string())? else {
         return Ok(Some("is not in the tables".into()));
     };
     if found != value {
         return Ok(Some(format!("the tables say {found:?} where {value:?} is meant")));
     }
     let reached: BTreeSet<Endpoint> =
-        node.maps.backends_of(&found).into_iter().map(|n| node.maps.endpoint(n)).collect();
+        view.maps.backends_of(&found).into_iter().map(|n| view.maps.endpoint(n)).collect();
     let wanted: BTreeSet<Endpoint> = list.iter().map(|backend| backend.endpoint).collect();
     Ok((reached != wanted).then(|| format!("leads to {reached:?} where {wanted:?} is meant")))
 }

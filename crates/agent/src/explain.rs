@@ -1,7 +1,7 @@
 //! What happens to a connection, rule by rule, as the programs of the kernel decide it.
 
-use crate::node::Node;
 use crate::report;
+use crate::view::View;
 use sidestep_agent_api::{Caller, Explanation, Protocol, Step, Verdict};
 use sidestep_ebpf::netns;
 use sidestep_mesh::address::{self, Address, Family};
@@ -14,16 +14,16 @@ use std::path::{Path, PathBuf};
 
 type Result<T> = std::result::Result<T, String>;
 
-pub fn explain(node: &Node, caller: &Caller, protocol: Protocol, to: SocketAddr) -> Result<Explanation> {
+pub fn explain(view: &View, caller: &Caller, protocol: Protocol, to: SocketAddr) -> Result<Explanation> {
     let mut told = Told::default();
-    if !is_balanced(node, caller, &mut told)? {
+    if !is_balanced(view, caller, &mut told)? {
         return Ok(told.end(Verdict::Untouched));
     }
-    let is_node = is_of_the_node(node, caller, &mut told)?;
-    let Some((key, frontend)) = find(node, protocol, to, is_node, &mut told)? else {
+    let is_node = is_of_the_node(view, caller, &mut told)?;
+    let Some((key, frontend)) = find(view, protocol, to, is_node, &mut told)? else {
         return Ok(told.end(Verdict::Untouched));
     };
-    Ok(service(node, &key, &frontend, told))
+    Ok(service(view, &key, &frontend, told))
 }
 
 /// The rules that have been looked at.
@@ -43,16 +43,16 @@ impl Told {
 // --- who connects -------------------------------------------------------------------------------------------------
 
 /// Whether the programs see the caller's sockets at all.
-fn is_balanced(node: &Node, caller: &Caller, told: &mut Told) -> Result<bool> {
-    if !node.attached {
+fn is_balanced(view: &View, caller: &Caller, told: &mut Told) -> Result<bool> {
+    if !view.attached {
         told.say("programs are attached", "not yet: the source has not told everything");
         return Ok(false);
     }
     let (cgroup, rule) = match caller {
         Caller::Cgroup(path) => (resolved(path)?, format!("cgroup {}", path.display())),
-        Caller::Process(pid) => (cgroup_of(*pid, &node.settings.cgroup)?, format!("cgroup of process {pid}")),
+        Caller::Process(pid) => (cgroup_of(*pid, &view.settings.cgroup)?, format!("cgroup of process {pid}")),
     };
-    let (attached, is_in) = (&node.settings.cgroup, cgroup.starts_with(resolved(&node.settings.cgroup)?));
+    let (attached, is_in) = (&view.settings.cgroup, cgroup.starts_with(resolved(&view.settings.cgroup)?));
     let relation = if is_in { "is in" } else { "is not in" };
     told.say(rule, format!("{} {relation} {}, to which programs are attached", cgroup.display(), attached.display()));
     Ok(is_in)
@@ -76,14 +76,14 @@ fn cgroup_of(pid: u32, inside: &Path) -> Result<PathBuf> {
 }
 
 /// Whether the caller is in this node's own network namespace: only there the loopback answers for NodePorts.
-fn is_of_the_node(node: &Node, caller: &Caller, told: &mut Told) -> Result<bool> {
+fn is_of_the_node(view: &View, caller: &Caller, told: &mut Told) -> Result<bool> {
     let Caller::Process(pid) = caller else {
         told.say("network namespace", "not known of a cgroup: taken for a pod's");
         return Ok(false);
     };
     let path = format!("/proc/{pid}/ns/net");
     let found = netns::cookie_of(Path::new(&path)).map_err(|error| format!("{path}: {error}"))?;
-    let is_node = found == node.netns;
+    let is_node = found == view.netns;
     told.say("network namespace", if is_node { "the node's own" } else { "a pod's" });
     Ok(is_node)
 }
@@ -91,7 +91,7 @@ fn is_of_the_node(node: &Node, caller: &Caller, told: &mut Told) -> Result<bool>
 // --- where to -----------------------------------------------------------------------------------------------------
 
 fn find(
-    node: &Node,
+    view: &View,
     protocol: Protocol,
     to: SocketAddr,
     is_node: bool,
@@ -103,32 +103,32 @@ fn find(
         Protocol::Udp => address::Protocol::Udp,
     };
     let exact = FrontendKey { address, port: to.port(), protocol, scope: Scope::Address };
-    if let Some(found) = look_up(node, &exact)? {
-        told.say(format!("frontend {exact}"), owner(node, &exact));
+    if let Some(found) = look_up(view, &exact)? {
+        told.say(format!("frontend {exact}"), owner(view, &exact));
         return Ok(Some((exact, found)));
     }
-    told.say(format!("frontend {exact}"), other_ports(node, &exact));
+    told.say(format!("frontend {exact}"), other_ports(view, &exact));
     let any = FrontendKey { address: address.family().unspecified(), scope: Scope::Node, ..exact };
-    let Some(found) = look_up(node, &any)? else {
+    let Some(found) = look_up(view, &any)? else {
         told.say(any, "no Service has this NodePort");
         return Ok(None);
     };
-    told.say(any, owner(node, &any));
-    let is_here = is_node_address(node, address, is_node, told)?;
+    told.say(any, owner(view, &any));
+    let is_here = is_node_address(view, address, is_node, told)?;
     Ok(is_here.then_some((any, found)))
 }
 
-fn look_up(node: &Node, key: &FrontendKey) -> Result<Option<Frontend>> {
-    node.maps.frontend(key).map_err(|error| error.to_string())
+fn look_up(view: &View, key: &FrontendKey) -> Result<Option<Frontend>> {
+    view.maps.frontend(key).map_err(|error| error.to_string())
 }
 
-fn owner(node: &Node, key: &FrontendKey) -> String {
-    node.reconciler.owner(key).map_or_else(|| "programmed by an earlier agent".into(), |owner| owner.to_string())
+fn owner(view: &View, key: &FrontendKey) -> String {
+    view.reconciler.owner(key).map_or_else(|| "programmed by an earlier agent".into(), |owner| owner.to_string())
 }
 
 /// An address that is a Service's, but not with this port, is a common mistake.
-fn other_ports(node: &Node, key: &FrontendKey) -> String {
-    let ports = node.reconciler.ports();
+fn other_ports(view: &View, key: &FrontendKey) -> String {
+    let ports = view.reconciler.ports();
     let keys = ports.iter().flat_map(|port| port.frontends().map(move |(key, _, _)| (key, port)));
     let same: BTreeSet<String> = keys
         .filter(|(other, _)| other.address == key.address && other.scope == Scope::Address)
@@ -140,13 +140,13 @@ fn other_ports(node: &Node, key: &FrontendKey) -> String {
     }
 }
 
-fn is_node_address(node: &Node, address: Address, is_node: bool, told: &mut Told) -> Result<bool> {
+fn is_node_address(view: &View, address: Address, is_node: bool, told: &mut Told) -> Result<bool> {
     let rule = format!("{address} is this node");
     let is_loopback = address.ip().is_loopback() && address.family() == Family::V4;
     let (is, why) = if is_loopback {
         (is_node, if is_node { "yes: its loopback" } else { "no: a pod's loopback is its own" })
     } else {
-        let known = node.maps.node_addresses().map_err(|error| error.to_string())?;
+        let known = view.maps.node_addresses().map_err(|error| error.to_string())?;
         let is = known.contains(&address);
         (is, if is { "yes" } else { "no: none of its addresses" })
     };
@@ -156,9 +156,9 @@ fn is_node_address(node: &Node, address: Address, is_node: bool, told: &mut Told
 
 // --- what then ----------------------------------------------------------------------------------------------------
 
-fn service(node: &Node, key: &FrontendKey, frontend: &Frontend, mut told: Told) -> Explanation {
-    let numbers = node.maps.backends_of(frontend);
-    let endpoints: BTreeSet<_> = numbers.into_iter().map(|number| node.maps.endpoint(number)).collect();
+fn service(view: &View, key: &FrontendKey, frontend: &Frontend, mut told: Told) -> Explanation {
+    let numbers = view.maps.backends_of(frontend);
+    let endpoints: BTreeSet<_> = numbers.into_iter().map(|number| view.maps.endpoint(number)).collect();
     if frontend.count == 0 {
         told.say(
             "backends",
@@ -170,8 +170,8 @@ fn service(node: &Node, key: &FrontendKey, frontend: &Frontend, mut told: Told) 
     Explanation {
         steps: told.0,
         verdict: if frontend.count == 0 { Verdict::Refused } else { Verdict::Translated },
-        service: Some(owner(node, key)),
-        backends: endpoints.into_iter().map(|endpoint| report::backend(node, endpoint, 1)).collect(),
+        service: Some(owner(view, key)),
+        backends: endpoints.into_iter().map(|endpoint| report::backend(view, endpoint, 1)).collect(),
     }
 }
 

@@ -23,10 +23,12 @@ mod lock;
 mod message;
 mod metrics;
 mod node;
+mod questions;
 mod reclaimer;
 mod report;
 mod run;
 mod settings;
+mod view;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -144,8 +144,12 @@ impl Families<'_, '_> {
         values: impl Iterator<Item = (Labels, M)>,
     ) -> fmt::Result {
         let mut values = values.peekable();
-        let Some((_, first)) = values.peek() else { return Ok(()) };
+        let Some((labels, first)) = values.peek() else { return Ok(()) };
+        let is_alone = labels.is_empty();
         let mut family = self.0.encode_descriptor(name, help, None, first.metric_type())?;
+        if is_alone {
+            return values.next().map_or(Ok(()), |(_, value)| value.encode(family));
+        }
         values.try_for_each(|(labels, value)| value.encode(family.encode_family(&labels)?))
     }
 }

@@ -1,13 +1,12 @@
 //! The one who owns what is known and what is programmed.
 
-use crate::check;
 use crate::events::Digest;
-use crate::explain;
 use crate::message::{Message, Told};
+use crate::questions;
 use crate::reclaimer::Reclaimer;
-use crate::report;
 use crate::settings::Settings;
-use sidestep_agent_api::{Answer, Question, Reconcile, Reply, Source};
+use crate::view::View;
+use sidestep_agent_api::{Answer, Question, Reconcile, Source};
 use sidestep_ebpf::plane::Maps;
 use sidestep_mesh::choose;
 use sidestep_mesh::object::Name;
@@ -28,15 +27,7 @@ pub enum End {
 }
 
 pub struct Node {
-    pub settings: Settings,
-    /// Cookie of this node's own network namespace.
-    pub netns: u64,
-    pub state: State,
-    pub reconciler: Reconciler,
-    pub maps: Maps,
-    pub source: Source,
-    pub reconcile: Reconcile,
-    pub attached: bool,
+    view: View,
     /// Services that have changed since the tables were written.
     changed: BTreeSet<Name>,
     /// What an earlier agent left and nobody wants any more has been taken away.
@@ -57,12 +48,20 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 const BATCH: usize = 4096;
 
 impl Node {
-    pub fn new(settings: Settings, netns: u64, mut maps: Maps, inbox: Sender<Message>) -> io::Result<Node> {
+    pub fn new(
+        settings: Settings,
+        source_name: String,
+        netns: u64,
+        mut maps: Maps,
+        inbox: Sender<Message>,
+    ) -> io::Result<Node> {
         let zone = settings.zone.as_deref().map(Into::into);
         let node = choose::Node { name: settings.node_name.as_str().into(), zone };
         let reconciler = Reconciler::new(node, &mut maps)?;
-        let source = Source { name: crate::run::source(&settings).name(), ..Source::default() };
-        Ok(Node {
+        let source = Source { name: source_name, ..Source::default() };
+        let reclaimer = Reclaimer::start(settings.pins.clone(), inbox);
+        let view = View {
+            settings,
             netns,
             state: State::default(),
             reconciler,
@@ -70,21 +69,23 @@ impl Node {
             source,
             reconcile: Reconcile::default(),
             attached: false,
+        };
+        Ok(Node {
+            view,
             changed: BTreeSet::new(),
             is_complete: false,
             again: None,
             digest: Digest::default(),
             log_due: None,
-            reclaimer: Reclaimer::start(settings.pins.clone(), inbox),
+            reclaimer,
             since: Instant::now(),
-            settings,
         })
     }
 
     /// Until everything that can be read has been read, and programmed. Until then nothing of an earlier agent's work
     /// is touched: a Service whose endpoints are still to come would be one without.
     pub fn fill(&mut self, messages: &Receiver<Message>) -> Option<End> {
-        while !self.source.listed {
+        while !self.view.source.listed {
             if let Some(end) = self.step(messages) {
                 return Some(end);
             }
@@ -94,8 +95,8 @@ impl Node {
 
     /// Programs are attached. Keeps the tables as they should be, until the end.
     pub fn keep(&mut self, messages: &Receiver<Message>) -> End {
-        self.attached = true;
-        tracing::info!(services = self.state.services().count(), "balancing");
+        self.view.attached = true;
+        tracing::info!(services = self.view.state.services().count(), "balancing");
         loop {
             if let Some(end) = self.step(messages) {
                 return end;
@@ -125,7 +126,7 @@ impl Node {
 
     /// When there is something to do though nobody says anything.
     fn due(&self) -> Option<Instant> {
-        let tidy = self.reconciler.due_ns().map(|ns| self.since + Duration::from_nanos(ns));
+        let tidy = self.view.reconciler.due_ns().map(|ns| self.since + Duration::from_nanos(ns));
         [self.again, tidy, self.log_due].into_iter().flatten().min()
     }
 
@@ -133,7 +134,7 @@ impl Node {
         match message {
             Message::Told(told) => self.told(told),
             Message::NodeAddresses(addresses) => {
-                if let Err(error) = self.maps.set_node_addresses(&addresses) {
+                if let Err(error) = self.view.maps.set_node_addresses(&addresses) {
                     tracing::error!("the node's addresses are not in the tables: {error}");
                 }
             }
@@ -141,7 +142,7 @@ impl Node {
                 self.digest.add(event);
                 self.log_due = self.log_due.or(Some(Instant::now() + LOG_EVERY));
             }
-            Message::Reclaimed(Ok(count)) => self.reconcile.reclaimed_sockets += count,
+            Message::Reclaimed(Ok(count)) => self.view.reconcile.reclaimed_sockets += count,
             Message::Reclaimed(Err(why)) => tracing::warn!("UDP sockets of gone backends were not ended: {why}"),
             Message::Asked(Question::Stop { detach }, reply) => {
                 // Whoever asked may have gone.
@@ -150,7 +151,7 @@ impl Node {
             }
             Message::Asked(question, reply) => {
                 self.settle(); // so that what was told before the question is in the answer
-                let _ = reply.send(self.answer(question));
+                let _ = reply.send(questions::answer(&self.view, question));
             }
             Message::Stop => return Some(End::Leave),
         }
@@ -159,72 +160,58 @@ impl Node {
 
     fn told(&mut self, told: Told) {
         match told {
-            Told::Change(change) => self.changed.append(&mut self.state.apply(change)),
-            Told::Listed => self.source.listed = true,
+            Told::Change(change) => self.changed.extend(self.view.state.apply(change)),
+            Told::Listed => self.view.source.listed = true,
             Told::Trouble(trouble) => {
-                self.source.troubles.retain(|known| known.place != trouble.place);
+                self.view.source.troubles.retain(|known| known.place != trouble.place);
                 tracing::warn!("{}: {}", trouble.place, trouble.what);
-                self.source.troubles.push(trouble);
+                self.view.source.troubles.push(trouble);
             }
             Told::Well(place) => {
-                let before = self.source.troubles.len();
-                self.source.troubles.retain(|known| known.place != place);
-                if self.source.troubles.len() < before {
+                let before = self.view.source.troubles.len();
+                self.view.source.troubles.retain(|known| known.place != place);
+                if self.view.source.troubles.len() < before {
                     tracing::info!("{place}: is well again");
                 }
             }
-            Told::Zone(zone) if zone != self.reconciler.node().zone => {
-                self.reconciler.set_node(choose::Node { zone, ..self.reconciler.node().clone() });
-                self.changed.append(&mut self.state.names());
+            Told::Zone(zone) if zone != self.view.reconciler.node().zone => {
+                self.view.reconciler.set_node(choose::Node { zone, ..self.view.reconciler.node().clone() });
+                self.changed.extend(self.view.state.names());
             }
             Told::Zone(_) => {}
         }
-    }
-
-    fn answer(&self, question: Question) -> Reply {
-        Ok(match question {
-            Question::Status => Answer::Status(report::status(self)?),
-            Question::List => Answer::Services(report::services(self)?),
-            Question::Show { namespace, name } => Answer::Services(report::show(self, &Name::new(&namespace, &name))?),
-            Question::Check => Answer::Check(check::check(self)?),
-            Question::Explain { from, protocol, to } => {
-                Answer::Explanation(explain::explain(self, &from, protocol, to)?)
-            }
-            Question::Metrics => Answer::Metrics(report::metrics(self)?),
-            Question::Stop { .. } => Answer::Stopping,
-        })
     }
 
     // --- the tables ---------------------------------------------------------------------------------------------
 
     /// Writes what has changed, and gives back what nobody reads any more.
     fn settle(&mut self) {
-        if !self.source.listed {
+        if !self.view.source.listed {
             return;
         }
         let now = self.now_ns();
         if !self.changed.is_empty() || self.again.is_some_and(|again| again <= Instant::now()) {
             let names = std::mem::take(&mut self.changed);
             let begun = Instant::now();
-            let applied = self.reconciler.apply(&self.state, names, &mut self.maps, now);
+            let applied = self.view.reconciler.apply(&self.view.state, names, &mut self.view.maps, now);
             self.count(begun.elapsed());
             self.written(applied);
         }
-        if !self.is_complete && self.source.troubles.is_empty() && self.again.is_none() {
-            let completed = self.reconciler.complete(&mut self.maps, now);
+        if !self.is_complete && self.view.source.troubles.is_empty() && self.again.is_none() {
+            let completed = self.view.reconciler.complete(&mut self.view.maps, now);
             self.is_complete = true;
             self.written(completed);
         }
-        if let Err(error) = self.reconciler.tidy(&mut self.maps, now) {
+        if let Err(error) = self.view.reconciler.tidy(&mut self.view.maps, now) {
             tracing::warn!("old lists are not given back yet: {error}");
         }
     }
 
     fn count(&mut self, took: Duration) {
         let took = took.as_micros() as u64;
-        self.reconcile.runs += 1;
-        self.reconcile.last_us = took;
-        self.reconcile.longest_us = self.reconcile.longest_us.max(took);
+        self.view.reconcile.runs += 1;
+        self.view.reconcile.last_us = took;
+        self.view.reconcile.longest_us = self.view.reconcile.longest_us.max(took);
     }
 
     fn written(&mut self, outcome: io::Result<Outcome>) {
@@ -236,7 +223,7 @@ impl Node {
                 }
             }
             Err(error) => {
-                self.reconcile.failures += 1;
+                self.view.reconcile.failures += 1;
                 self.again = Some(Instant::now() + AGAIN);
                 tracing::error!("the tables could not be written, again in {} s: {error}", AGAIN.as_secs());
             }
@@ -251,7 +238,7 @@ impl Node {
     fn log_events(&mut self) {
         if self.log_due.is_some_and(|due| due <= Instant::now()) {
             self.log_due = None;
-            let ports = self.reconciler.ports();
+            let ports = self.view.reconciler.ports();
             self.digest
                 .log(|service| ports.iter().find(|port| port.service == service).map(|port| port.key.to_string()));
         }

@@ -1,6 +1,6 @@
 //! What is known and programmed, in the words of the answers.
 
-use crate::node::Node;
+use crate::view::View;
 use sidestep_agent_api as api;
 use sidestep_ebpf::error::Result as EbpfResult;
 use sidestep_mesh::address::{Endpoint, Family, Protocol};
@@ -16,18 +16,18 @@ fn text<T>(result: EbpfResult<T>) -> Result<T> {
     result.map_err(|error| error.to_string())
 }
 
-pub fn status(node: &Node) -> Result<api::Status> {
-    let (used, sizes) = (node.reconciler.used(), node.maps.sizes());
+pub fn status(view: &View) -> Result<api::Status> {
+    let (used, sizes) = (view.reconciler.used(), view.maps.sizes());
     let fill = |table: &str, used, size| api::Fill { table: table.into(), used, size };
-    let reasons = text(node.maps.reasons())?.into_iter();
+    let reasons = text(view.maps.reasons())?.into_iter();
     Ok(api::Status {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
-        node: node.reconciler.node().name.to_string(),
-        zone: node.reconciler.node().zone.as_deref().map(Into::into),
-        cgroup: node.settings.cgroup.clone(),
-        source: node.source.clone(),
-        attached: node.attached,
+        node: view.reconciler.node().name.to_string(),
+        zone: view.reconciler.node().zone.as_deref().map(Into::into),
+        cgroup: view.settings.cgroup.clone(),
+        source: view.source.clone(),
+        attached: view.attached,
         tables: vec![
             fill("frontends", used.frontends, sizes.frontends),
             fill("slots", used.slots, sizes.slots),
@@ -36,39 +36,39 @@ pub fn status(node: &Node) -> Result<api::Status> {
             fill("services", used.services, sizes.services),
         ],
         reasons: reasons.map(|(reason, count)| api::Count { reason: reason.into(), count }).collect(),
-        reconcile: node.reconcile.clone(),
-        node_addresses: text(node.maps.node_addresses())?.iter().map(ToString::to_string).collect(),
+        reconcile: view.reconcile.clone(),
+        node_addresses: text(view.maps.node_addresses())?.iter().map(ToString::to_string).collect(),
     })
 }
 
 /// Every Service, in the order of names.
-pub fn services(node: &Node) -> Result<Vec<api::Service>> {
+pub fn services(view: &View) -> Result<Vec<api::Service>> {
     let mut problems: BTreeMap<&Name, Vec<String>> = BTreeMap::new();
-    for (name, problem) in node.reconciler.problems() {
+    for (name, problem) in view.reconciler.problems() {
         problems.entry(name).or_default().push(described(problem));
     }
-    let known: BTreeMap<&Name, &Service> = node.state.services().map(|service| (&service.name, service)).collect();
-    known.into_values().map(|known| service(node, known, problems.remove(&known.name).unwrap_or_default())).collect()
+    let known: BTreeMap<&Name, &Service> = view.state.services().map(|service| (&service.name, service)).collect();
+    known.into_values().map(|known| service(view, known, problems.remove(&known.name).unwrap_or_default())).collect()
 }
 
 /// One Service, with all details.
-pub fn show(node: &Node, name: &Name) -> Result<Vec<api::Service>> {
-    let Some(known) = node.state.service(name) else { return Err(format!("there is no Service {name}")) };
-    let mine = node.reconciler.problems().filter(|(whose, _)| *whose == name);
-    let mut shown = service(node, known, mine.map(|(_, problem)| described(problem)).collect())?;
-    for (port, programmed) in shown.ports.iter_mut().zip(node.reconciler.ports_of(name)) {
-        port.backends = backends(node, programmed);
-        port.unused = unused(node, programmed);
+pub fn show(view: &View, name: &Name) -> Result<Vec<api::Service>> {
+    let Some(known) = view.state.service(name) else { return Err(format!("there is no Service {name}")) };
+    let mine = view.reconciler.problems().filter(|(whose, _)| *whose == name);
+    let mut shown = service(view, known, mine.map(|(_, problem)| described(problem)).collect())?;
+    for (port, programmed) in shown.ports.iter_mut().zip(view.reconciler.ports_of(name)) {
+        port.backends = backends(view, programmed);
+        port.unused = unused(view, programmed);
     }
     Ok(vec![shown])
 }
 
-fn service(node: &Node, known: &Service, problems: Vec<String>) -> Result<api::Service> {
-    let ports = node.reconciler.ports_of(&known.name).iter();
+fn service(view: &View, known: &Service, problems: Vec<String>) -> Result<api::Service> {
+    let ports = view.reconciler.ports_of(&known.name).iter();
     Ok(api::Service {
         namespace: known.name.namespace.to_string(),
         name: known.name.name.to_string(),
-        ports: ports.map(|programmed| port(node, programmed)).collect::<Result<_>>()?,
+        ports: ports.map(|programmed| port(view, programmed)).collect::<Result<_>>()?,
         problems,
         left: known.left.iter().map(|left| format!("{}: {}", left.what, left.why)).collect(),
     })
@@ -88,9 +88,9 @@ pub fn protocol(of: Protocol) -> api::Protocol {
     }
 }
 
-fn port(node: &Node, programmed: &Programmed) -> Result<api::Port> {
-    let counted = text(node.maps.counters(programmed.service))?;
-    let frontends = programmed.frontends().filter(|(key, _, _)| node.reconciler.owner(key) == Some(&programmed.key));
+fn port(view: &View, programmed: &Programmed) -> Result<api::Port> {
+    let counted = text(view.maps.counters(programmed.service))?;
+    let frontends = programmed.frontends().filter(|(key, _, _)| view.reconciler.owner(key) == Some(&programmed.key));
     let (picks, affinity_hits, refused) = (counted.picks, counted.affinity_hits, counted.refused);
     Ok(api::Port {
         name: programmed.key.port.to_string(),
@@ -127,21 +127,21 @@ pub fn socket_address(of: Endpoint) -> SocketAddr {
 }
 
 /// Each backend once, by address.
-fn backends(node: &Node, programmed: &Programmed) -> Vec<api::Backend> {
+fn backends(view: &View, programmed: &Programmed) -> Vec<api::Backend> {
     let all = programmed.table.lists.iter().flatten();
     let each: BTreeMap<Endpoint, u32> = all.map(|backend| (backend.endpoint, backend.weight)).collect();
-    each.into_iter().map(|(endpoint, weight)| backend(node, endpoint, weight)).collect()
+    each.into_iter().map(|(endpoint, weight)| backend(view, endpoint, weight)).collect()
 }
 
-pub fn backend(node: &Node, endpoint: Endpoint, weight: u32) -> api::Backend {
-    let load = node.reconciler.backend(&endpoint).map(|number| node.maps.load(number)).unwrap_or_default();
+pub fn backend(view: &View, endpoint: Endpoint, weight: u32) -> api::Backend {
+    let load = view.reconciler.backend(&endpoint).map(|number| view.maps.load(number)).unwrap_or_default();
     api::Backend { address: socket_address(endpoint), weight, active: load.active, picks: load.picks }
 }
 
 /// Endpoints of the port's family that are not among its backends.
-fn unused(node: &Node, programmed: &Programmed) -> Vec<api::Unused> {
+fn unused(view: &View, programmed: &Programmed) -> Vec<api::Unused> {
     let used: BTreeSet<_> = programmed.table.endpoints().iter().map(|endpoint| endpoint.address).collect();
-    let slices = node.state.slices(&programmed.key.service);
+    let slices = view.state.slices(&programmed.key.service);
     let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
     let others =
         endpoints.filter(|e| Family::of(e.address) == programmed.key.family && !used.contains(&e.address.into()));
@@ -157,13 +157,13 @@ fn why_unused(endpoint: &SliceEndpoint) -> &'static str {
     }
 }
 
-pub fn metrics(node: &Node) -> Result<api::Metrics> {
+pub fn metrics(view: &View) -> Result<api::Metrics> {
     let endpoints: BTreeSet<Endpoint> =
-        node.reconciler.ports().iter().flat_map(|port| port.table.endpoints()).collect();
-    let each = endpoints.into_iter().map(|endpoint| backend(node, endpoint, 1));
+        view.reconciler.ports().iter().flat_map(|port| port.table.endpoints()).collect();
+    let each = endpoints.into_iter().map(|endpoint| backend(view, endpoint, 1));
     Ok(api::Metrics {
-        status: status(node)?,
-        services: services(node)?,
+        status: status(view)?,
+        services: services(view)?,
         backends: each.filter(|backend| backend.active > 0 || backend.picks > 0).collect(),
     })
 }

@@ -27,10 +27,11 @@ pub fn run(args: &Args) -> Result<(), String> {
     let (inbox, messages) = channel();
     stop_at_signals(&inbox)?;
     serve_questions(&settings, &inbox)?;
-    start_source(&settings, &inbox);
+    let source_name = start_source(&settings, &inbox);
     start_addresses(&settings, &inbox);
-    let end = keep(&settings, &inbox, &messages)?;
+    let end = keep(&settings, source_name, &inbox, &messages);
     let _ = std::fs::remove_file(&settings.socket);
+    let end = end?;
     if end == End::Detach {
         services::remove(&settings.pins).map_err(|error| error.to_string())?;
         tracing::info!("detached: connections are the kernel's again");
@@ -45,13 +46,18 @@ fn log() {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
 }
 
-fn keep(settings: &Settings, inbox: &Sender<Message>, messages: &Receiver<Message>) -> Result<End, String> {
+fn keep(
+    settings: &Settings,
+    source_name: String,
+    inbox: &Sender<Message>,
+    messages: &Receiver<Message>,
+) -> Result<End, String> {
     let cookie = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
     let options = Options { pins: settings.pins.clone(), cgroup: settings.cgroup.clone(), node_netns: cookie };
     let mut stopped = None;
     let filled = services::install(&options, |maps| {
-        let mut node =
-            Node::new(settings.clone(), cookie, maps, inbox.clone()).map_err(|e| Error::new("read the tables", e))?;
+        let mut node = Node::new(settings.clone(), source_name, cookie, maps, inbox.clone())
+            .map_err(|e| Error::new("read the tables", e))?;
         match node.fill(messages) {
             None => Ok(node),
             Some(end) => {
@@ -105,16 +111,19 @@ fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<(), S
     Ok(())
 }
 
-fn start_source(settings: &Settings, inbox: &Sender<Message>) {
+/// Returns its name.
+fn start_source(settings: &Settings, inbox: &Sender<Message>) -> String {
     let source = source(settings);
-    tracing::info!(source = source.name(), node = settings.node_name, "reading");
+    let name = source.name();
+    tracing::info!(source = name, node = settings.node_name, "reading");
     let teller = Teller::new(inbox.clone());
     spawn("source", move || {
         let _gone = source.run(&teller);
     });
+    name
 }
 
-pub fn source(settings: &Settings) -> Box<dyn Source> {
+fn source(settings: &Settings) -> Box<dyn Source> {
     if let SourceSettings::Directory(path) = &settings.source {
         return Box::new(Directory::new(path.clone()));
     }

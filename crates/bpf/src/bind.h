@@ -3,21 +3,44 @@
 #pragma once
 
 #include "context.h"
+#include "kernel.h"
 
-/* On the node itself a Service's port is taken, as kube-proxy once held it by a socket of its own. */
+/* Whether a Service on this node holds the port at that address, as kube-proxy once did by a socket of its own. */
+static __always_inline bool is_held(const struct endpoint *at, u8 protocol)
+{
+	struct frontend_key key = { .address = at->address, .port = at->port, .protocol = protocol };
+	struct frontend *frontend = bpf_map_lookup_elem(&frontends, &key);
+
+	if (frontend && frontend->flags & HELD)
+		return true;
+	address_unspecify(&key.address);
+	key.scope = SCOPE_NODE;
+	return bpf_map_lookup_elem(&frontends, &key) != NULL;
+}
+
+/* 0.0.0.0, which an IPv6 socket for all addresses takes as well unless it is for IPv6 only. */
+static __always_inline bool is_held_by_other_family(struct bpf_sock *ctx, const struct endpoint *at)
+{
+	struct endpoint v4 = { .port = at->port };
+	struct sock *sock;
+
+	if (at->address.word[0] || at->address.word[1] || at->address.word[2] || at->address.word[3] || !may_read_kernel)
+		return false;
+	sock = bpf_cast_to_kern_ctx(ctx);
+	if (BPF_CORE_READ_BITFIELD(&sock->__sk_common, skc_ipv6only))
+		return false;
+	address_set_v4(&v4.address, 0);
+	return is_held(&v4, ctx->protocol);
+}
+
 static __always_inline int bound_to(struct bpf_sock *ctx, struct endpoint *at)
 {
 	u64 netns = bpf_get_netns_cookie(ctx);
-	struct frontend_key key = { .address = at->address, .port = at->port, .protocol = ctx->protocol };
 
 	if (netns != node_netns || !at->port)
 		return ALLOW;
-	if (!bpf_map_lookup_elem(&frontends, &key)) {
-		address_unspecify(&key.address);
-		key.scope = SCOPE_NODE;
-		if (!bpf_map_lookup_elem(&frontends, &key))
-			return ALLOW;
-	}
+	if (!is_held(at, ctx->protocol) && !is_held_by_other_family(ctx, at))
+		return ALLOW;
 	tell(REASON_BIND_REFUSED, netns, ctx->protocol, at, 0);
 	bpf_set_retval(-EADDRINUSE);
 	return DENY;

@@ -2,6 +2,7 @@
 /* connect(): one choice for the whole connection, remembered in the socket. */
 #pragma once
 
+#include "kernel.h"
 #include "refuse.h"
 
 /* The tuple of a connection whose source port was chosen by bind() is free again, if it is this socket's. */
@@ -31,10 +32,21 @@ static __always_inline void forget_connect(struct translation *translation, u64 
 		__sync_fetch_and_add(&backend->active, -1);
 }
 
+/* A socket of the kernel itself (NFS, a subflow of MPTCP): no hook tells of its end, so nothing may be kept for it. */
+static __always_inline bool is_kernels_own(struct bpf_sock_addr *ctx)
+{
+	struct bpf_sock_addr_kern *context;
+
+	if (!may_read_kernel)
+		return false;
+	context = bpf_cast_to_kern_ctx(ctx);
+	return BPF_CORE_READ_BITFIELD(context->sk, sk_kern_sock);
+}
+
 /* The source port of a TCP socket if bind() chose it; 0 if connect() will. */
 static __always_inline u16 fixed_port(struct bpf_sock_addr *ctx)
 {
-	return ctx->protocol == IPPROTO_TCP ? ctx->sk->src_port : 0;
+	return ctx->protocol == IPPROTO_TCP && !is_kernels_own(ctx) ? ctx->sk->src_port : 0;
 }
 
 /* Whether another socket with the same source port, chosen by bind(), has this peer. Takes the tuple if not. */
@@ -69,6 +81,27 @@ static __always_inline struct backend *backend_to_connect(struct bpf_sock_addr *
 	return backend;
 }
 
+/* What the connection was translated to, in the socket. */
+static __always_inline void remember_connect(struct bpf_sock_addr *ctx, const struct frontend *frontend,
+					     const struct endpoint *to, struct backend *backend, u32 index)
+{
+	struct translation *translation =
+		bpf_sk_storage_get(&translations, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!translation) {
+		count(REASON_NO_STORAGE);
+		return;
+	}
+	translation->frontend = *to;
+	translation->backend = backend->endpoint;
+	translation->service = frontend->service;
+	translation->backend_index = index;
+	translation->generation = backend->generation;
+	translation->connected = 1;
+	translation->fixed_port = fixed_port(ctx);
+	__sync_fetch_and_add(&backend->active, 1);
+}
+
 /* Changes `to` into a backend's address if it is a Service's. Returns what the program is to return. */
 static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
@@ -77,12 +110,13 @@ static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint
 	struct backend *backend;
 	u32 index;
 
+	/* First of all: what is refused leaves a datagram socket with the peer that it has. */
+	if (frontend && !frontend->count)
+		return refuse(ctx, frontend, to);
 	if (translation)
 		forget_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), ctx->protocol);
 	if (!frontend)
 		return ALLOW;
-	if (!frontend->count)
-		return refuse(ctx, frontend, to);
 	backend = backend_to_connect(ctx, frontend, &index);
 	if (!backend) {
 		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), ctx->protocol, to, frontend->service);
@@ -91,19 +125,8 @@ static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint
 	}
 	count(REASON_TRANSLATED);
 	__sync_fetch_and_add(&backend->picks, 1);
-	translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-	if (translation) {
-		translation->frontend = *to;
-		translation->backend = backend->endpoint;
-		translation->service = frontend->service;
-		translation->backend_index = index;
-		translation->generation = backend->generation;
-		translation->connected = 1;
-		translation->fixed_port = fixed_port(ctx);
-		__sync_fetch_and_add(&backend->active, 1);
-	} else {
-		count(REASON_NO_STORAGE);
-	}
+	if (!is_kernels_own(ctx))
+		remember_connect(ctx, frontend, to, backend, index);
 	*to = backend->endpoint;
 	return ALLOW;
 }

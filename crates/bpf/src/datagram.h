@@ -3,6 +3,7 @@
 #pragma once
 
 #include "refuse.h"
+#include "serving.h"
 
 /* Datagrams to a Service from one socket go to one backend until nothing was sent for so long, as with conntrack. */
 #define FLOW_SECONDS 120
@@ -82,14 +83,32 @@ static __always_inline void keep_reply(u64 socket, const struct endpoint *peer, 
 		count(REASON_FLOW_NOT_KEPT);
 }
 
+/*
+ * The Service that the socket is connected to, called by its name: the kernel lets no other backend's answer in than
+ * its peer's. NULL if it is another destination, or the backend has gone.
+ */
+static __always_inline struct translation *own_service(struct bpf_sock_addr *ctx, const struct endpoint *to)
+{
+	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
+
+	if (!translation || !translation->connected || !endpoint_equal(&translation->frontend, to))
+		return NULL;
+	return is_connected_to(ctx, &translation->backend) && still_serves(translation) ? translation : NULL;
+}
+
 static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
 	struct frontend *frontend = find_frontend(to, ctx->protocol, bpf_get_netns_cookie(ctx));
 	struct flow_key forward = { .socket = bpf_get_socket_cookie(ctx), .peer = *to };
+	struct translation *own = own_service(ctx, to);
 	struct backend *backend;
 	u32 index;
 	bool fresh;
 
+	if (own) {
+		*to = own->backend;
+		return ALLOW;
+	}
 	if (!frontend) {
 		forget_reply(ctx, to);
 		return ALLOW;

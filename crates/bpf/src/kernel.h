@@ -16,11 +16,17 @@ struct sock_common {
 	u32 skc_daddr;
 	u16 skc_dport;
 	u16 skc_family;
+	unsigned char skc_ipv6only : 1;
 	struct in6_addr skc_v6_daddr;
 };
 
 struct sock {
 	struct sock_common __sk_common;
+	u8 sk_kern_sock : 1;
+};
+
+struct bpf_sock_addr_kern {
+	struct sock *sk;
 };
 
 struct udp_sock;
@@ -30,3 +36,9 @@ struct bpf_iter__udp {
 };
 
 #pragma clang attribute pop
+
+/* Whether the loader may do so: it takes CAP_PERFMON. Without it, what only the kernel's types tell is not known. */
+const volatile bool may_read_kernel = false;
+
+/* The kernel's own form of a program's context (6.2). */
+extern void *bpf_cast_to_kern_ctx(void *context) __ksym;

@@ -14,17 +14,20 @@ static __always_inline int connected_peer(struct bpf_sock_addr *ctx, struct endp
 	return ALLOW;
 }
 
-/* Puts the Service in the place of the backend that a datagram came from. */
+/* Puts the Service in the place of the backend that a datagram came from. A connected socket hears only its peer. */
 static __always_inline int received_from(struct bpf_sock_addr *ctx, struct endpoint *from)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
 	struct flow_key key = { .socket = bpf_get_socket_cookie(ctx), .peer = *from };
-	struct reply *reply = NULL;
+	struct reply *reply;
 
-	if (translation && translation->unconnected)
-		reply = bpf_map_lookup_elem(&replies, &key);
-	if (!reply)
+	if (translation && translation->connected && is_connected_to(ctx, &translation->backend))
 		return connected_peer(ctx, from);
+	if (!translation || !translation->unconnected)
+		return ALLOW;
+	reply = bpf_map_lookup_elem(&replies, &key);
+	if (!reply)
+		return ALLOW;
 	if (find_frontend(&reply->frontend, ctx->protocol, bpf_get_netns_cookie(ctx)))
 		*from = reply->frontend;
 	else

@@ -2,13 +2,14 @@
 /*
  * A connected UDP socket whose backend has gone would send into the void for ever: nothing tells it. This iterator walks
  * the UDP sockets of one network namespace and aborts those that were translated to a backend that is none any more, so
- * that their next call fails with ECONNABORTED. Sockets that nobody translated, or that are not connected, are left alone.
+ * that their next call fails (to receive with ECONNABORTED, to send with EDESTADDRREQ). Sockets that nobody translated, or
+ * that are not connected, are left alone.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
 #include "kernel.h"
-#include "maps.h"
+#include "serving.h"
 
 #define AF_INET 2
 
@@ -33,15 +34,6 @@ static __always_inline struct endpoint peer_of(struct sock *sock)
 	peer.address.word[2] = common->skc_v6_daddr.in6_u.u6_addr32[2];
 	peer.address.word[3] = common->skc_v6_daddr.in6_u.u6_addr32[3];
 	return peer;
-}
-
-/* Whether the backend is still one of the Service, and its number still its own. */
-static __always_inline bool still_serves(const struct translation *translation)
-{
-	struct member_key key = { .service = translation->service, .backend = translation->backend_index };
-	struct backend *backend = bpf_map_lookup_elem(&backends, &key.backend);
-
-	return backend && backend->generation == translation->generation && bpf_map_lookup_elem(&members, &key);
 }
 
 SEC("iter/udp")

@@ -24,9 +24,13 @@ static inline u32 scale(u32 random, u32 count)
 	return (u32)((u64)random * count >> 32);
 }
 
+/* Both are read, and one is taken: an address that depends on a number is more than CAP_BPF alone allows (Spectre). */
 static inline u32 slot_choose(const struct slot *slot, u32 random)
 {
-	return random <= slot->own ? slot->backend : slot->other;
+	u32 backend = slot->backend, other = slot->other;
+
+	__asm__ volatile("" : "+r"(backend), "+r"(other));
+	return random <= slot->own ? backend : other;
 }
 
 /* Whether something last used at `then` has not been used for `seconds` at `now`; a clock read elsewhere may be ahead. */

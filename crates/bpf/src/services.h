@@ -31,6 +31,7 @@ struct frontend_key {
 
 enum frontend_flags {
 	LEAST_CONNECTIONS = 1 << 0, /* of two random backends the one with fewer open connections */
+	HELD = 1 << 1,              /* nobody else may bind() to it on the node */
 };
 
 struct frontend {

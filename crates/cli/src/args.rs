@@ -222,11 +222,11 @@ Examples:
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub struct Explain {
     /// Who connects: a process, or any process in a cgroup v2 directory
-    #[arg(value_name = "PID|CGROUP", value_parser = crate::explain::caller)]
+    #[arg(value_name = "PID|CGROUP", value_parser = crate::destination::caller)]
     pub from: sidestep_agent_api::Caller,
     /// Where to
-    #[arg(value_name = "[tcp:|udp:]ADDRESS:PORT", value_parser = crate::explain::destination)]
-    pub to: crate::explain::Destination,
+    #[arg(value_name = "[tcp:|udp:]ADDRESS:PORT", value_parser = crate::destination::destination)]
+    pub to: crate::destination::Destination,
     #[command(flatten)]
     pub agent: AgentSocket,
 }

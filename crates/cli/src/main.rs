@@ -4,6 +4,7 @@
 mod agent;
 mod args;
 mod daemon;
+mod destination;
 mod doctor;
 mod explain;
 mod hold;

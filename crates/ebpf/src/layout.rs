@@ -11,7 +11,8 @@ use std::net::Ipv6Addr;
 pub const VERSION: u32 = 1;
 
 /// `enum frontend_flags`
-const LEAST_CONNECTIONS: u32 = 1;
+const LEAST_CONNECTIONS: u32 = 1 << 0;
+const HELD: u32 = 1 << 1;
 
 /// A value that a map holds: plain bytes.
 ///
@@ -78,21 +79,21 @@ pub fn to_key(from: &frontend_key) -> Option<FrontendKey> {
 }
 
 pub fn frontend_of(from: &Frontend) -> frontend {
-    let Frontend { service, first, count, affinity_seconds, least_connections } = *from;
+    let Frontend { service, first, count, affinity_seconds, least_connections, held } = *from;
     frontend {
         service,
         first,
         count,
         affinity_seconds,
-        flags: u32::from(least_connections) * LEAST_CONNECTIONS,
+        flags: (u32::from(least_connections) * LEAST_CONNECTIONS) | (u32::from(held) * HELD),
         pad: 0,
     }
 }
 
 pub fn to_frontend(from: &frontend) -> Frontend {
-    let least_connections = from.flags & LEAST_CONNECTIONS != 0;
+    let (least_connections, held) = (from.flags & LEAST_CONNECTIONS != 0, from.flags & HELD != 0);
     let (service, first, count) = (from.service, from.first, from.count);
-    Frontend { service, first, count, affinity_seconds: from.affinity_seconds, least_connections }
+    Frontend { service, first, count, affinity_seconds: from.affinity_seconds, least_connections, held }
 }
 
 pub fn slot_of(from: &Slot) -> slot {

@@ -33,6 +33,13 @@ pub fn missing() -> Vec<String> {
     found
 }
 
+/// Whether programs may read the kernel's own types. Two things are not known without that: which sockets are the
+/// kernel's, and which IPv6 sockets are for IPv6 only.
+pub fn may_read_kernel() -> bool {
+    let held = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
+    held.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN)
+}
+
 fn privileges() -> Vec<String> {
     let wanted = [("CAP_BPF", CapabilitySet::BPF), ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN)];
     let held = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());

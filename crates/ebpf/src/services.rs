@@ -4,6 +4,7 @@ use crate::error::{Doing, Error, Result};
 use crate::layout::VERSION;
 use crate::pins::Pins;
 use crate::plane::Maps;
+use crate::probe;
 use libbpf_rs::libbpf_sys::bpf_link_update;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapHandle, OpenMapMut, Program, ProgramMut};
@@ -48,6 +49,7 @@ pub fn install<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> Re
     let mut open = ServicesSkelBuilder::default().open(&mut object).doing("read the Service programs")?;
     let settings = open.maps.rodata_data.as_deref_mut().expect("the programs have settings");
     settings.node_netns = options.node_netns;
+    settings.may_read_kernel = probe::may_read_kernel();
     let directory = pins.make(&[KIND, &maps_directory()])?;
     find_again(&mut open, &directory)?;
     let mut skeleton = open.load().doing("load the Service programs")?;

@@ -42,6 +42,8 @@ pub struct Frontend {
     /// 0: none.
     pub affinity_seconds: u32,
     pub least_connections: bool,
+    /// On the node nobody else may bind to it.
+    pub held: bool,
 }
 
 /// A place of a list of backends. Twin of `slot`.

@@ -69,6 +69,7 @@ impl Programmed {
                 count,
                 affinity_seconds: self.table.affinity_seconds,
                 least_connections: self.table.selection == Selection::LeastConnections,
+                held: self.table.held.contains(key),
             };
             (*key, value, self.table.lists[*list].as_slice())
         })

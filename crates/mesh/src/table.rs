@@ -36,6 +36,9 @@ pub struct PortTable {
     pub selection: Selection,
     /// Lists that frontends share, by their place in `lists`.
     pub frontends: Vec<(FrontendKey, usize)>,
+    /// Those that the node keeps for itself: NodePorts and external addresses. Whoever makes an address of the cluster
+    /// or of a load balancer its own on the node may serve there.
+    pub held: BTreeSet<FrontendKey>,
     pub lists: Vec<Vec<Backend>>,
 }
 
@@ -80,7 +83,9 @@ fn table(service: &Service, port: &Port, family: Family, slices: &[&Slice], node
         let (address, protocol) = (family.unspecified(), port.protocol);
         (FrontendKey { address, port: number, protocol, scope: Scope::Node }, 0)
     }));
+    let is_held = |key: &FrontendKey| key.scope == Scope::Node || service.external_ips.contains(&key.address.ip());
     PortTable {
+        held: frontends.iter().map(|(key, _)| *key).filter(is_held).collect(),
         key: PortKey { service: service.name.clone(), port: port.name.clone(), protocol: port.protocol, family },
         affinity_seconds: service.affinity_seconds.unwrap_or(0),
         selection: service.selection,

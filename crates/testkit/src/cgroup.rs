@@ -27,6 +27,19 @@ impl Cgroup {
         &self.path
     }
 
+    /// Runs `work` while this process is outside, where sockets and children that it makes meanwhile stay.
+    pub fn outside<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Back<'a>(&'a Cgroup);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.move_to(&self.0.path);
+            }
+        }
+        self.move_to(&self.root);
+        let _back = Back(self);
+        work()
+    }
+
     fn move_to(&self, cgroup: &Path) {
         fs::write(cgroup.join("cgroup.procs"), std::process::id().to_string()).expect("move into the cgroup");
     }

@@ -13,9 +13,10 @@
 
 mod cgroup;
 mod namespace;
+pub mod program;
 
 pub use cgroup::Cgroup;
-pub use namespace::Namespace;
+pub use namespace::{Namespace, enter};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use crate::must;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A named network namespace with its loopback up. Goes away when dropped and no socket of it is left.
 pub struct Namespace {
@@ -47,8 +47,7 @@ impl Namespace {
 
     /// Moves the calling thread into it, for good.
     pub fn enter(&self) {
-        let file = File::open(self.path()).expect("the namespace's file");
-        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("setns (needs root)");
+        enter(&self.path());
     }
 }
 
@@ -56,4 +55,10 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         let _ = std::process::Command::new("ip").args(["netns", "delete", &self.name]).status();
     }
+}
+
+/// Moves the calling thread into the namespace of this file, for good.
+pub fn enter(path: &Path) {
+    let file = File::open(path).expect("the namespace's file");
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("setns (needs root)");
 }

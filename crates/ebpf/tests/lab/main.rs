@@ -1,5 +1,14 @@
 //! Services as programs in pods meet them: real sockets in network namespaces.
 
+mod binding;
+mod churn;
 mod connections;
 mod datagrams;
+mod frontends;
 mod node;
+mod programs;
+mod scratch;
+mod sockets;
+mod stale;
+mod traps;
+mod twin;

@@ -2,9 +2,9 @@
 
 use sidestep_ebpf::plane::{Counters, Maps};
 use sidestep_ebpf::services::{self, Options};
-use sidestep_mesh::address::Protocol;
+use sidestep_mesh::address::{Endpoint, Protocol};
 use sidestep_mesh::choose;
-use sidestep_mesh::object::{Name, Object, Port, Selection, Service, Slice, SliceEndpoint, SlicePort};
+use sidestep_mesh::object::{Key, Name, Object, Port, Selection, Service, Slice, SliceEndpoint, SlicePort};
 use sidestep_mesh::reconcile::{Outcome, Reconciler};
 use sidestep_mesh::state::{Change, State};
 use sidestep_testkit::{Lab, Pod};
@@ -51,23 +51,14 @@ impl Node {
         self.endpoints(name, protocol, endpoints)
     }
 
-    /// These are the endpoints of the Service from now on. All of them have the port of the first.
+    /// These are the endpoints of the Service from now on, see [`slice`].
     pub fn endpoints(
         &mut self,
         name: &str,
         protocol: Protocol,
         endpoints: impl IntoIterator<Item = (IpAddr, u16)>,
     ) -> Outcome {
-        let endpoints: Vec<_> = endpoints.into_iter().collect();
-        let port = endpoints.first().map_or(1, |(_, port)| *port);
-        let slice = Slice {
-            name: Name::new("default", name),
-            service: name.into(),
-            ports: vec![SlicePort { name: "".into(), protocol, port }],
-            endpoints: endpoints.iter().map(|(address, _)| ready(*address)).collect(),
-            weights: Default::default(),
-        };
-        self.change(Change::Put(Object::Slice(slice)))
+        self.change(Change::Put(Object::Slice(slice(name, protocol, endpoints))))
     }
 
     /// What was counted for the only port of the Service.
@@ -75,6 +66,18 @@ impl Node {
         let ports = self.reconciler.ports();
         let port = ports.iter().find(|port| &*port.key.service.name == name).expect("the Service is programmed");
         self.maps.counters(port.service).unwrap()
+    }
+
+    /// The Service and its endpoints are no more.
+    pub fn forget(&mut self, name: &str) -> Outcome {
+        let name = Name::new("default", name);
+        self.change(Change::Delete(Key::Slice(name.clone())));
+        self.change(Change::Delete(Key::Service(name)))
+    }
+
+    /// How many sockets count as connected to a backend; 0 if it is none.
+    pub fn open(&self, address: IpAddr, port: u16) -> u64 {
+        self.reconciler.backend(&Endpoint::new(address, port)).map_or(0, |number| self.maps.load(number).active)
     }
 
     pub fn reason(&self, name: &str) -> u64 {
@@ -109,6 +112,19 @@ pub fn plain_service(name: &str, protocol: Protocol, vip: &str, port: u16) -> Se
         selection: Selection::Random,
         created: String::new(),
         left: Vec::new(),
+    }
+}
+
+/// All endpoints of a Service. All of them have the port of the first.
+pub fn slice(name: &str, protocol: Protocol, endpoints: impl IntoIterator<Item = (IpAddr, u16)>) -> Slice {
+    let endpoints: Vec<_> = endpoints.into_iter().collect();
+    let port = endpoints.first().map_or(1, |(_, port)| *port);
+    Slice {
+        name: Name::new("default", name),
+        service: name.into(),
+        ports: vec![SlicePort { name: "".into(), protocol, port }],
+        endpoints: endpoints.iter().map(|(address, _)| ready(*address)).collect(),
+        weights: Default::default(),
     }
 }
 

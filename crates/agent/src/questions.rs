@@ -1,0 +1,18 @@
+//! Who answers which question.
+
+use crate::view::View;
+use crate::{check, explain, report};
+use sidestep_agent_api::{Answer, Question, Reply};
+use sidestep_mesh::object::Name;
+
+pub fn answer(view: &View, question: Question) -> Reply {
+    Ok(match question {
+        Question::Status => Answer::Status(report::status(view)?),
+        Question::List => Answer::Services(report::services(view)?),
+        Question::Show { namespace, name } => Answer::Services(report::show(view, &Name::new(&namespace, &name))?),
+        Question::Check => Answer::Check(check::check(view)?),
+        Question::Explain { from, protocol, to } => Answer::Explanation(explain::explain(view, &from, protocol, to)?),
+        Question::Metrics => Answer::Metrics(report::metrics(view)?),
+        Question::Stop { .. } => Answer::Stopping,
+    })
+}

@@ -1,0 +1,265 @@
+//! An API server as the source: it lists and watches, loses its memory, dies and comes back. The real one is in
+//! tests/kube.
+
+use crate::agent::{Load, Node, VIP, at, dial, server};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use futures_util::stream;
+use serde_json::{Value, json};
+use sidestep_testkit::{Namespace, Pod};
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+/// Objects of all kinds, and everything that has happened to them.
+struct World {
+    inner: Mutex<Inner>,
+    version: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// {kind, name} -> object
+    objects: BTreeMap<(&'static str, String), Value>,
+    events: Vec<Event>,
+    /// What happened before this version is forgotten.
+    oldest: u64,
+}
+
+#[derive(Clone)]
+struct Event {
+    version: u64,
+    kind: &'static str,
+    line: String,
+}
+
+const SERVICES: &str = "services";
+const SLICES: &str = "endpointslices";
+const NODES: &str = "nodes";
+
+impl World {
+    fn new() -> Arc<World> {
+        Arc::new(World { inner: Mutex::default(), version: watch::Sender::new(1) })
+    }
+
+    fn put(&self, kind: &'static str, mut object: Value) {
+        let name = object["metadata"]["name"].as_str().unwrap().to_string();
+        let mut inner = self.inner.lock().unwrap();
+        let version = *self.version.borrow() + 1;
+        object["metadata"]["resourceVersion"] = version.to_string().into();
+        let what = if inner.objects.contains_key(&(kind, name.clone())) { "MODIFIED" } else { "ADDED" };
+        inner.happen(version, kind, what, &object);
+        inner.objects.insert((kind, name), object);
+        self.version.send_replace(version);
+    }
+
+    fn delete(&self, kind: &'static str, name: &str) {
+        let mut inner = self.inner.lock().unwrap();
+        let version = *self.version.borrow() + 1;
+        let mut object = inner.objects.remove(&(kind, name.to_string())).expect("it is there");
+        object["metadata"]["resourceVersion"] = version.to_string().into();
+        inner.happen(version, kind, "DELETED", &object);
+        self.version.send_replace(version);
+    }
+
+    /// Watchers that come back are told to list again.
+    fn forget(&self) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.oldest = *self.version.borrow();
+        inner.events.clear();
+    }
+
+    fn list(&self, kind: &'static str) -> Value {
+        let inner = self.inner.lock().unwrap();
+        let items: Vec<_> = inner.objects.iter().filter(|((k, _), _)| *k == kind).map(|(_, object)| object).collect();
+        json!({"metadata": {"resourceVersion": self.version.borrow().to_string()}, "items": items})
+    }
+
+    /// What has happened since, a line each.
+    fn since(&self, kind: &'static str, version: u64) -> (u64, String) {
+        let inner = self.inner.lock().unwrap();
+        let now = *self.version.borrow();
+        if version < inner.oldest {
+            let gone = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410,
+                              "reason": "Expired", "message": "too old resource version", "metadata": {}});
+            return (now, json!({"type": "ERROR", "object": gone}).to_string() + "\n");
+        }
+        (now, inner.events.iter().filter(|e| e.kind == kind && e.version > version).map(|e| e.line.clone()).collect())
+    }
+}
+
+impl Inner {
+    fn happen(&mut self, version: u64, kind: &'static str, what: &str, object: &Value) {
+        let line = json!({"type": what, "object": object}).to_string() + "\n";
+        self.events.push(Event { version, kind, line });
+    }
+}
+
+async fn answer(
+    State(world): State<Arc<World>>,
+    Path(kind): Path<String>,
+    Query(query): Query<HashMap<String, String>>,
+) -> Response {
+    let kind = [SERVICES, SLICES, NODES].into_iter().find(|known| *known == kind).expect("a kind that is watched");
+    if !query.contains_key("watch") {
+        return world.list(kind).to_string().into_response();
+    }
+    let from = query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or(0);
+    let changes = world.version.subscribe();
+    let lines = stream::unfold((world, from, changes), move |(world, from, mut changes)| async move {
+        loop {
+            let (now, lines) = world.since(kind, from);
+            if !lines.is_empty() {
+                return Some((Ok::<_, Infallible>(lines), (world, now, changes)));
+            }
+            changes.changed().await.ok()?;
+        }
+    });
+    Body::from_stream(lines).into_response()
+}
+
+/// The server of a world. It dies when dropped, with all its connections.
+struct Server {
+    runtime: Option<Runtime>,
+}
+
+const PORT: u16 = 8001;
+
+impl Server {
+    fn start(world: &Arc<World>, place: &Namespace) -> Server {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = place.run(|| std::net::TcpListener::bind(("127.0.0.1", PORT)).unwrap());
+        listener.set_nonblocking(true).unwrap();
+        let routes = Router::new()
+            .route("/api/v1/{kind}", get(answer))
+            .route("/apis/discovery.k8s.io/v1/{kind}", get(answer))
+            .with_state(world.clone());
+        runtime.spawn(async move { axum::serve(tokio::net::TcpListener::from_std(listener).unwrap(), routes).await });
+        Server { runtime: Some(runtime) }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.runtime.take().unwrap().shutdown_timeout(std::time::Duration::from_secs(5));
+    }
+}
+
+fn service(name: &str, ip: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
+           "spec": {"clusterIPs": [ip], "ports": [{"port": 80, "protocol": "TCP"}]}})
+}
+
+fn slice<'a>(name: &str, pods: impl IntoIterator<Item = &'a Pod>) -> Value {
+    let endpoint = |pod: &Pod| json!({"addresses": [pod.v4.to_string()], "hints": {"forZones": [{"name": "east"}]}});
+    let endpoints: Vec<_> = pods.into_iter().map(endpoint).collect();
+    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+           "metadata": {"name": format!("{name}-1"), "namespace": "default", "labels": {"kubernetes.io/service-name": name}},
+           "ports": [{"port": 8080, "protocol": "TCP"}], "endpoints": endpoints})
+}
+
+fn start(node: &mut Node) {
+    let kubeconfig = node.directory.path().join("kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{PORT}'}}}}]\n\
+         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\ncurrent-context: c\nusers: [{{name: u, user: {{}}}}]\n"
+    );
+    std::fs::write(&kubeconfig, text).unwrap();
+    node.start_with(&["--kubeconfig", kubeconfig.to_str().unwrap()]);
+}
+
+#[test]
+fn objects_of_an_api_server_are_followed() {
+    let (mut node, world) = (Node::new(), World::new());
+    let (client, pods) = (node.lab.pod(), [node.lab.pod(), node.lab.pod()]);
+    let _servers: Vec<_> = pods.iter().map(server).collect();
+    world.put(SERVICES, service("web", VIP));
+    world.put(SLICES, slice("web", [&pods[0]]));
+    let _server = Server::start(&world, &node.lab.node);
+    start(&mut node);
+    let reached = || client.namespace.run(|| dial(at(VIP, 80)));
+    assert_eq!(reached().unwrap(), pods[0].v4);
+    world.put(SLICES, slice("web", [&pods[1]]));
+    node.wait(|_| reached().is_ok_and(|who| who == pods[1].v4));
+    world.delete(SLICES, "web-1");
+    node.wait(|_| reached().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused));
+    world.delete(SERVICES, "web");
+    node.wait(|_| reached().is_err_and(|error| error.kind() != ErrorKind::ConnectionRefused));
+    // An object that is wrong is named, and one that was right before stays.
+    world.put(SERVICES, service("web", VIP));
+    world.put(SLICES, slice("web", [&pods[0]]));
+    node.wait(|_| reached().is_ok());
+    let mut wrong = service("web", VIP);
+    wrong["metadata"]["annotations"] = json!({"sidestep.io/selection": "best"});
+    world.put(SERVICES, wrong);
+    node.wait(|node| !node.status().unwrap().source.troubles.is_empty());
+    let trouble = node.status().unwrap().source.troubles.remove(0);
+    assert_eq!(trouble.place, "Service default/web");
+    assert!(trouble.what.contains("sidestep.io/selection: \"best\" where random, weighted"), "{trouble:?}");
+    assert!(reached().is_ok());
+    world.put(SERVICES, service("web", VIP));
+    node.wait(|node| node.check().is_well());
+}
+
+#[test]
+fn a_server_that_dies_changes_nothing_and_is_followed_again() {
+    let (mut node, world) = (Node::new(), World::new());
+    let (clients, pods) = ([node.lab.pod()], [node.lab.pod(), node.lab.pod()]);
+    let _servers: Vec<_> = pods.iter().map(server).collect();
+    world.put(SERVICES, service("web", VIP));
+    world.put(SERVICES, service("other", "10.96.0.11"));
+    world.put(SLICES, slice("web", [&pods[0]]));
+    let first = Server::start(&world, &node.lab.node);
+    start(&mut node);
+    let load = Load::start(&clients);
+    drop(first);
+    node.wait(|node| node.status().unwrap().source.troubles.len() == 2);
+    load.wait_for(50);
+    // Meanwhile: changes of which no watcher hears, and whose history is lost.
+    world.put(SLICES, slice("web", &pods));
+    world.delete(SERVICES, "other");
+    world.put(SERVICES, service("new", "10.96.0.12"));
+    world.forget();
+    let _second = Server::start(&world, &node.lab.node);
+    node.wait(|node| node.show("new").is_ok() && node.show("other").is_err());
+    node.wait(|node| node.show("web").unwrap().ports[0].backend_count == 2);
+    node.wait(|node| node.check().is_well());
+    load.wait_for(50);
+    let (failures, done) = load.stop();
+    assert!(failures.is_empty(), "{} of {done}: {:?}", failures.len(), failures.first());
+}
+
+#[test]
+fn hints_count_for_the_zone_that_the_node_is_labelled_with() {
+    let (mut node, world) = (Node::new(), World::new());
+    let (near, far) = (node.lab.pod(), node.lab.pod());
+    world.put(SERVICES, service("web", VIP));
+    world.put(SLICES, slice("web", [&near]));
+    let mut other = slice("web", [&far]);
+    other["metadata"]["name"] = "web-2".into();
+    other["endpoints"][0]["hints"]["forZones"][0]["name"] = "west".into();
+    world.put(SLICES, other);
+    let _server = Server::start(&world, &node.lab.node);
+    start(&mut node);
+    assert_eq!(node.show("web").unwrap().ports[0].backend_count, 2);
+    let labelled = |zone: &str| {
+        json!({"apiVersion": "v1", "kind": "Node",
+               "metadata": {"name": "node", "labels": {"topology.kubernetes.io/zone": zone}}})
+    };
+    for (zone, pod) in [("east", &near), ("west", &far)] {
+        world.put(NODES, labelled(zone));
+        node.wait(|node| {
+            let port = node.show("web").unwrap().ports.remove(0);
+            port.backends.len() == 1 && port.backends[0].address.ip() == pod.v4
+        });
+    }
+    world.delete(NODES, "node");
+    world.put(NODES, labelled("nowhere"));
+    node.wait(|node| node.show("web").unwrap().ports[0].backend_count == 2);
+}

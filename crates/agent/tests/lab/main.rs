@@ -1,0 +1,9 @@
+//! The agent as a program: fed from a directory, killed, exchanged, asked, and taken away again.
+
+mod agent;
+mod answers;
+mod changes;
+mod cluster;
+mod ends;
+mod scale;
+mod yaml;

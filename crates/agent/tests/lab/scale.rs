@@ -1,0 +1,67 @@
+//! Thirty thousand Services with ten endpoints each.
+
+use crate::agent::Node;
+use crate::yaml;
+use std::fs;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+const SERVICES: usize = 30_000;
+const ENDPOINTS: usize = 10;
+/// A file each for so many Services, as a tool that writes them would do.
+const IN_A_FILE: usize = 100;
+
+fn one(n: usize, first: usize) -> String {
+    let endpoint = |e: usize| {
+        let i = n * ENDPOINTS + first + e;
+        format!("10.{}.{}.{}", 1 + i / 65536, i / 256 % 256, i % 256).parse().unwrap()
+    };
+    let endpoints: Vec<IpAddr> = (0..ENDPOINTS).map(endpoint).collect();
+    let (name, vip) = (format!("s{n}"), format!("10.96.{}.{}", n / 250, 1 + n % 250));
+    yaml::service(&name, &vip, 80, "") + &yaml::slice(&name, &endpoints, 8080)
+}
+
+fn some(file: usize, first: usize) -> String {
+    (0..IN_A_FILE).map(|n| one(file * IN_A_FILE + n, first)).collect()
+}
+
+#[test]
+fn thirty_thousand_services_are_loaded_taken_over_and_changed() {
+    let mut node = Node::new();
+    for file in 0..SERVICES / IN_A_FILE {
+        fs::write(node.services().join(format!("{file}.yaml")), some(file, 0)).unwrap();
+    }
+    let begun = Instant::now();
+    node.start();
+    let loaded = begun.elapsed();
+    let status = node.status().unwrap();
+    let used = |table: &str| status.tables.iter().find(|fill| fill.table == table).unwrap().used as usize;
+    assert_eq!((used("frontends"), used("slots")), (SERVICES, SERVICES * ENDPOINTS));
+    let first_write = Duration::from_micros(status.reconcile.longest_us);
+    let check = node.check();
+    assert!(check.is_well() && check.frontends == SERVICES, "{:?}", check.differences.first());
+    // One endpoint of one more Service.
+    node.file("one.yaml", &one(SERVICES, 0));
+    let name = format!("s{SERVICES}");
+    node.wait(|node| node.show(&name).is_ok());
+    let mut writes: Vec<u64> = (1..=9)
+        .map(|round| {
+            let before = node.status().unwrap().reconcile.runs;
+            node.file("one.yaml", &one(SERVICES, round % 2));
+            node.wait(|node| node.status().unwrap().reconcile.runs > before);
+            node.status().unwrap().reconcile.last_us
+        })
+        .collect();
+    writes.sort();
+    let begun = Instant::now();
+    node.kill();
+    node.start();
+    let taken_over = begun.elapsed();
+    assert!(node.check().is_well());
+    println!(
+        "{SERVICES} Services: loaded in {loaded:.1?}, of which writing {first_write:.1?}; one endpoint changed in {} us; \
+         taken over in {taken_over:.1?}",
+        writes[4]
+    );
+    assert!(writes[4] < 10_000, "microseconds: {writes:?}");
+}

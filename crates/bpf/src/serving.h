@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Whether what a socket was translated to is still to be had. */
+#pragma once
+
+#include "maps.h"
+
+/* Whether the backend is still one of the Service, and its number still its own. */
+static __always_inline bool still_serves(const struct translation *translation)
+{
+	struct member_key key = { .service = translation->service, .backend = translation->backend_index };
+	struct backend *backend = bpf_map_lookup_elem(&backends, &key.backend);
+
+	return backend && backend->generation == translation->generation && bpf_map_lookup_elem(&members, &key);
+}

@@ -1,0 +1,11 @@
+//! Calls that a translation at the socket could get wrong, one kind a file.
+
+mod again;
+mod calls;
+mod fast_open;
+mod fixed_ports;
+mod kernel;
+mod mapped;
+mod message;
+mod passed;
+mod rings;

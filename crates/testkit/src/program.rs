@@ -1,0 +1,63 @@
+//! Other people's programs, run in a namespace.
+
+use crate::Namespace;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where servers lie besides PATH.
+const MORE: &str = "/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin";
+/// No client of a test has more to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program, which must be installed.
+pub fn command(program: &str) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let found = path.split(':').chain(MORE.split(':')).map(|place| Path::new(place).join(program)).find(|p| p.exists());
+    Command::new(found.unwrap_or_else(|| panic!("{program} is missing: tools/install-deps test")))
+}
+
+/// A program that runs until this is dropped.
+pub struct Running(Child);
+
+impl Running {
+    /// None while it runs.
+    pub fn ended(&mut self) -> Option<String> {
+        self.0.try_wait().expect("a child of ours").map(|status| status.to_string())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Namespace {
+    /// Starts a program in it. A child stays in the namespace of the thread that made it, and in the process' cgroup.
+    pub fn start(&self, command: &mut Command) -> Running {
+        let started = self.run(|| command.stdin(Stdio::null()).spawn());
+        Running(started.unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+
+    /// Runs a program in it, which must succeed in time, and returns what it has printed: little, since it is read last.
+    pub fn finish(&self, command: &mut Command) -> String {
+        let mut running = self.start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let began = Instant::now();
+        while running.ended().is_none() {
+            assert!(began.elapsed() < PATIENCE, "{command:?} goes on and on");
+            std::thread::sleep(Duration::from_millis(2)); // between two looks
+        }
+        let status = running.0.wait().expect("it has ended");
+        let read = |pipe: Option<&mut dyn std::io::Read>| {
+            let mut text = String::new();
+            pipe.expect("a pipe").read_to_string(&mut text).expect("text");
+            text
+        };
+        let said = read(running.0.stdout.as_mut().map(|pipe| pipe as &mut dyn std::io::Read));
+        let complaints = read(running.0.stderr.as_mut().map(|pipe| pipe as &mut dyn std::io::Read));
+        assert!(status.success(), "{command:?}: {status}\n{said}{complaints}");
+        said
+    }
+}
