@@ -1,5 +1,6 @@
 """The cgroup whose members Sidestep serves. Everybody else stays where they are, and knows nothing of it."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -10,9 +11,14 @@ from support.failure import Failure
 MOUNTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 
 
+PREFIX = "sidestep-kube-"
+
+
 class Cgroup:
     def __init__(self, name):
-        self.path = version_2() / f"sidestep-kube-{os.getpid()}-{name}"
+        self.path = version_2() / f"{PREFIX}{os.getpid()}-{name}"
+
+    def make(self):
         self.path.mkdir()
 
     def around(self, command):
@@ -24,10 +30,8 @@ class Cgroup:
         wait.until(self.is_removed, f"{self.path} to be empty")
 
     def is_removed(self):
-        try:
+        with contextlib.suppress(OSError):
             self.path.rmdir()
-        except OSError:
-            pass
         return not self.path.exists()
 
 

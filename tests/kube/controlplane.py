@@ -23,17 +23,18 @@ class ControlPlane:
         self.directory = directory
         self.binaries = binaries
         self.env = env
-        self.namespace = Namespace("cp")
-        self.namespace.ip(f"link add {BRIDGE} type bridge")
-        self.namespace.ip(f"addr add {CONTROL}/{CONTROL_LENGTH} dev {BRIDGE}")
-        self.namespace.ip(f"link set {BRIDGE} up")
+        self.namespace = None
         self.processes = []
         self.keys = Keys(directory / "pki")
         self.kubeconfig = directory / "kubeconfig"
         self.kubeconfig.write_text(self.keys.kubeconfig())
-        self.api = Api(self.namespace, self.keys.authority, self.keys.token)
 
     def start(self):
+        self.namespace = Namespace("cp")
+        self.namespace.ip(f"link add {BRIDGE} type bridge")
+        self.namespace.ip(f"addr add {CONTROL}/{CONTROL_LENGTH} dev {BRIDGE}")
+        self.namespace.ip(f"link set {BRIDGE} up")
+        self.api = Api(self.namespace, self.keys.authority, self.keys.token)
         self.start_process("etcd", [program("etcd"), "--data-dir", self.directory / "etcd",
                                     "--listen-client-urls", ETCD, "--advertise-client-urls", ETCD,
                                     "--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync"])
@@ -85,7 +86,8 @@ class ControlPlane:
     def stop(self):
         for process in reversed(self.processes):
             process.destroy()
-        self.namespace.remove()
+        if self.namespace is not None:
+            self.namespace.remove()
 
 
 class Keys:

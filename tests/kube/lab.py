@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 
 import build
-import namespaces
+import leftovers
+from cgroups import PREFIX
 from checks import say
 from controlplane import ControlPlane
 from differences import SIDESTEP
@@ -38,8 +39,8 @@ class Lab:
         for name in PROGRAMS:
             if shutil.which(name, path=PATH) is None:
                 raise Failure(f"{name} is not installed: run tools/install-deps kube")
-        namespaces.sweep()
-        self.directory = Path(tempfile.mkdtemp(prefix="sidestep-kube-"))
+        leftovers.sweep()
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         self.stack.callback(self.remove_directory)
         env = {**os.environ, "PATH": PATH}
         self.control_plane = ControlPlane(self.directory, build.BINARIES, env)

@@ -1,15 +1,12 @@
 """Network namespaces, of which none has a route to the outside."""
 
-import contextlib
 import ctypes
 import os
-import re
 import subprocess
 import threading
 from pathlib import Path
 
 from commands import run
-from support import procfs
 from support.failure import Failure
 
 CLONE_NEWNET = 0x40000000
@@ -74,19 +71,3 @@ def link(one, name_in_one, other, name_in_other):
         "peer", "name", name_in_other, "netns", other.name)
     one.ip(f"link set {name_in_one} up")
     other.ip(f"link set {name_in_other} up")
-
-
-def sweep():
-    """Removes what earlier runs have left that were killed before they could."""
-    for path in RUN_NETNS.glob(f"{PREFIX}*"):
-        owner = re.match(rf"{PREFIX}(\d+)-", path.name)
-        if owner and not procfs.is_running(int(owner.group(1))):
-            with contextlib.suppress(OSError):
-                end_inhabitants(path.name)
-                run("ip", "netns", "delete", path.name)
-
-
-def end_inhabitants(name):
-    """Programs of a run that is gone, each by its number."""
-    pids = run("ip", "netns", "pids", name).split()
-    procfs.kill_all(lambda: [int(pid) for pid in pids if procfs.is_running(int(pid))])

@@ -96,7 +96,8 @@ def back(lab, name, services, marker, checks):
         seen = meets(world, changed)
         checks.check(seen == backends(AFTER), f"{world.kind}: after the return a changed Service is served by {seen}")
         seen = meets(world, gone)
-        checks.check(not seen & backends(BEFORE), f"{world.kind}: after the return a deleted Service is served by {seen}")
+        checks.check(not seen & backends(BEFORE),
+                     f"{world.kind}: after the return a Service that is gone is served by {seen}")
 
 
 def backends(port):
@@ -116,8 +117,8 @@ def tell(name, loads, checks):
                                    f"{counts['exchanges']} exchanges failed: {'; '.join(failures[:5])}")
         checks.check(counts["connections"] > 0, f"{name}: {load.kind}: the load has made no connection")
         checks.figures[f"{name}: {load.kind}: load"] = {**counts, "failures": len(failures)}
-        say(f"outage {name}: {load.kind}: {counts['connections']} connections and {counts['exchanges']} exchanges on kept "
-            f"ones, {len(failures)} failed")
+        say(f"outage {name}: {load.kind}: {counts['connections']} connections and {counts['exchanges']} exchanges on "
+            f"kept ones, {len(failures)} failed")
 
 
 class Load:

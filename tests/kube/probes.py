@@ -96,8 +96,8 @@ def manner(protocol, host, random):
 
 
 def strangers(name, service, served, random):
-    """What nobody serves: a port that the Service does not have, addresses of a family that it is not in. A Service that
-    is left to another proxy has no port at all."""
+    """What nobody serves: a port that the Service does not have, and addresses that it names in vain. A Service that is
+    left to another proxy has no port at all."""
     ips = [ip for ip in service["spec"].get("clusterIPs", ()) if ip != "None"]
     for ip in ips:
         place = "unserved" if served else "foreign"

@@ -1,6 +1,5 @@
 """A node whose Services are implemented by Sidestep's agent."""
 
-import json
 import subprocess
 
 import addresses as at
@@ -17,18 +16,22 @@ STOP_SECONDS = 30
 class Sidestep(World):
     """Programs of its pods are in a cgroup of their own, to which the agent attaches; nobody else's are."""
 
-    def build(self, number):
+    def __init__(self, *of_world):
+        super().__init__(*of_world)
         self.program = TARGET / "release" / "sidestep"
-        for program in (self.program, self.program.with_name("sidestep-agent")):
-            if not program.exists():
-                raise Failure(f"{program} is missing: run cargo build --release -p sidestep-cli -p sidestep-agent")
-        self.cgroup = Cgroup(SIDESTEP)
         self.bpffs = self.directory / "bpf"
         self.pins = self.bpffs / "sidestep"
         self.socket = self.directory / "agent.sock"
+        self.cgroup = Cgroup(SIDESTEP)
+
+    def build(self):
+        for program in (self.program, self.program.with_name("sidestep-agent")):
+            if not program.exists():
+                raise Failure(f"{program} is missing: run cargo build --release -p sidestep-cli -p sidestep-agent")
+        self.cgroup.make()
+        super().build()
         self.bpffs.mkdir()
         run("mount", "-t", "bpf", "bpf", self.bpffs)
-        super().build(number)
 
     def around(self, command):
         return self.cgroup.around(command)
@@ -47,12 +50,10 @@ class Sidestep(World):
         """Nothing of them is left."""
         run(self.program, "agent", "--detach", "--pins", self.pins, "--socket", self.socket)
 
-    def ask_agent(self, *words):
-        return json.loads(run(self.program, *words, "--socket", self.socket, "--json"))
-
     def stop(self):
         super().stop()
-        subprocess.run([self.program, "agent", "--detach", "--pins", self.pins, "--socket", self.socket],
-                       capture_output=True)
+        if self.pins.exists():
+            subprocess.run([self.program, "agent", "--detach", "--pins", self.pins, "--socket", self.socket],
+                           capture_output=True)
         subprocess.run(["umount", "--lazy", self.bpffs], capture_output=True)
         self.cgroup.remove()

@@ -18,13 +18,13 @@ COMMANDS = [f"{name}{action}" for name in ("iptables", "ip6tables") for action i
 class Twin(World):
     """Of kind `nftables` or `iptables`, the modes of kube-proxy."""
 
-    def build(self, number):
+    def build(self):
+        super().build()
         legacy = self.directory / "legacy"
         legacy.mkdir()
         for name in COMMANDS:
             (legacy / name).symlink_to(program(LEGACY))
         self.env = {**self.env, "PATH": f"{legacy}:{self.env['PATH']}"}
-        super().build(number)
 
     def start_services(self):
         self.services = self.start_process("kube-proxy", self.kube_proxy(

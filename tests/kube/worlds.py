@@ -33,13 +33,12 @@ class World:
         self.kind = kind
         self.env = env
         self.control_plane = control_plane
+        self.number = number
         self.directory = control_plane.directory / kind
-        self.directory.mkdir()
         self.namespaces = {}
         self.processes = []
         self.services = None
         self.probers = {}
-        self.build(number)
 
     def around(self, command):
         """How the programs of pods are started."""
@@ -47,7 +46,8 @@ class World:
 
     # --- the network ------------------------------------------------------------------------------------------------
 
-    def build(self, number):
+    def build(self):
+        self.directory.mkdir()
         for name in ("node", "pod", "here", "there"):
             self.namespaces[name] = Namespace(f"{self.kind}-{name}")
         node = self.namespaces["node"]
@@ -59,7 +59,7 @@ class World:
         # Or a port that is used again would lead to the backend that it led to in an earlier round.
         node.sysctl("netfilter/nf_conntrack_udp_timeout", FLOW_SECONDS)
         node.sysctl("netfilter/nf_conntrack_udp_timeout_stream", FLOW_SECONDS)
-        self.connect_control_plane(node, at.CONTROL.replace(".0.1", f".0.{10 + number}"))
+        self.connect_control_plane(node, at.CONTROL.replace(".0.1", f".0.{10 + self.number}"))
         self.connect_there(node, self.namespaces["there"])
         self.connect_pod(node, self.namespaces["pod"], "pod", at.POD, [at.POD[4]], [at.POD[6]])
         self.connect_pod(node, self.namespaces["here"], "here", at.HERE_NETWORK, at.HERE[4], at.HERE[6])
@@ -95,10 +95,12 @@ class World:
     # --- programs ---------------------------------------------------------------------------------------------------
 
     def start(self):
+        self.build()
         self.start_backends()
         self.start_services()
         for name in ("pod", "node"):
             self.probers[name] = Prober(self, name)
+            self.probers[name].answer()
 
     def start_services(self):
         """What implements Services here."""
@@ -139,14 +141,13 @@ class World:
 
 
 class Prober:
-    """A program in a namespace of a world that answers lines with lines."""
+    """A program in a namespace of a world that answers lines with lines. Its first one says that it is there."""
 
     def __init__(self, world, name):
         self.name = f"the prober of {world.kind}/{name}"
         command = world.namespaces[name].around(world.around([sys.executable, str(PEERS / "prober.py")]))
         self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=world.env,
                                       text=True, start_new_session=True)
-        self.answer()
 
     def ask(self, request):
         self.popen.stdin.write(json.dumps(request) + "\n")
