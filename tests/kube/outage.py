@@ -13,6 +13,7 @@ from checks import say
 from differences import SIDESTEP
 from marker import Marker
 from objects import namespace, ready_slice, service
+from support import wait
 from support.failure import Failure
 from worlds import PEERS
 
@@ -20,6 +21,8 @@ NAMESPACE = "outage"
 AWAY_SECONDS, QUICK_AWAY_SECONDS = 20, 4
 # Those who watch ask again after pauses that grow, up to half a minute and more.
 BACK_SECONDS = 120
+# From the first change that is seen until all are.
+SETTLE_SECONDS = 30
 STOP_SECONDS = 30
 BEFORE, AFTER = at.BACKEND_PORTS[0], at.BACKEND_PORTS[1]
 TIMES = 100
@@ -93,11 +96,20 @@ def back(lab, name, services, marker, checks):
         checks.figures[f"{name}: {kind}: seconds from the return until changes are seen"] = round(seconds, 2)
         say(f"outage {name}: {kind} has taken up the changes {seconds:.1f} s after the API server's return")
     for world in lab.worlds:
-        seen = meets(world, changed)
+        seen = settled(world, changed, lambda seen: seen == backends(AFTER))
         checks.check(seen == backends(AFTER), f"{world.kind}: after the return a changed Service is served by {seen}")
-        seen = meets(world, gone)
+        seen = settled(world, gone, lambda seen: not seen & backends(BEFORE))
         checks.check(not seen & backends(BEFORE),
                      f"{world.kind}: after the return a Service that is gone is served by {seen}")
+
+
+def settled(world, one, is_right):
+    """Who serves it, when that is right or the time is over: a list, which is read after an outage, tells in no order,
+    so that the marker may be seen before what was written before it."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while not is_right(seen := meets(world, one)) and time.monotonic() < deadline:
+        time.sleep(wait.POLL_SECONDS)
+    return seen
 
 
 def backends(port):
