@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test test-kube lint bench compat soak faults clean
+.PHONY: all demo test test-kube lint bench bench-services compat soak faults clean
 
 all:
 	cargo build --release
@@ -31,6 +31,12 @@ bench:
 	tools/install-deps bench
 	cargo build --release
 	tools/bench $(ROWS)
+
+# What Kubernetes Services cost, beside kube-proxy's rules: docs/services-performance.md. Needs root; under half an hour.
+bench-services:
+	tools/install-deps bench-services
+	cargo build --release -p sidestep-bench -p sidestep-agent
+	tools/bench-services $(ARGS)
 
 # Real programs and the test suites of others, in every mode: docs/COMPATIBILITY.md. ARGS="--part suites" for a part.
 compat:

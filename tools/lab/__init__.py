@@ -18,4 +18,5 @@ table      text tables
 svg        the picture
 demo       `make demo`
 bench      `make bench`, with its rows in rows/
+kubeservices/  `make bench-services`
 """

@@ -9,8 +9,11 @@ import time
 from . import variant
 from .errors import LabError
 
+#: Whose versions matter where programs of the network are measured.
+PROGRAMS = ("nginx", "envoy", "wrk", "redis-server", "curl")
 
-def describe(places):
+
+def describe(places, programs=PROGRAMS):
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "cpu": _cpu(),
@@ -18,9 +21,7 @@ def describe(places):
         "kernel": platform.release(),
         "load": os.getloadavg(),
         "tuning": variant.tuning(),
-        "programs": {
-            name: _version(places, name) for name in ("nginx", "envoy", "wrk", "redis-server", "curl")
-        },
+        "programs": {name: _version(places, name) for name in programs},
     }
 
 

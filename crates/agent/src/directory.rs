@@ -19,6 +19,8 @@ use std::time::Duration;
 pub struct Directory {
     path: PathBuf,
     files: Files,
+    /// Files that name an object which another one names, too.
+    doubled: BTreeSet<PathBuf>,
 }
 
 /// What the files hold, as far as it has been understood.
@@ -29,6 +31,8 @@ struct Files {
     named_in: HashMap<Key, BTreeSet<PathBuf>>,
 }
 
+/// A file that is renamed is gone for a moment.
+const RENAMED: Duration = Duration::from_millis(2);
 /// After the directory has gone it is looked for so often.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -54,7 +58,7 @@ impl Source for Directory {
 
 impl Directory {
     pub fn new(path: PathBuf) -> Directory {
-        Directory { path, files: Files::default() }
+        Directory { path, files: Files::default(), doubled: BTreeSet::new() }
     }
 
     fn watch(&self) -> notify::Result<(RecommendedWatcher, Receiver<notify::Result<Event>>)> {
@@ -72,6 +76,10 @@ impl Directory {
         while let Ok(first) = events.recv() {
             let mut touched = Touched::default();
             touched.add(&first);
+            if touched.has_lost_a_file() {
+                // It may be about to appear under another name.
+                std::thread::sleep(RENAMED);
+            }
             while let Ok(next) = events.try_recv() {
                 touched.add(&next);
             }
@@ -102,17 +110,33 @@ impl Directory {
     }
 
     fn read(&mut self, files: BTreeSet<PathBuf>, teller: &Teller) -> Result<(), Gone> {
+        let (mut changed, mut understood) = (BTreeSet::new(), BTreeSet::new());
         for path in files {
             match objects(&path) {
                 Ok(objects) => {
                     teller.well(path.display())?;
-                    let doubles = self.files.doubles(&path, &objects);
-                    if !doubles.is_empty() {
-                        teller.trouble(path.display(), doubles.join("; "))?;
-                    }
-                    self.files.replace(path, objects).into_iter().try_for_each(|change| teller.change(change))?;
+                    changed.extend(self.files.replace(path.clone(), objects));
+                    understood.insert(path);
                 }
                 Err(what) => teller.trouble(path.display(), what)?,
+            }
+        }
+        if !changed.is_empty() {
+            teller.tell(Told::Changes(changed.into_iter().map(|key| self.files.change(key)).collect()))?;
+        }
+        self.complain(understood, teller)
+    }
+
+    /// About objects of these files that another one names, too; and no more about those of which that is over.
+    fn complain(&mut self, files: BTreeSet<PathBuf>, teller: &Teller) -> Result<(), Gone> {
+        let before = std::mem::take(&mut self.doubled);
+        for path in before.union(&files) {
+            let doubles = self.files.doubles(path);
+            if !doubles.is_empty() {
+                teller.trouble(path.display(), doubles.join("; "))?;
+                self.doubled.insert(path.clone());
+            } else if before.contains(path) {
+                teller.well(path.display())?;
             }
         }
         Ok(())
@@ -135,8 +159,8 @@ fn objects(path: &Path) -> Result<BTreeMap<Key, Object>, String> {
 }
 
 impl Files {
-    /// What follows from a file's new content.
-    fn replace(&mut self, path: PathBuf, new: BTreeMap<Key, Object>) -> Vec<Change> {
+    /// Takes a file's new content in. Returns what it may concern.
+    fn replace(&mut self, path: PathBuf, new: BTreeMap<Key, Object>) -> BTreeSet<Key> {
         let old = self.objects.remove(&path).unwrap_or_default();
         let touched: BTreeSet<Key> = old.keys().chain(new.keys()).cloned().collect();
         for key in &touched {
@@ -150,7 +174,7 @@ impl Files {
         if !new.is_empty() {
             self.objects.insert(path, new);
         }
-        touched.into_iter().map(|key| self.change(key)).collect()
+        touched
     }
 
     /// What the object is now, by the first file that names it.
@@ -166,9 +190,9 @@ impl Files {
     }
 
     /// Complaints about objects that another file names too.
-    fn doubles(&self, path: &Path, objects: &BTreeMap<Key, Object>) -> Vec<String> {
+    fn doubles(&self, path: &Path) -> Vec<String> {
         let other = |key: &Key| self.named_in.get(key)?.iter().find(|file| *file != path);
-        let both = objects.keys().filter_map(|key| Some((key, other(key)?)));
+        let both = self.objects.get(path).into_iter().flatten().filter_map(|(key, _)| Some((key, other(key)?)));
         both.map(|(key, file)| format!("{key} is also in {}: the first by name counts", file.display())).collect()
     }
 }
@@ -188,6 +212,10 @@ struct Touched {
 }
 
 impl Touched {
+    fn has_lost_a_file(&self) -> bool {
+        self.files.iter().any(|path| !path.exists())
+    }
+
     fn add(&mut self, event: &notify::Result<Event>) {
         let Ok(event) = event else {
             self.everything = true;
@@ -265,16 +293,22 @@ mod tests {
 
     fn put(told: Told) -> String {
         match told {
-            Told::Change(Change::Put(Object::Service(service))) => {
-                format!("{} {}", service.name.name, service.cluster_ips[0])
-            }
+            Told::Changes(changes) => match changes.as_slice() {
+                [Change::Put(Object::Service(service))] => {
+                    format!("{} {}", service.name.name, service.cluster_ips[0])
+                }
+                other => panic!("{other:?}"),
+            },
             other => panic!("{other:?}"),
         }
     }
 
     fn deleted(told: Told) -> String {
         match told {
-            Told::Change(Change::Delete(key)) => key.to_string(),
+            Told::Changes(changes) => match changes.as_slice() {
+                [Change::Delete(key)] => key.to_string(),
+                other => panic!("{other:?}"),
+            },
             other => panic!("{other:?}"),
         }
     }
@@ -335,11 +369,27 @@ mod tests {
         assert_eq!(put(heard.news()), "web 10.0.0.2");
         assert_eq!(heard.news(), Told::Listed);
         fs::write(&first, service("web", "10.0.0.1")).unwrap();
+        assert_eq!(put(heard.news()), "web 10.0.0.1");
         let said = trouble(heard.news());
         assert!(said.contains("a.yaml: Service default/web is also in") && said.contains("b.yaml"), "{said}");
+        // The first still counts, and the complaint about it is over with the second.
+        fs::remove_file(&second).unwrap();
         assert_eq!(put(heard.news()), "web 10.0.0.1");
-        fs::remove_file(&first).unwrap();
-        assert_eq!(put(heard.news()), "web 10.0.0.2");
+        assert_eq!(heard.next(), Told::Well(first.display().to_string()));
+    }
+
+    #[test]
+    fn an_object_that_moves_to_another_file_is_never_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("b.yaml"), service("web", "10.0.0.1")).unwrap();
+        let heard = watch(directory.path());
+        assert_eq!(put(heard.news()), "web 10.0.0.1");
+        assert_eq!(heard.news(), Told::Listed);
+        for (from, to) in [("b.yaml", "a.yaml"), ("a.yaml", "c.yaml")] {
+            fs::rename(at(from), at(to)).unwrap();
+            assert_eq!(put(heard.news()), "web 10.0.0.1");
+        }
     }
 
     #[test]

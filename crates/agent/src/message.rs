@@ -23,7 +23,8 @@ pub enum Message {
 /// What a source tells.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told {
-    Change(Change),
+    /// What happened together, such as an object that moved from one file to another: nobody sees a part of it.
+    Changes(Vec<Change>),
     /// Something cannot be read. What it held before stands.
     Trouble(Trouble),
     /// The trouble with this place is over.
@@ -52,7 +53,7 @@ impl Teller {
     }
 
     pub fn change(&self, change: Change) -> Result<(), Gone> {
-        self.tell(Told::Change(change))
+        self.tell(Told::Changes(vec![change]))
     }
 
     pub fn trouble(&self, place: impl ToString, what: impl ToString) -> Result<(), Gone> {

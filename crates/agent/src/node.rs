@@ -85,7 +85,7 @@ impl Node {
     /// Until everything that can be read has been read, and programmed. Until then nothing of an earlier agent's work
     /// is touched: a Service whose endpoints are still to come would be one without.
     pub fn fill(&mut self, messages: &Receiver<Message>) -> Option<End> {
-        while !self.view.source.listed {
+        while !self.view.source.listed || self.again.is_some() {
             if let Some(end) = self.step(messages) {
                 return Some(end);
             }
@@ -160,8 +160,11 @@ impl Node {
 
     fn told(&mut self, told: Told) {
         match told {
-            Told::Change(change) => self.changed.extend(self.view.state.apply(change)),
+            Told::Changes(changes) => {
+                self.changed.extend(changes.into_iter().flat_map(|change| self.view.state.apply(change)));
+            }
             Told::Listed => self.view.source.listed = true,
+            Told::Trouble(trouble) if self.view.source.troubles.contains(&trouble) => {}
             Told::Trouble(trouble) => {
                 self.view.source.troubles.retain(|known| known.place != trouble.place);
                 tracing::warn!("{}: {}", trouble.place, trouble.what);

@@ -38,6 +38,13 @@ pub fn repeat<E>(length: Duration, batch: u32, mut work: impl FnMut() -> Result<
 }
 
 impl Times {
+    /// One entry a unit; there is at least one.
+    pub fn of(each: &[Duration]) -> Times {
+        let mut nanos: Vec<f64> = each.iter().map(|time| time.as_nanos() as f64).collect();
+        nanos.sort_by(f64::total_cmp);
+        Times { nanos, units: each.len() as u64 }
+    }
+
     /// The time of which `share` (0 to 1) of the batches stayed below.
     pub fn percentile(&self, share: f64) -> f64 {
         let last = self.nanos.len() - 1;

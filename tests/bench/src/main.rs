@@ -7,6 +7,8 @@
 mod args;
 mod clock;
 mod connect;
+mod cpu;
+mod dial;
 mod epoll;
 mod files;
 mod idle;
@@ -14,6 +16,7 @@ mod net;
 mod notours;
 mod onebyte;
 mod pingpong;
+mod pods;
 mod spinlimit;
 mod stream;
 
@@ -43,6 +46,13 @@ then `--role client --port N`. All of them use 127.0.0.1 only.
              --seconds 1 (for all of them together)
   onebyte    reads a pipe byte by byte; no roles
              --reads 10000000
+  pods       answers requests in many network namespaces (needs root); prints `ready`, runs until it is ended
+             --port PORT  --namespaces FILE,FILE,...
+  dial       reads commands from its standard input and answers each with a line of JSON
+             --watch PID,PID,...  processes whose CPU time counts, too
+             short SECONDS TARGET,...          new connections, one request each, ended by a reset
+             keep SECONDS TARGET,...           requests on one connection
+             await SECONDS NUMBER TARGET,...   new connections until the pod of that number answers
   spinlimit  fastest possible round trip of 64 bytes between two cores; no roles
              --seconds 1
 
@@ -73,6 +83,8 @@ fn dispatch(program: &str, args: &Args) -> Result<(), String> {
         "idle" => idle::run,
         "notours" => notours::run,
         "onebyte" => onebyte::run,
+        "pods" => pods::run,
+        "dial" => dial::run,
         "spinlimit" => spinlimit::run,
         _ => return Err("no such program; `sidestep-bench --help` lists them".into()),
     };

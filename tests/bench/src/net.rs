@@ -12,7 +12,7 @@ const BACKLOG: i32 = 4096;
 
 pub fn listen(sockbuf: usize) -> Result<TcpListener, String> {
     let fd = tcp_socket(sockbuf)?;
-    let address = sockaddr(0);
+    let address = loopback(0);
     // SAFETY: the descriptor is ours and open; the address is a whole sockaddr_in and its length is passed with it.
     let bound = unsafe {
         let at = (&raw const address).cast();
@@ -49,7 +49,7 @@ pub fn connect(args: &Args, sockbuf: usize) -> Result<TcpStream, String> {
 
 pub fn connect_to(port: u16, sockbuf: usize) -> Result<TcpStream, String> {
     let fd = tcp_socket(sockbuf)?;
-    let address = sockaddr(port);
+    let address = loopback(port);
     // SAFETY: as in `listen`.
     let answer = unsafe {
         let at = (&raw const address).cast();
@@ -105,8 +105,11 @@ fn set_buffer(fd: RawFd, bytes: usize, force: i32, plain: i32) -> Result<(), Str
     if done { Ok(()) } else { Err(last("cannot set the socket buffer")) }
 }
 
-fn sockaddr(port: u16) -> libc::sockaddr_in {
-    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+fn loopback(port: u16) -> libc::sockaddr_in {
+    sockaddr(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+}
+
+pub fn sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
     libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
         sin_port: address.port().to_be(),

@@ -85,12 +85,17 @@ impl Node {
             .args(["--node-name", "node", "--metrics", "127.0.0.1:9464"])
             .arg("--cgroup")
             .arg(self.lab.cgroup.path());
-        command.args(options).stderr(File::options().create(true).append(true).open(self.log()).unwrap());
+        command.args(options).stderr(File::options().create(true).append(true).open(self.log_file()).unwrap());
         self.agent = Some(self.lab.node.run(|| command.spawn().unwrap()));
     }
 
-    fn log(&self) -> PathBuf {
+    fn log_file(&self) -> PathBuf {
         self.directory.path().join("log")
+    }
+
+    /// What the agents have said so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
     /// Until it is so; fails with the agent's log if that takes too long.
@@ -98,7 +103,7 @@ impl Node {
         let deadline = Instant::now() + PATIENCE;
         while !is_so(self) {
             let ended = self.agent.as_mut().and_then(|agent| agent.try_wait().unwrap());
-            let log = fs::read_to_string(self.log()).unwrap_or_default();
+            let log = self.log();
             assert!(ended.is_none(), "the agent ended: {ended:?}\n{log}");
             assert!(Instant::now() < deadline, "it did not come about in {PATIENCE:?}\n{log}");
             std::thread::sleep(Duration::from_millis(2));
@@ -179,7 +184,7 @@ impl Drop for Node {
         }
         let _ = sidestep_ebpf::services::remove(&self.pins());
         if std::thread::panicking() {
-            eprintln!("{}", fs::read_to_string(self.log()).unwrap_or_default());
+            eprintln!("{}", self.log());
         }
     }
 }

@@ -52,6 +52,20 @@ fn metrics_and_lists_tell_what_was_counted() {
 }
 
 #[test]
+fn refused_connections_are_logged_once_a_second() {
+    let mut node = Node::with_agent();
+    let client = node.lab.pod();
+    node.file("none.yaml", &yaml::service("none", "10.96.0.11", 81, ""));
+    node.wait(|node| node.show("none").is_ok());
+    client.namespace.run(|| (0..20).for_each(|_| assert!(dial(at("10.96.0.11", 81)).is_err())));
+    let line = "service=default/none TCP to=10.96.0.11:81";
+    node.wait(|node| node.log().contains(line));
+    let log = node.log();
+    let lines: Vec<_> = log.lines().filter(|found| found.contains(line)).collect();
+    assert!(lines.len() <= 2 && lines[0].contains("reason=\"refused\""), "{lines:?}");
+}
+
+#[test]
 fn a_service_is_shown_with_what_is_not_used_and_why() {
     let mut node = Node::with_agent();
     let addresses: Vec<IpAddr> = ["10.1.0.1", "10.1.0.2", "10.1.0.3"].map(|ip| ip.parse().unwrap()).into();

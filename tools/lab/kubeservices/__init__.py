@@ -1,0 +1,16 @@
+"""`make bench-services`: what a Kubernetes Service costs, by whoever exchanges its address for a backend's.
+
+plan          every number of the measurement, in one place
+workload      the Services, their endpoints, and which of them are dialled
+cluster       a node with pods: network namespaces on a bridge, without a route outside
+talk          a process that is asked line by line
+contestants/  who does the exchange: nobody, Sidestep, rules as kube-proxy writes them
+trial         one contestant in its cluster: load, change, dial
+programs      what Sidestep's programs do for a connection
+rounds        all contestants in turn
+figures       medians, quartiles, ratios taken round by round
+goals         what is to be reached, and whether it was
+report        the tables
+plot          the picture
+main          the command
+"""
