@@ -1,0 +1,193 @@
+//! What an agent finds of an earlier one, when not everything can be read, when it died in the middle of something, and
+//! when the tables are full.
+
+mod plain;
+
+use plain::Tables;
+use sidestep_mesh::address::Protocol;
+use sidestep_mesh::choose::Node;
+use sidestep_mesh::object::Object;
+use sidestep_mesh::plane::{FrontendKey, Scope, Sizes};
+use sidestep_mesh::reconcile::Reconciler;
+use sidestep_mesh::retired::REST_NS;
+use sidestep_mesh::state::{Change, State};
+use sidestep_mesh::yaml;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+const ROOM: Sizes = Sizes { slots: 100, backends: 100, services: 100, frontends: 100, members: 1000 };
+
+/// An agent's life over some tables.
+struct Life {
+    state: State,
+    reconciler: Reconciler,
+    tables: Tables,
+    now: u64,
+}
+
+impl Life {
+    fn over(mut tables: Tables) -> Life {
+        let node = Node { name: "here".into(), zone: None };
+        let reconciler = Reconciler::new(node, &mut tables).unwrap();
+        Life { state: State::default(), reconciler, tables, now: 0 }
+    }
+
+    fn first(sizes: Sizes) -> Life {
+        let mut life = Life::over(Tables::new(sizes));
+        life.complete();
+        life
+    }
+
+    /// It dies, and another one finds the tables.
+    fn next(mut self) -> Life {
+        self.tables.fail_in = 0;
+        Life::over(self.tables)
+    }
+
+    fn objects(&mut self, text: &str, change: fn(Object) -> Change) -> std::io::Result<()> {
+        let objects = yaml::parse(text).unwrap();
+        let names: BTreeSet<_> = objects.into_iter().flat_map(|object| self.state.apply(change(object))).collect();
+        self.reconciler.apply(&self.state, names, &mut self.tables, self.now).map(drop)
+    }
+
+    fn put(&mut self, text: &str) {
+        self.objects(text, Change::Put).unwrap();
+    }
+
+    fn complete(&mut self) {
+        self.reconciler.complete(&mut self.tables, self.now).unwrap();
+    }
+
+    /// What has been replaced is given back, and whoever waited for room has it.
+    fn rest(&mut self) {
+        self.now += REST_NS;
+        self.reconciler.tidy(&mut self.tables, self.now).unwrap();
+        if self.reconciler.has_room() {
+            self.reconciler.apply(&self.state, BTreeSet::new(), &mut self.tables, self.now).unwrap();
+        }
+    }
+
+    /// Last numbers of the backends' addresses. None: it is nobody's.
+    fn reach(&self, vip: &str) -> Option<Vec<u8>> {
+        let address = vip.parse::<IpAddr>().unwrap().into();
+        let key = FrontendKey { address, port: 80, protocol: Protocol::Tcp, scope: Scope::Address };
+        self.tables.reach(&key).map(|set| set.iter().map(|endpoint| endpoint.address.0.octets()[15]).collect())
+    }
+}
+
+fn service(n: u8, more: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: s{n}}}\n\
+         spec: {{clusterIP: 10.96.0.{n}, ports: [{{port: 80}}]{more}}}\n---\n"
+    )
+}
+
+fn slice(n: u8, endpoints: std::ops::Range<u8>) -> String {
+    let each: String = endpoints.map(|e| format!("{{addresses: [10.0.0.{e}]}},")).collect();
+    format!(
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{name: s{n}-1, labels: \
+         {{kubernetes.io/service-name: s{n}}}}}\naddressType: IPv4\nports: [{{port: 8080}}]\nendpoints: [{each}]\n---\n"
+    )
+}
+
+#[test]
+fn an_address_of_a_family_that_the_service_has_not_is_left_alone() {
+    let mut life = Life::first(ROOM);
+    life.put(&(service(1, ", externalIPs: [192.0.2.1, '2001:db8::1']") + &slice(1, 1..3)));
+    assert_eq!((life.reach("192.0.2.1"), life.reach("2001:db8::1")), (Some(vec![1, 2]), None));
+    life.put(&service(1, ", externalIPs: [192.0.2.1]").replace("10.96.0.1", "None"));
+    assert_eq!(life.reach("192.0.2.1"), None);
+}
+
+#[test]
+fn endpoints_that_cannot_be_read_serve_on_until_all_is_known() {
+    let mut life = Life::first(ROOM);
+    life.put(&(service(1, "") + &slice(1, 1..3)));
+    let mut life = life.next();
+    life.put(&service(1, ""));
+    assert_eq!(life.reach("10.96.0.1"), Some(vec![1, 2]));
+    life.rest();
+    assert_eq!(life.reach("10.96.0.1"), Some(vec![1, 2]));
+    // Now it is known that there are none.
+    life.complete();
+    assert_eq!(life.reach("10.96.0.1"), Some(vec![]));
+    assert!(life.tables.members.is_empty());
+}
+
+#[test]
+fn who_is_no_backend_any_more_is_not_remembered() {
+    let mut life = Life::first(ROOM);
+    let sticky = service(1, ", sessionAffinity: ClientIP");
+    life.put(&(sticky.clone() + &slice(1, 1..3)));
+    assert_eq!(life.tables.members.len(), 2);
+    // Something else is in trouble: it never comes to `complete`.
+    let mut life = life.next();
+    life.put(&(sticky + &slice(1, 1..2)));
+    assert_eq!((life.tables.members.len(), life.reach("10.96.0.1")), (1, Some(vec![1])));
+}
+
+#[test]
+fn a_policy_has_backends_and_members_of_its_own() {
+    let mut life = Life::first(ROOM);
+    let local = service(1, ", sessionAffinity: ClientIP, internalTrafficPolicy: Local, externalIPs: [192.0.2.1]");
+    let slice = slice(1, 1..3).replace("{addresses: [10.0.0.1]}", "{addresses: [10.0.0.1], nodeName: here}");
+    life.put(&(local + &slice));
+    assert_eq!((life.reach("10.96.0.1"), life.reach("192.0.2.1")), (Some(vec![1]), Some(vec![1, 2])));
+    let services: BTreeSet<u32> = life.tables.frontends.values().map(|frontend| frontend.service).collect();
+    let of = |service| life.tables.members.iter().filter(|member| member.service == service).count();
+    assert_eq!(services.iter().map(|service| of(*service)).sum::<usize>(), 3);
+    assert_eq!(services.len(), 2);
+}
+
+#[test]
+fn of_too_many_frontends_all_but_one_are_there_also_after_a_restart() {
+    let sizes = Sizes { frontends: 5, ..ROOM };
+    let all: String = (1..=6).map(|n| service(n, "")).collect();
+    let mut life = Life::first(sizes);
+    life.put(&all);
+    assert_eq!((life.tables.frontends.len(), life.reconciler.problems().count()), (5, 1));
+    let mut life = life.next();
+    life.put(&all);
+    life.complete();
+    assert_eq!(life.tables.frontends.len(), 5);
+    // One goes, one comes, in the same write.
+    let gone = life.reconciler.ports()[0].key.service.clone();
+    let names: BTreeSet<_> = life.state.apply(Change::Delete(sidestep_mesh::object::Key::Service(gone)));
+    life.reconciler.apply(&life.state, names, &mut life.tables, life.now).unwrap();
+    life.rest();
+    assert_eq!((life.tables.frontends.len(), life.reconciler.problems().count()), (5, 0));
+}
+
+#[test]
+fn a_restart_with_more_than_half_of_the_room_in_use_takes_nothing_away() {
+    let mut life = Life::first(Sizes { slots: 10, ..ROOM });
+    let text = service(1, "") + &slice(1, 1..7);
+    life.put(&text);
+    let mut life = life.next();
+    life.put(&text);
+    assert_eq!(life.reach("10.96.0.1").unwrap().len(), 6);
+    life.complete();
+    life.rest();
+    assert_eq!(life.reach("10.96.0.1").unwrap().len(), 6);
+    assert_eq!(life.reconciler.problems().count(), 0);
+}
+
+/// A pod changes from one Service to another, and the agent dies when the new one's frontend is written and the old
+/// one's is not: both lead to the pod, by two numbers.
+#[test]
+fn a_number_that_is_in_use_twice_is_not_given_away() {
+    for calls in 1..10 {
+        let mut life = Life::first(ROOM);
+        life.put(&(service(1, "") + &service(2, "") + &slice(1, 1..1) + &slice(2, 1..2)));
+        life.rest();
+        life.tables.fail_in = calls + 1;
+        if life.objects(&(slice(1, 1..2) + &slice(2, 1..1)), Change::Put).is_ok() {
+            continue;
+        }
+        let mut life = life.next();
+        let before = (life.reach("10.96.0.1"), life.reach("10.96.0.2"));
+        // Both cannot be read; another Service comes. The tables themselves watch that nothing in use is overwritten.
+        life.put(&(service(3, "") + &slice(3, 50..55)));
+        assert_eq!((life.reach("10.96.0.1"), life.reach("10.96.0.2")), before);
+    }
+}
