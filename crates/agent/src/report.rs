@@ -77,7 +77,7 @@ fn service(view: &View, known: &Service, problems: Vec<String>) -> Result<api::S
 
 pub fn described(problem: &Problem) -> String {
     match problem {
-        Problem::Taken { frontend, owner } => format!("{frontend} belongs to {owner}, which is older"),
+        Problem::Taken { frontend, owner } => format!("{frontend} belongs to {owner} already"),
         Problem::Full { port, what } => format!("{port} is left to the kernel: there is no more room for {what}"),
     }
 }

@@ -1,4 +1,5 @@
-//! Who has which frontend. Two Services may want the same address and port: the older one has it until it goes.
+//! Who has which frontend. Two Services may want the same address and port: the one whose address in the cluster it is
+//! has it, and else the older one, until it goes.
 
 use crate::object::Name;
 use crate::plane::FrontendKey;
@@ -9,6 +10,8 @@ use std::sync::Arc;
 /// A wish, in the order in which wishes are granted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
+    /// An address in the cluster is given by the cluster; any Service may name another one as its external address.
+    pub is_external: bool,
     /// Creation time of the Service, RFC 3339.
     pub created: Arc<str>,
     pub key: Arc<PortKey>,

@@ -239,10 +239,15 @@ impl Reconciler {
 
     /// Makes the claims of a Service; returns which others that concerns.
     fn claim(&mut self, state: &State, name: &Name, tables: &[PortTable]) -> BTreeSet<Name> {
-        let created: Arc<str> = state.service(name).map_or("", |service| &service.created).into();
+        let service = state.service(name);
+        let created: Arc<str> = service.map_or("", |service| &service.created).into();
+        let is_given = |frontend: &FrontendKey| service.is_some_and(|s| s.cluster_ips.contains(&frontend.address.ip()));
         let wishes = tables.iter().flat_map(|table| {
-            let claim = Claim { created: created.clone(), key: Arc::new(table.key.clone()) };
-            table.frontends.iter().map(move |frontend| (*frontend, claim.clone()))
+            let (created, key) = (created.clone(), Arc::new(table.key.clone()));
+            table.frontends.iter().map(move |frontend| {
+                let is_external = !is_given(frontend);
+                (*frontend, Claim { is_external, created: created.clone(), key: key.clone() })
+            })
         });
         let moved = self.claims.replace(name, wishes);
         self.pending.frontends.extend(moved.unclaimed.into_iter().map(|frontend| (frontend, None)));

@@ -125,32 +125,40 @@ fn step() -> impl Strategy<Value = Step> {
 fn meaning(state: &State) -> BTreeMap<FrontendKey, BTreeSet<Endpoint>> {
     let mut services: Vec<&Service> = state.services().collect();
     services.sort_by_key(|service| (service.created.clone(), service.name.clone()));
+    services.retain(|service| !service.cluster_ips.is_empty());
+    let frontend = |address: IpAddr, port: &Port, number, scope| FrontendKey {
+        address: address.into(),
+        port: number,
+        protocol: port.protocol,
+        scope,
+    };
     let mut found = BTreeMap::new();
-    for service in services.into_iter().filter(|service| !service.cluster_ips.is_empty()) {
-        let mut ports: Vec<&Port> = service.ports.iter().collect();
-        ports.sort_by_key(|port| port.name.clone());
-        for port in ports {
-            let frontend = |address: IpAddr, number, scope| FrontendKey {
-                address: address.into(),
-                port: number,
-                protocol: port.protocol,
-                scope,
-            };
-            let everywhere = serving(state, service, port, false);
-            let inside = if service.internal_local { serving(state, service, port, true) } else { everywhere.clone() };
+    // Addresses in the cluster come before what anybody may name.
+    for service in &services {
+        for port in by_name(&service.ports) {
             for address in &service.cluster_ips {
-                found.entry(frontend(*address, port.port, Scope::Address)).or_insert(inside.clone());
+                let key = frontend(*address, port, port.port, Scope::Address);
+                found.entry(key).or_insert_with(|| serving(state, service, port, service.internal_local));
             }
-            for address in &service.external_ips {
-                // Of one Service's own wishes for one address the first is the cluster's.
-                found.entry(frontend(*address, port.port, Scope::Address)).or_insert(everywhere.clone());
-            }
-            if let Some(number) = port.node_port {
-                found.entry(frontend(Family::V4.unspecified().ip(), number, Scope::Node)).or_insert(everywhere.clone());
+        }
+    }
+    for service in &services {
+        for port in by_name(&service.ports) {
+            let addresses = service.external_ips.iter().map(|ip| frontend(*ip, port, port.port, Scope::Address));
+            let any = Family::V4.unspecified().ip();
+            let node_port = port.node_port.map(|number| frontend(any, port, number, Scope::Node));
+            for key in addresses.chain(node_port) {
+                found.entry(key).or_insert_with(|| serving(state, service, port, false));
             }
         }
     }
     found
+}
+
+fn by_name(ports: &[Port]) -> Vec<&Port> {
+    let mut ports: Vec<&Port> = ports.iter().collect();
+    ports.sort_by_key(|port| port.name.clone());
+    ports
 }
 
 fn serving(state: &State, service: &Service, port: &Port, local_only: bool) -> BTreeSet<Endpoint> {

@@ -87,7 +87,7 @@ fn a_service_is_shown_with_what_is_not_used_and_why() {
     let unused: Vec<_> = port.unused.iter().map(|unused| (unused.address.as_str(), unused.why.as_str())).collect();
     assert_eq!(unused, [("10.1.0.2", "not ready"), ("10.1.0.3", "terminating, and there are others that are ready")]);
     let problems = node.show("xeb").unwrap().problems;
-    assert_eq!(problems, ["TCP 10.96.0.10:80 belongs to default/web TCP, which is older"]);
+    assert_eq!(problems, ["TCP 10.96.0.10:80 belongs to default/web TCP already"]);
     assert!(!node.check().is_well());
     assert!(node.show("nobody").unwrap_err().contains("there is no Service default/nobody"));
 }
