@@ -69,7 +69,7 @@ static __always_inline bool is_member(u32 service, u32 backend)
 /* The backend that this client used last, if it is still one and the time is not over; 0 if not. */
 static __always_inline u32 choose_again(const struct frontend *frontend, u64 client)
 {
-	struct affinity_key key = { .client = client, .service = frontend->service };
+	struct affinity_key key = { .client = client, .service = frontend->affinity };
 	struct remembered *last = bpf_map_lookup_elem(&affinities, &key);
 	u64 now = bpf_ktime_get_ns();
 
@@ -82,7 +82,7 @@ static __always_inline u32 choose_again(const struct frontend *frontend, u64 cli
 
 static __always_inline void remember_affinity(const struct frontend *frontend, u64 client, u32 backend)
 {
-	struct affinity_key key = { .client = client, .service = frontend->service };
+	struct affinity_key key = { .client = client, .service = frontend->affinity };
 	struct remembered value = { .used_ns = bpf_ktime_get_ns(), .backend = backend };
 
 	bpf_map_update_elem(&affinities, &key, &value, BPF_ANY);

@@ -35,12 +35,12 @@ enum frontend_flags {
 };
 
 struct frontend {
-	u32 service; /* index into service_counters; the same for all frontends of one port of a Service */
+	u32 service; /* index into service_counters; the same for all frontends with the same backends of one Service */
 	u32 first;
 	u32 count; /* 0: no endpoint, which is refused at once */
 	u32 affinity_seconds; /* 0: each connection for itself */
 	u32 flags;
-	u32 pad;
+	u32 affinity; /* a `service`: frontends that share it remember a client's backend together */
 };
 
 struct backend {

@@ -48,6 +48,8 @@ pub struct Programmed {
     pub key: Arc<PortKey>,
     /// Index of its counters.
     pub service: u32,
+    /// The number under which a client's backend is remembered: one for both policies of a port.
+    affinity: u32,
     pub table: PortTable,
     /// Where the table's list lies.
     place: Place,
@@ -70,6 +72,7 @@ impl Programmed {
                 first,
                 count,
                 affinity_seconds: self.table.affinity_seconds,
+                affinity: self.affinity,
                 least_connections: self.table.selection == Selection::LeastConnections,
                 held: self.table.held.contains(key),
             };
@@ -260,10 +263,11 @@ impl Reconciler {
         let before = self.ports.remove(name).into_iter().flatten();
         let mut before: HashMap<Arc<PortKey>, Programmed> = before.map(|port| (port.key.clone(), port)).collect();
         self.problems.remove(name);
-        let mut ports = Vec::new();
+        let mut ports: Vec<Programmed> = Vec::new();
         for table in wanted {
             let old = before.remove(&table.key);
-            ports.extend(self.plan_port(table, old));
+            let affinity = ports.last().filter(|port| port.key.is_sibling(&table.key)).map(|port| port.affinity);
+            ports.extend(self.plan_port(table, old, affinity));
         }
         before.into_values().for_each(|port| self.retire(Some(port), None));
         if !ports.is_empty() {
@@ -272,10 +276,11 @@ impl Reconciler {
     }
 
     /// Plans one port. Without room for it, it is left to the kernel, or to what an earlier life has left.
-    fn plan_port(&mut self, table: PortTable, old: Option<Programmed>) -> Option<Programmed> {
+    /// `affinity`: that of the port's other policy.
+    fn plan_port(&mut self, table: PortTable, old: Option<Programmed>, affinity: Option<u32>) -> Option<Programmed> {
         let key = Arc::new(table.key.clone());
         let frontends = table.frontends.clone();
-        match self.build(key.clone(), table, old.as_ref()) {
+        match self.build(key.clone(), table, old.as_ref(), affinity) {
             Ok(port) => {
                 self.plan_frontends(&port);
                 self.retire(old, Some(&port));
@@ -296,7 +301,13 @@ impl Reconciler {
 
     /// Finds room for everything that the port needs, or for nothing of it; then the error says what there is no more
     /// room for.
-    fn build(&mut self, key: Arc<PortKey>, table: PortTable, old: Option<&Programmed>) -> Result<Programmed, Full> {
+    fn build(
+        &mut self,
+        key: Arc<PortKey>,
+        table: PortTable,
+        old: Option<&Programmed>,
+        affinity: Option<u32>,
+    ) -> Result<Programmed, Full> {
         let before = old.map_or((0, 0), |old| (old.table.frontends.len() as u32, old.members.len() as u32));
         if self.frontends - before.0 + table.frontends.len() as u32 > self.sizes.frontends {
             return Err("frontends");
@@ -317,7 +328,7 @@ impl Reconciler {
         self.frontends += table.frontends.len() as u32;
         self.members += members.len() as u32;
         self.pending.members.extend(members.iter().map(|member| (*member, true)));
-        Ok(Programmed { key, service, table, place, members })
+        Ok(Programmed { key, service, affinity: affinity.unwrap_or(service), table, place, members })
     }
 
     /// One more user of each of the port's backends.

@@ -27,6 +27,13 @@ pub enum Policy {
     Local,
 }
 
+impl PortKey {
+    /// Whether it is the same port, with the other policy.
+    pub fn is_sibling(&self, other: &PortKey) -> bool {
+        self.policy != other.policy && PortKey { policy: other.policy, ..self.clone() } == *other
+    }
+}
+
 impl fmt::Display for PortKey {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}", self.service)?;
@@ -82,7 +89,7 @@ fn tables(service: &Service, port: &Port, family: Family, slices: &[&Slice], nod
     let candidates = candidates(port, family, slices, node);
     let (inside, outside) = (inside(service, port, family), outside(service, port, family));
     let split = if service.internal_local {
-        vec![(Policy::Local, inside), (Policy::Cluster, outside)]
+        vec![(Policy::Cluster, outside), (Policy::Local, inside)]
     } else {
         vec![(Policy::Cluster, inside.into_iter().chain(outside).collect())]
     };
