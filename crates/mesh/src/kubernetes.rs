@@ -221,12 +221,11 @@ fn endpoint(i: usize, from: &discovery::Endpoint) -> Result<SliceEndpoint> {
     // All addresses of an endpoint are the same for whoever connects; the API says to use the first.
     let Some(text) = from.addresses.first() else { return invalid(path, (), "an address") };
     let conditions = from.conditions.clone().unwrap_or_default();
-    let ready = conditions.ready.unwrap_or(true);
     let hints = from.hints.clone().unwrap_or_default();
     Ok(SliceEndpoint {
         address: address(format!("{path}[0]"), text)?,
-        ready,
-        serving: conditions.serving.unwrap_or(ready),
+        ready: conditions.ready.unwrap_or(true),
+        serving: conditions.serving.unwrap_or(true),
         terminating: conditions.terminating.unwrap_or(false),
         node: from.node_name.as_deref().map(Arc::from),
         zone_hints: hints.for_zones.iter().flatten().map(|zone| zone.name.as_str().into()).collect(),

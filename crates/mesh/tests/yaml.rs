@@ -84,6 +84,21 @@ fn a_slice_with_everything() {
     assert!(!second.ready && second.serving && second.terminating && second.node.is_none());
 }
 
+/// As the API has it: an endpoint of which nothing is said is ready, serves and does not terminate.
+#[test]
+fn conditions_that_are_not_given_have_the_defaults_of_the_api() {
+    let conditions = |given: &str| {
+        let with = format!("conditions: {given}");
+        let found = slice(&SLICE.replace("conditions: {ready: false, serving: true, terminating: true}", &with));
+        let endpoint = &found.endpoints[1];
+        (endpoint.ready, endpoint.serving, endpoint.terminating)
+    };
+    assert_eq!(conditions("{}"), (true, true, false));
+    assert_eq!(conditions("{ready: false}"), (false, true, false));
+    assert_eq!(conditions("{ready: false, terminating: true}"), (false, true, true));
+    assert_eq!(conditions("{serving: false}"), (true, false, false));
+}
+
 #[test]
 fn what_needs_no_proxy_has_no_frontend() {
     let headless = "{apiVersion: v1, kind: Service, metadata: {name: h}, spec: {clusterIP: None, ports: [{port: 80}]}}";
