@@ -83,7 +83,12 @@ fn addresses(path: &str, texts: &[String]) -> Result<Vec<IpAddr>> {
 }
 
 fn address(path: String, text: &str) -> Result<IpAddr> {
-    text.parse().or_else(|_| invalid(path, text, "an IP address"))
+    parsed(text).map_or_else(|| invalid(path, text, "an IP address"), Ok)
+}
+
+/// `::ffff:a.b.c.d` is IPv4, as Go takes it, and with it all of Kubernetes.
+fn parsed(text: &str) -> Option<IpAddr> {
+    text.parse().ok().map(|ip: IpAddr| ip.to_canonical())
 }
 
 /// None of a headless Service.
@@ -238,7 +243,7 @@ fn weights(metadata: &ObjectMeta) -> Result<BTreeMap<IpAddr, u32>> {
     let Some(text) = annotation(metadata, WEIGHTS) else { return Ok(BTreeMap::new()) };
     let weight = |pair: &str| {
         let (address, weight) = pair.split_once('=')?;
-        Some((address.trim().parse().ok()?, weight.trim().parse().ok().filter(|weight| *weight <= MOST_WEIGHT)?))
+        Some((parsed(address.trim())?, weight.trim().parse().ok().filter(|weight| *weight <= MOST_WEIGHT)?))
     };
     let expected = "ADDRESS=WEIGHT,..., weights from 0 to 65535";
     text.split(',').map(|pair| weight(pair).map_or_else(|| invalid(path.clone(), pair, expected), Ok)).collect()

@@ -100,6 +100,15 @@ fn conditions_that_are_not_given_have_the_defaults_of_the_api() {
 }
 
 #[test]
+fn an_ipv4_address_in_ipv6_clothes_is_ipv4() {
+    let mapped = |text: &str| text.replace("10.96.0.10", "'::ffff:10.96.0.10'").replace("10.1.0.", "::ffff:10.1.0.");
+    assert_eq!(service(&mapped(SERVICE)).cluster_ips[0], ip("10.96.0.10"));
+    let found = slice(&mapped(&SLICE.replace("[10.1.0.1]", "['10.1.0.1']").replace("[10.1.0.2]", "['10.1.0.2']")));
+    assert_eq!(found.endpoints[0].address, ip("10.1.0.1"));
+    assert_eq!(found.weights.into_iter().collect::<Vec<_>>(), [(ip("10.1.0.1"), 3)]);
+}
+
+#[test]
 fn what_needs_no_proxy_has_no_frontend() {
     let headless = "{apiVersion: v1, kind: Service, metadata: {name: h}, spec: {clusterIP: None, ports: [{port: 80}]}}";
     assert!(service(headless).cluster_ips.is_empty());
