@@ -1,7 +1,7 @@
 //! Kubernetes' YAML as it is written, and as it is written wrongly.
 
 use sidestep_mesh::address::Protocol;
-use sidestep_mesh::object::{Object, Selection, Service, Slice};
+use sidestep_mesh::object::{Left, Object, Selection, Service, Slice};
 use sidestep_mesh::yaml;
 use std::net::IpAddr;
 
@@ -136,6 +136,27 @@ fn annotations_choose_the_selection() {
 }
 
 #[test]
+fn a_wrong_annotation_is_remarked_and_costs_nothing_else() {
+    let remark = |left: &Left| format!("{}: {}", left.what, left.why);
+    let text = SERVICE.replace("shop,", "shop, annotations: {sidestep.io/selection: best},");
+    let found = service(&text);
+    assert_eq!((found.selection, found.ports.len()), (Selection::Random, 2));
+    let expected = "annotation sidestep.io/selection \"best\": random, for it is none of random, weighted and \
+        least-connections";
+    assert_eq!(remark(found.left.last().unwrap()), expected);
+    for wrong in ["10.1.0.1:3", "10.1.0.1=-1", "10.1.0.1=65536", "here=3", ""] {
+        let found = slice(&SLICE.replace("10.1.0.1=3", &format!("10.1.0.2=5,{wrong}")));
+        assert_eq!(found.weights.into_iter().collect::<Vec<_>>(), [(ip("10.1.0.2"), 5)]);
+        let expected = format!(
+            "annotation sidestep.io/weights {wrong:?}: weight 1, for it is no ADDRESS=WEIGHT with a weight from 0 to 65535"
+        );
+        assert_eq!(found.left.iter().map(remark).collect::<Vec<_>>(), [expected]);
+    }
+    let long = slice(&SLICE.replace("10.1.0.1=3", &"x".repeat(1000)));
+    assert!(remark(&long.left[0]).len() < 200, "{:?}", long.left);
+}
+
+#[test]
 fn several_documents_and_lists() {
     let list = "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {}}]}";
     assert_eq!(yaml::parse(&format!("---\n{SERVICE}\n---\n{SLICE}\n---\n---\n{list}\n")).unwrap().len(), 3);
@@ -176,7 +197,5 @@ fn what_is_wrong_is_named() {
     let expected =
         "document 2: endpoints[1].addresses[0]: fd00::2 where an address of the slice's addressType is expected";
     assert_eq!(yaml::parse(&second).unwrap_err().to_string(), expected);
-    let weights = SLICE.replace("10.1.0.1=3", "10.1.0.1:3");
-    assert!(yaml::parse(&weights).unwrap_err().to_string().contains("ADDRESS=WEIGHT"));
     assert!(yaml::parse("a: [").unwrap_err().to_string().starts_with("document 1: "));
 }

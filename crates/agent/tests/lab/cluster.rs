@@ -195,16 +195,39 @@ fn objects_of_an_api_server_are_followed() {
     world.put(SERVICES, service("web", VIP));
     world.put(SLICES, slice("web", [&pods[0]]));
     node.wait(|_| reached().is_ok());
-    let mut wrong = service("web", VIP);
-    wrong["metadata"]["annotations"] = json!({"sidestep.io/selection": "best"});
-    world.put(SERVICES, wrong);
+    world.put(SERVICES, service("web", "10.96.0"));
     node.wait(|node| !node.status().unwrap().source.troubles.is_empty());
     let trouble = node.status().unwrap().source.troubles.remove(0);
     assert_eq!(trouble.place, "Service default/web");
-    assert!(trouble.what.contains("sidestep.io/selection: \"best\" where random, weighted"), "{trouble:?}");
+    assert_eq!(trouble.what, "spec.clusterIPs[0]: \"10.96.0\" where an IP address is expected");
     assert!(reached().is_ok());
     world.put(SERVICES, service("web", VIP));
     node.wait(|node| node.check().is_well());
+}
+
+/// An annotation is a tenant's text: a wrong one neither freezes the object nor is a trouble of the node.
+#[test]
+fn a_wrong_annotation_is_a_remark_of_its_service() {
+    let (mut node, world) = (Node::new(), World::new());
+    let pods = [node.lab.pod(), node.lab.pod()];
+    let mut web = service("web", VIP);
+    web["metadata"]["annotations"] = json!({"sidestep.io/selection": "best"});
+    world.put(SERVICES, web);
+    let with_weights = |pods: &[Pod]| {
+        let mut slice = slice("web", pods);
+        slice["metadata"]["annotations"] = json!({"sidestep.io/weights": "all=3"});
+        slice
+    };
+    world.put(SLICES, with_weights(&pods[..1]));
+    let _server = Server::start(&world, &node.lab.node);
+    start(&mut node);
+    assert!(node.check().is_well());
+    world.put(SLICES, with_weights(&pods));
+    node.wait(|node| node.show("web").unwrap().ports[0].backend_count == 2);
+    let left = node.show("web").unwrap().left;
+    assert!(left[0].starts_with("annotation sidestep.io/selection \"best\": random, "), "{left:?}");
+    assert!(left[1].starts_with("EndpointSlice default/web-1: annotation sidestep.io/weights \"all=3\": "), "{left:?}");
+    assert_eq!(node.status().unwrap().source.troubles, []);
 }
 
 #[test]
