@@ -163,6 +163,35 @@ fn several_documents_and_lists() {
     assert_eq!(yaml::parse("# nothing but a comment\n").unwrap(), []);
 }
 
+#[test]
+fn a_list_is_read_as_strictly() {
+    let list =
+        |rest: &str| yaml::parse(&format!("{{apiVersion: v1, kind: List, {rest}}}")).map(|objects| objects.len());
+    let wrong = |rest: &str| list(rest).unwrap_err().to_string();
+    assert_eq!(list("items: [], metadata: {resourceVersion: ''}"), Ok(0));
+    assert_eq!(wrong("metadata: {}"), "document 1: missing field `items`");
+    assert_eq!(wrong("items: {}"), "document 1: items: invalid type: map, expected a sequence");
+    assert_eq!(wrong("items: null"), "document 1: items: invalid type: null, expected a sequence");
+    assert_eq!(wrong("items: [], item: []"), "document 1: item: no such field");
+    let item = "{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {port: 1}}";
+    assert_eq!(wrong(&format!("items: [{item}]")), "document 1: items[0].spec.port: no such field");
+}
+
+/// The later one would count, and nobody would know.
+#[test]
+fn a_key_that_is_there_twice_is_refused() {
+    let error = |text: &str| yaml::parse(text).unwrap_err().to_string();
+    let twice = SERVICE.replace("  type:", "  clusterIPs: [10.96.0.9]\n  type:");
+    assert_eq!(error(&twice), "document 1: spec: \"clusterIPs\" is there twice at line 6 column 3");
+    let deep = SERVICE.replace("port: 53,", "port: 53, port: 54,");
+    assert!(error(&deep).starts_with("document 1: spec.ports[1]: \"port\" is there twice"), "{}", error(&deep));
+    let json = r#"{"apiVersion": "v1", "kind": "Service", "kind": "Service", "metadata": {"name": "a"}}"#;
+    assert!(error(json).contains("\"kind\" is there twice"), "{}", error(json));
+    let second =
+        format!("{SERVICE}---\n{}", SLICE.replace("addressType: IPv4", "addressType: IPv4\naddressType: IPv4"));
+    assert!(error(&second).starts_with("document 2: \"addressType\" is there twice"), "{}", error(&second));
+}
+
 /// Each is told with its document, its path and what was expected.
 #[test]
 fn what_is_wrong_is_named() {
