@@ -5,15 +5,17 @@ use crate::agent::{Load, Node, VIP, at, dial, server};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::stream;
 use serde_json::{Value, json};
 use sidestep_testkit::{Namespace, Pod};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -30,6 +32,10 @@ struct Inner {
     events: Vec<Event>,
     /// What happened before this version is forgotten.
     oldest: u64,
+    /// Kinds that the client has no right to see.
+    refused: BTreeSet<&'static str>,
+    /// Kinds that are answered after a while.
+    slow: BTreeSet<&'static str>,
 }
 
 #[derive(Clone)]
@@ -66,6 +72,15 @@ impl World {
         object["metadata"]["resourceVersion"] = version.to_string().into();
         inner.happen(version, kind, "DELETED", &object);
         self.version.send_replace(version);
+    }
+
+    fn refuse(&self, kind: &'static str, refused: bool) {
+        let mut inner = self.inner.lock().unwrap();
+        if refused {
+            inner.refused.insert(kind)
+        } else {
+            inner.refused.remove(kind)
+        };
     }
 
     /// Watchers that come back are told to list again.
@@ -107,6 +122,14 @@ async fn answer(
     Query(query): Query<HashMap<String, String>>,
 ) -> Response {
     let kind = [SERVICES, SLICES, NODES].into_iter().find(|known| *known == kind).expect("a kind that is watched");
+    if world.inner.lock().unwrap().refused.contains(kind) {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
+                            "reason": "Forbidden", "message": "nodes are forbidden", "metadata": {}});
+        return (StatusCode::FORBIDDEN, status.to_string()).into_response();
+    }
+    if world.inner.lock().unwrap().slow.contains(kind) {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
     if !query.contains_key("watch") {
         return world.list(kind).to_string().into_response();
     }
@@ -147,7 +170,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.runtime.take().unwrap().shutdown_timeout(std::time::Duration::from_secs(5));
+        self.runtime.take().unwrap().shutdown_timeout(Duration::from_secs(5));
     }
 }
 
@@ -242,7 +265,8 @@ fn a_server_that_dies_changes_nothing_and_is_followed_again() {
     start(&mut node);
     let load = Load::start(&clients);
     drop(first);
-    node.wait(|node| node.status().unwrap().source.troubles.len() == 2);
+    // With Services, EndpointSlices and the Node.
+    node.wait(|node| node.status().unwrap().source.troubles.len() == 3);
     load.wait_for(50);
     // Meanwhile: changes of which no watcher hears, and whose history is lost.
     world.put(SLICES, slice("web", &pods));
@@ -258,6 +282,42 @@ fn a_server_that_dies_changes_nothing_and_is_followed_again() {
     assert!(failures.is_empty(), "{} of {done}: {:?}", failures.len(), failures.first());
 }
 
+fn labelled(zone: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node",
+           "metadata": {"name": "node", "labels": {"topology.kubernetes.io/zone": zone}}})
+}
+
+/// Else connections would cross zones in the first moments of every agent.
+#[test]
+fn hints_count_from_the_beginning() {
+    let (mut node, world) = (Node::new(), World::new());
+    world.put(NODES, labelled("east"));
+    world.inner.lock().unwrap().slow.insert(NODES);
+    let _server = Server::start(&world, &node.lab.node);
+    start(&mut node);
+    assert_eq!(node.status().unwrap().zone.as_deref(), Some("east"));
+}
+
+#[test]
+fn a_server_that_refuses_nodes_is_a_trouble_that_stops_nothing() {
+    let (mut node, world) = (Node::new(), World::new());
+    let pod = node.lab.pod();
+    world.put(SERVICES, service("web", VIP));
+    world.put(SLICES, slice("web", [&pod]));
+    world.put(NODES, labelled("east"));
+    world.refuse(NODES, true);
+    let _server = Server::start(&world, &node.lab.node);
+    start(&mut node);
+    assert_eq!(node.show("web").unwrap().ports[0].backend_count, 1);
+    let troubles = node.status().unwrap().source.troubles;
+    assert_eq!(troubles.iter().map(|trouble| trouble.place.as_str()).collect::<Vec<_>>(), ["Node node"]);
+    assert!(troubles[0].what.contains("nodes are forbidden"), "{troubles:?}");
+    world.refuse(NODES, false);
+    node.wait(|node| node.check().is_well());
+    assert_eq!(node.status().unwrap().zone.as_deref(), Some("east"));
+    assert_eq!(node.log().matches("is well again").count(), 1, "{}", node.log());
+}
+
 #[test]
 fn hints_count_for_the_zone_that_the_node_is_labelled_with() {
     let (mut node, world) = (Node::new(), World::new());
@@ -271,10 +331,6 @@ fn hints_count_for_the_zone_that_the_node_is_labelled_with() {
     let _server = Server::start(&world, &node.lab.node);
     start(&mut node);
     assert_eq!(node.show("web").unwrap().ports[0].backend_count, 2);
-    let labelled = |zone: &str| {
-        json!({"apiVersion": "v1", "kind": "Node",
-               "metadata": {"name": "node", "labels": {"topology.kubernetes.io/zone": zone}}})
-    };
     for (zone, pod) in [("east", &near), ("west", &far)] {
         world.put(NODES, labelled(zone));
         node.wait(|node| {
