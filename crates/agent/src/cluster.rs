@@ -66,16 +66,16 @@ impl Cluster {
             |kind| Kind { kind, told: BTreeSet::new(), listed: BTreeSet::new(), is_listed: false, fails: false };
         let mut services = of_kind("Services");
         let mut slices = of_kind("EndpointSlices");
+        let mut mine = Mine { place: format!("Node {}", self.node_name), is_answered: !self.asks_zone, fails: false };
         let mut is_told = false;
         let mut news = pin!(self.news(&client));
         while let Some(next) = news.next().await {
             match next {
                 News::Service(event) => services.take(event, teller)?,
                 News::Slice(event) => slices.take(event, teller)?,
-                News::Zone(zone) => teller.tell(Told::Zone(zone))?,
-                News::Nothing => {}
+                News::Node(event) => mine.take(*event, teller)?,
             }
-            if !is_told && services.is_listed && slices.is_listed {
+            if !is_told && services.is_listed && slices.is_listed && mine.is_answered {
                 is_told = true;
                 teller.tell(Told::Listed)?;
             }
@@ -88,9 +88,8 @@ impl Cluster {
         let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default()).default_backoff();
         let slices = watcher(Api::<EndpointSlice>::all(client.clone()), watcher::Config::default()).default_backoff();
         let mine = watcher::Config::default().fields(&format!("metadata.name={}", self.node_name));
-        let nodes = watcher(Api::<Node>::all(client.clone()), mine).default_backoff();
         let nodes =
-            nodes.map(|event| event.ok().and_then(changed).map_or(News::Nothing, |node| News::Zone(zone(&node))));
+            watcher(Api::<Node>::all(client.clone()), mine).default_backoff().map(|event| News::Node(Box::new(event)));
         let services =
             services.map(|event| News::Service(told(event, |service| kubernetes::service(service).map(Some))));
         let slices = slices.map(|event| News::Slice(told(event, kubernetes::slice)));
@@ -123,8 +122,7 @@ enum News {
     Service(Step),
     Slice(Step),
     /// Of this node.
-    Zone(Option<Arc<str>>),
-    Nothing,
+    Node(Box<watcher::Result<Event<Node>>>),
 }
 
 /// What a watcher says, in our terms.
@@ -183,10 +181,39 @@ fn zone(node: &Node) -> Option<Arc<str>> {
     node.labels().get(ZONE).map(|zone| zone.as_str().into())
 }
 
-fn changed(event: Event<Node>) -> Option<Node> {
-    match event {
-        Event::Apply(node) | Event::InitApply(node) => Some(node),
-        Event::Init | Event::InitDone | Event::Delete(_) => None,
+/// This node's own object.
+struct Mine {
+    place: String,
+    /// What its zone is, that there is no such Node, or that the server does not say: hints count as they can.
+    is_answered: bool,
+    fails: bool,
+}
+
+impl Mine {
+    fn take(&mut self, event: watcher::Result<Event<Node>>, teller: &Teller) -> Result<(), Gone> {
+        match event {
+            // A list that begins has only been asked for.
+            Ok(Event::Init) => Ok(()),
+            Ok(event) => {
+                if std::mem::take(&mut self.fails) {
+                    teller.well(&self.place)?;
+                }
+                self.answered(event, teller)
+            }
+            Err(why) => {
+                (self.is_answered, self.fails) = (true, true);
+                teller.trouble(&self.place, why)
+            }
+        }
+    }
+
+    /// A Node that has gone leaves its zone as it was: the node is still where it is.
+    fn answered(&mut self, event: Event<Node>, teller: &Teller) -> Result<(), Gone> {
+        self.is_answered = true;
+        match event {
+            Event::Apply(node) | Event::InitApply(node) => teller.tell(Told::Zone(zone(&node))),
+            Event::Init | Event::InitDone | Event::Delete(_) => Ok(()),
+        }
     }
 }
 
@@ -201,7 +228,9 @@ struct Kind {
 
 impl Kind {
     fn take(&mut self, step: Step, teller: &Teller) -> Result<(), Gone> {
-        if std::mem::replace(&mut self.fails, matches!(step, Step::Failed(_))) && !self.fails {
+        // A list that begins has only been asked for.
+        let is_answer = !matches!(step, Step::Begin | Step::Failed(_));
+        if is_answer && std::mem::take(&mut self.fails) {
             teller.well(self.kind)?;
         }
         match step {
@@ -221,7 +250,10 @@ impl Kind {
             }
             Step::Put(known) => self.put(known, teller),
             Step::Gone(key) => self.delete(key, teller),
-            Step::Failed(why) => teller.trouble(self.kind, why),
+            Step::Failed(why) => {
+                self.fails = true;
+                teller.trouble(self.kind, why)
+            }
         }
     }
 

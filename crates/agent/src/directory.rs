@@ -1,17 +1,20 @@
 //! Services from the YAML files of a directory, as they change.
 //!
 //! A file is read when its writer has closed it, or when it has been renamed into its place: never half-written. A file
-//! that cannot be read keeps what it held before.
+//! that cannot be read keeps what it held before. Whatever else lies in the directory is not ours, and tells nothing.
 
 use crate::message::{Gone, Source, Teller, Told};
-use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
+use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use rustix::fs::OFlags;
 use sidestep_mesh::object::{Key, Object};
 use sidestep_mesh::state::Change;
 use sidestep_mesh::yaml;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -21,6 +24,8 @@ pub struct Directory {
     files: Files,
     /// Files that name an object which another one names, too.
     doubled: BTreeSet<PathBuf>,
+    /// Files that could not be read, there or gone.
+    troubled: BTreeSet<PathBuf>,
 }
 
 /// What the files hold, as far as it has been understood.
@@ -35,6 +40,8 @@ struct Files {
 const RENAMED: Duration = Duration::from_millis(2);
 /// After the directory has gone it is looked for so often.
 const AGAIN: Duration = Duration::from_secs(1);
+/// All Services of a large cluster fit in a tenth of it.
+const MOST_BYTES: u64 = 64 << 20;
 
 impl Source for Directory {
     fn name(&self) -> String {
@@ -58,7 +65,7 @@ impl Source for Directory {
 
 impl Directory {
     pub fn new(path: PathBuf) -> Directory {
-        Directory { path, files: Files::default(), doubled: BTreeSet::new() }
+        Directory { path, files: Files::default(), doubled: BTreeSet::new(), troubled: BTreeSet::new() }
     }
 
     fn watch(&self) -> notify::Result<(RecommendedWatcher, Receiver<notify::Result<Event>>)> {
@@ -75,21 +82,23 @@ impl Directory {
         teller.tell(Told::Listed)?;
         while let Ok(first) = events.recv() {
             let mut touched = Touched::default();
-            touched.add(&first);
+            touched.add(&first, &self.path);
             if touched.has_lost_a_file() {
                 // It may be about to appear under another name.
                 std::thread::sleep(RENAMED);
             }
             while let Ok(next) = events.try_recv() {
-                touched.add(&next);
+                touched.add(&next, &self.path);
             }
             let files = if touched.everything {
                 let Some(all) = self.all(teller)? else { return Ok(()) };
-                all
+                all.union(&touched.files).cloned().collect()
             } else {
                 touched.files
             };
-            self.read(files, teller)?;
+            if !files.is_empty() {
+                self.read(files, teller)?;
+            }
         }
         Ok(())
     }
@@ -100,7 +109,8 @@ impl Directory {
         match listed {
             Ok(entries) => {
                 let there = entries.into_iter().map(|entry| entry.path()).filter(|path| is_ours(path));
-                Ok(Some(there.chain(self.files.objects.keys().cloned()).collect()))
+                let before = self.files.objects.keys().chain(&self.troubled).cloned();
+                Ok(Some(there.chain(before).collect()))
             }
             Err(error) => {
                 teller.trouble(self.path.display(), format!("cannot list it: {error}"))?;
@@ -114,11 +124,15 @@ impl Directory {
         for path in files {
             match objects(&path) {
                 Ok(objects) => {
+                    self.troubled.remove(&path);
                     teller.well(path.display())?;
                     changed.extend(self.files.replace(path.clone(), objects));
                     understood.insert(path);
                 }
-                Err(what) => teller.trouble(path.display(), what)?,
+                Err(what) => {
+                    teller.trouble(path.display(), what)?;
+                    self.troubled.insert(path);
+                }
             }
         }
         if !changed.is_empty() {
@@ -145,7 +159,7 @@ impl Directory {
 
 /// The objects of a file; none if it has gone.
 fn objects(path: &Path) -> Result<BTreeMap<Key, Object>, String> {
-    let text = match std::fs::read_to_string(path) {
+    let text = match content(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.map_err(|error| format!("cannot read it: {error}"))?,
     };
@@ -156,6 +170,20 @@ fn objects(path: &Path) -> Result<BTreeMap<Key, Object>, String> {
         }
     }
     Ok(objects)
+}
+
+/// Of a regular file, be it through links: to open a pipe would be to wait for its writer, for ever.
+fn content(path: &Path) -> io::Result<String> {
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other(format!("more than {} MiB", MOST_BYTES >> 20)));
+    }
+    Ok(text)
 }
 
 impl Files {
@@ -216,29 +244,32 @@ impl Touched {
         self.files.iter().any(|path| !path.exists())
     }
 
-    fn add(&mut self, event: &notify::Result<Event>) {
+    fn add(&mut self, event: &notify::Result<Event>, directory: &Path) {
         let Ok(event) = event else {
             self.everything = true;
             return;
         };
         self.everything |= event.need_rescan();
         for path in event.paths.iter().filter(|path| matters(&event.kind, path)) {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if is_ours(path) {
-                self.files.insert(path.clone());
-            } else if name.starts_with("..") || !name.starts_with('.') {
-                // A volume of Kubernetes exchanges all its files by a link beside them; or the directory itself moved.
+            if path == directory || is_volumes(path) {
                 self.everything = true;
+            } else if is_ours(path) {
+                self.files.insert(path.clone());
             }
         }
     }
+}
+
+/// A volume of Kubernetes exchanges all its files by a link beside them, `..data`.
+fn is_volumes(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_bytes().starts_with(b".."))
 }
 
 /// Whether a file is whole after it. A file that was just created is going to be written.
 fn matters(kind: &EventKind, path: &Path) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write))
-        | EventKind::Modify(ModifyKind::Name(_))
+        | EventKind::Modify(ModifyKind::Name(RenameMode::From | RenameMode::To))
         | EventKind::Remove(_) => true,
         EventKind::Create(CreateKind::Folder) => false,
         EventKind::Create(_) => is_link(path),
@@ -256,6 +287,7 @@ mod tests {
     use super::*;
     use crate::message::Message;
     use std::fs;
+    use std::io::Write;
     use std::sync::mpsc::Sender;
 
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -390,6 +422,69 @@ mod tests {
             fs::rename(at(from), at(to)).unwrap();
             assert_eq!(put(heard.news()), "web 10.0.0.1");
         }
+    }
+
+    /// A file that is being written is told when it is whole, whatever happens beside it.
+    #[test]
+    fn a_foreign_file_tells_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("z.yaml"), service("web", "10.0.0.1")).unwrap();
+        let heard = watch(directory.path());
+        assert_eq!(put(heard.news()), "web 10.0.0.1");
+        assert_eq!(heard.news(), Told::Listed);
+        let mut half = File::create(at("z.yaml")).unwrap();
+        fs::write(at("notes.txt"), "nothing of ours").unwrap();
+        fs::write(at("other.yaml"), service("other", "10.0.0.9")).unwrap();
+        assert_eq!(put(heard.news()), "other 10.0.0.9");
+        half.write_all(service("web", "10.0.0.2").as_bytes()).unwrap();
+        drop(half);
+        assert_eq!(put(heard.news()), "web 10.0.0.2");
+    }
+
+    #[test]
+    fn a_bad_file_that_is_taken_away_is_no_trouble_any_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("bad.yaml"), "kind: Nonsense").unwrap();
+        let heard = watch(directory.path());
+        assert!(trouble(heard.news()).contains("bad.yaml: document 1: "));
+        assert_eq!(heard.news(), Told::Listed);
+        fs::rename(at("bad.yaml"), at("bad.yaml.off")).unwrap();
+        assert_eq!(heard.next(), Told::Well(at("bad.yaml").display().to_string()));
+        // Also if nobody looked when it went.
+        fs::write(at("bad.yaml"), "kind: Nonsense").unwrap();
+        assert!(trouble(heard.news()).contains("bad.yaml: document 1: "));
+        let mut alone = Directory::new(directory.path().into());
+        let (inbox, heard) = channel();
+        let teller = Teller::new(inbox);
+        let all = alone.all(&teller).unwrap().unwrap();
+        alone.read(all, &teller).unwrap();
+        fs::remove_file(at("bad.yaml")).unwrap();
+        assert!(alone.all(&teller).unwrap().unwrap().contains(&at("bad.yaml")));
+        drop(heard);
+    }
+
+    #[test]
+    fn only_regular_files_of_a_sane_size_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, at("a.yaml"), fifo, mode, 0).unwrap();
+        std::os::unix::fs::symlink("a.yaml", at("b.yaml")).unwrap();
+        File::create(at("c.yaml")).unwrap().set_len(MOST_BYTES + 1).unwrap();
+        fs::write(at("d.yaml"), service("web", "10.0.0.1")).unwrap();
+        let heard = watch(directory.path());
+        for expected in [
+            "a.yaml: cannot read it: not a regular file",
+            "b.yaml: cannot read it: not a regular file",
+            "c.yaml: cannot read it: more than 64 MiB",
+        ] {
+            let said = trouble(heard.news());
+            assert!(said.ends_with(expected), "{said}");
+        }
+        assert_eq!(put(heard.news()), "web 10.0.0.1");
+        assert_eq!(heard.news(), Told::Listed);
     }
 
     #[test]

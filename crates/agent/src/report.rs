@@ -4,7 +4,7 @@ use crate::view::View;
 use sidestep_agent_api as api;
 use sidestep_ebpf::error::Result as EbpfResult;
 use sidestep_mesh::address::{Endpoint, Family, Protocol};
-use sidestep_mesh::object::{Name, Selection, Service, SliceEndpoint};
+use sidestep_mesh::object::{Left, Name, Selection, Service, SliceEndpoint};
 use sidestep_mesh::plane::{DataPlane, Scope};
 use sidestep_mesh::reconcile::{Problem, Programmed};
 use sidestep_mesh::table::Policy;
@@ -71,8 +71,17 @@ fn service(view: &View, known: &Service, problems: Vec<String>) -> Result<api::S
         name: known.name.name.to_string(),
         ports: ports.map(|programmed| port(view, programmed)).collect::<Result<_>>()?,
         problems,
-        left: known.left.iter().map(|left| format!("{}: {}", left.what, left.why)).collect(),
+        left: remarks(view, known),
     })
+}
+
+/// What is not programmed of the Service, and of its slices.
+fn remarks(view: &View, known: &Service) -> Vec<String> {
+    let of = |left: &Left| format!("{}: {}", left.what, left.why);
+    let slices = view.state.slices(&known.name).into_iter();
+    let theirs = slices
+        .flat_map(|slice| slice.left.iter().map(move |left| format!("EndpointSlice {}: {}", slice.name, of(left))));
+    known.left.iter().map(of).chain(theirs).collect()
 }
 
 pub fn described(problem: &Problem) -> String {

@@ -17,8 +17,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use tracing_subscriber::EnvFilter;
 
 pub fn run(args: &Args) -> Result<(), String> {
-    let settings = Settings::new(args)?;
     log();
+    let settings = Settings::new(args)?;
     let missing = probe::missing();
     if !missing.is_empty() {
         return Err(missing.join("; "));

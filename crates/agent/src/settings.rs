@@ -56,6 +56,12 @@ impl File {
 impl Settings {
     pub fn new(args: &Args) -> Result<Settings, String> {
         let directory = args.config.clone().filter(|path| path.is_dir());
+        if let Some(path) = directory.as_ref().filter(|_| args.kubeconfig.is_some() || args.in_cluster) {
+            let at = path.display();
+            return Err(format!(
+                "--config {at}: Services come from this directory or from an API server, not from both"
+            ));
+        }
         let file = match &args.config {
             Some(path) if directory.is_none() => File::load(path)?,
             _ => File { directory, ..File::default() },
@@ -125,7 +131,24 @@ fn cgroup_mount() -> Result<PathBuf, String> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let found = fields.filter(|f| f.get(2) == Some(&"cgroup2")).find_map(|f| f.get(1).map(PathBuf::from));
-    found.ok_or_else(|| "cgroup v2 is mounted nowhere: mount it, or name a directory of it by --cgroup".into())
+    let found = found.ok_or("cgroup v2 is mounted nowhere: mount it, or name a directory of it by --cgroup")?;
+    if let Some(warning) = warning(&found) {
+        tracing::warn!("{warning}");
+    }
+    Ok(found)
+}
+
+/// In a container with a cgroup namespace of its own the mount is the container's part. Whatever /proc says of mounts and
+/// namespaces, only the root of the hierarchy has no type.
+fn warning(mount: &Path) -> Option<String> {
+    let is_part = mount.join("cgroup.type").exists();
+    let at = mount.display();
+    is_part.then(|| {
+        format!(
+            "{at} is not the root of cgroup v2: only processes of this container or below are balanced; \
+             name the node's own mount by --cgroup to balance all"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -156,6 +179,15 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_the_hierarchy_is_not_taken_for_all_of_it() {
+        let mount = tempfile::tempdir().unwrap();
+        assert_eq!(warning(mount.path()), None);
+        std::fs::write(mount.path().join("cgroup.type"), "domain\n").unwrap();
+        let warned = warning(mount.path()).unwrap();
+        assert!(warned.contains("not the root of cgroup v2") && warned.contains("--cgroup"), "{warned}");
+    }
+
+    #[test]
     fn errors_name_what_is_wrong() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_str().unwrap();
@@ -168,6 +200,12 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             let error = of(&["--config", path]).unwrap_err();
             assert!(error.contains(expected), "{error}");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        for other in [&["--kubeconfig", "/k"][..], &["--in-cluster"]] {
+            let words = [&["--config", directory.path().to_str().unwrap()], other].concat();
+            let error = of(&words).unwrap_err();
+            assert!(error.contains("from this directory or from an API server, not from both"), "{error}");
         }
         assert!(of(&["--config", "/nowhere/agent.toml"]).unwrap_err().contains("/nowhere/agent.toml: cannot read it"));
     }

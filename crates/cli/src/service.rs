@@ -59,7 +59,7 @@ fn row(service: &Service, port: &Port) -> [String; 8] {
 fn print_remarks(service: &Service) {
     let name = format!("{}/{}", service.namespace, service.name);
     service.problems.iter().for_each(|problem| println!("{name}: {problem}"));
-    service.left.iter().for_each(|left| println!("{name}: not balanced: {left}"));
+    service.left.iter().for_each(|left| println!("{name}: left out: {left}"));
 }
 
 fn show(args: &ServiceShow) -> Result<ExitCode, Failure> {

@@ -60,7 +60,7 @@ pub fn service(from: &core::Service) -> Result<Object> {
         ports,
         affinity_seconds: affinity(&spec)?,
         internal_local: policy("spec.internalTrafficPolicy", spec.internal_traffic_policy.as_deref())?,
-        selection: selection(&from.metadata)?,
+        selection: selection(&from.metadata, &mut left),
         created: from.metadata.creation_timestamp.as_ref().map(|t| t.0.to_string()).unwrap_or_default(),
         left,
         name,
@@ -83,7 +83,12 @@ fn addresses(path: &str, texts: &[String]) -> Result<Vec<IpAddr>> {
 }
 
 fn address(path: String, text: &str) -> Result<IpAddr> {
-    text.parse().or_else(|_| invalid(path, text, "an IP address"))
+    parsed(text).map_or_else(|| invalid(path, text, "an IP address"), Ok)
+}
+
+/// `::ffff:a.b.c.d` is IPv4, as Go takes it, and with it all of Kubernetes.
+fn parsed(text: &str) -> Option<IpAddr> {
+    text.parse().ok().map(|ip: IpAddr| ip.to_canonical())
 }
 
 /// None of a headless Service.
@@ -169,14 +174,30 @@ fn policy(path: &str, text: Option<&str>) -> Result<bool> {
     }
 }
 
-fn selection(metadata: &ObjectMeta) -> Result<Selection> {
+fn selection(metadata: &ObjectMeta, left: &mut Vec<Left>) -> Selection {
     match annotation(metadata, SELECTION).unwrap_or("random") {
-        "random" => Ok(Selection::Random),
-        "weighted" => Ok(Selection::Weighted),
-        "least-connections" => Ok(Selection::LeastConnections),
-        other => invalid(format!("metadata.annotations.{SELECTION}"), other, "random, weighted or least-connections"),
+        "random" => Selection::Random,
+        "weighted" => Selection::Weighted,
+        "least-connections" => Selection::LeastConnections,
+        other => {
+            let why = "random, for it is none of random, weighted and least-connections";
+            left.push(misread(SELECTION, other, why));
+            Selection::Random
+        }
     }
 }
+
+/// An annotation is anybody's text, which the API server does not check: a wrong one is remarked, and costs nothing else.
+fn misread(annotation: &str, text: &str, why: &'static str) -> Left {
+    let mut shown: String = text.chars().take(MOST_SHOWN).collect();
+    if shown.len() < text.len() {
+        shown.push_str("...");
+    }
+    Left { what: format!("annotation {annotation} {shown:?}"), why }
+}
+
+/// An annotation may have a quarter of a megabyte.
+const MOST_SHOWN: usize = 60;
 
 /// None: the slice belongs to no Service, or has names instead of addresses.
 pub fn slice(from: &discovery::EndpointSlice) -> Result<Option<Object>> {
@@ -192,14 +213,10 @@ pub fn slice(from: &discovery::EndpointSlice) -> Result<Option<Object>> {
         let found = endpoints[i].address;
         return invalid(format!("endpoints[{i}].addresses[0]"), found, "an address of the slice's addressType");
     }
+    let mut left = Vec::new();
+    let weights = weights(&from.metadata, &mut left);
     let service = service.as_str().into();
-    Ok(Some(Object::Slice(Slice {
-        name,
-        service,
-        ports: slice_ports(from)?,
-        endpoints,
-        weights: weights(&from.metadata)?,
-    })))
+    Ok(Some(Object::Slice(Slice { name, service, ports: slice_ports(from)?, endpoints, weights, left })))
 }
 
 /// Ports without a number stand for all ports, which no proxy can balance.
@@ -221,12 +238,11 @@ fn endpoint(i: usize, from: &discovery::Endpoint) -> Result<SliceEndpoint> {
     // All addresses of an endpoint are the same for whoever connects; the API says to use the first.
     let Some(text) = from.addresses.first() else { return invalid(path, (), "an address") };
     let conditions = from.conditions.clone().unwrap_or_default();
-    let ready = conditions.ready.unwrap_or(true);
     let hints = from.hints.clone().unwrap_or_default();
     Ok(SliceEndpoint {
         address: address(format!("{path}[0]"), text)?,
-        ready,
-        serving: conditions.serving.unwrap_or(ready),
+        ready: conditions.ready.unwrap_or(true),
+        serving: conditions.serving.unwrap_or(true),
         terminating: conditions.terminating.unwrap_or(false),
         node: from.node_name.as_deref().map(Arc::from),
         zone_hints: hints.for_zones.iter().flatten().map(|zone| zone.name.as_str().into()).collect(),
@@ -234,15 +250,20 @@ fn endpoint(i: usize, from: &discovery::Endpoint) -> Result<SliceEndpoint> {
     })
 }
 
-fn weights(metadata: &ObjectMeta) -> Result<BTreeMap<IpAddr, u32>> {
-    let path = format!("metadata.annotations.{WEIGHTS}");
-    let Some(text) = annotation(metadata, WEIGHTS) else { return Ok(BTreeMap::new()) };
-    let weight = |pair: &str| {
-        let (address, weight) = pair.split_once('=')?;
-        Some((address.trim().parse().ok()?, weight.trim().parse().ok().filter(|weight| *weight <= MOST_WEIGHT)?))
-    };
-    let expected = "ADDRESS=WEIGHT,..., weights from 0 to 65535";
-    text.split(',').map(|pair| weight(pair).map_or_else(|| invalid(path.clone(), pair, expected), Ok)).collect()
+/// What can be understood of it; the first part that cannot is remarked.
+fn weights(metadata: &ObjectMeta, left: &mut Vec<Left>) -> BTreeMap<IpAddr, u32> {
+    let pairs = annotation(metadata, WEIGHTS).into_iter().flat_map(|text| text.split(','));
+    let (good, bad): (Vec<_>, Vec<_>) =
+        pairs.map(|pair| weight(pair).ok_or(pair)).partition(std::result::Result::is_ok);
+    if let Some(Err(pair)) = bad.first() {
+        left.push(misread(WEIGHTS, pair, "weight 1, for it is no ADDRESS=WEIGHT with a weight from 0 to 65535"));
+    }
+    good.into_iter().flatten().collect()
+}
+
+fn weight(pair: &str) -> Option<(IpAddr, u32)> {
+    let (address, weight) = pair.split_once('=')?;
+    Some((parsed(address.trim())?, weight.trim().parse().ok().filter(|weight| *weight <= MOST_WEIGHT)?))
 }
 
 /// So that the sums of a table stay far from their limits.

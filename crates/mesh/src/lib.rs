@@ -23,6 +23,7 @@ pub mod alias;
 pub mod backends;
 pub mod choose;
 pub mod claims;
+mod document;
 pub mod inherited;
 pub mod kubernetes;
 pub mod object;

@@ -97,7 +97,7 @@ pub enum Selection {
     LeastConnections,
 }
 
-/// A part of a Service that is not programmed.
+/// A part of a Service, or of a slice of it, that is not programmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     pub what: String,
@@ -113,6 +113,8 @@ pub struct Slice {
     pub endpoints: Vec<SliceEndpoint>,
     /// By address; 1 where nothing is said.
     pub weights: BTreeMap<IpAddr, u32>,
+    /// What of it is not used, and why: remarks of its Service.
+    pub left: Vec<Left>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,11 @@
 //! Files of Kubernetes objects, read strictly: whoever writes a field that nobody knows is told so.
 
+use crate::document::Document;
 use crate::kubernetes::{self, Invalid};
 use crate::object::Object;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -34,7 +36,8 @@ pub fn parse(text: &str) -> Result<Vec<Object>, Wrong> {
     let mut objects = Vec::new();
     for (i, document) in yaml_serde::Deserializer::from_str(text).enumerate() {
         let wrong = |(path, what)| Wrong { document: i + 1, path, what };
-        let value = Value::deserialize(document).map_err(|error| wrong((String::new(), error.to_string())))?;
+        let Document(value) =
+            Document::deserialize(document).map_err(|error| wrong((String::new(), error.to_string())))?;
         if !value.is_null() {
             parse_document(value, &mut objects).map_err(wrong)?;
         }
@@ -52,8 +55,8 @@ fn parse_document(value: Value, objects: &mut Vec<Object>) -> Result<(), Part> {
             objects.extend(kubernetes::slice(&strictly::<EndpointSlice>(value)?).map_err(part)?);
         }
         ("v1", "List") => {
-            for (i, item) in value.get("items").and_then(Value::as_array).into_iter().flatten().enumerate() {
-                parse_document(item.clone(), objects).map_err(|(path, what)| (format!("items[{i}].{path}"), what))?;
+            for (i, item) in strictly::<List>(value)?.items.into_iter().enumerate() {
+                parse_document(item, objects).map_err(|(path, what)| (inside(i, &path), what))?;
             }
         }
         (version, kind) => {
@@ -63,6 +66,18 @@ fn parse_document(value: Value, objects: &mut Vec<Object>) -> Result<(), Part> {
         }
     }
     Ok(())
+}
+
+/// What kubectl writes when it is asked for several objects.
+#[derive(Deserialize)]
+struct List {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    #[serde(default, rename = "metadata")]
+    _metadata: ListMeta,
+    items: Vec<Value>,
 }
 
 fn part(invalid: Invalid) -> Part {
@@ -75,11 +90,21 @@ fn strictly<T: DeserializeOwned>(value: Value) -> Result<T, Part> {
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(value, &mut track);
     let parsed = serde_ignored::deserialize(tracked, |path| unknown.push(written(&path.to_string())));
-    let parsed = parsed.map_err(|error: serde_json::Error| (track.path().to_string(), error.to_string()))?;
+    let parsed = parsed.map_err(|error: serde_json::Error| (place(&track.path()), error.to_string()))?;
     match unknown.into_iter().next() {
         Some(path) => Err((path, "no such field".to_string())),
         None => Ok(parsed),
     }
+}
+
+/// Nothing for the document as a whole.
+fn place(path: &serde_path_to_error::Path) -> String {
+    path.to_string().trim_start_matches('.').to_string()
+}
+
+/// The path of an item's part in the list.
+fn inside(item: usize, path: &str) -> String {
+    format!("items[{item}].{path}").trim_end_matches('.').to_string()
 }
 
 /// `spec.?.ports.?.0.name` (a `?` for each optional value) as `spec.ports[0].name`.

@@ -88,6 +88,7 @@ fn slice() -> impl Strategy<Value = Object> {
                 ports: vec![port("one", Protocol::Tcp), port("two", Protocol::Udp)],
                 endpoints,
                 weights,
+                left: Vec::new(),
             })
         },
     )

@@ -1,7 +1,7 @@
 //! Kubernetes' YAML as it is written, and as it is written wrongly.
 
 use sidestep_mesh::address::Protocol;
-use sidestep_mesh::object::{Object, Selection, Service, Slice};
+use sidestep_mesh::object::{Left, Object, Selection, Service, Slice};
 use sidestep_mesh::yaml;
 use std::net::IpAddr;
 
@@ -84,6 +84,30 @@ fn a_slice_with_everything() {
     assert!(!second.ready && second.serving && second.terminating && second.node.is_none());
 }
 
+/// As the API has it: an endpoint of which nothing is said is ready, serves and does not terminate.
+#[test]
+fn conditions_that_are_not_given_have_the_defaults_of_the_api() {
+    let conditions = |given: &str| {
+        let with = format!("conditions: {given}");
+        let found = slice(&SLICE.replace("conditions: {ready: false, serving: true, terminating: true}", &with));
+        let endpoint = &found.endpoints[1];
+        (endpoint.ready, endpoint.serving, endpoint.terminating)
+    };
+    assert_eq!(conditions("{}"), (true, true, false));
+    assert_eq!(conditions("{ready: false}"), (false, true, false));
+    assert_eq!(conditions("{ready: false, terminating: true}"), (false, true, true));
+    assert_eq!(conditions("{serving: false}"), (true, false, false));
+}
+
+#[test]
+fn an_ipv4_address_in_ipv6_clothes_is_ipv4() {
+    let mapped = |text: &str| text.replace("10.96.0.10", "'::ffff:10.96.0.10'").replace("10.1.0.", "::ffff:10.1.0.");
+    assert_eq!(service(&mapped(SERVICE)).cluster_ips[0], ip("10.96.0.10"));
+    let found = slice(&mapped(&SLICE.replace("[10.1.0.1]", "['10.1.0.1']").replace("[10.1.0.2]", "['10.1.0.2']")));
+    assert_eq!(found.endpoints[0].address, ip("10.1.0.1"));
+    assert_eq!(found.weights.into_iter().collect::<Vec<_>>(), [(ip("10.1.0.1"), 3)]);
+}
+
 #[test]
 fn what_needs_no_proxy_has_no_frontend() {
     let headless = "{apiVersion: v1, kind: Service, metadata: {name: h}, spec: {clusterIP: None, ports: [{port: 80}]}}";
@@ -112,10 +136,60 @@ fn annotations_choose_the_selection() {
 }
 
 #[test]
+fn a_wrong_annotation_is_remarked_and_costs_nothing_else() {
+    let remark = |left: &Left| format!("{}: {}", left.what, left.why);
+    let text = SERVICE.replace("shop,", "shop, annotations: {sidestep.io/selection: best},");
+    let found = service(&text);
+    assert_eq!((found.selection, found.ports.len()), (Selection::Random, 2));
+    let expected = "annotation sidestep.io/selection \"best\": random, for it is none of random, weighted and \
+        least-connections";
+    assert_eq!(remark(found.left.last().unwrap()), expected);
+    for wrong in ["10.1.0.1:3", "10.1.0.1=-1", "10.1.0.1=65536", "here=3", ""] {
+        let found = slice(&SLICE.replace("10.1.0.1=3", &format!("10.1.0.2=5,{wrong}")));
+        assert_eq!(found.weights.into_iter().collect::<Vec<_>>(), [(ip("10.1.0.2"), 5)]);
+        let expected = format!(
+            "annotation sidestep.io/weights {wrong:?}: weight 1, for it is no ADDRESS=WEIGHT with a weight from 0 to 65535"
+        );
+        assert_eq!(found.left.iter().map(remark).collect::<Vec<_>>(), [expected]);
+    }
+    let long = slice(&SLICE.replace("10.1.0.1=3", &"x".repeat(1000)));
+    assert!(remark(&long.left[0]).len() < 200, "{:?}", long.left);
+}
+
+#[test]
 fn several_documents_and_lists() {
     let list = "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {}}]}";
     assert_eq!(yaml::parse(&format!("---\n{SERVICE}\n---\n{SLICE}\n---\n---\n{list}\n")).unwrap().len(), 3);
     assert_eq!(yaml::parse("# nothing but a comment\n").unwrap(), []);
+}
+
+#[test]
+fn a_list_is_read_as_strictly() {
+    let list =
+        |rest: &str| yaml::parse(&format!("{{apiVersion: v1, kind: List, {rest}}}")).map(|objects| objects.len());
+    let wrong = |rest: &str| list(rest).unwrap_err().to_string();
+    assert_eq!(list("items: [], metadata: {resourceVersion: ''}"), Ok(0));
+    assert_eq!(wrong("metadata: {}"), "document 1: missing field `items`");
+    assert_eq!(wrong("items: {}"), "document 1: items: invalid type: map, expected a sequence");
+    assert_eq!(wrong("items: null"), "document 1: items: invalid type: null, expected a sequence");
+    assert_eq!(wrong("items: [], item: []"), "document 1: item: no such field");
+    let item = "{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {port: 1}}";
+    assert_eq!(wrong(&format!("items: [{item}]")), "document 1: items[0].spec.port: no such field");
+}
+
+/// The later one would count, and nobody would know.
+#[test]
+fn a_key_that_is_there_twice_is_refused() {
+    let error = |text: &str| yaml::parse(text).unwrap_err().to_string();
+    let twice = SERVICE.replace("  type:", "  clusterIPs: [10.96.0.9]\n  type:");
+    assert_eq!(error(&twice), "document 1: spec: \"clusterIPs\" is there twice at line 6 column 3");
+    let deep = SERVICE.replace("port: 53,", "port: 53, port: 54,");
+    assert!(error(&deep).starts_with("document 1: spec.ports[1]: \"port\" is there twice"), "{}", error(&deep));
+    let json = r#"{"apiVersion": "v1", "kind": "Service", "kind": "Service", "metadata": {"name": "a"}}"#;
+    assert!(error(json).contains("\"kind\" is there twice"), "{}", error(json));
+    let second =
+        format!("{SERVICE}---\n{}", SLICE.replace("addressType: IPv4", "addressType: IPv4\naddressType: IPv4"));
+    assert!(error(&second).starts_with("document 2: \"addressType\" is there twice"), "{}", error(&second));
 }
 
 /// Each is told with its document, its path and what was expected.
@@ -152,7 +226,5 @@ fn what_is_wrong_is_named() {
     let expected =
         "document 2: endpoints[1].addresses[0]: fd00::2 where an address of the slice's addressType is expected";
     assert_eq!(yaml::parse(&second).unwrap_err().to_string(), expected);
-    let weights = SLICE.replace("10.1.0.1=3", "10.1.0.1:3");
-    assert!(yaml::parse(&weights).unwrap_err().to_string().contains("ADDRESS=WEIGHT"));
     assert!(yaml::parse("a: [").unwrap_err().to_string().starts_with("document 1: "));
 }

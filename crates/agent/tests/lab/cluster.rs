@@ -5,15 +5,17 @@ use crate::agent::{Load, Node, VIP, at, dial, server};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::stream;
 use serde_json::{Value, json};
 use sidestep_testkit::{Namespace, Pod};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -30,6 +32,10 @@ struct Inner {
     events: Vec<Event>,
     /// What happened before this version is forgotten.
     oldest: u64,
+    /// Kinds that the client has no right to see.
+    refused: BTreeSet<&'static str>,
+    /// Kinds that are answered after a while.
+    slow: BTreeSet<&'static str>,
 }
 
 #[derive(Clone)]
@@ -66,6 +72,15 @@ impl World {
         object["metadata"]["resourceVersion"] = version.to_string().into();
         inner.happen(version, kind, "DELETED", &object);
         self.version.send_replace(version);
+    }
+
+    fn refuse(&self, kind: &'static str, refused: bool) {
+        let mut inner = self.inner.lock().unwrap();
+        if refused {
+            inner.refused.insert(kind)
+        } else {
+            inner.refused.remove(kind)
+        };
     }
 
     /// Watchers that come back are told to list again.
@@ -107,6 +122,14 @@ async fn answer(
     Query(query): Query<HashMap<String, String>>,
 ) -> Response {
     let kind = [SERVICES, SLICES, NODES].into_iter().find(|known| *known == kind).expect("a kind that is watched");
+    if world.inner.lock().unwrap().refused.contains(kind) {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
+                            "reason": "Forbidden", "message": "nodes are forbidden", "metadata": {}});
+        return (StatusCode::FORBIDDEN, status.to_string()).into_response();
+    }
+    if world.inner.lock().unwrap().slow.contains(kind) {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
     if !query.contains_key("watch") {
         return world.list(kind).to_string().into_response();
     }
@@ -147,7 +170,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.runtime.take().unwrap().shutdown_timeout(std::time::Duration::from_secs(5));
+        self.runtime.take().unwrap().shutdown_timeout(Duration::from_secs(5));
     }
 }
 
@@ -195,16 +218,39 @@ fn objects_of_an_api_server_are_followed() {
     world.put(SERVICES, service("web", VIP));
     world.put(SLICES, slice("web", [&pods[0]]));
     node.wait(|_| reached().is_ok());
-    let mut wrong = service("web", VIP);
-    wrong["metadata"]["annotations"] = json!({"sidestep.io/selection": "best"});
-    world.put(SERVICES, wrong);
+    world.put(SERVICES, service("web", "10.96.0"));
     node.wait(|node| !node.status().unwrap().source.troubles.is_empty());
     let trouble = node.status().unwrap().source.troubles.remove(0);
     assert_eq!(trouble.place, "Service default/web");
-    assert!(trouble.what.contains("sidestep.io/selection: \"best\" where random, weighted"), "{trouble:?}");
+    assert_eq!(trouble.what, "spec.clusterIPs[0]: \"10.96.0\" where an IP address is expected");
     assert!(reached().is_ok());
     world.put(SERVICES, service("web", VIP));
     node.wait(|node| node.check().is_well());
+}
+
+/// An annotation is a tenant's text: a wrong one neither freezes the object nor is a trouble of the node.
+#[test]
+fn a_wrong_annotation_is_a_remark_of_its_service() {
+    let (mut node, world) = (Node::new(), World::new());
+    let pods = [node.lab.pod(), node.lab.pod()];
+    let mut web = service("web", VIP);
+    web["metadata"]["annotations"] = json!({"sidestep.io/selection": "best"});
+    world.put(SERVICES, web);
+    let with_weights = |pods: &[Pod]| {
+        let mut slice = slice("web", pods);
+        slice["metadata"]["annotations"] = json!({"sidestep.io/weights": "all=3"});
+        slice
+    };
+    world.put(SLICES, with_weights(&pods[..1]));
+    let _server = Server::start(&world, &node.lab.node);
+    start(&mut node);
+    assert!(node.check().is_well());
+    world.put(SLICES, with_weights(&pods));
+    node.wait(|node| node.show("web").unwrap().ports[0].backend_count == 2);
+    let left = node.show("web").unwrap().left;
+    assert!(left[0].starts_with("annotation sidestep.io/selection \"best\": random, "), "{left:?}");
+    assert!(left[1].starts_with("EndpointSlice default/web-1: annotation sidestep.io/weights \"all=3\": "), "{left:?}");
+    assert_eq!(node.status().unwrap().source.troubles, []);
 }
 
 #[test]
@@ -219,7 +265,8 @@ fn a_server_that_dies_changes_nothing_and_is_followed_again() {
     start(&mut node);
     let load = Load::start(&clients);
     drop(first);
-    node.wait(|node| node.status().unwrap().source.troubles.len() == 2);
+    // With Services, EndpointSlices and the Node.
+    node.wait(|node| node.status().unwrap().source.troubles.len() == 3);
     load.wait_for(50);
     // Meanwhile: changes of which no watcher hears, and whose history is lost.
     world.put(SLICES, slice("web", &pods));
@@ -235,6 +282,42 @@ fn a_server_that_dies_changes_nothing_and_is_followed_again() {
     assert!(failures.is_empty(), "{} of {done}: {:?}", failures.len(), failures.first());
 }
 
+fn labelled(zone: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node",
+           "metadata": {"name": "node", "labels": {"topology.kubernetes.io/zone": zone}}})
+}
+
+/// Else connections would cross zones in the first moments of every agent.
+#[test]
+fn hints_count_from_the_beginning() {
+    let (mut node, world) = (Node::new(), World::new());
+    world.put(NODES, labelled("east"));
+    world.inner.lock().unwrap().slow.insert(NODES);
+    let _server = Server::start(&world, &node.lab.node);
+    start(&mut node);
+    assert_eq!(node.status().unwrap().zone.as_deref(), Some("east"));
+}
+
+#[test]
+fn a_server_that_refuses_nodes_is_a_trouble_that_stops_nothing() {
+    let (mut node, world) = (Node::new(), World::new());
+    let pod = node.lab.pod();
+    world.put(SERVICES, service("web", VIP));
+    world.put(SLICES, slice("web", [&pod]));
+    world.put(NODES, labelled("east"));
+    world.refuse(NODES, true);
+    let _server = Server::start(&world, &node.lab.node);
+    start(&mut node);
+    assert_eq!(node.show("web").unwrap().ports[0].backend_count, 1);
+    let troubles = node.status().unwrap().source.troubles;
+    assert_eq!(troubles.iter().map(|trouble| trouble.place.as_str()).collect::<Vec<_>>(), ["Node node"]);
+    assert!(troubles[0].what.contains("nodes are forbidden"), "{troubles:?}");
+    world.refuse(NODES, false);
+    node.wait(|node| node.check().is_well());
+    assert_eq!(node.status().unwrap().zone.as_deref(), Some("east"));
+    assert_eq!(node.log().matches("is well again").count(), 1, "{}", node.log());
+}
+
 #[test]
 fn hints_count_for_the_zone_that_the_node_is_labelled_with() {
     let (mut node, world) = (Node::new(), World::new());
@@ -248,10 +331,6 @@ fn hints_count_for_the_zone_that_the_node_is_labelled_with() {
     let _server = Server::start(&world, &node.lab.node);
     start(&mut node);
     assert_eq!(node.show("web").unwrap().ports[0].backend_count, 2);
-    let labelled = |zone: &str| {
-        json!({"apiVersion": "v1", "kind": "Node",
-               "metadata": {"name": "node", "labels": {"topology.kubernetes.io/zone": zone}}})
-    };
     for (zone, pod) in [("east", &near), ("west", &far)] {
         world.put(NODES, labelled(zone));
         node.wait(|node| {

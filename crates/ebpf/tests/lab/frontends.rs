@@ -73,6 +73,7 @@ fn each_named_port_has_its_own_endpoints() {
             ports: ports.collect(),
             endpoints: vec![node::ready(pod.v4)],
             weights: Default::default(),
+            left: Vec::new(),
         })));
     }
     client.namespace.run(|| {

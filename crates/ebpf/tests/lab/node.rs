@@ -125,6 +125,7 @@ pub fn slice(name: &str, protocol: Protocol, endpoints: impl IntoIterator<Item =
         ports: vec![SlicePort { name: "".into(), protocol, port }],
         endpoints: endpoints.iter().map(|(address, _)| ready(*address)).collect(),
         weights: Default::default(),
+        left: Vec::new(),
     }
 }
 
