@@ -1,6 +1,7 @@
 //! The one who owns what is known and what is programmed.
 
 use crate::events::Digest;
+use crate::lock;
 use crate::message::{Message, Told};
 use crate::questions;
 use crate::reclaimer::Reclaimer;
@@ -144,7 +145,10 @@ impl Node {
             }
             Message::Reclaimed(Ok(count)) => self.view.reconcile.reclaimed_sockets += count,
             Message::Reclaimed(Err(why)) => tracing::warn!("UDP sockets of gone backends were not ended: {why}"),
-            Message::Asked(Question::Stop { detach }, reply) => {
+            Message::Asked(Question::Stop { pins: Some(other), .. }, reply) if !self.has(other) => {
+                let _ = reply.send(Err(format!("its pins are others, {}", self.view.settings.pins.display())));
+            }
+            Message::Asked(Question::Stop { detach, .. }, reply) => {
                 // Whoever asked may have gone.
                 let _ = reply.send(Ok(Answer::Stopping));
                 return Some(if detach { End::Detach } else { End::Leave });
@@ -156,6 +160,10 @@ impl Node {
             Message::Stop => return Some(End::Leave),
         }
         None
+    }
+
+    fn has(&self, pins: (u64, u64)) -> bool {
+        lock::identity(&self.view.settings.pins) == Some(pins)
     }
 
     fn told(&mut self, told: Told) {
