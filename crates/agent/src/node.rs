@@ -69,7 +69,6 @@ impl Node {
             maps,
             source,
             reconcile: Reconcile::default(),
-            attached: false,
         };
         Ok(Node {
             view,
@@ -96,7 +95,7 @@ impl Node {
 
     /// Programs are attached. Keeps the tables as they should be, until the end.
     pub fn keep(&mut self, messages: &Receiver<Message>) -> End {
-        self.view.attached = true;
+        self.reclaimer.ask(); // for backends that went while no agent ran
         tracing::info!(services = self.view.state.services().count(), "balancing");
         loop {
             if let Some(end) = self.step(messages) {
