@@ -20,8 +20,13 @@ pub enum Question {
     Explain { from: Caller, protocol: Protocol, to: SocketAddr },
     /// Everything as the metrics want it.
     Metrics,
-    /// The agent ends. With `detach` it takes every trace of itself away.
-    Stop { detach: bool },
+    /// The agent ends. With `detach` it takes every trace of itself away. With `pins`, numbers of a device and of a
+    /// directory's inode, only if that is where its programs and tables are.
+    Stop {
+        detach: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pins: Option<(u64, u64)>,
+    },
 }
 
 /// Whose connection.

@@ -37,9 +37,13 @@ fn wait(socket: &Socket) -> io::Result<()> {
     }
 }
 
+/// What is on these are addresses of Services: every one of them in IPVS mode, and that of the DNS.
+const NOT_THE_NODE: [&str; 2] = ["kube-ipvs0", "nodelocaldns"];
+
 /// Without the loopback's, which programs of the kernel know, and without link-local ones, which other nodes have too.
 pub fn present(ranges: &[IpNet]) -> io::Result<BTreeSet<Address>> {
-    let found = if_addrs::get_if_addrs()?.into_iter().map(|interface| interface.ip());
+    let interfaces = if_addrs::get_if_addrs()?.into_iter();
+    let found = interfaces.filter(|one| !NOT_THE_NODE.contains(&one.name.as_str())).map(|one| one.ip());
     let wanted = |ip: &IpAddr| ranges.is_empty() || ranges.iter().any(|range| range.contains(ip));
     Ok(found.filter(|ip| !ip.is_loopback() && !is_link_local(ip)).filter(wanted).map(Address::from).collect())
 }

@@ -4,44 +4,138 @@ use crate::message::Asker;
 use sidestep_agent_api::Reply;
 use std::fs::Permissions;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// A question is a line; who takes longer for it than this has lost interest.
+/// A question is a line; who takes longer for it than this, or for the answer, has lost interest.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST_QUESTION: u64 = 64 * 1024;
 
 /// Where an earlier agent listened. Whoever may connect can end the agent: only its own user may.
-pub fn listen(path: &Path) -> io::Result<UnixListener> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+pub fn listen(path: &Path) -> Result<UnixListener, String> {
+    let at = path.display();
+    if is_answered(path) {
+        return Err(format!("an agent with other pins listens at {at} already: choose another --socket"));
     }
+    remove(path)?;
+    bind(path).map_err(|error| format!("cannot listen at {at}: {error}"))
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     Ok(listener)
 }
 
+/// Whether somebody listens there.
+pub fn is_answered(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok()
+}
+
+/// Only what an agent has made there goes: a mistyped option must not cost a file.
+pub fn remove(path: &Path) -> Result<(), String> {
+    let cannot = |error: io::Error| format!("cannot remove {}: {error}", path.display());
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path).map_err(cannot),
+        Ok(_) => Err(format!("{} is there and no socket: choose another --socket, or remove it", path.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(cannot(error)),
+    }
+}
+
 /// Answers one after the other, for ever.
 pub fn serve(listener: &UnixListener, asker: &Asker) {
     for stream in listener.incoming() {
-        match stream.and_then(|stream| answer(stream, asker)) {
+        match stream.and_then(|stream| answer(&stream, asker)) {
             Ok(()) => {}
             Err(error) => tracing::debug!("a question was not answered: {error}"),
         }
     }
 }
 
-fn answer(mut stream: UnixStream, asker: &Asker) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn answer(stream: &UnixStream, asker: &Asker) -> io::Result<()> {
     let mut question = Vec::new();
-    (&stream).take(LONGEST_QUESTION).read_to_end(&mut question)?;
+    Timed::new(stream, PATIENCE).take(LONGEST_QUESTION).read_to_end(&mut question)?;
     let reply: Reply = match serde_json::from_slice(&question) {
         Ok(question) => asker.ask(question),
         Err(error) => Err(format!("this is no question that it understands: {error}")),
     };
-    stream.write_all(&serde_json::to_vec(&reply)?)
+    Timed::new(stream, PATIENCE).write_all(&serde_json::to_vec(&reply)?)
+}
+
+/// All reads and writes together take no longer: one slow asker keeps the others waiting for so long at most.
+struct Timed<'a> {
+    stream: &'a UnixStream,
+    until: Instant,
+}
+
+impl Timed<'_> {
+    fn new(stream: &UnixStream, patience: Duration) -> Timed<'_> {
+        Timed { stream, until: Instant::now() + patience }
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(into)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_that_comes_in_drops_is_not_waited_for() {
+        let (mut slow, served) = UnixStream::pair().unwrap();
+        std::thread::scope(|scope| {
+            // Ends when the other side has gone.
+            scope.spawn(move || {
+                while slow.write_all(b" ").is_ok() {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            });
+            let begun = Instant::now();
+            let error = Timed::new(&served, Duration::from_millis(200)).read_to_end(&mut Vec::new()).unwrap_err();
+            assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+            assert!(begun.elapsed() < Duration::from_secs(5));
+            drop(served);
+        });
+    }
+
+    #[test]
+    fn only_a_socket_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("agent.sock");
+        std::fs::write(&path, "precious").unwrap();
+        assert!(listen(&path).unwrap_err().contains("is there and no socket: choose another --socket"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+        std::fs::remove_file(&path).unwrap();
+        let first = listen(&path).unwrap();
+        assert!(listen(&path).unwrap_err().contains("listens at"));
+        drop(first);
+        listen(&path).unwrap();
+        remove(&path).unwrap();
+        assert!(!path.exists());
+    }
 }

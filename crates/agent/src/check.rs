@@ -2,7 +2,7 @@
 
 use crate::report;
 use crate::view::View;
-use sidestep_agent_api::Check;
+use sidestep_agent_api::{Check, Trouble};
 use sidestep_mesh::address::Endpoint;
 use sidestep_mesh::plane::{Frontend, FrontendKey};
 use sidestep_mesh::table::Backend;
@@ -22,10 +22,19 @@ pub fn check(view: &View) -> Result<Check, String> {
         }
     }
     check.frontends = meant.len();
-    let found = view.maps.frontends().map_err(|error| error.to_string())?;
-    let strangers = found.into_iter().filter(|(key, _)| !meant.contains(key));
-    check.differences.extend(strangers.map(|(key, _)| format!("{key}: is in the tables, and no Service's")));
+    if view.is_complete() {
+        let found = view.maps.frontends().map_err(|error| error.to_string())?;
+        let strangers = found.into_iter().filter(|(key, _)| !meant.contains(key));
+        check.differences.extend(strangers.map(|(key, _)| format!("{key}: is in the tables, and no Service's")));
+    }
+    check.troubles.extend((!view.source.listed).then(|| not_read(view)));
     Ok(check)
+}
+
+/// Until then an earlier agent's Services stand, and none of them is one too many.
+fn not_read(view: &View) -> Trouble {
+    let what = "source not read yet: connections are balanced as an earlier agent programmed them, if one did";
+    Trouble { place: view.source.name.clone(), what: what.into() }
 }
 
 /// What is wrong with one frontend.

@@ -44,9 +44,12 @@ impl Told {
 
 /// Whether the programs see the caller's sockets at all.
 fn is_balanced(view: &View, caller: &Caller, told: &mut Told) -> Result<bool> {
-    if !view.attached {
-        told.say("programs are attached", "not yet: the source has not told everything");
+    if !view.is_attached() {
+        told.say("programs are attached", not_attached(view));
         return Ok(false);
+    }
+    if !view.source.listed {
+        told.say("source", "not read yet: all is as an earlier agent programmed it");
     }
     let (cgroup, rule) = match caller {
         Caller::Cgroup(path) => (resolved(path)?, format!("cgroup {}", path.display())),
@@ -56,6 +59,14 @@ fn is_balanced(view: &View, caller: &Caller, told: &mut Told) -> Result<bool> {
     let relation = if is_in { "is in" } else { "is not in" };
     told.say(rule, format!("{} {relation} {}, to which programs are attached", cgroup.display(), attached.display()));
     Ok(is_in)
+}
+
+fn not_attached(view: &View) -> String {
+    if view.source.listed {
+        format!("no: not, or not all of them, to {}; a new agent attaches them", view.settings.cgroup.display())
+    } else {
+        "not yet: the source has not told everything".into()
+    }
 }
 
 fn resolved(path: &Path) -> Result<PathBuf> {

@@ -1,33 +1,63 @@
-//! One agent for one socket: two would undo each other's work.
+//! One agent for one directory of pins: two would undo each other's work, whatever sockets they listen at.
 
-use rustix::fs::{FlockOperation, flock};
-use std::fs::File;
+use rustix::fs::{FlockOperation, flock, major, minor};
+use sidestep_ebpf::pins::Pins;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Held as long as it lives.
 pub struct Lock {
-    _file: File,
+    _directory: File,
 }
 
 impl Lock {
-    /// Beside the socket, whose directory is made.
-    pub fn take(socket: &Path) -> Result<Lock, String> {
-        let path = socket.with_extension("lock");
-        let cannot = |error: &dyn std::fmt::Display| format!("{}: cannot lock it: {error}", path.display());
-        if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).map_err(|error| cannot(&error))?;
-        }
-        let file =
-            File::options().create(true).truncate(false).write(true).open(&path).map_err(|error| cannot(&error))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Lock { _file: file }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(format!(
-                "an agent runs already, with the socket {}: end it first (SIGTERM), or choose another --socket and --pins",
-                socket.display()
-            )),
-            Err(error) => Err(cannot(&error)),
+    /// None: another process has it. The directory is made if need be.
+    pub fn take(pins: &Path) -> Result<Option<Lock>, String> {
+        Pins::new(pins).map_err(|error| error.to_string())?;
+        Lock::of(pins)
+    }
+
+    fn of(pins: &Path) -> Result<Option<Lock>, String> {
+        let cannot = |error: std::io::Error| format!("{}: cannot lock it: {error}", pins.display());
+        loop {
+            std::fs::create_dir_all(pins).map_err(cannot)?;
+            let directory = File::open(pins).map_err(cannot)?;
+            match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) if directory.metadata().is_ok_and(|found| identity(pins) == Some(number(&found))) => {
+                    return Ok(Some(Lock { _directory: directory }));
+                }
+                Ok(()) => {} // a `--detach` has removed it meanwhile
+                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+                Err(error) => return Err(cannot(error.into())),
+            }
         }
     }
+}
+
+/// Which directory it is, whatever its path: numbers of the device and of the inode.
+pub fn identity(pins: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(pins).ok().as_ref().map(number)
+}
+
+fn number(of: &Metadata) -> (u64, u64) {
+    (of.dev(), of.ino())
+}
+
+/// That somebody has it, and who.
+pub fn held(pins: &Path) -> String {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let holder = identity(pins).and_then(|identity| holder(&locks, identity));
+    let who = holder.map_or_else(|| "in another PID namespace".into(), |pid| format!("process {pid}"));
+    format!("an agent runs already with the pins {} ({who})", pins.display())
+}
+
+/// Process ids of other PID namespaces are not in proc_locks(5).
+fn holder(locks: &str, (device, inode): (u64, u64)) -> Option<u32> {
+    let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
+    let lines = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut held = lines.filter(|words| words.get(1) == Some(&"FLOCK") && words.get(5) == Some(&file.as_str()));
+    held.find_map(|words| words.get(4)?.parse().ok())
 }
 
 #[cfg(test)]
@@ -37,10 +67,21 @@ mod tests {
     #[test]
     fn of_two_agents_the_second_is_told_so() {
         let directory = tempfile::tempdir().unwrap();
-        let socket = directory.path().join("run/agent.sock");
-        let first = Lock::take(&socket).unwrap();
-        assert!(Lock::take(&socket).is_err_and(|error| error.contains("runs already")));
+        let pins = directory.path().join("pins");
+        let first = Lock::of(&pins).unwrap().unwrap();
+        assert!(Lock::of(&pins).unwrap().is_none());
+        assert!(held(&pins).ends_with(&format!("(process {})", std::process::id())), "{}", held(&pins));
         drop(first);
-        assert!(Lock::take(&socket).is_ok());
+        assert!(Lock::of(&pins).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_holder_is_found_by_device_and_inode() {
+        let locks = "1: POSIX  ADVISORY  WRITE 7 00:1b:5 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 8 00:1b:55 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 9 00:1b:5 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 10 00:1b:5 0 EOF\n";
+        assert_eq!(holder(locks, (rustix::fs::makedev(0, 0x1b), 5)), Some(9));
+        assert_eq!(holder(locks, (rustix::fs::makedev(0, 0x1c), 5)), None);
     }
 }

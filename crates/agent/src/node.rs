@@ -1,6 +1,7 @@
 //! The one who owns what is known and what is programmed.
 
 use crate::events::Digest;
+use crate::lock;
 use crate::message::{Message, Told};
 use crate::questions;
 use crate::reclaimer::Reclaimer;
@@ -68,7 +69,6 @@ impl Node {
             maps,
             source,
             reconcile: Reconcile::default(),
-            attached: false,
         };
         Ok(Node {
             view,
@@ -95,7 +95,7 @@ impl Node {
 
     /// Programs are attached. Keeps the tables as they should be, until the end.
     pub fn keep(&mut self, messages: &Receiver<Message>) -> End {
-        self.view.attached = true;
+        self.reclaimer.ask(); // for backends that went while no agent ran
         tracing::info!(services = self.view.state.services().count(), "balancing");
         loop {
             if let Some(end) = self.step(messages) {
@@ -144,7 +144,10 @@ impl Node {
             }
             Message::Reclaimed(Ok(count)) => self.view.reconcile.reclaimed_sockets += count,
             Message::Reclaimed(Err(why)) => tracing::warn!("UDP sockets of gone backends were not ended: {why}"),
-            Message::Asked(Question::Stop { detach }, reply) => {
+            Message::Asked(Question::Stop { pins: Some(other), .. }, reply) if !self.has(other) => {
+                let _ = reply.send(Err(format!("its pins are others, {}", self.view.settings.pins.display())));
+            }
+            Message::Asked(Question::Stop { detach, .. }, reply) => {
                 // Whoever asked may have gone.
                 let _ = reply.send(Ok(Answer::Stopping));
                 return Some(if detach { End::Detach } else { End::Leave });
@@ -156,6 +159,10 @@ impl Node {
             Message::Stop => return Some(End::Leave),
         }
         None
+    }
+
+    fn has(&self, pins: (u64, u64)) -> bool {
+        lock::identity(&self.view.settings.pins) == Some(pins)
     }
 
     fn told(&mut self, told: Told) {

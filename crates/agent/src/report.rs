@@ -28,7 +28,7 @@ pub fn status(view: &View) -> Result<api::Status> {
         zone: view.reconciler.node().zone.as_deref().map(Into::into),
         cgroup: view.settings.cgroup.clone(),
         source: view.source.clone(),
-        attached: view.attached,
+        attached: view.is_attached(),
         tables: vec![
             fill("frontends", used.frontends, sizes.frontends),
             fill("slots", used.slots, sizes.slots),

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::cluster::Cluster;
 use crate::directory::Directory;
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
 use crate::message::{Asker, Message, Source, Teller};
 use crate::node::{End, Node};
 use crate::settings::{Settings, SourceSettings};
@@ -23,14 +23,16 @@ pub fn run(args: &Args) -> Result<(), String> {
     if !missing.is_empty() {
         return Err(missing.join("; "));
     }
-    let _lock = Lock::take(&settings.socket)?;
+    let _lock = Lock::take(&settings.pins)?.ok_or_else(|| {
+        format!("{}: end it first (SIGTERM), or choose other --pins and another --socket", lock::held(&settings.pins))
+    })?;
     let (inbox, messages) = channel();
     stop_at_signals(&inbox)?;
     serve_questions(&settings, &inbox)?;
     let source_name = start_source(&settings, &inbox);
     start_addresses(&settings, &inbox);
     let end = keep(&settings, source_name, &inbox, &messages);
-    let _ = std::fs::remove_file(&settings.socket);
+    let _ = answer::remove(&settings.socket);
     let end = end?;
     if end == End::Detach {
         services::remove(&settings.pins).map_err(|error| error.to_string())?;
@@ -93,8 +95,7 @@ fn stop_at_signals(inbox: &Sender<Message>) -> Result<(), String> {
 }
 
 fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<(), String> {
-    let at = settings.socket.display();
-    let listener = answer::listen(&settings.socket).map_err(|error| format!("cannot listen at {at}: {error}"))?;
+    let listener = answer::listen(&settings.socket)?;
     let asker = Asker::new(inbox.clone());
     spawn("answer", move || answer::serve(&listener, &asker));
     if let Some(address) = settings.metrics {

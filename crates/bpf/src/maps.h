@@ -41,7 +41,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 1 << 14);
 	__type(key, struct address);
 	__type(value, u8);
 } node_addresses SEC(".maps");

@@ -13,8 +13,9 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// libbpf's errors tell their own cause, the kernel's, only in the alternate form.
     pub fn new(doing: impl Into<String>, cause: impl fmt::Display) -> Error {
-        Error { doing: doing.into(), cause: cause.to_string() }
+        Error { doing: doing.into(), cause: format!("{cause:#}") }
     }
 }
 

@@ -73,10 +73,11 @@ impl Maps {
     /// The addresses at which NodePorts answer, from now on.
     pub fn set_node_addresses(&mut self, wanted: &BTreeSet<Address>) -> Result<()> {
         let old: BTreeSet<Address> = self.node_addresses()?;
-        let new: Vec<_> = wanted.difference(&old).map(|address| (layout::address_of(*address), 1)).collect();
-        self.node_addresses.put_all(&new)?;
+        // What has gone makes room for what comes.
         let gone: Vec<_> = old.difference(wanted).map(|address| layout::address_of(*address)).collect();
-        self.node_addresses.remove_all(&gone)
+        self.node_addresses.remove_all(&gone)?;
+        let new: Vec<_> = wanted.difference(&old).map(|address| (layout::address_of(*address), 1)).collect();
+        self.node_addresses.put_all(&new)
     }
 
     pub fn node_addresses(&self) -> Result<BTreeSet<Address>> {

@@ -6,19 +6,24 @@ use crate::pins::Pins;
 use crate::plane::Maps;
 use crate::probe;
 use libbpf_rs::libbpf_sys::bpf_link_update;
+use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapHandle, OpenMapMut, Program, ProgramMut};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapHandle, OpenMapMut, Program, ProgramMut};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sidestep_bpf::services::{OpenServicesSkel, ServicesSkel, ServicesSkelBuilder};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Pins of this kind of programs.
 const KIND: &str = "services";
 const LINKS: &str = "links";
+/// Links that are being made.
+const ASIDE: &str = "links-new";
 
 /// What may be chosen when the programs are installed.
 #[derive(Clone, Debug)]
@@ -41,10 +46,11 @@ pub(crate) fn maps_path(pins: &Path) -> Result<PathBuf> {
 }
 
 /// Loads the programs over the tables that are there, or new ones, lets `fill` write them, and then attaches every
-/// program or none. What was attached before goes on working until the moment it is exchanged.
+/// program or none. What was attached before goes on working until the moment it is exchanged, or until all of them are
+/// attached to another cgroup.
 pub fn install<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> Result<T> {
     let pins = Pins::new(&options.pins)?;
-    let cgroup = File::open(&options.cgroup).at("open the cgroup", &options.cgroup)?;
+    let cgroup = Cgroup::open(&options.cgroup)?;
     let mut object = MaybeUninit::uninit();
     let mut open = ServicesSkelBuilder::default().open(&mut object).doing("read the Service programs")?;
     let settings = open.maps.rodata_data.as_deref_mut().expect("the programs have settings");
@@ -118,36 +124,96 @@ fn forget_other_layouts(pins: &Pins) -> Result<()> {
 
 // --- links --------------------------------------------------------------------------------------------------------
 
-fn attach(skeleton: &mut ServicesSkel, pins: &Pins, cgroup: &File) -> Result<()> {
-    let programs: Vec<ProgramMut> = skeleton.object_mut().progs_mut().collect();
-    let directory = pins.path(&[KIND, LINKS]);
-    if directory.exists() { exchange(&programs, &directory) } else { attach_all(&programs, pins, cgroup) }
+/// Whether every program that is pinned is attached to this cgroup: somebody has installed them, and none was severed.
+pub fn is_attached(pins: &Path, cgroup: &Path) -> bool {
+    let id = std::fs::metadata(cgroup).map(|directory| directory.ino());
+    Pins::new(pins).is_ok_and(|pins| id.is_ok_and(|id| are_at(&pins.path(&[KIND, LINKS]), id)))
 }
 
-/// All links are made aside and get their name in one step: a link that nobody has pinned ends with us.
-fn attach_all(programs: &[ProgramMut], pins: &Pins, cgroup: &File) -> Result<()> {
-    pins.remove(&[KIND, "links-new"])?;
-    let aside = pins.make(&[KIND, "links-new"])?;
-    let mut links = Vec::new();
-    for program in programs {
-        let name = program.name().to_string_lossy().into_owned();
-        let mut link = program.attach_cgroup(cgroup.as_raw_fd()).doing(format!("attach {name} to the cgroup"))?;
-        link.pin(aside.join(&name)).doing(format!("pin {name}"))?;
-        links.push(link);
+/// A link that has lost its cgroup, which was removed, names none.
+fn are_at(directory: &Path, cgroup: u64) -> bool {
+    let is_at = |path: PathBuf| match Link::open(path).and_then(|link| link.info()).map(|info| info.info) {
+        Ok(LinkTypeInfo::Cgroup(found)) => found.cgroup_id == cgroup,
+        _ => false,
+    };
+    let mut entries = std::fs::read_dir(directory).into_iter().flatten().flatten().peekable();
+    entries.peek().is_some() && entries.all(|entry| is_at(entry.path()))
+}
+
+fn attach(skeleton: &mut ServicesSkel, pins: &Pins, cgroup: &Cgroup) -> Result<()> {
+    let programs: Vec<ProgramMut> = skeleton.object_mut().progs_mut().collect();
+    let directory = pins.path(&[KIND, LINKS]);
+    pins.remove(&[KIND, ASIDE])?; // of one that was killed at this
+    if are_at(&directory, cgroup.id()?) {
+        exchange(&programs, &directory, cgroup)
+    } else {
+        let done = attach_all(&programs, pins, cgroup);
+        pins.remove(&[KIND, ASIDE])?;
+        done
     }
-    std::fs::rename(&aside, pins.path(&[KIND, LINKS])).at("rename", &aside)
+}
+
+/// Attached, but not pinned yet: what is dropped is detached.
+fn attach_each<'a>(
+    programs: impl IntoIterator<Item = &'a ProgramMut<'a>>,
+    cgroup: &Cgroup,
+) -> Result<Vec<(String, Link)>> {
+    let one = |program: &ProgramMut| {
+        let name = program.name().to_string_lossy().into_owned();
+        let link = program.attach_cgroup(cgroup.file.as_raw_fd()).map_err(|error| cgroup.refuses(&name, &error))?;
+        Ok((name, link))
+    };
+    programs.into_iter().map(one).collect()
+}
+
+/// All of them, or none.
+fn pin_each(links: &mut [(String, Link)], directory: &Path) -> Result<()> {
+    let pinned = links.iter_mut().try_for_each(|(name, link)| {
+        let path = directory.join(name);
+        link.pin(&path).at("pin", &path)
+    });
+    if pinned.is_err() {
+        unpin_each(links, directory);
+    }
+    pinned
+}
+
+fn unpin_each(links: &[(String, Link)], directory: &Path) {
+    for (name, _) in links {
+        // What was not pinned yet is not there.
+        let _ = std::fs::remove_file(directory.join(name));
+    }
+}
+
+/// All links are made aside and get their name in one step. Those of another cgroup, or of one that was removed, end
+/// when these are in their place: in between a process that is in both cgroups meets both.
+fn attach_all(programs: &[ProgramMut], pins: &Pins, cgroup: &Cgroup) -> Result<()> {
+    let mut links = attach_each(programs, cgroup)?;
+    let (aside, directory) = (pins.make(&[KIND, ASIDE])?, pins.make(&[KIND, LINKS])?);
+    pin_each(&mut links, &aside)?;
+    renameat_with(CWD, &aside, CWD, &directory, RenameFlags::EXCHANGE).at("rename", &aside)
 }
 
 /// Each link gets its new program at once: no connection in between is without one. If one cannot, all get their old
-/// ones back.
-fn exchange(programs: &[ProgramMut], directory: &Path) -> Result<()> {
-    let mut done: Vec<(Link, OwnedFd)> = Vec::new();
+/// ones back. A program that had no link yet gets one, and the link of one that is no more goes.
+fn exchange(programs: &[ProgramMut], directory: &Path, cgroup: &Cgroup) -> Result<()> {
+    let (old, new): (Vec<_>, Vec<_>) = programs.iter().partition(|program| directory.join(program.name()).exists());
+    let mut links = attach_each(new, cgroup)?;
+    pin_each(&mut links, directory)?;
+    if let Err(error) = exchange_each(&old, directory) {
+        unpin_each(&links, directory);
+        return Err(error);
+    }
+    forget_others(programs, directory)
+}
+
+fn exchange_each(programs: &[&ProgramMut], directory: &Path) -> Result<()> {
+    let mut done: Vec<(Link, Option<OwnedFd>)> = Vec::new();
     for program in programs {
-        let path = directory.join(program.name());
-        match exchange_one(program, &path) {
+        match exchange_one(program, &directory.join(program.name())) {
             Ok(before) => done.push(before),
             Err(error) => {
-                for (link, before) in &done {
+                for (link, before) in done.iter().filter_map(|(link, before)| Some((link, before.as_ref()?))) {
                     set_program(link, before.as_fd()).at("give back the program of", directory)?;
                 }
                 return Err(error);
@@ -157,12 +223,18 @@ fn exchange(programs: &[ProgramMut], directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The link, and the program that it had.
-fn exchange_one(program: &ProgramMut, path: &Path) -> Result<(Link, OwnedFd)> {
+/// The link, and the program that it had: only with CAP_SYS_ADMIN can that be had.
+fn exchange_one(program: &ProgramMut, path: &Path) -> Result<(Link, Option<OwnedFd>)> {
     let link = Link::open(path).at("open", path)?;
-    let before = Program::fd_from_id(link.info().at("ask", path)?.prog_id).at("find the program of", path)?;
+    let before = Program::fd_from_id(link.info().at("ask", path)?.prog_id).ok();
     set_program(&link, program.as_fd()).at("exchange the program of", path)?;
     Ok((link, before))
+}
+
+fn forget_others(programs: &[ProgramMut], directory: &Path) -> Result<()> {
+    let others = std::fs::read_dir(directory).at("read", directory)?.flatten().map(|entry| entry.path());
+    let is_one = |path: &PathBuf| programs.iter().any(|program| path.file_name() == Some(program.name()));
+    others.filter(|path| !is_one(path)).try_for_each(|path| std::fs::remove_file(&path).at("remove", &path))
 }
 
 fn set_program(link: &Link, program: BorrowedFd) -> io::Result<()> {
@@ -170,5 +242,34 @@ fn set_program(link: &Link, program: BorrowedFd) -> io::Result<()> {
     match unsafe { bpf_link_update(link.as_fd().as_raw_fd(), program.as_raw_fd(), std::ptr::null()) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// What the programs are attached to.
+struct Cgroup {
+    path: PathBuf,
+    file: File,
+}
+
+impl Cgroup {
+    fn open(path: &Path) -> Result<Cgroup> {
+        Ok(Cgroup { path: path.into(), file: File::open(path).at("open the cgroup", path)? })
+    }
+
+    /// As links name it: the number of its directory's inode.
+    fn id(&self) -> Result<u64> {
+        Ok(self.file.metadata().at("look at the cgroup", &self.path)?.ino())
+    }
+
+    fn refuses(&self, program: &str, error: &libbpf_rs::Error) -> Error {
+        let path = self.path.display();
+        let hint = match error.kind() {
+            ErrorKind::PermissionDenied => format!(
+                "; another program is attached exclusively to it or to one above: `bpftool cgroup show {path}` names \
+                 it; detach that one, or choose another --cgroup"
+            ),
+            _ => String::new(),
+        };
+        Error::new(format!("attach {program} to the cgroup {path}"), format!("{error:#}{hint}"))
     }
 }

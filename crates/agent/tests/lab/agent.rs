@@ -70,7 +70,8 @@ impl Node {
     }
 
     pub fn wait_until_attached(&mut self) {
-        self.wait(|node| node.status().is_ok_and(|status| status.attached));
+        // An earlier agent's programs are attached all the while.
+        self.wait(|node| node.status().is_ok_and(|status| status.attached && status.source.listed));
     }
 
     /// In the node's namespace.

@@ -140,7 +140,7 @@ fn a_second_agent_is_told_of_the_first() {
     let (node, _pods, _servers) = node_with_web();
     let second = node.command().arg("--config").arg(node.services()).output().unwrap();
     let said = String::from_utf8_lossy(&second.stderr);
-    assert!(!second.status.success() && said.contains("an agent runs already, with the socket"), "{said}");
+    assert!(!second.status.success() && said.contains("an agent runs already with the pins"), "{said}");
     assert!(node.check().is_well());
 }
 
@@ -181,6 +181,15 @@ fn two_capabilities_are_enough_to_balance() {
     assert_eq!(client.namespace.run(|| dial(at(VIP, 80)).unwrap()), pod.v4);
     node.web([]);
     node.wait(|_| client.namespace.run(|| dial(at(VIP, 80))).is_err());
+    assert!(node.stop().success());
+    // The next one exchanges the programs.
+    node.web([&pod]);
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all,+bpf,+net_admin", "--inh-caps=-all"]);
+    command.arg(node.command().get_program()).args(node.command().get_args());
+    node.spawn_as(command, &["--config", services.to_str().unwrap()]);
+    node.wait(|node| node.log().matches("balancing").count() == 2);
+    assert_eq!(client.namespace.run(|| dial(at(VIP, 80)).unwrap()), pod.v4);
     assert!(node.stop().success());
 }
 

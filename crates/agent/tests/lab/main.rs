@@ -5,5 +5,6 @@ mod answers;
 mod changes;
 mod cluster;
 mod ends;
+mod places;
 mod scale;
 mod yaml;

@@ -5,6 +5,7 @@ mod churn;
 mod connections;
 mod datagrams;
 mod frontends;
+mod installs;
 mod node;
 mod programs;
 mod scratch;

@@ -76,3 +76,25 @@ fn an_aborted_socket_connects_to_the_new_backend() {
     socket.send(b"?").unwrap();
     assert_eq!(hear(&socket), (new.v4, at(VIP, 53)));
 }
+
+/// A name of ip-netns(8) whose namespace has gone with an earlier life of the machine.
+struct Name(std::path::PathBuf);
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_name_without_a_namespace_hinders_nobody() {
+    let mut node = Node::new();
+    let (client, old) = (node.lab.pod(), node.lab.pod());
+    let name = Name(format!("/run/netns/sidestep-stale-{}", std::process::id()).into());
+    std::fs::write(&name.0, "").unwrap();
+    node.service("dns", Udp, VIP, 53, [(old.v4, 5353)]);
+    let socket = connected(&client, at(VIP, 53));
+    node.endpoints("dns", Udp, []);
+    assert_eq!(sidestep_ebpf::reclaim::run(&node.options.pins).unwrap(), 1);
+    assert_eq!(socket.recv(&mut [0; 16]).unwrap_err().kind(), ErrorKind::ConnectionAborted);
+}
