@@ -51,6 +51,8 @@ pub struct Trouble {
     /// A file, an object, a server.
     pub place: String,
     pub what: String,
+    /// There may be Services or endpoints that are not known because of it: nothing of an earlier agent's is removed.
+    pub hides_objects: bool,
 }
 
 /// How full a table is.

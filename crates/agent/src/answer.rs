@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A question is a line; who takes longer for it than this, or for the answer, has lost interest.
@@ -46,9 +47,13 @@ pub fn remove(path: &Path) -> Result<(), String> {
     }
 }
 
+/// Whoever is being answered holds it: the agent does not end in the middle of an answer.
+pub type Busy = Arc<Mutex<()>>;
+
 /// Answers one after the other, for ever.
-pub fn serve(listener: &UnixListener, asker: &Asker) {
+pub fn serve(listener: &UnixListener, asker: &Asker, busy: &Busy) {
     for stream in listener.incoming() {
+        let _busy = busy.lock().unwrap_or_else(PoisonError::into_inner);
         match stream.and_then(|stream| answer(&stream, asker)) {
             Ok(()) => {}
             Err(error) => tracing::debug!("a question was not answered: {error}"),

@@ -34,7 +34,7 @@ pub fn check(view: &View) -> Result<Check, String> {
 /// Until then an earlier agent's Services stand, and none of them is one too many.
 fn not_read(view: &View) -> Trouble {
     let what = "source not read yet: connections are balanced as an earlier agent programmed them, if one did";
-    Trouble { place: view.source.name.clone(), what: what.into() }
+    Trouble { place: view.source.name.clone(), what: what.into(), hides_objects: true }
 }
 
 /// What is wrong with one frontend.

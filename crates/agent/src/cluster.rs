@@ -2,11 +2,12 @@
 
 use crate::message::{Gone, Source, Teller, Told};
 use crate::settings::SourceSettings;
+use backon::ExponentialBuilder;
 use futures_util::{Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::{Node, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::runtime::watcher::Event;
+use kube::runtime::watcher::{Event, ExponentialBackoff};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Config, ResourceExt};
 use sidestep_mesh::kubernetes::{self, Invalid};
@@ -16,7 +17,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub struct Cluster {
     kubeconfig: Option<PathBuf>,
@@ -27,6 +28,10 @@ pub struct Cluster {
 
 /// Until there is a first connection.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Between two attempts of a watch: at first, and at last.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
+/// A watch that fails does so again, and says so, after less than this; one that goes on says nothing if nothing changes.
+const QUIET: Duration = Duration::from_secs(60);
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -57,19 +62,25 @@ impl Cluster {
         let client = loop {
             match self.connect().await {
                 Ok(client) => break client,
-                Err(why) => teller.trouble(self.name(), why)?,
+                Err(why) => teller.outage(self.name(), why)?,
             }
             tokio::time::sleep(AGAIN).await;
         };
         teller.well(self.name())?;
         let of_kind =
-            |kind| Kind { kind, told: BTreeSet::new(), listed: BTreeSet::new(), is_listed: false, fails: false };
+            |kind| Kind { told: BTreeSet::new(), listed: BTreeSet::new(), is_listed: false, outage: Outage::of(kind) };
         let mut services = of_kind("Services");
         let mut slices = of_kind("EndpointSlices");
-        let mut mine = Mine { place: format!("Node {}", self.node_name), is_answered: !self.asks_zone, fails: false };
+        let outage = Outage::of(&format!("Node {}", self.node_name));
+        let mut mine = Mine { is_answered: !self.asks_zone, outage };
         let mut is_told = false;
         let mut news = pin!(self.news(&client));
-        while let Some(next) = news.next().await {
+        loop {
+            for watch in [&mut services.outage, &mut slices.outage, &mut mine.outage] {
+                watch.end_if_quiet(teller)?;
+            }
+            let Ok(next) = tokio::time::timeout(QUIET, news.next()).await else { continue };
+            let Some(next) = next else { return Ok(()) };
             match next {
                 News::Service(event) => services.take(event, teller)?,
                 News::Slice(event) => slices.take(event, teller)?,
@@ -80,16 +91,15 @@ impl Cluster {
                 teller.tell(Told::Listed)?;
             }
         }
-        Ok(())
     }
 
     /// Everything that happens, for ever.
     fn news(&self, client: &Client) -> impl Stream<Item = News> + use<> {
-        let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default()).default_backoff();
-        let slices = watcher(Api::<EndpointSlice>::all(client.clone()), watcher::Config::default()).default_backoff();
+        let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default()).backoff(pauses());
+        let slices = watcher(Api::<EndpointSlice>::all(client.clone()), watcher::Config::default()).backoff(pauses());
         let mine = watcher::Config::default().fields(&format!("metadata.name={}", self.node_name));
         let nodes =
-            watcher(Api::<Node>::all(client.clone()), mine).default_backoff().map(|event| News::Node(Box::new(event)));
+            watcher(Api::<Node>::all(client.clone()), mine).backoff(pauses()).map(|event| News::Node(Box::new(event)));
         let services =
             services.map(|event| News::Service(told(event, |service| kubernetes::service(service).map(Some))));
         let slices = slices.map(|event| News::Slice(told(event, kubernetes::slice)));
@@ -116,6 +126,13 @@ impl Source for Cluster {
             Err(why) => teller.trouble(self.name(), format!("cannot begin to watch: {why}")),
         }
     }
+}
+
+/// With jitter, so that not all nodes come back at once.
+fn pauses() -> ExponentialBackoff {
+    let [first, last] = PAUSES;
+    let builder = ExponentialBuilder::default().with_min_delay(first).with_max_delay(last);
+    builder.with_factor(2.0).with_jitter().without_max_times().into()
 }
 
 enum News {
@@ -181,12 +198,36 @@ fn zone(node: &Node) -> Option<Arc<str>> {
     node.labels().get(ZONE).map(|zone| zone.as_str().into())
 }
 
+/// A watch that fails, and may go on without a word.
+struct Outage {
+    place: String,
+    last: Option<Instant>,
+}
+
+impl Outage {
+    fn of(place: &str) -> Outage {
+        Outage { place: place.into(), last: None }
+    }
+
+    fn fail(&mut self, why: impl ToString, teller: &Teller) -> Result<(), Gone> {
+        self.last = Some(Instant::now());
+        teller.outage(&self.place, why)
+    }
+
+    fn end(&mut self, teller: &Teller) -> Result<(), Gone> {
+        self.last.take().map_or(Ok(()), |_| teller.well(&self.place))
+    }
+
+    fn end_if_quiet(&mut self, teller: &Teller) -> Result<(), Gone> {
+        if self.last.is_some_and(|last| last.elapsed() >= QUIET) { self.end(teller) } else { Ok(()) }
+    }
+}
+
 /// This node's own object.
 struct Mine {
-    place: String,
     /// What its zone is, that there is no such Node, or that the server does not say: hints count as they can.
     is_answered: bool,
-    fails: bool,
+    outage: Outage,
 }
 
 impl Mine {
@@ -195,14 +236,12 @@ impl Mine {
             // A list that begins has only been asked for.
             Ok(Event::Init) => Ok(()),
             Ok(event) => {
-                if std::mem::take(&mut self.fails) {
-                    teller.well(&self.place)?;
-                }
+                self.outage.end(teller)?;
                 self.answered(event, teller)
             }
             Err(why) => {
-                (self.is_answered, self.fails) = (true, true);
-                teller.trouble(&self.place, why)
+                self.is_answered = true;
+                self.outage.fail(why, teller)
             }
         }
     }
@@ -219,19 +258,17 @@ impl Mine {
 
 /// One kind of objects: what has been told of it, and what a list that is being read holds.
 struct Kind {
-    kind: &'static str,
     told: BTreeSet<Key>,
     listed: BTreeSet<Key>,
     is_listed: bool,
-    fails: bool,
+    outage: Outage,
 }
 
 impl Kind {
     fn take(&mut self, step: Step, teller: &Teller) -> Result<(), Gone> {
         // A list that begins has only been asked for.
-        let is_answer = !matches!(step, Step::Begin | Step::Failed(_));
-        if is_answer && std::mem::take(&mut self.fails) {
-            teller.well(self.kind)?;
+        if !matches!(step, Step::Begin | Step::Failed(_)) {
+            self.outage.end(teller)?;
         }
         match step {
             Step::Begin => {
@@ -250,10 +287,7 @@ impl Kind {
             }
             Step::Put(known) => self.put(known, teller),
             Step::Gone(key) => self.delete(key, teller),
-            Step::Failed(why) => {
-                self.fails = true;
-                teller.trouble(self.kind, why)
-            }
+            Step::Failed(why) => self.outage.fail(why, teller),
         }
     }
 

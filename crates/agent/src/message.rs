@@ -57,7 +57,14 @@ impl Teller {
     }
 
     pub fn trouble(&self, place: impl ToString, what: impl ToString) -> Result<(), Gone> {
-        self.tell(Told::Trouble(Trouble { place: place.to_string(), what: what.to_string() }))
+        let (place, what) = (place.to_string(), what.to_string());
+        self.tell(Told::Trouble(Trouble { place, what, hides_objects: true }))
+    }
+
+    /// A trouble with the origin itself, of which everything is known that it has told.
+    pub fn outage(&self, place: impl ToString, what: impl ToString) -> Result<(), Gone> {
+        let (place, what) = (place.to_string(), what.to_string());
+        self.tell(Told::Trouble(Trouble { place, what, hides_objects: false }))
     }
 
     pub fn well(&self, place: impl ToString) -> Result<(), Gone> {

@@ -211,7 +211,7 @@ impl Node {
             self.count(begun.elapsed());
             self.written(applied);
         }
-        if !self.is_complete && self.view.source.troubles.is_empty() {
+        if !self.is_complete && self.view.is_complete() {
             let completed = self.view.reconciler.complete(&mut self.view.maps, now);
             self.is_complete = true;
             self.written(completed);

@@ -28,11 +28,14 @@ pub fn run(args: &Args) -> Result<(), String> {
     })?;
     let (inbox, messages) = channel();
     stop_at_signals(&inbox)?;
-    serve_questions(&settings, &inbox)?;
+    let busy = serve_questions(&settings, &inbox)?;
     let source_name = start_source(&settings, &inbox);
     start_addresses(&settings, &inbox);
     let end = keep(&settings, source_name, &inbox, &messages);
     let _ = answer::remove(&settings.socket);
+    // Questions that came too late are told so, and the last answer is still written.
+    drop(messages);
+    drop(busy.lock());
     let end = end?;
     if end == End::Detach {
         services::remove(&settings.pins).map_err(|error| error.to_string())?;
@@ -94,10 +97,12 @@ fn stop_at_signals(inbox: &Sender<Message>) -> Result<(), String> {
     Ok(())
 }
 
-fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<(), String> {
+fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answer::Busy, String> {
     let listener = answer::listen(&settings.socket)?;
     let asker = Asker::new(inbox.clone());
-    spawn("answer", move || answer::serve(&listener, &asker));
+    let busy = answer::Busy::default();
+    let answering = busy.clone();
+    spawn("answer", move || answer::serve(&listener, &asker, &answering));
     if let Some(address) = settings.metrics {
         let server = metrics::Server::bind(address).map_err(|error| {
             format!(
@@ -109,7 +114,7 @@ fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<(), S
             server.run(asker).unwrap_or_else(|error| tracing::warn!("metrics are not served any more: {error}"));
         });
     }
-    Ok(())
+    Ok(busy)
 }
 
 /// Returns its name.

@@ -26,6 +26,6 @@ impl View {
 
     /// Everything that is meant to be in the tables is known and has been written, and nothing else is kept there.
     pub fn is_complete(&self) -> bool {
-        self.source.listed && self.source.troubles.is_empty()
+        self.source.listed && !self.source.troubles.iter().any(|trouble| trouble.hides_objects)
     }
 }
