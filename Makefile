@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test lint bench bench-services compat soak faults clean
+.PHONY: all demo test test-kube lint bench bench-services compat soak faults clean
 
 all:
 	cargo build --release
@@ -13,6 +13,13 @@ demo:
 # Every test.
 test:
 	tools/test $(ARGS)
+
+# Services of a real Kubernetes control plane, next to kube-proxy: tests/kube. Its programs are built from Go modules the
+# first time, which takes ten minutes. ARGS="--quick", ARGS="--only semantics --seed 7".
+test-kube:
+	tools/install-deps kube
+	cargo build --release -p sidestep-cli -p sidestep-agent
+	tests/kube/run.py $(ARGS)
 
 # Formatting and clippy, of which no complaint may be left.
 lint:

@@ -1,0 +1,95 @@
+"""The API server, by its REST interface, from the control plane's namespace."""
+
+import http.client
+import json
+import socket
+import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from addresses import API_PORT, CONTROL
+from support.failure import Failure
+
+THREADS = 8
+PATHS = {
+    "Namespace": "/api/v1/namespaces",
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/namespaces/{}/pods",
+    "Service": "/api/v1/namespaces/{}/services",
+    "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
+}
+
+
+class Api:
+    """One connection a thread; each is made inside of the namespace and then used from here."""
+
+    def __init__(self, namespace, authority, token):
+        self.namespace = namespace
+        self.tls = ssl.create_default_context(cafile=authority)
+        self.token = token
+        self.local = threading.local()
+
+    def create(self, thing):
+        return self.ask("POST", collection(thing), thing)
+
+    def replace(self, thing):
+        return self.ask("PUT", place(thing), thing)
+
+    def set_status(self, thing, status):
+        return self.ask("PATCH", f"{place(thing)}/status", {"status": status}, "application/merge-patch+json")
+
+    def delete(self, thing):
+        return self.ask("DELETE", place(thing), {"gracePeriodSeconds": 0})
+
+    def list(self, kind, namespace, selector=""):
+        return self.ask("GET", f"{PATHS[kind].format(namespace)}?labelSelector={selector}")["items"]
+
+    def is_ready(self):
+        try:
+            return self.send("GET", "/readyz", None, None)[0] == http.client.OK
+        except OSError:
+            return False
+
+    def each(self, function, things):
+        """What the function returns for each thing, several at once."""
+        with ThreadPoolExecutor(THREADS) as threads:
+            return list(threads.map(function, things))
+
+    def ask(self, method, path, body=None, kind="application/json"):
+        status, answer = self.send(method, path, body, kind)
+        if status >= http.client.MULTIPLE_CHOICES:
+            raise Failure(f"{method} {path}: {status}: {answer[:400].decode(errors='replace')}")
+        return json.loads(answer)
+
+    def send(self, method, path, body, kind):
+        """A connection that the server has closed meanwhile is made anew, once."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        if body is not None:
+            body, headers["Content-Type"] = json.dumps(body), kind
+        for is_last in (False, True):
+            connection = self.connection()
+            try:
+                connection.request(method, path, body, headers)
+                response = connection.getresponse()
+                return response.status, response.read()
+            except (OSError, http.client.HTTPException) as error:
+                self.local.connection = None
+                connection.close()
+                if is_last:
+                    raise OSError(f"{method} {path}: {error}") from error
+
+    def connection(self):
+        if getattr(self.local, "connection", None) is None:
+            connection = http.client.HTTPSConnection(CONTROL, API_PORT, context=self.tls, timeout=30)
+            plain = self.namespace.call(lambda: socket.create_connection((CONTROL, API_PORT), timeout=30))
+            connection.sock = self.tls.wrap_socket(plain, server_hostname=CONTROL)
+            self.local.connection = connection
+        return self.local.connection
+
+
+def collection(thing):
+    return PATHS[thing["kind"]].format(thing["metadata"].get("namespace", ""))
+
+
+def place(thing):
+    return f"{collection(thing)}/{thing['metadata']['name']}"

@@ -1,0 +1,26 @@
+"""What has been checked, and what was found wrong."""
+
+import sys
+
+# Of each part; the others are in the JSON file.
+MOST_SHOWN = 25
+
+
+class Checks:
+    def __init__(self):
+        self.passed = 0
+        self.failures = []
+        self.figures = {}
+
+    def check(self, is_right, text):
+        """The text says what was expected, what was seen, and where; or is a function that does."""
+        if is_right:
+            self.passed += 1
+            return
+        self.failures.append(text() if callable(text) else text)
+        if len(self.failures) <= MOST_SHOWN:
+            say(f"FAIL {self.failures[-1]}")
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)

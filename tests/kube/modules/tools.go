@@ -1,0 +1,10 @@
+//go:build tools
+
+// Package tools names the programs that are built, so that go.mod and go.sum cover what they need.
+package tools
+
+import (
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
+	_ "k8s.io/kubernetes/cmd/kube-proxy"
+)

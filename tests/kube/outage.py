@@ -1,0 +1,141 @@
+"""The API server is killed and comes back, under load: meanwhile nothing changes, afterwards everything is taken up.
+
+The second time Sidestep's agent is ended and started again meanwhile: it must not touch what it cannot know better.
+"""
+
+import json
+import subprocess
+import sys
+import time
+
+import addresses as at
+from checks import say
+from differences import SIDESTEP
+from marker import Marker
+from objects import namespace, ready_slice, service
+from support.failure import Failure
+from worlds import PEERS
+
+NAMESPACE = "outage"
+AWAY_SECONDS, QUICK_AWAY_SECONDS = 20, 4
+# Those who watch ask again after pauses that grow, up to half a minute and more.
+BACK_SECONDS = 120
+STOP_SECONDS = 30
+BEFORE, AFTER = at.BACKEND_PORTS[0], at.BACKEND_PORTS[1]
+TIMES = 100
+
+
+def run(lab, options, checks):
+    api = lab.control_plane.api
+    marker = Marker(api, "outage-marker")
+    api.create(namespace(NAMESPACE))
+    for name, with_restart in (("watching", False), ("restarted", True)):
+        services = {role: make(api, f"{name}-{role}", BEFORE) for role in ("kept", "changed", "gone")}
+        marker.wait(lab.worlds)
+        one_outage(lab, options, name, services, with_restart, marker, checks)
+
+
+def one_outage(lab, options, name, services, with_restart, marker, checks):
+    loads = []
+    try:
+        for world in lab.worlds:
+            loads.append(Load(world, [address_of(services[role]) for role in ("kept", "changed")]))
+        lab.control_plane.kill_api_server()
+        say(f"outage {name}: the API server is killed")
+        if with_restart:
+            restart_agents(lab)
+        away(lab, options, services.values(), checks)
+        lab.control_plane.start_api_server()
+        say(f"outage {name}: the API server is back")
+        back(lab, name, services, marker, checks)
+        tell(name, loads, checks)
+    finally:
+        for load in loads:
+            load.kill()
+
+
+def make(api, name, port):
+    made = api.create(service(NAMESPACE, name))
+    api.create(ready_slice(made, at.HERE[4], port))
+    return made
+
+
+def address_of(one):
+    return one["spec"]["clusterIPs"][0]
+
+
+def away(lab, options, services, checks):
+    """Whoever asks now is answered as before, by all backends."""
+    deadline = time.monotonic() + (QUICK_AWAY_SECONDS if options.quick else AWAY_SECONDS)
+    while time.monotonic() < deadline:
+        for world in lab.worlds:
+            for one in services:
+                seen = meets(world, one)
+                checks.check(seen == backends(BEFORE), f"{world.kind}: without the API server "
+                                                       f"{one['metadata']['name']} is served by {sorted(seen)}")
+
+
+def restart_agents(lab):
+    """Not kube-proxy, whose start without an API server is no matter of ours."""
+    for world in lab.worlds:
+        if world.kind == SIDESTEP:
+            world.end_services()
+            world.start_services()
+            say("outage: Sidestep's agent has been ended and started again meanwhile")
+
+
+def back(lab, name, services, marker, checks):
+    """What is changed now arrives: an endpoint, a Service that goes, a Service that comes."""
+    api, changed, gone = lab.control_plane.api, services["changed"], services["gone"]
+    api.replace(ready_slice(changed, at.HERE[4], AFTER))
+    api.delete(gone)
+    for kind, seconds in marker.wait(lab.worlds, BACK_SECONDS).items():
+        checks.figures[f"{name}: {kind}: seconds from the return until changes are seen"] = round(seconds, 2)
+        say(f"outage {name}: {kind} has taken up the changes {seconds:.1f} s after the API server's return")
+    for world in lab.worlds:
+        seen = meets(world, changed)
+        checks.check(seen == backends(AFTER), f"{world.kind}: after the return a changed Service is served by {seen}")
+        seen = meets(world, gone)
+        checks.check(not seen & backends(BEFORE),
+                     f"{world.kind}: after the return a Service that is gone is served by {seen}")
+
+
+def backends(port):
+    return {at.endpoint(address, port) for address in at.HERE[4]}
+
+
+def meets(world, one):
+    probe = {"how": "tcp", "host": address_of(one), "port": 80, "times": TIMES}
+    return set(world.probe("pod", [probe])[0])
+
+
+def tell(name, loads, checks):
+    for load in loads:
+        counts = load.end()
+        failures = counts["failures"]
+        checks.check(not failures, f"{name}: {load.kind}: {len(failures)} of {counts['connections']} connections and "
+                                   f"{counts['exchanges']} exchanges failed: {'; '.join(failures[:5])}")
+        checks.check(counts["connections"] > 0, f"{name}: {load.kind}: the load has made no connection")
+        checks.figures[f"{name}: {load.kind}: load"] = {**counts, "failures": len(failures)}
+        say(f"outage {name}: {load.kind}: {counts['connections']} connections and {counts['exchanges']} exchanges on "
+            f"kept ones, {len(failures)} failed")
+
+
+class Load:
+    """Connections without a pause, from a pod."""
+
+    def __init__(self, world, ips):
+        self.kind = world.kind
+        words = [sys.executable, str(PEERS / "load.py"), *(at.endpoint(ip, 80) for ip in ips)]
+        self.popen = subprocess.Popen(world.namespaces["pod"].around(world.around(words)), stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, env=world.env, text=True, start_new_session=True)
+        if self.popen.stdout.readline() != "ready\n":
+            self.kill()
+            raise Failure(f"{self.kind}: the load cannot begin; its complaint is above")
+
+    def end(self):
+        return json.loads(self.popen.communicate(timeout=STOP_SECONDS)[0])
+
+    def kill(self):
+        self.popen.kill()
+        self.popen.wait()

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Backends that tell who they are: each answers with the address and port at which it was asked.
+
+  backends.py NAMESPACE=ADDRESS,ADDRESS@PORT,PORT...
+
+Every address is served at every port, by TCP and UDP. Prints `ready` when all of them listen.
+"""
+
+import selectors
+import socket
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2] / "apps")]
+
+from addresses import endpoint  # noqa: E402
+from namespaces import enter  # noqa: E402
+
+
+def listen(kind, address, port):
+    server = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.bind((address, port))
+    if kind == socket.SOCK_STREAM:
+        server.listen(1024)
+    server.setblocking(False)
+    return server
+
+
+def greet(server, name):
+    """A connection gets the name. It is kept until the client ends it, so that the end is the client's alone."""
+    connection, _ = server.accept()
+    connection.setblocking(False)
+    connection.sendall(name)
+    return connection
+
+
+def answer(server, name):
+    question, client = server.recvfrom(2048)
+    server.sendto(name + b" " + question, client)
+
+
+def swallow(selector, connection):
+    """Until the client has closed, or reset, what it sends is returned."""
+    try:
+        data = connection.recv(2048)
+        if data:
+            connection.sendall(data)
+            return
+    except BlockingIOError:
+        return
+    except OSError:
+        pass
+    selector.unregister(connection)
+    connection.close()
+
+
+def serve(selector):
+    while True:
+        for key, _ in selector.select():
+            kind, name = key.data
+            try:
+                if kind == "connection":
+                    swallow(selector, key.fileobj)
+                elif kind == socket.SOCK_DGRAM:
+                    answer(key.fileobj, name)
+                else:
+                    connection = greet(key.fileobj, name)
+                    selector.register(connection, selectors.EVENT_READ, ("connection", name))
+            except OSError:
+                # The client has gone, or nobody is there any more to be answered.
+                continue
+
+
+def main():
+    selector = selectors.DefaultSelector()
+    for word in sys.argv[1:]:
+        namespace, places = word.split("=")
+        addresses, ports = places.rsplit("@", 1)
+        enter(namespace)
+        for address in addresses.split(","):
+            for port in map(int, ports.split(",")):
+                for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+                    name = endpoint(address, port).encode()
+                    selector.register(listen(kind, address, port), selectors.EVENT_READ, (kind, name))
+    print("ready", flush=True)
+    serve(selector)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Asks Services who answers, as a program in a pod would. Reads one JSON object a line, and writes one for each.
+
+  {"probes": [{"how": "tcp", "host": "10.96.0.7", "port": 80, "times": 50}, ...], "patience": 0.7}
+
+`how`: tcp, udp (connected), udp-sendto (not connected); with `-mapped`, from an IPv6 socket to ::ffff:HOST.
+The answer has for each probe how often each outcome was seen: a backend's name, or what went wrong.
+
+  {"await": {"how": "tcp", "host": "10.96.0.7", "port": 80}, "wanted": "10.244.1.10:8080", "seconds": 60}
+
+The answer is the time (CLOCK_MONOTONIC) at which that backend answered first, or null.
+"""
+
+import errno
+import json
+import socket
+import struct
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+THREADS = 12
+# An error that was seen so often in a row is what there is to see.
+ENOUGH_ERRORS = 3
+AWAIT_PATIENCE_SECONDS = 0.05
+AWAIT_PAUSE_SECONDS = 0.001
+ABORT = struct.pack("ii", 1, 0)
+REFUSED = (errno.ECONNREFUSED,)
+UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH)
+
+
+class Strange(Exception):
+    """Something answered, but not as a Service should."""
+
+
+def destination(probe):
+    """Family and address; IPv4 by way of IPv6 where that is asked for."""
+    host, port = probe["host"], probe["port"]
+    if probe["how"].endswith("-mapped"):
+        return socket.AF_INET6, (f"::ffff:{host}", port)
+    return (socket.AF_INET6 if ":" in host else socket.AF_INET), (host, port)
+
+
+def same(a, b):
+    """Addresses without flow label and scope."""
+    return a[:2] == b[:2]
+
+
+def ask_tcp(probe, patience):
+    family, to = destination(probe)
+    with socket.socket(family, socket.SOCK_STREAM) as client:
+        client.settimeout(patience)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
+        client.connect(to)
+        if not same(client.getpeername(), to):
+            raise Strange(f"getpeername says {client.getpeername()[:2]}")
+        return client.recv(200).decode()
+
+
+def ask_udp(probe, patience):
+    family, to = destination(probe)
+    with socket.socket(family, socket.SOCK_DGRAM) as client:
+        client.settimeout(patience)
+        if "sendto" in probe["how"]:
+            client.sendto(b"who", to)
+            answer, source = client.recvfrom(200)
+        else:
+            client.connect(to)
+            source = client.getpeername()
+            client.send(b"who")
+            answer = client.recv(200)
+        if not same(source, to):
+            raise Strange(f"the answer comes from {source[:2]}")
+        return answer.decode().split()[0]
+
+
+def outcome(probe, patience):
+    """Who answered, or what happened instead."""
+    ask = ask_tcp if probe["how"].startswith("tcp") else ask_udp
+    try:
+        return ask(probe, patience) or "closed"
+    except TimeoutError:
+        return "timeout"
+    except Strange as strange:
+        return f"strange: {strange}"
+    except OSError as error:
+        if error.errno in REFUSED:
+            return "refused"
+        if error.errno in UNREACHABLE:
+            return "unreachable"
+        return errno.errorcode.get(error.errno, str(error))
+
+
+def run(probe, patience):
+    """How often each outcome was seen. Silence costs much time, so it is asked for once."""
+    seen, errors = {}, 0
+    for _ in range(probe["times"]):
+        found = outcome(probe, patience)
+        seen[found] = seen.get(found, 0) + 1
+        errors = 0 if ":" in found and not found.startswith("strange") else errors + 1
+        if errors >= ENOUGH_ERRORS or found == "timeout":
+            break
+    return seen
+
+
+def await_outcome(request):
+    """Asks again and again, with pauses that leave the processor to what is waited for."""
+    deadline = time.monotonic() + request["seconds"]
+    while time.monotonic() < deadline:
+        if outcome(request["await"], AWAIT_PATIENCE_SECONDS) == request["wanted"]:
+            return time.monotonic()
+        time.sleep(AWAIT_PAUSE_SECONDS)
+    return None
+
+
+def main():
+    with ThreadPoolExecutor(THREADS) as threads:
+        print(json.dumps("ready"), flush=True)
+        for line in sys.stdin:
+            request = json.loads(line)
+            if "await" in request:
+                answer = await_outcome(request)
+            else:
+                answer = list(threads.map(lambda probe: run(probe, request["patience"]), request["probes"]))
+            print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Random Services, round by round: who answers at each of their addresses, in each world."""
+
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import probes as asking
+from checks import say
+from differences import DIFFERENCES, SIDESTEP, difference_of, expected_by
+from marker import Marker
+from state import State
+
+ROUNDS, QUICK_ROUNDS = 6, 2
+SERVICES, QUICK_SERVICES = 45, 25
+
+
+def run(lab, options, checks):
+    state = State(lab.control_plane.api, random.Random(options.seed))
+    # What is asked is chosen apart, so that one more question does not make other Services.
+    choices = random.Random(options.seed)
+    marker = Marker(lab.control_plane.api, "semantics-marker")
+    explained = Counter()
+    rounds = QUICK_ROUNDS if options.quick else ROUNDS
+    for number in range(rounds):
+        if number:
+            state.change()
+        state.fill(QUICK_SERVICES if options.quick else SERVICES)
+        took = marker.wait(lab.worlds)
+        pairs = asking.of_all(state.specs, choices)
+        before = len(checks.failures)
+        compare(lab, pairs, state.specs, checks, explained)
+        times = ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in sorted(took.items()))
+        say(f"semantics: round {number + 1}/{rounds}: {len(state.specs)} Services, {len(pairs)} probes, "
+            f"{len(checks.failures) - before} failed; changes seen after {times}")
+    checks.figures["differences"] = dict(explained)
+    for difference in DIFFERENCES:
+        say(f"semantics: {explained[difference.name]:4} probes differ as explained: {difference.name}")
+
+
+def compare(lab, pairs, specs, checks, explained):
+    """Every probe in every world at once; one check a probe, and one for each group with affinity in each world."""
+    requests = {who: [pair for pair in pairs if pair[0].who == who] for who in asking.ASKERS}
+    keys = [(world, who) for world in lab.worlds for who in requests]
+    with ThreadPoolExecutor(len(keys)) as threads:
+        waiting = {key: threads.submit(ask, *key, requests[key[1]], checks) for key in keys}
+    answers = {(world.kind, who): future.result() for (world, who), future in waiting.items()}
+    for who, asked in requests.items():
+        for i, (probe, says) in enumerate(asked):
+            seen = {world.kind: answers[world.kind, who][i] for world in lab.worlds}
+            compare_one(probe, says, seen, specs, checks, explained)
+    for kind, who in answers:
+        compare_affinity(kind, zip(requests[who], answers[kind, who]), checks)
+
+
+def ask(world, who, asked, checks):
+    """What is seen there. kube-proxy is asked again where it surprises: now and then a port that is used again meets
+    what connection tracking remembers of it. Sidestep has no such excuse."""
+    answers = world.probe(who, [asking.as_request(*pair) for pair in asked])
+    if world.kind == SIDESTEP:
+        return answers
+    strange = [i for i, (probe, says) in enumerate(asked)
+               if not is_as_wanted(answers[i], *expected_by(world.kind, probe, says))]
+    for i, again in zip(strange, world.probe(who, [asking.as_request(*asked[i]) for i in strange])):
+        answers[i] = again
+    name = f"{world.kind}: probes asked again"
+    checks.figures[name] = checks.figures.get(name, 0) + len(strange)
+    return answers
+
+
+def compare_one(probe, says, seen, specs, checks, explained):
+    wanted = {kind: expected_by(kind, probe, says) for kind in seen}
+    wrong = [kind for kind in seen if not is_as_wanted(seen[kind], *wanted[kind])]
+    difference = difference_of(probe, says)
+    if difference and not wrong and not seen.keys().isdisjoint(difference.seen):
+        explained[difference.name] += 1
+    checks.check(not wrong, lambda: tell(probe, says, seen, wanted, wrong, specs))
+
+
+def is_as_wanted(outcomes, words, is_sticky):
+    """All of them, and nobody else; with affinity always the same one."""
+    if is_sticky:
+        return len(outcomes) == 1 and set(outcomes) <= words
+    return set(outcomes) == words
+
+
+def compare_affinity(kind, asked, checks):
+    """A client keeps its backend whichever address of the port it uses, as far as the same backends are behind it."""
+    groups = {}
+    for (probe, says), outcomes in asked:
+        # At these addresses the client itself has another one.
+        is_other_client = probe.place in ("loopback", "second")
+        if says.sticky and probe.is_service and not probe.filtered and not is_other_client and len(outcomes) == 1:
+            groups.setdefault((probe.who, probe.group), {}).setdefault(next(iter(outcomes)), []).append(probe)
+    for (who, _), answers in groups.items():
+        checks.check(len(answers) == 1, lambda who=who, answers=answers: "\n     ".join(
+            [f"{kind}: one client ({who}) has several backends of one port with affinity:",
+             *(f"{backend} at {probe}" for backend, probes in answers.items() for probe in probes)]))
+
+
+def tell(probe, says, seen, wanted, wrong, specs):
+    """Everything that is needed to see why."""
+    lines = [f"{probe}", f"by the API: {says.verdict}{' with affinity' if says.sticky else ''}"]
+    for kind in seen:
+        lines.append(f"{'!!' if kind in wrong else 'ok'} {kind}: saw {' '.join(sorted(seen[kind]))}; "
+                     f"expected {' '.join(sorted(wanted[kind][0]))}")
+    if probe.name in specs:
+        service, slices = specs[probe.name]
+        lines.append(f"service: {service['spec']}")
+        lines += [f"slice: {piece['addressType']} {piece['ports']} {piece.get('endpoints')}" for piece in slices]
+    return "\n     ".join(lines)

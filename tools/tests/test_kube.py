@@ -1,0 +1,22 @@
+"""tests/kube/README.md says what tests/kube/differences.py checks."""
+
+import sys
+import unittest
+from pathlib import Path
+
+KUBE = Path(__file__).resolve().parents[2] / "tests" / "kube"
+sys.path.insert(0, str(KUBE))
+
+from differences import DIFFERENCES  # noqa: E402
+
+
+class Differences(unittest.TestCase):
+    def test_the_page_has_all_of_them_and_no_other(self):
+        lines = (KUBE / "README.md").read_text().splitlines()
+        start = lines.index("| name | difference |") + 2
+        rows = lines[start:lines.index("", start)]
+        self.assertEqual(rows, [f"| `{d.name}` | {d.about} |" for d in DIFFERENCES])
+
+
+if __name__ == "__main__":
+    unittest.main()
