@@ -143,6 +143,12 @@ class KubeProxy(unittest.TestCase):
         for kind in (kubeproxy.KubeProxyNftables, kubeproxy.KubeProxyIptables):
             self.assertIn("make test-kube builds it", kind.missing(Places(kube="/nowhere")))
 
+    def test_more_services_than_an_api_server_takes_are_refused_at_once(self):
+        one = contestant(kubeproxy.KubeProxyNftables, Plan.most_written + 1)
+        with self.assertRaisesRegex(LabError, "not given more than"):
+            one.fill()
+        one.close()
+
     def test_goals_know_them(self):
         self.assertIn(kubeproxy.KubeProxyNftables.name, goals.NFTABLES)
         self.assertIn(kubeproxy.KubeProxyIptables.name, goals.IPTABLES)

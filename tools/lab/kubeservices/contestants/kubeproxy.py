@@ -50,10 +50,12 @@ class KubeProxy(Contestant):
         return f"{left[0]} is not installed; run: tools/install-deps kube" if left else None
 
     def fill(self):
+        if self.load.size > self.plan.most_written:
+            raise LabError(f"an API server is not given more than {self.plan.most_written:,} Services: it takes minutes")
         folder = self.lab.folder / f"{self.cluster.name}-plane"
         self.plane = controlplane.Plane(folder, self.places.kube, f"{self.mode}{self.load.size}")
         self.plane.start(self.cluster.node)
-        self.plane.load([[service(each), endpoint_slice(each)] for each in self.load.services], self.plan.load_limit)
+        self.plane.load([[service(each), endpoint_slice(each)] for each in self.load.services], self.plan.write_limit)
         begin = time.monotonic()
         name = f"{self.cluster.name}-{self.name}"
         self.proxy = self.lab.start(name, [*MORTAL, *self.argv()], {"PATH": self.path()})
