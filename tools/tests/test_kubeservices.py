@@ -145,7 +145,7 @@ class KubeProxy(unittest.TestCase):
 
     def test_more_services_than_an_api_server_takes_are_refused_at_once(self):
         one = contestant(kubeproxy.KubeProxyNftables, Plan.most_written + 1)
-        with self.assertRaisesRegex(LabError, "not given more than"):
+        with self.assertRaisesRegex(LabError, "is given more than"):
             one.fill()
         one.close()
 

@@ -51,11 +51,13 @@ class KubeProxy(Contestant):
 
     def fill(self):
         if self.load.size > self.plan.most_written:
-            raise LabError(f"an API server is not given more than {self.plan.most_written:,} Services: it takes minutes")
+            most = f"{self.plan.most_written:,}"
+            raise LabError(f"no API server is given more than {most} Services, which takes it minutes")
         folder = self.lab.folder / f"{self.cluster.name}-plane"
         self.plane = controlplane.Plane(folder, self.places.kube, f"{self.mode}{self.load.size}")
         self.plane.start(self.cluster.node)
-        self.plane.load([[service(each), endpoint_slice(each)] for each in self.load.services], self.plan.write_limit)
+        things = [[service(each), endpoint_slice(each)] for each in self.load.services]
+        self.plane.load(things, self.plan.write_limit)
         begin = time.monotonic()
         name = f"{self.cluster.name}-{self.name}"
         self.proxy = self.lab.start(name, [*MORTAL, *self.argv()], {"PATH": self.path()})
