@@ -120,11 +120,13 @@ class KubeProxyNftables(KubeProxy):
 
 
 class KubeProxyIptables(KubeProxy):
-    """With the kernel's own tables of iptables, by which it loads and changes more quickly than by nftables' ones."""
+    """With the kernel's own tables of iptables, in which connections cost less than in those of nftables.
+
+    It has rules in an order of its own: a Service's place among all Services is not its place in the list.
+    """
 
     name, title = "kube-proxy-iptables", "kube-proxy (iptables)"
     mode = "iptables"
-    has_positions = True
     of_the_system = ("etcd", "openssl", controlplane.LEGACY)
 
     def path(self):
