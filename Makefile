@@ -32,7 +32,8 @@ bench:
 	cargo build --release
 	tools/bench $(ROWS)
 
-# What Kubernetes Services cost, beside kube-proxy's rules: docs/services-performance.md. Needs root; under half an hour.
+# What Kubernetes Services cost, beside kube-proxy's rules: docs/services-performance.md. Needs root; under half an hour,
+# or ten minutes more where `make test-kube` has built kube-proxy.
 bench-services:
 	tools/install-deps bench-services
 	cargo build --release -p sidestep-bench -p sidestep-agent

@@ -82,6 +82,8 @@ class Api:
         if getattr(self.local, "connection", None) is None:
             connection = http.client.HTTPSConnection(CONTROL, API_PORT, context=self.tls, timeout=30)
             plain = self.namespace.call(lambda: socket.create_connection((CONTROL, API_PORT), timeout=30))
+            # Head and body are two segments, and the second is not to wait for a delayed acknowledgement of the first.
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.sock = self.tls.wrap_socket(plain, server_hostname=CONTROL)
             self.local.connection = connection
         return self.local.connection

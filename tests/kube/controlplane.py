@@ -19,7 +19,9 @@ CONTROLLERS = ("endpointslice-controller", "serviceaccount-controller", "namespa
 
 
 class ControlPlane:
-    def __init__(self, directory, binaries, env):
+    def __init__(self, directory, binaries, env, name="cp"):
+        """`name`: of its namespace, one of which a run may have for each of several control planes."""
+        self.name = name
         self.directory = directory
         self.binaries = binaries
         self.env = env
@@ -30,7 +32,7 @@ class ControlPlane:
         self.kubeconfig.write_text(self.keys.kubeconfig())
 
     def start(self):
-        self.namespace = Namespace("cp")
+        self.namespace = Namespace(self.name)
         self.namespace.ip(f"link add {BRIDGE} type bridge")
         self.namespace.ip(f"addr add {CONTROL}/{CONTROL_LENGTH} dev {BRIDGE}")
         self.namespace.ip(f"link set {BRIDGE} up")

@@ -35,9 +35,15 @@ def _version(places, name):
     """The first thing that looks like a version in what the program says about itself."""
     option = {"nginx": "-v", "wrk": "-v"}.get(name, "--version")
     try:
-        binary = places.envoy() if name == "envoy" else places.tool(name)
+        binary = _binary(places, name)
     except LabError:
         return None
     done = subprocess.run([binary, option], capture_output=True, text=True, timeout=20, check=False)
     found = re.search(r"\d+\.\d+(\.\d+)*", (done.stdout + done.stderr).replace(binary, ""))
     return found.group(0) if found else None
+
+
+def _binary(places, name):
+    if name == "envoy":
+        return places.envoy()
+    return places.kubernetes(name) if name == "kube-proxy" else places.tool(name)

@@ -15,9 +15,10 @@ SEARCH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
 class Places:
     """Options beat defaults; every lookup that fails says what to run."""
 
-    def __init__(self, release=None, envoy=None, out=None, install="demo"):
+    def __init__(self, release=None, envoy=None, out=None, install="demo", kube=None):
         self.release = Path(release) if release else ROOT / "target" / "release"
         self.out = Path(out) if out else ROOT / "target"
+        self.kube = Path(kube) if kube else ROOT / "target" / "kube" / "bin"
         self._envoy = envoy
         self._install = install
 
@@ -36,6 +37,13 @@ class Places:
             where = self._envoy or "target/venv"
             raise LabError(f"no Envoy in {where}; run: tools/install-deps {self._install}")
         return found[0]
+
+    def kubernetes(self, name):
+        """A program of Kubernetes."""
+        path = self.kube / name
+        if not path.exists():
+            raise LabError(f"{path} does not exist; make test-kube builds it")
+        return str(path)
 
     def built(self, name):
         """A program that `cargo build --release` makes."""

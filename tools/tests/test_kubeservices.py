@@ -1,5 +1,6 @@
 """Rules, ratios, goals and tables of tools/lab/kubeservices. Run: python3 -m unittest discover -s tools/tests"""
 
+import ipaddress
 import json
 import sys
 import unittest
@@ -9,12 +10,15 @@ from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab.kubeservices import figures, goals, main, plot, report  # noqa: E402
-from lab.kubeservices.contestants import ALL, iptables, ipvs, nftables, objects  # noqa: E402
+from lab.errors import LabError  # noqa: E402
+from lab.kubeservices import controlplane, figures, goals, main, plot, report  # noqa: E402
+from lab.kubeservices.cluster import TooSlow  # noqa: E402
+from lab.kubeservices.contestants import ALL, iptables, ipvs, kubeproxy, nftables, objects  # noqa: E402
 from lab.kubeservices.plan import Plan  # noqa: E402
 from lab.kubeservices.programs import Program  # noqa: E402
 from lab.kubeservices.trial import Change, Results  # noqa: E402
 from lab.kubeservices.workload import Workload  # noqa: E402
+from lab.places import Places  # noqa: E402
 
 MACHINE = {
     "cores": 2,
@@ -134,6 +138,65 @@ class Nftables(unittest.TestCase):
         self.assertIn(f"delete chain ip kube-proxy {nftables.endpoint_chain(old, old.endpoints[-1])}\n", text)
 
 
+class KubeProxy(unittest.TestCase):
+    def test_without_its_programs_it_says_how_to_build_them(self):
+        for kind in (kubeproxy.KubeProxyNftables, kubeproxy.KubeProxyIptables):
+            self.assertIn("make test-kube builds it", kind.missing(Places(kube="/nowhere")))
+
+    def test_more_services_than_an_api_server_takes_are_refused_at_once(self):
+        one = contestant(kubeproxy.KubeProxyNftables, Plan.most_written + 1)
+        with self.assertRaisesRegex(LabError, "is given more than"):
+            one.fill()
+        one.close()
+
+    def test_goals_know_them(self):
+        self.assertIn(kubeproxy.KubeProxyNftables.name, goals.NFTABLES)
+        self.assertIn(kubeproxy.KubeProxyIptables.name, goals.IPTABLES)
+
+    def test_the_api_server_may_give_every_service_its_address(self):
+        network = ipaddress.ip_network(controlplane.addresses.SERVICE_NETWORKS[0])
+        # The first one is that of the API server itself.
+        free = set(map(str, list(network.hosts())[1:]))
+        self.assertFalse({service.vip for service in Workload(max(Plan.sizes), 1).services} - free)
+
+
+class FakeApi:
+    """Keeps what is created."""
+
+    def __init__(self):
+        self.made = []
+
+    def create(self, thing):
+        self.made.append(thing)
+
+    def each(self, function, things):
+        return [function(thing) for thing in things]
+
+
+class ControlPlane(unittest.TestCase):
+    def plane(self):
+        """One that has not been started."""
+        plane = controlplane.Plane.__new__(controlplane.Plane)
+        plane._plane = SimpleNamespace(api=FakeApi())
+        return plane
+
+    def test_the_namespace_comes_first_and_a_service_before_its_endpoints(self):
+        plane = self.plane()
+        plane.load([["s1", "e1"], ["s2", "e2"]], limit=60)
+        first, *others = plane._plane.api.made
+        self.assertEqual(first["metadata"]["name"], objects.workload.NAMESPACE)
+        self.assertEqual(others, ["s1", "e1", "s2", "e2"])
+
+    def test_loading_ends_with_its_time(self):
+        with self.assertRaisesRegex(TooSlow, "has not taken 2 Services"):
+            self.plane().load([["s1"], ["s2"]], limit=-1)
+
+    def test_its_failures_are_told_as_ours(self):
+        with self.assertRaisesRegex(LabError, "control plane: no"):
+            with controlplane.told():
+                raise controlplane.Failure("no")
+
+
 class Objects(unittest.TestCase):
     def test_a_slice_belongs_to_its_service(self):
         service = Workload(1, 2).first
@@ -218,8 +281,11 @@ class Tables(unittest.TestCase):
         self.assertEqual(len(lines), len(plot.PANELS) * len(ALL))
 
     def test_only_the_marked_part_of_the_page_changes(self):
-        page = f"a\n{main.BEGIN}\nold\n{main.END}\nb\n"
-        self.assertEqual(main.within(page, "new"), f"a\n{main.BEGIN}\n\nnew\n{main.END}\nb\n")
+        kept = f"b\n{main.WRITE_KUBE}\nkept\n{main.END}\n"
+        page = f"a\n{main.WRITE}\nold\n{main.END}\n{kept}"
+        self.assertEqual(
+            main.within(page, main.WRITE, "new"), f"a\n{main.WRITE}\n\nnew\n{main.END}\n{kept}"
+        )
 
 
 if __name__ == "__main__":

@@ -19,14 +19,17 @@ from .rounds import Rounds
 
 ABOUT = """\
 Measures what a Kubernetes Service costs: new connections, requests on a kept connection, CPU, loading all Services and
-changing one endpoint, for Sidestep, for rules as kube-proxy writes them, and for pod to pod without a Service. Clusters
-are network namespaces without a route outside; needs root. Writes services.md, services.svg and services.json.
+changing one endpoint, for Sidestep, for rules as kube-proxy writes them, for kube-proxy itself where it was built (make
+test-kube), and for pod to pod without a Service. Clusters are network namespaces without a route outside; needs root.
+Writes services.md, services.svg and services.json.
 Figures are figures: a missed goal is not a failure of the command.
 """
 #: Whose versions matter.
-PROGRAMS = ("iptables-nft-restore", "nft")
+PROGRAMS = ("iptables-nft-restore", "nft", "kube-proxy")
 PAGE = ROOT / "docs" / "services-performance.md"
-BEGIN, END = "<!-- made by tools/bench-services --write -->", "<!-- end -->"
+#: Around what an option writes there.
+WRITE, WRITE_KUBE = (f"<!-- made by tools/bench-services {option} -->" for option in ("--write", "--write-kube"))
+END = "<!-- end -->"
 
 
 def main(argv=None):
@@ -48,7 +51,7 @@ def main(argv=None):
 
 def measure(options):
     """The results by size and name, why some are missing, how and on what they were measured."""
-    places = Places(options.release, None, options.out, install="bench-services")
+    places = Places(options.release, None, options.out, install="bench-services", kube=options.kube)
     kinds, absent = take_part(places, options.only)
     before = os.getloadavg()
     cluster.remove_leftovers()
@@ -73,7 +76,13 @@ def parse(argv):
     )
     parser.add_argument("--json", metavar="FILE", help="write the figures here as well")
     parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}")
+    parser.add_argument(
+        "--write-kube", action="store_true", help="the same for its section about the real kube-proxy"
+    )
     parser.add_argument("--release", metavar="DIR", help="where the programs were built (target/release)")
+    parser.add_argument(
+        "--kube", metavar="DIR", help="where kube-proxy and kube-apiserver were built (target/kube/bin)"
+    )
     parser.add_argument("--out", metavar="DIR", help="bench-services/services.* go here (target)")
     options = parser.parse_args(argv)
     unknown = set(options.only.split(",")) - set(names) if options.only else ()
@@ -118,13 +127,14 @@ def write(sizes, absent, plan, described, options):
         Path(options.json).write_text(figures, encoding="utf-8")
     if options.write:
         PAGE.with_suffix(".svg").write_text(picture, encoding="utf-8")
-        PAGE.write_text(within(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
+    for mark in [WRITE] * options.write + [WRITE_KUBE] * options.write_kube:
+        PAGE.write_text(within(PAGE.read_text(encoding="utf-8"), mark, text), encoding="utf-8")
     print(text)
     print(f"tables, picture and figures: {folder}/services.{{md,svg,json}}", file=sys.stderr)
 
 
-def within(page, text):
-    """The page, with the text in the place of what an earlier run wrote."""
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n\n{text}\n{END}{after}"
+def within(page, mark, text):
+    """The page, with the text in the place of what an earlier run wrote there."""
+    before, rest = page.split(mark)
+    _, after = rest.split(END, maxsplit=1)
+    return f"{before}{mark}\n\n{text}\n{END}{after}"

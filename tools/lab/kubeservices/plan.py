@@ -21,6 +21,9 @@ class Plan:
     #: Who has not loaded all Services by then is measured with endpoints of the dialled ones only.
     load_limit: float = 120.0
     change_limit: float = 60.0
+    #: As many Services are written to an API server at most, and it may take so long for them.
+    most_written: int = 10_000
+    write_limit: float = 300.0
     #: An answer of the client may be so much later than what was asked for.
     answer_limit: float = 30.0
 

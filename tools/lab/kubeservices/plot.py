@@ -11,7 +11,7 @@ COLUMNS, GAP_X, GAP_Y = 2, 90, 84
 TOP, PLOT_HEIGHT, LEFT = 110, 200, 56
 DOT = 3.5
 #: In the order of the contestants.
-COLOURS = ("#8b949e", "#1f9d6b", "#3b82f6", "#d97706", "#b3261e", "#7c3aed", "#0891b2")
+COLOURS = ("#8b949e", "#1f9d6b", "#3b82f6", "#d97706", "#b3261e", "#7c3aed", "#0891b2", "#be185d")
 
 STYLE = """
 svg { background: #ffffff; font: 13px system-ui, sans-serif; }

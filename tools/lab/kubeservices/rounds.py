@@ -28,7 +28,7 @@ class Rounds:
         self.sizes[load.size] = {trial.name: trial.results for trial in trials}
         for trial in trials:
             self._changes(trial, load)
-        for number in range(self.plan.rounds):
+        for number in range(self.plan.rounds if trials else 0):
             if number % self.plan.position_every == 0:
                 self.say(f"{load.size:,} Services: round {number + 1} of {self.plan.rounds}")
             for trial in order(trials, number):

@@ -8,8 +8,9 @@ import ipaddress
 from dataclasses import dataclass, replace
 
 NAMESPACE = "bench"
-#: Where the addresses of Services are, and those of pods; kube-proxy is told the second.
-SERVICE_BASE = ipaddress.IPv4Address("10.96.0.1")
+#: Where the addresses of Services are (the one before is the API server's own), and those of pods; kube-proxy is told the
+#: second.
+SERVICE_BASE = ipaddress.IPv4Address("10.96.0.2")
 POD_RANGE = "10.128.0.0/9"
 #: Endpoints that nobody dials begin here, pods that exist there.
 ELSEWHERE = ipaddress.IPv4Address("10.128.0.1")
