@@ -66,10 +66,10 @@ static __always_inline bool is_member(u32 service, u32 backend)
 	return bpf_map_lookup_elem(&members, &key) != NULL;
 }
 
-/* The backend that this client used last, if it is still one and the time is not over; 0 if not. */
-static __always_inline u32 choose_again(const struct frontend *frontend, u64 client)
+/* The backend that this client was given under that number, if it is one of this frontend's and the time is not over. */
+static __always_inline u32 remembered_under(u32 service, const struct frontend *frontend, u64 client)
 {
-	struct affinity_key key = { .client = client, .service = frontend->affinity };
+	struct affinity_key key = { .client = client, .service = service };
 	struct remembered *last = bpf_map_lookup_elem(&affinities, &key);
 	u64 now = bpf_ktime_get_ns();
 
@@ -82,10 +82,23 @@ static __always_inline u32 choose_again(const struct frontend *frontend, u64 cli
 
 static __always_inline void remember_affinity(const struct frontend *frontend, u64 client, u32 backend)
 {
-	struct affinity_key key = { .client = client, .service = frontend->affinity };
+	struct affinity_key key = { .client = client, .service = frontend->service };
 	struct remembered value = { .used_ns = bpf_ktime_get_ns(), .backend = backend };
 
 	bpf_map_update_elem(&affinities, &key, &value, BPF_ANY);
+}
+
+/* The backend that this client used last: here, or else at an address of the port that has another policy. */
+static __always_inline u32 choose_again(const struct frontend *frontend, u64 client)
+{
+	u32 backend = remembered_under(frontend->service, frontend, client);
+
+	if (backend || !frontend->sibling)
+		return backend;
+	backend = remembered_under(frontend->sibling, frontend, client);
+	if (backend)
+		remember_affinity(frontend, client, backend);
+	return backend;
 }
 
 /* A backend's index is never 0. Returns 0 if none can be had. */

@@ -40,7 +40,7 @@ struct frontend {
 	u32 count; /* 0: no endpoint, which is refused at once */
 	u32 affinity_seconds; /* 0: each connection for itself */
 	u32 flags;
-	u32 affinity; /* a `service`: frontends that share it remember a client's backend together */
+	u32 sibling; /* the `service` of the port's other policy; 0: it has none */
 };
 
 struct backend {

@@ -79,21 +79,21 @@ pub fn to_key(from: &frontend_key) -> Option<FrontendKey> {
 }
 
 pub fn frontend_of(from: &Frontend) -> frontend {
-    let Frontend { service, first, count, affinity_seconds, affinity, least_connections, held } = *from;
+    let Frontend { service, first, count, affinity_seconds, sibling, least_connections, held } = *from;
     frontend {
         service,
         first,
         count,
         affinity_seconds,
         flags: (u32::from(least_connections) * LEAST_CONNECTIONS) | (u32::from(held) * HELD),
-        affinity,
+        sibling,
     }
 }
 
 pub fn to_frontend(from: &frontend) -> Frontend {
     let (least_connections, held) = (from.flags & LEAST_CONNECTIONS != 0, from.flags & HELD != 0);
-    let frontend { service, first, count, affinity_seconds, affinity, .. } = *from;
-    Frontend { service, first, count, affinity_seconds, affinity, least_connections, held }
+    let frontend { service, first, count, affinity_seconds, sibling, .. } = *from;
+    Frontend { service, first, count, affinity_seconds, sibling, least_connections, held }
 }
 
 pub fn slot_of(from: &Slot) -> slot {

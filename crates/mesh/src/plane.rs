@@ -41,8 +41,8 @@ pub struct Frontend {
     pub count: u32,
     /// 0: none.
     pub affinity_seconds: u32,
-    /// A `service`: frontends that share it remember a client's backend together, each only among its own.
-    pub affinity: u32,
+    /// The `service` of the port's other policy: what a client was given there is remembered here, too. 0: none.
+    pub sibling: u32,
     pub least_connections: bool,
     /// On the node nobody else may bind to it.
     pub held: bool,

@@ -48,8 +48,8 @@ pub struct Programmed {
     pub key: Arc<PortKey>,
     /// Index of its counters.
     pub service: u32,
-    /// The number under which a client's backend is remembered: one for both policies of a port.
-    affinity: u32,
+    /// Number of the port's other policy; 0: it has none.
+    sibling: u32,
     pub table: PortTable,
     /// Where the table's list lies.
     place: Place,
@@ -72,7 +72,7 @@ impl Programmed {
                 first,
                 count,
                 affinity_seconds: self.table.affinity_seconds,
-                affinity: self.affinity,
+                sibling: self.sibling,
                 least_connections: self.table.selection == Selection::LeastConnections,
                 held: self.table.held.contains(key),
             };
@@ -266,9 +266,10 @@ impl Reconciler {
         let mut ports: Vec<Programmed> = Vec::new();
         for table in wanted {
             let old = before.remove(&table.key);
-            let affinity = ports.last().filter(|port| port.key.is_sibling(&table.key)).map(|port| port.affinity);
-            ports.extend(self.plan_port(table, old, affinity));
+            ports.extend(self.plan_port(table, old));
         }
+        link_siblings(&mut ports);
+        ports.iter().for_each(|port| self.plan_frontends(port));
         before.into_values().for_each(|port| self.retire(Some(port), None));
         if !ports.is_empty() {
             self.ports.insert(name.clone(), ports);
@@ -276,13 +277,11 @@ impl Reconciler {
     }
 
     /// Plans one port. Without room for it, it is left to the kernel, or to what an earlier life has left.
-    /// `affinity`: that of the port's other policy.
-    fn plan_port(&mut self, table: PortTable, old: Option<Programmed>, affinity: Option<u32>) -> Option<Programmed> {
+    fn plan_port(&mut self, table: PortTable, old: Option<Programmed>) -> Option<Programmed> {
         let key = Arc::new(table.key.clone());
         let frontends = table.frontends.clone();
-        match self.build(key.clone(), table, old.as_ref(), affinity) {
+        match self.build(key.clone(), table, old.as_ref()) {
             Ok(port) => {
-                self.plan_frontends(&port);
                 self.retire(old, Some(&port));
                 Some(port)
             }
@@ -301,13 +300,7 @@ impl Reconciler {
 
     /// Finds room for everything that the port needs, or for nothing of it; then the error says what there is no more
     /// room for.
-    fn build(
-        &mut self,
-        key: Arc<PortKey>,
-        table: PortTable,
-        old: Option<&Programmed>,
-        affinity: Option<u32>,
-    ) -> Result<Programmed, Full> {
+    fn build(&mut self, key: Arc<PortKey>, table: PortTable, old: Option<&Programmed>) -> Result<Programmed, Full> {
         let before = old.map_or((0, 0), |old| (old.table.frontends.len() as u32, old.members.len() as u32));
         if self.frontends - before.0 + table.frontends.len() as u32 > self.sizes.frontends {
             return Err("frontends");
@@ -328,7 +321,7 @@ impl Reconciler {
         self.frontends += table.frontends.len() as u32;
         self.members += members.len() as u32;
         self.pending.members.extend(members.iter().map(|member| (*member, true)));
-        Ok(Programmed { key, service, affinity: affinity.unwrap_or(service), table, place, members })
+        Ok(Programmed { key, service, sibling: 0, table, place, members })
     }
 
     /// One more user of each of the port's backends.
@@ -478,6 +471,15 @@ impl Reconciler {
         let replaced = self.pending.write(plane)?;
         self.retired.add(now_ns, replaced);
         Ok(Outcome { lost_udp: std::mem::take(&mut self.lost_udp) })
+    }
+}
+
+/// The two policies of a port know of each other.
+fn link_siblings(ports: &mut [Programmed]) {
+    let numbers: Vec<_> = ports.iter().map(|port| (port.key.clone(), port.service)).collect();
+    for port in ports {
+        let sibling = numbers.iter().find(|(key, _)| key.is_sibling(&port.key));
+        port.sibling = sibling.map_or(0, |(_, service)| *service);
     }
 }
 

@@ -230,3 +230,29 @@ fn programs_attached(node: &Node) -> BTreeSet<u32> {
     let text = String::from_utf8(shown.stdout).unwrap();
     text.split("\"id\":").skip(1).map(|rest| rest.split(',').next().unwrap().parse().unwrap()).collect()
 }
+
+/// Its ClusterIP leads to the backend of this node only, its external address to all three.
+#[test]
+fn affinity_lasts_at_each_policy_and_reaches_from_one_to_the_other() {
+    let mut node = Node::new();
+    let (clients, pods): (Vec<Pod>, Vec<Pod>) =
+        ((0..6).map(|_| node.lab.pod()).collect(), (0..3).map(|_| node.lab.pod()).collect());
+    let _servers: Vec<_> = pods.iter().map(|pod| backend(pod, 8080)).collect();
+    let mut service = node::plain_service("web", Tcp, VIP, 80);
+    (service.affinity_seconds, service.internal_local) = (Some(600), true);
+    service.external_ips = vec!["192.0.2.1".parse().unwrap()];
+    node.change(Change::Put(Object::Service(service)));
+    let mut slice = node::slice("web", Tcp, pods.iter().map(|pod| (pod.v4, 8080)));
+    slice.endpoints[0].node = Some("node".into());
+    node.change(Change::Put(Object::Slice(slice)));
+    for (n, client) in clients.iter().enumerate() {
+        client.namespace.run(|| {
+            let (inside, outside) = (at(VIP, 80), at("192.0.2.1", 80));
+            let first = dial(if n % 2 == 0 { inside } else { outside }).unwrap().0;
+            for _ in 0..6 {
+                assert_eq!(dial(inside).unwrap().0, pods[0].v4);
+                assert_eq!(dial(outside).unwrap().0, first);
+            }
+        });
+    }
+}
