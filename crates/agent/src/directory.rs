@@ -3,21 +3,18 @@
 //! A file is read when its writer has closed it, or when it has been renamed into its place: never half-written. A file
 //! that cannot be read keeps what it held before. Whatever else lies in the directory is not ours, and tells nothing.
 
+mod files;
+mod touched;
+
 use crate::message::{Gone, Source, Teller, Told};
-use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode};
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use rustix::fs::OFlags;
-use sidestep_mesh::object::{Key, Object};
-use sidestep_mesh::state::Change;
-use sidestep_mesh::yaml;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use files::{Files, objects};
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+use touched::{Touched, is_ours};
 
 pub struct Directory {
     path: PathBuf,
@@ -28,21 +25,10 @@ pub struct Directory {
     troubled: BTreeSet<PathBuf>,
 }
 
-/// What the files hold, as far as it has been understood.
-#[derive(Default)]
-struct Files {
-    objects: HashMap<PathBuf, BTreeMap<Key, Object>>,
-    /// Which files name an object: the first of them says what it is.
-    named_in: HashMap<Key, BTreeSet<PathBuf>>,
-}
-
 /// A file that is renamed is gone for a moment.
 const RENAMED: Duration = Duration::from_millis(2);
 /// After the directory has gone it is looked for so often.
 const AGAIN: Duration = Duration::from_secs(1);
-/// All Services of a large cluster fit in a tenth of it.
-const MOST_BYTES: u64 = 64 << 20;
-
 impl Source for Directory {
     fn name(&self) -> String {
         format!("directory {}", self.path.display())
@@ -109,7 +95,7 @@ impl Directory {
         match listed {
             Ok(entries) => {
                 let there = entries.into_iter().map(|entry| entry.path()).filter(|path| is_ours(path));
-                let before = self.files.objects.keys().chain(&self.troubled).cloned();
+                let before = self.files.paths().chain(&self.troubled).cloned();
                 Ok(Some(there.chain(before).collect()))
             }
             Err(error) => {
@@ -157,137 +143,16 @@ impl Directory {
     }
 }
 
-/// The objects of a file; none if it has gone.
-fn objects(path: &Path) -> Result<BTreeMap<Key, Object>, String> {
-    let text = match content(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(|error| format!("cannot read it: {error}"))?,
-    };
-    let mut objects = BTreeMap::new();
-    for object in yaml::parse(&text).map_err(|wrong| wrong.to_string())? {
-        if let Some(double) = objects.insert(object.key(), object) {
-            return Err(format!("{} is in it twice", double.key()));
-        }
-    }
-    Ok(objects)
-}
-
-/// Of a regular file, be it through links: to open a pipe would be to wait for its writer, for ever.
-fn content(path: &Path) -> io::Result<String> {
-    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut text = String::new();
-    file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
-        return Err(io::Error::other(format!("more than {} MiB", MOST_BYTES >> 20)));
-    }
-    Ok(text)
-}
-
-impl Files {
-    /// Takes a file's new content in. Returns what it may concern.
-    fn replace(&mut self, path: PathBuf, new: BTreeMap<Key, Object>) -> BTreeSet<Key> {
-        let old = self.objects.remove(&path).unwrap_or_default();
-        let touched: BTreeSet<Key> = old.keys().chain(new.keys()).cloned().collect();
-        for key in &touched {
-            let files = self.named_in.entry(key.clone()).or_default();
-            if new.contains_key(key) {
-                files.insert(path.clone())
-            } else {
-                files.remove(&path)
-            };
-        }
-        if !new.is_empty() {
-            self.objects.insert(path, new);
-        }
-        touched
-    }
-
-    /// What the object is now, by the first file that names it.
-    fn change(&mut self, key: Key) -> Change {
-        let first = self.named_in.get(&key).and_then(|files| files.first());
-        match first.and_then(|path| self.objects.get(path)?.get(&key)) {
-            Some(object) => Change::Put(object.clone()),
-            None => {
-                self.named_in.remove(&key);
-                Change::Delete(key)
-            }
-        }
-    }
-
-    /// Complaints about objects that another file names too.
-    fn doubles(&self, path: &Path) -> Vec<String> {
-        let other = |key: &Key| self.named_in.get(key)?.iter().find(|file| *file != path);
-        let both = self.objects.get(path).into_iter().flatten().filter_map(|(key, _)| Some((key, other(key)?)));
-        both.map(|(key, file)| format!("{key} is also in {}: the first by name counts", file.display())).collect()
-    }
-}
-
-/// YAML, of which JSON is a part. Hidden files are editors' and volumes' own.
-fn is_ours(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let extension = path.extension().unwrap_or_default();
-    !name.starts_with('.') && ["yaml", "yml", "json"].iter().any(|known| extension == *known)
-}
-
-/// What events are about.
-#[derive(Default)]
-struct Touched {
-    files: BTreeSet<PathBuf>,
-    everything: bool,
-}
-
-impl Touched {
-    fn has_lost_a_file(&self) -> bool {
-        self.files.iter().any(|path| !path.exists())
-    }
-
-    fn add(&mut self, event: &notify::Result<Event>, directory: &Path) {
-        let Ok(event) = event else {
-            self.everything = true;
-            return;
-        };
-        self.everything |= event.need_rescan();
-        for path in event.paths.iter().filter(|path| matters(&event.kind, path)) {
-            if path == directory || is_volumes(path) {
-                self.everything = true;
-            } else if is_ours(path) {
-                self.files.insert(path.clone());
-            }
-        }
-    }
-}
-
-/// A volume of Kubernetes exchanges all its files by a link beside them, `..data`.
-fn is_volumes(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.as_bytes().starts_with(b".."))
-}
-
-/// Whether a file is whole after it. A file that was just created is going to be written.
-fn matters(kind: &EventKind, path: &Path) -> bool {
-    match kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write))
-        | EventKind::Modify(ModifyKind::Name(RenameMode::From | RenameMode::To))
-        | EventKind::Remove(_) => true,
-        EventKind::Create(CreateKind::Folder) => false,
-        EventKind::Create(_) => is_link(path),
-        _ => false,
-    }
-}
-
-/// Links, symbolic or not, are made whole.
-fn is_link(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|found| found.is_symlink() || found.nlink() > 1)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::files::MOST_BYTES;
     use super::*;
     use crate::message::Message;
-    use std::fs;
+    use sidestep_mesh::object::Object;
+    use sidestep_mesh::state::Change;
+    use std::fs::{self, File};
     use std::io::Write;
+    use std::path::Path;
     use std::sync::mpsc::Sender;
 
     const PATIENCE: Duration = Duration::from_secs(10);

@@ -163,6 +163,17 @@ impl Node {
         }
     }
 
+    /// A file for `--kubeconfig` that names the API server at this port of the node's loopback.
+    pub fn kubeconfig(&self, port: u16) -> PathBuf {
+        let path = self.directory.path().join("kubeconfig");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\ncurrent-context: c\nusers: [{{name: u, user: {{}}}}]\n"
+        );
+        fs::write(&path, text).unwrap();
+        path
+    }
+
     /// Written aside and renamed, so that no reader sees a part of it.
     pub fn file(&self, name: &str, text: &str) {
         let aside = self.directory.path().join("aside");

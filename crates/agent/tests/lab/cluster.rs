@@ -188,12 +188,7 @@ fn slice<'a>(name: &str, pods: impl IntoIterator<Item = &'a Pod>) -> Value {
 }
 
 fn start(node: &mut Node) {
-    let kubeconfig = node.directory.path().join("kubeconfig");
-    let text = format!(
-        "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{PORT}'}}}}]\n\
-         contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\ncurrent-context: c\nusers: [{{name: u, user: {{}}}}]\n"
-    );
-    std::fs::write(&kubeconfig, text).unwrap();
+    let kubeconfig = node.kubeconfig(PORT);
     node.start_with(&["--kubeconfig", kubeconfig.to_str().unwrap()]);
 }
 

@@ -197,13 +197,7 @@ fn two_capabilities_are_enough_to_balance() {
 #[test]
 fn an_agent_whose_source_says_nothing_attaches_nothing() {
     let mut node = Node::new();
-    let nowhere = node.directory.path().join("nowhere.yaml");
-    std::fs::write(
-        &nowhere,
-        "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
-         contexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\nusers: [{name: u, user: {}}]\n",
-    )
-    .unwrap();
+    let nowhere = node.kubeconfig(1); // nobody listens there
     node.spawn(&["--kubeconfig", nowhere.to_str().unwrap()]);
     node.wait(|node| node.status().is_ok_and(|status| status.source.troubles.iter().any(|t| t.place == "Services")));
     let status = node.status().unwrap();

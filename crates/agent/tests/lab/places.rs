@@ -106,13 +106,7 @@ fn a_file_in_the_place_of_the_socket_stays() {
 fn before_the_source_is_read_the_earlier_agents_work_is_told() {
     let (mut node, client, _pod, _server) = node_with_web();
     node.kill();
-    let nowhere = node.directory.path().join("nowhere.yaml");
-    std::fs::write(
-        &nowhere,
-        "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
-         contexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\nusers: [{name: u, user: {}}]\n",
-    )
-    .unwrap();
+    let nowhere = node.kubeconfig(1); // nobody listens there
     node.spawn(&["--kubeconfig", nowhere.to_str().unwrap()]);
     node.wait(|node| node.status().is_ok_and(|status| !status.source.troubles.is_empty()));
     assert!(client.namespace.run(|| dial(at(VIP, 80))).is_ok());

@@ -1,0 +1,95 @@
+//! What the files of a directory hold, and which of them says what an object is.
+
+use rustix::fs::OFlags;
+use sidestep_mesh::object::{Key, Object};
+use sidestep_mesh::state::Change;
+use sidestep_mesh::yaml;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// What the files hold, as far as it has been understood.
+#[derive(Default)]
+pub struct Files {
+    objects: HashMap<PathBuf, BTreeMap<Key, Object>>,
+    /// Which files name an object: the first of them says what it is.
+    named_in: HashMap<Key, BTreeSet<PathBuf>>,
+}
+
+/// All Services of a large cluster fit in a tenth of it.
+pub const MOST_BYTES: u64 = 64 << 20;
+
+impl Files {
+    /// Takes a file's new content in. Returns what it may concern.
+    pub fn replace(&mut self, path: PathBuf, new: BTreeMap<Key, Object>) -> BTreeSet<Key> {
+        let old = self.objects.remove(&path).unwrap_or_default();
+        let touched: BTreeSet<Key> = old.keys().chain(new.keys()).cloned().collect();
+        for key in &touched {
+            let files = self.named_in.entry(key.clone()).or_default();
+            if new.contains_key(key) {
+                files.insert(path.clone())
+            } else {
+                files.remove(&path)
+            };
+        }
+        if !new.is_empty() {
+            self.objects.insert(path, new);
+        }
+        touched
+    }
+
+    /// Those that hold something.
+    pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.objects.keys()
+    }
+
+    /// What the object is now, by the first file that names it.
+    pub fn change(&mut self, key: Key) -> Change {
+        let first = self.named_in.get(&key).and_then(|files| files.first());
+        match first.and_then(|path| self.objects.get(path)?.get(&key)) {
+            Some(object) => Change::Put(object.clone()),
+            None => {
+                self.named_in.remove(&key);
+                Change::Delete(key)
+            }
+        }
+    }
+
+    /// Complaints about objects that another file names too.
+    pub fn doubles(&self, path: &Path) -> Vec<String> {
+        let other = |key: &Key| self.named_in.get(key)?.iter().find(|file| *file != path);
+        let both = self.objects.get(path).into_iter().flatten().filter_map(|(key, _)| Some((key, other(key)?)));
+        both.map(|(key, file)| format!("{key} is also in {}: the first by name counts", file.display())).collect()
+    }
+}
+
+/// The objects of a file; none if it has gone.
+pub fn objects(path: &Path) -> Result<BTreeMap<Key, Object>, String> {
+    let text = match content(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| format!("cannot read it: {error}"))?,
+    };
+    let mut objects = BTreeMap::new();
+    for object in yaml::parse(&text).map_err(|wrong| wrong.to_string())? {
+        if let Some(double) = objects.insert(object.key(), object) {
+            return Err(format!("{} is in it twice", double.key()));
+        }
+    }
+    Ok(objects)
+}
+
+/// Of a regular file, be it through links: to open a pipe would be to wait for its writer, for ever.
+fn content(path: &Path) -> io::Result<String> {
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other(format!("more than {} MiB", MOST_BYTES >> 20)));
+    }
+    Ok(text)
+}
