@@ -189,6 +189,11 @@ impl Rx {
         self.told = self.told.max(self.input.pos + n as u64);
     }
 
+    /// The program has read less than it was told of, and knows.
+    pub fn take_back_promise(&mut self) {
+        self.told = self.input.pos;
+    }
+
     /// Bytes among [`Rx::on_its_way`] that the program has been told of, and will expect to be there.
     #[inline]
     pub fn owed(&self) -> u64 {

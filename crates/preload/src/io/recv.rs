@@ -69,7 +69,7 @@ fn attached(index: u32, c: &'static Conn, fd: i32, iov: &[iovec], flags: i32) ->
                 clock::nap_us(PEEK_US);
             }
             Ok(Step::Bytes(n)) if flags & MSG_PEEK != 0 => {
-                if n == want || transit == TRANSIT || !c.with_rx(|rx| (n as u64) < rx.owed()).unwrap_or(false) {
+                if n == want || transit == PROMISED || !c.with_rx(|rx| (n as u64) < rx.owed()).unwrap_or(false) {
                     let _ = c.with_rx(|rx| rx.tell(n));
                     return Ok(n);
                 }
@@ -89,7 +89,7 @@ fn attached(index: u32, c: &'static Conn, fd: i32, iov: &[iovec], flags: i32) ->
                 }
             }
             // What was there a moment ago is just being taken back, and comes by kernel at once.
-            Ok(Step::Empty) if transit < TRANSIT && c.with_rx(|rx| comes_back(rx, got)).unwrap_or(false) => {
+            Ok(Step::Empty) if c.with_rx(|rx| comes_back(rx, got, transit)).unwrap_or(false) => {
                 transit += 1;
                 clock::nap_us(TRANSIT_US);
             }
@@ -114,32 +114,60 @@ const PEEK_US: u64 = 500;
 const TRANSIT: u32 = 40;
 const TRANSIT_US: u64 = 25;
 
+/// So often for bytes that the program has been told of: it will not ask twice. Their writer has ended the stretch
+/// and sends them in the same call, but it may have been put off the CPU in between.
+const PROMISED: u32 = 40 * TRANSIT;
+
 /// FIONREAD: how many bytes can be read now, by whichever carrier.
 pub fn readable(c: &Conn, fd: i32) -> usize {
     let mut transit = 0;
     loop {
-        let (ring, owed) = c.with_rx(|rx| in_reach(rx, c)).unwrap_or((0, 0));
-        let n = ring + tcp::queued(fd).unwrap_or(0) as usize;
-        if n as u64 >= owed || transit == TRANSIT {
-            let _ = c.with_rx(|rx| rx.tell(n));
-            return n;
+        let Reach { before, ring, owed } = c.with_rx(|rx| in_reach(rx, c)).unwrap_or_default();
+        // Asked after the ring: should the stretch have ended since, the ring's bytes are coming by kernel, and may
+        // be counted there already.
+        let queued = u64::from(tcp::queued(fd).unwrap_or(0));
+        let n = if queued < before { queued } else { before + ring.max(queued - before) };
+        let waits = || c.with_rx(|rx| comes_back(rx, 0, transit)).unwrap_or(false);
+        if n >= owed || !waits() {
+            let _ = c.with_rx(|rx| rx.tell(n as usize));
+            return n as usize;
         }
         transit += 1;
         clock::nap_us(TRANSIT_US);
     }
 }
 
-/// Bytes in the ring, and how many there must be in ring and kernel together.
-fn in_reach(rx: &mut Rx, c: &Conn) -> (usize, u64) {
-    let half = c.rx_half();
-    let ring = rx.next(half).map_or(0, |_| if rx.in_ring() { rx.unread(half) } else { rx.beyond(half).1 });
-    (ring, rx.owed().max(rx.on_its_way().min(1)))
+/// What lies where, in bytes.
+#[derive(Default)]
+struct Reach {
+    /// The kernel's, before the ring's.
+    before: u64,
+    /// In the ring.
+    ring: u64,
+    /// In kernel and ring together there must be so many.
+    owed: u64,
 }
 
-/// Whether a call that has `got` so many bytes may count on more: on one, if the connection was readable, and on
-/// all that the program has been told of.
-fn comes_back(rx: &Rx, got: usize) -> bool {
-    if got == 0 { rx.on_its_way() > 0 } else { rx.owed() > 0 }
+fn in_reach(rx: &mut Rx, c: &Conn) -> Reach {
+    let half = c.rx_half();
+    let (before, ring) = match rx.next(half) {
+        Ok(Read::Ring(n)) => (0, n),
+        Ok(Read::Kernel(limit)) => (limit, rx.beyond(half).1),
+        Err(Lie) => (0, 0),
+    };
+    Reach { before, ring: ring as u64, owed: rx.owed().max(rx.on_its_way().min(1)) }
+}
+
+/// Whether a call that has `got` so many bytes, and has waited so often, waits for more. It may count on one byte if
+/// the connection was readable, and on all that the program has been told of.
+fn comes_back(rx: &mut Rx, got: usize, waited: u32) -> bool {
+    if rx.owed() == 0 {
+        return got == 0 && rx.on_its_way() > 0 && waited < TRANSIT;
+    }
+    if waited >= PROMISED {
+        rx.take_back_promise(); // its writer is stopped: no further call waits for it
+    }
+    rx.owed() > 0
 }
 
 /// What has been received, if anything; else the error.
