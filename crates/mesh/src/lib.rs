@@ -21,6 +21,7 @@
 pub mod address;
 pub mod alias;
 pub mod backends;
+pub mod capture;
 pub mod choose;
 pub mod claims;
 mod document;

@@ -1,0 +1,3 @@
+//! Capture: which connections of a pod go through its proxy. The order of the rules is that of istio-iptables.
+
+pub mod rules;

@@ -1,0 +1,72 @@
+//! Which connections of a pod go through its proxy: what istio-iptables is told by its flags and annotations.
+
+use ipnet::IpNet;
+
+/// Everything that decides, for one pod. An empty list means none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rules {
+    /// The proxy's port for what the pod sends (15001).
+    pub outbound_port: u16,
+    /// The proxy's port for what the pod receives (15006).
+    pub inbound_port: u16,
+    /// Arrives at the proxy by itself, and is never captured (15008).
+    pub tunnel_port: u16,
+    pub dns: Option<Dns>,
+    /// Owners of the proxy's sockets, in the order in which they are asked for.
+    pub proxy_uids: Vec<u32>,
+    pub proxy_gids: Vec<u32>,
+    pub owner_groups: OwnerGroups,
+    pub include_outbound_ranges: Ranges,
+    pub exclude_outbound_ranges: Vec<IpNet>,
+    /// Captured whatever their address is, unless that is excluded.
+    pub include_outbound_ports: Vec<u16>,
+    pub exclude_outbound_ports: Vec<u16>,
+    pub inbound_ports: InboundPorts,
+    /// Names of interfaces at which nothing is captured.
+    pub exclude_interfaces: Vec<String>,
+    /// What comes in there is a virtual machine's outbound traffic.
+    pub virtual_interfaces: Vec<String>,
+    pub without_proxy: WithoutProxy,
+}
+
+/// DNS goes to the proxy's port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Dns {
+    pub port: u16,
+    pub servers: DnsServers,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DnsServers {
+    All,
+    /// Those of resolv.conf. Empty: nothing is captured.
+    These(Vec<std::net::IpAddr>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OwnerGroups {
+    AllBut(Vec<u32>),
+    Only(Vec<u32>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ranges {
+    All,
+    These(Vec<IpNet>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum InboundPorts {
+    AllBut(Vec<u16>),
+    /// Empty: none.
+    Only(Vec<u16>),
+}
+
+/// What becomes of an inbound connection while the proxy does not listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum WithoutProxy {
+    /// It is refused, as by a redirection to a port at which nobody listens.
+    Refuse,
+    /// It reaches the program itself.
+    Pass,
+}
