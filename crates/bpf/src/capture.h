@@ -95,7 +95,7 @@ struct captured {
 	u8 dialled;		  /* this end has dialled; believed only while `proxy` is the socket's peer */
 	u8 accepted;		  /* this end is the proxy's */
 	u8 bound;		  /* the source address was given by us */
-	u8 pad;
+	u8 fresh;		  /* the call that has dialled is still under way: another program of ours may meet it */
 };
 
 /* A connection that is on its way to the proxy: from where to where. */

@@ -136,6 +136,7 @@ static __always_inline struct captured *remember_diversion(struct bpf_sock_addr 
 		captured->original = *original;
 		captured->proxy = *proxy;
 		captured->dialled = 1;
+		captured->fresh = ctx->protocol == IPPROTO_TCP;
 	}
 	return captured;
 }
@@ -149,6 +150,9 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 	struct route *route;
 	enum way_out way;
 
+	/* While programs move from one cgroup to another, a process in both meets both. */
+	if (before && before->fresh && endpoint_equal(&before->proxy, to))
+		return DIVERTED;
 	if (before && before->dialled)
 		release_source(ctx, before);
 	way = ask_rules(ctx, pod, &out, &route);

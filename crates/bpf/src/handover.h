@@ -35,6 +35,7 @@ static __always_inline void send_along(struct bpf_sock_ops *ops, u64 netns)
 		return;
 	original = captured->original;
 	captured->from = way.from;
+	captured->fresh = 0;
 	if (bpf_map_update_elem(&pending, &way, &original, BPF_ANY))
 		tell(REASON_WAY_NOT_KEPT, netns, IPPROTO_TCP, &original, 0);
 }

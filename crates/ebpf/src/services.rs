@@ -134,6 +134,16 @@ fn forget_other_layouts(pins: &Pins) -> Result<()> {
 
 // --- links --------------------------------------------------------------------------------------------------------
 
+/// The number of the cgroup that the pinned programs are attached to. None: they are attached nowhere.
+pub fn attached_to(pins: &Path) -> Option<u64> {
+    let directory = Pins::new(pins).ok()?.path(&[KIND, LINKS]);
+    let first = std::fs::read_dir(directory).into_iter().flatten().flatten().next()?;
+    match Link::open(first.path()).ok()?.info().ok()?.info {
+        LinkTypeInfo::Cgroup(found) if are_at(first.path().parent()?, found.cgroup_id) => Some(found.cgroup_id),
+        _ => None,
+    }
+}
+
 /// Whether every program that is pinned is attached to this cgroup: somebody has installed them, and none was severed.
 pub fn is_attached(pins: &Path, cgroup: &Path) -> bool {
     let id = std::fs::metadata(cgroup).map(|directory| directory.ino());

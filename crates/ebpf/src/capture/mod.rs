@@ -14,7 +14,7 @@ use layout::{
     LISTENER_PLACES, ROLES, Stage, listener_key, pod, pod_of, range_key, range_key_of, route, route_of, set_key,
     set_key_of,
 };
-use libbpf_rs::{MapCore, MapHandle};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sidestep_mesh::capture::rules::Rules;
 use sidestep_mesh::capture::tables::{Entries, Place};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -36,6 +36,15 @@ pub struct Captures {
     next: u32,
 }
 
+/// A pod as the tables have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Its namespace's cookie.
+    pub netns: u64,
+    pub outbound_port: u16,
+    pub inbound_port: u16,
+}
+
 struct Known {
     rules: u32,
     place: u32,
@@ -45,11 +54,18 @@ struct Known {
 impl Captures {
     /// Those of an earlier life go on until they are put anew, or until [`Captures::complete`].
     pub fn open(pins: &Path) -> Result<Captures> {
+        let mut captures = Captures::look(pins)?;
+        captures.forget_dead()?;
+        Ok(captures)
+    }
+
+    /// For whoever only looks.
+    pub fn look(pins: &Path) -> Result<Captures> {
         let directory = services::maps_path(pins)?;
         let table = |name| inbound::open(&directory, name);
         let pods = Table::new(table("pods")?, "pods");
         let taken = pods.entries()?.into_iter().flat_map(|(_, pod): (u64, pod)| [pod.rules, pod.place]).max();
-        let mut captures = Captures {
+        Ok(Captures {
             pins: pins.into(),
             pods,
             sets: Table::new(table("sets")?, "sets"),
@@ -59,9 +75,7 @@ impl Captures {
             numbers: HashMap::new(),
             uses: BTreeMap::new(),
             next: taken.unwrap_or(0).wrapping_add(1),
-        };
-        captures.forget_dead()?;
-        Ok(captures)
+        })
     }
 
     /// The pod in this namespace is captured by these rules from now on. Says how many listeners of its proxy were found.
@@ -120,24 +134,37 @@ impl Captures {
 
     /// Everything wanted has been put: what an earlier agent left besides goes.
     pub fn complete(&mut self) -> Result<()> {
-        for (cookie, _) in self.pods.entries()? {
-            if !self.known.contains_key(&cookie) {
-                self.take_away(cookie)?;
-            }
-        }
-        for cookie in inbound::installed(&self.pins)? {
-            if !self.known.contains_key(&cookie) {
-                inbound::remove(&self.pins, cookie)?;
-            }
-        }
+        let left = self.pods()?.into_iter().map(|pod| pod.netns).chain(inbound::installed(&self.pins)?);
+        let unwanted: BTreeSet<u64> = left.filter(|cookie| !self.known.contains_key(cookie)).collect();
+        unwanted.into_iter().try_for_each(|cookie| self.take_away(cookie))?;
+        self.sweep()
+    }
+
+    /// Erases what no pod refers to.
+    pub fn sweep(&mut self) -> Result<()> {
+        let pods = self.pods.entries()?;
+        let used: BTreeSet<u32> =
+            pods.iter().flat_map(|(_, pod)| [pod.rules, pod.place]).chain(self.uses.keys().copied()).collect();
         wait_for_readers();
-        let stale = |owner: u32| !self.uses.contains_key(&owner);
-        let sets: Vec<_> =
-            self.sets.entries()?.into_iter().map(|(key, _)| key).filter(|key| stale(key.owner)).collect();
-        let ranges: Vec<_> =
-            self.ranges.entries()?.into_iter().map(|(key, _)| key).filter(|key| stale(key.owner)).collect();
-        self.sets.remove_all(&sets)?;
-        self.ranges.remove_all(&ranges)
+        let sets = self.sets.entries()?.into_iter().map(|(key, _)| key).filter(|key| !used.contains(&key.owner));
+        let ranges = self.ranges.entries()?.into_iter().map(|(key, _)| key).filter(|key| !used.contains(&key.owner));
+        self.sets.remove_all(&sets.collect::<Vec<_>>())?;
+        self.ranges.remove_all(&ranges.collect::<Vec<_>>())
+    }
+
+    /// Every pod in the tables, whoever has put it there.
+    pub fn pods(&self) -> Result<Vec<Pod>> {
+        let entries = self.pods.entries()?.into_iter();
+        Ok(entries
+            .map(|(netns, pod)| Pod { netns, outbound_port: pod.outbound_port, inbound_port: pod.inbound_port })
+            .collect())
+    }
+
+    /// How many sockets of the pod's proxy listen for what comes in.
+    pub fn listening(&self, netns: u64) -> usize {
+        let key = |place| listener_key { netns, role: ROLES[1], place };
+        let is_there = |place: &u32| matches!(self.listeners.lookup(key(*place).bytes(), MapFlags::ANY), Ok(Some(_)));
+        (0..LISTENER_PLACES).filter(is_there).count()
     }
 
     /// Namespaces that are captured, by their cookies.
