@@ -1,5 +1,6 @@
 //! The values of flags and annotations: texts, most of them lists between commas.
 
+use super::outbound::NOBODY;
 use super::rules::{InboundPorts, OwnerGroups, Ranges};
 use crate::kubernetes::Invalid;
 use ipnet::IpNet;
@@ -59,7 +60,7 @@ impl Text<'_> {
 
     /// Numbers, or names for which there is a number.
     pub fn ids(&self, number_of: &dyn Fn(&str) -> Option<u32>, expected: &'static str) -> Result<Vec<u32>> {
-        self.list(|part| number(part).or_else(|| number_of(part)), expected)
+        self.list(|part| number(part).or_else(|| number_of(part)).filter(|id| *id != NOBODY), expected)
     }
 
     /// As `ids`, of the proxy: of nobody it would capture its own connections for ever.
