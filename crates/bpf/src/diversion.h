@@ -113,10 +113,18 @@ static __always_inline u16 proxy_port(const struct pod *pod, enum way_out way)
 	return way == WAY_OUTBOUND ? pod->outbound_port : way == WAY_INBOUND ? pod->inbound_port : pod->dns_port;
 }
 
+/* Whoever dials 0.0.0.0 or :: reaches the loopback. */
+static __always_inline void mean_loopback(struct endpoint *to)
+{
+	if (is_unspecified(&to->address))
+		set_loopback(to, address_is_v4(&to->address), __builtin_bswap16(to->port));
+}
+
 /* The rules' answer for this call. */
 static __always_inline enum way_out ask_rules(struct bpf_sock_addr *ctx, const struct pod *pod, struct outgoing *out,
 					      struct route **route)
 {
+	mean_loopback(&out->to);
 	out->port = __builtin_bswap16(out->to.port);
 	out->protocol = ctx->protocol;
 	out->is_127_0_0_1 = is_loopback_host(&out->to.address);
