@@ -143,17 +143,20 @@ fn destination(probe: &Probe) -> SocketAddr {
     }
 }
 
+/// By the kernel, for a socket that is not bound: no rule is about such an address.
+fn chosen(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => "192.0.2.77".parse().unwrap(),
+        Family::V6 => "fd00::77".parse().unwrap(),
+    }
+}
+
 /// The first packet of the connection.
 fn packet<'a>(probe: &Probe<'a>) -> Packet<'a> {
     match probe {
         Probe::Outbound(probe) => Packet {
             protocol: if probe.protocol == Protocol::Tcp { "tcp" } else { "udp" },
-            // The kernel's choice for a socket that is not bound: no rule is about such an address.
-            source: probe.source.unwrap_or(if probe.destination.is_ipv4() {
-                [192, 0, 2, 77].into()
-            } else {
-                "fd00::77".parse().unwrap()
-            }),
+            source: probe.source.unwrap_or_else(|| chosen(Family::of(probe.destination.ip()))),
             destination: probe.destination,
             input: None,
             output: Some(probe.interface),

@@ -4,7 +4,6 @@ use super::outbound::NOBODY;
 use super::rules::{InboundPorts, OwnerGroups, Ranges};
 use crate::kubernetes::Invalid;
 use ipnet::IpNet;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 pub type Result<T> = std::result::Result<T, Invalid>;
@@ -112,14 +111,10 @@ fn port(text: &str) -> Option<u16> {
 
 /// A range of mapped addresses is refused: `ip6tables` never sees one of them, so Istio captures nothing with it.
 fn range(text: &str) -> Option<IpNet> {
-    text.parse().ok().filter(|range: &IpNet| range.addr().is_ipv4() == is_ipv4(range.addr()))
+    text.parse().ok().filter(|range: &IpNet| range.addr().to_canonical() == range.addr())
 }
 
-fn is_ipv4(ip: IpAddr) -> bool {
-    ip.to_canonical().is_ipv4()
-}
-
-/// What the kernel takes as a name. A `+` at the end would be a pattern for iptables, which is none of Istio's promises.
+/// What the kernel takes as a name. A `+` at the end would be a pattern for iptables, which Istio does not promise.
 fn interface(text: &str) -> Option<String> {
     let is_foreign = |c: char| c == '/' || c == ':' || c.is_whitespace();
     let is_name = text.len() < 16 && !text.contains(is_foreign) && ![".", ".."].contains(&text);
