@@ -2,18 +2,23 @@
 //!
 //! ```text
 //!   directory ----.
-//!   API server ---+- Told -->  [`node::Node`]  --> tables of the kernel (crates/ebpf, crates/mesh)
-//!   addresses ----'              |      ^
-//!                           answers    questions: [`answer`] (UNIX socket), [`metrics`] (HTTP)
+//!   API server ---+- Told -->  [`node::Node`]  --> tables of Services (crates/ebpf, crates/mesh)
+//!   addresses ----'            |  ^    ^   |
+//!                         answers |    |  captured pods --> [`captures`] --> tables of capture, namespaces
+//!                                 |    |                        |
+//!                          questions   '------ what became of them
+//!                   [`answer`] (UNIX socket), [`metrics`] (HTTP)
 //! ```
 //!
-//! One thread owns all that is known and written; everybody else sends it messages.
+//! One thread owns all that is known, and the tables of Services; everybody else sends it messages.
 #![forbid(unsafe_code)]
 
 mod addresses;
 mod answer;
 mod args;
 mod capture;
+mod captured;
+mod captures;
 mod check;
 mod cluster;
 mod detach;

@@ -1,0 +1,4 @@
+//! Captured pods: files come and go, and so do their namespaces.
+
+mod files;
+mod namespaces;
