@@ -13,7 +13,9 @@
 pub mod error;
 pub mod events;
 pub mod layout;
+pub mod links;
 pub mod netns;
+pub mod pinned;
 pub mod pins;
 pub mod plane;
 pub mod probe;
