@@ -14,3 +14,10 @@ pub mod reclaim {
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/reclaim.skel.rs"));
 }
+
+/// Two local TCP sockets are joined: what one writes is put into the other's queue.
+pub mod splice {
+    // Generated, as above.
+    #![allow(clippy::undocumented_unsafe_blocks)]
+    include!(concat!(env!("OUT_DIR"), "/splice.skel.rs"));
+}

@@ -10,6 +10,7 @@ mod node;
 mod programs;
 mod scratch;
 mod sockets;
+mod splice;
 mod stale;
 mod traps;
 mod twin;

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Where the bytes of a write go. The kernel gives a reader everything that was redirected before anything that TCP has
+ * brought. So a way may go from the mate's queue to TCP, once; the other direction would put late bytes before early ones.
+ */
+#pragma once
+
+#include "splice_maps.h"
+#include "tcp.h"
+
+/* The client's first byte: is the server there? Whoever comes first decides, and the swap shows what the other one wrote. */
+static __always_inline u8 decide(struct end *end)
+{
+	struct pair *pair = bpf_map_lookup_elem(&pairs, &end->key);
+
+	if (!pair || __sync_val_compare_and_swap(&pair->decision, OFFERED, ORDINARY) != SPLICED)
+		return BY_TCP;
+	end->mate = pair->server;
+	return REDIRECTS;
+}
+
+/* From now on TCP carries this way, and what has been redirected is read before. */
+static __always_inline int go_by_tcp(struct end *end, u32 reason)
+{
+	end->way = BY_TCP;
+	count(reason);
+	return SK_PASS;
+}
+
+/* Whether that much more would be more than the mate may leave unread. A message alone is let in whatever its size. */
+static __always_inline bool is_stalled(const struct mate *mate, u32 size)
+{
+	const struct sock *sock = sock_at(mate->sock);
+	u32 unread = sock->sk_backlog.rmem_alloc.counter, room = sock->sk_rcvbuf;
+
+	/* Read last: what was read before is the mate's if this is. */
+	if (sock->__sk_common.skc_cookie.counter != mate->cookie)
+		return false;
+	return unread && unread + size > room;
+}
+
+/* The mate's key has gone. If the mate is being closed, its kernel answers what TCP brings with a reset, as ever. */
+static __always_inline int missed(struct end *end)
+{
+	struct pair *pair = bpf_map_lookup_elem(&pairs, &end->key);
+	bool is_closed = end->is_client ? !pair || pair->server_closed : !pair;
+
+	if (is_closed || is_removed()) {
+		end->way = BY_TCP;
+		return SK_PASS;
+	}
+	end->way = BROKEN;
+	count(REASON_MISSED);
+	return SK_DROP;
+}
+
+static __always_inline int redirect(struct sk_msg_md *msg, struct end *end, u32 size)
+{
+	if (is_stalled(&end->mate, size))
+		return go_by_tcp(end, REASON_STALLED);
+	if (bpf_msg_redirect_hash(msg, &sockets, &end->mate.cookie, BPF_F_INGRESS) != SK_PASS)
+		return missed(end);
+	count_redirected(size);
+	return SK_PASS;
+}
+
+static __always_inline int write_from(struct sk_msg_md *msg, struct end *end, const struct tcp_sock *tcp)
+{
+	/* The kernel says EPIPE. */
+	if (tcp->inet_conn.icsk_inet.sk.sk_shutdown & SEND_SHUTDOWN)
+		return SK_PASS;
+	if (end->way == UNDECIDED)
+		end->way = decide(end);
+	if (end->way == BROKEN)
+		return SK_DROP;
+	if (end->way == BY_TCP)
+		return SK_PASS;
+	if (tcp->write_seq != end->first)
+		return go_by_tcp(end, REASON_BYPASSED);
+	return redirect(msg, end, msg->size);
+}

@@ -1,0 +1,4 @@
+//! Sockets of one node that write into each other's queues.
+
+mod basics;
+mod world;
