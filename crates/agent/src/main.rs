@@ -8,6 +8,8 @@
 //! ```
 //!
 //! One thread owns all that is known and written; everybody else sends it messages.
+//!
+//! `sidestep splice` is here as well ([`splice`]), since only this program is built with the kernel half.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -28,19 +30,27 @@ mod reclaimer;
 mod report;
 mod run;
 mod settings;
+mod splice;
 mod view;
 
 use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
-    let done = if args.detach { detach::detach(&args) } else { run::run(&args) };
+    let (name, done) = match std::env::args_os().nth(1) {
+        Some(first) if first == splice::COMMAND => ("splice", splice::run(std::env::args_os().skip(1))),
+        _ => ("agent", agent()),
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sidestep agent: {error}");
+            eprintln!("sidestep {name}: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn agent() -> Result<(), String> {
+    let args = args::Args::parse();
+    if args.detach { detach::detach(&args) } else { run::run(&args) }
 }

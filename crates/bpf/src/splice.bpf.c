@@ -8,6 +8,7 @@
 #include <bpf/bpf_core_read.h>
 
 #include "splice_enter.h"
+#include "splice_option.h"
 #include "splice_send.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -45,13 +46,15 @@ SEC("cgroup/sock_release")
 int splice_close(struct bpf_sock *ctx)
 {
 	struct end *end = bpf_sk_storage_get(&ends, ctx, NULL, 0);
-	struct pair *pair = end ? bpf_map_lookup_elem(&pairs, &end->key) : NULL;
 
-	if (!pair)
-		return 1;
-	if (end->is_client)
-		bpf_map_delete_elem(&pairs, &end->key);
-	else
-		pair->server_closed = 1;
+	if (end)
+		part(end);
 	return 1;
+}
+
+/* What a spliced socket cannot do is refused, as by a kernel that cannot do it. */
+SEC("cgroup/setsockopt")
+int splice_option(struct bpf_sockopt *ctx)
+{
+	return refuse_option(ctx);
 }

@@ -46,7 +46,7 @@ struct pair {
 };
 
 enum way {
-	UNDECIDED, /* the client, before its first byte */
+	UNDECIDED, /* before its first byte */
 	REDIRECTS, /* every byte so far has gone to the mate's queue */
 	BY_TCP,    /* for ever: from the first byte on, or after bytes that are read before those that TCP carries */
 	BROKEN,    /* the mate's key has gone while the mate lives: nothing can be sent any more */
@@ -67,7 +67,7 @@ struct switches {
 	u32 paused;       /* nobody enters any more */
 	u32 removed;      /* these programs are being taken away: closing is not seen any more */
 	u32 one_of_netns; /* only sockets of the listed namespaces */
-	u32 pad;
+	u32 blocking;     /* programs that block in their calls, too */
 };
 
 struct traffic {
@@ -85,6 +85,8 @@ enum reason {
 	REASON_ULP,
 	REASON_ZEROCOPY,
 	REASON_LOW_WATER,
+	REASON_BLOCKING,   /* a program waits in its calls; the kernel's sockmap answers those with EAGAIN when disturbed */
+	REASON_KERNEL,     /* a socket of the kernel's own */
 	REASON_EARLY_DATA, /* TCP Fast Open: bytes were sent before there was a connection */
 	REASON_FULL,       /* no room in `sockets` or `pairs` */
 	REASON_NO_STORAGE,

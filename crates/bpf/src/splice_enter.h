@@ -3,7 +3,18 @@
 #pragma once
 
 #include "splice_flow.h"
+#include "splice_leave.h"
 #include "tcp.h"
+
+static __always_inline u32 obstacle_of_caller(const struct sock *sock)
+{
+	struct switches *switches = get_switches();
+	enum caller caller = caller_of(sock);
+
+	if (caller == KERNEL)
+		return REASON_KERNEL;
+	return caller == WAITS && !(switches && switches->blocking) ? REASON_BLOCKING : REASON_SPLICED;
+}
 
 /* What keeps a socket out for good; REASON_SPLICED if nothing does. */
 static __always_inline u32 obstacle(const struct tcp_sock *tcp, u32 next)
@@ -20,7 +31,7 @@ static __always_inline u32 obstacle(const struct tcp_sock *tcp, u32 next)
 		return REASON_LOW_WATER;
 	if (tcp->write_seq != next)
 		return REASON_EARLY_DATA;
-	return REASON_SPLICED;
+	return obstacle_of_caller(sock);
 }
 
 /* Makes the socket one of `sockets`, with what is known of it. */
@@ -41,32 +52,58 @@ static __always_inline u32 enter(struct bpf_sock_ops *ctx, const struct end *wan
 	return REASON_FULL;
 }
 
-/* The socket as it was before. Nobody has been told of it yet, or nobody will be: nothing can be queued for it. */
-static __always_inline void leave(u64 cookie)
+/* What an earlier connection of this socket has left, which ended by connect(AF_UNSPEC): bytes that nobody is to read. */
+static __always_inline void forget_earlier(struct bpf_sock_ops *ctx)
 {
-	bpf_map_delete_elem(&sockets, &cookie);
+	struct bpf_sock *sk = ctx->sk;
+	struct end *end = sk ? bpf_sk_storage_get(&ends, sk, NULL, 0) : NULL;
+
+	if (!end)
+		return;
+	part(end);
+	leave(bpf_get_socket_cookie(ctx));
+	bpf_sk_storage_delete(&ends, sk);
+}
+
+/* The accepted socket will be used as its listener is, more often than not. */
+static __always_inline u32 obstacle_of_listener(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock_ops_kern *context = bpf_cast_to_kern_ctx(ctx);
+
+	return obstacle_of_caller(BPF_CORE_READ(context, sk, __sk_common.skc_listener));
 }
 
 /* A local listener has got a SYN. */
 static __always_inline void announce(struct bpf_sock_ops *ctx)
 {
 	struct flow flow = {};
-	u8 yes = 1;
+	u32 reason;
 
 	if (!is_wanted(ctx, (u16)ctx->local_port))
 		return;
+	reason = obstacle_of_listener(ctx);
 	flow_of_server(ctx, &flow);
-	bpf_map_update_elem(&announced, &flow, &yes, BPF_ANY);
+	bpf_map_update_elem(&announced, &flow, &reason, BPF_ANY);
+}
+
+/* What the listener has announced. */
+static __always_inline u32 take_announced(const struct flow *flow)
+{
+	u32 *found = bpf_map_lookup_elem(&announced, flow);
+	u32 reason = found ? *found : REASON_PEER_ELSEWHERE;
+
+	bpf_map_delete_elem(&announced, flow);
+	return reason;
 }
 
 static __always_inline u32 offer_pair(struct bpf_sock_ops *ctx, struct end *end)
 {
 	struct tcp_sock *tcp = ctx->sk ? bpf_skc_to_tcp_sock(ctx->sk) : NULL;
 	struct pair pair = {};
-	u32 reason;
+	u32 reason = take_announced(&end->key.flow);
 
-	if (bpf_map_delete_elem(&announced, &end->key.flow) != 0)
-		return REASON_PEER_ELSEWHERE;
+	if (reason != REASON_SPLICED)
+		return reason;
 	if (!tcp)
 		return REASON_MPTCP;
 	reason = obstacle(tcp, end->first);
@@ -85,9 +122,10 @@ static __always_inline u32 offer_pair(struct bpf_sock_ops *ctx, struct end *end)
 /* The client's end of a connection is there. The server's comes later: this one offers. */
 static __always_inline void offer(struct bpf_sock_ops *ctx)
 {
-	struct end end = { .first = ctx->snd_nxt, .way = UNDECIDED, .is_client = 1 };
+	struct end end = { .first = ctx->snd_nxt, .is_client = 1 };
 	u32 reason;
 
+	forget_earlier(ctx);
 	if (!is_wanted(ctx, remote_port(ctx)))
 		return;
 	flow_of_client(ctx, &end.key.flow);
@@ -125,7 +163,7 @@ static __always_inline u32 take(struct bpf_sock_ops *ctx, struct end *end, struc
 /* The server's end of a connection is there. */
 static __always_inline void join(struct bpf_sock_ops *ctx)
 {
-	struct end end = { .first = ctx->snd_nxt, .way = REDIRECTS };
+	struct end end = { .first = ctx->snd_nxt };
 	struct pair *pair;
 	u32 reason;
 

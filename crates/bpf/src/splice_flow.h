@@ -86,8 +86,7 @@ static __always_inline bool is_opted_in(u16 port)
 /* Whether sockets of that server port, in the namespace of this one, are to be spliced now. */
 static __always_inline bool is_wanted(struct bpf_sock_ops *ctx, u16 port)
 {
-	u32 zero = 0;
-	struct switches *switches = bpf_map_lookup_elem(&settings, &zero);
+	struct switches *switches = get_switches();
 	u64 netns = bpf_get_netns_cookie(ctx);
 
 	if (!switches || !is_opted_in(port))

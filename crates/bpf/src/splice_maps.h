@@ -29,12 +29,12 @@ struct {
 	__type(value, struct end);
 } ends SEC(".maps");
 
-/* Handshakes that a local listener has seen. One that is pushed out costs its connection the splice. */
+/* Handshakes that a local listener has seen, and what keeps it out. One that is pushed out costs its connection the splice. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 14);
 	__type(key, struct flow);
-	__type(value, u8);
+	__type(value, u32);
 } announced SEC(".maps");
 
 /*
@@ -105,10 +105,9 @@ static __always_inline void count_redirected(u32 bytes)
 	traffic->bytes += bytes;
 }
 
-static __always_inline bool is_removed(void)
+static __always_inline struct switches *get_switches(void)
 {
 	u32 zero = 0;
-	struct switches *switches = bpf_map_lookup_elem(&settings, &zero);
 
-	return !switches || switches->removed;
+	return bpf_map_lookup_elem(&settings, &zero);
 }

@@ -9,14 +9,36 @@
 #include "tcp.h"
 
 /* The client's first byte: is the server there? Whoever comes first decides, and the swap shows what the other one wrote. */
-static __always_inline u8 decide(struct end *end)
+static __always_inline bool is_spliced(struct end *end)
 {
 	struct pair *pair = bpf_map_lookup_elem(&pairs, &end->key);
 
 	if (!pair || __sync_val_compare_and_swap(&pair->decision, OFFERED, ORDINARY) != SPLICED)
-		return BY_TCP;
+		return false;
 	end->mate = pair->server;
-	return REDIRECTS;
+	return true;
+}
+
+/* Whether the mate's program, which did not wait in its calls when it connected, or listened, does so now. */
+static __always_inline bool is_blocking(const struct mate *mate)
+{
+	struct switches *switches = get_switches();
+	const struct sock *sock = sock_at(mate->sock);
+	bool waits = caller_of(sock) == WAITS;
+
+	/* Read last: what was read before is the mate's if this is. */
+	return waits && sock->__sk_common.skc_cookie.counter == mate->cookie && !(switches && switches->blocking);
+}
+
+/* The first byte of a way. */
+static __always_inline u8 decide(struct end *end)
+{
+	if (end->is_client && !is_spliced(end))
+		return BY_TCP;
+	if (!is_blocking(&end->mate))
+		return REDIRECTS;
+	count(REASON_BLOCKING);
+	return BY_TCP;
 }
 
 /* From now on TCP carries this way, and what has been redirected is read before. */
@@ -44,8 +66,9 @@ static __always_inline int missed(struct end *end)
 {
 	struct pair *pair = bpf_map_lookup_elem(&pairs, &end->key);
 	bool is_closed = end->is_client ? !pair || pair->server_closed : !pair;
+	struct switches *switches = get_switches();
 
-	if (is_closed || is_removed()) {
+	if (is_closed || !switches || switches->removed) {
 		end->way = BY_TCP;
 		return SK_PASS;
 	}

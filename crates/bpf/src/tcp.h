@@ -14,9 +14,20 @@ typedef struct {
 	long long counter;
 } atomic64_t;
 
+struct sock;
+
+struct file {
+	unsigned int f_flags;
+};
+
+struct socket {
+	struct file *file;
+};
+
 struct sock_common {
 	atomic64_t skc_cookie;
 	unsigned long skc_flags;
+	struct sock *skc_listener;
 };
 
 struct sock {
@@ -26,8 +37,8 @@ struct sock {
 	} sk_backlog;
 	int sk_rcvbuf;
 	int sk_rcvlowat;
-	u8 sk_kern_sock : 1;
 	u8 sk_shutdown;
+	struct socket *sk_socket;
 };
 
 struct inet_sock {
@@ -45,6 +56,10 @@ struct tcp_sock {
 	bool is_mptcp;
 };
 
+struct bpf_sock_ops_kern {
+	struct sock *sk;
+};
+
 enum sock_flags {
 	SOCK_ZEROCOPY,
 };
@@ -52,8 +67,32 @@ enum sock_flags {
 #pragma clang attribute pop
 
 #define SEND_SHUTDOWN 2
+#define O_NONBLOCK 04000
+
+/* The kernel's own form of a program's context. */
+extern void *bpf_cast_to_kern_ctx(void *context) __ksym;
 
 extern void *bpf_rdonly_cast(const void *object, u32 type) __ksym;
 
 /* The socket at this address, or what has become of it: reading it cannot fault. */
 #define sock_at(address) ((const struct sock *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(struct sock)))
+
+enum caller {
+	NOBODY,   /* not accepted yet */
+	KERNEL,   /* a socket without a file */
+	WAITS,    /* a program that waits in its calls */
+	NEVER_WAITS,
+};
+
+/* Who calls for the socket, as things are now. */
+static __always_inline enum caller caller_of(const struct sock *sock)
+{
+	const struct socket *socket = BPF_CORE_READ(sock, sk_socket);
+	const struct file *file = socket ? BPF_CORE_READ(socket, file) : NULL;
+
+	if (!socket)
+		return NOBODY;
+	if (!file)
+		return KERNEL;
+	return BPF_CORE_READ(file, f_flags) & O_NONBLOCK ? NEVER_WAITS : WAITS;
+}

@@ -1,18 +1,30 @@
 //! `sidestep agent`: a program of its own, which this one becomes; and asking it.
 
-use crate::args::{Agent, AgentSocket};
+use crate::args::{Agent, AgentSocket, Splice};
 use crate::{Failure, locate};
 use sidestep_agent_api::{Answer, Question, ask};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 pub fn run(args: &Agent) -> Result<ExitCode, Failure> {
+    become_agent(&args.args)
+}
+
+/// `sidestep splice` is a part of the same program, which has the kernel half.
+pub fn splice(args: &Splice) -> Result<ExitCode, Failure> {
+    let mut words = vec!["splice".into()];
+    words.extend_from_slice(&args.args);
+    become_agent(&words)
+}
+
+fn become_agent(args: &[OsString]) -> Result<ExitCode, Failure> {
     let program = locate::agent().map_err(|why| {
         Failure::new(format!(
             "{why}: the agent is built by `cargo build --release -p sidestep-agent`, which needs clang"
         ))
     })?;
-    let error = Command::new(&program).args(&args.args).exec();
+    let error = Command::new(&program).args(args).exec();
     Err(Failure::new(format!("cannot execute {}: {error}", program.display())))
 }
 

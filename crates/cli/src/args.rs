@@ -30,6 +30,7 @@ pub enum Command {
     Doctor(Doctor),
     Reasons(Reasons),
     Agent(Agent),
+    Splice(Splice),
     #[command(subcommand)]
     Service(Service),
     Explain(Explain),
@@ -49,7 +50,9 @@ Examples:
 
   sidestep agent --config services/        balance connections to the Services of these YAML files
   sidestep service list                    what is balanced, and how often
-  sidestep explain 4711 10.96.0.10:80      what happens to a connection of this process, and why";
+  sidestep explain 4711 10.96.0.10:80      what happens to a connection of this process, and why
+
+  sidestep splice --port 5432              join the sockets of local connections to this port, in the kernel";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -164,6 +167,15 @@ pub struct Reasons {
 #[command(disable_help_flag = true)]
 pub struct Agent {
     /// Options of the agent
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub args: Vec<OsString>,
+}
+
+/// Let local TCP sockets write into each other's queues, by port (see `sidestep splice --help`)
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Splice {
+    /// Options of splicing
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub args: Vec<OsString>,
 }

@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Command::Talk => doctor::selftest::talk().map(|()| ExitCode::SUCCESS).map_err(Failure::new),
         Command::Reasons(args) => reasons::print(&args),
         Command::Agent(args) => agent::run(&args),
+        Command::Splice(args) => agent::splice(&args),
         Command::Service(args) => service::run(&args),
         Command::Explain(args) => explain::explain(&args),
     };

@@ -41,6 +41,8 @@ pub struct Options {
     pub ports: Ports,
     /// Cookies of the network namespaces whose sockets are spliced. Empty: those of all.
     pub netns: Vec<u64>,
+    /// Programs that wait in their calls are spliced, too. The kernel answers such a call with EAGAIN when it is disturbed.
+    pub blocking: bool,
     /// Room for so many sockets, two a connection. An installation that is there keeps the room that it has.
     pub sockets: Option<u32>,
 }
@@ -60,7 +62,7 @@ pub fn install(options: &Options) -> Result<()> {
     pinned::find_again(open.open_object_mut(), &directory)?;
     let mut skeleton = open.load().doing("load the splice programs")?;
     pinned::pin(skeleton.object_mut(), &directory)?;
-    Tables::open(&directory)?.fill(&options.ports, &options.netns)?;
+    Tables::open(&directory)?.fill(&options.ports, &options.netns, options.blocking)?;
     let sockets = skeleton.maps.sockets.as_fd().as_raw_fd();
     skeleton.progs.splice_write.attach_sockmap(sockets).doing("attach splice_write to the map of sockets")?;
     let of_cgroup = |program: &ProgramMut| program.prog_type() != ProgramType::SkMsg;
@@ -99,6 +101,11 @@ pub fn status(pins: &Path) -> Result<Option<Status>> {
 /// Whether the programs are attached to this cgroup, and none was severed.
 pub fn is_attached(pins: &Path, cgroup: &Path) -> bool {
     links::is_attached(pins, KIND, cgroup)
+}
+
+/// Where the pins of this kind are.
+pub fn directory(pins: &Path) -> PathBuf {
+    pins.join(KIND)
 }
 
 fn tables(pins: &Path) -> Result<Option<Tables>> {

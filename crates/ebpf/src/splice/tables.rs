@@ -33,6 +33,8 @@ pub struct Traffic {
 #[derive(Clone, Debug)]
 pub struct Status {
     pub paused: bool,
+    /// Whether programs that wait in their calls are spliced, too.
+    pub blocking: bool,
     pub ports: Ports,
     /// Cookies. Empty: all namespaces.
     pub netns: Vec<u64>,
@@ -64,14 +66,14 @@ impl Tables {
     }
 
     /// What is wanted from now on.
-    pub fn fill(&self, ports: &Ports, netns: &[u64]) -> Result<()> {
+    pub fn fill(&self, ports: &Ports, netns: &[u64], blocking: bool) -> Result<()> {
         for (word, bits) in (0u32..).zip(ports.words()) {
             self.ports.update(word.bytes(), bits.bytes(), MapFlags::ANY).doing("map ports: put")?;
         }
         self.namespaces.put_all(&netns.iter().map(|cookie| (*cookie, 1)).collect::<Vec<_>>())?;
         let others: Vec<u64> = self.netns()?.into_iter().filter(|cookie| !netns.contains(cookie)).collect();
         let one_of_netns = u32::from(!netns.is_empty());
-        self.put_switches(&switches { paused: 0, removed: 0, one_of_netns, pad: 0 })?;
+        self.put_switches(&switches { paused: 0, removed: 0, one_of_netns, blocking: u32::from(blocking) })?;
         self.namespaces.remove_all(&others)
     }
 
@@ -86,6 +88,7 @@ impl Tables {
         let pairs = self.pairs.entries()?;
         Ok(Status {
             paused: switches.paused != 0,
+            blocking: switches.blocking != 0,
             ports: self.ports()?,
             netns: if switches.one_of_netns != 0 { self.netns()? } else { Vec::new() },
             connections: pairs.iter().filter(|(_, pair)| pair.decision == SPLICED).count() as u64,

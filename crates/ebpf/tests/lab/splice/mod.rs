@@ -1,4 +1,12 @@
 //! Sockets of one node that write into each other's queues.
 
 mod basics;
+mod eligible;
+mod ends;
+mod kernel;
+mod limits;
+mod many;
+mod programs;
+mod stream;
+mod switches;
 mod world;
