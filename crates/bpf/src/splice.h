@@ -57,9 +57,10 @@ struct end {
 	struct pair_key key;
 	struct mate mate;
 	u32 first; /* number of the first byte sent: as long as it is the next one, TCP has carried none */
+	u32 least; /* size of the smallest message since the mate's queue was found empty */
 	u8 way;
 	u8 is_client;
-	u16 pad;
+	u8 pad[6];
 };
 
 /* The operator's switches. */

@@ -49,16 +49,27 @@ static __always_inline int go_by_tcp(struct end *end, u32 reason)
 	return SK_PASS;
 }
 
-/* Whether that much more would be more than the mate may leave unread. A message alone is let in whatever its size. */
-static __always_inline bool is_stalled(const struct mate *mate, u32 size)
+/* What the kernel needs for a message beside its bytes, which it does not count. */
+#define BESIDE_BYTES 1024
+/* All that waits may take so many times the receive buffer. */
+#define TIMES_ROOM 4
+
+/*
+ * Whether that much more would be more than the mate may leave unread: bytes as many as its receive buffer holds, and no
+ * more messages than are worth a few of them. A message that finds nothing unread is let in whatever its size.
+ */
+static __always_inline bool is_stalled(struct end *end, u32 size)
 {
-	const struct sock *sock = sock_at(mate->sock);
-	u32 unread = sock->sk_backlog.rmem_alloc.counter, room = sock->sk_rcvbuf;
+	const struct sock *sock = sock_at(end->mate.sock);
+	u64 unread = (u32)sock->sk_backlog.rmem_alloc.counter, room = (u32)sock->sk_rcvbuf, messages;
 
 	/* Read last: what was read before is the mate's if this is. */
-	if (sock->__sk_common.skc_cookie.counter != mate->cookie)
+	if (sock->__sk_common.skc_cookie.counter != end->mate.cookie)
 		return false;
-	return unread && unread + size > room;
+	if (!unread || size < end->least)
+		end->least = size;
+	messages = (unread + size) / end->least; /* or fewer */
+	return unread && (unread + size > room || unread + size + messages * BESIDE_BYTES > TIMES_ROOM * room);
 }
 
 /* The mate's key has gone. If the mate is being closed, its kernel answers what TCP brings with a reset, as ever. */
@@ -79,7 +90,7 @@ static __always_inline int missed(struct end *end)
 
 static __always_inline int redirect(struct sk_msg_md *msg, struct end *end, u32 size)
 {
-	if (is_stalled(&end->mate, size))
+	if (is_stalled(end, size))
 		return go_by_tcp(end, REASON_STALLED);
 	if (bpf_msg_redirect_hash(msg, &sockets, &end->mate.cookie, BPF_F_INGRESS) != SK_PASS)
 		return missed(end);

@@ -13,14 +13,14 @@ fn both_ways_go_by_queue_from_the_first_byte() {
     let world = World::new();
     let (mut client, mut server) = world.spliced();
     client.write_all(b"hello").unwrap();
-    assert_eq!(server.take(5), b"hello");
+    assert_eq!(server.hear(5), b"hello");
     server.write_all(b"world").unwrap();
-    assert_eq!(client.take(5), b"world");
+    assert_eq!(client.hear(5), b"world");
     let status = world.status();
     assert_eq!((status.connections, status.redirected.messages, status.redirected.bytes), (1, 2, 10));
     client.shutdown();
     server.write_all(b"still").unwrap();
-    assert_eq!(client.take(5), b"still");
+    assert_eq!(client.hear(5), b"still");
     drop((client, server));
     assert_eq!(world.status().connections, 0);
 }
@@ -30,9 +30,9 @@ fn the_server_may_be_the_first_to_speak() {
     let world = World::new();
     let (mut client, mut server) = world.spliced();
     server.write_all(b"220 hello").unwrap();
-    assert_eq!(client.take(9), b"220 hello");
+    assert_eq!(client.hear(9), b"220 hello");
     client.write_all(b"EHLO").unwrap();
-    assert_eq!(server.take(4), b"EHLO");
+    assert_eq!(server.hear(4), b"EHLO");
     assert_eq!(world.redirected(), 13);
 }
 
@@ -41,7 +41,7 @@ fn another_port_is_left_alone() {
     let world = World::new();
     let (mut client, mut server) = pair_in(&world.lab.node, at_port(PORT + 100));
     client.write_all(b"hello").unwrap();
-    server.take(5);
+    server.hear(5);
     let status = world.status();
     assert_eq!((status.reason("spliced"), status.redirected.messages), (0, 0));
     assert!(status.reasons.iter().all(|(_, count)| *count == 0), "{:?}", status.reasons);
@@ -99,6 +99,6 @@ fn equal_tuples_of_two_namespaces_do_not_meet() {
     let (mut one, mut other) = (connect(&pods[0]), connect(&pods[1]));
     one.0.write_all(b"one").unwrap();
     other.0.write_all(b"two").unwrap();
-    assert_eq!((one.1.take(3), other.1.take(3)), (b"one".to_vec(), b"two".to_vec()));
+    assert_eq!((one.1.hear(3), other.1.hear(3)), (b"one".to_vec(), b"two".to_vec()));
     assert_eq!(world.reason("spliced"), 2);
 }

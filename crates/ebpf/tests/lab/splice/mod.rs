@@ -6,6 +6,7 @@ mod ends;
 mod kernel;
 mod limits;
 mod many;
+mod options;
 mod programs;
 mod stream;
 mod switches;

@@ -128,7 +128,7 @@ impl End {
     }
 
     /// Exactly so many bytes.
-    pub fn take(&mut self, length: usize) -> Vec<u8> {
+    pub fn hear(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.read_exact(&mut bytes).unwrap();
         bytes
