@@ -187,6 +187,11 @@ class Comparing(unittest.TestCase):
     def test_one_disturbed_round_is_not_a_difference(self):
         self.assertEqual(self.word([100] * 11 + [900], [100] * 12), "no difference")
 
+    def test_a_round_that_one_of_them_lacks_does_not_count(self):
+        whole, lacking = [100] * 9, [50] * 8 + [None]
+        self.assertEqual(compare.compare(lacking, whole, "lower", 0.99).ratio, 0.5)
+        self.assertEqual(self.word(lacking[1:], whole[1:]), "too few rounds")
+
     def test_few_rounds_say_nothing(self):
         self.assertEqual(self.word([50] * 7, [100] * 7), "too few rounds")
         self.assertEqual(self.word([50] * 8, [100] * 8), "better")
@@ -255,6 +260,16 @@ class Tables(unittest.TestCase):
         made = self.results()
         made.of(self.cells[0], "iptables")[0]["unanswered"] = 7
         self.assertIn("1,000 (7 late)", report.markdown(made, Plan(), MACHINE))
+
+    def test_a_turn_that_failed_is_said_and_loses_no_other(self):
+        made = self.results()
+        made.of(self.cells[0], "iptables")[0] = None
+        made.of(self.cells[1], "capture")[:] = [None] * 12
+        made.failures.append(("iptables", "0/1000/1", 1, "does not\nanswer"))
+        text = report.markdown(made, Plan(), MACHINE)
+        self.assertIn("- iptables, 0/1000/1, round 1: does not answer\n", text)
+        self.assertNotIn("| 0 | saturation | 64 | Sidestep capture |", text)
+        xml.fromstring(plot.picture(report.as_json(made, Plan(), MACHINE)))
 
     def test_tables_are_made_again_from_the_figures(self):
         made = report.as_json(self.results(), Plan(), MACHINE)

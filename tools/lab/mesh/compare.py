@@ -25,8 +25,8 @@ class Comparison:
 
 
 def compare(own, other, better, confidence):
-    """`better` is "lower" or "higher". None where there is nothing to compare."""
-    pairs = [(a, b) for a, b in zip(own, other) if a > 0 and b > 0]
+    """`better` is "lower" or "higher". A round that one of them lacks does not count; None if there is no other."""
+    pairs = [(a, b) for a, b in zip(own, other) if a and b]
     if not pairs:
         return None
     logs = [math.log(a / b) for a, b in pairs]

@@ -24,10 +24,11 @@ class Figure:
         return turn["latency_us"][self.key]
 
     def values(self, turns):
-        return [self.of(turn) for turn in turns]
+        """One a round; None where the turn has failed."""
+        return [turn and self.of(turn) for turn in turns]
 
     def median(self, turns):
-        return median(self.values(turns))
+        return median(self.values(filter(None, turns)))
 
 
 RATE = Figure("rate", "requests/s", "higher", saturated=True)

@@ -18,6 +18,8 @@ class Mesh:
         self.lab, self.places, self.plan, self.count = lab, places, plan, count
         self.name, self.title = kind.name, kind.title
         self.kind = kind
+        #: Turns of it that have failed, one after another.
+        self.failures = 0
         self._open = contextlib.ExitStack()
 
     def __enter__(self):

@@ -66,6 +66,8 @@ class Plan:
     slice: float = 0.1
     #: Requests of the trial that proves the way, one connection each.
     proving: int = 40
+    #: Of turns of a contestant, one after another: then it is left out from there on.
+    most_failures: int = 3
     #: For the rules of the node, and for an answer of the load generator beyond its time.
     load_limit: float = 300.0
     answer_limit: float = 30.0

@@ -34,6 +34,8 @@ def picture(result):
     """Of what `report.as_json` has made."""
     names = list(dict.fromkeys(cell["who"] for cell in result["cells"]))
     colours = dict(zip(names, COLOURS))
+    result = result | {"cells": [cell | {"turns": [each for each in cell["turns"] if each]} for cell in result["cells"]]}
+    result["cells"] = [cell for cell in result["cells"] if cell["turns"]]
     loads = list(dict.fromkeys(cell["load"] for cell in result["cells"]))
     rules = list(dict.fromkeys(cell["rules"] for cell in result["cells"]))
     width = (WIDTH - 2 * MARGIN - len(rules) * LEFT - (len(rules) - 1) * (GAP_X - LEFT)) / max(len(rules), 1)

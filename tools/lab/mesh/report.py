@@ -15,6 +15,7 @@ from .proof import Proof
 from .rounds import Results
 
 TITLES = {kind.name: kind.title for kind in ALL}
+FAILURE = ("who", "cell", "round", "why")
 PROGRAMS = ("client-app", "client-proxy", "server-proxy", "server-app")
 
 #: What is shown; all other pairs are in the JSON.
@@ -41,6 +42,8 @@ def markdown(results, plan, machine):
             title = f"### Against {TITLES[base]}"
             parts += [title, VERDICTS.format(base=TITLES[base], confidence=plan.confidence), table]
     parts += ["### Control", controlled(results, plan), "### Goals", judged(results, plan)]
+    if results.failures:
+        parts += ["### Turns that failed", "\n".join(f"- {line}" for line in failed(results.failures))]
     if results.absent:
         parts += ["### Not run", "\n".join(f"- {line}" for line in left_out(results.absent))]
     return "\n\n".join(parts) + "\n"
@@ -91,7 +94,10 @@ def proofs(results):
 
 def turns(results):
     rows = []
-    for (cell, name), each in results.turns.items():
+    for (cell, name), taken in results.turns.items():
+        each = [turn for turn in taken if turn]
+        if not each:
+            continue
         late = sum(turn["unanswered"] + turn["failed"] for turn in each)
         of = lambda figure: number(figure.median(each))
         rate = of(RATE) + (f" ({late:,} late)" if late else "")
@@ -164,6 +170,12 @@ def left_out(absent):
         yield f"{TITLES.get(name, name)}{where}: {why.splitlines()[0]}"
 
 
+def failed(failures):
+    for name, cell, number, why in failures:
+        words = " ".join(why.split())
+        yield f"{TITLES.get(name, name)}, {cell}, round {number}: {words}"
+
+
 def as_json(results, plan, machine):
     return {
         "machine": machine,
@@ -180,6 +192,7 @@ def as_json(results, plan, machine):
             dataclasses.asdict(verdict) | {"verdict": verdict.word} for verdict in goals.verdicts(results, plan)
         ],
         "control": dict(zip(("wrong", "count"), goals.control(results, plan))),
+        "failures": [dict(zip(FAILURE, each)) for each in results.failures],
         "absent": [{"who": name, "rules": count, "why": why} for (name, count), why in results.absent.items()],
     }
 
@@ -201,6 +214,7 @@ def from_json(made):
         results.turns[cell, each["who"]] = each["turns"]
     for each in made["proofs"]:
         results.proofs[each["rules"], each["who"]] = Proof(each["requests"], each["counts"], each["by_ring"])
+    results.failures = [tuple(each[name] for name in FAILURE) for each in made["failures"]]
     for each in made["absent"]:
         results.absent[each["who"], each["rules"]] = each["why"]
     lists = {name: tuple(value) if isinstance(value, list) else value for name, value in made["plan"].items()}

@@ -12,12 +12,15 @@ from .mesh import Mesh
 
 @dataclass
 class Results:
-    #: (cell, contestant) -> one turn a round.
+    #: (cell, contestant) -> one turn a round, None for one that has failed.
     turns: dict = field(default_factory=dict)
     #: (rules, contestant) -> Proof
     proofs: dict = field(default_factory=dict)
     #: (contestant, rules or None for all) -> why there are no figures.
     absent: dict = field(default_factory=dict)
+
+    #: (contestant, cell, number of the round, why)
+    failures: list = field(default_factory=list)
 
     def of(self, cell, name):
         return self.turns.get((cell, name), [])
@@ -25,9 +28,6 @@ class Results:
     @property
     def cells(self):
         return list(dict.fromkeys(cell for cell, _ in self.turns))
-
-    def names(self, cell):
-        return [name for each, name in self.turns if each == cell]
 
 
 class Rounds:
@@ -74,4 +74,18 @@ class Rounds:
                 for mesh in turns:
                     subject = f"{cell.rules:,} rules, round {number + 1} of {self.plan.rounds}"
                     self._progress.step(subject, f"{cell.name} {mesh.title}")
-                    self.results.turns[cell, mesh.name].append(turn.take(mesh, cell))
+                    self.results.turns[cell, mesh.name].append(self._turn(mesh, cell, number))
+
+    def _turn(self, mesh, cell, number):
+        """A turn that fails loses no other."""
+        if mesh.failures >= self.plan.most_failures:
+            return None
+        try:
+            taken = turn.take(mesh, cell)
+        except LabError as why:
+            mesh.failures += 1
+            self.results.failures.append((mesh.name, cell.name, number + 1, str(why)))
+            self._progress.say(f"{cell.name} {mesh.title}: {why}")
+            return None
+        mesh.failures = 0
+        return taken
