@@ -141,7 +141,7 @@ def path(name):
 
 
 def main():
-    build.build()
+    build.build(modules=(build.ISTIO,))
     rules = Rules()
     for old in DIRECTORY.glob("*.txt"):
         old.unlink()
