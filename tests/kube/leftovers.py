@@ -22,6 +22,8 @@ def sweep():
             subprocess.run(["umount", "--lazy", bpffs], capture_output=True)
         shutil.rmtree(path, ignore_errors=True)
     for path in orphans(cgroups.version_2(), cgroups.PREFIX):
+        for below in path.glob("*/"):
+            below.rmdir()
         path.rmdir()
 
 

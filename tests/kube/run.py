@@ -27,6 +27,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
 import build  # noqa: E402
 import controllers  # noqa: E402
 import feed  # noqa: E402
+import mesh  # noqa: E402
 import outage  # noqa: E402
 import semantics  # noqa: E402
 from checks import Checks, say  # noqa: E402
@@ -35,7 +36,7 @@ from support.failure import Failure  # noqa: E402
 from twin import MODES  # noqa: E402
 
 # In this order: the last one leaves so much behind that it is the last.
-PARTS = {"semantics": semantics, "controllers": controllers, "outage": outage, "feed": feed}
+PARTS = {"semantics": semantics, "controllers": controllers, "mesh": mesh, "outage": outage, "feed": feed}
 SEEDS = 1_000_000
 
 
@@ -50,13 +51,14 @@ def parse_arguments():
     parser.add_argument("--keep", action="store_true", help="keep the logs")
     options = parser.parse_args()
     options.modes = MODES if options.mode == "both" else (options.mode,)
+    options.parts = [name for name in PARTS if name in (options.only or PARTS)]
     return options
 
 
 def run_parts(options, results):
     """A part that breaks off is one failed check, and the others run all the same."""
     with Lab(options) as lab:
-        for name in [name for name in PARTS if name in (options.only or PARTS)]:
+        for name in options.parts:
             results[name] = Checks()
             say(f"{name}: begins")
             try:
@@ -91,7 +93,7 @@ def main():
     results = {}
     say(f"kube: seed {options.seed}")
     try:
-        build.build(say)
+        build.build(say, build.MODULES if "mesh" in options.parts else (build.KUBERNETES,))
         run_parts(options, results)
     except (Failure, OSError, subprocess.SubprocessError) as failure:
         results.setdefault("lab", Checks()).check(False, f"lab: {failure}")

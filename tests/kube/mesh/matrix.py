@@ -1,0 +1,54 @@
+"""Makes the calls in a world: what came of each, and whether it could be read on the way."""
+
+import re
+
+from support.failure import Failure
+
+from . import places
+from .calls import CALLS, NODE
+from .wire import mark
+
+PATIENCE_SECONDS = 10
+IDENTITY = re.compile(r"URI=([^;,]+)")
+
+
+def run(world):
+    """What was seen of each call, by its name."""
+    services = {thing["metadata"]["name"]: thing["spec"]["clusterIP"]
+                for thing in world.control_plane.api.list("Service", places.NAMESPACE)}
+    seen = {}
+    for call in CALLS:
+        own = mark()
+        request = {"kind": call.kind, "host": address(call.to, services), "port": call.port, "path": call.path,
+                   "called": call.called, "mark": own, "times": call.times, "patience": PATIENCE_SECONDS}
+        caller = world.caller if call.who == NODE else world.pods[call.who].caller
+        answer = caller.ask(request)
+        marks = world.wire.marks()
+        if marks - {own}:
+            raise Failure(f"{world.kind}: {call.name}: there was something of an earlier call on the wire")
+        seen[call.name] = sight(answer, own in marks)
+    return seen
+
+
+def address(to, services):
+    if isinstance(to, places.Place):
+        return to.address
+    return services[to[1]] if isinstance(to, tuple) else to
+
+
+def sight(answer, is_plain):
+    """One that can be compared with what is wanted, and with another world's."""
+    answers = answer["answers"]
+    return {"outcomes": sorted(set(answer["outcomes"])), "by": sorted({one["name"] for one in answers}),
+            "sources": sorted({one["source"] for one in answers}),
+            "identities": sorted({uri for one in answers for uri in IDENTITY.findall(one["identity"])}),
+            "plain": is_plain}
+
+
+def judge(call, seen):
+    """Whether it is what the call says."""
+    is_one = call.by[:1] == ("one of",)
+    by = len(seen["by"]) == 1 and set(seen["by"]) <= set(call.by[1:]) if is_one else seen["by"] == sorted(call.by)
+    return (seen["outcomes"] == [call.outcome] and by and seen["plain"] == call.plain
+            and seen["sources"] == ([call.source] if call.by else [])
+            and seen["identities"] == ([call.identity] if call.identity else []))
