@@ -25,8 +25,11 @@ class Cgroup:
         """The command, so that it and its children are members from their first instruction on."""
         return ["sh", "-ec", f'echo $$ >{self.path}/cgroup.procs; exec "$@"', "sh", *command]
 
+    def is_empty(self):
+        return not (self.path / "cgroup.procs").read_text()
+
     def kill(self):
-        """All members."""
+        """All members, of those below as well."""
         if self.path.exists():
             (self.path / "cgroup.kill").write_text("1")
 

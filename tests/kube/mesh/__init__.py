@@ -33,7 +33,8 @@ def run(lab, options, checks):
             world.must_run()
         for call in CALLS:
             found = seen[way.name][call.name]
-            checks.check(matrix.judge(call, found), f"mesh: {way.name}: {call.name}: saw {found}, expected {call}")
+            checks.check(matrix.is_right(call, found), f"mesh: {way.name}: {call.who} calls {call.name}: saw {found}, "
+                                                       f"expected {matrix.expected(call)}")
         say(f"mesh: {way.name}: {len(CALLS)} calls made")
     checks.figures["seen"] = seen
 

@@ -28,8 +28,9 @@ class Call:
     called: str = "web"
     times: int = SOME
     outcome: str = OK
-    # The pods that answer.
+    # The pods that answer: all of them, or one of them.
     by: tuple = ()
+    is_one: bool = False
     # The caller's address as the program has it.
     source: str = PASSTHROUGH
     # Whose certificate the program is told of.
@@ -53,12 +54,12 @@ def mutual(place, **of_call):
     return {"by": WEB_NAMES, "identity": place.identity, **of_call}
 
 
-CALLS = (
+AS_USUAL = (
     # Through both sidecars, by the Service's address.
     Call("a Service, one connection", CLIENT.name, service("web"), VIP, times=MANY, **mutual(CLIENT)),
     Call("a Service, many connections", CLIENT.name, service("web"), VIP, "anew", times=MANY, **mutual(CLIENT)),
     Call("a Service by raw TCP", CLIENT.name, service("web"), places.TCP_PORT, "tcp", outcome=ANSWERED,
-         by=("one of", *WEB_NAMES)),
+         by=WEB_NAMES, is_one=True),
     Call("a Service by raw TCP, all at once", CLIENT.name, service("web"), places.TCP_PORT, "together", times=TOGETHER,
          outcome=ANSWERED, by=WEB_NAMES),
     Call("a Service by raw TCP, megabytes", CLIENT.name, service("web"), places.TCP_PORT, "bulk", times=BULK,
@@ -96,7 +97,8 @@ CALLS = (
     Call("outside, by HTTP", CLIENT.name, places.OUTSIDE, VIP, "anew", called="example.org", outcome=NOBODY, source=""),
     Call("outside, by raw TCP", CLIENT.name, places.OUTSIDE, places.TCP_PORT, "tcp", outcome=ENDED, source=""),
     # What is forbidden.
-    Call("a forbidden path", CLIENT.name, service("web"), VIP, "anew", path=things.FORBIDDEN_PATH, outcome=DENIED, source=""),
+    Call("a forbidden path", CLIENT.name, service("web"), VIP, "anew", path=things.FORBIDDEN_PATH, outcome=DENIED,
+         source=""),
     Call("a path that is not for webs", FIRST.name, service("web"), VIP, "anew", path=things.GUARDED_PATH,
          outcome=DENIED, source=""),
     Call("a path that is not for webs, others", CLIENT.name, service("web"), VIP, path=things.GUARDED_PATH, times=MANY,
@@ -125,3 +127,27 @@ CALLS = (
          outcome=REFUSED, source=""),
     Call("outsiders, outside", OUTSIDER.name, places.OUTSIDE, VIP, outcome=UNREACHABLE, source=""),
 )
+
+# While the client's sidecar does not run. What is captured goes nowhere then; it must not go by itself.
+WITHOUT_SIDECAR = (
+    Call("no sidecar: a Service", CLIENT.name, service("web"), VIP, outcome=REFUSED, source=""),
+    Call("no sidecar: a Service by raw TCP", CLIENT.name, service("web"), places.TCP_PORT, "tcp", outcome=REFUSED,
+         source=""),
+    Call("no sidecar: a pod", CLIENT.name, FIRST, places.DIRECT_PORT, "tcp", outcome=REFUSED, source=""),
+    Call("no sidecar: a Service without sidecars", CLIENT.name, service("bare"), VIP, outcome=REFUSED, source=""),
+    Call("no sidecar: outside", CLIENT.name, places.OUTSIDE, VIP, outcome=REFUSED, source=""),
+    Call("no sidecar: a Service by UDP", CLIENT.name, service("web"), places.UDP_PORT, "udp", times=MANY,
+         outcome=ANSWERED, by=WEB_NAMES, source=CLIENT.address, plain=True),
+    Call("no sidecar: oneself", CLIENT.name, CLIENT, places.HTTP_PORT, by=(CLIENT.name,), source=CLIENT.address),
+    Call("no sidecar: 127.0.0.1", CLIENT.name, "127.0.0.1", places.LOCAL_PORT, by=(CLIENT.name,), source="127.0.0.1"),
+    Call("no sidecar: from elsewhere", OUTSIDER.name, CLIENT, places.HTTP_PORT, outcome=REFUSED, source=""),
+    Call("no sidecar: from elsewhere, past it", OUTSIDER.name, CLIENT, places.EXCLUDED_PORT, by=(CLIENT.name,),
+         source=OUTSIDER.address, plain=True),
+)
+# When it runs again.
+WITH_SIDECAR_AGAIN = (
+    Call("sidecar again: a Service", CLIENT.name, service("web"), VIP, "anew", times=MANY, **mutual(CLIENT)),
+    Call("sidecar again: from elsewhere", OUTSIDER.name, CLIENT, places.HTTP_PORT, outcome=ENDED, source="",
+         plain=True),
+)
+CALLS = (*AS_USUAL, *WITHOUT_SIDECAR, *WITH_SIDECAR_AGAIN)

@@ -18,11 +18,14 @@ class Pod:
         self.world, self.place = world, place
         self.cgroup = Cgroup(place.name, world.cgroup)
         self.namespace = None
+        # Of each container one of its own, as kubelets have it.
+        self.app_cgroup = Cgroup("app", self.cgroup)
         self.sidecar = Sidecar(self) if place.is_meshed else None
         self.app = self.caller = None
 
     def build(self):
-        self.cgroup.make()
+        for cgroup in self.cgroups():
+            cgroup.make()
         self.namespace = Namespace(f"{self.world.kind}-{self.place.name}")
         node, name = self.world.node, self.place.name
         link(node, name, self.namespace, "eth0")
@@ -31,10 +34,14 @@ class Pod:
         self.namespace.ip(f"route add default via {places.GATEWAY} dev eth0 onlink")
         node.ip(f"route add {self.place.address} dev {name}")
 
-    def around(self, command, user=places.APP_ID):
-        """The command, in the namespace and in the cgroup, by this user."""
+    def cgroups(self):
+        """From the outer to the inner ones."""
+        return [self.cgroup, self.app_cgroup, *([self.sidecar.cgroup] if self.sidecar else [])]
+
+    def around(self, command, user=places.APP_ID, cgroup=None):
+        """The command, in the namespace and in a container's cgroup, by this user."""
         by_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *map(str, command)]
-        return self.namespace.around(self.cgroup.around(by_user))
+        return self.namespace.around((cgroup or self.app_cgroup).around(by_user))
 
     def start(self):
         world, name = self.world, self.place.name
@@ -57,7 +64,7 @@ class Pod:
             self.sidecar.await_ready()
 
     def stop(self):
-        """All that runs in it: a sidecar's Envoy is in no group of ours."""
+        """All that runs in it."""
         if self.caller is not None:
             self.caller.stop()
         self.cgroup.kill()
@@ -65,4 +72,5 @@ class Pod:
     def remove(self):
         if self.namespace is not None:
             self.namespace.remove()
-        self.cgroup.remove()
+        for cgroup in reversed(self.cgroups()):
+            cgroup.remove()

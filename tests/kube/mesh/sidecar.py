@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 
+from cgroups import Cgroup
 from support import wait
 
 from .istiod import DISCOVERY, NAME, answers
@@ -16,6 +17,7 @@ class Sidecar:
     def __init__(self, pod):
         self.pod, self.world = pod, pod.world
         self.directory = pod.world.directory / f"{pod.place.name}-sidecar"
+        self.cgroup = Cgroup("proxy", pod.cgroup)
         self.process = None
 
     def start(self):
@@ -27,7 +29,7 @@ class Sidecar:
             file = self.directory / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        (self.directory / "etc/istio/proxy").mkdir()
+        (self.directory / "etc/istio/proxy").mkdir(exist_ok=True)
         for directory, _, files in os.walk(self.directory):
             for name in (".", *files):
                 shutil.chown(os.path.join(directory, name), PROXY_ID, PROXY_ID)
@@ -36,8 +38,15 @@ class Sidecar:
             f"{place.name}-sidecar", self.pod.around(
                 [programs / "pilot-agent", "proxy", "sidecar", "--domain", f"{NAMESPACE}.svc.{DOMAIN}",
                  "--proxyLogLevel=warning", "--log_output_level=default:info", "--concurrency", "1",
-                 "--templateFile", programs / "envoy_bootstrap.json"], PROXY_ID),
+                 "--templateFile", programs / "envoy_bootstrap.json"], PROXY_ID, self.cgroup),
             cwd=self.directory, env={**self.world.env, **self.environment()})
+
+    def stop(self):
+        """At once, Envoy and all, which is in no group of processes of ours. Nobody listens at its ports then."""
+        self.world.processes.remove(self.process)
+        self.cgroup.kill()
+        wait.until(self.cgroup.is_empty, f"the sidecar of {self.pod.place.name} to end", START_SECONDS)
+        self.process.destroy()
 
     def environment(self):
         place = self.pod.place

@@ -63,8 +63,7 @@ class Rules(Way):
 
     def capture(self, pod):
         """As a privileged init container does it."""
-        run(*pod.namespace.around(pod.cgroup.around([
-            str(self.world.programs / "pilot-agent"), "istio-iptables", *map(str, FLAGS)])), env=self.world.env)
+        run(*pod.namespace.around([self.world.programs / "pilot-agent", "istio-iptables", *FLAGS]), env=self.world.env)
 
 
 class Sidestep(Way):
