@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// Each is one object with a skeleton of its own.
-const OBJECTS: &[&str] = &["services", "reclaim"];
+const OBJECTS: &[&str] = &["services", "reclaim", "inbound", "listening"];
 const SOURCES: &str = "src";
 
 fn main() {

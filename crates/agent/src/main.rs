@@ -13,6 +13,7 @@
 mod addresses;
 mod answer;
 mod args;
+mod capture;
 mod check;
 mod cluster;
 mod detach;
@@ -34,13 +35,19 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
-    let done = if args.detach { detach::detach(&args) } else { run::run(&args) };
+    let mut words = std::env::args_os().skip(1).peekable();
+    let is_capture = words.peek().is_some_and(|word| word == capture::COMMAND);
+    let (name, done) = if is_capture { (capture::COMMAND, capture::run(words)) } else { ("agent", agent()) };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sidestep agent: {error}");
+            eprintln!("sidestep {name}: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn agent() -> Result<(), String> {
+    let args = args::Args::parse();
+    if args.detach { detach::detach(&args) } else { run::run(&args) }
 }

@@ -12,7 +12,7 @@ use sidestep_ebpf::plane::Maps;
 use sidestep_mesh::choose;
 use sidestep_mesh::object::Name;
 use sidestep_mesh::reconcile::{Outcome, Reconciler};
-use sidestep_mesh::state::State;
+use sidestep_mesh::state::{Concerned, State};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -168,7 +168,8 @@ impl Node {
     fn told(&mut self, told: Told) {
         match told {
             Told::Changes(changes) => {
-                self.changed.extend(changes.into_iter().flat_map(|change| self.view.state.apply(change)));
+                let concerned: Concerned = changes.into_iter().map(|change| self.view.state.apply(change)).collect();
+                self.changed.extend(concerned.services);
             }
             Told::Listed => self.view.source.listed = true,
             Told::Trouble(trouble) if self.view.source.troubles.contains(&trouble) => {}

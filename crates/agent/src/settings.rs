@@ -86,7 +86,7 @@ pub fn places(args: &Args) -> (PathBuf, PathBuf) {
     (pins(args.pins.clone()), socket(args.socket.clone()))
 }
 
-fn pins(given: Option<PathBuf>) -> PathBuf {
+pub fn pins(given: Option<PathBuf>) -> PathBuf {
     given.unwrap_or_else(|| Path::new(BPFFS).join("sidestep"))
 }
 
@@ -127,7 +127,7 @@ fn host_name() -> Result<String, String> {
 }
 
 /// The first mount of type cgroup2, wherever it is.
-fn cgroup_mount() -> Result<PathBuf, String> {
+pub fn cgroup_mount() -> Result<PathBuf, String> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let found = fields.filter(|f| f.get(2) == Some(&"cgroup2")).find_map(|f| f.get(1).map(PathBuf::from));

@@ -18,6 +18,9 @@ struct endpoint {
 	u16 pad;
 };
 
+#define AF_INET 2
+#define AF_INET6 10
+
 #define MAPPED_WORD __builtin_bswap32(0x0000ffff)
 
 static inline bool address_is_v4(const struct address *a)
@@ -32,6 +35,24 @@ static inline void address_set_v4(struct address *a, u32 v4)
 	a->word[2] = MAPPED_WORD;
 	a->word[3] = v4;
 }
+
+/*
+ * A socket's address as contexts have it: one word of an AF_INET socket, four of an AF_INET6 one. All are read before the
+ * family is looked at, since the verifier allows no load whose offset depends on a condition.
+ */
+static inline struct address address_in(u32 family, u32 v4, u32 first, u32 second, u32 third, u32 fourth)
+{
+	struct address address = { .word = { first, second, third, fourth } };
+
+	if (family == AF_INET)
+		address_set_v4(&address, v4);
+	return address;
+}
+
+/* The fields of one end of a context. */
+#define ADDRESS_IN(context, end)                                                                                           \
+	address_in((context)->family, (context)->end##_ip4, (context)->end##_ip6[0], (context)->end##_ip6[1],              \
+		   (context)->end##_ip6[2], (context)->end##_ip6[3])
 
 /* 0.0.0.0 or ::, of the address's family. */
 static inline void address_unspecify(struct address *a)

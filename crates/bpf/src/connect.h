@@ -102,10 +102,18 @@ static __always_inline void remember_connect(struct bpf_sock_addr *ctx, const st
 	__sync_fetch_and_add(&backend->active, 1);
 }
 
+/* The socket is about to get another peer. */
+static __always_inline void forget_earlier(struct bpf_sock_addr *ctx)
+{
+	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
+
+	if (translation)
+		forget_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), ctx->protocol);
+}
+
 /* Changes `to` into a backend's address if it is a Service's. Returns what the program is to return. */
 static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
-	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
 	struct frontend *frontend = find_frontend(to, ctx->protocol, bpf_get_netns_cookie(ctx));
 	struct backend *backend;
 	u32 index;
@@ -113,8 +121,7 @@ static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint
 	/* First of all: what is refused leaves a datagram socket with the peer that it has. */
 	if (frontend && !frontend->count)
 		return refuse(ctx, frontend, to);
-	if (translation)
-		forget_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), ctx->protocol);
+	forget_earlier(ctx);
 	if (!frontend)
 		return ALLOW;
 	backend = backend_to_connect(ctx, frontend, &index);

@@ -4,9 +4,9 @@
 
 #include "choice.h"
 
-#define AF_INET 2
 #define ALLOW 1
 #define DENY 0
+#define ENETUNREACH 101
 #define ECONNREFUSED 111
 #define EADDRINUSE 98
 
@@ -47,16 +47,8 @@ static __always_inline void store6(struct bpf_sock_addr *ctx, const struct endpo
 /* Whether the socket is connected to `peer` now: an AF_UNSPEC connect() and a failed one run no hook. */
 static __always_inline bool is_connected_to(const struct bpf_sock_addr *ctx, const struct endpoint *peer)
 {
-	/* Everything is read before anything is asked: the verifier allows no load whose offset depends on a condition. */
 	const volatile struct bpf_sock *sock = ctx->sk;
-	u32 family = sock->family, v4 = sock->dst_ip4;
-	struct endpoint now = { .port = sock->dst_port };
+	struct endpoint now = { .address = ADDRESS_IN(sock, dst), .port = sock->dst_port };
 
-	now.address.word[0] = sock->dst_ip6[0];
-	now.address.word[1] = sock->dst_ip6[1];
-	now.address.word[2] = sock->dst_ip6[2];
-	now.address.word[3] = sock->dst_ip6[3];
-	if (family == AF_INET)
-		address_set_v4(&now.address, v4);
 	return endpoint_equal(&now, peer);
 }

@@ -56,25 +56,32 @@ static __always_inline u32 backend_to_send(struct bpf_sock_addr *ctx, const stru
 	return index;
 }
 
+/* Datagrams that this socket receives may have another's name. */
+static __always_inline void expect_replies(struct bpf_sock_addr *ctx)
+{
+	struct translation *translation =
+		bpf_sk_storage_get(&translations, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (translation)
+		translation->unconnected = 1;
+}
+
 /* Keeps both ways of a new flow. */
 static __always_inline void keep_flow(struct bpf_sock_addr *ctx, const struct flow_key *forward, u32 index,
 				      struct backend *backend)
 {
 	struct remembered to = { .used_ns = bpf_ktime_get_ns(), .backend = index };
-	struct translation *translation;
 
 	__sync_fetch_and_add(&backend->picks, 1);
 	bpf_map_update_elem(&flows, forward, &to, BPF_ANY);
-	translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-	if (translation)
-		translation->unconnected = 1;
+	expect_replies(ctx);
 }
 
 /* The answers of `peer` at this socket are the Service's. */
-static __always_inline void keep_reply(u64 socket, const struct endpoint *peer, const struct endpoint *to)
+static __always_inline void keep_reply(u64 socket, const struct endpoint *peer, const struct endpoint *to, bool diverted)
 {
 	struct flow_key key = { .socket = socket, .peer = *peer };
-	struct reply reply = { .frontend = *to };
+	struct reply reply = { .frontend = *to, .diverted = diverted };
 	struct reply *known = bpf_map_lookup_elem(&replies, &key);
 
 	if (known && endpoint_equal(&known->frontend, to))
@@ -129,7 +136,7 @@ static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *t
 		count(REASON_TRANSLATED);
 		keep_flow(ctx, &forward, index, backend);
 	}
-	keep_reply(forward.socket, &backend->endpoint, to);
+	keep_reply(forward.socket, &backend->endpoint, to, false);
 	*to = backend->endpoint;
 	return ALLOW;
 }

@@ -4,25 +4,60 @@
 
 #include "address.h"
 
+/* What follows `___` is not part of a type's name for the loader. */
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct in6_addr {
+struct in6_addr___kernel {
 	union {
 		u32 u6_addr32[4];
 	} in6_u;
 };
 
+struct net {
+	u64 net_cookie;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct sock_common {
 	u32 skc_daddr;
+	u16 skc_num;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
 	u16 skc_dport;
 	u16 skc_family;
 	unsigned char skc_ipv6only : 1;
-	struct in6_addr skc_v6_daddr;
+	struct in6_addr___kernel skc_v6_daddr;
+};
+
+typedef struct {
+	u32 val;
+} kuid_t;
+
+typedef struct {
+	u32 val;
+} kgid_t;
+
+struct cred {
+	kuid_t fsuid;
+	kgid_t fsgid;
+};
+
+struct file {
+	const struct cred *f_cred;
+};
+
+struct socket {
+	struct file *file;
 };
 
 struct sock {
 	struct sock_common __sk_common;
 	u8 sk_kern_sock : 1;
+	struct socket *sk_socket;
 };
 
 struct bpf_sock_addr_kern {
@@ -33,6 +68,10 @@ struct udp_sock;
 
 struct bpf_iter__udp {
 	struct udp_sock *udp_sk;
+};
+
+struct bpf_iter__tcp {
+	struct sock_common *sk_common;
 };
 
 #pragma clang attribute pop

@@ -14,3 +14,17 @@ pub mod reclaim {
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/reclaim.skel.rs"));
 }
+
+/// Inbound connections of one pod are given to its proxy.
+pub mod inbound {
+    // Generated, as above.
+    #![allow(clippy::undocumented_unsafe_blocks)]
+    include!(concat!(env!("OUT_DIR"), "/inbound.skel.rs"));
+}
+
+/// Proxies that listened before their pod was captured are found.
+pub mod listening {
+    // Generated, as above.
+    #![allow(clippy::undocumented_unsafe_blocks)]
+    include!(concat!(env!("OUT_DIR"), "/listening.skel.rs"));
+}

@@ -2,16 +2,29 @@
 /* What a program hears of its peer: the Service that it dialled, never the backend. */
 #pragma once
 
+#include "capture_maps.h"
 #include "context.h"
 
-/* Puts the Service in the place of the backend that this socket is connected to. */
+/* Puts what was dialled in the place of the proxy, or the Service in the place of the backend, that this is connected to. */
 static __always_inline int connected_peer(struct bpf_sock_addr *ctx, struct endpoint *from)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
+	struct captured *captured = bpf_sk_storage_get(&captures, ctx->sk, NULL, 0);
 
+	if (captured && captured->dialled && endpoint_equal(&captured->proxy, from)) {
+		*from = captured->original;
+		return ALLOW;
+	}
 	if (translation && translation->connected && endpoint_equal(&translation->backend, from))
 		*from = translation->frontend;
 	return ALLOW;
+}
+
+static __always_inline bool is_diverted(struct bpf_sock_addr *ctx)
+{
+	struct captured *captured = bpf_sk_storage_get(&captures, ctx->sk, NULL, 0);
+
+	return captured && captured->dialled && is_connected_to(ctx, &captured->proxy);
 }
 
 /* Puts the Service in the place of the backend that a datagram came from. A connected socket hears only its peer. */
@@ -23,12 +36,14 @@ static __always_inline int received_from(struct bpf_sock_addr *ctx, struct endpo
 
 	if (translation && translation->connected && is_connected_to(ctx, &translation->backend))
 		return connected_peer(ctx, from);
+	if (is_diverted(ctx))
+		return connected_peer(ctx, from);
 	if (!translation || !translation->unconnected)
 		return ALLOW;
 	reply = bpf_map_lookup_elem(&replies, &key);
 	if (!reply)
 		return ALLOW;
-	if (find_frontend(&reply->frontend, ctx->protocol, bpf_get_netns_cookie(ctx)))
+	if (reply->diverted || find_frontend(&reply->frontend, ctx->protocol, bpf_get_netns_cookie(ctx)))
 		*from = reply->frontend;
 	else
 		bpf_map_delete_elem(&replies, &key); /* the Service has gone */

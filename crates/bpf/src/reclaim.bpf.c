@@ -11,8 +11,6 @@
 #include "kernel.h"
 #include "serving.h"
 
-#define AF_INET 2
-
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* How many were aborted, for whoever runs the iterator. */

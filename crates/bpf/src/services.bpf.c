@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Services at the socket. connect() and sendmsg() to a Service's address go to one of its backends instead; what the
- * program asks of its peer is answered with the Service's address. No packet is ever rewritten.
+ * Capture and Services at the socket, in this order. What a pod's rules say goes to its proxy goes there, with what was
+ * dialled; else connect() and sendmsg() to a Service's address go to one of its backends. What the program asks of its peer
+ * is answered with the address that it dialled. No packet is ever rewritten.
  */
 #include <linux/bpf.h>
 #include <linux/in.h>
+#include <linux/in6.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
 #include "bind.h"
 #include "connect.h"
 #include "datagram.h"
+#include "handover.h"
 #include "peer.h"
+#include "work.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -30,10 +34,10 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 		return verdict;                                   \
 	}
 
-ADDRESS_HOOK(connect, 4, connect_to)
-ADDRESS_HOOK(connect, 6, connect_to)
-ADDRESS_HOOK(sendmsg, 4, send_to)
-ADDRESS_HOOK(sendmsg, 6, send_to)
+ADDRESS_HOOK(connect, 4, connect_out)
+ADDRESS_HOOK(connect, 6, connect_out)
+ADDRESS_HOOK(sendmsg, 4, send_out)
+ADDRESS_HOOK(sendmsg, 6, send_out)
 ADDRESS_HOOK(recvmsg, 4, received_from)
 ADDRESS_HOOK(recvmsg, 6, received_from)
 ADDRESS_HOOK(getpeername, 4, connected_peer)
@@ -53,10 +57,7 @@ int post_bind6(struct bpf_sock *ctx)
 {
 	struct endpoint at = { .port = __builtin_bswap16((u16)ctx->src_port) };
 
-	at.address.word[0] = ctx->src_ip6[0];
-	at.address.word[1] = ctx->src_ip6[1];
-	at.address.word[2] = ctx->src_ip6[2];
-	at.address.word[3] = ctx->src_ip6[3];
+	at.address = (struct address){ { ctx->src_ip6[0], ctx->src_ip6[1], ctx->src_ip6[2], ctx->src_ip6[3] } };
 	return bound_to(ctx, &at);
 }
 
@@ -67,5 +68,39 @@ int sock_release(struct bpf_sock *ctx)
 
 	if (translation)
 		forget_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), ctx->protocol);
+	forget_diversion(ctx);
+	return ALLOW;
+}
+
+SEC("sockops")
+int connections(struct bpf_sock_ops *ctx)
+{
+	u64 netns;
+	struct pod *pod;
+
+	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
+	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
+		return 1;
+	netns = bpf_get_netns_cookie(ctx);
+	pod = bpf_map_lookup_elem(&pods, &netns);
+	if (!pod)
+		return 1;
+	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
+		send_along(ctx, netns);
+	else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		take_over(ctx, netns, pod);
+	else
+		keep_listener(ctx, netns, pod);
+	return 1;
+}
+
+/* Of all options this is about one; the rest is left as it is, without a copy. */
+SEC("cgroup/getsockopt")
+int original_dst(struct bpf_sockopt *ctx)
+{
+	bool is_ours = ctx->optname == SO_ORIGINAL_DST && (ctx->level == SOL_IP || ctx->level == SOL_IPV6);
+
+	if (!is_ours || !answer_original(ctx))
+		ctx->optlen = 0;
 	return ALLOW;
 }

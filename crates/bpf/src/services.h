@@ -89,7 +89,7 @@ struct flow_key {
 
 struct reply {
 	struct endpoint frontend;
-	u32 pad;
+	u32 diverted; /* the answers are the pod's DNS proxy's, not a Service's */
 };
 
 /* A connection whose source port was chosen by bind(): no two of them may have the same peer. */
@@ -116,6 +116,17 @@ enum reason {
 	REASON_FLOW_NOT_KEPT,   /* a datagram's reply will not be translated */
 	REASON_TUPLE_IN_USE,    /* a fixed source port is connected to the backend already; another was taken */
 	REASON_BIND_REFUSED,    /* bind() to a port of a Service on this node */
+	REASON_CAPTURED_OUTBOUND, /* to the proxy's port for what its pod sends */
+	REASON_CAPTURED_INBOUND,  /* to its port for what its pod receives */
+	REASON_CAPTURED_DNS,
+	REASON_NOT_CAPTURED,    /* a captured pod's rules let it pass */
+	REASON_NO_ROUTE,        /* refused: the pod has no route there */
+	REASON_SOURCE_NOT_KEPT, /* the proxy sees a loopback address as the source */
+	REASON_WAY_NOT_KEPT,    /* the proxy cannot be told what was dialled, and refuses */
+	REASON_ACCEPTED,        /* the proxy has been told what was dialled */
+	REASON_LISTENER_NOT_KEPT, /* the proxy has more listeners than are remembered */
+	REASON_REFUSED_INSIDE,  /* at the proxy's port, without a word of what was dialled */
+	REASON_WITHOUT_PROXY,   /* inbound, and nobody listens at the proxy's port */
 	REASONS,
 };
 

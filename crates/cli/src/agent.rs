@@ -1,18 +1,20 @@
 //! `sidestep agent`: a program of its own, which this one becomes; and asking it.
 
-use crate::args::{Agent, AgentSocket};
+use crate::args::AgentSocket;
 use crate::{Failure, locate};
 use sidestep_agent_api::{Answer, Question, ask};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-pub fn run(args: &Agent) -> Result<ExitCode, Failure> {
+/// `command`: what the program is to do besides being the agent.
+pub fn run(command: Option<&str>, args: &[OsString]) -> Result<ExitCode, Failure> {
     let program = locate::agent().map_err(|why| {
         Failure::new(format!(
             "{why}: the agent is built by `cargo build --release -p sidestep-agent`, which needs clang"
         ))
     })?;
-    let error = Command::new(&program).args(&args.args).exec();
+    let error = Command::new(&program).args(command).args(args).exec();
     Err(Failure::new(format!("cannot execute {}: {error}", program.display())))
 }
 

@@ -30,6 +30,7 @@ pub enum Command {
     Doctor(Doctor),
     Reasons(Reasons),
     Agent(Agent),
+    Capture(Capture),
     #[command(subcommand)]
     Service(Service),
     Explain(Explain),
@@ -164,6 +165,15 @@ pub struct Reasons {
 #[command(disable_help_flag = true)]
 pub struct Agent {
     /// Options of the agent
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub args: Vec<OsString>,
+}
+
+/// Send a pod's connections through its proxy without iptables (see `sidestep capture --help`)
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Capture {
+    /// Options, by istio-iptables' names
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub args: Vec<OsString>,
 }

@@ -28,7 +28,8 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Talk => doctor::selftest::talk().map(|()| ExitCode::SUCCESS).map_err(Failure::new),
         Command::Reasons(args) => reasons::print(&args),
-        Command::Agent(args) => agent::run(&args),
+        Command::Agent(args) => agent::run(None, &args.args),
+        Command::Capture(args) => agent::run(Some("capture"), &args.args),
         Command::Service(args) => service::run(&args),
         Command::Explain(args) => explain::explain(&args),
     };

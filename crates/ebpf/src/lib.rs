@@ -10,6 +10,7 @@
 //! [`services::install`] is a transaction: tables are made or found again, filled, and only then are programs attached,
 //! all of them or none. [`services::remove`] takes every trace away.
 
+pub mod capture;
 pub mod error;
 pub mod events;
 pub mod layout;

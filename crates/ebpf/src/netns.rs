@@ -28,12 +28,17 @@ pub fn cookie() -> io::Result<u64> {
 
 /// The cookie of the network namespace that this file stands for, such as `/proc/PID/ns/net`.
 pub fn cookie_of(namespace: &Path) -> io::Result<u64> {
+    inside(namespace, cookie)?
+}
+
+/// Does the work in the network namespace that this file stands for.
+pub fn inside<T: Send>(namespace: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let file = File::open(namespace)?;
     // A thread of its own moves there and ends there.
     std::thread::scope(|scope| {
         let inside = scope.spawn(|| {
             move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
-            cookie()
+            Ok(work())
         });
         inside.join().expect("it does not panic")
     })

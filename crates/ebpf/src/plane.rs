@@ -43,8 +43,26 @@ pub struct Load {
 }
 
 /// Names of `enum reason`, in its order.
-pub const REASONS: [&str; 7] =
-    ["translated", "refused", "backend-missing", "no-storage", "flow-not-kept", "tuple-in-use", "bind-refused"];
+pub const REASONS: [&str; 18] = [
+    "translated",
+    "refused",
+    "backend-missing",
+    "no-storage",
+    "flow-not-kept",
+    "tuple-in-use",
+    "bind-refused",
+    "captured-outbound",
+    "captured-inbound",
+    "captured-dns",
+    "not-captured",
+    "no-route",
+    "source-not-kept",
+    "way-not-kept",
+    "accepted",
+    "listener-not-kept",
+    "refused-inside",
+    "without-proxy",
+];
 
 impl Maps {
     /// The tables that are pinned in this directory.
@@ -202,13 +220,18 @@ impl DataPlane for Maps {
         io(self.members.remove_all(&members.iter().map(layout::member_of).collect::<Vec<_>>()))
     }
 
-    /// Programs run under RCU, and this call of membarrier(2) waits for a grace period of it on every machine with more
-    /// than one processor. On one processor, or where the call is not allowed, a rest does: a program takes microseconds.
     fn wait_for_readers(&mut self) -> io::Result<()> {
-        // SAFETY: no memory is involved.
-        if unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0 {
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        wait_for_readers();
         Ok(())
+    }
+}
+
+/// Returns when no program still uses what a table led to before the last change. Programs run under RCU, and this call of
+/// membarrier(2) waits for a grace period of it on every machine with more than one processor. On one processor, or where
+/// the call is not allowed, a rest does: a program takes microseconds.
+pub(crate) fn wait_for_readers() {
+    // SAFETY: no memory is involved.
+    if unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0 {
+        std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -8,9 +8,9 @@ use crate::probe;
 use libbpf_rs::libbpf_sys::bpf_link_update;
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{ErrorKind, Link, MapCore, MapHandle, OpenMapMut, Program, ProgramMut};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapHandle, OpenMapMut, OpenObject, Program, ProgramMut};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use sidestep_bpf::services::{OpenServicesSkel, ServicesSkel, ServicesSkelBuilder};
+use sidestep_bpf::services::{ServicesSkel, ServicesSkelBuilder};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -45,6 +45,11 @@ pub(crate) fn maps_path(pins: &Path) -> Result<PathBuf> {
     Ok(Pins::new(pins)?.path(&[KIND, &maps_directory()]))
 }
 
+/// Where programs of single namespaces are pinned.
+pub(crate) fn inbound_path(pins: &Path) -> Result<PathBuf> {
+    Pins::new(pins)?.make(&[KIND, "inbound"])
+}
+
 /// Loads the programs over the tables that are there, or new ones, lets `fill` write them, and then attaches every
 /// program or none. What was attached before goes on working until the moment it is exchanged, or until all of them are
 /// attached to another cgroup.
@@ -57,7 +62,7 @@ pub fn install<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> Re
     settings.node_netns = options.node_netns;
     settings.may_read_kernel = probe::may_read_kernel();
     let directory = pins.make(&[KIND, &maps_directory()])?;
-    find_again(&mut open, &directory)?;
+    find_again(open.open_object_mut(), &directory)?;
     let mut skeleton = open.load().doing("load the Service programs")?;
     pin_maps(&mut skeleton, &directory)?;
     let filled = fill(Maps::open(&directory)?)?;
@@ -80,8 +85,8 @@ pub fn tables(pins: &Path) -> Result<Option<Maps>> {
 // --- maps ---------------------------------------------------------------------------------------------------------
 
 /// Tables of an earlier life are used again if they have the same form; others are made anew.
-fn find_again(open: &mut OpenServicesSkel, directory: &Path) -> Result<()> {
-    for mut map in open.open_object_mut().maps_mut() {
+fn find_again(object: &mut OpenObject, directory: &Path) -> Result<()> {
+    for mut map in object.maps_mut() {
         let path = directory.join(map.name());
         if is_ours(map.name()) && path.exists() {
             let pinned = MapHandle::from_pinned_path(&path).at("open", &path)?;
@@ -90,6 +95,11 @@ fn find_again(open: &mut OpenServicesSkel, directory: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Another object's maps are those that are pinned.
+pub(crate) fn use_pinned(object: &mut OpenObject, pins: &Path) -> Result<()> {
+    find_again(object, &maps_path(pins)?)
 }
 
 /// Settings and constants of a program are its own.
@@ -123,6 +133,16 @@ fn forget_other_layouts(pins: &Pins) -> Result<()> {
 }
 
 // --- links --------------------------------------------------------------------------------------------------------
+
+/// The number of the cgroup that the pinned programs are attached to. None: they are attached nowhere.
+pub fn attached_to(pins: &Path) -> Option<u64> {
+    let directory = Pins::new(pins).ok()?.path(&[KIND, LINKS]);
+    let first = std::fs::read_dir(directory).into_iter().flatten().flatten().next()?;
+    match Link::open(first.path()).ok()?.info().ok()?.info {
+        LinkTypeInfo::Cgroup(found) if are_at(first.path().parent()?, found.cgroup_id) => Some(found.cgroup_id),
+        _ => None,
+    }
+}
 
 /// Whether every program that is pinned is attached to this cgroup: somebody has installed them, and none was severed.
 pub fn is_attached(pins: &Path, cgroup: &Path) -> bool {
@@ -237,7 +257,7 @@ fn forget_others(programs: &[ProgramMut], directory: &Path) -> Result<()> {
     others.filter(|path| !is_one(path)).try_for_each(|path| std::fs::remove_file(&path).at("remove", &path))
 }
 
-fn set_program(link: &Link, program: BorrowedFd) -> io::Result<()> {
+pub(crate) fn set_program(link: &Link, program: BorrowedFd) -> io::Result<()> {
     // SAFETY: two open descriptors; no options.
     match unsafe { bpf_link_update(link.as_fd().as_raw_fd(), program.as_raw_fd(), std::ptr::null()) } {
         0 => Ok(()),

@@ -67,7 +67,7 @@ pub fn service(from: &core::Service) -> Result<Object> {
     }))
 }
 
-fn name(metadata: &ObjectMeta) -> Result<Name> {
+pub(crate) fn name(metadata: &ObjectMeta) -> Result<Name> {
     let Some(name) = metadata.name.as_deref().filter(|name| !name.is_empty()) else {
         return invalid("metadata.name", (), "a name");
     };
@@ -78,7 +78,7 @@ fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-fn addresses(path: &str, texts: &[String]) -> Result<Vec<IpAddr>> {
+pub(crate) fn addresses(path: &str, texts: &[String]) -> Result<Vec<IpAddr>> {
     texts.iter().enumerate().map(|(i, text)| address(format!("{path}[{i}]"), text)).collect()
 }
 
@@ -133,7 +133,7 @@ fn ports(spec: &core::ServiceSpec, left: &mut Vec<Left>) -> Result<Vec<Port>> {
     Ok(found)
 }
 
-fn port_number(path: String, number: i32) -> Result<u16> {
+pub(crate) fn port_number(path: String, number: i32) -> Result<u16> {
     match u16::try_from(number) {
         Ok(number) if number != 0 => Ok(number),
         _ => invalid(path, number, "a port from 1 to 65535"),

@@ -1,4 +1,5 @@
-//! What the Services of a cluster mean on one node, and how the maps of the data plane come to say so.
+//! What the Services of a cluster mean on one node, and how the maps of the data plane come to say so; and which
+//! connections of a pod go through its proxy ([`capture`]).
 //!
 //! ```text
 //!  sources (YAML files, API server)                 crates/agent

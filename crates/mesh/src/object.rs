@@ -1,12 +1,13 @@
-//! Services and EndpointSlices, as far as they matter here, whatever source they come from.
+//! Services, EndpointSlices and captured pods, as far as they matter here, whatever source they come from.
 
 use crate::address::Protocol;
+use crate::capture::pod::Capture;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Namespace and name of a Service or an EndpointSlice.
+/// Namespace and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Name {
     pub namespace: Arc<str>,
@@ -30,6 +31,7 @@ impl fmt::Display for Name {
 pub enum Object {
     Service(Service),
     Slice(Slice),
+    Capture(Box<Capture>),
 }
 
 impl Object {
@@ -37,6 +39,7 @@ impl Object {
         match self {
             Object::Service(service) => Key::Service(service.name.clone()),
             Object::Slice(slice) => Key::Slice(slice.name.clone()),
+            Object::Capture(capture) => Key::Capture(capture.name.clone()),
         }
     }
 }
@@ -45,6 +48,7 @@ impl Object {
 pub enum Key {
     Service(Name),
     Slice(Name),
+    Capture(Name),
 }
 
 impl fmt::Display for Key {
@@ -52,6 +56,7 @@ impl fmt::Display for Key {
         match self {
             Key::Service(name) => write!(f, "Service {name}"),
             Key::Slice(name) => write!(f, "EndpointSlice {name}"),
+            Key::Capture(name) => write!(f, "Capture {name}"),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Everything that the sources have told: Services, EndpointSlices, and which slices are whose.
+//! Everything that the sources have told: Services, EndpointSlices, and which slices are whose; captured pods.
 
+use crate::capture::pod::Capture;
 use crate::object::{Key, Name, Object, Service, Slice};
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,6 +10,7 @@ pub struct State {
     slices: HashMap<Name, Slice>,
     /// Service -> its slices. A slice may come before its Service.
     slices_of: HashMap<Name, BTreeSet<Name>>,
+    captures: HashMap<Name, Capture>,
 }
 
 /// What a source tells.
@@ -20,9 +22,43 @@ pub enum Change {
     All(Vec<Object>),
 }
 
+/// Whom a change may concern.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Concerned {
+    pub services: BTreeSet<Name>,
+    pub captures: BTreeSet<Name>,
+}
+
+impl Concerned {
+    fn service(name: Name) -> Concerned {
+        Concerned { services: BTreeSet::from([name]), ..Concerned::default() }
+    }
+
+    fn capture(name: Name) -> Concerned {
+        Concerned { captures: BTreeSet::from([name]), ..Concerned::default() }
+    }
+}
+
+impl Extend<Concerned> for Concerned {
+    fn extend<I: IntoIterator<Item = Concerned>>(&mut self, others: I) {
+        for other in others {
+            self.services.extend(other.services);
+            self.captures.extend(other.captures);
+        }
+    }
+}
+
+impl FromIterator<Concerned> for Concerned {
+    fn from_iter<I: IntoIterator<Item = Concerned>>(others: I) -> Concerned {
+        let mut all = Concerned::default();
+        all.extend(others);
+        all
+    }
+}
+
 impl State {
-    /// Takes the change in. Returns the Services that it may concern.
-    pub fn apply(&mut self, change: Change) -> BTreeSet<Name> {
+    /// Takes the change in. Returns whom it may concern.
+    pub fn apply(&mut self, change: Change) -> Concerned {
         match change {
             Change::Put(object) => self.put(object),
             Change::Delete(key) => self.delete(&key),
@@ -30,53 +66,65 @@ impl State {
         }
     }
 
-    fn replace(&mut self, objects: Vec<Object>) -> BTreeSet<Name> {
+    fn replace(&mut self, objects: Vec<Object>) -> Concerned {
         let told: BTreeSet<Key> = objects.iter().map(Object::key).collect();
         let gone: Vec<Key> = self.keys().filter(|key| !told.contains(key)).collect();
-        let mut concerned: BTreeSet<Name> = gone.iter().flat_map(|key| self.delete(key)).collect();
-        concerned.extend(objects.into_iter().flat_map(|object| self.put(object)));
+        let mut concerned: Concerned = gone.iter().map(|key| self.delete(key)).collect();
+        concerned.extend(objects.into_iter().map(|object| self.put(object)));
         concerned
     }
 
     fn keys(&self) -> impl Iterator<Item = Key> {
-        self.services.keys().cloned().map(Key::Service).chain(self.slices.keys().cloned().map(Key::Slice))
+        let services = self.services.keys().cloned().map(Key::Service);
+        let slices = self.slices.keys().cloned().map(Key::Slice);
+        services.chain(slices).chain(self.captures.keys().cloned().map(Key::Capture))
     }
 
-    fn put(&mut self, object: Object) -> BTreeSet<Name> {
+    fn put(&mut self, object: Object) -> Concerned {
         match object {
-            Object::Service(service) if self.services.get(&service.name) == Some(&service) => BTreeSet::new(),
+            Object::Service(service) if self.services.get(&service.name) == Some(&service) => Concerned::default(),
             Object::Service(service) => {
                 let name = service.name.clone();
                 self.services.insert(name.clone(), service);
-                BTreeSet::from([name])
+                Concerned::service(name)
             }
-            Object::Slice(slice) if self.slices.get(&slice.name) == Some(&slice) => BTreeSet::new(),
+            Object::Slice(slice) if self.slices.get(&slice.name) == Some(&slice) => Concerned::default(),
             Object::Slice(slice) => {
                 let mut concerned = self.delete(&Key::Slice(slice.name.clone()));
                 let owner = owner(&slice);
                 self.slices_of.entry(owner.clone()).or_default().insert(slice.name.clone());
                 self.slices.insert(slice.name.clone(), slice);
-                concerned.insert(owner);
+                concerned.services.insert(owner);
                 concerned
+            }
+            Object::Capture(capture) if self.captures.get(&capture.name) == Some(&*capture) => Concerned::default(),
+            Object::Capture(capture) => {
+                let name = capture.name.clone();
+                self.captures.insert(name.clone(), *capture);
+                Concerned::capture(name)
             }
         }
     }
 
-    fn delete(&mut self, key: &Key) -> BTreeSet<Name> {
-        match key {
-            Key::Service(name) => self.services.remove(name).map(|service| service.name).into_iter().collect(),
-            Key::Slice(name) => {
-                let Some(slice) = self.slices.remove(name) else { return BTreeSet::new() };
-                let owner = owner(&slice);
-                if let Some(its) = self.slices_of.get_mut(&owner) {
-                    its.remove(name);
-                    if its.is_empty() {
-                        self.slices_of.remove(&owner);
-                    }
-                }
-                BTreeSet::from([owner])
+    fn delete(&mut self, key: &Key) -> Concerned {
+        let concerned = match key {
+            Key::Service(name) => self.services.remove(name).map(|service| Concerned::service(service.name)),
+            Key::Slice(name) => self.slices.remove(name).map(|slice| Concerned::service(self.disown(&slice))),
+            Key::Capture(name) => self.captures.remove(name).map(|capture| Concerned::capture(capture.name)),
+        };
+        concerned.unwrap_or_default()
+    }
+
+    /// The slice is no longer its Service's, which is returned.
+    fn disown(&mut self, slice: &Slice) -> Name {
+        let owner = owner(slice);
+        if let Some(its) = self.slices_of.get_mut(&owner) {
+            its.remove(&slice.name);
+            if its.is_empty() {
+                self.slices_of.remove(&owner);
             }
         }
+        owner
     }
 
     pub fn service(&self, name: &Name) -> Option<&Service> {
@@ -96,6 +144,15 @@ impl State {
     /// The slices of a Service, in the order of their names.
     pub fn slices(&self, service: &Name) -> Vec<&Slice> {
         self.slices_of.get(service).into_iter().flatten().filter_map(|name| self.slices.get(name)).collect()
+    }
+
+    pub fn capture(&self, name: &Name) -> Option<&Capture> {
+        self.captures.get(name)
+    }
+
+    /// In no particular order.
+    pub fn captures(&self) -> impl Iterator<Item = &Capture> {
+        self.captures.values()
     }
 }
 

@@ -1,5 +1,6 @@
-//! Files of Kubernetes objects, read strictly: whoever writes a field that nobody knows is told so.
+//! Files of Kubernetes objects, and of pods whose connections are captured, read strictly: whoever writes a field that nobody knows is told so.
 
+use crate::capture::pod;
 use crate::document::Document;
 use crate::kubernetes::{self, Invalid};
 use crate::object::Object;
@@ -47,6 +48,8 @@ pub fn parse(text: &str) -> Result<Vec<Object>, Wrong> {
 
 type Part = (String, String);
 
+const KINDS: &str = "v1 Service, discovery.k8s.io/v1 EndpointSlice or sidestep.dev/v1 Capture";
+
 fn parse_document(value: Value, objects: &mut Vec<Object>) -> Result<(), Part> {
     let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or("").to_string();
     match (text("apiVersion").as_str(), text("kind").as_str()) {
@@ -54,14 +57,16 @@ fn parse_document(value: Value, objects: &mut Vec<Object>) -> Result<(), Part> {
         ("discovery.k8s.io/v1", "EndpointSlice") => {
             objects.extend(kubernetes::slice(&strictly::<EndpointSlice>(value)?).map_err(part)?);
         }
+        (pod::API_VERSION, pod::KIND) => {
+            objects.push(Object::Capture(Box::new(pod::capture(strictly(value)?).map_err(part)?)));
+        }
         ("v1", "List") => {
             for (i, item) in strictly::<List>(value)?.items.into_iter().enumerate() {
                 parse_document(item, objects).map_err(|(path, what)| (inside(i, &path), what))?;
             }
         }
         (version, kind) => {
-            let what =
-                format!("{version:?} {kind:?} where v1 Service or discovery.k8s.io/v1 EndpointSlice is expected");
+            let what = format!("{version:?} {kind:?} where {KINDS} is expected");
             return Err(("apiVersion, kind".to_string(), what));
         }
     }

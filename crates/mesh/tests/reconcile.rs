@@ -207,8 +207,8 @@ impl Run {
     }
 
     fn change(&mut self, change: Change) {
-        let names = self.state.apply(change);
-        self.unsaid = self.reconciler.apply(&self.state, names, &mut self.tables, self.now).is_err();
+        let services = self.state.apply(change).services;
+        self.unsaid = self.reconciler.apply(&self.state, services, &mut self.tables, self.now).is_err();
     }
 
     fn step(&mut self, step: Step) {

@@ -10,7 +10,7 @@ use sidestep_mesh::object::Object;
 use sidestep_mesh::plane::{FrontendKey, Scope, Sizes};
 use sidestep_mesh::reconcile::Reconciler;
 use sidestep_mesh::retired::REST_NS;
-use sidestep_mesh::state::{Change, State};
+use sidestep_mesh::state::{Change, Concerned, State};
 use sidestep_mesh::yaml;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -46,8 +46,8 @@ impl Life {
 
     fn objects(&mut self, text: &str, change: fn(Object) -> Change) -> std::io::Result<()> {
         let objects = yaml::parse(text).unwrap();
-        let names: BTreeSet<_> = objects.into_iter().flat_map(|object| self.state.apply(change(object))).collect();
-        self.reconciler.apply(&self.state, names, &mut self.tables, self.now).map(drop)
+        let concerned: Concerned = objects.into_iter().map(|object| self.state.apply(change(object))).collect();
+        self.reconciler.apply(&self.state, concerned.services, &mut self.tables, self.now).map(drop)
     }
 
     fn put(&mut self, text: &str) {
@@ -155,8 +155,8 @@ fn of_too_many_frontends_all_but_one_are_there_also_after_a_restart() {
     assert_eq!(life.tables.frontends.len(), 5);
     // One goes, one comes, in the same write.
     let gone = life.reconciler.ports()[0].key.service.clone();
-    let names: BTreeSet<_> = life.state.apply(Change::Delete(sidestep_mesh::object::Key::Service(gone)));
-    life.reconciler.apply(&life.state, names, &mut life.tables, life.now).unwrap();
+    let concerned = life.state.apply(Change::Delete(sidestep_mesh::object::Key::Service(gone)));
+    life.reconciler.apply(&life.state, concerned.services, &mut life.tables, life.now).unwrap();
     life.rest();
     assert_eq!((life.tables.frontends.len(), life.reconciler.problems().count()), (5, 0));
 }

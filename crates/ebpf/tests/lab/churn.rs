@@ -129,9 +129,9 @@ fn change_all_the_time(node: &mut Node, sets: &[Vec<IpAddr>], clients: &[Clients
     for round in 0..ROUNDS {
         for (set, (name, protocol)) in sets.iter().flat_map(|set| [(set, ("web", Tcp)), (set, ("dns", Udp))]) {
             let slice = slice(name, protocol, set.iter().map(|ip| (*ip, 8080)));
-            let names = node.state.apply(Change::Put(Object::Slice(slice)));
+            let services = node.state.apply(Change::Put(Object::Slice(slice))).services;
             let mut watched = Watched { maps: &mut node.maps, clients };
-            node.reconciler.apply(&node.state, names, &mut watched, round as u64 * SECOND_NS).unwrap();
+            node.reconciler.apply(&node.state, services, &mut watched, round as u64 * SECOND_NS).unwrap();
         }
         // What was replaced is given back, and so is written again in the next round.
         node.reconciler.tidy(&mut node.maps, (round as u64 + 1) * SECOND_NS).unwrap();

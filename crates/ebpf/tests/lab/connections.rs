@@ -209,11 +209,11 @@ fn an_upgrade_takes_over_what_is_there_and_removal_leaves_nothing() {
     let _listener = backend(&server, 8080);
     node.service("web", Tcp, VIP, 80, [(server.v4, 8080)]);
     let before = programs_attached(&node);
-    assert_eq!(before.len(), 11);
+    assert_eq!(before.len(), 13);
     let (maps, mut reconciler) = node::install(&node.options);
     node.maps = maps;
     let after = programs_attached(&node);
-    assert!(after.len() == 11 && before.is_disjoint(&after), "every program is a new one");
+    assert!(after.len() == 13 && before.is_disjoint(&after), "every program is a new one");
     assert_eq!(client.namespace.run(|| dial(at(VIP, 80)).unwrap().0), server.v4);
     // Nobody wants the Service any more.
     reconciler.complete(&mut node.maps, 0).unwrap();

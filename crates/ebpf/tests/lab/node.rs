@@ -34,8 +34,8 @@ impl Node {
     }
 
     pub fn change(&mut self, change: Change) -> Outcome {
-        let names = self.state.apply(change);
-        self.reconciler.apply(&self.state, names, &mut self.maps, 0).unwrap()
+        let services = self.state.apply(change).services;
+        self.reconciler.apply(&self.state, services, &mut self.maps, 0).unwrap()
     }
 
     /// A Service with one address and port, and its endpoints.

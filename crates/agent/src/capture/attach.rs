@@ -1,0 +1,37 @@
+//! One attachment serves all pods: it has to be at a cgroup that all of them are in.
+
+use sidestep_ebpf::services;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Where programs must be attached so that `wanted` is covered besides what is. None: they are already.
+pub fn cover(pins: &Path, wanted: &Path) -> Result<Option<PathBuf>, String> {
+    let wanted = wanted.canonicalize().map_err(|error| format!("--cgroup {}: {error}", wanted.display()))?;
+    if !wanted.join("cgroup.procs").exists() {
+        return Err(format!("--cgroup {}: not a directory of cgroup v2", wanted.display()));
+    }
+    let Some(present) = services::attached_to(pins) else { return Ok(Some(wanted)) };
+    if ancestors(&wanted).any(|path| number(path) == Some(present)) {
+        return Ok(None);
+    }
+    // The first one above that has both in it.
+    let both = ancestors(&wanted).find(|path| holds(path, present));
+    Ok(Some(both.unwrap_or(&wanted).into()))
+}
+
+/// The cgroup and those above it: the root of the hierarchy has cgroup.procs, what it is mounted on has not.
+fn ancestors(cgroup: &Path) -> impl Iterator<Item = &Path> {
+    cgroup.ancestors().take_while(|path| path.join("cgroup.procs").exists())
+}
+
+fn number(cgroup: &Path) -> Option<u64> {
+    std::fs::metadata(cgroup).ok().map(|found| found.ino())
+}
+
+fn holds(cgroup: &Path, inner: u64) -> bool {
+    if number(cgroup) == Some(inner) {
+        return true;
+    }
+    let entries = std::fs::read_dir(cgroup).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).any(|entry| holds(&entry.path(), inner))
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Keys and values of capture's maps: which connections of a pod go through its proxy.
+ *
+ *   pods      [network namespace] -> {ports, flags, rules, place}
+ *                                                    |      |
+ *   sets      {rules, kind, number}  ports, owners <-+      |
+ *   ranges    {rules, kind, prefix}  addresses     <-+      |
+ *   sets      {place, kind, number}  interfaces        <----+
+ *   ranges    {place, kind, prefix}  routes            <----+
+ *
+ * Pods with the same rules share them. A change writes the new rules under another number and then replaces the pod, which
+ * the kernel does atomically: a connection meets the old rules or the new ones.
+ */
+#pragma once
+
+#include "address.h"
+
+enum pod_flags {
+	POD_PASS_WITHOUT_PROXY = 1 << 0, /* while the proxy does not listen: else refused */
+	POD_ALL_RANGES = 1 << 1,	 /* includeOutboundIPRanges is * */
+	POD_LOOPBACK_INCLUDED = 1 << 2,	 /* includeOutboundIPRanges names a loopback address */
+	POD_INBOUND_ALL_BUT = 1 << 3,	 /* KIND_INBOUND_PORT lists the ports that are not captured; else those that are */
+	POD_GROUPS_ALL_BUT = 1 << 4,	 /* KIND_GROUP lists the groups that are not captured; else those that are */
+	POD_DNS = 1 << 5,
+	POD_DNS_ALL = 1 << 6, /* whatever the server; else those of KIND_RESOLVER */
+	POD_HAS_UIDS = 1 << 7,
+	POD_HAS_GIDS = 1 << 8,
+	POD_PREPARING = 1 << 9, /* the proxy's listeners are gathered; nothing is captured yet */
+};
+
+struct pod {
+	u32 rules;
+	u32 place; /* what depends on the namespace itself: routes and interfaces */
+	u32 flags;
+	u32 first_uid;
+	u32 first_gid;
+	u16 outbound_port; /* ports in host order */
+	u16 inbound_port;
+	u16 tunnel_port;
+	u16 dns_port;
+};
+
+/* Of sets. */
+enum set_kind {
+	KIND_UID,
+	KIND_GID,
+	KIND_GROUP,
+	KIND_EXCLUDED_PORT,
+	KIND_INCLUDED_PORT,
+	KIND_INBOUND_PORT,
+	KIND_EXCLUDED_INTERFACE, /* these two by `place` */
+	KIND_VIRTUAL_INTERFACE,
+};
+
+struct set_key {
+	u32 owner; /* `rules` or `place` */
+	u32 kind;
+	u32 number;
+};
+
+/* Of ranges. */
+enum range_kind {
+	KIND_INCLUDED_RANGE,
+	KIND_EXCLUDED_RANGE,
+	KIND_RESOLVER,
+	KIND_ROUTE, /* by `place` */
+};
+
+struct range_key {
+	u32 bits; /* that matter of what follows */
+	u32 owner;
+	u32 kind;
+	struct address address;
+};
+
+#define RANGE_BITS (64 + 128)
+
+enum route_flags {
+	ROUTE_LOCAL = 1 << 0,	    /* leaves by lo */
+	ROUTE_EXCLUDED = 1 << 1,    /* leaves by an excluded interface */
+	ROUTE_UNREACHABLE = 1 << 2, /* leaves nowhere */
+};
+
+struct route {
+	u32 flags;
+	struct address source; /* that the kernel takes if the program has chosen none */
+};
+
+/* In a socket's own storage. */
+struct captured {
+	struct endpoint original; /* what was dialled */
+	struct endpoint proxy;	  /* where it went instead */
+	struct endpoint from;	  /* this end, since the SYN */
+	u8 dialled;		  /* this end has dialled; believed only while `proxy` is the socket's peer */
+	u8 accepted;		  /* this end is the proxy's */
+	u8 bound;		  /* the source address was given by us */
+	u8 fresh;		  /* the call that has dialled is still under way: another program of ours may meet it */
+};
+
+/* A connection that is on its way to the proxy: from where to where. */
+struct way {
+	u64 netns;
+	struct endpoint from;
+	struct endpoint to;
+};
+
+enum role {
+	ROLE_OUTBOUND,
+	ROLE_INBOUND,
+};
+
+/* Sockets of the proxy that listen. */
+struct listener_key {
+	u64 netns;
+	u32 role;
+	u32 place; /* below LISTENER_PLACES */
+};
+
+#define LISTENER_PLACES 64

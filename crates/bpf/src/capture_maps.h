@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The maps of capture. */
+#pragma once
+
+#include "capture.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 15);
+	__type(key, u64); /* the network namespace's cookie */
+	__type(value, struct pod);
+} pods SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 20);
+	__type(key, struct set_key);
+	__type(value, u8);
+} sets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 20);
+	__type(key, struct range_key);
+	__type(value, struct route);
+} ranges SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct captured);
+} captures SEC(".maps");
+
+/* Between the SYN and the proxy's answer: a socket of which one end knows what was dialled, and the other does not yet. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 17);
+	__type(key, struct way);
+	__type(value, struct endpoint); /* what was dialled */
+} pending SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKHASH);
+	__uint(max_entries, 1 << 16);
+	__type(key, struct listener_key);
+	__type(value, u64);
+} listeners SEC(".maps");

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * From the socket that has dialled to the one that the proxy accepts: what was dialled goes along under the connection's
+ * tuple, which both ends know, and is taken when the proxy's end comes to be.
+ */
+#pragma once
+
+#include "capture_maps.h"
+#include "context.h"
+#include "sets.h"
+
+#define SO_ORIGINAL_DST 80
+#define SOL_IP 0
+#define SOL_IPV6 41
+
+static __always_inline struct endpoint local_end(const volatile struct bpf_sock_ops *ops)
+{
+	return (struct endpoint){ .address = ADDRESS_IN(ops, local), .port = __builtin_bswap16((u16)ops->local_port) };
+}
+
+static __always_inline struct endpoint remote_end(const volatile struct bpf_sock_ops *ops)
+{
+	/* The port's two bytes lie at the end that comes first in the network's order. */
+	return (struct endpoint){ .address = ADDRESS_IN(ops, remote), .port = (u16)(ops->remote_port >> 16) };
+}
+
+/* The SYN is about to leave. */
+static __always_inline void send_along(struct bpf_sock_ops *ops, u64 netns)
+{
+	struct captured *captured = ops->sk ? bpf_sk_storage_get(&captures, ops->sk, NULL, 0) : NULL;
+	struct way way = { .netns = netns, .from = local_end(ops), .to = remote_end(ops) };
+	struct endpoint original;
+
+	if (!captured || !captured->dialled || !endpoint_equal(&captured->proxy, &way.to))
+		return;
+	original = captured->original;
+	captured->from = way.from;
+	captured->fresh = 0;
+	if (bpf_map_update_elem(&pending, &way, &original, BPF_ANY))
+		tell(REASON_WAY_NOT_KEPT, netns, IPPROTO_TCP, &original, 0);
+}
+
+/* A connection has come to be at the proxy's end. */
+static __always_inline void take_over(struct bpf_sock_ops *ops, u64 netns, const struct pod *pod)
+{
+	struct way way = { .netns = netns };
+	struct captured *captured;
+	struct endpoint *original;
+	u32 port = ops->local_port;
+
+	if (port != pod->outbound_port && port != pod->inbound_port && port != pod->dns_port)
+		return;
+	way.from = remote_end(ops);
+	way.to = local_end(ops);
+	original = bpf_map_lookup_elem(&pending, &way);
+	if (!original)
+		return;
+	captured = ops->sk ? bpf_sk_storage_get(&captures, ops->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE) : NULL;
+	if (captured) {
+		captured->original = *original;
+		captured->accepted = 1;
+		count(REASON_ACCEPTED);
+	} else {
+		tell(REASON_NO_STORAGE, netns, IPPROTO_TCP, original, 0);
+	}
+	bpf_map_delete_elem(&pending, &way);
+}
+
+/* The proxy's listeners, of which any may be the last that is left of its group. */
+static __always_inline void keep_listener(struct bpf_sock_ops *ops, u64 netns, const struct pod *pod)
+{
+	struct listener_key key = { .netns = netns };
+	u32 port = ops->local_port;
+
+	if (port != pod->outbound_port && port != pod->inbound_port)
+		return;
+	key.role = port == pod->inbound_port ? ROLE_INBOUND : ROLE_OUTBOUND;
+	for (u32 i = 0; i < LISTENER_PLACES; i++) {
+		key.place = i;
+		if (bpf_sock_hash_update(ops, &listeners, &key, BPF_NOEXIST) == 0)
+			return;
+	}
+	count(REASON_LISTENER_NOT_KEPT);
+}
+
+/* The socket is being closed: if its connection never came to be, nobody has taken what it sent along. */
+static __always_inline void forget_diversion(struct bpf_sock *ctx)
+{
+	struct captured *captured = bpf_sk_storage_get(&captures, ctx, NULL, 0);
+	struct way way = {};
+
+	if (!captured || !captured->dialled || !captured->from.port)
+		return;
+	way.netns = bpf_get_netns_cookie(ctx);
+	way.from = captured->from;
+	way.to = captured->proxy;
+	bpf_map_delete_elem(&pending, &way);
+}
+
+/* Puts an address where getsockopt(2) wants it; false if it is of another family than the level, or does not fit. */
+static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct endpoint *at)
+{
+	void *value = ctx->optval, *end = ctx->optval_end;
+	struct sockaddr_in *v4 = value;
+	struct sockaddr_in6 *v6 = value;
+
+	if (address_is_v4(&at->address) != (ctx->level == SOL_IP))
+		return false;
+	if (ctx->level == SOL_IP) {
+		if ((void *)(v4 + 1) > end)
+			return false;
+		*v4 = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = at->port, .sin_addr.s_addr = at->address.word[3] };
+		ctx->optlen = sizeof(*v4);
+	} else {
+		if ((void *)(v6 + 1) > end)
+			return false;
+		v6->sin6_family = AF_INET6;
+		v6->sin6_port = at->port;
+		v6->sin6_flowinfo = 0;
+		v6->sin6_scope_id = 0;
+		v6->sin6_addr.s6_addr32[0] = at->address.word[0];
+		v6->sin6_addr.s6_addr32[1] = at->address.word[1];
+		v6->sin6_addr.s6_addr32[2] = at->address.word[2];
+		v6->sin6_addr.s6_addr32[3] = at->address.word[3];
+		ctx->optlen = sizeof(*v6);
+	}
+	ctx->retval = 0;
+	return true;
+}
+
+static __always_inline struct endpoint own_address(const struct bpf_sockopt *ctx)
+{
+	const volatile struct bpf_sock *sock = ctx->sk;
+
+	return (struct endpoint){ .address = ADDRESS_IN(sock, src), .port = __builtin_bswap16((u16)sock->src_port) };
+}
+
+/* Whether the caller is the pod's proxy: nobody else asks what a connection was redirected from. */
+static __always_inline bool is_proxy(const struct pod *pod)
+{
+	u64 current = bpf_get_current_uid_gid();
+
+	return in_set(pod->rules, KIND_UID, (u32)current) || in_set(pod->rules, KIND_GID, current >> 32);
+}
+
+/*
+ * SO_ORIGINAL_DST: what was dialled. An inbound connection was given to the proxy's listener as it is, so its own address
+ * is what was dialled. False: the kernel's answer stands.
+ */
+static __always_inline bool answer_original(struct bpf_sockopt *ctx)
+{
+	struct captured *captured = ctx->sk ? bpf_sk_storage_get(&captures, ctx->sk, NULL, 0) : NULL;
+	struct endpoint at;
+	struct pod *pod;
+	u64 netns;
+	u32 port;
+
+	if (captured && captured->accepted)
+		return answer_with(ctx, &captured->original);
+	netns = bpf_get_netns_cookie(ctx);
+	pod = captured_pod(netns);
+	if (!pod || !ctx->sk || !is_proxy(pod))
+		return false;
+	at = own_address(ctx);
+	port = __builtin_bswap16(at.port);
+	if (port == pod->outbound_port || port == pod->inbound_port || !is_captured_port(pod, port))
+		return false;
+	return answer_with(ctx, &at);
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * Inbound connections of one pod: a SYN is given to the proxy's listener, whatever port it is for. No packet is rewritten,
+ * so the accepted socket's own address is what was dialled. The rules are those of istio-iptables' PREROUTING chain; they
+ * are not for the loopback, where connect() has decided.
+ */
+#include <linux/bpf.h>
+#include <linux/in.h>
+#include <bpf/bpf_helpers.h>
+
+#include "capture_maps.h"
+#include "inbound.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+SEC("sk_lookup")
+int inbound(struct bpf_sk_lookup *ctx)
+{
+	struct pod *pod;
+
+	if (ctx->protocol != IPPROTO_TCP)
+		return SK_PASS;
+	pod = captured_pod(netns);
+	if (!pod)
+		return SK_PASS;
+	if (ctx->ingress_ifindex == LOOPBACK_INTERFACE)
+		return from_inside(ctx, pod);
+	switch (role_of(ctx, pod)) {
+	case ROLE_OUTBOUND:
+		return give_to(ctx, pod, ROLE_OUTBOUND);
+	case ROLE_INBOUND:
+		return give_to(ctx, pod, ROLE_INBOUND);
+	default:
+		return SK_PASS;
+	}
+}

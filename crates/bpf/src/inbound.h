@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Who gets a connection that comes in. */
+#pragma once
+
+#include "telling.h"
+#include "sets.h"
+
+/* The pod's network namespace, by its cookie: a program of this kind cannot ask. */
+const volatile u64 netns = 0;
+
+#define NO_ROLE (-1)
+
+/* The rules, in their order. */
+static __always_inline int role_of(const struct bpf_sk_lookup *ctx, const struct pod *pod)
+{
+	if (in_set(pod->place, KIND_EXCLUDED_INTERFACE, ctx->ingress_ifindex))
+		return NO_ROLE;
+	if (in_set(pod->place, KIND_VIRTUAL_INTERFACE, ctx->ingress_ifindex))
+		return ROLE_OUTBOUND;
+	return is_captured_port(pod, ctx->local_port) ? ROLE_INBOUND : NO_ROLE;
+}
+
+/* To any of the proxy's listeners that can take it; the kernel shares connections out among those of one group. */
+static __always_inline int give_to(struct bpf_sk_lookup *ctx, const struct pod *pod, u32 role)
+{
+	struct listener_key key = { .netns = netns, .role = role };
+
+	for (u32 i = 0; i < LISTENER_PLACES; i++) {
+		struct bpf_sock *sock;
+		long error;
+
+		key.place = i;
+		sock = bpf_map_lookup_elem(&listeners, &key);
+		if (!sock)
+			continue;
+		error = bpf_sk_assign(ctx, sock, 0);
+		bpf_sk_release(sock);
+		if (!error)
+			return SK_PASS;
+	}
+	count(REASON_WITHOUT_PROXY);
+	return pod->flags & POD_PASS_WITHOUT_PROXY ? SK_PASS : SK_DROP;
+}
+
+/*
+ * A connection to the proxy's port from an address that is not the loopback's has been diverted there. If what was dialled
+ * could not be sent along, the proxy must not guess.
+ */
+static __always_inline int from_inside(const struct bpf_sk_lookup *ctx, const struct pod *pod)
+{
+	const volatile struct bpf_sk_lookup *syn = ctx;
+	struct way way = { .netns = netns };
+
+	if (ctx->local_port != pod->outbound_port && ctx->local_port != pod->inbound_port)
+		return SK_PASS;
+	way.from.address = ADDRESS_IN(syn, remote);
+	way.from.port = (u16)syn->remote_port;
+	way.to.address = ADDRESS_IN(syn, local);
+	way.to.port = __builtin_bswap16((u16)syn->local_port);
+	if (!is_loopback_host(&way.to.address) || is_loopback_host(&way.from.address))
+		return SK_PASS;
+	if (bpf_map_lookup_elem(&pending, &way))
+		return SK_PASS;
+	count(REASON_REFUSED_INSIDE);
+	return SK_DROP;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Which way a connection or datagram of a pod takes: the rules of istio-iptables' OUTPUT chain, in their order; the first
+ * that matches decides. crates/mesh/src/capture/verdict.rs says the same in plain words, and tests hold this to it.
+ */
+#pragma once
+
+#include "kernel.h"
+#include "sets.h"
+
+#define DNS_PORT 53
+#define NOBODY (~0u) /* owner of a socket without a file */
+
+enum way_out {
+	WAY_DIRECT,
+	WAY_OUTBOUND,
+	WAY_INBOUND,
+	WAY_DNS,
+};
+
+struct outgoing {
+	struct endpoint to;
+	struct address source; /* that the program has bound to */
+	u16 port;	       /* of `to`, in host order */
+	u8 protocol;
+	bool is_lo;
+	bool is_excluded; /* leaves by an excluded interface */
+	bool is_127_0_0_1;
+	u32 uid, gid;
+};
+
+/* 127.0.0.6 or ::6, from which the proxy dials its own pod's programs. */
+static __always_inline bool is_passthrough_source(const struct address *a)
+{
+	if (address_is_v4(a))
+		return a->word[3] == __builtin_bswap32(0x7f000006);
+	return !a->word[0] && !a->word[1] && !a->word[2] && a->word[3] == __builtin_bswap32(6);
+}
+
+/* Rules 4a and 5a: the proxy calls its own pod by an address, as any client would. Owner groups know no exception for DNS. */
+static __always_inline bool calls_itself(const struct pod *pod, const struct outgoing *out, bool dns_excepted)
+{
+	if (!out->is_lo || out->is_127_0_0_1 || out->protocol != IPPROTO_TCP || out->port == pod->tunnel_port)
+		return false;
+	return !(dns_excepted && pod->flags & POD_DNS && out->port == DNS_PORT);
+}
+
+/* Rules 4b and 5b: what stays inside the pod and is not the proxy's. */
+static __always_inline bool stays_inside(const struct pod *pod, const struct outgoing *out)
+{
+	if (!out->is_lo || pod->flags & POD_LOOPBACK_INCLUDED)
+		return false;
+	return !(pod->flags & POD_DNS) || (out->protocol == IPPROTO_TCP && out->port != DNS_PORT);
+}
+
+/*
+ * Rules 4 and 5 ask each owner in turn. Where 4b applies, the first owner decides alone: whoever it is not, is not the
+ * proxy. Returns false if none of them decides.
+ */
+static __always_inline bool decided_by_owner(const struct pod *pod, const struct outgoing *out, enum way_out *way)
+{
+	bool inside = stays_inside(pod, out);
+	bool is_uid = inside ? pod->flags & POD_HAS_UIDS && out->uid == pod->first_uid
+			     : in_set(pod->rules, KIND_UID, out->uid);
+	bool is_gid;
+
+	*way = WAY_DIRECT;
+	if (is_uid) {
+		if (calls_itself(pod, out, true))
+			*way = WAY_INBOUND;
+		return true;
+	}
+	if (inside && pod->flags & POD_HAS_UIDS)
+		return true;
+	is_gid = inside ? pod->flags & POD_HAS_GIDS && out->gid == pod->first_gid : in_set(pod->rules, KIND_GID, out->gid);
+	if (is_gid && calls_itself(pod, out, false))
+		*way = WAY_INBOUND;
+	return is_gid || (inside && pod->flags & POD_HAS_GIDS);
+}
+
+static __always_inline bool is_dns(const struct pod *pod, const struct outgoing *out)
+{
+	if (!(pod->flags & POD_DNS) || out->port != DNS_PORT)
+		return false;
+	return pod->flags & POD_DNS_ALL || find_range(pod->rules, KIND_RESOLVER, &out->to.address);
+}
+
+/* Rules 8 to 11. */
+static __always_inline enum way_out by_destination(const struct pod *pod, const struct outgoing *out)
+{
+	if (out->protocol != IPPROTO_TCP || out->is_127_0_0_1)
+		return WAY_DIRECT;
+	if (find_range(pod->rules, KIND_EXCLUDED_RANGE, &out->to.address))
+		return WAY_DIRECT;
+	if (in_set(pod->rules, KIND_INCLUDED_PORT, out->port) || pod->flags & POD_ALL_RANGES)
+		return WAY_OUTBOUND;
+	return find_range(pod->rules, KIND_INCLUDED_RANGE, &out->to.address) ? WAY_OUTBOUND : WAY_DIRECT;
+}
+
+static __always_inline enum way_out way_of(const struct pod *pod, const struct outgoing *out)
+{
+	bool listed;
+	enum way_out way;
+
+	if (out->is_excluded || in_set(pod->rules, KIND_EXCLUDED_PORT, out->port))
+		return WAY_DIRECT;
+	if (out->is_lo && is_passthrough_source(&out->source))
+		return WAY_DIRECT;
+	if (decided_by_owner(pod, out, &way))
+		return way;
+	listed = in_set(pod->rules, KIND_GROUP, out->gid);
+	if (listed == !!(pod->flags & POD_GROUPS_ALL_BUT))
+		return WAY_DIRECT;
+	if (is_dns(pod, out))
+		return WAY_DNS;
+	return by_destination(pod, out);
+}

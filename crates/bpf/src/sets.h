@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Questions to a pod's rules, of both directions. */
+#pragma once
+
+#include "capture_maps.h"
+
+#define LOOPBACK_INTERFACE 1
+
+/* The pod whose namespace that is, if its connections are captured. */
+static __always_inline struct pod *captured_pod(u64 netns)
+{
+	struct pod *pod = bpf_map_lookup_elem(&pods, &netns);
+
+	return pod && !(pod->flags & POD_PREPARING) ? pod : NULL;
+}
+
+static __always_inline bool in_set(u32 owner, u32 kind, u32 number)
+{
+	struct set_key key = { .owner = owner, .kind = kind, .number = number };
+
+	return bpf_map_lookup_elem(&sets, &key) != NULL;
+}
+
+static __always_inline struct route *find_range(u32 owner, u32 kind, const struct address *address)
+{
+	struct range_key key = { .bits = RANGE_BITS, .owner = owner, .kind = kind, .address = *address };
+
+	return bpf_map_lookup_elem(&ranges, &key);
+}
+
+/* 127.0.0.1 alone, or ::1. */
+static __always_inline bool is_loopback_host(const struct address *a)
+{
+	if (address_is_v4(a))
+		return a->word[3] == __builtin_bswap32(0x7f000001);
+	return !a->word[0] && !a->word[1] && !a->word[2] && a->word[3] == __builtin_bswap32(1);
+}
+
+/* Whether the port is one at which the pod's inbound connections are captured. */
+static __always_inline bool is_captured_port(const struct pod *pod, u32 port)
+{
+	bool all_but = pod->flags & POD_INBOUND_ALL_BUT;
+
+	return port != pod->tunnel_port && in_set(pod->rules, KIND_INBOUND_PORT, port) != all_but;
+}

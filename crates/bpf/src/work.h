@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Where a call goes: to the proxy if its pod's rules say so, else to a Service's backend, else where it wants. */
+#pragma once
+
+#include "connect.h"
+#include "datagram.h"
+#include "diversion.h"
+
+static __always_inline int connect_out(struct bpf_sock_addr *ctx, struct endpoint *to)
+{
+	struct pod *pod = captured_pod(bpf_get_netns_cookie(ctx));
+	enum diversion diversion = pod ? divert_connect(ctx, pod, to) : NOT_DIVERTED;
+
+	if (diversion == NOT_DIVERTED)
+		return connect_to(ctx, to);
+	forget_earlier(ctx);
+	return diversion == DIVERTED ? ALLOW : DENY;
+}
+
+static __always_inline int send_out(struct bpf_sock_addr *ctx, struct endpoint *to)
+{
+	struct pod *pod = captured_pod(bpf_get_netns_cookie(ctx));
+
+	if (pod && divert_datagram(ctx, pod, to))
+		return ALLOW;
+	return send_to(ctx, to);
+}

@@ -1,0 +1,87 @@
+//! Between the model's types and those of capture's maps.
+
+use crate::layout::{MapData, address_of};
+use ipnet::IpNet;
+pub use sidestep_bpf::services::types::{listener_key, pod, range_key, route, set_key};
+use sidestep_mesh::address::Address;
+use sidestep_mesh::capture::tables::{Flags, RangeKind, Route, Scalars, SetKind};
+
+// SAFETY: integers only, whose sizes add up to the size of the whole, so nothing lies between them.
+unsafe impl MapData for pod {}
+// SAFETY: as above.
+unsafe impl MapData for set_key {}
+// SAFETY: as above.
+unsafe impl MapData for range_key {}
+// SAFETY: as above.
+unsafe impl MapData for route {}
+// SAFETY: as above.
+unsafe impl MapData for listener_key {}
+const _: () = assert!(size_of::<pod>() == 5 * 4 + 4 * 2);
+const _: () = assert!(size_of::<set_key>() == 3 * 4);
+const _: () = assert!(size_of::<range_key>() == 3 * 4 + 16);
+const _: () = assert!(size_of::<route>() == 4 + 16);
+const _: () = assert!(size_of::<listener_key>() == 8 + 2 * 4);
+
+/// `LISTENER_PLACES`, `enum role`
+pub const LISTENER_PLACES: u32 = 64;
+pub const ROLES: [u32; 2] = [0, 1];
+
+/// Bits of a range's key before the address.
+const OWNER_AND_KIND: u32 = 64;
+/// An IPv4 address lies in the last bits of an IPv6 one.
+const MAPPED: u32 = 96;
+
+/// What else is said of a pod, beside its rules.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Listeners are gathered; nothing is captured yet.
+    Preparing,
+    Captured,
+}
+
+/// `enum pod_flags`
+fn flags_of(flags: Flags, stage: Stage, scalars: &Scalars) -> u32 {
+    let bits = [
+        flags.pass_without_proxy,
+        flags.all_ranges,
+        flags.loopback_included,
+        flags.inbound_all_but,
+        flags.groups_all_but,
+        flags.dns,
+        flags.dns_all,
+        scalars.first_uid.is_some(),
+        scalars.first_gid.is_some(),
+        stage == Stage::Preparing,
+    ];
+    bits.iter().enumerate().fold(0, |all, (bit, set)| all | (u32::from(*set) << bit))
+}
+
+pub fn pod_of(scalars: &Scalars, rules: u32, place: u32, stage: Stage) -> pod {
+    pod {
+        rules,
+        place,
+        flags: flags_of(scalars.flags, stage, scalars),
+        first_uid: scalars.first_uid.unwrap_or(u32::MAX),
+        first_gid: scalars.first_gid.unwrap_or(u32::MAX),
+        outbound_port: scalars.outbound_port,
+        inbound_port: scalars.inbound_port,
+        tunnel_port: scalars.tunnel_port,
+        dns_port: scalars.dns_port,
+    }
+}
+
+pub fn set_key_of(owner: u32, kind: SetKind, number: u32) -> set_key {
+    set_key { owner, kind: kind as u32, number }
+}
+
+pub fn range_key_of(owner: u32, kind: RangeKind, range: IpNet) -> range_key {
+    let bits = OWNER_AND_KIND + u32::from(range.prefix_len()) + if range.addr().is_ipv4() { MAPPED } else { 0 };
+    range_key { bits, owner, kind: kind as u32, address: address_of(Address::from(range.addr())) }
+}
+
+/// `enum route_flags`
+pub fn route_of(from: Option<&Route>) -> route {
+    let Some(from) = from else { return route::default() };
+    let flags = u32::from(from.local) | (u32::from(from.excluded) << 1) | (u32::from(from.unreachable) << 2);
+    route { flags, source: address_of(Address::from(from.source)) }
+}

@@ -1,0 +1,5 @@
+//! Pods whose connections go through their proxy.
+
+mod greeter;
+mod outside;
+mod world;

@@ -1,0 +1,67 @@
+//! Connections between pods: what the proxy sees of them, and what the programs do.
+
+use super::greeter::{PROXY, ROOT};
+use super::world::{INBOUND, OUTBOUND, World, dial_as, of, program, proxy, rules};
+use crate::sockets::{at, mapped};
+
+#[test]
+fn what_a_program_sends_goes_to_the_proxy_which_knows_what_was_dialled() {
+    let mut world = World::new();
+    let (client, server) = (world.pod(), world.pod());
+    let (_proxy, _server) = (proxy(&client), program(&server, 8080));
+    world.capture(&client, &rules());
+    for (ip, own) in [(server.v4, client.v4), (server.v6, client.v6)] {
+        let met = dial_as(&client, ROOT, of(ip, 8080)).unwrap();
+        assert_eq!(met.peer, of(ip, 8080), "the program's own view");
+        assert_eq!(met.seen.listener, OUTBOUND);
+        assert_eq!(met.seen.original, Some(of(ip, 8080)));
+        assert_eq!((met.seen.peer, met.local), (met.local, of(own, met.local.port())), "the source is the pod's");
+    }
+    let met = dial_as(&client, ROOT, mapped(of(server.v4, 8080))).unwrap();
+    assert_eq!(met.peer, mapped(of(server.v4, 8080)));
+    assert_eq!((met.seen.listener, met.seen.original), (OUTBOUND, Some(of(server.v4, 8080))));
+}
+
+#[test]
+fn what_the_proxy_sends_goes_where_it_wants() {
+    let mut world = World::new();
+    let (client, server) = (world.pod(), world.pod());
+    let (_proxy, _server) = (proxy(&client), program(&server, 8080));
+    world.capture(&client, &rules());
+    for ip in [server.v4, server.v6] {
+        let met = dial_as(&client, PROXY, of(ip, 8080)).unwrap();
+        assert_eq!((met.seen.listener, met.seen.original, met.peer), (8080, None, of(ip, 8080)));
+    }
+}
+
+#[test]
+fn what_comes_in_goes_to_the_proxy_whatever_the_port_is() {
+    let mut world = World::new();
+    let (client, server) = (world.pod(), world.pod());
+    let (_proxy, _server) = (proxy(&server), program(&server, 8080));
+    world.capture(&server, &rules());
+    for (ip, port) in [(server.v4, 8080), (server.v6, 8080), (server.v4, 9999), (server.v6, INBOUND)] {
+        let met = dial_as(&client, ROOT, of(ip, port)).unwrap();
+        assert_eq!((met.seen.listener, met.seen.local), (INBOUND, of(ip, port)));
+        let original = (port != INBOUND).then_some(of(ip, port));
+        assert_eq!((met.seen.original, met.seen.peer), (original, met.local));
+    }
+    let direct = dial_as(&client, ROOT, of(server.v4, 15021)).unwrap_err();
+    assert_eq!(direct.kind(), std::io::ErrorKind::ConnectionRefused, "an excluded port at which nobody listens");
+}
+
+#[test]
+fn a_service_is_dialled_by_the_proxy_and_balanced_for_it() {
+    let mut world = World::new();
+    let (client, server) = (world.pod(), world.pod());
+    let (_proxy, _server) = (proxy(&client), program(&server, 8080));
+    let vip = at("10.96.0.10", 80);
+    world.node.service("web", sidestep_mesh::address::Protocol::Tcp, "10.96.0.10", 80, [(server.v4, 8080)]);
+    world.capture(&client, &rules());
+    let met = dial_as(&client, ROOT, vip).unwrap();
+    assert_eq!((met.seen.listener, met.seen.original, met.peer), (OUTBOUND, Some(vip), vip));
+    assert_eq!(world.node.counters("web").picks, 0);
+    let met = dial_as(&client, PROXY, vip).unwrap();
+    assert_eq!((met.seen.listener, met.seen.local, met.peer), (8080, of(server.v4, 8080), vip));
+    assert_eq!(world.node.counters("web").picks, 1);
+}

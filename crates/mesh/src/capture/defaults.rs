@@ -1,0 +1,34 @@
+//! What Istio says where nothing else is said.
+
+use super::rules::{InboundPorts, OwnerGroups, Ranges, Rules, WithoutProxy};
+
+pub const OUTBOUND_PORT: u16 = 15001;
+pub const INBOUND_PORT: u16 = 15006;
+pub const TUNNEL_PORT: u16 = 15008;
+pub const DNS_PORT: u16 = 15053;
+/// User and group of the proxy.
+pub const PROXY: u32 = 1337;
+/// Ports of the proxy itself, which the injector excludes whatever else is excluded: metrics of Envoy, health, and
+/// metrics of all.
+pub const OWN_PORTS: [u16; 3] = [15090, 15021, 15020];
+
+/// A pod without any annotation.
+pub fn rules() -> Rules {
+    Rules {
+        outbound_port: OUTBOUND_PORT,
+        inbound_port: INBOUND_PORT,
+        tunnel_port: TUNNEL_PORT,
+        dns: None,
+        proxy_uids: vec![PROXY],
+        proxy_gids: vec![PROXY],
+        owner_groups: OwnerGroups::AllBut(Vec::new()),
+        include_outbound_ranges: Ranges::All,
+        exclude_outbound_ranges: Vec::new(),
+        include_outbound_ports: Vec::new(),
+        exclude_outbound_ports: Vec::new(),
+        inbound_ports: InboundPorts::AllBut(OWN_PORTS.to_vec()),
+        exclude_interfaces: Vec::new(),
+        virtual_interfaces: Vec::new(),
+        without_proxy: WithoutProxy::Refuse,
+    }
+}

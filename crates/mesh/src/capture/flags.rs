@@ -1,0 +1,177 @@
+//! istio-iptables' flags, as rules.
+
+use super::defaults;
+use super::rules::{Dns, DnsServers, Rules, WithoutProxy};
+use super::text::{Result, Text};
+use std::net::IpAddr;
+
+/// The values as they are given, under the names of the long flags. The rest of istio-iptables' flags say how rules come
+/// into the kernel, not what they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flags {
+    /// `-p`
+    pub envoy_port: String,
+    /// `-z`
+    pub inbound_capture_port: String,
+    /// `-e`
+    pub inbound_tunnel_port: String,
+    /// `-u`. Empty: the user `istio-proxy` where there is one, else 1337.
+    pub proxy_uid: String,
+    /// `-g`. Empty: as `proxy_uid`.
+    pub proxy_gid: String,
+    /// `-m`. Empty: REDIRECT.
+    pub istio_inbound_interception_mode: String,
+    /// `-b`
+    pub istio_inbound_ports: String,
+    /// `-d`
+    pub istio_local_exclude_ports: String,
+    /// `-c`
+    pub istio_exclude_interfaces: String,
+    /// `-i`
+    pub istio_service_cidr: String,
+    /// `-x`
+    pub istio_service_exclude_cidr: String,
+    /// `-q`
+    pub istio_outbound_ports: String,
+    /// `-o`
+    pub istio_local_outbound_ports_exclude: String,
+    /// `-k`
+    pub kube_virt_interfaces: String,
+    pub redirect_dns: bool,
+    /// Counts only together with `redirect_dns`.
+    pub capture_all_dns: bool,
+    /// [`OWNER_GROUPS`]: no flag of istio-iptables, but a variable of its environment.
+    pub owner_groups: String,
+    /// [`OWNER_GROUPS_EXCLUDE`]: likewise.
+    pub owner_groups_exclude: String,
+    /// [`LOOPBACK_CIDR`]: likewise.
+    pub outbound_ipv4_loopback_cidr: String,
+}
+
+pub const OWNER_GROUPS: &str = "ISTIO_OUTBOUND_OWNER_GROUPS";
+pub const OWNER_GROUPS_EXCLUDE: &str = "ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE";
+pub const LOOPBACK_CIDR: &str = "ISTIO_OUTBOUND_IPV4_LOOPBACK_CIDR";
+
+const LOOPBACK: &str = "127.0.0.1/32";
+const PROXY_USER: &str = "istio-proxy";
+const UID: &str = "a user's number, or the name of one that is known";
+const GID: &str = "a group's number, or the name of one that is known";
+
+/// As of istio-iptables: without flags nothing is captured but the proxy's own calls to its pod.
+impl Default for Flags {
+    fn default() -> Flags {
+        Flags {
+            envoy_port: defaults::OUTBOUND_PORT.to_string(),
+            inbound_capture_port: defaults::INBOUND_PORT.to_string(),
+            inbound_tunnel_port: defaults::TUNNEL_PORT.to_string(),
+            proxy_uid: String::new(),
+            proxy_gid: String::new(),
+            istio_inbound_interception_mode: String::new(),
+            istio_inbound_ports: String::new(),
+            istio_local_exclude_ports: String::new(),
+            istio_exclude_interfaces: String::new(),
+            istio_service_cidr: String::new(),
+            istio_service_exclude_cidr: String::new(),
+            istio_outbound_ports: String::new(),
+            istio_local_outbound_ports_exclude: String::new(),
+            kube_virt_interfaces: String::new(),
+            redirect_dns: false,
+            capture_all_dns: false,
+            owner_groups: "*".to_string(),
+            owner_groups_exclude: String::new(),
+            outbound_ipv4_loopback_cidr: LOOPBACK.to_string(),
+        }
+    }
+}
+
+/// What flags mean depends on where they are read.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The text of resolv.conf, which is looked into where DNS goes to the proxy, but not all of it.
+    pub resolv_conf: &'a str,
+    pub user: &'a dyn Fn(&str) -> Option<u32>,
+    pub group: &'a dyn Fn(&str) -> Option<u32>,
+}
+
+impl Place<'_> {
+    /// Users and groups are numbers, and no name servers are known.
+    pub const NOWHERE: Place<'static> = Place { resolv_conf: "", user: &|_| None, group: &|_| None };
+}
+
+impl Flags {
+    pub fn rules(&self, place: &Place, without_proxy: WithoutProxy) -> Result<Rules> {
+        flag("--istio-inbound-interception-mode", &self.istio_inbound_interception_mode).mode()?;
+        self.check_loopback()?;
+        let excluded_inbound = flag("--istio-local-exclude-ports", &self.istio_local_exclude_ports).ports()?;
+        let excluded_groups = flag(OWNER_GROUPS_EXCLUDE, &self.owner_groups_exclude).ids(place.group, GID)?;
+        Ok(Rules {
+            outbound_port: flag("--envoy-port", &self.envoy_port).port()?,
+            inbound_port: flag("--inbound-capture-port", &self.inbound_capture_port).port()?,
+            tunnel_port: flag("--inbound-tunnel-port", &self.inbound_tunnel_port).port()?,
+            dns: self.dns(place)?,
+            proxy_uids: flag("--proxy-uid", &self.proxy_uid(place)).owners(place.user, UID)?,
+            proxy_gids: flag("--proxy-gid", &self.proxy_gid(place)).owners(place.group, GID)?,
+            owner_groups: flag(OWNER_GROUPS, &self.owner_groups).owner_groups(excluded_groups, place.group, GID)?,
+            include_outbound_ranges: flag("--istio-service-cidr", &self.istio_service_cidr).all_or_ranges()?,
+            exclude_outbound_ranges: flag("--istio-service-exclude-cidr", &self.istio_service_exclude_cidr).ranges()?,
+            include_outbound_ports: flag("--istio-outbound-ports", &self.istio_outbound_ports).ports()?,
+            exclude_outbound_ports: self.excluded_outbound_ports()?,
+            inbound_ports: flag("--istio-inbound-ports", &self.istio_inbound_ports).inbound_ports(excluded_inbound)?,
+            exclude_interfaces: flag("--istio-exclude-interfaces", &self.istio_exclude_interfaces).interfaces()?,
+            virtual_interfaces: flag("--kube-virt-interfaces", &self.kube_virt_interfaces).interfaces()?,
+            without_proxy,
+        })
+    }
+
+    /// Few set it, and the rules have no room for it: so whoever does is told.
+    fn check_loopback(&self) -> Result<()> {
+        let given = flag(LOOPBACK_CIDR, &self.outbound_ipv4_loopback_cidr);
+        if given.text == LOOPBACK { Ok(()) } else { given.wrong(given.text, LOOPBACK) }
+    }
+
+    fn excluded_outbound_ports(&self) -> Result<Vec<u16>> {
+        flag("--istio-local-outbound-ports-exclude", &self.istio_local_outbound_ports_exclude).ports()
+    }
+
+    fn proxy_uid(&self, place: &Place) -> String {
+        if !self.proxy_uid.is_empty() {
+            return self.proxy_uid.clone();
+        }
+        (place.user)(PROXY_USER).unwrap_or(defaults::PROXY).to_string()
+    }
+
+    fn proxy_gid(&self, place: &Place) -> String {
+        if self.proxy_gid.is_empty() { self.proxy_uid(place) } else { self.proxy_gid.clone() }
+    }
+
+    /// Without any name server nothing is captured, not even in part: the rules for others are those without DNS.
+    fn dns(&self, place: &Place) -> Result<Option<Dns>> {
+        let servers = match (self.redirect_dns, self.capture_all_dns) {
+            (false, _) => return Ok(None),
+            (true, true) => DnsServers::All,
+            (true, false) => DnsServers::These(name_servers(place.resolv_conf)?),
+        };
+        let is_nobody = servers == DnsServers::These(Vec::new());
+        Ok((!is_nobody).then_some(Dns { port: defaults::DNS_PORT, servers }))
+    }
+}
+
+fn flag<'a>(name: &'a str, text: &'a str) -> Text<'a> {
+    Text { name, text }
+}
+
+/// Those of a resolv.conf, without their zones: a rule has none.
+fn name_servers(resolv_conf: &str) -> Result<Vec<IpAddr>> {
+    let mut servers = Vec::new();
+    for line in resolv_conf.lines() {
+        let mut words = line.split_whitespace();
+        let (Some("nameserver"), Some(server)) = (words.next(), words.next()) else { continue };
+        let address = server.split('%').next().and_then(|address| address.parse().ok());
+        match address.map(|address: IpAddr| address.to_canonical()) {
+            Some(address) if servers.contains(&address) => {}
+            Some(address) => servers.push(address),
+            None => return flag("resolv.conf, nameserver", server).wrong(server, "an IP address"),
+        }
+    }
+    Ok(servers)
+}

@@ -1,0 +1,189 @@
+//! A pod whose connections are captured, as a file tells of it.
+
+use super::rules::{Dns, DnsServers, Rules, WithoutProxy};
+use super::text::{Result, Text};
+use super::{annotations, defaults};
+use crate::kubernetes;
+use crate::object::Name;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Component, PathBuf};
+
+pub const API_VERSION: &str = "sidestep.dev/v1";
+pub const KIND: &str = "Capture";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capture {
+    pub name: Name,
+    pub netns: Netns,
+    /// Below the agent's cgroup root, or absolute.
+    pub cgroup: Option<PathBuf>,
+    /// What the namespace's addresses are to be. Empty: whatever they are.
+    pub addresses: Vec<IpAddr>,
+    pub rules: Rules,
+}
+
+/// Where a network namespace is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Netns {
+    /// In `/run/netns`.
+    Name(String),
+    Path(PathBuf),
+    /// That of a process.
+    Pid(u32),
+}
+
+/// The document, as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Document {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    metadata: ObjectMeta,
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    netns: Word,
+    cgroup: Option<String>,
+    #[serde(default)]
+    addresses: Vec<String>,
+    #[serde(default)]
+    proxy: ProxySpec,
+    dns: Option<DnsSpec>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProxySpec {
+    uid: Option<Word>,
+    gid: Option<Word>,
+    outbound_port: Option<i32>,
+    inbound_port: Option<i32>,
+    without_proxy: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct DnsSpec {
+    port: Option<i32>,
+    servers: Option<Value>,
+}
+
+/// A text. A number, which YAML makes of what has no quotation marks, is one too.
+struct Word(String);
+
+impl<'de> Deserialize<'de> for Word {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Word, D::Error> {
+        from.deserialize_any(AnyWord).map(Word)
+    }
+}
+
+struct AnyWord;
+
+impl Visitor<'_> for AnyWord {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a string or a number")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> std::result::Result<String, E> {
+        Ok(text.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> std::result::Result<String, E> {
+        Ok(number.to_string())
+    }
+}
+
+pub fn capture(from: Document) -> Result<Capture> {
+    let name = kubernetes::name(&from.metadata)?;
+    let annotations: BTreeMap<_, _> = from.metadata.annotations.unwrap_or_default();
+    let proxy = &from.spec.proxy;
+    let uid = proxy.uid.as_ref().map_or_else(|| defaults::PROXY.to_string(), |word| word.0.clone());
+    let gid = proxy.gid.as_ref().map_or(uid.as_str(), |word| &word.0);
+    Ok(Capture {
+        name,
+        netns: netns(&from.spec.netns.0)?,
+        cgroup: from.spec.cgroup.as_deref().map(cgroup).transpose()?,
+        addresses: kubernetes::addresses("spec.addresses", &from.spec.addresses)?,
+        rules: Rules {
+            outbound_port: port("spec.proxy.outboundPort", proxy.outbound_port, defaults::OUTBOUND_PORT)?,
+            inbound_port: port("spec.proxy.inboundPort", proxy.inbound_port, defaults::INBOUND_PORT)?,
+            proxy_uids: owners("spec.proxy.uid", &uid)?,
+            proxy_gids: owners("spec.proxy.gid", gid)?,
+            without_proxy: without_proxy(proxy.without_proxy.as_deref())?,
+            dns: from.spec.dns.map(dns).transpose()?,
+            ..annotations::rules(&annotations)?
+        },
+    })
+}
+
+fn netns(text: &str) -> Result<Netns> {
+    let is_number = text.bytes().all(|b| b.is_ascii_digit());
+    let path = PathBuf::from(text);
+    match text.parse() {
+        Ok(pid) if is_number && pid != 0 => Ok(Netns::Pid(pid)),
+        _ if path.is_absolute() => Ok(Netns::Path(path)),
+        _ if is_number || text.contains('/') || [".", ".."].contains(&text) => {
+            spec("spec.netns", text).wrong(text, "a name in /run/netns, an absolute path, or a process's number")
+        }
+        _ => Ok(Netns::Name(text.to_string())),
+    }
+}
+
+/// Never one outside: an agent for a part of the node's pods has no business with others.
+fn cgroup(text: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(text);
+    let is_straight = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if is_straight && path.file_name().is_some() {
+        return Ok(path);
+    }
+    spec("spec.cgroup", text).wrong(text, "a path without `..`, absolute or below the agent's cgroup")
+}
+
+fn port(path: &str, given: Option<i32>, default: u16) -> Result<u16> {
+    given.map_or(Ok(default), |number| kubernetes::port_number(path.to_string(), number))
+}
+
+/// Names are the pod's own matter: its users are not the agent's.
+fn owners(path: &str, text: &str) -> Result<Vec<u32>> {
+    spec(path, text).owners(&|_| None, "numbers between commas")
+}
+
+fn without_proxy(given: Option<&str>) -> Result<WithoutProxy> {
+    match given.unwrap_or("refuse") {
+        "refuse" => Ok(WithoutProxy::Refuse),
+        "pass" => Ok(WithoutProxy::Pass),
+        other => spec("spec.proxy.withoutProxy", other).wrong(other, "refuse or pass"),
+    }
+}
+
+fn dns(from: DnsSpec) -> Result<Dns> {
+    let port = port("spec.dns.port", from.port, defaults::DNS_PORT)?;
+    Ok(Dns { port, servers: dns_servers(from.servers.unwrap_or_else(|| "all".into()))? })
+}
+
+fn dns_servers(from: Value) -> Result<DnsServers> {
+    const EXPECTED: &str = "all, or a list of IP addresses";
+    if from == "all" {
+        return Ok(DnsServers::All);
+    }
+    let path = "spec.dns.servers";
+    match serde_json::from_value::<Vec<String>>(from.clone()) {
+        Ok(servers) => kubernetes::addresses(path, &servers).map(DnsServers::These),
+        Err(_) => Err(kubernetes::Invalid { path: path.to_string(), found: from.to_string(), expected: EXPECTED }),
+    }
+}
+
+fn spec<'a>(name: &'a str, text: &'a str) -> Text<'a> {
+    Text { name, text }
+}
