@@ -18,7 +18,7 @@ from twin import Twin
 
 
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-PROGRAMS = ("etcd", "iptables", "ip6tables", "ip", "nft", "nsenter", "openssl")
+PROGRAMS = ("etcd", "iptables", "ip6tables", "ip", "nft", "nsenter", "openssl", "setpriv", "unshare")
 
 
 class Lab:

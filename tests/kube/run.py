@@ -2,7 +2,7 @@
 """Services of a real Kubernetes control plane, as Sidestep and as kube-proxy implement them.
 
 etcd, kube-apiserver, kube-controller-manager and kube-proxy run in network namespaces without a way outside, next to
-Sidestep's agent. README.md says how it is laid out and where the two differ.
+Sidestep's agent, and so does the mesh of Istio. README.md says how it is laid out and where the two differ.
 
   tests/kube/run.py                          everything, against both modes of kube-proxy
   tests/kube/run.py --only semantics --quick one part, briefly

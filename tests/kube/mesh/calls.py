@@ -42,6 +42,7 @@ class Call:
 WEB_NAMES = tuple(web.name for web in WEBS)
 VIP = things.VIP_PORT
 FIRST = WEBS[0]
+WEB_HOST = f"web.{places.NAMESPACE}.svc.{places.DOMAIN}"
 
 
 def service(name):
@@ -96,6 +97,9 @@ AS_USUAL = (
          source=""),
     Call("outside, by HTTP", CLIENT.name, places.OUTSIDE, VIP, "anew", called="example.org", outcome=NOBODY, source=""),
     Call("outside, by raw TCP", CLIENT.name, places.OUTSIDE, places.TCP_PORT, "tcp", outcome=ENDED, source=""),
+    # Names, which the sidecar knows.
+    *(Call(f"the name of a Service, {kind}", CLIENT.name, places.RESOLVER, places.DNS_PORT, kind, called=WEB_HOST,
+           outcome="web", source="") for kind in ("dns", "dns-sendto", "dns-tcp")),
     # What is forbidden.
     Call("a forbidden path", CLIENT.name, service("web"), VIP, "anew", path=things.FORBIDDEN_PATH, outcome=DENIED,
          source=""),

@@ -36,6 +36,9 @@ def make(world, calls):
         marks = world.wire.marks()
         if marks - {own}:
             raise Failure(f"{world.kind}: {call.name}: there was something of an earlier call on the wire")
+        # An address that was asked for is a Service's, by the name of which it is known beforehand.
+        named = {address: name for name, address in services.items()}
+        answer["outcomes"] = [named.get(outcome, outcome) for outcome in answer["outcomes"]]
         seen[call.name] = sight(answer, own in marks)
     return seen
 

@@ -22,6 +22,8 @@ LOCAL_PORT = 7070
 # Nobody listens there.
 CLOSED_PORT = 8099
 
+# Where programs think that names are known. Nobody is there: sidecars answer.
+RESOLVER, DNS_PORT = "10.96.0.10", 53
 # Of the sidecar.
 PROXY_ID = 1337
 OUTBOUND_PORT, INBOUND_PORT = 15001, 15006

@@ -55,7 +55,8 @@ class Sidecar:
         return {
             "POD_NAME": place.name, "POD_NAMESPACE": NAMESPACE, "INSTANCE_IP": place.address, "HOST_IP": NODE,
             "SERVICE_ACCOUNT": place.app, "ISTIO_META_CLUSTER_ID": "Kubernetes", "ISTIO_META_MESH_ID": DOMAIN,
-            "ISTIO_META_INTERCEPTION_MODE": "REDIRECT", "ISTIO_META_WORKLOAD_NAME": place.app,
+            "ISTIO_META_DNS_CAPTURE": "true", "ISTIO_META_INTERCEPTION_MODE": "REDIRECT",
+            "ISTIO_META_WORKLOAD_NAME": place.app,
             "ISTIO_METAJSON_LABELS": json.dumps({"app": place.app}), "TRUST_DOMAIN": DOMAIN, "CA_ADDR": DISCOVERY,
             "ISTIOD_SAN": NAME, "JWT_POLICY": "third-party-jwt", "PILOT_CERT_PROVIDER": "istiod",
             "ISTIO_CPU_LIMIT": "1", "PROXY_CONFIG": json.dumps(config)}

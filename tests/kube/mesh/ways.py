@@ -13,9 +13,9 @@ PROGRAM = TARGET / "release" / "sidestep"
 VERSIONS = {"Service": "v1", "EndpointSlice": "discovery.k8s.io/v1"}
 # Time for whoever captures to begin with it.
 VALIDATION = "20s"
-# As the injected init container calls istio-iptables, but for one more port past the sidecar.
+# As the injected init container calls istio-iptables where names are captured, but for one more port past the sidecar.
 FLAGS = ["-p", OUTBOUND_PORT, "-z", INBOUND_PORT, "-u", PROXY_ID, "-g", PROXY_ID, "-m", "REDIRECT", "-i", "*", "-x", "",
-         "-b", "*", "-d", ",".join(map(str, EXCLUDED_INBOUND))]
+         "-b", "*", "-d", ",".join(map(str, EXCLUDED_INBOUND)), "--redirect-dns", "--capture-all-dns"]
 
 
 class Way:
@@ -86,7 +86,8 @@ class Sidestep(Way):
             for thing in self.world.control_plane.api.list(kind, NAMESPACE):
                 self.write({**thing, "apiVersion": version, "kind": kind})
         for pod in self.world.meshed():
-            self.write(capture_document(pod))
+            document = run(*capture(pod), *FLAGS, "--print", env=self.world.env)
+            self.write(json.loads(document))
         command = [PROGRAM, "agent", "--config", self.documents, "--node-name", at.NODE_NAME,
                    "--cgroup", self.world.cgroup.path, *self.options, "--metrics", "off"]
         self.world.start_process("agent", self.world.node.around([str(word) for word in command]))
@@ -121,29 +122,20 @@ class SidestepCapture(Rules):
         super().start()
 
     def capture(self, pod):
-        run(*self.command(pod), *FLAGS, env=self.world.env)
+        run(*capture(pod), *FLAGS, "--pins", self.bpffs.pins, env=self.world.env)
         self.captured.append(pod)
-
-    def command(self, pod):
-        return [PROGRAM, "capture", "--netns", pod.namespace.name, "--cgroup", pod.cgroup.path,
-                "--pins", self.bpffs.pins]
 
     def stop(self):
         for pod in self.captured:
-            run(*self.command(pod), "--remove", env=self.world.env)
+            run(*capture(pod), "--remove", "--pins", self.bpffs.pins, env=self.world.env)
         self.bpffs.unmount()
 
 
 WAYS = (Rules, Sidestep, SidestepCapture)
 
 
-def capture_document(pod):
-    place = pod.place
-    excluded = {"traffic.sidecar.istio.io/excludeInboundPorts": ",".join(map(str, EXCLUDED_INBOUND))}
-    return {"apiVersion": "sidestep.dev/v1", "kind": "Capture",
-            "metadata": {"name": place.name, "namespace": NAMESPACE, "annotations": excluded},
-            "spec": {"netns": pod.namespace.name, "cgroup": str(pod.cgroup.path),
-                     "proxy": {"uid": str(PROXY_ID), "gid": str(PROXY_ID)}}}
+def capture(pod):
+    return [PROGRAM, "capture", "--netns", pod.namespace.name, "--cgroup", pod.cgroup.path]
 
 
 class BpfFileSystem:

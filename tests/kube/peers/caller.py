@@ -5,6 +5,7 @@
 
 `kind`: http and tcp (one connection, kept for all `times`), anew (HTTP, a connection each), together (raw TCP, all
 connections at once), bulk (`times` bytes there and back), udp (a socket each). The mark is sent and must come back.
+dns, dns-sendto (a socket that is not connected) and dns-tcp ask for the address of `called`, which is the outcome.
 The answer: what came of each time, and who answered, with what they say of themselves and of the caller.
 It needs no other file, since it runs as a user who can read little.
 """
@@ -14,7 +15,9 @@ import hashlib
 import http.client
 import json
 import os
+import random
 import socket
+import struct
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -137,6 +140,50 @@ def udp(call):
             yield "answered", heard(call, client.recv(PIECE))
 
 
+def dns(call):
+    for _ in range(call["times"]):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.settimeout(call["patience"])
+            client.connect((call["host"], call["port"]))
+            client.send(question(call["called"]))
+            yield address_in(client.recv(PIECE)), None
+
+
+def dns_sendto(call):
+    server = call["host"], call["port"]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(call["patience"])
+        for _ in range(call["times"]):
+            client.sendto(question(call["called"]), server)
+            said, sender = client.recvfrom(PIECE)
+            if sender != server:
+                raise Strange(f"{sender} answers for {server}")
+            yield address_in(said), None
+
+
+def dns_tcp(call):
+    for _ in range(call["times"]):
+        with connected(call) as connection, connection.makefile("rb") as answers:
+            asked = question(call["called"])
+            connection.sendall(struct.pack("!H", len(asked)) + asked)
+            length = answers.read(2)
+            if len(length) < 2:
+                raise ConnectionResetError
+            yield address_in(answers.read(*struct.unpack("!H", length))), None
+
+
+def question(name):
+    """One that wants recursion, for an address of IPv4."""
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    return struct.pack("!6H", random.randrange(1 << 16), 0x0100, 1, 0, 0, 0) + labels + struct.pack("!B2H", 0, 1, 1)
+
+
+def address_in(said):
+    """Of the last record, of which the last bytes are its address."""
+    flags, _, answers = struct.unpack("!2x3H", said[:8])
+    return socket.inet_ntoa(said[-4:]) if answers else f"code {flags & 0xF}"
+
+
 def outcome(error):
     """Whether an end without an answer is a reset or not depends on who is faster."""
     if isinstance(error, ConnectionRefusedError):
@@ -151,7 +198,8 @@ def outcome(error):
 
 
 UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH)
-KINDS = {"http": http_kept, "anew": http_anew, "tcp": tcp, "together": together, "bulk": bulk, "udp": udp}
+KINDS = {"http": http_kept, "anew": http_anew, "tcp": tcp, "together": together, "bulk": bulk, "udp": udp,
+         "dns": dns, "dns-sendto": dns_sendto, "dns-tcp": dns_tcp}
 
 
 def make(call):
