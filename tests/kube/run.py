@@ -47,6 +47,8 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=random.randrange(SEEDS), help="of the random Services")
     parser.add_argument("--mode", choices=(*MODES, "both"), default="both", help="kube-proxy's mode (default: both)")
     parser.add_argument("--world", choices=("all", "twins"), default="all", help="twins: without Sidestep")
+    parser.add_argument("--way", action="append", choices=[way.name for way in mesh.WAYS],
+                        help="what steers the mesh (may be given several times; default: each)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write results and figures there")
     parser.add_argument("--keep", action="store_true", help="keep the logs")
     options = parser.parse_args()

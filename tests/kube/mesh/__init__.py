@@ -17,7 +17,8 @@ from .world import World
 
 def run(lab, options, checks):
     same_rules(checks)
-    ways = [way for way in WAYS if options.world == "all" or not way.needs_sidestep]
+    ways = [way for way in WAYS if way.name in options.way] if options.way else [
+        way for way in WAYS if options.world == "all" or not way.needs_sidestep]
     if any(way.needs_sidestep for way in ways) and not PROGRAM.exists():
         raise Failure(f"{PROGRAM} is missing: run cargo build --release -p sidestep-cli -p sidestep-agent")
     istiod = Istiod(lab.control_plane)
