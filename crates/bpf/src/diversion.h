@@ -113,10 +113,18 @@ static __always_inline u16 proxy_port(const struct pod *pod, enum way_out way)
 	return way == WAY_OUTBOUND ? pod->outbound_port : way == WAY_INBOUND ? pod->inbound_port : pod->dns_port;
 }
 
+/* Whoever dials 0.0.0.0 or :: reaches the loopback. */
+static __always_inline void mean_loopback(struct endpoint *to)
+{
+	if (is_unspecified(&to->address))
+		set_loopback(to, address_is_v4(&to->address), __builtin_bswap16(to->port));
+}
+
 /* The rules' answer for this call. */
 static __always_inline enum way_out ask_rules(struct bpf_sock_addr *ctx, const struct pod *pod, struct outgoing *out,
 					      struct route **route)
 {
+	mean_loopback(&out->to);
 	out->port = __builtin_bswap16(out->to.port);
 	out->protocol = ctx->protocol;
 	out->is_127_0_0_1 = is_loopback_host(&out->to.address);
@@ -127,8 +135,8 @@ static __always_inline enum way_out ask_rules(struct bpf_sock_addr *ctx, const s
 }
 
 /* What was dialled and what it was exchanged for, in the socket. */
-static __always_inline struct captured *remember_diversion(struct bpf_sock_addr *ctx, const struct endpoint *original,
-							   const struct endpoint *proxy)
+static __always_inline struct captured *remember_diversion(struct bpf_sock_addr *ctx, const struct outgoing *out,
+							   const struct endpoint *original, const struct endpoint *proxy)
 {
 	struct captured *captured = bpf_sk_storage_get(&captures, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 
@@ -136,7 +144,7 @@ static __always_inline struct captured *remember_diversion(struct bpf_sock_addr 
 		captured->original = *original;
 		captured->proxy = *proxy;
 		captured->dialled = 1;
-		captured->fresh = ctx->protocol == IPPROTO_TCP;
+		captured->fresh = out->protocol == IPPROTO_TCP;
 	}
 	return captured;
 }
@@ -163,7 +171,7 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 	if (!route || route->flags & ROUTE_UNREACHABLE)
 		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -ENETUNREACH);
 	set_loopback(&proxy, address_is_v4(&to->address), proxy_port(pod, way));
-	captured = remember_diversion(ctx, to, &proxy);
+	captured = remember_diversion(ctx, &out, to, &proxy);
 	if (!captured)
 		return refuse_diversion(ctx, to, REASON_NO_STORAGE, -ECONNREFUSED);
 	if (is_unspecified(&out.source) && !is_loopback_host(&route->source)) {

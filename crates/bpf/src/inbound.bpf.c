@@ -16,6 +16,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 SEC("sk_lookup")
 int inbound(struct bpf_sk_lookup *ctx)
 {
+	const volatile struct bpf_sk_lookup *syn = ctx;
+	struct address to;
 	struct pod *pod;
 
 	if (ctx->protocol != IPPROTO_TCP)
@@ -25,7 +27,8 @@ int inbound(struct bpf_sk_lookup *ctx)
 		return SK_PASS;
 	if (ctx->ingress_ifindex == LOOPBACK_INTERFACE)
 		return from_inside(ctx, pod);
-	switch (role_of(ctx, pod)) {
+	to = ADDRESS_IN(syn, local);
+	switch (role_of(ctx, pod, &to)) {
 	case ROLE_OUTBOUND:
 		return give_to(ctx, pod, ROLE_OUTBOUND);
 	case ROLE_INBOUND:

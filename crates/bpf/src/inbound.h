@@ -10,13 +10,13 @@ const volatile u64 netns = 0;
 
 #define NO_ROLE (-1)
 
-/* The rules, in their order. */
-static __always_inline int role_of(const struct bpf_sk_lookup *ctx, const struct pod *pod)
+/* The rules, in their order. Of a virtual machine's traffic only the included ranges count. */
+static __always_inline int role_of(const struct bpf_sk_lookup *ctx, const struct pod *pod, const struct address *to)
 {
+	if (in_set(pod->place, KIND_VIRTUAL_INTERFACE, ctx->ingress_ifindex))
+		return is_included(pod, to) ? ROLE_OUTBOUND : NO_ROLE;
 	if (in_set(pod->place, KIND_EXCLUDED_INTERFACE, ctx->ingress_ifindex))
 		return NO_ROLE;
-	if (in_set(pod->place, KIND_VIRTUAL_INTERFACE, ctx->ingress_ifindex))
-		return ROLE_OUTBOUND;
 	return is_captured_port(pod, ctx->local_port) ? ROLE_INBOUND : NO_ROLE;
 }
 

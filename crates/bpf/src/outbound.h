@@ -92,9 +92,9 @@ static __always_inline enum way_out by_destination(const struct pod *pod, const 
 		return WAY_DIRECT;
 	if (find_range(pod->rules, KIND_EXCLUDED_RANGE, &out->to.address))
 		return WAY_DIRECT;
-	if (in_set(pod->rules, KIND_INCLUDED_PORT, out->port) || pod->flags & POD_ALL_RANGES)
+	if (in_set(pod->rules, KIND_INCLUDED_PORT, out->port) || is_included(pod, &out->to.address))
 		return WAY_OUTBOUND;
-	return find_range(pod->rules, KIND_INCLUDED_RANGE, &out->to.address) ? WAY_OUTBOUND : WAY_DIRECT;
+	return WAY_DIRECT;
 }
 
 static __always_inline enum way_out way_of(const struct pod *pod, const struct outgoing *out)

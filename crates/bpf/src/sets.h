@@ -43,3 +43,8 @@ static __always_inline bool is_captured_port(const struct pod *pod, u32 port)
 
 	return port != pod->tunnel_port && in_set(pod->rules, KIND_INBOUND_PORT, port) != all_but;
 }
+
+static __always_inline bool is_included(const struct pod *pod, const struct address *address)
+{
+	return pod->flags & POD_ALL_RANGES || find_range(pod->rules, KIND_INCLUDED_RANGE, address);
+}

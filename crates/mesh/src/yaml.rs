@@ -1,4 +1,5 @@
-//! Files of Kubernetes objects, and of pods whose connections are captured, read strictly: whoever writes a field that nobody knows is told so.
+//! Files of Kubernetes objects, and of pods whose connections are captured, read strictly: whoever writes a field that
+//! nobody knows is told so.
 
 use crate::capture::pod;
 use crate::document::Document;

@@ -5,8 +5,8 @@ use super::rules::{Dns, DnsServers, Rules, WithoutProxy};
 use super::text::{Result, Text};
 use std::net::IpAddr;
 
-/// The values as they are given, under the names of the long flags. The rest of istio-iptables' flags say how rules come
-/// into the kernel, not what they are.
+/// The values as they are given, under the names of the long flags. The rest of istio-iptables' flags say how rules
+/// come into the kernel, not what they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flags {
     /// `-p`

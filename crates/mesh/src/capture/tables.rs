@@ -1,6 +1,6 @@
 //! A pod's rules as the tables of the data plane hold them: scalars, sets of numbers, ranges of addresses.
 
-use super::rules::{DnsServers, InboundPorts, OwnerGroups, Ranges, Rules, WithoutProxy};
+use super::rules::{Dns, DnsServers, InboundPorts, OwnerGroups, Ranges, Rules, WithoutProxy};
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -87,16 +87,21 @@ impl Rules {
                 loopback_included: self.includes_loopback(),
                 inbound_all_but: matches!(self.inbound_ports, InboundPorts::AllBut(_)),
                 groups_all_but: matches!(self.owner_groups, OwnerGroups::AllBut(_)),
-                dns: self.dns.is_some(),
-                dns_all: self.dns.as_ref().is_some_and(|dns| dns.servers == DnsServers::All),
+                dns: self.captured_dns().is_some(),
+                dns_all: self.captured_dns().is_some_and(|dns| dns.servers == DnsServers::All),
             },
             first_uid: self.proxy_uids.first().copied(),
             first_gid: self.proxy_gids.first().copied(),
             outbound_port: self.outbound_port,
             inbound_port: self.inbound_port,
             tunnel_port: self.tunnel_port,
-            dns_port: self.dns.as_ref().map_or(0, |dns| dns.port),
+            dns_port: self.captured_dns().map_or(0, |dns| dns.port),
         }
+    }
+
+    /// Without any server it is as if nothing was said of DNS.
+    fn captured_dns(&self) -> Option<&Dns> {
+        self.dns.as_ref().filter(|dns| dns.servers != DnsServers::These(Vec::new()))
     }
 
     fn includes_loopback(&self) -> bool {

@@ -1,9 +1,9 @@
 //! The values of flags and annotations: texts, most of them lists between commas.
 
+use super::outbound::NOBODY;
 use super::rules::{InboundPorts, OwnerGroups, Ranges};
 use crate::kubernetes::Invalid;
 use ipnet::IpNet;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 pub type Result<T> = std::result::Result<T, Invalid>;
@@ -59,7 +59,7 @@ impl Text<'_> {
 
     /// Numbers, or names for which there is a number.
     pub fn ids(&self, number_of: &dyn Fn(&str) -> Option<u32>, expected: &'static str) -> Result<Vec<u32>> {
-        self.list(|part| number(part).or_else(|| number_of(part)), expected)
+        self.list(|part| number(part).or_else(|| number_of(part)).filter(|id| *id != NOBODY), expected)
     }
 
     /// As `ids`, of the proxy: of nobody it would capture its own connections for ever.
@@ -111,14 +111,10 @@ fn port(text: &str) -> Option<u16> {
 
 /// A range of mapped addresses is refused: `ip6tables` never sees one of them, so Istio captures nothing with it.
 fn range(text: &str) -> Option<IpNet> {
-    text.parse().ok().filter(|range: &IpNet| range.addr().is_ipv4() == is_ipv4(range.addr()))
+    text.parse().ok().filter(|range: &IpNet| range.addr().to_canonical() == range.addr())
 }
 
-fn is_ipv4(ip: IpAddr) -> bool {
-    ip.to_canonical().is_ipv4()
-}
-
-/// What the kernel takes as a name. A `+` at the end would be a pattern for iptables, which is none of Istio's promises.
+/// What the kernel takes as a name. A `+` at the end would be a pattern for iptables, which Istio does not promise.
 fn interface(text: &str) -> Option<String> {
     let is_foreign = |c: char| c == '/' || c == ':' || c.is_whitespace();
     let is_name = text.len() < 16 && !text.contains(is_foreign) && ![".", ".."].contains(&text);

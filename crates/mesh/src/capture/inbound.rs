@@ -1,0 +1,46 @@
+//! The rules for a TCP connection to the pod.
+
+use super::rules::{InboundPorts, Ranges, Rules};
+use super::verdict::{Action, Rule, Verdict};
+use std::net::SocketAddr;
+
+/// Not one that comes over `lo`: what that becomes was decided when it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inbound<'a> {
+    pub interface: &'a str,
+    pub destination: SocketAddr,
+}
+
+pub fn verdict(rules: &Rules, probe: &Inbound) -> Verdict {
+    let at = |interfaces: &[String]| interfaces.iter().any(|name| name == probe.interface);
+    let (rule, action) = if at(&rules.virtual_interfaces) {
+        (Rule::InputVirtual, of_the_machine(rules, probe))
+    } else if at(&rules.exclude_interfaces) {
+        (Rule::InputInterface, Action::Bypass)
+    } else if probe.destination.port() == rules.tunnel_port {
+        (Rule::InputTunnel, Action::Bypass)
+    } else {
+        of_the_pod(rules, probe.destination.port())
+    };
+    Verdict { action, rule }
+}
+
+/// A virtual machine's outbound traffic: of all its rules only the included ranges count.
+fn of_the_machine(rules: &Rules, probe: &Inbound) -> Action {
+    let ip = probe.destination.ip().to_canonical();
+    let is_included = match &rules.include_outbound_ranges {
+        Ranges::All => true,
+        Ranges::These(ranges) => ranges.iter().any(|range| range.contains(&ip)),
+    };
+    if is_included { Action::Outbound(rules.outbound_port) } else { Action::Bypass }
+}
+
+fn of_the_pod(rules: &Rules, port: u16) -> (Rule, Action) {
+    let captured = Action::Inbound(rules.inbound_port);
+    match &rules.inbound_ports {
+        InboundPorts::AllBut(ports) if ports.contains(&port) => (Rule::InputPort, Action::Bypass),
+        InboundPorts::AllBut(_) => (Rule::InputPort, captured),
+        InboundPorts::Only(ports) if ports.contains(&port) => (Rule::InputPort, captured),
+        InboundPorts::Only(_) => (Rule::InputNone, Action::Bypass),
+    }
+}

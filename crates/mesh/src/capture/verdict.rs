@@ -1,0 +1,99 @@
+//! What becomes of a connection, and which rule says so.
+
+use super::rules::Rules;
+use super::{inbound, outbound};
+use std::fmt;
+
+/// A connection, as far as the rules look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe<'a> {
+    Outbound(outbound::Outbound<'a>),
+    Inbound(inbound::Inbound<'a>),
+}
+
+impl Probe<'_> {
+    pub fn verdict(&self, rules: &Rules) -> Verdict {
+        match self {
+            Probe::Outbound(probe) => outbound::verdict(rules, probe),
+            Probe::Inbound(probe) => inbound::verdict(rules, probe),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub action: Action,
+    /// The first one that matched.
+    pub rule: Rule,
+}
+
+/// With the port that the connection goes to instead, at the pod's own loopback address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Bypass,
+    /// The proxy's, for what the pod sends.
+    Outbound(u16),
+    /// The proxy's, for what the pod receives.
+    Inbound(u16),
+    Dns(u16),
+}
+
+/// The lines of the [table](super).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rule {
+    OutputInterface,
+    OutputExcludedPort,
+    OutputPassthrough,
+    OutputUserToItself,
+    OutputOtherUser,
+    OutputUser,
+    OutputGroupToItself,
+    OutputOtherGroup,
+    OutputGroup,
+    OutputOwnerGroup,
+    OutputDns,
+    OutputLoopback,
+    OutputExcludedRange,
+    OutputIncludedPort,
+    OutputIncludedRange,
+    OutputNone,
+    InputVirtual,
+    InputInterface,
+    InputTunnel,
+    InputPort,
+    InputNone,
+}
+
+impl Rule {
+    fn text(self) -> &'static str {
+        match self {
+            Rule::OutputInterface => "OUTPUT 1: excludeInterfaces",
+            Rule::OutputExcludedPort => "OUTPUT 2: excludeOutboundPorts",
+            Rule::OutputPassthrough => "OUTPUT 3: from 127.0.0.6 or ::6, which the proxy uses towards its own pod",
+            Rule::OutputUserToItself => "OUTPUT 4a: the proxy's user calls its own pod",
+            Rule::OutputOtherUser => "OUTPUT 4b: within the pod, not by the proxy's user",
+            Rule::OutputUser => "OUTPUT 4c: the proxy's user",
+            Rule::OutputGroupToItself => "OUTPUT 5a: the proxy's group calls its own pod",
+            Rule::OutputOtherGroup => "OUTPUT 5b: within the pod, not by the proxy's group",
+            Rule::OutputGroup => "OUTPUT 5c: the proxy's group",
+            Rule::OutputOwnerGroup => "OUTPUT 6: ISTIO_OUTBOUND_OWNER_GROUPS and its exclusions",
+            Rule::OutputDns => "OUTPUT 7: DNS",
+            Rule::OutputLoopback => "OUTPUT 8: to 127.0.0.1 or ::1",
+            Rule::OutputExcludedRange => "OUTPUT 9: excludeOutboundIPRanges",
+            Rule::OutputIncludedPort => "OUTPUT 10: includeOutboundPorts",
+            Rule::OutputIncludedRange => "OUTPUT 11: includeOutboundIPRanges",
+            Rule::OutputNone => "OUTPUT: no rule",
+            Rule::InputVirtual => "INPUT 1: kubevirtInterfaces",
+            Rule::InputInterface => "INPUT 2: excludeInterfaces",
+            Rule::InputTunnel => "INPUT 3: the tunnel's port",
+            Rule::InputPort => "INPUT 4: includeInboundPorts and excludeInboundPorts",
+            Rule::InputNone => "INPUT: no rule",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
