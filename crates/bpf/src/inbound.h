@@ -43,6 +43,20 @@ static __always_inline int give_to(struct bpf_sk_lookup *ctx, const struct pod *
 }
 
 /*
+ * Whether the pod itself has sent it. What it sends to an address of eth0 is said to come in by eth0 by the kernel, though it
+ * goes over the loopback; but nobody else has the source, since nobody else would hear the answer.
+ */
+static __always_inline bool is_from_inside(const struct bpf_sk_lookup *ctx, const struct pod *pod, const struct address *from)
+{
+	struct route *back;
+
+	if (ctx->ingress_ifindex == LOOPBACK_INTERFACE)
+		return true;
+	back = find_range(pod->place, KIND_ROUTE, from);
+	return back && back->flags & ROUTE_LOCAL;
+}
+
+/*
  * A connection to the proxy's port from an address that is not the loopback's has been diverted there. If what was dialled
  * could not be sent along, the proxy must not guess.
  */
