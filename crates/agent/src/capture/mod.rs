@@ -9,7 +9,7 @@ use crate::lock::{self, Lock};
 use crate::settings;
 use args::Args;
 use clap::Parser;
-use sidestep_ebpf::capture::{Captures, place};
+use sidestep_ebpf::capture::{Captures, passthrough, place};
 use sidestep_ebpf::error::Error;
 use sidestep_ebpf::{netns, probe, services};
 use sidestep_mesh::capture::flags;
@@ -114,6 +114,7 @@ fn remove(pins: &Path, namespace: &Path) -> Result<(), String> {
     let cookie = netns::cookie_of(namespace).map_err(|error| format!("{}: {error}", namespace.display()))?;
     let mut captures = Captures::open(pins).map_err(told)?;
     captures.remove(cookie).and_then(|()| captures.sweep()).map_err(told)?;
+    passthrough::remove(namespace).map_err(told)?;
     let is_last = captures.pods().map_err(told)?.is_empty() && maps.frontends().map_err(told)?.is_empty();
     if is_last {
         services::remove(pins).map_err(told)?;

@@ -3,10 +3,13 @@
 mod inbound;
 mod layout;
 mod listeners;
+mod netlink;
+pub mod passthrough;
 pub mod place;
 
 use crate::error::{Error, Result};
 use crate::layout::MapData;
+use crate::netns;
 use crate::plane::wait_for_readers;
 use crate::services;
 use crate::table::Table;
@@ -18,6 +21,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sidestep_mesh::capture::rules::Rules;
 use sidestep_mesh::capture::tables::{Entries, Place};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -46,6 +50,7 @@ pub struct Pod {
 }
 
 struct Known {
+    namespace: PathBuf,
     rules: u32,
     place: u32,
     written: pod,
@@ -80,6 +85,8 @@ impl Captures {
 
     /// The pod in this namespace is captured by these rules from now on. Says how many listeners of its proxy were found.
     pub fn put(&mut self, namespace: &Path, cookie: u64, rules: &Rules, place: &Place) -> Result<()> {
+        let added = place.addresses.iter().any(IpAddr::is_ipv6) && passthrough::add(namespace)?;
+        let place = &if added { place::look(namespace)? } else { place.clone() };
         let (rules_number, place_number) = (self.number(rules.entries())?, self.number(place.entries(rules))?);
         let scalars = rules.scalars();
         let wanted = pod_of(&scalars, rules_number, place_number, Stage::Captured);
@@ -96,7 +103,7 @@ impl Captures {
             self.release([rules_number, place_number])?;
             return Err(error);
         }
-        let known = Known { rules: rules_number, place: place_number, written: wanted };
+        let known = Known { namespace: namespace.into(), rules: rules_number, place: place_number, written: wanted };
         match self.known.insert(cookie, known) {
             Some(old) => self.release([old.rules, old.place]),
             None => Ok(()),
@@ -121,7 +128,13 @@ impl Captures {
     pub fn remove(&mut self, cookie: u64) -> Result<()> {
         self.take_away(cookie)?;
         match self.known.remove(&cookie) {
-            Some(known) => self.release([known.rules, known.place]),
+            Some(known) => {
+                // Another namespace may be there now.
+                if netns::cookie_of(&known.namespace).is_ok_and(|found| found == cookie) {
+                    passthrough::remove(&known.namespace)?;
+                }
+                self.release([known.rules, known.place])
+            }
             None => Ok(()),
         }
     }
