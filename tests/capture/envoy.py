@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 
-from support import paths
+import clients
+from support import paths, wait
 from tasks import PROXY
 
 OUTBOUND, INBOUND = 15001, 15006
@@ -19,6 +20,8 @@ STARTED = re.compile("starting main dispatch loop")
 VIPS = {"outside": {4: "10.96.0.10", 6: "fd00:96::10"}, "self": {4: "10.96.0.11", 6: "fd00:96::11"}}
 VIP_PORT = 80
 PASSTHROUGH = {4: "127.0.0.6", 6: "::6"}
+# At which nobody listens: who dials it wants a line in the log.
+MARK_PORT = 99
 DRAIN_SECONDS = 1
 PARENT_SECONDS = 2
 numbers = itertools.count()
@@ -73,11 +76,19 @@ class Envoy:
                 os.unlink(f"/dev/shm/envoy_shared_memory_{int(self.base.read_text()) * 10 + epoch}")
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def accesses(self):
-        """Of each connection that has ended: listener, what was dialled, who has dialled, where it went from and to."""
+    def accesses(self, mark=0):
+        """Of each connection that has ended since: listener, what was dialled, by whom, and from where to where it went."""
         with contextlib.suppress(OSError):
-            return [line.split() for line in self.access_log.read_text().splitlines()]
+            return [line.split() for line in self.access_log.read_bytes()[mark:].decode().splitlines()]
         return []
+
+    def mark(self):
+        """Where the log is when everything before has been written: behind a line of our own."""
+        start = len(self.accesses())
+        self.pod.run(clients.steps, self.pod.world.outside.ip[4], MARK_PORT)
+        wait.until(lambda: any(line[1].endswith(f":{MARK_PORT}") for line in self.accesses()[start:]),
+                   "Envoy to write its log")
+        return self.access_log.stat().st_size
 
 
 # --- configuration ------------------------------------------------------------------------------------------------

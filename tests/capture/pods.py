@@ -9,6 +9,8 @@ from namespaces import Namespace, enter, link
 from support import wait
 from support.process import Process
 
+# One that every user can read, if there is one.
+PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 PEERS = Path(__file__).resolve().parent / "peers"
 START_SECONDS = 30
 PREFIX_LENGTH = {4: 24, 6: 64}
@@ -66,7 +68,7 @@ class Pod:
         return process
 
     def peer(self, file, *words, owner=tasks.PROGRAM, role=None):
-        return self.spawn(role or file.removesuffix(".py"), [sys.executable, PEERS / file, *words], owner)
+        return self.spawn(role or file.removesuffix(".py"), [PYTHON, PEERS / file, *words], owner)
 
     def wait_listening(self, process, *ports, families=(4, 6), each=1):
         def listens():

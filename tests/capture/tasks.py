@@ -1,6 +1,7 @@
 """Functions that run in a pod: each in a process of its own, which is in the pod's namespace and cgroup."""
 
 import contextlib
+import encodings.idna  # noqa: F401 - sockets want it, and whoever has become somebody else may not be able to read it
 import os
 import pickle
 import select
@@ -41,8 +42,7 @@ class Task:
 
     def stop(self, seconds=SECONDS):
         """Asks it to come to an end; its outcome."""
-        os.close(self.stop_end)
-        self.stop_end = None
+        os.write(self.stop_end, b".")
         return self.result(seconds)
 
     def result(self, seconds=SECONDS):
@@ -71,9 +71,8 @@ class Task:
 
     def end(self):
         running.discard(self)
-        for fd in (self.answer, self.stop_end):
-            if fd is not None:
-                os.close(fd)
+        os.close(self.answer)
+        os.close(self.stop_end)
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)

@@ -94,16 +94,26 @@ fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<
         captures.put(namespace, cookie, rules, &place::look(namespace)?)?;
         captures.sweep()
     };
-    match attach::cover(pins, &wanted)? {
-        // Nothing is captured before everything is in the tables.
-        Some(cgroup) => {
-            let node_netns = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
-            let options = services::Options { pins: pins.into(), cgroup, node_netns };
-            services::install(&options, |_| put())
-        }
-        None => put(),
+    let cgroup = attach::cover(pins, &wanted)?;
+    check_version(pins)?;
+    let node_netns = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
+    let options = services::Options { pins: pins.into(), cgroup, node_netns };
+    // Nothing is captured before everything is in the tables; programs of another version are exchanged.
+    services::install(&options, |_| put()).map_err(|error| error.to_string())
+}
+
+/// Tables of another version are not taken over: with them would go the other pods that are captured.
+fn check_version(pins: &Path) -> Result<(), String> {
+    let is_other = services::attached_to(pins).is_some()
+        && services::tables(pins).map_err(|error| error.to_string())?.is_none();
+    if !is_other {
+        return Ok(());
     }
-    .map_err(|error| error.to_string())
+    Err(format!(
+        "{}: its tables are of another version: `sidestep agent --detach` removes them, and then every pod is to be \
+         captured anew",
+        pins.display()
+    ))
 }
 
 /// With the last pod everything goes, unless Services are balanced.

@@ -110,14 +110,21 @@ impl Captures {
         }
     }
 
-    /// A pod that was captured by an earlier agent stays so meanwhile.
+    /// A pod that was captured by an earlier agent stays so meanwhile, by the listeners that are known.
     fn begin(&mut self, namespace: &Path, cookie: u64, preparing: pod, wanted: pod) -> Result<()> {
         inbound::install(&self.pins, namespace, cookie)?;
-        if self.pods.get(&cookie)?.is_none() {
-            self.pods.put_all(&[(cookie, preparing)])?;
+        match self.pods.get(&cookie)? {
+            Some(before) if same_ports(&before, &wanted) => {}
+            Some(_) => self.forget_listeners(cookie),
+            None => {
+                self.forget_listeners(cookie);
+                self.pods.put_all(&[(cookie, preparing)])?;
+            }
         }
-        self.forget_listeners(cookie);
-        let done = listeners::find(&self.pins, namespace).and_then(|_| self.pods.put_all(&[(cookie, wanted)]));
+        let done = listeners::find(&self.pins, namespace).and_then(|_| {
+            self.forget_doubles(cookie);
+            self.pods.put_all(&[(cookie, wanted)])
+        });
         if done.is_err() && !self.known.contains_key(&cookie) {
             self.take_away(cookie)?;
         }
@@ -175,9 +182,12 @@ impl Captures {
 
     /// How many sockets of the pod's proxy listen for what comes in.
     pub fn listening(&self, netns: u64) -> usize {
-        let key = |place| listener_key { netns, role: ROLES[1], place };
-        let is_there = |place: &u32| matches!(self.listeners.lookup(key(*place).bytes(), MapFlags::ANY), Ok(Some(_)));
-        (0..LISTENER_PLACES).filter(is_there).count()
+        (0..LISTENER_PLACES).filter_map(|place| self.listener(listener_key { netns, role: ROLES[1], place })).count()
+    }
+
+    /// The cookie of the socket at this place.
+    fn listener(&self, key: listener_key) -> Option<u64> {
+        self.listeners.lookup(key.bytes(), MapFlags::ANY).ok().flatten().and_then(|cookie| u64::from_bytes(&cookie))
     }
 
     /// Namespaces that are captured, by their cookies.
@@ -235,6 +245,18 @@ impl Captures {
         let (sets, ranges) = encode(number, entries);
         self.sets.remove_all(&sets.iter().map(|(key, _)| *key).collect::<Vec<_>>())?;
         self.ranges.remove_all(&ranges.iter().map(|(key, _)| *key).collect::<Vec<_>>())
+    }
+
+    /// Listeners that were found once more keep their first place.
+    fn forget_doubles(&self, netns: u64) {
+        for role in ROLES {
+            let mut met = BTreeSet::new();
+            for key in (0..LISTENER_PLACES).map(|place| listener_key { netns, role, place }) {
+                if self.listener(key).is_some_and(|cookie| !met.insert(cookie)) {
+                    let _ = self.listeners.delete(key.bytes());
+                }
+            }
+        }
     }
 
     /// Sockets stay what they are; they only are not found any more.
