@@ -17,6 +17,7 @@ pub mod layout;
 pub mod netns;
 pub mod pins;
 pub mod plane;
+pub mod policy;
 pub mod probe;
 pub mod reclaim;
 pub mod services;
