@@ -10,6 +10,16 @@
 #define ECONNREFUSED 111
 #define EADDRINUSE 98
 
+/*
+ * TCP or UDP. The compiler must not keep the field's address for a later use: the verifier allows no arithmetic on contexts
+ * but in the load itself.
+ */
+static __always_inline u8 protocol_of(const struct bpf_sock_addr *ctx)
+{
+	__asm__ volatile("" : "+r"(ctx));
+	return ctx->protocol;
+}
+
 static __always_inline struct endpoint load4(const struct bpf_sock_addr *ctx)
 {
 	struct endpoint to = { .port = (u16)ctx->user_port };

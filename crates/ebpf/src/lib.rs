@@ -19,6 +19,7 @@ pub mod netns;
 pub mod pinned;
 pub mod pins;
 pub mod plane;
+pub mod policy;
 pub mod probe;
 pub mod reclaim;
 pub mod services;
