@@ -14,8 +14,8 @@ demo:
 test:
 	tools/test $(ARGS)
 
-# Services of a real Kubernetes control plane, next to kube-proxy: tests/kube. Its programs are built from Go modules the
-# first time, which takes ten minutes. ARGS="--quick", ARGS="--only semantics --seed 7".
+# Services of a real Kubernetes control plane, next to kube-proxy, and the mesh of Istio: tests/kube. Their programs are
+# built from Go modules the first time, which takes a quarter of an hour. ARGS="--quick", ARGS="--only semantics --seed 7".
 test-kube:
 	tools/install-deps kube
 	cargo build --release -p sidestep-cli -p sidestep-agent

@@ -2,7 +2,8 @@
 //! under the namespace's cookie.
 
 use crate::error::{Doing, Result};
-use crate::services::{self, set_program};
+use crate::links::set_program;
+use crate::services;
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapHandle};

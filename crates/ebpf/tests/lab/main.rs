@@ -11,6 +11,7 @@ mod node;
 mod programs;
 mod scratch;
 mod sockets;
+mod splice;
 mod stale;
 mod traps;
 mod twin;
