@@ -110,7 +110,7 @@ static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct en
 		if ((void *)(v4 + 1) > end)
 			return false;
 		*v4 = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = at->port, .sin_addr.s_addr = at->address.word[3] };
-		ctx->optlen = sizeof(*v4);
+		answered(ctx, sizeof(*v4));
 	} else {
 		if ((void *)(v6 + 1) > end)
 			return false;
@@ -122,9 +122,8 @@ static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct en
 		v6->sin6_addr.s6_addr32[1] = at->address.word[1];
 		v6->sin6_addr.s6_addr32[2] = at->address.word[2];
 		v6->sin6_addr.s6_addr32[3] = at->address.word[3];
-		ctx->optlen = sizeof(*v6);
+		answered(ctx, sizeof(*v6));
 	}
-	ctx->retval = 0;
 	return true;
 }
 

@@ -15,6 +15,7 @@
 #include "datagram.h"
 #include "handover.h"
 #include "peer.h"
+#include "true_peer.h"
 #include "work.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -94,13 +95,14 @@ int connections(struct bpf_sock_ops *ctx)
 	return 1;
 }
 
-/* Of all options this is about one; the rest is left as it is, without a copy. */
+/* Of all options this is about two; the rest is left as it is, without a copy. */
 SEC("cgroup/getsockopt")
 int original_dst(struct bpf_sockopt *ctx)
 {
-	bool is_ours = ctx->optname == SO_ORIGINAL_DST && (ctx->level == SOL_IP || ctx->level == SOL_IPV6);
+	bool is_original = ctx->optname == SO_ORIGINAL_DST && (ctx->level == SOL_IP || ctx->level == SOL_IPV6);
+	bool is_true_peer = ctx->optname == TRUE_PEER && ctx->level == SOL_SIDESTEP;
 
-	if (!is_ours || !answer_original(ctx))
+	if (!(is_original && answer_original(ctx)) && !(is_true_peer && answer_true_peer(ctx)))
 		ctx->optlen = 0;
 	return ALLOW;
 }
