@@ -130,8 +130,8 @@ static __always_inline enum way_out ask_rules(struct bpf_sock_addr *ctx, const s
 }
 
 /* What was dialled and what it was exchanged for, in the socket. */
-static __always_inline struct captured *remember_diversion(struct bpf_sock_addr *ctx, const struct endpoint *original,
-							   const struct endpoint *proxy)
+static __always_inline struct captured *remember_diversion(struct bpf_sock_addr *ctx, const struct outgoing *out,
+							   const struct endpoint *original, const struct endpoint *proxy)
 {
 	struct captured *captured = bpf_sk_storage_get(&captures, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 
@@ -139,7 +139,7 @@ static __always_inline struct captured *remember_diversion(struct bpf_sock_addr 
 		captured->original = *original;
 		captured->proxy = *proxy;
 		captured->dialled = 1;
-		captured->fresh = protocol_of(ctx) == IPPROTO_TCP;
+		captured->fresh = out->protocol == IPPROTO_TCP;
 	}
 	return captured;
 }
@@ -166,7 +166,7 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 	if (!route || route->flags & ROUTE_UNREACHABLE)
 		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -ENETUNREACH);
 	set_loopback(&proxy, address_is_v4(&to->address), proxy_port(pod, way));
-	captured = remember_diversion(ctx, to, &proxy);
+	captured = remember_diversion(ctx, &out, to, &proxy);
 	if (!captured)
 		return refuse_diversion(ctx, to, REASON_NO_STORAGE, -ECONNREFUSED);
 	if (address_is_unspecified(&out.source) && !is_loopback_host(&route->source)) {

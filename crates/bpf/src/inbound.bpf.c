@@ -30,7 +30,7 @@ int inbound(struct bpf_sk_lookup *ctx)
 	pod = captured_pod(netns);
 	if (!pod)
 		return SK_PASS;
-	if (ctx->ingress_ifindex == LOOPBACK_INTERFACE)
+	if (is_from_inside(ctx, pod))
 		return from_inside(ctx, pod);
 	to = ADDRESS_IN(syn, local);
 	switch (role_of(ctx, pod, &to)) {

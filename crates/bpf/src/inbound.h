@@ -43,6 +43,22 @@ static __always_inline int give_to(struct bpf_sk_lookup *ctx, const struct pod *
 }
 
 /*
+ * Whether the SYN has come over the loopback. For a connection to another address of the pod than 127.0.0.0/8 the kernel
+ * names the interface that has the address, so the sender decides: the namespace's own addresses come from nowhere else.
+ */
+static __always_inline bool is_from_inside(const struct bpf_sk_lookup *ctx, const struct pod *pod)
+{
+	const volatile struct bpf_sk_lookup *syn = ctx;
+	struct address from = ADDRESS_IN(syn, remote);
+	struct route *route;
+
+	if (ctx->ingress_ifindex == LOOPBACK_INTERFACE)
+		return true;
+	route = find_range(pod->place, KIND_ROUTE, &from);
+	return route && route->flags & ROUTE_LOCAL;
+}
+
+/*
  * A connection to the proxy's port from an address that is not the loopback's has been diverted there. If what was dialled
  * could not be sent along, the proxy must not guess.
  */
