@@ -144,8 +144,8 @@ static __always_inline bool is_proxy(const struct pod *pod)
 }
 
 /*
- * SO_ORIGINAL_DST: what was dialled. An inbound connection was given to the proxy's listener as it is, so its own address
- * is what was dialled. False: the kernel's answer stands.
+ * SO_ORIGINAL_DST: what was dialled. What is not redirected, and what is given to the proxy's listener as it comes in, has
+ * it as its own address. False: the kernel's answer stands.
  */
 static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 {
@@ -153,7 +153,6 @@ static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 	struct endpoint at;
 	struct pod *pod;
 	u64 netns;
-	u32 port;
 
 	if (captured && captured->accepted)
 		return answer_with(ctx, &captured->original);
@@ -162,8 +161,5 @@ static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 	if (!pod || !ctx->sk || !is_proxy(pod))
 		return false;
 	at = own_address(ctx);
-	port = __builtin_bswap16(at.port);
-	if (port == pod->outbound_port || port == pod->inbound_port || !is_captured_port(pod, port))
-		return false;
 	return answer_with(ctx, &at);
 }

@@ -2,7 +2,8 @@
 /*
  * Inbound connections of one pod. Its policies come first. Of a captured pod a SYN is then given to the proxy's listener,
  * whatever port it is for. No packet is rewritten, so the accepted socket's own address is what was dialled. The rules are
- * those of istio-iptables' PREROUTING chain; they are not for the loopback, where connect() has decided.
+ * those of istio-iptables' PREROUTING chain; they are not for what comes from the pod itself, of which connect() has
+ * decided.
  */
 #include <linux/bpf.h>
 #include <linux/in.h>
@@ -18,7 +19,7 @@ SEC("sk_lookup")
 int inbound(struct bpf_sk_lookup *ctx)
 {
 	const volatile struct bpf_sk_lookup *syn = ctx;
-	struct address to;
+	struct address from, to;
 	struct pod *pod;
 	u32 verdict;
 
@@ -30,7 +31,8 @@ int inbound(struct bpf_sk_lookup *ctx)
 	pod = captured_pod(netns);
 	if (!pod)
 		return SK_PASS;
-	if (is_from_inside(ctx, pod))
+	from = ADDRESS_IN(syn, remote);
+	if (is_from_inside(ctx, pod, &from))
 		return from_inside(ctx, pod);
 	to = ADDRESS_IN(syn, local);
 	switch (role_of(ctx, pod, &to)) {

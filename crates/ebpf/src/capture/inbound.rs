@@ -3,7 +3,8 @@
 
 use crate::error::{Doing, Result};
 use crate::layout::MapData;
-use crate::services::{self, set_program};
+use crate::links::set_program;
+use crate::services;
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};

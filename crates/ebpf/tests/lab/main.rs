@@ -12,6 +12,7 @@ mod policy;
 mod programs;
 mod scratch;
 mod sockets;
+mod splice;
 mod stale;
 mod traps;
 mod twin;

@@ -2,4 +2,5 @@
 
 mod greeter;
 mod outside;
+mod twin;
 mod world;
