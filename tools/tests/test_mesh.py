@@ -225,6 +225,12 @@ class Goals(unittest.TestCase):
         times = {"iptables": 100, "capture": 101, "capture_rings": 75, "none": 20, "bypass": 22}
         self.assertEqual(self.words(**{name: around(each) for name, each in times.items()}), ["missed"] * 4)
 
+    def test_an_interval_that_is_too_wide_leaves_a_goal_open(self):
+        wide = [100 * (3 if number % 2 else 1 / 3) for number in range(12)]
+        self.assertEqual(self.words(iptables=[100] * 12, capture=wide)[0], "open")
+        either = [20 if number % 2 else 150 for number in range(12)]
+        self.assertEqual(self.words(iptables=[100] * 12, capture_rings=either)[2], "open")
+
     def test_no_difference_is_not_slower_and_not_ahead(self):
         self.assertEqual(self.words(iptables=around(100), capture=around(100))[:2], ["reached", "missed"])
 

@@ -2,8 +2,7 @@
 /*
  * Inbound connections of one pod. Its policies come first. Of a captured pod a SYN is then given to the proxy's listener,
  * whatever port it is for. No packet is rewritten, so the accepted socket's own address is what was dialled. The rules are
- * those of istio-iptables' PREROUTING chain; they are not for what comes from the pod itself, of which connect() has
- * decided.
+ * those of istio-iptables' PREROUTING chain; they are not for what comes from the pod itself, of which connect() has decided.
  */
 #include <linux/bpf.h>
 #include <linux/in.h>

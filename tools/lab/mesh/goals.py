@@ -17,6 +17,8 @@ JUDGED = (P50, P90, CPU, RATE)
 MANY = 100_000
 RINGS_CONNECTIONS, RINGS_AT_MOST = 64, 0.70
 NEAR_NONE = 1.05
+#: An interval may reach so far beyond a goal that the goal still counts as reached, and not as open.
+MARGIN = 1.05
 
 
 @dataclass
@@ -25,7 +27,7 @@ class Verdict:
     #: One a comparison: what was compared, and what came out.
     reached: list = field(default_factory=list)
     missed: list = field(default_factory=list)
-    #: Of too few rounds.
+    #: The estimate is good, and the rounds are too few or too different to be sure.
     open: list = field(default_factory=list)
 
     @property
@@ -36,8 +38,8 @@ class Verdict:
             return "open"
         return "reached" if self.reached else "not measured"
 
-    def judge(self, good, text):
-        (self.reached if good else self.missed).append(text)
+    def judge(self, good, sure, text):
+        (self.missed if not good else self.reached if sure else self.open).append(text)
 
 
 def verdicts(results, plan):
@@ -59,7 +61,8 @@ def never_slower(results, plan):
     verdict = Verdict("capture never slower than iptables, without rules on the node")
     for cell, figure, each in pairs(results, plan, CAPTURE, IPTABLES, JUDGED):
         if not cell.rules:
-            decide(verdict, cell, figure, each, each.word != WORSE)
+            sure = each.word == BETTER or within(figure, each, MARGIN)
+            verdict.judge(each.word != WORSE, sure, told(cell, figure, each))
     return verdict
 
 
@@ -67,7 +70,8 @@ def ahead(results, plan):
     verdict = Verdict(f"capture ahead of iptables with {MANY:,} rules on the node")
     for cell, figure, each in pairs(results, plan, CAPTURE, IPTABLES, (P90,)):
         if cell.rules == MANY:
-            decide(verdict, cell, figure, each, each.word == BETTER)
+            good = each.word == BETTER or (each.word == OPEN and each.ratio < 1)
+            verdict.judge(good, each.word == BETTER, told(cell, figure, each))
     return verdict
 
 
@@ -78,24 +82,30 @@ def rings(results, plan):
     )
     for cell, figure, each in pairs(results, plan, RINGS, IPTABLES, (P90,)):
         if cell.connections == RINGS_CONNECTIONS:
-            decide(verdict, cell, figure, each, each.ratio <= RINGS_AT_MOST)
+            verdict.judge(each.ratio <= RINGS_AT_MOST, each.word == BETTER, told(cell, figure, each))
     return verdict
 
 
 def near_none(results, plan):
     verdict = Verdict(f"bypass within {NEAR_NONE - 1:.0%} of no mesh")
     for cell, figure, each in pairs(results, plan, BYPASS, NONE, JUDGED):
-        near = each.ratio <= NEAR_NONE if figure.better == "lower" else each.ratio >= 1 / NEAR_NONE
-        decide(verdict, cell, figure, each, near)
+        near = cost(figure, each.ratio, each.ratio) <= NEAR_NONE
+        verdict.judge(near, within(figure, each, NEAR_NONE * MARGIN), told(cell, figure, each))
     return verdict
 
 
-def decide(verdict, cell, figure, each, good):
-    text = f"{figure.title} {cell.name}: {each.ratio - 1:+.1%}"
-    if each.word == OPEN:
-        verdict.open.append(text)
-    else:
-        verdict.judge(good, text)
+def cost(figure, low, high):
+    """The worse end of a ratio's interval, above 1 for who is slower."""
+    return high if figure.better == "lower" else 1 / low
+
+
+def within(figure, each, limit):
+    return each.word != OPEN and cost(figure, each.low, each.high) <= limit
+
+
+def told(cell, figure, each):
+    interval = f" ({each.low - 1:+.1%} to {each.high - 1:+.1%})" if each.word != OPEN else f", {OPEN}"
+    return f"{figure.title} {cell.name}: {each.ratio - 1:+.1%}{interval}"
 
 
 def pairs(results, plan, own, other, figures):

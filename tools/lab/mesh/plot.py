@@ -45,7 +45,7 @@ def picture(result):
             cells = [cell for cell in result["cells"] if (cell["load"], cell["rules"]) == (load, count)]
             box = MARGIN + LEFT + column * (width + GAP_X), TOP + row * ROW, width
             if cells:
-                parts.append(_panel(f"{BY_NAME[load].title}, {count:,} rules on the node", cells, colours, box))
+                parts.append(_panel(f"{BY_NAME[load].title}, {count:,} rules", cells, colours, box))
     height = TOP + len(loads) * ROW
     body = "\n".join(parts)
     return (
@@ -58,7 +58,7 @@ def _head(result, colours):
     about, plan = result["machine"], result["plan"]
     words = (
         f"{about['cores']} processors, {about['cpu']}, Linux {about['kernel']}; {plan['rounds']} interleaved rounds of "
-        f"{plan['seconds']:g} s; boxes: p5, p25, mean, p75, p95"
+        f"{plan['seconds']:g} s. Boxes: p5, p25, mean, p75, p95 of latencies, us; bars: highest CPU, processors; less is better"
     )
     parts = [_text(MARGIN, 34, "Two pods and their sidecars", "title"), _text(MARGIN, 54, words, "soft small")]
     x = MARGIN
@@ -77,7 +77,7 @@ def _panel(title, cells, colours, box):
     up = lambda value: y + BOXES * (1 - math.log(value / ticks[0]) / math.log(ticks[-1] / ticks[0]))
     base = y + BOXES + BETWEEN + BARS
     highest = max(_highest(cell) for cell in cells)
-    parts = [_text(x, y - 12, title, "head"), _text(x + width, y - 12, "us; less is better", "soft small end")]
+    parts = [_text(x, y - 12, title, "head")]
     for tick in ticks:
         parts += [_rule(x, up(tick), width), _text(x - 6, up(tick) + 4, f"{tick:,.0f}", "soft small end")]
     parts += [_rule(x, base, width), _text(x - 6, base - BARS + 10, f"{highest:.2f}", "soft small end")]

@@ -26,8 +26,8 @@ AGAINST = {
 }
 
 TURNS_HEAD = (
-    "Rules | load | connections | who | requests/s | p50 | p90 | p99 | p99.9 | CPU a request | load, sidecar, sidecar, nginx "
-    "| processors: programs | highest | machine"
+    "Rules | load | connections | who | requests/s | p50 | p90 | p99 | p99.9 "
+    "| CPU a request | load, sidecar, sidecar, nginx | processors: programs | highest | machine"
 )
 PROOF_HEAD = (
     "Rules | who | requests | client's sidecar | server's sidecar | allowed | mTLS handshakes | bytes by ring"
@@ -54,9 +54,9 @@ PROOF = (
     "does not take part. Bytes by ring are the load generator's."
 )
 TURNS = (
-    "Medians of all rounds. Latencies and CPU in microseconds; processors in use by the mesh's programs on the average and in "
-    "their busiest piece, and by the whole machine with all that runs on it. *Late* are requests that were not "
-    "answered in time or failed, of all rounds."
+    "Medians of all rounds. Latencies and CPU in microseconds; processors in use by the mesh's programs on the average and "
+    "in their busiest piece, and by the whole machine with all that runs on it. *Late* are requests that were not answered "
+    "in time or failed, of all rounds."
 )
 VERDICTS = (
     "How much more or less than {base}, with the interval of {confidence:.0%} confidence. **Better** and **worse** where "
@@ -148,9 +148,10 @@ def controlled(results, plan):
     wrong, count = goals.control(results, plan)
     if not count:
         return "iptables was not compared with itself, or in too few rounds."
+    share = 1 - plan.confidence
     return (
         f"iptables against itself: {wrong} of {count} comparisons say that there is a difference, which is wrong. At "
-        f"{plan.confidence:.0%} confidence {1 - plan.confidence:.0%} of them are to be expected, {count * (1 - plan.confidence):.1f}."
+        f"{plan.confidence:.0%} confidence {share:.0%} of them are to be expected, {count * share:.1f}."
     )
 
 
@@ -159,8 +160,9 @@ def judged(results, plan):
     for verdict in goals.verdicts(results, plan):
         total = len(verdict.missed) + len(verdict.reached) + len(verdict.open)
         count = f"{len(verdict.reached)} of {total} comparisons"
-        why = f": {'; '.join(verdict.missed)}" if verdict.missed else ""
-        rows.append(f"- **{verdict.goal}: {verdict.word}** ({count}){why}")
+        why = f": missed {'; '.join(verdict.missed)}" if verdict.missed else ""
+        unsure = f"; open {'; '.join(verdict.open)}" if verdict.open else ""
+        rows.append(f"- **{verdict.goal}: {verdict.word}** ({count}){why}{unsure}")
     return "\n".join(rows)
 
 

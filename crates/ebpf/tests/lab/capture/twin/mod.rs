@@ -118,7 +118,8 @@ fn outcomes(site: &Site, probes: &[Probe]) -> Vec<Outcome> {
     let places: BTreeSet<Option<Owner>> = probes.iter().map(owner).collect();
     let mut found: BTreeMap<usize, Outcome> = BTreeMap::new();
     std::thread::scope(|scope| {
-        let workers: Vec<_> = places.into_iter().map(|place| scope.spawn(move || of_one(site, probes, place))).collect();
+        let workers: Vec<_> =
+            places.into_iter().map(|place| scope.spawn(move || of_one(site, probes, place))).collect();
         workers.into_iter().for_each(|worker| found.extend(worker.join().unwrap()));
     });
     found.into_values().collect()

@@ -1,7 +1,7 @@
 //! What is tried: calls of the pod's programs and of its proxy, and connections from outside.
 
-use super::numbers::Numbers;
 use super::super::greeter::Owner;
+use super::numbers::Numbers;
 use super::site::{BEYOND, INTERFACES, NOWHERE, OTHER, REFUSED, opposite};
 use crate::sockets::mapped;
 use sidestep_mesh::address::Protocol;
