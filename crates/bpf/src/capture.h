@@ -79,8 +79,10 @@ struct range_key {
 enum route_flags {
 	ROUTE_LOCAL = 1 << 0,	    /* leaves by lo */
 	ROUTE_EXCLUDED = 1 << 1,    /* leaves by an excluded interface */
-	ROUTE_UNREACHABLE = 1 << 2, /* leaves nowhere */
 };
+
+/* Above the flags: what connect(2) says of a route that leads nowhere; 0 for all others. */
+#define ROUTE_ERROR_SHIFT 16
 
 struct route {
 	u32 flags;

@@ -79,9 +79,11 @@ pub fn range_key_of(owner: u32, kind: RangeKind, range: IpNet) -> range_key {
     range_key { bits, owner, kind: kind as u32, address: address_of(Address::from(range.addr())) }
 }
 
+const ROUTE_ERROR_SHIFT: u32 = 16;
+
 /// `enum route_flags`
 pub fn route_of(from: Option<&Route>) -> route {
     let Some(from) = from else { return route::default() };
-    let flags = u32::from(from.local) | (u32::from(from.excluded) << 1) | (u32::from(from.unreachable) << 2);
+    let flags = u32::from(from.local) | (u32::from(from.excluded) << 1) | (u32::from(from.error) << ROUTE_ERROR_SHIFT);
     route { flags, source: address_of(Address::from(from.source)) }
 }

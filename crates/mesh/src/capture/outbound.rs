@@ -86,7 +86,8 @@ impl<'a> Facts<'a> {
 
     /// 1, 2 and 3
     fn excluded(&self) -> Matched {
-        let source = self.probe.source.map(|ip| ip.to_canonical());
+        // Who dials ::6 does so from there, if the program has chosen nothing else.
+        let source = self.probe.source.map(|ip| ip.to_canonical()).or(Some(self.ip).filter(IpAddr::is_ipv6));
         let is_excluded = self.rules.exclude_interfaces.iter().any(|name| name == self.probe.interface);
         let is_passthrough = self.is_local && source.is_some_and(|ip| PASSTHROUGH.contains(&ip));
         bypass(Rule::OutputInterface, is_excluded)

@@ -1,7 +1,7 @@
 //! Servers over UDP that tell a client how its datagram looks from their end.
 
 use super::super::greeter::{Owner, Seen, as_owner};
-use rustix::event::{PollFd, PollFlags, eventfd, EventfdFlags, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

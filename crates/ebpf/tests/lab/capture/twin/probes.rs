@@ -1,7 +1,7 @@
 //! What is tried: calls of the pod's programs and of its proxy, and connections from outside.
 
-use super::numbers::Numbers;
 use super::super::greeter::Owner;
+use super::numbers::Numbers;
 use super::site::{BEYOND, INTERFACES, NOWHERE, OTHER, REFUSED, opposite};
 use crate::sockets::mapped;
 use sidestep_mesh::address::Protocol;
@@ -52,15 +52,19 @@ impl Source {
 impl Probe {
     /// By which packets to there leave.
     pub fn interface(&self) -> &'static str {
-        if let Some(device) = self.device {
-            return device;
-        }
         let ip = self.to.ip().to_canonical();
-        let by = |(name, addresses): (&'static str, [&str; 2])| {
-            let is_by = |own: &str| is(ip, &opposite(own)).then_some(name);
-            addresses.into_iter().find_map(is_by)
-        };
-        if is_own(ip) { "lo" } else { INTERFACES.into_iter().find_map(by).unwrap_or("eth0") }
+        if is_own(ip) { "lo" } else { way_to(ip) }
+    }
+}
+
+/// The interface that has the network, or the pod's address.
+fn way_to(ip: IpAddr) -> &'static str {
+    let has = |address: &str| is(ip, address) || is(ip, &opposite(address));
+    let found = INTERFACES.into_iter().find(|(_, addresses)| addresses.iter().any(|address| has(address)));
+    match found {
+        Some((name, _)) => name,
+        None if is_own(ip) => "lo",
+        None => "eth0",
     }
 }
 
@@ -118,7 +122,7 @@ fn outbound_one(numbers: &mut Numbers) -> Probe {
     let source = *numbers.one_of(&sources(to, port));
     let udp = numbers.once_in(4);
     let port = if udp { *numbers.one_of(&[53, 53, 53, 80, REFUSED]) } else { *numbers.one_of(&PORTS) };
-    let device = numbers.once_in(40).then(|| *numbers.one_of(&["lo", "eth0", "eth1"]));
+    let device = numbers.once_in(50).then(|| way_to(to));
     let probe = Probe {
         from: From::Pod(*numbers.one_of(&OWNERS)),
         protocol: if udp { Protocol::Udp } else { Protocol::Tcp },

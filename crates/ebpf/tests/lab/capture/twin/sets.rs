@@ -59,7 +59,8 @@ pub fn named(name: &str) -> Rules {
             rules.exclude_outbound_ranges = ranges(&excluded);
         }
         "loopback included" => {
-            rules.include_outbound_ranges = Ranges::These(ranges(&["127.0.0.0/8", "10.0.0.0/8", "::1/128", "fd00::/8"]));
+            rules.include_outbound_ranges =
+                Ranges::These(ranges(&["127.0.0.0/8", "10.0.0.0/8", "::1/128", "fd00::/8"]));
         }
         "excluded interface" => rules.exclude_interfaces = vec!["eth1".into(), "net2".into()],
         "ports" => {

@@ -53,6 +53,11 @@ impl Site {
         let name = format!("st{}-{name}", std::process::id());
         let pod = Namespace::new(&name);
         let neighbour = Namespace::new(&format!("{name}-n"));
+        // A refusal is an answer that is to come every time.
+        for namespace in [&pod, &neighbour] {
+            namespace.run(|| fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0").unwrap());
+            namespace.run(|| fs::write("/proc/sys/net/ipv6/icmp/ratelimit", "0").unwrap());
+        }
         connect(&pod, &neighbour);
         routes(&pod);
         let datagrams = vec![
