@@ -33,6 +33,10 @@ pub fn listener(rules: &Rules, probe: &Probe) -> u16 {
     }
 }
 
+pub fn is_captured(rules: &Rules, probe: &Probe) -> bool {
+    verdict(rules, probe).is_some_and(|verdict| verdict.action != Action::Bypass)
+}
+
 /// Whether the outcome may be what the evaluator says.
 pub fn agrees(rules: &Rules, probe: &Probe, outcome: &Outcome) -> bool {
     match outcome {

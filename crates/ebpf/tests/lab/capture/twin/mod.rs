@@ -15,6 +15,7 @@ use super::greeter::{Owner, become_owner};
 use crate::node::Node;
 use crate::scratch::Scratch;
 use dial::{Outcome, dial};
+use differences::Case;
 use numbers::Numbers;
 use probes::{From, Probe};
 use sidestep_ebpf::capture::{Captures, place};
@@ -96,10 +97,10 @@ impl Twins {
     }
 
     fn translated(&mut self, rules: &Rules, probe: &Probe, theirs: &Outcome, ours: &Outcome) -> Outcome {
-        let mut outcome = theirs.clone();
+        let (mut outcome, case) = (theirs.clone(), Case { rules, probe, ours });
         for difference in &differences::ALL {
             let before = outcome.clone();
-            (difference.translate)(rules, probe, &mut outcome, ours);
+            (difference.translate)(&case, &mut outcome);
             *self.found.entry(difference.name).or_default() += usize::from(outcome != before);
         }
         outcome

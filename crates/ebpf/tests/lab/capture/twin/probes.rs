@@ -50,6 +50,10 @@ impl Source {
 }
 
 impl Probe {
+    pub fn is_tcp(&self) -> bool {
+        self.protocol == Protocol::Tcp
+    }
+
     /// By which packets to there leave.
     pub fn interface(&self) -> &'static str {
         let ip = self.to.ip().to_canonical();
