@@ -67,6 +67,9 @@ enum range_kind {
 	KIND_ROUTE, /* by `place` */
 };
 
+/* Added to the kind: ::/0 is a range of IPv6, though every IPv4 address has a form that is in it. */
+#define RANGE_OF_V4 (1 << 8)
+
 struct range_key {
 	u32 bits; /* that matter of what follows */
 	u32 owner;

@@ -87,7 +87,8 @@ pub const ALL: [Difference; 7] = [
         sidestep: "never: connect(2) chooses a port that is free, and says EADDRNOTAVAIL for a bound one that is not",
         reason: "nobody translates ports",
         translate: |case, outcome| {
-            if let Some((seen, local)) = case.captured(outcome)
+            if let Outcome::Answered { seen, local, .. } = outcome
+                && [case.rules.outbound_port, case.rules.inbound_port, site::DNS].contains(&seen.listener)
                 && !matches!(case.probe.source, Source::Port(..))
             {
                 seen.peer.set_port(0);

@@ -41,7 +41,21 @@ pub fn is_captured(rules: &Rules, probe: &Probe) -> bool {
 pub fn agrees(rules: &Rules, probe: &Probe, outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Answered { seen, .. } => seen.listener == listener(rules, probe),
-        // The rules say where to, not whether there is a way or anybody.
+        // The rules say where to; whether there is a way, or anybody, is another matter.
         Outcome::Failed(_) | Outcome::Silent => true,
+    }
+}
+
+/// What kind of outcome it is, to be counted.
+pub fn kind(rules: &Rules, probe: &Probe, outcome: &Outcome) -> &'static str {
+    let action = verdict(rules, probe).map(|verdict| verdict.action);
+    match (outcome, action) {
+        (Outcome::Silent, _) => "silent",
+        (Outcome::Failed(libc::ECONNREFUSED), _) => "refused",
+        (Outcome::Failed(_), _) => "failed",
+        (_, Some(Action::Outbound(_))) => "to the proxy, outbound",
+        (_, Some(Action::Inbound(_))) => "to the proxy, inbound",
+        (_, Some(Action::Dns(_))) => "to the proxy, DNS",
+        (_, None | Some(Action::Bypass)) => "direct",
     }
 }

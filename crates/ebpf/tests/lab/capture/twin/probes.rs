@@ -90,7 +90,7 @@ fn destinations(v6: bool) -> Vec<IpAddr> {
     let near = [INTERFACES[0], INTERFACES[1]].map(|(_, addresses)| opposite(addresses[family]));
     let beyond = BEYOND.map(|both| both[family].to_string());
     let nowhere = NOWHERE.map(|(_, both)| both[family].split('/').next().unwrap().replace(".0", ".9"));
-    let no_route = ["203.0.113.9", "2001:db8:99::9"][family].to_string();
+    let no_route = ["203.0.113.9", "2001:db8:1::9"][family].to_string();
     let all = loopback.map(String::from).into_iter().chain(own).chain(near).chain(beyond).chain(nowhere);
     all.chain([OTHER[family].to_string(), no_route]).map(|text| text.parse().unwrap()).collect()
 }
