@@ -62,10 +62,15 @@ static __always_inline struct route *ask_route(const struct bpf_sock_addr *ctx, 
 	return route;
 }
 
-/* Of a route; what there is no route to has none either. */
-static __always_inline int route_error(const struct route *route)
+/*
+ * Why there is no way there: what the route says, if there is one. The proxy for DNS listens at the loopback, which a socket
+ * that is bound to another interface does not reach.
+ */
+static __always_inline int way_error(const struct route *route, const struct outgoing *out, enum way_out way)
 {
-	return route ? route->flags >> ROUTE_ERROR_SHIFT : ENETUNREACH;
+	if (!route || (way == WAY_DNS && out->has_device))
+		return ENETUNREACH;
+	return route->flags >> ROUTE_ERROR_SHIFT;
 }
 
 /* 127.0.0.1 or ::1, as a redirection takes for what the host itself sends. */
@@ -217,8 +222,8 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 			remember_diversion(ctx, &out, &out.to);
 		return NOT_DIVERTED;
 	}
-	if (route_error(route))
-		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -route_error(route));
+	if (way_error(route, &out, way))
+		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -way_error(route, &out, way));
 	set_loopback(&proxy, address_is_v4(&to->address), proxy_port(pod, way));
 	captured = remember_diversion(ctx, &out, &proxy);
 	if (!captured)
@@ -243,8 +248,8 @@ static __always_inline enum diversion divert_datagram(struct bpf_sock_addr *ctx,
 
 	if (to->port != __builtin_bswap16(DNS_PORT) || ask_rules(ctx, pod, &out, &route) != WAY_DNS)
 		return NOT_DIVERTED;
-	if (route_error(route))
-		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -route_error(route));
+	if (way_error(route, &out, WAY_DNS))
+		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -way_error(route, &out, WAY_DNS));
 	set_loopback(&proxy, address_is_v4(&to->address), pod->dns_port);
 	expect_replies(ctx);
 	keep_reply(bpf_get_socket_cookie(ctx), &proxy, &out.to, true);

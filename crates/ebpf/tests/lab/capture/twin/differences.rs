@@ -89,10 +89,12 @@ pub const ALL: [Difference; 7] = [
         translate: |case, outcome| {
             if let Outcome::Answered { seen, local, .. } = outcome
                 && [case.rules.outbound_port, case.rules.inbound_port, site::DNS].contains(&seen.listener)
-                && !matches!(case.probe.source, Source::Port(..))
+                && seen.peer.port() != local.port()
             {
-                seen.peer.set_port(0);
-                local.set_port(0);
+                if !matches!(case.probe.source, Source::Port(..)) {
+                    local.set_port(0);
+                }
+                seen.peer.set_port(local.port());
             }
         },
     },

@@ -46,7 +46,11 @@ pub fn agrees(rules: &Rules, probe: &Probe, outcome: &Outcome) -> bool {
     }
 }
 
-/// What kind of outcome it is, to be counted.
+/// Kinds of outcomes that there must be many of.
+pub const KINDS: [&str; 6] =
+    ["refused", "failed", "direct", "to the proxy, outbound", "to the proxy, inbound", "to the proxy, DNS"];
+
+/// Of these, or "silent".
 pub fn kind(rules: &Rules, probe: &Probe, outcome: &Outcome) -> &'static str {
     let action = verdict(rules, probe).map(|verdict| verdict.action);
     match (outcome, action) {

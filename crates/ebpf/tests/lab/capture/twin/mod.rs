@@ -6,18 +6,18 @@ mod datagrams;
 mod dial;
 mod differences;
 mod expected;
-mod numbers;
+mod page;
 mod probes;
 mod sets;
 mod site;
+mod special;
 
 use super::greeter::{Owner, become_owner};
 use crate::node::Node;
 use crate::scratch::Scratch;
 use dial::{Outcome, dial};
 use differences::Case;
-use numbers::Numbers;
-use probes::{From, Probe};
+use probes::{From, Picker, Probe};
 use sidestep_ebpf::capture::{Captures, place};
 use sidestep_ebpf::netns;
 use sidestep_mesh::address::{Family, Protocol};
@@ -113,10 +113,19 @@ impl Twins {
     fn check_what_was_seen(&self) {
         println!("{} compared: {:?}", self.compared, self.seen);
         println!("differences: {:?}", self.found);
-        assert!(self.seen.values().all(|times| *times >= 100), "{:?}", self.seen);
-        assert_eq!(self.seen.len(), 7, "{:?}", self.seen);
+        for kind in expected::KINDS {
+            assert!(self.seen[kind] >= 100, "{kind}");
+        }
         for difference in &differences::ALL {
             assert!(self.found[difference.name] > 0, "{} is not one any more", difference.name);
+        }
+    }
+
+    fn check_what_is_special(&mut self) {
+        for scenario in &special::ALL {
+            self.apply(&sets::named(scenario.rules));
+            let seen = [&self.theirs, &self.ours].map(scenario.run);
+            assert_eq!(seen, scenario.expected, "{}", scenario.difference);
         }
     }
 
@@ -206,9 +215,9 @@ const MANY: usize = 150;
 const SEED: &str = "SIDESTEP_TWIN_SEED";
 
 /// Tells of what is wrong, and how much it is.
-fn run(twins: &mut Twins, numbers: &mut Numbers, name: &str, rules: &Rules) -> usize {
+fn run(twins: &mut Twins, picker: &mut Picker, name: &str, rules: &Rules) -> usize {
     twins.apply(rules);
-    let mut probes = probes::outbound(numbers, CALLS);
+    let mut probes = picker.calls(CALLS);
     probes.retain(|probe| is_answered(rules, probe));
     probes.extend(probes::inbound());
     let wrong = twins.compare(rules, &probes);
@@ -218,28 +227,29 @@ fn run(twins: &mut Twins, numbers: &mut Numbers, name: &str, rules: &Rules) -> u
     wrong.len()
 }
 
-fn run_random(twins: &mut Twins, numbers: &mut Numbers, rounds: usize) -> usize {
+fn run_random(twins: &mut Twins, picker: &mut Picker, rounds: usize) -> usize {
     let one = |i| {
-        let rules = sets::random(numbers);
-        run(twins, numbers, &format!("random rules {i}"), &rules)
+        let rules = sets::random(&mut picker.numbers);
+        run(twins, picker, &format!("random rules {i}"), &rules)
     };
     (0..rounds).map(one).sum()
 }
 
 #[test]
 fn programs_and_proxy_see_what_they_would_see_of_istio_iptables() {
-    let (mut twins, mut numbers) = (Twins::new(), Numbers::new(1));
-    let named = sets::NAMES.into_iter().map(|name| run(&mut twins, &mut numbers, name, &sets::named(name)));
-    let wrong = named.sum::<usize>() + run_random(&mut twins, &mut numbers, RANDOM);
+    let (mut twins, mut picker) = (Twins::new(), Picker::new(1));
+    let named = sets::NAMES.into_iter().map(|name| run(&mut twins, &mut picker, name, &sets::named(name)));
+    let wrong = named.sum::<usize>() + run_random(&mut twins, &mut picker, RANDOM);
     assert_eq!(wrong, 0);
     twins.check_what_was_seen();
+    twins.check_what_is_special();
 }
 
 #[test]
 #[ignore = "takes minutes; SIDESTEP_TWIN_SEED=N for others"]
 fn the_same_for_many_random_rules() {
     let seed = std::env::var(SEED).map_or(2, |seed| seed.parse().unwrap());
-    let (mut twins, mut numbers) = (Twins::new(), Numbers::new(seed));
-    assert_eq!(run_random(&mut twins, &mut numbers, MANY), 0, "{SEED}={seed}");
+    let (mut twins, mut picker) = (Twins::new(), Picker::new(seed));
+    assert_eq!(run_random(&mut twins, &mut picker, MANY), 0, "{SEED}={seed}");
     println!("{} compared", twins.compared);
 }
