@@ -32,7 +32,7 @@ int inbound(struct bpf_sk_lookup *ctx)
 		return SK_PASS;
 	from = ADDRESS_IN(syn, remote);
 	if (is_from_inside(ctx, pod, &from))
-		return from_inside(ctx, pod);
+		return from_inside(ctx, pod, &from);
 	to = ADDRESS_IN(syn, local);
 	switch (role_of(ctx, pod, &to)) {
 	case ROLE_OUTBOUND:

@@ -8,6 +8,7 @@ mod datagrams;
 mod frontends;
 mod installs;
 mod node;
+mod numbers;
 mod policy;
 mod programs;
 mod scratch;
