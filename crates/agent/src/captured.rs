@@ -38,7 +38,7 @@ pub fn outbound(view: &View, pid: u32, protocol: Protocol, to: SocketAddr, told:
         return Ok(None);
     }
     if interface.is_none() {
-        told.say("route", "none: ENETUNREACH, as without capture");
+        told.say("route", "none: the error is the same as without capture");
         return Ok(Some(Verdict::Refused));
     }
     Ok(Some(match decided.action {
@@ -144,7 +144,9 @@ fn leaves_by(place: &Place, ip: IpAddr) -> (Option<&str>, String) {
             let name = name(*interface).unwrap_or("");
             (Some(name), format!("{name}: {net}, from {source}"))
         }
-        Some((net, Way::Nowhere)) => (None, format!("nowhere: {net} is unreachable")),
+        Some((net, Way::Nowhere { error })) => {
+            (None, format!("nowhere: {net}, {}", std::io::Error::from_raw_os_error((*error).into())))
+        }
         None => (None, "none".into()),
     }
 }

@@ -110,7 +110,7 @@ static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct en
 		if ((void *)(v4 + 1) > end)
 			return false;
 		*v4 = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = at->port, .sin_addr.s_addr = at->address.word[3] };
-		ctx->optlen = sizeof(*v4);
+		answered(ctx, sizeof(*v4));
 	} else {
 		if ((void *)(v6 + 1) > end)
 			return false;
@@ -122,9 +122,8 @@ static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct en
 		v6->sin6_addr.s6_addr32[1] = at->address.word[1];
 		v6->sin6_addr.s6_addr32[2] = at->address.word[2];
 		v6->sin6_addr.s6_addr32[3] = at->address.word[3];
-		ctx->optlen = sizeof(*v6);
+		answered(ctx, sizeof(*v6));
 	}
-	ctx->retval = 0;
 	return true;
 }
 
@@ -144,8 +143,8 @@ static __always_inline bool is_proxy(const struct pod *pod)
 }
 
 /*
- * SO_ORIGINAL_DST: what was dialled. An inbound connection was given to the proxy's listener as it is, so its own address
- * is what was dialled. False: the kernel's answer stands.
+ * SO_ORIGINAL_DST: what was dialled. What is not redirected, and what is given to the proxy's listener as it comes in, has
+ * it as its own address. False: the kernel's answer stands.
  */
 static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 {
@@ -153,7 +152,6 @@ static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 	struct endpoint at;
 	struct pod *pod;
 	u64 netns;
-	u32 port;
 
 	if (captured && captured->accepted)
 		return answer_with(ctx, &captured->original);
@@ -162,8 +160,5 @@ static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 	if (!pod || !ctx->sk || !is_proxy(pod))
 		return false;
 	at = own_address(ctx);
-	port = __builtin_bswap16(at.port);
-	if (port == pod->outbound_port || port == pod->inbound_port || !is_captured_port(pod, port))
-		return false;
 	return answer_with(ctx, &at);
 }

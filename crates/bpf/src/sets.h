@@ -25,6 +25,8 @@ static __always_inline struct route *find_range(u32 owner, u32 kind, const struc
 {
 	struct range_key key = { .bits = RANGE_BITS, .owner = owner, .kind = kind, .address = *address };
 
+	if (address_is_v4(address))
+		key.kind += RANGE_OF_V4;
 	return bpf_map_lookup_elem(&ranges, &key);
 }
 
@@ -33,7 +35,7 @@ static __always_inline bool is_loopback_host(const struct address *a)
 {
 	if (address_is_v4(a))
 		return a->word[3] == __builtin_bswap32(0x7f000001);
-	return !a->word[0] && !a->word[1] && !a->word[2] && a->word[3] == __builtin_bswap32(1);
+	return address_is_v6_loopback(a);
 }
 
 /* Whether the port is one at which the pod's inbound connections are captured. */

@@ -68,6 +68,11 @@ impl<K: MapData, V: MapData> Table<K, V> {
         said
     }
 
+    /// Removes what is not wanted.
+    pub fn retain(&self, is_wanted: impl Fn(&K) -> bool) -> Result<()> {
+        self.remove_all(&self.keys().filter(|key| !is_wanted(key)).collect::<Vec<_>>())
+    }
+
     /// What is not there needs no removal.
     pub fn remove_all(&self, keys: &[K]) -> Result<()> {
         for key in keys {

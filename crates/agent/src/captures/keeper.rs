@@ -27,7 +27,7 @@ pub const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs
 /// Names are compared so often with the namespaces that they stood for, whatever inotify says.
 const LOOK: Duration = Duration::from_secs(5);
 /// While inotify tells nothing, since there is nothing to watch yet.
-const UNWATCHED: Duration = Duration::from_millis(50);
+const UNWATCHED: Duration = Duration::from_millis(20);
 /// Orders that are taken together, and news that are told together.
 const BATCH: usize = 1024;
 /// What is to be erased from the tables waits for so much more, or for nothing else to do.
@@ -93,6 +93,8 @@ pub struct Keeper<'a> {
     /// Namespaces that could not be removed from the tables.
     doomed: BTreeSet<u64>,
     watcher: Option<RecommendedWatcher>,
+    /// When to try to watch, if nobody does.
+    watch: Option<Instant>,
     /// Why changes of places are not followed.
     pub blind: Option<String>,
     pub news: BTreeMap<Name, Option<Standing>>,
@@ -121,6 +123,7 @@ impl Keeper<'_> {
             renew: HashSet::new(),
             doomed: BTreeSet::new(),
             watcher: None,
+            watch: None,
             blind: None,
             news: BTreeMap::new(),
             ended: 0,
@@ -186,8 +189,8 @@ impl Keeper<'_> {
         }
         self.by_path.entry(path).or_default().insert(name.clone());
         self.enqueue(name);
-        if self.watcher.is_none() {
-            self.look = self.look.min(Instant::now() + UNWATCHED);
+        if self.watcher.is_none() && self.watch.is_none() {
+            self.watch = Some(Instant::now());
         }
     }
 
@@ -280,7 +283,7 @@ impl Keeper<'_> {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
-        let next = self.due.first().map(|(due, _)| *due).into_iter().chain([self.look]).min();
+        let next = self.due.first().map(|(due, _)| *due).into_iter().chain([self.look]).chain(self.watch).min();
         next.map(|next| next.saturating_duration_since(Instant::now()))
     }
 
@@ -322,8 +325,10 @@ impl Keeper<'_> {
         let now = Instant::now();
         if self.look <= now {
             self.look();
-            let is_unwatched = self.watcher.is_none() && !self.pods.is_empty();
-            self.look = now + if is_unwatched { UNWATCHED } else { LOOK };
+            self.look = now + LOOK;
+        }
+        if self.watch.is_some_and(|watch| watch <= now) {
+            self.watch();
         }
         let is_due = self.due.first().is_some_and(|(due, _)| *due <= now);
         let next = if is_due { self.due.pop_first().map(|(_, name)| name) } else { self.queue.pop_front() };
@@ -380,14 +385,16 @@ impl Keeper<'_> {
         }
     }
 
+    fn watch(&mut self) {
+        self.watcher = identity::watch(self.own);
+        self.watch = self.watcher.is_none().then(|| Instant::now() + UNWATCHED);
+        if self.watcher.is_some() {
+            self.visit_all(); // names that came before
+        }
+    }
+
     /// What inotify may not have told, and what did not work.
     fn look(&mut self) {
-        if self.watcher.is_none() && !self.pods.is_empty() {
-            self.watcher = identity::watch(self.own);
-            if self.watcher.is_some() {
-                self.visit_all(); // names that came before
-            }
-        }
         std::mem::take(&mut self.doomed).into_iter().for_each(|cookie| self.remove(cookie));
         let has_changed = |pod: &Pod| pod.seen.is_some_and(|(seen, _)| identity::named(&pod.path) != Some(seen));
         let is_blind = self.blind.is_some();

@@ -3,7 +3,8 @@
 //! One socket in this namespace hears of all that have a number here (`ip netns list-id`). A socket in each of them would
 //! keep it alive when its pod has gone.
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use super::netlink::{ask, request};
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -78,12 +79,14 @@ fn change(datagram: &[u8], origin: Option<i32>) -> Option<Change> {
 }
 
 fn number_in(datagram: &[u8]) -> Option<i32> {
-    let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(datagram).ok()?;
-    let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNsId(found) | RouteNetlinkMessage::DelNsId(found)) =
-        message.payload
-    else {
-        return None;
-    };
+    match NetlinkMessage::<RouteNetlinkMessage>::deserialize(datagram).ok()?.payload {
+        NetlinkPayload::InnerMessage(message) => number_of(message),
+        _ => None,
+    }
+}
+
+fn number_of(message: RouteNetlinkMessage) -> Option<i32> {
+    let (RouteNetlinkMessage::NewNsId(found) | RouteNetlinkMessage::DelNsId(found)) = message else { return None };
     found.attributes.into_iter().find_map(|attribute| match attribute {
         NsidAttribute::Id(number) if number >= 0 => Some(number),
         _ => None,
@@ -127,34 +130,11 @@ pub fn number(namespace: &Path) -> io::Result<i32> {
         message.attributes = attributes;
         message
     };
-    let given = ask(RouteNetlinkMessage::NewNsId(asked(vec![NsidAttribute::Id(-1), its.clone()])));
+    let given = request(RouteNetlinkMessage::NewNsId(asked(vec![NsidAttribute::Id(-1), its.clone()])), 0);
     match given {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
     let found = ask(RouteNetlinkMessage::GetNsId(asked(vec![its])))?;
-    found.ok_or_else(|| io::Error::other("the kernel gives it no number"))
-}
-
-/// The number in the answer, if there is one.
-fn ask(question: RouteNetlinkMessage) -> io::Result<Option<i32>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(question));
-    message.header.flags = NLM_F_REQUEST | NLM_F_ACK;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-    let mut found = None;
-    loop {
-        let (datagram, _) = socket.recv_from_full()?;
-        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&datagram).map_err(io::Error::other)?;
-        match answer.payload {
-            NetlinkPayload::Error(error) if error.code.is_some() => return Err(error.to_io()),
-            NetlinkPayload::Error(_) => return Ok(found),
-            _ => found = number_in(&datagram),
-        }
-    }
+    found.into_iter().find_map(number_of).ok_or_else(|| io::Error::other("the kernel gives it no number"))
 }

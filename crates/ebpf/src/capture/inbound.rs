@@ -3,10 +3,12 @@
 
 use super::template::{Template, owned};
 use crate::error::{Doing, Result};
-use crate::services::{self, set_program};
+use crate::layout::MapData;
+use crate::links::set_program;
+use crate::services;
 use libbpf_rs::libbpf_sys::{BPF_SK_LOOKUP, bpf_link_create, bpf_obj_pin};
 use libbpf_rs::query::LinkTypeInfo;
-use libbpf_rs::{Link, MapHandle};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -14,17 +16,33 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Attaches it, or exchanges the one that is attached.
-pub fn install(pins: &Path, template: &Template, namespace: &Path, cookie: u64) -> Result<()> {
-    let path = services::inbound_path(pins)?.join(cookie.to_string());
-    let program = template.load(cookie)?;
-    if path.exists() {
-        let link = Link::open(&path).at("open", &path)?;
-        return set_program(&link, program.as_fd()).at("exchange the program of", &path);
+/// Whoever attaches programs to namespaces.
+pub struct Installer {
+    pins: PathBuf,
+    /// Once it has been needed.
+    template: Option<Template>,
+}
+
+impl Installer {
+    pub fn new(pins: &Path) -> Installer {
+        Installer { pins: pins.into(), template: None }
     }
-    let file = File::open(namespace).at("open", namespace)?;
-    let link = attach(program.as_fd(), file.as_fd()).at("attach the inbound program to", namespace)?;
-    pin(&link, &path).at("pin", &path)
+
+    /// Attaches the program, or exchanges the one that is attached.
+    pub fn install(&mut self, namespace: &Path, cookie: u64) -> Result<()> {
+        if self.template.is_none() {
+            self.template = Some(Template::new(&self.pins)?);
+        }
+        let program = self.template.as_ref().expect("it was just made").load(cookie)?;
+        let path = services::inbound_path(&self.pins)?.join(cookie.to_string());
+        if path.exists() {
+            let link = Link::open(&path).at("open", &path)?;
+            return set_program(&link, program.as_fd()).at("exchange the program of", &path);
+        }
+        let file = File::open(namespace).at("open", namespace)?;
+        let link = attach(program.as_fd(), file.as_fd()).at("attach the inbound program to", namespace)?;
+        pin(&link, &path).at("pin", &path)
+    }
 }
 
 fn attach(program: BorrowedFd, namespace: BorrowedFd) -> io::Result<OwnedFd> {
@@ -48,7 +66,15 @@ pub fn is_alive(pins: &Path, cookie: u64) -> bool {
     matches!(info.map(|info| info.info), Some(LinkTypeInfo::NetNs(found)) if found.ino != 0)
 }
 
-pub fn remove(pins: &Path, cookie: u64) -> Result<()> {
+/// Takes it away, unless the pod is captured or judged.
+pub fn remove_unused(pins: &Path, cookie: u64) -> Result<()> {
+    let directory = services::maps_path(pins)?;
+    for table in ["pods", "policed_pods"] {
+        let found = open(&directory, table)?.lookup(cookie.bytes(), MapFlags::ANY);
+        if found.doing(format!("map {table}: look up"))?.is_some() {
+            return Ok(());
+        }
+    }
     let path = services::inbound_path(pins)?.join(cookie.to_string());
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("remove", &path),

@@ -1,17 +1,21 @@
 //! Capture: the tables of pods and what is attached in their namespaces.
 
 pub mod changes;
-mod inbound;
-mod layout;
+pub(crate) mod inbound;
+pub(crate) mod layout;
 mod listeners;
+mod netlink;
 mod numbers;
+pub mod passthrough;
 pub mod place;
 mod template;
 
 use crate::error::Result;
 use crate::layout::MapData;
+use crate::netns;
 use crate::services;
 use crate::table::Table;
+use inbound::Installer;
 use layout::{Stage, pod, pod_of};
 use libbpf_rs::{MapCore, MapHandle};
 use listeners::Listeners;
@@ -19,8 +23,8 @@ use numbers::Numbers;
 use sidestep_mesh::capture::rules::Rules;
 use sidestep_mesh::capture::tables::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use template::Template;
 
 /// Every captured pod.
 pub struct Captures {
@@ -29,7 +33,7 @@ pub struct Captures {
     numbers: Numbers,
     listeners: Listeners,
     pending: MapHandle,
-    template: Option<Template>,
+    installer: Installer,
     /// Namespaces of which we know what is written.
     known: BTreeMap<u64, Known>,
 }
@@ -52,6 +56,8 @@ pub struct Fill {
 }
 
 struct Known {
+    /// By which the namespace is found again.
+    path: PathBuf,
     rules: u32,
     place: u32,
     written: pod,
@@ -76,19 +82,29 @@ impl Captures {
             pods,
             listeners: Listeners::new(table("listeners")?),
             pending: table("pending")?,
-            template: None,
+            installer: Installer::new(pins),
             known: BTreeMap::new(),
         })
     }
 
     /// The pod in this namespace is captured by these rules from now on.
     pub fn put(&mut self, namespace: &Path, cookie: u64, rules: &Rules, place: &Place) -> Result<()> {
-        self.put_untidily(namespace, cookie, rules, place)?;
+        self.put_untidily([namespace, namespace], cookie, rules, place)?;
         self.tidy()
     }
 
     /// As `put`; what was in the tables instead stays until [`Captures::tidy`], which waits for those who are reading it.
-    pub fn put_untidily(&mut self, namespace: &Path, cookie: u64, rules: &Rules, place: &Place) -> Result<()> {
+    /// The namespace is given by a file that surely is it, and by one by which it can be found again.
+    pub fn put_untidily(
+        &mut self,
+        [namespace, path]: [&Path; 2],
+        cookie: u64,
+        rules: &Rules,
+        place: &Place,
+    ) -> Result<()> {
+        let is_wanted = place.addresses.iter().any(IpAddr::is_ipv6) && !place.addresses.contains(&passthrough::ADDRESS);
+        let added = is_wanted && passthrough::add(namespace)?;
+        let place = &if added { place::look(namespace)? } else { place.clone() };
         if !self.numbers.has_begun() {
             self.numbers.begin(self.pods.entries()?.into_iter().flat_map(|(_, pod)| [pod.rules, pod.place]));
         }
@@ -115,7 +131,7 @@ impl Captures {
             self.numbers.release([rules_number, place_number]);
             return Err(error);
         }
-        let known = Known { rules: rules_number, place: place_number, written: wanted };
+        let known = Known { path: path.into(), rules: rules_number, place: place_number, written: wanted };
         if let Some(old) = self.known.insert(cookie, known) {
             self.numbers.release([old.rules, old.place]);
         }
@@ -140,11 +156,7 @@ impl Captures {
         preparing: pod,
         wanted: pod,
     ) -> Result<()> {
-        if self.template.is_none() {
-            self.template = Some(Template::new(&self.pins)?);
-        }
-        let template = self.template.as_ref().expect("it was just made");
-        inbound::install(&self.pins, template, namespace, cookie)?;
+        self.installer.install(namespace, cookie)?;
         // Listeners are looked for at the ports that the table has.
         match before {
             None => self.pods.put_all(&[(cookie, preparing)])?,
@@ -171,6 +183,10 @@ impl Captures {
         self.take_away(cookie)?;
         if let Some(known) = self.known.remove(&cookie) {
             self.numbers.release([known.rules, known.place]);
+            // Another namespace may be there now.
+            if netns::cookie_of(&known.path).is_ok_and(|found| found == cookie) {
+                passthrough::remove(&known.path)?;
+            }
         }
         Ok(())
     }
@@ -178,7 +194,7 @@ impl Captures {
     fn take_away(&self, cookie: u64) -> Result<()> {
         self.pods.remove_all(&[cookie])?;
         self.listeners.forget(cookie);
-        inbound::remove(&self.pins, cookie)
+        inbound::remove_unused(&self.pins, cookie)
     }
 
     /// Erases what no pod refers to any more, of what has been put here.
