@@ -354,6 +354,14 @@ impl Keeper<'_> {
         if !self.is_settled {
             self.is_settled = true;
             let _ = self.inbox.send(Message::Captured(Report::Settled)); // to an agent that is about to end
+            self.prepare();
+        }
+    }
+
+    /// The first pod is not to wait for what is done once. Where nothing can be captured, its file will say why.
+    fn prepare(&mut self) {
+        if let Ok(Err(error)) = self.captures().map(Captures::prepare) {
+            tracing::warn!("no pod can be captured: {error}");
         }
     }
 

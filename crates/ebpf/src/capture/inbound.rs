@@ -28,12 +28,17 @@ impl Installer {
         Installer { pins: pins.into(), template: None }
     }
 
-    /// Attaches the program, or exchanges the one that is attached.
-    pub fn install(&mut self, namespace: &Path, cookie: u64) -> Result<()> {
+    /// Makes the template if need be.
+    pub fn prepare(&mut self) -> Result<&Template> {
         if self.template.is_none() {
             self.template = Some(Template::new(&self.pins)?);
         }
-        let program = self.template.as_ref().expect("it was just made").load(cookie)?;
+        Ok(self.template.as_ref().expect("it was just made"))
+    }
+
+    /// Attaches the program, or exchanges the one that is attached.
+    pub fn install(&mut self, namespace: &Path, cookie: u64) -> Result<()> {
+        let program = self.prepare()?.load(cookie)?;
         let path = services::inbound_path(&self.pins)?.join(cookie.to_string());
         if path.exists() {
             let link = Link::open(&path).at("open", &path)?;

@@ -52,11 +52,17 @@ impl Listeners {
         Ok(())
     }
 
-    fn find(&mut self, pins: &Path, namespace: &Path) -> Result<()> {
+    /// Loads the iterator if need be.
+    pub fn prepare(&mut self, pins: &Path) -> Result<()> {
         if self.finder.is_none() {
             self.finder = Some(load(pins)?);
         }
-        let link = self.finder.as_ref().expect("it was just made");
+        Ok(())
+    }
+
+    fn find(&mut self, pins: &Path, namespace: &Path) -> Result<()> {
+        self.prepare(pins)?;
+        let link = self.finder.as_ref().expect("it is prepared");
         let walk = || Iter::new(link).map(|mut sockets| sockets.read_to_end(&mut Vec::new()));
         let walked = netns::inside(namespace, walk).at("enter", namespace)?.at("iterate in", namespace)?;
         walked.map(drop).at("iterate in", namespace)

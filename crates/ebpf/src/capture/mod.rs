@@ -87,6 +87,12 @@ impl Captures {
         })
     }
 
+    /// Loads what is loaded once, so that the first pod need not wait for it.
+    pub fn prepare(&mut self) -> Result<()> {
+        self.installer.prepare()?;
+        self.listeners.prepare(&self.pins)
+    }
+
     /// The pod in this namespace is captured by these rules from now on.
     pub fn put(&mut self, namespace: &Path, cookie: u64, rules: &Rules, place: &Place) -> Result<()> {
         self.put_untidily([namespace, namespace], cookie, rules, place)?;
