@@ -60,7 +60,8 @@ impl Listeners {
         Ok(())
     }
 
-    fn find(&mut self, pins: &Path, namespace: &Path) -> Result<()> {
+    /// Of a namespace of which none can be known yet.
+    pub fn find(&mut self, pins: &Path, namespace: &Path) -> Result<()> {
         self.prepare(pins)?;
         let link = self.finder.as_ref().expect("it is prepared");
         let walk = || Iter::new(link).map(|mut sockets| sockets.read_to_end(&mut Vec::new()));

@@ -169,7 +169,10 @@ impl Captures {
             Some(before) if !same_ports(before, &wanted) => self.pods.put_all(&[(cookie, wanted)])?,
             Some(_) => {}
         }
-        self.listeners.renew(&self.pins, namespace, cookie)?;
+        match before {
+            None => self.listeners.find(&self.pins, namespace)?,
+            Some(_) => self.listeners.renew(&self.pins, namespace, cookie)?,
+        }
         self.pods.put_all(&[(cookie, wanted)])
     }
 
