@@ -4,3 +4,4 @@ mod answers;
 mod files;
 mod namespaces;
 mod scale;
+mod validate;
