@@ -1,4 +1,4 @@
-//! Connections without a pause, of which none may fail and none may go around the proxy.
+//! Connections all the time, of which none may fail and none may go around the proxy.
 
 use sidestep_testkit::Pod;
 use sidestep_testkit::greeter::{INBOUND, OUTBOUND, greeted_here};
@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// So that the agent, which is what is tried, has a processor, too.
+const PAUSE: Duration = Duration::from_micros(300);
 
 pub struct Load {
     stop: Arc<AtomicBool>,
@@ -26,6 +29,7 @@ impl Load {
                 sidestep_testkit::enter(&path);
                 let mut failures = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
+                    std::thread::sleep(PAUSE);
                     match greeted_here(to) {
                         Ok(seen) if seen.listener == listener && seen.original == Some(to) => {
                             done.fetch_add(1, Ordering::Relaxed);
