@@ -5,6 +5,7 @@
 #include "context.h"
 #include "datagram.h"
 #include "outbound.h"
+#include "whole.h"
 
 /* What became of a call. */
 enum diversion {
@@ -90,6 +91,48 @@ static __always_inline int bind_source(struct bpf_sock_addr *ctx, const struct a
 	return bpf_bind(ctx, (struct sockaddr *)&at6, sizeof(at6));
 }
 
+/* Whether the proxy takes connections at this address, too. */
+static __always_inline bool proxy_listens_at(struct bpf_sock_addr *ctx, const struct endpoint *at)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *listener;
+	u32 size;
+
+	if (address_is_v4(&at->address)) {
+		tuple.ipv4.saddr = tuple.ipv4.daddr = at->address.word[3];
+		tuple.ipv4.dport = at->port;
+		size = sizeof(tuple.ipv4);
+	} else {
+		__builtin_memcpy(tuple.ipv6.saddr, at->address.word, sizeof(tuple.ipv6.saddr));
+		__builtin_memcpy(tuple.ipv6.daddr, at->address.word, sizeof(tuple.ipv6.daddr));
+		tuple.ipv6.dport = at->port;
+		size = sizeof(tuple.ipv6);
+	}
+	listener = bpf_sk_lookup_tcp(ctx, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	if (!listener)
+		return false;
+	bpf_sk_release(listener);
+	return true;
+}
+
+/*
+ * Lets the proxy see the source that suits what was dialled, unless the program has chosen one. A socket that has a port
+ * already cannot be bound again; but whoever dials an address of its own does so from that address.
+ */
+static __always_inline bool keep_source(struct bpf_sock_addr *ctx, u8 protocol, const struct address *source,
+					struct endpoint *proxy)
+{
+	struct endpoint own = { .address = *source, .port = proxy->port };
+
+	if (!ctx->sk->src_port)
+		return bind_source(ctx, source) == 0;
+	if (protocol == IPPROTO_TCP && proxy_listens_at(ctx, &own))
+		*proxy = own;
+	else
+		count(REASON_SOURCE_NOT_KEPT);
+	return false;
+}
+
 /* Takes back a source that an earlier connect() of this socket was given. */
 static __always_inline void release_source(struct bpf_sock_addr *ctx, struct captured *captured)
 {
@@ -155,6 +198,7 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 	struct captured *before = bpf_sk_storage_get(&captures, ctx->sk, NULL, 0), *captured;
 	struct outgoing out = { .to = *to };
 	struct endpoint proxy = {};
+	bool bound = false;
 	struct route *route;
 	enum way_out way;
 
@@ -171,14 +215,13 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 	if (!route || route->flags & ROUTE_UNREACHABLE)
 		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -ENETUNREACH);
 	set_loopback(&proxy, address_is_v4(&to->address), proxy_port(pod, way));
+	if (is_unspecified(&out.source) && !is_loopback_host(&route->source))
+		bound = keep_source(ctx, out.protocol, &route->source, &proxy);
 	captured = remember_diversion(ctx, &out, to, &proxy);
 	if (!captured)
 		return refuse_diversion(ctx, to, REASON_NO_STORAGE, -ECONNREFUSED);
-	if (is_unspecified(&out.source) && !is_loopback_host(&route->source)) {
-		captured->bound = bind_source(ctx, &route->source) == 0;
-		if (!captured->bound)
-			count(REASON_SOURCE_NOT_KEPT);
-	}
+	captured->bound = bound;
+	tell_whole(ctx->sk, captured);
 	count(way == WAY_OUTBOUND ? REASON_CAPTURED_OUTBOUND : way == WAY_INBOUND ? REASON_CAPTURED_INBOUND : REASON_CAPTURED_DNS);
 	*to = proxy;
 	return DIVERTED;

@@ -94,13 +94,18 @@ int connections(struct bpf_sock_ops *ctx)
 	return 1;
 }
 
-/* Of all options this is about one; the rest is left as it is, without a copy. */
+/*
+ * Of all options this is about one; the rest is left as it is, also for other programs that answer. What is longer than a
+ * page is not there to be answered: the kernel fails such a call unless it is told to keep its own answer.
+ */
 SEC("cgroup/getsockopt")
 int original_dst(struct bpf_sockopt *ctx)
 {
 	bool is_ours = ctx->optname == SO_ORIGINAL_DST && (ctx->level == SOL_IP || ctx->level == SOL_IPV6);
 
-	if (!is_ours || !answer_original(ctx))
+	if (is_ours && answer_original(ctx))
+		return ALLOW;
+	if (ctx->optlen > SMALLEST_PAGE)
 		ctx->optlen = 0;
 	return ALLOW;
 }
