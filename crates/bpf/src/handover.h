@@ -107,6 +107,8 @@ static __always_inline void forget_diversion(struct bpf_sock *ctx)
 static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct endpoint *at)
 {
 	void *value = ctx->optval, *end = ctx->optval_end;
+	/* Two fields side by side, which must not be written as one. */
+	volatile struct bpf_sockopt *answer = ctx;
 	struct sockaddr_in *v4 = value;
 	struct sockaddr_in6 *v6 = value;
 
@@ -116,7 +118,7 @@ static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct en
 		if ((void *)(v4 + 1) > end)
 			return false;
 		*v4 = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = at->port, .sin_addr.s_addr = at->address.word[3] };
-		ctx->optlen = sizeof(*v4);
+		answer->optlen = sizeof(*v4);
 	} else {
 		if ((void *)(v6 + 1) > end)
 			return false;
@@ -128,9 +130,9 @@ static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct en
 		v6->sin6_addr.s6_addr32[1] = at->address.word[1];
 		v6->sin6_addr.s6_addr32[2] = at->address.word[2];
 		v6->sin6_addr.s6_addr32[3] = at->address.word[3];
-		ctx->optlen = sizeof(*v6);
+		answer->optlen = sizeof(*v6);
 	}
-	ctx->retval = 0;
+	answer->retval = 0;
 	return true;
 }
 

@@ -31,7 +31,7 @@ int foreign6(struct bpf_sock_addr *ctx)
 }
 
 SECTION("cgroup/getsockopt")
-int foreign_option(struct bpf_sockopt *ctx)
+int foreign_option(volatile struct bpf_sockopt *ctx)
 {
 	__u8 *value = ctx->optval;
 
