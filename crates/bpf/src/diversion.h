@@ -72,11 +72,6 @@ static __always_inline void set_loopback(struct endpoint *at, bool v4, u16 port)
 	at->pad = 0;
 }
 
-static __always_inline bool is_unspecified(const struct address *a)
-{
-	return !a->word[0] && !a->word[1] && (!a->word[2] || a->word[2] == MAPPED_WORD) && !a->word[3];
-}
-
 /* connect() would take a source that suits the loopback; the proxy is to see the one that suits what was dialled. */
 static __always_inline int bind_source(struct bpf_sock_addr *ctx, const struct address *source)
 {
@@ -146,7 +141,7 @@ static __always_inline void release_source(struct bpf_sock_addr *ctx, struct cap
 /* Nobody may go around the proxy because something could not be kept: seen by the program as a proxy that is not there. */
 static __always_inline enum diversion refuse_diversion(struct bpf_sock_addr *ctx, const struct endpoint *to, u32 reason, int error)
 {
-	tell(reason, bpf_get_netns_cookie(ctx), ctx->protocol, to, 0);
+	tell(reason, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, 0);
 	bpf_set_retval(error);
 	return REFUSED;
 }
@@ -159,7 +154,7 @@ static __always_inline u16 proxy_port(const struct pod *pod, enum way_out way)
 /* Whoever dials 0.0.0.0 or :: reaches the loopback. */
 static __always_inline void mean_loopback(struct endpoint *to)
 {
-	if (is_unspecified(&to->address))
+	if (address_is_unspecified(&to->address))
 		set_loopback(to, address_is_v4(&to->address), __builtin_bswap16(to->port));
 }
 
@@ -169,7 +164,7 @@ static __always_inline enum way_out ask_rules(struct bpf_sock_addr *ctx, const s
 {
 	mean_loopback(&out->to);
 	out->port = __builtin_bswap16(out->to.port);
-	out->protocol = ctx->protocol;
+	out->protocol = protocol_of(ctx);
 	out->is_127_0_0_1 = is_loopback_host(&out->to.address);
 	out->source = bound_source(ctx, address_is_v4(&out->to.address));
 	*route = ask_route(ctx, pod, out);
@@ -215,7 +210,7 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 	if (!route || route->flags & ROUTE_UNREACHABLE)
 		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -ENETUNREACH);
 	set_loopback(&proxy, address_is_v4(&to->address), proxy_port(pod, way));
-	if (is_unspecified(&out.source) && !is_loopback_host(&route->source))
+	if (address_is_unspecified(&out.source) && !is_loopback_host(&route->source))
 		bound = keep_source(ctx, out.protocol, &route->source, &proxy);
 	captured = remember_diversion(ctx, &out, to, &proxy);
 	if (!captured)

@@ -107,8 +107,6 @@ static __always_inline void forget_diversion(struct bpf_sock *ctx)
 static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct endpoint *at)
 {
 	void *value = ctx->optval, *end = ctx->optval_end;
-	/* Two fields side by side, which must not be written as one. */
-	volatile struct bpf_sockopt *answer = ctx;
 	struct sockaddr_in *v4 = value;
 	struct sockaddr_in6 *v6 = value;
 
@@ -118,7 +116,7 @@ static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct en
 		if ((void *)(v4 + 1) > end)
 			return false;
 		*v4 = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = at->port, .sin_addr.s_addr = at->address.word[3] };
-		answer->optlen = sizeof(*v4);
+		answered(ctx, sizeof(*v4));
 	} else {
 		if ((void *)(v6 + 1) > end)
 			return false;
@@ -130,9 +128,8 @@ static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct en
 		v6->sin6_addr.s6_addr32[1] = at->address.word[1];
 		v6->sin6_addr.s6_addr32[2] = at->address.word[2];
 		v6->sin6_addr.s6_addr32[3] = at->address.word[3];
-		answer->optlen = sizeof(*v6);
+		answered(ctx, sizeof(*v6));
 	}
-	answer->retval = 0;
 	return true;
 }
 
@@ -152,8 +149,8 @@ static __always_inline bool is_proxy(const struct pod *pod)
 }
 
 /*
- * SO_ORIGINAL_DST: what was dialled. An inbound connection was given to the proxy's listener as it is, so its own address
- * is what was dialled. False: the kernel's answer stands.
+ * SO_ORIGINAL_DST: what was dialled. What is not redirected, and what is given to the proxy's listener as it comes in, has
+ * it as its own address. False: the kernel's answer stands.
  */
 static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 {
@@ -161,7 +158,6 @@ static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 	struct endpoint at;
 	struct pod *pod;
 	u64 netns;
-	u32 port;
 
 	if (captured && captured->accepted)
 		return answer_with(ctx, &captured->original);
@@ -170,8 +166,5 @@ static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 	if (!pod || !ctx->sk || !is_proxy(pod))
 		return false;
 	at = own_address(ctx);
-	port = __builtin_bswap16(at.port);
-	if (port == pod->outbound_port || port == pod->inbound_port || !is_captured_port(pod, port))
-		return false;
 	return answer_with(ctx, &at);
 }

@@ -43,19 +43,17 @@ static __always_inline int give_to(struct bpf_sk_lookup *ctx, const struct pod *
 }
 
 /*
- * Whether the SYN has come over the loopback. For a connection to another address of the pod than 127.0.0.0/8 the kernel
- * names the interface that has the address, so the sender decides: the namespace's own addresses come from nowhere else.
+ * Whether the pod itself has sent it. What it sends to an address of eth0 is said to come in by eth0 by the kernel, though it
+ * goes over the loopback; but nobody else has the source, since nobody else would hear the answer.
  */
-static __always_inline bool is_from_inside(const struct bpf_sk_lookup *ctx, const struct pod *pod)
+static __always_inline bool is_from_inside(const struct bpf_sk_lookup *ctx, const struct pod *pod, const struct address *from)
 {
-	const volatile struct bpf_sk_lookup *syn = ctx;
-	struct address from = ADDRESS_IN(syn, remote);
-	struct route *route;
+	struct route *back;
 
 	if (ctx->ingress_ifindex == LOOPBACK_INTERFACE)
 		return true;
-	route = find_range(pod->place, KIND_ROUTE, &from);
-	return route && route->flags & ROUTE_LOCAL;
+	back = find_range(pod->place, KIND_ROUTE, from);
+	return back && back->flags & ROUTE_LOCAL;
 }
 
 /*

@@ -1,12 +1,19 @@
 //! The rules of capture as istio-iptables writes them: what the same rules at the sockets are measured by.
 
+use ipnet::IpNet;
 use sidestep_mesh::address::Family;
 use sidestep_mesh::capture::rules::{Dns, DnsServers, InboundPorts, OwnerGroups, Ranges, Rules};
 use std::fmt::Write;
+use std::net::IpAddr;
 
-/// The nat table for `iptables-restore --noflush`, or `ip6tables-restore --noflush`.
+/// All tables for `iptables-restore --noflush`, or `ip6tables-restore --noflush`.
+pub fn tables(rules: &Rules, family: Family) -> String {
+    nat(rules, family) + &raw(rules, family).unwrap_or_default()
+}
+
+/// Which connections are redirected.
 pub fn nat(rules: &Rules, family: Family) -> String {
-    let mut table = Table { rules, family, lines: Vec::new() };
+    let mut table = Table::new(rules, family);
     table.interfaces();
     table.append("ISTIO_INBOUND", &format!("-p tcp --dport {} -j RETURN", rules.tunnel_port));
     table.append("ISTIO_REDIRECT", &format!("-p tcp -j REDIRECT --to-ports {}", rules.outbound_port));
@@ -20,7 +27,33 @@ pub fn nat(rules: &Rules, family: Family) -> String {
     table.dns();
     table.output(&format!("-d {} -j RETURN", table.loopback()));
     table.destinations();
-    table.text()
+    table.text("nat")
+}
+
+/// Keeps apart what conntrack knows of a program's question to the proxy and of the proxy's own one. None without DNS.
+pub fn raw(rules: &Rules, family: Family) -> Option<String> {
+    let mut table = Table::new(rules, family);
+    let servers = table.name_servers()?;
+    table.append("OUTPUT", "-j ISTIO_OUTPUT_DNS");
+    let owners = [("uid", &rules.proxy_uids), ("gid", &rules.proxy_gids)];
+    for (kind, id) in owners.into_iter().flat_map(|(kind, ids)| ids.iter().map(move |id| (kind, id))) {
+        let owner = format!("-m owner --{kind}-owner {id}");
+        table.append("ISTIO_OUTPUT_DNS", &format!("-p udp --dport 53 {owner} -j CT --zone 1"));
+        table.append("ISTIO_OUTPUT_DNS", &format!("-p udp --sport 15053 {owner} -j CT --zone 2"));
+    }
+    if !servers.is_empty() {
+        table.append("PREROUTING", "-j ISTIO_INBOUND");
+    }
+    for server in servers {
+        table.append("ISTIO_OUTPUT_DNS", &format!("-p udp --dport 53 {}-j CT --zone 2", at("-d", server)));
+        table.append("ISTIO_INBOUND", &format!("-p udp --sport 53 {}-j CT --zone 1", at("-s", server)));
+    }
+    Some(table.text("raw"))
+}
+
+/// Nothing for any server.
+fn at(option: &str, server: Option<IpAddr>) -> String {
+    server.map_or(String::new(), |ip| format!("{option} {} ", IpNet::from(ip)))
 }
 
 struct Table<'a> {
@@ -31,6 +64,10 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
+    fn new(rules: &'a Rules, family: Family) -> Table<'a> {
+        Table { rules, family, lines: Vec::new() }
+    }
+
     fn append(&mut self, chain: &'static str, rule: &str) {
         self.lines.push((chain, format!("-A {chain} {rule}")));
     }
@@ -140,22 +177,25 @@ impl<'a> Table<'a> {
         self.rules.dns.as_ref().filter(|dns| dns.servers != DnsServers::These(Vec::new()))
     }
 
-    fn dns(&mut self) {
-        let Some(dns) = self.captured_dns() else { return };
-        let destinations = match &dns.servers {
-            DnsServers::All => vec![String::new()],
-            DnsServers::These(servers) => {
-                let of_family = servers.iter().filter(|server| Family::of(**server) == self.family);
-                of_family.map(|server| format!("-d {server}/{} ", if server.is_ipv4() { 32 } else { 128 })).collect()
+    /// Those of the family, or None: any. None at all without DNS.
+    fn name_servers(&self) -> Option<Vec<Option<IpAddr>>> {
+        Some(match &self.captured_dns()?.servers {
+            DnsServers::All => vec![None],
+            DnsServers::These(all) => {
+                all.iter().filter(|ip| Family::of(**ip) == self.family).map(|ip| Some(*ip)).collect()
             }
-        };
-        if !destinations.is_empty() {
-            self.output("-j ISTIO_OUTPUT_DNS");
-        }
-        for protocol in ["tcp", "udp"] {
-            for destination in &destinations {
-                let rule = format!("-p {protocol} --dport 53 {destination}-j REDIRECT --to-ports {}", dns.port);
-                self.append("ISTIO_OUTPUT_DNS", &rule);
+        })
+    }
+
+    fn dns(&mut self) {
+        let Some(servers) = self.name_servers().filter(|servers| !servers.is_empty()) else { return };
+        let port = self.rules.dns.as_ref().expect("there are servers").port;
+        self.output("-j ISTIO_OUTPUT_DNS");
+        // Both options mean the same.
+        for (protocol, to) in [("tcp", "--to-ports"), ("udp", "--to-port")] {
+            for server in &servers {
+                let at = at("-d", *server);
+                self.append("ISTIO_OUTPUT_DNS", &format!("-p {protocol} --dport 53 {at}-j REDIRECT {to} {port}"));
             }
         }
     }
@@ -169,24 +209,28 @@ impl<'a> Table<'a> {
             self.output(&format!("-p tcp --dport {port} -j ISTIO_REDIRECT"));
         }
         match &rules.include_outbound_ranges {
-            Ranges::All => self.included(""),
+            Ranges::All => {
+                self.output("-j ISTIO_REDIRECT");
+                self.of_machines("");
+            }
             Ranges::These(ranges) => {
                 for range in ranges.iter().filter(|range| Family::of(range.addr()) == family) {
-                    self.included(&format!("-d {range} "));
+                    self.of_machines(&format!("-d {range} "));
+                    self.output(&format!("-d {range} -j ISTIO_REDIRECT"));
                 }
             }
         }
     }
 
-    fn included(&mut self, destination: &str) {
-        self.output(&format!("{destination}-j ISTIO_REDIRECT"));
+    /// What comes in from a virtual machine is what it sends.
+    fn of_machines(&mut self, destination: &str) {
         for interface in &self.rules.virtual_interfaces {
             self.insert("PREROUTING", &format!("-i {interface} {destination}-j ISTIO_REDIRECT"));
         }
     }
 
     /// Chains first.
-    fn text(&self) -> String {
+    fn text(&self, name: &str) -> String {
         let mut chains = Vec::new();
         for (chain, _) in self.lines.iter().filter(|(chain, _)| chain.starts_with("ISTIO_")) {
             if !chains.contains(chain) {
@@ -194,7 +238,7 @@ impl<'a> Table<'a> {
             }
         }
         let chains = chains.iter().map(|chain| format!("-N {chain}"));
-        let mut text = String::from("*nat\n");
+        let mut text = format!("* {name}\n");
         for line in chains.chain(self.lines.iter().map(|(_, line)| line.clone())) {
             let _ = writeln!(text, "{line}");
         }

@@ -104,8 +104,8 @@ fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<
 
 /// Tables of another version are not taken over: with them would go the other pods that are captured.
 fn check_version(pins: &Path) -> Result<(), String> {
-    let is_other = services::attached_to(pins).is_some()
-        && services::tables(pins).map_err(|error| error.to_string())?.is_none();
+    let is_other =
+        services::attached_to(pins).is_some() && services::tables(pins).map_err(|error| error.to_string())?.is_none();
     if !is_other {
         return Ok(());
     }

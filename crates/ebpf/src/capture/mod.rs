@@ -1,7 +1,7 @@
 //! Capture: the tables of pods and what is attached in their namespaces.
 
-mod inbound;
-mod layout;
+pub(crate) mod inbound;
+pub(crate) mod layout;
 mod listeners;
 mod netlink;
 pub mod passthrough;
@@ -149,7 +149,7 @@ impl Captures {
     fn take_away(&self, cookie: u64) -> Result<()> {
         self.pods.remove_all(&[cookie])?;
         self.forget_listeners(cookie);
-        inbound::remove(&self.pins, cookie)
+        inbound::remove_unused(&self.pins, cookie)
     }
 
     /// Everything wanted has been put: what an earlier agent left besides goes.

@@ -5,9 +5,7 @@ use super::netlink::{dump, request};
 use crate::error::{Doing, Result};
 use crate::netns;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::address::{
-    AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressProtocol,
-};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressProtocol};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};

@@ -54,7 +54,7 @@ impl Tables {
     pub fn read(text: &str) -> Tables {
         let lines: Vec<&str> = text.lines().collect();
         let [first, rules @ .., last] = &lines[..] else { panic!("{text}") };
-        assert_eq!((*first, *last), ("*nat", "COMMIT"));
+        assert_eq!((*first, *last), ("* nat", "COMMIT"));
         let mut chains = HashMap::from(["OUTPUT", "PREROUTING"].map(|name| (name.to_string(), Vec::new())));
         for rule in rules {
             let words: Vec<&str> = rule.split(' ').collect();
@@ -110,7 +110,7 @@ fn line(text: &str, words: &[&str]) -> Line {
         match word {
             "-m" => assert!(["owner", "multiport"].contains(&value), "{text}"),
             "-j" => target = Some(value),
-            "--to-ports" => port = Some(value.parse().unwrap()),
+            "--to-ports" | "--to-port" => port = Some(value.parse().unwrap()),
             _ => matches.push(Match { is_negated, what: word.to_string(), value: value.to_string() }),
         }
         is_negated = false;

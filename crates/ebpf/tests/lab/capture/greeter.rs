@@ -38,6 +38,11 @@ impl Seen {
     pub fn read(mut stream: &TcpStream) -> std::io::Result<Seen> {
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
+        Seen::said(&text)
+    }
+
+    /// From the server's own words.
+    pub fn said(text: &str) -> std::io::Result<Seen> {
         let [listener, local, peer, original] = text.split_whitespace().collect::<Vec<_>>()[..] else {
             return Err(std::io::Error::other(format!("said {text:?}")));
         };

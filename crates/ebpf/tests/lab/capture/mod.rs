@@ -2,4 +2,6 @@
 
 mod greeter;
 mod outside;
+mod pairs;
+mod twin;
 mod world;

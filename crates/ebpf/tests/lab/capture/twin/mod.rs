@@ -1,0 +1,205 @@
+//! Two pods with the same surroundings and the same rules: in one as istio-iptables writes them, in the other at the
+//! sockets. Whatever is tried, programs and proxy see the same in both, or the difference has a name and a reason. What
+//! the evaluator says holds in both.
+
+mod datagrams;
+mod dial;
+mod differences;
+mod expected;
+mod numbers;
+mod probes;
+mod sets;
+mod site;
+
+use super::greeter::{Owner, become_owner};
+use crate::node::Node;
+use crate::scratch::Scratch;
+use dial::{Outcome, dial};
+use numbers::Numbers;
+use probes::{From, Probe};
+use sidestep_ebpf::capture::{Captures, place};
+use sidestep_ebpf::netns;
+use sidestep_mesh::address::{Family, Protocol};
+use sidestep_mesh::capture::rules::Rules;
+use sidestep_testkit::program::command;
+use sidestep_testkit::{Namespace, istio_rules};
+use site::{REFUSED, Site};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// For what should come at once. Whoever did not get it in one twin, but in the other, gets another chance.
+const PATIENCE: Duration = Duration::from_millis(300);
+const MORE_PATIENCE: Duration = Duration::from_secs(10);
+/// Ports of one round of rules, for conntrack remembers.
+const WINDOW: u16 = 1500;
+const FIRST_PORT: u16 = 16000;
+const WINDOWS: u16 = 15;
+
+struct Twins {
+    node: Node,
+    captures: Captures,
+    theirs: Site,
+    ours: Site,
+    /// So many rules have been there already.
+    rounds: u16,
+    /// How often each difference was found.
+    found: BTreeMap<&'static str, usize>,
+    compared: usize,
+}
+
+impl Twins {
+    fn new() -> Twins {
+        let node = Node::new();
+        let captures = Captures::open(&node.options.pins).unwrap();
+        let (theirs, ours) = (Site::new("theirs"), Site::new("ours"));
+        Twins { node, captures, theirs, ours, rounds: 0, found: BTreeMap::new(), compared: 0 }
+    }
+
+    fn apply(&mut self, rules: &Rules) {
+        for (family, program) in [(Family::V4, "iptables-restore"), (Family::V6, "ip6tables-restore")] {
+            restore(&self.theirs.pod, program, &istio_rules::tables(rules, family));
+        }
+        let path = self.ours.pod.path();
+        let place = place::look(&path).unwrap();
+        self.captures.put(&path, netns::cookie_of(&path).unwrap(), rules, &place).unwrap();
+        let first = FIRST_PORT + self.rounds % WINDOWS * WINDOW;
+        [&self.theirs, &self.ours].iter().for_each(|site| site.take_ports(first, first + WINDOW - 1));
+        self.rounds += 1;
+    }
+
+    /// Every difference that has no name.
+    fn compare(&mut self, rules: &Rules, probes: &[Probe]) -> Vec<String> {
+        let (theirs, ours) = std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| outcomes(&self.theirs, probes));
+            let ours = outcomes(&self.ours, probes);
+            (theirs.join().unwrap(), ours)
+        });
+        let mut wrong = Vec::new();
+        for (probe, (mut theirs, mut ours)) in probes.iter().zip(theirs.into_iter().zip(ours)) {
+            if (theirs == Outcome::Silent) != (ours == Outcome::Silent) {
+                (theirs, ours) = (again(&self.theirs, probe), again(&self.ours, probe));
+            }
+            for (whose, outcome) in [("iptables", &theirs), ("sockets", &ours)] {
+                if !expected::agrees(rules, probe, outcome) {
+                    let verdict = expected::verdict(rules, probe);
+                    wrong.push(format!("{probe:?}\n  evaluator {verdict:?}\n  {whose} {outcome:?}"));
+                }
+            }
+            let translated = self.translated(rules, probe, &theirs);
+            if translated != ours {
+                wrong.push(format!("{probe:?}\n  iptables {theirs:?}\n  sockets  {ours:?}"));
+            }
+        }
+        self.compared += probes.len();
+        wrong
+    }
+
+    fn translated(&mut self, rules: &Rules, probe: &Probe, theirs: &Outcome) -> Outcome {
+        let mut outcome = theirs.clone();
+        for difference in &differences::ALL {
+            let before = outcome.clone();
+            (difference.translate)(rules, probe, &mut outcome);
+            *self.found.entry(difference.name).or_default() += usize::from(outcome != before);
+        }
+        outcome
+    }
+}
+
+/// Instead of what is there.
+fn restore(pod: &Namespace, program: &str, tables: &str) {
+    let scratch = Scratch::new();
+    let text = if tables.contains("* raw") { tables.to_string() } else { format!("{tables}* raw\nCOMMIT\n") };
+    let file = scratch.file("rules", &text);
+    pod.finish(command(program).arg(file));
+}
+
+/// In the order of the probes.
+fn outcomes(site: &Site, probes: &[Probe]) -> Vec<Outcome> {
+    let places: BTreeSet<Option<Owner>> = probes.iter().map(owner).collect();
+    let mut found: BTreeMap<usize, Outcome> = BTreeMap::new();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            places.into_iter().map(|place| scope.spawn(move || of_one(site, probes, place))).collect();
+        workers.into_iter().for_each(|worker| found.extend(worker.join().unwrap()));
+    });
+    found.into_values().collect()
+}
+
+/// None: the neighbour's.
+fn owner(probe: &Probe) -> Option<Owner> {
+    match probe.from {
+        From::Pod(owner) => Some(owner),
+        From::Neighbour(_) => None,
+    }
+}
+
+fn of_one(site: &Site, probes: &[Probe], place: Option<Owner>) -> Vec<(usize, Outcome)> {
+    enter(site, place);
+    let its = probes.iter().enumerate().filter(|(_, probe)| owner(probe) == place);
+    its.map(|(i, probe)| (i, dial(probe, PATIENCE))).collect()
+}
+
+fn enter(site: &Site, place: Option<Owner>) {
+    match place {
+        Some(owner) => {
+            site.pod.enter();
+            become_owner(owner);
+        }
+        None => site.neighbour.enter(),
+    }
+}
+
+fn again(site: &Site, probe: &Probe) -> Outcome {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            enter(site, owner(probe));
+            dial(probe, MORE_PATIENCE)
+        });
+        worker.join().unwrap()
+    })
+}
+
+/// Whether an answer can come, or a refusal.
+fn is_answered(rules: &Rules, probe: &Probe) -> bool {
+    let bypasses = expected::listener(rules, probe) == probe.to.port();
+    let from_loopback = probe.source.address().is_some_and(|ip| {
+        let ip = ip.to_canonical();
+        ip.is_loopback() || ip == "::6".parse::<std::net::IpAddr>().unwrap()
+    });
+    let is_lost = bypasses && from_loopback && probe.interface() != "lo";
+    let is_untold = probe.protocol == Protocol::Udp && !probe.connected && probe.to.port() == REFUSED;
+    !is_lost && !is_untold
+}
+
+/// Calls of the pod for each set of rules.
+const CALLS: usize = 500;
+/// Sets of any kind.
+const RANDOM: usize = 4;
+
+fn run(twins: &mut Twins, numbers: &mut Numbers, name: &str, rules: &Rules, calls: usize) -> usize {
+    twins.apply(rules);
+    let mut probes = probes::outbound(numbers, calls);
+    probes.retain(|probe| is_answered(rules, probe));
+    probes.extend(probes::inbound());
+    let wrong = twins.compare(rules, &probes);
+    for one in wrong.iter().take(40) {
+        println!("{name}: {one}");
+    }
+    println!("{name}: {} wrong of {}", wrong.len(), probes.len());
+    wrong.len()
+}
+
+#[test]
+fn programs_and_proxy_see_what_they_would_see_of_istio_iptables() {
+    let (mut twins, mut numbers) = (Twins::new(), Numbers::new(1));
+    let mut wrong = 0;
+    for name in sets::NAMES {
+        wrong += run(&mut twins, &mut numbers, name, &sets::named(name), CALLS);
+    }
+    for i in 0..RANDOM {
+        let rules = sets::random(&mut numbers);
+        wrong += run(&mut twins, &mut numbers, &format!("random {i}"), &rules, CALLS);
+    }
+    println!("{} compared, {:?}", twins.compared, twins.found);
+    assert_eq!(wrong, 0);
+}

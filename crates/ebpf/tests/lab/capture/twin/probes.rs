@@ -1,0 +1,165 @@
+//! What is tried: calls of the pod's programs and of its proxy, and connections from outside.
+
+use super::super::greeter::Owner;
+use super::numbers::Numbers;
+use super::site::{BEYOND, INTERFACES, NOWHERE, OTHER, REFUSED, opposite};
+use crate::sockets::mapped;
+use sidestep_mesh::address::Protocol;
+use std::net::{IpAddr, SocketAddr};
+
+/// User and group of whose sockets are tried: programs, the proxy in part and as a whole, a second one, other groups.
+pub const OWNERS: [Owner; 8] =
+    [(1000, 1000), (1337, 1337), (1337, 1000), (1000, 1337), (1400, 1000), (1000, 1500), (1000, 101), (0, 0)];
+
+#[derive(Clone, Debug)]
+pub struct Probe {
+    pub from: From,
+    pub protocol: Protocol,
+    pub to: SocketAddr,
+    pub source: Source,
+    /// To which the socket is bound by name.
+    pub device: Option<&'static str>,
+    /// Of UDP: else the datagram is sent with the address.
+    pub connected: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    Pod(Owner),
+    /// What comes in, by that interface.
+    Neighbour(&'static str),
+}
+
+/// What the socket is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    None,
+    Address(IpAddr),
+    /// A port that nobody else has. The address may be unspecified.
+    Port(IpAddr, u16),
+}
+
+impl Source {
+    /// If it says more than that any will do.
+    pub fn address(self) -> Option<IpAddr> {
+        match self {
+            Source::None => None,
+            Source::Address(ip) | Source::Port(ip, _) => Some(ip).filter(|ip| !ip.to_canonical().is_unspecified()),
+        }
+    }
+}
+
+impl Probe {
+    /// By which packets to there leave.
+    pub fn interface(&self) -> &'static str {
+        if let Some(device) = self.device {
+            return device;
+        }
+        let ip = self.to.ip().to_canonical();
+        let by = |(name, addresses): (&'static str, [&str; 2])| {
+            let is_by = |own: &str| is(ip, &opposite(own)).then_some(name);
+            addresses.into_iter().find_map(is_by)
+        };
+        if is_own(ip) { "lo" } else { INTERFACES.into_iter().find_map(by).unwrap_or("eth0") }
+    }
+}
+
+fn is(ip: IpAddr, text: &str) -> bool {
+    text.parse() == Ok(ip)
+}
+
+/// Whether the pod itself has the address.
+pub fn is_own(ip: IpAddr) -> bool {
+    let is_loopback = ip.is_loopback() || ip.is_unspecified() || is(ip, "::6");
+    is_loopback || INTERFACES.into_iter().any(|(_, own)| own.into_iter().any(|own| is(ip, own)))
+}
+
+/// Destinations of the pod's calls, of one family.
+fn destinations(v6: bool) -> Vec<IpAddr> {
+    let family = usize::from(v6);
+    let loopback = if v6 { ["::1", "::6", "::", "::1"] } else { ["127.0.0.1", "127.0.0.2", "127.0.0.6", "0.0.0.0"] };
+    let own = INTERFACES.map(|(_, addresses)| addresses[family].to_string());
+    let near = [INTERFACES[0], INTERFACES[1]].map(|(_, addresses)| opposite(addresses[family]));
+    let beyond = BEYOND.map(|both| both[family].to_string());
+    let nowhere = NOWHERE.map(|(_, both)| both[family].split('/').next().unwrap().replace(".0", ".9"));
+    let no_route = ["203.0.113.9", "2001:db8:99::9"][family].to_string();
+    let all = loopback.map(String::from).into_iter().chain(own).chain(near).chain(beyond).chain(nowhere);
+    all.chain([OTHER[family].to_string(), no_route]).map(|text| text.parse().unwrap()).collect()
+}
+
+/// What the rules may be about, and what not.
+const PORTS: [u16; 12] = [53, 53, 80, 80, 443, 3306, 8080, 15001, 15006, 15008, 15020, REFUSED];
+
+/// Sources that a call to there may be bound to, with `port` where one is.
+fn sources(to: IpAddr, port: u16) -> Vec<Source> {
+    let of = |text: &str| -> IpAddr { text.parse().unwrap() };
+    let v6 = to.is_ipv6();
+    let own = of(INTERFACES[0].1[usize::from(v6)]);
+    let (passthrough, loopback, any) = if v6 { ("::6", "::1", "::") } else { ("127.0.0.6", "127.0.0.1", "0.0.0.0") };
+    let mut all = vec![Source::None; 4];
+    all.extend([of(passthrough), own].map(Source::Address));
+    all.extend([Source::Port(own, port), Source::Port(of(any), port)]);
+    // Nobody is answered at the loopback's address from elsewhere.
+    if is_own(to) {
+        all.push(Source::Address(of(loopback)));
+    }
+    all
+}
+
+/// So many calls of the pod, picked out of all there are.
+pub fn outbound(numbers: &mut Numbers, count: usize) -> Vec<Probe> {
+    (0..count).map(|_| outbound_one(numbers)).collect()
+}
+
+fn outbound_one(numbers: &mut Numbers) -> Probe {
+    let v6 = numbers.once_in(3);
+    let to = *numbers.one_of(&destinations(v6));
+    let port = numbers.fixed_port();
+    let source = *numbers.one_of(&sources(to, port));
+    let udp = numbers.once_in(4);
+    let port = if udp { *numbers.one_of(&[53, 53, 53, 80, REFUSED]) } else { *numbers.one_of(&PORTS) };
+    let device = numbers.once_in(40).then(|| *numbers.one_of(&["lo", "eth0", "eth1"]));
+    let probe = Probe {
+        from: From::Pod(*numbers.one_of(&OWNERS)),
+        protocol: if udp { Protocol::Udp } else { Protocol::Tcp },
+        to: SocketAddr::new(to, port),
+        source,
+        device,
+        connected: numbers.once_in(2),
+    };
+    if to.is_ipv4() && numbers.once_in(4) { as_mapped(probe) } else { probe }
+}
+
+/// The same by a socket of the other family.
+fn as_mapped(probe: Probe) -> Probe {
+    let map = |ip: IpAddr| mapped(SocketAddr::new(ip, 0)).ip();
+    let source = match probe.source {
+        Source::None => Source::None,
+        Source::Address(ip) => Source::Address(map(ip)),
+        // Any of both families.
+        Source::Port(ip, port) if ip.is_unspecified() => Source::Port("::".parse().unwrap(), port),
+        Source::Port(ip, port) => Source::Port(map(ip), port),
+    };
+    Probe { to: mapped(probe.to), source, ..probe }
+}
+
+/// Every way into the pod.
+pub fn inbound() -> Vec<Probe> {
+    let ports = [53, 80, 443, 3306, 8080, 15001, 15006, 15008, 15020, 15053, REFUSED];
+    let mut all = Vec::new();
+    for (interface, addresses) in INTERFACES {
+        for ip in addresses.map(|text| text.parse::<IpAddr>().unwrap()) {
+            let probe = |protocol, port| Probe {
+                from: From::Neighbour(interface),
+                protocol,
+                to: SocketAddr::new(ip, port),
+                source: Source::None,
+                device: None,
+                connected: true,
+            };
+            all.extend(ports.map(|port| probe(Protocol::Tcp, port)));
+            all.extend([53, 80, REFUSED].map(|port| probe(Protocol::Udp, port)));
+        }
+    }
+    all
+}
