@@ -96,9 +96,8 @@ fn a_peer_that_is_killed() {
         drop(server);
         for client in &mut clients {
             let error = loop {
-                match client.write(b"GET /bytes?n=3 HTTP/1.1\r\n") {
-                    Ok(_) => {}
-                    Err(error) => break error,
+                if let Err(error) = client.write_all(b"GET /bytes?n=3 HTTP/1.1\r\n") {
+                    break error;
                 }
             };
             assert!([ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&error.kind()), "{error}");
