@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test test-kube lint bench bench-services compat soak faults clean
+.PHONY: all demo test test-kube lint bench bench-services bench-mesh compat soak faults clean
 
 all:
 	cargo build --release
@@ -14,8 +14,8 @@ demo:
 test:
 	tools/test $(ARGS)
 
-# Services of a real Kubernetes control plane, next to kube-proxy: tests/kube. Its programs are built from Go modules the
-# first time, which takes ten minutes. ARGS="--quick", ARGS="--only semantics --seed 7".
+# Services of a real Kubernetes control plane, next to kube-proxy, and the mesh of Istio: tests/kube. Their programs are
+# built from Go modules the first time, which takes a quarter of an hour. ARGS="--quick", ARGS="--only semantics --seed 7".
 test-kube:
 	tools/install-deps kube
 	cargo build --release -p sidestep-cli -p sidestep-agent
@@ -38,6 +38,14 @@ bench-services:
 	tools/install-deps bench-services
 	cargo build --release -p sidestep-bench -p sidestep-agent
 	tools/bench-services $(ARGS)
+
+# What it costs to lead the traffic of two pods through their Envoys, by iptables and by Sidestep:
+# docs/mesh-performance.md. Needs root. ARGS="--quick" for a minute or two.
+bench-mesh:
+	tools/install-deps bench-mesh
+	cargo build --release
+	cargo build --release -p sidestep-agent
+	tools/bench-mesh $(ARGS)
 
 # Real programs and the test suites of others, in every mode: docs/COMPATIBILITY.md. ARGS="--part suites" for a part.
 compat:

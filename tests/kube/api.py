@@ -11,12 +11,17 @@ from addresses import API_PORT, CONTROL
 from support.failure import Failure
 
 THREADS = 8
+KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PATHS = {
     "Namespace": "/api/v1/namespaces",
     "Node": "/api/v1/nodes",
     "Pod": "/api/v1/namespaces/{}/pods",
     "Service": "/api/v1/namespaces/{}/services",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "EndpointSlice": "/apis/discovery.k8s.io/v1/namespaces/{}/endpointslices",
+    "PeerAuthentication": "/apis/security.istio.io/v1/namespaces/{}/peerauthentications",
+    "AuthorizationPolicy": "/apis/security.istio.io/v1/namespaces/{}/authorizationpolicies",
 }
 
 
@@ -31,6 +36,14 @@ class Api:
 
     def create(self, thing):
         return self.ask("POST", collection(thing), thing)
+
+    def create_kind(self, text):
+        """A CustomResourceDefinition, in YAML."""
+        return self.ask("POST", KINDS, text, "application/yaml")
+
+    def is_served(self, kind, namespace):
+        """Whether there are objects of this kind by now, if only none."""
+        return self.send("GET", PATHS[kind].format(namespace), None, None)[0] == http.client.OK
 
     def replace(self, thing):
         return self.ask("PUT", place(thing), thing)
@@ -65,7 +78,7 @@ class Api:
         """A connection that the server has closed meanwhile is made anew, once."""
         headers = {"Authorization": f"Bearer {self.token}"}
         if body is not None:
-            body, headers["Content-Type"] = json.dumps(body), kind
+            body, headers["Content-Type"] = encoded(body), kind
         for is_last in (False, True):
             connection = self.connection()
             try:
@@ -95,3 +108,8 @@ def collection(thing):
 
 def place(thing):
     return f"{collection(thing)}/{thing['metadata']['name']}"
+
+
+def encoded(body):
+    """Text is sent as it is, all else as JSON."""
+    return (body if isinstance(body, str) else json.dumps(body)).encode()

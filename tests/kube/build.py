@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Builds the Kubernetes programs of the tests from Go modules into target/kube/bin, once.
+"""Builds the programs of Kubernetes and of Istio that the tests run from Go modules into target/kube/bin, once.
 
-  tests/kube/build.py           does nothing if they are there and of the version in modules/go.mod
+  tests/kube/build.py           does nothing if they are there and of the versions in the go.mod below modules/
 
-modules/go.mod and go.sum name every byte that goes in. The first build takes about ten minutes on two processors.
+go.mod and go.sum name every byte that goes in. The first build takes about ten minutes on two processors, and six more
+for Istio.
 """
 
 import os
@@ -20,38 +21,114 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
 from support.failure import Failure  # noqa: E402
 from support.paths import TARGET, program  # noqa: E402
 
-MODULES = HERE / "modules"
 WORK = TARGET / "kube"
 BINARIES = WORK / "bin"
-# What they are built from; another content means another build.
-STAMP = BINARIES / "built-from"
-PROGRAMS = ("kube-proxy", "kube-apiserver", "kube-controller-manager")
 BUILD_SECONDS = 3600
 # The first one (as in 1.21) that knows how to get a newer release.
 OLDEST_GO = 21
 
 
-def version():
-    found = re.search(r"^require k8s\.io/kubernetes (v1\.(\d+)\.\d+)$", (MODULES / "go.mod").read_text(), re.MULTILINE)
-    if not found:
-        raise Failure(f"{MODULES / 'go.mod'} does not say which version of k8s.io/kubernetes is required")
-    return found.groups()
+class Module:
+    """A folder with go.mod and go.sum, and the programs that are built from it: their packages by their names."""
+
+    folder: Path
+    # go completes go.mod while it builds: a copy is what it works in.
+    source: Path
+    # What the programs are built from; another content means another build.
+    stamp: Path
+    programs: dict
+    # Where go.mod says which version is wanted.
+    version_line: re.Pattern
+
+    def version(self):
+        found = self.version_line.search((self.folder / "go.mod").read_text())
+        if not found:
+            raise Failure(f"{self.folder / 'go.mod'} has no line like {self.version_line.pattern}")
+        return found.groups()
+
+    def constants(self):
+        """What the programs are told about themselves, as their own builds do it."""
+        raise NotImplementedError
+
+    def wanted_stamp(self):
+        return "".join((self.folder / name).read_text() for name in ("go.mod", "go.sum"))
+
+    def is_built(self):
+        return (self.stamp.exists() and self.stamp.read_text() == self.wanted_stamp()
+                and all((BINARIES / program).exists() for program in self.programs))
+
+    def build(self, say):
+        if self.is_built():
+            return
+        go = go_command()
+        self.source.mkdir(parents=True, exist_ok=True)
+        for file in self.folder.iterdir():
+            if file.is_file():
+                shutil.copy(file, self.source)
+        BINARIES.mkdir(parents=True, exist_ok=True)
+        flags = "-s -w " + " ".join(f"-X {name}={value}" for name, value in self.constants().items())
+        for name, package in self.programs.items():
+            started = time.monotonic()
+            say(f"building {name} {self.version()[0]}")
+            command = [go, "build", "-trimpath", "-ldflags", flags, "-o", str(BINARIES / name), package]
+            done = subprocess.run(command, cwd=self.source, env=environment(), capture_output=True, text=True,
+                                  timeout=BUILD_SECONDS)
+            if done.returncode != 0:
+                raise Failure(f"{name} cannot be built ({' '.join(command)} in {self.source}):\n{done.stderr[-2000:]}")
+            say(f"built {name} in {time.monotonic() - started:.0f} s")
+        self.finish(go)
+        self.stamp.write_text(self.wanted_stamp())
+
+    def finish(self, go):
+        """What is wanted beside the programs."""
 
 
-def link_flags():
-    """As Kubernetes' own build says which version it is: programs refuse to work with one that is unknown."""
-    whole, minor = version()
-    names = {"component-base/version.gitVersion": whole, "component-base/version.gitMajor": "1",
-             "component-base/version.gitMinor": minor, "client-go/pkg/version.gitVersion": whole}
-    return "-s -w " + " ".join(f"-X k8s.io/{name}={value}" for name, value in names.items())
+class Kubernetes(Module):
+    folder = HERE / "modules"
+    source = WORK / "src"
+    stamp = BINARIES / "built-from"
+    programs = {name: f"k8s.io/kubernetes/cmd/{name}"
+                for name in ("kube-proxy", "kube-apiserver", "kube-controller-manager")}
+    version_line = re.compile(r"^require k8s\.io/kubernetes (v1\.(\d+)\.\d+)$", re.MULTILINE)
+
+    def constants(self):
+        """Programs refuse to work with one whose version is unknown."""
+        whole, minor = self.version()
+        return {"k8s.io/component-base/version.gitVersion": whole, "k8s.io/component-base/version.gitMajor": "1",
+                "k8s.io/component-base/version.gitMinor": minor, "k8s.io/client-go/pkg/version.gitVersion": whole}
 
 
-def wanted_stamp():
-    return "".join((MODULES / name).read_text() for name in ("go.mod", "go.sum"))
+class Istio(Module):
+    """istiod is called pilot-discovery here."""
+
+    folder = HERE / "modules" / "istio"
+    source = WORK / "src-istio"
+    stamp = BINARIES / "built-from-istio"
+    programs = {name: f"istio.io/istio/pilot/cmd/{name}" for name in ("pilot-agent", "pilot-discovery")}
+    # Istio itself has no version that go accepts; its interfaces are released along with it.
+    version_line = re.compile(r"^replace istio\.io/api => istio\.io/api v(1\.\d+\.\d+)$", re.MULTILINE)
+    # What an image and a chart would bring: Envoy's first configuration, and the kinds of objects.
+    bootstrap, kinds = WORK / "istio" / "envoy_bootstrap.json", WORK / "istio" / "crd-all.gen.yaml"
+    files = {"tools/packaging/common/envoy_bootstrap.json": bootstrap,
+             "manifests/charts/base/files/crd-all.gen.yaml": kinds}
+
+    def constants(self):
+        names = ("buildVersion", "buildTag")
+        return {f"istio.io/istio/pkg/version.{name}": self.version()[0] for name in names}
+
+    def is_built(self):
+        return super().is_built() and all(file.exists() for file in self.files.values())
+
+    def finish(self, go):
+        command = [go, "list", "-f", "{{.Module.Dir}}", next(iter(self.programs.values()))]
+        done = subprocess.run(command, cwd=self.source, env=environment(), capture_output=True, text=True, check=True)
+        for name, file in self.files.items():
+            file.parent.mkdir(exist_ok=True)
+            shutil.copyfile(Path(done.stdout.strip(), name), file)
 
 
-def is_built():
-    return STAMP.exists() and STAMP.read_text() == wanted_stamp() and all((BINARIES / p).exists() for p in PROGRAMS)
+KUBERNETES, ISTIO = Kubernetes(), Istio()
+MODULES = (KUBERNETES, ISTIO)
 
 
 def environment():
@@ -70,29 +147,13 @@ def go_command():
     return go
 
 
-def build(say=print):
-    if is_built():
-        return
-    go = go_command()
-    # A copy, since go completes go.mod while it builds.
-    source = WORK / "src"
-    shutil.copytree(MODULES, source, dirs_exist_ok=True)
-    BINARIES.mkdir(parents=True, exist_ok=True)
-    for name in PROGRAMS:
-        started = time.monotonic()
-        say(f"building {name} {version()[0]}")
-        command = [go, "build", "-trimpath", "-ldflags", link_flags(), "-o", str(BINARIES / name),
-                   f"k8s.io/kubernetes/cmd/{name}"]
-        done = subprocess.run(command, cwd=source, env=environment(), capture_output=True, text=True,
-                              timeout=BUILD_SECONDS)
-        if done.returncode != 0:
-            raise Failure(f"{name} cannot be built ({' '.join(command)} in {source}):\n{done.stderr[-2000:]}")
-        say(f"built {name} in {time.monotonic() - started:.0f} s")
-    STAMP.write_text(wanted_stamp())
+def build(say=print, modules=MODULES):
+    for module in modules:
+        module.build(say)
 
 
 if __name__ == "__main__":
     try:
         build()
-    except Failure as failure:
+    except (Failure, OSError, subprocess.SubprocessError) as failure:
         sys.exit(f"tests/kube/build.py: {failure}")

@@ -15,8 +15,8 @@ PREFIX = "sidestep-kube-"
 
 
 class Cgroup:
-    def __init__(self, name):
-        self.path = version_2() / f"{PREFIX}{os.getpid()}-{name}"
+    def __init__(self, name, parent=None):
+        self.path = parent.path / name if parent else version_2() / f"{PREFIX}{os.getpid()}-{name}"
 
     def make(self):
         self.path.mkdir()
@@ -24,6 +24,14 @@ class Cgroup:
     def around(self, command):
         """The command, so that it and its children are members from their first instruction on."""
         return ["sh", "-ec", f'echo $$ >{self.path}/cgroup.procs; exec "$@"', "sh", *command]
+
+    def is_empty(self):
+        return not (self.path / "cgroup.procs").read_text()
+
+    def kill(self):
+        """All members, of those below as well."""
+        if self.path.exists():
+            (self.path / "cgroup.kill").write_text("1")
 
     def remove(self):
         """Processes that have just ended are members for a moment more."""

@@ -18,7 +18,7 @@ from twin import Twin
 
 
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
-PROGRAMS = ("etcd", "iptables", "ip6tables", "ip", "nft", "nsenter", "openssl")
+PROGRAMS = ("etcd", "iptables", "ip6tables", "ip", "nft", "nsenter", "openssl", "setpriv", "unshare")
 
 
 class Lab:
@@ -42,19 +42,22 @@ class Lab:
         leftovers.sweep()
         self.directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         self.stack.callback(self.remove_directory)
-        env = {**os.environ, "PATH": PATH}
-        self.control_plane = ControlPlane(self.directory, build.BINARIES, env)
+        self.env = {**os.environ, "PATH": PATH}
+        self.control_plane = ControlPlane(self.directory, build.BINARIES, self.env)
         self.stack.callback(self.control_plane.stop)
         self.control_plane.start()
         say("lab: etcd, kube-apiserver and kube-controller-manager run")
         for number, (kind, make) in enumerate(self.kinds(), 1):
-            world = make(kind, number, self.control_plane, env)
+            world = make(kind, number, self.control_plane, self.env)
             self.stack.callback(world.stop)
             world.start()
             self.worlds.append(world)
             say(f"lab: world {kind} runs")
 
     def kinds(self):
+        """None if there is only the mesh to be tested, whose worlds are its own."""
+        if self.options.parts == ["mesh"]:
+            return []
         twins = [(mode, Twin) for mode in self.options.modes]
         return twins if self.options.world == "twins" else [*twins, (SIDESTEP, Sidestep)]
 

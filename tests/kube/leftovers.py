@@ -1,5 +1,6 @@
 """What runs have left that were killed before they could clear it away. Its names hold the number of the run."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -22,7 +23,8 @@ def sweep():
             subprocess.run(["umount", "--lazy", bpffs], capture_output=True)
         shutil.rmtree(path, ignore_errors=True)
     for path in orphans(cgroups.version_2(), cgroups.PREFIX):
-        path.rmdir()
+        for directory, _, _ in os.walk(path, topdown=False):
+            os.rmdir(directory)
 
 
 def orphans(directory, prefix):

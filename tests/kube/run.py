@@ -2,7 +2,7 @@
 """Services of a real Kubernetes control plane, as Sidestep and as kube-proxy implement them.
 
 etcd, kube-apiserver, kube-controller-manager and kube-proxy run in network namespaces without a way outside, next to
-Sidestep's agent. README.md says how it is laid out and where the two differ.
+Sidestep's agent, and so does the mesh of Istio. README.md says how it is laid out and where the two differ.
 
   tests/kube/run.py                          everything, against both modes of kube-proxy
   tests/kube/run.py --only semantics --quick one part, briefly
@@ -27,6 +27,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
 import build  # noqa: E402
 import controllers  # noqa: E402
 import feed  # noqa: E402
+import mesh  # noqa: E402
 import outage  # noqa: E402
 import semantics  # noqa: E402
 from checks import Checks, say  # noqa: E402
@@ -35,7 +36,7 @@ from support.failure import Failure  # noqa: E402
 from twin import MODES  # noqa: E402
 
 # In this order: the last one leaves so much behind that it is the last.
-PARTS = {"semantics": semantics, "controllers": controllers, "outage": outage, "feed": feed}
+PARTS = {"semantics": semantics, "controllers": controllers, "mesh": mesh, "outage": outage, "feed": feed}
 SEEDS = 1_000_000
 
 
@@ -46,17 +47,20 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=random.randrange(SEEDS), help="of the random Services")
     parser.add_argument("--mode", choices=(*MODES, "both"), default="both", help="kube-proxy's mode (default: both)")
     parser.add_argument("--world", choices=("all", "twins"), default="all", help="twins: without Sidestep")
+    parser.add_argument("--way", action="append", choices=[way.name for way in mesh.WAYS],
+                        help="what steers the mesh (may be given several times; default: each)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write results and figures there")
     parser.add_argument("--keep", action="store_true", help="keep the logs")
     options = parser.parse_args()
     options.modes = MODES if options.mode == "both" else (options.mode,)
+    options.parts = [name for name in PARTS if name in (options.only or PARTS)]
     return options
 
 
 def run_parts(options, results):
     """A part that breaks off is one failed check, and the others run all the same."""
     with Lab(options) as lab:
-        for name in [name for name in PARTS if name in (options.only or PARTS)]:
+        for name in options.parts:
             results[name] = Checks()
             say(f"{name}: begins")
             try:
@@ -91,7 +95,7 @@ def main():
     results = {}
     say(f"kube: seed {options.seed}")
     try:
-        build.build(say)
+        build.build(say, build.MODULES if "mesh" in options.parts else (build.KUBERNETES,))
         run_parts(options, results)
     except (Failure, OSError, subprocess.SubprocessError) as failure:
         results.setdefault("lab", Checks()).check(False, f"lab: {failure}")

@@ -99,7 +99,8 @@ class World:
         self.start_backends()
         self.start_services()
         for name in ("pod", "node"):
-            self.probers[name] = Prober(self, name)
+            command = self.namespaces[name].around(self.around([sys.executable, str(PEERS / "prober.py")]))
+            self.probers[name] = Prober(f"{self.kind}/{name}", command, self.env)
             self.probers[name].answer()
 
     def start_services(self):
@@ -143,10 +144,9 @@ class World:
 class Prober:
     """A program in a namespace of a world that answers lines with lines. Its first one says that it is there."""
 
-    def __init__(self, world, name):
-        self.name = f"the prober of {world.kind}/{name}"
-        command = world.namespaces[name].around(world.around([sys.executable, str(PEERS / "prober.py")]))
-        self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=world.env,
+    def __init__(self, name, command, env):
+        self.name = f"the prober of {name}"
+        self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env,
                                       text=True, start_new_session=True)
 
     def ask(self, request):

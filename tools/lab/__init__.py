@@ -16,7 +16,11 @@ wrk        the load generator
 machine    what a measurement ran on
 table      text tables
 svg        the picture
+page       a page of the documentation of which a command writes a part
 demo       `make demo`
 bench      `make bench`, with its rows in rows/
+netns      network namespaces and cgroups of a measurement
+talk       a process that is asked line by line
 kubeservices/  `make bench-services`
+mesh/      `make bench-mesh`
 """

@@ -10,14 +10,15 @@ from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from lab import page  # noqa: E402
 from lab.errors import LabError  # noqa: E402
 from lab.kubeservices import controlplane, figures, goals, main, plot, report  # noqa: E402
-from lab.kubeservices.cluster import TooSlow  # noqa: E402
 from lab.kubeservices.contestants import ALL, iptables, ipvs, kubeproxy, nftables, objects  # noqa: E402
 from lab.kubeservices.plan import Plan  # noqa: E402
 from lab.kubeservices.programs import Program  # noqa: E402
 from lab.kubeservices.trial import Change, Results  # noqa: E402
 from lab.kubeservices.workload import Workload  # noqa: E402
+from lab.netns import TooSlow  # noqa: E402
 from lab.places import Places  # noqa: E402
 
 MACHINE = {
@@ -281,10 +282,10 @@ class Tables(unittest.TestCase):
         self.assertEqual(len(lines), len(plot.PANELS) * len(ALL))
 
     def test_only_the_marked_part_of_the_page_changes(self):
-        kept = f"b\n{main.WRITE_KUBE}\nkept\n{main.END}\n"
-        page = f"a\n{main.WRITE}\nold\n{main.END}\n{kept}"
+        kept = f"b\n{main.WRITE_KUBE}\nkept\n{page.END}\n"
+        text = f"a\n{main.WRITE}\nold\n{page.END}\n{kept}"
         self.assertEqual(
-            main.within(page, main.WRITE, "new"), f"a\n{main.WRITE}\n\nnew\n{main.END}\n{kept}"
+            page.within(text, main.WRITE, "new"), f"a\n{main.WRITE}\n\nnew\n{page.END}\n{kept}"
         )
 
 

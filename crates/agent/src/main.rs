@@ -8,6 +8,8 @@
 //! ```
 //!
 //! One thread owns all that is known and written; everybody else sends it messages.
+//!
+//! `sidestep splice` is here as well ([`splice`]), since only this program is built with the kernel half.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -29,6 +31,7 @@ mod reclaimer;
 mod report;
 mod run;
 mod settings;
+mod splice;
 mod view;
 
 use clap::Parser;
@@ -36,8 +39,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1).peekable();
-    let is_capture = words.peek().is_some_and(|word| word == capture::COMMAND);
-    let (name, done) = if is_capture { (capture::COMMAND, capture::run(words)) } else { ("agent", agent()) };
+    let (name, done) = match words.peek() {
+        Some(first) if first == capture::COMMAND => (capture::COMMAND, capture::run(words)),
+        Some(first) if first == splice::COMMAND => (splice::COMMAND, splice::run(words)),
+        _ => ("agent", agent()),
+    };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

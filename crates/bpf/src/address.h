@@ -71,6 +71,18 @@ static inline bool address_is_v4_loopback(const struct address *a)
 	return address_is_v4(a) && (a->word[3] & __builtin_bswap32(0xff000000)) == __builtin_bswap32(0x7f000000);
 }
 
+/* ::1 */
+static inline bool address_is_v6_loopback(const struct address *a)
+{
+	return !a->word[0] && !a->word[1] && !a->word[2] && a->word[3] == __builtin_bswap32(1);
+}
+
+/* 0.0.0.0 or :: */
+static inline bool address_is_unspecified(const struct address *a)
+{
+	return !a->word[0] && !a->word[1] && (!a->word[2] || a->word[2] == MAPPED_WORD) && !a->word[3];
+}
+
 static inline bool address_equal(const struct address *a, const struct address *b)
 {
 	return a->word[0] == b->word[0] && a->word[1] == b->word[1] && a->word[2] == b->word[2] && a->word[3] == b->word[3];

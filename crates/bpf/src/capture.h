@@ -113,6 +113,7 @@ struct way {
 enum role {
 	ROLE_OUTBOUND,
 	ROLE_INBOUND,
+	ROLE_SINK, /* of no pod: takes everything and answers nothing; places are TCP, UDP, and the same of IPv6 */
 };
 
 /* Sockets of the proxy that listen. */

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel.h"
+#include "policy_out.h"
 #include "refuse.h"
 
 /* The tuple of a connection whose source port was chosen by bind() is free again, if it is this socket's. */
@@ -46,7 +47,7 @@ static __always_inline bool is_kernels_own(struct bpf_sock_addr *ctx)
 /* The source port of a TCP socket if bind() chose it; 0 if connect() will. */
 static __always_inline u16 fixed_port(struct bpf_sock_addr *ctx)
 {
-	return ctx->protocol == IPPROTO_TCP && !is_kernels_own(ctx) ? ctx->sk->src_port : 0;
+	return protocol_of(ctx) == IPPROTO_TCP && !is_kernels_own(ctx) ? ctx->sk->src_port : 0;
 }
 
 /* Whether another socket with the same source port, chosen by bind(), has this peer. Takes the tuple if not. */
@@ -65,7 +66,7 @@ static __always_inline struct backend *backend_to_connect(struct bpf_sock_addr *
 							  u32 *index)
 {
 	u64 netns = bpf_get_netns_cookie(ctx), socket = bpf_get_socket_cookie(ctx);
-	struct fixed_port_key key = { .netns = netns, .port = fixed_port(ctx), .protocol = ctx->protocol };
+	struct fixed_port_key key = { .netns = netns, .port = fixed_port(ctx), .protocol = protocol_of(ctx) };
 	struct backend *backend = NULL;
 
 	for (int i = 0; i < TRIES; i++) {
@@ -102,34 +103,71 @@ static __always_inline void remember_connect(struct bpf_sock_addr *ctx, const st
 	__sync_fetch_and_add(&backend->active, 1);
 }
 
+/* The connection will not come to be. */
+static __always_inline void give_back_tuple(struct bpf_sock_addr *ctx, const struct backend *backend)
+{
+	struct fixed_port_key key = {
+		.netns = bpf_get_netns_cookie(ctx), .peer = backend->endpoint, .port = fixed_port(ctx),
+		.protocol = protocol_of(ctx),
+	};
+
+	if (key.port)
+		forget_fixed_port(bpf_get_socket_cookie(ctx), &key);
+}
+
 /* The socket is about to get another peer. */
 static __always_inline void forget_earlier(struct bpf_sock_addr *ctx)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
 
 	if (translation)
-		forget_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), ctx->protocol);
+		forget_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), protocol_of(ctx));
+}
+
+/*
+ * A backend for the socket; NULL if none can be had, or none may: then the call has its error. What is refused leaves a
+ * datagram socket with the peer that it has, but a stream's earlier tuple is free for the new choice.
+ */
+static __always_inline struct backend *backend_or_error(struct bpf_sock_addr *ctx, const struct frontend *frontend,
+							const struct endpoint *to, u32 *index)
+{
+	struct backend *backend;
+
+	if (protocol_of(ctx) == IPPROTO_TCP)
+		forget_earlier(ctx);
+	backend = backend_to_connect(ctx, frontend, index);
+	if (!backend) {
+		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, frontend->service);
+		bpf_set_retval(-ECONNREFUSED);
+		return NULL;
+	}
+	if (is_forbidden(ctx, &backend->endpoint)) {
+		give_back_tuple(ctx, backend);
+		return NULL;
+	}
+	return backend;
 }
 
 /* Changes `to` into a backend's address if it is a Service's. Returns what the program is to return. */
 static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
-	struct frontend *frontend = find_frontend(to, ctx->protocol, bpf_get_netns_cookie(ctx));
+	struct frontend *frontend = find_frontend(to, protocol_of(ctx), bpf_get_netns_cookie(ctx));
 	struct backend *backend;
 	u32 index;
 
 	/* First of all: what is refused leaves a datagram socket with the peer that it has. */
 	if (frontend && !frontend->count)
 		return refuse(ctx, frontend, to);
-	forget_earlier(ctx);
-	if (!frontend)
-		return ALLOW;
-	backend = backend_to_connect(ctx, frontend, &index);
-	if (!backend) {
-		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), ctx->protocol, to, frontend->service);
-		bpf_set_retval(-ECONNREFUSED);
+	if (!frontend && is_forbidden(ctx, to))
 		return DENY;
+	if (!frontend) {
+		forget_earlier(ctx);
+		return ALLOW;
 	}
+	backend = backend_or_error(ctx, frontend, to, &index);
+	if (!backend)
+		return DENY;
+	forget_earlier(ctx);
 	count(REASON_TRANSLATED);
 	__sync_fetch_and_add(&backend->picks, 1);
 	if (!is_kernels_own(ctx))

@@ -10,6 +10,16 @@
 #define ECONNREFUSED 111
 #define EADDRINUSE 98
 
+/*
+ * TCP or UDP. The compiler must not keep the field's address for a later use: the verifier allows no arithmetic on contexts
+ * but in the load itself.
+ */
+static __always_inline u8 protocol_of(const struct bpf_sock_addr *ctx)
+{
+	__asm__ volatile("" : "+r"(ctx));
+	return ctx->protocol;
+}
+
 static __always_inline struct endpoint load4(const struct bpf_sock_addr *ctx)
 {
 	struct endpoint to = { .port = (u16)ctx->user_port };
@@ -51,4 +61,11 @@ static __always_inline bool is_connected_to(const struct bpf_sock_addr *ctx, con
 	struct endpoint now = { .address = ADDRESS_IN(sock, dst), .port = sock->dst_port };
 
 	return endpoint_equal(&now, peer);
+}
+
+/* The option's value is in its place. Two stores: the verifier knows no field of their joint size. */
+static __always_inline void answered(volatile struct bpf_sockopt *ctx, u32 size)
+{
+	ctx->optlen = size;
+	ctx->retval = 0;
 }

@@ -2,6 +2,7 @@
 /* Datagrams that are sent with an address: each may be for another Service. */
 #pragma once
 
+#include "policy_out.h"
 #include "refuse.h"
 #include "serving.h"
 
@@ -105,7 +106,7 @@ static __always_inline struct translation *own_service(struct bpf_sock_addr *ctx
 
 static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
-	struct frontend *frontend = find_frontend(to, ctx->protocol, bpf_get_netns_cookie(ctx));
+	struct frontend *frontend = find_frontend(to, protocol_of(ctx), bpf_get_netns_cookie(ctx));
 	struct flow_key forward = { .socket = bpf_get_socket_cookie(ctx), .peer = *to };
 	struct translation *own = own_service(ctx, to);
 	struct backend *backend;
@@ -117,6 +118,9 @@ static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *t
 		return ALLOW;
 	}
 	if (!frontend) {
+		/* The peer was judged at connect(). The kernel itself names a mapped one again for each datagram. */
+		if (!is_connected_to(ctx, to) && is_forbidden(ctx, to))
+			return DENY;
 		forget_reply(ctx, to);
 		return ALLOW;
 	}
@@ -128,10 +132,12 @@ static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *t
 		index = backend_to_send(ctx, frontend, to, forward.socket);
 	backend = bpf_map_lookup_elem(&backends, &index);
 	if (!index || !backend) {
-		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), ctx->protocol, to, frontend->service);
+		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, frontend->service);
 		bpf_set_retval(-ECONNREFUSED);
 		return DENY;
 	}
+	if (is_forbidden(ctx, &backend->endpoint))
+		return DENY;
 	if (fresh) {
 		count(REASON_TRANSLATED);
 		keep_flow(ctx, &forward, index, backend);

@@ -5,6 +5,7 @@
 #include "context.h"
 #include "datagram.h"
 #include "outbound.h"
+#include "whole.h"
 
 /* What became of a call. */
 enum diversion {
@@ -92,11 +93,6 @@ static __always_inline void set_loopback(struct endpoint *at, bool v4, u16 port)
 	at->pad = 0;
 }
 
-static __always_inline bool is_unspecified(const struct address *a)
-{
-	return !a->word[0] && !a->word[1] && (!a->word[2] || a->word[2] == MAPPED_WORD) && !a->word[3];
-}
-
 /* connect() would take a source that suits the loopback; the proxy is to see the one that suits what was dialled. */
 static __always_inline int bind_source(struct bpf_sock_addr *ctx, const struct address *source)
 {
@@ -109,6 +105,30 @@ static __always_inline int bind_source(struct bpf_sock_addr *ctx, const struct a
 	}
 	__builtin_memcpy(&at6.sin6_addr, source->word, sizeof(source->word));
 	return bpf_bind(ctx, (struct sockaddr *)&at6, sizeof(at6));
+}
+
+/* Whether the proxy takes connections at this address, too. */
+static __always_inline bool proxy_listens_at(struct bpf_sock_addr *ctx, const struct endpoint *at)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *listener;
+	u32 size;
+
+	if (address_is_v4(&at->address)) {
+		tuple.ipv4.saddr = tuple.ipv4.daddr = at->address.word[3];
+		tuple.ipv4.dport = at->port;
+		size = sizeof(tuple.ipv4);
+	} else {
+		__builtin_memcpy(tuple.ipv6.saddr, at->address.word, sizeof(tuple.ipv6.saddr));
+		__builtin_memcpy(tuple.ipv6.daddr, at->address.word, sizeof(tuple.ipv6.daddr));
+		tuple.ipv6.dport = at->port;
+		size = sizeof(tuple.ipv6);
+	}
+	listener = bpf_sk_lookup_tcp(ctx, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	if (!listener)
+		return false;
+	bpf_sk_release(listener);
+	return true;
 }
 
 /* Takes back a source that an earlier connect() of this socket was given. */
@@ -124,7 +144,7 @@ static __always_inline void release_source(struct bpf_sock_addr *ctx, struct cap
 /* Nobody may go around the proxy because something could not be kept: seen by the program as a proxy that is not there. */
 static __always_inline enum diversion refuse_diversion(struct bpf_sock_addr *ctx, const struct endpoint *to, u32 reason, int error)
 {
-	tell(reason, bpf_get_netns_cookie(ctx), ctx->protocol, to, 0);
+	tell(reason, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, 0);
 	bpf_set_retval(error);
 	return REFUSED;
 }
@@ -139,9 +159,9 @@ static __always_inline void mean_own(struct endpoint *to, const struct address *
 {
 	bool v4 = address_is_v4(&to->address), bound_v4 = address_is_v4(bound);
 
-	if (!is_unspecified(&to->address))
+	if (!address_is_unspecified(&to->address))
 		return;
-	if (v4 && bound_v4 && !is_unspecified(bound))
+	if (v4 && bound_v4 && !address_is_unspecified(bound))
 		to->address = *bound;
 	else
 		set_loopback(to, v4 || bound_v4, __builtin_bswap16(to->port));
@@ -152,10 +172,10 @@ static __always_inline enum way_out ask_rules(struct bpf_sock_addr *ctx, const s
 					      struct route **route)
 {
 	out->source = bound_source(ctx, address_is_v4(&out->to.address));
-	out->is_bound = !is_unspecified(&out->source);
+	out->is_bound = !address_is_unspecified(&out->source);
 	mean_own(&out->to, &out->source);
 	out->port = __builtin_bswap16(out->to.port);
-	out->protocol = ctx->protocol;
+	out->protocol = protocol_of(ctx);
 	out->is_127_0_0_1 = is_loopback_host(&out->to.address);
 	*route = ask_route(ctx, pod, out);
 	if (!out->is_bound && *route)
@@ -188,12 +208,13 @@ static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct 
 					struct endpoint *proxy, struct captured *captured)
 {
 	bool may_bind = !out->is_bound && !ctx->sk->src_port;
+	struct endpoint own = { .address = out->source, .port = proxy->port };
 
 	if (is_loopback_host(&out->source))
 		return true;
 	/* A proxy for DNS listens at the loopback only. */
-	if (way != WAY_DNS && (out->has_device || (!out->is_bound && !may_bind))) {
-		captured->proxy.address = proxy->address = out->source;
+	if (way != WAY_DNS && (out->has_device || (!out->is_bound && !may_bind)) && proxy_listens_at(ctx, &own)) {
+		captured->proxy = *proxy = own;
 		return true;
 	}
 	if (may_bind)
@@ -236,6 +257,7 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 		return refuse_diversion(ctx, to, REASON_NO_STORAGE, -ECONNREFUSED);
 	if (!keep_source(ctx, &out, way, &proxy, captured))
 		count(REASON_SOURCE_NOT_KEPT);
+	tell_whole(ctx->sk, captured);
 	count(way == WAY_OUTBOUND ? REASON_CAPTURED_OUTBOUND : way == WAY_INBOUND ? REASON_CAPTURED_INBOUND : REASON_CAPTURED_DNS);
 	*to = proxy;
 	return DIVERTED;

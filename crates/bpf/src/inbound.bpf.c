@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Inbound connections of one pod: a SYN is given to the proxy's listener, whatever port it is for. No packet is rewritten,
- * so the accepted socket's own address is what was dialled. The rules are those of istio-iptables' PREROUTING chain; they
- * are not for what comes from the pod itself, of which connect() has decided.
+ * Inbound connections of one pod. Its policies come first. Of a captured pod a SYN is then given to the proxy's listener,
+ * whatever port it is for. No packet is rewritten, so the accepted socket's own address is what was dialled. The rules are
+ * those of istio-iptables' PREROUTING chain; they are not for what comes from the pod itself, of which connect() has decided.
  */
 #include <linux/bpf.h>
 #include <linux/in.h>
@@ -10,6 +10,7 @@
 
 #include "capture_maps.h"
 #include "inbound.h"
+#include "policy_in.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -19,7 +20,11 @@ int inbound(struct bpf_sk_lookup *ctx)
 	const volatile struct bpf_sk_lookup *syn = ctx;
 	struct address from, to;
 	struct pod *pod;
+	u32 verdict;
 
+	verdict = judge_arrival(ctx, netns);
+	if (verdict)
+		return verdict & SAYS_DROP ? swallow(ctx) : SK_DROP;
 	if (ctx->protocol != IPPROTO_TCP)
 		return SK_PASS;
 	pod = captured_pod(netns);

@@ -28,3 +28,10 @@ pub mod listening {
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/listening.skel.rs"));
 }
+
+/// Two local TCP sockets are joined: what one writes is put into the other's queue.
+pub mod splice {
+    // Generated, as above.
+    #![allow(clippy::undocumented_unsafe_blocks)]
+    include!(concat!(env!("OUT_DIR"), "/splice.skel.rs"));
+}

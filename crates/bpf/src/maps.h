@@ -93,7 +93,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, REASONS);
+	__uint(max_entries, MOST_REASONS);
 	__type(key, u32);
 	__type(value, u64);
 } reasons SEC(".maps");

@@ -43,7 +43,7 @@ static __always_inline int received_from(struct bpf_sock_addr *ctx, struct endpo
 	reply = bpf_map_lookup_elem(&replies, &key);
 	if (!reply)
 		return ALLOW;
-	if (reply->diverted || find_frontend(&reply->frontend, ctx->protocol, bpf_get_netns_cookie(ctx)))
+	if (reply->diverted || find_frontend(&reply->frontend, protocol_of(ctx), bpf_get_netns_cookie(ctx)))
 		*from = reply->frontend;
 	else
 		bpf_map_delete_elem(&replies, &key); /* the Service has gone */

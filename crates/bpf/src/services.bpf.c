@@ -15,6 +15,7 @@
 #include "datagram.h"
 #include "handover.h"
 #include "peer.h"
+#include "true_peer.h"
 #include "work.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -122,13 +123,19 @@ int connections(struct bpf_sock_ops *ctx)
 	return 1;
 }
 
-/* Of all options this is about one; the rest is left as it is, without a copy. */
+/*
+ * Of all options this is about two; the rest is left as it is, also for other programs that answer. What is longer than a
+ * page is not there to be answered: the kernel fails such a call unless it is told to keep its own answer.
+ */
 SEC("cgroup/getsockopt")
 int original_dst(struct bpf_sockopt *ctx)
 {
-	bool is_ours = ctx->optname == SO_ORIGINAL_DST && (ctx->level == SOL_IP || ctx->level == SOL_IPV6);
+	bool is_original = ctx->optname == SO_ORIGINAL_DST && (ctx->level == SOL_IP || ctx->level == SOL_IPV6);
+	bool is_true_peer = ctx->optname == TRUE_PEER && ctx->level == SOL_SIDESTEP;
 
-	if (!is_ours || !answer_original(ctx))
+	if ((is_original && answer_original(ctx)) || (is_true_peer && answer_true_peer(ctx)))
+		return ALLOW;
+	if (ctx->optlen > SMALLEST_PAGE)
 		ctx->optlen = 0;
 	return ALLOW;
 }

@@ -127,8 +127,15 @@ enum reason {
 	REASON_LISTENER_NOT_KEPT, /* the proxy has more listeners than are remembered */
 	REASON_REFUSED_INSIDE,  /* at the proxy's port, without a word of what was dialled */
 	REASON_WITHOUT_PROXY,   /* inbound, and nobody listens at the proxy's port */
+	REASON_POLICY_DENIED_OUT, /* a pod's policies forbid what it sends */
+	REASON_POLICY_DENIED_IN,  /* or what it is sent */
+	REASON_POLICY_WOULD_DENY_OUT, /* allowed, but for policies that only count */
+	REASON_POLICY_WOULD_DENY_IN,
 	REASONS,
 };
+
+/* Room for those that a later version has: it finds the counters again. */
+#define MOST_REASONS 64
 
 /* A rare event, for the agent's log. */
 struct event {
@@ -139,5 +146,7 @@ struct event {
 	u32 reason;
 	u32 pid;
 	u8 protocol;
-	u8 pad[7];
+	u8 direction;
+	u16 pad;
+	u32 identity; /* of the peer, where policies have been asked */
 };

@@ -35,7 +35,7 @@ static __always_inline bool is_loopback_host(const struct address *a)
 {
 	if (address_is_v4(a))
 		return a->word[3] == __builtin_bswap32(0x7f000001);
-	return !a->word[0] && !a->word[1] && !a->word[2] && a->word[3] == __builtin_bswap32(1);
+	return address_is_v6_loopback(a);
 }
 
 /* Whether the port is one at which the pod's inbound connections are captured. */

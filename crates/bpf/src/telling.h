@@ -13,15 +13,21 @@ static __always_inline void count(u32 reason)
 }
 
 /* Counts, and tells the agent. A full buffer loses the event, never the count. */
-static __always_inline void tell(u32 reason, u64 netns, u8 protocol, const struct endpoint *to, u32 service)
+static __always_inline void tell_of(const struct event *facts)
 {
 	struct event *event;
 
-	count(reason);
+	count(facts->reason);
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (!event)
 		return;
-	*event = (struct event){
+	*event = *facts;
+	bpf_ringbuf_submit(event, 0);
+}
+
+static __always_inline void tell(u32 reason, u64 netns, u8 protocol, const struct endpoint *to, u32 service)
+{
+	struct event facts = {
 		.time_ns = bpf_ktime_get_ns(),
 		.netns = netns,
 		.frontend = *to,
@@ -30,5 +36,6 @@ static __always_inline void tell(u32 reason, u64 netns, u8 protocol, const struc
 		.pid = bpf_get_current_pid_tgid() >> 32,
 		.protocol = protocol,
 	};
-	bpf_ringbuf_submit(event, 0);
+
+	tell_of(&facts);
 }

@@ -31,6 +31,7 @@ pub enum Command {
     Reasons(Reasons),
     Agent(Agent),
     Capture(Capture),
+    Splice(Splice),
     #[command(subcommand)]
     Service(Service),
     Explain(Explain),
@@ -50,7 +51,9 @@ Examples:
 
   sidestep agent --config services/        balance connections to the Services of these YAML files
   sidestep service list                    what is balanced, and how often
-  sidestep explain 4711 10.96.0.10:80      what happens to a connection of this process, and why";
+  sidestep explain 4711 10.96.0.10:80      what happens to a connection of this process, and why
+
+  sidestep splice --port 5432              join the sockets of local connections to this port, in the kernel";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -174,6 +177,15 @@ pub struct Agent {
 #[command(disable_help_flag = true)]
 pub struct Capture {
     /// Options, by istio-iptables' names
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub args: Vec<OsString>,
+}
+
+/// Let local TCP sockets write into each other's queues, by port (see `sidestep splice --help`)
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Splice {
+    /// Options of splicing
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub args: Vec<OsString>,
 }

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         Command::Reasons(args) => reasons::print(&args),
         Command::Agent(args) => agent::run(None, &args.args),
         Command::Capture(args) => agent::run(Some("capture"), &args.args),
+        Command::Splice(args) => agent::run(Some("splice"), &args.args),
         Command::Service(args) => service::run(&args),
         Command::Explain(args) => explain::explain(&args),
     };

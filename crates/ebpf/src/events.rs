@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Event {
     /// One of [`REASONS`].
     pub reason: &'static str,
-    /// What the program dialled, or bound to.
+    /// What the program dialled, or bound to; of what comes in the sender's address and the port that it dialled.
     pub frontend: Endpoint,
     pub protocol: Option<Protocol>,
     /// Number of the Service; 0 where there is none.
@@ -21,6 +21,8 @@ pub struct Event {
     pub pid: u32,
     /// Cookie of the network namespace.
     pub netns: u64,
+    /// Of the other end, where policies were asked.
+    pub identity: u32,
 }
 
 impl Event {
@@ -32,6 +34,7 @@ impl Event {
             service: from.service,
             pid: from.pid,
             netns: from.netns,
+            identity: from.identity,
         })
     }
 }
@@ -62,6 +65,10 @@ pub fn meaning(reason: &str) -> &'static str {
         "flow-not-kept" => "the answer to a datagram will not be translated: the table of replies is full",
         "tuple-in-use" => "a fixed source port is connected to this backend already: another one was taken",
         "bind-refused" => "bind(2) was refused: the port belongs to a Service",
+        "policy-denied-out" => "a pod's call was refused: its policies forbid the destination",
+        "policy-denied-in" => "what was sent to a pod was turned away: its policies forbid the sender",
+        "policy-would-deny-out" => "a pod's call was let through, which a policy in dry run would forbid",
+        "policy-would-deny-in" => "what was sent to a pod was let in, which a policy in dry run would forbid",
         _ => "",
     }
 }

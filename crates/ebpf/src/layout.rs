@@ -3,6 +3,7 @@
 pub use sidestep_bpf::services::types::{
     address, backend, endpoint, event, frontend, frontend_key, member_key, service_counters, slot,
 };
+pub use sidestep_bpf::splice::types::{pair, pair_key, switches, traffic};
 use sidestep_mesh::address::{Address, Endpoint, Protocol};
 use sidestep_mesh::plane::{Frontend, FrontendKey, Member, Scope, Slot};
 use std::net::Ipv6Addr;
@@ -41,7 +42,8 @@ macro_rules! map_data {
 
 map_data!(
     u8: 1, u32: 4, u64: 8, address: 16, frontend_key: 16 + 2 + 1 + 1, frontend: 6 * 4, member_key: 2 * 4, slot: 4 * 4,
-    backend: 20 + 4 + 2 * 8, service_counters: 3 * 8, event: 2 * 8 + 20 + 3 * 4 + 8
+    backend: 20 + 4 + 2 * 8, service_counters: 3 * 8, event: 2 * 8 + 20 + 3 * 4 + 2 * 1 + 2 + 4,
+    switches: 4 * 4, traffic: 2 * 8, pair_key: 2 * 20 + 8 + 2 * 4, pair: 4 * 8 + 2 * 4
 );
 
 pub fn address_of(from: Address) -> address {

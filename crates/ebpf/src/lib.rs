@@ -7,18 +7,22 @@
 //!                               links/connect4, ...              the attachments; a new agent exchanges their programs
 //! ```
 //!
-//! [`services::install`] is a transaction: tables are made or found again, filled, and only then are programs attached,
-//! all of them or none. [`services::remove`] takes every trace away.
+//! [`services::install`] and [`splice::install`] are transactions: tables are made or found again, filled, and only then
+//! are programs attached, all of them or none. [`services::remove`] and [`splice::remove`] take every trace away.
 
 pub mod capture;
 pub mod error;
 pub mod events;
 pub mod layout;
+pub mod links;
 pub mod netns;
+pub mod pinned;
 pub mod pins;
 pub mod plane;
+pub mod policy;
 pub mod probe;
 pub mod reclaim;
 pub mod services;
 pub mod shared;
+pub mod splice;
 pub mod table;

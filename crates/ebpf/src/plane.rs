@@ -43,7 +43,7 @@ pub struct Load {
 }
 
 /// Names of `enum reason`, in its order.
-pub const REASONS: [&str; 18] = [
+pub const REASONS: [&str; 22] = [
     "translated",
     "refused",
     "backend-missing",
@@ -62,6 +62,10 @@ pub const REASONS: [&str; 18] = [
     "listener-not-kept",
     "refused-inside",
     "without-proxy",
+    "policy-denied-out",
+    "policy-denied-in",
+    "policy-would-deny-out",
+    "policy-would-deny-in",
 ];
 
 impl Maps {

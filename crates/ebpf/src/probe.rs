@@ -33,6 +33,30 @@ pub fn missing() -> Vec<String> {
     found
 }
 
+/// What splicing needs. The kernel's sockmap has been able to join two sockets for long; that it counts what waits unread,
+/// which bounds it, that it tells FIONREAD, and that an MPTCP listener's ordinary connections may enter came one by one. The
+/// last to come shows that all are there.
+pub fn missing_for_splice() -> Vec<String> {
+    let mut found = privileges();
+    if found.is_empty() && !may_read_kernel() {
+        found.push("this process has no CAP_PERFMON: run it as root".into());
+    }
+    if !found.is_empty() {
+        return found;
+    }
+    let programs = [("socket operation hooks", ProgramType::SockOps), ("message hooks", ProgramType::SkMsg)];
+    let programs = programs.into_iter().filter(|(_, kind)| !kind.is_supported().unwrap_or(false)).map(|(what, _)| what);
+    found.extend(programs.map(|what| format!("the kernel has no {what}")));
+    match Btf::from_vmlinux() {
+        Err(_) => found.push("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".into()),
+        Ok(types) if types.type_by_name::<Func>("tcp_bpf_ioctl").is_none() => {
+            found.push("the kernel's sockmap does not know what is unread (7.0, and 6.18 with its later fixes)".into());
+        }
+        Ok(_) => {}
+    }
+    found
+}
+
 /// Whether programs may read the kernel's own types. Two things are not known without that: which sockets are the
 /// kernel's, and which IPv6 sockets are for IPv6 only.
 pub fn may_read_kernel() -> bool {

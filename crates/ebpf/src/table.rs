@@ -47,6 +47,12 @@ impl<K: MapData, V: MapData> Table<K, V> {
         Ok(())
     }
 
+    /// Removes what is not wanted.
+    pub fn retain(&self, is_wanted: impl Fn(&K) -> bool) -> Result<()> {
+        let keys = self.map.keys().filter_map(|key| K::from_bytes(&key));
+        self.remove_all(&keys.filter(|key| !is_wanted(key)).collect::<Vec<_>>())
+    }
+
     /// What is not there needs no removal.
     pub fn remove_all(&self, keys: &[K]) -> Result<()> {
         for key in keys {

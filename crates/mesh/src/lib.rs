@@ -1,5 +1,5 @@
 //! What the Services of a cluster mean on one node, and how the maps of the data plane come to say so; and which
-//! connections of a pod go through its proxy ([`capture`]).
+//! connections of a pod go through its proxy ([`capture`]), and with whom it may talk ([`policy`]).
 //!
 //! ```text
 //!  sources (YAML files, API server)                 crates/agent
@@ -31,6 +31,8 @@ pub mod kubernetes;
 pub mod object;
 pub mod pending;
 pub mod plane;
+pub mod pod;
+pub mod policy;
 pub mod ranges;
 pub mod reconcile;
 pub mod retired;

@@ -1,7 +1,9 @@
-//! Services, EndpointSlices and captured pods, as far as they matter here, whatever source they come from.
+//! Services, EndpointSlices, pods and policies, as far as they matter here, whatever source they come from.
 
 use crate::address::Protocol;
 use crate::capture::pod::Capture;
+use crate::pod::{Namespace, Pod};
+use crate::policy::rules::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
@@ -32,6 +34,9 @@ pub enum Object {
     Service(Service),
     Slice(Slice),
     Capture(Box<Capture>),
+    Pod(Pod),
+    Namespace(Namespace),
+    Policy(Policy),
 }
 
 impl Object {
@@ -40,6 +45,9 @@ impl Object {
             Object::Service(service) => Key::Service(service.name.clone()),
             Object::Slice(slice) => Key::Slice(slice.name.clone()),
             Object::Capture(capture) => Key::Capture(capture.name.clone()),
+            Object::Pod(pod) => Key::Pod(pod.name.clone()),
+            Object::Namespace(namespace) => Key::Namespace(namespace.name.clone()),
+            Object::Policy(policy) => Key::Policy(policy.name.clone()),
         }
     }
 }
@@ -49,6 +57,9 @@ pub enum Key {
     Service(Name),
     Slice(Name),
     Capture(Name),
+    Pod(Name),
+    Namespace(Arc<str>),
+    Policy(Name),
 }
 
 impl fmt::Display for Key {
@@ -57,6 +68,9 @@ impl fmt::Display for Key {
             Key::Service(name) => write!(f, "Service {name}"),
             Key::Slice(name) => write!(f, "EndpointSlice {name}"),
             Key::Capture(name) => write!(f, "Capture {name}"),
+            Key::Pod(name) => write!(f, "Pod {name}"),
+            Key::Namespace(name) => write!(f, "Namespace {name}"),
+            Key::Policy(name) => write!(f, "Policy {name}"),
         }
     }
 }

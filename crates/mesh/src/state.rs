@@ -1,8 +1,12 @@
-//! Everything that the sources have told: Services, EndpointSlices, and which slices are whose; captured pods.
+//! Everything that the sources have told: Services, EndpointSlices, and which slices are whose; pods, captured ones and
+//! others; policies.
 
 use crate::capture::pod::Capture;
 use crate::object::{Key, Name, Object, Service, Slice};
-use std::collections::{BTreeSet, HashMap};
+use crate::pod::{self, Namespace, Pod};
+use crate::policy::rules::Policy;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 #[derive(Debug, Default)]
 pub struct State {
@@ -11,6 +15,9 @@ pub struct State {
     /// Service -> its slices. A slice may come before its Service.
     slices_of: HashMap<Name, BTreeSet<Name>>,
     captures: HashMap<Name, Capture>,
+    pods: HashMap<Name, Pod>,
+    namespaces: HashMap<Arc<str>, Namespace>,
+    policies: BTreeMap<Name, Policy>,
 }
 
 /// What a source tells.
@@ -27,6 +34,8 @@ pub enum Change {
 pub struct Concerned {
     pub services: BTreeSet<Name>,
     pub captures: BTreeSet<Name>,
+    /// Who may talk with whom, or who has which address.
+    pub policy: bool,
 }
 
 impl Concerned {
@@ -35,7 +44,12 @@ impl Concerned {
     }
 
     fn capture(name: Name) -> Concerned {
-        Concerned { captures: BTreeSet::from([name]), ..Concerned::default() }
+        // It is a pod, too.
+        Concerned { captures: BTreeSet::from([name]), policy: true, ..Concerned::default() }
+    }
+
+    fn policy() -> Concerned {
+        Concerned { policy: true, ..Concerned::default() }
     }
 }
 
@@ -44,6 +58,7 @@ impl Extend<Concerned> for Concerned {
         for other in others {
             self.services.extend(other.services);
             self.captures.extend(other.captures);
+            self.policy |= other.policy;
         }
     }
 }
@@ -77,7 +92,11 @@ impl State {
     fn keys(&self) -> impl Iterator<Item = Key> {
         let services = self.services.keys().cloned().map(Key::Service);
         let slices = self.slices.keys().cloned().map(Key::Slice);
-        services.chain(slices).chain(self.captures.keys().cloned().map(Key::Capture))
+        let captures = self.captures.keys().cloned().map(Key::Capture);
+        let pods = self.pods.keys().cloned().map(Key::Pod);
+        let namespaces = self.namespaces.keys().cloned().map(Key::Namespace);
+        let policies = self.policies.keys().cloned().map(Key::Policy);
+        services.chain(slices).chain(captures).chain(pods).chain(namespaces).chain(policies)
     }
 
     fn put(&mut self, object: Object) -> Concerned {
@@ -103,6 +122,9 @@ impl State {
                 self.captures.insert(name.clone(), *capture);
                 Concerned::capture(name)
             }
+            Object::Pod(pod) => changed(self.pods.insert(pod.name.clone(), pod.clone()), &pod),
+            Object::Namespace(one) => changed(self.namespaces.insert(one.name.clone(), one.clone()), &one),
+            Object::Policy(policy) => changed(self.policies.insert(policy.name.clone(), policy.clone()), &policy),
         }
     }
 
@@ -111,6 +133,9 @@ impl State {
             Key::Service(name) => self.services.remove(name).map(|service| Concerned::service(service.name)),
             Key::Slice(name) => self.slices.remove(name).map(|slice| Concerned::service(self.disown(&slice))),
             Key::Capture(name) => self.captures.remove(name).map(|capture| Concerned::capture(capture.name)),
+            Key::Pod(name) => self.pods.remove(name).map(|_| Concerned::policy()),
+            Key::Namespace(name) => self.namespaces.remove(name).map(|_| Concerned::policy()),
+            Key::Policy(name) => self.policies.remove(name).map(|_| Concerned::policy()),
         };
         concerned.unwrap_or_default()
     }
@@ -154,6 +179,34 @@ impl State {
     pub fn captures(&self) -> impl Iterator<Item = &Capture> {
         self.captures.values()
     }
+
+    /// All of them. One that is captured knows its network namespace; what it says else is the pod's own word, where
+    /// there is one.
+    pub fn pods(&self) -> BTreeMap<Name, Pod> {
+        let mut pods: BTreeMap<Name, Pod> =
+            self.captures.values().map(|capture| (capture.name.clone(), pod::of_capture(capture))).collect();
+        for pod in self.pods.values() {
+            let before = pods.insert(pod.name.clone(), pod.clone());
+            if let (Some(captured), Some(both)) = (before, pods.get_mut(&pod.name)) {
+                both.netns = captured.netns;
+                both.requires_proxy |= captured.requires_proxy;
+            }
+        }
+        pods
+    }
+
+    pub fn namespace(&self, name: &str) -> Option<&Namespace> {
+        self.namespaces.get(name)
+    }
+
+    /// In the order of their names.
+    pub fn policies(&self) -> impl Iterator<Item = &Policy> {
+        self.policies.values()
+    }
+}
+
+fn changed<T: PartialEq>(before: Option<T>, now: &T) -> Concerned {
+    if before.as_ref() == Some(now) { Concerned::default() } else { Concerned::policy() }
 }
 
 fn owner(slice: &Slice) -> Name {

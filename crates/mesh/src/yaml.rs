@@ -1,11 +1,12 @@
-//! Files of Kubernetes objects, and of pods whose connections are captured, read strictly: whoever writes a field that
+//! Files of Kubernetes objects, of captured pods and of policies, read strictly: whoever writes a field that
 //! nobody knows is told so.
 
 use crate::capture::pod;
 use crate::document::Document;
 use crate::kubernetes::{self, Invalid};
 use crate::object::Object;
-use k8s_openapi::api::core::v1::Service;
+use crate::policy::document as policy;
+use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::Deserialize;
@@ -49,7 +50,8 @@ pub fn parse(text: &str) -> Result<Vec<Object>, Wrong> {
 
 type Part = (String, String);
 
-const KINDS: &str = "v1 Service, discovery.k8s.io/v1 EndpointSlice or sidestep.dev/v1 Capture";
+const KINDS: &str =
+    "v1 Service, Pod or Namespace, discovery.k8s.io/v1 EndpointSlice, or sidestep.dev/v1 Capture or Policy";
 
 fn parse_document(value: Value, objects: &mut Vec<Object>) -> Result<(), Part> {
     let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or("").to_string();
@@ -60,6 +62,14 @@ fn parse_document(value: Value, objects: &mut Vec<Object>) -> Result<(), Part> {
         }
         (pod::API_VERSION, pod::KIND) => {
             objects.push(Object::Capture(Box::new(pod::capture(strictly(value)?).map_err(part)?)));
+        }
+        (pod::API_VERSION, policy::KIND) => {
+            objects.push(Object::Policy(policy::policy(strictly(value)?).map_err(part)?));
+        }
+        ("v1", "Pod") => objects.push(Object::Pod(crate::pod::pod(&strictly::<Pod>(value)?).map_err(part)?)),
+        ("v1", "Namespace") => {
+            let namespace = crate::pod::namespace(&strictly::<Namespace>(value)?).map_err(part)?;
+            objects.push(Object::Namespace(namespace));
         }
         ("v1", "List") => {
             for (i, item) in strictly::<List>(value)?.items.into_iter().enumerate() {

@@ -31,6 +31,8 @@ fn capture(text: &str) -> Capture {
 #[test]
 fn a_capture_with_everything() {
     let expected = Capture {
+        labels: Default::default(),
+        requires_proxy: false,
         name: Name::new("shop", "web-1"),
         netns: Netns::Name("web-1".into()),
         cgroup: Some("kubepods/web-1".into()),
@@ -112,7 +114,7 @@ fn what_is_wrong_is_named() {
             "'x'",
             "metadata.annotations[traffic.sidecar.istio.io/excludeOutboundPorts]: \"x\" where a port from 1 to 65535 is expected".into(),
         ),
-        ("sidestep.dev/v1", "sidestep.dev/v2", "apiVersion, kind: \"sidestep.dev/v2\" \"Capture\" where v1 Service, discovery.k8s.io/v1 EndpointSlice or sidestep.dev/v1 Capture is expected".into()),
+        ("sidestep.dev/v1", "sidestep.dev/v2", "apiVersion, kind: \"sidestep.dev/v2\" \"Capture\" where v1 Service, Pod or Namespace, discovery.k8s.io/v1 EndpointSlice, or sidestep.dev/v1 Capture or Policy is expected".into()),
     ];
     for (right, wrong, expected) in cases {
         assert!(CAPTURE.contains(right), "{right}");
@@ -127,6 +129,7 @@ fn the_state_tells_which_captures_a_change_concerns() {
     let (web, a) = (Name::new("shop", "web-1"), Name::new("default", "a"));
     let concerned = |names: &[&Name]| Concerned {
         captures: names.iter().map(|name| (*name).clone()).collect(),
+        policy: !names.is_empty(), // a captured pod is a pod
         ..Concerned::default()
     };
     let put = |text: &str| Change::Put(Object::Capture(capture(text).into()));

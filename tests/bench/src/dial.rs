@@ -161,14 +161,7 @@ fn request(stream: &mut TcpStream) -> Result<u8, String> {
 
 /// Closes without TIME_WAIT, so that many connections do not use up the ports.
 fn reset(stream: TcpStream) -> Result<(), String> {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: the option's value is a linger that lives on our stack, passed with its size.
-    let answer = unsafe {
-        let at = (&raw const linger).cast();
-        let size = size_of::<libc::linger>() as u32;
-        libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, at, size)
-    };
-    if answer == 0 { Ok(()) } else { Err(net::last("SO_LINGER")) }
+    net::reset_at_close(stream.as_raw_fd())
 }
 
 /// On the clock that other processes can read, too.

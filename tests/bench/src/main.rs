@@ -4,6 +4,7 @@
 //! A server prints `port N` as soon as it listens and ends by itself when its client is done;
 //! whoever measures prints one JSON object as its last line.
 
+mod answer;
 mod args;
 mod clock;
 mod connect;
@@ -12,6 +13,7 @@ mod dial;
 mod epoll;
 mod files;
 mod idle;
+mod load;
 mod net;
 mod notours;
 mod onebyte;
@@ -19,6 +21,7 @@ mod pingpong;
 mod pods;
 mod spinlimit;
 mod stream;
+mod ticks;
 
 use args::Args;
 
@@ -53,6 +56,11 @@ then `--role client --port N`. All of them use 127.0.0.1 only.
              short SECONDS TARGET,...          new connections, one request each, ended by a reset
              keep SECONDS TARGET,...           requests on one connection
              await SECONDS NUMBER TARGET,...   new connections until the pod of that number answers
+  load       HTTP load on kept connections, every latency counted from when the request was due; prints `ready`, begins
+             with the next line of its standard input
+             --target ADDRESS:PORT  --connections N  --seconds 1
+             --rate REQUESTS_A_SECOND (0: as fast as they are answered)
+             --fresh true (a new connection for each request)
   spinlimit  fastest possible round trip of 64 bytes between two cores; no roles
              --seconds 1
 
@@ -81,6 +89,7 @@ fn dispatch(program: &str, args: &Args) -> Result<(), String> {
         "files" => files::run,
         "connect" => connect::run,
         "idle" => idle::run,
+        "load" => load::run,
         "notours" => notours::run,
         "onebyte" => onebyte::run,
         "pods" => pods::run,

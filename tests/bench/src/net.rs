@@ -73,6 +73,17 @@ pub fn receive_buffer(fd: RawFd) -> i32 {
     value
 }
 
+/// The close of this socket will be a reset: it leaves no TIME_WAIT behind.
+pub fn reset_at_close(fd: RawFd) -> Result<(), String> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: the option's value is a linger that lives on our stack, passed with its size.
+    let answer = unsafe {
+        let at = (&raw const linger).cast();
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, at, size_of::<libc::linger>() as u32)
+    };
+    if answer == 0 { Ok(()) } else { Err(last("SO_LINGER")) }
+}
+
 fn nodelay(stream: TcpStream) -> Result<TcpStream, String> {
     stream.set_nodelay(true).map_err(|e| format!("TCP_NODELAY: {e}"))?;
     Ok(stream)

@@ -3,7 +3,6 @@
 plan          every number of the measurement, in one place
 workload      the Services, their endpoints, and which of them are dialled
 cluster       a node with pods: network namespaces on a bridge, without a route outside
-talk          a process that is asked line by line
 controlplane  a real API server, for who needs one
 contestants/  who does the exchange: nobody, Sidestep, rules as kube-proxy writes them, kube-proxy itself
 trial         one contestant in its cluster: load, change, dial

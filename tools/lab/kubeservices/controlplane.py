@@ -13,9 +13,9 @@ import sys
 import time
 
 from ..errors import LabError
+from ..netns import TooSlow, must
 from ..places import ROOT, SEARCH
 from . import workload
-from .cluster import TooSlow, must
 
 # Last, since some of the modules there are called as ours are.
 sys.path += [str(ROOT / "tests" / each) for each in ("kube", "apps")]

@@ -11,6 +11,7 @@ from .. import machine
 from ..errors import LabError
 from ..interleave import Progress
 from ..lab import Lab
+from ..page import within
 from ..places import ROOT, Places
 from . import cluster, plot, report
 from .contestants import ALL
@@ -29,7 +30,6 @@ PROGRAMS = ("iptables-nft-restore", "nft", "kube-proxy")
 PAGE = ROOT / "docs" / "services-performance.md"
 #: Around what an option writes there.
 WRITE, WRITE_KUBE = (f"<!-- made by tools/bench-services {option} -->" for option in ("--write", "--write-kube"))
-END = "<!-- end -->"
 
 
 def main(argv=None):
@@ -131,10 +131,3 @@ def write(sizes, absent, plan, described, options):
         PAGE.write_text(within(PAGE.read_text(encoding="utf-8"), mark, text), encoding="utf-8")
     print(text)
     print(f"tables, picture and figures: {folder}/services.{{md,svg,json}}", file=sys.stderr)
-
-
-def within(page, mark, text):
-    """The page, with the text in the place of what an earlier run wrote there."""
-    before, rest = page.split(mark)
-    _, after = rest.split(END, maxsplit=1)
-    return f"{before}{mark}\n\n{text}\n{END}{after}"

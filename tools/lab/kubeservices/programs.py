@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from .cluster import must
+from ..netns import must
 
 SWITCH = Path("/proc/sys/kernel/bpf_stats_enabled")
 

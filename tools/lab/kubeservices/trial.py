@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import LabError
+from ..netns import NETNS, inside, undisturbed
+from ..talk import Talk
 from . import workload
-from .cluster import NETNS, Cluster, inside, undisturbed
+from .cluster import Cluster
 from .programs import account
-from .talk import Talk
 
 PROGRAM = "sidestep-bench"
 NANOSECONDS = 1e9

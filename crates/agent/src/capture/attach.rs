@@ -4,19 +4,19 @@ use sidestep_ebpf::services;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where programs must be attached so that `wanted` is covered besides what is. None: they are already.
-pub fn cover(pins: &Path, wanted: &Path) -> Result<Option<PathBuf>, String> {
+/// Where programs are to be attached so that `wanted` is covered besides what is.
+pub fn cover(pins: &Path, wanted: &Path) -> Result<PathBuf, String> {
     let wanted = wanted.canonicalize().map_err(|error| format!("--cgroup {}: {error}", wanted.display()))?;
     if !wanted.join("cgroup.procs").exists() {
         return Err(format!("--cgroup {}: not a directory of cgroup v2", wanted.display()));
     }
-    let Some(present) = services::attached_to(pins) else { return Ok(Some(wanted)) };
-    if ancestors(&wanted).any(|path| number(path) == Some(present)) {
-        return Ok(None);
+    let Some(present) = services::attached_to(pins) else { return Ok(wanted) };
+    if let Some(above) = ancestors(&wanted).find(|path| number(path) == Some(present)) {
+        return Ok(above.into());
     }
     // The first one above that has both in it.
     let both = ancestors(&wanted).find(|path| holds(path, present));
-    Ok(Some(both.unwrap_or(&wanted).into()))
+    Ok(both.unwrap_or(&wanted).into())
 }
 
 /// The cgroup and those above it: the root of the hierarchy has cgroup.procs, what it is mounted on has not.

@@ -9,7 +9,7 @@ use crate::lock::{self, Lock};
 use crate::settings;
 use args::Args;
 use clap::Parser;
-use sidestep_ebpf::capture::{Captures, place};
+use sidestep_ebpf::capture::{Captures, passthrough, place};
 use sidestep_ebpf::error::Error;
 use sidestep_ebpf::{netns, probe, services};
 use sidestep_mesh::capture::flags;
@@ -94,16 +94,26 @@ fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<
         captures.put(namespace, cookie, rules, &place::look(namespace)?)?;
         captures.sweep()
     };
-    match attach::cover(pins, &wanted)? {
-        // Nothing is captured before everything is in the tables.
-        Some(cgroup) => {
-            let node_netns = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
-            let options = services::Options { pins: pins.into(), cgroup, node_netns };
-            services::install(&options, |_| put())
-        }
-        None => put(),
+    let cgroup = attach::cover(pins, &wanted)?;
+    check_version(pins)?;
+    let node_netns = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
+    let options = services::Options { pins: pins.into(), cgroup, node_netns };
+    // Nothing is captured before everything is in the tables; programs of another version are exchanged.
+    services::install(&options, |_| put()).map_err(|error| error.to_string())
+}
+
+/// Tables of another version are not taken over: with them would go the other pods that are captured.
+fn check_version(pins: &Path) -> Result<(), String> {
+    let is_other =
+        services::attached_to(pins).is_some() && services::tables(pins).map_err(|error| error.to_string())?.is_none();
+    if !is_other {
+        return Ok(());
     }
-    .map_err(|error| error.to_string())
+    Err(format!(
+        "{}: its tables are of another version: `sidestep agent --detach` removes them, and then every pod is to be \
+         captured anew",
+        pins.display()
+    ))
 }
 
 /// With the last pod everything goes, unless Services are balanced.
@@ -114,6 +124,7 @@ fn remove(pins: &Path, namespace: &Path) -> Result<(), String> {
     let cookie = netns::cookie_of(namespace).map_err(|error| format!("{}: {error}", namespace.display()))?;
     let mut captures = Captures::open(pins).map_err(told)?;
     captures.remove(cookie).and_then(|()| captures.sweep()).map_err(told)?;
+    passthrough::remove(namespace).map_err(told)?;
     let is_last = captures.pods().map_err(told)?.is_empty() && maps.frontends().map_err(told)?.is_empty();
     if is_last {
         services::remove(pins).map_err(told)?;

@@ -2,10 +2,12 @@
 //! under the namespace's cookie.
 
 use crate::error::{Doing, Result};
-use crate::services::{self, set_program};
+use crate::layout::MapData;
+use crate::links::set_program;
+use crate::services;
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapHandle};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use sidestep_bpf::inbound::InboundSkelBuilder;
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -39,7 +41,15 @@ pub fn is_alive(pins: &Path, cookie: u64) -> bool {
     matches!(info.map(|info| info.info), Some(LinkTypeInfo::NetNs(found)) if found.ino != 0)
 }
 
-pub fn remove(pins: &Path, cookie: u64) -> Result<()> {
+/// Takes it away, unless the pod is captured or judged.
+pub fn remove_unused(pins: &Path, cookie: u64) -> Result<()> {
+    let directory = services::maps_path(pins)?;
+    for table in ["pods", "policed_pods"] {
+        let found = open(&directory, table)?.lookup(cookie.bytes(), MapFlags::ANY);
+        if found.doing(format!("map {table}: look up"))?.is_some() {
+            return Ok(());
+        }
+    }
     let path = services::inbound_path(pins)?.join(cookie.to_string());
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("remove", &path),

@@ -25,6 +25,7 @@ const _: () = assert!(size_of::<listener_key>() == 8 + 2 * 4);
 /// `LISTENER_PLACES`, `enum role`
 pub const LISTENER_PLACES: u32 = 64;
 pub const ROLES: [u32; 2] = [0, 1];
+pub const ROLE_SINK: u32 = 2;
 
 /// Bits of a range's key before the address.
 const OWNER_AND_KIND: u32 = 64;

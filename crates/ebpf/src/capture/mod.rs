@@ -1,12 +1,15 @@
 //! Capture: the tables of pods and what is attached in their namespaces.
 
-mod inbound;
-mod layout;
+pub(crate) mod inbound;
+pub(crate) mod layout;
 mod listeners;
+mod netlink;
+pub mod passthrough;
 pub mod place;
 
 use crate::error::{Error, Result};
 use crate::layout::MapData;
+use crate::netns;
 use crate::plane::wait_for_readers;
 use crate::services;
 use crate::table::Table;
@@ -18,6 +21,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sidestep_mesh::capture::rules::Rules;
 use sidestep_mesh::capture::tables::{Entries, Place};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -46,6 +50,7 @@ pub struct Pod {
 }
 
 struct Known {
+    namespace: PathBuf,
     rules: u32,
     place: u32,
     written: pod,
@@ -80,6 +85,8 @@ impl Captures {
 
     /// The pod in this namespace is captured by these rules from now on. Says how many listeners of its proxy were found.
     pub fn put(&mut self, namespace: &Path, cookie: u64, rules: &Rules, place: &Place) -> Result<()> {
+        let added = place.addresses.iter().any(IpAddr::is_ipv6) && passthrough::add(namespace)?;
+        let place = &if added { place::look(namespace)? } else { place.clone() };
         let (rules_number, place_number) = (self.number(rules.entries())?, self.number(place.entries(rules))?);
         let scalars = rules.scalars();
         let wanted = pod_of(&scalars, rules_number, place_number, Stage::Captured);
@@ -96,21 +103,28 @@ impl Captures {
             self.release([rules_number, place_number])?;
             return Err(error);
         }
-        let known = Known { rules: rules_number, place: place_number, written: wanted };
+        let known = Known { namespace: namespace.into(), rules: rules_number, place: place_number, written: wanted };
         match self.known.insert(cookie, known) {
             Some(old) => self.release([old.rules, old.place]),
             None => Ok(()),
         }
     }
 
-    /// A pod that was captured by an earlier agent stays so meanwhile.
+    /// A pod that was captured by an earlier agent stays so meanwhile, by the listeners that are known.
     fn begin(&mut self, namespace: &Path, cookie: u64, preparing: pod, wanted: pod) -> Result<()> {
         inbound::install(&self.pins, namespace, cookie)?;
-        if self.pods.get(&cookie)?.is_none() {
-            self.pods.put_all(&[(cookie, preparing)])?;
+        match self.pods.get(&cookie)? {
+            Some(before) if same_ports(&before, &wanted) => {}
+            Some(_) => self.forget_listeners(cookie),
+            None => {
+                self.forget_listeners(cookie);
+                self.pods.put_all(&[(cookie, preparing)])?;
+            }
         }
-        self.forget_listeners(cookie);
-        let done = listeners::find(&self.pins, namespace).and_then(|_| self.pods.put_all(&[(cookie, wanted)]));
+        let done = listeners::find(&self.pins, namespace).and_then(|_| {
+            self.forget_doubles(cookie);
+            self.pods.put_all(&[(cookie, wanted)])
+        });
         if done.is_err() && !self.known.contains_key(&cookie) {
             self.take_away(cookie)?;
         }
@@ -121,7 +135,13 @@ impl Captures {
     pub fn remove(&mut self, cookie: u64) -> Result<()> {
         self.take_away(cookie)?;
         match self.known.remove(&cookie) {
-            Some(known) => self.release([known.rules, known.place]),
+            Some(known) => {
+                // Another namespace may be there now.
+                if netns::cookie_of(&known.namespace).is_ok_and(|found| found == cookie) {
+                    passthrough::remove(&known.namespace)?;
+                }
+                self.release([known.rules, known.place])
+            }
             None => Ok(()),
         }
     }
@@ -129,7 +149,7 @@ impl Captures {
     fn take_away(&self, cookie: u64) -> Result<()> {
         self.pods.remove_all(&[cookie])?;
         self.forget_listeners(cookie);
-        inbound::remove(&self.pins, cookie)
+        inbound::remove_unused(&self.pins, cookie)
     }
 
     /// Everything wanted has been put: what an earlier agent left besides goes.
@@ -162,9 +182,12 @@ impl Captures {
 
     /// How many sockets of the pod's proxy listen for what comes in.
     pub fn listening(&self, netns: u64) -> usize {
-        let key = |place| listener_key { netns, role: ROLES[1], place };
-        let is_there = |place: &u32| matches!(self.listeners.lookup(key(*place).bytes(), MapFlags::ANY), Ok(Some(_)));
-        (0..LISTENER_PLACES).filter(is_there).count()
+        (0..LISTENER_PLACES).filter_map(|place| self.listener(listener_key { netns, role: ROLES[1], place })).count()
+    }
+
+    /// The cookie of the socket at this place.
+    fn listener(&self, key: listener_key) -> Option<u64> {
+        self.listeners.lookup(key.bytes(), MapFlags::ANY).ok().flatten().and_then(|cookie| u64::from_bytes(&cookie))
     }
 
     /// Namespaces that are captured, by their cookies.
@@ -222,6 +245,18 @@ impl Captures {
         let (sets, ranges) = encode(number, entries);
         self.sets.remove_all(&sets.iter().map(|(key, _)| *key).collect::<Vec<_>>())?;
         self.ranges.remove_all(&ranges.iter().map(|(key, _)| *key).collect::<Vec<_>>())
+    }
+
+    /// Listeners that were found once more keep their first place.
+    fn forget_doubles(&self, netns: u64) {
+        for role in ROLES {
+            let mut met = BTreeSet::new();
+            for key in (0..LISTENER_PLACES).map(|place| listener_key { netns, role, place }) {
+                if self.listener(key).is_some_and(|cookie| !met.insert(cookie)) {
+                    let _ = self.listeners.delete(key.bytes());
+                }
+            }
+        }
     }
 
     /// Sockets stay what they are; they only are not found any more.

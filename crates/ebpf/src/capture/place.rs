@@ -1,15 +1,13 @@
 //! What a network namespace says of itself: interfaces, addresses, routes (rtnetlink(7)).
 
+use super::netlink::dump;
 use crate::error::{Doing, Result};
 use crate::netns;
 use ipnet::IpNet;
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
 use sidestep_mesh::capture::tables::{Place, Way};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -38,46 +36,6 @@ fn look_here() -> std::io::Result<Place> {
         routes: found.into_iter().map(|route| (route.net, route.way)).collect(),
     })
 }
-
-/// Asks for everything of a kind.
-fn dump(question: RouteNetlinkMessage) -> std::io::Result<Vec<RouteNetlinkMessage>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    let mut message = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(question));
-    message.header.flags = NLM_F_DUMP | NLM_F_REQUEST;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-    let mut found = Vec::new();
-    loop {
-        let (datagram, _) = socket.recv_from_full()?;
-        if !take(&datagram, &mut found)? {
-            return Ok(found);
-        }
-    }
-}
-
-/// Takes the messages of a datagram; false after the last of all. A message of a form unknown to us is none for us.
-fn take(datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> std::io::Result<bool> {
-    let mut rest = datagram;
-    while rest.len() >= HEADER {
-        let length = u32::from_ne_bytes(rest[..4].try_into().expect("four bytes")) as usize;
-        let (one, after) = rest.split_at(length.next_multiple_of(4).clamp(HEADER, rest.len()));
-        match NetlinkMessage::<RouteNetlinkMessage>::deserialize(one).map(|message| message.payload) {
-            Ok(NetlinkPayload::Done(_)) => return Ok(false),
-            Ok(NetlinkPayload::Error(error)) => return Err(error.to_io()),
-            Ok(NetlinkPayload::InnerMessage(message)) => found.push(message),
-            _ => {}
-        }
-        rest = after;
-    }
-    Ok(true)
-}
-
-/// Of a netlink message.
-const HEADER: usize = 16;
 
 fn interface(message: RouteNetlinkMessage) -> Option<(String, u32)> {
     let RouteNetlinkMessage::NewLink(link) = message else { return None };

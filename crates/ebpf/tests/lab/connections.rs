@@ -1,5 +1,6 @@
 //! Programs in namespaces that dial Services: what they reach, what they hear of their peer, what they are told.
 
+use crate::installs::PROGRAMS;
 use crate::node::{self, Node, backend};
 use crate::sockets::{at, dial};
 use rustix::net::{AddressFamily, SocketType, sockopt};
@@ -209,11 +210,11 @@ fn an_upgrade_takes_over_what_is_there_and_removal_leaves_nothing() {
     let _listener = backend(&server, 8080);
     node.service("web", Tcp, VIP, 80, [(server.v4, 8080)]);
     let before = programs_attached(&node);
-    assert_eq!(before.len(), 13);
+    assert_eq!(before.len(), PROGRAMS);
     let (maps, mut reconciler) = node::install(&node.options);
     node.maps = maps;
     let after = programs_attached(&node);
-    assert!(after.len() == 13 && before.is_disjoint(&after), "every program is a new one");
+    assert!(after.len() == PROGRAMS && before.is_disjoint(&after), "every program is a new one");
     assert_eq!(client.namespace.run(|| dial(at(VIP, 80)).unwrap().0), server.v4);
     // Nobody wants the Service any more.
     reconciler.complete(&mut node.maps, 0).unwrap();

@@ -56,6 +56,9 @@ fn names(directory: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 
+/// How many programs there are for a cgroup.
+pub const PROGRAMS: usize = 13;
+
 #[test]
 fn a_hook_that_somebody_else_holds_leaves_nothing_attached() {
     let node = Node::new();
@@ -72,7 +75,7 @@ fn a_hook_that_somebody_else_holds_leaves_nothing_attached() {
     assert!(!options.pins.join("services/links-new").exists() && names(&links(&options)).is_empty());
     bpftool(&["cgroup", "detach", cgroup, "cgroup_udp4_recvmsg", "id", &taken]);
     services::install(&options, |_| Ok(())).unwrap();
-    assert_eq!((attached(&below.0), is_attached(&options.pins, &below.0)), (11, true));
+    assert_eq!((attached(&below.0), is_attached(&options.pins, &below.0)), (PROGRAMS, true));
     services::remove(&options.pins).unwrap();
 }
 
@@ -84,7 +87,7 @@ fn another_cgroup_gets_the_programs_and_the_old_one_loses_them() {
     assert!(is_attached(&options.pins, above) && !is_attached(&options.pins, &below.0));
     install(&options);
     assert!(is_attached(&options.pins, &below.0) && !is_attached(&options.pins, above));
-    assert_eq!((attached(above), attached(&below.0)), (0, 11));
+    assert_eq!((attached(above), attached(&below.0)), (0, PROGRAMS));
     assert!(!options.pins.join("services/links-new").exists());
 }
 
@@ -105,7 +108,7 @@ fn a_cgroup_that_was_made_again_gets_the_programs_again() {
     below.make();
     assert!(!is_attached(&options.pins, &below.0));
     install(&options);
-    assert_eq!((is_attached(&options.pins, &below.0), attached(&below.0)), (true, 11));
+    assert_eq!((is_attached(&options.pins, &below.0), attached(&below.0)), (true, PROGRAMS));
 }
 
 /// As another version leaves it, whose programs are not the same ones.
@@ -118,7 +121,7 @@ fn programs_that_come_and_go_are_attached_and_detached() {
     std::fs::rename(links.join("recvmsg4"), links.join("formerly")).unwrap();
     install(&node.options);
     assert_eq!(names(&links), all);
-    assert_eq!(attached(node.lab.cgroup.path()), 11);
+    assert_eq!(attached(node.lab.cgroup.path()), PROGRAMS);
 }
 
 /// Half of the table's room, and then the same number of others.

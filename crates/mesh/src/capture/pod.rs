@@ -5,6 +5,8 @@ use super::text::{Result, Text};
 use super::{annotations, defaults};
 use crate::kubernetes;
 use crate::object::Name;
+use crate::pod;
+use crate::policy::rules::Labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -25,6 +27,9 @@ pub struct Capture {
     pub cgroup: Option<PathBuf>,
     /// What the namespace's addresses are to be. Empty: whatever they are.
     pub addresses: Vec<IpAddr>,
+    pub labels: Labels,
+    /// No connection is led around its proxy.
+    pub requires_proxy: bool,
     pub rules: Rules,
 }
 
@@ -106,6 +111,7 @@ impl Visitor<'_> for AnyWord {
 
 pub fn capture(from: Document) -> Result<Capture> {
     let name = kubernetes::name(&from.metadata)?;
+    let (labels, requires_proxy) = (pod::labels(&from.metadata), pod::requires_proxy(&from.metadata)?);
     let annotations: BTreeMap<_, _> = from.metadata.annotations.unwrap_or_default();
     let proxy = &from.spec.proxy;
     let uid = proxy.uid.as_ref().map_or_else(|| defaults::PROXY.to_string(), |word| word.0.clone());
@@ -115,6 +121,8 @@ pub fn capture(from: Document) -> Result<Capture> {
         netns: netns(&from.spec.netns.0)?,
         cgroup: from.spec.cgroup.as_deref().map(cgroup).transpose()?,
         addresses: kubernetes::addresses("spec.addresses", &from.spec.addresses)?,
+        labels,
+        requires_proxy,
         rules: Rules {
             outbound_port: port("spec.proxy.outboundPort", proxy.outbound_port, defaults::OUTBOUND_PORT)?,
             inbound_port: port("spec.proxy.inboundPort", proxy.inbound_port, defaults::INBOUND_PORT)?,

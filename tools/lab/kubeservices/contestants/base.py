@@ -3,8 +3,8 @@
 import shutil
 import time
 
+from ...netns import TooSlow, inside, must
 from ...places import SEARCH
-from ..cluster import TooSlow, inside, must
 
 
 class Contestant:

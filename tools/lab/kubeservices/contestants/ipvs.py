@@ -3,7 +3,7 @@ that the node takes the packets in."""
 
 from pathlib import Path
 
-from ..cluster import inside, must
+from ...netns import inside, must
 from .. import workload
 from .base import Rules
 

@@ -10,9 +10,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from ...errors import LabError
+from ...netns import MORTAL, NETNS, TooSlow, inside
 from ...places import SEARCH
 from .. import controlplane, workload
-from ..cluster import MORTAL, NETNS, TooSlow, inside
 from .base import Contestant
 from .objects import endpoint_slice, service
 

@@ -7,7 +7,7 @@ is unmounted nothing of them is left.
 import os
 import time
 
-from ..cluster import MORTAL, inside, must
+from ...netns import MORTAL, inside, must
 from .base import Contestant
 from .objects import documents, endpoint_slice, service
 

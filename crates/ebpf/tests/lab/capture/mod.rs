@@ -2,5 +2,6 @@
 
 mod greeter;
 mod outside;
+mod pairs;
 mod twin;
 mod world;

@@ -1,7 +1,7 @@
 //! Connections between pods: what the proxy sees of them, and what the programs do.
 
-use super::greeter::{PROXY, ROOT};
-use super::world::{INBOUND, OUTBOUND, World, dial_as, of, program, proxy, rules};
+use super::greeter::{PROXY, ROOT, as_owner};
+use super::world::{INBOUND, OUTBOUND, World, dial_as, met, of, program, proxy, rules};
 use crate::sockets::{at, mapped};
 
 #[test]
@@ -63,4 +63,24 @@ fn a_service_is_dialled_by_the_proxy_and_balanced_for_it() {
     let met = dial_as(&client, PROXY, vip).unwrap();
     assert_eq!((met.seen.listener, met.seen.local, met.peer), (8080, of(server.v4, 8080), vip));
     assert_eq!(world.node.counters("web").picks, 1);
+}
+
+/// As the proxy passes on to its own pod's programs what was for them.
+#[test]
+fn from_its_own_loopback_address_the_proxy_reaches_its_pods_programs() {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let mut world = World::new();
+    let pod = world.pod();
+    let (_proxy, _program) = (proxy(&pod), program(&pod, 8080));
+    world.capture(&pod, &rules());
+    let from_6 = || {
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &at("127.0.0.6", 0)).unwrap();
+        connect(&socket, &of(pod.v4, 8080)).unwrap();
+        met(std::net::TcpStream::from(socket)).unwrap()
+    };
+    let met_from_6 = pod.namespace.run(|| as_owner(PROXY, from_6));
+    assert_eq!((met_from_6.seen.listener, met_from_6.seen.peer.ip()), (8080, at("127.0.0.6", 0).ip()));
+    let itself = dial_as(&pod, PROXY, of(pod.v4, 8080)).unwrap();
+    assert_eq!((itself.seen.listener, itself.seen.original), (INBOUND, Some(of(pod.v4, 8080))));
 }

@@ -5,14 +5,14 @@ import select
 import subprocess
 import time
 
-from .cluster import MORTAL
+from .netns import MORTAL
 
 
 class Talk:
-    def __init__(self, lab, name, argv, **options):
+    def __init__(self, lab, name, argv, environment=None, **options):
         self._lab = lab
         self.popen = lab.start(
-            name, [*MORTAL, *argv], None, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options
+            name, [*MORTAL, *argv], environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options
         )
         self._read = b""
 
@@ -45,6 +45,15 @@ class Talk:
             self._read += piece
         line, self._read = self._read.split(b"\n", 1)
         return line.decode()
+
+    def end(self, limit):
+        """Waits until it has ended by itself, as it should after its last answer."""
+        try:
+            status = self.popen.wait(limit)
+        except subprocess.TimeoutExpired:
+            self._lab.fail(self.popen, f"has not ended after {limit:.0f} s")
+        if status:
+            self._lab.fail(self.popen, f"ended with {status}")
 
     def stop(self):
         self._lab.stop(self.popen)

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* What a pod's policies say of what comes in: of its true source and the port that was dialled, before any capture. */
+#pragma once
+
+#include "judge.h"
+#include "sets.h"
+
+/* To a socket that takes everything and answers nothing. Without one the sender is told that nobody listens. */
+static __always_inline int swallow(struct bpf_sk_lookup *ctx)
+{
+	u32 place = (ctx->protocol == IPPROTO_UDP) + 2 * (ctx->family == AF_INET6);
+	struct listener_key key = { .role = ROLE_SINK, .place = place };
+	struct bpf_sock *sink = bpf_map_lookup_elem(&listeners, &key);
+	long error;
+
+	if (!sink)
+		return SK_DROP;
+	error = bpf_sk_assign(ctx, sink, 0);
+	bpf_sk_release(sink);
+	return error ? SK_DROP : SK_PASS;
+}
+
+/* The kernel names the address's interface, not lo, for what an address of the pod sends to itself. */
+static __always_inline bool is_from_own(u64 netns, u32 interface, const struct address *from)
+{
+	struct own_key own = { .netns = netns, .address = *from };
+
+	return interface == LOOPBACK_INTERFACE || bpf_map_lookup_elem(&own_addresses, &own);
+}
+
+/* SAYS_DENY, with or without SAYS_DROP, or 0. */
+static __always_inline u32 judge_arrival(const struct bpf_sk_lookup *ctx, u64 netns)
+{
+	const volatile struct bpf_sk_lookup *packet = ctx;
+	struct policed *pod = bpf_map_lookup_elem(&policed_pods, &netns);
+	struct asked asked = { .netns = netns, .direction = INGRESS };
+	const struct identity *peer;
+	u32 verdict;
+
+	if (!pod)
+		return 0;
+	asked.peer.address = ADDRESS_IN(packet, remote);
+	if (is_from_own(netns, packet->ingress_ifindex, &asked.peer.address))
+		return 0;
+	asked.peer.port = (u16)packet->remote_port;
+	asked.port = packet->local_port;
+	asked.protocol = packet->protocol;
+	peer = identity_of(pod->generation, &asked.peer.address);
+	asked.identity = peer ? peer->number : IDENTITY_UNKNOWN;
+	if (asked.identity == IDENTITY_NODE)
+		return 0;
+	verdict = judged(pod, &asked, asked.port);
+	if (verdict)
+		tell_verdict(verdict, &asked, 0);
+	return verdict & (SAYS_DENY | SAYS_DROP);
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * Two TCP sockets of one node, with nothing in between: what one writes is put into the other's queue. No segment is made,
+ * no acknowledgement, no softirq runs. The handshake and the end are TCP's.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#include "splice_enter.h"
+#include "splice_option.h"
+#include "splice_return.h"
+#include "splice_send.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+SEC("sockops")
+int splice_join(struct bpf_sock_ops *ctx)
+{
+	switch (ctx->op) {
+	case BPF_SOCK_OPS_RWND_INIT:
+		if (!ctx->is_fullsock)
+			announce(ctx);
+		break;
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+		offer(ctx);
+		break;
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		join(ctx);
+		break;
+	case BPF_SOCK_OPS_RTT_CB:
+		let_mate_leave(ctx);
+		break;
+	}
+	return 1;
+}
+
+SEC("sk_msg")
+int splice_write(struct sk_msg_md *msg)
+{
+	struct bpf_sock *sk = msg->sk;
+	struct end *end = sk ? bpf_sk_storage_get(&ends, sk, NULL, 0) : NULL;
+	struct tcp_sock *tcp = end ? bpf_skc_to_tcp_sock(sk) : NULL;
+
+	return tcp ? write_from(msg, end, tcp) : SK_PASS;
+}
+
+/* A socket is being closed: its key goes next, and its mate is to know why. */
+SEC("cgroup/sock_release")
+int splice_close(struct bpf_sock *ctx)
+{
+	struct end *end = bpf_sk_storage_get(&ends, ctx, NULL, 0);
+
+	if (end)
+		part(end);
+	return 1;
+}
+
+/* What a spliced socket cannot do is refused, as by a kernel that cannot do it. */
+SEC("cgroup/setsockopt")
+int splice_option(struct bpf_sockopt *ctx)
+{
+	return refuse_option(ctx);
+}

@@ -1,0 +1,57 @@
+//! ::6, from which a proxy dials its own pod's programs. 127.0.0.6 is an address of every loopback; this one has to be
+//! given to it, as istio-iptables does.
+
+use super::netlink::{dump, request};
+use crate::error::{Doing, Result};
+use crate::netns;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressProtocol};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
+
+const ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 6));
+const LOOPBACK: u32 = 1;
+/// Marks what we have added (IFA_PROTO, 5.18).
+const OURS: AddressProtocol = AddressProtocol::Other(b'S');
+
+/// Gives it to the loopback of that namespace. False: it has it.
+pub fn add(namespace: &Path) -> Result<bool> {
+    let add = || match request(RouteNetlinkMessage::NewAddress(message()), NLM_F_CREATE | NLM_F_EXCL) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    };
+    netns::inside(namespace, add).at("enter", namespace)?.at("give ::6 to the loopback of", namespace)
+}
+
+/// Takes it away again, unless somebody else has given it.
+pub fn remove(namespace: &Path) -> Result<()> {
+    let remove = || if is_ours()? { request(RouteNetlinkMessage::DelAddress(message()), 0) } else { Ok(()) };
+    netns::inside(namespace, remove).at("enter", namespace)?.at("take ::6 from the loopback of", namespace)
+}
+
+fn message() -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header =
+        AddressHeader { family: AddressFamily::Inet6, prefix_len: 128, index: LOOPBACK, ..AddressHeader::default() };
+    message.attributes = vec![
+        AddressAttribute::Local(ADDRESS),
+        AddressAttribute::Address(ADDRESS),
+        AddressAttribute::Flags(AddressFlags::Nodad),
+        AddressAttribute::Protocol(OURS),
+    ];
+    message
+}
+
+fn is_ours() -> io::Result<bool> {
+    let ours = |message| match message {
+        RouteNetlinkMessage::NewAddress(address) => {
+            let has = |wanted| address.attributes.contains(&wanted);
+            has(AddressAttribute::Address(ADDRESS)) && has(AddressAttribute::Protocol(OURS))
+        }
+        _ => false,
+    };
+    Ok(dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?.into_iter().any(ours))
+}

@@ -1,0 +1,244 @@
+//! Policy: who has which address, and what each pod's policies say.
+
+mod layout;
+mod sinks;
+
+use crate::capture::inbound;
+use crate::error::{Error, Result};
+use crate::plane::wait_for_readers;
+use crate::services;
+use crate::table::Table;
+use ipnet::IpNet;
+use layout::{
+    identity, identity_key, identity_key_of, identity_of, own_key, own_key_of, policed, policed_of, range_key_of,
+    rule_key, rule_key_of, rule_range_key,
+};
+use sidestep_mesh::address::Address;
+use sidestep_mesh::policy::plan::Known;
+use sidestep_mesh::policy::tables::{Compiled, Entries, Gate, RuleKey};
+use sinks::Sinks;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Every pod whose connections are judged. Pods with the same entries share them.
+pub struct Policies {
+    pins: PathBuf,
+    pods: Table<u64, policed>,
+    rules: Table<rule_key, u8>,
+    ranges: Table<rule_range_key, u8>,
+    identities: Table<identity_key, identity>,
+    own: Table<own_key, u8>,
+    current: Table<u32, u32>,
+    /// Of the identities that this life writes: an earlier one's numbers meant somebody else.
+    generation: u32,
+    /// The highest number of an identity in an earlier life.
+    last_identity: u32,
+    addresses: BTreeMap<Address, Known>,
+    known: BTreeMap<u64, Judged>,
+    numbers: HashMap<Rc<Entries>, u32>,
+    uses: BTreeMap<u32, (Rc<Entries>, usize)>,
+    next: u32,
+    _sinks: Sinks,
+}
+
+/// A pod as it is written.
+struct Judged {
+    written: policed,
+    own: BTreeSet<Address>,
+}
+
+impl Policies {
+    /// What an earlier life has left is judged by as it was, pod by pod, until it is put anew or [`Policies::complete`].
+    pub fn open(pins: &Path) -> Result<Policies> {
+        let directory = services::maps_path(pins)?;
+        let map = |name| inbound::open(&directory, name);
+        let pods = Table::new(map("policed_pods")?, "policed_pods");
+        let identities = Table::new(map("identities")?, "identities");
+        let left: Vec<(u64, policed)> = pods.entries()?;
+        let named: Vec<(identity_key, identity)> = identities.entries()?;
+        let generations = left.iter().map(|(_, pod)| pod.generation).chain(named.iter().map(|(key, _)| key.generation));
+        let mut policies = Policies {
+            pins: pins.into(),
+            generation: generations.max().unwrap_or(0).wrapping_add(1),
+            next: left.iter().map(|(_, pod)| pod.policy).max().unwrap_or(0).wrapping_add(1),
+            last_identity: named.iter().map(|(_, known)| known.number).max().unwrap_or(0),
+            pods,
+            rules: Table::new(map("policy_rules")?, "policy_rules"),
+            ranges: Table::new(map("policy_ranges")?, "policy_ranges"),
+            identities,
+            own: Table::new(map("own_addresses")?, "own_addresses"),
+            current: Table::new(map("current")?, "current"),
+            addresses: BTreeMap::new(),
+            known: BTreeMap::new(),
+            numbers: HashMap::new(),
+            uses: BTreeMap::new(),
+            _sinks: Sinks::new(&map("listeners")?)?,
+        };
+        policies.forget_dead()?;
+        policies.current.put_all(&[(0, policies.generation)])?;
+        Ok(policies)
+    }
+
+    /// The highest number of an identity that an earlier life has left: new ones begin above it.
+    pub fn last_identity(&self) -> u32 {
+        self.last_identity
+    }
+
+    /// Who has which address from now on. A policy that is to know a new identity is put before.
+    pub fn set_identities(&mut self, wanted: &BTreeMap<Address, Known>) -> Result<()> {
+        let generation = self.generation;
+        let gone: Vec<Address> = self.addresses.keys().filter(|at| !wanted.contains_key(at)).copied().collect();
+        self.identities.remove_all(&gone.iter().map(|at| identity_key_of(generation, *at)).collect::<Vec<_>>())?;
+        self.addresses.retain(|at, _| wanted.contains_key(at));
+        let changed = wanted.iter().filter(|(at, known)| self.addresses.get(at) != Some(known));
+        let changed: Vec<(Address, Known)> = changed.map(|(at, known)| (*at, *known)).collect();
+        for some in changed.chunks(CHUNK) {
+            let entries = some.iter().map(|(at, known)| (identity_key_of(generation, *at), identity_of(*known)));
+            let put = self.identities.put_all(&entries.collect::<Vec<_>>());
+            put.map_err(|error| too_small(error, "addresses"))?;
+            self.addresses.extend(some.iter().copied());
+        }
+        Ok(())
+    }
+
+    /// The pod in this namespace, whose own addresses these are, is judged so from now on. On an error a pod that was
+    /// judged goes on as it was; another one is judged by the defaults alone, if its policies can deny at all.
+    pub fn put(
+        &mut self,
+        namespace: &Path,
+        cookie: u64,
+        own: impl IntoIterator<Item = IpAddr>,
+        wanted: &Compiled,
+    ) -> Result<()> {
+        let own: BTreeSet<Address> = own.into_iter().map(Address::from).collect();
+        let number = match self.number(&wanted.entries) {
+            Ok(number) => number,
+            Err(error) => {
+                if !self.known.contains_key(&cookie) && self.pods.get(&cookie)?.is_none() {
+                    self.write(namespace, cookie, own, policed_of(NO_RULES, self.generation, wanted.defaults))?;
+                }
+                return Err(error);
+            }
+        };
+        let before = self.known.get(&cookie).map(|judged| judged.written.policy);
+        match self.write(namespace, cookie, own, policed_of(number, self.generation, wanted.defaults)) {
+            Ok(()) => before.map_or(Ok(()), |old| self.release(old)),
+            Err(error) => {
+                self.release(number)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// The pod's own addresses first: what it sends to itself is never judged.
+    fn write(&mut self, namespace: &Path, cookie: u64, own: BTreeSet<Address>, wanted: policed) -> Result<()> {
+        let before = self.known.get(&cookie);
+        if before.is_none_or(|judged| judged.own != own) {
+            self.own.put_all(&own.iter().map(|at| (own_key_of(cookie, *at), 1)).collect::<Vec<_>>())?;
+            let gone = before.into_iter().flat_map(|judged| judged.own.difference(&own));
+            self.own.remove_all(&gone.map(|at| own_key_of(cookie, *at)).collect::<Vec<_>>())?;
+        }
+        if before.is_none() {
+            inbound::install(&self.pins, namespace, cookie)?;
+        }
+        self.pods.put_all(&[(cookie, wanted)])?;
+        self.known.insert(cookie, Judged { written: wanted, own });
+        Ok(())
+    }
+
+    /// The pod may talk with everybody.
+    pub fn remove(&mut self, cookie: u64) -> Result<()> {
+        self.pods.remove_all(&[cookie])?;
+        inbound::remove_unused(&self.pins, cookie)?;
+        let Some(judged) = self.known.remove(&cookie) else { return Ok(()) };
+        self.own.remove_all(&judged.own.iter().map(|at| own_key_of(cookie, *at)).collect::<Vec<_>>())?;
+        self.release(judged.written.policy)
+    }
+
+    /// Everything wanted has been put: what an earlier life left besides goes.
+    pub fn complete(&mut self) -> Result<()> {
+        let left: Vec<u64> = self.pods.entries()?.into_iter().map(|(cookie, _)| cookie).collect();
+        for cookie in left.into_iter().filter(|cookie| !self.known.contains_key(cookie)).collect::<Vec<_>>() {
+            self.remove(cookie)?;
+        }
+        wait_for_readers();
+        let (uses, known, generation) = (&self.uses, &self.known, self.generation);
+        self.rules.retain(|key| uses.contains_key(&key.policy))?;
+        self.ranges.retain(|key| uses.contains_key(&key.policy))?;
+        self.own.retain(|key| known.contains_key(&key.netns))?;
+        self.identities.retain(|key| key.generation == generation)
+    }
+
+    /// Namespaces whose pods are judged, by their cookies.
+    pub fn namespaces(&self) -> BTreeSet<u64> {
+        self.known.keys().copied().collect()
+    }
+
+    /// Namespaces that have disappeared take their pods along.
+    pub fn forget_dead(&mut self) -> Result<Vec<u64>> {
+        let judged = self.pods.entries()?.into_iter().map(|(cookie, _)| cookie);
+        let dead: Vec<u64> = judged.filter(|cookie| !inbound::is_alive(&self.pins, *cookie)).collect();
+        dead.iter().try_for_each(|cookie| self.remove(*cookie))?;
+        Ok(dead)
+    }
+
+    // --- entries ------------------------------------------------------------------------------------------------------
+
+    /// The number under which these are written, now if need be.
+    fn number(&mut self, entries: &Entries) -> Result<u32> {
+        if let Some(number) = self.numbers.get(entries) {
+            self.uses.get_mut(number).expect("it is in use").1 += 1;
+            return Ok(*number);
+        }
+        let number = self.next;
+        let written = self.rules.put_all(&rules_of(number, &entries.rules));
+        let written = written.and_then(|()| self.ranges.put_all(&ranges_of(number, &entries.ranges)));
+        if let Err(error) = written {
+            self.erase(number, entries)?;
+            return Err(too_small(error, "rules"));
+        }
+        self.next = self.next.wrapping_add(1).max(1);
+        let entries = Rc::new(entries.clone());
+        self.numbers.insert(Rc::clone(&entries), number);
+        self.uses.insert(number, (entries, 1));
+        Ok(number)
+    }
+
+    /// What nobody uses any more is erased once no program can be reading it.
+    fn release(&mut self, number: u32) -> Result<()> {
+        let Some((entries, uses)) = self.uses.get_mut(&number) else { return Ok(()) };
+        *uses -= 1;
+        if *uses > 0 {
+            return Ok(());
+        }
+        let entries = Rc::clone(entries);
+        self.uses.remove(&number);
+        self.numbers.remove(&entries);
+        wait_for_readers();
+        self.erase(number, &entries)
+    }
+
+    fn erase(&self, number: u32, entries: &Entries) -> Result<()> {
+        self.rules.remove_all(&rules_of(number, &entries.rules).iter().map(|(key, _)| *key).collect::<Vec<_>>())?;
+        self.ranges.remove_all(&ranges_of(number, &entries.ranges).iter().map(|(key, _)| *key).collect::<Vec<_>>())
+    }
+}
+
+/// A policy of which no entry was ever written.
+const NO_RULES: u32 = 0;
+/// Addresses that are written at once.
+const CHUNK: usize = 1024;
+
+fn rules_of(number: u32, from: &BTreeMap<RuleKey, u8>) -> Vec<(rule_key, u8)> {
+    from.iter().map(|(key, said)| (rule_key_of(number, key), *said)).collect()
+}
+
+fn ranges_of(number: u32, from: &BTreeMap<(Gate, IpNet), u8>) -> Vec<(rule_range_key, u8)> {
+    from.iter().map(|((gate, range), said)| (range_key_of(number, gate, *range), *said)).collect()
+}
+
+fn too_small(error: Error, what: &str) -> Error {
+    Error::new(error.doing, format!("{}; the tables are too small for these {what}", error.cause))
+}

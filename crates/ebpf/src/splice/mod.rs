@@ -1,0 +1,114 @@
+//! The splice programs: two TCP sockets of this node write into each other's queues. Installed as a whole, paused,
+//! removed as a whole.
+//!
+//! What is spliced stays so until it is closed, whatever is done here: a key that is taken out of the kernel's map would
+//! take the bytes that wait behind it along. So pausing lets nobody in any more, and removing lets programs and tables go
+//! with the last connection that needs them.
+
+mod ports;
+mod reasons;
+mod tables;
+
+pub use ports::{PortRange, Ports};
+pub use reasons::{REASONS, meaning};
+pub use tables::{Status, Traffic};
+
+use crate::error::{Doing, Error, Result};
+use crate::links::{self, Cgroup};
+use crate::pins::Pins;
+use crate::{pinned, probe};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{ProgramMut, ProgramType};
+use sidestep_bpf::splice::{OpenSpliceSkel, SpliceSkelBuilder};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use tables::Tables;
+
+/// Pins of this kind of programs.
+const KIND: &str = "splice";
+/// The version of keys and values: tables of another one are not taken over but made anew.
+const MAPS: &str = "maps-1";
+
+/// What may be chosen when the programs are installed.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A directory of a BPF file system.
+    pub pins: PathBuf,
+    /// A cgroup v2 directory: both ends of a connection are sockets of processes in it, or below.
+    pub cgroup: PathBuf,
+    /// Servers' ports.
+    pub ports: Ports,
+    /// Cookies of the network namespaces whose sockets are spliced. Empty: those of all.
+    pub netns: Vec<u64>,
+    /// Programs that wait in their calls are spliced, too. The kernel answers such a call with EAGAIN when it is disturbed.
+    pub blocking: bool,
+    /// Room for so many sockets, two a connection. An installation that is there keeps the room that it has.
+    pub sockets: Option<u32>,
+}
+
+/// Loads the programs over the tables that are there, or new ones, and attaches every one or none. What was paused goes
+/// on.
+pub fn install(options: &Options) -> Result<()> {
+    if let Some(what) = probe::missing_for_splice().first() {
+        return Err(Error::new("splice", what));
+    }
+    let pins = Pins::new(&options.pins)?;
+    let cgroup = Cgroup::open(&options.cgroup)?;
+    let mut object = MaybeUninit::uninit();
+    let mut open = SpliceSkelBuilder::default().open(&mut object).doing("read the splice programs")?;
+    make_room(&mut open, options.sockets)?;
+    let directory = pins.make(&[KIND, MAPS])?;
+    pinned::find_again(open.open_object_mut(), &directory)?;
+    let mut skeleton = open.load().doing("load the splice programs")?;
+    pinned::pin(skeleton.object_mut(), &directory)?;
+    Tables::open(&directory)?.fill(&options.ports, &options.netns, options.blocking)?;
+    let sockets = skeleton.maps.sockets.as_fd().as_raw_fd();
+    skeleton.progs.splice_write.attach_sockmap(sockets).doing("attach splice_write to the map of sockets")?;
+    let of_cgroup = |program: &ProgramMut| program.prog_type() != ProgramType::SkMsg;
+    let programs: Vec<ProgramMut> = skeleton.object_mut().progs_mut().filter(of_cgroup).collect();
+    links::attach(&programs, &pins, KIND, &cgroup)?;
+    pinned::forget_other_layouts(&pins, KIND, MAPS)
+}
+
+fn make_room(open: &mut OpenSpliceSkel, sockets: Option<u32>) -> Result<()> {
+    let Some(sockets) = sockets else { return Ok(()) };
+    open.maps.sockets.set_max_entries(sockets).doing("set the number of sockets")?;
+    open.maps.pairs.set_max_entries(sockets.div_ceil(2)).doing("set the number of pairs")
+}
+
+/// The kill switch: nobody is spliced any more, or again. Who is, stays so.
+pub fn pause(pins: &Path, paused: bool) -> Result<()> {
+    let tables = tables(pins)?.ok_or_else(|| Error::new("splice", "it is not installed"))?;
+    tables.switch(|switches| switches.paused = u32::from(paused))
+}
+
+/// Takes every trace away, but for what connections that are spliced need: that goes with the last of them.
+pub fn remove(pins: &Path) -> Result<()> {
+    if let Some(tables) = tables(pins)? {
+        tables.switch(|switches| (switches.paused, switches.removed) = (1, 1))?;
+    }
+    let pins = Pins::new(pins)?;
+    pins.remove(&[KIND, "links"])?; // first: nobody enters a map without its program
+    pins.remove(&[KIND])
+}
+
+/// What is installed, and what it has done. None: nothing is.
+pub fn status(pins: &Path) -> Result<Option<Status>> {
+    tables(pins)?.map(|tables| tables.status()).transpose()
+}
+
+/// Whether the programs are attached to this cgroup, and none was severed.
+pub fn is_attached(pins: &Path, cgroup: &Path) -> bool {
+    links::is_attached(pins, KIND, cgroup)
+}
+
+/// Where the pins of this kind are.
+pub fn directory(pins: &Path) -> PathBuf {
+    pins.join(KIND)
+}
+
+fn tables(pins: &Path) -> Result<Option<Tables>> {
+    let directory = Pins::new(pins)?.path(&[KIND, MAPS]);
+    if directory.exists() { Tables::open(&directory).map(Some) } else { Ok(None) }
+}

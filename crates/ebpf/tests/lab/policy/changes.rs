@@ -1,0 +1,128 @@
+//! Policies and identities change while programs call.
+
+use super::probe::{Family, Seen, call};
+use super::world::{PORTS, World};
+use sidestep_ebpf::policy::Policies;
+use sidestep_mesh::address::Protocol::{Tcp, Udp};
+use sidestep_mesh::policy::identity::Identities;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+#[test]
+fn a_pod_that_gets_other_labels_is_somebody_else_at_once() {
+    let mut world = World::new();
+    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    world.policy("db", "select: {matchLabels: {app: db}}, ingress: [{action: allow, from: [{labels: {app: web}}]}]");
+    world.settle();
+    let to = world.place(&db, Family::V4, PORTS[0]);
+    for (labels, expected) in
+        [("{app: web}", Seen::Reached), ("{app: other}", Seen::Refused), ("{app: web}", Seen::Reached)]
+    {
+        world.label(&web, labels);
+        world.settle();
+        for protocol in [Tcp, Udp] {
+            assert_eq!(world.call(&web, to, protocol), expected, "{labels}");
+        }
+    }
+}
+
+/// Two policies forbid the same call by different rules: by a mixture of both it would be allowed.
+#[test]
+fn no_call_is_judged_by_a_mixture() {
+    let mut world = World::new();
+    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    // Many rules take a while to write; each of the two allows what the other one's default forbids, but for one call.
+    let spec = |first: usize| {
+        let mut rules = String::new();
+        (0..2000)
+            .for_each(|i| write!(rules, "{{action: allow, ports: [{{port: {}}}]}}, ", 10_000 + 2 * i + first).unwrap());
+        let (deny, allow) = if first == 0 { ("8080", "8081") } else { ("8081", "8080") };
+        let decisive =
+            format!("{{action: deny, ports: [{{port: {deny}}}]}}, {{action: allow, ports: [{{port: {allow}}}]}}");
+        format!("select: {{matchLabels: {{app: web}}}}, egress: [{rules}{decisive}]")
+    };
+    world.policy("one", &spec(0));
+    world.settle();
+    let [first, second] = PORTS.map(|port| world.place(&db, Family::V4, port));
+    let (over, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let namespace = world.pods[&web].namespace.path();
+    std::thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            sidestep_testkit::enter(&namespace);
+            let (mut reached, mut mixed) = ([0, 0], 0);
+            while !over.load(Ordering::Relaxed) {
+                // One after the other: at most one change lies in between, so both are never refused by it alone.
+                let seen = [call(first, Tcp), call(second, Tcp), call(first, Tcp), call(second, Tcp)];
+                let both = seen.map(|seen| seen == Seen::Reached);
+                reached[0] += usize::from(both[0]);
+                reached[1] += usize::from(both[1]);
+                mixed += usize::from(both == [false; 4]);
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
+            (reached, mixed)
+        });
+        for round in 1..30 {
+            world.policy("one", &spec(round % 2));
+            world.settle();
+            let before = calls.load(Ordering::Relaxed);
+            while calls.load(Ordering::Relaxed) < before + 3 && !caller.is_finished() {
+                std::thread::yield_now();
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        let (reached, mixed) = caller.join().unwrap();
+        assert!(reached[0] > 10 && reached[1] > 10, "{reached:?}");
+        assert_eq!(mixed, 0);
+    });
+}
+
+#[test]
+fn a_policy_for_which_there_is_no_room_closes_a_pod_and_changes_none() {
+    let mut world = World::new();
+    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let to = world.place(&db, Family::V4, PORTS[0]);
+    let mut huge = String::new();
+    // Each of these is 65535 entries.
+    (0..20).for_each(|i| {
+        write!(huge, "{{action: allow, to: [{{cidr: 10.{i}.0.0/16}}], ports: [{{port: 1, endPort: 65534}}]}}, ")
+            .unwrap()
+    });
+    let huge = format!("select: {{matchLabels: {{app: web}}}}, egress: [{huge}{{action: allow}}]");
+    world.policy("one", &huge);
+    let error = world.try_settle().unwrap_err();
+    assert!(error.to_string().contains("too small for these rules"), "{error}");
+    assert_eq!(world.call(&web, to, Tcp), Seen::Refused, "its default is to deny");
+    world.policy("one", "select: {matchLabels: {app: web}}, egress: [{action: allow}]");
+    world.settle();
+    assert_eq!(world.call(&web, to, Tcp), Seen::Reached);
+    world.policy("one", &huge);
+    world.try_settle().unwrap_err();
+    assert_eq!(world.call(&web, to, Tcp), Seen::Reached, "it goes on as it was");
+}
+
+#[test]
+fn a_new_agent_takes_over_without_a_gap() {
+    let mut world = World::new();
+    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    world.policy("db", "select: {matchLabels: {app: db}}, ingress: [{action: allow, from: [{labels: {app: web}}]}]");
+    world.settle();
+    let to = world.place(&db, Family::V4, PORTS[0]);
+    let stranger = world.pod("bank", "stranger", None);
+    let check = |world: &World| {
+        assert_eq!(world.call(&web, to, Tcp), Seen::Reached);
+        assert_eq!(world.call(&stranger, to, Tcp), Seen::Refused);
+    };
+    check(&world);
+    world.policies = Policies::open(&world.node.options.pins).unwrap();
+    world.identities = Identities::after(world.policies.last_identity());
+    check(&world);
+    // Numbers now mean others: the first one seen is another.
+    world.tell("{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: a}, spec: {containers: []}, status: {podIPs: [{ip: 10.9.9.9}]}}");
+    world.settle_anew();
+    check(&world);
+    world.policies.complete().unwrap();
+    check(&world);
+    world.forget_policies();
+    world.settle();
+    assert_eq!(world.call(&stranger, to, Tcp), Seen::Reached);
+}

@@ -1,0 +1,37 @@
+//! Datagrams have no beginning: an answer is one to what was allowed.
+
+use super::probe::{Seen, call, seen, unconnected};
+use super::world::{PORTS, World};
+use crate::sockets::{hear, socket};
+use sidestep_mesh::address::Protocol::Udp;
+
+#[test]
+fn answers_come_in_through_a_closed_door_and_nothing_else() {
+    let mut world = World::new();
+    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    world.policy("closed", "select: {matchLabels: {app: web}}, default: {ingress: deny}");
+    world.settle();
+    let to = world.place(&db, super::probe::Family::V4, PORTS[0]);
+    let asking = world.pods[&web].namespace.run(|| {
+        assert_eq!(seen(unconnected(to)), Seen::Reached);
+        let asking = socket();
+        asking.send_to(b"?", to).unwrap();
+        asking
+    });
+    assert_eq!(hear(&asking).1, to);
+    // Another port of the same host is another one who speaks.
+    let home = asking.local_addr().unwrap().port();
+    let at = std::net::SocketAddr::new(world.address(&web, false), home);
+    assert_eq!(world.call(&db, at, Udp), Seen::Refused);
+}
+
+#[test]
+fn a_server_answers_though_it_may_not_call() {
+    let mut world = World::new();
+    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    world.policy("mute", "select: {matchLabels: {app: db}}, default: {egress: deny}");
+    world.settle();
+    let [to, from] = [&db, &web].map(|name| world.place(name, super::probe::Family::V4, PORTS[0]));
+    assert_eq!(world.call(&web, to, Udp), Seen::Reached);
+    assert_eq!(world.pods[&db].namespace.run(|| call(from, Udp)), Seen::Refused);
+}

@@ -1,0 +1,112 @@
+//! What the kernel's sockmap makes of the calls of a spliced socket: docs/splice.md tells its users. Each of these is as it
+//! is on purpose: if a kernel does better, the page is to say so.
+
+use super::options::{queued, received_by_tcp, recv, send, splice};
+use super::world::World;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+
+fn events(socket: &super::world::End) -> PollFlags {
+    let mut asked = [PollFd::new(&socket.0, PollFlags::IN | PollFlags::OUT | PollFlags::RDHUP)];
+    poll(&mut asked, Some(&Timespec::default())).unwrap();
+    asked[0].revents()
+}
+
+/// As with TCP.
+#[test]
+fn what_waits_can_be_counted_peeked_at_and_waited_for() {
+    let world = World::new();
+    let (mut client, mut server) = world.spliced();
+    assert_eq!(events(&server), PollFlags::OUT);
+    client.write_all(b"hello").unwrap();
+    client.write_all(b" world").unwrap();
+    assert_eq!(events(&server), PollFlags::IN | PollFlags::OUT);
+    assert_eq!((queued(&server).0, queued(&client).1), (11, 0));
+    let mut text = [0; 11];
+    assert_eq!(recv(&server, &mut text, libc::MSG_PEEK).unwrap(), 11);
+    assert_eq!(&text, b"hello world");
+    assert_eq!(server.hear(6), b"hello ");
+    assert_eq!(queued(&server).0, 5);
+    // TCP itself has carried nothing.
+    assert_eq!(received_by_tcp(&server), 0);
+    client.shutdown();
+    assert_eq!(events(&server), PollFlags::IN | PollFlags::OUT | PollFlags::RDHUP);
+    assert_eq!(queued(&server).0, 5);
+    assert_eq!(server.rest(), b"world");
+}
+
+#[test]
+fn files_are_sent_as_ever() {
+    let world = World::new();
+    let (client, mut server) = world.spliced();
+    let scratch = crate::scratch::Scratch::new();
+    let path = scratch.file("file", &"a line of text\n".repeat(2000));
+    let mut file = std::fs::File::open(path).unwrap();
+    let mut sent = 0;
+    while sent < 30_000 {
+        sent += rustix::fs::sendfile(&client.0, &file, None, 30_000 - sent).unwrap();
+    }
+    let mut wanted = Vec::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_end(&mut wanted).unwrap();
+    assert!(server.hear(30_000) == wanted);
+    assert_eq!(world.redirected(), 30_000);
+}
+
+/// ... and nobody may splice(2) from it: the bytes lie where that call does not look.
+#[test]
+fn splicing_calls_do_not_see_what_is_queued() {
+    let world = World::new();
+    let (mut client, server) = world.spliced();
+    let (_out, into) = std::io::pipe().unwrap();
+    client.write_all(b"hello").unwrap();
+    assert!(events(&server).contains(PollFlags::IN));
+    assert_eq!(splice(&server, &into, 5).unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+/// The urgent byte is one among the others.
+#[test]
+fn urgent_bytes_are_ordinary_ones() {
+    let world = World::new();
+    let (mut client, mut server) = world.spliced();
+    client.write_all(b"be").unwrap();
+    send(&client, b"!", libc::MSG_OOB).unwrap();
+    assert!(!events(&server).contains(PollFlags::PRI));
+    assert_eq!(server.hear(3), b"be!");
+}
+
+/// Which discards bytes of a TCP stream, and here fills the buffer.
+#[test]
+fn truncating_reads_are_ordinary_ones() {
+    let world = World::new();
+    let (mut client, server) = world.spliced();
+    client.write_all(b"hello").unwrap();
+    let mut text = [0; 5];
+    assert_eq!(recv(&server, &mut text, libc::MSG_TRUNC).unwrap(), 5);
+    assert_eq!(&text, b"hello");
+}
+
+/// TCP would reset the connection. Here the peer hears of its end, and of a reset once it writes.
+#[test]
+fn closing_with_unread_bytes_is_an_ordinary_end() {
+    let world = World::new();
+    let (mut client, server) = world.spliced();
+    client.write_all(b"never read").unwrap();
+    drop(server);
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    client.write_all(b"?").unwrap();
+    assert_eq!(client.write(b"?").unwrap_err().kind(), ErrorKind::BrokenPipe);
+}
+
+/// TCP would tell it once, and EPIPE then.
+#[test]
+fn a_reset_is_told_at_every_write() {
+    let world = World::new();
+    let (mut client, server) = world.spliced();
+    server.reset_at_close();
+    drop(server);
+    for _ in 0..3 {
+        assert_eq!(client.write(b"?").unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+    assert_eq!(client.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+}

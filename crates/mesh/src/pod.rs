@@ -1,0 +1,85 @@
+//! Pods and namespaces, as far as policies look at them.
+
+use crate::capture::pod::{Capture, Netns};
+use crate::kubernetes::{self, Invalid};
+use crate::object::Name;
+use crate::policy::rules::Labels;
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// On a pod, a document of kind Capture or a namespace: its connections are never led around the proxy.
+pub const REQUIRE_PROXY: &str = "sidestep.dev/require-proxy";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    pub name: Name,
+    pub labels: Labels,
+    /// None of a pod that has ended, or that is in the node's own namespace: its addresses are others'.
+    pub addresses: BTreeSet<IpAddr>,
+    pub node: Option<Arc<str>>,
+    pub requires_proxy: bool,
+    /// Where it is told; else it is found by its addresses.
+    pub netns: Option<Netns>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    pub name: Arc<str>,
+    pub requires_proxy: bool,
+}
+
+pub fn pod(from: &core::Pod) -> Result<Pod, Invalid> {
+    let (spec, status) = (from.spec.as_ref(), from.status.as_ref());
+    let has_ended = matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"));
+    let is_nodes = spec.is_some_and(|spec| spec.host_network == Some(true));
+    let listed = status.and_then(|status| status.pod_ips.as_deref()).unwrap_or_default();
+    let texts: Vec<String> = listed.iter().map(|ip| ip.ip.clone()).collect();
+    let addresses = kubernetes::addresses("status.podIPs", &texts)?;
+    Ok(Pod {
+        name: kubernetes::name(&from.metadata)?,
+        labels: labels(&from.metadata),
+        addresses: if has_ended || is_nodes { BTreeSet::new() } else { addresses.into_iter().collect() },
+        node: spec.and_then(|spec| spec.node_name.as_deref()).map(Arc::from),
+        requires_proxy: requires_proxy(&from.metadata)?,
+        netns: None,
+    })
+}
+
+pub fn namespace(from: &core::Namespace) -> Result<Namespace, Invalid> {
+    let name = kubernetes::name(&from.metadata)?.name;
+    Ok(Namespace { name, requires_proxy: requires_proxy(&from.metadata)? })
+}
+
+/// A captured pod is a pod.
+pub fn of_capture(capture: &Capture) -> Pod {
+    Pod {
+        name: capture.name.clone(),
+        labels: capture.labels.clone(),
+        addresses: capture.addresses.iter().copied().collect(),
+        node: None,
+        requires_proxy: capture.requires_proxy,
+        netns: Some(capture.netns.clone()),
+    }
+}
+
+pub(crate) fn labels(metadata: &ObjectMeta) -> Labels {
+    let labels = metadata.labels.iter().flatten();
+    labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
+}
+
+/// A slip of the pen must not lead anything around a proxy.
+pub(crate) fn requires_proxy(metadata: &ObjectMeta) -> Result<bool, Invalid> {
+    let text = metadata.annotations.as_ref().and_then(|all| all.get(REQUIRE_PROXY)).map(String::as_str);
+    match text.unwrap_or("false") {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => Err(Invalid {
+            path: format!("metadata.annotations[{REQUIRE_PROXY}]"),
+            found: format!("{other:?}"),
+            expected: "true or false",
+        }),
+    }
+}

@@ -1,0 +1,88 @@
+//! Who somebody is: a namespace and a set of labels. Pods that have the same are the same to every policy, so tables grow
+//! with the kinds of pods and not with their number.
+
+use super::rules::{Labels, Pods, has_all};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identity {
+    pub namespace: Arc<str>,
+    pub labels: Labels,
+}
+
+/// Twins of `IDENTITY_UNKNOWN` and `IDENTITY_NODE`.
+pub const UNKNOWN: u32 = 0;
+pub const NODE: u32 = 1;
+/// Numbers below are not for pods.
+pub const FIRST: u32 = 16;
+
+/// Labels that controllers give to one generation of pods, or to one pod: with them every rollout would be somebody else.
+pub const IGNORED: [&str; 8] = [
+    "pod-template-hash",
+    "pod-template-generation",
+    "controller-revision-hash",
+    "controller-uid",
+    "batch.kubernetes.io/controller-uid",
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+    "batch.kubernetes.io/job-completion-index",
+];
+
+impl Identity {
+    pub fn new(namespace: &str, labels: &Labels) -> Identity {
+        let known = labels.iter().filter(|(key, _)| !IGNORED.contains(&&***key));
+        Identity { namespace: namespace.into(), labels: known.map(|(k, v)| (k.clone(), v.clone())).collect() }
+    }
+
+    pub fn is_one_of(&self, pods: &Pods) -> bool {
+        pods.namespace.as_ref().is_none_or(|namespace| *namespace == self.namespace)
+            && has_all(&self.labels, &pods.labels)
+    }
+}
+
+/// Numbers of identities. One that is given up is never given to another: tables may still name it.
+#[derive(Debug)]
+pub struct Identities {
+    numbers: BTreeMap<Identity, u32>,
+    next: u32,
+}
+
+impl Default for Identities {
+    fn default() -> Identities {
+        Identities::after(0)
+    }
+}
+
+impl Identities {
+    /// Of a life after one that has used numbers up to this one.
+    pub fn after(last: u32) -> Identities {
+        Identities { numbers: BTreeMap::new(), next: last.saturating_add(1).max(FIRST) }
+    }
+
+    pub fn number(&mut self, of: Identity) -> u32 {
+        *self.numbers.entry(of).or_insert_with(|| {
+            let number = self.next;
+            // Four thousand million sets of labels later the agent is to be started anew.
+            self.next = self.next.checked_add(1).expect("a number is left");
+            number
+        })
+    }
+
+    pub fn get(&self, of: &Identity) -> Option<u32> {
+        self.numbers.get(of).copied()
+    }
+
+    pub fn name(&self, number: u32) -> Option<&Identity> {
+        self.iter().find(|(_, its)| *its == number).map(|(identity, _)| identity)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Identity, u32)> {
+        self.numbers.iter().map(|(identity, number)| (identity, *number))
+    }
+
+    /// What no address has any more is forgotten.
+    pub fn keep(&mut self, used: &BTreeSet<u32>) {
+        self.numbers.retain(|_, number| used.contains(number));
+    }
+}

@@ -1,0 +1,97 @@
+//! What becomes of a connection.
+
+use super::identity::Identity;
+use super::rules::{Action, Direction, OnDeny, Peer, Policy, Rule};
+use crate::address::Protocol;
+use std::net::IpAddr;
+
+/// A connection of a pod, beside those that stay inside.
+#[derive(Clone, Copy, Debug)]
+pub struct Connection<'a> {
+    pub direction: Direction,
+    /// Where the other end is: after a Service's address was exchanged for a backend's.
+    pub peer: IpAddr,
+    pub who: Who<'a>,
+    pub protocol: Protocol,
+    /// That was dialled.
+    pub port: u16,
+}
+
+/// The other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who<'a> {
+    Pod(&'a Identity),
+    Node,
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    pub outcome: Outcome,
+    /// It is allowed, but would not be if the policies that only count were in force.
+    pub would_be_denied: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Allowed,
+    Denied(OnDeny),
+}
+
+/// By the policies that select the pod.
+pub fn judge(policies: &[&Policy], connection: &Connection) -> Judgement {
+    let in_force: Vec<&Policy> = policies.iter().copied().filter(|policy| !policy.dry_run).collect();
+    let outcome = outcome(&in_force, connection);
+    let would_be_denied = outcome == Outcome::Allowed && self::outcome(policies, connection) != Outcome::Allowed;
+    Judgement { outcome, would_be_denied }
+}
+
+fn outcome(policies: &[&Policy], connection: &Connection) -> Outcome {
+    // The node's probes and its agents keep the pod alive.
+    if connection.direction == Direction::Ingress && connection.who == Who::Node {
+        return Outcome::Allowed;
+    }
+    let fits = |policy: &&&Policy, action| {
+        let rules = policy.rules.at(connection.direction).iter();
+        rules.filter(|rule| rule.action == action).any(|rule| rule.fits(connection))
+    };
+    let denying: Vec<_> = policies.iter().filter(|policy| fits(policy, Action::Deny)).collect();
+    let is_allowed = policies.iter().any(|policy| fits(&policy, Action::Allow));
+    let by_default = policies.iter().filter(|policy| policy.default_of(connection.direction) == Action::Deny);
+    if !denying.is_empty() {
+        return denied_by(denying.into_iter().copied());
+    }
+    if is_allowed { Outcome::Allowed } else { denied_by(by_default.copied()) }
+}
+
+/// Where one of them wants silence there is silence. By nobody: allowed.
+fn denied_by<'a>(policies: impl Iterator<Item = &'a Policy>) -> Outcome {
+    let wishes: Vec<OnDeny> = policies.map(|policy| policy.on_deny).collect();
+    match wishes.contains(&OnDeny::Drop) {
+        _ if wishes.is_empty() => Outcome::Allowed,
+        true => Outcome::Denied(OnDeny::Drop),
+        false => Outcome::Denied(OnDeny::Refuse),
+    }
+}
+
+impl Rule {
+    pub fn fits(&self, connection: &Connection) -> bool {
+        let port = |ports: &super::rules::Ports| ports.contains(connection.protocol, connection.port);
+        (self.peers.is_empty() || self.peers.iter().any(|peer| peer.is(connection)))
+            && (self.ports.is_empty() || self.ports.iter().any(port))
+    }
+}
+
+impl Peer {
+    fn is(&self, connection: &Connection) -> bool {
+        let ip = connection.peer.to_canonical();
+        match (self, connection.who) {
+            (Peer::Pods(pods), Who::Pod(identity)) => identity.is_one_of(pods),
+            (Peer::Pods(_), _) => false,
+            (Peer::Range { range, except }, _) => {
+                range.contains(&ip) && !except.iter().any(|range| range.contains(&ip))
+            }
+            (Peer::Node, who) => who == Who::Node,
+        }
+    }
+}

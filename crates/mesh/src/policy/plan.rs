@@ -1,0 +1,80 @@
+//! Everything that is to be written: who has which address, and what each pod's policies say.
+
+use super::identity::{Identities, Identity, NODE};
+use super::rules::{Direction, Policy};
+use super::tables::{Compiled, compile};
+use crate::address::Address;
+use crate::object::Name;
+use crate::pod::Pod;
+use crate::state::State;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub identities: BTreeMap<Address, Known>,
+    /// Pods whose connections are judged.
+    pub pods: BTreeMap<Name, Planned>,
+}
+
+/// What is known of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub identity: u32,
+    pub requires_proxy: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    pub pod: Pod,
+    pub compiled: Compiled,
+}
+
+/// `node` are this node's own addresses. `is_here` says which pods are on it.
+pub fn plan(state: &State, known: &mut Identities, node: &BTreeSet<IpAddr>, is_here: impl Fn(&Pod) -> bool) -> Plan {
+    let pods = state.pods();
+    let identities = identities(state, &pods, known, node);
+    let mut selected: BTreeMap<(&str, &super::rules::Labels), Compiled> = BTreeMap::new();
+    let mut planned = BTreeMap::new();
+    for pod in pods.values().filter(|pod| is_here(pod)) {
+        let of_its_kind = selected
+            .entry((&pod.name.namespace, &pod.labels))
+            .or_insert_with(|| compile(&policies_of(state, pod).collect::<Vec<_>>(), known));
+        if Direction::BOTH.iter().any(|direction| *of_its_kind.defaults.at(*direction) != 0) {
+            planned.insert(pod.name.clone(), Planned { pod: pod.clone(), compiled: of_its_kind.clone() });
+        }
+    }
+    Plan { identities, pods: planned }
+}
+
+/// The policies that select a pod, in the order of their names.
+pub fn policies_of<'a>(state: &'a State, pod: &Pod) -> impl Iterator<Item = &'a Policy> {
+    state.policies().filter(move |policy| policy.selects(&pod.name.namespace, &pod.labels))
+}
+
+/// Whether anything demands that the pod's connections go through its proxy.
+pub fn requires_proxy(state: &State, pod: &Pod) -> bool {
+    let of_namespace = state.namespace(&pod.name.namespace).is_some_and(|namespace| namespace.requires_proxy);
+    pod.requires_proxy || of_namespace || policies_of(state, pod).any(|policy| policy.requires_proxy)
+}
+
+/// An address that two different pods claim is nobody's, until it is known whose.
+fn identities(
+    state: &State,
+    pods: &BTreeMap<Name, Pod>,
+    known: &mut Identities,
+    node: &BTreeSet<IpAddr>,
+) -> BTreeMap<Address, Known> {
+    let mut found: BTreeMap<Address, Option<Known>> = BTreeMap::new();
+    for pod in pods.values().filter(|pod| !pod.addresses.is_empty()) {
+        let identity = known.number(Identity::new(&pod.name.namespace, &pod.labels));
+        let its = Known { identity, requires_proxy: requires_proxy(state, pod) };
+        for address in &pod.addresses {
+            let one = found.entry((*address).into()).or_insert(Some(its));
+            *one = one.filter(|other| *other == its);
+        }
+    }
+    let node = node.iter().map(|ip| ((*ip).into(), Some(Known { identity: NODE, requires_proxy: false })));
+    found.extend(node);
+    found.into_iter().filter_map(|(address, known)| Some((address, known?))).collect()
+}

@@ -1,0 +1,157 @@
+//! Policies as they are meant.
+
+use crate::address::Protocol;
+use crate::object::Name;
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+pub type Labels = BTreeMap<Arc<str>, Arc<str>>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// It selects pods of its own namespace.
+    pub name: Name,
+    /// Those that have all of these labels. Empty: every pod of the namespace.
+    pub select: Labels,
+    /// What becomes of a connection that no rule fits. None: as [`Policy::default_of`] says.
+    pub defaults: BySide<Option<Action>>,
+    /// It only counts and tells.
+    pub dry_run: bool,
+    pub on_deny: OnDeny,
+    /// The selected pods' connections are never led around their proxy.
+    pub requires_proxy: bool,
+    pub rules: BySide<Vec<Rule>>,
+}
+
+/// One for each direction, as seen by the pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BySide<T> {
+    pub egress: T,
+    pub ingress: T,
+}
+
+/// Twin of `enum direction`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    Egress,
+    Ingress,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Allow,
+    Deny,
+}
+
+/// What the one that is denied notices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDeny {
+    /// ECONNREFUSED, as of a host at which nobody listens.
+    #[default]
+    Refuse,
+    /// Nothing. A pod's own call fails at once with EHOSTUNREACH, since it is not sent at all.
+    Drop,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub action: Action,
+    /// The other end is one of them. Empty: whoever it is.
+    pub peers: Vec<Peer>,
+    /// The port that is dialled is one of them. Empty: whatever it is.
+    pub ports: Vec<Ports>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    Pods(Pods),
+    /// Addresses, whosever they are.
+    Range {
+        range: IpNet,
+        except: Vec<IpNet>,
+    },
+    /// This node itself.
+    Node,
+}
+
+/// Pods that have all of these labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pods {
+    /// None: of any namespace.
+    pub namespace: Option<Arc<str>>,
+    pub labels: Labels,
+}
+
+/// From the first to the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    pub protocol: Protocol,
+    pub first: u16,
+    pub last: u16,
+}
+
+impl Ports {
+    pub fn all(protocol: Protocol) -> Ports {
+        Ports { protocol, first: 0, last: u16::MAX }
+    }
+
+    pub fn are_all(&self) -> bool {
+        (self.first, self.last) == (0, u16::MAX)
+    }
+
+    pub fn contains(&self, protocol: Protocol, port: u16) -> bool {
+        self.protocol == protocol && (self.first..=self.last).contains(&port)
+    }
+}
+
+impl Direction {
+    pub const BOTH: [Direction; 2] = [Direction::Egress, Direction::Ingress];
+}
+
+impl<T> BySide<T> {
+    pub fn at(&self, direction: Direction) -> &T {
+        match direction {
+            Direction::Egress => &self.egress,
+            Direction::Ingress => &self.ingress,
+        }
+    }
+
+    pub fn at_mut(&mut self, direction: Direction) -> &mut T {
+        match direction {
+            Direction::Egress => &mut self.egress,
+            Direction::Ingress => &mut self.ingress,
+        }
+    }
+}
+
+impl Policy {
+    pub fn selects(&self, namespace: &str, labels: &Labels) -> bool {
+        *self.name.namespace == *namespace && has_all(labels, &self.select)
+    }
+
+    /// Whoever lists what is allowed means that the rest is not.
+    pub fn default_of(&self, direction: Direction) -> Action {
+        let allows = self.rules.at(direction).iter().any(|rule| rule.action == Action::Allow);
+        self.defaults.at(direction).unwrap_or(if allows { Action::Deny } else { Action::Allow })
+    }
+
+    /// Whether it says anything of this direction.
+    pub fn concerns(&self, direction: Direction) -> bool {
+        !self.rules.at(direction).is_empty() || self.default_of(direction) == Action::Deny
+    }
+}
+
+pub fn has_all(labels: &Labels, wanted: &Labels) -> bool {
+    wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Direction::Egress => "egress",
+            Direction::Ingress => "ingress",
+        })
+    }
+}

@@ -1,0 +1,167 @@
+//! Policies as entries of the data plane's tables. Twin of crates/bpf/src/policy.h.
+
+use super::identity::{self, Identities};
+use super::rules::{Action, BySide, Direction, OnDeny, Peer, Policy, Ports, Rule};
+use crate::address::Protocol;
+use ipnet::{IpNet, Ipv4Net};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// `enum said`, bit by bit.
+pub const SAYS_ALLOW: u8 = 1 << 0;
+pub const SAYS_DENY: u8 = 1 << 1;
+pub const SAYS_DROP: u8 = 1 << 2;
+pub const DRY_ALLOW: u8 = 1 << 3;
+pub const DRY_DENY: u8 = 1 << 4;
+pub const JUDGED: u8 = 1 << 5;
+pub const HAS_RANGES: u8 = 1 << 6;
+
+/// What the tables hold of the policies that select a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compiled {
+    pub defaults: BySide<u8>,
+    pub entries: Entries,
+}
+
+/// Pods with the same entries share them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Entries {
+    pub rules: BTreeMap<RuleKey, u8>,
+    pub ranges: BTreeMap<(Gate, IpNet), u8>,
+}
+
+/// Twin of `struct rule_key`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleKey {
+    pub gate: Gate,
+    /// 0: anybody.
+    pub identity: u32,
+}
+
+/// What is dialled, and by whom of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Gate {
+    pub direction: Direction,
+    pub protocol: Protocol,
+    /// 0: any.
+    pub port: u16,
+}
+
+/// What these policies mean to a world in which pods are of these kinds.
+pub fn compile(policies: &[&Policy], known: &Identities) -> Compiled {
+    let mut compiled = Compiled::default();
+    let mut ranges: BTreeMap<Gate, Vec<(&Peer, u8)>> = BTreeMap::new();
+    for direction in Direction::BOTH {
+        for policy in policies.iter().filter(|policy| policy.concerns(direction)) {
+            *compiled.defaults.at_mut(direction) |= defaults(policy, direction);
+            for rule in policy.rules.at(direction) {
+                let said = said(rule.action, policy);
+                for gate in gates(rule, direction) {
+                    let numbers = numbers(rule, known);
+                    numbers.into_iter().for_each(|identity| {
+                        *compiled.entries.rules.entry(RuleKey { gate, identity }).or_default() |= said;
+                    });
+                    let its = rule.peers.iter().filter(|peer| matches!(peer, Peer::Range { .. }));
+                    ranges.entry(gate).or_default().extend(its.map(|peer| (peer, said)));
+                }
+            }
+        }
+    }
+    for (gate, rules) in ranges.iter().filter(|(_, rules)| !rules.is_empty()) {
+        *compiled.defaults.at_mut(gate.direction) |= HAS_RANGES;
+        compiled.entries.ranges.extend(fold(rules).into_iter().map(|(range, said)| ((*gate, range), said)));
+    }
+    compiled
+}
+
+fn said(action: Action, policy: &Policy) -> u8 {
+    match (action, policy.dry_run, policy.on_deny) {
+        (Action::Allow, false, _) => SAYS_ALLOW,
+        (Action::Allow, true, _) => DRY_ALLOW,
+        (Action::Deny, true, _) => DRY_DENY,
+        (Action::Deny, false, OnDeny::Refuse) => SAYS_DENY,
+        (Action::Deny, false, OnDeny::Drop) => SAYS_DENY | SAYS_DROP,
+    }
+}
+
+/// If all policies were in force, those that are would deny the same.
+fn defaults(policy: &Policy, direction: Direction) -> u8 {
+    match policy.default_of(direction) {
+        Action::Allow => JUDGED,
+        Action::Deny => JUDGED | DRY_DENY | said(Action::Deny, policy),
+    }
+}
+
+fn gates(rule: &Rule, direction: Direction) -> Vec<Gate> {
+    let any = [Protocol::Tcp, Protocol::Udp].map(Ports::all);
+    let ports = if rule.ports.is_empty() { &any[..] } else { &rule.ports };
+    let numbers = |ports: &Ports| if ports.are_all() { 0..=0 } else { ports.first..=ports.last };
+    ports
+        .iter()
+        .flat_map(|ports| numbers(ports).map(move |port| Gate { direction, protocol: ports.protocol, port }))
+        .collect()
+}
+
+/// Of everybody whom the rule is about, but for ranges.
+fn numbers(rule: &Rule, known: &Identities) -> BTreeSet<u32> {
+    if rule.peers.is_empty() {
+        return BTreeSet::from([identity::UNKNOWN]);
+    }
+    let of = |peer: &Peer| -> Vec<u32> {
+        match peer {
+            Peer::Pods(pods) => known.iter().filter(|(who, _)| who.is_one_of(pods)).map(|(_, n)| n).collect(),
+            Peer::Node => vec![identity::NODE],
+            Peer::Range { .. } => Vec::new(),
+        }
+    };
+    rule.peers.iter().flat_map(of).collect()
+}
+
+/// Every range, and every hole in one, with what all ranges around it say: only the longest one is found. IPv4 addresses
+/// lie inside IPv6's, so where a range of the latter holds them, they need an entry of their own.
+fn fold(rules: &[(&Peer, u8)]) -> BTreeMap<IpNet, u8> {
+    let mut edges: BTreeSet<IpNet> = BTreeSet::new();
+    for (peer, _) in rules {
+        let Peer::Range { range, except } = peer else { continue };
+        edges.extend(except.iter().chain([range]).map(IpNet::trunc));
+    }
+    if edges.iter().any(holds_mapped) {
+        edges.insert(IPV4);
+    }
+    let said = |edge: &IpNet| rules.iter().filter(|(peer, _)| holds(peer, edge)).fold(0, |all, (_, said)| all | said);
+    edges.iter().map(|edge| (*edge, said(edge))).collect()
+}
+
+const IPV4: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0));
+
+fn holds_mapped(range: &IpNet) -> bool {
+    range.contains(&IpAddr::V6(Ipv4Addr::UNSPECIFIED.to_ipv6_mapped()))
+}
+
+fn holds(peer: &Peer, edge: &IpNet) -> bool {
+    match peer {
+        Peer::Range { range, except } => range.contains(edge) && !except.iter().any(|hole| hole.contains(edge)),
+        _ => false,
+    }
+}
+
+impl Compiled {
+    /// As the programs ask the tables.
+    pub fn said(&self, gate: Gate, identity: u32, peer: IpAddr) -> u8 {
+        let any = Gate { port: 0, ..gate };
+        let rule = |gate, identity| self.entries.rules.get(&RuleKey { gate, identity }).copied().unwrap_or(0);
+        rule(gate, identity)
+            | rule(any, identity)
+            | rule(gate, identity::UNKNOWN)
+            | rule(any, identity::UNKNOWN)
+            | self.said_of_range(gate, peer)
+            | self.said_of_range(any, peer)
+    }
+
+    /// By the longest prefix.
+    fn said_of_range(&self, gate: Gate, peer: IpAddr) -> u8 {
+        let peer = peer.to_canonical();
+        let ranges = self.entries.ranges.iter().filter(|((of, range), _)| *of == gate && range.contains(&peer));
+        ranges.max_by_key(|((_, range), _)| range.prefix_len()).map_or(0, |(_, said)| *said)
+    }
+}

@@ -1,0 +1,130 @@
+//! The tables of random policies, asked as the programs ask them, say what the plain model says.
+
+use ipnet::IpNet;
+use proptest::prelude::*;
+use sidestep_mesh::address::Protocol;
+use sidestep_mesh::object::Name;
+use sidestep_mesh::policy::identity::{self, Identities, Identity};
+use sidestep_mesh::policy::judge::{Connection, Judgement, Outcome, Who, judge};
+use sidestep_mesh::policy::rules::{Action, BySide, Direction, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
+use sidestep_mesh::policy::tables::{
+    Compiled, DRY_ALLOW, DRY_DENY, Gate, JUDGED, SAYS_ALLOW, SAYS_DENY, SAYS_DROP, compile,
+};
+use std::net::IpAddr;
+
+const NAMESPACES: [&str; 2] = ["shop", "bank"];
+const RANGES: [&str; 9] = [
+    "0.0.0.0/0",
+    "10.0.0.0/8",
+    "10.1.0.0/16",
+    "10.1.2.0/24",
+    "10.1.2.3/32",
+    "::/0",
+    "fd00::/8",
+    "fd00:1::/32",
+    "fd00:1::3/128",
+];
+const ADDRESSES: [&str; 7] = ["10.1.2.3", "10.1.2.4", "10.1.9.9", "10.9.9.9", "192.0.2.1", "fd00:1::3", "2001:db8::1"];
+
+fn labels() -> impl Strategy<Value = Labels> {
+    let pair = (prop::sample::select(vec!["app", "tier"]), prop::sample::select(vec!["a", "b"]));
+    prop::collection::btree_map(pair.clone().prop_map(|(k, _)| k.into()), pair.prop_map(|(_, v)| v.into()), 0..3)
+}
+
+fn range() -> impl Strategy<Value = Peer> {
+    let nets: Vec<IpNet> = RANGES.iter().map(|text| text.parse().unwrap()).collect();
+    let holes = nets.clone();
+    (prop::sample::select(nets), prop::collection::vec(prop::sample::select(holes), 0..3)).prop_map(|(range, holes)| {
+        Peer::Range { range, except: holes.into_iter().filter(|hole| range.contains(hole)).collect() }
+    })
+}
+
+fn peer() -> impl Strategy<Value = Peer> {
+    let namespace = prop::option::of(prop::sample::select(NAMESPACES.to_vec()).prop_map(Into::into));
+    let pods = (namespace, labels()).prop_map(|(namespace, labels)| Peer::Pods(Pods { namespace, labels }));
+    prop_oneof![3 => pods, 3 => range(), 1 => Just(Peer::Node)]
+}
+
+fn ports() -> impl Strategy<Value = Ports> {
+    let protocol = prop::sample::select(vec![Protocol::Tcp, Protocol::Udp]);
+    let range = prop::sample::select(vec![(0, u16::MAX), (1, 1), (1, 3), (2, 2), (3, 5)]);
+    (protocol, range).prop_map(|(protocol, (first, last))| Ports { protocol, first, last })
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![2 => Just(Action::Allow), 1 => Just(Action::Deny)]
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    (action(), prop::collection::vec(peer(), 0..3), prop::collection::vec(ports(), 0..3))
+        .prop_map(|(action, peers, ports)| Rule { action, peers, ports })
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let rules = || prop::collection::vec(rule(), 0..4);
+    let on_deny = prop_oneof![Just(OnDeny::Refuse), Just(OnDeny::Drop)];
+    (any::<bool>(), on_deny, prop::option::of(action()), prop::option::of(action()), rules(), rules()).prop_map(
+        |(dry_run, on_deny, out, into, egress, ingress)| Policy {
+            name: Name::new("shop", "policy"),
+            select: Labels::new(),
+            defaults: BySide { egress: out, ingress: into },
+            dry_run,
+            on_deny,
+            requires_proxy: false,
+            rules: BySide { egress, ingress },
+        },
+    )
+}
+
+/// As crates/bpf/src/policy.h has it.
+fn asked(compiled: &Compiled, gate: Gate, identity: u32, peer: IpAddr) -> Judgement {
+    let defaults = *compiled.defaults.at(gate.direction);
+    let allowed = Judgement { outcome: Outcome::Allowed, would_be_denied: false };
+    if defaults & JUDGED == 0 || (gate.direction == Direction::Ingress && identity == identity::NODE) {
+        return allowed;
+    }
+    let said = compiled.said(gate, identity, peer);
+    let deciding = if said & SAYS_DENY != 0 { said } else { defaults };
+    if said & SAYS_DENY != 0 || (said & SAYS_ALLOW == 0 && defaults & SAYS_DENY != 0) {
+        let on_deny = if deciding & SAYS_DROP != 0 { OnDeny::Drop } else { OnDeny::Refuse };
+        return Judgement { outcome: Outcome::Denied(on_deny), would_be_denied: false };
+    }
+    let would_be_denied = said & DRY_DENY != 0 || (said & (SAYS_ALLOW | DRY_ALLOW) == 0 && defaults & DRY_DENY != 0);
+    Judgement { would_be_denied, ..allowed }
+}
+
+/// Pods of every kind, and whoever else there is.
+fn everybody(known: &mut Identities, kinds: &[(usize, Labels)]) -> Vec<(Option<Identity>, u32)> {
+    let pods = kinds.iter().map(|(namespace, labels)| Identity::new(NAMESPACES[*namespace], labels));
+    let mut all: Vec<_> = pods.map(|identity| (Some(identity.clone()), known.number(identity))).collect();
+    all.extend([(None, identity::UNKNOWN), (None, identity::NODE)]);
+    all
+}
+
+proptest! {
+    #[test]
+    fn tables_say_what_the_model_says(
+        policies in prop::collection::vec(policy(), 0..4),
+        kinds in prop::collection::vec((0..2usize, labels()), 0..4),
+    ) {
+        let mut known = Identities::default();
+        let everybody = everybody(&mut known, &kinds);
+        let policies: Vec<&Policy> = policies.iter().collect();
+        let compiled = compile(&policies, &known);
+        for (identity, number) in &everybody {
+            let who = match identity {
+                Some(identity) => Who::Pod(identity),
+                None if *number == identity::NODE => Who::Node,
+                None => Who::Unknown,
+            };
+            for (address, direction) in ADDRESSES.iter().flat_map(|a| Direction::BOTH.map(|direction| (a, direction))) {
+                for (protocol, port) in [Protocol::Tcp, Protocol::Udp].into_iter().flat_map(|p| (1..7).map(move |n| (p, n))) {
+                    let peer: IpAddr = address.parse().unwrap();
+                    let said = judge(&policies, &Connection { direction, peer, who, protocol, port });
+                    let found = asked(&compiled, Gate { direction, protocol, port }, *number, peer);
+                    prop_assert_eq!(found, said, "{:?} {} {:?} {} {}", who, address, direction, protocol, port);
+                }
+            }
+        }
+    }
+}

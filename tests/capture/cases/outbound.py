@@ -1,0 +1,111 @@
+"""What a program of a captured pod dials."""
+
+import clients
+from envoy import VIP_PORT, VIPS
+from support import wait
+from support.failure import Failure, check
+from worlds import PORT
+
+NOBODY_PORT = 9
+# The last part of the addresses of one more pod.
+LOST = 20
+
+
+def dial(world, host, port=PORT):
+    return world.client.run(clients.visit, host, port)
+
+
+def test_pod_address(lab):
+    """It is reached through Envoy, from the pod's address, and the program sees whom it has dialled."""
+    for family in (4, 6):
+        met = lab.compare(lambda world: dial(world, world.outside.ip[family]))
+        check(met["proxied"] and met["name"] == "outside", f"IPv{family}: {met}")
+        check(met["local"] == lab.ours.client.ip[family], f"IPv{family}: its own address is {met['local']}")
+        check(met["peer"] == [lab.ours.outside.ip[family], PORT], f"IPv{family}: its peer is {met['peer']}")
+
+
+def test_mapped_client(lab):
+    """An IPv6 socket dials an IPv4 address, as Java, Node and Go do."""
+    host = f"::ffff:{lab.ours.outside.ip[4]}"
+    met = lab.compare(lambda world: dial(world, host))
+    check(met["proxied"] and met["peer"] == [host, PORT], f"{met}")
+
+
+def test_captured_pod(lab):
+    """From Envoy to Envoy."""
+    for family in (4, 6):
+        met = lab.compare(lambda world: dial(world, world.server.ip[family]))
+        check(met["name"] == "server" and met["seen_peer"] in ("127.0.0.6", "::6"), f"IPv{family}: {met}")
+
+
+def test_service_of_envoy(lab):
+    """Envoy finds the listener for the address that was dialled, and knows where that leads."""
+    for family in (4, 6):
+        vip = VIPS["outside"][family]
+        met = lab.compare(lambda world: dial(world, vip, VIP_PORT))
+        check((met["name"], met["peer"]) == ("outside", [vip, VIP_PORT]), f"IPv{family}: {met}")
+
+
+def test_envoy_calls_its_own_pod(lab):
+    """A Service leads back to the pod that dials: Envoy dials it by its address, which is captured as inbound."""
+    for family, passthrough in ((4, "127.0.0.6"), (6, "::6")):
+        met = lab.compare(lambda world: dial(world, VIPS["self"][family], VIP_PORT))
+        check((met["name"], met["seen_peer"]) == ("client", passthrough), f"IPv{family}: {met}")
+
+
+def test_own_address(lab):
+    """A program that dials its own pod meets it itself."""
+    for family in (4, 6):
+        for host in (lab.ours.client.ip[family], "127.0.0.1" if family == 4 else "::1"):
+            met = lab.compare(lambda world: dial(world, host))
+            check(met["name"] == "client" and not met["proxied"], f"{host}: {met}")
+
+
+def test_refused_port(lab):
+    """Envoy has accepted already: the program's connection is there, and ends."""
+    for family in (4, 6):
+        said = lab.compare(lambda world: world.client.run(clients.steps, world.outside.ip[family], NOBODY_PORT))
+        check(said[0] == ("connect", None), f"IPv{family}: {said}")
+
+
+def test_no_route(lab):
+    """Where no route leads, nothing is dialled."""
+    def said(world):
+        pod = world.pod("lost", LOST)
+        try:
+            for family in (4, 6):
+                pod.namespace.ip(f"-{family} route del default")
+            world.capture(pod)
+            return [pod.run(clients.steps, VIPS["outside"][family], VIP_PORT) for family in (4, 6)]
+        finally:
+            world.remove("lost")
+    found = lab.compare(said)
+    check(found == [[("connect", "ENETUNREACH")]] * 2, f"{found}")
+
+
+def test_what_envoy_sees(lab):
+    """Its log names the same addresses."""
+    def accesses(world):
+        envoy = world.envoys["client"]
+        before = envoy.mark()
+        for family in (4, 6):
+            dial(world, world.outside.ip[family])
+            dial(world, VIPS["outside"][family], VIP_PORT)
+            dial(world, VIPS["self"][family], VIP_PORT)
+        wait.until(lambda: len(envoy.accesses(before)) == 8, "Envoy to write its log")
+        return sorted([name, local, host(remote), host(source), to] if name != "inbound" else [name, local]
+                      for name, local, remote, source, to in envoy.accesses(before))
+    lab.compare(accesses)
+
+
+def host(endpoint):
+    """Without the port, which is any."""
+    return endpoint.rpartition(":")[0]
+
+
+def test_proxy_itself(lab):
+    """What belongs to the proxy's user, or to its group, goes where it wants."""
+    for owner in ((1337, 1000), (1000, 1337)):
+        met = lab.compare(lambda world: world.client.run(clients.visit, world.outside.ip[4], PORT, owner=owner))
+        if met["proxied"]:
+            raise Failure(f"{owner}: {met}")

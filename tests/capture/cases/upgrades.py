@@ -1,0 +1,42 @@
+"""`sidestep capture` once more, under load: programs are exchanged, and no connection fails or goes around."""
+
+import loads
+from commands import bpftool
+from support.failure import check
+
+
+def program_ids(pins):
+    """Of every link that is pinned: which program it has."""
+    links = [path for path in pins.rglob("*") if path.parent.name in ("links", "inbound") and path.is_file()]
+    return {path.name: bpftool("link", "show", "pinned", path)["prog_id"] for path in links}
+
+
+def test_again(lab):
+    world = lab.ours
+    before = program_ids(world.pins)
+    tasks = [loads.start(world.client, world.outside), loads.start(world.outside, world.server),
+             loads.start(world.client, world.server)]
+    for _ in range(20 if lab.slow else 3):
+        for pod in (world.client, world.server):
+            world.capture(pod)
+        loads.wait_for_more(tasks)
+    for task in tasks:
+        counts = loads.stop(task)
+        check(set(counts) == {"proxied"}, f"{counts}")
+    after = program_ids(world.pins)
+    check(before.keys() == after.keys(), f"links were {sorted(before)}, and are {sorted(after)}")
+    kept = [name for name in ("connect4", "connections", "sock_release") if before[name] == after[name]]
+    check(not kept, f"these programs were not exchanged: {kept}")
+
+
+def test_rules_change(lab):
+    """Other rules come into force at once; the rest stays as it is."""
+    world = lab.ours
+    tasks = [loads.start(world.client, world.outside), loads.start(world.outside, world.client)]
+    for _ in range(3):
+        world.capture(world.client, "-x", "192.0.2.0/24")
+        world.capture(world.client)
+        loads.wait_for_more(tasks)
+    for task in tasks:
+        counts = loads.stop(task)
+        check(set(counts) == {"proxied"}, f"{counts}")

@@ -1,0 +1,152 @@
+"""How Services and the connections between programs and their sidecars are steered: by rules, or by Sidestep."""
+
+import json
+import subprocess
+
+import addresses as at
+from commands import run
+from support.paths import TARGET
+
+from .places import EXCLUDED_INBOUND, INBOUND_PORT, NAMESPACE, OUTBOUND_PORT, PROXY_ID
+
+PROGRAM = TARGET / "release" / "sidestep"
+VERSIONS = {"Service": "v1", "EndpointSlice": "discovery.k8s.io/v1"}
+# Time for whoever captures to begin with it.
+VALIDATION = "20s"
+# As the injected init container calls istio-iptables where names are captured, but for one more port past the sidecar.
+FLAGS = ["-p", OUTBOUND_PORT, "-z", INBOUND_PORT, "-u", PROXY_ID, "-g", PROXY_ID, "-m", "REDIRECT", "-i", "*", "-x", "",
+         "-b", "*", "-d", ",".join(map(str, EXCLUDED_INBOUND)), "--redirect-dns", "--capture-all-dns"]
+
+
+class Way:
+    """What steers one world."""
+
+    name: str
+    needs_sidestep = False
+
+    def __init__(self, world):
+        self.world = world
+
+    def start(self):
+        """Before there is any program in a pod."""
+        raise NotImplementedError
+
+    def capture(self, pod):
+        """Before there is any program in this pod."""
+        raise NotImplementedError
+
+    def validate(self, pod):
+        """What Istio's own check says, which speaks and listens as a sidecar would: nobody else may be it yet."""
+        command = [self.world.programs / "pilot-agent", "istio-iptables", *FLAGS, "--skip-rule-apply",
+                   "--run-validation", "--probe-timeout", VALIDATION]
+        done = subprocess.run(pod.around(command, PROXY_ID), env=self.world.env, capture_output=True, text=True)
+        return done.returncode == 0 and "Validation passed" in done.stdout + done.stderr
+
+    def stop(self):
+        """When no program runs any more."""
+
+
+class Rules(Way):
+    """kube-proxy on the node and istio-iptables in the pods."""
+
+    name = "iptables"
+
+    def start(self):
+        world = self.world
+        program = world.control_plane.binaries / "kube-proxy"
+        world.start_process("kube-proxy", world.node.around([
+            str(program), f"--proxy-mode={world.mode}", f"--kubeconfig={world.control_plane.kubeconfig}",
+            f"--hostname-override={at.NODE_NAME}", f"--cluster-cidr={at.POD_NETWORKS[0]}",
+            # Of the host: not ours to change.
+            "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
+            "--conntrack-tcp-timeout-close-wait=0"]))
+
+    def capture(self, pod):
+        """As a privileged init container does it."""
+        run(*pod.namespace.around([self.world.programs / "pilot-agent", "istio-iptables", *FLAGS]), env=self.world.env)
+
+
+class Sidestep(Way):
+    """The agent on the node, to which the mesh is a directory: Services and slices as the API server has them, and a
+    document of kind Capture for each pod."""
+
+    name = "sidestep"
+    needs_sidestep = True
+
+    def __init__(self, world):
+        super().__init__(world)
+        self.bpffs = BpfFileSystem(world.directory / "bpf")
+        self.documents = world.directory / "documents"
+        self.options = ["--pins", self.bpffs.pins, "--socket", world.directory / "agent.sock"]
+
+    def start(self):
+        self.bpffs.mount()
+        self.documents.mkdir()
+        for kind, version in VERSIONS.items():
+            for thing in self.world.control_plane.api.list(kind, NAMESPACE):
+                self.write({**thing, "apiVersion": version, "kind": kind})
+        for pod in self.world.meshed():
+            document = run(*capture(pod), *FLAGS, "--print", env=self.world.env)
+            self.write(json.loads(document))
+        command = [PROGRAM, "agent", "--config", self.documents, "--node-name", at.NODE_NAME,
+                   "--cgroup", self.world.cgroup.path, *self.options, "--metrics", "off"]
+        self.world.start_process("agent", self.world.node.around([str(word) for word in command]))
+
+    def write(self, document):
+        """JSON is YAML."""
+        name = f"{document['kind'].lower()}-{document['metadata']['name']}.yaml"
+        (self.documents / name).write_text(json.dumps(document, indent=1))
+
+    def capture(self, pod):
+        """The agent has read that it is to do so; the validation waits until it has."""
+
+    def stop(self):
+        if self.bpffs.pins.exists():
+            subprocess.run([PROGRAM, "agent", "--detach", *self.options], capture_output=True)
+        self.bpffs.unmount()
+
+
+class SidestepCapture(Rules):
+    """kube-proxy on the node, and Sidestep's command in the place of istio-iptables."""
+
+    name = "sidestep-capture"
+    needs_sidestep = True
+
+    def __init__(self, world):
+        super().__init__(world)
+        self.bpffs = BpfFileSystem(world.directory / "bpf")
+        self.captured = []
+
+    def start(self):
+        self.bpffs.mount()
+        super().start()
+
+    def capture(self, pod):
+        run(*capture(pod), *FLAGS, "--pins", self.bpffs.pins, env=self.world.env)
+        self.captured.append(pod)
+
+    def stop(self):
+        for pod in self.captured:
+            run(*capture(pod), "--remove", "--pins", self.bpffs.pins, env=self.world.env)
+        self.bpffs.unmount()
+
+
+WAYS = (Rules, Sidestep, SidestepCapture)
+
+
+def capture(pod):
+    return [PROGRAM, "capture", "--netns", pod.namespace.name, "--cgroup", pod.cgroup.path]
+
+
+class BpfFileSystem:
+    def __init__(self, path):
+        self.path = path
+        self.pins = path / "sidestep"
+
+    def mount(self):
+        self.path.mkdir()
+        run("mount", "-t", "bpf", "bpf", self.path)
+
+    def unmount(self):
+        if self.path.is_mount():
+            subprocess.run(["umount", "--lazy", self.path], capture_output=True)

@@ -1,0 +1,46 @@
+"""What can be read on the node, between the pods."""
+
+import re
+import secrets
+import socket
+import struct
+
+from support.failure import Failure
+
+ETH_P_ALL = 3
+SOL_PACKET, PACKET_STATISTICS = 263, 6
+SO_RCVBUFFORCE = 33
+ROOM = 256 << 20
+# The most that one frame can be, segments not yet cut.
+FRAME = 1 << 18
+MARK = re.compile(rb"sidestep-mark-[0-9a-f]{16}")
+
+
+def mark():
+    """Something that is nowhere else."""
+    return f"sidestep-mark-{secrets.token_hex(8)}"
+
+
+class Wire:
+    """Hears each frame at every interface of the node from its beginning on."""
+
+    def __init__(self, node):
+        self.socket = node.call(lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)))
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, ROOM)
+        self.socket.setblocking(False)
+        self.frames = 0
+
+    def marks(self):
+        """All that were to be read since the last time. A frame is heard when it is sent, so none is still to come."""
+        found = set()
+        while True:
+            try:
+                frame = self.socket.recv(FRAME)
+            except BlockingIOError:
+                break
+            self.frames += 1
+            found.update(mark.decode() for mark in MARK.findall(frame))
+        _, lost = struct.unpack("II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
+        if lost:
+            raise Failure(f"{lost} frames were sent that nobody could look at")
+        return found

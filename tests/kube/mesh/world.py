@@ -1,0 +1,123 @@
+"""One node with the pods of the mesh, each a network namespace and a cgroup, and no way outside."""
+
+import os
+import shutil
+import sys
+
+import addresses as at
+import build
+from cgroups import Cgroup
+from namespaces import Namespace, link
+from support import paths
+from support.process import Process
+from worlds import PEERS, Prober
+
+from . import places
+from .pod import Pod
+from .wire import Wire
+
+# Of the node among the nodes of the control plane's network: the other worlds have lower ones.
+FIRST_NUMBER = 100
+
+
+class World:
+    def __init__(self, way, number, lab, istiod):
+        self.kind = f"mesh-{way.name}"
+        self.control_plane, self.istiod, self.env = lab.control_plane, istiod, lab.env
+        self.address = at.CONTROL.replace(".0.1", f".0.{FIRST_NUMBER + number}")
+        self.directory = lab.directory / self.kind
+        # Of kube-proxy.
+        self.mode = lab.options.modes[0]
+        self.programs = self.directory / "programs"
+        self.way = way(self)
+        self.node = None
+        # A program on the node itself, as a kubelet is.
+        self.caller = None
+        self.pods = {}
+        # By pod: what Istio's own check says of how it is captured.
+        self.validated = {}
+        self.processes = []
+        self.cgroup = Cgroup(self.kind)
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self):
+        self.directory.mkdir()
+        self.bring_programs()
+        self.cgroup.make()
+        self.build_node()
+        for place in places.PLACES.values():
+            self.pods[place.name] = Pod(self, place)
+            self.pods[place.name].build()
+        self.wire = Wire(self.node)
+        self.way.start()
+        for pod in self.meshed():
+            self.way.capture(pod)
+            self.validated[pod.place.name] = self.way.validate(pod)
+        for pod in self.pods.values():
+            pod.start()
+        for pod in self.pods.values():
+            pod.await_ready()
+        self.caller = Prober(f"{self.kind}/node", self.node.around([sys.executable, self.programs / "caller.py"]),
+                             self.env)
+        self.caller.answer()
+
+    def meshed(self):
+        return [pod for pod in self.pods.values() if pod.place.is_meshed]
+
+    def bring_programs(self):
+        """To where users can read them who cannot enter the checkout."""
+        self.programs.mkdir()
+        wanted = (build.BINARIES / "pilot-agent", build.ISTIO.bootstrap, paths.envoy(), PEERS / "app.py",
+                  PEERS / "caller.py")
+        for file in wanted:
+            shutil.copy(file, self.programs)
+        for directory in (self.directory.parent, self.directory, self.programs):
+            os.chmod(directory, 0o755)
+
+    def build_node(self):
+        self.node = Namespace(f"{self.kind}-node")
+        self.node.sysctl("ipv4/ip_forward", 1)
+        self.node.sysctl("ipv4/icmp_ratelimit", 0)
+        plane = self.control_plane.namespace
+        name = self.kind[-12:]
+        link(self.node, "control", plane, name)
+        plane.ip(f"link set {name} master br0")
+        self.node.ip(f"addr add {self.address}/{at.CONTROL_LENGTH} dev control")
+        self.node.ip(f"addr add {places.NODE}/32 dev lo")
+        # A packet that no rule takes away must have a route before a rule can refuse it.
+        self.node.ip(f"route add {at.SERVICE_NETWORKS[0]} dev control")
+        plane.ip(f"route replace {at.POD_NETWORKS[0]} via {self.address}")
+
+    def start_process(self, role, command, **options):
+        process = Process(f"{self.kind}-{role}", command, self.directory / f"{role}.log",
+                          options.pop("env", self.env), **options)
+        self.processes.append(process)
+        return process
+
+    def must_run(self):
+        for process in self.processes:
+            process.must_run()
+
+    def stop(self):
+        if self.caller is not None:
+            self.caller.stop()
+        for pod in self.pods.values():
+            pod.stop()
+        for process in reversed(self.processes):
+            process.destroy()
+        self.way.stop()
+        for pod in self.pods.values():
+            pod.remove()
+        if self.node is not None:
+            self.node.remove()
+        self.cgroup.remove()
