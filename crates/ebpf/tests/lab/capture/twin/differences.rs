@@ -53,7 +53,7 @@ pub const ALL: [Difference; 7] = [
     Difference {
         name: "The proxy's own address of a connection from a port that was bound without an address",
         istio: "127.0.0.1, ::1",
-        sidestep: "the address that is the connection's source",
+        sidestep: "the address that is the connection's source, if the proxy listens there; else the source is 127.0.0.1",
         reason: "such a socket can be given no source any more; the kernel chooses the right one for that address",
         translate: |case, outcome| {
             if case.has_port_only()

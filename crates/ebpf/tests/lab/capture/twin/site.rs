@@ -44,6 +44,16 @@ pub const NOWHERE: [(&str, [&str; 2]); 3] = [
     ("blackhole", ["198.18.2.0/24", "2001:db8:2::/48"]),
 ];
 
+/// A refusal is an answer that is to come every time, and conntrack is to forget what has ended soon (in seconds).
+const SETTINGS: [(&str, &str); 6] = [
+    ("/proc/sys/net/ipv4/icmp_ratelimit", "0"),
+    ("/proc/sys/net/ipv6/icmp/ratelimit", "0"),
+    ("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", "2"),
+    ("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close", "2"),
+    ("/proc/sys/net/netfilter/nf_conntrack_udp_timeout", "2"),
+    ("/proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream", "2"),
+];
+
 pub struct Site {
     pub pod: Namespace,
     pub neighbour: Namespace,
@@ -56,10 +66,8 @@ impl Site {
         let name = format!("st{}-{name}", std::process::id());
         let pod = Namespace::new(&name);
         let neighbour = Namespace::new(&format!("{name}-n"));
-        // A refusal is an answer that is to come every time.
         for namespace in [&pod, &neighbour] {
-            namespace.run(|| fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0").unwrap());
-            namespace.run(|| fs::write("/proc/sys/net/ipv6/icmp/ratelimit", "0").unwrap());
+            namespace.run(|| SETTINGS.iter().for_each(|(name, value)| fs::write(name, value).unwrap()));
         }
         connect(&pod, &neighbour);
         routes(&pod);
