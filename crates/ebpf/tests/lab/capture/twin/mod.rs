@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// For what should come at once. Whoever did not get it in one twin, but in the other, gets another chance.
-const PATIENCE: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_millis(150);
 const MORE_PATIENCE: Duration = Duration::from_secs(3);
 /// Ports of one round of rules, for conntrack remembers.
 const WINDOW: u16 = 1500;

@@ -24,6 +24,9 @@ pub const INTERFACES: [(&str, [&str; 2]); 3] = [
 ];
 /// Of the pod's loopback, besides the others.
 pub const LOOPBACK: [&str; 5] = ["127.0.0.1", "127.0.0.2", "127.0.0.6", "::1", "::6"];
+/// Of the link of eth0, of which this is the number in both pods.
+pub const ON_LINK: &str = "fe80::2";
+pub const SCOPE: u32 = 2;
 /// Another pod, on the network of eth0.
 pub const OTHER: [&str; 2] = ["10.244.0.9", "fd00:244::9"];
 /// Beyond a router: two Services, one of them in a range by itself, some other address, and two resolvers.
@@ -41,6 +44,16 @@ pub const NOWHERE: [(&str, [&str; 2]); 3] = [
     ("blackhole", ["198.18.2.0/24", "2001:db8:2::/48"]),
 ];
 
+/// A refusal is an answer that is to come every time, and conntrack is to forget what has ended soon (in seconds).
+const SETTINGS: [(&str, &str); 6] = [
+    ("/proc/sys/net/ipv4/icmp_ratelimit", "0"),
+    ("/proc/sys/net/ipv6/icmp/ratelimit", "0"),
+    ("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", "2"),
+    ("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close", "2"),
+    ("/proc/sys/net/netfilter/nf_conntrack_udp_timeout", "2"),
+    ("/proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream", "2"),
+];
+
 pub struct Site {
     pub pod: Namespace,
     pub neighbour: Namespace,
@@ -53,10 +66,8 @@ impl Site {
         let name = format!("st{}-{name}", std::process::id());
         let pod = Namespace::new(&name);
         let neighbour = Namespace::new(&format!("{name}-n"));
-        // A refusal is an answer that is to come every time.
         for namespace in [&pod, &neighbour] {
-            namespace.run(|| fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0").unwrap());
-            namespace.run(|| fs::write("/proc/sys/net/ipv6/icmp/ratelimit", "0").unwrap());
+            namespace.run(|| SETTINGS.iter().for_each(|(name, value)| fs::write(name, value).unwrap()));
         }
         connect(&pod, &neighbour);
         routes(&pod);
@@ -91,9 +102,13 @@ fn connect(pod: &Namespace, neighbour: &Namespace) {
             pod.ip(&format!("addr add {address}/{length} dev {interface} nodad"));
             neighbour.ip(&format!("addr add {}/{length} dev {interface} nodad", opposite(address)));
         }
+        pod.ip(&format!("link set {interface} addrgenmode none"));
+        neighbour.ip(&format!("link set {interface} addrgenmode none"));
         pod.ip(&format!("link set {interface} up"));
         neighbour.ip(&format!("link set {interface} up"));
     }
+    pod.ip(&format!("addr add {ON_LINK}/64 dev eth0 nodad"));
+    neighbour.ip(&format!("addr add {}/64 dev eth0 nodad", opposite(ON_LINK)));
     for (address, length) in OTHER.into_iter().zip([24, 64]) {
         neighbour.ip(&format!("addr add {address}/{length} dev eth0 nodad"));
     }
