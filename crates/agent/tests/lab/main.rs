@@ -2,6 +2,7 @@
 
 mod agent;
 mod answers;
+mod capture;
 mod changes;
 mod cluster;
 mod ends;
