@@ -44,15 +44,9 @@ pub const NOWHERE: [(&str, [&str; 2]); 3] = [
     ("blackhole", ["198.18.2.0/24", "2001:db8:2::/48"]),
 ];
 
-/// A refusal is an answer that is to come every time, and conntrack is to forget what has ended soon (in seconds).
-const SETTINGS: [(&str, &str); 6] = [
-    ("/proc/sys/net/ipv4/icmp_ratelimit", "0"),
-    ("/proc/sys/net/ipv6/icmp/ratelimit", "0"),
-    ("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", "2"),
-    ("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close", "2"),
-    ("/proc/sys/net/netfilter/nf_conntrack_udp_timeout", "2"),
-    ("/proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream", "2"),
-];
+/// A refusal is an answer that is to come every time.
+const SETTINGS: [(&str, &str); 2] =
+    [("/proc/sys/net/ipv4/icmp_ratelimit", "0"), ("/proc/sys/net/ipv6/icmp/ratelimit", "0")];
 
 pub struct Site {
     pub pod: Namespace,
