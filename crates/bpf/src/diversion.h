@@ -5,6 +5,7 @@
 #include "context.h"
 #include "datagram.h"
 #include "outbound.h"
+#include "whole.h"
 
 /* What became of a call. */
 enum diversion {
@@ -48,6 +49,12 @@ static __always_inline struct address bound_source(const struct bpf_sock_addr *c
 	return source;
 }
 
+/* fe80::/10: connect() binds the socket to the interface that was named with it. */
+static __always_inline bool is_link_local(const struct address *a)
+{
+	return (a->word[0] & __builtin_bswap32(0xffc00000)) == __builtin_bswap32(0xfe800000);
+}
+
 static __always_inline struct route *ask_route(const struct bpf_sock_addr *ctx, const struct pod *pod, struct outgoing *out)
 {
 	struct route *route = find_range(pod->place, KIND_ROUTE, &out->to.address);
@@ -58,7 +65,7 @@ static __always_inline struct route *ask_route(const struct bpf_sock_addr *ctx, 
 	out->is_lo = is_local || bound == LOOPBACK_INTERFACE;
 	out->is_excluded = bound && !is_local ? in_set(pod->place, KIND_EXCLUDED_INTERFACE, bound)
 					      : route && route->flags & ROUTE_EXCLUDED;
-	out->has_device = bound && bound != LOOPBACK_INTERFACE;
+	out->has_device = (bound && bound != LOOPBACK_INTERFACE) || (!is_local && is_link_local(&out->to.address));
 	return route;
 }
 
@@ -98,6 +105,30 @@ static __always_inline int bind_source(struct bpf_sock_addr *ctx, const struct a
 	}
 	__builtin_memcpy(&at6.sin6_addr, source->word, sizeof(source->word));
 	return bpf_bind(ctx, (struct sockaddr *)&at6, sizeof(at6));
+}
+
+/* Whether the proxy takes connections at this address, too. */
+static __always_inline bool proxy_listens_at(struct bpf_sock_addr *ctx, const struct endpoint *at)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *listener;
+	u32 size;
+
+	if (address_is_v4(&at->address)) {
+		tuple.ipv4.saddr = tuple.ipv4.daddr = at->address.word[3];
+		tuple.ipv4.dport = at->port;
+		size = sizeof(tuple.ipv4);
+	} else {
+		__builtin_memcpy(tuple.ipv6.saddr, at->address.word, sizeof(tuple.ipv6.saddr));
+		__builtin_memcpy(tuple.ipv6.daddr, at->address.word, sizeof(tuple.ipv6.daddr));
+		tuple.ipv6.dport = at->port;
+		size = sizeof(tuple.ipv6);
+	}
+	listener = bpf_sk_lookup_tcp(ctx, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	if (!listener)
+		return false;
+	bpf_sk_release(listener);
+	return true;
 }
 
 /* Takes back a source that an earlier connect() of this socket was given. */
@@ -181,12 +212,13 @@ static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct 
 					struct endpoint *proxy, struct captured *captured)
 {
 	bool may_bind = !out->is_bound && !ctx->sk->src_port;
+	struct endpoint own = { .address = out->source, .port = proxy->port };
 
 	if (is_loopback_host(&out->source))
 		return true;
 	/* A proxy for DNS listens at the loopback only. */
-	if (way != WAY_DNS && (out->has_device || (!out->is_bound && !may_bind))) {
-		captured->proxy.address = proxy->address = out->source;
+	if (way != WAY_DNS && (out->has_device || (!out->is_bound && !may_bind)) && proxy_listens_at(ctx, &own)) {
+		captured->proxy = *proxy = own;
 		return true;
 	}
 	if (may_bind)
@@ -229,6 +261,7 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 		return refuse_diversion(ctx, to, REASON_NO_STORAGE, -ECONNREFUSED);
 	if (!keep_source(ctx, &out, way, &proxy, captured))
 		count(REASON_SOURCE_NOT_KEPT);
+	tell_whole(ctx->sk, captured);
 	count(way == WAY_OUTBOUND ? REASON_CAPTURED_OUTBOUND : way == WAY_INBOUND ? REASON_CAPTURED_INBOUND : REASON_CAPTURED_DNS);
 	*to = proxy;
 	return DIVERTED;

@@ -67,6 +67,9 @@ static __always_inline int from_inside(const struct bpf_sk_lookup *ctx, const st
 
 	if (ctx->local_port != pod->outbound_port && ctx->local_port != pod->inbound_port)
 		return SK_PASS;
+	/* Nobody dials from port 0: connect() asks who listens. */
+	if (!syn->remote_port)
+		return SK_PASS;
 	way.from.address = *from;
 	way.from.port = (u16)syn->remote_port;
 	way.to.address = ADDRESS_IN(syn, local);

@@ -123,14 +123,19 @@ int connections(struct bpf_sock_ops *ctx)
 	return 1;
 }
 
-/* Of all options this is about two; the rest is left as it is, without a copy. */
+/*
+ * Of all options this is about two; the rest is left as it is, also for other programs that answer. What is longer than a
+ * page is not there to be answered: the kernel fails such a call unless it is told to keep its own answer.
+ */
 SEC("cgroup/getsockopt")
 int original_dst(struct bpf_sockopt *ctx)
 {
 	bool is_original = ctx->optname == SO_ORIGINAL_DST && (ctx->level == SOL_IP || ctx->level == SOL_IPV6);
 	bool is_true_peer = ctx->optname == TRUE_PEER && ctx->level == SOL_SIDESTEP;
 
-	if (!(is_original && answer_original(ctx)) && !(is_true_peer && answer_true_peer(ctx)))
+	if ((is_original && answer_original(ctx)) || (is_true_peer && answer_true_peer(ctx)))
+		return ALLOW;
+	if (ctx->optlen > SMALLEST_PAGE)
 		ctx->optlen = 0;
 	return ALLOW;
 }

@@ -8,4 +8,5 @@ mod cluster;
 mod ends;
 mod places;
 mod scale;
+mod splice;
 mod yaml;

@@ -148,7 +148,7 @@ fn strangers(node: &Node, namespace: &Path) -> Vec<Link> {
     assert!(clang.status().unwrap().success());
     let open = ObjectBuilder::default().open_file(&object).unwrap();
     assert_eq!(open.progs().count(), 5);
-    let mut loaded = open.load().unwrap();
+    let loaded = open.load().unwrap();
     let (cgroup, netns) = (File::open(node.lab.cgroup.path()).unwrap(), File::open(namespace).unwrap());
     let attach = |program: libbpf_rs::ProgramMut| match program.name().to_string_lossy().as_ref() {
         "foreign_lookup" => program.attach_netns(netns.as_raw_fd()).unwrap(),
