@@ -1,6 +1,6 @@
 //! Thousands of files, most of which name namespaces that are not there.
 
-use crate::agent::Node;
+use crate::agent::{Node, VIP};
 use crate::yaml;
 use sidestep_testkit::Namespace;
 use std::fs;
@@ -64,6 +64,11 @@ fn thousands_of_files_are_loaded_taken_over_and_changed() {
     let all: String = namespaces.iter().enumerate().map(|(n, namespace)| file(files + n, namespace.name())).collect();
     let begun = Instant::now();
     node.file("all.yaml", &all);
+    // Services do not wait for namespaces.
+    let changed = Instant::now();
+    node.file("web.yaml", &yaml::service("web", VIP, 80, ""));
+    node.wait(|node| node.show("web").is_ok_and(|web| web.ports.len() == 1));
+    let (beside, left) = (changed.elapsed(), there - used(&node, "pods"));
     wait(&node, there);
     let put = begun.elapsed();
     // Those that share their rules share the entries.
@@ -92,8 +97,8 @@ fn thousands_of_files_are_loaded_taken_over_and_changed() {
     wait(&node, there);
     let taken_over = begun.elapsed();
     println!(
-        "{files} files: loaded in {loaded:.1?}, {small} MiB; {there} namespaces captured in {put:.1?}, {:.1?} each; one file \
-         changed in {:.1?}, all compared in {checked:.1?}, taken over in {taken_over:.1?}, {} MiB",
+        "{files} files: loaded in {loaded:.1?}, {small} MiB; {there} namespaces captured in {put:.1?}, {:.1?} each, a Service \
+         beside {left} of them in {beside:.1?}; one file changed in {:.1?}, all compared in {checked:.1?}, taken over in {taken_over:.1?}, {} MiB",
         put / there as u32,
         times[4],
         memory(&node)
