@@ -47,10 +47,9 @@ impl Pods {
     }
 
     pub fn take(&mut self, name: Name, standing: Option<Standing>) {
-        if let Some(netns) = self.standings.get(&name).and_then(|before| before.netns) {
-            if self.applied.get(&netns).is_some_and(|capture| capture.name == name) {
-                self.applied.remove(&netns);
-            }
+        let before = self.standings.get(&name).and_then(|before| before.netns);
+        if let Some(netns) = before.filter(|netns| self.of(*netns).is_some_and(|capture| capture.name == name)) {
+            self.applied.remove(&netns);
         }
         let Some(standing) = standing else {
             self.standings.remove(&name);

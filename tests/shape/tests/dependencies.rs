@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-bpf", &[]),
     ("sidestep-ebpf", &["sidestep-bpf", "sidestep-mesh"]),
     ("sidestep-agent", &["sidestep-agent-api", "sidestep-ebpf", "sidestep-mesh"]),
-    ("sidestep-testkit", &[]),
+    ("sidestep-testkit", &["sidestep-mesh"]),
 ];
 
 #[test]

@@ -20,7 +20,7 @@ pub fn cover(pins: &Path, wanted: &Path) -> Result<PathBuf, String> {
 }
 
 /// The cgroup and those above it: the root of the hierarchy has cgroup.procs, what it is mounted on has not.
-fn ancestors(cgroup: &Path) -> impl Iterator<Item = &Path> {
+pub fn ancestors(cgroup: &Path) -> impl Iterator<Item = &Path> {
     cgroup.ancestors().take_while(|path| path.join("cgroup.procs").exists())
 }
 

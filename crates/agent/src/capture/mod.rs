@@ -4,6 +4,7 @@ mod args;
 mod attach;
 mod file;
 mod list;
+mod validate;
 
 use crate::lock::{self, Lock};
 use crate::settings;
@@ -99,7 +100,14 @@ fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<
     let node_netns = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
     let options = services::Options { pins: pins.into(), cgroup, node_netns };
     // Nothing is captured before everything is in the tables; programs of another version are exchanged.
-    services::install(&options, |_| put()).map_err(|error| error.to_string())
+    services::install(&options, |_| put()).map_err(|error| error.to_string())?;
+    if args.run_validation { validated(args, pins, namespace, rules) } else { Ok(()) }
+}
+
+fn validated(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<(), String> {
+    let (cookie, place) = place::look_and_name(namespace).map_err(|error| error.to_string())?;
+    let cgroup = args.cgroup.clone().map_or_else(settings::cgroup_mount, Ok)?;
+    validate::run(&validate::Pod { pins, namespace, cookie, cgroup: &cgroup, rules, place: &place })
 }
 
 /// Tables of another version are not taken over: with them would go the other pods that are captured.

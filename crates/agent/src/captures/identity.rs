@@ -1,7 +1,8 @@
 //! Files that stand for network namespaces: what they are, and when they come and go.
 
 use super::Order;
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use notify::event::ModifyKind;
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use rustix::fs::{OFlags, fstatfs};
 use std::fs::{File, Metadata};
 use std::io;
@@ -60,11 +61,17 @@ pub fn named(path: &Path) -> Option<Identity> {
     std::fs::metadata(path).ok().map(|found| identity(&found))
 }
 
+fn is_about_names(kind: EventKind) -> bool {
+    matches!(kind, EventKind::Create(_) | EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)))
+}
+
 /// Tells of names that come and go. None: the directory is not there yet.
 pub fn watch(orders: &Sender<Order>) -> Option<RecommendedWatcher> {
     let orders = orders.clone();
     let tell = move |event: notify::Result<notify::Event>| {
         let told = match event {
+            // Whoever opens a file, as we do, tells nothing by it.
+            Ok(event) if !event.need_rescan() && !is_about_names(event.kind) => Ok(()),
             Ok(event) if !event.need_rescan() => {
                 event.paths.into_iter().try_for_each(|path| orders.send(Order::Named(path)))
             }

@@ -85,6 +85,8 @@ pub struct Keeper<'a> {
     due: BTreeSet<(Instant, Name)>,
     look: Instant,
     has_begun: bool,
+    /// Nothing was done since everything was done.
+    has_rested: bool,
     is_settled: bool,
     may_complete: bool,
     is_complete: bool,
@@ -117,6 +119,7 @@ impl Keeper<'_> {
             due: BTreeSet::new(),
             look: Instant::now(),
             has_begun: false,
+            has_rested: false,
             is_settled: false,
             may_complete: false,
             is_complete: false,
@@ -134,6 +137,7 @@ impl Keeper<'_> {
     // --- what is told -------------------------------------------------------------------------------------------------
 
     fn take(&mut self, order: Order) {
+        self.has_rested = false;
         match order {
             Order::Want(name, Some(capture)) => self.want(name, capture),
             Order::Want(name, None) => self.forget(&name),
@@ -280,7 +284,7 @@ impl Keeper<'_> {
         if !self.has_begun {
             return None;
         }
-        if !self.queue.is_empty() {
+        if !self.queue.is_empty() || !self.has_rested {
             return Some(Duration::ZERO);
         }
         let next = self.due.first().map(|(due, _)| *due).into_iter().chain([self.look]).chain(self.watch).min();
@@ -333,7 +337,10 @@ impl Keeper<'_> {
         let is_due = self.due.first().is_some_and(|(due, _)| *due <= now);
         let next = if is_due { self.due.pop_first().map(|(_, name)| name) } else { self.queue.pop_front() };
         match next {
-            Some(name) => self.visit(&name),
+            Some(name) => {
+                self.has_rested = false;
+                self.visit(&name);
+            }
             None => self.rest(),
         }
         if self.captures.as_ref().is_some_and(|captures| captures.untidy() > UNTIDY) {
@@ -346,6 +353,7 @@ impl Keeper<'_> {
 
     /// Everything that is known has been done.
     fn rest(&mut self) {
+        self.has_rested = true;
         self.tidy();
         if self.may_complete && !self.is_complete && !self.pods.values().any(|pod| pod.is_obscure) {
             self.complete();

@@ -16,7 +16,9 @@ impl Keeper<'_> {
     pub fn visit(&mut self, name: &Name) {
         let Some(pod) = self.pods.get_mut(name) else { return };
         (pod.due, pod.is_queued, pod.is_obscure) = (None, false, false);
+        let begun = Instant::now();
         let visited = self.try_visit(name);
+        tracing::debug!(%name, took = ?begun.elapsed(), well = visited.is_ok(), "visited");
         let (troubles, again) = match visited {
             Ok(troubles) => (troubles, false),
             Err(trouble) => (vec![trouble], true),

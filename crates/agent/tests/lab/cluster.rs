@@ -20,7 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 /// Objects of all kinds, and everything that has happened to them.
-struct World {
+pub struct World {
     inner: Mutex<Inner>,
     version: watch::Sender<u64>,
 }
@@ -45,16 +45,16 @@ struct Event {
     line: String,
 }
 
-const SERVICES: &str = "services";
-const SLICES: &str = "endpointslices";
+pub const SERVICES: &str = "services";
+pub const SLICES: &str = "endpointslices";
 const NODES: &str = "nodes";
 
 impl World {
-    fn new() -> Arc<World> {
+    pub fn new() -> Arc<World> {
         Arc::new(World { inner: Mutex::default(), version: watch::Sender::new(1) })
     }
 
-    fn put(&self, kind: &'static str, mut object: Value) {
+    pub fn put(&self, kind: &'static str, mut object: Value) {
         let name = object["metadata"]["name"].as_str().unwrap().to_string();
         let mut inner = self.inner.lock().unwrap();
         let version = *self.version.borrow() + 1;
@@ -65,7 +65,7 @@ impl World {
         self.version.send_replace(version);
     }
 
-    fn delete(&self, kind: &'static str, name: &str) {
+    pub fn delete(&self, kind: &'static str, name: &str) {
         let mut inner = self.inner.lock().unwrap();
         let version = *self.version.borrow() + 1;
         let mut object = inner.objects.remove(&(kind, name.to_string())).expect("it is there");
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Watchers that come back are told to list again.
-    fn forget(&self) {
+    pub fn forget(&self) {
         let mut inner = self.inner.lock().unwrap();
         inner.oldest = *self.version.borrow();
         inner.events.clear();
@@ -148,14 +148,14 @@ async fn answer(
 }
 
 /// The server of a world. It dies when dropped, with all its connections.
-struct Server {
+pub struct Server {
     runtime: Option<Runtime>,
 }
 
-const PORT: u16 = 8001;
+pub const PORT: u16 = 8001;
 
 impl Server {
-    fn start(world: &Arc<World>, place: &Namespace) -> Server {
+    pub fn start(world: &Arc<World>, place: &Namespace) -> Server {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = place.run(|| std::net::TcpListener::bind(("127.0.0.1", PORT)).unwrap());
         listener.set_nonblocking(true).unwrap();
@@ -174,12 +174,12 @@ impl Drop for Server {
     }
 }
 
-fn service(name: &str, ip: &str) -> Value {
+pub fn service(name: &str, ip: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"},
            "spec": {"clusterIPs": [ip], "ports": [{"port": 80, "protocol": "TCP"}]}})
 }
 
-fn slice<'a>(name: &str, pods: impl IntoIterator<Item = &'a Pod>) -> Value {
+pub fn slice<'a>(name: &str, pods: impl IntoIterator<Item = &'a Pod>) -> Value {
     let endpoint = |pod: &Pod| json!({"addresses": [pod.v4.to_string()], "hints": {"forZones": [{"name": "east"}]}});
     let endpoints: Vec<_> = pods.into_iter().map(endpoint).collect();
     json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",

@@ -7,7 +7,7 @@ use crate::{netns, services};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle};
 use sidestep_bpf::listening::ListeningSkelBuilder;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -30,26 +30,31 @@ impl Listeners {
     /// Those that are there already stay all the while, and others go.
     pub fn renew(&mut self, pins: &Path, namespace: &Path, netns: u64) -> Result<()> {
         let before = ROLES.map(|role| self.places(netns, role));
-        // There has to be room for all of them once more.
-        if before.iter().any(|places| places.len() > LISTENER_PLACES as usize / 2) {
-            self.forget(netns);
-            return self.find(pins, namespace);
-        }
         self.find(pins, namespace)?;
         for (role, before) in ROLES.into_iter().zip(before) {
             let now = self.places(netns, role);
-            let new: HashMap<u64, u32> = now
-                .iter()
-                .filter(|(place, _)| !before.contains_key(place))
-                .map(|(place, socket)| (*socket, *place))
-                .collect();
+            let is_full = now.len() == LISTENER_PLACES as usize;
+            let new = now.into_iter().filter(|(place, _)| !before.contains_key(place));
+            let new: HashMap<u64, u32> = new.map(|(place, socket)| (socket, place)).collect();
+            let mut kept = BTreeSet::new();
             for (place, socket) in before {
-                // Found again, or not a listener of this proxy any more. What the kernel has taken away itself is gone.
-                let twice = new.get(&socket).copied().unwrap_or(place);
-                let _ = self.map.delete(listener_key { netns, role, place: twice }.bytes());
+                match new.get(&socket) {
+                    // Found once more.
+                    Some(double) if kept.insert(socket) => self.forget_one(netns, role, *double, socket),
+                    // For the second time; or not a listener of this proxy any more, unless there was no room to find it.
+                    None if is_full => {}
+                    _ => self.forget_one(netns, role, place, socket),
+                }
             }
         }
         Ok(())
+    }
+
+    /// What the kernel has taken away itself is gone, and another socket may be there.
+    fn forget_one(&self, netns: u64, role: u32, place: u32, socket: u64) {
+        if self.socket(netns, role, place) == Some(socket) {
+            let _ = self.map.delete(listener_key { netns, role, place }.bytes());
+        }
     }
 
     /// Loads the iterator if need be.
@@ -70,11 +75,13 @@ impl Listeners {
     }
 
     fn places(&self, netns: u64, role: u32) -> Places {
-        let socket = |place| {
-            let found = self.map.lookup(listener_key { netns, role, place }.bytes(), MapFlags::ANY).ok()??;
-            Some((place, u64::from_ne_bytes(found.try_into().ok()?)))
-        };
-        (0..LISTENER_PLACES).filter_map(socket).collect()
+        (0..LISTENER_PLACES).filter_map(|place| Some((place, self.socket(netns, role, place)?))).collect()
+    }
+
+    /// By its cookie.
+    fn socket(&self, netns: u64, role: u32, place: u32) -> Option<u64> {
+        let found = self.map.lookup(listener_key { netns, role, place }.bytes(), MapFlags::ANY).ok()??;
+        Some(u64::from_ne_bytes(found.try_into().ok()?))
     }
 
     /// Sockets of the pod's proxy that listen for what it sends, and for what it receives.

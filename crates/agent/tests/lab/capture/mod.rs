@@ -1,6 +1,11 @@
 //! Captured pods: files come and go, and so do their namespaces.
 
 mod answers;
+mod ends;
+mod faults;
 mod files;
+mod load;
 mod namespaces;
 mod scale;
+mod sources;
+mod validate;

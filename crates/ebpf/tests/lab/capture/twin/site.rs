@@ -4,9 +4,10 @@
 use super::super::greeter::{Greeter, PROXY, ROOT};
 use super::super::world::{INBOUND, OUTBOUND, any};
 use super::datagrams::Datagrams;
+use crate::sockets::{at, until};
 use sidestep_testkit::Namespace;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 
 pub const DNS: u16 = 15053;
 /// Of programs in the pod and around it, over TCP; some are of no special meaning.
@@ -44,15 +45,9 @@ pub const NOWHERE: [(&str, [&str; 2]); 3] = [
     ("blackhole", ["198.18.2.0/24", "2001:db8:2::/48"]),
 ];
 
-/// A refusal is an answer that is to come every time, and conntrack is to forget what has ended soon (in seconds).
-const SETTINGS: [(&str, &str); 6] = [
-    ("/proc/sys/net/ipv4/icmp_ratelimit", "0"),
-    ("/proc/sys/net/ipv6/icmp/ratelimit", "0"),
-    ("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait", "2"),
-    ("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close", "2"),
-    ("/proc/sys/net/netfilter/nf_conntrack_udp_timeout", "2"),
-    ("/proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream", "2"),
-];
+/// A refusal is an answer that is to come every time.
+const SETTINGS: [(&str, &str); 2] =
+    [("/proc/sys/net/ipv4/icmp_ratelimit", "0"), ("/proc/sys/net/ipv6/icmp/ratelimit", "0")];
 
 pub struct Site {
     pub pod: Namespace,
@@ -83,7 +78,18 @@ impl Site {
             pod.run(|| Greeter::new(ROOT, &programs)),
             neighbour.run(|| Greeter::new(ROOT, &programs)),
         ];
-        Site { pod, neighbour, _greeters: greeters, _datagrams: datagrams }
+        let site = Site { pod, neighbour, _greeters: greeters, _datagrams: datagrams };
+        site.wait_for_links();
+        site
+    }
+
+    /// Until both ends of each know the other.
+    fn wait_for_links(&self) {
+        for address in INTERFACES.into_iter().flat_map(|(_, addresses)| addresses) {
+            for (from, to) in [(&self.neighbour, address.to_string()), (&self.pod, opposite(address))] {
+                until(&to, || from.run(|| TcpStream::connect(at(&to, PORTS[0])).is_ok()));
+            }
+        }
     }
 
     /// Sockets get their ports from there: conntrack remembers what became of those of earlier rules.

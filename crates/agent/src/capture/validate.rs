@@ -1,0 +1,293 @@
+//! `--run-validation`: before the proxy runs, somebody listens in its place and somebody else dials. What a program dials
+//! must come to the proxy's port, where it can be learned what was dialled and by whom; and the proxy's own way must be
+//! free.
+
+use super::attach;
+use rustix::net::sockopt;
+use rustix::process::{Gid, Uid};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, set_thread_res_gid, set_thread_res_uid};
+use sidestep_ebpf::capture::Captures;
+use sidestep_mesh::address::Protocol;
+use sidestep_mesh::capture::outbound::Outbound;
+use sidestep_mesh::capture::rules::{Ranges, Rules};
+use sidestep_mesh::capture::tables::{Place, Way};
+use sidestep_mesh::capture::verdict::{Action, Probe};
+use std::fs::{self, File};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Addresses for documentation: nobody has them, so that nothing happens if nothing is captured.
+const NOWHERE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+const PORTS: [u16; 4] = [80, 443, 8080, 7];
+/// Users and groups for the program, of which the proxy is not all.
+const PROGRAMS: [u32; 3] = [65534, 0, 1000];
+/// Within a namespace nothing takes that long.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// A connection to nowhere that is not captured goes on for long.
+const FREE: Duration = Duration::from_millis(200);
+
+/// A captured pod.
+pub struct Pod<'a> {
+    pub pins: &'a Path,
+    pub namespace: &'a Path,
+    pub cookie: u64,
+    pub cgroup: &'a Path,
+    pub rules: &'a Rules,
+    pub place: &'a Place,
+}
+
+/// A dial that the rules capture.
+#[derive(Clone, Copy)]
+struct Trial {
+    to: SocketAddr,
+    /// From where it has to come.
+    source: IpAddr,
+    /// User and group of who dials.
+    owner: (u32, u32),
+}
+
+type Result<T> = std::result::Result<T, String>;
+
+pub fn run(pod: &Pod) -> Result<()> {
+    enter_cgroup(pod.cgroup)?;
+    let trials: Vec<Trial> = NOWHERE.iter().filter_map(|any| pod.trial(any.is_ipv4())).collect();
+    if trials.is_empty() {
+        return Err("validation: by these rules and routes nothing that a program may dial is captured".into());
+    }
+    let proxy = (pod.rules.proxy_uids[0], pod.rules.proxy_gids[0]);
+    std::thread::scope(|scope| {
+        let (stand_in, stop) = std::sync::mpsc::channel::<()>();
+        let _stand_in = stand_in; // dropped at the end: whoever stands in for the proxy ends
+        let (told, heard) = std::sync::mpsc::channel();
+        // It makes and asks its sockets as the proxy would.
+        scope.spawn(move || {
+            let listening = become_one(pod.namespace, proxy).and_then(|()| listen(pod.rules));
+            let listening = listening.map(|[outbound, inbound]| {
+                let _ = told.send(Ok(outbound.try_clone_all()));
+                (outbound, inbound)
+            });
+            match listening {
+                Ok(_held) => drop(stop.recv()),
+                Err(why) => drop(told.send(Err(why))),
+            }
+        });
+        let outbound = heard.recv().map_err(|error| error.to_string())??;
+        pod.taken(&outbound)?;
+        trials.iter().try_for_each(|trial| pod.try_out(*trial, proxy, &outbound))?;
+        trials.iter().try_for_each(|trial| pod.try_free(*trial, proxy, &outbound))
+    })
+}
+
+// --- who and where --------------------------------------------------------------------------------------------------
+
+/// Programs of the kernel see the sockets of processes that are in it.
+fn enter_cgroup(cgroup: &Path) -> Result<()> {
+    let wanted = cgroup.canonicalize().map_err(|error| format!("validation: {}: {error}", cgroup.display()))?;
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let is_inside = attach::ancestors(&wanted).last().is_some_and(|root| root.join(own).starts_with(&wanted));
+    if is_inside {
+        return Ok(());
+    }
+    fs::write(wanted.join("cgroup.procs"), std::process::id().to_string())
+        .map_err(|error| format!("validation: cannot enter the cgroup {}: {error}", wanted.display()))
+}
+
+/// Makes the calling thread one of the pod's, for good.
+fn become_one(namespace: &Path, (user, group): (u32, u32)) -> Result<()> {
+    let cannot = |what: &str, error: &dyn std::fmt::Display| format!("validation: {what}: {error}");
+    let file = File::open(namespace).map_err(|error| cannot("open the namespace", &error))?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(|error| cannot("enter the namespace", &error))?;
+    let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(group));
+    set_thread_res_gid(gid, gid, gid).map_err(|error| cannot(&format!("become group {group}"), &error))?;
+    set_thread_res_uid(uid, uid, uid).map_err(|error| cannot(&format!("become user {user}"), &error))
+}
+
+/// Runs `work` on a thread that is one of the pod's.
+fn as_one<T: Send>(namespace: &Path, owner: (u32, u32), work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let theirs = scope.spawn(|| {
+            become_one(namespace, owner)?;
+            work()
+        });
+        theirs.join().expect("it does not panic")
+    })
+}
+
+// --- in the proxy's place -------------------------------------------------------------------------------------------
+
+/// One for each family, as Envoy has them.
+struct Listeners(Vec<TcpListener>);
+
+impl Listeners {
+    fn try_clone_all(&self) -> Listeners {
+        Listeners(self.0.iter().filter_map(|listener| listener.try_clone().ok()).collect())
+    }
+
+    /// What comes to the listener of this family in time.
+    fn accept(&self, v4: bool, patience: Duration) -> Option<(TcpStream, SocketAddr)> {
+        let its = self.0.iter().find(|listener| listener.local_addr().is_ok_and(|at| at.is_ipv4() == v4))?;
+        let deadline = Instant::now() + patience;
+        loop {
+            match its.accept() {
+                Ok(accepted) => return Some(accepted),
+                Err(_) if Instant::now() >= deadline => return None,
+                Err(_) => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+}
+
+/// For what the pod sends, and for what it receives.
+fn listen(rules: &Rules) -> Result<[Listeners; 2]> {
+    let at = |port| -> Result<Listeners> {
+        let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        let mut listeners = Vec::new();
+        for ip in any {
+            match listen_at(SocketAddr::new(ip, port)) {
+                Ok(listener) => listeners.push(listener),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    return Err(format!(
+                        "validation: a proxy listens at port {port} already: validation is for the time before it runs"
+                    ));
+                }
+                // A namespace without IPv6 has none to listen at.
+                Err(_) if ip.is_ipv6() => {}
+                Err(error) => return Err(format!("validation: cannot listen at port {port}: {error}")),
+            }
+        }
+        Ok(Listeners(listeners))
+    };
+    Ok([at(rules.outbound_port)?, at(rules.inbound_port)?])
+}
+
+fn listen_at(at: SocketAddr) -> io::Result<TcpListener> {
+    use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
+    let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket(family, SocketType::STREAM, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if at.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    bind(&socket, &at)?;
+    listen(&socket, 16)?;
+    let listener = TcpListener::from(socket);
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn original(stream: &TcpStream) -> io::Result<SocketAddr> {
+    Ok(match stream.local_addr()? {
+        SocketAddr::V4(_) => sockopt::ip_original_dst(stream)?.into(),
+        SocketAddr::V6(_) => sockopt::ipv6_original_dst(stream)?.into(),
+    })
+}
+
+// --- trials ---------------------------------------------------------------------------------------------------------
+
+impl Pod<'_> {
+    /// Something in this family that a program may dial and that is captured.
+    fn trial(&self, v4: bool) -> Option<Trial> {
+        let included = match &self.rules.include_outbound_ranges {
+            Ranges::All => Vec::new(),
+            Ranges::These(ranges) => ranges.iter().filter_map(|range| range.hosts().next()).collect(),
+        };
+        let addresses: Vec<IpAddr> = NOWHERE.into_iter().chain(included).filter(|ip| ip.is_ipv4() == v4).collect();
+        let ports = PORTS.iter().chain(&self.rules.include_outbound_ports);
+        let trials = ports.flat_map(|port| addresses.iter().map(|ip| SocketAddr::new(*ip, *port)));
+        let mut trials = trials.flat_map(|to| PROGRAMS.map(|owner| (to, (owner, owner))));
+        trials.find_map(|(to, owner)| {
+            let (interface, source) = self.leaves_by(to.ip())?;
+            let captured = self.action(to, interface, owner) == Action::Outbound(self.rules.outbound_port);
+            captured.then_some(Trial { to, source, owner })
+        })
+    }
+
+    fn action(&self, to: SocketAddr, interface: &str, (uid, gid): (u32, u32)) -> Action {
+        let probe = Outbound { protocol: Protocol::Tcp, destination: to, source: None, interface, uid, gid };
+        Probe::Outbound(probe).verdict(self.rules).action
+    }
+
+    /// The interface by which the kernel would send, and from which address.
+    fn leaves_by(&self, ip: IpAddr) -> Option<(&str, IpAddr)> {
+        let covering = self.place.routes.iter().filter(|(net, _)| net.contains(&ip));
+        match covering.max_by_key(|(net, _)| net.prefix_len())?.1 {
+            Way::By { interface, source } => {
+                let mut names = self.place.interfaces.iter();
+                names.find(|(_, number)| **number == interface).map(|(name, _)| (name.as_str(), source))
+            }
+            Way::Local { .. } | Way::Nowhere { .. } => None,
+        }
+    }
+
+    /// Listeners are found by what comes in only if the programs saw them begin to listen.
+    fn taken(&self, outbound: &Listeners) -> Result<()> {
+        let tables = Captures::look(self.pins).map_err(|error| error.to_string())?;
+        let found = tables.all_listening().get(&self.cookie).copied().unwrap_or_default();
+        let wanted = outbound.0.len();
+        if found.iter().all(|count| *count >= wanted) {
+            println!(
+                "validation: listeners at ports {} and {} are found",
+                self.rules.outbound_port, self.rules.inbound_port
+            );
+            return Ok(());
+        }
+        Err(format!(
+            "validation: of {wanted} listeners at port {} {} were found, at port {} {}: the proxy's cgroup has to be in \
+             the one to which programs are attached; name the pod's by --cgroup",
+            self.rules.outbound_port, found[0], self.rules.inbound_port, found[1]
+        ))
+    }
+
+    fn try_out(&self, trial: Trial, proxy: (u32, u32), outbound: &Listeners) -> Result<()> {
+        let Trial { to, source, owner } = trial;
+        let wrong = |what: String| format!("validation: user {} dialled {to}: {what}", owner.0);
+        let dial = || TcpStream::connect_timeout(&to, PATIENCE).map_err(|error| wrong(error.to_string()));
+        let stream = as_one(self.namespace, owner, dial)?;
+        let (accepted, peer) = outbound
+            .accept(to.is_ipv4(), PATIENCE)
+            .ok_or_else(|| wrong(format!("nothing came to port {}", self.rules.outbound_port)))?;
+        let told = as_one(self.namespace, proxy, || original(&accepted).map_err(|error| error.to_string()));
+        let ends = (stream.local_addr(), stream.peer_addr());
+        let (Ok(local), Ok(remote)) = ends else { return Err(wrong("the connection ended at once".into())) };
+        let expected = [
+            (told == Ok(to), format!("the proxy asked for what was dialled and was told {told:?}")),
+            (peer == local, format!("the proxy sees it come from {peer}, and it comes from {local}")),
+            (peer.ip() == source, format!("the proxy sees it come from {}, not from {source}", peer.ip())),
+            (remote == to, format!("the program was told that it is connected to {remote}")),
+        ];
+        match expected.into_iter().find(|(is_so, _)| !is_so) {
+            Some((_, what)) => Err(wrong(what)),
+            None => {
+                let port = self.rules.outbound_port;
+                println!("validation: {to} comes to port {port}, as {to}, from {source}");
+                Ok(())
+            }
+        }
+    }
+
+    fn try_free(&self, trial: Trial, proxy: (u32, u32), outbound: &Listeners) -> Result<()> {
+        let to = trial.to;
+        let wrong = || format!("validation: the proxy's own connection to {to} came back to it: see --proxy-uid");
+        let interface = self.leaves_by(to.ip()).map_or("", |(interface, _)| interface);
+        if self.action(to, interface, proxy) != Action::Bypass {
+            return Err(wrong());
+        }
+        let dial = || {
+            // Nobody is there: whether it is refused or forgotten does not matter.
+            drop(TcpStream::connect_timeout(&to, FREE));
+            Ok(())
+        };
+        as_one(self.namespace, proxy, dial)?;
+        if outbound.accept(to.is_ipv4(), Duration::ZERO).is_some() {
+            return Err(wrong());
+        }
+        println!("validation: the proxy's own way to {to} is free");
+        Ok(())
+    }
+}
