@@ -19,6 +19,9 @@ STARTED = re.compile("starting main dispatch loop")
 # Addresses of Services that only Envoy knows, by what they lead to.
 VIPS = {"outside": {4: "10.96.0.10", 6: "fd00:96::10"}, "self": {4: "10.96.0.11", 6: "fd00:96::11"}}
 VIP_PORT = 80
+ANY = {4: "0.0.0.0", 6: "::"}
+# IP_TTL, IPV6_UNICAST_HOPS
+TIME_TO_LIVE = {4: (0, 2), 6: (41, 16)}
 PASSTHROUGH = {4: "127.0.0.6", 6: "::6"}
 # At which nobody listens: who dials it wants a line in the log.
 MARK_PORT = 99
@@ -107,24 +110,26 @@ def configuration(pod, program_port, access_log):
             outbound(log), inbound(log),
             *(vip_listener(f"{name}{family}", VIPS[name][family], log) for name, family in vips)],
         "clusters": [
-            original_dst("passthrough"),
-            *(original_dst(f"inbound{family}", PASSTHROUGH[family]) for family in (4, 6)),
-            *(static(f"{name}{family}", leads[name][family], program_port) for name, family in vips)],
+            *(original_dst(f"outbound{family}", family, ANY[family]) for family in ANY),
+            *(original_dst(f"inbound{family}", family, PASSTHROUGH[family]) for family in ANY),
+            *(static(f"{name}{family}", family, leads[name][family], program_port) for name, family in vips)],
     }}
 
 
 def outbound(log):
-    return {"name": "outbound", **everywhere(OUTBOUND), "use_original_dst": True,
-            "filter_chains": [{"filters": [tcp_proxy("passthrough", log, "outbound")]}]}
+    return {"name": "outbound", **everywhere(OUTBOUND), "use_original_dst": True, "filter_chains": by_family("outbound", log)}
 
 
 def inbound(log):
-    chains = [{"filter_chain_match": {"prefix_ranges": [{"address_prefix": prefix, "prefix_len": 0}]},
-               "filters": [tcp_proxy(f"inbound{family}", log, "inbound")]}
-              for family, prefix in ((4, "0.0.0.0"), (6, "::"))]
     original = {"name": "original_dst", "typed_config": {
         "@type": f"{FILTERS}.listener.original_dst.v3.OriginalDst"}}
-    return {"name": "inbound", **everywhere(INBOUND), "listener_filters": [original], "filter_chains": chains}
+    return {"name": "inbound", **everywhere(INBOUND), "listener_filters": [original],
+            "filter_chains": by_family("inbound", log)}
+
+
+def by_family(name, log):
+    return [{"filter_chain_match": {"prefix_ranges": [{"address_prefix": any_one, "prefix_len": 0}]},
+             "filters": [tcp_proxy(f"{name}{family}", log, name)]} for family, any_one in ANY.items()]
 
 
 def vip_listener(cluster, host, log):
@@ -147,16 +152,21 @@ def tcp_proxy(cluster, log, name):
                                             "stat_prefix": name, "cluster": cluster, "access_log": [own]}}
 
 
-def original_dst(name, source=None):
-    cluster = {"name": name, "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED", **limits()}
-    if source:
-        cluster["upstream_bind_config"] = {"source_address": {"address": source, "port_value": 0}}
-    return cluster
+def original_dst(name, family, source):
+    return {"name": name, "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED", **limits(), **dial(family, source)}
 
 
-def static(name, host, port):
-    return {"name": name, "type": "STATIC", **limits(), "load_assignment": {"cluster_name": name, "endpoints": [
-        {"lb_endpoints": [{"endpoint": {"address": address(host, port)}}]}]}}
+def static(name, family, host, port):
+    return {"name": name, "type": "STATIC", **limits(), **dial(family, ANY[family]),
+            "load_assignment": {"cluster_name": name, "endpoints": [
+                {"lb_endpoints": [{"endpoint": {"address": address(host, port)}}]}]}}
+
+
+def dial(family, source):
+    """Programs know Envoy's connections by how far they may go."""
+    level, name = TIME_TO_LIVE[family]
+    option = {"level": level, "name": name, "int_value": clients.HOPS, "state": "STATE_PREBIND"}
+    return {"upstream_bind_config": {"source_address": {"address": source, "port_value": 0}, "socket_options": [option]}}
 
 
 def limits():

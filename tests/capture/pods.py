@@ -114,10 +114,15 @@ def do_not_wait_for_the_dead():
 
 def listeners(pid, family):
     """Ports at which somebody listens in the namespace of that process, one for each socket."""
+    return local_ports(pid, family, {LISTEN})
+
+
+def local_ports(pid, family, states):
+    """Of the sockets in these states."""
     name = "tcp" if family == 4 else "tcp6"
     try:
         lines = Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
     except OSError:
         return []
     fields = [line.split() for line in lines]
-    return [int(one[1].rpartition(":")[2], 16) for one in fields if one[3] == LISTEN]
+    return [int(one[1].rpartition(":")[2], 16) for one in fields if one[3] in states]

@@ -204,6 +204,16 @@ static __always_inline struct captured *remember_diversion(struct bpf_sock_addr 
 }
 
 /*
+ * Between an IPv6 address of the pod and ::1 the kernel finds no way back for what it answers without a socket: it looks for
+ * ::1 at the interface that has the other address. The last word of the proxy would never be acknowledged, and its end of
+ * the connection lie in the way of the next one from the same port.
+ */
+static __always_inline bool has_no_way_back(const struct outgoing *out)
+{
+	return out->protocol == IPPROTO_TCP && !address_is_v4(&out->source);
+}
+
+/*
  * The proxy is to see the source that suits what was dialled, not the one that suits the loopback. A socket whose port was
  * bound can get no address any more, but the kernel chooses the right one if the proxy is dialled at that address. And a
  * socket that is bound to an interface reaches no address of another one.
@@ -211,13 +221,14 @@ static __always_inline struct captured *remember_diversion(struct bpf_sock_addr 
 static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct outgoing *out, enum way_out way,
 					struct endpoint *proxy, struct captured *captured)
 {
-	bool may_bind = !out->is_bound && !ctx->sk->src_port;
+	bool may_bind = !out->is_bound && !ctx->sk->src_port && !has_no_way_back(out);
 	struct endpoint own = { .address = out->source, .port = proxy->port };
 
 	if (is_loopback_host(&out->source))
 		return true;
 	/* A proxy for DNS listens at the loopback only. */
-	if (way != WAY_DNS && (out->has_device || (!out->is_bound && !may_bind)) && proxy_listens_at(ctx, &own)) {
+	if (way != WAY_DNS && (out->has_device || (!out->is_bound && !may_bind) || has_no_way_back(out)) &&
+	    proxy_listens_at(ctx, &own)) {
 		captured->proxy = *proxy = own;
 		return true;
 	}

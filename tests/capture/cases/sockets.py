@@ -10,6 +10,8 @@ import clients
 import recorders
 from envoy import OUTBOUND
 from recorders import ask, met
+from pods import local_ports
+from support import wait
 from support.failure import check
 from worlds import PORT
 
@@ -20,6 +22,8 @@ OTHER = "10.96.0.78"
 AF_UNSPEC = 0
 TCP_FASTOPEN_CONNECT = 30
 IPPROTO_MPTCP = 262
+# CLOSE_WAIT, LAST_ACK
+CLOSING = {"08", "09"}
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -136,6 +140,21 @@ def test_idle_connection(lab):
     with recorders.pod(lab.ours) as pod:
         found = pod.run(idle, HOST, others, seconds=300)
     check(found == (True, [HOST, 80]), f"{found}")
+
+
+def finish_first(host):
+    """The proxy's end is closed a moment after this one."""
+    return met(host, PORT)["original"]
+
+
+def test_the_proxy_finishes_later(lab):
+    """Its last word is acknowledged though the program's socket is no more; else the port could not be used again."""
+    for family, host in HOSTS.items():
+        with recorders.pod(lab.ours, "--slow") as pod:
+            recorder = pod.processes[-1]
+            check(pod.run(finish_first, host) == [host, PORT], f"{host} was not told")
+            wait.until(lambda: OUTBOUND not in local_ports(recorder.pid, family, CLOSING),
+                       f"the proxy's end of an IPv{family} connection to be closed", 5)
 
 
 # --- addresses of its own -------------------------------------------------------------------------------------------

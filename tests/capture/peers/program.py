@@ -10,11 +10,19 @@ import socket
 import sys
 
 CHUNK = 1 << 16
+TCP_SAVE_SYN, TCP_SAVED_SYN = 27, 28
+
+
+def hops(sock):
+    """How far the first packet might have gone, which is what its sender has set."""
+    header = sock.getsockopt(socket.SOL_TCP, TCP_SAVED_SYN, 120)
+    return header[8] if header[0] >> 4 == 4 else header[7]
 
 
 def greeting(name, writer):
     local, peer = (writer.get_extra_info(end)[:2] for end in ("sockname", "peername"))
-    return json.dumps({"name": name, "local": local, "peer": peer}).encode() + b"\n"
+    told = {"name": name, "local": local, "peer": peer, "hops": hops(writer.get_extra_info("socket"))}
+    return json.dumps(told).encode() + b"\n"
 
 
 async def serve(name, reader, writer):
@@ -35,7 +43,10 @@ async def serve(name, reader, writer):
 async def main(name, ports):
     for port in ports:
         for family, host in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
-            await asyncio.start_server(lambda r, w: serve(name, r, w), host, port, family=family, backlog=4096)
+            server = await asyncio.start_server(lambda r, w: serve(name, r, w), host, port, family=family, backlog=4096,
+                                                start_serving=False)
+            server.sockets[0].setsockopt(socket.SOL_TCP, TCP_SAVE_SYN, 1)
+            await server.start_serving()
     await asyncio.Event().wait()
 
 

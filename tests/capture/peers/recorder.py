@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A proxy that goes nowhere: recorder.py PORT... At each port, of both families, it says how the connection looks from
 its end and what SO_ORIGINAL_DST answers, and says so again for every line that it hears. With --mptcp its listeners are
-MPTCP's; with --fastopen they take data in the SYN; with --deaf it accepts nothing and has no room for what waits."""
+MPTCP's; with --fastopen they take data in the SYN; with --deaf it accepts nothing and has no room for what waits; with
+--slow it closes its end a moment after the other."""
 
 import argparse
 import asyncio
@@ -13,6 +14,8 @@ SO_ORIGINAL_DST = 80
 SOL_IPV6 = 41
 TCP_FASTOPEN = 23
 IPPROTO_MPTCP = 262
+# In seconds.
+MOMENT = 0.1
 
 
 def original(sock, family):
@@ -33,12 +36,13 @@ def record(port, sock):
     return json.dumps({"listener": port, "local": local, "peer": peer, "original": original(sock, family)}) + "\n"
 
 
-async def serve(port, conn):
+async def serve(port, conn, slow):
     loop = asyncio.get_running_loop()
     try:
         await loop.sock_sendall(conn, record(port, conn).encode())
         while await loop.sock_recv(conn, 4096):
             await loop.sock_sendall(conn, record(port, conn).encode())
+        await asyncio.sleep(MOMENT if slow else 0)
     except OSError:
         pass
     finally:
@@ -58,12 +62,12 @@ def listen(family, host, port, options):
     return sock
 
 
-async def accept(port, listener):
+async def accept(port, listener, slow):
     loop, tasks = asyncio.get_running_loop(), set()
     while True:
         conn, _ = await loop.sock_accept(listener)
         conn.setblocking(False)
-        task = loop.create_task(serve(port, conn))
+        task = loop.create_task(serve(port, conn, slow))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
@@ -73,7 +77,7 @@ async def main(options):
     listeners = [(port, listen(family, host, port, options)) for port in options.port for family, host in hosts]
     if options.deaf:
         await asyncio.Event().wait()
-    await asyncio.gather(*(accept(port, listener) for port, listener in listeners))
+    await asyncio.gather(*(accept(port, listener, options.slow) for port, listener in listeners))
 
 
 if __name__ == "__main__":
@@ -81,6 +85,7 @@ if __name__ == "__main__":
     parser.add_argument("--mptcp", action="store_true")
     parser.add_argument("--fastopen", action="store_true")
     parser.add_argument("--deaf", action="store_true")
+    parser.add_argument("--slow", action="store_true")
     parser.add_argument("--host4", default="0.0.0.0")
     parser.add_argument("--host6", default="::")
     parser.add_argument("port", type=int, nargs="+")

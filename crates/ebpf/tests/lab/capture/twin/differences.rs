@@ -51,12 +51,14 @@ pub const ALL: [Difference; 7] = [
         },
     },
     Difference {
-        name: "The proxy's own address of a connection from a port that was bound without an address",
+        name: "The proxy's own address of a connection from a port that was bound without an address, and by IPv6",
         istio: "127.0.0.1, ::1",
-        sidestep: "the address that is the connection's source, if the proxy listens there; else the source is 127.0.0.1",
-        reason: "such a socket can be given no source any more; the kernel chooses the right one for that address",
+        sidestep: "the address that is the connection's source, if the proxy listens there; else the source is 127.0.0.1 or \
+                   ::1, unless the program has chosen it",
+        reason: "such a socket can be given no source any more, but the kernel chooses the right one for that address; and \
+                 between the pod's IPv6 address and ::1 it cannot acknowledge what comes late",
         translate: |case, outcome| {
-            if case.has_port_only()
+            if (case.has_port_only() || case.is_v6_stream())
                 && let Some((seen, local)) = case.captured(outcome)
                 && seen.listener != site::DNS
             {
@@ -65,13 +67,13 @@ pub const ALL: [Difference; 7] = [
         },
     },
     Difference {
-        name: "The source of connections for DNS from a port that was bound without an address",
+        name: "The source of connections for DNS from a port that was bound without an address, and by TCP over IPv6",
         istio: "the pod's address",
         sidestep: "127.0.0.1, ::1",
-        reason: "as above, but a proxy for DNS listens at 127.0.0.1 only",
+        reason: "as above, but a proxy for DNS listens at the loopback only",
         translate: |case, outcome| {
             // A datagram that is sent with an address has a source of its own.
-            if case.has_port_only()
+            if (case.has_port_only() || (case.is_v6_stream() && case.probe.source.address().is_none()))
                 && case.is_connected()
                 && let Some((seen, local)) = case.captured(outcome)
                 && seen.listener == site::DNS
@@ -144,6 +146,12 @@ impl Case<'_> {
 
     fn has_port_only(&self) -> bool {
         matches!(self.probe.source, Source::Port(..)) && self.probe.source.address().is_none()
+    }
+
+    /// Of the pod itself. The destination says so: a socket that is bound to an IPv4 address reaches no other.
+    fn is_v6_stream(&self) -> bool {
+        let is_own = !matches!(self.probe.from, From::Neighbour(_));
+        is_own && self.probe.is_tcp() && self.probe.to.ip().to_canonical().is_ipv6()
     }
 
     fn is_connected(&self) -> bool {
