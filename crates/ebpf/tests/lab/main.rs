@@ -1,6 +1,7 @@
 //! Services as programs in pods meet them: real sockets in network namespaces.
 
 mod binding;
+mod bypass;
 mod capture;
 mod churn;
 mod connections;

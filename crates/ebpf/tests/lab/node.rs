@@ -110,6 +110,7 @@ pub fn plain_service(name: &str, protocol: Protocol, vip: &str, port: u16) -> Se
         affinity_seconds: None,
         internal_local: false,
         selection: Selection::Random,
+        bypass: Default::default(),
         created: String::new(),
         left: Vec::new(),
     }

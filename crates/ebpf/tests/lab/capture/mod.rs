@@ -1,6 +1,6 @@
 //! Pods whose connections go through their proxy.
 
-mod greeter;
+pub mod greeter;
 mod outside;
 mod twin;
-mod world;
+pub mod world;
