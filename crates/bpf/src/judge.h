@@ -56,13 +56,6 @@ static __always_inline u32 said_by_rules(const struct policed *pod, const struct
 	return said;
 }
 
-static __always_inline const struct identity *identity_of(u32 generation, const struct address *address)
-{
-	struct identity_key key = { .generation = generation, .address = *address };
-
-	return bpf_map_lookup_elem(&identities, &key);
-}
-
 static __always_inline struct conversation conversation_of(const struct asked *asked, u16 own_port)
 {
 	return (struct conversation){ .netns = asked->netns, .peer = asked->peer, .port = own_port };

@@ -134,6 +134,7 @@ enum reason {
 	REASON_BYPASSED_OUTBOUND, /* not captured: the Service needs no proxy */
 	REASON_BYPASSED_INBOUND,
 	REASON_BYPASS_REFUSED,    /* captured all the same: the pod, or its peer, requires a proxy */
+	REASON_NOT_WATCHED,       /* more pairs than are counted */
 	REASONS,
 };
 

@@ -74,6 +74,7 @@ pub fn meaning(reason: &str) -> &'static str {
         "bypass-refused" => {
             "a connection went through a proxy though the Service needs none: one of the pods requires it"
         }
+        "not-watched" => "a connection was not counted: there are more pairs of pods and Services than are counted",
         _ => "",
     }
 }

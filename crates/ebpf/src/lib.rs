@@ -27,3 +27,5 @@ pub mod services;
 pub mod shared;
 pub mod splice;
 pub mod table;
+pub mod walk;
+pub mod watch;

@@ -43,7 +43,7 @@ pub struct Load {
 }
 
 /// Names of `enum reason`, in its order.
-pub const REASONS: [&str; 25] = [
+pub const REASONS: [&str; 26] = [
     "translated",
     "refused",
     "backend-missing",
@@ -69,6 +69,7 @@ pub const REASONS: [&str; 25] = [
     "bypassed-outbound",
     "bypassed-inbound",
     "bypass-refused",
+    "not-watched",
 ];
 
 impl Maps {

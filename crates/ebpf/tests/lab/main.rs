@@ -6,6 +6,7 @@ mod capture;
 mod churn;
 mod connections;
 mod datagrams;
+mod flows;
 mod frontends;
 mod installs;
 mod node;

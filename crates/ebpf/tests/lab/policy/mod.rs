@@ -3,7 +3,7 @@
 mod changes;
 mod datagrams;
 mod matrix;
-mod probe;
+pub mod probe;
 mod random;
 mod rules;
-mod world;
+pub mod world;
