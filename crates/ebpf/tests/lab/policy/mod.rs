@@ -1,6 +1,7 @@
 //! With whom pods may talk.
 
 mod changes;
+mod cost;
 mod datagrams;
 mod matrix;
 pub mod probe;
