@@ -22,6 +22,8 @@ def sweep():
         shutil.rmtree(path, ignore_errors=True)
     for path in orphans(namespaces.RUN_NETNS, namespaces.PREFIX):
         run("ip", "netns", "delete", path.name)
+    for path in orphans(Path("/etc/netns"), namespaces.PREFIX):
+        shutil.rmtree(path)
 
 
 def orphans(directory, prefix):

@@ -27,6 +27,7 @@ class Pod:
         self.namespace = Namespace(f"{world.name}-{name}")
         self.cgroup = Cgroup(world.cgroup.path / name)
         self.processes = []
+        self.tasks = []
 
     def connect(self, node, gateways):
         port = f"p-{self.name}"
@@ -44,7 +45,13 @@ class Pod:
         return self.start(function, *args, owner=owner).result(seconds)
 
     def start(self, function, *args, owner=tasks.PROGRAM):
-        return tasks.Task(self.enter, owner, function, args)
+        task = tasks.Task(self.enter, owner, function, args)
+        self.tasks.append(task)
+        return task
+
+    def start_outside(self, function, *args):
+        """In the pod's namespace, but not in its cgroup."""
+        return tasks.Task(lambda: enter(self.namespace.path), tasks.PROGRAM, function, args)
 
     def enter(self):
         self.cgroup.enter()
@@ -87,9 +94,15 @@ class Pod:
         self.processes.remove(process)
 
     def stop(self):
+        for task in self.tasks:
+            if task in tasks.running:
+                task.end()
         for process in reversed(self.processes):
             process.destroy()
+        # A namespace goes when it likes; the name of the cable is free at once.
+        self.world.node.ip(f"link del p-{self.name}")
         self.namespace.remove()
+        self.cgroup.remove()
 
 
 def listeners(pid, family):

@@ -67,6 +67,9 @@ enum range_kind {
 	KIND_ROUTE, /* by `place` */
 };
 
+/* Added to the kind: ::/0 is a range of IPv6, though every IPv4 address has a form that is in it. */
+#define RANGE_OF_V4 (1 << 8)
+
 struct range_key {
 	u32 bits; /* that matter of what follows */
 	u32 owner;
@@ -79,8 +82,10 @@ struct range_key {
 enum route_flags {
 	ROUTE_LOCAL = 1 << 0,	    /* leaves by lo */
 	ROUTE_EXCLUDED = 1 << 1,    /* leaves by an excluded interface */
-	ROUTE_UNREACHABLE = 1 << 2, /* leaves nowhere */
 };
+
+/* Above the flags: what connect(2) says of a route that leads nowhere; 0 for all others. */
+#define ROUTE_ERROR_SHIFT 16
 
 struct route {
 	u32 flags;

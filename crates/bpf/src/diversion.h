@@ -6,6 +6,7 @@
 #include "context.h"
 #include "datagram.h"
 #include "outbound.h"
+#include "whole.h"
 
 /* What became of a call. */
 enum diversion {
@@ -53,10 +54,25 @@ static __always_inline struct route *ask_route(const struct bpf_sock_addr *ctx, 
 {
 	struct route *route = find_range(pod->place, KIND_ROUTE, &out->to.address);
 	u32 bound = ((const volatile struct bpf_sock *)ctx->sk)->bound_dev_if;
+	bool is_local = route && route->flags & ROUTE_LOCAL;
 
-	out->is_lo = bound ? bound == LOOPBACK_INTERFACE : route && route->flags & ROUTE_LOCAL;
-	out->is_excluded = bound ? in_set(pod->place, KIND_EXCLUDED_INTERFACE, bound) : route && route->flags & ROUTE_EXCLUDED;
+	/* What is for the pod itself goes by the loopback, whatever the socket is bound to. */
+	out->is_lo = is_local || bound == LOOPBACK_INTERFACE;
+	out->is_excluded = bound && !is_local ? in_set(pod->place, KIND_EXCLUDED_INTERFACE, bound)
+					      : route && route->flags & ROUTE_EXCLUDED;
+	out->has_device = bound && bound != LOOPBACK_INTERFACE;
 	return route;
+}
+
+/*
+ * Why there is no way there: what the route says, if there is one. The proxy for DNS listens at the loopback, which a socket
+ * that is bound to another interface does not reach.
+ */
+static __always_inline int way_error(const struct route *route, const struct outgoing *out, enum way_out way)
+{
+	if (!route || (way == WAY_DNS && out->has_device))
+		return ENETUNREACH;
+	return route->flags >> ROUTE_ERROR_SHIFT;
 }
 
 /* 127.0.0.1 or ::1, as a redirection takes for what the host itself sends. */
@@ -86,6 +102,30 @@ static __always_inline int bind_source(struct bpf_sock_addr *ctx, const struct a
 	return bpf_bind(ctx, (struct sockaddr *)&at6, sizeof(at6));
 }
 
+/* Whether the proxy takes connections at this address, too. */
+static __always_inline bool proxy_listens_at(struct bpf_sock_addr *ctx, const struct endpoint *at)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *listener;
+	u32 size;
+
+	if (address_is_v4(&at->address)) {
+		tuple.ipv4.saddr = tuple.ipv4.daddr = at->address.word[3];
+		tuple.ipv4.dport = at->port;
+		size = sizeof(tuple.ipv4);
+	} else {
+		__builtin_memcpy(tuple.ipv6.saddr, at->address.word, sizeof(tuple.ipv6.saddr));
+		__builtin_memcpy(tuple.ipv6.daddr, at->address.word, sizeof(tuple.ipv6.daddr));
+		tuple.ipv6.dport = at->port;
+		size = sizeof(tuple.ipv6);
+	}
+	listener = bpf_sk_lookup_tcp(ctx, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	if (!listener)
+		return false;
+	bpf_sk_release(listener);
+	return true;
+}
+
 /* Takes back a source that an earlier connect() of this socket was given. */
 static __always_inline void release_source(struct bpf_sock_addr *ctx, struct captured *captured)
 {
@@ -109,40 +149,78 @@ static __always_inline u16 proxy_port(const struct pod *pod, enum way_out way)
 	return way == WAY_OUTBOUND ? pod->outbound_port : way == WAY_INBOUND ? pod->inbound_port : pod->dns_port;
 }
 
-/* Whoever dials 0.0.0.0 or :: reaches the loopback. */
-static __always_inline void mean_loopback(struct endpoint *to)
+/* Whoever dials 0.0.0.0 reaches the address that the socket is bound to, and else the loopback; :: is always that. */
+static __always_inline void mean_own(struct endpoint *to, const struct address *bound)
 {
-	if (address_is_unspecified(&to->address))
-		set_loopback(to, address_is_v4(&to->address), __builtin_bswap16(to->port));
+	bool v4 = address_is_v4(&to->address), bound_v4 = address_is_v4(bound);
+
+	if (!address_is_unspecified(&to->address))
+		return;
+	if (v4 && bound_v4 && !address_is_unspecified(bound))
+		to->address = *bound;
+	else
+		set_loopback(to, v4 || bound_v4, __builtin_bswap16(to->port));
 }
 
 /* The rules' answer for this call. */
 static __always_inline enum way_out ask_rules(struct bpf_sock_addr *ctx, const struct pod *pod, struct outgoing *out,
 					      struct route **route)
 {
-	mean_loopback(&out->to);
+	out->source = bound_source(ctx, address_is_v4(&out->to.address));
+	out->is_bound = !address_is_unspecified(&out->source);
+	mean_own(&out->to, &out->source);
 	out->port = __builtin_bswap16(out->to.port);
 	out->protocol = protocol_of(ctx);
 	out->is_127_0_0_1 = is_loopback_host(&out->to.address);
-	out->source = bound_source(ctx, address_is_v4(&out->to.address));
 	*route = ask_route(ctx, pod, out);
+	if (!out->is_bound && *route)
+		out->source = (*route)->source;
 	ask_owner(ctx, out);
 	return way_of(pod, out);
 }
 
 /* What was dialled and what it was exchanged for, in the socket. */
 static __always_inline struct captured *remember_diversion(struct bpf_sock_addr *ctx, const struct outgoing *out,
-							   const struct endpoint *original, const struct endpoint *proxy)
+							   const struct endpoint *proxy)
 {
 	struct captured *captured = bpf_sk_storage_get(&captures, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 
 	if (captured) {
-		captured->original = *original;
+		captured->original = out->to;
 		captured->proxy = *proxy;
 		captured->dialled = 1;
 		captured->fresh = out->protocol == IPPROTO_TCP;
 	}
 	return captured;
+}
+
+/*
+ * The proxy is to see the source that suits what was dialled, not the one that suits the loopback. A socket whose port was
+ * bound can get no address any more, but the kernel chooses the right one if the proxy is dialled at that address. And a
+ * socket that is bound to an interface reaches no address of another one.
+ */
+static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct outgoing *out, enum way_out way,
+					struct endpoint *proxy, struct captured *captured)
+{
+	bool may_bind = !out->is_bound && !ctx->sk->src_port;
+	struct endpoint own = { .address = out->source, .port = proxy->port };
+
+	if (is_loopback_host(&out->source))
+		return true;
+	/* A proxy for DNS listens at the loopback only. */
+	if (way != WAY_DNS && (out->has_device || (!out->is_bound && !may_bind)) && proxy_listens_at(ctx, &own)) {
+		captured->proxy = *proxy = own;
+		return true;
+	}
+	if (may_bind)
+		captured->bound = bind_source(ctx, &out->source) == 0;
+	return out->is_bound || captured->bound;
+}
+
+/* Who is let past to the proxy's own ports has to say so, too: from there it refuses what it cannot place. */
+static __always_inline bool is_for_proxy_itself(const struct pod *pod, const struct outgoing *out)
+{
+	return out->protocol == IPPROTO_TCP && out->is_lo && (out->port == pod->outbound_port || out->port == pod->inbound_port);
 }
 
 /* Changes `to` into the proxy's address if the rules of the caller's pod say so. */
@@ -162,39 +240,47 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 	way = ask_rules(ctx, pod, &out, &route);
 	if (way == WAY_DIRECT) {
 		count(REASON_NOT_CAPTURED);
+		if (is_for_proxy_itself(pod, &out))
+			remember_diversion(ctx, &out, &out.to);
 		return NOT_DIVERTED;
 	}
 	if (way == WAY_OUTBOUND && is_led_around(&out.to, bpf_get_netns_cookie(ctx)))
 		return NOT_DIVERTED;
-	if (!route || route->flags & ROUTE_UNREACHABLE)
-		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -ENETUNREACH);
+	if (way_error(route, &out, way))
+		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -way_error(route, &out, way));
 	set_loopback(&proxy, address_is_v4(&to->address), proxy_port(pod, way));
-	captured = remember_diversion(ctx, &out, to, &proxy);
+	captured = remember_diversion(ctx, &out, &proxy);
 	if (!captured)
 		return refuse_diversion(ctx, to, REASON_NO_STORAGE, -ECONNREFUSED);
-	if (address_is_unspecified(&out.source) && !is_loopback_host(&route->source)) {
-		captured->bound = bind_source(ctx, &route->source) == 0;
-		if (!captured->bound)
-			count(REASON_SOURCE_NOT_KEPT);
-	}
+	if (!keep_source(ctx, &out, way, &proxy, captured))
+		count(REASON_SOURCE_NOT_KEPT);
+	tell_whole(ctx->sk, captured);
 	count(way == WAY_OUTBOUND ? REASON_CAPTURED_OUTBOUND : way == WAY_INBOUND ? REASON_CAPTURED_INBOUND : REASON_CAPTURED_DNS);
 	*to = proxy;
 	return DIVERTED;
 }
 
-/* A datagram that is for the pod's DNS proxy; its answer will have the name of the server that was asked. */
-static __always_inline bool divert_datagram(struct bpf_sock_addr *ctx, const struct pod *pod, struct endpoint *to)
+/*
+ * A datagram that is for the pod's DNS proxy; its answer will have the name of the server that was asked. `from` becomes the
+ * source that the proxy is to see, if the program has bound none.
+ */
+static __always_inline enum diversion divert_datagram(struct bpf_sock_addr *ctx, const struct pod *pod, struct endpoint *to,
+						      struct address *from)
 {
 	struct outgoing out = { .to = *to };
 	struct endpoint proxy = {};
 	struct route *route;
 
 	if (to->port != __builtin_bswap16(DNS_PORT) || ask_rules(ctx, pod, &out, &route) != WAY_DNS)
-		return false;
+		return NOT_DIVERTED;
+	if (way_error(route, &out, WAY_DNS))
+		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -way_error(route, &out, WAY_DNS));
 	set_loopback(&proxy, address_is_v4(&to->address), pod->dns_port);
 	expect_replies(ctx);
-	keep_reply(bpf_get_socket_cookie(ctx), &proxy, to, true);
+	keep_reply(bpf_get_socket_cookie(ctx), &proxy, &out.to, true);
 	count(REASON_CAPTURED_DNS);
 	*to = proxy;
-	return true;
+	if (!out.is_bound && !is_loopback_host(&out.source))
+		*from = out.source;
+	return DIVERTED;
 }

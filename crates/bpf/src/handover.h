@@ -8,10 +8,12 @@
 #include "capture_maps.h"
 #include "context.h"
 #include "sets.h"
+#include "whole.h"
 
 #define SO_ORIGINAL_DST 80
 #define SOL_IP 0
 #define SOL_IPV6 41
+#define SMALLEST_PAGE 4096
 
 static __always_inline struct endpoint local_end(const volatile struct bpf_sock_ops *ops)
 {
@@ -27,7 +29,8 @@ static __always_inline struct endpoint remote_end(const volatile struct bpf_sock
 /* The SYN is about to leave. */
 static __always_inline void send_along(struct bpf_sock_ops *ops, u64 netns)
 {
-	struct captured *captured = ops->sk ? bpf_sk_storage_get(&captures, ops->sk, NULL, 0) : NULL;
+	struct bpf_sock *sk = ops->sk;
+	struct captured *captured = sk ? bpf_sk_storage_get(&captures, sk, NULL, 0) : NULL;
 	struct way way = { .netns = netns, .from = local_end(ops), .to = remote_end(ops) };
 	struct endpoint original;
 
@@ -36,6 +39,7 @@ static __always_inline void send_along(struct bpf_sock_ops *ops, u64 netns)
 	original = captured->original;
 	captured->from = way.from;
 	captured->fresh = 0;
+	tell_whole(sk, captured);
 	if (bpf_map_update_elem(&pending, &way, &original, BPF_ANY))
 		tell(REASON_WAY_NOT_KEPT, netns, IPPROTO_TCP, &original, 0);
 }
@@ -44,6 +48,7 @@ static __always_inline void send_along(struct bpf_sock_ops *ops, u64 netns)
 static __always_inline void take_over(struct bpf_sock_ops *ops, u64 netns, const struct pod *pod)
 {
 	struct way way = { .netns = netns };
+	struct bpf_sock *sk = ops->sk;
 	struct captured *captured;
 	struct endpoint *original;
 	u32 port = ops->local_port;
@@ -55,10 +60,11 @@ static __always_inline void take_over(struct bpf_sock_ops *ops, u64 netns, const
 	original = bpf_map_lookup_elem(&pending, &way);
 	if (!original)
 		return;
-	captured = ops->sk ? bpf_sk_storage_get(&captures, ops->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE) : NULL;
+	captured = sk ? bpf_sk_storage_get(&captures, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE) : NULL;
 	if (captured) {
 		captured->original = *original;
 		captured->accepted = 1;
+		tell_whole(sk, captured);
 		count(REASON_ACCEPTED);
 	} else {
 		tell(REASON_NO_STORAGE, netns, IPPROTO_TCP, original, 0);
@@ -110,7 +116,7 @@ static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct en
 		if ((void *)(v4 + 1) > end)
 			return false;
 		*v4 = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = at->port, .sin_addr.s_addr = at->address.word[3] };
-		ctx->optlen = sizeof(*v4);
+		answered(ctx, sizeof(*v4));
 	} else {
 		if ((void *)(v6 + 1) > end)
 			return false;
@@ -122,9 +128,8 @@ static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct en
 		v6->sin6_addr.s6_addr32[1] = at->address.word[1];
 		v6->sin6_addr.s6_addr32[2] = at->address.word[2];
 		v6->sin6_addr.s6_addr32[3] = at->address.word[3];
-		ctx->optlen = sizeof(*v6);
+		answered(ctx, sizeof(*v6));
 	}
-	ctx->retval = 0;
 	return true;
 }
 

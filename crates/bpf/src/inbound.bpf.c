@@ -34,7 +34,7 @@ int inbound(struct bpf_sk_lookup *ctx)
 		return SK_PASS;
 	from = ADDRESS_IN(syn, remote);
 	if (is_from_inside(ctx, pod, &from))
-		return from_inside(ctx, pod);
+		return from_inside(ctx, pod, &from);
 	at.address = ADDRESS_IN(syn, local);
 	at.port = __builtin_bswap16((u16)syn->local_port);
 	switch (role_of(ctx, pod, &at.address)) {

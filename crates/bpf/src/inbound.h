@@ -57,23 +57,24 @@ static __always_inline bool is_from_inside(const struct bpf_sk_lookup *ctx, cons
 }
 
 /*
- * A connection to the proxy's port from an address that is not the loopback's has been diverted there. If what was dialled
- * could not be sent along, the proxy must not guess.
+ * What connect() has let come to the proxy's ports has said along what was dialled. If that could not be kept, the proxy
+ * must not guess. A loopback address as the source is left alone: what is diverted has another one, if there is any.
  */
-static __always_inline int from_inside(const struct bpf_sk_lookup *ctx, const struct pod *pod)
+static __always_inline int from_inside(const struct bpf_sk_lookup *ctx, const struct pod *pod, const struct address *from)
 {
 	const volatile struct bpf_sk_lookup *syn = ctx;
 	struct way way = { .netns = netns };
 
 	if (ctx->local_port != pod->outbound_port && ctx->local_port != pod->inbound_port)
 		return SK_PASS;
-	way.from.address = ADDRESS_IN(syn, remote);
+	/* Nobody dials from port 0: connect() asks who listens. */
+	if (!syn->remote_port)
+		return SK_PASS;
+	way.from.address = *from;
 	way.from.port = (u16)syn->remote_port;
 	way.to.address = ADDRESS_IN(syn, local);
 	way.to.port = __builtin_bswap16((u16)syn->local_port);
-	if (!is_loopback_host(&way.to.address) || is_loopback_host(&way.from.address))
-		return SK_PASS;
-	if (bpf_map_lookup_elem(&pending, &way))
+	if (is_loopback_host(from) || bpf_map_lookup_elem(&pending, &way))
 		return SK_PASS;
 	count(REASON_REFUSED_INSIDE);
 	return SK_DROP;

@@ -20,12 +20,14 @@ enum way_out {
 
 struct outgoing {
 	struct endpoint to;
-	struct address source; /* that the program has bound to */
+	struct address source; /* of its packets */
 	u16 port;	       /* of `to`, in host order */
 	u8 protocol;
 	bool is_lo;
 	bool is_excluded; /* leaves by an excluded interface */
 	bool is_127_0_0_1;
+	bool has_device; /* the socket is bound to another interface than the loopback */
+	bool is_bound; /* `source` is the program's choice, not the kernel's */
 	u32 uid, gid;
 };
 

@@ -15,6 +15,7 @@
 #include "datagram.h"
 #include "handover.h"
 #include "peer.h"
+#include "true_peer.h"
 #include "watch_life.h"
 #include "work.h"
 
@@ -37,12 +38,40 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 ADDRESS_HOOK(connect, 4, connect_out)
 ADDRESS_HOOK(connect, 6, connect_out)
-ADDRESS_HOOK(sendmsg, 4, send_out)
-ADDRESS_HOOK(sendmsg, 6, send_out)
 ADDRESS_HOOK(recvmsg, 4, received_from)
 ADDRESS_HOOK(recvmsg, 6, received_from)
 ADDRESS_HOOK(getpeername, 4, connected_peer)
 ADDRESS_HOOK(getpeername, 6, connected_peer)
+
+SEC("cgroup/sendmsg4")
+int sendmsg4(struct bpf_sock_addr *ctx)
+{
+	struct endpoint to = load4(ctx);
+	struct address from = {};
+	int verdict = send_out(ctx, &to, &from);
+
+	store4(ctx, &to);
+	if (from.word[3])
+		ctx->msg_src_ip4 = from.word[3];
+	return verdict;
+}
+
+SEC("cgroup/sendmsg6")
+int sendmsg6(struct bpf_sock_addr *ctx)
+{
+	struct endpoint to = load6(ctx);
+	struct address from = {};
+	int verdict = send_out(ctx, &to, &from);
+
+	store6(ctx, &to);
+	if (from.word[3]) {
+		ctx->msg_src_ip6[0] = from.word[0];
+		ctx->msg_src_ip6[1] = from.word[1];
+		ctx->msg_src_ip6[2] = from.word[2];
+		ctx->msg_src_ip6[3] = from.word[3];
+	}
+	return verdict;
+}
 
 SEC("cgroup/post_bind4")
 int post_bind4(struct bpf_sock *ctx)
@@ -97,13 +126,19 @@ int connections(struct bpf_sock_ops *ctx)
 	return 1;
 }
 
-/* Of all options this is about one; the rest is left as it is, without a copy. */
+/*
+ * Of all options this is about two; the rest is left as it is, also for other programs that answer. What is longer than a
+ * page is not there to be answered: the kernel fails such a call unless it is told to keep its own answer.
+ */
 SEC("cgroup/getsockopt")
 int original_dst(struct bpf_sockopt *ctx)
 {
-	bool is_ours = ctx->optname == SO_ORIGINAL_DST && (ctx->level == SOL_IP || ctx->level == SOL_IPV6);
+	bool is_original = ctx->optname == SO_ORIGINAL_DST && (ctx->level == SOL_IP || ctx->level == SOL_IPV6);
+	bool is_true_peer = ctx->optname == TRUE_PEER && ctx->level == SOL_SIDESTEP;
 
-	if (!is_ours || !answer_original(ctx))
+	if ((is_original && answer_original(ctx)) || (is_true_peer && answer_true_peer(ctx)))
+		return ALLOW;
+	if (ctx->optlen > SMALLEST_PAGE)
 		ctx->optlen = 0;
 	return ALLOW;
 }

@@ -25,6 +25,8 @@ static __always_inline struct route *find_range(u32 owner, u32 kind, const struc
 {
 	struct range_key key = { .bits = RANGE_BITS, .owner = owner, .kind = kind, .address = *address };
 
+	if (address_is_v4(address))
+		key.kind += RANGE_OF_V4;
 	return bpf_map_lookup_elem(&ranges, &key);
 }
 

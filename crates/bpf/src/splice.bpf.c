@@ -9,6 +9,7 @@
 
 #include "splice_enter.h"
 #include "splice_option.h"
+#include "splice_return.h"
 #include "splice_send.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -26,6 +27,9 @@ int splice_join(struct bpf_sock_ops *ctx)
 		break;
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		join(ctx);
+		break;
+	case BPF_SOCK_OPS_RTT_CB:
+		let_mate_leave(ctx);
 		break;
 	}
 	return 1;

@@ -60,7 +60,8 @@ struct end {
 	u32 least; /* size of the smallest message since the mate's queue was found empty */
 	u8 way;
 	u8 is_client;
-	u8 pad[6];
+	u8 watches; /* acknowledgements, which nobody else had asked for */
+	u8 pad[5];
 };
 
 /* The operator's switches. */

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "splice_flow.h"
-#include "splice_leave.h"
+#include "splice_pair.h"
 #include "tcp.h"
 
 static __always_inline u32 obstacle_of_caller(const struct sock *sock)
@@ -34,6 +34,15 @@ static __always_inline u32 obstacle(const struct tcp_sock *tcp, u32 next)
 	return obstacle_of_caller(sock);
 }
 
+/* Hears of acknowledgements, which there are none of while everything is redirected. */
+static __always_inline void watch(struct bpf_sock_ops *ctx, struct end *end)
+{
+	u32 flags = ctx->bpf_sock_ops_cb_flags;
+
+	end->watches = !(flags & BPF_SOCK_OPS_RTT_CB_FLAG);
+	bpf_sock_ops_cb_flags_set(ctx, flags | BPF_SOCK_OPS_RTT_CB_FLAG);
+}
+
 /* Makes the socket one of `sockets`, with what is known of it. */
 static __always_inline u32 enter(struct bpf_sock_ops *ctx, const struct end *wanted, u64 cookie)
 {
@@ -46,10 +55,12 @@ static __always_inline u32 enter(struct bpf_sock_ops *ctx, const struct end *wan
 	if (!end)
 		return REASON_NO_STORAGE;
 	*end = *wanted;
-	if (bpf_sock_hash_update(ctx, &sockets, &cookie, BPF_NOEXIST) == 0)
-		return REASON_SPLICED;
-	bpf_sk_storage_delete(&ends, sk);
-	return REASON_FULL;
+	if (bpf_sock_hash_update(ctx, &sockets, &cookie, BPF_NOEXIST) != 0) {
+		bpf_sk_storage_delete(&ends, sk);
+		return REASON_FULL;
+	}
+	watch(ctx, end);
+	return REASON_SPLICED;
 }
 
 /* What an earlier connection of this socket has left, which ended by connect(AF_UNSPEC): bytes that nobody is to read. */

@@ -5,19 +5,8 @@
  */
 #pragma once
 
-#include "splice_maps.h"
+#include "splice_pair.h"
 #include "tcp.h"
-
-/* The client's first byte: is the server there? Whoever comes first decides, and the swap shows what the other one wrote. */
-static __always_inline bool is_spliced(struct end *end)
-{
-	struct pair *pair = bpf_map_lookup_elem(&pairs, &end->key);
-
-	if (!pair || __sync_val_compare_and_swap(&pair->decision, OFFERED, ORDINARY) != SPLICED)
-		return false;
-	end->mate = pair->server;
-	return true;
-}
 
 /* Whether the mate's program, which did not wait in its calls when it connected, or listened, does so now. */
 static __always_inline bool is_blocking(const struct mate *mate)

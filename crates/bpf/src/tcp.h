@@ -38,7 +38,18 @@ struct sock {
 	int sk_rcvbuf;
 	int sk_rcvlowat;
 	u8 sk_shutdown;
+	void *sk_user_data;
 	struct socket *sk_socket;
+};
+
+typedef struct refcount_struct {
+	atomic_t refs;
+} refcount_t;
+
+/* What the kernel keeps of a socket in a sockmap. */
+struct sk_psock {
+	u32 msg_tot_len;
+	refcount_t refcnt;
 };
 
 struct inet_sock {
@@ -76,6 +87,17 @@ extern void *bpf_rdonly_cast(const void *object, u32 type) __ksym;
 
 /* The socket at this address, or what has become of it: reading it cannot fault. */
 #define sock_at(address) ((const struct sock *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(struct sock)))
+
+/* Marks in the lowest bits of sk_user_data, and the one that says what it is. */
+#define USER_DATA_MARKS 7ull
+#define USER_DATA_IS_PSOCK 4
+
+static __always_inline const struct sk_psock *psock_of(const struct sock *sock)
+{
+	u64 data = (u64)BPF_CORE_READ(sock, sk_user_data);
+
+	return data & USER_DATA_IS_PSOCK ? (const struct sk_psock *)(data & ~USER_DATA_MARKS) : NULL;
+}
 
 enum caller {
 	NOBODY,   /* not accepted yet */

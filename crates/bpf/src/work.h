@@ -17,11 +17,13 @@ static __always_inline int connect_out(struct bpf_sock_addr *ctx, struct endpoin
 	return diversion == DIVERTED ? ALLOW : DENY;
 }
 
-static __always_inline int send_out(struct bpf_sock_addr *ctx, struct endpoint *to)
+/* `from` becomes the datagram's source, if it is to have another one than the kernel takes. */
+static __always_inline int send_out(struct bpf_sock_addr *ctx, struct endpoint *to, struct address *from)
 {
 	struct pod *pod = captured_pod(bpf_get_netns_cookie(ctx));
+	enum diversion diversion = pod ? divert_datagram(ctx, pod, to, from) : NOT_DIVERTED;
 
-	if (pod && divert_datagram(ctx, pod, to))
-		return ALLOW;
-	return send_to(ctx, to);
+	if (diversion == NOT_DIVERTED)
+		return send_to(ctx, to);
+	return diversion == DIVERTED ? ALLOW : DENY;
 }

@@ -11,6 +11,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
+    /// An IPv4 address is mapped.
+    pub fn new(ip: [u8; 16], port: u16) -> Endpoint {
+        Endpoint { ip, port }
+    }
+
     /// An address of 127.0.0.0/8 or ::1: it means something else in every network namespace.
     pub fn is_loopback(&self) -> bool {
         self.ip_addr().is_loopback()

@@ -24,7 +24,8 @@ pub struct Identity {
     pub domain: Domain,
     pub local: Endpoint,
     pub remote: Endpoint,
-    /// Where the caller wanted to go before REDIRECT or DNAT (connection tracking), if the kernel knows.
+    /// Where the caller wanted to go before REDIRECT or DNAT (connection tracking), if the kernel knows and that is needed
+    /// to find it.
     pub original: Option<Endpoint>,
 }
 
@@ -55,12 +56,18 @@ pub fn identify(fd: &OwnedFd) -> Result<Identity, NoProof> {
         address(rustix::net::getpeername(fd).map_err(|_| NoProof::NotConnected)?.ok_or(NoProof::NotConnected)?)?;
     let netns = sock::netns_cookie(fd.as_fd()).map_err(|_| NoProof::OldKernel)?;
     let device = sock::bound_device(fd.as_fd()).map_err(|_| NoProof::OldKernel)?;
+    let (remote, original) = match sock::true_peer(fd.as_fd()) {
+        // The kernel half has led it elsewhere. Two sockets may have dialled the same from one port then: what they are told
+        // does not say which is which, the addresses that they have do.
+        Ok((ip, port)) => (Endpoint::new(ip, port), None),
+        Err(_) => (remote.into(), original_destination(fd)),
+    };
     Ok(Identity {
         cookie: sockopt::socket_cookie(fd).map_err(|_| NoProof::OldKernel)?,
         domain: Domain { netns, device },
         local: local.into(),
-        remote: remote.into(),
-        original: original_destination(fd),
+        remote,
+        original,
     })
 }
 

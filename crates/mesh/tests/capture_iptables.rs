@@ -143,10 +143,11 @@ fn destination(probe: &Probe) -> SocketAddr {
     }
 }
 
-/// By the kernel, for a socket that is not bound: no rule is about such an address.
-fn chosen(family: Family) -> IpAddr {
-    match family {
+/// By the kernel, for a socket that is not bound: no rule is about such an address, but ::6 is dialled from ::6.
+fn chosen(destination: IpAddr) -> IpAddr {
+    match Family::of(destination) {
         Family::V4 => "192.0.2.77".parse().unwrap(),
+        Family::V6 if destination == "::6".parse::<IpAddr>().unwrap() => destination,
         Family::V6 => "fd00::77".parse().unwrap(),
     }
 }
@@ -156,7 +157,7 @@ fn packet<'a>(probe: &Probe<'a>) -> Packet<'a> {
     match probe {
         Probe::Outbound(probe) => Packet {
             protocol: if probe.protocol == Protocol::Tcp { "tcp" } else { "udp" },
-            source: probe.source.unwrap_or_else(|| chosen(Family::of(probe.destination.ip()))),
+            source: probe.source.unwrap_or_else(|| chosen(probe.destination.ip())),
             destination: probe.destination,
             input: None,
             output: Some(probe.interface),

@@ -11,7 +11,7 @@ from support.failure import check
 from worlds import PORT
 
 MEGABYTE = 1 << 20
-BLOB = 8 * MEGABYTE
+BLOB = 2 * MEGABYTE
 OWN_PORT = 9001
 
 

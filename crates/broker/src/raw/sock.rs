@@ -102,6 +102,22 @@ pub fn netns_cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
     option(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE)
 }
 
+/// What the kernel half says of a socket that is told something else of its peer (crates/bpf/src/true_peer.h): the peer's
+/// address, IPv4 mapped, and its port, as the network orders them. An error: nothing else is told, or nobody is there to say.
+pub fn true_peer(fd: BorrowedFd<'_>) -> io::Result<([u8; 16], u16)> {
+    const SOL_SIDESTEP: libc::c_int = 0x5353;
+    const TRUE_PEER: libc::c_int = 1;
+    #[derive(Clone, Copy)]
+    #[repr(C)]
+    struct Peer {
+        ip: [u8; 16],
+        port: u16,
+        pad: u16,
+    }
+    let peer: Peer = option(fd, SOL_SIDESTEP, TRUE_PEER)?;
+    Ok((peer.ip, u16::from_be(peer.port)))
+}
+
 /// The network interface a socket is bound to; 0: none.
 pub fn bound_device(fd: BorrowedFd<'_>) -> io::Result<u32> {
     const SO_BINDTOIFINDEX: libc::c_int = 62;

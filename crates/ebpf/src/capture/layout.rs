@@ -31,6 +31,8 @@ pub const ROLE_SINK: u32 = 2;
 const OWNER_AND_KIND: u32 = 64;
 /// An IPv4 address lies in the last bits of an IPv6 one.
 const MAPPED: u32 = 96;
+/// So that ::/0 is no range of IPv4.
+const RANGE_OF_V4: u32 = 1 << 8;
 
 /// What else is said of a pod, beside its rules.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,13 +78,16 @@ pub fn set_key_of(owner: u32, kind: SetKind, number: u32) -> set_key {
 }
 
 pub fn range_key_of(owner: u32, kind: RangeKind, range: IpNet) -> range_key {
-    let bits = OWNER_AND_KIND + u32::from(range.prefix_len()) + if range.addr().is_ipv4() { MAPPED } else { 0 };
-    range_key { bits, owner, kind: kind as u32, address: address_of(Address::from(range.addr())) }
+    let (mapped, of_v4) = if range.addr().is_ipv4() { (MAPPED, RANGE_OF_V4) } else { (0, 0) };
+    let bits = OWNER_AND_KIND + mapped + u32::from(range.prefix_len());
+    range_key { bits, owner, kind: kind as u32 + of_v4, address: address_of(Address::from(range.addr())) }
 }
+
+const ROUTE_ERROR_SHIFT: u32 = 16;
 
 /// `enum route_flags`
 pub fn route_of(from: Option<&Route>) -> route {
     let Some(from) = from else { return route::default() };
-    let flags = u32::from(from.local) | (u32::from(from.excluded) << 1) | (u32::from(from.unreachable) << 2);
+    let flags = u32::from(from.local) | (u32::from(from.excluded) << 1) | (u32::from(from.error) << ROUTE_ERROR_SHIFT);
     route { flags, source: address_of(Address::from(from.source)) }
 }

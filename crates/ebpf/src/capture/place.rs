@@ -86,9 +86,20 @@ fn route(message: RouteNetlinkMessage, addresses: &[(u32, IpNet)]) -> Option<Fou
             let source = its.source.or_else(|| source(interface, its.gateway.unwrap_or(net.addr()), v4, addresses));
             Way::By { interface, source: source.unwrap_or(any) }
         }
-        _ => Way::Nowhere,
+        kind => Way::Nowhere { error: error_of(kind) },
     };
     Some(Found { net, rank, metric: its.metric, way })
+}
+
+/// What connect(2) says.
+fn error_of(kind: RouteType) -> u16 {
+    let error = match kind {
+        RouteType::Unreachable => libc::EHOSTUNREACH,
+        RouteType::Prohibit => libc::EACCES,
+        RouteType::BlackHole => libc::EINVAL,
+        _ => libc::ENETUNREACH,
+    };
+    error as u16
 }
 
 /// What the kernel would take, of the interface's addresses: the one nearest to the next hop.

@@ -10,6 +10,7 @@ mod flows;
 mod frontends;
 mod installs;
 mod node;
+mod numbers;
 mod policy;
 mod programs;
 mod scratch;

@@ -52,6 +52,7 @@ struct Facts<'a> {
     rules: &'a Rules,
     probe: &'a Outbound<'a>,
     ip: IpAddr,
+    source: Option<IpAddr>,
     port: u16,
     is_tcp: bool,
     is_local: bool,
@@ -72,10 +73,12 @@ struct Owner {
 
 impl<'a> Facts<'a> {
     fn new(rules: &'a Rules, probe: &'a Outbound<'a>) -> Facts<'a> {
+        let source = probe.source.map(|ip| ip.to_canonical());
         Facts {
             rules,
             probe,
-            ip: meant(probe.destination.ip().to_canonical()),
+            ip: meant(probe.destination.ip().to_canonical(), source),
+            source,
             port: probe.destination.port(),
             is_tcp: probe.protocol == Protocol::Tcp,
             is_local: probe.interface == "lo",
@@ -86,7 +89,8 @@ impl<'a> Facts<'a> {
 
     /// 1, 2 and 3
     fn excluded(&self) -> Matched {
-        let source = self.probe.source.map(|ip| ip.to_canonical());
+        // Who dials ::6 does so from there, if the program has chosen nothing else.
+        let source = self.source.or(Some(self.ip).filter(IpAddr::is_ipv6));
         let is_excluded = self.rules.exclude_interfaces.iter().any(|name| name == self.probe.interface);
         let is_passthrough = self.is_local && source.is_some_and(|ip| PASSTHROUGH.contains(&ip));
         bypass(Rule::OutputInterface, is_excluded)
@@ -167,12 +171,15 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Whoever connects to 0.0.0.0 or :: reaches the loopback address: packets never have them.
-fn meant(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
-        other => other,
+/// Whoever connects to 0.0.0.0 reaches its own address, whoever connects to :: the loopback: packets never have them.
+fn meant(ip: IpAddr, source: Option<IpAddr>) -> IpAddr {
+    match (ip, source) {
+        (IpAddr::V4(Ipv4Addr::UNSPECIFIED), Some(IpAddr::V4(own))) => own.into(),
+        (IpAddr::V4(Ipv4Addr::UNSPECIFIED), _) | (IpAddr::V6(Ipv6Addr::UNSPECIFIED), Some(IpAddr::V4(_))) => {
+            Ipv4Addr::LOCALHOST.into()
+        }
+        (IpAddr::V6(Ipv6Addr::UNSPECIFIED), _) => Ipv6Addr::LOCALHOST.into(),
+        (other, _) => other,
     }
 }
 

@@ -34,8 +34,8 @@ pub struct Route {
     pub local: bool,
     /// Leaves by an excluded interface.
     pub excluded: bool,
-    /// Leaves nowhere.
-    pub unreachable: bool,
+    /// What connect(2) says where it leads nowhere; else 0.
+    pub error: u16,
     /// That the kernel takes if the program has chosen none.
     pub source: IpAddr,
 }
@@ -74,7 +74,7 @@ pub struct Entries {
 
 impl std::hash::Hash for Route {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (self.local, self.excluded, self.unreachable, self.source).hash(state);
+        (self.local, self.excluded, self.error, self.source).hash(state);
     }
 }
 
@@ -167,7 +167,10 @@ pub enum Way {
         interface: u32,
         source: IpAddr,
     },
-    Nowhere,
+    /// That is what connect(2) says.
+    Nowhere {
+        error: u16,
+    },
 }
 
 impl Place {
@@ -182,11 +185,11 @@ impl Place {
         let nowhere =
             |net: IpNet| if net.addr().is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let route = |net: IpNet, way: Way| match way {
-            Way::Local { source } => Route { local: true, excluded: is_excluded(lo), unreachable: false, source },
+            Way::Local { source } => Route { local: true, excluded: is_excluded(lo), error: 0, source },
             Way::By { interface, source } => {
-                Route { local: interface == lo, excluded: is_excluded(interface), unreachable: false, source }
+                Route { local: interface == lo, excluded: is_excluded(interface), error: 0, source }
             }
-            Way::Nowhere => Route { local: false, excluded: false, unreachable: true, source: nowhere(net) },
+            Way::Nowhere { error } => Route { local: false, excluded: false, error, source: nowhere(net) },
         };
         let ranges =
             self.routes.iter().map(|(net, way)| ((RangeKind::Route, net.trunc()), Some(route(*net, *way)))).collect();

@@ -2,5 +2,6 @@
 
 pub mod greeter;
 mod outside;
+mod pairs;
 mod twin;
 pub mod world;

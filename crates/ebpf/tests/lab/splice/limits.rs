@@ -3,7 +3,8 @@
 use super::options::{memory, queued, set};
 use super::stream::{exchange, expect, send, stream};
 use super::world::{End, PORT, World, at_port, listen};
-use std::io::{ErrorKind, Write};
+use crate::sockets::until;
+use std::io::{ErrorKind, Read, Write};
 
 /// Of a single message, which is let in whatever its size: sixteen pieces of 32 KiB.
 const LARGEST_MESSAGE: usize = 512 << 10;
@@ -47,6 +48,40 @@ fn a_reader_that_stalls_stops_its_writer() {
             expect(&reader, &bytes[..written + 1_000_000], 50_000, 2);
         });
     }
+}
+
+/// Both sockets leave the map once nothing waits in their queues: a bulk transfer costs what it costs without splicing.
+#[test]
+fn what_goes_by_tcp_for_good_leaves_the_map() {
+    let world = World::new();
+    let bytes = stream(8, 20 << 20);
+    let (mut client, mut server) = world.spliced();
+    assert_eq!(world.keys(), 2);
+    fill(&client, &bytes, 10_000);
+    assert_eq!(world.reason("stalled"), 1);
+    assert_eq!(world.keys(), 2);
+    server.write_all(b"waits in a queue").unwrap();
+    drain(&mut server);
+    until("the reader has left", || {
+        client.write_all(b"more").unwrap();
+        drain(&mut server);
+        world.keys() == 1
+    });
+    assert_eq!(client.hear(16), b"waits in a queue");
+    until("the writer has left", || {
+        server.write_all(b"more").unwrap();
+        drain(&mut client);
+        world.keys() == 0
+    });
+    let redirected = world.redirected();
+    exchange(&client, &server, [3_000_000, 3_000_000], 10_000, 3);
+    assert_eq!(world.redirected(), redirected);
+}
+
+/// Reads until it would have to wait.
+fn drain(reader: &mut End) {
+    let mut bytes = [0; 65_536];
+    while (&reader.0).read(&mut bytes).is_ok_and(|got| got > 0) {}
 }
 
 #[test]

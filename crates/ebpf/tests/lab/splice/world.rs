@@ -1,5 +1,6 @@
 //! A lab with the splice programs installed.
 
+use libbpf_rs::{MapCore, MapHandle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
@@ -51,6 +52,11 @@ impl World {
     /// How many bytes have gone by queue.
     pub fn redirected(&self) -> u64 {
         self.status().redirected.bytes
+    }
+
+    /// How many sockets are in the kernel's map.
+    pub fn keys(&self) -> usize {
+        MapHandle::from_pinned_path(self.options.pins.join("splice/maps-1/sockets")).unwrap().keys().count()
     }
 
     /// The two ends of a connection in the node's namespace.

@@ -1,5 +1,6 @@
 //! A random set of Services and endpoints.
 
+use crate::numbers::Numbers;
 use sidestep_testkit::Pod;
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -30,29 +31,12 @@ pub struct World {
     pub services: Vec<Service>,
 }
 
-/// SplitMix64: the same numbers from the same seed, anywhere.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) % limit as u64) as usize
-    }
-
-    /// Once in so many times.
-    fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-}
-
 /// Services of one world; of these every kind comes up in a few worlds.
 const SERVICES: usize = 4;
 
 impl World {
     pub fn new(seed: u64, pods: &[Pod]) -> World {
-        let mut numbers = Numbers(seed);
+        let mut numbers = Numbers::new(seed);
         World { services: (1..=SERVICES).map(|i| service(&mut numbers, seed, i, pods)).collect() }
     }
 

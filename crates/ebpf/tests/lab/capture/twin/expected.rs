@@ -33,11 +33,33 @@ pub fn listener(rules: &Rules, probe: &Probe) -> u16 {
     }
 }
 
+pub fn is_captured(rules: &Rules, probe: &Probe) -> bool {
+    verdict(rules, probe).is_some_and(|verdict| verdict.action != Action::Bypass)
+}
+
 /// Whether the outcome may be what the evaluator says.
 pub fn agrees(rules: &Rules, probe: &Probe, outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Answered { seen, .. } => seen.listener == listener(rules, probe),
-        // The rules say where to, not whether there is a way or anybody.
+        // The rules say where to; whether there is a way, or anybody, is another matter.
         Outcome::Failed(_) | Outcome::Silent => true,
+    }
+}
+
+/// Kinds of outcomes that there must be many of.
+pub const KINDS: [&str; 6] =
+    ["refused", "failed", "direct", "to the proxy, outbound", "to the proxy, inbound", "to the proxy, DNS"];
+
+/// Of these, or "silent".
+pub fn kind(rules: &Rules, probe: &Probe, outcome: &Outcome) -> &'static str {
+    let action = verdict(rules, probe).map(|verdict| verdict.action);
+    match (outcome, action) {
+        (Outcome::Silent, _) => "silent",
+        (Outcome::Failed(libc::ECONNREFUSED), _) => "refused",
+        (Outcome::Failed(_), _) => "failed",
+        (_, Some(Action::Outbound(_))) => "to the proxy, outbound",
+        (_, Some(Action::Inbound(_))) => "to the proxy, inbound",
+        (_, Some(Action::Dns(_))) => "to the proxy, DNS",
+        (_, None | Some(Action::Bypass)) => "direct",
     }
 }

@@ -1,15 +1,18 @@
 //! What is tried: calls of the pod's programs and of its proxy, and connections from outside.
 
 use super::super::greeter::Owner;
-use super::numbers::Numbers;
 use super::site::{BEYOND, INTERFACES, NOWHERE, OTHER, REFUSED, opposite};
+use crate::numbers::Numbers;
 use crate::sockets::mapped;
+use ipnet::IpNet;
 use sidestep_mesh::address::Protocol;
 use std::net::{IpAddr, SocketAddr};
 
 /// User and group of whose sockets are tried: programs, the proxy in part and as a whole, a second one, other groups.
 pub const OWNERS: [Owner; 8] =
-    [(1000, 1000), (1337, 1337), (1337, 1000), (1000, 1337), (1400, 1000), (1000, 1500), (1000, 101), (0, 0)];
+    [(1000, 1000), (0, 0), (1337, 1337), (1337, 1000), (1000, 1337), (1400, 1000), (1000, 1500), (1000, 101)];
+/// Of these the first are tried more often.
+const OFTEN: usize = 2;
 
 #[derive(Clone, Debug)]
 pub struct Probe {
@@ -50,17 +53,25 @@ impl Source {
 }
 
 impl Probe {
+    pub fn is_tcp(&self) -> bool {
+        self.protocol == Protocol::Tcp
+    }
+
     /// By which packets to there leave.
     pub fn interface(&self) -> &'static str {
-        if let Some(device) = self.device {
-            return device;
-        }
         let ip = self.to.ip().to_canonical();
-        let by = |(name, addresses): (&'static str, [&str; 2])| {
-            let is_by = |own: &str| is(ip, &opposite(own)).then_some(name);
-            addresses.into_iter().find_map(is_by)
-        };
-        if is_own(ip) { "lo" } else { INTERFACES.into_iter().find_map(by).unwrap_or("eth0") }
+        if is_own(ip) { "lo" } else { way_to(ip) }
+    }
+}
+
+/// The interface that has the network, or the pod's address.
+fn way_to(ip: IpAddr) -> &'static str {
+    let has = |address: &str| is(ip, address) || is(ip, &opposite(address));
+    let found = INTERFACES.into_iter().find(|(_, addresses)| addresses.iter().any(|address| has(address)));
+    match found {
+        Some((name, _)) => name,
+        None if is_own(ip) => "lo",
+        None => "eth0",
     }
 }
 
@@ -81,14 +92,21 @@ fn destinations(v6: bool) -> Vec<IpAddr> {
     let own = INTERFACES.map(|(_, addresses)| addresses[family].to_string());
     let near = [INTERFACES[0], INTERFACES[1]].map(|(_, addresses)| opposite(addresses[family]));
     let beyond = BEYOND.map(|both| both[family].to_string());
-    let nowhere = NOWHERE.map(|(_, both)| both[family].split('/').next().unwrap().replace(".0", ".9"));
-    let no_route = ["203.0.113.9", "2001:db8:99::9"][family].to_string();
-    let all = loopback.map(String::from).into_iter().chain(own).chain(near).chain(beyond).chain(nowhere);
-    all.chain([OTHER[family].to_string(), no_route]).map(|text| text.parse().unwrap()).collect()
+    let all = loopback.map(String::from).into_iter().chain(own).chain(near).chain(beyond);
+    all.chain([OTHER[family].to_string()]).map(|text| text.parse().unwrap()).collect()
+}
+
+/// Destinations that there is no way to.
+fn nowhere(v6: bool) -> Vec<IpAddr> {
+    let of_kind =
+        |(_, ranges): (_, [&str; 2])| ranges[usize::from(v6)].parse::<IpNet>().unwrap().hosts().nth(8).unwrap();
+    let unknown = (!v6).then(|| "203.0.113.9".parse().unwrap());
+    NOWHERE.into_iter().map(of_kind).chain(unknown).collect()
 }
 
 /// What the rules may be about, and what not.
 const PORTS: [u16; 12] = [53, 53, 80, 80, 443, 3306, 8080, 15001, 15006, 15008, 15020, REFUSED];
+const UDP_PORTS: [u16; 5] = [53, 53, 53, 80, REFUSED];
 
 /// Sources that a call to there may be bound to, with `port` where one is.
 fn sources(to: IpAddr, port: u16) -> Vec<Source> {
@@ -106,28 +124,49 @@ fn sources(to: IpAddr, port: u16) -> Vec<Source> {
     all
 }
 
-/// So many calls of the pod, picked out of all there are.
-pub fn outbound(numbers: &mut Numbers, count: usize) -> Vec<Probe> {
-    (0..count).map(|_| outbound_one(numbers)).collect()
+/// Picks calls of the pod out of all there are.
+pub struct Picker {
+    pub numbers: Numbers,
+    /// Counts on: sockets that are bound to a port have another one each.
+    next_port: u16,
 }
 
-fn outbound_one(numbers: &mut Numbers) -> Probe {
-    let v6 = numbers.once_in(3);
-    let to = *numbers.one_of(&destinations(v6));
-    let port = numbers.fixed_port();
-    let source = *numbers.one_of(&sources(to, port));
-    let udp = numbers.once_in(4);
-    let port = if udp { *numbers.one_of(&[53, 53, 53, 80, REFUSED]) } else { *numbers.one_of(&PORTS) };
-    let device = numbers.once_in(40).then(|| *numbers.one_of(&["lo", "eth0", "eth1"]));
-    let probe = Probe {
-        from: From::Pod(*numbers.one_of(&OWNERS)),
-        protocol: if udp { Protocol::Udp } else { Protocol::Tcp },
-        to: SocketAddr::new(to, port),
-        source,
-        device,
-        connected: numbers.once_in(2),
-    };
-    if to.is_ipv4() && numbers.once_in(4) { as_mapped(probe) } else { probe }
+const FIXED_PORTS: std::ops::Range<u16> = 40000..60000;
+
+impl Picker {
+    pub fn new(seed: u64) -> Picker {
+        Picker { numbers: Numbers::new(seed), next_port: FIXED_PORTS.start }
+    }
+
+    pub fn calls(&mut self, count: usize) -> Vec<Probe> {
+        (0..count).map(|_| self.call()).collect()
+    }
+
+    fn call(&mut self) -> Probe {
+        let v6 = self.numbers.once_in(3);
+        let somewhere = if self.numbers.once_in(15) { nowhere(v6) } else { destinations(v6) };
+        let to = *self.numbers.one_of(&somewhere);
+        let sources = sources(to, self.fixed_port());
+        let numbers = &mut self.numbers;
+        let udp = numbers.once_in(4);
+        let port = if udp { *numbers.one_of(&UDP_PORTS) } else { *numbers.one_of(&PORTS) };
+        let owners = if numbers.once_in(3) { &OWNERS[..OFTEN] } else { &OWNERS };
+        let probe = Probe {
+            from: From::Pod(*numbers.one_of(owners)),
+            protocol: if udp { Protocol::Udp } else { Protocol::Tcp },
+            to: SocketAddr::new(to, port),
+            source: *numbers.one_of(&sources),
+            device: numbers.once_in(50).then(|| way_to(to)),
+            connected: numbers.once_in(2),
+        };
+        if to.is_ipv4() && numbers.once_in(4) { as_mapped(probe) } else { probe }
+    }
+
+    fn fixed_port(&mut self) -> u16 {
+        let port = self.next_port;
+        self.next_port = if port + 1 < FIXED_PORTS.end { port + 1 } else { FIXED_PORTS.start };
+        port
+    }
 }
 
 /// The same by a socket of the other family.

@@ -1,6 +1,6 @@
 //! The rules of each round: what Istio's options are for, one after the other, and then anything.
 
-use super::numbers::Numbers;
+use crate::numbers::Numbers;
 use ipnet::IpNet;
 use sidestep_mesh::capture::defaults;
 use sidestep_mesh::capture::rules::{Dns, DnsServers, InboundPorts, OwnerGroups, Ranges, Rules};

@@ -53,6 +53,11 @@ impl Site {
         let name = format!("st{}-{name}", std::process::id());
         let pod = Namespace::new(&name);
         let neighbour = Namespace::new(&format!("{name}-n"));
+        // A refusal is an answer that is to come every time.
+        for namespace in [&pod, &neighbour] {
+            namespace.run(|| fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0").unwrap());
+            namespace.run(|| fs::write("/proc/sys/net/ipv6/icmp/ratelimit", "0").unwrap());
+        }
         connect(&pod, &neighbour);
         routes(&pod);
         let datagrams = vec![
@@ -99,7 +104,7 @@ fn connect(pod: &Namespace, neighbour: &Namespace) {
     pod.ip("-6 addr add ::6/128 dev lo nodad");
 }
 
-/// There is no way to everywhere.
+/// There is no way to everywhere, in IPv4.
 fn routes(pod: &Namespace) {
     for range in ["10.96.0.0/16", "10.100.0.0/16"] {
         pod.ip(&format!("route add {range} via {}", opposite(INTERFACES[0].1[0])));
@@ -107,6 +112,7 @@ fn routes(pod: &Namespace) {
     for range in ["fd00:96::/32", "fd00:100::/32"] {
         pod.ip(&format!("-6 route add {range} via {}", opposite(INTERFACES[0].1[1])));
     }
+    pod.ip(&format!("-6 route add default via {}", opposite(INTERFACES[0].1[1])));
     for (kind, ranges) in NOWHERE {
         pod.ip(&format!("route add {kind} {}", ranges[0]));
         pod.ip(&format!("-6 route add {kind} {}", ranges[1]));

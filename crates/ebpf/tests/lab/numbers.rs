@@ -1,21 +1,15 @@
 //! SplitMix64: the same numbers from the same seed, anywhere.
 
-pub struct Numbers {
-    state: u64,
-    /// Counts on: no two sockets of a run shall have the same port.
-    next_port: u16,
-}
-
-const FIXED_PORTS: std::ops::Range<u16> = 40000..60000;
+pub struct Numbers(u64);
 
 impl Numbers {
     pub fn new(seed: u64) -> Numbers {
-        Numbers { state: seed, next_port: FIXED_PORTS.start }
+        Numbers(seed)
     }
 
     pub fn below(&mut self, limit: usize) -> usize {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((mixed ^ (mixed >> 31)) % limit as u64) as usize
     }
@@ -32,12 +26,5 @@ impl Numbers {
     /// Some of them, in their order.
     pub fn some_of<T: Clone>(&mut self, choices: &[T]) -> Vec<T> {
         choices.iter().filter(|_| self.once_in(3)).cloned().collect()
-    }
-
-    /// A port for a socket that wants one of its own.
-    pub fn fixed_port(&mut self) -> u16 {
-        let port = self.next_port;
-        self.next_port = if port + 1 < FIXED_PORTS.end { port + 1 } else { FIXED_PORTS.start };
-        port
     }
 }

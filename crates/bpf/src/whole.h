@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Of MPTCP, the program's own socket is another than the one that dials or is accepted. What is asked is asked of the
+ * program's, so it has to know as well.
+ */
+#pragma once
+
+#include "capture_maps.h"
+#include "kernel.h"
+
+static __always_inline void tell_whole(void *subflow, const struct captured *captured)
+{
+	struct mptcp_sock *whole;
+	struct captured *its;
+
+	if (!may_read_kernel)
+		return;
+	whole = bpf_skc_to_mptcp_sock(subflow);
+	its = whole ? bpf_sk_storage_get(&captures, whole, NULL, BPF_SK_STORAGE_GET_F_CREATE) : NULL;
+	if (its)
+		*its = *captured;
+}
