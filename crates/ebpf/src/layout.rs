@@ -42,7 +42,7 @@ macro_rules! map_data {
 
 map_data!(
     u8: 1, u32: 4, u64: 8, address: 16, frontend_key: 16 + 2 + 1 + 1, frontend: 6 * 4, member_key: 2 * 4, slot: 4 * 4,
-    backend: 20 + 4 + 2 * 8, service_counters: 3 * 8, event: 2 * 8 + 20 + 3 * 4 + 2 * 1 + 2 + 4,
+    backend: 20 + 4 + 2 * 8, service_counters: 3 * 8, event: 2 * 8 + 20 + 3 * 4 + 2 + 2 + 4,
     switches: 4 * 4, traffic: 2 * 8, pair_key: 2 * 20 + 8 + 2 * 4, pair: 4 * 8 + 2 * 4
 );
 

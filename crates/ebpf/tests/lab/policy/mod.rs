@@ -1,8 +1,10 @@
 //! With whom pods may talk.
 
+mod captured;
 mod changes;
 mod cost;
 mod datagrams;
+mod example;
 mod matrix;
 pub mod probe;
 mod random;
