@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test test-kube lint bench bench-services bench-mesh compat soak faults clean
+.PHONY: all demo test test-kube lint bench bench-services bench-mesh bench-splice compat soak faults clean
 
 all:
 	cargo build --release
@@ -46,6 +46,12 @@ bench-mesh:
 	cargo build --release
 	cargo build --release -p sidestep-agent
 	tools/bench-mesh $(ARGS)
+
+# What splicing local sockets gains and loses, by message size: docs/splice.md. Needs root; ten minutes. ARGS="--write".
+bench-splice:
+	tools/install-deps bench-services
+	cargo build --release -p sidestep-bench -p sidestep-cli -p sidestep-agent
+	tools/bench-splice $(ARGS)
 
 # Real programs and the test suites of others, in every mode: docs/COMPATIBILITY.md. ARGS="--part suites" for a part.
 compat:

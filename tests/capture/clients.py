@@ -54,14 +54,25 @@ class Conn:
         self.close()
 
 
+SOL_SIDESTEP, TRUE_PEER = 0x5353, 1  # crates/bpf/src/true_peer.h
+
+
+def is_diverted(sock):
+    """The proxy's own connection may happen to have the client's port: then the addresses do not tell."""
+    try:
+        return bool(sock.getsockopt(SOL_SIDESTEP, TRUE_PEER, 20))
+    except OSError:
+        return False
+
+
 def visit(host, port, sock=None):
-    """How a connection looks from both ends, and whether it went by a proxy: else both see the same port."""
+    """How a connection looks from both ends, and whether it went by a proxy."""
     with Conn(host, port, sock) as conn:
         seen = conn.line()
         conn.echo(b"x" * 1000)
         local, peer = list(conn.sock.getsockname()[:2]), list(conn.sock.getpeername()[:2])
     return {"name": seen["name"], "local": local[0], "peer": peer, "seen_local": seen["local"],
-            "seen_peer": seen["peer"][0], "proxied": seen["peer"] != local}
+            "seen_peer": seen["peer"][0], "proxied": seen["peer"] != local or is_diverted(conn.sock)}
 
 
 def outcome(host, port, sock=None):

@@ -99,10 +99,17 @@ class Pod:
                 task.end()
         for process in reversed(self.processes):
             process.destroy()
+        self.run(do_not_wait_for_the_dead, owner=tasks.ROOT)
         # A namespace goes when it likes; the name of the cable is free at once.
         self.world.node.ip(f"link del p-{self.name}")
         self.namespace.remove()
         self.cgroup.remove()
+
+
+def do_not_wait_for_the_dead():
+    """Connections whose programs have ended, and whose peers cannot be reached any more, would keep the namespace for
+    minutes."""
+    Path("/proc/sys/net/ipv4/tcp_orphan_retries").write_text("1")
 
 
 def listeners(pid, family):

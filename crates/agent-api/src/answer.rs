@@ -13,6 +13,7 @@ pub enum Answer {
     /// Differences between the tables and what they are meant to say; none: all is well.
     Check(Check),
     Explanation(Explanation),
+    Captures(Captures),
     Metrics(Metrics),
     Stopping,
 }
@@ -154,9 +155,12 @@ pub struct Unused {
 pub struct Check {
     /// Frontends that were compared.
     pub frontends: usize,
+    /// Captured namespaces that were compared.
+    #[serde(default)]
+    pub captures: usize,
     pub differences: Vec<String>,
     pub troubles: Vec<Trouble>,
-    /// Services of which something could not be programmed.
+    /// Services and captured pods of which something could not be programmed.
     pub problems: Vec<String>,
 }
 
@@ -192,12 +196,50 @@ pub enum Verdict {
     Refused,
     /// Is the kernel's, as if Sidestep were not there.
     Untouched,
+    /// Goes to the pod's proxy, as what the pod sends.
+    CapturedOutbound,
+    /// Goes to the pod's proxy, as what the pod receives.
+    CapturedInbound,
+    /// Goes to the pod's proxy, as a question to a name server.
+    CapturedDns,
+}
+
+/// Pods whose connections go through their proxy.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Captures {
+    /// In the order of names.
+    pub captures: Vec<Capture>,
+    /// How often each thing has happened in all captured pods, by reason code.
+    pub reasons: Vec<Count>,
+    pub tables: Vec<Fill>,
+    /// Captured namespaces that have ended.
+    pub ended: u64,
+}
+
+/// A file of kind Capture, and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Capture {
+    pub namespace: String,
+    pub name: String,
+    /// As the file has it; empty where no file is known.
+    pub netns: String,
+    /// The network namespace's cookie, where it is there.
+    pub cookie: Option<u64>,
+    /// Whether its connections go through the proxy, as this file wants.
+    pub captured: bool,
+    pub outbound_port: u16,
+    pub inbound_port: u16,
+    /// Sockets of the proxy that listen at these ports.
+    pub outbound_listeners: usize,
+    pub inbound_listeners: usize,
+    pub troubles: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     pub status: Status,
     pub services: Vec<Service>,
+    pub captures: Captures,
     /// Those that have been used since the agent began to count for them.
     pub backends: Vec<Backend>,
 }

@@ -18,6 +18,14 @@ pub enum Question {
     Check,
     /// What happens to a connection from a process to an address.
     Explain { from: Caller, protocol: Protocol, to: SocketAddr },
+    /// What happens to a connection that comes to a pod: its network namespace as in a file of kind Capture (a name, a
+    /// path, a process), and the interface by which it comes; by default that of the pod's routes.
+    ExplainInbound { netns: String, port: u16, interface: Option<String> },
+    /// Every captured pod. With `pins` as for `Stop`.
+    Captures {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pins: Option<(u64, u64)>,
+    },
     /// Everything as the metrics want it.
     Metrics,
     /// The agent ends. With `detach` it takes every trace of itself away. With `pins`, numbers of a device and of a

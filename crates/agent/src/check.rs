@@ -2,16 +2,19 @@
 
 use crate::report;
 use crate::view::View;
-use sidestep_agent_api::{Check, Trouble};
+use sidestep_agent_api::{Check, Source, Trouble};
 use sidestep_mesh::address::Endpoint;
 use sidestep_mesh::plane::{Frontend, FrontendKey};
 use sidestep_mesh::table::Backend;
 use std::collections::{BTreeSet, HashSet};
 
 pub fn check(view: &View) -> Result<Check, String> {
-    let mut check = Check { troubles: view.source.troubles.clone(), ..Check::default() };
+    let mut check = Check { troubles: view.troubles().cloned().collect(), ..Check::default() };
     check.problems =
         view.reconciler.problems().map(|(name, problem)| format!("{name}: {}", report::described(problem))).collect();
+    for (name, standing) in &view.pods.standings {
+        check.problems.extend(standing.troubles.iter().map(|trouble| format!("Capture {name}: {trouble}")));
+    }
     let mut meant = HashSet::new();
     for port in view.reconciler.ports() {
         let mine = port.frontends().filter(|(key, _)| view.reconciler.owner(key) == Some(&port.key));
@@ -27,14 +30,14 @@ pub fn check(view: &View) -> Result<Check, String> {
         let strangers = found.into_iter().filter(|(key, _)| !meant.contains(key));
         check.differences.extend(strangers.map(|(key, _)| format!("{key}: is in the tables, and no Service's")));
     }
-    check.troubles.extend((!view.source.listed).then(|| not_read(view)));
+    check.troubles.extend(view.sources.iter().filter(|source| !source.listed).map(not_read));
     Ok(check)
 }
 
 /// Until then an earlier agent's Services stand, and none of them is one too many.
-fn not_read(view: &View) -> Trouble {
+fn not_read(source: &Source) -> Trouble {
     let what = "source not read yet: connections are balanced as an earlier agent programmed them, if one did";
-    Trouble { place: view.source.name.clone(), what: what.into(), hides_objects: true }
+    Trouble { place: source.name.clone(), what: what.into(), hides_objects: true }
 }
 
 /// What is wrong with one frontend.

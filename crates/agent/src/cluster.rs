@@ -291,21 +291,24 @@ impl Kind {
         }
     }
 
-    /// An object that cannot be understood stays what it was.
+    /// An object that cannot be understood stays what it was. It is well when what it says is known: what an earlier agent
+    /// left besides goes as soon as nothing is hidden.
     fn put(&mut self, known: Known, teller: &Teller) -> Result<(), Gone> {
         match known.object {
             Ok(object) => {
-                teller.well(&known.key)?;
                 let Some(object) = object else { return self.delete(known.key, teller) };
-                self.told.insert(known.key);
-                teller.change(Change::Put(object))
+                self.told.insert(known.key.clone());
+                teller.change(Change::Put(object))?;
+                teller.well(&known.key)
             }
             Err(invalid) => teller.trouble(&known.key, invalid),
         }
     }
 
     fn delete(&mut self, key: Key, teller: &Teller) -> Result<(), Gone> {
-        teller.well(&key)?;
-        if self.told.remove(&key) { teller.change(Change::Delete(key)) } else { Ok(()) }
+        if self.told.remove(&key) {
+            teller.change(Change::Delete(key.clone()))?;
+        }
+        teller.well(&key)
     }
 }

@@ -1,4 +1,4 @@
-//! Services from the YAML files of a directory, as they change.
+//! Services, and captured pods, from the YAML files of a directory, as they change.
 //!
 //! A file is read when its writer has closed it, or when it has been renamed into its place: never half-written. A file
 //! that cannot be read keeps what it held before. Whatever else lies in the directory is not ours, and tells nothing.
@@ -7,17 +7,20 @@ mod files;
 mod touched;
 
 use crate::message::{Gone, Source, Teller, Told};
-use files::{Files, objects};
+use files::Files;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
-use std::collections::BTreeSet;
+use sidestep_mesh::object::{Key, Object};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use touched::{Touched, is_ours};
 
 pub struct Directory {
     path: PathBuf,
+    /// Services are another source's.
+    only_captures: bool,
     files: Files,
     /// Files that name an object which another one names, too.
     doubled: BTreeSet<PathBuf>,
@@ -51,7 +54,26 @@ impl Source for Directory {
 
 impl Directory {
     pub fn new(path: PathBuf) -> Directory {
-        Directory { path, files: Files::default(), doubled: BTreeSet::new(), troubled: BTreeSet::new() }
+        Directory {
+            path,
+            only_captures: false,
+            files: Files::default(),
+            doubled: BTreeSet::new(),
+            troubled: BTreeSet::new(),
+        }
+    }
+
+    /// One in which nothing else belongs.
+    pub fn of_captures(path: PathBuf) -> Directory {
+        Directory { only_captures: true, ..Directory::new(path) }
+    }
+
+    fn objects(&self, path: &Path) -> Result<BTreeMap<Key, Object>, String> {
+        let objects = files::objects(path)?;
+        match objects.keys().find(|key| self.only_captures && !matches!(key, Key::Capture(_))) {
+            Some(other) => Err(format!("{other}: only objects of kind Capture are read here")),
+            None => Ok(objects),
+        }
     }
 
     fn watch(&self) -> notify::Result<(RecommendedWatcher, Receiver<notify::Result<Event>>)> {
@@ -108,10 +130,9 @@ impl Directory {
     fn read(&mut self, files: BTreeSet<PathBuf>, teller: &Teller) -> Result<(), Gone> {
         let (mut changed, mut understood) = (BTreeSet::new(), BTreeSet::new());
         for path in files {
-            match objects(&path) {
+            match self.objects(&path) {
                 Ok(objects) => {
                     self.troubled.remove(&path);
-                    teller.well(path.display())?;
                     changed.extend(self.files.replace(path.clone(), objects));
                     understood.insert(path);
                 }
@@ -124,6 +145,8 @@ impl Directory {
         if !changed.is_empty() {
             teller.tell(Told::Changes(changed.into_iter().map(|key| self.files.change(key)).collect()))?;
         }
+        // Not before what they hold is known: what an earlier agent left besides goes as soon as nothing is hidden.
+        understood.iter().try_for_each(|path| teller.well(path.display()))?;
         self.complain(understood, teller)
     }
 
@@ -148,11 +171,9 @@ mod tests {
     use super::files::MOST_BYTES;
     use super::*;
     use crate::message::Message;
-    use sidestep_mesh::object::Object;
     use sidestep_mesh::state::Change;
     use std::fs::{self, File};
     use std::io::Write;
-    use std::path::Path;
     use std::sync::mpsc::Sender;
 
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -163,7 +184,7 @@ mod tests {
     impl Heard {
         fn next(&self) -> Told {
             match self.0.recv_timeout(PATIENCE).expect("something is told") {
-                Message::Told(told) => told,
+                Message::Told(0, told) => told,
                 _ => panic!("only sources talk here"),
             }
         }
@@ -175,9 +196,13 @@ mod tests {
     }
 
     fn watch(path: &Path) -> Heard {
+        watch_as(Directory::new(path.into()))
+    }
+
+    fn watch_as(directory: Directory) -> Heard {
         let (inbox, heard): (Sender<Message>, _) = channel();
-        let source = Box::new(Directory::new(path.into()));
-        std::thread::spawn(move || source.run(&Teller::new(inbox)));
+        let source = Box::new(directory);
+        std::thread::spawn(move || source.run(&Teller::new(inbox, 0)));
         Heard(heard)
     }
 
@@ -253,8 +278,23 @@ mod tests {
         let said = trouble(heard.news());
         assert!(said.contains("good.yaml: document 1: metadata.nome: no such field"), "{said}");
         fs::write(&bad, service("db", "10.0.0.4")).unwrap();
+        // In this order: with the last trouble goes what hid objects.
+        assert_eq!(put(heard.next()), "db 10.0.0.4");
         assert_eq!(heard.next(), Told::Well(bad.display().to_string()));
-        assert_eq!(put(heard.news()), "db 10.0.0.4");
+    }
+
+    #[test]
+    fn where_captures_are_read_services_are_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("a.yaml");
+        fs::write(&file, service("web", "10.0.0.1")).unwrap();
+        let heard = watch_as(Directory::of_captures(directory.path().into()));
+        let said = trouble(heard.news());
+        assert!(said.ends_with("a.yaml: Service default/web: only objects of kind Capture are read here"), "{said}");
+        assert_eq!(heard.news(), Told::Listed);
+        fs::write(&file, "{apiVersion: sidestep.dev/v1, kind: Capture, metadata: {name: a}, spec: {netns: a}}")
+            .unwrap();
+        assert!(matches!(heard.news(), Told::Changes(changes) if changes.len() == 1));
     }
 
     #[test]
@@ -272,6 +312,7 @@ mod tests {
         // The first still counts, and the complaint about it is over with the second.
         fs::remove_file(&second).unwrap();
         assert_eq!(put(heard.news()), "web 10.0.0.1");
+        assert_eq!(heard.next(), Told::Well(second.display().to_string()));
         assert_eq!(heard.next(), Told::Well(first.display().to_string()));
     }
 
@@ -322,7 +363,7 @@ mod tests {
         assert!(trouble(heard.news()).contains("bad.yaml: document 1: "));
         let mut alone = Directory::new(directory.path().into());
         let (inbox, heard) = channel();
-        let teller = Teller::new(inbox);
+        let teller = Teller::new(inbox, 0);
         let all = alone.all(&teller).unwrap().unwrap();
         alone.read(all, &teller).unwrap();
         fs::remove_file(at("bad.yaml")).unwrap();

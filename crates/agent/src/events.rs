@@ -25,15 +25,17 @@ impl Digest {
         *last = Some(event);
     }
 
-    /// Writes the lines; `name` knows whose number a Service's is.
-    pub fn log(&mut self, name: impl Fn(u32) -> Option<String>) {
+    /// Writes the lines; `name` knows whose number a Service's is, `pod` whose namespace is captured.
+    pub fn log(&mut self, name: impl Fn(u32) -> Option<String>, pod: impl Fn(u64) -> Option<String>) {
         for ((reason, service), (count, last)) in self.kinds.drain() {
             let Some(event) = last else { continue };
             let whose = name(service).unwrap_or_else(|| "no Service".into());
+            let capture = pod(event.netns);
             tracing::info!(
                 reason,
                 count,
                 service = %whose,
+                capture,
                 to = %event.frontend,
                 pid = event.pid,
                 netns = event.netns,

@@ -1,9 +1,9 @@
 //! What happens to a connection, rule by rule, as the programs of the kernel decide it.
 
+use crate::captured;
 use crate::report;
 use crate::view::View;
 use sidestep_agent_api::{Caller, Explanation, Protocol, Step, Verdict};
-use sidestep_ebpf::netns;
 use sidestep_mesh::address::{self, Address, Family};
 use sidestep_mesh::plane::{Frontend, FrontendKey, Scope};
 use std::collections::BTreeSet;
@@ -12,12 +12,23 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-type Result<T> = std::result::Result<T, String>;
+pub type Result<T> = std::result::Result<T, String>;
+
+pub use captured::inbound;
 
 pub fn explain(view: &View, caller: &Caller, protocol: Protocol, to: SocketAddr) -> Result<Explanation> {
     let mut told = Told::default();
     if !is_balanced(view, caller, &mut told)? {
         return Ok(told.end(Verdict::Untouched));
+    }
+    match caller {
+        Caller::Process(pid) => {
+            if let Some(verdict) = captured::outbound(view, *pid, protocol, to, &mut told)? {
+                return Ok(told.end(verdict));
+            }
+        }
+        Caller::Cgroup(_) if !view.pods.standings.is_empty() => captured::unknown(&mut told),
+        Caller::Cgroup(_) => {}
     }
     let is_node = is_of_the_node(view, caller, &mut told)?;
     let Some((key, frontend)) = find(view, protocol, to, is_node, &mut told)? else {
@@ -28,14 +39,14 @@ pub fn explain(view: &View, caller: &Caller, protocol: Protocol, to: SocketAddr)
 
 /// The rules that have been looked at.
 #[derive(Default)]
-struct Told(Vec<Step>);
+pub struct Told(Vec<Step>);
 
 impl Told {
-    fn say(&mut self, rule: impl Display, outcome: impl Display) {
+    pub fn say(&mut self, rule: impl Display, outcome: impl Display) {
         self.0.push(Step { rule: rule.to_string(), outcome: outcome.to_string() });
     }
 
-    fn end(self, verdict: Verdict) -> Explanation {
+    pub fn end(self, verdict: Verdict) -> Explanation {
         Explanation { steps: self.0, verdict, service: None, backends: Vec::new() }
     }
 }
@@ -48,7 +59,7 @@ fn is_balanced(view: &View, caller: &Caller, told: &mut Told) -> Result<bool> {
         told.say("programs are attached", not_attached(view));
         return Ok(false);
     }
-    if !view.source.listed {
+    if !view.is_listed() {
         told.say("source", "not read yet: all is as an earlier agent programmed it");
     }
     let (cgroup, rule) = match caller {
@@ -62,7 +73,7 @@ fn is_balanced(view: &View, caller: &Caller, told: &mut Told) -> Result<bool> {
 }
 
 fn not_attached(view: &View) -> String {
-    if view.source.listed {
+    if view.is_listed() {
         format!("no: not, or not all of them, to {}; a new agent attaches them", view.settings.cgroup.display())
     } else {
         "not yet: the source has not told everything".into()
@@ -92,9 +103,7 @@ fn is_of_the_node(view: &View, caller: &Caller, told: &mut Told) -> Result<bool>
         told.say("network namespace", "not known of a cgroup: taken for a pod's");
         return Ok(false);
     };
-    let path = format!("/proc/{pid}/ns/net");
-    let found = netns::cookie_of(Path::new(&path)).map_err(|error| format!("{path}: {error}"))?;
-    let is_node = found == view.netns;
+    let is_node = captured::cookie_of(*pid)? == view.netns;
     told.say("network namespace", if is_node { "the node's own" } else { "a pod's" });
     Ok(is_node)
 }

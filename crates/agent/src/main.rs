@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!   directory ----.
-//!   API server ---+- Told -->  [`node::Node`]  --> tables of the kernel (crates/ebpf, crates/mesh)
-//!   addresses ----'              |      ^
-//!                           answers    questions: [`answer`] (UNIX socket), [`metrics`] (HTTP)
+//!   API server ---+- Told -->  [`node::Node`]  --> tables of Services (crates/ebpf, crates/mesh)
+//!   addresses ----'            |  ^    ^   |
+//!                         answers |    |  captured pods --> [`captures`] --> tables of capture, namespaces
+//!                                 |    |                        |
+//!                          questions   '------ what became of them
+//!                   [`answer`] (UNIX socket), [`metrics`] (HTTP)
 //! ```
 //!
-//! One thread owns all that is known and written; everybody else sends it messages.
+//! One thread owns all that is known, and the tables of Services; everybody else sends it messages.
 //!
 //! `sidestep splice` is here as well ([`splice`]), since only this program is built with the kernel half.
 #![forbid(unsafe_code)]
@@ -16,6 +19,8 @@ mod addresses;
 mod answer;
 mod args;
 mod capture;
+mod captured;
+mod captures;
 mod check;
 mod cluster;
 mod detach;

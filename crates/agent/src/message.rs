@@ -1,5 +1,6 @@
 //! What the threads of the agent tell the one that owns the tables.
 
+use crate::captures::Report;
 use sidestep_agent_api::{Question, Reply, Trouble};
 use sidestep_ebpf::events::Event;
 use sidestep_mesh::address::Address;
@@ -9,7 +10,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 
 pub enum Message {
-    Told(Told),
+    /// By the source of this number.
+    Told(usize, Told),
+    /// What became of captured pods.
+    Captured(Report),
     /// The addresses of this node, all of them.
     NodeAddresses(BTreeSet<Address>),
     /// Something rare has happened in the kernel.
@@ -41,15 +45,19 @@ pub struct Gone;
 
 /// A source's way to the agent.
 #[derive(Clone)]
-pub struct Teller(Sender<Message>);
+pub struct Teller {
+    inbox: Sender<Message>,
+    source: usize,
+}
 
 impl Teller {
-    pub fn new(inbox: Sender<Message>) -> Teller {
-        Teller(inbox)
+    /// Of the source of this number.
+    pub fn new(inbox: Sender<Message>, source: usize) -> Teller {
+        Teller { inbox, source }
     }
 
     pub fn tell(&self, told: Told) -> Result<(), Gone> {
-        self.0.send(Message::Told(told)).map_err(|_| Gone)
+        self.inbox.send(Message::Told(self.source, told)).map_err(|_| Gone)
     }
 
     pub fn change(&self, change: Change) -> Result<(), Gone> {

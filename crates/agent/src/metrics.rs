@@ -11,7 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use sidestep_agent_api::{Answer, Backend, Counters, Metrics, Question, Service};
+use sidestep_agent_api::{Answer, Backend, Captures, Counters, Metrics, Question, Service};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -64,6 +64,7 @@ impl Collector for Snapshot {
         let mut families = Families(&mut encoder);
         services(&self.0.services, &mut families)?;
         backends(&self.0.backends, &mut families)?;
+        captures(&self.0.captures, &mut families)?;
         node(&self.0, &mut families)
     }
 }
@@ -100,10 +101,32 @@ fn backends(backends: &[Backend], families: &mut Families) -> fmt::Result {
     families.counters("backend_picks", "Connections and flows that were given to a backend", of(|b| b.picks))
 }
 
+/// A pod whose proxy does not listen is one of which nothing comes in.
+fn captures(captures: &Captures, families: &mut Families) -> fmt::Result {
+    let one = |value: u64| std::iter::once((Labels::new(), value));
+    let captured = || captures.captures.iter().filter(|capture| capture.captured);
+    families.gauges(
+        "captured_pods",
+        "Pods whose connections go through their proxy",
+        one(captured().count() as u64),
+    )?;
+    let missing = captured().map(|capture| {
+        let labels = vec![("namespace", capture.namespace.clone()), ("name", capture.name.clone())];
+        let missing = usize::from(capture.outbound_listeners == 0) + usize::from(capture.inbound_listeners == 0);
+        (labels, missing as u64)
+    });
+    families.gauges("capture_listeners_missing", "Ports at which the pod's proxy does not listen, of two", missing)?;
+    let troubles = captures.captures.iter().map(|capture| capture.troubles.len() as u64).sum();
+    families.gauges("capture_troubles", "What is not as files of kind Capture want it", one(troubles))?;
+    families.counters("captured_namespaces_ended", "Captured network namespaces that have ended", one(captures.ended))
+}
+
 fn node(metrics: &Metrics, families: &mut Families) -> fmt::Result {
     let (status, one) = (&metrics.status, |value: u64| std::iter::once((Labels::new(), value)));
     let fill = |what: fn(&sidestep_agent_api::Fill) -> u32| {
-        status.tables.iter().map(move |fill| (vec![("map", fill.table.clone())], u64::from(what(fill))))
+        let by_others = metrics.captures.tables.iter().filter(|fill| !status.tables.contains(fill));
+        let all = status.tables.iter().chain(by_others);
+        all.map(move |fill| (vec![("map", fill.table.clone())], u64::from(what(fill)))).collect::<Vec<_>>().into_iter()
     };
     families.gauges("map_entries", "Entries of a table of the kernel that are in use", fill(|f| f.used))?;
     families.gauges("map_capacity", "Entries that the table has room for", fill(|f| f.size))?;

@@ -1,20 +1,23 @@
 //! The one who owns what is known and what is programmed.
 
+use crate::captures::{Keeper, Order, Report, Standing};
 use crate::events::Digest;
 use crate::lock;
 use crate::message::{Message, Told};
 use crate::questions;
 use crate::reclaimer::Reclaimer;
 use crate::settings::Settings;
-use crate::view::View;
+use crate::view::{Pods, View};
 use sidestep_agent_api::{Answer, Question, Reconcile, Source};
+use sidestep_ebpf::capture::Captures;
 use sidestep_ebpf::plane::Maps;
 use sidestep_mesh::choose;
-use sidestep_mesh::object::Name;
+use sidestep_mesh::object::{Key, Name};
 use sidestep_mesh::reconcile::{Outcome, Reconciler};
 use sidestep_mesh::state::{Concerned, State};
 use std::collections::BTreeSet;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -38,7 +41,24 @@ pub struct Node {
     digest: Digest,
     log_due: Option<Instant>,
     reclaimer: Reclaimer,
+    keeper: Keeper,
+    /// Captured pods that have changed since the keeper was told.
+    recaptured: BTreeSet<Name>,
+    /// How far it is with them.
+    captures: Stage,
     since: Instant,
+}
+
+/// From nothing to everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Waiting,
+    /// The keeper has been told what is wanted.
+    Begun,
+    /// It has done that.
+    Settled,
+    /// What an earlier agent left and nobody wants any more may go.
+    Complete,
 }
 
 /// After a failed write the tables are written again.
@@ -51,7 +71,7 @@ const BATCH: usize = 4096;
 impl Node {
     pub fn new(
         settings: Settings,
-        source_name: String,
+        source_names: Vec<String>,
         netns: u64,
         mut maps: Maps,
         inbox: Sender<Message>,
@@ -59,7 +79,9 @@ impl Node {
         let zone = settings.zone.as_deref().map(Into::into);
         let node = choose::Node { name: settings.node_name.as_str().into(), zone };
         let reconciler = Reconciler::new(node, &mut maps)?;
-        let source = Source { name: source_name, ..Source::default() };
+        let sources = source_names.into_iter().map(|name| Source { name, ..Source::default() }).collect();
+        let pods = Pods::new(Captures::look(&settings.pins).map_err(io::Error::other)?);
+        let keeper = Keeper::start(&settings, netns, inbox.clone());
         let reclaimer = Reclaimer::start(settings.pins.clone(), inbox);
         let view = View {
             settings,
@@ -67,8 +89,9 @@ impl Node {
             state: State::default(),
             reconciler,
             maps,
-            source,
+            sources,
             reconcile: Reconcile::default(),
+            pods,
         };
         Ok(Node {
             view,
@@ -78,6 +101,9 @@ impl Node {
             digest: Digest::default(),
             log_due: None,
             reclaimer,
+            keeper,
+            recaptured: BTreeSet::new(),
+            captures: Stage::Waiting,
             since: Instant::now(),
         })
     }
@@ -85,7 +111,7 @@ impl Node {
     /// Until everything that can be read has been read, and programmed. Until then nothing of an earlier agent's work
     /// is touched: a Service whose endpoints are still to come would be one without.
     pub fn fill(&mut self, messages: &Receiver<Message>) -> Option<End> {
-        while !self.view.source.listed || self.again.is_some() {
+        while !self.view.is_listed() || self.again.is_some() || self.captures < Stage::Settled {
             if let Some(end) = self.step(messages) {
                 return Some(end);
             }
@@ -96,7 +122,9 @@ impl Node {
     /// Programs are attached. Keeps the tables as they should be, until the end.
     pub fn keep(&mut self, messages: &Receiver<Message>) -> End {
         self.reclaimer.ask(); // for backends that went while no agent ran
-        tracing::info!(services = self.view.state.services().count(), "balancing");
+        self.keeper.tell(Order::Attached);
+        let (services, captures) = (self.view.state.services().count(), self.view.state.captures().count());
+        tracing::info!(services, captures, "balancing");
         loop {
             if let Some(end) = self.step(messages) {
                 return end;
@@ -132,7 +160,13 @@ impl Node {
 
     fn take(&mut self, message: Message) -> Option<End> {
         match message {
-            Message::Told(told) => self.told(told),
+            Message::Told(source, told) => self.told(source, told),
+            Message::Captured(Report::Settled) => self.captures = self.captures.max(Stage::Settled),
+            Message::Captured(Report::News(news, figures)) => {
+                self.view.pods.figures = figures;
+                log(&news);
+                news.into_iter().for_each(|(name, standing)| self.view.pods.take(name, standing));
+            }
             Message::NodeAddresses(addresses) => {
                 if let Err(error) = self.view.maps.set_node_addresses(&addresses) {
                     tracing::error!("the node's addresses are not in the tables: {error}");
@@ -152,6 +186,16 @@ impl Node {
                 let _ = reply.send(Ok(Answer::Stopping));
                 return Some(if detach { End::Detach } else { End::Leave });
             }
+            Message::Asked(Question::Captures { pins: Some(other) }, reply) if !self.has(other) => {
+                let _ = reply.send(Err(format!("its pins are others, {}", self.view.settings.pins.display())));
+            }
+            Message::Asked(Question::Check, reply) => {
+                self.settle();
+                match questions::check(&self.view) {
+                    Ok(check) => self.keeper.tell(Order::Check(check, reply)), // who has some to add, and answers
+                    Err(why) => drop(reply.send(Err(why))),
+                }
+            }
             Message::Asked(question, reply) => {
                 self.settle(); // so that what was told before the question is in the answer
                 let _ = reply.send(questions::answer(&self.view, question));
@@ -165,23 +209,28 @@ impl Node {
         lock::identity(&self.view.settings.pins) == Some(pins)
     }
 
-    fn told(&mut self, told: Told) {
+    fn told(&mut self, source: usize, told: Told) {
+        let its = &mut self.view.sources[source];
         match told {
             Told::Changes(changes) => {
-                let concerned: Concerned = changes.into_iter().map(|change| self.view.state.apply(change)).collect();
+                let (first, last) = (source == 0, source + 1 == self.view.sources.len());
+                let is_its = |key: &Key| if matches!(key, Key::Capture(_)) { last } else { first };
+                let state = &mut self.view.state;
+                let concerned: Concerned = changes.into_iter().map(|change| state.apply_of(change, is_its)).collect();
                 self.changed.extend(concerned.services);
+                self.recaptured.extend(concerned.captures);
             }
-            Told::Listed => self.view.source.listed = true,
-            Told::Trouble(trouble) if self.view.source.troubles.contains(&trouble) => {}
+            Told::Listed => its.listed = true,
+            Told::Trouble(trouble) if its.troubles.contains(&trouble) => {}
             Told::Trouble(trouble) => {
-                self.view.source.troubles.retain(|known| known.place != trouble.place);
+                its.troubles.retain(|known| known.place != trouble.place);
                 tracing::warn!("{}: {}", trouble.place, trouble.what);
-                self.view.source.troubles.push(trouble);
+                its.troubles.push(trouble);
             }
             Told::Well(place) => {
-                let before = self.view.source.troubles.len();
-                self.view.source.troubles.retain(|known| known.place != place);
-                if self.view.source.troubles.len() < before {
+                let before = its.troubles.len();
+                its.troubles.retain(|known| known.place != place);
+                if its.troubles.len() < before {
                     tracing::info!("{place}: is well again");
                 }
             }
@@ -193,11 +242,33 @@ impl Node {
         }
     }
 
+    /// Tells the keeper of captured pods what has changed. Where nothing is attached yet nothing is captured before all
+    /// is known: a proxy that begins to listen meanwhile would not be found.
+    fn recapture(&mut self) {
+        let may_begin = self.view.source_of_captures().listed && (self.view.is_listed() || self.view.is_attached());
+        if self.captures == Stage::Waiting && !may_begin {
+            return;
+        }
+        for name in std::mem::take(&mut self.recaptured) {
+            let capture = self.view.state.capture(&name).cloned().map(Arc::new);
+            self.keeper.tell(Order::Want(name, capture));
+        }
+        if self.captures == Stage::Waiting {
+            self.captures = Stage::Begun;
+            self.keeper.tell(Order::Begin);
+        }
+        if self.captures == Stage::Settled && self.view.has_all_captures() {
+            self.captures = Stage::Complete;
+            self.keeper.tell(Order::Complete);
+        }
+    }
+
     // --- the tables ---------------------------------------------------------------------------------------------
 
     /// Writes what has changed, and gives back what nobody reads any more.
     fn settle(&mut self) {
-        if !self.view.source.listed {
+        self.recapture();
+        if !self.view.is_listed() {
             return;
         }
         let now = self.now_ns();
@@ -251,8 +322,23 @@ impl Node {
         if self.log_due.is_some_and(|due| due <= Instant::now()) {
             self.log_due = None;
             let ports = self.view.reconciler.ports();
-            self.digest
-                .log(|service| ports.iter().find(|port| port.service == service).map(|port| port.key.to_string()));
+            let service = |number| ports.iter().find(|port| port.service == number).map(|port| port.key.to_string());
+            let pod = |netns| self.view.pods.of(netns).map(|capture| capture.name.to_string());
+            self.digest.log(service, pod);
         }
+    }
+}
+
+/// Lines of the log about captured pods at a time; the rest is a number.
+const LINES: usize = 10;
+
+fn log(news: &[(Name, Option<Standing>)]) {
+    let troubled = news.iter().filter_map(|(name, standing)| Some((name, standing.as_ref()?)));
+    let troubled: Vec<_> = troubled.filter(|(_, standing)| !standing.troubles.is_empty()).collect();
+    for (name, standing) in troubled.iter().take(LINES) {
+        tracing::warn!("Capture {name}: {}", standing.troubles.join("; "));
+    }
+    if troubled.len() > LINES {
+        tracing::warn!("{} more captures have troubles: `sidestep capture list` names them", troubled.len() - LINES);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::view::View;
 use crate::{check, explain, report};
-use sidestep_agent_api::{Answer, Question, Reply};
+use sidestep_agent_api::{Answer, Check, Question, Reply};
 use sidestep_mesh::object::Name;
 
 pub fn answer(view: &View, question: Question) -> Reply {
@@ -10,9 +10,18 @@ pub fn answer(view: &View, question: Question) -> Reply {
         Question::Status => Answer::Status(report::status(view)?),
         Question::List => Answer::Services(report::services(view)?),
         Question::Show { namespace, name } => Answer::Services(report::show(view, &Name::new(&namespace, &name))?),
-        Question::Check => Answer::Check(check::check(view)?),
+        Question::Check => Answer::Check(check(view)?),
         Question::Explain { from, protocol, to } => Answer::Explanation(explain::explain(view, &from, protocol, to)?),
+        Question::ExplainInbound { netns, port, interface } => {
+            Answer::Explanation(explain::inbound(view, &netns, port, interface.as_deref())?)
+        }
+        Question::Captures { .. } => Answer::Captures(report::captures(view)?),
         Question::Metrics => Answer::Metrics(report::metrics(view)?),
         Question::Stop { .. } => Answer::Stopping,
     })
+}
+
+/// What the keeper of captured pods has to add is not in it.
+pub fn check(view: &View) -> Result<Check, String> {
+    check::check(view)
 }

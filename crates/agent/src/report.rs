@@ -3,7 +3,9 @@
 use crate::view::View;
 use sidestep_agent_api as api;
 use sidestep_ebpf::error::Result as EbpfResult;
+use sidestep_ebpf::plane::OF_CAPTURE;
 use sidestep_mesh::address::{Endpoint, Family, Protocol};
+use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::{Left, Name, Selection, Service, SliceEndpoint};
 use sidestep_mesh::plane::{DataPlane, Scope};
 use sidestep_mesh::reconcile::{Problem, Programmed};
@@ -27,15 +29,18 @@ pub fn status(view: &View) -> Result<api::Status> {
         node: view.reconciler.node().name.to_string(),
         zone: view.reconciler.node().zone.as_deref().map(Into::into),
         cgroup: view.settings.cgroup.clone(),
-        source: view.source.clone(),
+        source: view.source(),
         attached: view.is_attached(),
-        tables: vec![
+        tables: [
             fill("frontends", used.frontends, sizes.frontends),
             fill("slots", used.slots, sizes.slots),
             fill("backends", used.backends, sizes.backends),
             fill("members", used.members, sizes.members),
             fill("services", used.services, sizes.services),
-        ],
+        ]
+        .into_iter()
+        .chain(view.pods.figures.tables.iter().cloned())
+        .collect(),
         reasons: reasons.map(|(reason, count)| api::Count { reason: reason.into(), count }).collect(),
         reconcile: view.reconcile.clone(),
         node_addresses: text(view.maps.node_addresses())?.iter().map(ToString::to_string).collect(),
@@ -179,6 +184,42 @@ pub fn metrics(view: &View) -> Result<api::Metrics> {
     Ok(api::Metrics {
         status: status(view)?,
         services: services(view)?,
+        captures: captures(view)?,
         backends: each.filter(|backend| backend.active > 0 || backend.picks > 0).collect(),
+    })
+}
+
+/// Every captured pod, in the order of names.
+pub fn captures(view: &View) -> Result<api::Captures> {
+    let listening = view.pods.tables.all_listening();
+    let of = |netns: Option<u64>| netns.and_then(|cookie| listening.get(&cookie)).copied().unwrap_or_default();
+    let known: BTreeMap<&Name, &Capture> = view.state.captures().map(|capture| (&capture.name, capture)).collect();
+    let captures = known.into_values().map(|capture| {
+        let standing = view.pods.standings.get(&capture.name);
+        let [outbound_listeners, inbound_listeners] = of(standing.and_then(|standing| standing.netns));
+        api::Capture {
+            namespace: capture.name.namespace.to_string(),
+            name: capture.name.name.to_string(),
+            netns: capture.netns.to_string(),
+            cookie: standing.and_then(|standing| standing.netns),
+            captured: standing.is_some_and(|standing| standing.applied.is_some()),
+            outbound_port: capture.rules.outbound_port,
+            inbound_port: capture.rules.inbound_port,
+            outbound_listeners,
+            inbound_listeners,
+            troubles: standing.map_or_else(|| vec!["not visited yet".into()], |standing| standing.troubles.clone()),
+        }
+    });
+    let others = view.pods.tables.fill_by_others().into_iter();
+    let others = others.map(|f| api::Fill { table: f.table.into(), used: f.used as u32, size: f.room });
+    Ok(api::Captures {
+        captures: captures.collect(),
+        reasons: text(view.maps.reasons())?
+            .into_iter()
+            .filter(|(reason, _)| OF_CAPTURE.contains(reason))
+            .map(|(reason, count)| api::Count { reason: reason.into(), count })
+            .collect(),
+        tables: view.pods.figures.tables.iter().cloned().chain(others).collect(),
+        ended: view.pods.figures.ended,
     })
 }

@@ -29,9 +29,9 @@ pub fn run(args: &Args) -> Result<(), String> {
     let (inbox, messages) = channel();
     stop_at_signals(&inbox)?;
     let busy = serve_questions(&settings, &inbox)?;
-    let source_name = start_source(&settings, &inbox);
+    let source_names = start_sources(&settings, &inbox);
     start_addresses(&settings, &inbox);
-    let end = keep(&settings, source_name, &inbox, &messages);
+    let end = keep(&settings, source_names, &inbox, &messages);
     let _ = answer::remove(&settings.socket);
     // Questions that came too late are told so, and the last answer is still written.
     drop(messages);
@@ -53,7 +53,7 @@ fn log() {
 
 fn keep(
     settings: &Settings,
-    source_name: String,
+    source_names: Vec<String>,
     inbox: &Sender<Message>,
     messages: &Receiver<Message>,
 ) -> Result<End, String> {
@@ -62,7 +62,7 @@ fn keep(
         Options { pins: settings.pins.clone(), cgroup: settings.cgroup.clone(), node_netns: cookie, watch: false };
     let mut stopped = None;
     let filled = services::install(&options, |maps| {
-        let mut node = Node::new(settings.clone(), source_name, cookie, maps, inbox.clone())
+        let mut node = Node::new(settings.clone(), source_names, cookie, maps, inbox.clone())
             .map_err(|e| Error::new("read the tables", e))?;
         match node.fill(messages) {
             None => Ok(node),
@@ -118,16 +118,20 @@ fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answe
     Ok(busy)
 }
 
-/// Returns its name.
-fn start_source(settings: &Settings, inbox: &Sender<Message>) -> String {
-    let source = source(settings);
-    let name = source.name();
-    tracing::info!(source = name, node = settings.node_name, "reading");
-    let teller = Teller::new(inbox.clone());
-    spawn("source", move || {
-        let _gone = source.run(&teller);
-    });
-    name
+/// Returns their names: Services first.
+fn start_sources(settings: &Settings, inbox: &Sender<Message>) -> Vec<String> {
+    let captures = settings.captures.clone().map(|path| Box::new(Directory::of_captures(path)) as Box<dyn Source>);
+    let sources = std::iter::once(source(settings)).chain(captures);
+    let start = |(number, source): (usize, Box<dyn Source>)| {
+        let name = source.name();
+        tracing::info!(source = name, node = settings.node_name, "reading");
+        let teller = Teller::new(inbox.clone(), number);
+        spawn("source", move || {
+            let _gone = source.run(&teller);
+        });
+        name
+    };
+    sources.enumerate().map(start).collect()
 }
 
 fn source(settings: &Settings) -> Box<dyn Source> {

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub source: SourceSettings,
+    /// Of captured pods, beside an API server.
+    pub captures: Option<PathBuf>,
     pub node_name: String,
     pub zone: Option<String>,
     pub cgroup: PathBuf,
@@ -36,6 +38,7 @@ struct File {
     directory: Option<PathBuf>,
     kubeconfig: Option<PathBuf>,
     in_cluster: bool,
+    captures: Option<PathBuf>,
     node_name: Option<String>,
     zone: Option<String>,
     cgroup: Option<PathBuf>,
@@ -68,8 +71,16 @@ impl Settings {
         };
         let ranges =
             if args.node_port_addresses.is_empty() { &file.node_port_addresses } else { &args.node_port_addresses };
+        let (source, captures) = (source(args, &file)?, args.captures.clone().or(file.captures));
+        if let (SourceSettings::Directory(path), Some(other)) = (&source, &captures) {
+            let (path, other) = (path.display(), other.display());
+            return Err(format!(
+                "captures {other}: Captures come from the directory {path} as Services do: put them there"
+            ));
+        }
         Ok(Settings {
-            source: source(args, &file)?,
+            source,
+            captures,
             node_name: args.node_name.clone().or(file.node_name).map_or_else(host_name, Ok)?,
             zone: args.zone.clone().or(file.zone),
             cgroup: args.cgroup.clone().or(file.cgroup).map_or_else(cgroup_mount, Ok)?,
@@ -176,6 +187,21 @@ mod tests {
         assert_eq!((settings.zone.as_deref(), settings.metrics), (Some("b"), None));
         let settings = of(&["--config", path, "--kubeconfig", "/k"]).unwrap();
         assert!(matches!(settings.source, SourceSettings::Kubeconfig(_)));
+    }
+
+    #[test]
+    fn captures_come_from_a_directory_of_their_own_only_beside_an_api_server() {
+        let settings = of(&["--kubeconfig", "/k", "--captures", "/c"]).unwrap();
+        assert_eq!(settings.captures.as_deref(), Some(Path::new("/c")));
+        let directory = tempfile::tempdir().unwrap();
+        let error = of(&["--config", directory.path().to_str().unwrap(), "--captures", "/c"]).unwrap_err();
+        assert!(error.contains("captures /c: Captures come from the directory"), "{error}");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, "in-cluster = true\ncaptures = '/c'\n").unwrap();
+        assert_eq!(
+            of(&["--config", file.path().to_str().unwrap()]).unwrap().captures.as_deref(),
+            Some(Path::new("/c"))
+        );
     }
 
     #[test]

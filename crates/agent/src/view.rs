@@ -1,11 +1,17 @@
 //! What is known and what is programmed: all that questions are answered from.
 
+use crate::captures::{Figures, Standing};
 use crate::settings::Settings;
-use sidestep_agent_api::{Reconcile, Source};
+use sidestep_agent_api::{Reconcile, Source, Trouble};
+use sidestep_ebpf::capture::Captures;
 use sidestep_ebpf::plane::Maps;
 use sidestep_ebpf::services;
+use sidestep_mesh::capture::pod::Capture;
+use sidestep_mesh::object::Name;
 use sidestep_mesh::reconcile::Reconciler;
 use sidestep_mesh::state::State;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 pub struct View {
     pub settings: Settings,
@@ -14,8 +20,47 @@ pub struct View {
     pub state: State,
     pub reconciler: Reconciler,
     pub maps: Maps,
-    pub source: Source,
+    /// Services first.
+    pub sources: Vec<Source>,
     pub reconcile: Reconcile,
+    pub pods: Pods,
+}
+
+/// What became of captured pods.
+pub struct Pods {
+    pub standings: BTreeMap<Name, Standing>,
+    /// Those that are captured, by their namespaces' cookies.
+    applied: HashMap<u64, Arc<Capture>>,
+    pub figures: Figures,
+    /// Looks at the tables, and writes nothing.
+    pub tables: Captures,
+}
+
+impl Pods {
+    pub fn new(tables: Captures) -> Pods {
+        Pods { standings: BTreeMap::new(), applied: HashMap::new(), figures: Figures::default(), tables }
+    }
+
+    /// By which rules connections in this namespace are captured.
+    pub fn of(&self, netns: u64) -> Option<&Arc<Capture>> {
+        self.applied.get(&netns)
+    }
+
+    pub fn take(&mut self, name: Name, standing: Option<Standing>) {
+        if let Some(netns) = self.standings.get(&name).and_then(|before| before.netns) {
+            if self.applied.get(&netns).is_some_and(|capture| capture.name == name) {
+                self.applied.remove(&netns);
+            }
+        }
+        let Some(standing) = standing else {
+            self.standings.remove(&name);
+            return;
+        };
+        if let (Some(netns), Some(capture)) = (standing.netns, &standing.applied) {
+            self.applied.insert(netns, Arc::clone(capture));
+        }
+        self.standings.insert(name, standing);
+    }
 }
 
 impl View {
@@ -24,8 +69,41 @@ impl View {
         services::is_attached(&self.settings.pins, &self.settings.cgroup)
     }
 
-    /// Everything that is meant to be in the tables is known and has been written, and nothing else is kept there.
-    pub fn is_complete(&self) -> bool {
-        self.source.listed && !self.source.troubles.iter().any(|trouble| trouble.hides_objects)
+    /// Everything that can be read has been read.
+    pub fn is_listed(&self) -> bool {
+        self.sources.iter().all(|source| source.listed)
     }
+
+    /// All sources as one.
+    pub fn source(&self) -> Source {
+        Source {
+            name: self.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(" and "),
+            listed: self.is_listed(),
+            troubles: self.troubles().cloned().collect(),
+        }
+    }
+
+    pub fn troubles(&self) -> impl Iterator<Item = &Trouble> {
+        self.sources.iter().flat_map(|source| &source.troubles)
+    }
+
+    /// Everything that is meant to be in the tables of Services is known and has been written, and nothing else is kept
+    /// there.
+    pub fn is_complete(&self) -> bool {
+        is_complete(&self.sources[0])
+    }
+
+    /// Where captured pods are read.
+    pub fn source_of_captures(&self) -> &Source {
+        self.sources.last().expect("there is one for Services at least")
+    }
+
+    /// The same of captured pods.
+    pub fn has_all_captures(&self) -> bool {
+        is_complete(self.source_of_captures())
+    }
+}
+
+fn is_complete(source: &Source) -> bool {
+    source.listed && !source.troubles.iter().any(|trouble| trouble.hides_objects)
 }

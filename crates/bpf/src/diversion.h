@@ -50,6 +50,12 @@ static __always_inline struct address bound_source(const struct bpf_sock_addr *c
 	return source;
 }
 
+/* fe80::/10: connect() binds the socket to the interface that was named with it. */
+static __always_inline bool is_link_local(const struct address *a)
+{
+	return (a->word[0] & __builtin_bswap32(0xffc00000)) == __builtin_bswap32(0xfe800000);
+}
+
 static __always_inline struct route *ask_route(const struct bpf_sock_addr *ctx, const struct pod *pod, struct outgoing *out)
 {
 	struct route *route = find_range(pod->place, KIND_ROUTE, &out->to.address);
@@ -60,7 +66,7 @@ static __always_inline struct route *ask_route(const struct bpf_sock_addr *ctx, 
 	out->is_lo = is_local || bound == LOOPBACK_INTERFACE;
 	out->is_excluded = bound && !is_local ? in_set(pod->place, KIND_EXCLUDED_INTERFACE, bound)
 					      : route && route->flags & ROUTE_EXCLUDED;
-	out->has_device = bound && bound != LOOPBACK_INTERFACE;
+	out->has_device = (bound && bound != LOOPBACK_INTERFACE) || (!is_local && is_link_local(&out->to.address));
 	return route;
 }
 
@@ -146,7 +152,11 @@ static __always_inline enum diversion refuse_diversion(struct bpf_sock_addr *ctx
 
 static __always_inline u16 proxy_port(const struct pod *pod, enum way_out way)
 {
-	return way == WAY_OUTBOUND ? pod->outbound_port : way == WAY_INBOUND ? pod->inbound_port : pod->dns_port;
+	/* All three are read: to choose the place is arithmetic with a pointer, which takes CAP_PERFMON to load. */
+	const volatile struct pod *its = pod;
+	u16 outbound = its->outbound_port, inbound = its->inbound_port, dns = its->dns_port;
+
+	return way == WAY_OUTBOUND ? outbound : way == WAY_INBOUND ? inbound : dns;
 }
 
 /* Whoever dials 0.0.0.0 reaches the address that the socket is bound to, and else the loopback; :: is always that. */

@@ -26,7 +26,7 @@ struct outgoing {
 	bool is_lo;
 	bool is_excluded; /* leaves by an excluded interface */
 	bool is_127_0_0_1;
-	bool has_device; /* the socket is bound to another interface than the loopback */
+	bool has_device; /* the socket is bound to another interface than the loopback, or will be */
 	bool is_bound; /* `source` is the program's choice, not the kernel's */
 	u32 uid, gid;
 };

@@ -29,7 +29,7 @@ int splice_join(struct bpf_sock_ops *ctx)
 		join(ctx);
 		break;
 	case BPF_SOCK_OPS_RTT_CB:
-		let_mate_leave(ctx);
+		acknowledged(ctx);
 		break;
 	}
 	return 1;

@@ -61,7 +61,8 @@ struct end {
 	u8 way;
 	u8 is_client;
 	u8 watches; /* acknowledgements, which nobody else had asked for */
-	u8 pad[5];
+	u8 pad;
+	u32 behind; /* how much more often than not messages have found others unread */
 };
 
 /* The operator's switches. */
@@ -93,6 +94,7 @@ enum reason {
 	REASON_FULL,       /* no room in `sockets` or `pairs` */
 	REASON_NO_STORAGE,
 	REASON_STALLED,    /* a way went on by TCP: its reader has as much unread as its receive buffer may hold */
+	REASON_STREAMS,    /* a way went on by TCP: it is a stream of messages, which TCP carries in larger pieces */
 	REASON_BYPASSED,   /* a way went on by TCP: a call that began before the connection sent bytes past the program */
 	REASON_MISSED,     /* a way was broken: its mate's key has gone, and the mate has not */
 	REASONS,

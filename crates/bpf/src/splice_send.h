@@ -43,18 +43,30 @@ static __always_inline int go_by_tcp(struct end *end, u32 reason)
 /* All that waits may take so many times the receive buffer. */
 #define TIMES_ROOM 4
 
+/* So many messages of a stream, or some more, are redirected. */
+#define STREAM 256
+
+/*
+ * Whether messages follow each other without waiting for answers. One that finds the queue empty counts for two that do
+ * not: an answer in three pieces makes no stream.
+ */
+static __always_inline bool is_stream(struct end *end, u32 unread)
+{
+	if (unread)
+		end->behind += 1;
+	else
+		end->behind -= end->behind < 2 ? end->behind : 2;
+	return end->behind > STREAM;
+}
+
 /*
  * Whether that much more would be more than the mate may leave unread: bytes as many as its receive buffer holds, and no
  * more messages than are worth a few of them. A message that finds nothing unread is let in whatever its size.
  */
-static __always_inline bool is_stalled(struct end *end, u32 size)
+static __always_inline bool is_stalled(struct end *end, u64 unread, u64 room, u32 size)
 {
-	const struct sock *sock = sock_at(end->mate.sock);
-	u64 unread = (u32)sock->sk_backlog.rmem_alloc.counter, room = (u32)sock->sk_rcvbuf, messages;
+	u64 messages;
 
-	/* Read last: what was read before is the mate's if this is. */
-	if (sock->__sk_common.skc_cookie.counter != end->mate.cookie)
-		return false;
 	if (!unread || size < end->least)
 		end->least = size;
 	messages = (unread + size) / end->least; /* or fewer */
@@ -79,8 +91,16 @@ static __always_inline int missed(struct end *end)
 
 static __always_inline int redirect(struct sk_msg_md *msg, struct end *end, u32 size)
 {
-	if (is_stalled(end, size))
+	const struct sock *mate = sock_at(end->mate.sock);
+	u32 unread = mate->sk_backlog.rmem_alloc.counter, room = mate->sk_rcvbuf;
+
+	/* Read last: what was read before is the mate's if this is. If not, its key has gone as well. */
+	if (mate->__sk_common.skc_cookie.counter != end->mate.cookie)
+		return missed(end);
+	if (is_stalled(end, unread, room, size))
 		return go_by_tcp(end, REASON_STALLED);
+	if (is_stream(end, unread))
+		return go_by_tcp(end, REASON_STREAMS);
 	if (bpf_msg_redirect_hash(msg, &sockets, &end->mate.cookie, BPF_F_INGRESS) != SK_PASS)
 		return missed(end);
 	count_redirected(size);

@@ -237,18 +237,26 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   sidestep explain 4711 10.96.0.10:80            a TCP connection of process 4711
   sidestep explain 4711 udp:[fd00:96::a]:53      datagrams
-  sidestep explain /sys/fs/cgroup/kubepods 10.96.0.10:80   any process in that cgroup";
+  sidestep explain /sys/fs/cgroup/kubepods 10.96.0.10:80   any process in that cgroup
+  sidestep explain --inbound web-1 8080          a connection to the captured pod of that network namespace";
 
 /// Say what happens to a connection, and which rule decides
 #[derive(clap::Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
 pub struct Explain {
-    /// Who connects: a process, or any process in a cgroup v2 directory
-    #[arg(value_name = "PID|CGROUP", value_parser = crate::destination::caller)]
-    pub from: sidestep_agent_api::Caller,
-    /// Where to
-    #[arg(value_name = "[tcp:|udp:]ADDRESS:PORT", value_parser = crate::destination::destination)]
-    pub to: crate::destination::Destination,
+    /// Who connects: a process, or any process in a cgroup v2 directory. With --inbound the pod that is connected to: its
+    /// network namespace by name in /run/netns, by path, or by a process in it
+    #[arg(value_name = "PID|CGROUP|NETNS")]
+    pub from: String,
+    /// Where to; with --inbound only the port
+    #[arg(value_name = "[tcp:|udp:]ADDRESS:PORT|PORT")]
+    pub to: String,
+    /// A connection that comes to the pod
+    #[arg(long)]
+    pub inbound: bool,
+    /// With --inbound: by this interface [default: that of the pod's default route]
+    #[arg(long, value_name = "NAME", requires = "inbound")]
+    pub interface: Option<String>,
     #[command(flatten)]
     pub agent: AgentSocket,
 }

@@ -3,16 +3,14 @@
 use crate::Failure;
 use crate::agent::{beside_the_point, print_json};
 use crate::args::Explain;
-use crate::destination::Destination;
+use crate::destination::{self, Destination};
 use crate::service;
 use crate::table::Table;
 use sidestep_agent_api::{Answer, Explanation, Question, Verdict};
 use std::process::ExitCode;
 
 pub fn explain(args: &Explain) -> Result<ExitCode, Failure> {
-    let Destination { protocol, address } = args.to;
-    let question = Question::Explain { from: args.from.clone(), protocol, to: address };
-    let explanation = match args.agent.ask(&question)? {
+    let explanation = match args.agent.ask(&question(args)?)? {
         Answer::Explanation(explanation) => explanation,
         other => return Err(beside_the_point(&other)),
     };
@@ -22,6 +20,17 @@ pub fn explain(args: &Explain) -> Result<ExitCode, Failure> {
         print(&explanation);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn question(args: &Explain) -> Result<Question, Failure> {
+    if args.inbound {
+        let port = args.to.parse().map_err(|_| Failure::usage(format!("{}: expected a port, as in 8080", args.to)))?;
+        return Ok(Question::ExplainInbound { netns: args.from.clone(), port, interface: args.interface.clone() });
+    }
+    let wrong = |text: &str, why| Failure::usage(format!("{text}: {why}"));
+    let from = destination::caller(&args.from).map_err(|why| wrong(&args.from, why))?;
+    let Destination { protocol, address } = destination::destination(&args.to).map_err(|why| wrong(&args.to, why))?;
+    Ok(Question::Explain { from, protocol, to: address })
 }
 
 fn print(explanation: &Explanation) {
@@ -40,7 +49,11 @@ fn print(explanation: &Explanation) {
 fn verdict(verdict: Verdict, service: &str) -> String {
     match verdict {
         Verdict::Translated => format!("goes to a backend of {service}"),
+        Verdict::Refused if service.is_empty() => "is refused at once".into(),
         Verdict::Refused => format!("is refused at once: {service} has no backend"),
+        Verdict::CapturedOutbound => "goes to the pod's proxy, as what the pod sends".into(),
+        Verdict::CapturedInbound => "goes to the pod's proxy, as what the pod receives".into(),
+        Verdict::CapturedDns => "goes to the pod's proxy, as a question to a name server".into(),
         Verdict::Untouched => "is left to the kernel, as without Sidestep".into(),
     }
 }

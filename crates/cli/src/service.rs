@@ -126,5 +126,6 @@ fn print_check(check: &Check) {
     if !check.differences.is_empty() {
         println!("Start the agent again: it writes all tables anew, without a gap.");
     }
-    println!("{} frontends compared, {} differ", check.frontends, check.differences.len());
+    let (frontends, pods, differences) = (check.frontends, check.captures, check.differences.len());
+    println!("{frontends} frontends and {pods} captured pods compared, {differences} differences");
 }

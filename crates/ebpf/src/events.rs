@@ -65,6 +65,19 @@ pub fn meaning(reason: &str) -> &'static str {
         "flow-not-kept" => "the answer to a datagram will not be translated: the table of replies is full",
         "tuple-in-use" => "a fixed source port is connected to this backend already: another one was taken",
         "bind-refused" => "bind(2) was refused: the port belongs to a Service",
+        "captured-outbound" => "a connection of a captured pod went to its proxy",
+        "captured-inbound" => "the proxy's connection to its own pod went to its port for what comes in",
+        "captured-dns" => "a question to a name server went to the proxy",
+        "not-captured" => "the rules of a captured pod let a connection pass",
+        "no-route" => "a connection was refused: the pod has no route there, so that there is nothing to capture",
+        "source-not-kept" => {
+            "the proxy sees 127.0.0.1 or ::1 as the source of a connection: its own could not be bound"
+        }
+        "way-not-kept" => "a connection will be refused: the table of what was dialled is full",
+        "accepted" => "the proxy was told what was dialled",
+        "listener-not-kept" => "the proxy has more listeners than are remembered: some of them get no connections",
+        "refused-inside" => "a connection to the proxy's port was refused: what was dialled is not known",
+        "without-proxy" => "nobody listens at the proxy's port: what came in was refused, or passed if that is wanted",
         "policy-denied-out" => "a pod's call was refused: its policies forbid the destination",
         "policy-denied-in" => "what was sent to a pod was turned away: its policies forbid the sender",
         "policy-would-deny-out" => "a pod's call was let through, which a policy in dry run would forbid",
@@ -76,5 +89,16 @@ pub fn meaning(reason: &str) -> &'static str {
         }
         "not-watched" => "a connection was not counted: there are more pairs of pods and Services than are counted",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_sentence() {
+        let sentences: std::collections::BTreeSet<_> = REASONS.iter().map(|reason| meaning(reason)).collect();
+        assert!(sentences.len() == REASONS.len() && !sentences.contains(""), "{sentences:?}");
     }
 }

@@ -3,7 +3,8 @@
 pub use sidestep_bpf::services::types::{
     address, backend, endpoint, event, frontend, frontend_key, member_key, service_counters, slot,
 };
-pub use sidestep_bpf::splice::types::{pair, pair_key, switches, traffic};
+use sidestep_bpf::splice::types as splice;
+pub use sidestep_bpf::splice::types::{flow, pair, pair_key, switches, traffic};
 use sidestep_mesh::address::{Address, Endpoint, Protocol};
 use sidestep_mesh::plane::{Frontend, FrontendKey, Member, Scope, Slot};
 use std::net::Ipv6Addr;
@@ -43,7 +44,7 @@ macro_rules! map_data {
 map_data!(
     u8: 1, u32: 4, u64: 8, address: 16, frontend_key: 16 + 2 + 1 + 1, frontend: 6 * 4, member_key: 2 * 4, slot: 4 * 4,
     backend: 20 + 4 + 2 * 8, service_counters: 3 * 8, event: 2 * 8 + 20 + 3 * 4 + 2 + 2 + 4,
-    switches: 4 * 4, traffic: 2 * 8, pair_key: 2 * 20 + 8 + 2 * 4, pair: 4 * 8 + 2 * 4
+    switches: 4 * 4, traffic: 2 * 8, flow: 2 * 20 + 8, pair_key: 2 * 20 + 8 + 2 * 4, pair: 4 * 8 + 2 * 4
 );
 
 pub fn address_of(from: Address) -> address {
@@ -108,4 +109,15 @@ pub fn member_of(from: &Member) -> member_key {
 
 pub fn to_member(from: &member_key) -> Member {
     Member { service: from.service, backend: from.backend }
+}
+
+/// A connection as splicing names it. `netns` counts only where an address is one of the loopback.
+pub fn flow_of(client: Endpoint, server: Endpoint, netns: u64) -> flow {
+    let is_inside = [client, server].iter().any(|end| end.address.0.to_canonical().is_loopback());
+    let end = |from: Endpoint| splice::endpoint {
+        address: splice::address { word: address_of(from.address).word },
+        port: from.port.to_be(),
+        pad: 0,
+    };
+    flow { client: end(client), server: end(server), netns: if is_inside { netns } else { 0 } }
 }

@@ -72,6 +72,21 @@ pub const REASONS: [&str; 26] = [
     "not-watched",
 ];
 
+/// Those of [`REASONS`] that are about captured pods.
+pub const OF_CAPTURE: [&str; 11] = [
+    "captured-outbound",
+    "captured-inbound",
+    "captured-dns",
+    "not-captured",
+    "no-route",
+    "source-not-kept",
+    "way-not-kept",
+    "accepted",
+    "listener-not-kept",
+    "refused-inside",
+    "without-proxy",
+];
+
 impl Maps {
     /// The tables that are pinned in this directory.
     pub fn open(directory: &Path) -> Result<Maps> {

@@ -5,39 +5,87 @@ use libbpf_rs::btf::{Btf, types::Func};
 use libbpf_rs::{MapType, ProgramType};
 use rustix::thread::{CapabilitySet, capabilities};
 
+/// What the kernel must have, with the release that brought it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Feature {
+    Program(&'static str, ProgramType),
+    Map(&'static str, MapType),
+    /// A function that its type information names.
+    Function(&'static str, &'static str),
+}
+
+const FEATURES: [Feature; 9] = [
+    Feature::Program("cgroup socket address hooks (4.17)", ProgramType::CgroupSockAddr),
+    Feature::Program("cgroup socket hooks (4.10)", ProgramType::CgroupSock),
+    Feature::Program("hooks at the states of TCP connections (4.13)", ProgramType::SockOps),
+    Feature::Program("getsockopt hooks (5.3)", ProgramType::CgroupSockopt),
+    Feature::Map("socket storage (5.2)", MapType::SkStorage),
+    Feature::Map("ring buffers (5.8)", MapType::RingBuf),
+    Feature::Map("LRU hash maps (4.10)", MapType::LruHash),
+    Feature::Map("tables of prefixes (4.11)", MapType::LpmTrie),
+    Feature::Map("tables of sockets (4.18)", MapType::Sockhash),
+];
+
+/// What only captured pods need.
+const OF_CAPTURE: [Feature; 2] = [
+    Feature::Program("hook at the look-up of listeners, sk_lookup (5.9)", ProgramType::SkLookup),
+    Feature::Function("iterator over TCP sockets (5.9)", "bpf_iter_tcp"),
+];
+
+/// Without which nothing can be loaded.
+const LEAST: [(&str, CapabilitySet); 2] =
+    [("CAP_BPF", CapabilitySet::BPF), ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN)];
+
 /// What is missing, in words for an operator. Empty: everything is there.
 pub fn missing() -> Vec<String> {
-    let mut found = privileges();
+    let found = privileges(&LEAST);
     if !found.is_empty() {
         return found; // without them the rest cannot be asked
     }
-    let programs = [
-        ("cgroup socket address hooks (4.17)", ProgramType::CgroupSockAddr),
-        ("cgroup socket hooks (4.10)", ProgramType::CgroupSock),
-    ];
-    let maps = [
-        ("socket storage (5.2)", MapType::SkStorage),
-        ("ring buffers (5.8)", MapType::RingBuf),
-        ("LRU hash maps (4.10)", MapType::LruHash),
-    ];
-    let programs = programs.into_iter().filter(|(_, kind)| !kind.is_supported().unwrap_or(false)).map(|(what, _)| what);
-    let maps = maps.into_iter().filter(|(_, kind)| !kind.is_supported().unwrap_or(false)).map(|(what, _)| what);
-    found.extend(programs.chain(maps).map(|what| format!("the kernel has no {what}")));
-    match Btf::from_vmlinux() {
-        Err(_) => found.push("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".into()),
-        Ok(types) if types.type_by_name::<Func>("bpf_sock_destroy").is_none() => {
-            found.push("the kernel's programs cannot abort sockets (6.5)".into());
-        }
-        Ok(_) => {}
+    let Ok(types) = Btf::from_vmlinux() else {
+        let mut found = lacking(&FEATURES, |feature| has(feature, None));
+        found.push("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".into());
+        return found;
+    };
+    let mut found = lacking(&FEATURES, |feature| has(feature, Some(&types)));
+    if types.type_by_name::<Func>("bpf_sock_destroy").is_none() {
+        found.push("the kernel's programs cannot abort sockets (6.5)".into());
     }
     found
+}
+
+/// What capture lacks besides.
+pub fn missing_for_capture() -> Vec<String> {
+    let found = privileges(&[("CAP_SYS_ADMIN", CapabilitySet::SYS_ADMIN)]);
+    if !found.is_empty() {
+        return found;
+    }
+    let types = Btf::from_vmlinux().ok();
+    lacking(&OF_CAPTURE, |feature| has(feature, types.as_ref()))
+}
+
+fn has(feature: Feature, types: Option<&Btf>) -> bool {
+    match feature {
+        Feature::Program(_, kind) => kind.is_supported().unwrap_or(false),
+        Feature::Map(_, kind) => kind.is_supported().unwrap_or(false),
+        Feature::Function(_, name) => types.is_some_and(|types| types.type_by_name::<Func>(name).is_some()),
+    }
+}
+
+fn lacking(features: &[Feature], has: impl Fn(Feature) -> bool) -> Vec<String> {
+    let missing = features.iter().filter(|feature| !has(**feature));
+    missing
+        .map(|(Feature::Program(what, _) | Feature::Map(what, _) | Feature::Function(what, _))| {
+            format!("the kernel has no {what}")
+        })
+        .collect()
 }
 
 /// What splicing needs. The kernel's sockmap has been able to join two sockets for long; that it counts what waits unread,
 /// which bounds it, that it tells FIONREAD, and that an MPTCP listener's ordinary connections may enter came one by one. The
 /// last to come shows that all are there.
 pub fn missing_for_splice() -> Vec<String> {
-    let mut found = privileges();
+    let mut found = privileges(&LEAST);
     if found.is_empty() && !may_read_kernel() {
         found.push("this process has no CAP_PERFMON: run it as root".into());
     }
@@ -64,12 +112,32 @@ pub fn may_read_kernel() -> bool {
     held.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN)
 }
 
-fn privileges() -> Vec<String> {
-    let wanted = [("CAP_BPF", CapabilitySet::BPF), ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN)];
+fn privileges(wanted: &[(&str, CapabilitySet)]) -> Vec<String> {
     let held = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
     if held.contains(CapabilitySet::SYS_ADMIN) {
         return Vec::new();
     }
-    let lacking = wanted.into_iter().filter(|(_, capability)| !held.contains(*capability));
+    let lacking = wanted.iter().filter(|(_, capability)| !held.contains(*capability));
     lacking.map(|(name, _)| format!("this process has no {name}: run it as root")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_lacks_is_named_with_the_release_that_brought_it() {
+        let old = |feature| !matches!(feature, Feature::Program(_, ProgramType::SkLookup) | Feature::Function(..));
+        assert_eq!(
+            lacking(&OF_CAPTURE, old),
+            [
+                "the kernel has no hook at the look-up of listeners, sk_lookup (5.9)",
+                "the kernel has no iterator over TCP sockets (5.9)"
+            ]
+        );
+        let without_sockopt = |feature| !matches!(feature, Feature::Program(_, ProgramType::CgroupSockopt));
+        assert_eq!(lacking(&FEATURES, without_sockopt), ["the kernel has no getsockopt hooks (5.3)"]);
+        assert_eq!(lacking(&FEATURES, |feature| !matches!(feature, Feature::Map(..))).len(), 5);
+        assert!(lacking(&FEATURES, |_| true).is_empty());
+    }
 }

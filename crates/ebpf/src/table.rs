@@ -22,9 +22,19 @@ impl<K: MapData, V: MapData> Table<K, V> {
         Ok(found.as_deref().and_then(V::from_bytes))
     }
 
+    /// All keys, as they are while others may be writing.
+    pub fn keys(&self) -> impl Iterator<Item = K> {
+        self.map.keys().filter_map(|key| K::from_bytes(&key))
+    }
+
+    /// How many entries it has room for.
+    pub fn room(&self) -> u32 {
+        self.map.max_entries()
+    }
+
     /// All entries, as they are while others may be writing.
     pub fn entries(&self) -> Result<Vec<(K, V)>> {
-        let keys: Vec<K> = self.map.keys().filter_map(|key| K::from_bytes(&key)).collect();
+        let keys: Vec<K> = self.keys().collect();
         let mut found = Vec::with_capacity(keys.len());
         for key in keys {
             found.extend(self.get(&key)?.map(|value| (key, value)));
@@ -36,21 +46,31 @@ impl<K: MapData, V: MapData> Table<K, V> {
     pub fn put_all(&self, entries: &[(K, V)]) -> Result<()> {
         if let [(key, value)] = entries {
             let put = self.map.update(key.bytes(), value.bytes(), MapFlags::ANY);
-            return put.doing(format!("map {}: put", self.name));
+            return put.map_err(|error| self.refused(&error)).doing(format!("map {}: put", self.name));
         }
         for some in entries.chunks(BATCH) {
             let keys: Vec<u8> = some.iter().flat_map(|(key, _)| key.bytes()).copied().collect();
             let values: Vec<u8> = some.iter().flat_map(|(_, value)| value.bytes()).copied().collect();
             let put = self.map.update_batch(&keys, &values, some.len() as u32, MapFlags::ANY, MapFlags::ANY);
+            let put = put.map_err(|error| self.refused(&error));
             put.doing(format!("map {}: put {} entries", self.name, some.len()))?;
         }
         Ok(())
     }
 
+    /// What the kernel says of a full table is not what people say.
+    fn refused(&self, error: &libbpf_rs::Error) -> String {
+        let said = format!("{error:#}");
+        // E2BIG of hash tables, ENOSPC of those for prefixes.
+        if ["(os error 7)", "(os error 28)"].iter().any(|number| said.contains(number)) {
+            return format!("the table is full, it has room for {} entries", self.room());
+        }
+        said
+    }
+
     /// Removes what is not wanted.
     pub fn retain(&self, is_wanted: impl Fn(&K) -> bool) -> Result<()> {
-        let keys = self.map.keys().filter_map(|key| K::from_bytes(&key));
-        self.remove_all(&keys.filter(|key| !is_wanted(key)).collect::<Vec<_>>())
+        self.remove_all(&self.keys().filter(|key| !is_wanted(key)).collect::<Vec<_>>())
     }
 
     /// What is not there needs no removal.

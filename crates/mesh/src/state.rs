@@ -74,16 +74,21 @@ impl FromIterator<Concerned> for Concerned {
 impl State {
     /// Takes the change in. Returns whom it may concern.
     pub fn apply(&mut self, change: Change) -> Concerned {
+        self.apply_of(change, |_| true)
+    }
+
+    /// As `apply`, of a source that knows no other objects than these: all of its objects are not all there are.
+    pub fn apply_of(&mut self, change: Change, is_its: impl Fn(&Key) -> bool) -> Concerned {
         match change {
             Change::Put(object) => self.put(object),
             Change::Delete(key) => self.delete(&key),
-            Change::All(objects) => self.replace(objects),
+            Change::All(objects) => self.replace(objects, is_its),
         }
     }
 
-    fn replace(&mut self, objects: Vec<Object>) -> Concerned {
+    fn replace(&mut self, objects: Vec<Object>, is_its: impl Fn(&Key) -> bool) -> Concerned {
         let told: BTreeSet<Key> = objects.iter().map(Object::key).collect();
-        let gone: Vec<Key> = self.keys().filter(|key| !told.contains(key)).collect();
+        let gone: Vec<Key> = self.keys().filter(|key| is_its(key) && !told.contains(key)).collect();
         let mut concerned: Concerned = gone.iter().map(|key| self.delete(key)).collect();
         concerned.extend(objects.into_iter().map(|object| self.put(object)));
         concerned

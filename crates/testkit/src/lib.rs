@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod cgroup;
+pub mod greeter;
 pub mod istio_rules;
 mod namespace;
 pub mod program;

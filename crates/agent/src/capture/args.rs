@@ -1,6 +1,7 @@
 //! Options of `sidestep capture` and their help. Those about rules have istio-iptables' names.
 
 use clap::Parser;
+use sidestep_agent_api::DEFAULT_SOCKET;
 use sidestep_mesh::capture::flags::{Flags, LOOPBACK_CIDR, OWNER_GROUPS, OWNER_GROUPS_EXCLUDE};
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ Examples:
   sidestep capture --netns web-1 -i '*' -b '*' --run-validation           ... and try it out
   sidestep capture --netns web-1 -i '*' -b '*' --print                    the same as a file for `sidestep agent`
   sidestep capture --netns web-1 --remove                                 undo it
-  sidestep capture --list                                                 what is captured
+  sidestep capture list                                                   what is captured, by the agent or without
 
 What is captured stays so when the command has ended, until --remove or `sidestep agent --detach`. Where an agent runs, it
 owns the tables: give it the file that --print writes instead. Needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.";
@@ -23,8 +24,11 @@ owns the tables: give it the file that --print writes instead. Needs root, or CA
 #[derive(Parser)]
 #[command(name = "sidestep capture", bin_name = "sidestep capture", version, after_help = EXAMPLES)]
 pub struct Args {
+    /// As --list
+    #[arg(value_name = "list", value_parser = ["list"], hide = true)]
+    pub action: Option<String>,
     /// The pod's network namespace: a name in /run/netns, a path, or a process in it
-    #[arg(long, value_name = "NAME|PATH|PID", required_unless_present = "list")]
+    #[arg(long, value_name = "NAME|PATH|PID", required_unless_present_any = ["list", "action"])]
     pub netns: Option<String>,
     /// The pod's cgroup v2 directory, or one above [default: where cgroup v2 is mounted]
     #[arg(long, value_name = "DIR")]
@@ -101,12 +105,15 @@ pub struct Args {
     /// The pod's connections are its own again
     #[arg(long)]
     pub remove: bool,
-    /// Print what is captured
+    /// Print what is captured: as the agent that listens at --socket says, else as the tables at --pins say
     #[arg(long, conflicts_with_all = ["remove", "netns"])]
     pub list: bool,
     /// With --list: JSON with stable field names
-    #[arg(long, requires = "list")]
+    #[arg(long)]
     pub json: bool,
+    /// With --list: where the agent listens
+    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    pub socket: PathBuf,
 }
 
 impl Args {

@@ -1,56 +1,68 @@
-//! `sidestep capture --list`.
+//! `sidestep capture --list`: the agent knows files and troubles; without one there is what the tables say.
 
-use serde::Serialize;
-use sidestep_ebpf::capture::Captures;
+use crate::lock;
+use sidestep_agent_api::{Answer, Capture, Captures, Count, Question, ask};
+use sidestep_ebpf::capture;
+use sidestep_ebpf::plane::OF_CAPTURE;
 use sidestep_ebpf::{netns, services};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-#[derive(Serialize)]
-struct Row {
-    /// The namespace's cookie.
-    netns: u64,
-    /// In /run/netns.
-    name: Option<String>,
-    outbound_port: u16,
-    inbound_port: u16,
-    /// Sockets of the proxy that listen for what comes in.
-    listeners: usize,
-}
-
-pub fn print(pins: &Path, json: bool) -> Result<(), String> {
-    let rows = rows(pins)?;
+pub fn print(pins: &Path, socket: &Path, json: bool) -> Result<(), String> {
+    let captures = match ask(socket, &Question::Captures { pins: lock::identity(pins) }) {
+        Ok(Answer::Captures(captures)) => captures,
+        // No agent, or one with other pins.
+        _ => by_tables(pins)?,
+    };
     if json {
-        println!("{}", serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())?);
+        println!("{}", serde_json::to_string_pretty(&captures).map_err(|error| error.to_string())?);
         return Ok(());
     }
-    println!("{:<20} {:<24} {:>8} {:>8} {:>9}", "NETNS", "NAME", "OUTBOUND", "INBOUND", "LISTENERS");
-    for row in rows {
-        let name = row.name.as_deref().unwrap_or("-");
-        println!("{:<20} {name:<24} {:>8} {:>8} {:>9}", row.netns, row.outbound_port, row.inbound_port, row.listeners);
+    println!("{:<32} {:<24} {:>8} {:>8} {:>9}  STATE", "CAPTURE", "NETNS", "OUTBOUND", "INBOUND", "LISTENERS");
+    captures.captures.iter().for_each(print_one);
+    for count in captures.reasons.iter().filter(|count| count.count > 0) {
+        println!("{:>12} {}", count.count, count.reason);
     }
     Ok(())
 }
 
-fn rows(pins: &Path) -> Result<Vec<Row>, String> {
-    if services::tables(pins).map_err(|error| error.to_string())?.is_none() {
-        return Ok(Vec::new());
-    }
-    let captures = Captures::look(pins).map_err(|error| error.to_string())?;
-    let names = names();
-    let pods = captures.pods().map_err(|error| error.to_string())?;
-    let mut rows: Vec<Row> = pods
-        .into_iter()
-        .map(|pod| Row {
-            netns: pod.netns,
-            name: names.get(&pod.netns).cloned(),
+fn print_one(one: &Capture) {
+    let name = if one.name.is_empty() { "-".into() } else { format!("{}/{}", one.namespace, one.name) };
+    let state = match (one.captured, one.outbound_listeners, one.inbound_listeners) {
+        (false, _, _) => "not captured",
+        (true, 0, 0) => "captured; the proxy does not listen",
+        (true, 0, _) => "captured; the proxy does not listen for what the pod sends",
+        (true, _, 0) => "captured; the proxy does not listen for what the pod receives",
+        _ => "captured",
+    };
+    let listeners = format!("{}+{}", one.outbound_listeners, one.inbound_listeners);
+    println!("{name:<32} {:<24} {:>8} {:>8} {listeners:>9}  {state}", one.netns, one.outbound_port, one.inbound_port);
+    one.troubles.iter().for_each(|trouble| println!("    {trouble}"));
+}
+
+fn by_tables(pins: &Path) -> Result<Captures, String> {
+    let told = |error: sidestep_ebpf::error::Error| error.to_string();
+    let Some(maps) = services::tables(pins).map_err(told)? else { return Ok(Captures::default()) };
+    let tables = capture::Captures::look(pins).map_err(told)?;
+    let (names, listening) = (names(), tables.all_listening());
+    let pods = tables.pods().map_err(told)?.into_iter().map(|pod| {
+        let [outbound_listeners, inbound_listeners] = listening.get(&pod.netns).copied().unwrap_or_default();
+        Capture {
+            netns: names.get(&pod.netns).cloned().unwrap_or_else(|| "-".into()),
+            cookie: Some(pod.netns),
+            captured: true,
             outbound_port: pod.outbound_port,
             inbound_port: pod.inbound_port,
-            listeners: captures.listening(pod.netns),
-        })
-        .collect();
-    rows.sort_by(|a, b| (&a.name, a.netns).cmp(&(&b.name, b.netns)));
-    Ok(rows)
+            outbound_listeners,
+            inbound_listeners,
+            ..Capture::default()
+        }
+    });
+    let mut captures: Vec<Capture> = pods.collect();
+    captures.sort_by(|a, b| (&a.netns, a.cookie).cmp(&(&b.netns, b.cookie)));
+    let reasons = maps.reasons().map_err(told)?.into_iter().filter(|(reason, _)| OF_CAPTURE.contains(reason));
+    let reasons = reasons.map(|(reason, count)| Count { reason: reason.into(), count }).collect();
+    Ok(Captures { captures, reasons, ..Captures::default() })
 }
 
 fn names() -> BTreeMap<u64, String> {

@@ -22,8 +22,8 @@ pub const COMMAND: &str = "capture";
 pub fn run(words: impl Iterator<Item = OsString>) -> Result<(), String> {
     let args = Args::parse_from(words);
     let pins = settings::pins(args.pins.clone());
-    if args.list {
-        return list::print(&pins, args.json);
+    if args.list || args.action.is_some() {
+        return list::print(&pins, &args.socket, args.json);
     }
     let name = args.netns.as_deref().unwrap_or_default();
     let namespace = namespace(name)?;

@@ -28,9 +28,9 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<(), String> {
         (.., true) => splice::remove(&pins),
         _ => splice::install(&options(&args, &pins)?),
     };
-    if args.remove {
-        // What was nobody's is gone by now; what another kind of programs keeps there stays.
-        let _ = std::fs::remove_dir(&pins);
+    // Directories in which nothing is left; those of others stay.
+    for directory in [splice::directory(&pins), pins] {
+        let _ = std::fs::remove_dir(directory);
     }
     done.map_err(|error| error.to_string())
 }

@@ -1,7 +1,7 @@
 //! A lab with an agent in its node, and what a test wants of both.
 
 use crate::yaml;
-use sidestep_agent_api::{Answer, Check, Explanation, Question, Service, Status, ask};
+use sidestep_agent_api::{Answer, Capture, Captures, Check, Explanation, Question, Service, Status, ask};
 use sidestep_testkit::{Lab, Pod};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -156,6 +156,22 @@ impl Node {
         }
     }
 
+    pub fn captures(&self) -> Captures {
+        match self.ask(Question::Captures { pins: None }).unwrap() {
+            Answer::Captures(captures) => captures,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// None: the agent knows of no such file.
+    pub fn capture(&self, name: &str) -> Option<Capture> {
+        self.captures().captures.into_iter().find(|capture| capture.name == name)
+    }
+
+    pub fn is_captured(&self, name: &str) -> bool {
+        self.capture(name).is_some_and(|capture| capture.captured)
+    }
+
     pub fn explain(&self, question: Question) -> Explanation {
         match self.ask(question).unwrap() {
             Answer::Explanation(explanation) => explanation,
@@ -179,6 +195,19 @@ impl Node {
         let aside = self.directory.path().join("aside");
         fs::write(&aside, text).unwrap();
         fs::rename(aside, self.services().join(name)).unwrap();
+    }
+
+    /// A file of kind Capture for the pod, of the name that is given to both.
+    pub fn captured(&self, name: &str, pod: &Pod) {
+        self.file(&format!("{name}.yaml"), &yaml::capture(name, pod.namespace.name(), ""));
+    }
+
+    /// A pod that reaches everything.
+    pub fn routed(&mut self) -> Pod {
+        let pod = self.lab.pod();
+        pod.namespace.ip("route add default via 10.244.0.1");
+        pod.namespace.ip("-6 route add default via fd00:244::1");
+        pod
     }
 
     /// A TCP Service `web` at [`VIP`] port 80 with these endpoints, port 8080.

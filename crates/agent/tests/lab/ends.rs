@@ -114,7 +114,7 @@ fn wait_until_gone(traces: &[(&str, String)]) {
 fn detaching_leaves_nothing() {
     let (mut node, _pods, _servers) = node_with_web();
     let made = traces(&node);
-    assert_eq!(made.iter().filter(|(kind, _)| *kind == "prog").count(), 11);
+    assert_eq!(made.iter().filter(|(kind, _)| *kind == "prog").count(), 13);
     assert!(made.iter().filter(|(kind, _)| *kind == "map").count() >= 10, "{made:?}");
     // While it runs ...
     let detach = |node: &Node| node.command().arg("--detach").output().unwrap();

@@ -2,9 +2,11 @@
 
 mod agent;
 mod answers;
+mod capture;
 mod changes;
 mod cluster;
 mod ends;
 mod places;
 mod scale;
+mod splice;
 mod yaml;

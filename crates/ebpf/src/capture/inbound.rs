@@ -1,37 +1,67 @@
 //! The program of one pod that gives inbound connections to its proxy: loaded for its namespace, attached there, pinned
 //! under the namespace's cookie.
 
+use super::template::{Template, owned};
 use crate::error::{Doing, Result};
 use crate::layout::MapData;
 use crate::links::set_program;
 use crate::services;
+use libbpf_rs::libbpf_sys::{BPF_SK_LOOKUP, bpf_link_create, bpf_obj_pin};
 use libbpf_rs::query::LinkTypeInfo;
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
-use sidestep_bpf::inbound::InboundSkelBuilder;
+use std::ffi::CString;
 use std::fs::File;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-const PROGRAM: &str = "inbound";
+/// Whoever attaches programs to namespaces.
+pub struct Installer {
+    pins: PathBuf,
+    /// Once it has been needed.
+    template: Option<Template>,
+}
 
-/// Attaches it, or exchanges the one that is attached.
-pub fn install(pins: &Path, namespace: &Path, cookie: u64) -> Result<()> {
-    let path = services::inbound_path(pins)?.join(cookie.to_string());
-    let mut object = MaybeUninit::uninit();
-    let mut open = InboundSkelBuilder::default().open(&mut object).doing("read the inbound program")?;
-    open.maps.rodata_data.as_deref_mut().expect("the program has settings").netns = cookie;
-    services::use_pinned(open.open_object_mut(), pins)?;
-    let mut skeleton = open.load().doing("load the inbound program")?;
-    let program = skeleton.object_mut().progs_mut().find(|program| program.name() == PROGRAM).expect("it is there");
-    if path.exists() {
-        let link = Link::open(&path).at("open", &path)?;
-        return set_program(&link, program.as_fd()).at("exchange the program of", &path);
+impl Installer {
+    pub fn new(pins: &Path) -> Installer {
+        Installer { pins: pins.into(), template: None }
     }
-    let file = File::open(namespace).at("open", namespace)?;
-    let mut link = program.attach_netns(file.as_raw_fd()).at("attach the inbound program to", namespace)?;
-    link.pin(&path).at("pin", &path)
+
+    /// Makes the template if need be.
+    pub fn prepare(&mut self) -> Result<&Template> {
+        if self.template.is_none() {
+            self.template = Some(Template::new(&self.pins)?);
+        }
+        Ok(self.template.as_ref().expect("it was just made"))
+    }
+
+    /// Attaches the program, or exchanges the one that is attached.
+    pub fn install(&mut self, namespace: &Path, cookie: u64) -> Result<()> {
+        let program = self.prepare()?.load(cookie)?;
+        let path = services::inbound_path(&self.pins)?.join(cookie.to_string());
+        if path.exists() {
+            let link = Link::open(&path).at("open", &path)?;
+            return set_program(&link, program.as_fd()).at("exchange the program of", &path);
+        }
+        let file = File::open(namespace).at("open", namespace)?;
+        let link = attach(program.as_fd(), file.as_fd()).at("attach the inbound program to", namespace)?;
+        pin(&link, &path).at("pin", &path)
+    }
+}
+
+fn attach(program: BorrowedFd, namespace: BorrowedFd) -> io::Result<OwnedFd> {
+    // SAFETY: two open descriptors; no options.
+    owned(unsafe { bpf_link_create(program.as_raw_fd(), namespace.as_raw_fd(), BPF_SK_LOOKUP, std::ptr::null()) })
+}
+
+fn pin(link: &OwnedFd, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: an open descriptor, and a name that lives until the call returns.
+    match unsafe { bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
 }
 
 /// Whether the namespace still is. A link outlives it, but is attached to nothing then.

@@ -1,22 +1,116 @@
-//! Proxies that listened before their pod was captured.
+//! Where the listeners of proxies are found, and how those get there that listened before their pod was captured.
 
+use super::layout::{LISTENER_PLACES, ROLES, listener_key};
 use crate::error::{Doing, Result};
+use crate::layout::MapData;
 use crate::{netns, services};
-use libbpf_rs::Iter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle};
 use sidestep_bpf::listening::ListeningSkelBuilder;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// Puts the listeners of that namespace, at the proxy's ports, where inbound connections find them. Returns how many.
-pub fn find(pins: &Path, namespace: &Path) -> Result<u64> {
+pub struct Listeners {
+    map: MapHandle,
+    /// The iterator over TCP sockets, once it has been needed.
+    finder: Option<Link>,
+}
+
+/// By place: the socket's cookie.
+type Places = BTreeMap<u32, u64>;
+
+impl Listeners {
+    pub fn new(map: MapHandle) -> Listeners {
+        Listeners { map, finder: None }
+    }
+
+    /// Puts the listeners of that namespace, at the proxy's ports as `pods` has them, where inbound connections find them.
+    /// Those that are there already stay all the while, and others go.
+    pub fn renew(&mut self, pins: &Path, namespace: &Path, netns: u64) -> Result<()> {
+        let before = ROLES.map(|role| self.places(netns, role));
+        // There has to be room for all of them once more.
+        if before.iter().any(|places| places.len() > LISTENER_PLACES as usize / 2) {
+            self.forget(netns);
+            return self.find(pins, namespace);
+        }
+        self.find(pins, namespace)?;
+        for (role, before) in ROLES.into_iter().zip(before) {
+            let now = self.places(netns, role);
+            let new: HashMap<u64, u32> = now
+                .iter()
+                .filter(|(place, _)| !before.contains_key(place))
+                .map(|(place, socket)| (*socket, *place))
+                .collect();
+            for (place, socket) in before {
+                // Found again, or not a listener of this proxy any more. What the kernel has taken away itself is gone.
+                let twice = new.get(&socket).copied().unwrap_or(place);
+                let _ = self.map.delete(listener_key { netns, role, place: twice }.bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads the iterator if need be.
+    pub fn prepare(&mut self, pins: &Path) -> Result<()> {
+        if self.finder.is_none() {
+            self.finder = Some(load(pins)?);
+        }
+        Ok(())
+    }
+
+    /// Of a namespace of which none can be known yet.
+    pub fn find(&mut self, pins: &Path, namespace: &Path) -> Result<()> {
+        self.prepare(pins)?;
+        let link = self.finder.as_ref().expect("it is prepared");
+        let walk = || Iter::new(link).map(|mut sockets| sockets.read_to_end(&mut Vec::new()));
+        let walked = netns::inside(namespace, walk).at("enter", namespace)?.at("iterate in", namespace)?;
+        walked.map(drop).at("iterate in", namespace)
+    }
+
+    fn places(&self, netns: u64, role: u32) -> Places {
+        let socket = |place| {
+            let found = self.map.lookup(listener_key { netns, role, place }.bytes(), MapFlags::ANY).ok()??;
+            Some((place, u64::from_ne_bytes(found.try_into().ok()?)))
+        };
+        (0..LISTENER_PLACES).filter_map(socket).collect()
+    }
+
+    /// Sockets of the pod's proxy that listen for what it sends, and for what it receives.
+    pub fn of(&self, netns: u64) -> [usize; 2] {
+        ROLES.map(|role| self.places(netns, role).len())
+    }
+
+    /// The same of all pods that have some.
+    pub fn all(&self) -> HashMap<u64, [usize; 2]> {
+        let mut all = HashMap::<u64, [usize; 2]>::new();
+        for key in self.map.keys().filter_map(|key| listener_key::from_bytes(&key)) {
+            if let Some(count) = all.entry(key.netns).or_default().get_mut(key.role as usize) {
+                *count += 1;
+            }
+        }
+        all
+    }
+
+    pub fn room(&self) -> u32 {
+        self.map.max_entries()
+    }
+
+    /// Sockets stay what they are; they only are not found any more.
+    pub fn forget(&self, netns: u64) {
+        for role in ROLES {
+            for place in 0..LISTENER_PLACES {
+                let _ = self.map.delete(listener_key { netns, role, place }.bytes());
+            }
+        }
+    }
+}
+
+fn load(pins: &Path) -> Result<Link> {
     let mut object = MaybeUninit::uninit();
     let mut open = ListeningSkelBuilder::default().open(&mut object).doing("read the iterator")?;
     services::use_pinned(open.open_object_mut(), pins)?;
     let skeleton = open.load().doing("load the iterator over TCP sockets")?;
-    let link = skeleton.progs.find_listeners.attach().doing("attach the iterator over TCP sockets")?;
-    let walked = netns::inside(namespace, || Iter::new(&link).map(|mut sockets| sockets.read_to_end(&mut Vec::new())));
-    walked.at("enter", namespace)?.at("iterate in", namespace)?.at("iterate in", namespace)?;
-    Ok(skeleton.maps.bss_data.as_deref().map_or(0, |data| data.found))
+    skeleton.progs.find_listeners.attach().doing("attach the iterator over TCP sockets")
 }

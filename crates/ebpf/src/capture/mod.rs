@@ -1,43 +1,41 @@
 //! Capture: the tables of pods and what is attached in their namespaces.
 
+pub mod changes;
 pub(crate) mod inbound;
 pub(crate) mod layout;
 mod listeners;
 mod netlink;
+mod numbers;
 pub mod passthrough;
 pub mod place;
+mod template;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::layout::MapData;
 use crate::netns;
-use crate::plane::wait_for_readers;
 use crate::services;
 use crate::table::Table;
-use layout::{
-    LISTENER_PLACES, ROLES, Stage, listener_key, pod, pod_of, range_key, range_key_of, route, route_of, set_key,
-    set_key_of,
-};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use inbound::Installer;
+use layout::{Stage, pod, pod_of};
+use libbpf_rs::{MapCore, MapHandle};
+use listeners::Listeners;
+use numbers::Numbers;
 use sidestep_mesh::capture::rules::Rules;
-use sidestep_mesh::capture::tables::{Entries, Place};
+use sidestep_mesh::capture::tables::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
-/// Every captured pod. Pods with the same rules, or the same routes, share the entries of them.
+/// Every captured pod.
 pub struct Captures {
     pins: PathBuf,
     pods: Table<u64, pod>,
-    sets: Table<set_key, u8>,
-    ranges: Table<range_key, route>,
-    listeners: MapHandle,
+    numbers: Numbers,
+    listeners: Listeners,
+    pending: MapHandle,
+    installer: Installer,
     /// Namespaces of which we know what is written.
     known: BTreeMap<u64, Known>,
-    /// Numbers of what is written.
-    numbers: HashMap<Rc<Entries>, u32>,
-    uses: BTreeMap<u32, (Rc<Entries>, usize)>,
-    next: u32,
 }
 
 /// A pod as the tables have it.
@@ -49,8 +47,17 @@ pub struct Pod {
     pub inbound_port: u16,
 }
 
+/// How full a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    pub table: &'static str,
+    pub used: usize,
+    pub room: u32,
+}
+
 struct Known {
-    namespace: PathBuf,
+    /// By which the namespace is found again.
+    path: PathBuf,
     rules: u32,
     place: u32,
     written: pod,
@@ -69,25 +76,52 @@ impl Captures {
         let directory = services::maps_path(pins)?;
         let table = |name| inbound::open(&directory, name);
         let pods = Table::new(table("pods")?, "pods");
-        let taken = pods.entries()?.into_iter().flat_map(|(_, pod): (u64, pod)| [pod.rules, pod.place]).max();
         Ok(Captures {
             pins: pins.into(),
+            numbers: Numbers::new(Table::new(table("sets")?, "sets"), Table::new(table("ranges")?, "ranges")),
             pods,
-            sets: Table::new(table("sets")?, "sets"),
-            ranges: Table::new(table("ranges")?, "ranges"),
-            listeners: table("listeners")?,
+            listeners: Listeners::new(table("listeners")?),
+            pending: table("pending")?,
+            installer: Installer::new(pins),
             known: BTreeMap::new(),
-            numbers: HashMap::new(),
-            uses: BTreeMap::new(),
-            next: taken.unwrap_or(0).wrapping_add(1),
         })
     }
 
-    /// The pod in this namespace is captured by these rules from now on. Says how many listeners of its proxy were found.
+    /// Loads what is loaded once, so that the first pod need not wait for it.
+    pub fn prepare(&mut self) -> Result<()> {
+        self.installer.prepare()?;
+        self.listeners.prepare(&self.pins)
+    }
+
+    /// The pod in this namespace is captured by these rules from now on.
     pub fn put(&mut self, namespace: &Path, cookie: u64, rules: &Rules, place: &Place) -> Result<()> {
-        let added = place.addresses.iter().any(IpAddr::is_ipv6) && passthrough::add(namespace)?;
+        self.put_untidily([namespace, namespace], cookie, rules, place)?;
+        self.tidy()
+    }
+
+    /// As `put`; what was in the tables instead stays until [`Captures::tidy`], which waits for those who are reading it.
+    /// The namespace is given by a file that surely is it, and by one by which it can be found again.
+    pub fn put_untidily(
+        &mut self,
+        [namespace, path]: [&Path; 2],
+        cookie: u64,
+        rules: &Rules,
+        place: &Place,
+    ) -> Result<()> {
+        let is_wanted = place.addresses.iter().any(IpAddr::is_ipv6) && !place.addresses.contains(&passthrough::ADDRESS);
+        let added = is_wanted && passthrough::add(namespace)?;
         let place = &if added { place::look(namespace)? } else { place.clone() };
-        let (rules_number, place_number) = (self.number(rules.entries())?, self.number(place.entries(rules))?);
+        if !self.numbers.has_begun() {
+            self.numbers.begin(self.pods.entries()?.into_iter().flat_map(|(_, pod)| [pod.rules, pod.place]));
+        }
+        let rules_number = self.numbers.take(rules.entries())?;
+        let place_number = match self.numbers.take(place.entries(rules)) {
+            Ok(number) => number,
+            Err(error) => {
+                self.numbers.release([rules_number]);
+                return Err(error);
+            }
+        };
         let scalars = rules.scalars();
         let wanted = pod_of(&scalars, rules_number, place_number, Stage::Captured);
         let before = self.known.get(&cookie).map(|known| known.written);
@@ -100,62 +134,98 @@ impl Captures {
             }
         };
         if let Err(error) = done {
-            self.release([rules_number, place_number])?;
+            self.numbers.release([rules_number, place_number]);
             return Err(error);
         }
-        let known = Known { namespace: namespace.into(), rules: rules_number, place: place_number, written: wanted };
-        match self.known.insert(cookie, known) {
-            Some(old) => self.release([old.rules, old.place]),
-            None => Ok(()),
+        let known = Known { path: path.into(), rules: rules_number, place: place_number, written: wanted };
+        if let Some(old) = self.known.insert(cookie, known) {
+            self.numbers.release([old.rules, old.place]);
         }
+        Ok(())
     }
 
-    /// A pod that was captured by an earlier agent stays so meanwhile, by the listeners that are known.
+    /// A pod that is captured already, maybe by an earlier agent, stays so all the while, also if this fails.
     fn begin(&mut self, namespace: &Path, cookie: u64, preparing: pod, wanted: pod) -> Result<()> {
-        inbound::install(&self.pins, namespace, cookie)?;
-        match self.pods.get(&cookie)? {
-            Some(before) if same_ports(&before, &wanted) => {}
-            Some(_) => self.forget_listeners(cookie),
-            None => {
-                self.forget_listeners(cookie);
-                self.pods.put_all(&[(cookie, preparing)])?;
-            }
-        }
-        let done = listeners::find(&self.pins, namespace).and_then(|_| {
-            self.forget_doubles(cookie);
-            self.pods.put_all(&[(cookie, wanted)])
-        });
-        if done.is_err() && !self.known.contains_key(&cookie) {
+        let before = self.pods.get(&cookie)?;
+        let done = self.exchange(namespace, cookie, before.as_ref(), preparing, wanted);
+        if done.is_err() && before.is_none() {
             self.take_away(cookie)?;
         }
         done
     }
 
+    fn exchange(
+        &mut self,
+        namespace: &Path,
+        cookie: u64,
+        before: Option<&pod>,
+        preparing: pod,
+        wanted: pod,
+    ) -> Result<()> {
+        self.installer.install(namespace, cookie)?;
+        // Listeners are looked for at the ports that the table has.
+        match before {
+            None => self.pods.put_all(&[(cookie, preparing)])?,
+            Some(before) if !same_ports(before, &wanted) => self.pods.put_all(&[(cookie, wanted)])?,
+            Some(_) => {}
+        }
+        match before {
+            None => self.listeners.find(&self.pins, namespace)?,
+            Some(_) => self.listeners.renew(&self.pins, namespace, cookie)?,
+        }
+        self.pods.put_all(&[(cookie, wanted)])
+    }
+
+    /// Listeners that came to be while the programs that keep them were not attached.
+    pub fn renew_listeners(&mut self, namespace: &Path, cookie: u64) -> Result<()> {
+        if self.known.contains_key(&cookie) { self.listeners.renew(&self.pins, namespace, cookie) } else { Ok(()) }
+    }
+
     /// The pod's connections are its own again; those that the proxy has stay there.
     pub fn remove(&mut self, cookie: u64) -> Result<()> {
+        self.remove_untidily(cookie)?;
+        self.tidy()
+    }
+
+    /// As `remove`, and as [`Captures::put_untidily`].
+    pub fn remove_untidily(&mut self, cookie: u64) -> Result<()> {
         self.take_away(cookie)?;
-        match self.known.remove(&cookie) {
-            Some(known) => {
-                // Another namespace may be there now.
-                if netns::cookie_of(&known.namespace).is_ok_and(|found| found == cookie) {
-                    passthrough::remove(&known.namespace)?;
-                }
-                self.release([known.rules, known.place])
+        if let Some(known) = self.known.remove(&cookie) {
+            self.numbers.release([known.rules, known.place]);
+            // Another namespace may be there now.
+            if netns::cookie_of(&known.path).is_ok_and(|found| found == cookie) {
+                passthrough::remove(&known.path)?;
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     fn take_away(&self, cookie: u64) -> Result<()> {
         self.pods.remove_all(&[cookie])?;
-        self.forget_listeners(cookie);
+        self.listeners.forget(cookie);
         inbound::remove_unused(&self.pins, cookie)
+    }
+
+    /// Erases what no pod refers to any more, of what has been put here.
+    pub fn tidy(&mut self) -> Result<()> {
+        self.numbers.tidy()
+    }
+
+    /// What waits for that: a number for each set of rules or routes.
+    pub fn untidy(&self) -> usize {
+        self.numbers.retired()
     }
 
     /// Everything wanted has been put: what an earlier agent left besides goes.
     pub fn complete(&mut self) -> Result<()> {
+        self.complete_but(&BTreeSet::new())
+    }
+
+    /// As `complete`, and these namespaces stay as they are: they could not be put.
+    pub fn complete_but(&mut self, wanted: &BTreeSet<u64>) -> Result<()> {
         let left = self.pods()?.into_iter().map(|pod| pod.netns).chain(inbound::installed(&self.pins)?);
-        let unwanted: BTreeSet<u64> = left.filter(|cookie| !self.known.contains_key(cookie)).collect();
+        let is_unwanted = |cookie: &u64| !self.known.contains_key(cookie) && !wanted.contains(cookie);
+        let unwanted: BTreeSet<u64> = left.filter(is_unwanted).collect();
         unwanted.into_iter().try_for_each(|cookie| self.take_away(cookie))?;
         self.sweep()
     }
@@ -163,13 +233,7 @@ impl Captures {
     /// Erases what no pod refers to.
     pub fn sweep(&mut self) -> Result<()> {
         let pods = self.pods.entries()?;
-        let used: BTreeSet<u32> =
-            pods.iter().flat_map(|(_, pod)| [pod.rules, pod.place]).chain(self.uses.keys().copied()).collect();
-        wait_for_readers();
-        let sets = self.sets.entries()?.into_iter().map(|(key, _)| key).filter(|key| !used.contains(&key.owner));
-        let ranges = self.ranges.entries()?.into_iter().map(|(key, _)| key).filter(|key| !used.contains(&key.owner));
-        self.sets.remove_all(&sets.collect::<Vec<_>>())?;
-        self.ranges.remove_all(&ranges.collect::<Vec<_>>())
+        self.numbers.sweep(pods.iter().flat_map(|(_, pod)| [pod.rules, pod.place]))
     }
 
     /// Every pod in the tables, whoever has put it there.
@@ -180,14 +244,19 @@ impl Captures {
             .collect())
     }
 
-    /// How many sockets of the pod's proxy listen for what comes in.
-    pub fn listening(&self, netns: u64) -> usize {
-        (0..LISTENER_PLACES).filter_map(|place| self.listener(listener_key { netns, role: ROLES[1], place })).count()
+    /// Whether the tables have this namespace.
+    pub fn is_captured(&self, netns: u64) -> Result<bool> {
+        self.pods.get(&netns).map(|found| found.is_some())
     }
 
-    /// The cookie of the socket at this place.
-    fn listener(&self, key: listener_key) -> Option<u64> {
-        self.listeners.lookup(key.bytes(), MapFlags::ANY).ok().flatten().and_then(|cookie| u64::from_bytes(&cookie))
+    /// How many sockets of the pod's proxy listen for what comes in.
+    pub fn listening(&self, netns: u64) -> usize {
+        self.listeners.of(netns)[1]
+    }
+
+    /// Of every pod: how many listen for what it sends, and for what it receives.
+    pub fn all_listening(&self) -> HashMap<u64, [usize; 2]> {
+        self.listeners.all()
     }
 
     /// Namespaces that are captured, by their cookies.
@@ -195,89 +264,65 @@ impl Captures {
         self.known.keys().copied().collect()
     }
 
+    /// What has been put here.
+    pub fn fill(&self) -> Vec<Fill> {
+        let pods = [("pods", self.known.len(), self.pods.room())];
+        let all = pods.into_iter().chain(self.numbers.fill());
+        all.map(|(table, used, room)| Fill { table, used, room }).collect()
+    }
+
+    /// What comes and goes with connections and listeners: counted one by one.
+    pub fn fill_by_others(&self) -> Vec<Fill> {
+        let listeners = self.listeners.all().values().flatten().sum();
+        let pending = self.pending.keys().count();
+        vec![
+            Fill { table: "pending", used: pending, room: self.pending.max_entries() },
+            Fill { table: "listeners", used: listeners, room: self.listeners.room() },
+        ]
+    }
+
     /// Namespaces that have disappeared take their pods along.
     pub fn forget_dead(&mut self) -> Result<Vec<u64>> {
         let installed = inbound::installed(&self.pins)?;
-        let dead: Vec<u64> = installed.into_iter().filter(|cookie| !inbound::is_alive(&self.pins, *cookie)).collect();
-        dead.iter().try_for_each(|cookie| self.remove(*cookie))?;
+        let dead: Vec<u64> = installed.into_iter().filter(|cookie| !self.is_alive(*cookie)).collect();
+        dead.iter().try_for_each(|cookie| self.remove_untidily(*cookie))?;
+        self.tidy()?;
         Ok(dead)
     }
 
-    // --- entries ------------------------------------------------------------------------------------------------------
-
-    /// The number under which these are written, now if need be.
-    fn number(&mut self, entries: Entries) -> Result<u32> {
-        if let Some(number) = self.numbers.get(&entries) {
-            self.uses.get_mut(number).expect("it is in use").1 += 1;
-            return Ok(*number);
-        }
-        let number = self.next;
-        let (sets, ranges) = encode(number, &entries);
-        let written = self.sets.put_all(&sets).and_then(|()| self.ranges.put_all(&ranges));
-        if let Err(error) = written {
-            self.erase(number, &entries)?;
-            return Err(Error::new(error.doing, format!("{}; the tables are too small for these rules", error.cause)));
-        }
-        self.next = self.next.wrapping_add(1).max(1);
-        let entries = Rc::new(entries);
-        self.numbers.insert(Rc::clone(&entries), number);
-        self.uses.insert(number, (entries, 1));
-        Ok(number)
+    /// Whether this captured namespace still is.
+    pub fn is_alive(&self, netns: u64) -> bool {
+        inbound::is_alive(&self.pins, netns)
     }
 
-    /// What nobody uses any more is erased once no program can be reading it.
-    fn release(&mut self, numbers: [u32; 2]) -> Result<()> {
-        for number in numbers {
-            let Some((entries, uses)) = self.uses.get_mut(&number) else { continue };
-            *uses -= 1;
-            if *uses == 0 {
-                let entries = Rc::clone(entries);
-                self.uses.remove(&number);
-                self.numbers.remove(&entries);
-                wait_for_readers();
-                self.erase(number, &entries)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn erase(&self, number: u32, entries: &Entries) -> Result<()> {
-        let (sets, ranges) = encode(number, entries);
-        self.sets.remove_all(&sets.iter().map(|(key, _)| *key).collect::<Vec<_>>())?;
-        self.ranges.remove_all(&ranges.iter().map(|(key, _)| *key).collect::<Vec<_>>())
-    }
-
-    /// Listeners that were found once more keep their first place.
-    fn forget_doubles(&self, netns: u64) {
-        for role in ROLES {
-            let mut met = BTreeSet::new();
-            for key in (0..LISTENER_PLACES).map(|place| listener_key { netns, role, place }) {
-                if self.listener(key).is_some_and(|cookie| !met.insert(cookie)) {
-                    let _ = self.listeners.delete(key.bytes());
+    /// Where the tables are not as they were written: namespace and difference. `strangers`: pods that nobody here has put
+    /// are one, too.
+    pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, &'static str)>> {
+        let found: BTreeMap<u64, pod> = self.pods.entries()?.into_iter().collect();
+        let damaged = self.numbers.damaged()?;
+        let mut differences = Vec::new();
+        for (cookie, known) in &self.known {
+            match found.get(cookie) {
+                None => differences.push((*cookie, "is not in the tables")),
+                Some(pod) if pod.bytes() != known.written.bytes() => {
+                    differences.push((*cookie, "the tables say something else than was written"));
                 }
+                Some(_) => {}
+            }
+            if damaged.contains(&known.rules) {
+                differences.push((*cookie, "its rules are not in the tables as they were written"));
+            }
+            if damaged.contains(&known.place) {
+                differences.push((*cookie, "its routes are not in the tables as they were written"));
+            }
+            if !self.is_alive(*cookie) {
+                differences.push((*cookie, "no program is attached in its namespace"));
             }
         }
+        let others = found.keys().filter(|cookie| strangers && !self.known.contains_key(cookie));
+        differences.extend(others.map(|cookie| (*cookie, "is in the tables, and in no file")));
+        Ok(differences)
     }
-
-    /// Sockets stay what they are; they only are not found any more.
-    fn forget_listeners(&self, netns: u64) {
-        for role in ROLES {
-            for place in 0..LISTENER_PLACES {
-                let _ = self.listeners.delete(listener_key { netns, role, place }.bytes());
-            }
-        }
-    }
-}
-
-type Encoded = (Vec<(set_key, u8)>, Vec<(range_key, route)>);
-
-fn encode(number: u32, entries: &Entries) -> Encoded {
-    let sets = entries.sets.iter().map(|(kind, value)| (set_key_of(number, *kind, *value), 1)).collect();
-    let ranges = entries
-        .ranges
-        .iter()
-        .map(|((kind, range), route)| (range_key_of(number, *kind, *range), route_of(route.as_ref())));
-    (sets, ranges.collect())
 }
 
 fn same_ports(one: &pod, other: &pod) -> bool {

@@ -16,6 +16,11 @@ pub fn request(wanted: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
     talk(wanted, flags | NLM_F_ACK).map(drop)
 }
 
+/// Asks for one thing.
+pub fn ask(question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+    talk(question, NLM_F_ACK)
+}
+
 fn talk(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;

@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
-const ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 6));
+pub const ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 6));
 const LOOPBACK: u32 = 1;
 /// Marks what we have added (IFA_PROTO, 5.18).
 const OURS: AddressProtocol = AddressProtocol::Other(b'S');

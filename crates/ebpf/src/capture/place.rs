@@ -20,6 +20,12 @@ pub fn look(namespace: &Path) -> Result<Place> {
     netns::inside(namespace, look_here).at("enter", namespace)?.at("look at the routes of", namespace)
 }
 
+/// The same, with the namespace's cookie.
+pub fn look_and_name(namespace: &Path) -> Result<(u64, Place)> {
+    let seen = netns::inside(namespace, || Ok::<_, std::io::Error>((netns::cookie()?, look_here()?)));
+    seen.at("enter", namespace)?.at("look at the routes of", namespace)
+}
+
 fn look_here() -> std::io::Result<Place> {
     let links = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let addresses = dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;

@@ -3,7 +3,7 @@
 mod layout;
 mod sinks;
 
-use crate::capture::inbound;
+use crate::capture::inbound::{self, Installer};
 use crate::error::{Error, Result};
 use crate::plane::wait_for_readers;
 use crate::services;
@@ -25,6 +25,7 @@ use std::rc::Rc;
 /// Every pod whose connections are judged. Pods with the same entries share them.
 pub struct Policies {
     pins: PathBuf,
+    installer: Installer,
     pods: Table<u64, policed>,
     rules: Table<rule_key, u8>,
     ranges: Table<rule_range_key, u8>,
@@ -61,6 +62,7 @@ impl Policies {
         let generations = left.iter().map(|(_, pod)| pod.generation).chain(named.iter().map(|(key, _)| key.generation));
         let mut policies = Policies {
             pins: pins.into(),
+            installer: Installer::new(pins),
             generation: generations.max().unwrap_or(0).wrapping_add(1),
             next: left.iter().map(|(_, pod)| pod.policy).max().unwrap_or(0).wrapping_add(1),
             last_identity: named.iter().map(|(_, known)| known.number).max().unwrap_or(0),
@@ -141,7 +143,7 @@ impl Policies {
             self.own.remove_all(&gone.map(|at| own_key_of(cookie, *at)).collect::<Vec<_>>())?;
         }
         if before.is_none() {
-            inbound::install(&self.pins, namespace, cookie)?;
+            self.installer.install(namespace, cookie)?;
         }
         self.pods.put_all(&[(cookie, wanted)])?;
         self.known.insert(cookie, Judged { written: wanted, own });

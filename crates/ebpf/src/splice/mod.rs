@@ -48,8 +48,17 @@ pub struct Options {
 }
 
 /// Loads the programs over the tables that are there, or new ones, and attaches every one or none. What was paused goes
-/// on.
+/// on. What cannot be installed leaves nothing, or what was there.
 pub fn install(options: &Options) -> Result<()> {
+    let was_there = tables(&options.pins)?.is_some();
+    let done = try_to_install(options);
+    if done.is_err() && !was_there {
+        remove(&options.pins)?;
+    }
+    done
+}
+
+fn try_to_install(options: &Options) -> Result<()> {
     if let Some(what) = probe::missing_for_splice().first() {
         return Err(Error::new("splice", what));
     }

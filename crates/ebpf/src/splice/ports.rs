@@ -32,7 +32,7 @@ impl fmt::Display for PortRange {
 }
 
 /// A set of ports, as the table has it: bit `port % 64` of word `port / 64`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Ports {
     words: Vec<u64>,
 }
@@ -59,6 +59,12 @@ impl Ports {
             }
         }
         found
+    }
+}
+
+impl fmt::Debug for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_list().entries(self.ranges().iter().map(PortRange::to_string)).finish()
     }
 }
 

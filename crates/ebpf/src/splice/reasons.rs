@@ -1,7 +1,7 @@
 //! Why a connection to an opted-in port, or a part of it, went the way it did.
 
 /// Names of `enum reason` in crates/bpf/src/splice.h, in its order, and what each means.
-pub const REASONS: [(&str, &str); 16] = [
+pub const REASONS: [(&str, &str); 17] = [
     ("spliced", "both ends write into each other's queues, from the first byte on"),
     ("peer-elsewhere", "ordinary TCP: the server's end is no socket of this node, or not in the cgroup"),
     ("too-early", "ordinary TCP: the client's first byte came before the server's socket was there"),
@@ -16,6 +16,7 @@ pub const REASONS: [(&str, &str); 16] = [
     ("full", "ordinary TCP: there is no room for more sockets"),
     ("no-storage", "ordinary TCP: the kernel had no memory to remember the socket"),
     ("stalled", "one way went on by TCP: its reader left as much unread as its receive buffer holds"),
+    ("streams", "one way went on by TCP: many messages without answers, which TCP carries in larger pieces"),
     ("bypassed", "one way went on by TCP: a call that had begun before the connection was there wrote by TCP"),
     ("missed", "writes failed with EACCES: somebody has taken the peer out of the map, and its unread bytes with it"),
 ];

@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::path::{Component, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 pub const API_VERSION: &str = "sidestep.dev/v1";
 pub const KIND: &str = "Capture";
@@ -41,6 +41,33 @@ pub enum Netns {
     Path(PathBuf),
     /// That of a process.
     Pid(u32),
+}
+
+impl Netns {
+    /// As in `spec.netns`.
+    pub fn read(text: &str) -> Result<Netns> {
+        netns(text)
+    }
+
+    /// The file that stands for it.
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Netns::Name(name) => Path::new("/run/netns").join(name),
+            Netns::Path(path) => path.clone(),
+            Netns::Pid(pid) => Path::new("/proc").join(pid.to_string()).join("ns/net"),
+        }
+    }
+}
+
+/// As it was written.
+impl fmt::Display for Netns {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Netns::Name(name) => f.write_str(name),
+            Netns::Path(path) => write!(f, "{}", path.display()),
+            Netns::Pid(pid) => write!(f, "{pid}"),
+        }
+    }
 }
 
 /// The document, as it is written.

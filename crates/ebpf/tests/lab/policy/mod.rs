@@ -8,5 +8,6 @@ mod example;
 mod matrix;
 pub mod probe;
 mod random;
+mod rights;
 mod rules;
 pub mod world;

@@ -1,5 +1,6 @@
 //! Sockets of one node that write into each other's queues.
 
+mod aliases;
 mod basics;
 mod eligible;
 mod ends;

@@ -53,7 +53,7 @@ pub const ALL: [Difference; 7] = [
     Difference {
         name: "The proxy's own address of a connection from a port that was bound without an address",
         istio: "127.0.0.1, ::1",
-        sidestep: "the address that is the connection's source",
+        sidestep: "the address that is the connection's source, if the proxy listens there; else the source is 127.0.0.1",
         reason: "such a socket can be given no source any more; the kernel chooses the right one for that address",
         translate: |case, outcome| {
             if case.has_port_only()
@@ -111,14 +111,17 @@ pub const ALL: [Difference; 7] = [
         },
     },
     Difference {
-        name: "A captured socket that is bound to an interface (SO_BINDTODEVICE)",
+        name: "A captured socket that is bound to an interface (SO_BINDTODEVICE, or a link-local destination)",
         istio: "packets are lost, since 127.0.0.1 cannot be reached by that interface; errors for a destination without a \
                 route are of the interface",
         sidestep: "captured, at the pod's address of that interface; not for DNS, which fails at once. Errors are of the \
                    route",
         reason: "better than a time-out",
         translate: |case, outcome| {
-            if case.probe.device.is_some_and(|device| device != "lo") && !matches!(outcome, Outcome::Answered { .. }) {
+            let has_device = case.probe.device.is_some_and(|device| device != "lo") || case.probe.is_of_link();
+            // Some of these datagrams arrive: the socket itself is not bound.
+            let is_datagram = case.probe.is_of_link() && !case.is_connected();
+            if has_device && (is_datagram || !matches!(outcome, Outcome::Answered { .. })) {
                 case.take_captured(outcome);
                 case.take_failed(outcome);
             }
@@ -152,7 +155,8 @@ impl Case<'_> {
         let Outcome::Answered { seen, peer, .. } = self.ours else { return };
         let dialled = SocketAddr::new(self.probe.to.ip().to_canonical(), self.probe.to.port());
         let original = self.probe.is_tcp().then_some(dialled);
-        if self.is_captured() && *peer == self.probe.to && seen.original == original {
+        let is_peer = (peer.ip(), peer.port()) == (self.probe.to.ip(), self.probe.to.port());
+        if self.is_captured() && is_peer && seen.original == original {
             *outcome = self.ours.clone();
         }
     }

@@ -1,12 +1,12 @@
 //! What is tried: calls of the pod's programs and of its proxy, and connections from outside.
 
 use super::super::greeter::Owner;
-use super::site::{BEYOND, INTERFACES, NOWHERE, OTHER, REFUSED, opposite};
+use super::site::{BEYOND, INTERFACES, NOWHERE, ON_LINK, OTHER, REFUSED, SCOPE, opposite};
 use crate::numbers::Numbers;
 use crate::sockets::mapped;
 use ipnet::IpNet;
 use sidestep_mesh::address::Protocol;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 /// User and group of whose sockets are tried: programs, the proxy in part and as a whole, a second one, other groups.
 pub const OWNERS: [Owner; 8] =
@@ -53,6 +53,10 @@ impl Source {
 }
 
 impl Probe {
+    pub fn is_of_link(&self) -> bool {
+        is_of_link(self.to.ip())
+    }
+
     pub fn is_tcp(&self) -> bool {
         self.protocol == Protocol::Tcp
     }
@@ -62,6 +66,10 @@ impl Probe {
         let ip = self.to.ip().to_canonical();
         if is_own(ip) { "lo" } else { way_to(ip) }
     }
+}
+
+fn is_of_link(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
 /// The interface that has the network, or the pod's address.
@@ -85,6 +93,14 @@ pub fn is_own(ip: IpAddr) -> bool {
     is_loopback || INTERFACES.into_iter().any(|(_, own)| own.into_iter().any(|own| is(ip, own)))
 }
 
+/// An address of the link is one of eth0's.
+fn scoped(ip: IpAddr, port: u16) -> SocketAddr {
+    match ip {
+        IpAddr::V6(v6) if is_of_link(ip) => SocketAddrV6::new(v6, port, 0, SCOPE).into(),
+        _ => SocketAddr::new(ip, port),
+    }
+}
+
 /// Destinations of the pod's calls, of one family.
 fn destinations(v6: bool) -> Vec<IpAddr> {
     let family = usize::from(v6);
@@ -93,7 +109,8 @@ fn destinations(v6: bool) -> Vec<IpAddr> {
     let near = [INTERFACES[0], INTERFACES[1]].map(|(_, addresses)| opposite(addresses[family]));
     let beyond = BEYOND.map(|both| both[family].to_string());
     let all = loopback.map(String::from).into_iter().chain(own).chain(near).chain(beyond);
-    all.chain([OTHER[family].to_string()]).map(|text| text.parse().unwrap()).collect()
+    let of_link = v6.then(|| opposite(ON_LINK));
+    all.chain([OTHER[family].to_string()]).chain(of_link).map(|text| text.parse().unwrap()).collect()
 }
 
 /// Destinations that there is no way to.
@@ -112,10 +129,10 @@ const UDP_PORTS: [u16; 5] = [53, 53, 53, 80, REFUSED];
 fn sources(to: IpAddr, port: u16) -> Vec<Source> {
     let of = |text: &str| -> IpAddr { text.parse().unwrap() };
     let v6 = to.is_ipv6();
-    let own = of(INTERFACES[0].1[usize::from(v6)]);
+    let [own, other, _] = INTERFACES.map(|(_, addresses)| of(addresses[usize::from(v6)]));
     let (passthrough, loopback, any) = if v6 { ("::6", "::1", "::") } else { ("127.0.0.6", "127.0.0.1", "0.0.0.0") };
     let mut all = vec![Source::None; 4];
-    all.extend([of(passthrough), own].map(Source::Address));
+    all.extend([of(passthrough), own, own, other].map(Source::Address));
     all.extend([Source::Port(own, port), Source::Port(of(any), port)]);
     // Nobody is answered at the loopback's address from elsewhere.
     if is_own(to) {
@@ -154,7 +171,7 @@ impl Picker {
         let probe = Probe {
             from: From::Pod(*numbers.one_of(owners)),
             protocol: if udp { Protocol::Udp } else { Protocol::Tcp },
-            to: SocketAddr::new(to, port),
+            to: scoped(to, port),
             source: *numbers.one_of(&sources),
             device: numbers.once_in(50).then(|| way_to(to)),
             connected: numbers.once_in(2),

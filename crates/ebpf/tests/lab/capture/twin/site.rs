@@ -4,9 +4,10 @@
 use super::super::greeter::{Greeter, PROXY, ROOT};
 use super::super::world::{INBOUND, OUTBOUND, any};
 use super::datagrams::Datagrams;
+use crate::sockets::{at, until};
 use sidestep_testkit::Namespace;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 
 pub const DNS: u16 = 15053;
 /// Of programs in the pod and around it, over TCP; some are of no special meaning.
@@ -24,6 +25,9 @@ pub const INTERFACES: [(&str, [&str; 2]); 3] = [
 ];
 /// Of the pod's loopback, besides the others.
 pub const LOOPBACK: [&str; 5] = ["127.0.0.1", "127.0.0.2", "127.0.0.6", "::1", "::6"];
+/// Of the link of eth0, of which this is the number in both pods.
+pub const ON_LINK: &str = "fe80::2";
+pub const SCOPE: u32 = 2;
 /// Another pod, on the network of eth0.
 pub const OTHER: [&str; 2] = ["10.244.0.9", "fd00:244::9"];
 /// Beyond a router: two Services, one of them in a range by itself, some other address, and two resolvers.
@@ -41,6 +45,10 @@ pub const NOWHERE: [(&str, [&str; 2]); 3] = [
     ("blackhole", ["198.18.2.0/24", "2001:db8:2::/48"]),
 ];
 
+/// A refusal is an answer that is to come every time.
+const SETTINGS: [(&str, &str); 2] =
+    [("/proc/sys/net/ipv4/icmp_ratelimit", "0"), ("/proc/sys/net/ipv6/icmp/ratelimit", "0")];
+
 pub struct Site {
     pub pod: Namespace,
     pub neighbour: Namespace,
@@ -53,10 +61,8 @@ impl Site {
         let name = format!("st{}-{name}", std::process::id());
         let pod = Namespace::new(&name);
         let neighbour = Namespace::new(&format!("{name}-n"));
-        // A refusal is an answer that is to come every time.
         for namespace in [&pod, &neighbour] {
-            namespace.run(|| fs::write("/proc/sys/net/ipv4/icmp_ratelimit", "0").unwrap());
-            namespace.run(|| fs::write("/proc/sys/net/ipv6/icmp/ratelimit", "0").unwrap());
+            namespace.run(|| SETTINGS.iter().for_each(|(name, value)| fs::write(name, value).unwrap()));
         }
         connect(&pod, &neighbour);
         routes(&pod);
@@ -72,7 +78,18 @@ impl Site {
             pod.run(|| Greeter::new(ROOT, &programs)),
             neighbour.run(|| Greeter::new(ROOT, &programs)),
         ];
-        Site { pod, neighbour, _greeters: greeters, _datagrams: datagrams }
+        let site = Site { pod, neighbour, _greeters: greeters, _datagrams: datagrams };
+        site.wait_for_links();
+        site
+    }
+
+    /// Until both ends of each know the other.
+    fn wait_for_links(&self) {
+        for address in INTERFACES.into_iter().flat_map(|(_, addresses)| addresses) {
+            for (from, to) in [(&self.neighbour, address.to_string()), (&self.pod, opposite(address))] {
+                until(&to, || from.run(|| TcpStream::connect(at(&to, PORTS[0])).is_ok()));
+            }
+        }
     }
 
     /// Sockets get their ports from there: conntrack remembers what became of those of earlier rules.
@@ -91,9 +108,13 @@ fn connect(pod: &Namespace, neighbour: &Namespace) {
             pod.ip(&format!("addr add {address}/{length} dev {interface} nodad"));
             neighbour.ip(&format!("addr add {}/{length} dev {interface} nodad", opposite(address)));
         }
+        pod.ip(&format!("link set {interface} addrgenmode none"));
+        neighbour.ip(&format!("link set {interface} addrgenmode none"));
         pod.ip(&format!("link set {interface} up"));
         neighbour.ip(&format!("link set {interface} up"));
     }
+    pod.ip(&format!("addr add {ON_LINK}/64 dev eth0 nodad"));
+    neighbour.ip(&format!("addr add {}/64 dev eth0 nodad", opposite(ON_LINK)));
     for (address, length) in OTHER.into_iter().zip([24, 64]) {
         neighbour.ip(&format!("addr add {address}/{length} dev eth0 nodad"));
     }

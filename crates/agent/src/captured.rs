@@ -1,0 +1,188 @@
+//! What the rules of a captured pod say of a connection, step by step.
+
+use crate::explain::{Result, Told};
+use crate::view::View;
+use ipnet::IpNet;
+use sidestep_agent_api::{Explanation, Protocol, Verdict};
+use sidestep_ebpf::capture::place;
+use sidestep_ebpf::netns;
+use sidestep_mesh::address;
+use sidestep_mesh::capture::inbound::Inbound;
+use sidestep_mesh::capture::outbound::{NOBODY, Outbound};
+use sidestep_mesh::capture::pod::{Capture, Netns};
+use sidestep_mesh::capture::rules::WithoutProxy;
+use sidestep_mesh::capture::tables::{Place, Way};
+use sidestep_mesh::capture::verdict::{Action, Probe};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+/// What becomes of a connection of this process. None: what its pod's rules leave alone, or it is in no captured pod.
+pub fn outbound(view: &View, pid: u32, protocol: Protocol, to: SocketAddr, told: &mut Told) -> Result<Option<Verdict>> {
+    let path = format!("/proc/{pid}/ns/net");
+    let (cookie, place) = place::look_and_name(Path::new(&path)).map_err(|error| error.to_string())?;
+    let Some(capture) = whose(view, cookie, told)? else { return Ok(None) };
+    let (uid, gid) = owner(pid)?;
+    told.say("owner of its sockets", format!("user {uid}, group {gid}{}", is_proxy(capture, uid, gid)));
+    let ip = meant(to.ip().to_canonical());
+    let (interface, route) = leaves_by(&place, ip);
+    told.say(format!("route to {ip}"), route);
+    let protocol = match protocol {
+        Protocol::Tcp => address::Protocol::Tcp,
+        Protocol::Udp => address::Protocol::Udp,
+    };
+    let probe = Outbound { protocol, destination: to, source: None, interface: interface.unwrap_or(""), uid, gid };
+    let decided = Probe::Outbound(probe).verdict(&capture.rules);
+    told.say(decided.rule, action(decided.action));
+    if decided.action == Action::Bypass {
+        return Ok(None);
+    }
+    if interface.is_none() {
+        told.say("route", "none: the error is the same as without capture");
+        return Ok(Some(Verdict::Refused));
+    }
+    Ok(Some(match decided.action {
+        Action::Dns(_) => Verdict::CapturedDns,
+        Action::Inbound(_) => Verdict::CapturedInbound,
+        _ => Verdict::CapturedOutbound,
+    }))
+}
+
+/// What becomes of a connection that comes to the pod.
+pub fn inbound(view: &View, netns: &str, port: u16, interface: Option<&str>) -> Result<Explanation> {
+    let mut told = Told::default();
+    let path = Netns::read(netns).map_err(|wrong| format!("{}: {}", wrong.found, wrong.expected))?.path();
+    let (cookie, place) = place::look_and_name(&path).map_err(|error| error.to_string())?;
+    let Some(capture) = whose(view, cookie, &mut told)? else { return Ok(told.end(Verdict::Untouched)) };
+    let interface = match interface {
+        Some(name) if place.interfaces.contains_key(name) => name,
+        Some(name) => return Err(format!("{} has no interface {name}, but {}", path.display(), names(&place))),
+        None => outside(&place).ok_or_else(|| format!("{} has no interface but lo", path.display()))?,
+    };
+    let own = place.addresses.iter().find(|ip| !ip.is_loopback());
+    let destination = SocketAddr::new(own.copied().unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port);
+    told.say("comes in", format!("by {interface}, to {destination}"));
+    if interface == "lo" {
+        told.say("lo", "what stays within the pod was decided when it was sent: ask for the process that dials");
+        return Ok(told.end(Verdict::Untouched));
+    }
+    let decided = Probe::Inbound(Inbound { interface, destination }).verdict(&capture.rules);
+    told.say(decided.rule, action(decided.action));
+    let (role, verdict) = match decided.action {
+        Action::Inbound(_) => (1, Verdict::CapturedInbound),
+        Action::Outbound(_) => (0, Verdict::CapturedOutbound),
+        Action::Bypass | Action::Dns(_) => return Ok(told.end(Verdict::Untouched)),
+    };
+    let listening = view.pods.tables.all_listening().get(&cookie).map_or(0, |roles| roles[role]);
+    let refuses = capture.rules.without_proxy == WithoutProxy::Refuse;
+    Ok(match (listening, refuses) {
+        (0, true) => {
+            told.say("the proxy", "does not listen there: ECONNREFUSED (spec.proxy.withoutProxy: refuse)");
+            told.end(Verdict::Refused)
+        }
+        (0, false) => {
+            told.say("the proxy", "does not listen there: the program itself gets it (spec.proxy.withoutProxy: pass)");
+            told.end(Verdict::Untouched)
+        }
+        (count, _) => {
+            told.say("the proxy", format!("listens there with {count} sockets"));
+            told.end(verdict)
+        }
+    })
+}
+
+/// By whose rules this namespace is captured. None: by none that are known.
+fn whose<'a>(view: &'a View, cookie: u64, told: &mut Told) -> Result<Option<&'a Capture>> {
+    const RULE: &str = "capture";
+    if let Some(capture) = view.pods.of(cookie) {
+        told.say(RULE, format!("by the rules of Capture {}", capture.name));
+        return Ok(Some(capture));
+    }
+    if view.pods.tables.is_captured(cookie).map_err(|error| error.to_string())? {
+        told.say(
+            RULE,
+            "the pod is captured, by rules of an earlier agent or of a file that has gone: they are not known",
+        );
+    } else if cookie != view.netns {
+        told.say(RULE, "no: no file of kind Capture is for this pod");
+    }
+    Ok(None)
+}
+
+/// The user and group of files that the process makes: not those by which it may do things.
+fn owner(pid: u32) -> Result<(u32, u32)> {
+    let path = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let last =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().last()?.parse().ok());
+    Ok((last("Uid:").unwrap_or(NOBODY), last("Gid:").unwrap_or(NOBODY)))
+}
+
+fn is_proxy(capture: &Capture, uid: u32, gid: u32) -> &'static str {
+    let is = capture.rules.proxy_uids.contains(&uid) || capture.rules.proxy_gids.contains(&gid);
+    if is { ": the proxy's" } else { "" }
+}
+
+/// Whoever dials nobody reaches itself.
+fn meant(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(v4) if v4.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(v6) if v6.is_unspecified() => std::net::Ipv6Addr::LOCALHOST.into(),
+        other => other,
+    }
+}
+
+/// The interface, if there is a way, and the same in words.
+fn leaves_by(place: &Place, ip: IpAddr) -> (Option<&str>, String) {
+    let covers = |net: &IpNet| net.contains(&ip);
+    let best = place.routes.iter().filter(|(net, _)| covers(net)).max_by_key(|(net, _)| net.prefix_len());
+    let name =
+        |index: u32| place.interfaces.iter().find(|(_, number)| **number == index).map(|(name, _)| name.as_str());
+    match best {
+        Some((net, Way::Local { .. })) => (Some("lo"), format!("lo: {net} is the pod's own")),
+        Some((net, Way::By { interface, source })) => {
+            let name = name(*interface).unwrap_or("");
+            (Some(name), format!("{name}: {net}, from {source}"))
+        }
+        Some((net, Way::Nowhere { error })) => {
+            (None, format!("nowhere: {net}, {}", std::io::Error::from_raw_os_error((*error).into())))
+        }
+        None => (None, "none".into()),
+    }
+}
+
+fn outside(place: &Place) -> Option<&str> {
+    let default = place.routes.iter().filter(|(net, _)| net.prefix_len() == 0).find_map(|(_, way)| match way {
+        Way::By { interface, .. } => Some(*interface),
+        _ => None,
+    });
+    let mut others = place.interfaces.iter().filter(|(name, _)| *name != "lo");
+    let by_default = place.interfaces.iter().find(|(name, number)| *name != "lo" && Some(**number) == default);
+    // Interfaces without addresses, such as those of tunnels that the kernel makes everywhere, come after eth0 by name only.
+    let named = place.interfaces.get_key_value("eth0");
+    by_default.or(named).or_else(|| others.next()).map(|(name, _)| name.as_str())
+}
+
+fn names(place: &Place) -> String {
+    place.interfaces.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+fn action(action: Action) -> String {
+    match action {
+        Action::Bypass => "is not captured".into(),
+        Action::Outbound(port) => format!("to the proxy's port {port}, for what the pod sends"),
+        Action::Inbound(port) => format!("to the proxy's port {port}, for what the pod receives"),
+        Action::Dns(port) => format!("to the proxy's port {port}, for DNS"),
+    }
+}
+
+/// For a caller of which only the cgroup is known.
+pub fn unknown(told: &mut Told) {
+    told.say("capture", "not known of a cgroup: ask for a process if the pod is captured");
+}
+
+/// Whether a process is in the node's own namespace, and its namespace's cookie.
+pub fn cookie_of(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/ns/net");
+    netns::cookie_of(Path::new(&path)).map_err(|error| format!("{path}: {error}"))
+}

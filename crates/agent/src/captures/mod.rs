@@ -1,0 +1,102 @@
+//! Captured pods, kept as the files of kind Capture want them: on a thread of its own, since a visit to a network namespace
+//! takes a while, and Services must not wait for that.
+//!
+//! ```text
+//!   node        --Order-->  .--------------.
+//!   /run/netns  --Order-->  | [`keeper`]   |  --> namespaces, tables (sidestep_ebpf::capture)
+//!   rtnetlink   --Order-->  '--------------'  --> Message::Captured, to the node
+//! ```
+
+mod identity;
+mod keeper;
+mod places;
+mod spaces;
+mod visit;
+
+use crate::message::Message;
+use crate::settings::Settings;
+use sidestep_agent_api::{Check, Fill, Reply};
+use sidestep_mesh::capture::pod::Capture;
+use sidestep_mesh::object::Name;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, SyncSender, channel};
+use std::thread::JoinHandle;
+
+/// What the keeper is told.
+pub enum Order {
+    /// This is what the file says; None: it has gone.
+    Want(Name, Option<Arc<Capture>>),
+    /// Everything that is wanted has been told, as far as it is known.
+    Begin,
+    /// Nothing is hidden: what an earlier agent has left besides may go.
+    Complete,
+    /// Programs are attached: before that, nobody has kept new listeners.
+    Attached,
+    /// A file with this path has come, or gone.
+    Named(PathBuf),
+    /// Anything may have come or gone.
+    Renamed,
+    /// In the namespace of this number routes, addresses or interfaces have changed.
+    Changed(i32),
+    Ended(i32),
+    /// Some changes were lost.
+    Lost(String),
+    /// Adds what it has to say, and answers.
+    Check(Check, SyncSender<Reply>),
+    Stop,
+}
+
+/// What the keeper tells.
+pub enum Report {
+    /// What became of these; None: not wanted any more.
+    News(Vec<(Name, Option<Standing>)>, Figures),
+    /// What was wanted when it began is done, or cannot be done for now.
+    Settled,
+}
+
+/// What became of a captured pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    /// The cookie of its namespace, where that is known.
+    pub netns: Option<u64>,
+    /// By what its connections are captured; None: they are not.
+    pub applied: Option<Arc<Capture>>,
+    pub troubles: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    pub tables: Vec<Fill>,
+    /// Captured namespaces that have ended.
+    pub ended: u64,
+}
+
+/// The thread; it ends with this.
+pub struct Keeper {
+    orders: Sender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// `node`: the cookie of this node's own namespace, which is no pod's.
+    pub fn start(settings: &Settings, node: u64, inbox: Sender<Message>) -> Keeper {
+        let (orders, received) = channel();
+        let (settings, own) = (settings.clone(), orders.clone());
+        let work = move || keeper::keep(&settings, node, &received, &own, &inbox);
+        let thread = std::thread::Builder::new().name("captures".into()).spawn(work).expect("a thread can be had");
+        Keeper { orders, thread: Some(thread) }
+    }
+
+    pub fn tell(&self, order: Order) {
+        self.orders.send(order).expect("it listens until it is told to stop");
+    }
+}
+
+impl Drop for Keeper {
+    /// Nothing is written any more when this returns.
+    fn drop(&mut self) {
+        let _ = self.orders.send(Order::Stop);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}

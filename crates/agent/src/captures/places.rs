@@ -1,0 +1,26 @@
+//! Routes and addresses of captured namespaces, as they change.
+
+use super::Order;
+use sidestep_ebpf::capture::changes::{Change, Changes};
+use std::sync::mpsc::Sender;
+
+/// Tells every change of any namespace that has a number here, until nobody listens.
+pub fn follow(orders: &Sender<Order>) {
+    let end = match Changes::listen() {
+        Err(error) => format!("routes and addresses of captured pods are not followed as they change: {error}"),
+        Ok(changes) => loop {
+            let order = match changes.next() {
+                Ok(Change::In(number)) => Order::Changed(number),
+                Ok(Change::End(number)) => Order::Ended(number),
+                Ok(Change::Lost) => Order::Lost(String::new()),
+                Err(error) => {
+                    break format!("routes and addresses of captured pods are not followed any more: {error}");
+                }
+            };
+            if orders.send(order).is_err() {
+                return;
+            }
+        },
+    };
+    let _ = orders.send(Order::Lost(end));
+}

@@ -1,0 +1,180 @@
+//! Which files name which namespace, and whose word counts: of several files the first by name.
+
+use sidestep_mesh::capture::pod::Capture;
+use sidestep_mesh::object::Name;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// One network namespace that is captured, or is to be.
+#[derive(Default)]
+pub struct Space {
+    /// The number by which changes in it are told.
+    pub number: i32,
+    /// Files that name it.
+    claims: BTreeSet<Name>,
+    /// The file that has named it, while nobody does: it is captured until it ends, or until that file goes.
+    orphan_of: Option<Name>,
+    /// By whose rules it is captured.
+    pub applied: Option<Arc<Capture>>,
+}
+
+impl Space {
+    /// Whose rules count.
+    pub fn owner(&self) -> Option<&Name> {
+        self.claims.first()
+    }
+
+    /// The files that name it, of which only the first counts.
+    pub fn claims(&self) -> impl Iterator<Item = &Name> {
+        self.claims.iter()
+    }
+}
+
+/// By cookie.
+#[derive(Default)]
+pub struct Spaces {
+    spaces: HashMap<u64, Space>,
+    by_number: HashMap<i32, u64>,
+    /// Namespaces that a file names, or has named.
+    of: HashMap<Name, BTreeSet<u64>>,
+}
+
+/// What has to be done about a namespace that lost a file.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nobody wants it any more.
+    Nobody(u64),
+    /// Now these files' word counts, or a complaint about them is over.
+    Others(u64, Vec<Name>),
+}
+
+impl Spaces {
+    pub fn get(&self, cookie: u64) -> Option<&Space> {
+        self.spaces.get(&cookie)
+    }
+
+    pub fn get_mut(&mut self, cookie: u64) -> Option<&mut Space> {
+        self.spaces.get_mut(&cookie)
+    }
+
+    pub fn by_number(&self, number: i32) -> Option<u64> {
+        self.by_number.get(&number).copied()
+    }
+
+    pub fn cookies(&self) -> BTreeSet<u64> {
+        self.spaces.keys().copied().collect()
+    }
+
+    /// The file names this namespace. Returns the other files that do so, if that is new: they are to hear of it.
+    pub fn claim(&mut self, name: &Name, cookie: u64, number: i32) -> Vec<Name> {
+        let space = self.spaces.entry(cookie).or_default();
+        space.number = number;
+        space.orphan_of = None;
+        self.by_number.insert(number, cookie);
+        self.of.entry(name.clone()).or_default().insert(cookie);
+        if space.claims.insert(name.clone()) {
+            space.claims.iter().filter(|other| *other != name).cloned().collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// The file does not name it any more, and may go on to have named it: if no other file does, it stays captured.
+    pub fn abandon(&mut self, name: &Name, cookie: u64) -> Option<Left> {
+        let space = self.spaces.get_mut(&cookie)?;
+        space.claims.remove(name);
+        if space.claims.is_empty() {
+            space.orphan_of = Some(name.clone());
+            return None;
+        }
+        self.forget(name, cookie);
+        let space = self.spaces.get(&cookie)?;
+        Some(Left::Others(cookie, space.claims.iter().cloned().collect()))
+    }
+
+    /// The file names nothing any more, and what it has named is its business no more.
+    pub fn release(&mut self, name: &Name) -> Vec<Left> {
+        let cookies = self.of.remove(name).unwrap_or_default();
+        cookies.into_iter().filter_map(|cookie| self.release_one(name, cookie)).collect()
+    }
+
+    fn release_one(&mut self, name: &Name, cookie: u64) -> Option<Left> {
+        let space = self.spaces.get_mut(&cookie)?;
+        space.claims.remove(name);
+        if space.orphan_of.as_ref() == Some(name) {
+            space.orphan_of = None;
+        }
+        if space.claims.is_empty() && space.orphan_of.is_none() {
+            self.remove(cookie);
+            return Some(Left::Nobody(cookie));
+        }
+        Some(Left::Others(cookie, space.claims.iter().cloned().collect()))
+    }
+
+    fn forget(&mut self, name: &Name, cookie: u64) {
+        if let Some(its) = self.of.get_mut(name) {
+            its.remove(&cookie);
+            if its.is_empty() {
+                self.of.remove(name);
+            }
+        }
+    }
+
+    /// The namespace has ended. Returns the files that name it.
+    pub fn remove(&mut self, cookie: u64) -> Vec<Name> {
+        let Some(space) = self.spaces.remove(&cookie) else { return Vec::new() };
+        self.by_number.remove(&space.number);
+        for name in space.claims.iter().chain(&space.orphan_of) {
+            self.forget(name, cookie);
+        }
+        space.claims.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        Name::new("default", text)
+    }
+
+    #[test]
+    fn of_two_files_the_first_counts_whichever_came_first() {
+        let mut spaces = Spaces::default();
+        let (a, b) = (name("a"), name("b"));
+        assert!(spaces.claim(&b, 1, 10).is_empty());
+        assert_eq!(spaces.claim(&a, 1, 10), std::slice::from_ref(&b));
+        assert!(spaces.claim(&a, 1, 10).is_empty(), "no news");
+        assert_eq!(spaces.get(1).unwrap().owner(), Some(&a));
+        assert_eq!(spaces.release(&a), [Left::Others(1, vec![b.clone()])]);
+        assert_eq!(spaces.get(1).unwrap().owner(), Some(&b));
+        assert_eq!(spaces.release(&b), [Left::Nobody(1)]);
+        assert!(spaces.get(1).is_none() && spaces.by_number(10).is_none() && spaces.of.is_empty());
+    }
+
+    #[test]
+    fn a_namespace_that_lost_its_name_stays_until_the_file_goes() {
+        let mut spaces = Spaces::default();
+        let (a, b) = (name("a"), name("b"));
+        spaces.claim(&a, 1, 10);
+        assert_eq!(spaces.abandon(&a, 1), None);
+        spaces.claim(&a, 2, 11);
+        assert_eq!(spaces.cookies(), BTreeSet::from([1, 2]));
+        assert_eq!(spaces.release(&a), [Left::Nobody(1), Left::Nobody(2)]);
+        // Another file names it: then it is that one's.
+        spaces.claim(&a, 1, 10);
+        spaces.claim(&b, 1, 10);
+        assert_eq!(spaces.abandon(&a, 1), Some(Left::Others(1, vec![b.clone()])));
+        assert_eq!(spaces.release(&a), []);
+        assert_eq!(spaces.release(&b), [Left::Nobody(1)]);
+        // It ends.
+        spaces.claim(&a, 1, 10);
+        spaces.abandon(&a, 1);
+        assert_eq!(spaces.remove(1), []);
+        assert_eq!(spaces.release(&a), []);
+        spaces.claim(&a, 1, 10);
+        assert_eq!(spaces.remove(1), std::slice::from_ref(&a));
+        assert!(spaces.of.is_empty() && spaces.by_number.is_empty());
+    }
+}

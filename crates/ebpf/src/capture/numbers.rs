@@ -1,0 +1,158 @@
+//! Entries of sets and ranges under the numbers by which pods refer to them. Pods with the same rules, or the same routes,
+//! share them.
+
+use super::layout::{range_key, range_key_of, route, route_of, set_key, set_key_of};
+use crate::error::Result;
+use crate::layout::MapData;
+use crate::plane::wait_for_readers;
+use crate::table::Table;
+use sidestep_mesh::capture::tables::Entries;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::rc::Rc;
+
+pub struct Numbers {
+    sets: Table<set_key, u8>,
+    ranges: Table<range_key, route>,
+    /// Numbers of what is written.
+    numbers: HashMap<Rc<Entries>, u32>,
+    uses: BTreeMap<u32, (Rc<Entries>, usize)>,
+    /// Not used any more; erased once no program can be reading it.
+    retired: Vec<(u32, Rc<Entries>)>,
+    /// The next number. None: nothing was written yet.
+    next: Option<u32>,
+    /// Entries of both tables that are written.
+    written: [usize; 2],
+}
+
+impl Numbers {
+    pub fn new(sets: Table<set_key, u8>, ranges: Table<range_key, route>) -> Numbers {
+        let (numbers, uses, retired) = (HashMap::new(), BTreeMap::new(), Vec::new());
+        Numbers { sets, ranges, numbers, uses, retired, next: None, written: [0; 2] }
+    }
+
+    /// `taken`: numbers to which pods refer. What an earlier life has written besides must not be added to.
+    pub fn begin(&mut self, taken: impl Iterator<Item = u32>) {
+        let owners = self.sets.keys().map(|key| key.owner).chain(self.ranges.keys().map(|key| key.owner));
+        self.next = Some(owners.chain(taken).max().unwrap_or(0).wrapping_add(1).max(1));
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// The number under which these are written, now if need be.
+    pub fn take(&mut self, entries: Entries) -> Result<u32> {
+        if let Some(number) = self.numbers.get(&entries) {
+            self.uses.get_mut(number).expect("it is in use").1 += 1;
+            return Ok(*number);
+        }
+        let number = self.next.expect("it has begun");
+        self.next = Some(number.wrapping_add(1).max(1));
+        let (sets, ranges) = encode(number, &entries);
+        let written = self.sets.put_all(&sets).and_then(|()| self.ranges.put_all(&ranges));
+        if let Err(error) = written {
+            self.erase(number, &entries)?;
+            return Err(error);
+        }
+        self.written = [self.written[0] + sets.len(), self.written[1] + ranges.len()];
+        let entries = Rc::new(entries);
+        self.numbers.insert(Rc::clone(&entries), number);
+        self.uses.insert(number, (entries, 1));
+        Ok(number)
+    }
+
+    pub fn release<const N: usize>(&mut self, numbers: [u32; N]) {
+        for number in numbers {
+            let Some((entries, uses)) = self.uses.get_mut(&number) else { continue };
+            *uses -= 1;
+            if *uses == 0 {
+                let entries = Rc::clone(entries);
+                self.uses.remove(&number);
+                self.numbers.remove(&entries);
+                self.retired.push((number, entries));
+            }
+        }
+    }
+
+    /// Erases what nobody uses any more: one wait for all of it.
+    pub fn tidy(&mut self) -> Result<()> {
+        if self.retired.is_empty() {
+            return Ok(());
+        }
+        wait_for_readers();
+        while let Some((number, entries)) = self.retired.pop() {
+            if let Err(error) = self.erase(number, &entries) {
+                self.retired.push((number, entries));
+                return Err(error);
+            }
+            let gone = [entries.sets.len(), entries.ranges.len()];
+            self.written = [0, 1].map(|table| self.written[table].saturating_sub(gone[table]));
+        }
+        Ok(())
+    }
+
+    pub fn retired(&self) -> usize {
+        self.retired.len()
+    }
+
+    /// Erases what is neither used here nor in `others`.
+    pub fn sweep(&mut self, others: impl Iterator<Item = u32>) -> Result<()> {
+        let used: BTreeSet<u32> = others.chain(self.uses.keys().copied()).collect();
+        self.tidy()?;
+        let sets: Vec<set_key> = self.sets.keys().filter(|key| !used.contains(&key.owner)).collect();
+        let ranges: Vec<range_key> = self.ranges.keys().filter(|key| !used.contains(&key.owner)).collect();
+        if sets.is_empty() && ranges.is_empty() {
+            return Ok(());
+        }
+        wait_for_readers();
+        self.sets.remove_all(&sets)?;
+        self.ranges.remove_all(&ranges)
+    }
+
+    fn erase(&self, number: u32, entries: &Entries) -> Result<()> {
+        let (sets, ranges) = encode(number, entries);
+        self.sets.remove_all(&sets.iter().map(|(key, _)| *key).collect::<Vec<_>>())?;
+        self.ranges.remove_all(&ranges.iter().map(|(key, _)| *key).collect::<Vec<_>>())
+    }
+
+    /// Name, entries that are written, and room, of both tables.
+    pub fn fill(&self) -> [(&'static str, usize, u32); 2] {
+        [("sets", self.written[0], self.sets.room()), ("ranges", self.written[1], self.ranges.room())]
+    }
+
+    /// Numbers of which not everything is in the tables as it was written, or something besides.
+    pub fn damaged(&self) -> Result<BTreeSet<u32>> {
+        let mut sets: HashSet<Vec<u8>> = self.sets.keys().map(|key| key.bytes().to_vec()).collect();
+        let mut ranges: HashSet<Vec<u8>> = self.ranges.keys().map(|key| key.bytes().to_vec()).collect();
+        let mut damaged = BTreeSet::new();
+        for (number, (entries, _)) in &self.uses {
+            let (its_sets, its_ranges) = encode(*number, entries);
+            // Each is looked for, whatever became of the others.
+            let lost = its_sets.iter().filter(|(key, _)| !sets.remove(key.bytes())).count();
+            let mut wrong = lost;
+            for (key, value) in &its_ranges {
+                let found = self.ranges.get(key)?;
+                let is_there = ranges.remove(key.bytes()) && found.is_some_and(|found| found.bytes() == value.bytes());
+                wrong += usize::from(!is_there);
+            }
+            if wrong > 0 {
+                damaged.insert(*number);
+            }
+        }
+        let owner_of_set = sets.iter().filter_map(|key| set_key::from_bytes(key)).map(|key| key.owner);
+        let owner_of_range = ranges.iter().filter_map(|key| range_key::from_bytes(key)).map(|key| key.owner);
+        damaged.extend(owner_of_set.chain(owner_of_range).filter(|owner| self.uses.contains_key(owner)));
+        Ok(damaged)
+    }
+}
+
+type Encoded = (Vec<(set_key, u8)>, Vec<(range_key, route)>);
+
+fn encode(number: u32, entries: &Entries) -> Encoded {
+    let sets = entries.sets.iter().map(|(kind, value)| (set_key_of(number, *kind, *value), 1)).collect();
+    let ranges = entries
+        .ranges
+        .iter()
+        .map(|((kind, range), route)| (range_key_of(number, *kind, *range), route_of(route.as_ref())));
+    (sets, ranges.collect())
+}

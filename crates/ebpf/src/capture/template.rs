@@ -1,0 +1,132 @@
+//! The inbound program as the kernel takes it, with a hole for the number of a namespace: an object is read, its types are
+//! given to the kernel and its instructions are relocated once, not for each pod.
+
+use crate::error::{Doing, Error, Result};
+use crate::services;
+use libbpf_rs::libbpf_sys::{
+    BPF_F_RDONLY_PROG, BPF_PROG_TYPE_SK_LOOKUP, BPF_PSEUDO_MAP_FD, BPF_PSEUDO_MAP_VALUE, BPF_SK_LOOKUP, bpf_insn,
+    bpf_map_create_opts, bpf_prog_load, bpf_prog_load_opts,
+};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use sidestep_bpf::inbound::InboundSkelBuilder;
+use sidestep_bpf::inbound::types::rodata;
+use std::io;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+pub const PROGRAM: &str = "inbound";
+/// As the programs say of themselves.
+const LICENSE: &std::ffi::CStr = c"Dual BSD/GPL";
+/// `BPF_LD | BPF_IMM | BPF_DW`: the instruction that names a map, and takes two places.
+const LOAD_ADDRESS: u8 = 0x18;
+
+pub struct Template {
+    instructions: Vec<bpf_insn>,
+    /// Those that name the settings.
+    settings_at: Vec<usize>,
+    settings: Vec<u8>,
+    /// The instructions name them by number.
+    _maps: Vec<OwnedFd>,
+}
+
+impl Template {
+    pub fn new(pins: &Path) -> Result<Template> {
+        let mut object = MaybeUninit::uninit();
+        let mut open = InboundSkelBuilder::default().open(&mut object).doing("read the inbound program")?;
+        services::use_pinned(open.open_object_mut(), pins)?;
+        let mut skeleton = open.load().doing("load the inbound program")?;
+        let data = &skeleton.maps.rodata;
+        let settings_number = data.as_fd().as_raw_fd();
+        let settings = data.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).doing("read the inbound program's settings")?;
+        let settings = settings.ok_or_else(|| Error::new("read the inbound program's settings", "there are none"))?;
+        let program = skeleton.object_mut().progs_mut().find(|program| program.name() == PROGRAM);
+        let mut instructions = program.expect("it is there").insns().to_vec();
+        let (mut settings_at, mut maps) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        while at < instructions.len() {
+            if let Some(number) = map_of(&instructions[at]) {
+                if number == settings_number {
+                    settings_at.push(at);
+                } else {
+                    // SAFETY: the loader has written the numbers of maps that the skeleton holds open.
+                    let own = unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned();
+                    let own = own.doing("hold a map of the inbound program")?;
+                    instructions[at].imm = own.as_raw_fd();
+                    maps.push(own);
+                }
+            }
+            at += if instructions[at].code == LOAD_ADDRESS { 2 } else { 1 };
+        }
+        Ok(Template { instructions, settings_at, settings, _maps: maps })
+    }
+
+    /// The program for one namespace.
+    pub fn load(&self, netns: u64) -> Result<OwnedFd> {
+        let settings = self.settings_of(netns)?;
+        let mut instructions = self.instructions.clone();
+        for at in &self.settings_at {
+            instructions[*at].imm = settings.as_fd().as_raw_fd();
+        }
+        let mut options: bpf_prog_load_opts = zeroed();
+        options.sz = size_of::<bpf_prog_load_opts>() as _;
+        options.expected_attach_type = BPF_SK_LOOKUP;
+        // SAFETY: `instructions` are as many as is said and live until the call returns, as do the two names.
+        let number = unsafe {
+            bpf_prog_load(
+                BPF_PROG_TYPE_SK_LOOKUP,
+                c"inbound".as_ptr(),
+                LICENSE.as_ptr(),
+                instructions.as_ptr(),
+                instructions.len() as _,
+                &mut options,
+            )
+        };
+        owned(number).doing("load the inbound program")
+    }
+
+    /// What no program can change is a constant for the verifier.
+    fn settings_of(&self, netns: u64) -> Result<MapHandle> {
+        let mut options: bpf_map_create_opts = zeroed();
+        options.sz = size_of::<bpf_map_create_opts>() as _;
+        options.map_flags = BPF_F_RDONLY_PROG;
+        let size = self.settings.len() as u32;
+        let doing = "make the inbound program's settings";
+        let map = MapHandle::create(MapType::Array, Some("inbound.rodata"), 4, size, 1, &options).doing(doing)?;
+        let mut settings = self.settings.clone();
+        let at = offset_of!(rodata, netns);
+        settings[at..at + 8].copy_from_slice(&netns.to_ne_bytes());
+        map.update(&0u32.to_ne_bytes(), &settings, MapFlags::ANY).doing(doing)?;
+        map.freeze().doing(doing)?;
+        Ok(map)
+    }
+}
+
+fn map_of(instruction: &bpf_insn) -> Option<i32> {
+    let names_map = [BPF_PSEUDO_MAP_FD, BPF_PSEUDO_MAP_VALUE].contains(&u32::from(instruction.src_reg()));
+    (instruction.code == LOAD_ADDRESS && names_map).then_some(instruction.imm)
+}
+
+/// Options of libbpf, in which zero means that nothing is chosen.
+fn zeroed<T: Options>() -> T {
+    // SAFETY: `Options` are numbers and pointers, for which zero is a value.
+    unsafe { std::mem::zeroed() }
+}
+
+/// # Safety
+/// All zeros are a value.
+unsafe trait Options {}
+// SAFETY: numbers and pointers.
+unsafe impl Options for bpf_prog_load_opts {}
+// SAFETY: numbers and pointers.
+unsafe impl Options for bpf_map_create_opts {}
+
+/// A new descriptor, or the error that libbpf has returned in its place.
+pub fn owned(number: i32) -> io::Result<OwnedFd> {
+    if number < 0 {
+        return Err(io::Error::from_raw_os_error(-number));
+    }
+    // SAFETY: the kernel has just given it to us, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""The cases of tests/posix, on sockets that are spliced.
+
+  tests/splice/posix.py [--sidestep PATH] [--posix-run PATH] [--filter TEXT]
+
+Twice, in a network namespace and a cgroup of their own, with every port opted in:
+
+  as it is      programs that wait in their calls are left alone, as most cases do: every case must pass
+  --blocking    everything is spliced that can be: every byte must be the right one, and what fails must be what the
+                kernel's sockmap is known to do otherwise than TCP (KNOWN, and docs/splice.md)
+
+The last line is `splice: N passed, N failed`.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
+CGROUPS = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")]
+
+# What each does otherwise, and the cases that see it. Not all of them do in every run.
+KNOWN = {
+    "a blocked call that something else wakes up says EAGAIN": [
+        "blocking.every_receive_waits", "blocking.two_threads_wait_for_one_socket",
+        "close.blocked_reader_is_woken_by_shutdown", "dup.blocked_reader_is_sent_away_by_signal",
+        "interrupted.receives_restart", "interrupted.receives_say_eintr",
+        "nonblocking.filled_then_waits_only_for_the_answer", "reset.wakes_a_blocked_reader",
+        "stream.readers_share_a_socket",
+    ],
+    "MSG_WAITALL is not obeyed": ["blocking.waitall_gets_all", "flags.peek_waitall", "limits.small_thread_stack"],
+    "SO_RCVLOWAT is not obeyed": ["blocking.receive_low_water_mark"],
+    "receiving nothing says 0 at once": ["blocking.zero_lengths"],
+    "splice(2) and tee(2) see nothing": [
+        "calls.recv_by_splice", "calls.recv_by_tee", "nonblocking.every_receive_says_eagain",
+        "splicing.proxy_by_splice", "splicing.socket_to_file", "splicing.splice_from_an_empty_socket",
+        "splicing.splice_sees_the_end", "splicing.splice_wakes_for_data",
+    ],
+    "MSG_TRUNC is not obeyed": [
+        "flags.truncate_discards_with_null_buffer", "flags.truncate_drains_a_stream",
+        "flags.truncate_with_a_buffer_writes_nothing",
+    ],
+    "closing with unread bytes is no reset": [
+        "death.stopped_then_killed", "death.with_unread_data_is_a_reset", "dup.over_a_live_socket",
+        "reset.peer_closed_with_unread_data_v4", "reset.peer_closed_with_unread_data_v6", "reuse.socket_after_socket",
+    ],
+    "a reset is told by every write, not by the first only": [
+        "connect.disconnected_and_connected_again", "reset.write_after_it",
+    ],
+    "urgent bytes are ordinary ones": [
+        "urgent.byte_beside_the_stream", "urgent.exceptional_for_poll_epoll_select", "urgent.inline",
+        "urgent.none_there", "urgent.raises_sigurg", "urgent.reads_stop_at_the_mark", "urgent.sent_by_us",
+        "urgent.stream_goes_on_afterwards",
+    ],
+    "SO_ZEROCOPY is refused": ["zero_copy.completions_are_reported", "zero_copy.mixed_with_plain_sends"],
+    "nothing waits in the writer's buffer": ["looking.siocoutq_and_fionread_add_up"],
+    "FIONREAD does not count what TCP brings after what is queued": [
+        "looking.fionread_counts_exactly", "looking.fionread_in_mid_stream", "flags.peek_sees_what_arrives_later",
+    ],
+}
+
+
+def must(*words):
+    return subprocess.run([str(word) for word in words], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+class Place:
+    def __init__(self, sidestep):
+        self.sidestep, self.name = sidestep, f"stposix{os.getpid()}"
+        self.cgroup = next(path for path in CGROUPS if (path / "cgroup.controllers").exists()) / self.name
+        self.pins = Path("/sys/fs/bpf") / self.name
+
+    def __enter__(self):
+        must("ip", "netns", "add", self.name)
+        must("ip", "-n", self.name, "link", "set", "lo", "up")
+        self.cgroup.mkdir()
+        return self
+
+    def __exit__(self, *_):
+        self.splice("--remove")
+        must("ip", "netns", "delete", self.name)
+        self.cgroup.rmdir()
+
+    def splice(self, *words):
+        return must(self.sidestep, "splice", *words, "--pins", self.pins)
+
+    def posix(self, runner, filters):
+        """Names of those that failed, and how many passed."""
+        enter = f'echo $$ > {self.cgroup}/cgroup.procs && exec nsenter --net=/run/netns/{self.name} "$@"'
+        words = ["sh", "-c", enter, "sh", str(runner), "--mode", "plain", "--json", *filters]
+        said = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+        cases = json.loads(said)["cases"]
+        failed = [case["name"] for case in cases if case["failure"]]
+        return set(failed), len(cases) - len(failed)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sidestep", default=TARGET / "release" / "sidestep")
+    parser.add_argument("--posix-run", default=TARGET / "release" / "posix-run")
+    parser.add_argument("--filter", action="append", default=[])
+    args = parser.parse_args()
+    filters = [word for text in args.filter for word in ("--filter", text)]
+    known = {name for names in KNOWN.values() for name in names}
+    passed, wrong = 0, []
+    with Place(args.sidestep) as place:
+        for also, excused in [((), set()), (("--blocking",), known)]:
+            place.splice("--port", "1024-65535", "--cgroup", place.cgroup, *also)
+            failed, good = place.posix(args.posix_run, filters)
+            passed += good + len(failed & excused)
+            wrong += [f"{name} {' '.join(also)}" for name in sorted(failed - excused)]
+        status = json.loads(place.splice("status", "--json"))
+    print(f"{status['bytes']} bytes in {status['messages']} messages went from socket to socket")
+    for name in wrong:
+        print(f"failed: {name}")
+    if not status["bytes"]:
+        wrong.append("nothing was spliced")
+    print(f"splice: {passed} passed, {len(wrong)} failed")
+    sys.exit(1 if wrong else 0)
+
+
+main()
