@@ -9,6 +9,7 @@ use std::{env, fs};
 const OBJECTS: &[(&str, &[&str])] = &[
     ("services", &[]),
     ("reclaim", &[]),
+    ("watching", &[]),
     ("inbound", &[]),
     ("listening", &[]),
     ("splice", &["-mcpu=v3"]), // compares and swaps

@@ -58,7 +58,8 @@ fn keep(
     messages: &Receiver<Message>,
 ) -> Result<End, String> {
     let cookie = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
-    let options = Options { pins: settings.pins.clone(), cgroup: settings.cgroup.clone(), node_netns: cookie };
+    let options =
+        Options { pins: settings.pins.clone(), cgroup: settings.cgroup.clone(), node_netns: cookie, watch: false };
     let mut stopped = None;
     let filled = services::install(&options, |maps| {
         let mut node = Node::new(settings.clone(), source_names, cookie, maps, inbox.clone())

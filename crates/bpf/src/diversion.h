@@ -2,6 +2,7 @@
 /* connect() and sendmsg() of a pod: those that its rules say go to its proxy, which will ask for what was dialled. */
 #pragma once
 
+#include "bypass.h"
 #include "context.h"
 #include "datagram.h"
 #include "outbound.h"
@@ -264,6 +265,8 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 			remember_diversion(ctx, &out, &out.to);
 		return NOT_DIVERTED;
 	}
+	if (way == WAY_OUTBOUND && is_led_around(&out.to, bpf_get_netns_cookie(ctx)))
+		return NOT_DIVERTED;
 	if (way_error(route, &out, way))
 		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -way_error(route, &out, way));
 	set_loopback(&proxy, address_is_v4(&to->address), proxy_port(pod, way));

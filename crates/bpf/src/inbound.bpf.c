@@ -8,6 +8,7 @@
 #include <linux/in.h>
 #include <bpf/bpf_helpers.h>
 
+#include "bypass.h"
 #include "capture_maps.h"
 #include "inbound.h"
 #include "policy_in.h"
@@ -18,7 +19,8 @@ SEC("sk_lookup")
 int inbound(struct bpf_sk_lookup *ctx)
 {
 	const volatile struct bpf_sk_lookup *syn = ctx;
-	struct address from, to;
+	struct endpoint at = {};
+	struct address from;
 	struct pod *pod;
 	u32 verdict;
 
@@ -33,11 +35,14 @@ int inbound(struct bpf_sk_lookup *ctx)
 	from = ADDRESS_IN(syn, remote);
 	if (is_from_inside(ctx, pod, &from))
 		return from_inside(ctx, pod, &from);
-	to = ADDRESS_IN(syn, local);
-	switch (role_of(ctx, pod, &to)) {
+	at.address = ADDRESS_IN(syn, local);
+	at.port = __builtin_bswap16((u16)syn->local_port);
+	switch (role_of(ctx, pod, &at.address)) {
 	case ROLE_OUTBOUND:
 		return give_to(ctx, pod, ROLE_OUTBOUND);
 	case ROLE_INBOUND:
+		if (is_let_in(&at, netns, &from))
+			return SK_PASS;
 		return give_to(ctx, pod, ROLE_INBOUND);
 	default:
 		return SK_PASS;

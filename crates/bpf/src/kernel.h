@@ -57,7 +57,18 @@ struct socket {
 struct sock {
 	struct sock_common __sk_common;
 	u8 sk_kern_sock : 1;
+	int sk_err;
 	struct socket *sk_socket;
+};
+
+struct bpf_sock_ops_kern {
+	struct sock *sk;
+};
+
+struct tcp_sock {
+	u64 bytes_acked;
+	u64 bytes_received;
+	u32 srtt_us;
 };
 
 struct bpf_sock_addr_kern {

@@ -35,3 +35,10 @@ pub mod splice {
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/splice.skel.rs"));
 }
+
+/// Connections that last are counted before they end.
+pub mod watching {
+    // Generated, as above.
+    #![allow(clippy::undocumented_unsafe_blocks)]
+    include!(concat!(env!("OUT_DIR"), "/watching.skel.rs"));
+}

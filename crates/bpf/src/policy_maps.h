@@ -58,3 +58,10 @@ struct {
 	__type(key, struct conversation);
 	__type(value, u64); /* when it was last used */
 } conversations SEC(".maps");
+
+static __always_inline const struct identity *identity_of(u32 generation, const struct address *address)
+{
+	struct identity_key key = { .generation = generation, .address = *address };
+
+	return bpf_map_lookup_elem(&identities, &key);
+}

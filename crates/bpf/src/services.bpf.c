@@ -16,6 +16,7 @@
 #include "handover.h"
 #include "peer.h"
 #include "true_peer.h"
+#include "watch_life.h"
 #include "work.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -107,6 +108,8 @@ int connections(struct bpf_sock_ops *ctx)
 	u64 netns;
 	struct pod *pod;
 
+	if (watching)
+		watch_life(ctx);
 	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
 	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;

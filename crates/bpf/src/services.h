@@ -131,6 +131,10 @@ enum reason {
 	REASON_POLICY_DENIED_IN,  /* or what it is sent */
 	REASON_POLICY_WOULD_DENY_OUT, /* allowed, but for policies that only count */
 	REASON_POLICY_WOULD_DENY_IN,
+	REASON_BYPASSED_OUTBOUND, /* not captured: the Service needs no proxy */
+	REASON_BYPASSED_INBOUND,
+	REASON_BYPASS_REFUSED,    /* captured all the same: the pod, or its peer, requires a proxy */
+	REASON_NOT_WATCHED,       /* more pairs than are counted */
 	REASONS,
 };
 

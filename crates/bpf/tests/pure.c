@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "../src/policy.h"
 #include "../src/services.h"
 
 static void addresses(void)
@@ -91,8 +92,31 @@ static void expired(void)
 	assert(!has_expired(~0ull, 0, 0xffffffff) == (~0ull <= 0xffffffffull * second));
 }
 
+static void nowhere(void)
+{
+	struct address v4, v6 = { { 0, 0, 0, 0 } }, loopback = { { 0, 0, 0, __builtin_bswap32(1) } };
+
+	address_set_v4(&v4, 0);
+	assert(address_is_unspecified(&v4) && address_is_unspecified(&v6) && !address_is_unspecified(&loopback));
+	assert(address_is_v6_loopback(&loopback) && !address_is_v6_loopback(&v6) && !address_is_v6_loopback(&v4));
+}
+
+static void judged(void)
+{
+	const u32 closed = JUDGED | SAYS_DENY | DRY_DENY, silent = closed | SAYS_DROP, dry = JUDGED | DRY_DENY;
+
+	assert(!is_denied(0, JUDGED) && is_denied(0, closed) && !is_denied(SAYS_ALLOW, closed));
+	assert(is_denied(SAYS_ALLOW | SAYS_DENY, JUDGED) && !is_denied(DRY_DENY, JUDGED) && is_denied(DRY_ALLOW, closed));
+	/* Silence is wanted by who denies: a rule that refuses is not silenced by a default. */
+	assert(is_dropped(0, silent) && !is_dropped(SAYS_DENY, silent) && is_dropped(SAYS_DENY | SAYS_DROP, closed));
+	assert(would_be_denied(0, dry) && !would_be_denied(SAYS_ALLOW, dry) && !would_be_denied(DRY_ALLOW, dry));
+	assert(would_be_denied(SAYS_ALLOW | DRY_DENY, JUDGED) && !would_be_denied(0, JUDGED));
+}
+
 int main(void)
 {
+	nowhere();
+	judged();
 	addresses();
 	unspecified();
 	loopback();

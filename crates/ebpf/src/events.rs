@@ -82,6 +82,12 @@ pub fn meaning(reason: &str) -> &'static str {
         "policy-denied-in" => "what was sent to a pod was turned away: its policies forbid the sender",
         "policy-would-deny-out" => "a pod's call was let through, which a policy in dry run would forbid",
         "policy-would-deny-in" => "what was sent to a pod was let in, which a policy in dry run would forbid",
+        "bypassed-outbound" => "a connection went around the client's proxy: the Service needs none",
+        "bypassed-inbound" => "a connection went around the server's proxy: the Service needs none",
+        "bypass-refused" => {
+            "a connection went through a proxy though the Service needs none: one of the pods requires it"
+        }
+        "not-watched" => "a connection was not counted: there are more pairs of pods and Services than are counted",
         _ => "",
     }
 }

@@ -10,6 +10,7 @@
 //! [`services::install`] and [`splice::install`] are transactions: tables are made or found again, filled, and only then
 //! are programs attached, all of them or none. [`services::remove`] and [`splice::remove`] take every trace away.
 
+pub mod bypass;
 pub mod capture;
 pub mod error;
 pub mod events;
@@ -26,3 +27,5 @@ pub mod services;
 pub mod shared;
 pub mod splice;
 pub mod table;
+pub mod walk;
+pub mod watch;

@@ -43,7 +43,7 @@ pub struct Load {
 }
 
 /// Names of `enum reason`, in its order.
-pub const REASONS: [&str; 22] = [
+pub const REASONS: [&str; 26] = [
     "translated",
     "refused",
     "backend-missing",
@@ -66,6 +66,10 @@ pub const REASONS: [&str; 22] = [
     "policy-denied-in",
     "policy-would-deny-out",
     "policy-would-deny-in",
+    "bypassed-outbound",
+    "bypassed-inbound",
+    "bypass-refused",
+    "not-watched",
 ];
 
 /// Those of [`REASONS`] that are about captured pods.

@@ -24,6 +24,8 @@ pub struct Options {
     pub cgroup: PathBuf,
     /// Cookie of the network namespace in which the node's own processes are.
     pub node_netns: u64,
+    /// Connections are counted for each pair of pods and each Service ([`crate::watch`]).
+    pub watch: bool,
 }
 
 fn maps_directory() -> String {
@@ -50,6 +52,7 @@ pub fn install<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> Re
     let mut open = ServicesSkelBuilder::default().open(&mut object).doing("read the Service programs")?;
     let settings = open.maps.rodata_data.as_deref_mut().expect("the programs have settings");
     settings.node_netns = options.node_netns;
+    settings.watching = options.watch;
     settings.may_read_kernel = probe::may_read_kernel();
     let directory = pins.make(&[KIND, &maps_directory()])?;
     pinned::find_again(open.open_object_mut(), &directory)?;

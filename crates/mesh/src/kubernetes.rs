@@ -1,7 +1,7 @@
 //! From Kubernetes' own types to ours. What of a Service is left to others is said in it, never silently dropped.
 
 use crate::address::Protocol;
-use crate::object::{Left, Name, Object, Port, Selection, Service, Slice, SliceEndpoint, SlicePort};
+use crate::object::{Bypass, Left, Name, Object, Port, Selection, Service, Slice, SliceEndpoint, SlicePort};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub const SELECTION: &str = "sidestep.io/selection";
 /// On an EndpointSlice: weights by address, such as `10.0.0.7=3,10.0.0.8=1`; what is not named has 1.
 pub const WEIGHTS: &str = "sidestep.io/weights";
+/// On a Service whose connections need nothing of a proxy: `true`, `outbound` or `false`.
+pub const BYPASS_PROXY: &str = "sidestep.dev/bypass-proxy";
 /// The Service that a slice belongs to.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Set by those who want a proxy of their own for a Service; kube-proxy leaves such Services alone too.
@@ -61,6 +63,7 @@ pub fn service(from: &core::Service) -> Result<Object> {
         affinity_seconds: affinity(&spec)?,
         internal_local: policy("spec.internalTrafficPolicy", spec.internal_traffic_policy.as_deref())?,
         selection: selection(&from.metadata, &mut left),
+        bypass: bypass(&from.metadata, &mut left),
         created: from.metadata.creation_timestamp.as_ref().map(|t| t.0.to_string()).unwrap_or_default(),
         left,
         name,
@@ -183,6 +186,18 @@ fn selection(metadata: &ObjectMeta, left: &mut Vec<Left>) -> Selection {
             let why = "random, for it is none of random, weighted and least-connections";
             left.push(misread(SELECTION, other, why));
             Selection::Random
+        }
+    }
+}
+
+fn bypass(metadata: &ObjectMeta, left: &mut Vec<Left>) -> Bypass {
+    match annotation(metadata, BYPASS_PROXY).unwrap_or("false") {
+        "false" => Bypass::Nobody,
+        "outbound" => Bypass::Clients,
+        "true" => Bypass::Both,
+        other => {
+            left.push(misread(BYPASS_PROXY, other, "false, for it is none of true, outbound and false"));
+            Bypass::Nobody
         }
     }
 }

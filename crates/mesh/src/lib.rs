@@ -22,6 +22,7 @@
 pub mod address;
 pub mod alias;
 pub mod backends;
+pub mod bypass;
 pub mod capture;
 pub mod choose;
 pub mod claims;

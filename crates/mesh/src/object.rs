@@ -89,6 +89,8 @@ pub struct Service {
     /// internalTrafficPolicy: Local
     pub internal_local: bool,
     pub selection: Selection,
+    /// Whether it needs proxies.
+    pub bypass: Bypass,
     /// Of two Services that claim one address and port the older one has it. RFC 3339, so the order of texts is that
     /// of times.
     pub created: String,
@@ -114,6 +116,16 @@ pub enum Selection {
     Weighted,
     /// Of two random backends the one with fewer open connections.
     LeastConnections,
+}
+
+/// Who of a Service's connections may go around the proxies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bypass {
+    #[default]
+    Nobody,
+    /// Whoever dials it. Servers take in through their proxies what clients send plainly: the first step to `Both`.
+    Clients,
+    Both,
 }
 
 /// A part of a Service, or of a slice of it, that is not programmed.

@@ -135,6 +135,14 @@ fn outside(service: &Service, port: &Port, family: Family) -> Vec<FrontendKey> {
     named.into_iter().map(|ip| at(*ip, port)).chain(node_port).collect()
 }
 
+/// Wherever the Service is served, ready or not.
+pub fn every_endpoint(service: &Service, slices: &[&Slice], protocol: Protocol) -> BTreeSet<Endpoint> {
+    let ports = service.ports.iter().filter(|port| port.protocol == protocol);
+    let each = ports.flat_map(|port| Family::BOTH.map(|family| (port, family)));
+    let of = each.flat_map(|(port, family)| slices.iter().flat_map(move |slice| of_slice(port, family, slice)));
+    of.map(|candidate| candidate.endpoint).collect()
+}
+
 /// The endpoints of a port, each once. Where slices overlap the first one's word counts, unless a later one knows the
 /// endpoint to be on this node.
 fn candidates<'a>(port: &Port, family: Family, slices: &[&'a Slice], node: &Node) -> Vec<Candidate<'a>> {

@@ -3,6 +3,7 @@
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_mesh::object::{Name, Object};
 use sidestep_mesh::policy::identity::{FIRST, Identities, Identity};
+use sidestep_mesh::policy::judge::{Connection, Who, fitting};
 use sidestep_mesh::policy::plan::{plan, requires_proxy};
 use sidestep_mesh::policy::rules::{Action, BySide, Direction, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
 use sidestep_mesh::state::{Change, State};
@@ -219,4 +220,32 @@ fn a_number_is_never_given_twice() {
     assert_ne!(known.number(b), first);
     assert_ne!(known.number(a), first);
     assert_eq!(Identities::after(99).number(Identity::new("", &Labels::new())), 100);
+}
+
+#[test]
+fn who_asks_why_is_told_which_rules_fit() {
+    let policy = policy(
+        "dryRun: true, egress: [{action: allow, ports: [{port: 80}]}, {action: deny, to: [{cidr: 10.0.0.0/8}]}]",
+    );
+    let told = |ip: &str, port| -> Vec<(Option<usize>, Action)> {
+        let peer = ip.parse().unwrap();
+        let connection = Connection { direction: Direction::Egress, peer, who: Who::Unknown, protocol: Tcp, port };
+        let fits = fitting(&[&policy], &connection);
+        assert!(fits.iter().all(|fit| fit.dry_run && *fit.policy == policy.name));
+        fits.iter().map(|fit| (fit.rule, fit.action)).collect()
+    };
+    assert_eq!(told("10.0.0.1", 80), [(Some(0), Action::Allow), (Some(1), Action::Deny)]);
+    assert_eq!(told("192.0.2.1", 80), [(Some(0), Action::Allow)]);
+    assert_eq!(told("192.0.2.1", 81), [(None, Action::Deny)]);
+}
+
+/// Every document of docs/policy.md.
+#[test]
+fn the_manuals_examples_are_read() {
+    let text = include_str!("../../../docs/policy.md");
+    let blocks: Vec<&str> = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(blocks.len() > 3);
+    for block in blocks {
+        yaml::parse(block).unwrap_or_else(|wrong| panic!("{wrong}\n{block}"));
+    }
 }

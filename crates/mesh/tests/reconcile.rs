@@ -55,6 +55,7 @@ fn service() -> impl Strategy<Value = Object> {
                 affinity_seconds,
                 internal_local,
                 selection,
+                bypass: Default::default(),
                 created: created.to_string(),
                 left: Vec::new(),
             })

@@ -98,7 +98,7 @@ fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<
     let cgroup = attach::cover(pins, &wanted)?;
     check_version(pins)?;
     let node_netns = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
-    let options = services::Options { pins: pins.into(), cgroup, node_netns };
+    let options = services::Options { pins: pins.into(), cgroup, node_netns, watch: false };
     // Nothing is captured before everything is in the tables; programs of another version are exchanged.
     services::install(&options, |_| put()).map_err(|error| error.to_string())?;
     if args.run_validation { validated(args, pins, namespace, rules) } else { Ok(()) }

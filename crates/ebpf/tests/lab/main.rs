@@ -1,10 +1,12 @@
 //! Services as programs in pods meet them: real sockets in network namespaces.
 
 mod binding;
+mod bypass;
 mod capture;
 mod churn;
 mod connections;
 mod datagrams;
+mod flows;
 mod frontends;
 mod installs;
 mod node;

@@ -23,11 +23,17 @@ pub struct Node {
 
 impl Node {
     pub fn new() -> Node {
+        Node::with(false)
+    }
+
+    /// `watch`: connections are counted.
+    pub fn with(watch: bool) -> Node {
         let lab = Lab::new();
         let options = Options {
             pins: lab.bpffs().join("sidestep"),
             cgroup: lab.cgroup.path().into(),
             node_netns: lab.node.run(netns_cookie),
+            watch,
         };
         let (maps, reconciler) = install(&options);
         Node { lab, maps, state: State::default(), reconciler, options }
@@ -110,6 +116,7 @@ pub fn plain_service(name: &str, protocol: Protocol, vip: &str, port: u16) -> Se
         affinity_seconds: None,
         internal_local: false,
         selection: Selection::Random,
+        bypass: Default::default(),
         created: String::new(),
         left: Vec::new(),
     }

@@ -3,6 +3,7 @@
 use super::identity::Identity;
 use super::rules::{Action, Direction, OnDeny, Peer, Policy, Rule};
 use crate::address::Protocol;
+use crate::object::Name;
 use std::net::IpAddr;
 
 /// A connection of a pod, beside those that stay inside.
@@ -94,4 +95,32 @@ impl Peer {
             (Peer::Node, who) => who == Who::Node,
         }
     }
+}
+
+/// A rule that fits a connection, or a default that it meets: for whoever asks why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit<'a> {
+    pub policy: &'a Name,
+    /// Its place in the policy's list, from 0. None: the policy's default.
+    pub rule: Option<usize>,
+    pub action: Action,
+    /// It is only counted.
+    pub dry_run: bool,
+}
+
+/// Everything that has a say. A default has one only where no rule of any policy fits.
+pub fn fitting<'a>(policies: &[&'a Policy], connection: &Connection) -> Vec<Fit<'a>> {
+    let direction = connection.direction;
+    let fit = |policy: &'a Policy, rule, action| Fit { policy: &policy.name, rule, action, dry_run: policy.dry_run };
+    let rules = policies.iter().flat_map(|policy| {
+        let numbered = policy.rules.at(direction).iter().enumerate();
+        let fitting = numbered.filter(|(_, rule)| rule.fits(connection));
+        fitting.map(move |(place, rule)| fit(policy, Some(place), rule.action))
+    });
+    let rules: Vec<Fit> = rules.collect();
+    if !rules.is_empty() {
+        return rules;
+    }
+    let concerned = policies.iter().filter(|policy| policy.concerns(direction));
+    concerned.map(|policy| fit(policy, None, policy.default_of(direction))).collect()
 }

@@ -1,7 +1,7 @@
 //! Pods whose connections go through their proxy.
 
-mod greeter;
+pub mod greeter;
 mod outside;
 mod pairs;
 mod twin;
-mod world;
+pub mod world;

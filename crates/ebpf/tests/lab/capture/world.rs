@@ -21,7 +21,10 @@ pub struct World {
 
 impl World {
     pub fn new() -> World {
-        let node = Node::new();
+        World::on(Node::new())
+    }
+
+    pub fn on(node: Node) -> World {
         let captures = Captures::open(&node.options.pins).unwrap();
         World { node, captures }
     }

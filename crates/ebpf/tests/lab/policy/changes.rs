@@ -26,12 +26,12 @@ fn a_pod_that_gets_other_labels_is_somebody_else_at_once() {
     }
 }
 
-/// Two policies forbid the same call by different rules: by a mixture of both it would be allowed.
+/// Of two calls each of two policies allows one and denies the other: by a mixture both would be allowed, or none.
 #[test]
 fn no_call_is_judged_by_a_mixture() {
     let mut world = World::new();
     let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
-    // Many rules take a while to write; each of the two allows what the other one's default forbids, but for one call.
+    // Many rules take a while to write.
     let spec = |first: usize| {
         let mut rules = String::new();
         (0..2000)
@@ -51,12 +51,12 @@ fn no_call_is_judged_by_a_mixture() {
             sidestep_testkit::enter(&namespace);
             let (mut reached, mut mixed) = ([0, 0], 0);
             while !over.load(Ordering::Relaxed) {
-                // One after the other: at most one change lies in between, so both are never refused by it alone.
+                // At most one change lies in between, which alone makes neither of the two.
                 let seen = [call(first, Tcp), call(second, Tcp), call(first, Tcp), call(second, Tcp)];
                 let both = seen.map(|seen| seen == Seen::Reached);
                 reached[0] += usize::from(both[0]);
                 reached[1] += usize::from(both[1]);
-                mixed += usize::from(both == [false; 4]);
+                mixed += usize::from(both == [false; 4] || both == [true; 4]);
                 calls.fetch_add(1, Ordering::Relaxed);
             }
             (reached, mixed)

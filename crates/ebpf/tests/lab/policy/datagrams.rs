@@ -35,3 +35,26 @@ fn a_server_answers_though_it_may_not_call() {
     assert_eq!(world.call(&web, to, Udp), Seen::Reached);
     assert_eq!(world.pods[&db].namespace.run(|| call(from, Udp)), Seen::Refused);
 }
+
+#[test]
+fn a_connect_that_is_refused_leaves_a_socket_with_its_peer() {
+    let mut world = World::new();
+    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let backend = world.address(&db, false);
+    world.node.service("other", Udp, "10.96.0.10", 80, [(backend, PORTS[1])]);
+    let open = format!("egress: [{{action: allow, ports: [{{port: {}, protocol: UDP}}]}}]", PORTS[0]);
+    world.policy("one", &format!("select: {{matchLabels: {{app: web}}}}, {open}"));
+    world.settle();
+    let to = world.place(&db, super::probe::Family::V4, PORTS[0]);
+    world.pods[&web].namespace.run(|| {
+        let asking = socket();
+        asking.connect(to).unwrap();
+        for forbidden in [std::net::SocketAddr::new(backend, PORTS[1]), crate::sockets::at("10.96.0.10", 80)] {
+            assert_eq!(asking.connect(forbidden).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+            assert_eq!(asking.peer_addr().unwrap(), to);
+            asking.send(b"?").unwrap();
+            assert_eq!(hear(&asking).1, to);
+        }
+    });
+    assert_eq!(world.node.open(backend, PORTS[1]), 0);
+}

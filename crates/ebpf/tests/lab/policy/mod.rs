@@ -1,9 +1,13 @@
 //! With whom pods may talk.
 
+mod captured;
 mod changes;
+mod cost;
 mod datagrams;
+mod example;
 mod matrix;
-mod probe;
+pub mod probe;
 mod random;
+mod rights;
 mod rules;
-mod world;
+pub mod world;

@@ -31,7 +31,10 @@ pub struct World {
 
 impl World {
     pub fn new() -> World {
-        let node = Node::new();
+        World::on(Node::new())
+    }
+
+    pub fn on(node: Node) -> World {
         let policies = Policies::open(&node.options.pins).unwrap();
         let identities = Identities::after(policies.last_identity());
         World { servers: Vec::new(), pods: BTreeMap::new(), policies, identities, node }

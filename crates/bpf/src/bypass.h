@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The short way round both proxies, for Services that ask for it: a map says at which addresses. A pod that requires its
+ * proxy is never led around it, and its peers send nothing plain to it nor expect anything plain from it.
+ */
+#pragma once
+
+#include "choice.h"
+#include "judge.h"
+#include "sets.h"
+
+enum bypass_flags {
+	BYPASS_OUTBOUND = 1 << 0, /* who dials it needs no proxy */
+	BYPASS_INBOUND = 1 << 1,  /* who serves there needs none */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 17);
+	__type(key, struct frontend_key);
+	__type(value, u8);
+} bypasses SEC(".maps");
+
+/* Pods that require their proxy. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 15);
+	__type(key, u64); /* the network namespace's cookie */
+	__type(value, u8);
+} proxy_required SEC(".maps");
+
+static __always_inline u32 bypass_at(const struct frontend_key *key)
+{
+	u8 *flags = bpf_map_lookup_elem(&bypasses, key);
+
+	return flags ? *flags : 0;
+}
+
+/* Counts, if there is one to count. */
+static __always_inline bool may_bypass(u64 netns, u32 reason)
+{
+	if (bpf_map_lookup_elem(&proxy_required, &netns)) {
+		count(REASON_BYPASS_REFUSED);
+		return false;
+	}
+	count(reason);
+	return true;
+}
+
+/* What a pod dials, and its rules would give to its proxy. */
+static __always_inline bool is_led_around(const struct endpoint *to, u64 netns)
+{
+	struct frontend_key key = { .address = to->address, .port = to->port, .protocol = IPPROTO_TCP };
+	u32 flags = bypass_at(&key);
+
+	if (!flags) {
+		address_unspecify(&key.address);
+		key.scope = SCOPE_NODE;
+		flags = bypass_at(&key);
+		if (flags && !is_node_address(&to->address, netns))
+			flags = 0;
+	}
+	return flags & BYPASS_OUTBOUND && may_bypass(netns, REASON_BYPASSED_OUTBOUND);
+}
+
+/* What comes to a pod, and its rules would give to its proxy. */
+static __always_inline bool is_let_in(const struct endpoint *at, u64 netns, const struct address *from)
+{
+	struct frontend_key key = { .address = at->address, .port = at->port, .protocol = IPPROTO_TCP };
+	const struct identity *client;
+	u32 *generation, zero = 0;
+
+	if (!(bypass_at(&key) & BYPASS_INBOUND))
+		return false;
+	generation = bpf_map_lookup_elem(&current, &zero);
+	client = generation ? identity_of(*generation, from) : NULL;
+	if (client && client->flags & REQUIRES_PROXY) {
+		count(REASON_BYPASS_REFUSED); /* its proxy speaks to ours */
+		return false;
+	}
+	return may_bypass(netns, REASON_BYPASSED_INBOUND);
+}

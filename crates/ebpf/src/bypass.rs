@@ -1,0 +1,76 @@
+//! Where connections go around the proxies.
+
+use crate::capture::inbound::open;
+use crate::error::Result;
+use crate::layout::{frontend_key, key_of, to_key};
+use crate::services;
+use crate::table::Table;
+use sidestep_mesh::bypass::Way;
+use sidestep_mesh::plane::FrontendKey;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// What is written goes on when nobody runs, and is found again.
+pub struct Bypasses {
+    ways: Table<frontend_key, u8>,
+    required: Table<u64, u8>,
+    written: BTreeMap<FrontendKey, Way>,
+}
+
+impl Bypasses {
+    pub fn open(pins: &Path) -> Result<Bypasses> {
+        let directory = services::maps_path(pins)?;
+        let ways = Table::new(open(&directory, "bypasses")?, "bypasses");
+        let left: Vec<(frontend_key, u8)> = ways.entries()?;
+        let written = left.iter().filter_map(|(key, flags)| Some((to_key(key)?, to_way(*flags)))).collect();
+        Ok(Bypasses { ways, required: Table::new(open(&directory, "proxy_required")?, "proxy_required"), written })
+    }
+
+    /// At these addresses, but not for pods in these namespaces, from now on.
+    ///
+    /// What is sent plainly is understood by a server's proxy if it is allowed to; what a client's proxy sends is not
+    /// understood by a program. So clients come first where a way opens, and servers where one closes.
+    pub fn set(&mut self, wanted: &BTreeMap<FrontendKey, Way>, required: &BTreeSet<u64>) -> Result<()> {
+        let before: BTreeSet<u64> = self.required.entries()?.into_iter().map(|(cookie, _)| cookie).collect();
+        self.required.put_all(&required.difference(&before).map(|cookie| (*cookie, 1)).collect::<Vec<_>>())?;
+        self.write(wanted, |old, new| Way { inbound: old.inbound && new.inbound, ..old })?;
+        self.write(wanted, |old, new| Way { inbound: old.inbound, ..new })?;
+        self.write(wanted, |_, new| new)?;
+        self.required.remove_all(&before.difference(required).copied().collect::<Vec<_>>())
+    }
+
+    /// One step of a change, for all addresses.
+    fn write(&mut self, wanted: &BTreeMap<FrontendKey, Way>, step: impl Fn(Way, Way) -> Way) -> Result<()> {
+        let keys: BTreeSet<FrontendKey> = self.written.keys().chain(wanted.keys()).copied().collect();
+        for key in keys {
+            let (old, new) = (self.way(&key), wanted.get(&key).copied().unwrap_or_default());
+            let next = step(old, new);
+            if next == Way::default() && self.written.contains_key(&key) {
+                self.ways.remove_all(&[key_of(&key)])?;
+                self.written.remove(&key);
+            } else if next != old {
+                self.ways.put_all(&[(key_of(&key), flags_of(next))])?;
+                self.written.insert(key, next);
+            }
+        }
+        Ok(())
+    }
+
+    /// How the programs treat connections to this address.
+    pub fn way(&self, key: &FrontendKey) -> Way {
+        self.written.get(key).copied().unwrap_or_default()
+    }
+
+    pub fn is_required(&self, netns: u64) -> Result<bool> {
+        Ok(self.required.get(&netns)?.is_some())
+    }
+}
+
+/// `enum bypass_flags`
+fn flags_of(way: Way) -> u8 {
+    u8::from(way.outbound) | (u8::from(way.inbound) << 1)
+}
+
+fn to_way(flags: u8) -> Way {
+    Way { outbound: flags & 1 != 0, inbound: flags & 2 != 0 }
+}

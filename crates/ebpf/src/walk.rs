@@ -1,0 +1,48 @@
+//! Runs an iterator over sockets in every network namespace.
+
+use crate::error::{Doing, Result};
+use libbpf_rs::{Iter, Link};
+use rustix::fs::statfs;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// In statfs(2).
+const NSFS_MAGIC: u64 = 0x6e73_6673;
+
+/// In each namespace that has processes or a name.
+pub fn everywhere(link: &Link) -> Result<()> {
+    // A thread of its own moves from namespace to namespace and ends there.
+    std::thread::scope(|scope| scope.spawn(|| walk_all(link, &namespaces())).join().expect("it does not panic"))
+}
+
+/// One that cannot be entered keeps nobody from the others. The first error is told.
+fn walk_all(link: &Link, namespaces: &[PathBuf]) -> Result<()> {
+    namespaces.iter().map(|path| walk(link, path)).fold(Ok(()), Result::and)
+}
+
+/// Runs the iterator in that namespace. One that has gone meanwhile has no sockets.
+fn walk(link: &Link, namespace: &Path) -> Result<()> {
+    let Ok(file) = File::open(namespace) else { return Ok(()) };
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).at("enter", namespace)?;
+    let mut sockets = Iter::new(link).at("iterate in", namespace)?;
+    sockets.read_to_end(&mut Vec::new()).map(drop).at("iterate in", namespace)
+}
+
+/// A file for each network namespace that has processes or a name.
+pub fn namespaces() -> Vec<PathBuf> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path().join("ns/net"));
+    let named = std::fs::read_dir("/run/netns").into_iter().flatten().flatten().map(|entry| entry.path());
+    let known = processes.chain(named).filter(|path| is_namespace(path));
+    let known = known.filter_map(|path| Some((std::fs::metadata(&path).ok()?.ino(), path)));
+    known.collect::<BTreeMap<u64, PathBuf>>().into_values().collect()
+}
+
+/// A name that ip-netns(8) has given stays as a plain file if the machine, or a mount namespace, has gone meanwhile.
+fn is_namespace(path: &Path) -> bool {
+    statfs(path).is_ok_and(|found| found.f_type as u64 == NSFS_MAGIC)
+}

@@ -1,0 +1,51 @@
+//! Two capabilities are enough to judge and to count: without CAP_PERFMON programs load that do no arithmetic with pointers.
+
+use super::probe::{Family, Seen};
+use super::world::{PORTS, World};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use sidestep_ebpf::policy::Policies;
+use sidestep_ebpf::services::{self, Options};
+use sidestep_ebpf::watch::Watch;
+use sidestep_ebpf::{netns, probe};
+use sidestep_mesh::address::Protocol::Tcp;
+use sidestep_mesh::policy::plan::plan;
+
+/// The calling thread can no longer read the kernel's memory, nor administrate everything.
+fn give_up_rights() {
+    let mut mine = capabilities(None).unwrap();
+    mine.effective -= CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
+    set_capabilities(None, mine).unwrap();
+    assert!(!probe::may_read_kernel());
+}
+
+#[test]
+fn without_the_right_to_read_the_kernel() {
+    let mut world = World::new();
+    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    world.policy("db", "select: {matchLabels: {app: db}}, ingress: [{action: allow, from: [{labels: {app: web}}]}]");
+    world.policy("web", "select: {matchLabels: {app: web}}, egress: [{action: allow, to: [{labels: {app: db}}]}]");
+    let plan = plan(&world.node.state, &mut world.identities, &[].into(), |_| true);
+    let places = [&web, &db].map(|name| {
+        let path = world.pods[name].namespace.path();
+        (netns::cookie_of(&path).unwrap(), path, &plan.pods[name].compiled)
+    });
+    let options = Options { watch: true, ..world.node.options.clone() };
+    std::thread::scope(|scope| {
+        let installer = scope.spawn(|| {
+            give_up_rights();
+            services::install(&options, |_| Ok(())).unwrap();
+            let mut policies = Policies::open(&options.pins).unwrap();
+            policies.set_identities(&plan.identities).unwrap();
+            for (cookie, path, compiled) in &places {
+                policies.put(path, *cookie, [], compiled).unwrap();
+            }
+        });
+        installer.join().unwrap();
+    });
+    let to = |name| world.place(name, Family::V4, PORTS[0]);
+    assert_eq!(world.call(&web, to(&db), Tcp), Seen::Reached);
+    assert_eq!(world.call(&web, to(&web), Tcp), Seen::Refused, "its own addresses were not told");
+    assert_eq!(world.call(&db, to(&web), Tcp), Seen::Reached);
+    let watch = Watch::open(&options.pins).unwrap();
+    assert!(!watch.read().unwrap().is_empty());
+}

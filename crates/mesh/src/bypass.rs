@@ -1,0 +1,130 @@
+//! The short way round both proxies: where all that is configured for a Service is done without one (balancing, policy,
+//! counters), a connection goes from the program to the backend itself. Each Service asks for it, and none gets it whose
+//! connections somebody wants to have at a proxy.
+
+use crate::address::{Endpoint, Protocol};
+use crate::choose::Node;
+use crate::object::{Bypass, Name, Service};
+use crate::plane::{FrontendKey, Scope};
+use crate::policy::plan::requires_proxy;
+use crate::state::State;
+use crate::table;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+
+/// Twin of `enum bypass_flags`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Way {
+    pub outbound: bool,
+    pub inbound: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Frontends, and backends by their own addresses.
+    pub ways: BTreeMap<FrontendKey, Way>,
+    /// Services that ask for it in vain.
+    pub refused: BTreeMap<Name, Refusal>,
+}
+
+/// Why a Service's connections go through proxies though it asks for the short way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A pod that serves requires its proxy.
+    Required { endpoint: Endpoint, pod: Name },
+    /// What another Service's clients send to the endpoint comes from their proxies.
+    Shared { endpoint: Endpoint, service: Name },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Refusal::Required { endpoint, pod } => write!(f, "{endpoint}: the pod {pod} requires its proxy"),
+            Refusal::Shared { endpoint, service } => {
+                write!(f, "{endpoint} serves {service} as well, which does not ask for it")
+            }
+        }
+    }
+}
+
+/// `owns` says whether a frontend is the Service's, and not another one's that wants the same address.
+pub fn plan(state: &State, node: &Node, owns: impl Fn(&FrontendKey, &Name) -> bool) -> Plan {
+    let mut plan = Plan::default();
+    let asking = || state.services().filter(|service| service.bypass != Bypass::Nobody);
+    if asking().next().is_none() {
+        return plan;
+    }
+    let facts = Facts::new(state);
+    for service in asking() {
+        let endpoints = endpoints(state, service);
+        match endpoints.iter().find_map(|endpoint| facts.refusal(endpoint, service.bypass)) {
+            Some(refusal) => drop(plan.refused.insert(service.name.clone(), refusal)),
+            None => plan.add(service, state, node, &endpoints, &owns),
+        }
+    }
+    plan
+}
+
+/// What all Services and pods together say of an endpoint.
+struct Facts {
+    /// Pods that require their proxy, by their addresses.
+    required: BTreeMap<IpAddr, Name>,
+    /// Services that do not ask for the short way, and those that ask for half of it, by their endpoints.
+    others: BTreeMap<Endpoint, Name>,
+    halves: BTreeMap<Endpoint, Name>,
+}
+
+impl Facts {
+    fn new(state: &State) -> Facts {
+        let pods = state.pods();
+        let requiring = pods.values().filter(|pod| requires_proxy(state, pod));
+        let of = |bypass| {
+            let services = state.services().filter(move |service| service.bypass == bypass);
+            let each = services.flat_map(|one| endpoints(state, one).into_iter().map(|at| (at, one.name.clone())));
+            each.collect()
+        };
+        Facts {
+            required: requiring.flat_map(|pod| pod.addresses.iter().map(|ip| (*ip, pod.name.clone()))).collect(),
+            others: of(Bypass::Nobody),
+            halves: of(Bypass::Clients),
+        }
+    }
+
+    fn refusal(&self, endpoint: &Endpoint, bypass: Bypass) -> Option<Refusal> {
+        let endpoint = *endpoint;
+        if let Some(pod) = self.required.get(&endpoint.address.ip()) {
+            return Some(Refusal::Required { endpoint, pod: pod.clone() });
+        }
+        let half = self.halves.get(&endpoint).filter(|_| bypass == Bypass::Both);
+        let service = self.others.get(&endpoint).or(half)?;
+        Some(Refusal::Shared { endpoint, service: service.clone() })
+    }
+}
+
+fn endpoints(state: &State, service: &Service) -> BTreeSet<Endpoint> {
+    table::every_endpoint(service, &state.slices(&service.name), Protocol::Tcp)
+}
+
+impl Plan {
+    fn add(
+        &mut self,
+        service: &Service,
+        state: &State,
+        node: &Node,
+        endpoints: &BTreeSet<Endpoint>,
+        owns: &impl Fn(&FrontendKey, &Name) -> bool,
+    ) {
+        let tables = table::of(service, &state.slices(&service.name), node);
+        let frontends = tables.into_iter().flat_map(|table| table.frontends);
+        let mine = frontends.filter(|key| key.protocol == Protocol::Tcp && owns(key, &service.name));
+        self.ways.extend(mine.map(|key| (key, Way { outbound: true, inbound: false })));
+        let way = Way { outbound: true, inbound: service.bypass == Bypass::Both };
+        self.ways.extend(endpoints.iter().map(|endpoint| (backend_key(*endpoint), way)));
+    }
+}
+
+/// Where a backend is dialled by its own address.
+pub fn backend_key(at: Endpoint) -> FrontendKey {
+    FrontendKey { address: at.address, port: at.port, protocol: Protocol::Tcp, scope: Scope::Address }
+}
