@@ -156,14 +156,13 @@ static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 {
 	struct captured *captured = ctx->sk ? bpf_sk_storage_get(&captures, ctx->sk, NULL, 0) : NULL;
 	struct endpoint at;
-	struct pod *pod;
+	struct pod pod;
 	u64 netns;
 
 	if (captured && captured->accepted)
 		return answer_with(ctx, &captured->original);
 	netns = bpf_get_netns_cookie(ctx);
-	pod = captured_pod(netns);
-	if (!pod || !ctx->sk || !is_proxy(pod))
+	if (!ctx->sk || !captured_pod(netns, &pod) || !is_proxy(&pod))
 		return false;
 	at = own_address(ctx);
 	return answer_with(ctx, &at);

@@ -165,15 +165,20 @@ impl Captures {
         self.installer.install(namespace, cookie)?;
         // Listeners are looked for at the ports that the table has.
         match before {
-            None => self.pods.put_all(&[(cookie, preparing)])?,
-            Some(before) if !same_ports(before, &wanted) => self.pods.put_all(&[(cookie, wanted)])?,
-            Some(_) => {}
+            None => {
+                self.pods.add_all(&[(cookie, preparing)])?;
+                self.listeners.find(&self.pins, namespace)?;
+                self.pods.put_all(&[(cookie, wanted)])
+            }
+            Some(before) if same_ports(before, &wanted) => {
+                self.listeners.renew(&self.pins, namespace, cookie)?;
+                self.pods.put_all(&[(cookie, wanted)])
+            }
+            Some(_) => {
+                self.pods.put_all(&[(cookie, wanted)])?;
+                self.listeners.renew(&self.pins, namespace, cookie)
+            }
         }
-        match before {
-            None => self.listeners.find(&self.pins, namespace)?,
-            Some(_) => self.listeners.renew(&self.pins, namespace, cookie)?,
-        }
-        self.pods.put_all(&[(cookie, wanted)])
     }
 
     /// Listeners that came to be while the programs that keep them were not attached.
