@@ -16,7 +16,7 @@ from lab.mesh.certificates import Papers  # noqa: E402
 from lab.mesh.contestants import ALL  # noqa: E402
 from lab.mesh.plan import LOADS, Cell, Plan  # noqa: E402
 from lab.mesh.rounds import Results  # noqa: E402
-from lab.mesh.settings import CAPTURE, identity  # noqa: E402
+from lab.mesh.settings import CAPTURE, FRESH, PORTS, VIP, identity  # noqa: E402
 from lab.places import Places  # noqa: E402
 
 MACHINE = {
@@ -57,6 +57,16 @@ def around(middle, rounds=12):
 
 
 class ThePlan(unittest.TestCase):
+    def test_some_take_part_in_all_cells_and_all_in_some(self):
+        plan, few, full = Plan(), Cell(0, "1000", 1), Cell(0, "1000", Plan.full)
+        self.assertTrue(all(plan.takes_part(kind, full) for kind in ALL))
+        main = {kind.name for kind in ALL if plan.takes_part(kind, few)}
+        judged = {goals.CAPTURE, goals.RINGS, goals.IPTABLES, goals.BYPASS, goals.NONE}
+        self.assertEqual(main, judged)
+        # Enough for an interval.
+        for cell in (few, full):
+            self.assertIsNotNone(compare.depth(plan.rounds_of(cell), plan.confidence))
+
     def test_each_load_is_put_on_each_number_of_connections(self):
         names = [cell.name for cell in Plan().cells(0)]
         self.assertEqual(len(names), len(set(names)))
@@ -72,11 +82,12 @@ class ThePlan(unittest.TestCase):
 
 class Rules(unittest.TestCase):
     def test_every_chain_that_is_jumped_to_is_declared(self):
-        for text in (rules.capture(), rules.node(3, "connection")):
+        nodes = (rules.node(3, walk, "10.0.0.2", True) for walk in rules.WALKS)
+        for text in (rules.capture(), *nodes):
             lines = text.splitlines()
             declared = {line[1:].split()[0] for line in lines if line.startswith(":")}
             jumps = {line.split("-j ")[1].split()[0] for line in lines if "-j " in line}
-            self.assertFalse(jumps - declared - {"RETURN", "REDIRECT", "ACCEPT", "DROP"})
+            self.assertFalse(jumps - declared - {"RETURN", "REDIRECT", "ACCEPT", "DROP", "MARK", "MASQUERADE", "DNAT"})
 
     def test_the_sidecars_own_traffic_is_left_alone_and_all_other_led(self):
         output = [line for line in rules.capture().splitlines() if line.startswith("-A ISTIO_OUTPUT ")]
@@ -91,32 +102,52 @@ class Rules(unittest.TestCase):
             self.assertIn(f"-A ISTIO_INBOUND -p tcp --dport {port} -j RETURN", inbound[:-1])
 
     def test_the_node_has_as_many_as_asked_for_each_another(self):
-        many = [line for line in rules.node(70_000, "packet").splitlines() if line.startswith("-A MANY")]
-        self.assertEqual((len(many), len(set(many))), (70_000, 70_000))
+        for walk, chain in (("packet", "-A MANY"), ("services", "-A KUBE-SERVICES")):
+            text = rules.node(70_000, walk, "10.0.0.2", True)
+            many = [line for line in text.splitlines() if line.startswith(chain) and " -d 198." in line]
+            self.assertEqual((len(many), len(set(many))), (70_000, 70_000))
+
+    def test_the_service_that_is_dialled_is_the_last_of_all(self):
+        lines = rules.node(9, "services", "10.0.0.2", True).splitlines()
+        last = [line for line in lines if line.startswith("-A KUBE-SERVICES")][-len(PORTS) :]
+        self.assertTrue(all(f"-d {VIP}/32" in line and "-j KUBE-SVC-" in line for line in last))
+
+    def test_without_a_kube_proxy_only_a_firewalls_rules_stay(self):
+        self.assertEqual(rules.node(9, "services", "10.0.0.2", False), "")
+        self.assertNotIn("KUBE", rules.node(9, "packet", "10.0.0.2", False))
+        self.assertIn("-A MANY", rules.node(9, "packet", "10.0.0.2", False))
 
     def test_known_connections_look_through_them_only_if_every_packet_does(self):
-        self.assertIn("ESTABLISHED", rules.node(1, "connection"))
-        self.assertNotIn("ESTABLISHED", rules.node(1, "packet"))
+        self.assertIn("ESTABLISHED", rules.node(1, "connection", "10.0.0.2", True))
+        self.assertNotIn("ESTABLISHED", rules.node(1, "packet", "10.0.0.2", True))
 
 
 class Configuration(unittest.TestCase):
     papers = Papers(*map(Path, ("authority", "certificate", "key")))
 
     def test_the_client_believes_the_server_only(self):
-        text = json.dumps(envoy.client("10.0.0.2", self.papers, "admin", 2.0))
+        text = json.dumps(envoy.client("10.0.0.2", self.papers, "admin", Plan()))
         self.assertIn(f'"exact": "{identity("server")}"', text)
         self.assertIn('"use_original_dst": true', text)
 
     def test_the_server_lets_the_client_in_only_with_a_certificate(self):
-        made = envoy.server(self.papers, "admin", 2.0)
+        made = envoy.server(self.papers, "admin", Plan())
         (listener,) = made["static_resources"]["listeners"]
-        (chain,) = listener["filter_chains"]
-        self.assertTrue(chain["transport_socket"]["typed_config"]["require_client_certificate"])
-        self.assertIn(f'"exact": "{identity("client")}"', json.dumps(chain["filters"]))
+        for chain in listener["filter_chains"]:
+            self.assertTrue(chain["transport_socket"]["typed_config"]["require_client_certificate"])
+            self.assertIn(f'"exact": "{identity("client")}"', json.dumps(chain["filters"]))
 
     def test_both_give_up_after_the_same_time(self):
-        for made in (envoy.client("10.0.0.2", self.papers, "a", 2.0), envoy.server(self.papers, "a", 2.0)):
+        for made in (envoy.client("10.0.0.2", self.papers, "a", Plan()), envoy.server(self.papers, "a", Plan())):
             self.assertIn('"timeout": "2.0s"', json.dumps(made))
+
+    def test_connections_carry_as_many_requests_as_planned_or_one(self):
+        for made in (envoy.client("10.0.0.2", self.papers, "a", Plan()), envoy.server(self.papers, "a", Plan())):
+            clusters = {each["name"]: json.dumps(each) for each in made["static_resources"]["clusters"]}
+            for name in (name for name in clusters if name != "passthrough"):
+                most = 1 if name.endswith(str(FRESH)) else Plan.requests
+                self.assertIn(f'"max_requests_per_connection": {most}}}', clusters[name])
+        self.assertEqual(envoy.carries(0, Plan(requests=0)).keys(), envoy.carries(0, Plan()).keys())
 
 
 class Contestants(unittest.TestCase):
@@ -142,8 +173,8 @@ class Proofs(unittest.TestCase):
         sidecars = {"client's sidecar": through, "server's sidecar": through, "allowed": allowed, "denied": 0}
         return sidecars | {"handshakes": handshakes, "handshakes of the client's": handshakes}
 
-    def wrong(self, kind, counts, by_ring=0, failed=0):
-        return proof.wrong(proof.Proof(100, counts, by_ring), KINDS[kind], failed)
+    def wrong(self, kind, counts, failed=0, **moved):
+        return proof.wrong(proof.Proof(100, counts, moved), KINDS[kind], failed)
 
     def test_requests_must_take_the_way(self):
         self.assertIsNone(self.wrong("iptables", self.counted(100, 100, 4)))
@@ -157,8 +188,12 @@ class Proofs(unittest.TestCase):
         self.assertIn("both sidecars", self.wrong("bypass", self.counted(100, 100, 4)))
 
     def test_rings_must_be_used(self):
-        self.assertIsNone(self.wrong("iptables+rings", self.counted(100, 100, 4), by_ring=1))
-        self.assertIn("by ring", self.wrong("iptables+rings", self.counted(100, 100, 4)))
+        self.assertIsNone(self.wrong("iptables+rings", self.counted(100, 100, 4), ring=1))
+        self.assertIn("ring", self.wrong("iptables+rings", self.counted(100, 100, 4), ring=0))
+
+    def test_splicing_must_be_used_in_both_pods(self):
+        self.assertIsNone(self.wrong("capture+splice", self.counted(100, 100, 4), client=1, server=1))
+        self.assertIn("server", self.wrong("capture+splice", self.counted(100, 100, 4), client=1, server=0))
 
     def test_without_sidecars_there_is_nothing_to_ask(self):
         self.assertIsNone(self.wrong("none", {}))
@@ -252,15 +287,15 @@ class Tables(unittest.TestCase):
     def results(self):
         times = {name.replace("+", "_").replace("-", "_"): around(100) for name in KINDS}
         made = results(self.cells, **times)
-        made.proofs[0, "iptables"] = proof.Proof(10, dict.fromkeys(proof.COUNTERS, 10), 0)
-        made.absent["splice", None] = "no such command\nand more"
+        made.proofs[0, "iptables"] = proof.Proof(10, dict.fromkeys(proof.COUNTERS, 10), {"by ring": 7})
+        made.absent["capture+splice", None] = "no such command\nand more"
         return made
 
     def test_each_contestant_has_a_line_in_each_cell(self):
         text = report.markdown(self.results(), Plan(), MACHINE)
         for kind in ALL:
             self.assertEqual(text.count(f"| 0 | saturation | 64 | {kind.title} | 1,000 |"), 1)
-        self.assertIn(f"- {KINDS['splice'].title}: no such command\n", text)
+        self.assertIn(f"- {KINDS['capture+splice'].title}: no such command\n", text)
 
     def test_what_is_late_is_said(self):
         made = self.results()

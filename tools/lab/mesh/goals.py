@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from .compare import BETTER, OPEN, WORSE, compare
 from .figures import CPU, P50, P90, RATE, compared
 
-CAPTURE, RINGS, IPTABLES, AGAIN, BYPASS, NONE = (
+CAPTURE, SERVICES, RINGS, IPTABLES, AGAIN, BYPASS, NONE = (
     "capture",
+    "capture+services",
     "capture+rings",
     "iptables",
     "iptables-again",

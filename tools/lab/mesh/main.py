@@ -16,6 +16,7 @@ from . import node, plot, report
 from .contestants import ALL
 from .plan import LOADS, Plan
 from .rounds import Rounds
+from .rules import WALKS
 
 ABOUT = """\
 Measures what it costs to lead the traffic of two pods through their Envoys, with mTLS and authorization: latencies at
@@ -63,7 +64,12 @@ def measure(options):
 def parse(argv):
     names, loads = [kind.name for kind in ALL], [load.name for load in LOADS]
     parser = argparse.ArgumentParser(prog="tools/bench-mesh", description=ABOUT)
-    parser.add_argument("--rounds", type=int, metavar="N", help=f"through all of it ({Plan.rounds})")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        metavar="N",
+        help=f"through all cells ({Plan.rounds} of {Plan.full} connections, {Plan.main_rounds} of others)",
+    )
     parser.add_argument("--seconds", type=float, metavar="S", help=f"of one turn ({Plan.seconds:g})")
     parser.add_argument(
         "--only",
@@ -75,9 +81,15 @@ def parse(argv):
         "--rules", type=numbers, metavar="N,...", help=f"on the node ({','.join(map(str, Plan.rules))})"
     )
     parser.add_argument(
-        "--walk", choices=("connection", "packet"), help=f"what looks through all of them ({Plan.walk})"
+        "--walk", choices=WALKS, help=f"what they are, and what looks through all of them ({Plan.walk})"
     )
-    parser.add_argument("--who", type=words, metavar="NAME,...", help=f"of {', '.join(names)} (default: all)")
+    parser.add_argument(
+        "--upstream", choices=("pod", "vip"), help=f"what the client's sidecar dials ({Plan.upstream})"
+    )
+    parser.add_argument(
+        "--requests", type=int, metavar="N", help=f"that a connection carries; 0: any number ({Plan.requests})"
+    )
+    parser.add_argument("--who", type=words, metavar="NAME,...", help=f"of {', '.join(names)}; they take part in all cells")
     parser.add_argument("--seed", type=int, metavar="N", help=f"of the order of turns ({Plan.seed})")
     parser.add_argument("--quick", action="store_true", help="a minute: does it work at all?")
     parser.add_argument("--again", metavar="FILE", help="tables and picture of an earlier run's mesh.json")
@@ -88,15 +100,17 @@ def parse(argv):
     parser.add_argument("--envoy", metavar="FILE", help="the Envoy binary (default: the one in target/venv)")
     parser.add_argument("--out", metavar="DIR", help="bench-mesh/mesh.* go here (target)")
     options = parser.parse_args(argv)
-    options.who = options.who or names
+    everybody, options.who = bool(options.who), options.who or names
     if unknown := set(options.who) - set(names):
         parser.error(
             f"--who: no such contestant: {', '.join(sorted(unknown))}; there are {', '.join(names)}"
         )
     plan = Plan.quick() if options.quick else Plan()
-    fields = ("rounds", "seconds", "only", "rules", "walk", "seed")
+    fields = ("rounds", "seconds", "only", "rules", "walk", "upstream", "requests", "seed")
     given = {name: getattr(options, name) for name in fields if getattr(options, name) is not None}
-    options.plan = dataclasses.replace(plan, **given)
+    if "rounds" in given:
+        given["main_rounds"] = given["rounds"]
+    options.plan = dataclasses.replace(plan, everybody=everybody, **given)
     if options.plan.rounds < 1 or options.plan.seconds <= 0 or min(options.plan.rules) < 0:
         parser.error("--rounds must be 1 or more, --seconds more than 0, --rules 0 or more")
     if not any(options.plan.cells(count) for count in options.plan.rules):

@@ -21,7 +21,7 @@ PROGRAMS = ("client-app", "client-proxy", "server-proxy", "server-app")
 #: What is shown; all other pairs are in the JSON.
 AGAINST = {
     goals.IPTABLES: [kind.name for kind in ALL if kind.name != goals.IPTABLES],
-    goals.CAPTURE: [goals.RINGS, "splice"],
+    goals.CAPTURE: [goals.RINGS, "capture+splice", goals.SERVICES],
     goals.NONE: [goals.BYPASS],
 }
 
@@ -30,7 +30,7 @@ TURNS_HEAD = (
     "| CPU a request | load, sidecar, sidecar, nginx | processors: programs | highest | machine"
 )
 PROOF_HEAD = (
-    "Rules | who | requests | client's sidecar | server's sidecar | allowed | mTLS handshakes | bytes by ring"
+    "Rules | who | requests | client's sidecar | server's sidecar | allowed | mTLS handshakes | bytes"
 )
 
 
@@ -50,8 +50,8 @@ def markdown(results, plan, machine):
 
 
 PROOF = (
-    "What the sidecars counted of the same requests before the measurement; a contestant whose requests took another way "
-    "does not take part. Bytes by ring are the load generator's."
+    "What the sidecars counted of the same requests before the measurement; a contestant whose requests took another "
+    "way does not take part. Bytes by ring are the load generator's, spliced ones those of all sockets of a pod."
 )
 TURNS = (
     "Medians of all rounds. Latencies and CPU in microseconds; processors in use by the mesh's programs on the average and "
@@ -66,13 +66,24 @@ VERDICTS = (
 
 def about(plan, machine):
     versions = ", ".join(f"{name} {version}" for name, version in machine["programs"].items() if version)
-    walk = {"connection": "the first packet of each connection", "packet": "every packet"}[plan.walk]
+    rounds = f"{plan.rounds} interleaved rounds of {plan.seconds:g} s"
+    if plan.main_rounds != plan.rounds:
+        rounds += f" ({plan.main_rounds} where connections are not {plan.full})"
+    most = f"{plan.requests:,} requests" if plan.requests else "any number of requests"
     return (
-        f"{machine['cores']} processors ({machine['cpu']}), Linux {machine['kernel']}, {versions}; {plan.rounds} "
-        f"interleaved rounds of {plan.seconds:g} s, order by chance (seed {plan.seed}). The node's rules are looked "
-        f"through by {walk}. Load average {machine['load_before'][0]:.1f} before and {machine['load'][0]:.1f} after the "
-        "measurement."
+        f"{machine['cores']} processors ({machine['cpu']}), Linux {machine['kernel']}, {versions}; {rounds}, order by "
+        f"chance (seed {plan.seed}). A connection carries {most}. The client's sidecar dials the {UPSTREAM[plan.upstream]}. "
+        f"The node's rules: {WALK[plan.walk]}. Load average {machine['load_before'][0]:.1f} before and "
+        f"{machine['load'][0]:.1f} after the measurement."
     )
+
+
+UPSTREAM = {"pod": "pod", "vip": "Service's address"}
+WALK = {
+    "services": "kube-proxy's, of other Services; none where Sidestep balances Services",
+    "connection": "a firewall's, which the first packet of each connection looks through",
+    "packet": "a firewall's, which every packet looks through",
+}
 
 
 def grid(head, rows, words=2):
@@ -87,8 +98,8 @@ def proofs(results):
     for (count, name), proof in results.proofs.items():
         kinds = ("client's sidecar", "server's sidecar", "allowed", "handshakes")
         counts = [f"{proof.counts[kind]:,}" if proof.counts else "-" for kind in kinds]
-        ring = f"{proof.by_ring:,}" if proof.by_ring else "-"
-        rows.append([f"{count:,}", TITLES[name], f"{proof.requests:,}", *counts, ring])
+        moved = "; ".join(f"{number:,} {way}" for way, number in proof.moved.items())
+        rows.append([f"{count:,}", TITLES[name], f"{proof.requests:,}", *counts, moved or "-"])
     return grid(PROOF_HEAD, rows)
 
 
@@ -215,7 +226,7 @@ def from_json(made):
         cell = Cell(each["rules"], each["load"], each["connections"])
         results.turns[cell, each["who"]] = each["turns"]
     for each in made["proofs"]:
-        results.proofs[each["rules"], each["who"]] = Proof(each["requests"], each["counts"], each["by_ring"])
+        results.proofs[each["rules"], each["who"]] = Proof(each["requests"], each["counts"], each["moved"])
     results.failures = [tuple(each[name] for name in FAILURE) for each in made["failures"]]
     for each in made["absent"]:
         results.absent[each["who"], each["rules"]] = each["why"]
