@@ -21,7 +21,7 @@ LOADS = (
     Load("1000", "1,000/s", 1_000),
     Load("1500", "1,500/s", 1_500),
     Load("max", "saturation", 0),
-    Load("new", "200 new connections/s", 200, fresh=True, connections=64),
+    Load("new", "100 new connections/s", 100, fresh=True, connections=64),
 )
 BY_NAME = {load.name: load for load in LOADS}
 

@@ -32,13 +32,15 @@ class Proof:
 def prove(mesh):
     """An error if a request took another way than the contestant's."""
     before, moved_before = counts(mesh), mesh.contestant.moved()
-    answer = turn.run(mesh, mesh.plan.proving, mesh.plan.proving / SECONDS, SECONDS)
+    number = mesh.plan.proving
+    answers = [turn.run(mesh, number, number / SECONDS, SECONDS, fresh) for fresh in (False, True)]
     after, moved = counts(mesh), mesh.contestant.moved()
-    requests = answer["warm_up"] + answer["answered"]
+    requests = sum(answer["warm_up"] + answer["answered"] for answer in answers)
     # Connections are kept: what was shaken hands over has been so for some.
     grown = {name: after[name] - (0 if name.startswith("handshakes") else before[name]) for name in after}
     proof = Proof(requests, grown, {way: count - moved_before[way] for way, count in moved.items()})
-    if why := wrong(proof, mesh.kind, answer["failed"] + answer["unanswered"]):
+    failed = sum(answer["failed"] + answer["unanswered"] for answer in answers)
+    if why := wrong(proof, mesh.kind, failed):
         raise LabError(f"{mesh.title}: {why}: {proof}")
     return proof
 

@@ -41,6 +41,8 @@ def markdown(results, plan, machine):
         if table := against(results, plan, base, names):
             title = f"### Against {TITLES[base]}"
             parts += [title, VERDICTS.format(base=TITLES[base], confidence=plan.confidence), table]
+    if table := shared_out(results, plan):
+        parts += ["### Whose part it is, with rules on the node", SHARED_OUT, table]
     parts += ["### Control", controlled(results, plan), "### Goals", judged(results, plan)]
     if results.failures:
         parts += ["### Turns that failed", "\n".join(f"- {line}" for line in failed(results.failures))]
@@ -143,6 +145,35 @@ def against(results, plan, base, names):
         if any((cell, name, figure) in found for figure in FIGURES)
     ]
     return grid(head, rows, words=4) if rows else ""
+
+
+def shared_out(results, plan):
+    """The difference between iptables beside a kube-proxy, and capture without one, in its two parts."""
+    head = "Rules | load | connections | part | " + " | ".join(figure.title for figure in FIGURES)
+    found = {
+        (cell, part, figure): each
+        for part, (own, other) in SHARES_OF.items()
+        for cell, figure, each in goals.pairs(results, plan, own, other, None)
+    }
+    cells = [cell for cell in results.cells if cell.rules and any((cell, BOTH, figure) in found for figure in FIGURES)]
+    rows = [
+        [*place(cell), part, *(told(found.get((cell, part, figure))) for figure in FIGURES)]
+        for cell in cells
+        for part in SHARES_OF
+    ]
+    return grid(head, rows, words=4) if rows else ""
+
+
+BOTH = "both"
+SHARES_OF = {
+    "steering": (goals.CAPTURE, goals.IPTABLES),
+    "no rules of kube-proxy": (goals.SERVICES, goals.CAPTURE),
+    BOTH: (goals.SERVICES, goals.IPTABLES),
+}
+SHARED_OUT = (
+    "*Steering* is capture against iptables, both beside a kube-proxy; *no rules of kube-proxy* is capture with Services "
+    "at the socket against capture alone; *both* is capture with Services at the socket against iptables."
+)
 
 
 def told(comparison):
