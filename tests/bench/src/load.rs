@@ -151,7 +151,7 @@ impl Load {
                 due.into_iter().try_for_each(|at| self.due(at))?;
             }
         }
-        self.told(begin)
+        self.told(begin.elapsed(), 0)
     }
 
     fn saturated(&mut self, length: Duration) -> Result<String, String> {
@@ -166,9 +166,23 @@ impl Load {
                 clock.due()?.for_each(drop);
             }
         }
-        // What is on its way was begun too late to be counted.
-        self.connections.iter_mut().for_each(|connection| connection.busy = None);
-        self.told(begin)
+        let (took, counted) = (begin.elapsed(), self.latencies.len());
+        self.drain(&mut clock)?;
+        // What was on its way was begun too late to be counted, unless it has been lost.
+        let late = self.latencies.len() - counted;
+        self.latencies.truncate(counted);
+        self.told(took, late)
+    }
+
+    /// Waits for what is on its way.
+    fn drain(&mut self, clock: &mut Ticks) -> Result<(), String> {
+        let end = Instant::now() + PATIENCE;
+        while self.connections.iter().any(|connection| connection.busy.is_some()) && Instant::now() < end {
+            if self.turn()? {
+                clock.due()?.for_each(drop);
+            }
+        }
+        Ok(())
     }
 
     fn warm_up_requests(&self) -> usize {
@@ -260,8 +274,8 @@ impl Load {
     }
 
     /// What is not answered has waited for as long as it has: leaving it out would be to the credit of who is too slow.
-    fn told(&mut self, begin: Instant) -> Result<String, String> {
-        let took = begin.elapsed();
+    /// `late` were answered, and too late to count.
+    fn told(&mut self, took: Duration, late: usize) -> Result<String, String> {
         let answered = self.latencies.len();
         let open = self.connections.iter().filter_map(|connection| connection.busy);
         let unanswered: Vec<Duration> = open.chain(self.waiting.iter().copied()).map(|at| at.elapsed()).collect();
@@ -273,7 +287,7 @@ impl Load {
         let shares: String =
             SHARES.iter().map(|(name, share)| format!("\"{name}\":{:.1},", times.percentile(*share) / 1e3)).collect();
         Ok(format!(
-            "{{\"seconds\":{:.6},\"warm_up\":{},\"answered\":{answered},\"unanswered\":{},\"failed\":{},\
+            "{{\"seconds\":{:.6},\"warm_up\":{},\"answered\":{answered},\"late\":{late},\"unanswered\":{},\"failed\":{},\
              \"latency_us\":{{{shares}\"mean\":{:.1},\"max\":{:.1}}}}}",
             took.as_secs_f64(),
             self.warm_up_requests(),
@@ -341,6 +355,26 @@ mod tests {
         load.warm_up().unwrap();
         let told = load.saturated(Duration::from_millis(50)).unwrap();
         assert!(field(&told, "answered") > 2.0 && field(&told, "unanswered") == 0.0, "{told}");
+    }
+
+    #[test]
+    fn what_is_lost_at_saturation_is_told() {
+        // Each connection answers what warms it up and one more, and then no more, but stays.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut room = [0; 1024];
+            for _ in 0..=WARM_UP {
+                let _ = stream.read(&mut room);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            }
+            thread::sleep(2 * PATIENCE);
+        });
+        let mut load = Load::new(address, 1, 0).unwrap();
+        load.warm_up().unwrap();
+        let told = load.saturated(Duration::from_millis(50)).unwrap();
+        assert_eq!((field(&told, "answered"), field(&told, "unanswered")), (1.0, 1.0));
     }
 
     #[test]
