@@ -38,7 +38,13 @@ def turn(microseconds):
         "unanswered": 0,
         "failed": 0,
         "latency_us": dict.fromkeys(SHARES, microseconds),
-        "cpu": {"machine": 1.0, "programs": 0.5, "highest": 0.9, "request_us": {"client-app": microseconds}},
+        "cpu": {
+            "machine": 1.0,
+            "programs": 0.5,
+            "highest": 0.9,
+            "request_us": {"client-app": microseconds},
+            "kernel_us": {"client-app": microseconds / 2},
+        },
     }
 
 
@@ -341,6 +347,19 @@ class TheCommand(unittest.TestCase):
     def test_options_change_the_plan(self):
         plan = main.parse(["--rounds", "3", "--seconds", "0.5", "--only", "0/*/16", "--rules", "9,0"]).plan
         self.assertEqual((plan.rounds, plan.seconds, plan.only, plan.rules), (3, 0.5, ("0/*/16",), (0, 9)))
+
+    def check(self, made):
+        options = main.parse(["--who", "iptables,capture", "--rules", "0"])
+        with mock.patch("builtins.print") as said:
+            return main.checked(made, options), said.call_args.args[0]
+
+    def test_who_loses_requests_or_does_not_take_part_fails_the_check(self):
+        made = results((Cell(0, "1000", 1),), iptables=around(100), capture=around(100))
+        self.assertEqual(self.check(made), (0, "mesh: 2 passed, 0 failed"))
+        made.of(Cell(0, "1000", 1), "capture")[3]["unanswered"] = 1
+        self.assertEqual(self.check(made), (1, "mesh: 1 passed, 1 failed"))
+        made.absent["iptables", 0] = "no reason"
+        self.assertEqual(self.check(made), (1, "mesh: 0 passed, 2 failed"))
 
     def test_mistakes_are_refused(self):
         for words in (["--who", "nobody"], ["--only", "5/1000/1"], ["--rounds", "0"]):

@@ -169,9 +169,9 @@ impl Load {
         let (took, counted) = (begin.elapsed(), self.latencies.len());
         self.drain(&mut clock)?;
         // What was on its way was begun too late to be counted, unless it has been lost.
-        let late = self.latencies.len() - counted;
+        let drained = self.latencies.len() - counted;
         self.latencies.truncate(counted);
-        self.told(took, late)
+        self.told(took, drained)
     }
 
     /// Waits for what is on its way.
@@ -274,8 +274,8 @@ impl Load {
     }
 
     /// What is not answered has waited for as long as it has: leaving it out would be to the credit of who is too slow.
-    /// `late` were answered, and too late to count.
-    fn told(&mut self, took: Duration, late: usize) -> Result<String, String> {
+    /// `drained` were answered too late to count.
+    fn told(&mut self, took: Duration, drained: usize) -> Result<String, String> {
         let answered = self.latencies.len();
         let open = self.connections.iter().filter_map(|connection| connection.busy);
         let unanswered: Vec<Duration> = open.chain(self.waiting.iter().copied()).map(|at| at.elapsed()).collect();
@@ -287,7 +287,7 @@ impl Load {
         let shares: String =
             SHARES.iter().map(|(name, share)| format!("\"{name}\":{:.1},", times.percentile(*share) / 1e3)).collect();
         Ok(format!(
-            "{{\"seconds\":{:.6},\"warm_up\":{},\"answered\":{answered},\"late\":{late},\"unanswered\":{},\"failed\":{},\
+            "{{\"seconds\":{:.6},\"warm_up\":{},\"answered\":{answered},\"drained\":{drained},\"unanswered\":{},\"failed\":{},\
              \"latency_us\":{{{shares}\"mean\":{:.1},\"max\":{:.1}}}}}",
             took.as_secs_f64(),
             self.warm_up_requests(),

@@ -36,7 +36,10 @@ def main(argv=None):
         write(*report.from_json(json.loads(Path(options.again).read_text(encoding="utf-8"))), options)
         return 0
     try:
-        write(*measure(options), options)
+        measured = measure(options)
+        write(*measured, options)
+        if options.check:
+            return checked(measured[0], options)
     except KeyboardInterrupt as why:
         say = f"stopped by {why or 'Ctrl-C'}; everything it started is stopped and removed"
         print(f"\nbench-mesh: {say}", file=sys.stderr)
@@ -45,6 +48,28 @@ def main(argv=None):
         print(f"bench-mesh: {why}", file=sys.stderr)
         return 1
     return 0
+
+
+def checked(results, options):
+    """Whether each contestant took part and lost no request, with each number of rules: a line for each that did not."""
+    troubles = [trouble for rules in options.plan.rules for who in options.who for trouble in lost(results, rules, who)]
+    for who, rules, why in troubles:
+        print(f"FAIL {who}, {rules:,} rules: {why}")
+    failed = len({trouble[:2] for trouble in troubles})
+    print(f"mesh: {len(options.plan.rules) * len(options.who) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def lost(results, rules, who):
+    """(contestant, rules, why)"""
+    why = results.absent.get((who, None)) or results.absent.get((who, rules))
+    if why:
+        yield who, rules, why.splitlines()[0]
+    for (cell, name), turns in results.turns.items():
+        if (cell.rules, name) == (rules, who):
+            late = sum(turn["unanswered"] + turn["failed"] for turn in turns if turn)
+            if late or None in turns:
+                yield who, rules, f"{cell.name}: {late:,} requests lost, {turns.count(None)} turns failed"
 
 
 def measure(options):
@@ -92,6 +117,9 @@ def parse(argv):
     parser.add_argument("--who", type=words, metavar="NAME,...", help=f"of {', '.join(names)}; they take part in all cells")
     parser.add_argument("--seed", type=int, metavar="N", help=f"of the order of turns ({Plan.seed})")
     parser.add_argument("--quick", action="store_true", help="a minute: does it work at all?")
+    parser.add_argument(
+        "--check", action="store_true", help="fail if a contestant cannot take part, or has lost requests"
+    )
     parser.add_argument("--again", metavar="FILE", help="tables and picture of an earlier run's mesh.json")
     parser.add_argument("--json", metavar="FILE", help="write the figures here as well")
     parser.add_argument("--plot", metavar="FILE", help="draw the picture here as well")

@@ -27,7 +27,7 @@ AGAINST = {
 
 TURNS_HEAD = (
     "Rules | load | connections | who | requests/s | p50 | p90 | p99 | p99.9 "
-    "| CPU a request | load, sidecar, sidecar, nginx | processors: programs | highest | machine"
+    "| CPU a request | load, sidecar, sidecar, nginx | in the kernel | processors: programs | highest | machine"
 )
 PROOF_HEAD = (
     "Rules | who | requests | client's sidecar | server's sidecar | allowed | mTLS handshakes | bytes"
@@ -56,7 +56,8 @@ PROOF = (
     "way does not take part. Bytes by ring are the load generator's, spliced ones those of all sockets of a pod."
 )
 TURNS = (
-    "Medians of all rounds. Latencies and CPU in microseconds; processors in use by the mesh's programs on the average and "
+    "Medians of all rounds. Latencies and CPU in microseconds, of CPU how much is each program's and how much of that the "
+    "kernel's (system calls and interrupts; what is left is the program itself, such as Envoy's TLS and HTTP); processors in use by the mesh's programs on the average and "
     "in their busiest piece, and by the whole machine with all that runs on it. *Late* are requests that were not answered "
     "in time or failed, of all rounds."
 )
@@ -115,7 +116,8 @@ def turns(results):
         of = lambda figure: number(figure.median(each))
         rate = of(RATE) + (f" ({late:,} late)" if late else "")
         used = [number(median(turn["cpu"][what] for turn in each)) for what in ("programs", "machine")]
-        row = [*place(cell), TITLES[name], rate, *map(of, LATENCIES), of(CPU), shares(each)]
+        spent = [shares(each, "request_us"), shares(each, "kernel_us")]
+        row = [*place(cell), TITLES[name], rate, *map(of, LATENCIES), of(CPU), *spent]
         rows.append([*row, used[0], of(HIGHEST), used[1]])
     return grid(TURNS_HEAD, rows, words=4)
 
@@ -124,12 +126,10 @@ def place(cell):
     return f"{cell.rules:,}", BY_NAME[cell.load].title, str(cell.connections)
 
 
-def shares(turns_of_one):
+def shares(turns_of_one, kind):
     """Of each program that is there."""
-    names = [name for name in PROGRAMS if name in turns_of_one[0]["cpu"]["request_us"]]
-    return " + ".join(
-        number(median(turn["cpu"]["request_us"][name] for turn in turns_of_one)) for name in names
-    )
+    names = [name for name in PROGRAMS if name in turns_of_one[0]["cpu"][kind]]
+    return " + ".join(number(median(turn["cpu"][kind][name] for turn in turns_of_one)) for name in names)
 
 
 def against(results, plan, base, names):

@@ -29,7 +29,7 @@ def run(mesh, connections, rate, seconds, fresh=False):
     finally:
         talk.stop()
     # What it has cost includes those that were on their way at the end.
-    return answer | {"cpu": meter.told(answer["answered"] + answer["late"])}
+    return answer | {"cpu": meter.told(answer["answered"] + answer["drained"])}
 
 
 def cgroups(mesh):
