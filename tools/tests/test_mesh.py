@@ -11,7 +11,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab.mesh import compare, envoy, figures, goals, main, meter, plot, proof, report, rules  # noqa: E402
+from lab.mesh import compare, envoy, figures, goals, main, meter, plot, profile, proof, report, rules  # noqa: E402
 from lab.mesh.certificates import Papers  # noqa: E402
 from lab.mesh.contestants import ALL  # noqa: E402
 from lab.mesh.plan import LOADS, Cell, Plan  # noqa: E402
@@ -341,6 +341,14 @@ class Tables(unittest.TestCase):
         picture = xml.fromstring(plot.picture(made))
         means = [each for each in picture.iter() if each.get("class") == "mean"]
         self.assertEqual(len(means), len(self.cells) * len(ALL))
+
+
+class TheProfile(unittest.TestCase):
+    def test_shares_are_read_with_and_without_children(self):
+        flat = "# Overhead  Shared Object\n    67.63%  envoy            \n     0.32%  [vdso]\n\n"
+        self.assertEqual(profile.shares(flat), {"envoy": 67.63, "[vdso]": 0.32})
+        nested = "    18.91%     0.32%  [k] tcp_sendmsg              -      -            \n"
+        self.assertEqual(profile.shares(nested), {"[k] tcp_sendmsg": 18.91})
 
 
 class TheCommand(unittest.TestCase):

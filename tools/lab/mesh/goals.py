@@ -99,7 +99,8 @@ def rings(results, plan):
         f"p90 with capture and rings at least {most:.0%} below iptables at {RINGS_CONNECTIONS} connections"
     )
     for cell, figure, each in pairs(results, plan, RINGS, IPTABLES, (P90,)):
-        if cell.connections == RINGS_CONNECTIONS:
+        # A connection of one request gets no ring.
+        if cell.connections == RINGS_CONNECTIONS and not BY_NAME[cell.load].fresh:
             verdict.judge(each.ratio <= RINGS_AT_MOST, each.word == BETTER, told(cell, figure, each))
     return verdict
 

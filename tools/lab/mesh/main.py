@@ -12,7 +12,7 @@ from ..errors import LabError
 from ..lab import Lab
 from ..page import within
 from ..places import ROOT, Places
-from . import node, plot, report
+from . import node, plot, profile, report
 from .contestants import ALL
 from .plan import LOADS, Plan
 from .rounds import Rounds
@@ -28,6 +28,7 @@ mesh.svg and mesh.json. Figures are figures: a missed goal is not a failure of t
 PROGRAMS = ("envoy", "nginx", "iptables-restore")
 PAGE = ROOT / "docs" / "mesh-performance.md"
 MARK = "<!-- made by tools/bench-mesh --write -->"
+PROFILE_MARK = "<!-- made by tools/bench-mesh --profile --write -->"
 
 
 def main(argv=None):
@@ -36,6 +37,8 @@ def main(argv=None):
         write(*report.from_json(json.loads(Path(options.again).read_text(encoding="utf-8"))), options)
         return 0
     try:
+        if options.profile:
+            return profiled(options)
         measured = measure(options)
         write(*measured, options)
         if options.check:
@@ -47,6 +50,16 @@ def main(argv=None):
     except LabError as why:
         print(f"bench-mesh: {why}", file=sys.stderr)
         return 1
+    return 0
+
+
+def profiled(options):
+    places = Places(options.release, options.envoy, options.out, install="bench-mesh")
+    kinds, _ = take_part(places, options.who)
+    table = profile.profile(places, options.plan, [kind for kind in kinds if kind.led])
+    print(table)
+    if options.write:
+        PAGE.write_text(within(PAGE.read_text(encoding="utf-8"), PROFILE_MARK, table + "\n"), encoding="utf-8")
     return 0
 
 
@@ -119,6 +132,9 @@ def parse(argv):
     parser.add_argument("--quick", action="store_true", help="a minute: does it work at all?")
     parser.add_argument(
         "--check", action="store_true", help="fail if a contestant cannot take part, or has lost requests"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="only where the sidecars' CPU goes at saturation; needs perf"
     )
     parser.add_argument("--again", metavar="FILE", help="tables and picture of an earlier run's mesh.json")
     parser.add_argument("--json", metavar="FILE", help="write the figures here as well")
