@@ -30,8 +30,8 @@ class Rings:
 
     def __init__(self, world):
         for name in PARTS:
-            if not PROGRAM.with_name(name).exists():
-                raise Failure(f"{PROGRAM.with_name(name)} is missing: run cargo build -p sidestep-preload -p sidestep-broker")
+            if not (path := PROGRAM.with_name(name)).exists():
+                raise Failure(f"{path} is missing: run cargo build -p sidestep-preload -p sidestep-broker")
         self.world = world
         self.directory = world.directory / "rings"
         self.address = self.directory / "broker"

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from statistics import median
+from statistics import fmean, median
 
 from ..table import number
 from . import goals
@@ -56,10 +56,10 @@ PROOF = (
     "way does not take part. Bytes by ring are the load generator's, spliced ones those of all sockets of a pod."
 )
 TURNS = (
-    "Medians of all rounds. Latencies and CPU in microseconds, of CPU how much is each program's and how much of that the "
-    "kernel's (system calls and interrupts; what is left is the program itself, such as Envoy's TLS and HTTP); processors in use by the mesh's programs on the average and "
-    "in their busiest piece, and by the whole machine with all that runs on it. *Late* are requests that were not answered "
-    "in time or failed, of all rounds."
+    "Medians of all rounds. Latencies and CPU in microseconds, of CPU how much is each program's, and the mean of how much "
+    "of that is the kernel's (system calls and interrupts; the rest is the program itself, such as Envoy's TLS and HTTP); "
+    "processors in use by the mesh's programs on the average and in their busiest piece, and by the whole machine with all "
+    "that runs on it. *Late* are requests that were not answered in time or failed, of all rounds."
 )
 VERDICTS = (
     "How much more or less than {base}, with the interval of {confidence:.0%} confidence. **Better** and **worse** where "
@@ -116,7 +116,8 @@ def turns(results):
         of = lambda figure: number(figure.median(each))
         rate = of(RATE) + (f" ({late:,} late)" if late else "")
         used = [number(median(turn["cpu"][what] for turn in each)) for what in ("programs", "machine")]
-        spent = [shares(each, "request_us"), shares(each, "kernel_us")]
+        # Of a single turn the kernel's share is a few samples.
+        spent = [shares(each, "request_us", median), shares(each, "kernel_us", fmean)]
         row = [*place(cell), TITLES[name], rate, *map(of, LATENCIES), of(CPU), *spent]
         rows.append([*row, used[0], of(HIGHEST), used[1]])
     return grid(TURNS_HEAD, rows, words=4)
@@ -126,10 +127,10 @@ def place(cell):
     return f"{cell.rules:,}", BY_NAME[cell.load].title, str(cell.connections)
 
 
-def shares(turns_of_one, kind):
+def shares(turns_of_one, kind, middle):
     """Of each program that is there."""
     names = [name for name in PROGRAMS if name in turns_of_one[0]["cpu"][kind]]
-    return " + ".join(number(median(turn["cpu"][kind][name] for turn in turns_of_one)) for name in names)
+    return " + ".join(number(middle(turn["cpu"][kind][name] for turn in turns_of_one)) for name in names)
 
 
 def against(results, plan, base, names):

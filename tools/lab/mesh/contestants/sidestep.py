@@ -110,7 +110,7 @@ class Splice(Capture):
 
 
 class Services(Capture):
-    """An agent captures the pods and balances Services at the socket, so the node has no kube-proxy and none of its rules."""
+    """An agent captures the pods and balances Services at the socket: the node has no kube-proxy and none of its rules."""
 
     name, title = "capture+services", "Sidestep capture + Services"
     main = kube_proxy = False
