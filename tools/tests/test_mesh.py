@@ -272,6 +272,17 @@ class Goals(unittest.TestCase):
         either = [20 if number % 2 else 150 for number in range(12)]
         self.assertEqual(self.words(iptables=[100] * 12, capture_rings=either)[3], "open")
 
+    def test_who_goes_round_idle_sidecars_does_not_pay_for_them(self):
+        made = results(self.cells, none=around(20), bypass=around(20))
+        for cell in self.cells:
+            for each in made.of(cell, "bypass"):
+                each["cpu"]["request_us"]["client-proxy"] = 10
+        self.assertEqual(goals.verdicts(made, Plan())[4].word, "reached")
+
+    def test_farther_than_the_limit_by_chance_is_open(self):
+        either = [20 if number % 2 else 30 for number in range(12)]
+        self.assertEqual(self.words(none=[20] * 12, bypass=either)[4], "open")
+
     def test_no_difference_is_not_slower_and_not_ahead(self):
         same = self.words(iptables=around(100), capture=around(100), capture_services=around(100))
         self.assertEqual(same[:3], ["reached", "missed", "reached"])

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from .compare import BETTER, OPEN, WORSE, compare
-from .figures import CPU, P50, P90, P99, RATE, compared
+from .compare import BETTER, OPEN, SAME, WORSE, compare
+from .figures import ALL, CPU, P50, P90, P99, PATH_CPU, RATE, compared
 from .plan import BY_NAME
 
 CAPTURE, SERVICES, RINGS, IPTABLES, AGAIN, BYPASS, NONE = (
@@ -107,9 +107,10 @@ def rings(results, plan):
 
 def near_none(results, plan):
     verdict = Verdict(f"bypass within {NEAR_NONE - 1:.0%} of no mesh")
-    for cell, figure, each in pairs(results, plan, BYPASS, NONE, JUDGED):
+    for cell, figure, each in pairs(results, plan, BYPASS, NONE, (P50, P90, PATH_CPU, RATE)):
         near = cost(figure, each.ratio, each.ratio) <= NEAR_NONE
-        verdict.judge(near, within(figure, each, NEAR_NONE * MARGIN), told(cell, figure, each))
+        # Beyond by chance is open.
+        verdict.judge(near or each.word == SAME, within(figure, each, NEAR_NONE * MARGIN), told(cell, figure, each))
     return verdict
 
 
@@ -132,8 +133,7 @@ def pairs(results, plan, own, other, figures):
     for cell in results.cells:
         ours, theirs = results.of(cell, own), results.of(cell, other)
         if ours and theirs:
-            for figure in compared(cell):
-                if figures is None or figure in figures:
-                    values = figure.values(ours), figure.values(theirs)
-                    if each := compare(*values, figure.better, plan.confidence):
-                        yield cell, figure, each
+            for figure in compared(cell, figures or ALL):
+                values = figure.values(ours), figure.values(theirs)
+                if each := compare(*values, figure.better, plan.confidence):
+                    yield cell, figure, each
