@@ -56,7 +56,7 @@ class Rings:
         # Not of any pod, as a node's broker is.
         words = [PROGRAM.with_name("sidestepd"), "--address", self.address, "--config", config, "--idle-exit", "0"]
         broker = Process("broker", words, self.directory / "broker.log", self.world.env)
-        self.stack.callback(broker.destroy)
+        self.stack.callback(end, broker)
         wait.until(self.address.is_socket, "the broker to listen", 20, broker.must_run)
         self.client, self.server = self.pod(*CLIENT), self.pod(*SERVER)
         program = [*self.around(self.server, "program"), PYTHON, PEERS / "program.py", "server", PORT]
@@ -105,6 +105,12 @@ class Rings:
         envoy = self.envoys.pop(pod)
         envoy.stop()
         return self.moved(pod, "envoy")
+
+
+def end(broker):
+    """By itself: whoever ends a program with its family leaves brokers alone."""
+    broker.popen.terminate()
+    broker.popen.wait(20)
 
 
 def test_program_and_proxy(lab):
