@@ -7,8 +7,10 @@ use crate::netns;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressProtocol};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub const ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 6));
@@ -30,6 +32,23 @@ pub fn add(namespace: &Path) -> Result<bool> {
 pub fn remove(namespace: &Path) -> Result<()> {
     let remove = || if is_ours()? { request(RouteNetlinkMessage::DelAddress(message()), 0) } else { Ok(()) };
     netns::inside(namespace, remove).at("enter", namespace)?.at("take ::6 from the loopback of", namespace)
+}
+
+/// As `remove`, in the namespaces of these inodes, as far as any of their names is known here.
+pub fn remove_in(mut inodes: BTreeSet<u64>) -> Result<()> {
+    if inodes.is_empty() {
+        return Ok(());
+    }
+    let inode = |path: &Path| std::fs::metadata(path).map(|found| found.ino()).ok();
+    for path in netns::all() {
+        let Some(found) = inode(&path).filter(|found| inodes.contains(found)) else { continue };
+        match remove(&path) {
+            Err(error) if inode(&path) == Some(found) => return Err(error),
+            Err(_) => {} // it has just ended, or lost this name
+            Ok(()) => _ = inodes.remove(&found),
+        }
+    }
+    Ok(())
 }
 
 fn message() -> AddressMessage {
