@@ -83,7 +83,7 @@ fn alone(pins: &Path) -> Result<Lock, String> {
 }
 
 fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<(), String> {
-    let missing = probe::missing();
+    let missing = [probe::missing(), probe::missing_for_capture()].concat();
     if !missing.is_empty() {
         return Err(missing.join("; "));
     }
