@@ -148,6 +148,15 @@ static __always_inline bool is_proxy(const struct pod *pod)
 	return in_set(pod->rules, KIND_UID, (u32)current) || in_set(pod->rules, KIND_GID, current >> 32);
 }
 
+/* Rules of a packet filter, which may be there besides, have brought it to the proxy's port: the kernel knows from where. */
+static __always_inline bool is_redirected(const struct bpf_sockopt *ctx, const struct pod *pod, const struct endpoint *own)
+{
+	const volatile struct pod *its = pod;
+	u16 outbound = its->outbound_port, inbound = its->inbound_port, port = __builtin_bswap16(own->port);
+
+	return !ctx->retval && (port == outbound || port == inbound);
+}
+
 /*
  * SO_ORIGINAL_DST: what was dialled. What is not redirected, and what is given to the proxy's listener as it comes in, has
  * it as its own address. False: the kernel's answer stands.
@@ -165,5 +174,5 @@ static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 	if (!ctx->sk || !captured_pod(netns, &pod) || !is_proxy(&pod))
 		return false;
 	at = own_address(ctx);
-	return answer_with(ctx, &at);
+	return !is_redirected(ctx, pod, &at) && answer_with(ctx, &at);
 }
