@@ -174,5 +174,5 @@ static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 	if (!ctx->sk || !captured_pod(netns, &pod) || !is_proxy(&pod))
 		return false;
 	at = own_address(ctx);
-	return !is_redirected(ctx, pod, &at) && answer_with(ctx, &at);
+	return !is_redirected(ctx, &pod, &at) && answer_with(ctx, &at);
 }
