@@ -151,10 +151,10 @@ static __always_inline bool is_proxy(const struct pod *pod)
 /* Rules of a packet filter, which may be there besides, have brought it to the proxy's port: the kernel knows from where. */
 static __always_inline bool is_redirected(const struct bpf_sockopt *ctx, const struct pod *pod, const struct endpoint *own)
 {
-	const volatile struct pod *its = pod;
-	u16 outbound = its->outbound_port, inbound = its->inbound_port, port = __builtin_bswap16(own->port);
+	const volatile struct bpf_sockopt *answer = ctx;
+	u16 port = __builtin_bswap16(own->port);
 
-	return !ctx->retval && (port == outbound || port == inbound);
+	return !answer->retval && (port == pod->outbound_port || port == pod->inbound_port);
 }
 
 /*
