@@ -10,9 +10,9 @@ import json
 import clients
 from envoy import Envoy
 from pods import PEERS, PYTHON
-from sidestep import PROGRAM
 from support import wait
 from support.failure import Failure, check
+from support.paths import TARGET
 from support.process import Process
 from tasks import PROGRAM as OWNER, PROXY
 from worlds import PORT
@@ -22,7 +22,9 @@ CLIENT, SERVER = ("ringcli", 30), ("ringsrv", 31)
 COUNT = 300
 # Of all bytes: an upgrade comes after some.
 MOST_BY_RING = 0.9
-PARTS = ("sidestepd", "libsidestep.so")
+# The library is whole only if it is built for release.
+RELEASE = TARGET / "release"
+PARTS = ("sidestep", "sidestepd", "libsidestep.so")
 
 
 class Rings:
@@ -30,8 +32,8 @@ class Rings:
 
     def __init__(self, world):
         for name in PARTS:
-            if not (path := PROGRAM.with_name(name)).exists():
-                raise Failure(f"{path} is missing: run cargo build -p sidestep-preload -p sidestep-broker")
+            if not (path := RELEASE / name).exists():
+                raise Failure(f"{path} is missing: run cargo build --release")
         self.world = world
         self.directory = world.directory / "rings"
         self.address = self.directory / "broker"
@@ -54,7 +56,7 @@ class Rings:
         config = self.directory / "sidestep.toml"
         config.write_text(ALLOWED)
         # Not of any pod, as a node's broker is.
-        words = [PROGRAM.with_name("sidestepd"), "--address", self.address, "--config", config, "--idle-exit", "0"]
+        words = [RELEASE / "sidestepd", "--address", self.address, "--config", config, "--idle-exit", "0"]
         broker = Process("broker", words, self.directory / "broker.log", self.world.env)
         self.stack.callback(end, broker)
         wait.until(self.address.is_socket, "the broker to listen", 20, broker.must_run)
@@ -80,7 +82,7 @@ class Rings:
         report = self.report(pod, program)
         report.touch()
         report.chmod(0o666)
-        return ["env", f"SIDESTEP_BROKER={self.address}", PROGRAM, "run", "--report", report, "--"]
+        return ["env", f"SIDESTEP_BROKER={self.address}", RELEASE / "sidestep", "run", "--report", report, "--"]
 
     def report(self, pod, program):
         return self.directory / f"{pod.name}-{program}.jsonl"
