@@ -206,8 +206,7 @@ impl Policies {
 
     /// What has been put here.
     pub fn fill(&self) -> Vec<Fill> {
-        let rules = self.uses.values().map(|(entries, _)| entries.rules.len()).sum();
-        let ranges = self.uses.values().map(|(entries, _)| entries.ranges.len()).sum();
+        let [rules, ranges] = self.used();
         let own = self.known.values().map(|judged| judged.own.len()).sum();
         let fill = |table, used, room| Fill { table, used, room };
         vec![
@@ -240,6 +239,7 @@ impl Policies {
             self.uses.get_mut(number).expect("it is in use").1 += 1;
             return Ok(*number);
         }
+        self.has_room(entries).map_err(|error| too_small(error, "rules"))?;
         let number = self.next;
         let written = self.rules.put_all(&rules_of(number, &entries.rules));
         let written = written.and_then(|()| self.ranges.put_all(&ranges_of(number, &entries.ranges)));
@@ -252,6 +252,27 @@ impl Policies {
         self.numbers.insert(Rc::clone(&entries), number);
         self.uses.insert(number, (entries, 1));
         Ok(number)
+    }
+
+    /// To find it out by filling a table takes long, and leaves nobody room meanwhile.
+    fn has_room(&self, more: &Entries) -> Result<()> {
+        let [rules, ranges] = self.used();
+        for (name, used, more, room) in [
+            ("policy_rules", rules, more.rules.len(), self.rules.room()),
+            ("policy_ranges", ranges, more.ranges.len(), self.ranges.room()),
+        ] {
+            if used + more > room as usize {
+                let cause = format!("the table is full, it has room for {room} entries");
+                return Err(Error::new(format!("map {name}: put {more} entries beside {used}"), cause));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many entries of rules, and of ranges, have been put here.
+    fn used(&self) -> [usize; 2] {
+        let all = || self.uses.values().map(|(entries, _)| entries);
+        [all().map(|entries| entries.rules.len()).sum(), all().map(|entries| entries.ranges.len()).sum()]
     }
 
     /// What nobody uses any more is erased once no program can be reading it.

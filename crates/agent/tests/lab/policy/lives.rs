@@ -4,7 +4,7 @@ use super::world::{ONLY_WEB, World, call, is_refused};
 use crate::yaml;
 use sidestep_testkit::Pod;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -112,12 +112,35 @@ fn a_policy_stays_in_force_when_nobody_runs_and_when_its_file_cannot_be_read() {
     std::fs::remove_file(world.node.services().join("policy-db.yaml")).unwrap();
     assert!(is_refused(&world.stranger, &world.db));
     world.node.start();
-    world.node.wait(|node| node.check().is_well());
-    assert!(call(&world.stranger, &world.db).is_ok());
+    world.node.wait(|node| node.check().is_well() && node.policies().pods.is_empty());
+    let World { stranger, db, .. } = &world;
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    while is_refused(stranger, db) {
+        assert!(std::time::Instant::now() < until, "{}", world.node.log());
+    }
     // And everything is taken away.
     world.policy("db", ONLY_WEB, "db");
     assert!(is_refused(&world.stranger, &world.db));
     assert!(world.node.command().arg("--detach").output().unwrap().status.success());
     assert!(world.node.wait_for_end().success());
     assert!(call(&world.stranger, &world.db).is_ok());
+}
+
+/// Who takes what is dropped lives in the agent.
+#[test]
+fn what_is_dropped_meets_silence_while_an_agent_runs_and_is_refused_else() {
+    let mut world = World::new();
+    world.policy("db", &format!("onDeny: drop, {ONLY_WEB}"), "db");
+    let to = SocketAddr::new(world.db.v4, 8080);
+    let met = |world: &World| {
+        let dialled = || TcpStream::connect_timeout(&to, Duration::from_millis(300)).unwrap_err().kind();
+        world.stranger.namespace.run(dialled)
+    };
+    assert_eq!(met(&world), ErrorKind::TimedOut);
+    world.node.kill();
+    assert_eq!(met(&world), ErrorKind::ConnectionRefused);
+    world.node.start();
+    world.node.wait(|node| node.policies().pods.iter().any(|pod| pod.judged));
+    assert_eq!(met(&world), ErrorKind::TimedOut);
+    assert!(call(&world.web, &world.db).is_ok());
 }

@@ -1,6 +1,6 @@
 //! What policies say of a connection: which rules of which policies have a say, and what becomes of it.
 
-use crate::explain::{Result, Told};
+use super::{Result, Told};
 use crate::view::View;
 use crate::words;
 use sidestep_mesh::address::{Address, Protocol};

@@ -1,8 +1,8 @@
 //! What the rules of a captured pod say of a connection, step by step.
 
-use crate::around;
-use crate::decided;
-use crate::explain::{Call, Result, Told};
+use super::around;
+use super::decided;
+use super::{Call, Result, Told};
 use crate::view::View;
 use ipnet::IpNet;
 use sidestep_agent_api::{Explanation, Protocol, Verdict};

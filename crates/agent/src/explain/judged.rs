@@ -1,9 +1,9 @@
 //! What policies of both ends say of a call to each of the places where it may go.
 
-use crate::around;
-use crate::captured;
-use crate::decided;
-use crate::explain::{Result, Told};
+use super::around;
+use super::captured;
+use super::decided;
+use super::{Result, Told};
 use crate::view::View;
 use sidestep_agent_api as api;
 use sidestep_agent_api::Verdict;

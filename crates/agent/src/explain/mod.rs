@@ -1,9 +1,13 @@
-//! What happens to a connection, rule by rule, as the programs of the kernel decide it.
+//! What happens to a connection, rule by rule, as the programs of the kernel decide it: capture, Services, policies.
 
-use crate::captured;
-use crate::judged::{self, Caller as From};
+mod around;
+mod captured;
+mod decided;
+mod judged;
+
 use crate::report;
 use crate::view::View;
+use judged::Caller as Calling;
 use sidestep_agent_api::{Caller, Explanation, Protocol, Step, Verdict};
 use sidestep_mesh::address::{self, Address, Family};
 use sidestep_mesh::plane::{Frontend, FrontendKey, Scope};
@@ -41,7 +45,7 @@ pub fn explain(view: &View, caller: &Caller, protocol: Protocol, to: SocketAddr)
         Caller::Cgroup(_) => {}
     }
     let is_node = is_of_the_node(view, caller, &mut told)?;
-    let from = From::new(caller)?;
+    let from = Calling::new(caller)?;
     let protocol = captured::ours(protocol);
     let Some((key, frontend)) = find(view, protocol, to, is_node, &mut told)? else {
         let verdict = judged::of_all(view, from.as_ref(), &[to], protocol, &mut told)?.unwrap_or(Verdict::Untouched);
@@ -194,7 +198,7 @@ fn service(
     view: &View,
     key: &FrontendKey,
     frontend: &Frontend,
-    from: Option<&From>,
+    from: Option<&Calling>,
     mut told: Told,
 ) -> Result<Explanation> {
     let numbers = view.maps.backends_of(frontend);
