@@ -31,10 +31,11 @@ numbers = itertools.count()
 
 
 class Envoy:
-    """One Envoy of a pod, and those that take over from it."""
+    """One Envoy of a pod, and those that take over from it. `around` stands before its command."""
 
-    def __init__(self, pod, program_port):
+    def __init__(self, pod, program_port, around=()):
         self.pod = pod
+        self.around = around
         self.epoch = 0
         self.directory = pod.world.directory / f"envoy-{pod.name}-{next(numbers)}"
         self.directory.mkdir()
@@ -52,7 +53,7 @@ class Envoy:
 
     def run(self, *options):
         return self.pod.spawn(f"envoy-{self.directory.name}-{self.epoch}", [
-            paths.envoy(), "-c", self.config, "--concurrency", WORKERS, "--log-level", "info",
+            *self.around, paths.envoy(), "-c", self.config, "--concurrency", WORKERS, "--log-level", "info",
             "--file-flush-interval-msec", 50, "--socket-path", f"@{self.directory.name}",
             "--drain-time-s", DRAIN_SECONDS, "--parent-shutdown-time-s", PARENT_SECONDS, *options], PROXY)
 

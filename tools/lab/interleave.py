@@ -3,6 +3,9 @@
 import sys
 import time
 
+#: Seconds after which a line is written anew where there is no terminal.
+EVERY = 30
+
 
 def order(variants, round_number):
     """Who goes first changes from round to round, so that nobody always runs on a warm machine.
@@ -24,12 +27,12 @@ def interleave(variants, rounds, measure, progress=lambda variant: None):
 
 
 class Progress:
-    """One changing line on a terminal; elsewhere one line for each new subject."""
+    """One changing line on a terminal; elsewhere one line for each new subject, and from time to time."""
 
     def __init__(self, total, out=sys.stderr):
         self._total, self._out = total, out
         self._done, self._subject = 0, None
-        self._start = time.monotonic()
+        self._start = self._said = time.monotonic()
         self._live = out.isatty()
 
     def step(self, subject, detail):
@@ -38,7 +41,8 @@ class Progress:
         head = f"[{self._done}/{self._total}{self._left()}] {subject}"
         if self._live:
             print(f"\r\x1b[K{head}: {detail}", end="", file=self._out, flush=True)
-        elif subject != self._subject:
+        elif subject != self._subject or time.monotonic() - self._said > EVERY:
+            self._said = time.monotonic()
             print(head, file=self._out, flush=True)
         self._subject = subject
 

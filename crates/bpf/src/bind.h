@@ -4,18 +4,19 @@
 
 #include "context.h"
 #include "kernel.h"
+#include "reading.h"
 
 /* Whether a Service on this node holds the port at that address, as kube-proxy once did by a socket of its own. */
 static __always_inline bool is_held(const struct endpoint *at, u8 protocol)
 {
 	struct frontend_key key = { .address = at->address, .port = at->port, .protocol = protocol };
-	struct frontend *frontend = bpf_map_lookup_elem(&frontends, &key);
+	struct frontend frontend;
 
-	if (frontend && frontend->flags & HELD)
+	if (READ_ENTRY(&frontends, &key, &frontend) && frontend.flags & HELD)
 		return true;
 	address_unspecify(&key.address);
 	key.scope = SCOPE_NODE;
-	return bpf_map_lookup_elem(&frontends, &key) != NULL;
+	return is_in_table(&frontends, &key);
 }
 
 /* 0.0.0.0, which an IPv6 socket for all addresses takes as well unless it is for IPv6 only. */

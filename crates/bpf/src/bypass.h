@@ -33,15 +33,15 @@ struct {
 
 static __always_inline u32 bypass_at(const struct frontend_key *key)
 {
-	u8 *flags = bpf_map_lookup_elem(&bypasses, key);
+	u8 flags;
 
-	return flags ? *flags : 0;
+	return READ_ENTRY(&bypasses, key, &flags) ? flags : 0;
 }
 
 /* Counts, if there is one to count. */
 static __always_inline bool may_bypass(u64 netns, u32 reason)
 {
-	if (bpf_map_lookup_elem(&proxy_required, &netns)) {
+	if (is_in_table(&proxy_required, &netns)) {
 		count(REASON_BYPASS_REFUSED);
 		return false;
 	}
@@ -69,14 +69,13 @@ static __always_inline bool is_led_around(const struct endpoint *to, u64 netns)
 static __always_inline bool is_let_in(const struct endpoint *at, u64 netns, const struct address *from)
 {
 	struct frontend_key key = { .address = at->address, .port = at->port, .protocol = IPPROTO_TCP };
-	const struct identity *client;
+	struct identity client;
 	u32 *generation, zero = 0;
 
 	if (!(bypass_at(&key) & BYPASS_INBOUND))
 		return false;
 	generation = bpf_map_lookup_elem(&current, &zero);
-	client = generation ? identity_of(*generation, from) : NULL;
-	if (client && client->flags & REQUIRES_PROXY) {
+	if (generation && identity_of(*generation, from, &client) && client.flags & REQUIRES_PROXY) {
 		count(REASON_BYPASS_REFUSED); /* its proxy speaks to ours */
 		return false;
 	}

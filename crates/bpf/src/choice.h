@@ -2,6 +2,7 @@
 /* From a destination to a backend. */
 #pragma once
 
+#include "reading.h"
 #include "telling.h"
 
 /* Choices that are tried until one is not the peer of the same source port already. */
@@ -14,23 +15,21 @@ static __always_inline bool is_node_address(const struct address *address, u64 n
 {
 	if (address_is_v4_loopback(address))
 		return netns == node_netns;
-	return bpf_map_lookup_elem(&node_addresses, address) != NULL;
+	return is_in_table(&node_addresses, address);
 }
 
-/* The Service that is reached at `to`, or NULL. */
-static __always_inline struct frontend *find_frontend(const struct endpoint *to, u8 protocol, u64 netns)
+/* The Service that is reached at `to`; false if there is none. */
+static __always_inline bool find_frontend(const struct endpoint *to, u8 protocol, u64 netns, struct frontend *frontend)
 {
 	struct frontend_key key = {
 		.address = to->address, .port = to->port, .protocol = protocol, .scope = SCOPE_ADDRESS,
 	};
-	struct frontend *frontend = bpf_map_lookup_elem(&frontends, &key);
 
-	if (frontend)
-		return frontend;
+	if (READ_ENTRY(&frontends, &key, frontend))
+		return true;
 	address_unspecify(&key.address);
 	key.scope = SCOPE_NODE;
-	frontend = bpf_map_lookup_elem(&frontends, &key);
-	return frontend && is_node_address(&to->address, netns) ? frontend : NULL;
+	return READ_ENTRY(&frontends, &key, frontend) && is_node_address(&to->address, netns);
 }
 
 /* One backend of the list by its weight; a list that is being taken back shows nothing worse than an old backend. */
@@ -63,7 +62,7 @@ static __always_inline bool is_member(u32 service, u32 backend)
 {
 	struct member_key key = { .service = service, .backend = backend };
 
-	return bpf_map_lookup_elem(&members, &key) != NULL;
+	return is_in_table(&members, &key);
 }
 
 /* The backend that this client was given under that number, if it is one of this frontend's and the time is not over. */

@@ -151,27 +151,28 @@ static __always_inline struct backend *backend_or_error(struct bpf_sock_addr *ct
 /* Changes `to` into a backend's address if it is a Service's. Returns what the program is to return. */
 static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
-	struct frontend *frontend = find_frontend(to, protocol_of(ctx), bpf_get_netns_cookie(ctx));
+	struct frontend frontend;
 	struct backend *backend;
+	bool is_service = find_frontend(to, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend);
 	u32 index;
 
 	/* First of all: what is refused leaves a datagram socket with the peer that it has. */
-	if (frontend && !frontend->count)
-		return refuse(ctx, frontend, to);
-	if (!frontend && is_forbidden(ctx, to))
+	if (is_service && !frontend.count)
+		return refuse(ctx, &frontend, to);
+	if (!is_service && is_forbidden(ctx, to))
 		return DENY;
-	if (!frontend) {
+	if (!is_service) {
 		forget_earlier(ctx);
 		return ALLOW;
 	}
-	backend = backend_or_error(ctx, frontend, to, &index);
+	backend = backend_or_error(ctx, &frontend, to, &index);
 	if (!backend)
 		return DENY;
 	forget_earlier(ctx);
 	count(REASON_TRANSLATED);
 	__sync_fetch_and_add(&backend->picks, 1);
 	if (!is_kernels_own(ctx))
-		remember_connect(ctx, frontend, to, backend, index);
+		remember_connect(ctx, &frontend, to, backend, index);
 	*to = backend->endpoint;
 	return ALLOW;
 }

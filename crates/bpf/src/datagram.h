@@ -106,7 +106,8 @@ static __always_inline struct translation *own_service(struct bpf_sock_addr *ctx
 
 static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
-	struct frontend *frontend = find_frontend(to, protocol_of(ctx), bpf_get_netns_cookie(ctx));
+	struct frontend frontend;
+	bool is_service = find_frontend(to, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend);
 	struct flow_key forward = { .socket = bpf_get_socket_cookie(ctx), .peer = *to };
 	struct translation *own = own_service(ctx, to);
 	struct backend *backend;
@@ -117,22 +118,22 @@ static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *t
 		*to = own->backend;
 		return ALLOW;
 	}
-	if (!frontend) {
+	if (!is_service) {
 		/* The peer was judged at connect(). The kernel itself names a mapped one again for each datagram. */
 		if (!is_connected_to(ctx, to) && is_forbidden(ctx, to))
 			return DENY;
 		forget_reply(ctx, to);
 		return ALLOW;
 	}
-	if (!frontend->count)
-		return refuse(ctx, frontend, to);
-	index = flow_backend(&forward, frontend->service);
+	if (!frontend.count)
+		return refuse(ctx, &frontend, to);
+	index = flow_backend(&forward, frontend.service);
 	fresh = !index;
 	if (fresh)
-		index = backend_to_send(ctx, frontend, to, forward.socket);
+		index = backend_to_send(ctx, &frontend, to, forward.socket);
 	backend = bpf_map_lookup_elem(&backends, &index);
 	if (!index || !backend) {
-		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, frontend->service);
+		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, frontend.service);
 		bpf_set_retval(-ECONNREFUSED);
 		return DENY;
 	}

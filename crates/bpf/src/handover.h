@@ -148,6 +148,15 @@ static __always_inline bool is_proxy(const struct pod *pod)
 	return in_set(pod->rules, KIND_UID, (u32)current) || in_set(pod->rules, KIND_GID, current >> 32);
 }
 
+/* Rules of a packet filter, which may be there besides, have brought it to the proxy's port: the kernel knows from where. */
+static __always_inline bool is_redirected(const struct bpf_sockopt *ctx, const struct pod *pod, const struct endpoint *own)
+{
+	const volatile struct bpf_sockopt *answer = ctx;
+	u16 port = __builtin_bswap16(own->port);
+
+	return !answer->retval && (port == pod->outbound_port || port == pod->inbound_port);
+}
+
 /*
  * SO_ORIGINAL_DST: what was dialled. What is not redirected, and what is given to the proxy's listener as it comes in, has
  * it as its own address. False: the kernel's answer stands.
@@ -156,15 +165,14 @@ static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 {
 	struct captured *captured = ctx->sk ? bpf_sk_storage_get(&captures, ctx->sk, NULL, 0) : NULL;
 	struct endpoint at;
-	struct pod *pod;
+	struct pod pod;
 	u64 netns;
 
 	if (captured && captured->accepted)
 		return answer_with(ctx, &captured->original);
 	netns = bpf_get_netns_cookie(ctx);
-	pod = captured_pod(netns);
-	if (!pod || !ctx->sk || !is_proxy(pod))
+	if (!ctx->sk || !captured_pod(netns, &pod) || !is_proxy(&pod))
 		return false;
 	at = own_address(ctx);
-	return answer_with(ctx, &at);
+	return !is_redirected(ctx, &pod, &at) && answer_with(ctx, &at);
 }

@@ -21,7 +21,7 @@ int inbound(struct bpf_sk_lookup *ctx)
 	const volatile struct bpf_sk_lookup *syn = ctx;
 	struct endpoint at = {};
 	struct address from;
-	struct pod *pod;
+	struct pod pod;
 	u32 verdict;
 
 	verdict = judge_arrival(ctx, netns);
@@ -29,21 +29,20 @@ int inbound(struct bpf_sk_lookup *ctx)
 		return verdict & SAYS_DROP ? swallow(ctx) : SK_DROP;
 	if (ctx->protocol != IPPROTO_TCP)
 		return SK_PASS;
-	pod = captured_pod(netns);
-	if (!pod)
+	if (!captured_pod(netns, &pod))
 		return SK_PASS;
 	from = ADDRESS_IN(syn, remote);
-	if (is_from_inside(ctx, pod, &from))
-		return from_inside(ctx, pod, &from);
+	if (is_from_inside(ctx, &pod, &from))
+		return from_inside(ctx, &pod, &from);
 	at.address = ADDRESS_IN(syn, local);
 	at.port = __builtin_bswap16((u16)syn->local_port);
-	switch (role_of(ctx, pod, &at.address)) {
+	switch (role_of(ctx, &pod, &at.address)) {
 	case ROLE_OUTBOUND:
-		return give_to(ctx, pod, ROLE_OUTBOUND);
+		return give_to(ctx, &pod, ROLE_OUTBOUND);
 	case ROLE_INBOUND:
 		if (is_let_in(&at, netns, &from))
 			return SK_PASS;
-		return give_to(ctx, pod, ROLE_INBOUND);
+		return give_to(ctx, &pod, ROLE_INBOUND);
 	default:
 		return SK_PASS;
 	}

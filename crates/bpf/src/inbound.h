@@ -25,6 +25,8 @@ static __always_inline int give_to(struct bpf_sk_lookup *ctx, const struct pod *
 {
 	struct listener_key key = { .netns = netns, .role = role };
 
+	/* The verifier of whoever lacks CAP_PERFMON follows what a processor may guess of a loop's end. */
+#pragma unroll
 	for (u32 i = 0; i < LISTENER_PLACES; i++) {
 		struct bpf_sock *sock;
 		long error;

@@ -8,6 +8,7 @@
 
 #include "capture_maps.h"
 #include "kernel.h"
+#include "reading.h"
 
 #define TCP_LISTEN 10
 
@@ -31,19 +32,18 @@ int find_listeners(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *common = ctx->sk_common;
 	struct listener_key key = {};
-	struct pod *pod;
+	struct pod pod;
 	u16 port;
 
 	if (!common || common->skc_state != TCP_LISTEN)
 		return 0;
 	key.netns = common->skc_net.net->net_cookie;
-	pod = bpf_map_lookup_elem(&pods, &key.netns);
-	if (!pod)
+	if (!READ_ENTRY(&pods, &key.netns, &pod))
 		return 0;
 	port = common->skc_num;
-	if (port != pod->outbound_port && port != pod->inbound_port)
+	if (port != pod.outbound_port && port != pod.inbound_port)
 		return 0;
-	key.role = port == pod->inbound_port ? ROLE_INBOUND : ROLE_OUTBOUND;
+	key.role = port == pod.inbound_port ? ROLE_INBOUND : ROLE_OUTBOUND;
 	found += keep(common, &key);
 	return 0;
 }

@@ -32,6 +32,7 @@ static __always_inline int received_from(struct bpf_sock_addr *ctx, struct endpo
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
 	struct flow_key key = { .socket = bpf_get_socket_cookie(ctx), .peer = *from };
+	struct frontend frontend;
 	struct reply *reply;
 
 	if (translation && translation->connected && is_connected_to(ctx, &translation->backend))
@@ -43,7 +44,7 @@ static __always_inline int received_from(struct bpf_sock_addr *ctx, struct endpo
 	reply = bpf_map_lookup_elem(&replies, &key);
 	if (!reply)
 		return ALLOW;
-	if (reply->diverted || find_frontend(&reply->frontend, protocol_of(ctx), bpf_get_netns_cookie(ctx)))
+	if (reply->diverted || find_frontend(&reply->frontend, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend))
 		*from = reply->frontend;
 	else
 		bpf_map_delete_elem(&replies, &key); /* the Service has gone */

@@ -25,19 +25,19 @@ static __always_inline bool is_from_own(u64 netns, u32 interface, const struct a
 {
 	struct own_key own = { .netns = netns, .address = *from };
 
-	return interface == LOOPBACK_INTERFACE || bpf_map_lookup_elem(&own_addresses, &own);
+	return interface == LOOPBACK_INTERFACE || is_in_table(&own_addresses, &own);
 }
 
 /* SAYS_DENY, with or without SAYS_DROP, or 0. */
 static __always_inline u32 judge_arrival(const struct bpf_sk_lookup *ctx, u64 netns)
 {
 	const volatile struct bpf_sk_lookup *packet = ctx;
-	struct policed *pod = bpf_map_lookup_elem(&policed_pods, &netns);
 	struct asked asked = { .netns = netns, .direction = INGRESS };
-	const struct identity *peer;
+	struct identity peer;
+	struct policed pod;
 	u32 verdict;
 
-	if (!pod)
+	if (!READ_ENTRY(&policed_pods, &netns, &pod))
 		return 0;
 	asked.peer.address = ADDRESS_IN(packet, remote);
 	if (is_from_own(netns, packet->ingress_ifindex, &asked.peer.address))
@@ -45,11 +45,10 @@ static __always_inline u32 judge_arrival(const struct bpf_sk_lookup *ctx, u64 ne
 	asked.peer.port = (u16)packet->remote_port;
 	asked.port = packet->local_port;
 	asked.protocol = packet->protocol;
-	peer = identity_of(pod->generation, &asked.peer.address);
-	asked.identity = peer ? peer->number : IDENTITY_UNKNOWN;
+	asked.identity = identity_of(pod.generation, &asked.peer.address, &peer) ? peer.number : IDENTITY_UNKNOWN;
 	if (asked.identity == IDENTITY_NODE)
 		return 0;
-	verdict = judged(pod, &asked, asked.port);
+	verdict = judged(&pod, &asked, asked.port);
 	if (verdict)
 		tell_verdict(verdict, &asked, 0);
 	return verdict & (SAYS_DENY | SAYS_DROP);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "policy.h"
+#include "reading.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -59,9 +60,10 @@ struct {
 	__type(value, u64); /* when it was last used */
 } conversations SEC(".maps");
 
-static __always_inline const struct identity *identity_of(u32 generation, const struct address *address)
+/* Whose address that is; false if nobody is known to have it. */
+static __always_inline bool identity_of(u32 generation, const struct address *address, struct identity *identity)
 {
 	struct identity_key key = { .generation = generation, .address = *address };
 
-	return bpf_map_lookup_elem(&identities, &key);
+	return READ_ENTRY(&identities, &key, identity);
 }

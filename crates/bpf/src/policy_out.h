@@ -17,26 +17,25 @@ static __always_inline bool stays_in_pod(u64 netns, const struct address *to)
 
 	if (address_is_v4_loopback(to) || address_is_v6_loopback(to) || address_is_unspecified(to))
 		return true;
-	return bpf_map_lookup_elem(&own_addresses, &own) != NULL;
+	return is_in_table(&own_addresses, &own);
 }
 
 /* 0, or the error with which the call is refused. A function of its own: it is wanted in several places. */
 static __noinline int judge_call(struct bpf_sock_addr *ctx, const struct endpoint *to)
 {
 	u64 netns = bpf_get_netns_cookie(ctx);
-	struct policed *pod = bpf_map_lookup_elem(&policed_pods, &netns);
 	struct asked asked = {
 		.netns = netns, .peer = *to, .port = __builtin_bswap16(to->port), .protocol = protocol_of(ctx),
 		.direction = EGRESS,
 	};
-	const struct identity *peer;
+	struct identity peer;
+	struct policed pod;
 	u32 verdict;
 
-	if (!pod || stays_in_pod(netns, &to->address))
+	if (!READ_ENTRY(&policed_pods, &netns, &pod) || stays_in_pod(netns, &to->address))
 		return 0;
-	peer = identity_of(pod->generation, &to->address);
-	asked.identity = peer ? peer->number : IDENTITY_UNKNOWN;
-	verdict = judged(pod, &asked, (u16)ctx->sk->src_port);
+	asked.identity = identity_of(pod.generation, &to->address, &peer) ? peer.number : IDENTITY_UNKNOWN;
+	verdict = judged(&pod, &asked, (u16)ctx->sk->src_port);
 	if (verdict)
 		tell_verdict(verdict, &asked, bpf_get_current_pid_tgid() >> 32);
 	if (!(verdict & SAYS_DENY))

@@ -106,7 +106,7 @@ SEC("sockops")
 int connections(struct bpf_sock_ops *ctx)
 {
 	u64 netns;
-	struct pod *pod;
+	struct pod pod;
 
 	if (watching)
 		watch_life(ctx);
@@ -114,15 +114,14 @@ int connections(struct bpf_sock_ops *ctx)
 	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;
 	netns = bpf_get_netns_cookie(ctx);
-	pod = bpf_map_lookup_elem(&pods, &netns);
-	if (!pod)
+	if (!READ_ENTRY(&pods, &netns, &pod))
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
 		send_along(ctx, netns);
 	else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
-		take_over(ctx, netns, pod);
+		take_over(ctx, netns, &pod);
 	else
-		keep_listener(ctx, netns, pod);
+		keep_listener(ctx, netns, &pod);
 	return 1;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "maps.h"
+#include "reading.h"
 
 /* Whether the backend is still one of the Service, and its number still its own. */
 static __always_inline bool still_serves(const struct translation *translation)
@@ -10,5 +11,5 @@ static __always_inline bool still_serves(const struct translation *translation)
 	struct member_key key = { .service = translation->service, .backend = translation->backend_index };
 	struct backend *backend = bpf_map_lookup_elem(&backends, &key.backend);
 
-	return backend && backend->generation == translation->generation && bpf_map_lookup_elem(&members, &key);
+	return backend && backend->generation == translation->generation && is_in_table(&members, &key);
 }

@@ -3,15 +3,14 @@
 #pragma once
 
 #include "capture_maps.h"
+#include "reading.h"
 
 #define LOOPBACK_INTERFACE 1
 
-/* The pod whose namespace that is, if its connections are captured. */
-static __always_inline struct pod *captured_pod(u64 netns)
+/* The pod whose namespace that is; false if its connections are not captured. */
+static __always_inline bool captured_pod(u64 netns, struct pod *pod)
 {
-	struct pod *pod = bpf_map_lookup_elem(&pods, &netns);
-
-	return pod && !(pod->flags & POD_PREPARING) ? pod : NULL;
+	return READ_ENTRY(&pods, &netns, pod) && !(pod->flags & POD_PREPARING);
 }
 
 static __always_inline bool in_set(u32 owner, u32 kind, u32 number)

@@ -16,11 +16,10 @@ const volatile bool watching = false;
 static __always_inline u32 number_of(const struct address *address)
 {
 	u32 *generation, zero = 0;
-	const struct identity *identity;
+	struct identity identity;
 
 	generation = bpf_map_lookup_elem(&current, &zero);
-	identity = generation ? identity_of(*generation, address) : NULL;
-	return identity ? identity->number : IDENTITY_UNKNOWN;
+	return generation && identity_of(*generation, address, &identity) ? identity.number : IDENTITY_UNKNOWN;
 }
 
 /* The Service that this socket has dialled, or 0. */
@@ -46,7 +45,7 @@ static __always_inline bool is_inside(const struct address *local, const struct 
 
 static __always_inline bool is_concerned(u64 netns, u32 service)
 {
-	return service || bpf_map_lookup_elem(&policed_pods, &netns) || captured_pod(netns);
+	return service || is_in_table(&policed_pods, &netns) || is_in_table(&pods, &netns);
 }
 
 static __always_inline void watch(struct bpf_sock_ops *ops, u64 netns, u32 side)

@@ -8,9 +8,11 @@
 
 static __always_inline int connect_out(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
-	struct pod *pod = captured_pod(bpf_get_netns_cookie(ctx));
-	enum diversion diversion = pod ? divert_connect(ctx, pod, to) : NOT_DIVERTED;
+	enum diversion diversion = NOT_DIVERTED;
+	struct pod pod;
 
+	if (captured_pod(bpf_get_netns_cookie(ctx), &pod))
+		diversion = divert_connect(ctx, &pod, to);
 	if (diversion == NOT_DIVERTED)
 		return connect_to(ctx, to);
 	forget_earlier(ctx);
@@ -20,9 +22,11 @@ static __always_inline int connect_out(struct bpf_sock_addr *ctx, struct endpoin
 /* `from` becomes the datagram's source, if it is to have another one than the kernel takes. */
 static __always_inline int send_out(struct bpf_sock_addr *ctx, struct endpoint *to, struct address *from)
 {
-	struct pod *pod = captured_pod(bpf_get_netns_cookie(ctx));
-	enum diversion diversion = pod ? divert_datagram(ctx, pod, to, from) : NOT_DIVERTED;
+	enum diversion diversion = NOT_DIVERTED;
+	struct pod pod;
 
+	if (captured_pod(bpf_get_netns_cookie(ctx), &pod))
+		diversion = divert_datagram(ctx, &pod, to, from);
 	if (diversion == NOT_DIVERTED)
 		return send_to(ctx, to);
 	return diversion == DIVERTED ? ALLOW : DENY;

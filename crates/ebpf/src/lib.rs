@@ -14,6 +14,7 @@ pub mod bypass;
 pub mod capture;
 pub mod error;
 pub mod events;
+mod grace;
 pub mod layout;
 pub mod links;
 pub mod netns;

@@ -1,6 +1,7 @@
 //! The maps of the Service programs as the reconciler's data plane.
 
 use crate::error::{Doing, Result};
+use crate::grace;
 use crate::layout::{self, MapData, address, backend, frontend, frontend_key, member_key, service_counters, slot};
 use crate::shared::Shared;
 use crate::table::Table;
@@ -11,7 +12,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::mem::offset_of;
 use std::path::Path;
-use std::time::Duration;
 
 /// All tables that the agent writes or reads.
 pub struct Maps {
@@ -244,17 +244,7 @@ impl DataPlane for Maps {
     }
 
     fn wait_for_readers(&mut self) -> io::Result<()> {
-        wait_for_readers();
+        grace::wait_for_readers();
         Ok(())
-    }
-}
-
-/// Returns when no program still uses what a table led to before the last change. Programs run under RCU, and this call of
-/// membarrier(2) waits for a grace period of it on every machine with more than one processor. On one processor, or where
-/// the call is not allowed, a rest does: a program takes microseconds.
-pub(crate) fn wait_for_readers() {
-    // SAFETY: no memory is involved.
-    if unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0 {
-        std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -1,5 +1,6 @@
 //! The Service programs: installed as a whole, exchanged as a whole, removed as a whole.
 
+use crate::capture::{self, passthrough};
 use crate::error::{Doing, Result};
 use crate::layout::VERSION;
 use crate::links::{self, Cgroup};
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Pins of this kind of programs.
 const KIND: &str = "services";
+const INBOUND: &str = "inbound";
 
 /// What may be chosen when the programs are installed.
 #[derive(Clone, Debug)]
@@ -39,7 +41,12 @@ pub(crate) fn maps_path(pins: &Path) -> Result<PathBuf> {
 
 /// Where programs of single namespaces are pinned.
 pub(crate) fn inbound_path(pins: &Path) -> Result<PathBuf> {
-    Pins::new(pins)?.make(&[KIND, "inbound"])
+    Ok(Pins::new(pins)?.path(&[KIND, INBOUND]))
+}
+
+/// The same, and it is there.
+pub(crate) fn make_inbound_path(pins: &Path) -> Result<PathBuf> {
+    Pins::new(pins)?.make(&[KIND, INBOUND])
 }
 
 /// Loads the programs over the tables that are there, or new ones, lets `fill` write them, and then attaches every
@@ -65,9 +72,11 @@ pub fn install<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> Re
     Ok(filled)
 }
 
-/// Takes every trace away: programs stop, tables go.
+/// Takes every trace away: programs stop, tables go, and what pods were given goes.
 pub fn remove(pins: &Path) -> Result<()> {
-    Pins::new(pins)?.remove(&[KIND])
+    let captured = capture::inodes(pins)?;
+    Pins::new(pins)?.remove(&[KIND])?;
+    passthrough::remove_in(captured)
 }
 
 /// The tables as they are, for whoever only looks. None: nothing is installed.

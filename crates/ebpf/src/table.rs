@@ -1,20 +1,23 @@
 //! A hash map of the kernel, with types.
 
 use crate::error::{Doing, Result};
+use crate::grace::Written;
 use crate::layout::MapData;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
+use std::cell::RefCell;
 use std::marker::PhantomData;
 
 pub struct Table<K, V> {
     map: MapHandle,
     name: &'static str,
+    written: RefCell<Written>,
     types: PhantomData<(K, V)>,
 }
 
 impl<K: MapData, V: MapData> Table<K, V> {
     pub fn new(map: MapHandle, name: &'static str) -> Table<K, V> {
         assert_eq!((map.key_size() as usize, map.value_size() as usize), (size_of::<K>(), size_of::<V>()), "{name}");
-        Table { map, name, types: PhantomData }
+        Table { map, name, written: RefCell::default(), types: PhantomData }
     }
 
     pub fn get(&self, key: &K) -> Result<Option<V>> {
@@ -42,8 +45,14 @@ impl<K: MapData, V: MapData> Table<K, V> {
         Ok(found)
     }
 
-    /// Each entry changes at once, in the order given.
+    /// Each entry changes at once, in the order given. One that was written a moment ago waits for its readers.
     pub fn put_all(&self, entries: &[(K, V)]) -> Result<()> {
+        self.written.borrow_mut().space_out(entries.iter().map(|(key, _)| key.bytes()));
+        self.add_all(entries)
+    }
+
+    /// As `put_all`, of keys that are not there yet, which nobody can be reading.
+    pub fn add_all(&self, entries: &[(K, V)]) -> Result<()> {
         if let [(key, value)] = entries {
             let put = self.map.update(key.bytes(), value.bytes(), MapFlags::ANY);
             return put.map_err(|error| self.refused(&error)).doing(format!("map {}: put", self.name));

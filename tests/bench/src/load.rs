@@ -19,8 +19,12 @@ use crate::epoll::Epoll;
 use crate::net;
 use crate::ticks::Ticks;
 
-/// Requests on each connection before any is timed: enough for all on the way to have their own connections, too.
+/// Requests before any is timed, on each connection and on all of them together: enough for all on the way to have
+/// their own connections, too.
 const WARM_UP: usize = 16;
+const WARM_UP_ALL: usize = 1024;
+/// However many connections there are.
+const WARM_UP_LEAST: usize = 4;
 /// What is not answered so long after the end is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The clock of a load without a rate ticks only to see whether it is over.
@@ -47,13 +51,15 @@ struct Connection {
     answer: Answer,
     /// Since when the request was due that is on its way.
     busy: Option<Instant>,
+    /// Requests that it has carried, or counts as if it had.
+    carried: usize,
 }
 
 struct Load {
     target: SocketAddrV4,
     request: Vec<u8>,
-    /// A connection carries one request and is given up for a new one.
-    fresh: bool,
+    /// A connection carries so many requests and is given up for a new one; 0 for any number.
+    most: usize,
     epoll: Epoll,
     connections: Vec<Connection>,
     idle: VecDeque<usize>,
@@ -68,12 +74,12 @@ pub fn run(args: &Args) -> Result<(), String> {
     let target = target.parse().map_err(|_| format!("--target: '{target}' is not ADDRESS:PORT"))?;
     let connections: usize = args.required("connections")?;
     let (rate, seconds) = (args.get("rate", 0.0)?, args.seconds()?);
-    let fresh = args.get("fresh", false)?;
+    let most = args.get("requests", 0)?;
     args.finish()?;
     if connections == 0 || !(0.0..=1e6).contains(&rate) {
         return Err("--connections must be 1 or more, --rate up to a million".into());
     }
-    let mut load = Load::new(target, connections, fresh)?;
+    let mut load = Load::new(target, connections, most)?;
     load.warm_up()?;
     net::say("ready")?;
     std::io::stdin().read_line(&mut String::new()).map_err(|e| format!("standard input: {e}"))?;
@@ -82,11 +88,11 @@ pub fn run(args: &Args) -> Result<(), String> {
 }
 
 impl Load {
-    fn new(target: SocketAddrV4, count: usize, fresh: bool) -> Result<Load, String> {
+    fn new(target: SocketAddrV4, count: usize, most: usize) -> Result<Load, String> {
         let mut load = Load {
             target,
             request: format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n").into_bytes(),
-            fresh,
+            most,
             epoll: Epoll::new(EVENTS)?,
             connections: Vec::new(),
             idle: (0..count).collect(),
@@ -95,8 +101,9 @@ impl Load {
             failed: 0,
         };
         for number in 0..count {
-            let connection = load.connect(number)?;
-            load.connections.push(connection);
+            // Renewed one after another, and not all at the same time.
+            let carried = number * most / count;
+            load.connections.push(Connection { carried, ..load.connect(number)? });
         }
         Ok(load)
     }
@@ -105,12 +112,12 @@ impl Load {
         let stream = TcpStream::connect(self.target).map_err(|e| format!("connect to {}: {e}", self.target))?;
         stream.set_nodelay(true).map_err(|e| format!("TCP_NODELAY: {e}"))?;
         self.epoll.add(stream.as_raw_fd(), number as u64)?;
-        Ok(Connection { stream, answer: Answer::default(), busy: None })
+        Ok(Connection { stream, answer: Answer::default(), busy: None, carried: 0 })
     }
 
     /// Every connection has answered, and answers as it should.
     fn warm_up(&mut self) -> Result<(), String> {
-        let wanted = self.connections.len() * WARM_UP;
+        let wanted = self.warm_up_requests();
         for _ in 0..wanted {
             self.due(Instant::now())?;
         }
@@ -144,7 +151,7 @@ impl Load {
                 due.into_iter().try_for_each(|at| self.due(at))?;
             }
         }
-        self.told(begin)
+        self.told(begin.elapsed(), 0)
     }
 
     fn saturated(&mut self, length: Duration) -> Result<String, String> {
@@ -159,9 +166,29 @@ impl Load {
                 clock.due()?.for_each(drop);
             }
         }
-        // What is on its way was begun too late to be counted.
-        self.connections.iter_mut().for_each(|connection| connection.busy = None);
-        self.told(begin)
+        let (took, counted) = (begin.elapsed(), self.latencies.len());
+        self.drain(&mut clock)?;
+        // What was on its way was begun too late to be counted, unless it has been lost.
+        let drained = self.latencies.len() - counted;
+        self.latencies.truncate(counted);
+        self.told(took, drained)
+    }
+
+    /// Waits for what is on its way.
+    fn drain(&mut self, clock: &mut Ticks) -> Result<(), String> {
+        let end = Instant::now() + PATIENCE;
+        while self.connections.iter().any(|connection| connection.busy.is_some()) && Instant::now() < end {
+            if self.turn()? {
+                clock.due()?.for_each(drop);
+            }
+        }
+        Ok(())
+    }
+
+    fn warm_up_requests(&self) -> usize {
+        let count = self.connections.len();
+        let most = if self.most == 0 { WARM_UP } else { self.most };
+        count * (WARM_UP_ALL / count).clamp(WARM_UP_LEAST, WARM_UP).min(most)
     }
 
     fn answered(&self) -> usize {
@@ -185,10 +212,11 @@ impl Load {
         while !self.waiting.is_empty() {
             let Some(number) = self.idle.pop_front() else { break };
             let at = self.waiting.pop_front().expect("one is waiting");
-            if self.fresh {
+            if self.most != 0 && self.connections[number].carried >= self.most {
                 self.renew(number)?;
             }
             let connection = &mut self.connections[number];
+            connection.carried += 1;
             connection.busy = Some(at);
             if connection.stream.write_all(&self.request).is_err() {
                 self.lost(number)?;
@@ -246,8 +274,8 @@ impl Load {
     }
 
     /// What is not answered has waited for as long as it has: leaving it out would be to the credit of who is too slow.
-    fn told(&mut self, begin: Instant) -> Result<String, String> {
-        let took = begin.elapsed();
+    /// `drained` were answered too late to count.
+    fn told(&mut self, took: Duration, drained: usize) -> Result<String, String> {
         let answered = self.latencies.len();
         let open = self.connections.iter().filter_map(|connection| connection.busy);
         let unanswered: Vec<Duration> = open.chain(self.waiting.iter().copied()).map(|at| at.elapsed()).collect();
@@ -259,10 +287,10 @@ impl Load {
         let shares: String =
             SHARES.iter().map(|(name, share)| format!("\"{name}\":{:.1},", times.percentile(*share) / 1e3)).collect();
         Ok(format!(
-            "{{\"seconds\":{:.6},\"warm_up\":{},\"answered\":{answered},\"unanswered\":{},\"failed\":{},\
+            "{{\"seconds\":{:.6},\"warm_up\":{},\"answered\":{answered},\"drained\":{drained},\"unanswered\":{},\"failed\":{},\
              \"latency_us\":{{{shares}\"mean\":{:.1},\"max\":{:.1}}}}}",
             took.as_secs_f64(),
-            self.connections.len() * WARM_UP,
+            self.warm_up_requests(),
             unanswered.len(),
             self.failed,
             times.mean() / 1e3,
@@ -306,7 +334,7 @@ mod tests {
 
     #[test]
     fn every_request_of_a_rate_is_sent_and_answered() {
-        let mut load = Load::new(server(Duration::ZERO, usize::MAX), 4, false).unwrap();
+        let mut load = Load::new(server(Duration::ZERO, usize::MAX), 4, 0).unwrap();
         load.warm_up().unwrap();
         let told = load.at_rate(500.0, Duration::from_millis(200)).unwrap();
         assert_eq!((field(&told, "answered"), field(&told, "failed")), (100.0, 0.0));
@@ -314,7 +342,7 @@ mod tests {
 
     #[test]
     fn who_waits_behind_a_slow_answer_is_slow_too() {
-        let mut load = Load::new(server(Duration::from_millis(5), usize::MAX), 1, false).unwrap();
+        let mut load = Load::new(server(Duration::from_millis(5), usize::MAX), 1, 0).unwrap();
         load.warm_up().unwrap();
         // One in 5 ms is answered and one in 1 ms is due: the last of 40 waits for four fifths of all that time.
         let told = load.at_rate(1000.0, Duration::from_millis(40)).unwrap();
@@ -323,23 +351,61 @@ mod tests {
 
     #[test]
     fn a_load_without_rate_counts_what_was_answered() {
-        let mut load = Load::new(server(Duration::ZERO, usize::MAX), 2, false).unwrap();
+        let mut load = Load::new(server(Duration::ZERO, usize::MAX), 2, 0).unwrap();
         load.warm_up().unwrap();
         let told = load.saturated(Duration::from_millis(50)).unwrap();
         assert!(field(&told, "answered") > 2.0 && field(&told, "unanswered") == 0.0, "{told}");
     }
 
     #[test]
-    fn a_connection_may_be_for_one_request() {
-        let mut load = Load::new(server(Duration::ZERO, 1), 2, true).unwrap();
+    fn what_is_lost_at_saturation_is_told() {
+        // Each connection answers what warms it up and one more, and then no more, but stays.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut room = [0; 1024];
+            for _ in 0..=WARM_UP {
+                let _ = stream.read(&mut room);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            }
+            thread::sleep(2 * PATIENCE);
+        });
+        let mut load = Load::new(address, 1, 0).unwrap();
         load.warm_up().unwrap();
-        let told = load.at_rate(500.0, Duration::from_millis(40)).unwrap();
-        assert_eq!((field(&told, "answered"), field(&told, "failed")), (20.0, 0.0));
+        let told = load.saturated(Duration::from_millis(50)).unwrap();
+        assert_eq!((field(&told, "answered"), field(&told, "unanswered")), (1.0, 1.0));
+    }
+
+    #[test]
+    fn a_connection_may_be_for_some_requests_only() {
+        for most in [1, 3] {
+            let mut load = Load::new(server(Duration::ZERO, most), 2, most).unwrap();
+            load.warm_up().unwrap();
+            let told = load.at_rate(500.0, Duration::from_millis(40)).unwrap();
+            assert_eq!((field(&told, "answered"), field(&told, "failed")), (20.0, 0.0));
+        }
+    }
+
+    #[test]
+    fn connections_are_renewed_one_after_another() {
+        let load = Load::new(server(Duration::ZERO, usize::MAX), 4, 100).unwrap();
+        let carried: Vec<usize> = load.connections.iter().map(|each| each.carried).collect();
+        assert_eq!(carried, [0, 25, 50, 75]);
+    }
+
+    #[test]
+    fn many_connections_are_warmed_up_by_fewer_requests_each() {
+        let address = server(Duration::ZERO, usize::MAX);
+        for (count, wanted) in [(1, 16), (64, 1024), (128, 1024), (300, 1200)] {
+            assert_eq!(Load::new(address, count, 0).unwrap().warm_up_requests(), wanted);
+        }
+        assert_eq!(Load::new(address, 64, 1).unwrap().warm_up_requests(), 64);
     }
 
     #[test]
     fn a_connection_that_ends_is_a_failure_and_made_again() {
-        let mut load = Load::new(server(Duration::ZERO, WARM_UP), 1, false).unwrap();
+        let mut load = Load::new(server(Duration::ZERO, WARM_UP), 1, 0).unwrap();
         load.warm_up().unwrap();
         let told = load.at_rate(500.0, Duration::from_millis(60)).unwrap();
         assert!(field(&told, "answered") + field(&told, "failed") == 30.0, "{told}");

@@ -60,7 +60,7 @@ then `--role client --port N`. All of them use 127.0.0.1 only.
              with the next line of its standard input
              --target ADDRESS:PORT  --connections N  --seconds 1
              --rate REQUESTS_A_SECOND (0: as fast as they are answered)
-             --fresh true (a new connection for each request)
+             --requests N (on a connection, which then is given up for a new one; 0: any number)
   spinlimit  fastest possible round trip of 64 bytes between two cores; no roles
              --seconds 1
 

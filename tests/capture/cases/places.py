@@ -1,11 +1,14 @@
 """Namespaces and cgroups."""
 
 import socket
+import sys
 
 import loads
 import recorders
 from clients import outcome
+from commands import bpftool
 from sidestep import Sidestep
+from support import wait
 from support.failure import check
 from worlds import PORT
 
@@ -77,6 +80,28 @@ def keep_asking(stopped):
         except OSError as error:
             counts[str(error)] += 1
     return dict(counts)
+
+
+def test_namespace_that_ends(lab):
+    """Nobody has released its pod: the next command does, and everything of it goes."""
+    world = lab.ours
+    pod = world.pod("mortal", 10)
+    inode = pod.namespace.path.stat().st_ino
+    before = set(world.inbound())
+    world.capture(pod)
+    [cookie] = set(world.inbound()) - before
+    check(world.inbound()[cookie]["netns_ino"] == inode, "its program is in another namespace")
+    world.forget(pod.name)
+    wait.until(lambda: world.inbound()[cookie]["netns_ino"] == 0, "the namespace to end", 60)
+    check(int(cookie) in captured(world.pins), "its entry has gone by itself")
+    world.capture(world.client)
+    check(cookie not in world.inbound() and int(cookie) not in captured(world.pins), "something of it is left")
+
+
+def captured(pins):
+    """Namespaces in the table of pods, by their cookies."""
+    entries = bpftool("map", "dump", "pinned", next(pins.glob("services/maps-*/pods")))
+    return {int.from_bytes(bytes(int(byte, 16) for byte in one["key"]), sys.byteorder) for one in entries}
 
 
 def test_process_outside_of_the_cgroup(lab):

@@ -1,5 +1,8 @@
 """What `sidestep capture --remove` leaves: nothing."""
 
+import contextlib
+import mmap
+
 import clients
 import loads
 from commands import bpftool, run
@@ -34,14 +37,48 @@ def test_nothing_is_left(lab):
     for task in tasks:
         counts = loads.stop(task)
         check(set(counts) == {"proxied", "direct"}, f"while capture ended: {counts}")
+    # The kernel frees them when nobody can be using them any more, which takes seconds where there is much to do.
     for kind, numbers in (("map", maps), ("link", links), ("prog", programs)):
-        wait.until(lambda: not numbers & alive(kind), f"every {kind} of {sorted(numbers)} to be gone")
+        wait.until(lambda: not numbers & alive(kind), f"every {kind} of {sorted(numbers)} to be gone", 60)
     check(not world.pins.exists(), f"{world.pins} is left")
     check(not bpftool("cgroup", "tree", world.cgroup.path), "programs are left at the cgroup")
     for pod in (world.client, world.server):
-        check("::6" not in run("ip", "-n", pod.namespace.name, "-6", "addr", "show", "dev", "lo"), "::6 is left")
+        check(not has_passthrough(pod), "::6 is left")
         found = pod.run(clients.outcome, world.outside.ip[4], PORT)
         check(found == "direct", f"{pod.name}: {found}")
+
+
+def test_what_the_proxy_has_goes_on(lab):
+    """Of both directions and families; ::6, from which it dials its own pod, stays as long."""
+    world = lab.ours
+    for pod in (world.client, world.server):
+        world.capture(pod)
+    held = [world.outside.start(hold, list(world.client.ip.values()), begun := mmap.mmap(-1, 1)),
+            world.client.start(hold, list(world.outside.ip.values()), begun_too := mmap.mmap(-1, 1))]
+    wait.until(lambda: begun[0] and begun_too[0], "connections")
+    for pod in (world.client, world.server):
+        world.release(pod)
+    check(has_passthrough(world.client) and not has_passthrough(world.server), "::6 is not where it is used, or is elsewhere")
+    found = [task.stop() for task in held]
+    check(found == [["proxied"] * 2] * 2, f"{found}")
+    wait.until(lambda: world.release(world.client) or not has_passthrough(world.client), "::6 to go")
+
+
+def hold(hosts, begun, stopped):
+    """Connections that are there already, and whether they still are when it is told to stop."""
+    with contextlib.ExitStack() as stack:
+        conns = [stack.enter_context(clients.Conn(host, PORT)) for host in hosts]
+        seen = ["proxied" if clients.is_proxied(conn.line()) else "direct" for conn in conns]
+        begun[0] = 1
+        while not stopped():
+            wait.time.sleep(wait.POLL_SECONDS)
+        for conn in conns:
+            conn.echo(b"x" * 1000)
+    return seen
+
+
+def has_passthrough(pod):
+    return "::6" in run("ip", "-n", pod.namespace.name, "-6", "addr", "show", "dev", "lo")
 
 
 def test_once_more(lab):

@@ -18,5 +18,6 @@ compare       better, worse or no difference, from pairs of rounds
 goals         what is to be reached, and whether it was
 report        the tables
 plot          the picture
+profile       where the sidecars' CPU goes
 main          the command
 """

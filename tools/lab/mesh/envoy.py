@@ -1,12 +1,12 @@
 """The configuration of the sidecars, as far as Istio's has to do with the way of a request.
 
     client's   15001 virtualOutbound: hands over to the listener of the original destination's port, or passes through
-               service port: HTTP, a route with a timeout, mTLS to the pod of the service
+               service ports: HTTP, a route with a timeout, mTLS to the pod of the service
     server's   15006 virtualInbound: mTLS of who has a certificate, HTTP, authorization, a route to the application
 """
 
 from .rules import OWN
-from .settings import CAPTURE, PORT, identity
+from .settings import CAPTURE, FRESH, PORTS, identity
 
 TYPES = "type.googleapis.com/envoy.extensions"
 #: Stat prefixes, and names of clusters: what the proofs ask for.
@@ -15,8 +15,8 @@ VIRTUAL_INBOUND = "virtual_inbound"
 CONNECT_TIMEOUT = "5s"
 
 
-def client(server, papers, admin, timeout):
-    """The sidecar beside the load generator; `server` is the address of the other pod."""
+def client(server, papers, admin, plan):
+    """The sidecar beside the load generator; `server` is the address of the other pod, or of the service."""
     passing = {"name": "passthrough", "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED"}
     listeners = [
         {
@@ -26,34 +26,46 @@ def client(server, papers, admin, timeout):
             "use_original_dst": True,
             "filter_chains": [{"filters": [tcp_proxy("passthrough")]}],
         },
-        {
-            "name": f"0.0.0.0_{PORT}",
-            "stat_prefix": OUTBOUND,
-            "address": address("0.0.0.0", PORT),
-            "bind_to_port": False,
-            "filter_chains": [{"filters": [http(OUTBOUND, timeout, [])]}],
-        },
+        *(outbound(port, plan) for port in PORTS),
     ]
-    service = {
-        "name": OUTBOUND,
+    return whole(admin, listeners, [passing, *(service(port, server, papers, plan) for port in PORTS)])
+
+
+def outbound(port, plan):
+    return {
+        "name": f"0.0.0.0_{port}",
+        "stat_prefix": OUTBOUND,
+        "address": address("0.0.0.0", port),
+        "bind_to_port": False,
+        "filter_chains": [{"filters": [http(OUTBOUND, port, plan, [])]}],
+    }
+
+
+def service(port, host, papers, plan):
+    name = cluster(OUTBOUND, port)
+    return {
+        "name": name,
         "type": "STATIC",
         "load_assignment": {
-            "cluster_name": OUTBOUND,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(server, PORT)}}]}],
+            "cluster_name": name,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address(host, port)}}]}],
         },
         "transport_socket": tls("Upstream", {"common_tls_context": common(papers, identity("server"))}),
+        **carries(port, plan),
     }
-    return whole(admin, listeners, [service, passing])
 
 
-def server(papers, admin, timeout):
+def server(papers, admin, plan):
     """The sidecar beside the service."""
     demands = {"common_tls_context": common(papers, None), "require_client_certificate": True}
-    chain = {
-        "filter_chain_match": {"destination_port": PORT, "transport_protocol": "tls"},
-        "transport_socket": tls("Downstream", demands),
-        "filters": [http(INBOUND, timeout, [authorization(identity("client"))])],
-    }
+    chains = [
+        {
+            "filter_chain_match": {"destination_port": port, "transport_protocol": "tls"},
+            "transport_socket": tls("Downstream", demands),
+            "filters": [http(INBOUND, port, plan, [authorization(identity("client"))])],
+        }
+        for port in PORTS
+    ]
     listener = {
         "name": "virtualInbound",
         "stat_prefix": VIRTUAL_INBOUND,
@@ -62,20 +74,40 @@ def server(papers, admin, timeout):
             listener_filter("original_dst", "OriginalDst"),
             listener_filter("tls_inspector", "TlsInspector"),
         ],
-        "filter_chains": [chain],
+        "filter_chains": chains,
     }
-    application = {
-        "name": INBOUND,
+    return whole(admin, [listener], [application(port, plan) for port in PORTS])
+
+
+def application(port, plan):
+    return {
+        "name": cluster(INBOUND, port),
         "type": "ORIGINAL_DST",
         "lb_policy": "CLUSTER_PROVIDED",
         "upstream_bind_config": {"source_address": {"address": OWN, "port_value": 0}},
+        **carries(port, plan),
     }
-    return whole(admin, [listener], [application])
+
+
+def cluster(name, port):
+    return f"{name}_{port}"
+
+
+def carries(port, plan):
+    """How many requests a connection to a cluster carries."""
+    most = 1 if port == FRESH else plan.requests
+    limit = {"max_requests_per_connection": most} if most else {}
+    options = {
+        "@type": f"{TYPES}.upstreams.http.v3.HttpProtocolOptions",
+        "common_http_protocol_options": limit,
+        "explicit_http_config": {"http_protocol_options": {}},
+    }
+    return {"typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options}}
 
 
 def whole(admin, listeners, clusters):
-    for cluster in clusters:
-        cluster["connect_timeout"] = CONNECT_TIMEOUT
+    for each in clusters:
+        each["connect_timeout"] = CONNECT_TIMEOUT
     return {
         # A path, so that asking needs no way into the pod.
         "admin": {"address": {"pipe": {"path": str(admin)}}},
@@ -83,9 +115,10 @@ def whole(admin, listeners, clusters):
     }
 
 
-def http(name, timeout, filters):
-    """Requests go to the cluster of the same name."""
-    route = {"match": {"prefix": "/"}, "route": {"cluster": name, "timeout": f"{timeout}s"}}
+def http(name, port, plan, filters):
+    """Requests go to the cluster of that name and port."""
+    to = {"cluster": cluster(name, port), "timeout": f"{plan.route_timeout}s"}
+    route = {"match": {"prefix": "/"}, "route": to}
     router = {"name": "router", "typed_config": {"@type": f"{TYPES}.filters.http.router.v3.Router"}}
     config = {
         "@type": f"{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -111,12 +144,8 @@ def authorization(principal):
     return {"name": "authorization", "typed_config": config}
 
 
-def tcp_proxy(cluster):
-    config = {
-        "@type": f"{TYPES}.filters.network.tcp_proxy.v3.TcpProxy",
-        "stat_prefix": cluster,
-        "cluster": cluster,
-    }
+def tcp_proxy(name):
+    config = {"@type": f"{TYPES}.filters.network.tcp_proxy.v3.TcpProxy", "stat_prefix": name, "cluster": name}
     return {"name": "tcp", "typed_config": config}
 
 

@@ -19,6 +19,8 @@ class Figure:
                 return turn["answered"] / turn["seconds"]
             case "cpu":
                 return sum(turn["cpu"]["request_us"].values())
+            case "path_cpu":
+                return sum(each for name, each in turn["cpu"]["request_us"].items() if name.endswith("-app"))
             case "highest":
                 return turn["cpu"]["highest"]
         return turn["latency_us"][self.key]
@@ -38,9 +40,11 @@ P50, P90, P99, P999 = LATENCIES = tuple(
 )
 CPU = Figure("cpu", "CPU a request", "lower")
 HIGHEST = Figure("highest", "highest CPU", "lower")
+#: For who goes round the sidecars: what they use while they are idle is no request's.
+PATH_CPU = Figure("path_cpu", "CPU a request without sidecars", "lower")
 ALL = (*LATENCIES, CPU, HIGHEST, RATE)
 
 
-def compared(cell):
+def compared(cell, figures=ALL):
     """Those that mean something there: at a rate all answer as many, and at saturation all use what there is."""
-    return [figure for figure in ALL if cell.saturated or not figure.saturated]
+    return [figure for figure in figures if cell.saturated or not figure.saturated]

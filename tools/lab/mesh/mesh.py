@@ -7,7 +7,7 @@ from ..netns import undisturbed
 from . import certificates, envoy, rules, service
 from .node import Node
 from .pod import Pods, own
-from .settings import PORT
+from .settings import PORTS, VIP
 from .sidecar import Sidecar
 
 
@@ -42,21 +42,27 @@ class Mesh:
         self._open.callback(self.contestant.close)
         # Programs end first, then what led their traffic is removed, then the node.
         self._open.enter_context(self.lab.scope())
-        rules.load(self.lab, self.node.namespace, rules.node(self.count, self.plan.walk), self.plan.load_limit)
+        self._load_rules()
         self.contestant.steer()
         self.pods = Pods(self.lab, self.contestant.wrap, self.contestant.environment)
         nginx = service.start(self.pods, self.places, self.node.server, self.folder / "service")
         self.sidecars = self._sidecars() if self.kind.meshed else {}
         for sidecar in self.sidecars.values():
             sidecar.wait_ready()
-        self.lab.wait_ready(nginx, lambda: listens(nginx.pid, PORT))
+        self.lab.wait_ready(nginx, lambda: all(listens(nginx.pid, port) for port in PORTS))
+
+    def _load_rules(self):
+        address, kube_proxy = self.node.server.address, self.kind.kube_proxy
+        text = rules.node(self.count, self.plan.walk, address, kube_proxy)
+        rules.load(self.lab, self.node.namespace, text, self.plan.load_limit, rules.NODE_COMMAND)
 
     def _sidecars(self):
-        node, timeout = self.node, self.plan.route_timeout
+        node, plan = self.node, self.plan
+        upstream = {"pod": node.server.address, "vip": VIP}[plan.upstream]
         papers = certificates.make(self.folder / "certificates", ("client", "server"))
         configs = {
-            "client": lambda admin: envoy.client(node.server.address, papers["client"], admin, timeout),
-            "server": lambda admin: envoy.server(papers["server"], admin, timeout),
+            "client": lambda admin: envoy.client(upstream, papers["client"], admin, plan),
+            "server": lambda admin: envoy.server(papers["server"], admin, plan),
         }
         return {role: self._sidecar(getattr(node, role), config) for role, config in configs.items()}
 

@@ -16,9 +16,10 @@ IDLE = slice(4, 6)
 
 
 def used(cgroup):
-    """Microseconds."""
+    """Microseconds: all, and those of them in the kernel."""
     lines = (cgroup / "cpu.stat").read_text(encoding="ascii").splitlines()
-    return int(dict(line.split() for line in lines)["usage_usec"])
+    stat = dict(line.split() for line in lines)
+    return int(stat["usage_usec"]), int(stat["system_usec"])
 
 
 def idle(text=None):
@@ -51,9 +52,9 @@ class Meter:
         return time.monotonic(), idle(), {name: used(path) for name, path in self._programs.items()}
 
     def _watch(self):
-        before, at = used(self._whole), time.monotonic()
+        (before, _), at = used(self._whole), time.monotonic()
         while not self._over.wait(self._piece):
-            now, time_now = used(self._whole), time.monotonic()
+            (now, _), time_now = used(self._whole), time.monotonic()
             self._highest = max(self._highest, (now - before) / (time_now - at) / 1e6)
             before, at = now, time_now
 
@@ -61,10 +62,11 @@ class Meter:
         """Processors in use, on the average and at most, and microseconds a request of each program."""
         (begun, (idle_before, count), before), (ended, (idle_after, _), after) = self._begin, self._end
         seconds = ended - begun
-        spent = {name: after[name] - before[name] for name in after}
+        spent, kernel = ({name: after[name][kind] - before[name][kind] for name in after} for kind in (0, 1))
         return {
             "machine": max(count - (idle_after - idle_before) / seconds, 0.0),
             "programs": sum(spent.values()) / seconds / 1e6,
             "highest": self._highest,
             "request_us": {name: each / requests for name, each in spent.items()},
+            "kernel_us": {name: each / requests for name, each in kernel.items()},
         }

@@ -11,7 +11,7 @@ class Load:
     name: str
     title: str
     rate: int
-    #: A connection for each request, and not kept ones.
+    #: A connection for each request, between all programs on the way.
     fresh: bool = False
     #: Of so many connections only; None for all that the plan has.
     connections: int | None = None
@@ -21,7 +21,7 @@ LOADS = (
     Load("1000", "1,000/s", 1_000),
     Load("1500", "1,500/s", 1_500),
     Load("max", "saturation", 0),
-    Load("new", "200 new connections/s", 200, fresh=True, connections=64),
+    Load("new", "100 new connections/s", 100, fresh=True, connections=64),
 )
 BY_NAME = {load.name: load for load in LOADS}
 
@@ -47,13 +47,23 @@ class Cell:
 class Plan:
     #: On the node, beside those that steer.
     rules: tuple = (0, 100_000)
-    #: Which packets look through them: the first one of each "connection", or every "packet".
-    walk: str = "connection"
+    #: What they are, see rules.py: other Services' rules ("services"), or a firewall's that the first one of each
+    #: "connection" looks through, or every "packet".
+    walk: str = "services"
+    #: What the client's sidecar dials: the "pod", as Istio's does, or the service's address ("vip").
+    upstream: str = "pod"
+    #: A connection is given up for a new one after so many requests, between all programs on the way.
+    requests: int = 100
     loads: tuple = tuple(load.name for load in LOADS)
     connections: tuple = (1, 16, 64, 256)
     #: Patterns of names of cells.
     only: tuple = ("*",)
-    rounds: int = 12
+    #: Of the cells of so many connections, in which all contestants take part; of the others, in which the main ones do.
+    rounds: int = 10
+    full: int = 64
+    main_rounds: int = 8
+    #: All contestants take part in all cells.
+    everybody: bool = False
     seconds: float = 1.0
     #: Of the order in which contestants take their turns.
     seed: int = 1
@@ -74,7 +84,13 @@ class Plan:
 
     @staticmethod
     def quick():
-        return Plan(rounds=2, seconds=0.3, loads=("1000", "max"), connections=(1, 16))
+        return Plan(rounds=1, main_rounds=1, seconds=0.3, loads=("1000", "new"), connections=(1, 64), rules=(0, 1000))
+
+    def rounds_of(self, cell):
+        return self.rounds if cell.connections == self.full else self.main_rounds
+
+    def takes_part(self, kind, cell):
+        return self.everybody or kind.main or cell.connections == self.full
 
     def cells(self, rules):
         """Those with so many rules."""

@@ -8,13 +8,24 @@ import math
 from html import escape
 from statistics import median
 
+from .contestants import ALL
 from .plan import BY_NAME
 
 WIDTH, MARGIN = 1100, 32
 TOP, LEFT, GAP_X = 120, 56, 76
 BOXES, BARS, BETWEEN, ROW = 170, 54, 20, 330
 SHARE = 0.7  # of the room of a contestant, for its box
-COLOURS = ("#8b949e", "#7c3aed", "#d97706", "#eab308", "#3b82f6", "#1f9d6b", "#0891b2", "#be185d")
+COLOURS = (
+    "#8b949e",
+    "#7c3aed",
+    "#d97706",
+    "#eab308",
+    "#3b82f6",
+    "#1f9d6b",
+    "#0891b2",
+    "#be185d",
+    "#65a30d",
+)
 STEPS = (1, 2, 5)
 
 STYLE = """
@@ -32,10 +43,10 @@ text { fill: #1f2328; } .soft { fill: #59636e; } .small { font-size: 11px; }
 
 def picture(result):
     """Of what `report.as_json` has made."""
-    names = list(dict.fromkeys(cell["who"] for cell in result["cells"]))
-    colours = dict(zip(names, COLOURS))
-    result = result | {"cells": [cell | {"turns": [each for each in cell["turns"] if each]} for cell in result["cells"]]}
-    result["cells"] = [cell for cell in result["cells"] if cell["turns"]]
+    shown = {cell["who"] for cell in result["cells"]}
+    colours = {kind.name: colour for kind, colour in zip(ALL, COLOURS, strict=True) if kind.name in shown}
+    done = [cell | {"turns": [each for each in cell["turns"] if each]} for cell in result["cells"]]
+    result = result | {"cells": [cell for cell in done if cell["turns"]]}
     loads = list(dict.fromkeys(cell["load"] for cell in result["cells"]))
     rules = list(dict.fromkeys(cell["rules"] for cell in result["cells"]))
     width = (WIDTH - 2 * MARGIN - len(rules) * LEFT - (len(rules) - 1) * (GAP_X - LEFT)) / max(len(rules), 1)
@@ -58,7 +69,8 @@ def _head(result, colours):
     about, plan = result["machine"], result["plan"]
     words = (
         f"{about['cores']} processors, {about['cpu']}, Linux {about['kernel']}; {plan['rounds']} interleaved rounds of "
-        f"{plan['seconds']:g} s. Boxes: p5, p25, mean, p75, p95 of latencies, us; bars: highest CPU, processors; less is better"
+        f"{plan['seconds']:g} s. Boxes: p5, p25, mean, p75, p95 of latencies, us; bars: highest CPU, processors; "
+        "less is better"
     )
     parts = [_text(MARGIN, 34, "Two pods and their sidecars", "title"), _text(MARGIN, 54, words, "soft small")]
     x = MARGIN

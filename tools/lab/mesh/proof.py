@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from ..errors import LabError
-from ..ring import Report
 from . import turn
-from .envoy import INBOUND, OUTBOUND, VIRTUAL_INBOUND
+from .envoy import INBOUND, OUTBOUND, VIRTUAL_INBOUND, cluster
+from .settings import PORT
 
 SECONDS = 0.2
 #: What it is called in the tables -> whose counter, and which.
@@ -15,7 +15,7 @@ COUNTERS = {
     "allowed": ("server", f"http.{INBOUND}.rbac.allowed"),
     "denied": ("server", f"http.{INBOUND}.rbac.denied"),
     "handshakes": ("server", f"listener.{VIRTUAL_INBOUND}.ssl.handshake"),
-    "handshakes of the client's": ("client", f"cluster.{OUTBOUND}.ssl.handshake"),
+    "handshakes of the client's": ("client", f"cluster.{cluster(OUTBOUND, PORT)}.ssl.handshake"),
 }
 PASSED = ("client's sidecar", "server's sidecar", "allowed")
 
@@ -25,20 +25,22 @@ class Proof:
     requests: int
     #: Of COUNTERS, by how much each grew; nothing where there are no sidecars.
     counts: dict
-    #: Bytes of the load generator that went by ring.
-    by_ring: int
+    #: By what else something went, and how many bytes more it was: rings (of the load generator), splicing.
+    moved: dict
 
 
 def prove(mesh):
     """An error if a request took another way than the contestant's."""
-    before = counts(mesh)
-    answer = turn.run(mesh, mesh.plan.proving, mesh.plan.proving / SECONDS, SECONDS)
-    after = counts(mesh)
-    requests = answer["warm_up"] + answer["answered"]
+    before, moved_before = counts(mesh), mesh.contestant.moved()
+    number = mesh.plan.proving
+    answers = [turn.run(mesh, number, number / SECONDS, SECONDS, fresh) for fresh in (False, True)]
+    after, moved = counts(mesh), mesh.contestant.moved()
+    requests = sum(answer["warm_up"] + answer["answered"] for answer in answers)
     # Connections are kept: what was shaken hands over has been so for some.
     grown = {name: after[name] - (0 if name.startswith("handshakes") else before[name]) for name in after}
-    proof = Proof(requests, grown, by_ring(mesh))
-    if why := wrong(proof, mesh.kind, answer["failed"] + answer["unanswered"]):
+    proof = Proof(requests, grown, {way: count - moved_before[way] for way, count in moved.items()})
+    failed = sum(answer["failed"] + answer["unanswered"] for answer in answers)
+    if why := wrong(proof, mesh.kind, failed):
         raise LabError(f"{mesh.title}: {why}: {proof}")
     return proof
 
@@ -46,12 +48,6 @@ def prove(mesh):
 def counts(mesh):
     stats = {role: sidecar.stats() for role, sidecar in mesh.sidecars.items()}
     return {name: stats[role].get(stat, 0) for name, (role, stat) in COUNTERS.items() if stats}
-
-
-def by_ring(mesh):
-    if not mesh.kind.rings:
-        return 0
-    return Report(mesh.contestant.report).total(turn.GENERATOR).ring_bytes
 
 
 def wrong(proof, kind, failed):
@@ -65,6 +61,5 @@ def wrong(proof, kind, failed):
         return "no mTLS between the sidecars"
     if counts.get("denied"):
         return "requests were denied"
-    if kind.rings and not proof.by_ring:
-        return "nothing went by ring"
-    return None
+    still = [way for way, count in proof.moved.items() if not count]
+    return f"nothing went {still[0]}" if still else None

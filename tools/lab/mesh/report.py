@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from statistics import median
+from statistics import fmean, median
 
 from ..table import number
 from . import goals
@@ -21,16 +21,16 @@ PROGRAMS = ("client-app", "client-proxy", "server-proxy", "server-app")
 #: What is shown; all other pairs are in the JSON.
 AGAINST = {
     goals.IPTABLES: [kind.name for kind in ALL if kind.name != goals.IPTABLES],
-    goals.CAPTURE: [goals.RINGS, "splice"],
+    goals.CAPTURE: [goals.RINGS, "capture+splice", goals.SERVICES],
     goals.NONE: [goals.BYPASS],
 }
 
 TURNS_HEAD = (
     "Rules | load | connections | who | requests/s | p50 | p90 | p99 | p99.9 "
-    "| CPU a request | load, sidecar, sidecar, nginx | processors: programs | highest | machine"
+    "| CPU a request | load, sidecar, sidecar, nginx | in the kernel | processors: programs | highest | machine"
 )
 PROOF_HEAD = (
-    "Rules | who | requests | client's sidecar | server's sidecar | allowed | mTLS handshakes | bytes by ring"
+    "Rules | who | requests | client's sidecar | server's sidecar | allowed | mTLS handshakes | bytes"
 )
 
 
@@ -41,6 +41,8 @@ def markdown(results, plan, machine):
         if table := against(results, plan, base, names):
             title = f"### Against {TITLES[base]}"
             parts += [title, VERDICTS.format(base=TITLES[base], confidence=plan.confidence), table]
+    if table := shared_out(results, plan):
+        parts += ["### Whose part it is, with rules on the node", SHARED_OUT, table]
     parts += ["### Control", controlled(results, plan), "### Goals", judged(results, plan)]
     if results.failures:
         parts += ["### Turns that failed", "\n".join(f"- {line}" for line in failed(results.failures))]
@@ -50,13 +52,14 @@ def markdown(results, plan, machine):
 
 
 PROOF = (
-    "What the sidecars counted of the same requests before the measurement; a contestant whose requests took another way "
-    "does not take part. Bytes by ring are the load generator's."
+    "What the sidecars counted of the same requests before the measurement; a contestant whose requests took another "
+    "way does not take part. Bytes by ring are the load generator's, spliced ones those of all sockets of a pod."
 )
 TURNS = (
-    "Medians of all rounds. Latencies and CPU in microseconds; processors in use by the mesh's programs on the average and "
-    "in their busiest piece, and by the whole machine with all that runs on it. *Late* are requests that were not answered "
-    "in time or failed, of all rounds."
+    "Medians of all rounds. Latencies and CPU in microseconds, of CPU how much is each program's, and the mean of how much "
+    "of that is the kernel's (system calls and interrupts; the rest is the program itself, such as Envoy's TLS and HTTP); "
+    "processors in use by the mesh's programs on the average and in their busiest piece, and by the whole machine with all "
+    "that runs on it. *Late* are requests that were not answered in time or failed, of all rounds."
 )
 VERDICTS = (
     "How much more or less than {base}, with the interval of {confidence:.0%} confidence. **Better** and **worse** where "
@@ -66,13 +69,24 @@ VERDICTS = (
 
 def about(plan, machine):
     versions = ", ".join(f"{name} {version}" for name, version in machine["programs"].items() if version)
-    walk = {"connection": "the first packet of each connection", "packet": "every packet"}[plan.walk]
+    rounds = f"{plan.rounds} interleaved rounds of {plan.seconds:g} s"
+    if plan.main_rounds != plan.rounds:
+        rounds += f" ({plan.main_rounds} where connections are not {plan.full})"
+    most = f"{plan.requests:,} requests" if plan.requests else "any number of requests"
     return (
-        f"{machine['cores']} processors ({machine['cpu']}), Linux {machine['kernel']}, {versions}; {plan.rounds} "
-        f"interleaved rounds of {plan.seconds:g} s, order by chance (seed {plan.seed}). The node's rules are looked "
-        f"through by {walk}. Load average {machine['load_before'][0]:.1f} before and {machine['load'][0]:.1f} after the "
-        "measurement."
+        f"{machine['cores']} processors ({machine['cpu']}), Linux {machine['kernel']}, {versions}; {rounds}, order by "
+        f"chance (seed {plan.seed}). A connection carries {most}. The client's sidecar dials the {UPSTREAM[plan.upstream]}. "
+        f"The node's rules: {WALK[plan.walk]}. Load average {machine['load_before'][0]:.1f} before and "
+        f"{machine['load'][0]:.1f} after the measurement."
     )
+
+
+UPSTREAM = {"pod": "pod", "vip": "Service's address"}
+WALK = {
+    "services": "kube-proxy's, of other Services; none where Sidestep balances Services",
+    "connection": "a firewall's, which the first packet of each connection looks through",
+    "packet": "a firewall's, which every packet looks through",
+}
 
 
 def grid(head, rows, words=2):
@@ -87,8 +101,8 @@ def proofs(results):
     for (count, name), proof in results.proofs.items():
         kinds = ("client's sidecar", "server's sidecar", "allowed", "handshakes")
         counts = [f"{proof.counts[kind]:,}" if proof.counts else "-" for kind in kinds]
-        ring = f"{proof.by_ring:,}" if proof.by_ring else "-"
-        rows.append([f"{count:,}", TITLES[name], f"{proof.requests:,}", *counts, ring])
+        moved = "; ".join(f"{number:,} {way}" for way, number in proof.moved.items())
+        rows.append([f"{count:,}", TITLES[name], f"{proof.requests:,}", *counts, moved or "-"])
     return grid(PROOF_HEAD, rows)
 
 
@@ -102,7 +116,9 @@ def turns(results):
         of = lambda figure: number(figure.median(each))
         rate = of(RATE) + (f" ({late:,} late)" if late else "")
         used = [number(median(turn["cpu"][what] for turn in each)) for what in ("programs", "machine")]
-        row = [*place(cell), TITLES[name], rate, *map(of, LATENCIES), of(CPU), shares(each)]
+        # Of a single turn the kernel's share is a few samples.
+        spent = [shares(each, "request_us", median), shares(each, "kernel_us", fmean)]
+        row = [*place(cell), TITLES[name], rate, *map(of, LATENCIES), of(CPU), *spent]
         rows.append([*row, used[0], of(HIGHEST), used[1]])
     return grid(TURNS_HEAD, rows, words=4)
 
@@ -111,12 +127,10 @@ def place(cell):
     return f"{cell.rules:,}", BY_NAME[cell.load].title, str(cell.connections)
 
 
-def shares(turns_of_one):
+def shares(turns_of_one, kind, middle):
     """Of each program that is there."""
-    names = [name for name in PROGRAMS if name in turns_of_one[0]["cpu"]["request_us"]]
-    return " + ".join(
-        number(median(turn["cpu"]["request_us"][name] for turn in turns_of_one)) for name in names
-    )
+    names = [name for name in PROGRAMS if name in turns_of_one[0]["cpu"][kind]]
+    return " + ".join(number(middle(turn["cpu"][kind][name] for turn in turns_of_one)) for name in names)
 
 
 def against(results, plan, base, names):
@@ -132,6 +146,35 @@ def against(results, plan, base, names):
         if any((cell, name, figure) in found for figure in FIGURES)
     ]
     return grid(head, rows, words=4) if rows else ""
+
+
+def shared_out(results, plan):
+    """The difference between iptables beside a kube-proxy, and capture without one, in its two parts."""
+    head = "Rules | load | connections | part | " + " | ".join(figure.title for figure in FIGURES)
+    found = {
+        (cell, part, figure): each
+        for part, (own, other) in SHARES_OF.items()
+        for cell, figure, each in goals.pairs(results, plan, own, other, None)
+    }
+    cells = [cell for cell in results.cells if cell.rules and any((cell, BOTH, figure) in found for figure in FIGURES)]
+    rows = [
+        [*place(cell), part, *(told(found.get((cell, part, figure))) for figure in FIGURES)]
+        for cell in cells
+        for part in SHARES_OF
+    ]
+    return grid(head, rows, words=4) if rows else ""
+
+
+BOTH = "both"
+SHARES_OF = {
+    "steering": (goals.CAPTURE, goals.IPTABLES),
+    "no rules of kube-proxy": (goals.SERVICES, goals.CAPTURE),
+    BOTH: (goals.SERVICES, goals.IPTABLES),
+}
+SHARED_OUT = (
+    "*Steering* is capture against iptables, both beside a kube-proxy; *no rules of kube-proxy* is capture with Services "
+    "at the socket against capture alone; *both* is capture with Services at the socket against iptables."
+)
 
 
 def told(comparison):
@@ -215,7 +258,7 @@ def from_json(made):
         cell = Cell(each["rules"], each["load"], each["connections"])
         results.turns[cell, each["who"]] = each["turns"]
     for each in made["proofs"]:
-        results.proofs[each["rules"], each["who"]] = Proof(each["requests"], each["counts"], each["by_ring"])
+        results.proofs[each["rules"], each["who"]] = Proof(each["requests"], each["counts"], each["moved"])
     results.failures = [tuple(each[name] for name in FAILURE) for each in made["failures"]]
     for each in made["absent"]:
         results.absent[each["who"], each["rules"]] = each["why"]

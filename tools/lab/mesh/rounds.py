@@ -35,8 +35,9 @@ class Rounds:
         self.lab, self.places, self.plan, self.kinds = lab, places, plan, kinds
         self.results = Results()
         self._order = random.Random(plan.seed)
-        cells = sum(len(plan.cells(count)) for count in plan.rules)
-        self._progress = Progress(cells * plan.rounds * len(kinds))
+        every = [cell for count in plan.rules for cell in plan.cells(count)]
+        turns = sum(plan.rounds_of(cell) * plan.takes_part(kind, cell) for cell in every for kind in kinds)
+        self._progress = Progress(turns)
 
     def run(self):
         for count in self.plan.rules:
@@ -64,15 +65,18 @@ class Rounds:
 
     def _all(self, cells, meshes):
         """Round by round, in each all cells, in each cell all contestants in an order that nobody knows."""
-        for cell in cells:
+        plan = self.plan
+        parts = {cell: [mesh for mesh in meshes if plan.takes_part(mesh.kind, cell)] for cell in cells}
+        for cell, part in parts.items():
             # In the order of the tables.
-            self.results.turns |= {(cell, mesh.name): [] for mesh in meshes}
-        for number in range(self.plan.rounds):
-            for cell in cells:
-                turns = list(meshes)
+            self.results.turns |= {(cell, mesh.name): [] for mesh in part}
+        rounds = max(plan.rounds_of(cell) for cell in cells)
+        for number in range(rounds):
+            for cell, part in parts.items():
+                turns = list(part) if number < plan.rounds_of(cell) else []
                 self._order.shuffle(turns)
                 for mesh in turns:
-                    subject = f"{cell.rules:,} rules, round {number + 1} of {self.plan.rounds}"
+                    subject = f"{cell.rules:,} rules, round {number + 1} of {rounds}"
                     self._progress.step(subject, f"{cell.name} {mesh.title}")
                     self.results.turns[cell, mesh.name].append(self._turn(mesh, cell, number))
 

@@ -1,7 +1,7 @@
 """The service: nginx with a small answer, and no limit on how long a connection is kept."""
 
 from .pod import own
-from .settings import BODY, PORT
+from .settings import BODY, PORTS
 
 NGINX = """\
 daemon off;
@@ -19,7 +19,7 @@ http {{
     uwsgi_temp_path {folder};
     scgi_temp_path {folder};
     server {{
-        listen {address}:{port};
+{listen}
         location = / {{ default_type application/json; return 200 '{body}'; }}
     }}
 }}
@@ -29,7 +29,6 @@ http {{
 def start(pods, places, place, folder):
     own(folder, "app")
     config = folder / "nginx.conf"
-    config.write_text(
-        NGINX.format(folder=folder, address=place.address, port=PORT, body=BODY), encoding="ascii"
-    )
+    listen = "\n".join(f"        listen {place.address}:{port};" for port in PORTS)
+    config.write_text(NGINX.format(folder=folder, listen=listen, body=BODY), encoding="ascii")
     return pods.start(place, "app", [places.tool("nginx"), "-p", folder, "-e", "stderr", "-c", config])

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 
-#: Of the service.
-PORT = 8080
+#: Of the service: `PORT` for connections that are kept a while, `FRESH` for those that carry one request all the way.
+PORT, FRESH = 8080, 8081
+PORTS = (PORT, FRESH)
+#: The service's own address, which no pod has.
+VIP = "10.96.0.10"
 BODY = '{"status":"ok","service":"sidestep-mesh"}'
 #: Of the applications; a sidecar's is CAPTURE.user.
 APPLICATION = 1000
 DOMAIN = "cluster.local"
+GENERATOR = "sidestep-bench"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ LIMIT = 10
 class Sidecar:
     def __init__(self, lab, popen, admin):
         self._lab, self._popen, self._admin = lab, popen, admin
+        self.pid = popen.pid
 
     def wait_ready(self):
         self._lab.wait_ready(self._popen, lambda: self._ask("/ready").strip() == READY)

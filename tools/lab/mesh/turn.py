@@ -2,9 +2,7 @@
 
 from .meter import Meter
 from .plan import BY_NAME
-from .settings import PORT
-
-GENERATOR = "sidestep-bench"
+from .settings import FRESH, GENERATOR, PORT, VIP
 
 
 def take(mesh, cell):
@@ -14,9 +12,9 @@ def take(mesh, cell):
 
 
 def run(mesh, connections, rate, seconds, fresh=False):
-    target = f"{mesh.node.server.address}:{PORT}"
-    options = {"target": target, "connections": connections, "rate": rate, "seconds": seconds}
-    options["fresh"] = str(fresh).lower()
+    port, requests = (FRESH, 1) if fresh else (PORT, mesh.plan.requests)
+    options = {"target": f"{VIP}:{port}", "connections": connections, "rate": rate, "seconds": seconds}
+    options["requests"] = requests
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     argv = [mesh.places.built(GENERATOR), "load", *words]
     limit = seconds + mesh.plan.answer_limit
@@ -30,7 +28,8 @@ def run(mesh, connections, rate, seconds, fresh=False):
         talk.end(limit)
     finally:
         talk.stop()
-    return answer | {"cpu": meter.told(answer["answered"])}
+    # What it has cost includes those that were on their way at the end.
+    return answer | {"cpu": meter.told(answer["answered"] + answer["drained"])}
 
 
 def cgroups(mesh):

@@ -15,7 +15,8 @@ Examples:
   sidestep capture list                                                   what is captured, by the agent or without
 
 What is captured stays so when the command has ended, until --remove or `sidestep agent --detach`. Where an agent runs, it
-owns the tables: give it the file that --print writes instead. Needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.";
+owns the tables: give it the file that --print writes instead. Needs root, or CAP_BPF,
+CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_ADMIN.";
 
 /// Send a pod's connections through its proxy, as istio-iptables does, without iptables
 ///
@@ -93,6 +94,9 @@ pub struct Args {
     /// An address of the loopback that stays inside
     #[arg(long, value_name = "CIDR", env = LOOPBACK_CIDR, default_value = "127.0.0.1/32", hide = true)]
     pub outbound_ipv4_loopback_cidr: String,
+    /// Of istio-iptables; both families always are
+    #[arg(long, hide = true)]
+    pub dual_stack: bool,
     /// While the proxy does not listen, what comes in reaches the program itself instead of being refused
     #[arg(long)]
     pub pass_without_proxy: bool,

@@ -17,6 +17,7 @@ use sidestep_mesh::capture::flags;
 use sidestep_mesh::capture::rules::{Rules, WithoutProxy};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 pub const COMMAND: &str = "capture";
 
@@ -83,7 +84,7 @@ fn alone(pins: &Path) -> Result<Lock, String> {
 }
 
 fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<(), String> {
-    let missing = probe::missing();
+    let missing = [probe::missing(), probe::missing_for_capture()].concat();
     if !missing.is_empty() {
         return Err(missing.join("; "));
     }
@@ -128,15 +129,33 @@ fn check_version(pins: &Path) -> Result<(), String> {
 fn remove(pins: &Path, namespace: &Path) -> Result<(), String> {
     let _alone = alone(pins)?;
     let told = |error: Error| error.to_string();
-    let Some(maps) = services::tables(pins).map_err(told)? else { return Ok(()) };
+    let Some(maps) = services::tables(pins).map_err(told)? else { return remove_address(namespace) };
     let cookie = netns::cookie_of(namespace).map_err(|error| format!("{}: {error}", namespace.display()))?;
     let mut captures = Captures::open(pins).map_err(told)?;
     captures.remove(cookie).and_then(|()| captures.sweep()).map_err(told)?;
-    passthrough::remove(namespace).map_err(told)?;
     let is_last = captures.pods().map_err(told)?.is_empty() && maps.frontends().map_err(told)?.is_empty();
     if is_last {
         services::remove(pins).map_err(told)?;
         let _ = std::fs::remove_dir(pins); // another kind of programs may have pins there
+    }
+    remove_address(namespace)
+}
+
+/// Connections that the proxy has from it may be about to end.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn remove_address(namespace: &Path) -> Result<(), String> {
+    let deadline = Instant::now() + PATIENCE;
+    while !passthrough::remove(namespace).map_err(|error| error.to_string())? {
+        if Instant::now() > deadline {
+            eprintln!(
+                "{}: ::6 stays on the loopback: connections that its proxy has taken use it; give the command again when \
+                 they have ended",
+                namespace.display()
+            );
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }

@@ -39,7 +39,7 @@ impl Installer {
     /// Attaches the program, or exchanges the one that is attached.
     pub fn install(&mut self, namespace: &Path, cookie: u64) -> Result<()> {
         let program = self.prepare()?.load(cookie)?;
-        let path = services::inbound_path(&self.pins)?.join(cookie.to_string());
+        let path = services::make_inbound_path(&self.pins)?.join(cookie.to_string());
         if path.exists() {
             let link = Link::open(&path).at("open", &path)?;
             return set_program(&link, program.as_fd()).at("exchange the program of", &path);
@@ -66,9 +66,16 @@ fn pin(link: &OwnedFd, path: &Path) -> io::Result<()> {
 
 /// Whether the namespace still is. A link outlives it, but is attached to nothing then.
 pub fn is_alive(pins: &Path, cookie: u64) -> bool {
-    let path = services::inbound_path(pins).map(|directory| directory.join(cookie.to_string()));
-    let info = path.ok().and_then(|path| Link::open(path).ok()).and_then(|link| link.info().ok());
-    matches!(info.map(|info| info.info), Some(LinkTypeInfo::NetNs(found)) if found.ino != 0)
+    inode(pins, cookie).is_some()
+}
+
+/// Of the file that stands for the namespace, while it still is.
+pub fn inode(pins: &Path, cookie: u64) -> Option<u64> {
+    let path = services::inbound_path(pins).ok()?.join(cookie.to_string());
+    match Link::open(path).ok()?.info().ok()?.info {
+        LinkTypeInfo::NetNs(found) if found.ino != 0 => Some(found.ino.into()),
+        _ => None,
+    }
 }
 
 /// Takes it away, unless the pod is captured or judged.

@@ -165,15 +165,20 @@ impl Captures {
         self.installer.install(namespace, cookie)?;
         // Listeners are looked for at the ports that the table has.
         match before {
-            None => self.pods.put_all(&[(cookie, preparing)])?,
-            Some(before) if !same_ports(before, &wanted) => self.pods.put_all(&[(cookie, wanted)])?,
-            Some(_) => {}
+            None => {
+                self.pods.add_all(&[(cookie, preparing)])?;
+                self.listeners.find(&self.pins, namespace)?;
+                self.pods.put_all(&[(cookie, wanted)])
+            }
+            Some(before) if same_ports(before, &wanted) => {
+                self.listeners.renew(&self.pins, namespace, cookie)?;
+                self.pods.put_all(&[(cookie, wanted)])
+            }
+            Some(_) => {
+                self.pods.put_all(&[(cookie, wanted)])?;
+                self.listeners.renew(&self.pins, namespace, cookie)
+            }
         }
-        match before {
-            None => self.listeners.find(&self.pins, namespace)?,
-            Some(_) => self.listeners.renew(&self.pins, namespace, cookie)?,
-        }
-        self.pods.put_all(&[(cookie, wanted)])
     }
 
     /// Listeners that came to be while the programs that keep them were not attached.
@@ -226,7 +231,9 @@ impl Captures {
         let left = self.pods()?.into_iter().map(|pod| pod.netns).chain(inbound::installed(&self.pins)?);
         let is_unwanted = |cookie: &u64| !self.known.contains_key(cookie) && !wanted.contains(cookie);
         let unwanted: BTreeSet<u64> = left.filter(is_unwanted).collect();
+        let inodes = unwanted.iter().filter_map(|cookie| inbound::inode(&self.pins, *cookie)).collect();
         unwanted.into_iter().try_for_each(|cookie| self.take_away(cookie))?;
+        passthrough::remove_in(inodes)?;
         self.sweep()
     }
 
@@ -323,6 +330,11 @@ impl Captures {
         differences.extend(others.map(|cookie| (*cookie, "is in the tables, and in no file")));
         Ok(differences)
     }
+}
+
+/// Of the namespaces in which a program is attached: the inodes of the files that stand for them.
+pub(crate) fn inodes(pins: &Path) -> Result<BTreeSet<u64>> {
+    Ok(inbound::installed(pins)?.into_iter().filter_map(|cookie| inbound::inode(pins, cookie)).collect())
 }
 
 fn same_ports(one: &pod, other: &pod) -> bool {

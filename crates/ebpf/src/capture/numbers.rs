@@ -3,8 +3,8 @@
 
 use super::layout::{range_key, range_key_of, route, route_of, set_key, set_key_of};
 use crate::error::Result;
+use crate::grace::wait_for_readers;
 use crate::layout::MapData;
-use crate::plane::wait_for_readers;
 use crate::table::Table;
 use sidestep_mesh::capture::tables::Entries;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -49,7 +49,7 @@ impl Numbers {
         let number = self.next.expect("it has begun");
         self.next = Some(number.wrapping_add(1).max(1));
         let (sets, ranges) = encode(number, &entries);
-        let written = self.sets.put_all(&sets).and_then(|()| self.ranges.put_all(&ranges));
+        let written = self.sets.add_all(&sets).and_then(|()| self.ranges.add_all(&ranges));
         if let Err(error) = written {
             self.erase(number, &entries)?;
             return Err(error);

@@ -7,8 +7,10 @@ use crate::netns;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressProtocol};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub const ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 6));
@@ -26,10 +28,36 @@ pub fn add(namespace: &Path) -> Result<bool> {
     netns::inside(namespace, add).at("enter", namespace)?.at("give ::6 to the loopback of", namespace)
 }
 
-/// Takes it away again, unless somebody else has given it.
-pub fn remove(namespace: &Path) -> Result<()> {
-    let remove = || if is_ours()? { request(RouteNetlinkMessage::DelAddress(message()), 0) } else { Ok(()) };
+/// Takes it away again, unless somebody else has given it. False: the proxy has connections from it, which would never hear
+/// of their other end again, so it stays.
+pub fn remove(namespace: &Path) -> Result<bool> {
+    let remove = || {
+        if !is_ours()? {
+            return Ok(true);
+        }
+        if is_used()? {
+            return Ok(false);
+        }
+        request(RouteNetlinkMessage::DelAddress(message()), 0).map(|()| true)
+    };
     netns::inside(namespace, remove).at("enter", namespace)?.at("take ::6 from the loopback of", namespace)
+}
+
+/// As `remove`, in the namespaces of these inodes, as far as any of their names is known here.
+pub fn remove_in(mut inodes: BTreeSet<u64>) -> Result<()> {
+    if inodes.is_empty() {
+        return Ok(());
+    }
+    let inode = |path: &Path| std::fs::metadata(path).map(|found| found.ino()).ok();
+    for path in netns::all() {
+        let Some(found) = inode(&path).filter(|found| inodes.contains(found)) else { continue };
+        match remove(&path) {
+            Err(error) if inode(&path) == Some(found) => return Err(error),
+            Err(_) => {} // it has just ended, or lost this name
+            Ok(_) => _ = inodes.remove(&found),
+        }
+    }
+    Ok(())
 }
 
 fn message() -> AddressMessage {
@@ -54,4 +82,38 @@ fn is_ours() -> io::Result<bool> {
         _ => false,
     };
     Ok(dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?.into_iter().any(ours))
+}
+
+/// Whether a connection of the calling thread's namespace has it at either end.
+fn is_used() -> io::Result<bool> {
+    match std::fs::read_to_string("/proc/thread-self/net/tcp6") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false), // no IPv6
+        sockets => Ok(sockets?.lines().skip(1).any(has_it)),
+    }
+}
+
+/// A line of proc_net(5), of which a listener and what waits for the last segments to die do not count.
+fn has_it(line: &str) -> bool {
+    const WITHOUT_PEER: [&str; 2] = ["06", "0A"]; // TIME_WAIT, LISTEN
+    let last = u32::from_ne_bytes([0, 0, 0, 6]);
+    let own = format!("{:024}{last:08X}:", 0);
+    let mut words = line.split_ascii_whitespace().skip(1);
+    let (Some(local), Some(remote), Some(state)) = (words.next(), words.next(), words.next()) else { return false };
+    !WITHOUT_PEER.contains(&state) && (local.starts_with(&own) || remote.starts_with(&own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn connections_that_have_the_address_are_found() {
+        const OWN: &str = "00000000000000000000000006000000:C350";
+        const OTHER: &str = "000000FD440200000000000002000000:1F90";
+        let line =
+            |local: &str, remote: &str, state: &str| format!("   0: {local} {remote} {state} 00000000:00000000 00");
+        assert!(has_it(&line(OWN, OTHER, "01")) && has_it(&line(OTHER, OWN, "08")));
+        assert!(!has_it(&line(OTHER, OTHER, "01")) && !has_it(&line(OWN, OTHER, "06")) && !has_it(""));
+    }
 }

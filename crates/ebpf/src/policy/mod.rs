@@ -7,7 +7,7 @@ mod sinks;
 use crate::capture::Fill;
 use crate::capture::inbound::{self, Installer};
 use crate::error::{Error, Result};
-use crate::plane::wait_for_readers;
+use crate::grace::wait_for_readers;
 use crate::services;
 use crate::table::Table;
 use ipnet::IpNet;
@@ -241,8 +241,8 @@ impl Policies {
         }
         self.has_room(entries).map_err(|error| too_small(error, "rules"))?;
         let number = self.next;
-        let written = self.rules.put_all(&rules_of(number, &entries.rules));
-        let written = written.and_then(|()| self.ranges.put_all(&ranges_of(number, &entries.ranges)));
+        let written = self.rules.add_all(&rules_of(number, &entries.rules));
+        let written = written.and_then(|()| self.ranges.add_all(&ranges_of(number, &entries.ranges)));
         if let Err(error) = written {
             self.erase(number, entries)?;
             return Err(too_small(error, "rules"));

@@ -7,8 +7,10 @@ class Contestant:
     meshed = True
     #: Requests take the way through them.
     led = True
-    #: Something of a connection is to go by ring.
-    rings = False
+    #: The node has a kube-proxy, and its rules.
+    kube_proxy = True
+    #: Takes part in all cells, not only where everybody does.
+    main = False
 
     def __init__(self, mesh):
         self.mesh, self.lab, self.places = mesh, mesh.lab, mesh.places
@@ -27,6 +29,10 @@ class Contestant:
     def wrap(self, place, program):
         """What stands before the command of a program."""
         return []
+
+    def moved(self):
+        """What is to have grown when requests have taken this contestant's way: name -> bytes."""
+        return {}
 
     def close(self):
         """What is not gone with the node; called when all programs are."""

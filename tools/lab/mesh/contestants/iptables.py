@@ -4,6 +4,7 @@ import shutil
 
 from ...places import SEARCH
 from .. import rules
+from ..rules import NODE_COMMAND
 from .base import Contestant
 
 COMMAND = "iptables-restore"
@@ -11,11 +12,13 @@ COMMAND = "iptables-restore"
 
 class Iptables(Contestant):
     name, title = "iptables", "iptables"
+    main = True
 
     @classmethod
     def missing(cls, places):
-        if not shutil.which(COMMAND, path=SEARCH):
-            return f"{COMMAND} is not installed; run: tools/install-deps bench-mesh"
+        for command in (COMMAND, NODE_COMMAND):
+            if not shutil.which(command, path=SEARCH):
+                return f"{command} is not installed; run: tools/install-deps bench-mesh"
         return None
 
     def steer(self):
@@ -27,3 +30,4 @@ class Again(Iptables):
     """The control: whoever finds a difference between this and the other is wrong."""
 
     name, title = "iptables-again", "iptables (again)"
+    main = False

@@ -6,3 +6,4 @@ from .base import Contestant
 class NoMesh(Contestant):
     name, title = "none", "no mesh"
     meshed = led = False
+    main = True

@@ -5,7 +5,8 @@ the two to share memory. Connections between the pods keep kernel TCP, as those 
 """
 
 from ...netns import MORTAL
-from ..settings import APPLICATION, CAPTURE
+from ...ring import Report
+from ..settings import APPLICATION, CAPTURE, GENERATOR
 from .iptables import Iptables
 from .sidestep import PROGRAM, Capture, lacks
 
@@ -15,8 +16,6 @@ ALLOWED = f"[[allow]]\nuids = [{APPLICATION}, {CAPTURE.user}]\n"
 
 class Rings:
     """Before another class of contestants."""
-
-    rings = True
 
     @classmethod
     def missing(cls, places):
@@ -36,13 +35,18 @@ class Rings:
         self.lab.wait_ready(broker, address.is_socket)
         self.environment["SIDESTEP_BROKER"] = str(address)
 
+    def moved(self):
+        return {"by ring": Report(self.report).total(GENERATOR).ring_bytes}
+
     def wrap(self, place, program):
         return [self.places.built(PROGRAM), "run", "--report", str(self.report), "--"]
 
 
 class IptablesRings(Rings, Iptables):
     name, title = "iptables+rings", "iptables + Sidestep rings"
+    main = False
 
 
 class CaptureRings(Rings, Capture):
     name, title = "capture+rings", "Sidestep capture + rings"
+    main = True

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A captured pod, and another one.
 fn node_with_pods() -> (Node, [Pod; 2], [Greeter; 3]) {
@@ -75,9 +75,19 @@ fn what_went_while_no_agent_ran_is_removed_when_all_is_known() {
     node.start();
     node.wait(|node| !node.check().is_well());
     assert_eq!(inbound(), INBOUND);
+    assert!(has_passthrough(&pods[0]));
     std::fs::remove_file(node.services().join("bad.yaml")).unwrap();
     node.wait(|_| inbound() == 8080);
+    node.wait(|_| !has_passthrough(&pods[0]));
     assert!(node.check().is_well());
+}
+
+/// ::6 on its loopback, which captured pods are given.
+fn has_passthrough(pod: &Pod) -> bool {
+    let words = ["-6", "addr", "show", "dev", "lo"];
+    let done = Command::new("ip").args(["-n", pod.namespace.name()]).args(words).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8(done.stdout).unwrap().contains("inet6 ::6/128")
 }
 
 fn id(kind: &str, pinned: &Path) -> Option<(String, String)> {
@@ -116,6 +126,11 @@ fn detaching_leaves_nothing_of_captured_pods() {
         let hooks = std::fs::read_dir(node.pins().join("services/links")).unwrap().count();
         assert_eq!((count("link"), count("prog")), (hooks + 1, hooks + 1), "one for the pod besides: {made:?}");
         assert!(count("map") > 20 && made.iter().all(is_there), "{made:?}");
+        assert!(has_passthrough(&pods[0]));
+        // What somebody else has given stays.
+        pods[1].namespace.ip("-6 addr add ::6/128 dev lo nodad");
+        node.captured("b", &pods[1]);
+        node.wait(|node| node.is_captured("b"));
         if kill {
             node.kill();
         }
@@ -124,16 +139,15 @@ fn detaching_leaves_nothing_of_captured_pods() {
         if !kill {
             assert!(node.wait_for_end().success());
         }
-        // Programs and maps are freed some milliseconds after their last user has gone.
+        // The kernel frees programs and maps when nobody can be using them any more, which takes as long as it takes.
         let left = || made.iter().filter(|one| is_there(one)).collect::<Vec<_>>();
-        for _ in 0..20 {
-            if left().is_empty() {
-                break;
-            }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !left().is_empty() {
+            assert!(Instant::now() < deadline, "{:?}", left());
             std::thread::sleep(Duration::from_millis(50));
         }
-        assert_eq!(left(), Vec::<&(&str, String)>::new());
         assert!(!node.pins().exists());
+        assert_eq!(pods.each_ref().map(has_passthrough), [false, true]);
         let direct = greeted(&pods[1], ROOT, SocketAddr::new(pods[0].v4, 8080)).unwrap();
         assert_eq!(direct.listener, 8080);
     }

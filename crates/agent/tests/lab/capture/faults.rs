@@ -71,6 +71,25 @@ fn a_pod_for_which_there_is_no_room_is_captured_when_there_is() {
 }
 
 #[test]
+fn rules_for_which_there_is_no_room_come_into_force_when_there_is() {
+    let mut node = Node::with_agent();
+    let (pod, other) = (node.routed(), node.routed());
+    let (_proxy, _program) = (Greeter::proxy(&pod), Greeter::program(&other, 8080));
+    node.captured("a", &pod);
+    node.wait(|node| node.is_captured("a") && node.check().is_well());
+    let met = || greeted(&pod, ROOT, SocketAddr::new(other.v4, 8080)).unwrap().listener;
+    let full = Full::new(table(&node, "sets"));
+    node.file("a.yaml", &yaml::annotated("a", pod.namespace.name(), "excludeOutboundPorts", "8080"));
+    let trouble = |node: &Node| node.capture("a").map(|a| a.troubles.join("; ")).unwrap_or_default();
+    node.wait(|node| trouble(node).contains("map sets: put 6 entries: the table is full"));
+    // By the old ones until then.
+    assert!(node.is_captured("a") && met() == OUTBOUND);
+    drop(full);
+    node.wait(|node| node.check().is_well());
+    assert_eq!(met(), 8080);
+}
+
+#[test]
 fn what_cannot_be_told_to_the_proxy_is_refused_and_never_let_past() {
     let mut node = Node::with_agent();
     let (pod, other) = (node.routed(), node.routed());

@@ -128,6 +128,28 @@ fn of_two_files_for_one_namespace_the_first_counts_and_both_are_named() {
     }
 }
 
+/// Of ports and of addresses, and the last one counts.
+#[test]
+fn lists_may_be_long() {
+    let mut node = Node::with_agent();
+    let (pod, other) = (node.routed(), node.routed());
+    let (_proxy, _program) = (Greeter::proxy(&pod), Greeter::program(&other, 8080));
+    let all = |texts: &mut dyn Iterator<Item = String>| texts.collect::<Vec<_>>().join(",");
+    let ports = all(&mut (20_000..21_000).map(|port| port.to_string()));
+    let ranges = all(&mut (0..1000).map(|n| format!("192.168.{}.{}/32", n / 250, n % 250)));
+    let lists = [
+        ("excludeOutboundPorts", ports, "8080".to_string()),
+        ("excludeOutboundIPRanges", ranges, format!("{}/32", other.v4)),
+    ];
+    for (annotation, list, last) in lists {
+        node.file("a.yaml", &yaml::annotated("a", pod.namespace.name(), annotation, &list));
+        node.wait(|node| node.is_captured("a") && met(&pod, &other).is_ok_and(|seen| seen.listener == OUTBOUND));
+        node.file("a.yaml", &yaml::annotated("a", pod.namespace.name(), annotation, &format!("{list},{last}")));
+        node.wait(|_| met(&pod, &other).is_ok_and(|seen| seen.listener == 8080));
+        assert!(node.check().is_well());
+    }
+}
+
 #[test]
 fn what_a_file_says_of_its_place_is_compared_with_what_is_there() {
     let mut node = Node::with_agent();

@@ -6,6 +6,7 @@ mod faults;
 mod files;
 mod load;
 mod namespaces;
+mod old_kernels;
 mod scale;
 mod sources;
 mod validate;

@@ -87,6 +87,7 @@ fn thousands_of_files_are_loaded_taken_over_and_changed() {
         })
         .collect();
     times.sort();
+    let middle = times[times.len() / 2];
     let begun = Instant::now();
     let check = node.check();
     let checked = begun.elapsed();
@@ -100,8 +101,8 @@ fn thousands_of_files_are_loaded_taken_over_and_changed() {
         "{files} files: loaded in {loaded:.1?}, {small} MiB; {there} namespaces captured in {put:.1?}, {:.1?} each, a Service \
          beside {left} of them in {beside:.1?}; one file changed in {:.1?}, all compared in {checked:.1?}, taken over in {taken_over:.1?}, {} MiB",
         put / there as u32,
-        times[4],
+        middle,
         memory(&node)
     );
-    assert!(times[4] < Duration::from_millis(100), "{times:?}");
+    assert!(middle < Duration::from_millis(100), "{times:?}");
 }

@@ -1,0 +1,33 @@
+"""Rules of istio-iptables in a pod that is captured, as where one is exchanged for the other."""
+
+import recorders
+from commands import run
+from support.failure import check
+from support.paths import program
+from twin import FAMILIES, nat
+from worlds import PORT
+
+# At which nobody listens but the proxy.
+INBOUND = 9999
+
+
+def met(world, pod):
+    """What the proxy is told in both directions."""
+    found = []
+    for family in (4, 6):
+        found.append(pod.run(recorders.met, world.outside.ip[family], PORT))
+        found.append(world.outside.run(recorders.met, pod.ip[family], INBOUND))
+    return found
+
+
+def test_both(lab):
+    """The proxy is told what was dialled, whoever has brought it there."""
+    world = lab.ours
+    with recorders.pod(world) as pod:
+        before = met(world, pod)
+        for command, loopback, passthrough in FAMILIES:
+            run(*pod.namespace.around([program(command)]), stdin=nat(loopback, passthrough, False))
+        after = met(world, pod)
+        told = [[pod.ip[family], INBOUND] for family in (4, 6)]
+        check([one["original"] for one in after[1::2]] == told, f"of what comes in: {after}")
+        check(after == before, f"with the rules: {after}; without them: {before}")
