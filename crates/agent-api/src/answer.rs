@@ -1,6 +1,6 @@
 //! Answers.
 
-use crate::Protocol;
+use crate::{Metrics, Policies, Protocol};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,7 +14,8 @@ pub enum Answer {
     Check(Check),
     Explanation(Explanation),
     Captures(Captures),
-    Metrics(Metrics),
+    Policies(Policies),
+    Metrics(Box<Metrics>),
     Stopping,
 }
 
@@ -88,10 +89,22 @@ pub struct Service {
     pub name: String,
     /// One for each port and family that has an address.
     pub ports: Vec<Port>,
+    /// Whether its connections are led around proxies; None: it does not ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bypass: Option<Bypass>,
     /// What could not be programmed, and why.
     pub problems: Vec<String>,
     /// What is left to others, and why.
     pub left: Vec<String>,
+}
+
+/// As `sidestep.dev/bypass-proxy` asks for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bypass {
+    /// Whether servers' proxies are led around too, or only clients'.
+    pub inbound: bool,
+    /// Why it is not done.
+    pub refused: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -158,6 +171,9 @@ pub struct Check {
     /// Captured namespaces that were compared.
     #[serde(default)]
     pub captures: usize,
+    /// Namespaces of judged pods that were compared.
+    #[serde(default)]
+    pub judged: usize,
     pub differences: Vec<String>,
     pub troubles: Vec<Trouble>,
     /// Services and captured pods of which something could not be programmed.
@@ -202,6 +218,10 @@ pub enum Verdict {
     CapturedInbound,
     /// Goes to the pod's proxy, as a question to a name server.
     CapturedDns,
+    /// Policies of the pod that calls forbid it.
+    DeniedOut,
+    /// Policies of the pod that is called forbid it.
+    DeniedIn,
 }
 
 /// Pods whose connections go through their proxy.
@@ -233,13 +253,4 @@ pub struct Capture {
     pub outbound_listeners: usize,
     pub inbound_listeners: usize,
     pub troubles: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {
-    pub status: Status,
-    pub services: Vec<Service>,
-    pub captures: Captures,
-    /// Those that have been used since the agent began to count for them.
-    pub backends: Vec<Backend>,
 }

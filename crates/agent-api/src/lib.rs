@@ -11,10 +11,14 @@
 
 mod answer;
 mod client;
+mod metrics;
+mod policy;
 mod question;
 
 pub use answer::*;
 pub use client::{DEFAULT_SOCKET, ask};
+pub use metrics::*;
+pub use policy::*;
 pub use question::{Caller, Protocol, Question};
 
 /// What the agent sends back: what was asked for, or why not.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,12 +20,23 @@ pub enum Question {
     Explain { from: Caller, protocol: Protocol, to: SocketAddr },
     /// What happens to a connection that comes to a pod: its network namespace as in a file of kind Capture (a name, a
     /// path, a process), and the interface by which it comes; by default that of the pod's routes.
-    ExplainInbound { netns: String, port: u16, interface: Option<String> },
+    ExplainInbound {
+        netns: String,
+        port: u16,
+        interface: Option<String>,
+        /// Who calls: policies decide by it.
+        #[serde(default)]
+        source: Option<IpAddr>,
+        #[serde(default)]
+        protocol: Protocol,
+    },
     /// Every captured pod. With `pins` as for `Stop`.
     Captures {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pins: Option<(u64, u64)>,
     },
+    /// Every policy, and every pod that policies judge here.
+    Policies,
     /// Everything as the metrics want it.
     Metrics,
     /// The agent ends. With `detach` it takes every trace of itself away. With `pins`, numbers of a device and of a
@@ -46,9 +57,10 @@ pub enum Caller {
     Cgroup(PathBuf),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Protocol {
+    #[default]
     Tcp,
     Udp,
 }

@@ -16,12 +16,12 @@ const GROUPS: u32 = 1 << 0 | 1 << 4 | 1 << 8;
 /// Changes come in swarms.
 const SWARM: Duration = Duration::from_millis(10);
 
-/// Tells the addresses now and after each change, until nobody listens. `ranges`: only those in them; empty: all.
-pub fn follow(ranges: &[IpNet], inbox: &Sender<Message>) -> io::Result<Gone> {
+/// Tells the addresses now and after each change, until nobody listens.
+pub fn follow(inbox: &Sender<Message>) -> io::Result<Gone> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind(&SocketAddr::new(0, GROUPS))?;
     loop {
-        if inbox.send(Message::NodeAddresses(present(ranges)?)).is_err() {
+        if inbox.send(Message::NodeAddresses(present()?)).is_err() {
             return Ok(Gone);
         }
         wait(&socket)?;
@@ -41,11 +41,16 @@ fn wait(socket: &Socket) -> io::Result<()> {
 const NOT_THE_NODE: [&str; 2] = ["kube-ipvs0", "nodelocaldns"];
 
 /// Without the loopback's, which programs of the kernel know, and without link-local ones, which other nodes have too.
-pub fn present(ranges: &[IpNet]) -> io::Result<BTreeSet<Address>> {
+pub fn present() -> io::Result<BTreeSet<Address>> {
     let interfaces = if_addrs::get_if_addrs()?.into_iter();
     let found = interfaces.filter(|one| !NOT_THE_NODE.contains(&one.name.as_str())).map(|one| one.ip());
-    let wanted = |ip: &IpAddr| ranges.is_empty() || ranges.iter().any(|range| range.contains(ip));
-    Ok(found.filter(|ip| !ip.is_loopback() && !is_link_local(ip)).filter(wanted).map(Address::from).collect())
+    Ok(found.filter(|ip| !ip.is_loopback() && !is_link_local(ip)).map(Address::from).collect())
+}
+
+/// Those in these networks; none given: all.
+pub fn within(ranges: &[IpNet], all: &BTreeSet<Address>) -> BTreeSet<Address> {
+    let is_wanted = |ip: IpAddr| ranges.is_empty() || ranges.iter().any(|range| range.contains(&ip));
+    all.iter().filter(|address| is_wanted(address.ip())).copied().collect()
 }
 
 fn is_link_local(ip: &IpAddr) -> bool {

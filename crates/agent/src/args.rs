@@ -9,7 +9,7 @@ Examples:
   sidestep agent --config /etc/sidestep/services/   Services and EndpointSlices from the YAML files there, as they change
   sidestep agent --kubeconfig ~/.kube/config        ... from a Kubernetes API server
   sidestep agent --in-cluster                       ... from that of the cluster that this is a pod of
-  sidestep agent --in-cluster --captures /etc/sidestep/captures/   ... and pods to capture from files
+  sidestep agent --in-cluster --captures /etc/sidestep/captures/   ... and pods to capture, and policies, from files
   sidestep agent --config /etc/sidestep/agent.toml  all settings from a file:
       directory = \"/etc/sidestep/services\"   # or kubeconfig = \"FILE\", or in-cluster = true
       node-name = \"worker-1\"
@@ -27,8 +27,8 @@ that over. Needs root, or CAP_BPF and CAP_NET_ADMIN.";
 #[derive(Parser)]
 #[command(name = "sidestep agent", bin_name = "sidestep agent", version, after_help = EXAMPLES)]
 pub struct Args {
-    /// A directory of YAML files (v1 Service, discovery.k8s.io/v1 EndpointSlice, sidestep.dev/v1 Capture), or a TOML file
-    /// with settings
+    /// A directory of YAML files (v1 Service, discovery.k8s.io/v1 EndpointSlice, sidestep.dev/v1 Capture and
+    /// Policy), or a TOML file with settings
     #[arg(long, value_name = "DIR|FILE", required_unless_present_any = ["kubeconfig", "in_cluster", "detach"])]
     pub config: Option<PathBuf>,
     /// Take the Services from the API server that this file names
@@ -37,7 +37,7 @@ pub struct Args {
     /// Take the Services from the API server of the cluster that this process is a pod of
     #[arg(long)]
     pub in_cluster: bool,
-    /// With an API server: captured pods from the YAML files of this directory (sidestep.dev/v1 Capture)
+    /// With an API server: captured pods and policies from the YAML files of this directory (sidestep.dev/v1 Capture, Policy)
     #[arg(long, value_name = "DIR")]
     pub captures: Option<PathBuf>,
     /// This node's name, as endpoints name it [default: the host name]
@@ -61,7 +61,11 @@ pub struct Args {
     /// NodePorts answer only at the node's addresses in these networks [default: at all of them]
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub node_port_addresses: Vec<IpNet>,
+    /// Count TCP connections for each pair of workloads and each Service: bytes, failures, latency, round-trip times. Adds 3 us
+    /// to a connection, and nothing while it lasts
+    #[arg(long)]
+    pub watch: bool,
     /// Take every trace of the agent away: programs, tables, socket. A running one ends
-    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures"])]
+    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "watch"])]
     pub detach: bool,
 }

@@ -12,6 +12,8 @@ pub fn check(view: &View) -> Result<Check, String> {
     let mut check = Check { troubles: view.troubles().cloned().collect(), ..Check::default() };
     check.problems =
         view.reconciler.problems().map(|(name, problem)| format!("{name}: {}", report::described(problem))).collect();
+    let refused = view.policing.refused.iter();
+    check.problems.extend(refused.map(|(name, why)| format!("{name} is not led around proxies: {why}")));
     for (name, standing) in &view.pods.standings {
         check.problems.extend(standing.troubles.iter().map(|trouble| format!("Capture {name}: {trouble}")));
     }

@@ -1,19 +1,23 @@
-//! Services from a Kubernetes API server: list, then watch; both again, with growing pauses, when the server goes away.
+//! Services, and pods where policies are about them, from a Kubernetes API server: list, then watch; both again, with growing pauses, when the server goes away.
 
 use crate::message::{Gone, Source, Teller, Told};
-use crate::settings::SourceSettings;
+use crate::settings::{Settings, SourceSettings};
 use backon::ExponentialBuilder;
+use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
-use k8s_openapi::api::core::v1::{Node, Service};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::watcher::{Event, ExponentialBackoff};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Config, ResourceExt};
+use kube::{Api, Client, Config, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use sidestep_mesh::kubernetes::{self, Invalid};
 use sidestep_mesh::object::{Key, Name, Object};
+use sidestep_mesh::pod;
 use sidestep_mesh::state::Change;
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,6 +28,8 @@ pub struct Cluster {
     node_name: String,
     /// The zone that options give is not asked for.
     asks_zone: bool,
+    /// Who is who matters to policies, which are read beside the captures.
+    asks_pods: bool,
 }
 
 /// Until there is a first connection.
@@ -37,13 +43,14 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 
 impl Cluster {
     /// None: the settings name no cluster.
-    pub fn new(source: &SourceSettings, node_name: &str, zone: Option<&str>) -> Option<Cluster> {
-        let kubeconfig = match source {
+    pub fn new(settings: &Settings) -> Option<Cluster> {
+        let kubeconfig = match &settings.source {
             SourceSettings::Kubeconfig(path) => Some(path.clone()),
             SourceSettings::InCluster => None,
             SourceSettings::Directory(_) => return None,
         };
-        Some(Cluster { kubeconfig, node_name: node_name.into(), asks_zone: zone.is_none() })
+        let (asks_zone, asks_pods) = (settings.zone.is_none(), settings.captures.is_some());
+        Some(Cluster { kubeconfig, node_name: settings.node_name.clone(), asks_zone, asks_pods })
     }
 
     async fn connect(&self) -> Result<Client, String> {
@@ -67,26 +74,37 @@ impl Cluster {
             tokio::time::sleep(AGAIN).await;
         };
         teller.well(self.name())?;
-        let of_kind =
-            |kind| Kind { told: BTreeSet::new(), listed: BTreeSet::new(), is_listed: false, outage: Outage::of(kind) };
+        let of_kind = |kind| Kind {
+            told: BTreeSet::new(),
+            listed: BTreeSet::new(),
+            is_listed: false,
+            is_refused: false,
+            outage: Outage::of(kind),
+        };
         let mut services = of_kind("Services");
         let mut slices = of_kind("EndpointSlices");
+        let (mut pods, mut namespaces) = (of_kind("Pods"), of_kind("Namespaces"));
         let outage = Outage::of(&format!("Node {}", self.node_name));
         let mut mine = Mine { is_answered: !self.asks_zone, outage };
         let mut is_told = false;
         let mut news = pin!(self.news(&client));
         loop {
-            for watch in [&mut services.outage, &mut slices.outage, &mut mine.outage] {
-                watch.end_if_quiet(teller)?;
+            for kind in [&mut services, &mut slices, &mut pods, &mut namespaces] {
+                kind.outage.end_if_quiet(teller)?;
             }
+            mine.outage.end_if_quiet(teller)?;
             let Ok(next) = tokio::time::timeout(QUIET, news.next()).await else { continue };
             let Some(next) = next else { return Ok(()) };
             match next {
                 News::Service(event) => services.take(event, teller)?,
                 News::Slice(event) => slices.take(event, teller)?,
+                News::Pod(event) => pods.take(event, teller)?,
+                News::Namespace(event) => namespaces.take(event, teller)?,
                 News::Node(event) => mine.take(*event, teller)?,
             }
-            if !is_told && services.is_listed && slices.is_listed && mine.is_answered {
+            let knows_pods =
+                !self.asks_pods || [&pods, &namespaces].iter().all(|kind| kind.is_listed || kind.is_refused);
+            if !is_told && services.is_listed && slices.is_listed && knows_pods && mine.is_answered {
                 is_told = true;
                 teller.tell(Told::Listed)?;
             }
@@ -95,20 +113,29 @@ impl Cluster {
 
     /// Everything that happens, for ever.
     fn news(&self, client: &Client) -> impl Stream<Item = News> + use<> {
-        let services = watcher(Api::<Service>::all(client.clone()), watcher::Config::default()).backoff(pauses());
-        let slices = watcher(Api::<EndpointSlice>::all(client.clone()), watcher::Config::default()).backoff(pauses());
+        let services = watch(client, |service| kubernetes::service(service).map(Some)).map(News::Service);
+        let slices = watch(client, kubernetes::slice).map(News::Slice);
+        let pods = watch(client, |one| pod::pod(one).map(|pod| Some(Object::Pod(pod)))).map(News::Pod);
+        let namespaces = watch(client, |one| pod::namespace(one).map(|one| Some(Object::Namespace(one))));
         let mine = watcher::Config::default().fields(&format!("metadata.name={}", self.node_name));
         let nodes =
             watcher(Api::<Node>::all(client.clone()), mine).backoff(pauses()).map(|event| News::Node(Box::new(event)));
-        let services =
-            services.map(|event| News::Service(told(event, |service| kubernetes::service(service).map(Some))));
-        let slices = slices.map(|event| News::Slice(told(event, kubernetes::slice)));
-        let asks = usize::from(self.asks_zone);
-        stream::select(
-            stream::select(services.boxed(), slices.boxed()),
-            stream::iter([nodes.boxed()]).take(asks).flatten(),
-        )
+        let of_pods = [pods.boxed(), namespaces.map(News::Namespace).boxed()].into_iter().filter(|_| self.asks_pods);
+        let of_nodes = [nodes.boxed()].into_iter().filter(|_| self.asks_zone);
+        stream::select_all([services.boxed(), slices.boxed()].into_iter().chain(of_pods).chain(of_nodes))
     }
+}
+
+/// Everything that happens to objects of a kind, for ever.
+fn watch<K>(
+    client: &Client,
+    read: impl Fn(&K) -> Result<Option<Object>, Invalid> + Send + 'static,
+) -> BoxStream<'static, Step>
+where
+    K: Keyed + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let events = watcher(Api::<K>::all(client.clone()), watcher::Config::default()).backoff(pauses());
+    events.map(move |event| told(event, &read)).boxed()
 }
 
 impl Source for Cluster {
@@ -138,6 +165,8 @@ fn pauses() -> ExponentialBackoff {
 enum News {
     Service(Step),
     Slice(Step),
+    Pod(Step),
+    Namespace(Step),
     /// Of this node.
     Node(Box<watcher::Result<Event<Node>>>),
 }
@@ -153,6 +182,8 @@ enum Step {
     Gone(Key),
     /// The server does not answer as it should. The watcher goes on by itself.
     Failed(String),
+    /// It does not let us see them. The watcher goes on asking.
+    Refused(String),
 }
 
 /// An object, if it is one of ours and can be understood.
@@ -176,6 +207,18 @@ impl Keyed for Service {
     }
 }
 
+impl Keyed for Pod {
+    fn key(&self) -> Key {
+        Key::Pod(name(self))
+    }
+}
+
+impl Keyed for Namespace {
+    fn key(&self) -> Key {
+        Key::Namespace(self.name_any().into())
+    }
+}
+
 impl Keyed for EndpointSlice {
     fn key(&self) -> Key {
         Key::Slice(name(self))
@@ -190,8 +233,17 @@ fn told<K: Keyed>(event: watcher::Result<Event<K>>, read: impl Fn(&K) -> Result<
         Ok(Event::InitDone) => Step::End,
         Ok(Event::Apply(object)) => Step::Put(known(&object)),
         Ok(Event::Delete(object)) => Step::Gone(object.key()),
+        Err(error) if is_refusal(&error) => Step::Refused(error.to_string()),
         Err(error) => Step::Failed(error.to_string()),
     }
+}
+
+fn is_refusal(error: &watcher::Error) -> bool {
+    let of_server = match error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => error,
+        _ => return false,
+    };
+    matches!(of_server, kube::Error::Api(status) if status.code == 403)
 }
 
 fn zone(node: &Node) -> Option<Arc<str>> {
@@ -261,13 +313,15 @@ struct Kind {
     told: BTreeSet<Key>,
     listed: BTreeSet<Key>,
     is_listed: bool,
+    /// The server does not let us see them: they are as good as none.
+    is_refused: bool,
     outage: Outage,
 }
 
 impl Kind {
     fn take(&mut self, step: Step, teller: &Teller) -> Result<(), Gone> {
         // A list that begins has only been asked for.
-        if !matches!(step, Step::Begin | Step::Failed(_)) {
+        if !matches!(step, Step::Begin | Step::Failed(_) | Step::Refused(_)) {
             self.outage.end(teller)?;
         }
         match step {
@@ -288,6 +342,10 @@ impl Kind {
             Step::Put(known) => self.put(known, teller),
             Step::Gone(key) => self.delete(key, teller),
             Step::Failed(why) => self.outage.fail(why, teller),
+            Step::Refused(why) => {
+                self.is_refused = true;
+                self.outage.fail(why, teller)
+            }
         }
     }
 

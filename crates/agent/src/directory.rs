@@ -1,4 +1,4 @@
-//! Services, and captured pods, from the YAML files of a directory, as they change.
+//! Services, captured pods and policies, from the YAML files of a directory, as they change.
 //!
 //! A file is read when its writer has closed it, or when it has been renamed into its place: never half-written. A file
 //! that cannot be read keeps what it held before. Whatever else lies in the directory is not ours, and tells nothing.
@@ -70,8 +70,8 @@ impl Directory {
 
     fn objects(&self, path: &Path) -> Result<BTreeMap<Key, Object>, String> {
         let objects = files::objects(path)?;
-        match objects.keys().find(|key| self.only_captures && !matches!(key, Key::Capture(_))) {
-            Some(other) => Err(format!("{other}: only objects of kind Capture are read here")),
+        match objects.keys().find(|key| self.only_captures && !matches!(key, Key::Capture(_) | Key::Policy(_))) {
+            Some(other) => Err(format!("{other}: only objects of kind Capture and Policy are read here")),
             None => Ok(objects),
         }
     }
@@ -290,7 +290,10 @@ mod tests {
         fs::write(&file, service("web", "10.0.0.1")).unwrap();
         let heard = watch_as(Directory::of_captures(directory.path().into()));
         let said = trouble(heard.news());
-        assert!(said.ends_with("a.yaml: Service default/web: only objects of kind Capture are read here"), "{said}");
+        assert!(
+            said.ends_with("a.yaml: Service default/web: only objects of kind Capture and Policy are read here"),
+            "{said}"
+        );
         assert_eq!(heard.news(), Told::Listed);
         fs::write(&file, "{apiVersion: sidestep.dev/v1, kind: Capture, metadata: {name: a}, spec: {netns: a}}")
             .unwrap();

@@ -1,6 +1,8 @@
 //! Rare events of the kernel half, as lines of the log: one a second for each kind, however many there are.
 
 use crate::message::Message;
+use crate::view::View;
+use crate::words;
 use sidestep_ebpf::events::{self, Event};
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,36 +14,89 @@ pub fn follow(pins: &Path, inbox: &Sender<Message>) -> Result<(), String> {
     events::follow(pins, is_wanted).map_err(|error| error.to_string())
 }
 
+/// Kinds that are told in a second; of more there is a number.
+const LINES: usize = 20;
+
+/// What is one line: of policies each pair of ends, of everything else each Service.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind {
+    reason: &'static str,
+    service: u32,
+    /// {network namespace, identity of the other end}
+    ends: Option<(u64, u32)>,
+}
+
 /// Events of one kind since the last line.
 #[derive(Default)]
 pub struct Digest {
-    kinds: HashMap<(&'static str, u32), (u64, Option<Event>)>,
+    kinds: HashMap<Kind, (u64, Option<Event>)>,
+    /// Of kinds for which there was no room.
+    others: u64,
+}
+
+fn is_of_policy(reason: &str) -> bool {
+    reason.starts_with("policy-")
 }
 
 impl Digest {
     pub fn add(&mut self, event: Event) {
-        let (count, last) = self.kinds.entry((event.reason, event.service)).or_default();
+        let ends = is_of_policy(event.reason).then_some((event.netns, event.identity));
+        let kind = Kind { reason: event.reason, service: event.service, ends };
+        if self.kinds.len() >= LINES && !self.kinds.contains_key(&kind) {
+            self.others += 1;
+            return;
+        }
+        let (count, last) = self.kinds.entry(kind).or_default();
         *count += 1;
         *last = Some(event);
     }
 
-    /// Writes the lines; `name` knows whose number a Service's is, `pod` whose namespace is captured.
-    pub fn log(&mut self, name: impl Fn(u32) -> Option<String>, pod: impl Fn(u64) -> Option<String>) {
-        for ((reason, service), (count, last)) in self.kinds.drain() {
+    pub fn log(&mut self, view: &View) {
+        for (kind, (count, last)) in self.kinds.drain() {
             let Some(event) = last else { continue };
-            let whose = name(service).unwrap_or_else(|| "no Service".into());
-            let capture = pod(event.netns);
-            tracing::info!(
-                reason,
-                count,
-                service = %whose,
-                capture,
-                to = %event.frontend,
-                pid = event.pid,
-                netns = event.netns,
-                "{}",
-                events::meaning(reason)
-            );
+            if is_of_policy(kind.reason) {
+                log_judged(view, &event, count);
+            } else {
+                log(view, &event, count);
+            }
+        }
+        match std::mem::take(&mut self.others) {
+            0 => {}
+            count => tracing::info!(count, "more events than are told one by one: `sidestep_events_total` counts them"),
         }
     }
+}
+
+fn log(view: &View, event: &Event, count: u64) {
+    let ports = view.reconciler.ports();
+    let service = ports.iter().find(|port| port.service == event.service).map(|port| port.key.to_string());
+    tracing::info!(
+        reason = event.reason,
+        count,
+        service = %service.unwrap_or_else(|| "no Service".into()),
+        capture = view.pods.of(event.netns).map(|capture| capture.name.to_string()),
+        to = %event.frontend,
+        pid = event.pid,
+        netns = event.netns,
+        "{}",
+        events::meaning(event.reason)
+    );
+}
+
+/// With both ends: the pod whose policies decide, and the other one.
+fn log_judged(view: &View, event: &Event, count: u64) {
+    let identity = view.policing.identities.name(event.identity);
+    let pod = view.pods.whose(event.netns).map(ToString::to_string);
+    tracing::info!(
+        reason = event.reason,
+        count,
+        pod = %pod.unwrap_or_else(|| "not known any more".into()),
+        peer = %words::numbered(event.identity, identity),
+        at = %event.frontend,
+        protocol = event.protocol.map(|protocol| protocol.to_string()),
+        pid = event.pid,
+        netns = event.netns,
+        "{}",
+        events::meaning(event.reason)
+    );
 }

@@ -1,5 +1,7 @@
 //! Metrics in Prometheus' text format, over HTTP. They are asked of the agent when somebody asks for them.
 
+mod flows;
+
 use crate::message::Asker;
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -8,10 +10,11 @@ use axum::routing::get;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use sidestep_agent_api::{Answer, Backend, Captures, Counters, Metrics, Question, Service};
+use sidestep_agent_api::{Answer, Backend, Captures, Counters, Metrics, PolicingFigures, Question, Service, Splice};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -42,7 +45,7 @@ impl Server {
 async fn scrape(asker: Asker) -> Response {
     let asked = tokio::task::spawn_blocking(move || asker.ask(Question::Metrics)).await;
     match asked {
-        Ok(Ok(Answer::Metrics(metrics))) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text(metrics)).into_response(),
+        Ok(Ok(Answer::Metrics(metrics))) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text(*metrics)).into_response(),
         Ok(Err(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
         Ok(Ok(_)) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
@@ -65,6 +68,9 @@ impl Collector for Snapshot {
         services(&self.0.services, &mut families)?;
         backends(&self.0.backends, &mut families)?;
         captures(&self.0.captures, &mut families)?;
+        policing(&self.0.policing, &mut families)?;
+        flows::encode(self.0.flows.as_ref(), &mut families)?;
+        splice(self.0.splice.as_ref(), &mut families)?;
         node(&self.0, &mut families)
     }
 }
@@ -121,6 +127,38 @@ fn captures(captures: &Captures, families: &mut Families) -> fmt::Result {
     families.counters("captured_namespaces_ended", "Captured network namespaces that have ended", one(captures.ended))
 }
 
+fn policing(figures: &PolicingFigures, families: &mut Families) -> fmt::Result {
+    let one = |value: usize| std::iter::once((Labels::new(), value as u64));
+    families.gauges("policies", "Documents of kind Policy that are known", one(figures.policies))?;
+    families.gauges(
+        "judged_pods",
+        "Pods whose connections are judged as their policies want it",
+        one(figures.judged),
+    )?;
+    let unjudged = "Pods that policies select and that are not judged as these want it";
+    families.gauges("unjudged_pods", unjudged, one(figures.unjudged))?;
+    let trouble = "Whether identities, or ways round proxies, are not as they should be";
+    families.gauges("policy_trouble", trouble, one(figures.trouble.into()))?;
+    families.gauges("bypassed_services", "Services whose connections go around proxies", one(figures.bypassed))?;
+    let refused = "Services that ask to be led around proxies in vain";
+    families.gauges("bypass_refused_services", refused, one(figures.bypass_refused))
+}
+
+fn splice(splice: Option<&Splice>, families: &mut Families) -> fmt::Result {
+    let Some(splice) = splice else { return Ok(()) };
+    let one = |value: u64| std::iter::once((Labels::new(), value));
+    families.gauges("splice_paused", "Whether new connections are not spliced", one(splice.paused.into()))?;
+    families.gauges(
+        "spliced_connections",
+        "Connections whose sockets write into each other",
+        one(splice.connections),
+    )?;
+    families.counters("spliced_messages", "Messages that went from queue to queue", one(splice.messages))?;
+    families.counters("spliced_bytes", "Bytes that went from queue to queue", one(splice.bytes))?;
+    let reasons = splice.reasons.iter().map(|c| (vec![("reason", c.reason.clone())], c.count));
+    families.counters("splice_decisions", "What became of connections to opted-in ports, by reason code", reasons)
+}
+
 fn node(metrics: &Metrics, families: &mut Families) -> fmt::Result {
     let (status, one) = (&metrics.status, |value: u64| std::iter::once((Labels::new(), value)));
     let fill = |what: fn(&sidestep_agent_api::Fill) -> u32| {
@@ -159,6 +197,24 @@ impl Families<'_, '_> {
 
     fn gauges(&mut self, name: &str, help: &str, values: impl Iterator<Item = (Labels, u64)>) -> fmt::Result {
         self.encode(name, help, values.map(|(labels, value)| (labels, ConstGauge::new(value as i64))))
+    }
+
+    /// A histogram for each set of labels: {upper bound, count} of each place, and the sum.
+    fn histograms(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (Labels, Vec<(f64, u64)>, f64)>,
+    ) -> fmt::Result {
+        let mut values = values.peekable();
+        if values.peek().is_none() {
+            return Ok(());
+        }
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        values.try_for_each(|(labels, places, sum)| {
+            let count = places.iter().map(|(_, count)| count).sum();
+            family.encode_family(&labels)?.encode_histogram::<Labels>(sum, count, &places, None)
+        })
     }
 
     fn encode<M: EncodeMetric>(

@@ -1,9 +1,12 @@
 //! The one who owns what is known and what is programmed.
 
+use crate::addresses;
 use crate::captures::{Keeper, Order, Report, Standing};
 use crate::events::Digest;
+use crate::flows::{Flows, Names};
 use crate::lock;
 use crate::message::{Message, Told};
+use crate::policing::Policing;
 use crate::questions;
 use crate::reclaimer::Reclaimer;
 use crate::settings::Settings;
@@ -42,6 +45,8 @@ pub struct Node {
     log_due: Option<Instant>,
     reclaimer: Reclaimer,
     keeper: Keeper,
+    /// None: connections are not counted.
+    flows: Option<Flows>,
     /// Captured pods that have changed since the keeper was told.
     recaptured: BTreeSet<Name>,
     /// How far it is with them.
@@ -81,7 +86,9 @@ impl Node {
         let reconciler = Reconciler::new(node, &mut maps)?;
         let sources = source_names.into_iter().map(|name| Source { name, ..Source::default() }).collect();
         let pods = Pods::new(Captures::look(&settings.pins).map_err(io::Error::other)?);
+        let policing = Policing::new(&settings.pins).map_err(io::Error::other)?;
         let keeper = Keeper::start(&settings, netns, inbox.clone());
+        let flows = settings.watch.then(|| Flows::start(settings.pins.clone()));
         let reclaimer = Reclaimer::start(settings.pins.clone(), inbox);
         let view = View {
             settings,
@@ -92,6 +99,7 @@ impl Node {
             sources,
             reconcile: Reconcile::default(),
             pods,
+            policing,
         };
         Ok(Node {
             view,
@@ -102,6 +110,7 @@ impl Node {
             log_due: None,
             reclaimer,
             keeper,
+            flows,
             recaptured: BTreeSet::new(),
             captures: Stage::Waiting,
             since: Instant::now(),
@@ -168,6 +177,8 @@ impl Node {
                 news.into_iter().for_each(|(name, standing)| self.view.pods.take(name, standing));
             }
             Message::NodeAddresses(addresses) => {
+                self.view.policing.set_node(&addresses);
+                let addresses = addresses::within(&self.view.settings.node_port_addresses, &addresses);
                 if let Err(error) = self.view.maps.set_node_addresses(&addresses) {
                     tracing::error!("the node's addresses are not in the tables: {error}");
                 }
@@ -196,6 +207,13 @@ impl Node {
                     Err(why) => drop(reply.send(Err(why))),
                 }
             }
+            Message::Asked(Question::Metrics, reply) if self.flows.is_some() => {
+                self.settle();
+                match (questions::answer(&self.view, Question::Metrics), &self.flows) {
+                    (Ok(Answer::Metrics(metrics)), Some(flows)) => flows.ask(metrics, Names::new(&self.view), reply),
+                    (other, _) => drop(reply.send(other)),
+                }
+            }
             Message::Asked(question, reply) => {
                 self.settle(); // so that what was told before the question is in the answer
                 let _ = reply.send(questions::answer(&self.view, question));
@@ -214,10 +232,11 @@ impl Node {
         match told {
             Told::Changes(changes) => {
                 let (first, last) = (source == 0, source + 1 == self.view.sources.len());
-                let is_its = |key: &Key| if matches!(key, Key::Capture(_)) { last } else { first };
+                let is_its = |key: &Key| if matches!(key, Key::Capture(_) | Key::Policy(_)) { last } else { first };
                 let state = &mut self.view.state;
                 let concerned: Concerned = changes.into_iter().map(|change| state.apply_of(change, is_its)).collect();
                 self.changed.extend(concerned.services);
+                self.view.policing.is_stale |= concerned.policy;
                 self.recaptured.extend(concerned.captures);
             }
             Told::Listed => its.listed = true,
@@ -253,6 +272,11 @@ impl Node {
             let capture = self.view.state.capture(&name).cloned().map(Arc::new);
             self.keeper.tell(Order::Want(name, capture));
         }
+        let is_whole = self.view.is_listed() && self.view.has_all_captures();
+        let View { policing, state, reconciler, .. } = &mut self.view;
+        if let Some(court) = policing.news(state, reconciler, is_whole) {
+            self.keeper.tell(Order::Judge(court));
+        }
         if self.captures == Stage::Waiting {
             self.captures = Stage::Begun;
             self.keeper.tell(Order::Begin);
@@ -267,10 +291,13 @@ impl Node {
 
     /// Writes what has changed, and gives back what nobody reads any more.
     fn settle(&mut self) {
-        self.recapture();
-        if !self.view.is_listed() {
-            return;
+        if self.view.is_listed() {
+            self.write();
         }
+        self.recapture();
+    }
+
+    fn write(&mut self) {
         let now = self.now_ns();
         if let Err(error) = self.view.reconciler.tidy(&mut self.view.maps, now) {
             tracing::warn!("old lists are not given back yet: {error}");
@@ -280,6 +307,7 @@ impl Node {
             let names = std::mem::take(&mut self.changed);
             let begun = Instant::now();
             let applied = self.view.reconciler.apply(&self.view.state, names, &mut self.view.maps, now);
+            self.view.policing.services_changed = true;
             self.count(begun.elapsed());
             self.written(applied);
         }
@@ -321,10 +349,7 @@ impl Node {
     fn log_events(&mut self) {
         if self.log_due.is_some_and(|due| due <= Instant::now()) {
             self.log_due = None;
-            let ports = self.view.reconciler.ports();
-            let service = |number| ports.iter().find(|port| port.service == number).map(|port| port.key.to_string());
-            let pod = |netns| self.view.pods.of(netns).map(|capture| capture.name.to_string());
-            self.digest.log(service, pod);
+            self.digest.log(&self.view);
         }
     }
 }

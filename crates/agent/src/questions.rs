@@ -1,7 +1,7 @@
 //! Who answers which question.
 
 use crate::view::View;
-use crate::{check, explain, report};
+use crate::{check, explain, policies, report};
 use sidestep_agent_api::{Answer, Check, Question, Reply};
 use sidestep_mesh::object::Name;
 
@@ -12,11 +12,13 @@ pub fn answer(view: &View, question: Question) -> Reply {
         Question::Show { namespace, name } => Answer::Services(report::show(view, &Name::new(&namespace, &name))?),
         Question::Check => Answer::Check(check(view)?),
         Question::Explain { from, protocol, to } => Answer::Explanation(explain::explain(view, &from, protocol, to)?),
-        Question::ExplainInbound { netns, port, interface } => {
-            Answer::Explanation(explain::inbound(view, &netns, port, interface.as_deref())?)
+        Question::ExplainInbound { netns, port, interface, source, protocol } => {
+            let call = explain::Call { port, interface: interface.as_deref(), source, protocol };
+            Answer::Explanation(explain::inbound(view, &netns, &call)?)
         }
+        Question::Policies => Answer::Policies(policies::all(view)?),
         Question::Captures { .. } => Answer::Captures(report::captures(view)?),
-        Question::Metrics => Answer::Metrics(report::metrics(view)?),
+        Question::Metrics => Answer::Metrics(Box::new(report::metrics(view)?)),
         Question::Stop { .. } => Answer::Stopping,
     })
 }

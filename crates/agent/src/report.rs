@@ -1,9 +1,11 @@
 //! What is known and programmed, in the words of the answers.
 
+use crate::policies;
 use crate::view::View;
 use sidestep_agent_api as api;
 use sidestep_ebpf::error::Result as EbpfResult;
 use sidestep_ebpf::plane::OF_CAPTURE;
+use sidestep_ebpf::splice;
 use sidestep_mesh::address::{Endpoint, Family, Protocol};
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::{Left, Name, Selection, Service, SliceEndpoint};
@@ -75,6 +77,7 @@ fn service(view: &View, known: &Service, problems: Vec<String>) -> Result<api::S
         namespace: known.name.namespace.to_string(),
         name: known.name.name.to_string(),
         ports: ports.map(|programmed| port(view, programmed)).collect::<Result<_>>()?,
+        bypass: policies::bypass(view, known),
         problems,
         left: remarks(view, known),
     })
@@ -186,7 +189,21 @@ pub fn metrics(view: &View) -> Result<api::Metrics> {
         services: services(view)?,
         captures: captures(view)?,
         backends: each.filter(|backend| backend.active > 0 || backend.picks > 0).collect(),
+        policing: policies::figures(view),
+        flows: None,
+        splice: text(splice::status(&view.settings.pins))?.map(spliced),
     })
+}
+
+fn spliced(status: splice::Status) -> api::Splice {
+    let reasons = status.reasons.into_iter();
+    api::Splice {
+        paused: status.paused,
+        connections: status.connections,
+        messages: status.redirected.messages,
+        bytes: status.redirected.bytes,
+        reasons: reasons.map(|(reason, count)| api::Count { reason: reason.into(), count }).collect(),
+    }
 }
 
 /// Every captured pod, in the order of names.

@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     stop_at_signals(&inbox)?;
     let busy = serve_questions(&settings, &inbox)?;
     let source_names = start_sources(&settings, &inbox);
-    start_addresses(&settings, &inbox);
+    start_addresses(&inbox);
     let end = keep(&settings, source_names, &inbox, &messages);
     let _ = answer::remove(&settings.socket);
     // Questions that came too late are told so, and the last answer is still written.
@@ -58,8 +58,8 @@ fn keep(
     messages: &Receiver<Message>,
 ) -> Result<End, String> {
     let cookie = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
-    let options =
-        Options { pins: settings.pins.clone(), cgroup: settings.cgroup.clone(), node_netns: cookie, watch: false };
+    let (pins, cgroup) = (settings.pins.clone(), settings.cgroup.clone());
+    let options = Options { pins, cgroup, node_netns: cookie, watch: settings.watch };
     let mut stopped = None;
     let filled = services::install(&options, |maps| {
         let mut node = Node::new(settings.clone(), source_names, cookie, maps, inbox.clone())
@@ -138,14 +138,14 @@ fn source(settings: &Settings) -> Box<dyn Source> {
     if let SourceSettings::Directory(path) = &settings.source {
         return Box::new(Directory::new(path.clone()));
     }
-    let cluster = Cluster::new(&settings.source, &settings.node_name, settings.zone.as_deref());
+    let cluster = Cluster::new(settings);
     Box::new(cluster.expect("what is no directory is a cluster"))
 }
 
-fn start_addresses(settings: &Settings, inbox: &Sender<Message>) {
-    let (ranges, inbox) = (settings.node_port_addresses.clone(), inbox.clone());
-    spawn("addresses", move || match addresses::follow(&ranges, &inbox) {
+fn start_addresses(inbox: &Sender<Message>) {
+    let inbox = inbox.clone();
+    spawn("addresses", move || match addresses::follow(&inbox) {
         Ok(_gone) => {}
-        Err(error) => tracing::error!("NodePorts do not follow this node's addresses any more: {error}"),
+        Err(error) => tracing::error!("NodePorts and policies do not follow this node's addresses any more: {error}"),
     });
 }

@@ -20,6 +20,8 @@ pub struct Settings {
     pub socket: PathBuf,
     pub metrics: Option<SocketAddr>,
     pub node_port_addresses: Vec<IpNet>,
+    /// Connections are counted for each pair of pods and each Service.
+    pub watch: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -46,6 +48,7 @@ struct File {
     metrics: Option<String>,
     socket: Option<PathBuf>,
     node_port_addresses: Vec<IpNet>,
+    watch: bool,
 }
 
 impl File {
@@ -88,6 +91,7 @@ impl Settings {
             socket: socket(args.socket.clone().or(file.socket)),
             metrics: metrics(args.metrics.as_deref().or(file.metrics.as_deref()).unwrap_or(DEFAULT_METRICS))?,
             node_port_addresses: ranges.clone(),
+            watch: args.watch || file.watch,
         })
     }
 }

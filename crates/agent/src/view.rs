@@ -1,6 +1,7 @@
 //! What is known and what is programmed: all that questions are answered from.
 
 use crate::captures::{Figures, Standing};
+use crate::policing::Policing;
 use crate::settings::Settings;
 use sidestep_agent_api::{Reconcile, Source, Trouble};
 use sidestep_ebpf::capture::Captures;
@@ -24,6 +25,7 @@ pub struct View {
     pub sources: Vec<Source>,
     pub reconcile: Reconcile,
     pub pods: Pods,
+    pub policing: Policing,
 }
 
 /// What became of captured pods.
@@ -44,6 +46,15 @@ impl Pods {
     /// By which rules connections in this namespace are captured.
     pub fn of(&self, netns: u64) -> Option<&Arc<Capture>> {
         self.applied.get(&netns)
+    }
+
+    /// Whose namespace it is: of several files that name it, the first one's.
+    pub fn whose(&self, netns: u64) -> Option<&Name> {
+        let by_capture = self.of(netns).map(|capture| &capture.name);
+        by_capture.or_else(|| {
+            let named = self.standings.iter().find(|(_, standing)| standing.netns == Some(netns));
+            named.map(|(name, _)| name)
+        })
     }
 
     pub fn take(&mut self, name: Name, standing: Option<Standing>) {

@@ -7,6 +7,7 @@ use sidestep_broker::broker::hold::Scope;
 use sidestep_broker::listen::Address;
 use sidestep_broker::settings::{RingSize, Spin, UpgradeAfter};
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Takes the cost of local hops away from unchanged programs.
@@ -34,6 +35,8 @@ pub enum Command {
     Splice(Splice),
     #[command(subcommand)]
     Service(Service),
+    #[command(subcommand)]
+    Policy(Policy),
     Explain(Explain),
     /// Part of the doctor's trial
     #[command(name = crate::doctor::selftest::COMMAND, hide = true)]
@@ -51,6 +54,7 @@ Examples:
 
   sidestep agent --config services/        balance connections to the Services of these YAML files
   sidestep service list                    what is balanced, and how often
+  sidestep policy list                     with whom pods may talk, and what was denied
   sidestep explain 4711 10.96.0.10:80      what happens to a connection of this process, and why
 
   sidestep splice --port 5432              join the sockets of local connections to this port, in the kernel";
@@ -233,12 +237,49 @@ pub struct ServiceCheck {
     pub agent: AgentSocket,
 }
 
+const POLICY_EXAMPLES: &str = "\
+Examples:
+  sidestep policy list                     every policy, and the pods of this node that are not judged, and why
+  sidestep policy show shop/web            its rules, as `sidestep explain` numbers them, and its pods
+  sidestep policy check && echo well       exit code 1: something is not as it should be";
+
+/// Show with whom pods may talk, as the agent of this node keeps it
+#[derive(Subcommand)]
+#[command(after_help = POLICY_EXAMPLES)]
+pub enum Policy {
+    /// List policies, and what they have denied
+    List(PolicyList),
+    /// Show one policy with its rules, and the pods of this node that it selects
+    Show(PolicyShow),
+    /// Compare the tables in the kernel with what they are meant to say; as `sidestep service check`
+    Check(ServiceCheck),
+}
+
+#[derive(clap::Args)]
+pub struct PolicyList {
+    /// Only policies of this namespace
+    #[arg(value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    #[command(flatten)]
+    pub agent: AgentSocket,
+}
+
+#[derive(clap::Args)]
+pub struct PolicyShow {
+    /// The policy; without a namespace that of `default`
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub name: String,
+    #[command(flatten)]
+    pub agent: AgentSocket,
+}
+
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   sidestep explain 4711 10.96.0.10:80            a TCP connection of process 4711
   sidestep explain 4711 udp:[fd00:96::a]:53      datagrams
   sidestep explain /sys/fs/cgroup/kubepods 10.96.0.10:80   any process in that cgroup
-  sidestep explain --inbound web-1 8080          a connection to the captured pod of that network namespace";
+  sidestep explain --inbound web-1 8080          a connection to the captured pod of that network namespace
+  sidestep explain --inbound web-1 8080 --source 10.244.0.7   ... from that address, as policies judge it";
 
 /// Say what happens to a connection, and which rule decides
 #[derive(clap::Args)]
@@ -249,7 +290,7 @@ pub struct Explain {
     #[arg(value_name = "PID|CGROUP|NETNS")]
     pub from: String,
     /// Where to; with --inbound only the port
-    #[arg(value_name = "[tcp:|udp:]ADDRESS:PORT|PORT")]
+    #[arg(value_name = "[tcp:|udp:]ADDRESS:PORT|[udp:]PORT")]
     pub to: String,
     /// A connection that comes to the pod
     #[arg(long)]
@@ -257,6 +298,9 @@ pub struct Explain {
     /// With --inbound: by this interface [default: that of the pod's default route]
     #[arg(long, value_name = "NAME", requires = "inbound")]
     pub interface: Option<String>,
+    /// With --inbound: from this address, by which policies decide
+    #[arg(long, value_name = "ADDRESS", requires = "inbound")]
+    pub source: Option<IpAddr>,
     #[command(flatten)]
     pub agent: AgentSocket,
 }

@@ -6,7 +6,7 @@ use crate::args::Explain;
 use crate::destination::{self, Destination};
 use crate::service;
 use crate::table::Table;
-use sidestep_agent_api::{Answer, Explanation, Question, Verdict};
+use sidestep_agent_api::{Answer, Explanation, Protocol, Question, Verdict};
 use std::process::ExitCode;
 
 pub fn explain(args: &Explain) -> Result<ExitCode, Failure> {
@@ -24,8 +24,14 @@ pub fn explain(args: &Explain) -> Result<ExitCode, Failure> {
 
 fn question(args: &Explain) -> Result<Question, Failure> {
     if args.inbound {
-        let port = args.to.parse().map_err(|_| Failure::usage(format!("{}: expected a port, as in 8080", args.to)))?;
-        return Ok(Question::ExplainInbound { netns: args.from.clone(), port, interface: args.interface.clone() });
+        let (protocol, port) = match args.to.split_once(':') {
+            Some(("udp", port)) => (Protocol::Udp, port),
+            Some(("tcp", port)) => (Protocol::Tcp, port),
+            _ => (Protocol::Tcp, &*args.to),
+        };
+        let port = port.parse().map_err(|_| Failure::usage(format!("{}: expected a port, as in 8080", args.to)))?;
+        let (netns, interface, source) = (args.from.clone(), args.interface.clone(), args.source);
+        return Ok(Question::ExplainInbound { netns, port, interface, source, protocol });
     }
     let wrong = |text: &str, why| Failure::usage(format!("{text}: {why}"));
     let from = destination::caller(&args.from).map_err(|why| wrong(&args.from, why))?;
@@ -54,6 +60,8 @@ fn verdict(verdict: Verdict, service: &str) -> String {
         Verdict::CapturedOutbound => "goes to the pod's proxy, as what the pod sends".into(),
         Verdict::CapturedInbound => "goes to the pod's proxy, as what the pod receives".into(),
         Verdict::CapturedDns => "goes to the pod's proxy, as a question to a name server".into(),
+        Verdict::DeniedOut => "is denied by policies of the pod that calls".into(),
+        Verdict::DeniedIn => "is denied by policies of the pod that is called".into(),
         Verdict::Untouched => "is left to the kernel, as without Sidestep".into(),
     }
 }

@@ -9,6 +9,7 @@ mod doctor;
 mod explain;
 mod hold;
 mod locate;
+mod policy;
 mod reasons;
 mod run;
 mod service;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Capture(args) => agent::run(Some("capture"), &args.args),
         Command::Splice(args) => agent::run(Some("splice"), &args.args),
         Command::Service(args) => service::run(&args),
+        Command::Policy(args) => policy::run(&args),
         Command::Explain(args) => explain::explain(&args),
     };
     match result {

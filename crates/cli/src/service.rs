@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::agent::{beside_the_point, print_json};
 use crate::args::{Service as Command, ServiceCheck, ServiceList, ServiceShow};
 use crate::table::Table;
-use sidestep_agent_api::{Answer, Backend, Check, Port, Question, Service};
+use sidestep_agent_api::{Answer, Backend, Bypass, Check, Port, Question, Service};
 use std::process::ExitCode;
 
 pub fn run(command: &Command) -> Result<ExitCode, Failure> {
@@ -74,9 +74,18 @@ fn show(args: &ServiceShow) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     println!("{}/{}", service.namespace, service.name);
+    service.bypass.iter().for_each(print_bypass);
     service.ports.iter().for_each(print_port);
     print_remarks(service);
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_bypass(bypass: &Bypass) {
+    let whose = if bypass.inbound { "clients' and servers'" } else { "clients'" };
+    match &bypass.refused {
+        None => println!("its connections go around {whose} proxies"),
+        Some(why) => println!("asks to go around {whose} proxies, and does not: {why}"),
+    }
 }
 
 fn print_port(port: &Port) {
@@ -106,7 +115,7 @@ pub fn backends(backends: &[Backend]) -> Table {
     table
 }
 
-fn check(args: &ServiceCheck) -> Result<ExitCode, Failure> {
+pub fn check(args: &ServiceCheck) -> Result<ExitCode, Failure> {
     let check = match args.agent.ask(&Question::Check)? {
         Answer::Check(check) => check,
         other => return Err(beside_the_point(&other)),
@@ -126,6 +135,7 @@ fn print_check(check: &Check) {
     if !check.differences.is_empty() {
         println!("Start the agent again: it writes all tables anew, without a gap.");
     }
-    let (frontends, pods, differences) = (check.frontends, check.captures, check.differences.len());
-    println!("{frontends} frontends and {pods} captured pods compared, {differences} differences");
+    let Check { frontends, captures, judged, .. } = check;
+    let differences = check.differences.len();
+    println!("{frontends} frontends, {captures} captured and {judged} judged pods compared, {differences} differences");
 }

@@ -1,5 +1,6 @@
 //! Where connections go around the proxies.
 
+use crate::capture::Fill;
 use crate::capture::inbound::open;
 use crate::error::Result;
 use crate::layout::{frontend_key, key_of, to_key};
@@ -31,7 +32,7 @@ impl Bypasses {
     /// What is sent plainly is understood by a server's proxy if it is allowed to; what a client's proxy sends is not
     /// understood by a program. So clients come first where a way opens, and servers where one closes.
     pub fn set(&mut self, wanted: &BTreeMap<FrontendKey, Way>, required: &BTreeSet<u64>) -> Result<()> {
-        let before: BTreeSet<u64> = self.required.entries()?.into_iter().map(|(cookie, _)| cookie).collect();
+        let before = self.required();
         self.required.put_all(&required.difference(&before).map(|cookie| (*cookie, 1)).collect::<Vec<_>>())?;
         self.write(wanted, |old, new| Way { inbound: old.inbound && new.inbound, ..old })?;
         self.write(wanted, |old, new| Way { inbound: old.inbound, ..new })?;
@@ -63,6 +64,39 @@ impl Bypasses {
 
     pub fn is_required(&self, netns: u64) -> Result<bool> {
         Ok(self.required.get(&netns)?.is_some())
+    }
+
+    /// Namespaces of pods that are never led around their proxy.
+    pub fn required(&self) -> BTreeSet<u64> {
+        self.required.keys().collect()
+    }
+
+    /// One of them, from now on.
+    pub fn require(&self, netns: u64) -> Result<()> {
+        self.required.put_all(&[(netns, 1)])
+    }
+
+    /// The addresses at which connections are led around proxies, as they were written.
+    pub fn written(&self) -> &BTreeMap<FrontendKey, Way> {
+        &self.written
+    }
+
+    /// Addresses of which the tables say something else than was written.
+    pub fn differences(&self) -> Result<BTreeSet<FrontendKey>> {
+        let found: BTreeMap<FrontendKey, Way> =
+            self.ways.entries()?.iter().filter_map(|(key, flags)| Some((to_key(key)?, to_way(*flags)))).collect();
+        let all: BTreeSet<FrontendKey> = found.keys().chain(self.written.keys()).copied().collect();
+        Ok(all.into_iter().filter(|key| found.get(key) != self.written.get(key)).collect())
+    }
+
+    /// How full the tables are.
+    pub fn fill(&self) -> Vec<Fill> {
+        let fill = |table, used, room| Fill { table, used, room };
+        let required = self.required.keys().count();
+        vec![
+            fill("bypasses", self.written.len(), self.ways.room()),
+            fill("proxy_required", required, self.required.room()),
+        ]
     }
 }
 

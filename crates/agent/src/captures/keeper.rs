@@ -4,6 +4,7 @@
 //! what a visit finds is compared with what was found before, and written.
 
 use super::identity::{self, Identity};
+use super::judging::Judging;
 use super::spaces::{Left, Spaces};
 use super::{Figures, Order, Report, Standing, places};
 use crate::message::Message;
@@ -68,6 +69,10 @@ pub struct Pod {
     pub is_queued: bool,
     pub due: Option<Instant>,
     pub pause: Duration,
+    /// What the last visit has found to be wrong.
+    pub troubles: Vec<String>,
+    /// Why it is not judged as its policies want it.
+    pub unjudged: Option<String>,
     pub told: Option<Standing>,
 }
 
@@ -77,6 +82,9 @@ pub struct Keeper<'a> {
     own: &'a Sender<Order>,
     inbox: &'a Sender<Message>,
     captures: Option<Captures>,
+    pub judging: Judging,
+    /// Where connections are led around proxies is to be written anew.
+    pub is_led_astray: bool,
     pub pods: HashMap<Name, Pod>,
     by_path: HashMap<PathBuf, BTreeSet<Name>>,
     pub spaces: Spaces,
@@ -89,7 +97,7 @@ pub struct Keeper<'a> {
     has_rested: bool,
     is_settled: bool,
     may_complete: bool,
-    is_complete: bool,
+    pub is_complete: bool,
     /// Namespaces whose proxies may have begun to listen unseen.
     pub renew: HashSet<u64>,
     /// Namespaces that could not be removed from the tables.
@@ -112,6 +120,8 @@ impl Keeper<'_> {
             own,
             inbox,
             captures: None,
+            judging: Judging::new(settings),
+            is_led_astray: false,
             pods: HashMap::new(),
             by_path: HashMap::new(),
             spaces: Spaces::default(),
@@ -141,6 +151,7 @@ impl Keeper<'_> {
         match order {
             Order::Want(name, Some(capture)) => self.want(name, capture),
             Order::Want(name, None) => self.forget(&name),
+            Order::Judge(court) => self.rejudge(court),
             Order::Begin => self.has_begun = true,
             Order::Complete => self.may_complete = true,
             Order::Attached => {
@@ -186,6 +197,8 @@ impl Keeper<'_> {
                     is_queued: false,
                     due: None,
                     pause,
+                    troubles: Vec::new(),
+                    unjudged: None,
                     told: None,
                 };
                 self.pods.insert(name.clone(), pod);
@@ -233,10 +246,11 @@ impl Keeper<'_> {
 
     fn remove(&mut self, cookie: u64) {
         let removed = self.captures.as_mut().map_or(Ok(()), |captures| captures.remove_untidily(cookie));
-        if let Err(error) = removed {
-            tracing::error!("a pod is still captured, and will be removed in a moment: {error}");
+        if let Err(error) = removed.and(self.judging.forget(cookie)) {
+            tracing::error!("a pod is still captured or judged, and will be removed in a moment: {error}");
             self.doomed.insert(cookie);
         }
+        self.is_led_astray = true;
     }
 
     fn end(&mut self, cookie: u64) {
@@ -266,14 +280,19 @@ impl Keeper<'_> {
     }
 
     fn check(&self, mut check: Check) -> Result<Check, String> {
-        let Some(captures) = &self.captures else { return Ok(check) };
-        let differences = captures.differences(self.is_complete).map_err(|error| error.to_string())?;
-        check.captures = captures.namespaces().len();
+        let captured = self.captures.as_ref().map(|captures| captures.differences(self.is_complete));
+        let differences = captured.unwrap_or(Ok(Vec::new())).map_err(|error| error.to_string())?;
+        check.captures = self.captures.as_ref().map_or(0, |captures| captures.namespaces().len());
         let named = |cookie| match self.spaces.get(cookie).and_then(|space| space.applied.as_ref()) {
             Some(capture) => format!("Capture {}", capture.name),
+            None if cookie == 0 => "policies".into(),
             None => format!("namespace {cookie}"),
         };
-        check.differences.extend(differences.into_iter().map(|(cookie, what)| format!("{}: {what}", named(cookie))));
+        let judged = self.judging.differences(self.is_complete).map_err(|error| error.to_string())?;
+        check.judged = self.judging.count();
+        check.problems.extend(self.judging.trouble.clone());
+        let differences = differences.into_iter().map(|(cookie, what)| (cookie, what.to_string())).chain(judged);
+        check.differences.extend(differences.map(|(cookie, what)| format!("{}: {what}", named(cookie))));
         Ok(check)
     }
 
@@ -355,6 +374,9 @@ impl Keeper<'_> {
     fn rest(&mut self) {
         self.has_rested = true;
         self.tidy();
+        if std::mem::take(&mut self.is_led_astray) {
+            self.lead();
+        }
         if self.may_complete && !self.is_complete && !self.pods.values().any(|pod| pod.is_obscure) {
             self.complete();
         }
@@ -376,9 +398,17 @@ impl Keeper<'_> {
     fn tell(&mut self) {
         let tables = self.captures.as_ref().map(Captures::fill).unwrap_or_default().into_iter();
         let tables = tables.map(|fill| Fill { table: fill.table.into(), used: fill.used as u32, size: fill.room });
-        let figures = Figures { tables: tables.collect(), ended: self.ended };
+        let figures = Figures {
+            tables: tables.chain(self.judging.fill()).collect(),
+            ended: self.ended,
+            judged: self.judging.count(),
+            trouble: self.judging.trouble.clone(),
+        };
         if self.news.is_empty() && self.told == figures {
             return;
+        }
+        if let Some(trouble) = figures.trouble.as_ref().filter(|trouble| self.told.trouble.as_ref() != Some(trouble)) {
+            tracing::error!("{trouble}");
         }
         self.told = figures.clone();
         let news = std::mem::take(&mut self.news).into_iter().collect();
@@ -399,6 +429,11 @@ impl Keeper<'_> {
         if let Some(Err(error)) = completed {
             tracing::error!("what an earlier agent has captured besides is not removed: {error}");
         }
+        if let Err(error) = self.judging.complete(&self.whose()) {
+            tracing::error!("pods that an earlier agent judged besides still are: {error}");
+        }
+        self.is_led_astray = true;
+        self.lead();
     }
 
     fn watch(&mut self) {

@@ -1,13 +1,15 @@
-//! Captured pods, kept as the files of kind Capture want them: on a thread of its own, since a visit to a network namespace
+//! Captured pods, kept as the files of kind Capture want them, and judged as policies want it: on a thread of its own, since a visit to a network namespace
 //! takes a while, and Services must not wait for that.
 //!
 //! ```text
 //!   node        --Order-->  .--------------.
-//!   /run/netns  --Order-->  | [`keeper`]   |  --> namespaces, tables (sidestep_ebpf::capture)
+//!   /run/netns  --Order-->  | [`keeper`]   |  --> namespaces, tables (sidestep_ebpf::{capture, policy, bypass})
 //!   rtnetlink   --Order-->  '--------------'  --> Message::Captured, to the node
 //! ```
 
+mod court;
 mod identity;
+mod judging;
 mod keeper;
 mod places;
 mod spaces;
@@ -16,8 +18,12 @@ mod visit;
 use crate::message::Message;
 use crate::settings::Settings;
 use sidestep_agent_api::{Check, Fill, Reply};
+use sidestep_mesh::bypass::Way;
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::Name;
+use sidestep_mesh::plane::FrontendKey;
+use sidestep_mesh::policy::plan::Plan;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, channel};
@@ -27,6 +33,8 @@ use std::thread::JoinHandle;
 pub enum Order {
     /// This is what the file says; None: it has gone.
     Want(Name, Option<Arc<Capture>>),
+    /// With whom pods may talk, and where their proxies are led around.
+    Judge(Court),
     /// Everything that is wanted has been told, as far as it is known.
     Begin,
     /// Nothing is hidden: what an earlier agent has left besides may go.
@@ -47,6 +55,17 @@ pub enum Order {
     Stop,
 }
 
+/// What policies, and Services that need no proxy, mean to the pods of this node.
+#[derive(Clone)]
+pub struct Court {
+    pub plan: Arc<Plan>,
+    pub ways: Arc<BTreeMap<FrontendKey, Way>>,
+    /// Pods whose proxies are never led around.
+    pub required: Arc<BTreeSet<Name>>,
+    /// Nothing has been hidden since the agent began: what is not in the plan is not wanted.
+    pub is_whole: bool,
+}
+
 /// What the keeper tells.
 pub enum Report {
     /// What became of these; None: not wanted any more.
@@ -62,6 +81,8 @@ pub struct Standing {
     pub netns: Option<u64>,
     /// By what its connections are captured; None: they are not.
     pub applied: Option<Arc<Capture>>,
+    /// Whether its connections are judged by its policies.
+    pub judged: bool,
     pub troubles: Vec<String>,
 }
 
@@ -70,6 +91,10 @@ pub struct Figures {
     pub tables: Vec<Fill>,
     /// Captured namespaces that have ended.
     pub ended: u64,
+    /// Namespaces whose connections are judged.
+    pub judged: usize,
+    /// What is wrong with policies, or with ways round proxies, beside what single pods say.
+    pub trouble: Option<String>,
 }
 
 /// The thread; it ends with this.

@@ -3,6 +3,7 @@
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::Name;
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// One network namespace that is captured, or is to be.
@@ -16,12 +17,19 @@ pub struct Space {
     orphan_of: Option<Name>,
     /// By whose rules it is captured.
     pub applied: Option<Arc<Capture>>,
+    /// Its addresses, as the last visit has found them.
+    pub own: BTreeSet<IpAddr>,
 }
 
 impl Space {
     /// Whose rules count.
     pub fn owner(&self) -> Option<&Name> {
         self.claims.first()
+    }
+
+    /// Whose policies count: a pod that has lost its name is judged on.
+    pub fn whose(&self) -> Option<&Name> {
+        self.owner().or(self.orphan_of.as_ref())
     }
 
     /// The files that name it, of which only the first counts.
@@ -59,6 +67,10 @@ impl Spaces {
 
     pub fn by_number(&self, number: i32) -> Option<u64> {
         self.by_number.get(&number).copied()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Space)> {
+        self.spaces.iter().map(|(cookie, space)| (*cookie, space))
     }
 
     pub fn cookies(&self) -> BTreeSet<u64> {

@@ -12,6 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Policies that could not be written are tried again after this: a table that is full takes a while to be found so.
+pub const UNJUDGED: Duration = Duration::from_secs(30);
+
 impl Keeper<'_> {
     pub fn visit(&mut self, name: &Name) {
         let Some(pod) = self.pods.get_mut(name) else { return };
@@ -24,17 +27,31 @@ impl Keeper<'_> {
             Err(trouble) => (vec![trouble], true),
         };
         let Some(pod) = self.pods.get_mut(name) else { return };
+        pod.troubles = troubles;
+        let pause = pod.pause;
+        pod.pause = if again { (pause * 2).min(PAUSES[1]) } else { PAUSES[0] };
+        let unjudged = pod.unjudged.is_some();
+        if again {
+            self.set_due(name, Some(Instant::now() + pause));
+        } else if unjudged {
+            self.set_due(name, Some(Instant::now() + UNJUDGED));
+        }
+        self.note(name);
+    }
+
+    /// What became of a pod, if that is news.
+    pub fn note(&mut self, name: &Name) {
+        let Some(pod) = self.pods.get_mut(name) else { return };
         let netns = pod.seen.map(|(_, cookie)| cookie);
-        let applied = netns.and_then(|cookie| self.spaces.get(cookie)?.applied.clone());
-        let standing = Standing { netns, applied: applied.filter(|by| by.name == *name), troubles };
+        let space = netns.and_then(|cookie| self.spaces.get(cookie));
+        let applied = space.and_then(|space| space.applied.clone()).filter(|by| by.name == *name);
+        let is_its = space.is_some_and(|space| space.owner() == Some(name));
+        let judged = is_its && netns.is_some_and(|cookie| self.judging.is_judged(cookie));
+        let troubles = pod.troubles.iter().chain(&pod.unjudged).cloned().collect();
+        let standing = Standing { netns, applied, judged, troubles };
         if pod.told.as_ref() != Some(&standing) {
             pod.told = Some(standing.clone());
             self.news.insert(name.clone(), Some(standing));
-        }
-        let pause = pod.pause;
-        pod.pause = if again { (pause * 2).min(PAUSES[1]) } else { PAUSES[0] };
-        if again {
-            self.set_due(name, Some(Instant::now() + pause));
         }
     }
 
@@ -68,6 +85,7 @@ impl Keeper<'_> {
         }
         let others: Vec<String> =
             space.claims().filter(|other| *other != name).map(|other| other.to_string()).collect();
+        self.judge_here(name, cookie, &held, &place);
         is_covered(&capture, &self.settings.cgroup)?;
         let renew = self.renew.remove(&cookie);
         let captures = self.captures()?;

@@ -1,7 +1,7 @@
 //! A lab with an agent in its node, and what a test wants of both.
 
 use crate::yaml;
-use sidestep_agent_api::{Answer, Capture, Captures, Check, Explanation, Question, Service, Status, ask};
+use sidestep_agent_api::{Answer, Capture, Captures, Check, Explanation, Policies, Question, Service, Status, ask};
 use sidestep_testkit::{Lab, Pod};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -177,6 +177,30 @@ impl Node {
             Answer::Explanation(explanation) => explanation,
             other => panic!("{other:?}"),
         }
+    }
+
+    pub fn policies(&self) -> Policies {
+        match self.ask(Question::Policies).unwrap() {
+            Answer::Policies(policies) => policies,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// How often something has happened, by reason code.
+    pub fn counted(&self, reason: &str) -> u64 {
+        let reasons = self.status().unwrap().reasons;
+        reasons.iter().find(|count| count.reason == reason).expect("such a reason").count
+    }
+
+    /// As Prometheus gets them.
+    pub fn metrics(&self) -> String {
+        self.lab.node.run(|| {
+            let mut stream = TcpStream::connect("127.0.0.1:9464").unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            text
+        })
     }
 
     /// A file for `--kubeconfig` that names the API server at this port of the node's loopback.

@@ -3,18 +3,7 @@
 use crate::agent::{Node, VIP, at, dial, server};
 use crate::yaml;
 use sidestep_agent_api::{Caller, Protocol, Question, Verdict};
-use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-
-fn metrics(node: &Node) -> String {
-    node.lab.node.run(|| {
-        let mut stream = TcpStream::connect("127.0.0.1:9464").unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    })
-}
 
 #[test]
 fn metrics_and_lists_tell_what_was_counted() {
@@ -30,7 +19,7 @@ fn metrics_and_lists_tell_what_was_counted() {
         assert!(dial(at("10.96.0.11", 81)).is_err());
         TcpStream::connect(at(VIP, 80)).unwrap()
     });
-    let text = metrics(&node);
+    let text = node.metrics();
     let labels = |name: &str| {
         format!(
             "{{namespace=\"default\",service=\"{name}\",port=\"\",protocol=\"TCP\",family=\"IPv4\",policy=\"Cluster\"}}"

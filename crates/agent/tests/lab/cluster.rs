@@ -48,6 +48,8 @@ struct Event {
 pub const SERVICES: &str = "services";
 pub const SLICES: &str = "endpointslices";
 const NODES: &str = "nodes";
+pub const PODS: &str = "pods";
+pub const NAMESPACES: &str = "namespaces";
 
 impl World {
     pub fn new() -> Arc<World> {
@@ -74,7 +76,7 @@ impl World {
         self.version.send_replace(version);
     }
 
-    fn refuse(&self, kind: &'static str, refused: bool) {
+    pub fn refuse(&self, kind: &'static str, refused: bool) {
         let mut inner = self.inner.lock().unwrap();
         if refused {
             inner.refused.insert(kind)
@@ -121,7 +123,10 @@ async fn answer(
     Path(kind): Path<String>,
     Query(query): Query<HashMap<String, String>>,
 ) -> Response {
-    let kind = [SERVICES, SLICES, NODES].into_iter().find(|known| *known == kind).expect("a kind that is watched");
+    let kind = [SERVICES, SLICES, NODES, PODS, NAMESPACES]
+        .into_iter()
+        .find(|known| *known == kind)
+        .expect("a kind that is watched");
     if world.inner.lock().unwrap().refused.contains(kind) {
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
                             "reason": "Forbidden", "message": "nodes are forbidden", "metadata": {}});

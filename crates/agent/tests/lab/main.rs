@@ -7,6 +7,7 @@ mod changes;
 mod cluster;
 mod ends;
 mod places;
+mod policy;
 mod scale;
 mod splice;
 mod yaml;

@@ -1,6 +1,7 @@
 //! `sidestep splice` as a command.
 
-use crate::agent::Node;
+use crate::agent::{Node, dial, server};
+use std::net::SocketAddr;
 use std::process::{Command, Output};
 
 fn splice(node: &Node, words: &[&str]) -> Output {
@@ -55,4 +56,25 @@ fn what_makes_no_sense_is_refused() {
     assert!(splice(&node, &["--port", "80", "--cgroup", "/proc"]).status.code() == Some(1));
     assert_eq!(state(&node)["state"], "off");
     assert!(!node.pins().exists());
+}
+
+#[test]
+fn an_agent_with_the_same_pins_has_it_in_its_metrics() {
+    let mut node = Node::with_agent();
+    assert!(!node.metrics().contains("sidestep_splice"), "nothing is installed");
+    let (client, pod) = (node.lab.pod(), node.lab.pod());
+    let _server = server(&pod);
+    must(&node, &["--port", "8080", "--cgroup", node.lab.cgroup.path().to_str().unwrap()]);
+    client.namespace.run(|| assert!(dial(SocketAddr::new(pod.v4, 8080)).is_ok()));
+    let metrics = node.metrics();
+    assert!(metrics.contains("\nsidestep_splice_paused 0\n") && metrics.contains("\nsidestep_spliced_connections 0\n"));
+    let shown = state(&node);
+    let reasons = shown["reasons"].as_array().unwrap();
+    assert!(reasons.iter().any(|reason| reason["count"].as_u64() > Some(0)), "{shown}");
+    for reason in reasons {
+        let line = format!("sidestep_splice_decisions_total{{reason={}}} {}\n", reason["name"], reason["count"]);
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
+    must(&node, &["--remove"]);
+    node.wait(|node| !node.metrics().contains("sidestep_splice"));
 }

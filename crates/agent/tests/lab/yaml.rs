@@ -1,5 +1,6 @@
 //! Services, EndpointSlices and Captures as people write them.
 
+use sidestep_testkit::Pod;
 use std::net::IpAddr;
 
 /// `more`: lines of the spec.
@@ -30,4 +31,27 @@ pub fn capture(name: &str, netns: &str, more: &str) -> String {
 pub fn annotated(name: &str, netns: &str, annotation: &str, value: &str) -> String {
     let annotation = format!("annotations: {{traffic.sidecar.istio.io/{annotation}: '{value}'}}");
     capture(name, netns, "").replace(&format!("{{name: {name}}}"), &format!("{{name: {name}, {annotation}}}"))
+}
+
+/// A pod of which nothing is captured, and whose labels policies know.
+pub fn labelled(name: &str, pod: &Pod, labels: &str) -> String {
+    let nothing = "annotations: {traffic.sidecar.istio.io/includeOutboundIPRanges: '', \
+                   traffic.sidecar.istio.io/includeInboundPorts: ''}";
+    named(name, pod, labels, nothing)
+}
+
+/// A pod with labels, all of whose connections go to its proxy. `annotation`: such as `sidestep.dev/require-proxy: 'true'`.
+pub fn proxied(name: &str, pod: &Pod, labels: &str, annotation: &str) -> String {
+    named(name, pod, labels, &format!("annotations: {{{annotation}}}"))
+}
+
+fn named(name: &str, pod: &Pod, labels: &str, annotations: &str) -> String {
+    let addresses = format!("  addresses: ['{}', '{}']\n", pod.v4, pod.v6);
+    let text = capture(name, pod.namespace.name(), &addresses);
+    text.replace(&format!("{{name: {name}}}"), &format!("{{name: {name}, labels: {labels}, {annotations}}}"))
+}
+
+/// `spec`: what stands between its braces.
+pub fn policy(name: &str, spec: &str) -> String {
+    format!("apiVersion: sidestep.dev/v1\nkind: Policy\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n---\n")
 }

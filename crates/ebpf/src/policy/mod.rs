@@ -1,8 +1,10 @@
 //! Policy: who has which address, and what each pod's policies say.
 
+mod differences;
 mod layout;
 mod sinks;
 
+use crate::capture::Fill;
 use crate::capture::inbound::{self, Installer};
 use crate::error::{Error, Result};
 use crate::grace::wait_for_readers;
@@ -34,6 +36,8 @@ pub struct Policies {
     current: Table<u32, u32>,
     /// Of the identities that this life writes: an earlier one's numbers meant somebody else.
     generation: u32,
+    /// Programs that ask of no pod's own generation ask this one: not before its identities are there.
+    is_current: bool,
     /// The highest number of an identity in an earlier life.
     last_identity: u32,
     addresses: BTreeMap<Address, Known>,
@@ -64,8 +68,9 @@ impl Policies {
             pins: pins.into(),
             installer: Installer::new(pins),
             generation: generations.max().unwrap_or(0).wrapping_add(1),
+            is_current: false,
             next: left.iter().map(|(_, pod)| pod.policy).max().unwrap_or(0).wrapping_add(1),
-            last_identity: named.iter().map(|(_, known)| known.number).max().unwrap_or(0),
+            last_identity: highest(&named),
             pods,
             rules: Table::new(map("policy_rules")?, "policy_rules"),
             ranges: Table::new(map("policy_ranges")?, "policy_ranges"),
@@ -79,7 +84,6 @@ impl Policies {
             _sinks: Sinks::new(&map("listeners")?)?,
         };
         policies.forget_dead()?;
-        policies.current.put_all(&[(0, policies.generation)])?;
         Ok(policies)
     }
 
@@ -90,18 +94,33 @@ impl Policies {
 
     /// Who has which address from now on. A policy that is to know a new identity is put before.
     pub fn set_identities(&mut self, wanted: &BTreeMap<Address, Known>) -> Result<()> {
+        let set = self.prepare_identities(wanted);
+        if !self.is_current {
+            self.current.put_all(&[(0, self.generation)])?;
+            self.is_current = true;
+        }
+        set
+    }
+
+    /// The same for pods that have been put here. Whoever is not asked for by a pod's policies stays whom an earlier life
+    /// took him for.
+    pub fn prepare_identities(&mut self, wanted: &BTreeMap<Address, Known>) -> Result<()> {
         let generation = self.generation;
         let gone: Vec<Address> = self.addresses.keys().filter(|at| !wanted.contains_key(at)).copied().collect();
         self.identities.remove_all(&gone.iter().map(|at| identity_key_of(generation, *at)).collect::<Vec<_>>())?;
         self.addresses.retain(|at, _| wanted.contains_key(at));
         let changed = wanted.iter().filter(|(at, known)| self.addresses.get(at) != Some(known));
-        let changed: Vec<(Address, Known)> = changed.map(|(at, known)| (*at, *known)).collect();
-        for some in changed.chunks(CHUNK) {
-            let entries = some.iter().map(|(at, known)| (identity_key_of(generation, *at), identity_of(*known)));
-            let put = self.identities.put_all(&entries.collect::<Vec<_>>());
-            put.map_err(|error| too_small(error, "addresses"))?;
-            self.addresses.extend(some.iter().copied());
-        }
+        let mut changed: Vec<(Address, Known)> = changed.map(|(at, known)| (*at, *known)).collect();
+        // Where there is no room for all, nobody is led around a proxy who must not be.
+        changed.sort_by_key(|(_, known)| !known.requires_proxy);
+        changed.chunks(CHUNK).try_for_each(|some| self.put_identities(some))
+    }
+
+    fn put_identities(&mut self, some: &[(Address, Known)]) -> Result<()> {
+        let entries = some.iter().map(|(at, known)| (identity_key_of(self.generation, *at), identity_of(*known)));
+        let put = self.identities.put_all(&entries.collect::<Vec<_>>());
+        put.map_err(|error| too_small(error, "addresses"))?;
+        self.addresses.extend(some.iter().copied());
         Ok(())
     }
 
@@ -161,16 +180,42 @@ impl Policies {
 
     /// Everything wanted has been put: what an earlier life left besides goes.
     pub fn complete(&mut self) -> Result<()> {
+        self.complete_but(&BTreeSet::new())
+    }
+
+    /// As `complete`, and these namespaces stay as they are: they could not be put.
+    pub fn complete_but(&mut self, wanted: &BTreeSet<u64>) -> Result<()> {
         let left: Vec<u64> = self.pods.entries()?.into_iter().map(|(cookie, _)| cookie).collect();
-        for cookie in left.into_iter().filter(|cookie| !self.known.contains_key(cookie)).collect::<Vec<_>>() {
-            self.remove(cookie)?;
-        }
+        let is_left = |cookie: &u64| !self.known.contains_key(cookie) && !wanted.contains(cookie);
+        left.into_iter().filter(is_left).collect::<Vec<_>>().into_iter().try_for_each(|cookie| self.remove(cookie))?;
         wait_for_readers();
-        let (uses, known, generation) = (&self.uses, &self.known, self.generation);
-        self.rules.retain(|key| uses.contains_key(&key.policy))?;
-        self.ranges.retain(|key| uses.contains_key(&key.policy))?;
-        self.own.retain(|key| known.contains_key(&key.netns))?;
-        self.identities.retain(|key| key.generation == generation)
+        let stay: BTreeMap<u64, policed> = self.pods.entries()?.into_iter().collect();
+        let policies: BTreeSet<u32> = stay.values().map(|pod| pod.policy).chain(self.uses.keys().copied()).collect();
+        let own = [self.generation];
+        let generations: BTreeSet<u32> = stay.values().map(|pod| pod.generation).chain(own).collect();
+        self.rules.retain(|key| policies.contains(&key.policy))?;
+        self.ranges.retain(|key| policies.contains(&key.policy))?;
+        self.own.retain(|key| stay.contains_key(&key.netns))?;
+        self.identities.retain(|key| generations.contains(&key.generation))
+    }
+
+    /// Whether the pod in this namespace is judged, be it as an earlier life has left it.
+    pub fn is_judged(&self, netns: u64) -> Result<bool> {
+        Ok(self.pods.get(&netns)?.is_some())
+    }
+
+    /// What has been put here.
+    pub fn fill(&self) -> Vec<Fill> {
+        let [rules, ranges] = self.used();
+        let own = self.known.values().map(|judged| judged.own.len()).sum();
+        let fill = |table, used, room| Fill { table, used, room };
+        vec![
+            fill("policed_pods", self.known.len(), self.pods.room()),
+            fill("policy_rules", rules, self.rules.room()),
+            fill("policy_ranges", ranges, self.ranges.room()),
+            fill("identities", self.addresses.len(), self.identities.room()),
+            fill("own_addresses", own, self.own.room()),
+        ]
     }
 
     /// Namespaces whose pods are judged, by their cookies.
@@ -194,6 +239,7 @@ impl Policies {
             self.uses.get_mut(number).expect("it is in use").1 += 1;
             return Ok(*number);
         }
+        self.has_room(entries).map_err(|error| too_small(error, "rules"))?;
         let number = self.next;
         let written = self.rules.add_all(&rules_of(number, &entries.rules));
         let written = written.and_then(|()| self.ranges.add_all(&ranges_of(number, &entries.ranges)));
@@ -206,6 +252,27 @@ impl Policies {
         self.numbers.insert(Rc::clone(&entries), number);
         self.uses.insert(number, (entries, 1));
         Ok(number)
+    }
+
+    /// To find it out by filling a table takes long, and leaves nobody room meanwhile.
+    fn has_room(&self, more: &Entries) -> Result<()> {
+        let [rules, ranges] = self.used();
+        for (name, used, more, room) in [
+            ("policy_rules", rules, more.rules.len(), self.rules.room()),
+            ("policy_ranges", ranges, more.ranges.len(), self.ranges.room()),
+        ] {
+            if used + more > room as usize {
+                let cause = format!("the table is full, it has room for {room} entries");
+                return Err(Error::new(format!("map {name}: put {more} entries beside {used}"), cause));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many entries of rules, and of ranges, have been put here.
+    fn used(&self) -> [usize; 2] {
+        let all = || self.uses.values().map(|(entries, _)| entries);
+        [all().map(|entries| entries.rules.len()).sum(), all().map(|entries| entries.ranges.len()).sum()]
     }
 
     /// What nobody uses any more is erased once no program can be reading it.
@@ -226,6 +293,22 @@ impl Policies {
         self.rules.remove_all(&rules_of(number, &entries.rules).iter().map(|(key, _)| *key).collect::<Vec<_>>())?;
         self.ranges.remove_all(&ranges_of(number, &entries.ranges).iter().map(|(key, _)| *key).collect::<Vec<_>>())
     }
+}
+
+/// The highest number of an identity that an earlier life has left: new ones begin above it.
+pub fn last_identity(pins: &Path) -> Result<u32> {
+    let map = inbound::open(&services::maps_path(pins)?, "identities")?;
+    Ok(highest(&Table::new(map, "identities").entries()?))
+}
+
+/// Whether an earlier life has left pods that are judged.
+pub fn has_left(pins: &Path) -> Result<bool> {
+    let map = inbound::open(&services::maps_path(pins)?, "policed_pods")?;
+    Ok(Table::<u64, policed>::new(map, "policed_pods").keys().next().is_some())
+}
+
+fn highest(named: &[(identity_key, identity)]) -> u32 {
+    named.iter().map(|(_, known)| known.number).max().unwrap_or(0)
 }
 
 /// A policy of which no entry was ever written.

@@ -9,6 +9,7 @@ use crate::pod::Pod;
 use crate::state::State;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
@@ -27,21 +28,22 @@ pub struct Known {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     pub pod: Pod,
-    pub compiled: Compiled,
+    /// Pods of one kind share it.
+    pub compiled: Arc<Compiled>,
 }
 
 /// `node` are this node's own addresses. `is_here` says which pods are on it.
 pub fn plan(state: &State, known: &mut Identities, node: &BTreeSet<IpAddr>, is_here: impl Fn(&Pod) -> bool) -> Plan {
     let pods = state.pods();
     let identities = identities(state, &pods, known, node);
-    let mut selected: BTreeMap<(&str, &super::rules::Labels), Compiled> = BTreeMap::new();
+    let mut selected: BTreeMap<(&str, &super::rules::Labels), Arc<Compiled>> = BTreeMap::new();
     let mut planned = BTreeMap::new();
     for pod in pods.values().filter(|pod| is_here(pod)) {
         let of_its_kind = selected
             .entry((&pod.name.namespace, &pod.labels))
-            .or_insert_with(|| compile(&policies_of(state, pod).collect::<Vec<_>>(), known));
+            .or_insert_with(|| Arc::new(compile(&policies_of(state, pod).collect::<Vec<_>>(), known)));
         if Direction::BOTH.iter().any(|direction| *of_its_kind.defaults.at(*direction) != 0) {
-            planned.insert(pod.name.clone(), Planned { pod: pod.clone(), compiled: of_its_kind.clone() });
+            planned.insert(pod.name.clone(), Planned { pod: pod.clone(), compiled: Arc::clone(of_its_kind) });
         }
     }
     Plan { identities, pods: planned }

@@ -5,8 +5,7 @@ use crate::yaml;
 use sidestep_agent_api::{Caller, Captures, Protocol, Question, Verdict};
 use sidestep_testkit::Pod;
 use sidestep_testkit::greeter::{Greeter, OUTBOUND, ROOT, greeted};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
@@ -72,7 +71,13 @@ fn what_comes_in_is_explained_too() {
     let pod = node.routed();
     let name = pod.namespace.name().to_string();
     let inbound = |node: &Node, port: u16, interface: Option<&str>| {
-        let question = Question::ExplainInbound { netns: name.clone(), port, interface: interface.map(Into::into) };
+        let question = Question::ExplainInbound {
+            netns: name.clone(),
+            port,
+            interface: interface.map(Into::into),
+            source: None,
+            protocol: Protocol::Tcp,
+        };
         let found = node.explain(question);
         (found.verdict, format!("{:?}", found.steps))
     };
@@ -93,20 +98,22 @@ fn what_comes_in_is_explained_too() {
         let (verdict, steps) = inbound(&node, port, interface);
         assert!(verdict == Verdict::Untouched && steps.contains(why), "{port}: {verdict:?} {steps}");
     }
-    let wrong = Question::ExplainInbound { netns: name.clone(), port: 1, interface: Some("eth7".into()) };
+    let wrong = Question::ExplainInbound {
+        netns: name.clone(),
+        port: 1,
+        interface: Some("eth7".into()),
+        source: None,
+        protocol: Protocol::Tcp,
+    };
     assert!(node.ask(wrong).unwrap_err().contains("has no interface eth7, but eth0, lo"));
-    let nowhere = Question::ExplainInbound { netns: "nowhere".into(), port: 1, interface: None };
+    let nowhere = Question::ExplainInbound {
+        netns: "nowhere".into(),
+        port: 1,
+        interface: None,
+        source: None,
+        protocol: Protocol::Tcp,
+    };
     assert!(node.ask(nowhere).unwrap_err().contains("/run/netns/nowhere"));
-}
-
-fn metrics(node: &Node) -> String {
-    node.lab.node.run(|| {
-        let mut stream = TcpStream::connect("127.0.0.1:9464").unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    })
 }
 
 fn list(node: &Node, more: &[&str]) -> String {
@@ -130,7 +137,7 @@ fn captured_pods_are_listed_and_counted() {
     });
     let to = SocketAddr::new(other.v4, 8080);
     (0..3).for_each(|_| assert_eq!(greeted(&pods[0], ROOT, to).unwrap().listener, OUTBOUND));
-    let text = metrics(&node);
+    let text = node.metrics();
     for line in [
         "sidestep_captured_pods 2",
         "sidestep_capture_listeners_missing{namespace=\"default\",name=\"a\"} 0",

@@ -43,7 +43,7 @@ fn neither_source_takes_away_what_the_other_told() {
     // A Service does not belong there.
     node.file("service.yaml", &yaml::service("mine", "10.96.0.99", 80, ""));
     node.wait(|node| {
-        node.check().troubles.iter().any(|t| t.what.contains("only objects of kind Capture are read here"))
+        node.check().troubles.iter().any(|t| t.what.contains("only objects of kind Capture and Policy are read here"))
     });
     assert!(node.show("mine").is_err());
     std::fs::remove_file(node.services().join("service.yaml")).unwrap();

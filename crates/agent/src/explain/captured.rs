@@ -1,6 +1,8 @@
 //! What the rules of a captured pod say of a connection, step by step.
 
-use crate::explain::{Result, Told};
+use super::around;
+use super::decided;
+use super::{Call, Result, Told};
 use crate::view::View;
 use ipnet::IpNet;
 use sidestep_agent_api::{Explanation, Protocol, Verdict};
@@ -13,6 +15,7 @@ use sidestep_mesh::capture::pod::{Capture, Netns};
 use sidestep_mesh::capture::rules::WithoutProxy;
 use sidestep_mesh::capture::tables::{Place, Way};
 use sidestep_mesh::capture::verdict::{Action, Probe};
+use sidestep_mesh::object::Name;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -27,14 +30,15 @@ pub fn outbound(view: &View, pid: u32, protocol: Protocol, to: SocketAddr, told:
     let ip = meant(to.ip().to_canonical());
     let (interface, route) = leaves_by(&place, ip);
     told.say(format!("route to {ip}"), route);
-    let protocol = match protocol {
-        Protocol::Tcp => address::Protocol::Tcp,
-        Protocol::Udp => address::Protocol::Udp,
-    };
+    let protocol = ours(protocol);
     let probe = Outbound { protocol, destination: to, source: None, interface: interface.unwrap_or(""), uid, gid };
     let decided = Probe::Outbound(probe).verdict(&capture.rules);
     told.say(decided.rule, action(decided.action));
     if decided.action == Action::Bypass {
+        return Ok(None);
+    }
+    let is_sent = matches!(decided.action, Action::Outbound(_)) && interface.is_some();
+    if is_sent && around::outbound(view, &capture.name, SocketAddr::new(ip, to.port()), protocol, told) {
         return Ok(None);
     }
     if interface.is_none() {
@@ -49,12 +53,16 @@ pub fn outbound(view: &View, pid: u32, protocol: Protocol, to: SocketAddr, told:
 }
 
 /// What becomes of a connection that comes to the pod.
-pub fn inbound(view: &View, netns: &str, port: u16, interface: Option<&str>) -> Result<Explanation> {
+pub fn inbound(view: &View, netns: &str, call: &Call) -> Result<Explanation> {
     let mut told = Told::default();
     let path = Netns::read(netns).map_err(|wrong| format!("{}: {}", wrong.found, wrong.expected))?.path();
     let (cookie, place) = place::look_and_name(&path).map_err(|error| error.to_string())?;
+    if !is_let_in(view, cookie, &place, call, &mut told) {
+        return Ok(told.end(Verdict::DeniedIn));
+    }
     let Some(capture) = whose(view, cookie, &mut told)? else { return Ok(told.end(Verdict::Untouched)) };
-    let interface = match interface {
+    let port = call.port;
+    let interface = match call.interface {
         Some(name) if place.interfaces.contains_key(name) => name,
         Some(name) => return Err(format!("{} has no interface {name}, but {}", path.display(), names(&place))),
         None => outside(&place).ok_or_else(|| format!("{} has no interface but lo", path.display()))?,
@@ -73,6 +81,10 @@ pub fn inbound(view: &View, netns: &str, port: u16, interface: Option<&str>) -> 
         Action::Outbound(_) => (0, Verdict::CapturedOutbound),
         Action::Bypass | Action::Dns(_) => return Ok(told.end(Verdict::Untouched)),
     };
+    if verdict == Verdict::CapturedInbound && around::inbound(view, &capture.name, destination, call.source, &mut told)
+    {
+        return Ok(told.end(Verdict::Untouched));
+    }
     let listening = view.pods.tables.all_listening().get(&cookie).map_or(0, |roles| roles[role]);
     let refuses = capture.rules.without_proxy == WithoutProxy::Refuse;
     Ok(match (listening, refuses) {
@@ -89,6 +101,29 @@ pub fn inbound(view: &View, netns: &str, port: u16, interface: Option<&str>) -> 
             told.end(verdict)
         }
     })
+}
+
+/// By the pod's policies. Without a source they are not asked.
+fn is_let_in(view: &View, cookie: u64, place: &Place, call: &Call, told: &mut Told) -> bool {
+    let Some(pod) = decided::judged_at(view, cookie, told) else { return true };
+    match call.source {
+        None => {
+            told.say("policies", "depend on who calls: name an address by --source");
+            true
+        }
+        Some(from) if from.is_loopback() || place.addresses.contains(&from.to_canonical()) => {
+            told.say("policies", "are not asked: it comes from the pod itself");
+            true
+        }
+        Some(from) => decided::into(view, &pod, from, ours(call.protocol), call.port, told).is_none(),
+    }
+}
+
+pub fn ours(protocol: Protocol) -> address::Protocol {
+    match protocol {
+        Protocol::Tcp => address::Protocol::Tcp,
+        Protocol::Udp => address::Protocol::Udp,
+    }
 }
 
 /// By whose rules this namespace is captured. None: by none that are known.
@@ -185,4 +220,9 @@ pub fn unknown(told: &mut Told) {
 pub fn cookie_of(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/ns/net");
     netns::cookie_of(Path::new(&path)).map_err(|error| format!("{path}: {error}"))
+}
+
+/// Whether the connections of this pod go through its proxy.
+pub fn is_captured(view: &View, pod: &Name) -> bool {
+    view.pods.standings.get(pod).is_some_and(|standing| standing.applied.is_some())
 }

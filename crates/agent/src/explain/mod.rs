@@ -1,20 +1,34 @@
-//! What happens to a connection, rule by rule, as the programs of the kernel decide it.
+//! What happens to a connection, rule by rule, as the programs of the kernel decide it: capture, Services, policies.
 
-use crate::captured;
+mod around;
+mod captured;
+mod decided;
+mod judged;
+
 use crate::report;
 use crate::view::View;
+use judged::Caller as Calling;
 use sidestep_agent_api::{Caller, Explanation, Protocol, Step, Verdict};
 use sidestep_mesh::address::{self, Address, Family};
 use sidestep_mesh::plane::{Frontend, FrontendKey, Scope};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 pub type Result<T> = std::result::Result<T, String>;
 
 pub use captured::inbound;
+
+/// A connection that comes to a pod.
+pub struct Call<'a> {
+    pub port: u16,
+    /// By which it comes.
+    pub interface: Option<&'a str>,
+    pub source: Option<IpAddr>,
+    pub protocol: Protocol,
+}
 
 pub fn explain(view: &View, caller: &Caller, protocol: Protocol, to: SocketAddr) -> Result<Explanation> {
     let mut told = Told::default();
@@ -31,10 +45,13 @@ pub fn explain(view: &View, caller: &Caller, protocol: Protocol, to: SocketAddr)
         Caller::Cgroup(_) => {}
     }
     let is_node = is_of_the_node(view, caller, &mut told)?;
+    let from = Calling::new(caller)?;
+    let protocol = captured::ours(protocol);
     let Some((key, frontend)) = find(view, protocol, to, is_node, &mut told)? else {
-        return Ok(told.end(Verdict::Untouched));
+        let verdict = judged::of_all(view, from.as_ref(), &[to], protocol, &mut told)?.unwrap_or(Verdict::Untouched);
+        return Ok(told.end(verdict));
     };
-    Ok(service(view, &key, &frontend, told))
+    service(view, &key, &frontend, from.as_ref(), told)
 }
 
 /// The rules that have been looked at.
@@ -44,6 +61,11 @@ pub struct Told(Vec<Step>);
 impl Told {
     pub fn say(&mut self, rule: impl Display, outcome: impl Display) {
         self.0.push(Step { rule: rule.to_string(), outcome: outcome.to_string() });
+    }
+
+    /// What has been said elsewhere.
+    pub fn add(&mut self, other: Told) {
+        self.0.extend(other.0);
     }
 
     pub fn end(self, verdict: Verdict) -> Explanation {
@@ -112,16 +134,12 @@ fn is_of_the_node(view: &View, caller: &Caller, told: &mut Told) -> Result<bool>
 
 fn find(
     view: &View,
-    protocol: Protocol,
+    protocol: address::Protocol,
     to: SocketAddr,
     is_node: bool,
     told: &mut Told,
 ) -> Result<Option<(FrontendKey, Frontend)>> {
     let address = Address::from(to.ip().to_canonical());
-    let protocol = match protocol {
-        Protocol::Tcp => address::Protocol::Tcp,
-        Protocol::Udp => address::Protocol::Udp,
-    };
     let exact = FrontendKey { address, port: to.port(), protocol, scope: Scope::Address };
     if let Some(found) = look_up(view, &exact)? {
         told.say(format!("frontend {exact}"), owner(view, &exact));
@@ -176,7 +194,13 @@ fn is_node_address(view: &View, address: Address, is_node: bool, told: &mut Told
 
 // --- what then ----------------------------------------------------------------------------------------------------
 
-fn service(view: &View, key: &FrontendKey, frontend: &Frontend, mut told: Told) -> Explanation {
+fn service(
+    view: &View,
+    key: &FrontendKey,
+    frontend: &Frontend,
+    from: Option<&Calling>,
+    mut told: Told,
+) -> Result<Explanation> {
     let numbers = view.maps.backends_of(frontend);
     let endpoints: BTreeSet<_> = numbers.into_iter().map(|number| view.maps.endpoint(number)).collect();
     if frontend.count == 0 {
@@ -187,12 +211,17 @@ fn service(view: &View, key: &FrontendKey, frontend: &Frontend, mut told: Told) 
     } else {
         told.say("backends", format!("{}, {}", endpoints.len(), chosen(frontend)));
     }
-    Explanation {
+    let targets: Vec<SocketAddr> = endpoints.iter().map(|endpoint| report::socket_address(*endpoint)).collect();
+    let verdict = match frontend.count {
+        0 => Verdict::Refused,
+        _ => judged::of_all(view, from, &targets, key.protocol, &mut told)?.unwrap_or(Verdict::Translated),
+    };
+    Ok(Explanation {
         steps: told.0,
-        verdict: if frontend.count == 0 { Verdict::Refused } else { Verdict::Translated },
+        verdict,
         service: Some(owner(view, key)),
         backends: endpoints.into_iter().map(|endpoint| report::backend(view, endpoint, 1)).collect(),
-    }
+    })
 }
 
 fn chosen(frontend: &Frontend) -> String {

@@ -1,0 +1,59 @@
+//! Policies in the namespaces that are kept: when they change, and when a namespace is visited.
+
+use super::Court;
+use super::judging::Space;
+use super::keeper::Keeper;
+use super::visit::UNJUDGED;
+use sidestep_mesh::capture::tables::Place;
+use sidestep_mesh::object::Name;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+impl Keeper<'_> {
+    pub fn lead(&mut self) {
+        let unseen = !self.is_complete || self.pods.values().any(|pod| pod.is_obscure);
+        self.judging.lead(&self.whose(), unseen);
+    }
+
+    /// Namespaces, and whose policies count there.
+    pub fn whose(&self) -> BTreeMap<u64, Name> {
+        self.spaces.iter().filter_map(|(cookie, space)| Some((cookie, space.whose()?.clone()))).collect()
+    }
+
+    /// What is judged already, or has its programs, need not be visited.
+    pub fn rejudge(&mut self, court: Court) {
+        let known = self.whose();
+        let judging = &mut self.judging;
+        let before: BTreeSet<u64> = known.keys().copied().filter(|cookie| judging.is_judged(*cookie)).collect();
+        let spaces = self.spaces.iter().filter(|(cookie, space)| before.contains(cookie) || space.applied.is_some());
+        let spaces = spaces
+            .filter_map(|(cookie, space)| Some(Space { cookie, whose: space.whose()?, held: None, own: &space.own }));
+        let mut failed: BTreeMap<u64, String> = judging.take(court, spaces).into_iter().collect();
+        for (cookie, name) in known {
+            let is_done = before.contains(&cookie) || self.spaces.get(cookie).is_some_and(|s| s.applied.is_some());
+            if let Some(pod) = self.pods.get_mut(&name).filter(|_| is_done) {
+                pod.unjudged = failed.remove(&cookie);
+                if pod.unjudged.is_some() {
+                    self.visit_soon(&name, UNJUDGED);
+                }
+                self.note(&name);
+            } else {
+                self.visit_soon(&name, Duration::ZERO);
+            }
+        }
+        self.is_led_astray = true;
+    }
+
+    /// First of all, so that nothing is captured that is not judged.
+    pub fn judge_here(&mut self, name: &Name, cookie: u64, held: &Path, place: &Place) {
+        let space = self.spaces.get_mut(cookie).expect("it is claimed");
+        space.own = place.addresses.iter().copied().collect();
+        let own = &space.own;
+        let judged = self.judging.judge(&Space { cookie, whose: name, held: Some(held), own });
+        if let Some(pod) = self.pods.get_mut(name) {
+            pod.unjudged = judged.err();
+        }
+        self.is_led_astray = true;
+    }
+}

@@ -1,0 +1,190 @@
+//! What policies mean in the namespaces that are visited: their tables, and those of the short way round the proxies.
+//!
+//! Here with the captures, since both put one program into a namespace, which goes with the last of them.
+
+use super::Court;
+use crate::settings::Settings;
+use sidestep_agent_api::Fill;
+use sidestep_ebpf::bypass::Bypasses;
+use sidestep_ebpf::error::Error;
+use sidestep_ebpf::policy::{self, Policies};
+use sidestep_mesh::object::Name;
+use sidestep_mesh::policy::tables::Compiled;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub struct Judging {
+    pins: PathBuf,
+    watches: bool,
+    tables: Option<Tables>,
+    court: Option<Court>,
+    /// By what each namespace is judged, and which addresses are its own.
+    written: BTreeMap<u64, (Arc<Compiled>, BTreeSet<IpAddr>)>,
+    /// Why some addresses are nobody's, or connections not led around.
+    pub trouble: Option<String>,
+}
+
+struct Tables {
+    policies: Policies,
+    bypasses: Bypasses,
+}
+
+/// What is known of a namespace that somebody may want to be judged.
+pub struct Space<'a> {
+    pub cookie: u64,
+    pub whose: &'a Name,
+    /// A file that surely is the namespace. None: its programs are there, or it is visited first.
+    pub held: Option<&'a Path>,
+    pub own: &'a BTreeSet<IpAddr>,
+}
+
+/// No namespace is here.
+const NOWHERE: &str = "";
+
+impl Judging {
+    pub fn new(settings: &Settings) -> Judging {
+        Judging {
+            pins: settings.pins.clone(),
+            watches: settings.watch,
+            tables: None,
+            court: None,
+            written: BTreeMap::new(),
+            trouble: None,
+        }
+    }
+
+    /// This counts from now on, for these namespaces first. Rules before identities: who is new is known to them. In a new
+    /// life identities first: nobody asks for them yet.
+    pub fn take<'a>(&mut self, court: Court, spaces: impl Iterator<Item = Space<'a>>) -> Vec<(u64, String)> {
+        if self.tables.is_none() && self.is_needed(&court) {
+            match Tables::open(&self.pins) {
+                Ok(tables) => self.tables = Some(tables),
+                Err(error) => {
+                    self.trouble = Some(format!("no pod is judged: {error}"));
+                    return Vec::new();
+                }
+            }
+        }
+        let is_first = self.court.is_none();
+        self.court = Some(court);
+        self.trouble = None;
+        if is_first {
+            self.identify();
+        }
+        let failed = spaces.filter_map(|space| Some((space.cookie, self.judge(&space).err()?))).collect();
+        if !is_first {
+            self.identify();
+        }
+        failed
+    }
+
+    /// A node on which nothing of all this is used bears none of it.
+    fn is_needed(&self, court: &Court) -> bool {
+        let is_asked = !court.plan.pods.is_empty() || !court.ways.is_empty() || !court.required.is_empty();
+        // What cannot be looked at will be told when it is opened.
+        is_asked || self.watches || policy::has_left(&self.pins).unwrap_or(true)
+    }
+
+    fn identify(&mut self) {
+        let (Some(tables), Some(court)) = (&mut self.tables, &self.court) else { return };
+        let (policies, identities) = (&mut tables.policies, &court.plan.identities);
+        let set =
+            if court.is_whole { policies.set_identities(identities) } else { policies.prepare_identities(identities) };
+        if let Err(error) = set {
+            self.trouble = Some(error.to_string());
+        }
+    }
+
+    /// The namespace is judged as its pod's policies want it, before anything else changes in it.
+    pub fn judge(&mut self, space: &Space) -> Result<(), String> {
+        let (Some(tables), Some(court)) = (&mut self.tables, &self.court) else {
+            return self.trouble.clone().map_or(Ok(()), Err);
+        };
+        let told = |error: Error| error.to_string();
+        let cookie = space.cookie;
+        if court.required.contains(space.whose) {
+            tables.bypasses.require(cookie).map_err(told)?;
+        }
+        let is_inherited = !self.written.contains_key(&cookie) && tables.policies.is_judged(cookie).map_err(told)?;
+        if is_inherited && !court.is_whole {
+            return Err("policies are as an earlier agent left them, since not all files can be read".into());
+        }
+        let Some(planned) = court.plan.pods.get(space.whose) else {
+            let is_judged = is_inherited || self.written.remove(&cookie).is_some();
+            return if is_judged { tables.policies.remove(cookie).map_err(told) } else { Ok(()) };
+        };
+        let is_same = |(compiled, own): &(Arc<Compiled>, BTreeSet<IpAddr>)| {
+            (Arc::ptr_eq(compiled, &planned.compiled) || *compiled == planned.compiled) && own == space.own
+        };
+        if self.written.get(&cookie).is_some_and(is_same) {
+            return Ok(());
+        }
+        let held = space.held.unwrap_or(Path::new(NOWHERE));
+        let own = space.own.iter().copied();
+        tables.policies.put(held, cookie, own, &planned.compiled).map_err(|error| format!("policies: {error}"))?;
+        self.written.insert(cookie, (Arc::clone(&planned.compiled), space.own.clone()));
+        Ok(())
+    }
+
+    /// Whether it is judged as its policies want it.
+    pub fn is_judged(&self, cookie: u64) -> bool {
+        self.written.contains_key(&cookie)
+    }
+
+    pub fn forget(&mut self, cookie: u64) -> Result<(), Error> {
+        self.written.remove(&cookie);
+        self.tables.as_mut().map_or(Ok(()), |tables| tables.policies.remove(cookie))
+    }
+
+    /// Connections are led around proxies as it is wanted; never before all pods that require theirs have been found, and
+    /// not while a file that may say so cannot be read. `unseen`: such pods may still be among those of an earlier life.
+    pub fn lead(&mut self, spaces: &BTreeMap<u64, Name>, unseen: bool) {
+        let (Some(tables), Some(court)) = (&mut self.tables, &self.court) else { return };
+        if !court.is_whole {
+            return;
+        }
+        let required = spaces.iter().filter(|(_, whose)| court.required.contains(*whose)).map(|(cookie, _)| *cookie);
+        let mut required: BTreeSet<u64> = required.collect();
+        if unseen {
+            required.extend(tables.bypasses.required());
+        }
+        if let Err(error) = tables.bypasses.set(&court.ways, &required) {
+            self.trouble = Some(error.to_string());
+        }
+    }
+
+    /// Everything wanted has been done, as far as it can be: what an earlier life has left besides goes. Where the policies
+    /// of a pod could not be written it stays judged as it was.
+    pub fn complete(&mut self, spaces: &BTreeMap<u64, Name>) -> Result<(), Error> {
+        let (Some(tables), Some(court)) = (&mut self.tables, &self.court) else { return Ok(()) };
+        let wanted = spaces.iter().filter(|(_, whose)| court.plan.pods.contains_key(*whose));
+        tables.policies.complete_but(&wanted.map(|(cookie, _)| *cookie).collect())
+    }
+
+    pub fn fill(&self) -> Vec<Fill> {
+        let Some(Tables { policies, bypasses }) = &self.tables else { return Vec::new() };
+        let all = policies.fill().into_iter().chain(bypasses.fill());
+        all.map(|fill| Fill { table: fill.table.into(), used: fill.used as u32, size: fill.room }).collect()
+    }
+
+    /// Namespace, or 0 where it is no single one's, and difference.
+    pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, String)>, Error> {
+        let Some(Tables { policies, bypasses }) = &self.tables else { return Ok(Vec::new()) };
+        let judged = policies.differences(strangers)?.into_iter().map(|(cookie, what)| (cookie, what.to_string()));
+        let ways = bypasses.differences()?.into_iter();
+        let ways = ways.map(|key| (0, format!("{key}: the tables lead it around proxies otherwise than was written")));
+        Ok(judged.chain(ways).collect())
+    }
+
+    pub fn count(&self) -> usize {
+        self.written.len()
+    }
+}
+
+impl Tables {
+    fn open(pins: &Path) -> Result<Tables, Error> {
+        Ok(Tables { policies: Policies::open(pins)?, bypasses: Bypasses::open(pins)? })
+    }
+}

@@ -1,0 +1,123 @@
+//! What policies say of a connection: which rules of which policies have a say, and what becomes of it.
+
+use super::{Result, Told};
+use crate::view::View;
+use crate::words;
+use sidestep_mesh::address::{Address, Protocol};
+use sidestep_mesh::pod::Pod;
+use sidestep_mesh::policy::identity::{Identity, NODE};
+use sidestep_mesh::policy::judge::{Connection, Fit, Outcome, Who, fitting, judge};
+use sidestep_mesh::policy::plan::policies_of;
+use sidestep_mesh::policy::rules::{Action, Direction, OnDeny, Policy};
+use std::net::{IpAddr, SocketAddr};
+
+/// Whether the pod in this namespace may call there. None: it may. An address of its own is not to be asked for.
+pub fn out(view: &View, netns: u64, to: SocketAddr, protocol: Protocol, told: &mut Told) -> Result<Option<OnDeny>> {
+    let Some(pod) = judged_at(view, netns, told) else { return Ok(None) };
+    Ok(decide(view, &pod, Direction::Egress, to.ip().to_canonical(), protocol, to.port(), told))
+}
+
+/// Whether this address may call the pod. None: it may.
+pub fn into(view: &View, pod: &Pod, from: IpAddr, protocol: Protocol, port: u16, told: &mut Told) -> Option<OnDeny> {
+    let standing = view.pods.standings.get(&pod.name);
+    if !standing.is_some_and(|standing| standing.judged) {
+        return None;
+    }
+    decide(view, pod, Direction::Ingress, from.to_canonical(), protocol, port, told)
+}
+
+/// The pod whose policies are in force in this namespace.
+pub fn judged_at(view: &View, netns: u64, told: &mut Told) -> Option<Pod> {
+    let Some(name) = view.pods.whose(netns) else {
+        if netns != view.netns {
+            told.say("policies", "none: no file of kind Capture is for this pod, so it is not judged");
+        }
+        return None;
+    };
+    let pod = view.state.pods().remove(name)?;
+    let standing = view.pods.standings.get(name);
+    if standing.is_some_and(|standing| standing.judged) {
+        return Some(pod);
+    }
+    let why = standing.map(|standing| standing.troubles.join("; ")).filter(|why| !why.is_empty());
+    match (policies_of(&view.state, &pod).next(), why) {
+        (None, _) => told.say("policies", format!("none selects {name}")),
+        (Some(_), Some(why)) => told.say("policies", format!("not in force for {name}: {why}")),
+        (Some(_), None) => told.say("policies", format!("none that selects {name} forbids or allows anything")),
+    }
+    None
+}
+
+/// The pod that has this address, if it is one that is known.
+pub fn pod_at(view: &View, address: IpAddr) -> Option<Pod> {
+    let address = address.to_canonical();
+    view.state.pods().into_values().find(|pod| pod.addresses.contains(&address))
+}
+
+fn decide(
+    view: &View,
+    pod: &Pod,
+    direction: Direction,
+    peer: IpAddr,
+    protocol: Protocol,
+    port: u16,
+    told: &mut Told,
+) -> Option<OnDeny> {
+    let policies: Vec<&Policy> = policies_of(&view.state, pod).collect();
+    let identity = identity_of(view, peer);
+    let who = match &identity {
+        Some((NODE, _)) => Who::Node,
+        Some((_, Some(identity))) => Who::Pod(identity),
+        _ => Who::Unknown,
+    };
+    let (number, known) = identity.as_ref().map_or((0, None), |(number, known)| (*number, known.as_ref()));
+    let peer_words = words::numbered(number, known);
+    told.say(format!("{direction} of {}: {peer}", pod.name), peer_words);
+    let connection = Connection { direction, peer, who, protocol, port };
+    let in_force: Vec<&Policy> = policies.iter().copied().filter(|policy| !policy.dry_run).collect();
+    for fit in fitting(&in_force, &connection) {
+        told.say(
+            named(&policies, &fit, direction),
+            if fit.action == Action::Allow { "allows it" } else { "denies it" },
+        );
+    }
+    let judgement = judge(&policies, &connection);
+    if judgement.would_be_denied {
+        let tried = fitting(&policies, &connection).into_iter().filter(|fit| fit.dry_run);
+        tried.filter(|fit| fit.action == Action::Deny).for_each(|fit| {
+            told.say(named(&policies, &fit, direction), "would deny it: a dry run, so it is only counted");
+        });
+    }
+    let rule = format!("policies of {}", pod.name);
+    let how = match (judgement.outcome, direction) {
+        (Outcome::Allowed, _) if direction == Direction::Ingress && who == Who::Node => {
+            "allowed: the node's probes are"
+        }
+        (Outcome::Allowed, _) => "allowed",
+        (Outcome::Denied(OnDeny::Refuse), Direction::Egress) => "denied: ECONNREFUSED",
+        (Outcome::Denied(OnDeny::Drop), Direction::Egress) => "denied: EHOSTUNREACH, since it is never sent",
+        (Outcome::Denied(OnDeny::Refuse), Direction::Ingress) => "denied: a reset, or an ICMP message",
+        (Outcome::Denied(OnDeny::Drop), Direction::Ingress) => "denied: without a word",
+    };
+    told.say(rule, how);
+    match judgement.outcome {
+        Outcome::Allowed => None,
+        Outcome::Denied(how) => Some(how),
+    }
+}
+
+/// `policy shop/web, egress 1: allow TCP 5432 to pods app=db`, or its default.
+fn named(policies: &[&Policy], fit: &Fit, direction: Direction) -> String {
+    let policy = policies.iter().find(|policy| policy.name == *fit.policy).expect("it is one of them");
+    let what = match fit.rule {
+        Some(place) => words::rule(policy, direction, place),
+        None => format!("{direction}: what no rule fits"),
+    };
+    format!("policy {}, {what}", fit.policy)
+}
+
+/// Number and labels, as the tables have them.
+fn identity_of(view: &View, peer: IpAddr) -> Option<(u32, Option<Identity>)> {
+    let known = view.policing.plan.identities.get(&Address::from(peer))?;
+    Some((known.identity, view.policing.identities.name(known.identity).cloned()))
+}

@@ -1,0 +1,95 @@
+//! What policies of both ends say of a call to each of the places where it may go.
+
+use super::around;
+use super::captured;
+use super::decided;
+use super::{Result, Told};
+use crate::view::View;
+use sidestep_agent_api as api;
+use sidestep_agent_api::Verdict;
+use sidestep_ebpf::capture::place;
+use sidestep_mesh::address::Protocol;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+/// Who calls: the namespace, and its addresses.
+pub struct Caller {
+    netns: u64,
+    own: BTreeSet<IpAddr>,
+}
+
+/// Places of which every step is told; of the others there is a sum.
+const TOLD: usize = 3;
+
+impl Caller {
+    /// None: only the cgroup is known.
+    pub fn new(caller: &api::Caller) -> Result<Option<Caller>> {
+        let api::Caller::Process(pid) = caller else { return Ok(None) };
+        let path = format!("/proc/{pid}/ns/net");
+        let (netns, place) = place::look_and_name(Path::new(&path)).map_err(|error| error.to_string())?;
+        Ok(Some(Caller { netns, own: place.addresses.into_iter().collect() }))
+    }
+
+    fn stays_inside(&self, to: IpAddr) -> bool {
+        let to = to.to_canonical();
+        to.is_loopback() || to.is_unspecified() || self.own.contains(&to)
+    }
+
+    /// By which it calls there.
+    fn source(&self, to: IpAddr) -> Option<IpAddr> {
+        let is_like = |ip: &&IpAddr| ip.is_ipv4() == to.to_canonical().is_ipv4() && !ip.is_loopback();
+        let is_global = |ip: &&IpAddr| !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        self.own.iter().filter(is_like).find(is_global).copied()
+    }
+}
+
+/// None: they let it pass to one of the places at least.
+pub fn of_all(
+    view: &View,
+    from: Option<&Caller>,
+    places: &[SocketAddr],
+    protocol: Protocol,
+    told: &mut Told,
+) -> Result<Option<Verdict>> {
+    let Some(from) = from else {
+        if view.policing.plan.pods.is_empty() {
+            return Ok(None);
+        }
+        told.say("policies", "not known of a cgroup: ask for a process");
+        return Ok(None);
+    };
+    let mut verdicts = Vec::new();
+    for (number, place) in places.iter().enumerate() {
+        let mut steps = Told::default();
+        verdicts.push(of_one(view, from, *place, protocol, &mut steps)?);
+        if number < TOLD {
+            told.add(steps);
+        }
+    }
+    let denied: Vec<Verdict> = verdicts.iter().flatten().copied().collect();
+    if places.len() > 1 && !denied.is_empty() {
+        told.say("policies", format!("deny {} of {} backends", denied.len(), places.len()));
+    }
+    Ok(if denied.len() == verdicts.len() { denied.first().copied() } else { None })
+}
+
+fn of_one(view: &View, from: &Caller, to: SocketAddr, protocol: Protocol, told: &mut Told) -> Result<Option<Verdict>> {
+    if from.stays_inside(to.ip()) {
+        return Ok(None);
+    }
+    if decided::out(view, from.netns, to, protocol, told)?.is_some() {
+        return Ok(Some(Verdict::DeniedOut));
+    }
+    let (Some(pod), Some(source)) = (decided::pod_at(view, to.ip()), from.source(to.ip())) else { return Ok(None) };
+    if decided::into(view, &pod, source, protocol, to.port(), told).is_some() {
+        return Ok(Some(Verdict::DeniedIn));
+    }
+    if protocol == Protocol::Tcp && captured::is_captured(view, &pod.name) {
+        let at = SocketAddr::new(to.ip().to_canonical(), to.port());
+        if !around::inbound(view, &pod.name, at, Some(source), told) {
+            told.say(format!("at {}", pod.name), "the rules of its Capture say whether its proxy takes it (--inbound)");
+        }
+    }
+    Ok(None)
+}

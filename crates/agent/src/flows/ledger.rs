@@ -1,0 +1,169 @@
+//! Counts by names, which never fall: what the kernel half forgets is remembered here.
+
+use super::names::{Names, other};
+use sidestep_agent_api::{Counted, Flows, Pair, ServiceFlows, Workload};
+use sidestep_ebpf::watch::{self, Between, Side};
+use sidestep_mesh::object::Name;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Pairs of workloads that are told apart, those first that came first; all others are one.
+const MOST_PAIRS: usize = 1000;
+
+type Two = (Workload, Workload, Side);
+
+#[derive(Default)]
+pub struct Ledger {
+    names: Names,
+    /// Numbers that have been seen, and whose they were: they are never given to others.
+    known: HashMap<u32, Workload>,
+    told: BTreeSet<Two>,
+    /// Of what has been forgotten.
+    pairs: BTreeMap<Two, watch::Counted>,
+    services: BTreeMap<(Name, Side), watch::Counted>,
+    /// With what the kernel half has.
+    all_pairs: BTreeMap<Two, watch::Counted>,
+    all_services: BTreeMap<(Name, Side), watch::Counted>,
+}
+
+impl Ledger {
+    /// What was read, and whose the numbers are now. Returns what the kernel half is to forget: of those who have gone.
+    pub fn take(&mut self, found: &[(Between, watch::Counted)], names: Names) -> BTreeSet<Between> {
+        let before = std::mem::replace(&mut self.names, names);
+        (self.all_pairs, self.all_services) = (self.pairs.clone(), self.services.clone());
+        let mut gone = BTreeSet::new();
+        for (between, counted) in found {
+            // A number that is another Service's now was the old one's until a moment ago.
+            let service = before.service(between.service).or(self.names.service(between.service)).cloned();
+            let is_same = between.service == 0 || self.names.service(between.service) == service.as_ref();
+            let have_gone = [between.client, between.server].iter().any(|one| self.names.identity(*one).is_none());
+            let two = self.two(between);
+            let is_gone = !is_same || have_gone;
+            *self.all_pairs.entry(two.clone()).or_default() += *counted;
+            let its = service.filter(|_| between.service != 0).map(|name| (name, between.side));
+            if let Some(its) = &its {
+                *self.all_services.entry(its.clone()).or_default() += *counted;
+            }
+            if is_gone {
+                gone.insert(*between);
+                *self.pairs.entry(two).or_default() += *counted;
+                its.into_iter().for_each(|its| *self.services.entry(its).or_default() += *counted);
+            }
+        }
+        let there = self.names.services();
+        self.services.retain(|(name, _), _| there.contains(name));
+        self.all_services.retain(|(name, _), _| there.contains(name));
+        gone
+    }
+
+    fn two(&mut self, between: &Between) -> Two {
+        let two = (self.whose(between.client), self.whose(between.server), between.side);
+        if self.told.contains(&two) || self.told.len() < MOST_PAIRS {
+            self.told.insert(two.clone());
+            return two;
+        }
+        (other(), other(), between.side)
+    }
+
+    fn whose(&mut self, number: u32) -> Workload {
+        if let Some(known) = self.names.identity(number) {
+            self.known.insert(number, known.clone());
+            return known;
+        }
+        self.known.get(&number).cloned().unwrap_or_else(other)
+    }
+
+    pub fn counts(&self) -> Flows {
+        let pairs = self.all_pairs.iter().map(|((client, server, side), counted)| Pair {
+            client: client.clone(),
+            server: server.clone(),
+            side: side_name(*side).into(),
+            counted: told(counted),
+        });
+        let services = self.all_services.iter().map(|((name, side), counted)| ServiceFlows {
+            namespace: name.namespace.to_string(),
+            service: name.name.to_string(),
+            side: side_name(*side).into(),
+            counted: told(counted),
+        });
+        Flows { pairs: pairs.collect(), services: services.collect() }
+    }
+}
+
+fn side_name(of: Side) -> &'static str {
+    match of {
+        Side::Client => "client",
+        Side::Server => "server",
+    }
+}
+
+fn told(of: &watch::Counted) -> Counted {
+    let failures =
+        [("refused", of.refused), ("reset", of.reset), ("timed-out", of.timed_out), ("other", of.failed_otherwise)];
+    Counted {
+        attempts: of.attempts,
+        connections: of.connections,
+        closed: of.closed,
+        sent: of.sent,
+        received: of.received,
+        failures: failures.map(|(kind, count)| (kind.to_string(), count)).into(),
+        latencies: of.latencies.into(),
+        rtt_us: of.rtt_us,
+        rtts: of.rtts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(connections: u64) -> watch::Counted {
+        watch::Counted { connections, ..watch::Counted::default() }
+    }
+
+    fn between(client: u32, service: u32) -> Between {
+        Between { client, server: 1, service, side: Side::Client }
+    }
+
+    fn sums(ledger: &Ledger) -> (Vec<u64>, Vec<u64>) {
+        let Flows { pairs, services } = ledger.counts();
+        (
+            pairs.iter().map(|pair| pair.counted.connections).collect(),
+            services.iter().map(|one| one.counted.connections).collect(),
+        )
+    }
+
+    #[test]
+    fn counts_of_those_who_have_gone_stay() {
+        let mut ledger = Ledger::default();
+        let web = Name::new("shop", "web");
+        let names = Names::of(&[(16, "a"), (17, "b")], &[(3, web.clone())]);
+        let found = [(between(16, 3), counted(5)), (between(17, 3), counted(7))];
+        assert!(ledger.take(&found, names).is_empty());
+        assert_eq!(sums(&ledger), (vec![5, 7], vec![12]));
+        // A pod's kind goes: the kernel half may forget it, and nothing falls.
+        let names = Names::of(&[(17, "b")], &[(3, web)]);
+        assert_eq!(ledger.take(&found, names.clone()), BTreeSet::from([between(16, 3)]));
+        assert_eq!(sums(&ledger), (vec![5, 7], vec![12]));
+        assert!(ledger.take(&found[1..], names).is_empty());
+        assert_eq!(sums(&ledger), (vec![5, 7], vec![12]));
+        // The number is another Service's now.
+        let other = Names::of(&[(17, "b")], &[(3, Name::new("shop", "db"))]);
+        assert_eq!(ledger.take(&found[1..], other.clone()), BTreeSet::from([between(17, 3)]));
+        assert_eq!(sums(&ledger), (vec![5, 7], vec![]));
+        assert!(ledger.take(&[(between(17, 3), counted(1))], other).is_empty());
+        assert_eq!(sums(&ledger), (vec![5, 8], vec![1]));
+    }
+
+    #[test]
+    fn beyond_the_most_pairs_all_are_one() {
+        let mut ledger = Ledger::default();
+        let many: Vec<(u32, String)> = (16..16 + 2000).map(|number| (number, number.to_string())).collect();
+        let named: Vec<(u32, &str)> = many.iter().map(|(number, name)| (*number, name.as_str())).collect();
+        let found: Vec<_> = many.iter().map(|(number, _)| (between(*number, 0), counted(1))).collect();
+        ledger.take(&found, Names::of(&named, &[]));
+        let pairs = ledger.counts().pairs;
+        assert_eq!(pairs.len(), MOST_PAIRS + 1);
+        let others = pairs.iter().find(|pair| pair.client == other()).unwrap();
+        assert_eq!(others.counted.connections, 1000);
+    }
+}

@@ -1,0 +1,130 @@
+//! Who may talk with whom, and whose proxies are led around: worked out of everything that is known, for the keeper of
+//! captured pods, who writes it, and for whoever asks.
+
+use crate::captures::Court;
+use sidestep_ebpf::error::Result;
+use sidestep_ebpf::policy;
+use sidestep_mesh::address::Address;
+use sidestep_mesh::bypass::{self, Refusal, Way};
+use sidestep_mesh::object::{Bypass, Name};
+use sidestep_mesh::plane::FrontendKey;
+use sidestep_mesh::policy::identity::{FIRST, Identities};
+use sidestep_mesh::policy::plan::{Plan, plan, requires_proxy};
+use sidestep_mesh::policy::tables::Compiled;
+use sidestep_mesh::reconcile::Reconciler;
+use sidestep_mesh::state::State;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+pub struct Policing {
+    pub identities: Identities,
+    /// The lowest number of an identity that is ours, and no earlier agent's.
+    pub first: u32,
+    /// This node's own addresses, from which probes come.
+    pub node: BTreeSet<IpAddr>,
+    /// The plan that the keeper has been told.
+    pub plan: Arc<Plan>,
+    ways: Arc<BTreeMap<FrontendKey, Way>>,
+    /// Services that ask to be led around proxies in vain.
+    pub refused: BTreeMap<Name, Refusal>,
+    required: Arc<BTreeSet<Name>>,
+    /// Nothing has been hidden since the agent began.
+    pub is_whole: bool,
+    /// Policies, pods or addresses have changed.
+    pub is_stale: bool,
+    /// Services have changed, too, or alone.
+    pub services_changed: bool,
+    is_told: bool,
+}
+
+impl Policing {
+    /// Numbers that an earlier agent has given to others are not given again.
+    pub fn new(pins: &Path) -> Result<Policing> {
+        let last = policy::last_identity(pins)?;
+        Ok(Policing {
+            identities: Identities::after(last),
+            first: last.saturating_add(1).max(FIRST),
+            node: BTreeSet::new(),
+            plan: Arc::default(),
+            ways: Arc::default(),
+            refused: BTreeMap::new(),
+            required: Arc::default(),
+            is_whole: false,
+            is_stale: true,
+            services_changed: true,
+            is_told: false,
+        })
+    }
+
+    pub fn set_node(&mut self, addresses: &BTreeSet<Address>) {
+        let addresses: BTreeSet<IpAddr> = addresses.iter().map(|address| address.ip()).collect();
+        self.is_stale |= addresses != self.node;
+        self.node = addresses;
+    }
+
+    /// What the keeper is to be told. None: nothing new. `is_whole`: everything has been read, and nothing is hidden.
+    pub fn news(&mut self, state: &State, reconciler: &Reconciler, is_whole: bool) -> Option<Court> {
+        let becomes_whole = is_whole && !self.is_whole;
+        self.is_whole |= is_whole;
+        let has_ways = || state.services().any(|service| service.bypass != Bypass::Nobody) || !self.ways.is_empty();
+        let leads_anew = (self.is_stale || self.services_changed) && has_ways();
+        let mut is_news = becomes_whole || !self.is_told;
+        if std::mem::take(&mut self.is_stale) {
+            is_news |= self.plan(state);
+        }
+        if leads_anew {
+            is_news |= self.lead(state, reconciler);
+        }
+        self.services_changed = false;
+        self.is_told |= is_news;
+        let Policing { plan, ways, required, is_whole, .. } = self;
+        let (plan, ways, required) = (Arc::clone(plan), Arc::clone(ways), Arc::clone(required));
+        is_news.then_some(Court { plan, ways, required, is_whole: *is_whole })
+    }
+
+    fn plan(&mut self, state: &State) -> bool {
+        // Rules go on to know those who have just gone, as long as the tables may.
+        let used = self.plan.identities.values().map(|known| known.identity).collect();
+        self.identities.keep(&used);
+        let mut plan = plan(state, &mut self.identities, &self.node, |pod| pod.netns.is_some());
+        keep_equal(&self.plan, &mut plan);
+        let pods = state.pods();
+        let here = pods.values().filter(|pod| pod.netns.is_some() && requires_proxy(state, pod));
+        let required = here.map(|pod| pod.name.clone()).collect();
+        let is_news = plan != *self.plan || required != *self.required;
+        (self.plan, self.required) = (Arc::new(plan), Arc::new(required));
+        is_news
+    }
+
+    fn lead(&mut self, state: &State, reconciler: &Reconciler) -> bool {
+        let owns = |key: &FrontendKey, name: &Name| reconciler.owner(key).is_some_and(|owner| owner.service == *name);
+        let bypass::Plan { ways, refused } = bypass::plan(state, reconciler.node(), owns);
+        let is_news = ways != *self.ways;
+        (self.ways, self.refused) = (Arc::new(ways), refused);
+        is_news
+    }
+
+    /// Where connections are meant to be led around proxies.
+    pub fn way(&self, key: &FrontendKey) -> Way {
+        self.ways.get(key).copied().unwrap_or_default()
+    }
+
+    pub fn requires_proxy(&self, pod: &Name) -> bool {
+        self.required.contains(pod)
+    }
+}
+
+/// What means the same stays the same: pods are compared by it.
+fn keep_equal(before: &Plan, now: &mut Plan) {
+    let mut equal: HashMap<[*const Compiled; 2], bool> = HashMap::new();
+    for (name, planned) in &mut now.pods {
+        let Some(old) = before.pods.get(name) else { continue };
+        let (one, other) = (&old.compiled, &planned.compiled);
+        let both = [Arc::as_ptr(one), Arc::as_ptr(other)];
+        if *equal.entry(both).or_insert_with(|| one == other) {
+            planned.compiled = Arc::clone(one);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The short way round the proxies of two pods.
+
+use crate::agent::{Node, VIP, at};
+use crate::yaml;
+use sidestep_agent_api::{Caller, Protocol, Question, Verdict};
+use sidestep_testkit::Pod;
+use sidestep_testkit::greeter::{Greeter, INBOUND, OUTBOUND, PROXY, ROOT, greeted};
+use std::net::SocketAddr;
+use std::process::{Child, Command};
+
+struct Pair {
+    _programs: [Greeter; 3],
+    client: Pod,
+    server: Pod,
+    sleeper: Child,
+    node: Node,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let mut node = Node::new();
+        let (client, server) = (node.routed(), node.routed());
+        let programs = [Greeter::proxy(&client), Greeter::proxy(&server), Greeter::program(&server, 8080)];
+        let sleeper = client.namespace.run(|| Command::new("sleep").arg("600").spawn().unwrap());
+        let mut pair = Pair { _programs: programs, client, server, sleeper, node };
+        pair.pods("", "");
+        pair.service("\"true\"");
+        pair.start();
+        pair
+    }
+
+    /// Both pods are known to the agent when this returns.
+    fn start(&mut self) {
+        self.node.start();
+        self.node.wait(|node| node.is_captured("client") && node.is_captured("server"));
+    }
+
+    /// With these annotations.
+    fn pods(&mut self, client: &str, server: &str) {
+        self.node.file("client.yaml", &yaml::proxied("client", &self.client, "{app: client}", client));
+        self.node.file("server.yaml", &yaml::proxied("server", &self.server, "{app: server}", server));
+    }
+
+    fn service(&mut self, bypass: &str) {
+        let service = yaml::service("web", VIP, 80, "");
+        let annotated = format!("{{name: web, annotations: {{sidestep.dev/bypass-proxy: {bypass}}}}}");
+        let service = service.replace("{name: web}", &annotated);
+        self.node.file("web.yaml", &(service + &yaml::slice("web", &[self.server.v4], 8080)));
+    }
+
+    /// What meets the client's program at the Service, and what meets its proxy at the server.
+    fn met(&self) -> [u16; 2] {
+        let direct = SocketAddr::new(self.server.v4, 8080);
+        let (program, proxy) = (greeted(&self.client, ROOT, at(VIP, 80)), greeted(&self.client, PROXY, direct));
+        [program, proxy].map(|seen| seen.map_or(0, |seen| seen.listener))
+    }
+
+    fn explained(&self) -> (Verdict, String) {
+        let from = Caller::Process(self.sleeper.id());
+        let found = self.node.explain(Question::Explain { from, protocol: Protocol::Tcp, to: at(VIP, 80) });
+        (found.verdict, format!("{:?}", found.steps))
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let _ = self.sleeper.kill();
+        let _ = self.sleeper.wait();
+    }
+}
+
+#[test]
+fn a_service_that_asks_is_led_around_both_proxies_and_a_pod_that_requires_its_proxy_is_not() {
+    let mut pair = Pair::new();
+    let shown = |node: &Node| node.show("web").unwrap().bypass;
+    let is_met = |pair: &mut Pair, met: [u16; 2]| {
+        for _ in 0..2000 {
+            if pair.met() == met {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        panic!("{:?} where {met:?} is expected\n{}", pair.met(), pair.node.log());
+    };
+    is_met(&mut pair, [8080, 8080]);
+    assert!(shown(&pair.node).is_some_and(|bypass| bypass.inbound && bypass.refused.is_none()));
+    let (verdict, steps) = pair.explained();
+    assert!(verdict == Verdict::Translated && steps.contains("yes: TCP 10.96.0.10:80 needs none"), "{steps}");
+    assert!(pair.node.check().is_well(), "{:?}", pair.node.check());
+    // A new agent leads them on.
+    pair.node.kill();
+    assert_eq!(pair.met(), [8080, 8080]);
+    pair.start();
+    assert_eq!(pair.met(), [8080, 8080]);
+    // A client that requires its proxy.
+    pair.pods("sidestep.dev/require-proxy: 'true'", "");
+    is_met(&mut pair, [OUTBOUND, INBOUND]);
+    let (verdict, steps) = pair.explained();
+    assert!(verdict == Verdict::CapturedOutbound && steps.contains("default/client requires its proxy"), "{steps}");
+    pair.node.kill();
+    assert_eq!(pair.met(), [OUTBOUND, INBOUND]);
+    pair.start();
+    assert_eq!(pair.met(), [OUTBOUND, INBOUND]);
+    // A server, by a policy: nobody is led there.
+    pair.pods("", "");
+    is_met(&mut pair, [8080, 8080]);
+    let requiring = yaml::policy("server", "select: {matchLabels: {app: server}}, requireProxy: true");
+    pair.node.file("policy.yaml", &requiring);
+    is_met(&mut pair, [OUTBOUND, INBOUND]);
+    let refused = shown(&pair.node).unwrap().refused.unwrap();
+    assert!(refused.contains("the pod default/server requires its proxy"), "{refused}");
+    let (verdict, steps) = pair.explained();
+    assert!(verdict == Verdict::CapturedOutbound && steps.contains("no, though default/web asks for it"), "{steps}");
+    assert!(pair.node.check().problems.iter().any(|problem| problem.contains("default/web is not led around proxies")));
+    // Half of the way, and none.
+    std::fs::remove_file(pair.node.services().join("policy.yaml")).unwrap();
+    pair.service("outbound");
+    is_met(&mut pair, [INBOUND, INBOUND]);
+    pair.service("\"false\"");
+    is_met(&mut pair, [OUTBOUND, INBOUND]);
+    assert!(shown(&pair.node).is_none() && pair.node.check().is_well());
+}

@@ -1,0 +1,106 @@
+//! What files of kind Policy say is what happens.
+
+use super::world::{ONLY_WEB, World, call, is_refused};
+use crate::yaml;
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+#[test]
+fn both_directions_are_judged_and_a_change_counts_at_once() {
+    let mut world = World::new();
+    assert!(call(&world.web, &world.db).is_ok() && call(&world.stranger, &world.db).is_ok());
+    world.policy("db", ONLY_WEB, "db");
+    assert!(call(&world.web, &world.db).is_ok() && is_refused(&world.stranger, &world.db));
+    assert_eq!((world.node.counted("policy-denied-in"), world.node.counted("policy-denied-out")), (1, 0));
+    // Told with both ends' names.
+    world.node.wait(|node| node.log().contains("policy-denied-in"));
+    let log = world.node.log();
+    let line = log.lines().find(|line| line.contains("policy-denied-in")).unwrap();
+    assert!(line.contains("default/db") && line.contains("default app=stranger"), "{line}");
+    // What the pod sends.
+    world.policy(
+        "web",
+        "select: {matchLabels: {app: web}}, egress: [{action: deny, to: [{labels: {app: db}}]}]",
+        "web",
+    );
+    assert!(is_refused(&world.web, &world.db) && call(&world.web, &world.stranger).is_err());
+    assert_eq!((world.node.counted("policy-denied-in"), world.node.counted("policy-denied-out")), (1, 1));
+    world.forget("web");
+    world.forget("db");
+    assert!(call(&world.web, &world.db).is_ok() && call(&world.stranger, &world.db).is_ok());
+    let check = world.node.check();
+    assert!(check.is_well() && check.judged == 0, "{check:?}");
+}
+
+#[test]
+fn a_connection_that_exists_goes_on() {
+    let mut world = World::new();
+    let at = SocketAddr::new(world.db.v4, 9000);
+    let listener = world.db.namespace.run(|| TcpListener::bind(at).unwrap());
+    let mut client = world.stranger.namespace.run(|| TcpStream::connect(at).unwrap());
+    let (mut server, _) = listener.accept().unwrap();
+    world.policy("db", ONLY_WEB, "db");
+    assert!(world.stranger.namespace.run(|| TcpStream::connect(at)).is_err(), "a new one does not come to be");
+    for round in 0..3_u8 {
+        client.write_all(&[round]).unwrap();
+        let mut got = [0];
+        server.read_exact(&mut got).unwrap();
+        server.write_all(&got).unwrap();
+        client.read_exact(&mut got).unwrap();
+        assert_eq!(got, [round]);
+    }
+}
+
+#[test]
+fn a_dry_run_is_counted_and_told_and_forbids_nothing() {
+    let mut world = World::new();
+    world.policy("db", &format!("dryRun: true, {ONLY_WEB}"), "db");
+    for _ in 0..3 {
+        assert!(call(&world.stranger, &world.db).is_ok() && call(&world.web, &world.db).is_ok());
+    }
+    assert_eq!((world.node.counted("policy-would-deny-in"), world.node.counted("policy-denied-in")), (3, 0));
+    assert!(world.node.metrics().contains("sidestep_events_total{reason=\"policy-would-deny-in\"} 3\n"));
+    world.node.wait(|node| node.log().contains("policy-would-deny-in"));
+}
+
+#[test]
+fn a_policy_that_does_not_fit_is_told_and_changes_nothing() {
+    let mut world = World::new();
+    world.policy("db", ONLY_WEB, "db");
+    let mut rules = String::new();
+    // Each of these is 65534 entries.
+    (0..20).for_each(|i| {
+        write!(rules, "{{action: allow, from: [{{cidr: 10.{i}.0.0/16}}], ports: [{{port: 1, endPort: 65534}}]}}, ")
+            .unwrap();
+    });
+    let huge = format!("select: {{matchLabels: {{app: db}}}}, ingress: [{rules}]");
+    world.node.file("policy-huge.yaml", &yaml::policy("huge", &huge));
+    world.node.wait(|node| !node.check().problems.is_empty());
+    let check = world.node.check();
+    let problem = check.problems.iter().find(|problem| problem.contains("Capture default/db")).unwrap();
+    assert!(problem.contains("map policy_ranges") && problem.contains("the table is full"), "{problem}");
+    assert!(world.node.log().contains("map policy_ranges"));
+    assert!(call(&world.web, &world.db).is_ok() && is_refused(&world.stranger, &world.db), "as it was");
+    let pods = world.node.policies().pods;
+    assert!(pods.iter().any(|pod| pod.name == "db" && pod.troubles.join("").contains("the table is full")), "{pods:?}");
+    let metrics = world.node.metrics();
+    assert!(metrics.contains("\nsidestep_capture_troubles 1\n"), "{metrics}");
+    world.forget("huge");
+    world.node.wait(|node| node.check().is_well());
+    assert!(is_refused(&world.stranger, &world.db));
+}
+
+#[test]
+fn a_namespace_that_ends_is_forgotten() {
+    let mut world = World::new();
+    world.policy("all", "default: {ingress: deny}", "db");
+    let judged = |node: &crate::agent::Node| {
+        let tables = node.captures().tables.into_iter().chain(node.status().unwrap().tables);
+        tables.into_iter().find(|fill| fill.table == "policed_pods").map(|fill| fill.used)
+    };
+    world.node.wait(|node| judged(node) == Some(3));
+    let World { stranger, mut node, web: _web, db: _db, _servers } = world;
+    drop(stranger);
+    node.wait(|node| judged(node) == Some(2));
+}

@@ -1,0 +1,10 @@
+//! With whom pods may talk, as the agent keeps it.
+
+mod around;
+mod counted;
+mod enforced;
+mod example;
+mod explained;
+mod lives;
+mod sources;
+mod world;

@@ -1,0 +1,67 @@
+//! Where the tables are not as they were written.
+
+use super::layout::{identity_key_of, identity_of, own_key_of};
+use super::{Policies, ranges_of, rules_of};
+use crate::capture::inbound;
+use crate::error::Result;
+use crate::layout::MapData;
+use std::collections::BTreeSet;
+
+impl Policies {
+    /// Namespace, or 0 where it is nobody's alone, and difference. `strangers`: pods that nobody here has put are one, too.
+    pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, &'static str)>> {
+        let damaged = self.damaged()?;
+        let mut differences = Vec::new();
+        for (cookie, judged) in &self.known {
+            let mut say = |what| differences.push((*cookie, what));
+            match self.pods.get(cookie)? {
+                None => say("is not among the judged pods of the tables"),
+                Some(found) if found.bytes() != judged.written.bytes() => {
+                    say("the tables of policy say something else than was written");
+                }
+                Some(_) => {}
+            }
+            if damaged.contains(&judged.written.policy) {
+                say("its policies are not in the tables as they were written");
+            }
+            for at in &judged.own {
+                if self.own.get(&own_key_of(*cookie, *at))?.is_none() {
+                    say("an address of its own is not in the tables");
+                }
+            }
+            if !inbound::is_alive(&self.pins, *cookie) {
+                say("no program is attached in its namespace, so that nothing that comes in is judged");
+            }
+        }
+        for (at, known) in &self.addresses {
+            let (key, wanted) = (identity_key_of(self.generation, *at), identity_of(*known));
+            if self.identities.get(&key)?.is_none_or(|found| found.bytes() != wanted.bytes()) {
+                differences.push((0, "an address has another identity in the tables than was written"));
+                break;
+            }
+        }
+        if strangers {
+            let others = self.pods.keys().filter(|cookie| !self.known.contains_key(cookie));
+            differences.extend(others.map(|cookie| (cookie, "is judged by the tables, and by no policy")));
+        }
+        Ok(differences)
+    }
+
+    /// Policies of which an entry is missing or says something else.
+    fn damaged(&self) -> Result<BTreeSet<u32>> {
+        let mut damaged = BTreeSet::new();
+        for (number, (entries, _)) in &self.uses {
+            for (key, said) in rules_of(*number, &entries.rules) {
+                if self.rules.get(&key)? != Some(said) {
+                    damaged.insert(*number);
+                }
+            }
+            for (key, said) in ranges_of(*number, &entries.ranges) {
+                if self.ranges.get(&key)? != Some(said) {
+                    damaged.insert(*number);
+                }
+            }
+        }
+        Ok(damaged)
+    }
+}
