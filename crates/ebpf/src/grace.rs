@@ -2,48 +2,56 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// How many have been waited for.
-static PERIODS: AtomicU64 = AtomicU64::new(0);
+/// Waits are numbered as they begin: the last one that has begun, and the highest that has ended.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+static ENDED: AtomicU64 = AtomicU64::new(0);
 
 /// Returns when no program still uses what a table led to before the last change. Programs run under RCU, and this call of
 /// membarrier(2) waits for a grace period of it on every machine with more than one processor. On one processor, or where
 /// the call is not allowed, a rest does: a program takes microseconds.
 pub(crate) fn wait_for_readers() {
+    let number = BEGUN.fetch_add(1, Ordering::SeqCst) + 1;
     // SAFETY: no memory is involved.
     if unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) } != 0 {
         std::thread::sleep(Duration::from_millis(100));
     }
-    PERIODS.fetch_add(1, Ordering::Relaxed);
+    ENDED.fetch_max(number, Ordering::SeqCst);
 }
 
 /// Keys whose entries have been written within this grace period. Programs bear it that an entry is exchanged while they
 /// read it, but not twice (crates/bpf/src/reading.h).
 #[derive(Default)]
 pub(crate) struct Written {
-    period: u64,
     keys: HashSet<u64>,
+    /// The last wait that had begun when the last of them was written: the next one is for all of them.
+    begun: u64,
 }
 
 impl Written {
-    /// Waits if one of these was written within this period, and notes them. Two keys may be taken for one another: that
-    /// costs a wait.
-    pub fn space_out<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
-        let keys: Vec<u64> = keys.map(digest).collect();
-        self.begin_if_over();
-        if keys.iter().any(|key| self.keys.contains(key)) {
+    /// Before these are written: waits if one of them was written within this period. Two keys may be taken for one another,
+    /// which costs a wait.
+    pub fn space_out<'a>(&mut self, mut keys: impl Iterator<Item = &'a [u8]>) {
+        self.forget_if_over();
+        if !self.keys.is_empty() && keys.any(|key| self.keys.contains(&digest(key))) {
             wait_for_readers();
-            self.begin_if_over();
+            self.forget_if_over();
         }
-        self.keys.extend(keys);
     }
 
-    fn begin_if_over(&mut self) {
-        let period = PERIODS.load(Ordering::Relaxed);
-        if self.period != period {
-            self.period = period;
+    /// After it. Somebody else waits for the period's end, so that seldom anybody has to who writes.
+    pub fn note<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
+        self.keys.extend(keys.map(digest));
+        self.begun = BEGUN.load(Ordering::SeqCst);
+        wait_aside();
+    }
+
+    fn forget_if_over(&mut self) {
+        if ENDED.load(Ordering::SeqCst) > self.begun {
             self.keys.clear();
         }
     }
@@ -55,24 +63,52 @@ fn digest(key: &[u8]) -> u64 {
     digest.finish()
 }
 
+/// Has a thread of its own wait for a period that begins now or later. If there can be no thread, who writes waits.
+fn wait_aside() {
+    static WAITER: OnceLock<Option<SyncSender<()>>> = OnceLock::new();
+    let waiter = WAITER.get_or_init(|| {
+        let (sender, asked) = sync_channel(1);
+        let thread = std::thread::Builder::new().name("grace".into());
+        thread.spawn(move || wait_when(&asked)).ok().map(|_| sender)
+    });
+    // Whoever has asked already, and was not heard yet, has asked for this, too.
+    waiter.iter().for_each(|waiter| drop(waiter.try_send(())));
+}
+
+fn wait_when(asked: &Receiver<()>) {
+    while asked.recv().is_ok() {
+        wait_for_readers();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn write(written: &mut Written, keys: &[&[u8]]) {
+        written.space_out(keys.iter().copied());
+        written.note(keys.iter().copied());
+    }
+
     #[test]
-    fn the_same_key_waits_and_another_does_not() {
+    fn a_key_is_written_once_in_a_period() {
         let mut written = Written::default();
-        let periods = || PERIODS.load(Ordering::Relaxed);
-        let before = periods();
-        written.space_out([b"a".as_slice(), b"b"].into_iter());
-        written.space_out([b"c".as_slice()].into_iter());
-        assert_eq!(periods(), before);
-        written.space_out([b"b".as_slice()].into_iter());
-        assert_eq!(periods(), before + 1);
-        // That was a period for all of them, but not for b.
-        written.space_out([b"a".as_slice()].into_iter());
-        assert_eq!(periods(), before + 1);
-        written.space_out([b"b".as_slice()].into_iter());
-        assert_eq!(periods(), before + 2);
+        write(&mut written, &[b"a", b"b"]);
+        for _ in 0..100 {
+            let last = written.begun;
+            write(&mut written, &[b"b"]);
+            assert!(ENDED.load(Ordering::SeqCst) > last, "no period has passed");
+        }
+    }
+
+    #[test]
+    fn others_do_not_wait_and_what_was_written_is_forgotten() {
+        let mut written = Written::default();
+        for key in 0..100_u32 {
+            write(&mut written, &[&key.to_ne_bytes()]);
+        }
+        wait_for_readers();
+        write(&mut written, &[b"c"]);
+        assert_eq!(written.keys.len(), 1);
     }
 }

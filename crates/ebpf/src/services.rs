@@ -82,7 +82,9 @@ pub fn remove(pins: &Path) -> Result<()> {
 /// The tables as they are, for whoever only looks. None: nothing is installed.
 pub fn tables(pins: &Path) -> Result<Option<Maps>> {
     let directory = maps_path(pins)?;
-    if directory.exists() { Maps::open(&directory).map(Some) } else { Ok(None) }
+    // Programs that the kernel refused may have left the directory.
+    let has_tables = std::fs::read_dir(&directory).is_ok_and(|mut tables| tables.next().is_some());
+    if has_tables { Maps::open(&directory).map(Some) } else { Ok(None) }
 }
 
 /// Another object's maps are those that are pinned.

@@ -47,8 +47,12 @@ impl<K: MapData, V: MapData> Table<K, V> {
 
     /// Each entry changes at once, in the order given. One that was written a moment ago waits for its readers.
     pub fn put_all(&self, entries: &[(K, V)]) -> Result<()> {
-        self.written.borrow_mut().space_out(entries.iter().map(|(key, _)| key.bytes()));
-        self.add_all(entries)
+        let keys = || entries.iter().map(|(key, _)| key.bytes());
+        let mut written = self.written.borrow_mut();
+        written.space_out(keys());
+        let put = self.add_all(entries);
+        written.note(keys());
+        put
     }
 
     /// As `put_all`, of keys that are not there yet, which nobody can be reading.

@@ -76,6 +76,7 @@ fn complaint(node: &Node, namespace: &str, kind: ProgramType, from: u32) -> Stri
     let done = capture.arg("--cgroup").arg(node.lab.cgroup.path()).output().unwrap();
     assert_eq!(done.status.code(), Some(1), "{done:?}");
     assert!(sidestep_ebpf::services::attached_to(&pins).is_none());
+    assert!(sidestep_ebpf::services::tables(&pins).unwrap().is_none());
     String::from_utf8(done.stderr).unwrap()
 }
 
