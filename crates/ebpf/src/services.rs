@@ -51,8 +51,17 @@ pub(crate) fn make_inbound_path(pins: &Path) -> Result<PathBuf> {
 
 /// Loads the programs over the tables that are there, or new ones, lets `fill` write them, and then attaches every
 /// program or none. What was attached before goes on working until the moment it is exchanged, or until all of them are
-/// attached to another cgroup.
+/// attached to another cgroup. If nothing was there, an error leaves nothing.
 pub fn install<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> Result<T> {
+    let was_there = tables(&options.pins)?.is_some();
+    let done = install_over(options, fill);
+    if done.is_err() && !was_there {
+        remove(&options.pins)?;
+    }
+    done
+}
+
+fn install_over<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> Result<T> {
     let pins = Pins::new(&options.pins)?;
     let cgroup = Cgroup::open(&options.cgroup)?;
     let mut object = MaybeUninit::uninit();

@@ -40,14 +40,16 @@ fn thirty_thousand_services_are_loaded_taken_over_and_changed() {
     let first_write = Duration::from_micros(status.reconcile.longest_us);
     let check = node.check();
     assert!(check.is_well() && check.frontends == SERVICES, "{:?}", check.differences.first());
-    // One endpoint of one more Service.
-    node.file("one.yaml", &one(SERVICES, 0));
-    let name = format!("s{SERVICES}");
-    node.wait(|node| node.show(&name).is_ok());
-    let mut writes: Vec<u64> = (1..=9)
-        .map(|round| {
+    // One endpoint of each of some more Services: the same one again would wait for those who read its entry.
+    let more = SERVICES..SERVICES + 9;
+    for service in more.clone() {
+        node.file(&format!("{service}.yaml"), &one(service, 0));
+        node.wait(|node| node.show(&format!("s{service}")).is_ok());
+    }
+    let mut writes: Vec<u64> = more
+        .map(|service| {
             let before = node.status().unwrap().reconcile.runs;
-            node.file("one.yaml", &one(SERVICES, round % 2));
+            node.file(&format!("{service}.yaml"), &one(service, 1));
             node.wait(|node| node.status().unwrap().reconcile.runs > before);
             node.status().unwrap().reconcile.last_us
         })
