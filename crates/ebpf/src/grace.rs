@@ -72,7 +72,9 @@ fn wait_aside() {
         thread.spawn(move || wait_when(&asked)).ok().map(|_| sender)
     });
     // Whoever has asked already, and was not heard yet, has asked for this, too.
-    waiter.iter().for_each(|waiter| drop(waiter.try_send(())));
+    if let Some(waiter) = waiter {
+        let _ = waiter.try_send(());
+    }
 }
 
 fn wait_when(asked: &Receiver<()>) {
