@@ -53,7 +53,7 @@ pub(crate) fn make_inbound_path(pins: &Path) -> Result<PathBuf> {
 /// program or none. What was attached before goes on working until the moment it is exchanged, or until all of them are
 /// attached to another cgroup. If nothing was there, an error leaves nothing.
 pub fn install<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> Result<T> {
-    let was_there = tables(&options.pins)?.is_some();
+    let was_there = has_tables(&maps_path(&options.pins)?);
     let done = install_over(options, fill);
     if done.is_err() && !was_there {
         remove(&options.pins)?;
@@ -91,9 +91,12 @@ pub fn remove(pins: &Path) -> Result<()> {
 /// The tables as they are, for whoever only looks. None: nothing is installed.
 pub fn tables(pins: &Path) -> Result<Option<Maps>> {
     let directory = maps_path(pins)?;
-    // Programs that the kernel refused may have left the directory.
-    let has_tables = std::fs::read_dir(&directory).is_ok_and(|mut tables| tables.next().is_some());
-    if has_tables { Maps::open(&directory).map(Some) } else { Ok(None) }
+    if has_tables(&directory) { Maps::open(&directory).map(Some) } else { Ok(None) }
+}
+
+/// Programs that the kernel refused may have left the directory.
+fn has_tables(directory: &Path) -> bool {
+    std::fs::read_dir(directory).is_ok_and(|mut tables| tables.next().is_some())
 }
 
 /// Another object's maps are those that are pinned.
