@@ -18,6 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-broker", &["sidestep-abi"]),
     ("sidestep-agent-api", &[]),
     ("sidestep-cli", &["sidestep-abi", "sidestep-agent-api", "sidestep-broker"]),
+    ("sidestep-lab", &[]),
     ("sidestep-mesh", &[]),
     ("sidestep-bpf", &[]),
     ("sidestep-ebpf", &["sidestep-bpf", "sidestep-mesh"]),

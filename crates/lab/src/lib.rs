@@ -1,0 +1,9 @@
+//! Load tests whose verdicts can be believed: variants of a set-up, measured in turn, and compared with confidence.
+//!
+//! A *scenario* names processes, variants and a load. For each *cell* (a choice of values for its axes) every *round* holds
+//! one *turn* of each variant, in random order. What is compared is the ratio of two variants' turns of one round.
+#![forbid(unsafe_code)]
+
+pub mod load;
+pub mod result;
+pub mod stats;

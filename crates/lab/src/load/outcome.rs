@@ -1,0 +1,101 @@
+//! What a load has found out.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer as Reader, Serializer as Writer, V2DeflateSerializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What one run of a load tool has found out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Answered, in time and as they should be.
+    pub requests: u64,
+    /// Refused, cut off, late or of a wrong status.
+    pub errors: u64,
+    /// From the first request to the last answer.
+    pub seconds: f64,
+    /// Of payload, both ways, as the tool counts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// None for tools that only move bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latencies>,
+}
+
+/// How long requests took: a histogram of nanoseconds, three digits exact.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latencies(Histogram<u64>);
+
+impl Latencies {
+    pub fn new() -> Latencies {
+        Latencies(Histogram::new(3).expect("three digits are allowed"))
+    }
+
+    /// `times` requests of so many nanoseconds.
+    pub fn record(&mut self, nanoseconds: u64, times: u64) {
+        self.0.record_n(nanoseconds.max(1), times).expect("the histogram grows by itself");
+    }
+
+    pub fn add(&mut self, other: &Latencies) {
+        self.0.add(&other.0).expect("the histogram grows by itself");
+    }
+
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Nanoseconds below which so many of 100 requests were answered.
+    pub fn percentile(&self, percent: f64) -> u64 {
+        self.0.value_at_percentile(percent)
+    }
+
+    pub fn mean(&self) -> f64 {
+        self.0.mean()
+    }
+
+    pub fn max(&self) -> u64 {
+        self.0.max()
+    }
+}
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        Latencies::new()
+    }
+}
+
+/// HdrHistogram's own format (V2, deflated), in base64: what its tools for other languages read, too.
+impl Serialize for Latencies {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new().serialize(&self.0, &mut bytes).map_err(serde::ser::Error::custom)?;
+        serializer.serialize_str(&BASE64_STANDARD.encode(bytes))
+    }
+}
+
+impl<'de> Deserialize<'de> for Latencies {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Latencies, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = BASE64_STANDARD.decode(text).map_err(D::Error::custom)?;
+        let histogram = Reader::new().deserialize(&mut bytes.as_slice()).map_err(D::Error::custom)?;
+        Ok(Latencies(histogram))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_survive_their_way_through_json() {
+        let mut before = Latencies::new();
+        before.record(1_000, 5);
+        before.record(3_000_000_000, 1);
+        let text = serde_json::to_string(&before).expect("JSON");
+        let after: Latencies = serde_json::from_str(&text).expect("what was written");
+        assert_eq!((after.count(), after.percentile(50.0)), (6, 1_000));
+        assert_eq!(after.max(), before.max());
+    }
+}

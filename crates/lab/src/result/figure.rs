@@ -1,0 +1,113 @@
+//! What is compared, and how it is read from a turn.
+
+use super::Turn;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// Requests answered in a second.
+    Rate,
+    /// Bytes of payload in a second.
+    Throughput,
+    Mean,
+    P50,
+    P75,
+    P90,
+    P95,
+    P99,
+    P999,
+    /// CPU of all processes of the scenario, for one request.
+    Cpu,
+    /// CPU of the whole machine, for one request.
+    MachineCpu,
+    /// The most processors in use in a tenth of a second.
+    HighestCpu,
+    /// For one request, of the whole machine.
+    Switches,
+    Calls,
+    /// Soft interrupts, for one request.
+    Softirq,
+    /// Bytes of all processes of the scenario.
+    Memory,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    Higher,
+    Lower,
+}
+
+impl Figure {
+    pub const ALL: [Figure; 16] = [
+        Figure::Rate,
+        Figure::Throughput,
+        Figure::Mean,
+        Figure::P50,
+        Figure::P75,
+        Figure::P90,
+        Figure::P95,
+        Figure::P99,
+        Figure::P999,
+        Figure::Cpu,
+        Figure::MachineCpu,
+        Figure::HighestCpu,
+        Figure::Switches,
+        Figure::Calls,
+        Figure::Softirq,
+        Figure::Memory,
+    ];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Figure::Rate => "requests/s",
+            Figure::Throughput => "bytes/s",
+            Figure::Mean => "mean latency",
+            Figure::P50 => "p50",
+            Figure::P75 => "p75",
+            Figure::P90 => "p90",
+            Figure::P95 => "p95",
+            Figure::P99 => "p99",
+            Figure::P999 => "p99.9",
+            Figure::Cpu => "CPU a request",
+            Figure::MachineCpu => "machine's CPU a request",
+            Figure::HighestCpu => "highest CPU",
+            Figure::Switches => "context switches a request",
+            Figure::Calls => "system calls a request",
+            Figure::Softirq => "soft interrupts a request",
+            Figure::Memory => "memory",
+        }
+    }
+
+    pub fn better(self) -> Better {
+        match self {
+            Figure::Rate | Figure::Throughput => Better::Higher,
+            _ => Better::Lower,
+        }
+    }
+
+    /// Seconds, bytes, or a count, each by itself; None where the turn does not say.
+    pub fn of(self, turn: &Turn) -> Option<f64> {
+        let (outcome, usage) = (turn.outcome.as_ref()?, &turn.usage);
+        let each = |total: f64| (outcome.requests > 0).then(|| total / outcome.requests as f64);
+        let percentile = |percent| outcome.latency.as_ref().map(|all| all.percentile(percent) as f64 / 1e9);
+        match self {
+            Figure::Rate => (outcome.seconds > 0.0).then(|| outcome.requests as f64 / outcome.seconds),
+            Figure::Throughput => outcome.bytes.map(|bytes| bytes as f64 / outcome.seconds),
+            Figure::Mean => outcome.latency.as_ref().map(|all| all.mean() / 1e9),
+            Figure::P50 => percentile(50.0),
+            Figure::P75 => percentile(75.0),
+            Figure::P90 => percentile(90.0),
+            Figure::P95 => percentile(95.0),
+            Figure::P99 => percentile(99.0),
+            Figure::P999 => percentile(99.9),
+            Figure::Cpu => each(usage.cpu()),
+            Figure::MachineCpu => each(usage.machine_cpu),
+            Figure::HighestCpu => Some(usage.highest_cpu),
+            Figure::Switches => each(usage.switches as f64),
+            Figure::Calls => each(usage.calls? as f64),
+            Figure::Softirq => each(usage.softirq),
+            Figure::Memory => Some(usage.processes.values().map(|each| each.memory).sum::<u64>() as f64),
+        }
+    }
+}

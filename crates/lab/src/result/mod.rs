@@ -1,0 +1,169 @@
+//! One run of the lab, with everything that is needed to judge it again or to do it again: the file `lab run` writes.
+
+mod figure;
+mod machine;
+mod usage;
+
+pub use figure::{Better, Figure};
+pub use machine::{Machine, Program};
+pub use usage::{Disturbance, ProcessUsage, Usage};
+
+use crate::load::Outcome;
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Of the file; another number is another layout.
+pub const FORMAT: u32 = 1;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// `FORMAT`
+    pub format: u32,
+    /// Of Sidestep.
+    pub version: String,
+    /// What was typed.
+    pub command: Vec<String>,
+    pub begun: Timestamp,
+    pub seconds: f64,
+    /// Why it ended: all intervals are as narrow as they should be, the time was over, it was interrupted.
+    pub ended: Ended,
+    /// From which the order of turns and all bootstraps come.
+    pub seed: u64,
+    pub machine: Machine,
+    /// Of everything that was started, by name.
+    pub programs: IndexMap<String, Program>,
+    pub scenario: About,
+    /// In the order of the scenario; the control comes last.
+    pub variants: Vec<Variant>,
+    pub cells: Vec<Cell>,
+    /// What a reader has to know: variants that could not take part, cells that were given up.
+    pub notes: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// All intervals are as narrow as they should be, or all rounds are done.
+    Done,
+    /// The time limit came first.
+    TimeLimit,
+    Interrupted,
+}
+
+/// What of the scenario the report tells.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct About {
+    pub name: String,
+    pub about: String,
+    /// The whole file, as it was read.
+    pub text: String,
+    /// Figures by which precision is decided and which tables show first.
+    pub judged: Vec<Figure>,
+    /// Half the width of an interval that is narrow enough, as a part of the ratio: 0.05.
+    pub precision: f64,
+    /// Of the intervals: 0.95.
+    pub confidence: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Published>,
+}
+
+/// The experiment that a scenario reproduces.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Title, authors, year.
+    pub source: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// On what it was measured.
+    pub setup: String,
+    /// What was claimed.
+    #[serde(default)]
+    pub figures: Vec<PublishedFigure>,
+    /// How this scenario differs from it, and what could not be had.
+    #[serde(default)]
+    pub differs: Vec<String>,
+}
+
+/// A line of the published table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishedFigure {
+    /// What was measured: `10 MB, transfer time`.
+    pub what: String,
+    /// As published, with its unit: `9.2 ms`.
+    pub baseline: String,
+    pub improved: String,
+    /// As published or calculated: `-71 %`.
+    pub change: String,
+    /// Where it stands beside ours: values of axes. Empty: beside none.
+    #[serde(default)]
+    pub cell: IndexMap<String, String>,
+    /// With which of our variants it is compared, and by which figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub figure: Option<Figure>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Variant {
+    pub name: String,
+    pub about: String,
+    /// What everybody is compared with.
+    pub baseline: bool,
+    /// The baseline once more: whoever finds a difference between the two is wrong.
+    pub control: bool,
+}
+
+/// One choice of values for the axes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Cell {
+    /// axis -> value; empty where the scenario has no axes.
+    pub values: IndexMap<String, String>,
+    /// In the order in which they were taken, those that were repeated too.
+    pub turns: Vec<Turn>,
+}
+
+/// One load on one variant.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Turn {
+    pub variant: String,
+    pub round: u32,
+    /// Seconds after the run's beginning.
+    pub at: f64,
+    /// None where it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    pub usage: Usage,
+    /// Something else was at work on the machine meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed: Option<Disturbance>,
+    /// A later turn of the same round and variant counts instead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
+}
+
+impl Turn {
+    /// Whether its figures count.
+    pub fn counts(&self) -> bool {
+        self.outcome.is_some() && !self.repeated
+    }
+}
+
+impl Cell {
+    /// `connections 64, rate 1000`; empty where the scenario has no axes.
+    pub fn title(&self) -> String {
+        let words: Vec<String> = self.values.iter().map(|(axis, value)| format!("{axis} {value}")).collect();
+        words.join(", ")
+    }
+
+    /// A figure of each counting turn of a variant: round -> value.
+    pub fn values_of(&self, variant: &str, figure: Figure) -> IndexMap<u32, f64> {
+        let counting = self.turns.iter().filter(|turn| turn.variant == variant && turn.counts());
+        counting.filter_map(|turn| Some((turn.round, figure.of(turn)?))).collect()
+    }
+}

@@ -1,0 +1,58 @@
+//! What a turn has cost, and what else was at work meanwhile.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Length of the measurement.
+    pub seconds: f64,
+    /// By the scenario's names; `load` is the tool.
+    pub processes: IndexMap<String, ProcessUsage>,
+    /// Seconds of CPU of the whole machine, whoever used them.
+    pub machine_cpu: f64,
+    /// Of them in soft interrupts.
+    pub softirq: f64,
+    /// The most processors that all processes of the scenario used in a tenth of a second.
+    pub highest_cpu: f64,
+    /// Context switches of the whole machine.
+    pub switches: u64,
+    /// System calls of the whole machine; None where they may not be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+    /// Seconds of CPU that the hypervisor gave to others.
+    pub steal: f64,
+    /// Seconds of CPU of processes that are none of the scenario's; None where that cannot be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessUsage {
+    /// Seconds in user space and in the kernel.
+    pub user: f64,
+    pub system: f64,
+    /// Bytes: the process and its children at the end of the turn, shared pages by their share.
+    pub memory: u64,
+}
+
+impl ProcessUsage {
+    pub fn cpu(&self) -> f64 {
+        self.user + self.system
+    }
+}
+
+/// Why a turn is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Disturbance {
+    /// Parts of the machine's whole capacity.
+    pub steal: f64,
+    pub foreign: f64,
+}
+
+impl Usage {
+    /// Seconds of CPU of all processes of the scenario.
+    pub fn cpu(&self) -> f64 {
+        self.processes.values().map(ProcessUsage::cpu).sum()
+    }
+}

@@ -1,0 +1,30 @@
+//! Medians with confidence intervals, and what may be said of two variants.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    pub low: f64,
+    pub high: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    Better,
+    Worse,
+    NoDifference,
+    /// No interval can be given.
+    TooFewRounds,
+}
+
+/// One variant beside another, by one figure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Of the one to the other.
+    pub ratio: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<Interval>,
+    pub verdict: Verdict,
+    pub rounds: usize,
+}
