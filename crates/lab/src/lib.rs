@@ -4,6 +4,11 @@
 //! one *turn* of each variant, in random order. What is compared is the ratio of two variants' turns of one round.
 #![forbid(unsafe_code)]
 
+mod ground;
 pub mod load;
+mod meter;
 pub mod result;
+pub mod run;
+pub mod scenario;
 pub mod stats;
+mod world;

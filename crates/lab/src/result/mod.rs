@@ -139,6 +139,9 @@ pub struct Turn {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     pub usage: Usage,
+    /// What shows that the load took this variant's way: bytes of the load tool's connections by ring, bytes spliced.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub moved: IndexMap<String, u64>,
     /// Something else was at work on the machine meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<Disturbance>,
@@ -167,3 +170,4 @@ impl Cell {
         counting.filter_map(|turn| Some((turn.round, figure.of(turn)?))).collect()
     }
 }
+pub fn write(path: &std::path::Path, run: &Run) -> Result<(), String> { std::fs::write(path, serde_json::to_string_pretty(run).unwrap()).map_err(|e| e.to_string()) }
