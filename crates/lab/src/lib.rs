@@ -4,6 +4,9 @@
 //! one *turn* of each variant, in random order. What is compared is the ratio of two variants' turns of one round.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod load;
+pub mod report;
 pub mod result;
+mod stand_in;
 pub mod stats;

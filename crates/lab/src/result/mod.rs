@@ -1,10 +1,12 @@
 //! One run of the lab, with everything that is needed to judge it again or to do it again: the file `lab run` writes.
 
 mod figure;
+mod file;
 mod machine;
 mod usage;
 
 pub use figure::{Better, Figure};
+pub use file::{ReadError, read, write};
 pub use machine::{Machine, Program};
 pub use usage::{Disturbance, ProcessUsage, Usage};
 
