@@ -34,7 +34,7 @@ pub enum Command {
     Compare(Compare),
     Report(Report),
     /// The half of a run that measures
-    #[command(name = crate::INSIDE, hide = true)]
+    #[command(name = sidestep_lab::run::INSIDE, hide = true)]
     Inside,
 }
 

@@ -4,11 +4,14 @@
 //! one *turn* of each variant, in random order. What is compared is the ratio of two variants' turns of one round.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 mod ground;
 pub mod load;
 mod meter;
+pub mod report;
 pub mod result;
 pub mod run;
 pub mod scenario;
+mod stand_in;
 pub mod stats;
 mod world;

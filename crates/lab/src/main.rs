@@ -2,18 +2,25 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod commands;
+mod mine;
 
 use args::{Args, Command};
 use clap::Parser;
-use sidestep_lab::run::{self, INSIDE, Request};
-use sidestep_lab::scenario;
+use commands::Failure;
+use sidestep_lab::run::inside;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let done = match Args::parse().command {
-        Command::Run(args) => { let (scenario, text) = scenario::read(&args.scenario).unwrap(); let scenario = if args.quick { scenario.quick() } else { scenario }; run::run(Request { scenario, text, seed: args.seed.unwrap_or(1), out: std::path::absolute(&args.out).unwrap() }) }
-        Command::Inside => run::inside(),
-        _ => todo!(),
+        Command::Run(args) => commands::run(&args),
+        Command::List(args) => commands::list(&args),
+        Command::Compare(args) => commands::compare(&args),
+        Command::Report(args) => commands::report(&args),
+        Command::Inside => inside().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
     };
-    match done { Ok(()) => ExitCode::SUCCESS, Err(why) => { eprintln!("lab: {why}"); ExitCode::FAILURE } }
+    done.unwrap_or_else(|failure| {
+        eprintln!("sidestep lab: {}", failure.message);
+        ExitCode::from(failure.code)
+    })
 }

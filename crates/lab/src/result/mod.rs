@@ -1,10 +1,12 @@
 //! One run of the lab, with everything that is needed to judge it again or to do it again: the file `lab run` writes.
 
 mod figure;
+mod file;
 mod machine;
 mod usage;
 
 pub use figure::{Better, Figure};
+pub use file::{ReadError, read, write};
 pub use machine::{Machine, Program};
 pub use usage::{Disturbance, ProcessUsage, Usage};
 
@@ -170,4 +172,3 @@ impl Cell {
         counting.filter_map(|turn| Some((turn.round, figure.of(turn)?))).collect()
     }
 }
-pub fn write(path: &std::path::Path, run: &Run) -> Result<(), String> { std::fs::write(path, serde_json::to_string_pretty(run).unwrap()).map_err(|e| e.to_string()) }

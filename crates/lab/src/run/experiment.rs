@@ -305,7 +305,7 @@ impl<'a> Experiment<'a> {
 
     fn save(&mut self) -> Result<(), String> {
         self.result.seconds = self.begun.elapsed().as_secs_f64();
-        crate::result::write(&self.order.out, &self.result)
+        crate::result::write(&self.order.out, &self.result).map_err(|why| format!("{}: {why}", self.order.out.display()))
     }
 }
 

@@ -130,7 +130,7 @@ fn unique(place: &str, names: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-fn one_of<'a>(place: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Result<(), String> {
+pub fn one_of<'a>(place: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Result<(), String> {
     let known: Vec<&String> = known.collect();
     if known.iter().any(|each| *each == name) {
         return Ok(());

@@ -359,6 +359,25 @@ impl Scenario {
     }
 }
 
+impl Scenario {
+    /// Without the variants that are not named, but with the baseline.
+    pub fn keep_variants(&mut self, names: &[String]) -> Result<(), String> {
+        for name in names {
+            check::one_of("--only", name, self.variants.keys())?;
+        }
+        let baseline = &self.baseline;
+        self.variants.retain(|name, _| name == baseline || names.contains(name));
+        Ok(())
+    }
+
+    /// Other values for an axis that there is.
+    pub fn set_axis(&mut self, axis: &str, values: Vec<Text>) -> Result<(), String> {
+        check::one_of("--axis", axis, self.axes.keys())?;
+        self.axes.insert(axis.into(), values);
+        Ok(())
+    }
+}
+
 impl When {
     pub fn holds(&self, variant: &str, cell: &Values) -> bool {
         let variant = self.variants.is_empty() || self.variants.iter().any(|each| each == variant);

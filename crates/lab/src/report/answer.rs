@@ -1,0 +1,208 @@
+//! The run in a few sentences, before any table.
+
+use super::findings::{Findings, word};
+use super::units;
+use crate::result::{Ended, Figure, Run};
+use crate::stats::{Comparison, Interval, Verdict};
+use std::fmt;
+
+/// What is said of one variant.
+pub struct Answer<'a> {
+    pub variant: usize,
+    pub name: &'a str,
+    pub baseline: &'a str,
+    pub parts: Vec<Part>,
+}
+
+/// By one figure, all cells of the same verdict.
+pub struct Part {
+    pub figure: Figure,
+    pub verdict: Verdict,
+    /// Their titles, and of how many cells.
+    pub cells: Vec<String>,
+    pub of: usize,
+    /// Where there is one cell only.
+    pub ratio: Option<f64>,
+    /// Around the intervals of all these cells.
+    pub hull: Option<Interval>,
+}
+
+const VERDICTS: [Verdict; 4] = [Verdict::Better, Verdict::Worse, Verdict::NoDifference, Verdict::TooFewRounds];
+
+/// More cells than that are counted, not named.
+const NAMED: usize = 3;
+
+pub fn answers<'a>(findings: &Findings<'a>) -> Vec<Answer<'a>> {
+    let run = findings.run;
+    let Some(baseline) = run.variants.iter().find(|one| one.baseline) else { return Vec::new() };
+    let others = run.variants.iter().enumerate().filter(|(_, one)| !one.baseline && !one.control);
+    let answer = |(variant, one): (usize, &'a crate::result::Variant)| Answer {
+        variant,
+        name: &one.name,
+        baseline: &baseline.name,
+        parts: parts(findings, variant),
+    };
+    others.map(answer).collect()
+}
+
+fn parts(findings: &Findings, variant: usize) -> Vec<Part> {
+    let figures = findings.run.scenario.judged.iter();
+    figures.flat_map(|&figure| VERDICTS.iter().filter_map(move |&each| part(findings, variant, figure, each))).collect()
+}
+
+fn part(findings: &Findings, variant: usize, figure: Figure, verdict: Verdict) -> Option<Part> {
+    let all: Vec<_> = findings.compared(variant).filter(|(one, _)| one.figure == figure).collect();
+    let same: Vec<_> = all.iter().filter(|(_, beside)| beside.verdict == verdict).collect();
+    let ratio = same.first().filter(|_| all.len() == 1).map(|(_, beside)| beside.ratio);
+    (!same.is_empty()).then(|| Part {
+        figure,
+        verdict,
+        cells: same.iter().map(|(one, _)| findings.cell(one).title()).collect(),
+        of: all.len(),
+        ratio,
+        hull: hull(same.iter().filter_map(|(_, beside)| beside.interval)),
+    })
+}
+
+fn hull(intervals: impl Iterator<Item = Interval>) -> Option<Interval> {
+    intervals.reduce(|one, other| Interval { low: one.low.min(other.low), high: one.high.max(other.high) })
+}
+
+impl Answer<'_> {
+    /// `sidestep is better than plain in 10 of 12 comparisons, worse in none; no difference in 2`
+    pub fn lead(&self) -> String {
+        let count = |verdict| self.parts.iter().filter(|part| part.verdict == verdict).map(|part| part.cells.len()).sum();
+        let [better, worse, same, few]: [usize; 4] = VERDICTS.map(count);
+        let all = better + worse + same + few;
+        let number = |n: usize| if n == 0 { "none".into() } else { n.to_string() };
+        if all == 0 {
+            return format!("{} could not be compared with {}", self.name, self.baseline);
+        }
+        let head = match (better, worse) {
+            (0, 0) if few == 0 => return format!("{} is no different from {} as far as could be measured", self.name, self.baseline),
+            (0, 0) => format!("{} is neither better nor worse than {} in {all} comparisons", self.name, self.baseline),
+            (0, _) => format!("{} is worse than {} in {worse} of {all} comparisons, better in none", self.name, self.baseline),
+            _ => format!("{} is better than {} in {better} of {all} comparisons, worse in {}", self.name, self.baseline, number(worse)),
+        };
+        let tail = [(same, "no difference in"), (few, "too few rounds in")];
+        let tail = tail.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("; {words} {count}"));
+        head + &tail.collect::<String>()
+    }
+}
+
+impl Part {
+    /// `in all 4 cells`, `in 1 of 4 cells (connections 64)`, or nothing where there is one cell only.
+    pub fn place(&self) -> String {
+        match (self.cells.len(), self.of) {
+            (_, 1) => String::new(),
+            (some, all) if some == all => format!(" in all {all} cells"),
+            (some, all) if some <= NAMED => format!(" in {some} of {all} cells ({})", self.cells.join("; ")),
+            (some, all) => format!(" in {some} of {all} cells"),
+        }
+    }
+
+    /// `+41.2 % (+39.0 % … +43.1 %)`; of several cells only the hull.
+    pub fn size(&self) -> String {
+        match (self.ratio, self.hull) {
+            (Some(ratio), Some(hull)) => format!(": {} ({})", units::change(ratio), units::changes(hull)),
+            (Some(ratio), None) => format!(": {}", units::change(ratio)),
+            (None, Some(hull)) => format!(": {}", units::changes(hull)),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Answer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.", self.lead())?;
+        for part in &self.parts {
+            write!(f, " {} {}{}{}.", part.figure.title(), word(part.verdict), part.place(), part.size())?;
+        }
+        Ok(())
+    }
+}
+
+/// What the baseline beside itself says about all other verdicts.
+pub struct Control {
+    pub different: usize,
+    pub of: usize,
+    /// How many were to be expected by chance.
+    pub chance: f64,
+    /// The largest change that was seen, as a ratio.
+    pub largest: f64,
+}
+
+pub fn control(findings: &Findings) -> Option<Control> {
+    let variant = findings.run.variants.iter().position(|one| one.control)?;
+    let all: Vec<&Comparison> = findings.compared(variant).map(|(_, beside)| beside).collect();
+    let judged: Vec<_> = all.iter().filter(|one| one.verdict != Verdict::TooFewRounds).collect();
+    let by_size = |one: &f64, other: &f64| one.ln().abs().total_cmp(&other.ln().abs());
+    Some(Control {
+        different: judged.iter().filter(|one| one.verdict != Verdict::NoDifference).count(),
+        of: judged.len(),
+        chance: judged.len() as f64 * (1.0 - findings.run.scenario.confidence),
+        largest: all.iter().map(|one| one.ratio).max_by(by_size).unwrap_or(1.0),
+    })
+}
+
+impl Control {
+    /// Twice the standard deviation of a count above what chance makes.
+    pub fn suspicious(&self) -> bool {
+        self.different as f64 > self.chance + 2.0 * self.chance.sqrt()
+    }
+}
+
+impl fmt::Display for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.of == 0 {
+            return write!(f, "The control, the baseline measured twice, could not be compared.");
+        }
+        write!(f, "The control, the baseline measured twice, was called different in {} of ", self.different)?;
+        write!(f, "{} (by chance: {:.1}); ", units::many(self.of, "comparison"), self.chance)?;
+        write!(f, "its largest change was {}.", units::change(self.largest))?;
+        if self.suspicious() {
+            write!(f, " That is more than chance: do not believe changes that are not clearly larger.")?;
+        }
+        Ok(())
+    }
+}
+
+/// The control's sentence, or that there is none.
+pub fn control_line(findings: &Findings) -> String {
+    let none = "No control took part: what noise alone can do on this machine is not known.";
+    control(findings).map_or(none.into(), |control| control.to_string())
+}
+
+/// Why it ended, and how exact it is.
+pub fn ending(findings: &Findings) -> String {
+    let run = findings.run;
+    let why = match run.ended {
+        Ended::Done => "ended as it was done",
+        Ended::TimeLimit => "ended at its time limit",
+        Ended::Interrupted => "was interrupted",
+    };
+    let (narrow, all) = narrow(findings);
+    format!(
+        "It ran for {} and {why}; {narrow} of {} {} as narrow as asked for (\u{b1}{}).",
+        units::duration(run.seconds),
+        units::many(all, "interval"),
+        if narrow == 1 { "is" } else { "are" },
+        units::part(run.scenario.precision)
+    )
+}
+
+fn narrow(findings: &Findings) -> (usize, usize) {
+    let besides: Vec<_> = findings.judged.iter().filter_map(|one| one.beside).collect();
+    let half = |one: &Comparison| one.interval.map(|around| (around.high - around.low) / 2.0 / one.ratio);
+    let narrow = |one: &&Comparison| half(one).is_some_and(|half| half <= findings.run.scenario.precision);
+    (besides.iter().filter(narrow).count(), besides.len())
+}
+
+/// On what: `4 cores of AMD EPYC, Linux 6.1, kvm`.
+pub fn machine(run: &Run) -> String {
+    let machine = &run.machine;
+    let under = machine.hypervisor.as_ref().map(|name| format!(", under {name}")).unwrap_or_default();
+    let cores = units::many(machine.cores, "core");
+    let memory = units::bytes(machine.memory as f64);
+    format!("{cores} of {}, {memory}, Linux {}, {}{under}", machine.cpu, machine.kernel, machine.distribution)
+}

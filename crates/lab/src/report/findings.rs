@@ -1,0 +1,79 @@
+//! What a run says, worked out once for all that show it.
+
+use crate::result::{Cell, Figure, Run, Variant};
+use crate::stand_in::{compare, median_interval};
+use crate::stats::{Comparison, Interval, Verdict};
+
+/// One variant in one cell by one figure, and beside the baseline.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    pub cell: usize,
+    pub figure: Figure,
+    pub variant: usize,
+    /// Of all turns that count.
+    pub median: Option<f64>,
+    pub interval: Option<Interval>,
+    /// None for the baseline, and where one of the two has nothing to compare.
+    pub beside: Option<Comparison>,
+}
+
+pub struct Findings<'a> {
+    pub run: &'a Run,
+    /// By the figures that are judged: cell by cell, figure by figure, variant by variant.
+    pub judged: Vec<Finding>,
+}
+
+impl<'a> Findings<'a> {
+    pub fn of(run: &'a Run) -> Findings<'a> {
+        let places = (0..run.cells.len()).flat_map(|cell| {
+            let figures = run.scenario.judged.iter();
+            figures.flat_map(move |&figure| (0..run.variants.len()).map(move |variant| (cell, figure, variant)))
+        });
+        Findings { run, judged: places.map(|(cell, figure, variant)| find(run, cell, figure, variant)).collect() }
+    }
+
+    /// Any figure, judged or not.
+    pub fn at(&self, cell: usize, figure: Figure, variant: usize) -> Finding {
+        let same = |one: &&Finding| (one.cell, one.figure, one.variant) == (cell, figure, variant);
+        self.judged.iter().find(same).cloned().unwrap_or_else(|| find(self.run, cell, figure, variant))
+    }
+
+    pub fn cell(&self, finding: &Finding) -> &'a Cell {
+        &self.run.cells[finding.cell]
+    }
+
+    pub fn variant(&self, finding: &Finding) -> &'a Variant {
+        &self.run.variants[finding.variant]
+    }
+
+    /// Of everything that is to be told from the baseline, thus without the control.
+    pub fn compared(&self, variant: usize) -> impl Iterator<Item = (&Finding, &Comparison)> {
+        let own = self.judged.iter().filter(move |one| one.variant == variant);
+        own.filter_map(|one| Some((one, one.beside.as_ref()?)))
+    }
+}
+
+fn find(run: &Run, cell: usize, figure: Figure, variant: usize) -> Finding {
+    let confidence = run.scenario.confidence;
+    let values = |variant: &Variant| {
+        let mut values = run.cells[cell].values_of(&variant.name, figure);
+        values.retain(|_, value| value.is_finite());
+        values
+    };
+    let own = values(&run.variants[variant]);
+    let all: Vec<f64> = own.values().copied().collect();
+    let (median, interval) = median_interval(&all, confidence, run.seed).unzip();
+    let base = run.variants.iter().find(|one| one.baseline).filter(|_| !run.variants[variant].baseline);
+    let beside = base.and_then(|base| compare(&own, &values(base), figure.better(), confidence, run.seed));
+    Finding { cell, figure, variant, median, interval, beside }
+}
+
+/// Never colour alone: a sign and a word.
+pub fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::NoDifference => "no difference",
+        Verdict::TooFewRounds => "too few rounds",
+    }
+}

@@ -1,0 +1,65 @@
+//! How the measurement itself went: what was repeated, what failed.
+
+use super::svg::class;
+use crate::report::findings::Findings;
+use crate::report::units;
+use crate::result::{Cell, Run, Turn};
+use maud::{Markup, html};
+
+pub fn section(findings: &Findings) -> Markup {
+    let run = findings.run;
+    html! {
+        section id="turns" {
+            h2 { "How the measurement went" }
+            div.scroll tabindex="0" role="region" aria-label="Turns by variant" {
+                table {
+                    thead { tr {
+                        @for name in ["variant", "turns that count", "of them disturbed", "repeated", "failed", "errors"] {
+                            th scope="col" { (name) }
+                        }
+                    } }
+                    tbody { @for number in 0..run.variants.len() { (row(run, number)) } }
+                }
+            }
+            (failures(run))
+        }
+    }
+}
+
+fn row(run: &Run, number: usize) -> Markup {
+    let name = &run.variants[number].name;
+    let own: Vec<&Turn> = run.cells.iter().flat_map(|cell| &cell.turns).filter(|turn| turn.variant == *name).collect();
+    let count = |what: &dyn Fn(&Turn) -> bool| own.iter().filter(|turn| what(turn)).count();
+    let outcomes = || own.iter().filter(|turn| turn.counts()).filter_map(|turn| turn.outcome.as_ref());
+    let (requests, errors): (u64, u64) = outcomes().fold((0, 0), |(r, e), all| (r + all.requests, e + all.errors));
+    html! {
+        tr class=(class(number)) {
+            th scope="row" { (super::swatch(number)) (name) }
+            td.number { (count(&Turn::counts)) }
+            td.number { (count(&|turn| turn.counts() && turn.disturbed.is_some())) }
+            td.number { (count(&|turn| turn.repeated)) }
+            td.number { (count(&|turn| turn.outcome.is_none())) }
+            td.number { (errors) " of " (units::count((requests + errors) as f64)) }
+        }
+    }
+}
+
+fn failures(run: &Run) -> Markup {
+    let failed = |cell: &'_ Cell| cell.turns.iter().filter(|turn| turn.failure.is_some()).count();
+    html! {
+        @if run.cells.iter().any(|cell| failed(cell) > 0) {
+            details {
+                summary { (units::many(run.cells.iter().map(failed).sum(), "turn")) " failed" }
+                ul {
+                    @for cell in &run.cells {
+                        @for turn in &cell.turns {
+                            @if let Some(why) = &turn.failure {
+                                li { (turn.variant) ", round " (turn.round) @if !cell.values.is_empty() { ", " (cell.title()) } ": " code { (why) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What a run says: in a page, in a table, in words.
+
+mod answer;
+mod findings;
+mod html;
+mod json;
+mod markdown;
+pub(crate) mod table;
+mod terminal;
+pub(crate) mod units;
+
+pub use html::page;
+pub use json::judgement;
+pub use markdown::markdown;
+pub use terminal::table;
+pub(crate) use findings::word;
