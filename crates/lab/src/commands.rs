@@ -3,9 +3,9 @@
 use crate::args::{Compare, List, Report, Run};
 use crate::mine;
 use serde_json::json;
+use sidestep_lab::result::{self, ReadError};
 use sidestep_lab::run::{self, Request};
 use sidestep_lab::scenario::{self, Scenario, Text};
-use sidestep_lab::result::{self, ReadError};
 use sidestep_lab::{compare, report};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,7 +88,8 @@ pub fn list(args: &List) -> Done {
         print!("{}", scenario::find(name).map_err(usage)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let all: Result<Vec<Scenario>, String> = scenario::shipped().iter().map(|(_, text)| scenario::parse(text)).collect();
+    let all: Result<Vec<Scenario>, String> =
+        scenario::shipped().iter().map(|(_, text)| scenario::parse(text)).collect();
     let all = all?;
     if args.json {
         println!("{}", pretty(&all.iter().map(summary).collect::<Vec<_>>())?);

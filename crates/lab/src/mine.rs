@@ -2,8 +2,8 @@
 
 use crate::args::Mine;
 use indexmap::IndexMap;
-use sidestep_lab::scenario::{self, Scenario};
 use serde_json::{Value, json};
+use sidestep_lab::scenario::{self, Scenario};
 
 pub const NAME: &str = "mine";
 pub const ABOUT: &str = "Your own command lines: --server, --port, and --tool or --load; see `sidestep lab run --help`";
@@ -15,11 +15,14 @@ pub fn scenario(mine: &Mine) -> Result<(Scenario, String), String> {
 }
 
 fn document(mine: &Mine) -> Result<Value, String> {
-    let (mut axes, connections) = (IndexMap::new(), match mine.connections.as_slice() {
-        [] => json!(1),
-        [one] => json!(one),
-        _ => json!("${connections}"),
-    });
+    let (mut axes, connections) = (
+        IndexMap::new(),
+        match mine.connections.as_slice() {
+            [] => json!(1),
+            [one] => json!(one),
+            _ => json!("${connections}"),
+        },
+    );
     if mine.connections.len() > 1 {
         axes.insert("connections", &mine.connections);
     }
@@ -51,8 +54,12 @@ fn variants(mine: &Mine) -> Result<IndexMap<&str, Value>, String> {
         let variant = match name.as_str() {
             "plain" => continue,
             "rings" => json!({ "about": "all of them under `sidestep run`", "rings": {} }),
-            "splice" if mine.port.is_empty() => return Err("splice works by port: give --port for each --server".into()),
-            "splice" => json!({ "about": "sockets joined in the kernel", "splice": [{ "ports": mine.port, "options": ["--blocking"] }] }),
+            "splice" if mine.port.is_empty() => {
+                return Err("splice works by port: give --port for each --server".into());
+            }
+            "splice" => {
+                json!({ "about": "sockets joined in the kernel", "splice": [{ "ports": mine.port, "options": ["--blocking"] }] })
+            }
             other => return Err(format!("--variants: '{other}' is neither rings nor splice")),
         };
         variants.insert(name, variant);

@@ -47,14 +47,33 @@ pub struct Job {
     pub folder: PathBuf,
 }
 impl Tool {
-    pub fn check(&self, _: &Job) -> Result<(), String> { Ok(()) }
+    pub fn check(&self, _: &Job) -> Result<(), String> {
+        Ok(())
+    }
     pub fn argv(&self, job: &Job) -> Result<Vec<String>, String> {
-        Ok(match self { Tool::Command => job.command.clone(), _ => vec!["wrk".into(), "-t1".into(), format!("-c{}", job.connections), format!("-d{}s", job.seconds.ceil()), job.target.clone()] })
+        Ok(match self {
+            Tool::Command => job.command.clone(),
+            _ => vec![
+                "wrk".into(),
+                "-t1".into(),
+                format!("-c{}", job.connections),
+                format!("-d{}s", job.seconds.ceil()),
+                job.target.clone(),
+            ],
+        })
     }
     pub fn read(&self, _: &Job, out: &str) -> Result<Outcome, String> {
-        let rate: f64 = out.lines().find_map(|l| l.strip_prefix("Requests/sec:")).and_then(|t| t.trim().parse().ok()).ok_or(out)?;
-        let mut latency = Latencies::new(); latency.record((1e9 / rate) as u64, rate as u64);
+        let rate: f64 =
+            out.lines().find_map(|l| l.strip_prefix("Requests/sec:")).and_then(|t| t.trim().parse().ok()).ok_or(out)?;
+        let mut latency = Latencies::new();
+        latency.record((1e9 / rate) as u64, rate as u64);
         Ok(Outcome { requests: rate as u64, errors: 0, seconds: 1.0, bytes: None, latency: Some(latency) })
     }
 }
-pub fn find(name: &str) -> Result<PathBuf, String> { ["/usr/bin", "/usr/sbin", "/bin"].iter().map(|d| PathBuf::from(d).join(name)).find(|p| p.exists()).ok_or(format!("{name} is not installed")) }
+pub fn find(name: &str) -> Result<PathBuf, String> {
+    ["/usr/bin", "/usr/sbin", "/bin"]
+        .iter()
+        .map(|d| PathBuf::from(d).join(name))
+        .find(|p| p.exists())
+        .ok_or(format!("{name} is not installed"))
+}

@@ -71,7 +71,8 @@ fn hull(intervals: impl Iterator<Item = Interval>) -> Option<Interval> {
 impl Answer<'_> {
     /// `sidestep is better than plain in 10 of 12 comparisons, worse in none; no difference in 2`
     pub fn lead(&self) -> String {
-        let count = |verdict| self.parts.iter().filter(|part| part.verdict == verdict).map(|part| part.cells.len()).sum();
+        let count =
+            |verdict| self.parts.iter().filter(|part| part.verdict == verdict).map(|part| part.cells.len()).sum();
         let [better, worse, same, few]: [usize; 4] = VERDICTS.map(count);
         let all = better + worse + same + few;
         let number = |n: usize| if n == 0 { "none".into() } else { n.to_string() };
@@ -79,10 +80,19 @@ impl Answer<'_> {
             return format!("{} could not be compared with {}", self.name, self.baseline);
         }
         let head = match (better, worse) {
-            (0, 0) if few == 0 => return format!("{} is no different from {} as far as could be measured", self.name, self.baseline),
+            (0, 0) if few == 0 => {
+                return format!("{} is no different from {} as far as could be measured", self.name, self.baseline);
+            }
             (0, 0) => format!("{} is neither better nor worse than {} in {all} comparisons", self.name, self.baseline),
-            (0, _) => format!("{} is worse than {} in {worse} of {all} comparisons, better in none", self.name, self.baseline),
-            _ => format!("{} is better than {} in {better} of {all} comparisons, worse in {}", self.name, self.baseline, number(worse)),
+            (0, _) => {
+                format!("{} is worse than {} in {worse} of {all} comparisons, better in none", self.name, self.baseline)
+            }
+            _ => format!(
+                "{} is better than {} in {better} of {all} comparisons, worse in {}",
+                self.name,
+                self.baseline,
+                number(worse)
+            ),
         };
         let tail = [(same, "no difference in"), (few, "too few rounds in")];
         let tail = tail.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("; {words} {count}"));

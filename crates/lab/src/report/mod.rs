@@ -9,8 +9,8 @@ pub(crate) mod table;
 mod terminal;
 pub(crate) mod units;
 
+pub(crate) use findings::word;
 pub use html::page;
 pub use json::judgement;
 pub use markdown::markdown;
 pub use terminal::table;
-pub(crate) use findings::word;

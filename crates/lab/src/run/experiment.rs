@@ -92,7 +92,15 @@ impl<'a> Experiment<'a> {
     /// As if it stood nowhere.
     fn spec(&self, contestant: &Contestant, cell: &Values) -> Result<Spec, String> {
         let nowhere = self.ground.shared();
-        Spec::fill(self.ground, self.scenario(), (&contestant.variant, &contestant.definition), cell, &nowhere, "w", None)
+        Spec::fill(
+            self.ground,
+            self.scenario(),
+            (&contestant.variant, &contestant.definition),
+            cell,
+            &nowhere,
+            "w",
+            None,
+        )
     }
 
     /// To the end, or to the limit. What was measured is written after every round.
@@ -111,7 +119,8 @@ impl<'a> Experiment<'a> {
         self.save()?;
         self.progress.end();
         if self.result.cells.iter().all(|cell| cell.turns.iter().all(|turn| !turn.counts())) {
-            let failures = self.result.cells.iter().flat_map(|cell| &cell.turns).filter_map(|turn| turn.failure.as_deref());
+            let failures =
+                self.result.cells.iter().flat_map(|cell| &cell.turns).filter_map(|turn| turn.failure.as_deref());
             return Err(failures.last().unwrap_or("nothing was measured").into());
         }
         Ok(())
@@ -119,7 +128,9 @@ impl<'a> Experiment<'a> {
 
     /// Some if this was the last one.
     fn round(&mut self, round: u32) -> Result<Option<Ended>, String> {
-        if self.scenario().design.restart != Restart::Never {
+        if let Restart::Rounds(rounds) = self.scenario().design.restart
+            && round.is_multiple_of(rounds)
+        {
             self.standing.clear();
         }
         let mut order: Vec<usize> = (0..self.cells.len()).filter(|cell| !self.enough(*cell)).collect();
@@ -215,7 +226,8 @@ impl<'a> Experiment<'a> {
         match measured {
             Err(failure) => Turn { failure: Some(failure), ..blank },
             Ok(turn::Measured { outcome, usage, moved }) => Turn {
-                disturbed: Calm { steal: design.steal, foreign: design.foreign }.disturbance(&usage, self.result.machine.cores),
+                disturbed: Calm { steal: design.steal, foreign: design.foreign }
+                    .disturbance(&usage, self.result.machine.cores),
                 failure: outcome.as_ref().err().cloned(),
                 outcome: outcome.ok(),
                 usage,
@@ -276,7 +288,8 @@ impl<'a> Experiment<'a> {
     /// Requests that failed while others were answered.
     fn note_errors(&mut self) {
         for contestant in &self.contestants {
-            let turns = self.result.cells.iter().flat_map(|cell| &cell.turns).filter(|turn| turn.variant == contestant.name);
+            let turns =
+                self.result.cells.iter().flat_map(|cell| &cell.turns).filter(|turn| turn.variant == contestant.name);
             let outcomes = turns.filter_map(|turn| turn.outcome.as_ref());
             let (errors, requests) =
                 outcomes.fold((0, 0), |(errors, requests), each| (errors + each.errors, requests + each.requests));
@@ -305,7 +318,8 @@ impl<'a> Experiment<'a> {
 
     fn save(&mut self) -> Result<(), String> {
         self.result.seconds = self.begun.elapsed().as_secs_f64();
-        crate::result::write(&self.order.out, &self.result).map_err(|why| format!("{}: {why}", self.order.out.display()))
+        crate::result::write(&self.order.out, &self.result)
+            .map_err(|why| format!("{}: {why}", self.order.out.display()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The half that the user has started: it starts the other one, passes Ctrl-C on, and cleans up after it.
 
-use super::order::{INSIDE, Order, STOP};
 use super::leftovers;
+use super::order::{INSIDE, Order, STOP};
 use crate::ground::open_dir;
 use crate::scenario::Scenario;
 use crate::world::{self, Cgroup};

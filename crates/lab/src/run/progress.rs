@@ -18,7 +18,8 @@ const EVERY: Duration = Duration::from_secs(30);
 impl Progress {
     /// The bar shows the time that may be used; a run may end before.
     pub fn new(limit: Duration) -> Progress {
-        let style = ProgressStyle::with_template("{bar:24} {elapsed}/{len}s {wide_msg}").expect("the template is right");
+        let style =
+            ProgressStyle::with_template("{bar:24} {elapsed}/{len}s {wide_msg}").expect("the template is right");
         let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(limit.as_secs()).with_style(style));
         Progress { bar, begun: Instant::now(), limit, said: None, widest: None }
     }
@@ -32,7 +33,11 @@ impl Progress {
                 bar.set_message(line);
             }
             None if self.said.is_none_or(|said| said.elapsed() > EVERY) => {
-                eprintln!("lab: {:.0} s of at most {:.0}, {line}", self.begun.elapsed().as_secs_f64(), self.limit.as_secs_f64());
+                eprintln!(
+                    "lab: {:.0} s of at most {:.0}, {line}",
+                    self.begun.elapsed().as_secs_f64(),
+                    self.limit.as_secs_f64()
+                );
                 self.said = Some(Instant::now());
             }
             None => {}

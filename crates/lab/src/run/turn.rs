@@ -65,7 +65,11 @@ fn one(ground: &Ground, world: &World, load: &LoadSpec, job: Job, stop: &Stop) -
     }
     let usage = meter.end();
     let (requests, seconds) = (latency.count(), begun.elapsed().as_secs_f64());
-    Ok(Measured { outcome: Ok(Outcome { requests, errors: 0, seconds, bytes: None, latency: Some(latency) }), usage, moved: IndexMap::new() })
+    Ok(Measured {
+        outcome: Ok(Outcome { requests, errors: 0, seconds, bytes: None, latency: Some(latency) }),
+        usage,
+        moved: IndexMap::new(),
+    })
 }
 
 /// It is not reaped yet, so that what it used can still be read.

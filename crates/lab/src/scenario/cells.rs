@@ -48,7 +48,9 @@ mod tests {
     #[test]
     fn a_cell_is_among_values_of_some_axes() {
         let cell = Values::from([("rules".into(), "9".into()), ("connections".into(), "1".into())]);
-        for (given, answer) in [(axes(&[]), true), (axes(&[("rules", &["0", "9"])]), true), (axes(&[("rules", &["0"])]), false)] {
+        for (given, answer) in
+            [(axes(&[]), true), (axes(&[("rules", &["0", "9"])]), true), (axes(&[("rules", &["0"])]), false)]
+        {
             assert_eq!(among(&given, &cell), answer);
         }
     }

@@ -1,6 +1,6 @@
 //! What a scenario that can be read may still have wrong.
 
-use super::{Process, Scenario, Text, When, cells};
+use super::{Process, Restart, Scenario, Text, When, cells};
 use indexmap::IndexMap;
 use std::collections::HashSet;
 
@@ -27,7 +27,11 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         known_cells(scenario, &place, &variant.cells)?;
         check_places(scenario, &place, variant)?;
     }
+    for each in &scenario.setup {
+        check_namespace(scenario, "setup", each.namespace.as_deref())?;
+    }
     check_namespace(scenario, "load", scenario.load.namespace.as_deref())?;
+    check_background(scenario)?;
     check_quick(scenario)?;
     check_design(scenario)
 }
@@ -92,6 +96,17 @@ fn check_quick(scenario: &Scenario) -> Result<(), String> {
     Ok(())
 }
 
+/// What disturbs on purpose disturbs its own turn alone, so no other set-up may stand beside it.
+fn check_background(scenario: &Scenario) -> Result<(), String> {
+    let background = scenario.processes.iter().find(|(_, process)| process.background);
+    match background {
+        Some((name, _)) if scenario.design.restart != Restart::Turn => {
+            Err(format!("processes.{name}: with a process in the background, design.restart has to be turn"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_design(scenario: &Scenario) -> Result<(), String> {
     let design = &scenario.design;
     let part = |name: &str, value: f64| {
@@ -114,7 +129,8 @@ fn check_design(scenario: &Scenario) -> Result<(), String> {
 
 /// They become names of directories and namespaces.
 fn is_name(place: &str, name: &str) -> Result<(), String> {
-    let fine = !name.is_empty() && name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphanumeric() || "+-_".contains(c));
+    let fine =
+        !name.is_empty() && name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphanumeric() || "+-_".contains(c));
     fine.then_some(()).ok_or_else(|| format!("{place}: a name is of letters, digits, '+', '-' and '_', at most 32"))
 }
 

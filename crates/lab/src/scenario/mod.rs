@@ -7,9 +7,9 @@ mod shipped;
 mod text;
 
 pub use cells::{Values, cells};
+pub use check::{LOAD, NODE};
 pub use read::{parse, read};
 pub use shipped::{find, shipped};
-pub use check::{LOAD, NODE};
 pub use text::{Scope, Text};
 
 use crate::load::Tool;
@@ -41,6 +41,10 @@ pub struct Scenario {
     /// Files of `${dir}`, written anew for each set-up.
     #[serde(default)]
     pub files: IndexMap<String, Text>,
+    /// Commands that run in each set-up before its processes are started.
+    #[serde(default)]
+    pub setup: Vec<Setup>,
+    #[serde(default)]
     pub processes: IndexMap<String, Process>,
     pub variants: IndexMap<String, Variant>,
     /// Of the variants: what the others are compared with.
@@ -140,7 +144,7 @@ pub struct Variant {
     pub splice: Vec<Splice>,
     #[serde(default)]
     pub agent: Option<Agent>,
-    /// Commands that run before the processes are started.
+    /// Besides the scenario's own.
     #[serde(default)]
     pub setup: Vec<Setup>,
 }
@@ -165,7 +169,7 @@ pub struct Iptables {
     pub namespace: Option<String>,
     #[serde(default)]
     pub rules: Text,
-    /// So many rules that match nothing, before all others of a chain.
+    /// Rules that match nothing, for `${fill}` in `rules`.
     #[serde(default)]
     pub fill: Option<Fill>,
     /// `legacy` or `nft`; the machine's own default if nothing is said.
@@ -176,7 +180,6 @@ pub struct Iptables {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fill {
-    pub table: String,
     pub chain: String,
     pub count: Text,
 }
@@ -304,7 +307,7 @@ impl Default for Design {
             least_rounds: 8,
             most_rounds: 40,
             limit: SignedDuration::from_mins(15),
-            restart: Restart::Round,
+            restart: Restart::Rounds(1),
             control: true,
             steal: 0.02,
             foreign: 0.05,
@@ -314,12 +317,12 @@ impl Default for Design {
 
 /// When processes are started anew: one process's luck (its memory's layout, its hash seeds) is no property of a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(try_from = "Text", into = "String")]
 pub enum Restart {
     /// For every turn: only one set-up stands at a time.
     Turn,
-    /// For every round; all set-ups stand beside each other.
-    Round,
+    /// After so many rounds; all set-ups stand beside each other.
+    Rounds(u32),
     Never,
 }
 

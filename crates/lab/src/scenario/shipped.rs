@@ -9,7 +9,7 @@ macro_rules! scenarios {
     };
 }
 
-scenarios!["demo"];
+scenarios!["demo", "kmap", "socket-ebpf", "sidecar"];
 
 pub fn find(name: &str) -> Result<&'static str, String> {
     let found = shipped().iter().find(|(each, _)| *each == name);

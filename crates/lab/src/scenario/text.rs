@@ -19,12 +19,6 @@ impl Text {
     pub fn fill(&self, scope: &Scope) -> Result<String, String> {
         fill(&self.0, scope, 0)
     }
-
-    /// The names in it.
-    pub fn names(&self) -> Vec<&str> {
-        let pieces = self.0.split("${").skip(1);
-        pieces.filter_map(|piece| piece.split_once('}').map(|(name, _)| name)).collect()
-    }
 }
 
 impl From<&str> for Text {
@@ -47,14 +41,14 @@ fn fill(text: &str, scope: &Scope, depth: u32) -> Result<String, String> {
     while let Some((before, after)) = rest.split_once('$') {
         filled.push_str(before);
         if let Some(name_on) = after.strip_prefix('{') {
-            let (name, after_name) =
-                name_on.split_once('}').ok_or_else(|| format!("'${{{}' has no closing brace", short(name_on)))?;
-            let value = scope.get(name).ok_or_else(|| scope.unknown(name))?;
+            let end = closing(name_on).ok_or_else(|| format!("'${{{}' has no closing brace", short(name_on)))?;
+            let name = fill(&name_on[..end], scope, depth)?;
+            let value = scope.get(&name).ok_or_else(|| scope.unknown(&name))?;
             if depth == DEEPEST {
                 return Err(format!("the value of '{name}' leads back to itself"));
             }
             filled.push_str(&fill(value, scope, depth + 1)?);
-            rest = after_name;
+            rest = &name_on[end + 1..];
         } else {
             // `$$` is one; a lone one stands for itself, as nginx's variables do.
             filled.push('$');
@@ -63,6 +57,15 @@ fn fill(text: &str, scope: &Scope, depth: u32) -> Result<String, String> {
     }
     filled.push_str(rest);
     Ok(filled)
+}
+
+/// The brace that ends a name: there may be names within names.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 0;
+    text.char_indices().find_map(|(place, c)| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        (depth < 0).then_some(place)
+    })
 }
 
 fn short(text: &str) -> String {
@@ -148,13 +151,39 @@ impl From<super::User> for String {
     }
 }
 
+impl TryFrom<Text> for super::Restart {
+    type Error = String;
+
+    fn try_from(text: Text) -> Result<super::Restart, String> {
+        match (text.raw(), text.raw().parse()) {
+            ("turn", _) => Ok(super::Restart::Turn),
+            ("round", _) => Ok(super::Restart::Rounds(1)),
+            ("never", _) => Ok(super::Restart::Never),
+            (_, Ok(rounds @ 1..)) => Ok(super::Restart::Rounds(rounds)),
+            (other, _) => Err(format!("'{other}' is none of turn, round, never, or a number of rounds")),
+        }
+    }
+}
+
+impl From<super::Restart> for String {
+    fn from(restart: super::Restart) -> String {
+        match restart {
+            super::Restart::Turn => "turn".into(),
+            super::Restart::Rounds(rounds) => rounds.to_string(),
+            super::Restart::Never => "never".into(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn scope() -> Scope {
         let mut scope = Scope::default();
-        for (name, value) in [("port", "80"), ("url", "http://a:${port}/"), ("a", "${b}"), ("b", "${a}")] {
+        for (name, value) in
+            [("port", "80"), ("url", "http://a:${port}/"), ("a", "${b}"), ("b", "${a}"), ("which", "port")]
+        {
             scope.set(name, value);
         }
         scope
@@ -162,7 +191,9 @@ mod tests {
 
     #[test]
     fn names_are_replaced_by_what_they_stand_for() {
-        for (text, filled) in [("x", "x"), ("${url}${port}", "http://a:80/80"), ("$$5 $host $", "$5 $host $")] {
+        for (text, filled) in
+            [("x", "x"), ("${url}${port}", "http://a:80/80"), ("${${which}}", "80"), ("$$5 $host $", "$5 $host $")]
+        {
             assert_eq!(Text::from(text).fill(&scope()).as_deref(), Ok(filled), "{text}");
         }
     }

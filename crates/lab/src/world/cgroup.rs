@@ -7,7 +7,10 @@ pub struct Cgroup(PathBuf);
 
 /// Where cgroup v2 is mounted: alone, or beside version 1.
 pub fn root() -> Option<PathBuf> {
-    ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from).into_iter().find(|path| path.join("cgroup.controllers").exists())
+    ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+        .map(PathBuf::from)
+        .into_iter()
+        .find(|path| path.join("cgroup.controllers").exists())
 }
 
 /// A killed process leaves its cgroup a moment later.

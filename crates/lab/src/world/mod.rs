@@ -6,9 +6,9 @@ mod moved;
 mod namespaces;
 mod process;
 mod ready;
-mod spec;
-mod sidestep;
 mod rules;
+mod sidestep;
+mod spec;
 
 pub use cgroup::{Cgroup, remove as remove_cgroup, root as cgroup_root};
 pub use command::{Cmd, NETNS, run};
@@ -32,12 +32,19 @@ pub struct World {
     pids: IndexMap<String, u32>,
     _namespaces: Namespaces,
     cgroup: Option<Cgroup>,
+    /// Of processes; those of its own programs are below `cgroup`.
+    cgroups: Vec<Cgroup>,
     undo: Vec<Cmd>,
 }
 
 impl World {
     /// Everything of it is there and listens, or the error says what is not.
-    pub fn start(ground: &Ground, scenario: &Scenario, variant: (&str, &Variant), cell: &Values) -> Result<World, String> {
+    pub fn start(
+        ground: &Ground,
+        scenario: &Scenario,
+        variant: (&str, &Variant),
+        cell: &Values,
+    ) -> Result<World, String> {
         let number = ground.next_world();
         let dir = ground.new_dir(&format!("w{number}"))?;
         let prefix = format!("w{number}");
@@ -45,7 +52,16 @@ impl World {
         let spec = Spec::fill(ground, scenario, variant, cell, &dir, &prefix, cgroup.as_ref())?;
         let undo = sidestep::unsteer(ground, &spec)?;
         let namespaces = Namespaces::new(&prefix, &spec.namespaces)?;
-        let mut world = World { spec, dir, processes: Vec::new(), pids: IndexMap::new(), _namespaces: namespaces, cgroup, undo };
+        let mut world = World {
+            spec,
+            dir,
+            processes: Vec::new(),
+            pids: IndexMap::new(),
+            _namespaces: namespaces,
+            cgroup,
+            cgroups: Vec::new(),
+            undo,
+        };
         world.furnish(ground)?;
         Ok(world)
     }
@@ -55,9 +71,8 @@ impl World {
             let path = self.dir.join(name);
             std::fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))?;
         }
-        for name in self.spec.all_names() {
-            self.new_cgroup(&name)?;
-        }
+        let own: Result<Vec<Cgroup>, String> = self.spec.cgroups().map(Cgroup::new).collect();
+        self.cgroups = own?;
         rules::load(&self.spec)?;
         self.steer(ground)?;
         for command in self.spec.setup.clone() {
@@ -74,6 +89,7 @@ impl World {
     /// Daemons of Sidestep's own, which the scenario does not name.
     fn steer(&mut self, ground: &Ground) -> Result<(), String> {
         for (name, daemon) in sidestep::daemons(ground, &self.spec)? {
+            self.cgroups.extend(daemon.command.cgroup.as_deref().map(Cgroup::new).transpose()?);
             let running = self.start_process(&name, &daemon.command)?;
             ready::wait(&running, &daemon.ready)?;
             self.processes.push((name, running));
@@ -85,10 +101,6 @@ impl World {
         let running = Running::start(command, &self.dir, Output::Log)?;
         self.pids.insert(name.into(), running.pid());
         Ok(running)
-    }
-
-    fn new_cgroup(&self, name: &str) -> Result<(), String> {
-        self.cgroup.as_ref().map_or(Ok(()), |all| all.child(name).map(drop))
     }
 
     /// A process that has ended though nobody asked it to: what it said.
@@ -103,7 +115,8 @@ impl World {
 
     /// Whose CPU and memory are looked at; the load's pid where it runs without a cgroup.
     pub fn watched(&self, ground: &Ground, load: Option<u32>) -> Watched {
-        let pids = self.pids.iter().map(|(name, pid)| (name.clone(), *pid));
+        let counted = |name: &str| self.spec.processes.get(name).is_none_or(|process| !process.background);
+        let pids = self.pids.iter().filter(|(name, _)| counted(name)).map(|(name, pid)| (name.clone(), *pid));
         let loads = load.map(|pid| (LOAD.to_string(), pid));
         let account = |(name, pid): (String, u32)| {
             let path = self.cgroup.as_ref().map(|all| all.path().join(&name));
@@ -119,7 +132,6 @@ impl World {
     pub fn dir(&self) -> &PathBuf {
         &self.dir
     }
-
 }
 
 impl Drop for World {
@@ -131,7 +143,7 @@ impl Drop for World {
         while let Some((_, running)) = self.processes.pop() {
             running.stop();
         }
-        if let Some(cgroup) = self.cgroup.take() {
+        for cgroup in self.cgroups.drain(..).chain(self.cgroup.take()) {
             cgroup.remove();
         }
         let _ = std::fs::remove_dir_all(&self.dir);

@@ -19,7 +19,8 @@ pub fn moved(ground: &Ground, spec: &Spec) -> Result<IndexMap<String, u64>, Stri
         moved.insert(BY_RING.to_string(), by_ring(&text));
     }
     if !spec.splices.is_empty() {
-        let each: Result<Vec<u64>, String> = (0..spec.splices.len()).map(|number| spliced(ground, spec, number)).collect();
+        let each: Result<Vec<u64>, String> =
+            (0..spec.splices.len()).map(|number| spliced(ground, spec, number)).collect();
         moved.insert(SPLICED.to_string(), each?.iter().sum());
     }
     Ok(moved)
@@ -39,7 +40,8 @@ fn by_ring(report: &str) -> u64 {
 
 fn spliced(ground: &Ground, spec: &Spec, number: usize) -> Result<u64, String> {
     let pins = splice_pins(ground, spec, number).display().to_string();
-    let said = run(&Cmd::new("splice status", &[&ground.sidestep()?, "splice", "status", "--json", "--pins", &pins]), None)?;
+    let said =
+        run(&Cmd::new("splice status", &[&ground.sidestep()?, "splice", "status", "--json", "--pins", &pins]), None)?;
     let said: serde_json::Value = serde_json::from_str(&said).map_err(|why| format!("splice status: {why}"))?;
     said["bytes"].as_u64().ok_or_else(|| format!("splice status says no bytes: {said}"))
 }

@@ -33,7 +33,8 @@ impl Namespaces {
         ip(&["netns", "add", &full])?;
         self.0.push(full.clone());
         ip(&["-n", &full, "link", "set", "lo", "up"])?;
-        let command = Cmd { namespace: Some(full), ..Cmd::new("sysctl", &["sysctl", "-qw", QUIET[0], QUIET[1], FORWARD]) };
+        let command =
+            Cmd { namespace: Some(full), ..Cmd::new("sysctl", &["sysctl", "-qw", QUIET[0], QUIET[1], FORWARD]) };
         run(&command, None).map(drop)
     }
 }

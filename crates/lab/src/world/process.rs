@@ -44,7 +44,9 @@ impl Running {
             Output::Kept(_) => (file("err"), file("out")),
         };
         let input = match output {
-            Output::Kept(Some(path)) => Stdio::from(File::open(path).map_err(|why| format!("{}: {why}", path.display()))?),
+            Output::Kept(Some(path)) => {
+                Stdio::from(File::open(path).map_err(|why| format!("{}: {why}", path.display()))?)
+            }
             _ => Stdio::null(),
         };
         let errors = create(&err)?;

@@ -1,7 +1,7 @@
 //! iptables' rules of a set-up.
 
 use super::command::{Cmd, run};
-use super::spec::Spec;
+use super::spec::{RulesSpec, Spec};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -19,14 +19,14 @@ const NOBODY: u32 = 198 << 24 | 18 << 16;
 /// As many as there are: 198.18.0.0/15.
 const MOST: u32 = 1 << 17;
 
-/// Rules that match nothing, for a chain that exists or is built in.
-pub fn fill(table: &str, chain: &str, count: u32) -> String {
-    let mut text = format!("*{table}\n");
+/// Rules of a chain that match nothing, one a line.
+pub fn fill(chain: &str, count: u32) -> String {
+    let mut text = String::new();
     for number in 0..count {
         let address = Ipv4Addr::from(NOBODY + number % MOST);
         writeln!(text, "-A {chain} -d {address}/32 -p tcp -m tcp --dport 80 -j RETURN").expect("a string takes it");
     }
-    text + "COMMIT\n"
+    text
 }
 
 /// All at once, each namespace's texts in their order; chains that are there stay.
@@ -34,10 +34,17 @@ pub fn load(spec: &Spec) -> Result<(), String> {
     for (number, rules) in spec.rules.iter().enumerate().filter(|(_, rules)| !rules.text.trim().is_empty()) {
         let path = spec.place.dir.join(format!("rules-{number}"));
         std::fs::write(&path, &rules.text).map_err(|why| format!("{}: {why}", path.display()))?;
-        let command = Cmd { namespace: Some(rules.namespace.clone()), ..Cmd::new("iptables", &[&rules.command, "--noflush"]) };
-        run(&command, Some(&path))?;
+        run(&command(spec, rules), Some(&path))?;
     }
     Ok(())
+}
+
+fn command(spec: &Spec, rules: &RulesSpec) -> Cmd {
+    let mut command = Cmd::new("iptables", &[&rules.command, "--noflush"]);
+    command.namespace = Some(rules.namespace.clone());
+    // What somebody else does to other namespaces is no reason to wait.
+    command.env.insert("XTABLES_LOCKFILE".into(), spec.place.dir.join("xtables.lock").display().to_string());
+    command
 }
 
 #[cfg(test)]
@@ -47,7 +54,8 @@ mod tests {
     #[test]
     fn as_many_rules_as_are_asked_for_none_twice() {
         let text = fill("nat", "OUTPUT", 101_806);
-        let rules: std::collections::HashSet<&str> = text.lines().filter(|line| line.starts_with("-A OUTPUT")).collect();
+        let rules: std::collections::HashSet<&str> =
+            text.lines().filter(|line| line.starts_with("-A OUTPUT")).collect();
         assert_eq!(rules.len(), 101_806);
         assert!(text.starts_with("*nat\n") && text.ends_with("COMMIT\n"));
     }

@@ -90,7 +90,8 @@ pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), String> {
 /// What undoes it, in order. Programs attached to a cgroup go with it, if one of these fails.
 pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, String> {
     let detach = spec.agent.iter().map(|_| {
-        let words = ["--detach", "--pins", &text(&pins(ground, spec)), "--socket", &text(&spec.place.dir.join("agent.sock"))];
+        let words =
+            ["--detach", "--pins", &text(&pins(ground, spec)), "--socket", &text(&spec.place.dir.join("agent.sock"))];
         Ok(cmd("agent --detach", [vec![ground.part(AGENT)?], words.map(String::from).to_vec()].concat()))
     });
     let captures = spec.captures.iter().map(|each| {
@@ -119,13 +120,22 @@ fn splice(ground: &Ground, spec: &Spec, each: &SpliceSpec, number: usize) -> Res
     let words = ["splice", "--pins", &pins, "--cgroup", &text(cgroup)].map(String::from);
     let ports = each.ports.iter().flat_map(|port| ["--port".to_string(), port.clone()]);
     let namespace = each.namespace.iter().flat_map(|name| ["--netns".to_string(), name.clone()]);
-    let argv = [ground.sidestep()?].into_iter().chain(words).chain(ports).chain(namespace).chain(each.options.iter().cloned());
+    let argv =
+        [ground.sidestep()?].into_iter().chain(words).chain(ports).chain(namespace).chain(each.options.iter().cloned());
     Ok(cmd("splice", argv.collect()))
 }
 
 /// The agent has answered for its Services; pods come a moment later, and each says so in `capture list`.
 fn wait_captured(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(), String> {
-    let words = ["capture", "--list", "--json", "--pins", &text(&pins(ground, spec)), "--socket", &text(&spec.place.dir.join("agent.sock"))];
+    let words = [
+        "capture",
+        "--list",
+        "--json",
+        "--pins",
+        &text(&pins(ground, spec)),
+        "--socket",
+        &text(&spec.place.dir.join("agent.sock")),
+    ];
     let command = cmd("capture --list", [vec![ground.sidestep()?], words.map(String::from).to_vec()].concat());
     let until = std::time::Instant::now() + std::time::Duration::from_secs_f64(READY_SECONDS);
     while captured(&run(&command, None)?) < agent.captures.len() {

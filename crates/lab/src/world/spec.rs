@@ -8,7 +8,9 @@ use super::namespaces;
 use super::ready::Ready;
 use crate::ground::Ground;
 use crate::load::Job;
-use crate::scenario::{Capture, LOAD, Load, NODE, Process, Ready as Wanted, Rings, Scenario, Scope, Splice, Text, Values, Variant};
+use crate::scenario::{
+    Capture, LOAD, Load, NODE, Process, Ready as Wanted, Rings, Scenario, Scope, Setup, Splice, Text, Values, Variant,
+};
 use indexmap::IndexMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -115,20 +117,36 @@ impl Spec {
         Ok(Spec {
             namespaces: [NODE.to_string()].into_iter().chain(scenario.namespaces.iter().cloned()).collect(),
             files: filler.map(&scenario.files).map_err(|why| at("files", why))?,
-            rules: variant.iptables.iter().map(|each| filler.rules(each)).collect::<Result<_, _>>().map_err(|why| at("iptables", why))?,
+            rules: variant
+                .iptables
+                .iter()
+                .map(|each| filler.rules(each))
+                .collect::<Result<_, _>>()
+                .map_err(|why| at("iptables", why))?,
             processes: processes?,
-            setup: filler.setup().map_err(|why| at("setup", why))?,
+            setup: filler.setup(&scenario.setup).map_err(|why| at("setup", why))?,
             load: filler.load(&scenario.load).map_err(|why| at("load", why))?,
             rings: variant.rings.is_some(),
             captures: filler.captures(&variant.capture).map_err(|why| at("capture", why))?,
-            splices: variant.splice.iter().map(|each| filler.splice(each)).collect::<Result<_, _>>().map_err(|why| at("splice", why))?,
+            splices: variant
+                .splice
+                .iter()
+                .map(|each| filler.splice(each))
+                .collect::<Result<_, _>>()
+                .map_err(|why| at("splice", why))?,
             agent: filler.agent().map_err(|why| at("agent", why))?,
             place: filler.place,
         })
     }
 
     /// The same place with what another cell would have there.
-    pub fn refill(&self, ground: &Ground, scenario: &Scenario, variant: (&str, &Variant), cell: &Values) -> Result<Spec, String> {
+    pub fn refill(
+        &self,
+        ground: &Ground,
+        scenario: &Scenario,
+        variant: (&str, &Variant),
+        cell: &Values,
+    ) -> Result<Spec, String> {
         let cgroup = self.place.cgroup.as_deref().map(Cgroup::at);
         Spec::fill(ground, scenario, variant, cell, &self.place.dir, &self.place.prefix, cgroup.as_ref())
     }
@@ -143,11 +161,10 @@ impl Spec {
         Spec { load: other.load.clone(), ..self.clone() } == *other
     }
 
-    /// Everything that has a cgroup of its own.
-    pub fn all_names(&self) -> Vec<String> {
-        let broker = self.rings.then(|| BROKER.to_string());
-        let agent = self.agent.as_ref().map(|_| AGENT.to_string());
-        self.processes.keys().cloned().chain([LOAD.into()]).chain(broker).chain(agent).collect()
+    /// Everything that has a cgroup of its own, but for Sidestep's daemons.
+    pub fn cgroups(&self) -> impl Iterator<Item = &Path> {
+        let commands = self.processes.values().map(|each| &each.command).chain([&self.load.command]);
+        commands.filter_map(|command| command.cgroup.as_deref())
     }
 
     /// Users of processes: who may share memory.
@@ -228,13 +245,22 @@ impl Filler<'_> {
     }
 
     /// None for nothing, and for 0.
-    fn some_number<T: std::str::FromStr + PartialEq + Default>(&self, what: &str, text: &Option<Text>) -> Result<Option<T>, String> {
+    fn some_number<T: std::str::FromStr + PartialEq + Default>(
+        &self,
+        what: &str,
+        text: &Option<Text>,
+    ) -> Result<Option<T>, String> {
         let number = text.as_ref().map(|text| self.number(what, text)).transpose()?;
         Ok(number.filter(|value| *value != T::default()))
     }
 
     fn namespace(&self, name: Option<&str>) -> String {
         format!("{}-{}", self.place.prefix, name.unwrap_or(NODE))
+    }
+
+    /// Of what disturbs on purpose: no part of the set-up's whole.
+    fn beside(&self, name: &str) -> Option<PathBuf> {
+        self.place.cgroup.as_ref().map(|all| all.with_file_name(format!("{}-{name}", self.place.prefix)))
     }
 
     fn cgroup(&self, name: &str) -> Option<PathBuf> {
@@ -249,7 +275,7 @@ impl Filler<'_> {
             argv: [self.prefix(name)?, argv].concat(),
             env: self.environment(&process.env)?,
             namespace: Some(self.namespace(process.namespace.as_deref())),
-            cgroup: self.cgroup(name),
+            cgroup: if process.background { self.beside(name) } else { self.cgroup(name) },
             user: process.user,
             cpus: self.option(&process.cpus)?,
         };
@@ -268,7 +294,11 @@ impl Filler<'_> {
 
     /// What the variant puts before a program.
     fn prefix(&self, name: &str) -> Result<Vec<String>, String> {
-        let rings = self.variant.rings.as_ref().filter(|rings| rings.only.is_empty() || rings.only.iter().any(|each| each == name));
+        let rings = self
+            .variant
+            .rings
+            .as_ref()
+            .filter(|rings| rings.only.is_empty() || rings.only.iter().any(|each| each == name));
         let rings = rings.map(|rings| self.run(rings)).transpose()?.unwrap_or_default();
         Ok([self.all(&self.variant.prefix)?, rings].concat())
     }
@@ -289,13 +319,15 @@ impl Filler<'_> {
     }
 
     fn rules(&self, rules: &crate::scenario::Iptables) -> Result<RulesSpec, String> {
-        let fill = rules.fill.as_ref().map(|fill| {
-            let count = self.number("fill.count", &fill.count)?;
-            Ok::<_, String>(super::rules::fill(&fill.table, &fill.chain, count))
-        });
-        let command = super::rules::restore(rules.backend.as_deref())?;
-        let text = self.one(&rules.rules)? + &fill.transpose()?.unwrap_or_default();
-        Ok(RulesSpec { namespace: self.namespace(rules.namespace.as_deref()), command, text })
+        let mut scope = self.scope.clone();
+        if let Some(fill) = &rules.fill {
+            scope.set("fill", super::rules::fill(&fill.chain, self.number("fill.count", &fill.count)?));
+        }
+        Ok(RulesSpec {
+            namespace: self.namespace(rules.namespace.as_deref()),
+            command: super::rules::restore(rules.backend.as_deref())?,
+            text: rules.rules.fill(&scope)?,
+        })
     }
 
     fn captures(&self, captures: &[Capture]) -> Result<Vec<CaptureSpec>, String> {
@@ -324,8 +356,8 @@ impl Filler<'_> {
         self.variant.agent.as_ref().map(one).transpose()
     }
 
-    fn setup(&self) -> Result<Vec<Cmd>, String> {
-        let one = |(number, each): (usize, &crate::scenario::Setup)| {
+    fn setup(&self, common: &[Setup]) -> Result<Vec<Cmd>, String> {
+        let one = |(number, each): (usize, &Setup)| {
             Ok(Cmd {
                 name: format!("setup-{number}"),
                 argv: self.ground.resolve(self.all(&each.run)?)?,
@@ -334,7 +366,7 @@ impl Filler<'_> {
                 ..Cmd::default()
             })
         };
-        self.variant.setup.iter().enumerate().map(one).collect()
+        common.iter().chain(&self.variant.setup).enumerate().map(one).collect()
     }
 
     fn load(&self, load: &Load) -> Result<LoadSpec, String> {

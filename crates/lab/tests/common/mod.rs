@@ -125,8 +125,7 @@ fn usage(outcome: &Outcome, speed: f64, name: &str) -> Usage {
         system: total * share * (1.0 - user),
         memory: (20e6 * (1.0 + share)) as u64,
     };
-    let mut processes =
-        IndexMap::from([("load".to_owned(), part(0.4, 0.35)), ("nginx".to_owned(), part(0.5, 0.4))]);
+    let mut processes = IndexMap::from([("load".to_owned(), part(0.4, 0.35)), ("nginx".to_owned(), part(0.5, 0.4))]);
     if name == "sidecar-redirected" {
         processes.insert("envoy".into(), part(0.6, 0.6));
     }
@@ -182,7 +181,10 @@ fn published() -> Published {
         source: "A. Author, B. Author: How sidecars cost, 2023".into(),
         url: Some("https://example.org/paper?a=1&b=2".into()),
         setup: "two 32-core machines, Linux 5.10, Envoy 1.24".into(),
-        figures: vec![figure("64 connections, requests/s", "64", "sidestep"), figure("1024 connections", "1024", "other")],
+        figures: vec![
+            figure("64 connections, requests/s", "64", "sidestep"),
+            figure("1024 connections", "1024", "other"),
+        ],
         differs: vec!["one machine, not two".into(), "nginx 1.22 for 1.20".into()],
     }
 }

@@ -82,7 +82,12 @@ fn panel(run: &Run, cell: &Cell, processes: &IndexSet<&str>) -> Markup {
 fn bar(cost: &Cost, processes: &IndexSet<&str>, scale: &Scale, y: f64) -> Markup {
     let mut at = 0.0;
     let parts = cost.iter().flat_map(|(name, (user, system))| [(*name, "user", *user), (*name, "kernel", *system)]);
-    let parts: Vec<_> = parts.map(|(name, kind, part)| { at += part; (name, kind, at - part, at) }).collect();
+    let parts: Vec<_> = parts
+        .map(|(name, kind, part)| {
+            at += part;
+            (name, kind, at - part, at)
+        })
+        .collect();
     html! {
         @for (name, kind, from, to) in &parts {
             @let colour = processes.get_index_of(name).unwrap_or(0) % 6;
