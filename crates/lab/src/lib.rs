@@ -5,5 +5,6 @@
 #![forbid(unsafe_code)]
 
 pub mod load;
+pub mod meter;
 pub mod result;
 pub mod stats;
