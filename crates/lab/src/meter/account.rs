@@ -8,7 +8,8 @@ use std::path::PathBuf;
 pub enum Account {
     /// A directory of cgroup v2, with all below it.
     Cgroup(PathBuf),
-    /// A process and all that descend from it: where nobody may make cgroups. One whose parent has ended is lost.
+    /// A process and all that descend from it: where nobody may make cgroups. One whose parent has ended is lost, and of a
+    /// root that has ended the CPU is known until it is waited for: the meter has to end before.
     Tree(u32),
 }
 

@@ -19,7 +19,8 @@ impl Calls {
     /// Counting from now.
     pub fn open() -> Result<Calls, String> {
         let point = Tracepoint::with_id(point()?);
-        let online = fs::read_to_string("/sys/devices/system/cpu/online").map_err(|error| format!("system calls: {error}"))?;
+        let online =
+            fs::read_to_string("/sys/devices/system/cpu/online").map_err(|error| format!("system calls: {error}"))?;
         let counters: Result<_, _> = processors(&online).map(|processor| counter(point, processor)).collect();
         counters.map(Calls).map_err(|error| {
             format!("system calls cannot be counted: {error} (it needs CAP_PERFMON, or kernel.perf_event_paranoid=-1)")
@@ -33,7 +34,8 @@ impl Calls {
 
 /// The number of the trace point.
 fn point() -> Result<u64, String> {
-    let read = |tracefs| fs::read_to_string(format!("{tracefs}/events/raw_syscalls/sys_enter/id")).ok()?.trim().parse().ok();
+    let read =
+        |tracefs| fs::read_to_string(format!("{tracefs}/events/raw_syscalls/sys_enter/id")).ok()?.trim().parse().ok();
     let missing = "system calls cannot be counted: no trace point raw_syscalls:sys_enter (it needs root, tracefs at \
                    /sys/kernel/tracing, and CONFIG_FTRACE_SYSCALLS)";
     TRACEFS.into_iter().find_map(read).ok_or_else(|| missing.into())

@@ -2,7 +2,8 @@
 //!
 //! It is the sum of theirs, not what is left of the machine's: that would have in it the soft interrupts that belong to the
 //! scenario, and of the root cgroup's cpu.stat the kernel only knows what it saw from tick to tick. For the same reason
-//! threads of the kernel do not count. In a PID namespace only its own processes are seen.
+//! threads of the kernel do not count. In a PID namespace only its own processes are seen, and what ends belongs to who waited
+//! for it.
 
 use super::account::{Account, Spent};
 use super::tree;

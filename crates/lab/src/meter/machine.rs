@@ -37,7 +37,8 @@ impl Moment {
 }
 
 fn passed(seconds: f64, after: &KernelStats, before: &KernelStats) -> Passed {
-    let ticks = |of: fn(&KernelStats) -> u64| of(after).saturating_sub(of(before)) as f64 / procfs::ticks_per_second() as f64;
+    let ticks =
+        |of: fn(&KernelStats) -> u64| of(after).saturating_sub(of(before)) as f64 / procfs::ticks_per_second() as f64;
     let steal = ticks(|stats| stats.total.steal.unwrap_or(0));
     let idle = ticks(|stats| stats.total.idle + stats.total.iowait.unwrap_or(0));
     Passed {
@@ -55,7 +56,8 @@ mod tests {
     use procfs::{FromBufReadSI, current_system_info};
 
     fn stats(ticks: &str, switches: u64) -> KernelStats {
-        let text = format!("cpu  {ticks}\ncpu0 {ticks}\ncpu1 0 0 0 0 0 0 0 0 0 0\nctxt {switches}\nbtime 1\nprocesses 1\n");
+        let text =
+            format!("cpu  {ticks}\ncpu0 {ticks}\ncpu1 0 0 0 0 0 0 0 0 0 0\nctxt {switches}\nbtime 1\nprocesses 1\n");
         KernelStats::from_buf_read(text.as_bytes(), current_system_info()).unwrap()
     }
 

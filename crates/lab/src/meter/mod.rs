@@ -71,7 +71,8 @@ impl Meter {
         let highest_cpu = self.highest.end();
         let foreign = Foreign::now(&self.watched.accounts()).since(&self.foreign);
         let pairs = self.watched.processes.iter().zip(spent.iter().zip(&self.spent));
-        let processes = pairs.map(|((name, account), (after, before))| (name.clone(), usage(account, *after - *before)));
+        let processes =
+            pairs.map(|((name, account), (after, before))| (name.clone(), usage(account, *after - *before)));
         Usage {
             seconds: passed.seconds,
             processes: processes.collect(),

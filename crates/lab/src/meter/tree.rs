@@ -2,6 +2,7 @@
 
 use super::account::Spent;
 use procfs::process::{Process, Stat, all_processes};
+use std::ops::Add;
 
 /// Of all processes that may be seen.
 pub fn stats() -> Vec<Stat> {
@@ -36,8 +37,6 @@ fn below(stats: &[Stat], root: i32) -> impl Iterator<Item = &Stat> {
     }
     stats.iter().filter(move |stat| members.contains(&stat.pid))
 }
-
-use std::ops::Add;
 
 #[cfg(test)]
 mod tests {

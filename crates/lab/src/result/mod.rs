@@ -1,6 +1,7 @@
 //! One run of the lab, with everything that is needed to judge it again or to do it again: the file `lab run` writes.
 
 mod figure;
+mod look;
 mod machine;
 mod usage;
 

@@ -57,7 +57,8 @@ fn smoothed(values: &[f64], part: f64) -> f64 {
 
 fn bisect(sorted: &[f64], noise: f64, part: f64) -> f64 {
     let normal = Normal::standard();
-    let below = |place: f64| sorted.iter().map(|value| normal.cdf((place - value) / noise)).sum::<f64>() / sorted.len() as f64;
+    let below =
+        |place: f64| sorted.iter().map(|value| normal.cdf((place - value) / noise)).sum::<f64>() / sorted.len() as f64;
     // Beyond 8 standard deviations there is nothing that counts.
     let (mut low, mut high) = (sorted[0] - 8.0 * noise, sorted[sorted.len() - 1]);
     for _ in 0..STEPS {

@@ -17,7 +17,8 @@ pub fn compare(
     better: Better,
     confidence: f64,
 ) -> Option<Comparison> {
-    let logs: Vec<f64> = own.iter().filter_map(|(round, own)| Some(log_of(*own)? - log_of(*base.get(round)?)?)).collect();
+    let logs: Vec<f64> =
+        own.iter().filter_map(|(round, own)| Some(log_of(*own)? - log_of(*base.get(round)?)?)).collect();
     Some(judged(median_of(&logs)?, interval(&logs, confidence), better, logs.len()))
 }
 

@@ -40,5 +40,12 @@ pub fn box_of(values: &[f64]) -> Option<BoxPlot> {
     sorted.sort_unstable_by(f64::total_cmp);
     let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
     let at = |part| percentile(&sorted, part);
-    (!sorted.is_empty()).then(|| BoxPlot { p5: at(0.05), p25: at(0.25), median: at(0.5), mean, p75: at(0.75), p95: at(0.95) })
+    (!sorted.is_empty()).then(|| BoxPlot {
+        p5: at(0.05),
+        p25: at(0.25),
+        median: at(0.5),
+        mean,
+        p75: at(0.75),
+        p95: at(0.95),
+    })
 }
