@@ -16,6 +16,9 @@ pub struct Ground {
     worlds: Cell<u32>,
 }
 
+/// Of the scratch directory: mounted before the run gets a /proc of its own.
+pub const OUTSIDE_PROC: &str = "proc";
+
 /// Our own programs, as templates call them; they lie beside this one.
 const OURS: [(&str, &str); 2] = [("sidestep", "sidestep"), ("bench", "sidestep-bench")];
 /// Not in any PATH, but in a package of Python's.
@@ -36,6 +39,11 @@ impl Ground {
 
     pub fn bpf(&self) -> PathBuf {
         self.dir.join("bpf")
+    }
+
+    /// The /proc of who started the run: there the machine's other processes are seen.
+    pub fn outside_proc(&self) -> PathBuf {
+        self.dir.join(OUTSIDE_PROC)
     }
 
     pub fn cgroup(&self) -> Option<&Cgroup> {

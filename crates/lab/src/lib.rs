@@ -7,11 +7,10 @@
 pub mod compare;
 mod ground;
 pub mod load;
-mod meter;
+pub mod meter;
 pub mod report;
 pub mod result;
 pub mod run;
 pub mod scenario;
-mod stand_in;
 pub mod stats;
 mod world;

@@ -1,8 +1,8 @@
 //! What a run says, worked out once for all that show it.
 
 use crate::result::{Cell, Figure, Run, Variant};
-use crate::stand_in::{compare, median_interval};
 use crate::stats::{Comparison, Interval, Verdict};
+use crate::stats::{compare, median_interval};
 
 /// One variant in one cell by one figure, and beside the baseline.
 #[derive(Clone, Debug)]
@@ -62,9 +62,9 @@ fn find(run: &Run, cell: usize, figure: Figure, variant: usize) -> Finding {
     };
     let own = values(&run.variants[variant]);
     let all: Vec<f64> = own.values().copied().collect();
-    let (median, interval) = median_interval(&all, confidence, run.seed).unzip();
+    let (median, interval) = median_interval(&all, confidence).unzip();
     let base = run.variants.iter().find(|one| one.baseline).filter(|_| !run.variants[variant].baseline);
-    let beside = base.and_then(|base| compare(&own, &values(base), figure.better(), confidence, run.seed));
+    let beside = base.and_then(|base| compare(&own, &values(base), figure.better(), confidence));
     Finding { cell, figure, variant, median, interval, beside }
 }
 

@@ -26,17 +26,3 @@ pub struct Program {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
-impl Machine {
-    pub fn look() -> Machine {
-        Machine {
-            kernel: String::new(),
-            cpu: String::new(),
-            cores: 2,
-            memory: 0,
-            hypervisor: None,
-            governor: None,
-            clocksource: String::new(),
-            distribution: String::new(),
-        }
-    }
-}

@@ -2,6 +2,7 @@
 
 mod figure;
 mod file;
+mod look;
 mod machine;
 mod usage;
 

@@ -273,7 +273,7 @@ impl<'a> Experiment<'a> {
         let pairs = others.flat_map(|each| design.judge.iter().map(move |figure| (each, *figure)));
         let one = |(other, figure): (&Contestant, crate::result::Figure)| {
             let (own, base) = (cell.values_of(&other.name, figure), cell.values_of(&self.scenario().baseline, figure));
-            compare(&own, &base, figure.better(), design.confidence, self.order.seed)
+            compare(&own, &base, figure.better(), design.confidence)
         };
         pairs.filter_map(one).collect()
     }

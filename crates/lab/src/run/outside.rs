@@ -2,12 +2,12 @@
 
 use super::leftovers;
 use super::order::{INSIDE, Order, STOP};
-use crate::ground::open_dir;
+use crate::ground::{OUTSIDE_PROC, open_dir};
 use crate::scenario::Scenario;
 use crate::world::{self, Cgroup};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -33,7 +33,7 @@ pub fn run(request: Request) -> Result<(), String> {
         cgroup: ground.cgroup.as_ref().map(|each| each.path().into()),
         root: is_root(),
     };
-    let mut child = start()?;
+    let mut child = start(&ground.dir)?;
     let pipe = child.stdin.take().expect("it is piped");
     say(pipe, &order)?;
     let status = child.wait().map_err(|why| format!("waiting for the measurement: {why}"))?;
@@ -63,15 +63,18 @@ fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), String> {
     ctrlc::set_handler(handler).map_err(|why| format!("signals: {why}"))
 }
 
+/// The outer /proc stays in sight: foreign load shows there alone.
+const KEEP_PROC: &str = "mount --rbind /proc \"$0\" && exec unshare --pid --fork --kill-child --mount-proc -- \"$@\"";
+
 /// In namespaces of its own, in which it is process 1. It gets no signal from the terminal.
-fn start() -> Result<Child, String> {
+fn start(dir: &Path) -> Result<Child, String> {
     let own = std::env::current_exe().map_err(|why| format!("where this program is: {why}"))?;
     let mut command = Command::new("unshare");
-    command.args(["--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]);
     if !is_root() {
         command.args(["--user", "--map-root-user"]);
     }
-    command.arg("--").arg(own).arg(INSIDE).stdin(Stdio::piped()).process_group(0);
+    command.args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", KEEP_PROC]);
+    command.arg(dir.join(OUTSIDE_PROC)).arg(own).arg(INSIDE).stdin(Stdio::piped()).process_group(0);
     command.spawn().map_err(|why| format!("unshare(1), of the package util-linux: {why}"))
 }
 
@@ -89,6 +92,7 @@ impl Scratch {
         let scratch = Scratch { dir, cgroup };
         open_dir(&scratch.dir.join("shared"))?;
         open_dir(&scratch.dir.join("bpf"))?;
+        open_dir(&scratch.dir.join(OUTSIDE_PROC))?;
         Ok(scratch)
     }
 }

@@ -1,5 +1,15 @@
 //! Medians with confidence intervals, and what may be said of two variants.
 
+mod bootstrap;
+mod compare;
+mod median;
+mod rule;
+
+pub use bootstrap::fewest;
+pub use compare::{compare, compare_unpaired, half_width, median_interval};
+pub use median::{BoxPlot, box_of};
+pub use rule::Rule;
+
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,32 +37,4 @@ pub struct Comparison {
     pub interval: Option<Interval>,
     pub verdict: Verdict,
     pub rounds: usize,
-}
-pub struct Rule {
-    pub precision: f64,
-    pub confidence: f64,
-    pub least_rounds: usize,
-    pub most_rounds: usize,
-}
-impl Rule {
-    pub fn enough(&self, c: &[Comparison]) -> bool {
-        c.iter().all(|c| c.rounds >= self.least_rounds) && !c.is_empty()
-    }
-}
-pub fn half_width(_: &Comparison) -> Option<f64> {
-    None
-}
-pub fn compare(
-    own: &indexmap::IndexMap<u32, f64>,
-    base: &indexmap::IndexMap<u32, f64>,
-    _: crate::result::Better,
-    _: f64,
-    _: u64,
-) -> Option<Comparison> {
-    Some(Comparison {
-        ratio: own.values().next()? / base.values().next()?,
-        interval: None,
-        verdict: Verdict::TooFewRounds,
-        rounds: own.len().min(base.len()),
-    })
 }

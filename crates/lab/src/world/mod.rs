@@ -125,7 +125,7 @@ impl World {
         Watched {
             processes: pids.chain(loads).map(account).collect(),
             whole: self.cgroup.as_ref().map(|each| each.path().to_path_buf()),
-            ours: ground.cgroup().map(|each| each.path().to_path_buf()),
+            outside: Some(ground.outside_proc()),
         }
     }
 
