@@ -79,7 +79,7 @@ impl Ground {
     pub fn resolve(&self, mut argv: Vec<String>) -> Result<Vec<String>, String> {
         let name = argv.first().ok_or("there is no program to start")?;
         if !name.contains('/') {
-            argv[0] = load::find(name)?.display().to_string();
+            argv[0] = load::require_program(name).map_err(|why| why.to_string())?.display().to_string();
         }
         Ok(argv)
     }
@@ -103,5 +103,5 @@ fn envoy() -> Option<PathBuf> {
     let packages = std::env::current_exe().ok()?.parent()?.parent()?.join("venv/lib");
     let versions = std::fs::read_dir(packages).into_iter().flatten().flatten();
     let mut places = versions.map(|each| each.path().join("site-packages/envoy/_bin/envoy"));
-    places.find(|path| path.is_file()).or_else(|| load::find(ENVOY).ok())
+    places.find(|path| path.is_file()).or_else(|| load::find_program(ENVOY))
 }

@@ -8,7 +8,7 @@ use super::{turn, versions};
 use crate::ground::Ground;
 use crate::meter::Calm;
 use crate::result::{About, Cell, Ended, FORMAT, Machine, Run, Turn, Usage};
-use crate::scenario::{Restart, Scenario, Values, cells};
+use crate::scenario::{LOAD, Restart, Scenario, Values, cells};
 use crate::stats::{Comparison, Rule, compare, half_width};
 use crate::world::{Cmd, Spec, World, run};
 use indexmap::IndexMap;
@@ -77,9 +77,10 @@ impl<'a> Experiment<'a> {
         for contestant in &self.contestants {
             for cell in self.cells.iter().filter(|cell| contestant.definition.takes_part_in(cell)) {
                 let spec = self.spec(contestant, cell)?;
-                spec.load.job.tool.check(&spec.load.job)?;
-                let load = self.ground.resolve(spec.load.job.tool.argv(&spec.load.job)?)?;
-                programs.entry("load".to_string()).or_insert_with(|| load[0].clone());
+                let job = &spec.load.job;
+                job.tool.check(job).map_err(|why| format!("load: {why}"))?;
+                let load = self.ground.resolve(vec![job.tool.program(job).into()])?;
+                programs.entry(LOAD.to_string()).or_insert_with(|| load[0].clone());
                 for (name, path) in spec.programs() {
                     programs.entry(name).or_insert(path);
                 }

@@ -2,7 +2,7 @@
 
 use super::stop::Stop;
 use crate::ground::{Ground, open_dir};
-use crate::load::{Job, Latencies, Outcome, Tool};
+use crate::load::{Execution, Job, Outcome, Tool};
 use crate::meter::Meter;
 use crate::result::Usage;
 use crate::world::{LoadSpec, Output, Running, World};
@@ -22,72 +22,108 @@ pub struct Measured {
 
 /// Warm-up, then measurement. `load` is the cell's, the set-up may be shared with others.
 pub fn take(ground: &Ground, world: &mut World, load: &LoadSpec, stop: &Stop) -> Result<Measured, String> {
+    let turn = Take { ground, world, load, stop };
     if load.warmup > 0.0 {
-        let job = Job { seconds: load.warmup, ..load.job.clone() };
-        one(ground, world, load, job, stop)?.outcome?;
+        turn.warm_up()?;
     }
     let before = world.moved(ground)?;
-    let mut measured = one(ground, world, load, load.job.clone(), stop)?;
+    let (outcome, usage) = match load.job.tool {
+        Tool::Command => turn.repeat()?,
+        _ => turn.once()?,
+    };
     let since = |(way, bytes): (String, u64)| (way.clone(), bytes - before[&way]);
-    measured.moved = world.moved(ground)?.into_iter().map(since).collect();
+    let moved = world.moved(ground)?.into_iter().map(since).collect();
     world.check()?;
-    Ok(measured)
+    Ok(Measured { outcome, usage, moved })
 }
 
-/// The error is that nothing could be measured at all.
-fn one(ground: &Ground, world: &World, load: &LoadSpec, job: Job, stop: &Stop) -> Result<Measured, String> {
-    let _ = std::fs::remove_dir_all(&job.folder);
-    open_dir(&job.folder)?;
-    let argv = ground.resolve(job.tool.argv(&job)?)?;
-    let mut command = load.command.clone();
-    command.argv.extend(argv);
-    let start = || Running::start(&command, world.dir(), Output::Kept(None));
-    let mut running = start()?;
-    let meter = Meter::begin(&world.watched(ground, Some(running.pid())));
-    let begun = Instant::now();
-    let until = begun + Duration::from_secs_f64(job.seconds) + SLACK;
-    if job.tool != Tool::Command {
-        end(&running, until, stop)?;
+struct Take<'a> {
+    ground: &'a Ground,
+    world: &'a World,
+    load: &'a LoadSpec,
+    stop: &'a Stop,
+}
+
+/// The error of these is that nothing could be measured at all; that of the outcome is the tool's own.
+type Taken = Result<(Result<Outcome, String>, Usage), String>;
+
+impl Take<'_> {
+    /// Whatever the tool would say of it nobody hears.
+    fn warm_up(&self) -> Result<(), String> {
+        // Some tools know whole seconds only.
+        let job = Job { seconds: self.load.warmup.ceil() + 1.0, ..self.load.job.clone() };
+        let mut running = self.start(&job)?;
+        if running.ended_within(Duration::from_secs_f64(self.load.warmup)) {
+            succeeded(&mut running)?;
+        }
+        running.stop();
+        Ok(())
+    }
+
+    fn once(&self) -> Taken {
+        let job = &self.load.job;
+        let mut running = self.start(job)?;
+        let meter = self.meter(&running);
+        self.end(&running, self.until())?;
+        // Before anybody waits for it: then what it used would be gone.
         let usage = meter.end();
-        return Ok(Measured { outcome: read(&mut running, &job), usage, moved: IndexMap::new() });
+        let outcome = succeeded(&mut running).and_then(|()| running.output());
+        Ok((outcome.and_then(|said| job.tool.read(job, &said).map_err(|why| why.to_string())), usage))
     }
-    let mut latency = Latencies::new();
-    let mut last = begun;
-    loop {
-        end(&running, until, stop)?;
-        succeeded(&mut running)?;
-        latency.record(last.elapsed().as_nanos() as u64, 1);
-        if begun.elapsed().as_secs_f64() >= job.seconds {
-            break;
-        }
-        last = Instant::now();
-        running = start()?;
-    }
-    let usage = meter.end();
-    let (requests, seconds) = (latency.count(), begun.elapsed().as_secs_f64());
-    Ok(Measured {
-        outcome: Ok(Outcome { requests, errors: 0, seconds, bytes: None, latency: Some(latency) }),
-        usage,
-        moved: IndexMap::new(),
-    })
-}
 
-/// It is not reaped yet, so that what it used can still be read.
-fn end(running: &Running, until: Instant, stop: &Stop) -> Result<(), String> {
-    while !running.ended_within(LOOK) {
-        if stop.asked() {
-            return Err("interrupted".into());
+    /// A command line, again and again until the time is over.
+    fn repeat(&self) -> Taken {
+        let job = &self.load.job;
+        let mut all = Vec::new();
+        let mut running = self.start(job)?;
+        let (meter, begun, until) = (self.meter(&running), Instant::now(), self.until());
+        let mut last = begun;
+        loop {
+            self.end(&running, until)?;
+            all.push(Execution { took: last.elapsed(), succeeded: succeeded(&mut running).is_ok() });
+            if begun.elapsed().as_secs_f64() >= job.seconds {
+                break;
+            }
+            last = Instant::now();
+            running = self.start(job)?;
         }
-        if Instant::now() > until {
-            return Err(running.error(&format!("has not ended {} s after its time", SLACK.as_secs())));
+        let (usage, seconds) = (meter.end(), begun.elapsed().as_secs_f64());
+        if all.iter().all(|each| !each.succeeded) {
+            return Err(running.error("has failed each time"));
         }
+        Ok((Outcome::of_executions(&all, seconds).map_err(|why| why.to_string()), usage))
     }
-    Ok(())
-}
 
-fn read(running: &mut Running, job: &Job) -> Result<Outcome, String> {
-    succeeded(running)?;
-    Ok(job.tool.read(job, &running.output()?)?)
+    fn start(&self, job: &Job) -> Result<Running, String> {
+        // Of the last one nothing is left.
+        let _ = std::fs::remove_dir_all(&job.folder);
+        open_dir(&job.folder)?;
+        let argv = job.tool.argv(job).map_err(|why| why.to_string())?;
+        let mut command = self.load.command.clone();
+        command.argv.extend(self.ground.resolve(argv)?);
+        Running::start(&command, self.world.dir(), Output::Kept(None))
+    }
+
+    fn meter(&self, running: &Running) -> Meter {
+        Meter::begin(&self.world.watched(self.ground, Some(running.pid())))
+    }
+
+    fn until(&self) -> Instant {
+        Instant::now() + Duration::from_secs_f64(self.load.job.seconds) + SLACK
+    }
+
+    /// It is not reaped yet, so that what it used can still be read.
+    fn end(&self, running: &Running, until: Instant) -> Result<(), String> {
+        while !running.ended_within(LOOK) {
+            if self.stop.asked() {
+                return Err("interrupted".into());
+            }
+            if Instant::now() > until {
+                return Err(running.error(&format!("has not ended {} s after its time", SLACK.as_secs())));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn succeeded(running: &mut Running) -> Result<(), String> {

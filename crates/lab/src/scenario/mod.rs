@@ -353,8 +353,8 @@ impl Scenario {
         if !quick.variants.is_empty() {
             self.variants.retain(|name, _| quick.variants.contains(name));
         }
-        self.load.seconds = quick.seconds.unwrap_or("0.5".into());
-        self.load.warmup = quick.warmup.unwrap_or("0.1".into());
+        self.load.seconds = quick.seconds.unwrap_or("1".into());
+        self.load.warmup = quick.warmup.unwrap_or("0.2".into());
         self.design.least_rounds = quick.least_rounds.unwrap_or(6);
         self.design.most_rounds = quick.most_rounds.unwrap_or(6);
         self.design.limit = quick.limit.unwrap_or(SignedDuration::from_mins(2));
