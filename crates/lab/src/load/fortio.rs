@@ -63,9 +63,9 @@ impl Driver for Fortio {
         let (connections, rate) = (job.connections.to_string(), job.rate.unwrap_or(0.0).to_string());
         let mut all = words(["load", "-quiet", "-log-errors=false", "-allow-initial-errors", "-r", RESOLUTION]);
         all.extend(words(["-json", &job.path(REPORT), "-c", &connections, "-qps", &rate]));
-        all.extend(match job.requests {
+        all.extend(match job.count() {
             Some(count) => words(["-n", &count.to_string()]),
-            None => words(["-t", &format!("{}ms", (job.seconds * 1e3).ceil())]),
+            None => words(["-t", &job.milliseconds()]),
         });
         if job.rate.is_some() {
             // Or all connections send at the same moment.

@@ -145,6 +145,17 @@ impl Tool {
 }
 
 impl Job {
+    /// How many requests it is, if not as many as there is time for. So is an open loop with tools that otherwise forget, when
+    /// the time is over, what was due and not yet sent: what a slow server has kept from being sent would never be missed.
+    fn count(&self) -> Option<u64> {
+        self.requests.or(self.rate.map(|rate| (rate * self.seconds).round().max(1.0) as u64))
+    }
+
+    /// The duration as most tools take it.
+    fn milliseconds(&self) -> String {
+        format!("{}ms", (self.seconds * 1e3).ceil())
+    }
+
     /// A file of the tool's own.
     fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
