@@ -135,6 +135,9 @@ impl Tool {
     }
 
     /// What it has found out, from its standard output and the files that it left in the job's folder.
+    ///
+    /// Ask for its exit status, too: several tools end with 0 though they failed, which is found here, but redis-benchmark
+    /// may have left out its last report. And it needs a time limit: redis-benchmark tries for ever where nobody listens.
     pub fn read(self, job: &Job, stdout: &str) -> Result<Outcome, LoadError> {
         let outcome = self.driver().read(job, stdout)?;
         match outcome.requests + outcome.errors {
