@@ -20,9 +20,9 @@ pub struct Foreign(Option<f64>);
 impl Foreign {
     /// Neither of `ours` nor this program itself.
     pub fn now(ours: &[Account]) -> Foreign {
-        let mut ours: HashSet<i32> = ours.iter().flat_map(Account::members).collect();
-        ours.extend(tree::own().map(|own| own.pid));
         let all = tree::stats();
+        let mut ours: HashSet<i32> = ours.iter().flat_map(|account| account.members(&all)).collect();
+        ours.insert(std::process::id() as i32);
         Foreign(all.iter().any(|stat| stat.pid == 1).then(|| sum(&all, &ours)))
     }
 
