@@ -47,7 +47,7 @@ fn no_difference_is_called_none() {
 #[test]
 fn no_difference_is_called_none_whenever_it_stops() {
     for (name, noise) in NOISES {
-        let none = share(2000, |seed| cell(&rule(0.025), noise, 1.0, seed).verdict == Verdict::NoDifference);
+        let none = share(1000, |seed| cell(&rule(0.025), noise, 1.0, seed).verdict == Verdict::NoDifference);
         assert!(none >= 95.0, "{name}: {none} %");
     }
 }

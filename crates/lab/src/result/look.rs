@@ -11,7 +11,7 @@ impl Machine {
         Machine {
             kernel: read("/proc/sys/kernel/osrelease"),
             cpu: model(&cpus),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: cpus.num_cores(),
             memory: Meminfo::current().map_or(0, |memory| memory.mem_total),
             hypervisor: hypervisor(
                 &cpus,

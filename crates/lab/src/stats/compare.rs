@@ -10,7 +10,28 @@ use indexmap::IndexMap;
 /// the machine is in both and not in their ratio, whose logarithm is what is looked at. None if there is no such round.
 ///
 /// A round in which either is zero, negative or no number has no ratio and does not count, as if one of its turns had failed.
-/// TABLE
+///
+/// The estimate is the median of the logarithms, the interval that of its smoothed bootstrap, which `bootstrap.rs` describes.
+/// It was chosen by simulation (2000 trials each; the worst of six noises, among them bursts and slow process instances; in
+/// brackets half the width for normal noise of 3 % a turn, in percent of the ratio). Of those that claim 95 %:
+///
+/// | interval | 6 rounds | 10 rounds | 20 rounds |
+/// |---|---|---|---|
+/// | smoothed bootstrap, expanded percentiles (chosen) | 98.2 (± 6.3) | 98.3 (± 4.2) | 97.6 (± 2.6) |
+/// | bootstrap, percentiles | 92.8 (± 4.0) | 93.3 (± 3.1) | 93.5 (± 2.2) |
+/// | bootstrap, expanded percentiles | 96.2 (± 5.3) | 96.5 (± 3.7) | 95.2 (± 2.4) |
+/// | bootstrap, BCa | 92.8 (± 3.9) | 93.4 (± 3.1) | 93.6 (± 2.2) |
+/// | Hodges and Lehmann's estimate, percentiles | 86.3 (± 3.0) | 91.3 (± 2.7) | 92.5 (± 1.9) |
+/// | Hodges and Lehmann's estimate, expanded | 93.0 (± 4.0) | 96.0 (± 3.3) | 94.7 (± 2.1) |
+/// | mean without a fifth at each end, expanded | 94.8 (± 4.6) | 97.0 (± 3.4) | 95.2 (± 2.2) |
+/// | the same mean, bootstrap-t | 97.6 (± 46.5) | 96.0 (± 5.3) | 92.2 (± 2.4) |
+/// | ranks of signs, exact (no bootstrap) | 96.5 (± 5.4) | 94.5 (± 3.0) | 95.0 (± 2.0) |
+///
+/// The chosen one has to hold more than it claims, because a cell ends when the interval is narrow enough, which is so sooner
+/// where it is too narrow (see `Rule`). `examples/coverage` makes the tables.
+///
+/// Each comparison is right by itself so often; of many some are wrong. And rounds have to be independent: a process that is
+/// slower for as long as it lives must be started anew in each round.
 pub fn compare(
     own: &IndexMap<u32, f64>,
     base: &IndexMap<u32, f64>,
