@@ -91,6 +91,11 @@ pub fn change(ratio: f64) -> String {
     if text.chars().any(|digit| ('1'..='9').contains(&digit)) { text } else { "\u{b1}0.0 %".into() }
 }
 
+/// The same for the axis of a chart.
+pub fn change_tick(ratio: f64) -> String {
+    if ratio >= 10.0 { format!("\u{d7}{}", short(ratio)) } else { change(ratio).replace(".0 %", " %") }
+}
+
 /// `−14.0 % … −10.1 %`
 pub fn changes(interval: Interval) -> String {
     format!("{} \u{2026} {}", change(interval.low), change(interval.high))

@@ -28,7 +28,7 @@ fn said(answer: &Answer) -> Markup {
             p.lead { (super::swatch(answer.variant)) (answer.lead()) "." }
             ul {
                 @for part in &answer.parts {
-                    li { strong { (part.figure.title()) } " " (verdict(part.verdict)) (part.place()) (part.size()) }
+                    li { strong { (part.figure.title()) } " " (verdict(part.verdict)) (part.place()) span.size { (part.size()) } }
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::scale::Scale;
 use super::svg::{WIDTH, class, drawing, figure, px, text, upright_grid};
-use crate::report::findings::Findings;
+use crate::report::findings::{Findings, median};
 use crate::report::units;
 use crate::result::{Cell, Figure, Run, Turn};
 use indexmap::{IndexMap, IndexSet};
@@ -129,7 +129,7 @@ fn rows(findings: &Findings, cell: usize, told: &[Figure]) -> Markup {
                 }
                 th scope="row" { (variant.name) }
                 @for &figure in told {
-                    @let median = findings.at(cell, figure, number).median;
+                    @let median = median(run, cell, figure, number);
                     td.number { (median.map_or(units::NOTHING.into(), |median| units::value(figure, median))) }
                 }
             }

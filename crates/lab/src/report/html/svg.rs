@@ -43,10 +43,14 @@ pub fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> Markup {
 
 /// Lines and numbers across, for values that go to the right.
 pub fn upright_grid(scale: &Scale, ticks: &[f64], top: f64, bottom: f64, name: &dyn Fn(f64) -> String) -> Markup {
-    let labels = spaced(ticks.iter().map(|&tick| (scale.at(tick), name(tick))).collect());
+    upright(ticks.iter().map(|&tick| (scale.at(tick), name(tick))).collect(), top, bottom)
+}
+
+/// The same for places and labels that are known.
+pub fn upright(labels: Vec<(f64, String)>, top: f64, bottom: f64) -> Markup {
     html! {
-        @for &tick in ticks { (line("grid", (scale.at(tick), top), (scale.at(tick), bottom))) }
-        @for (x, label, anchor) in labels { (text(x, bottom + 14.0, anchor, &label)) }
+        @for (x, _) in &labels { (line("grid", (*x, top), (*x, bottom))) }
+        @for (x, label, anchor) in spaced(labels) { (text(x, bottom + 14.0, anchor, &label)) }
     }
 }
 
@@ -71,7 +75,7 @@ fn spaced(labels: Vec<(f64, String)>) -> Vec<(f64, String, &'static str)> {
 
 /// About; system fonts differ.
 pub fn wide(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.0
+    text.chars().count() as f64 * 6.4
 }
 
 /// Lines and numbers for values that go up, with the numbers left of `left`.
