@@ -16,7 +16,7 @@ pub struct BoxPlot {
     pub p95: f64,
 }
 
-const RESAMPLES: usize = 2000;
+const RESAMPLES: usize = 600;
 const FEWEST: usize = 5;
 
 pub fn box_of(values: &[f64]) -> Option<BoxPlot> {

@@ -72,7 +72,8 @@ fn find(run: &Run, cell: usize, figure: Figure, variant: usize) -> Finding {
     let all: Vec<f64> = own.values().copied().collect();
     let (median, interval) = median_interval(&all, confidence, run.seed).unzip();
     let base = run.variants.iter().position(|one| one.baseline).filter(|&base| base != variant);
-    let beside = base.and_then(|base| compare(&own, &values(run, cell, figure, base), figure.better(), confidence, run.seed));
+    let beside =
+        base.and_then(|base| compare(&own, &values(run, cell, figure, base), figure.better(), confidence, run.seed));
     Finding { cell, figure, variant, median, interval, beside }
 }
 

@@ -8,7 +8,7 @@ pub(crate) mod table;
 mod terminal;
 pub(crate) mod units;
 
+pub(crate) use findings::word;
 pub use html::page;
 pub use markdown::markdown;
 pub use terminal::table;
-pub(crate) use findings::word;

@@ -61,6 +61,14 @@ pub fn small() -> Run {
     run
 }
 
+/// Its figures, so that one can be made that is better or worse.
+pub fn scaled(run: &mut Run, variant: &str, factor: f64) {
+    let turns = run.cells.iter_mut().flat_map(|cell| &mut cell.turns).filter(|turn| turn.variant == variant);
+    for outcome in turns.filter_map(|turn| turn.outcome.as_mut()) {
+        outcome.requests = (outcome.requests as f64 * factor) as u64;
+    }
+}
+
 fn variant(&(name, about, _): &(&str, &str, f64)) -> Variant {
     Variant { name: name.into(), about: about.into(), baseline: name == "plain", control: name == "control" }
 }
@@ -111,7 +119,7 @@ fn outcome(rng: &mut ChaCha8Rng, rate: f64, connections: f64) -> Outcome {
     let mut latency = Latencies::new();
     let times = LogNormal::new((connections / rate * 0.9).ln(), 0.35).expect("a distribution");
     for _ in 0..1500 {
-        let slow = if rng.next_u32() % 400 == 0 { 6.0 } else { 1.0 };
+        let slow = if rng.next_u32().is_multiple_of(400) { 6.0 } else { 1.0 };
         latency.record((times.sample(rng) * slow * 1e9) as u64, 20);
     }
     let requests = (rate * 5.0) as u64;
@@ -125,8 +133,7 @@ fn usage(outcome: &Outcome, speed: f64, name: &str) -> Usage {
         system: total * share * (1.0 - user),
         memory: (20e6 * (1.0 + share)) as u64,
     };
-    let mut processes =
-        IndexMap::from([("load".to_owned(), part(0.4, 0.35)), ("nginx".to_owned(), part(0.5, 0.4))]);
+    let mut processes = IndexMap::from([("load".to_owned(), part(0.4, 0.35)), ("nginx".to_owned(), part(0.5, 0.4))]);
     if name == "sidecar-redirected" {
         processes.insert("envoy".into(), part(0.6, 0.6));
     }
@@ -182,7 +189,10 @@ fn published() -> Published {
         source: "A. Author, B. Author: How sidecars cost, 2023".into(),
         url: Some("https://example.org/paper?a=1&b=2".into()),
         setup: "two 32-core machines, Linux 5.10, Envoy 1.24".into(),
-        figures: vec![figure("64 connections, requests/s", "64", "sidestep"), figure("1024 connections", "1024", "other")],
+        figures: vec![
+            figure("64 connections, requests/s", "64", "sidestep"),
+            figure("1024 connections", "1024", "other"),
+        ],
         differs: vec!["one machine, not two".into(), "nginx 1.22 for 1.20".into()],
     }
 }

@@ -97,7 +97,8 @@ fn panel(findings: &Findings, axis: &str, what: Figure, others: &IndexMap<String
         (0..findings.run.variants.len()).map(|variant| series(findings, axis, what, others, variant)).collect();
     let points = || all.iter().flat_map(|series| &series.points);
     let places: Vec<f64> = points().map(|(place, _)| *place).collect();
-    let values = points().flat_map(|(_, one)| [one.median, one.interval.map(|it| it.low), one.interval.map(|it| it.high)]);
+    let values =
+        points().flat_map(|(_, one)| [one.median, one.interval.map(|it| it.low), one.interval.map(|it| it.high)]);
     let (Some(along), Some(up)) =
         (Scale::fit(places.iter().copied(), LEFT + 6.0, RIGHT - 6.0), Scale::fit(values.flatten(), BOTTOM, TOP))
     else {
@@ -131,7 +132,8 @@ fn series(
     variant: usize,
 ) -> Series {
     let cells = findings.run.cells.iter().enumerate().filter(|(_, cell)| without(cell, axis) == *others);
-    let placed = cells.filter_map(|(cell, one)| Some((number(one.values.get(axis)?)?, findings.at(cell, figure, variant))));
+    let placed =
+        cells.filter_map(|(cell, one)| Some((number(one.values.get(axis)?)?, findings.at(cell, figure, variant))));
     let mut points: Vec<_> = placed.filter(|(_, finding)| finding.median.is_some()).collect();
     points.sort_by(|one, other| one.0.total_cmp(&other.0));
     Series { variant, points }

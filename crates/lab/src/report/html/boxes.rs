@@ -84,7 +84,7 @@ fn boxed(row: &Row, plot: &BoxPlot, what: Figure, scale: &Scale, y: f64) -> Mark
             (line("whisker", (p5, y), (p95, y)))
             rect x=(px(p25)) y=(px(y - HALF)) width=(px((p75 - p25).max(1.0))) height=(px(2.0 * HALF)) {}
             (line("median", (median, y - HALF), (median, y + HALF)))
-            circle.mean cx=(px(mean)) cy=(px(y)) r="2.6" {}
+            circle.mean cx=(px(mean)) cy=(px(y)) r="2.2" {}
         }
     }
 }

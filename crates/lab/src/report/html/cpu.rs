@@ -68,7 +68,7 @@ fn panel(run: &Run, cell: &Cell, processes: &IndexSet<&str>) -> Markup {
     let Some(scale) = Scale::from_zero(costs.iter().map(total), 1.0, WIDTH - 58.0) else { return html! {} };
     let bottom = costs.len() as f64 * ROW + 2.0;
     let content = html! {
-        (upright_grid(&scale, &scale.ticks(4), 2.0, bottom, &|tick| units::tick(Figure::Cpu, tick)))
+        (upright_grid(&scale, &scale.ticks(5), 2.0, bottom, &|tick| units::tick(Figure::Cpu, tick)))
         @for (number, cost) in costs.iter().enumerate() {
             g class=(class(number)) {
                 (text(1.0, number as f64 * ROW + NAME, "name", &run.variants[number].name))
@@ -82,7 +82,12 @@ fn panel(run: &Run, cell: &Cell, processes: &IndexSet<&str>) -> Markup {
 fn bar(cost: &Cost, processes: &IndexSet<&str>, scale: &Scale, y: f64) -> Markup {
     let mut at = 0.0;
     let parts = cost.iter().flat_map(|(name, (user, system))| [(*name, "user", *user), (*name, "kernel", *system)]);
-    let parts: Vec<_> = parts.map(|(name, kind, part)| { at += part; (name, kind, at - part, at) }).collect();
+    let parts: Vec<_> = parts
+        .map(|(name, kind, part)| {
+            at += part;
+            (name, kind, at - part, at)
+        })
+        .collect();
     html! {
         @for (name, kind, from, to) in &parts {
             @let colour = processes.get_index_of(name).unwrap_or(0) % 6;
@@ -105,7 +110,6 @@ fn others(findings: &Findings) -> Markup {
             table {
                 caption { "Medians of all counting turns" }
                 thead { tr {
-                    @if findings.run.cells.len() > 1 { th scope="col" { "cell" } }
                     th scope="col" { "variant" }
                     @for figure in &told { th.number scope="col" { (figure.title()) } }
                 } }
@@ -122,11 +126,11 @@ fn has(run: &Run, figure: Figure) -> bool {
 fn rows(findings: &Findings, cell: usize, told: &[Figure]) -> Markup {
     let run = findings.run;
     html! {
+        @if !run.cells[cell].values.is_empty() {
+            tr.group { th scope="rowgroup" colspan=(told.len() + 1) { span { (run.cells[cell].title()) } } }
+        }
         @for (number, variant) in run.variants.iter().enumerate() {
             tr class=(class(number)) {
-                @if run.cells.len() > 1 && number == 0 {
-                    th scope="rowgroup" rowspan=(run.variants.len()) { (run.cells[cell].title()) }
-                }
                 th scope="row" { (variant.name) }
                 @for &figure in told {
                     @let median = median(run, cell, figure, number);

@@ -61,9 +61,8 @@ fn curve(cell: &Cell, variant: usize, name: &str) -> Option<Curve> {
     let counting = cell.turns.iter().filter(|turn| turn.variant == name && turn.counts());
     counting.filter_map(|turn| turn.outcome.as_ref()?.latency.as_ref()).for_each(|one| all.add(one));
     let percents = (0..).map(|step| 100.0 - 50.0 * 10f64.powf(-(step as f64) / FINE as f64));
-    let told = percents.take_while(|percent| {
-        *percent <= 99.99 && all.count() as f64 * (1.0 - percent / 100.0) >= BEYOND
-    });
+    let told =
+        percents.take_while(|percent| *percent <= 99.99 && all.count() as f64 * (1.0 - percent / 100.0) >= BEYOND);
     let points: Vec<_> = told.map(|percent| (percent, all.percentile(percent) as f64 / 1e9)).collect();
     (points.len() > 1).then_some(Curve { variant, points })
 }

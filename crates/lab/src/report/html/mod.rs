@@ -70,7 +70,9 @@ fn own_style(run: &Run) -> String {
     let numbered = run.variants.iter().enumerate();
     let rule = |(number, variant): (usize, &Variant)| {
         let colour = colour(run, number, variant);
-        format!(".n{number}{{--c:var(--{colour})}}body:has(#show{number}:not(:checked)) .variant.n{number}{{display:none}}\n")
+        format!(
+            ".n{number}{{--c:var(--{colour})}}body:has(#show{number}:not(:checked)) .variant.n{number}{{display:none}}\n"
+        )
     };
     numbered.map(rule).collect()
 }

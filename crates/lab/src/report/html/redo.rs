@@ -45,7 +45,10 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
         ("clock, governor", format!("{}, {governor}", run.machine.clocksource)),
         ("Sidestep", run.version.clone()),
         ("seed", run.seed.to_string()),
-        ("precision asked for", format!("\u{b1}{} of the ratio, at {}", units::part(about.precision), units::part(about.confidence))),
+        (
+            "precision asked for",
+            format!("\u{b1}{} of the ratio, at {}", units::part(about.precision), units::part(about.confidence)),
+        ),
     ]
 }
 
