@@ -9,10 +9,13 @@ use sidestep_lab::report::page;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 const PHONE: u32 = 390;
 const DESKTOP: u32 = 1280;
+
+/// Three tests look at it.
+static PAGE: LazyLock<String> = LazyLock::new(|| page(&common::run()));
 
 /// Answers with JSON in the title, which `--dump-dom` shows.
 const PROBE: &str = include_str!("common/probe.js");
@@ -39,14 +42,13 @@ impl Look {
     }
 }
 
-/// All four looks at once: starting the browser is what takes time.
-fn directory() -> &'static PathBuf {
-    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(|| {
-        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pages");
-        fs::create_dir_all(&directory).expect("a directory for pages");
-        directory
-    })
+/// Kept, to be looked at with one's own eyes.
+fn written(name: &str, text: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pages");
+    fs::create_dir_all(&directory).expect("a directory for pages");
+    let path = directory.join(format!("{name}.html"));
+    fs::write(&path, text).expect("a page");
+    path
 }
 
 fn chromium(arguments: &[String]) -> Output {
@@ -66,8 +68,8 @@ fn look(name: &str, page: &str, width: u32, dark: bool) -> Look {
         iframe width=(width) height="844" style="border:0" srcdoc=(page) {}
         script { (maud::PreEscaped(PROBE)) }
     };
-    let path = directory().join(format!("{name}-frame.html"));
-    fs::write(&path, frame.into_string()).expect("a page");
+    written(name, page);
+    let path = written(&format!("{name}-frame"), &frame.into_string());
     // 0 is dark, 1 is light.
     let scheme = format!("--blink-settings=preferredColorScheme={}", u8::from(!dark));
     let url = format!("file://{}", path.display());
@@ -92,7 +94,7 @@ fn sound(look: &Look) {
 
 #[test]
 fn fits_a_phone_in_the_light() {
-    let look = look("phone-light", &page(&common::run()), PHONE, false);
+    let look = look("phone-light", &PAGE, PHONE, false);
     sound(&look);
     assert_eq!(look.number("width"), u64::from(PHONE));
     assert!(look.found["smallest"].as_f64().expect("a size") >= 9.5, "too small to read: {}", look.found);
@@ -101,7 +103,7 @@ fn fits_a_phone_in_the_light() {
 
 #[test]
 fn is_dark_where_that_is_preferred() {
-    let look = look("desktop-dark", &page(&common::run()), DESKTOP, true);
+    let look = look("desktop-dark", &PAGE, DESKTOP, true);
     sound(&look);
     assert_eq!(look.found["paper"], "rgb(13, 17, 23)");
     assert!(look.found["contrast"].as_f64().expect("a ratio") >= 4.5, "faint text: {}", look.found);
@@ -110,7 +112,7 @@ fn is_dark_where_that_is_preferred() {
 #[test]
 fn shows_everything_that_was_measured() {
     let run = common::run();
-    let look = look("desktop-light", &page(&run), DESKTOP, false);
+    let look = look("desktop-light", &PAGE, DESKTOP, false);
     sound(&look);
     let (cells, variants, judged) = (run.cells.len(), run.variants.len(), run.scenario.judged.len());
     assert_eq!(look.number("boxes"), (cells * variants * judged) as u64);
@@ -122,6 +124,14 @@ fn shows_everything_that_was_measured() {
     // In each cell one turn that was repeated and one that was disturbed.
     assert_eq!(look.number("hollow"), (2 * cells * judged) as u64);
     assert!(look.found["contrast"].as_f64().expect("a ratio") >= 4.5, "faint text: {}", look.found);
+}
+
+#[test]
+fn a_crowded_page_fits_a_phone_too() {
+    let look = look("crowded", &page(&common::crowded()), PHONE, false);
+    sound(&look);
+    // Against connections for each body, against the body for each number of connections.
+    assert_eq!(look.number("series"), 10 * 5 * (2 + 2));
 }
 
 #[test]

@@ -109,9 +109,9 @@ impl Part {
     /// `+41.2 % (+39.0 % … +43.1 %)`; of several cells only the hull.
     pub fn size(&self) -> String {
         match (self.ratio, self.hull) {
-            (Some(ratio), Some(hull)) => format!(": {} ({})", units::change(ratio), units::changes(hull)),
-            (Some(ratio), None) => format!(": {}", units::change(ratio)),
-            (None, Some(hull)) => format!(": {}", units::changes(hull)),
+            (Some(ratio), Some(hull)) => format!("{} ({})", units::change(ratio), units::changes(hull)),
+            (Some(ratio), None) => units::change(ratio),
+            (None, Some(hull)) => units::changes(hull),
             (None, None) => String::new(),
         }
     }
@@ -121,7 +121,7 @@ impl fmt::Display for Answer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.", self.lead())?;
         for part in &self.parts {
-            write!(f, " {} {}{}{}.", part.figure.title(), word(part.verdict), part.place(), part.size())?;
+            write!(f, " {} {}{}: {}.", part.figure.title(), word(part.verdict), part.place(), part.size())?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use sidestep_lab::result::{
     About, Cell, Disturbance, Ended, FORMAT, Figure, Machine, ProcessUsage, Program, Published, PublishedFigure, Run,
     Turn, Usage, Variant,
 };
+use std::sync::LazyLock;
 
 /// To be seen in no page as anything but text.
 pub const HOSTILE: &str = "<script>console.error('escaped?')</script>&\"'";
@@ -25,8 +26,13 @@ const VARIANTS: [(&str, &str, f64); 5] = [
 const CONNECTIONS: [u32; 4] = [1, 8, 64, 256];
 pub const ROUNDS: u32 = 12;
 
-/// The whole, as a demanding reader would have it.
+/// The whole, as a demanding reader would have it; made once, as that takes a while.
 pub fn run() -> Run {
+    static RUN: LazyLock<Run> = LazyLock::new(made);
+    RUN.clone()
+}
+
+fn made() -> Run {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let cells = CONNECTIONS.iter().map(|&connections| cell(&mut rng, connections)).collect();
     Run {
@@ -59,6 +65,31 @@ pub fn small() -> Run {
     cell.values.clear();
     cell.turns.retain(|turn| turn.round < 3 && run.variants.iter().any(|variant| variant.name == turn.variant));
     run
+}
+
+/// As much as a page may have to hold: ten variants with long names, one far slower, and a second axis.
+pub fn crowded() -> Run {
+    let mut run = run();
+    run.scenario.published = None;
+    for number in 0..5 {
+        let name = format!("sidecar-of-mesh-number-{number}-with-everything-switched-on-that-it-has");
+        run.variants.insert(3, Variant { name: name.clone(), ..run.variants[1].clone() });
+        run.cells.iter_mut().for_each(|cell| add_copies(cell, &name));
+        scaled(&mut run, &name, [1.0, 0.9, 0.5, 0.01, 30.0][number]);
+    }
+    run.cells.truncate(2);
+    run.cells.iter_mut().for_each(|cell| cell.turns.retain(|turn| turn.round < 6));
+    let mut large = run.cells.clone();
+    run.cells.iter_mut().for_each(|cell| drop(cell.values.insert("body".into(), "1 KiB".into())));
+    large.iter_mut().for_each(|cell| drop(cell.values.insert("body".into(), "64 KiB".into())));
+    run.cells.extend(large);
+    run
+}
+
+fn add_copies(cell: &mut Cell, name: &str) {
+    let own = cell.turns.iter().filter(|turn| turn.variant == "sidestep");
+    let copies: Vec<Turn> = own.map(|turn| Turn { variant: name.into(), ..turn.clone() }).collect();
+    cell.turns.extend(copies);
 }
 
 /// Its figures, so that one can be made that is better or worse.

@@ -113,8 +113,8 @@ fn panel(findings: &Findings, axis: &str, what: Figure, others: &IndexMap<String
         (text((LEFT + RIGHT) / 2.0, HEIGHT - 4.0, "soft middle", axis))
         @for series in &all { (drawn(findings, series, what, &along, &up)) }
     };
-    let rest: Vec<String> = others.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let caption = html! { (what.title()) " " small { (super::direction(what)) " " (rest.join(", ")) } };
+    let rest: String = others.iter().map(|(name, value)| format!("{name} {value}, ")).collect();
+    let caption = html! { (what.title()) " " small { (rest) (super::direction(what)) } };
     figure(caption, drawing(&format!("{} against {axis}", what.title()), HEIGHT, content))
 }
 

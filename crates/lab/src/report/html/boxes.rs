@@ -1,7 +1,7 @@
 //! How the turns of each variant are spread: boxes, with every turn as a dot.
 
 use super::scale::Scale;
-use super::svg::{WIDTH, class, drawing, figure, line, px, text, upright_grid};
+use super::svg::{WIDTH, class, drawing, figure, line, name, px, upright_grid};
 use crate::report::findings::Findings;
 use crate::report::units;
 use crate::result::{Figure, Turn};
@@ -68,7 +68,7 @@ fn drawn(row: &Row, what: Figure, scale: &Scale, top: f64) -> Markup {
     let middle = top + NAME + 4.0 + HALF;
     html! {
         g class=(class(row.variant)) {
-            (text(1.0, top + NAME, "name", row.name))
+            (name(top + NAME, row.name))
             @if let Some(plot) = &row.plot { (boxed(row, plot, what, scale, middle)) }
             @for (turn, value) in &row.turns { (dot(turn, *value, what, scale, middle + HALF + 8.0)) }
         }

@@ -1,7 +1,7 @@
 //! What a request costs, by process; and what else the machine had to do for it.
 
 use super::scale::Scale;
-use super::svg::{WIDTH, class, drawing, figure, px, text, upright_grid};
+use super::svg::{WIDTH, class, drawing, figure, name, px, text, upright_grid};
 use crate::report::findings::{Findings, median};
 use crate::report::units;
 use crate::result::{Cell, Figure, Run, Turn};
@@ -71,7 +71,7 @@ fn panel(run: &Run, cell: &Cell, processes: &IndexSet<&str>) -> Markup {
         (upright_grid(&scale, &scale.ticks(5), 2.0, bottom, &|tick| units::tick(Figure::Cpu, tick)))
         @for (number, cost) in costs.iter().enumerate() {
             g class=(class(number)) {
-                (text(1.0, number as f64 * ROW + NAME, "name", &run.variants[number].name))
+                (name(number as f64 * ROW + NAME, &run.variants[number].name))
                 (bar(cost, processes, &scale, number as f64 * ROW + NAME + 4.0))
             }
         }

@@ -1,7 +1,7 @@
 //! All changes at a glance: every interval beside the line of no change.
 
 use super::scale::Scale;
-use super::svg::{WIDTH, class, drawing, figure, line, mark, text, upright_grid};
+use super::svg::{WIDTH, class, drawing, figure, line, mark, name, upright_grid};
 use crate::report::findings::{Finding, Findings, word};
 use crate::report::units;
 use crate::result::Figure;
@@ -34,7 +34,7 @@ fn panel(findings: &Findings, what: Figure) -> Markup {
         (line("zero", (scale.at(1.0), 2.0), (scale.at(1.0), bottom)))
         @for row in &rows {
             @match row {
-                Row::Title(y, title) => (text(1.0, *y, "name", title)),
+                Row::Title(y, title) => (name(*y, title)),
                 Row::Change(y, one, beside) => (drawn(findings, one, beside, &scale, *y)),
             }
         }

@@ -4,6 +4,7 @@
 //! beside each other. Elements are never self-closing, as HTML would take what follows for their children.
 
 use super::scale::Scale;
+use crate::report::table::cut;
 use maud::{Markup, html};
 
 /// Of every drawing, in its own units.
@@ -35,6 +36,12 @@ pub fn figure(caption: Markup, drawing: Markup) -> Markup {
 
 pub fn text(x: f64, y: f64, class: &str, words: &str) -> Markup {
     html! { text x=(px(x)) y=(px(y)) class=(class) { (words) } }
+}
+
+/// A name above what is its, cut off where the drawing ends.
+pub fn name(y: f64, words: &str) -> Markup {
+    let most = (WIDTH / wide("x")) as usize;
+    html! { text.name x="1" y=(px(y)) { (cut(words, most)) @if words.chars().count() > most { title { (words) } } } }
 }
 
 pub fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> Markup {
