@@ -14,8 +14,13 @@ pub fn run(command: Option<&str>, args: &[OsString]) -> Result<ExitCode, Failure
             "{why}: the agent is built by `cargo build --release -p sidestep-agent`, which needs clang"
         ))
     })?;
-    let error = Command::new(&program).args(command).args(args).exec();
-    Err(Failure::new(format!("cannot execute {}: {error}", program.display())))
+    Err(become_program(Command::new(&program).args(command).args(args)))
+}
+
+/// Only comes back if that did not work.
+pub fn become_program(command: &mut Command) -> Failure {
+    let error = command.exec();
+    Failure::new(format!("cannot execute {}: {error}", command.get_program().display()))
 }
 
 impl AgentSocket {

@@ -33,6 +33,7 @@ pub enum Command {
     Agent(Agent),
     Capture(Capture),
     Splice(Splice),
+    Lab(Lab),
     #[command(subcommand)]
     Service(Service),
     #[command(subcommand)]
@@ -57,7 +58,9 @@ Examples:
   sidestep policy list                     with whom pods may talk, and what was denied
   sidestep explain 4711 10.96.0.10:80      what happens to a connection of this process, and why
 
-  sidestep splice --port 5432              join the sockets of local connections to this port, in the kernel";
+  sidestep splice --port 5432              join the sockets of local connections to this port, in the kernel
+
+  sidestep lab run demo --quick            does it help on this machine, how much, and is that real?";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -191,6 +194,15 @@ pub struct Capture {
 pub struct Splice {
     /// Options of splicing
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub args: Vec<OsString>,
+}
+
+/// Measure whether it helps here, how much, and whether the difference is real (see `sidestep lab --help`)
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Lab {
+    /// Its command and options
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub args: Vec<OsString>,
 }
 

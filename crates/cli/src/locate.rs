@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 pub const LIBRARY: &str = "libsidestep.so";
 pub const DAEMON: &str = "sidestepd";
 pub const AGENT: &str = "sidestep-agent";
+pub const LAB: &str = "sidestep-lab";
 
 /// Overrides the search for the library.
 const LIBRARY_VARIABLE: &str = "SIDESTEP_LIBRARY";
@@ -35,6 +36,11 @@ pub fn daemon() -> Result<PathBuf, String> {
 /// The program of `sidestep agent`.
 pub fn agent() -> Result<PathBuf, String> {
     beside_or_in_lib(AGENT)
+}
+
+/// The program of `sidestep lab`.
+pub fn lab() -> Result<PathBuf, String> {
+    beside_or_in_lib(LAB)
 }
 
 fn beside_or_in_lib(name: &str) -> Result<PathBuf, String> {

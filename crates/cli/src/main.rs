@@ -8,6 +8,7 @@ mod destination;
 mod doctor;
 mod explain;
 mod hold;
+mod lab;
 mod locate;
 mod policy;
 mod reasons;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Agent(args) => agent::run(None, &args.args),
         Command::Capture(args) => agent::run(Some("capture"), &args.args),
         Command::Splice(args) => agent::run(Some("splice"), &args.args),
+        Command::Lab(args) => lab::run(&args.args),
         Command::Service(args) => service::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Explain(args) => explain::explain(&args),

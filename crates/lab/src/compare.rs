@@ -7,7 +7,7 @@ mod surroundings;
 use crate::report::table::{Table, cut, printable};
 use crate::report::{units, word};
 use crate::result::{Figure, Run};
-use crate::stand_in::compare_unpaired;
+use crate::stats::compare_unpaired;
 use crate::stats::{Comparison, Verdict};
 use indexmap::IndexMap;
 use jiff::Timestamp;
@@ -82,7 +82,7 @@ fn lines(a: &Run, b: &Run) -> Vec<Line> {
 
 fn line(a: &Run, b: &Run, cell: &IndexMap<String, String>, figure: Figure, variant: &str) -> Option<Line> {
     let (before, after) = (values(a, cell, figure, variant)?, values(b, cell, figure, variant)?);
-    let comparison = compare_unpaired(&after, &before, figure.better(), a.scenario.confidence, a.seed)?;
+    let comparison = compare_unpaired(&after, &before, figure.better(), a.scenario.confidence)?;
     let baseline = a.variants.iter().any(|one| one.name == variant && one.baseline);
     let (a, b) = (median(&before)?, median(&after)?);
     Some(Line { cell: cell.clone(), variant: variant.into(), baseline, figure, a, b, comparison })
@@ -94,7 +94,7 @@ fn values(run: &Run, cell: &IndexMap<String, String>, figure: Figure, variant: &
 }
 
 fn median(values: &[f64]) -> Option<f64> {
-    crate::stand_in::box_of(values).map(|all| all.median)
+    crate::stats::box_of(values).map(|all| all.median)
 }
 
 impl RunComparison {

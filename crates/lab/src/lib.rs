@@ -5,8 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+mod ground;
 pub mod load;
+pub mod meter;
 pub mod report;
 pub mod result;
-mod stand_in;
+pub mod run;
+pub mod scenario;
 pub mod stats;
+mod world;

@@ -1,9 +1,24 @@
 //! Loads by tools that exist: how each is called, and how what it says is read.
 
+mod command;
+mod error;
+mod fortio;
+mod h2load;
+mod iperf3;
+mod k6;
+mod limits;
+mod oha;
 mod outcome;
+mod programs;
+mod redis_benchmark;
+mod sockperf;
+mod wrk;
 
+pub use command::Execution;
+pub use error::LoadError;
+pub use limits::{Clock, Limits, OpenLoop};
 pub use outcome::{Latencies, Outcome};
-
+pub use programs::{find_program, install_hint, require_program};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -45,4 +60,141 @@ pub struct Job {
     pub command: Vec<String>,
     /// Where the tool may leave its files; empty and its own.
     pub folder: PathBuf,
+}
+
+/// What a file of this folder knows about its tool.
+trait Driver {
+    fn limits(&self) -> Limits;
+
+    /// What the limits do not tell.
+    fn check(&self, _job: &Job) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    /// Its arguments, after it has written the files that they name into the job's folder.
+    fn arguments(&self, job: &Job) -> Result<Vec<String>, LoadError>;
+
+    fn read(&self, job: &Job, stdout: &str) -> Result<Outcome, LoadError>;
+}
+
+impl Tool {
+    fn driver(self) -> &'static dyn Driver {
+        match self {
+            Tool::Wrk => &wrk::Wrk,
+            Tool::Oha => &oha::Oha,
+            Tool::H2load => &h2load::H2load,
+            Tool::RedisBenchmark => &redis_benchmark::RedisBenchmark,
+            Tool::Iperf3 => &iperf3::Iperf3,
+            Tool::Sockperf => &sockperf::Sockperf,
+            Tool::Fortio => &fortio::Fortio,
+            Tool::K6 => &k6::K6,
+            Tool::Command => &command::Command,
+        }
+    }
+
+    /// As scenarios and messages call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tool::Wrk => "wrk",
+            Tool::Oha => "oha",
+            Tool::H2load => "h2load",
+            Tool::RedisBenchmark => "redis-benchmark",
+            Tool::Iperf3 => "iperf3",
+            Tool::Sockperf => "sockperf",
+            Tool::Fortio => "fortio",
+            Tool::K6 => "k6",
+            Tool::Command => "command",
+        }
+    }
+
+    /// What is started: the tool, or the first word of the command line.
+    pub fn program(self, job: &Job) -> &str {
+        match self {
+            Tool::Command => job.command.first().map_or("", String::as_str),
+            tool => tool.name(),
+        }
+    }
+
+    /// What the tool can do, and what a reader of its figures has to know.
+    pub fn limits(self) -> Limits {
+        self.driver().limits()
+    }
+
+    /// Whether the tool can do the job; before anything is started.
+    pub fn check(self, job: &Job) -> Result<(), LoadError> {
+        self.limits().check(self, job)?;
+        self.driver().check(job)
+    }
+
+    /// The command line, its first word the program's name. Writes the files that it names into the job's folder.
+    pub fn argv(self, job: &Job) -> Result<Vec<String>, LoadError> {
+        self.check(job)?;
+        let mut argv = vec![self.program(job).to_owned()];
+        argv.extend(self.driver().arguments(job)?);
+        Ok(argv)
+    }
+
+    /// What it has found out, from its standard output and the files that it left in the job's folder.
+    pub fn read(self, job: &Job, stdout: &str) -> Result<Outcome, LoadError> {
+        let outcome = self.driver().read(job, stdout)?;
+        match outcome.requests + outcome.errors {
+            0 => Err(LoadError::NoRequests { tool: self }),
+            _ => Ok(outcome),
+        }
+    }
+}
+
+impl Job {
+    /// A file of the tool's own.
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The same as a word of a command line.
+    fn path(&self, name: &str) -> String {
+        self.file(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<String, LoadError> {
+        let path = self.file(name);
+        std::fs::write(&path, text).map_err(|why| LoadError::file(&path, why))?;
+        Ok(self.path(name))
+    }
+
+    fn read_file(&self, name: &str) -> Result<String, LoadError> {
+        let path = self.file(name);
+        std::fs::read_to_string(&path).map_err(|why| LoadError::file(&path, why))
+    }
+
+    /// A file of as many bytes as a request carries.
+    fn body_file(&self) -> Result<Option<String>, LoadError> {
+        let text = self.body.map(|bytes| "x".repeat(bytes as usize));
+        text.map(|text| self.write("body", &text)).transpose()
+    }
+
+    /// A tool with more threads than connections either refuses or leaves some idle.
+    fn useful_threads(&self) -> u32 {
+        self.threads.min(self.connections).max(1)
+    }
+
+    /// `ADDRESS` and `PORT` of a target that is no URL.
+    fn address(&self) -> Result<(&str, &str), LoadError> {
+        let split = self.target.rsplit_once(':').filter(|(address, port)| {
+            !address.is_empty() && port.parse::<u16>().is_ok() && !self.target.contains("//")
+        });
+        let (address, port) = split.ok_or_else(|| {
+            let why = format!("its target is ADDRESS:PORT, and '{}' is not", self.target);
+            LoadError::settings(self.tool, why)
+        })?;
+        Ok((address.trim_start_matches('[').trim_end_matches(']'), port))
+    }
+}
+
+/// Words of a command line.
+fn words<const N: usize>(all: [&str; N]) -> Vec<String> {
+    all.map(str::to_owned).to_vec()
+}
+
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
 }

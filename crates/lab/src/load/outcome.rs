@@ -38,6 +38,16 @@ impl Latencies {
         self.0.record_n(nanoseconds.max(1), times).expect("the histogram grows by itself");
     }
 
+    /// `times` requests that took more than `from` and at most `to`: spread evenly, the last at `to`, as far as three digits
+    /// can tell them apart.
+    pub fn record_between(&mut self, from: u64, to: u64, times: u64) {
+        let (from, parts) = (from.min(to), times.min(64));
+        let share = |whole: u64, part: u64| (u128::from(whole) * u128::from(part) / u128::from(parts)) as u64;
+        for part in 1..=parts {
+            self.record(from + share(to - from, part), share(times, part) - share(times, part - 1));
+        }
+    }
+
     pub fn add(&mut self, other: &Latencies) {
         self.0.add(&other.0).expect("the histogram grows by itself");
     }

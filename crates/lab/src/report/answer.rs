@@ -3,7 +3,7 @@
 use super::findings::{Findings, word};
 use super::units;
 use crate::result::{Ended, Figure, Run};
-use crate::stats::{Comparison, Interval, Verdict};
+use crate::stats::{Comparison, Interval, Verdict, half_width};
 use std::fmt;
 
 /// What is said of one variant.
@@ -193,8 +193,7 @@ pub fn ending(findings: &Findings) -> String {
 
 fn narrow(findings: &Findings) -> (usize, usize) {
     let besides: Vec<_> = findings.judged.iter().filter_map(|one| one.beside).collect();
-    let half = |one: &Comparison| one.interval.map(|around| (around.high - around.low) / 2.0 / one.ratio);
-    let narrow = |one: &&Comparison| half(one).is_some_and(|half| half <= findings.run.scenario.precision);
+    let narrow = |one: &&Comparison| half_width(one).is_some_and(|half| half <= findings.run.scenario.precision);
     (besides.iter().filter(narrow).count(), besides.len())
 }
 

@@ -1,8 +1,7 @@
 //! What a run says, worked out once for all that show it.
 
 use crate::result::{Cell, Figure, Run, Variant};
-use crate::stand_in::{box_of, compare, median_interval};
-use crate::stats::{Comparison, Interval, Verdict};
+use crate::stats::{Comparison, Interval, Verdict, box_of, compare, median_interval};
 use indexmap::IndexMap;
 
 /// One variant in one cell by one figure, and beside the baseline.
@@ -70,10 +69,11 @@ fn find(run: &Run, cell: usize, figure: Figure, variant: usize) -> Finding {
     let confidence = run.scenario.confidence;
     let own = values(run, cell, figure, variant);
     let all: Vec<f64> = own.values().copied().collect();
-    let (median, interval) = median_interval(&all, confidence, run.seed).unzip();
+    // Fewer values make a median than make an interval.
+    let median = box_of(&all).map(|all| all.median);
+    let interval = median_interval(&all, confidence).map(|(_, interval)| interval);
     let base = run.variants.iter().position(|one| one.baseline).filter(|&base| base != variant);
-    let beside =
-        base.and_then(|base| compare(&own, &values(run, cell, figure, base), figure.better(), confidence, run.seed));
+    let beside = base.and_then(|base| compare(&own, &values(run, cell, figure, base), figure.better(), confidence));
     Finding { cell, figure, variant, median, interval, beside }
 }
 

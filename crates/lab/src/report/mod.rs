@@ -3,6 +3,7 @@
 mod answer;
 mod findings;
 mod html;
+mod json;
 mod markdown;
 pub(crate) mod table;
 mod terminal;
@@ -10,5 +11,6 @@ pub(crate) mod units;
 
 pub(crate) use findings::word;
 pub use html::page;
+pub use json::judgement;
 pub use markdown::markdown;
 pub use terminal::table;

@@ -2,6 +2,7 @@
 
 mod figure;
 mod file;
+mod look;
 mod machine;
 mod usage;
 
@@ -141,6 +142,9 @@ pub struct Turn {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     pub usage: Usage,
+    /// What shows that the load took this variant's way: bytes of the load tool's connections by ring, bytes spliced.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub moved: IndexMap<String, u64>,
     /// Something else was at work on the machine meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<Disturbance>,

@@ -1,5 +1,15 @@
 //! Medians with confidence intervals, and what may be said of two variants.
 
+mod bootstrap;
+mod compare;
+mod median;
+mod rule;
+
+pub use bootstrap::fewest;
+pub use compare::{compare, compare_unpaired, half_width, median_interval};
+pub use median::{BoxPlot, box_of};
+pub use rule::Rule;
+
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -141,9 +141,19 @@ fn turn(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u
     let speed = speed * mood * each;
     let rate = 30_000.0 * speed * f64::from(connections).powf(0.25);
     let outcome = outcome(rng, rate, f64::from(connections));
-    let usage = usage(&outcome, speed, name);
+    let (usage, requests) = (usage(&outcome, speed, name), outcome.requests);
+    let moved = moved(name, requests);
     let (at, variant) = (f64::from(round) * 30.0, name.into());
-    Turn { variant, round, at, outcome: Some(outcome), failure: None, usage, disturbed: None, repeated: false }
+    Turn { variant, round, at, outcome: Some(outcome), failure: None, usage, moved, disturbed: None, repeated: false }
+}
+
+/// Only where something took another way than the kernel's.
+fn moved(name: &str, requests: u64) -> IndexMap<String, u64> {
+    let way = match name {
+        "sidestep" => Some("by ring"),
+        _ => None,
+    };
+    way.map(|way| (way.to_owned(), requests * 1200)).into_iter().collect()
 }
 
 fn outcome(rng: &mut ChaCha8Rng, rate: f64, connections: f64) -> Outcome {

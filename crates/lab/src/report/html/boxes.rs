@@ -5,7 +5,7 @@ use super::svg::{WIDTH, class, drawing, figure, line, name, px, upright_grid};
 use crate::report::findings::Findings;
 use crate::report::units;
 use crate::result::{Figure, Turn};
-use crate::stand_in::{BoxPlot, box_of};
+use crate::stats::{BoxPlot, box_of};
 use maud::{Markup, html};
 
 /// A variant's name, its box below, and its turns below that.

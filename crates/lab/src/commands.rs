@@ -1,0 +1,143 @@
+//! What each command does.
+
+use crate::args::{Compare, List, Report, Run};
+use crate::mine;
+use serde_json::json;
+use sidestep_lab::result::{self, ReadError};
+use sidestep_lab::run::{self, Request};
+use sidestep_lab::scenario::{self, Scenario, Text};
+use sidestep_lab::{compare, report};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What did not work, with the exit code it stands for.
+pub struct Failure {
+    pub message: String,
+    pub code: u8,
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Failure {
+        Failure { message, code: 1 }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(why: ReadError) -> Failure {
+        why.to_string().into()
+    }
+}
+
+/// The user asked for something that makes no sense; as clap does.
+fn usage(message: String) -> Failure {
+    Failure { message, code: 2 }
+}
+
+type Done = Result<ExitCode, Failure>;
+
+pub fn run(args: &Run) -> Done {
+    let (scenario, text) = named(args).map_err(usage)?;
+    let scenario = adjusted(scenario, args).map_err(usage)?;
+    let out = place(&args.out, &scenario, "json")?;
+    let seed = args.seed.unwrap_or_else(rand::random);
+    run::run(Request { scenario: scenario.clone(), text, seed, out: out.clone() })?;
+    let done = result::read(&out)?;
+    println!("{}", if args.json { pretty(&report::judgement(&done))? } else { report::table(&done) });
+    eprintln!("result: {}", out.display());
+    if args.html != Path::new("none") {
+        let html = place(&args.html, &scenario, "html")?;
+        write(&html, &report::page(&done))?;
+        eprintln!("report: {}", html.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn named(args: &Run) -> Result<(Scenario, String), String> {
+    if args.scenario == mine::NAME { mine::scenario(&args.mine) } else { scenario::read(&args.scenario) }
+}
+
+/// The scenario with what the options change.
+fn adjusted(scenario: Scenario, args: &Run) -> Result<Scenario, String> {
+    let mut scenario = if args.quick { scenario.quick() } else { scenario };
+    if !args.only.is_empty() {
+        scenario.keep_variants(&args.only)?;
+    }
+    for (axis, values) in &args.axes {
+        scenario.set_axis(axis, values.iter().map(|value| Text::from(value.as_str())).collect())?;
+    }
+    let design = &mut scenario.design;
+    design.limit = args.limit.unwrap_or(design.limit);
+    design.precision = args.precision.unwrap_or(design.precision);
+    design.most_rounds = args.rounds.unwrap_or(design.most_rounds);
+    design.least_rounds = design.least_rounds.min(design.most_rounds);
+    if let Some(seconds) = args.seconds {
+        scenario.load.seconds = Text::from(seconds.to_string());
+    }
+    Ok(scenario)
+}
+
+/// As given, or named after the scenario; whole, since the half that measures may stand elsewhere.
+fn place(given: &Path, scenario: &Scenario, end: &str) -> Result<PathBuf, Failure> {
+    let named = PathBuf::from(format!("{}.{end}", scenario.name));
+    let path = if given == Path::new(&format!("NAME.{end}")) { &named } else { given };
+    std::path::absolute(path).map_err(|why| format!("{}: {why}", path.display()).into())
+}
+
+pub fn list(args: &List) -> Done {
+    if let Some(name) = &args.name {
+        print!("{}", scenario::find(name).map_err(usage)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let all: Result<Vec<Scenario>, String> =
+        scenario::shipped().iter().map(|(_, text)| scenario::parse(text)).collect();
+    let all = all?;
+    if args.json {
+        println!("{}", pretty(&all.iter().map(summary).collect::<Vec<_>>())?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    for each in &all {
+        println!("{:<14} {}", each.name, each.about);
+        if let Some(published) = &each.published {
+            println!("{:<14}   beside: {}", "", published.source);
+        }
+    }
+    println!("{:<14} {}", mine::NAME, mine::ABOUT);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(scenario: &Scenario) -> serde_json::Value {
+    let variants: Vec<&String> = scenario.variants.keys().collect();
+    json!({ "name": scenario.name, "about": scenario.about, "variants": variants, "published": scenario.published })
+}
+
+pub fn compare(args: &Compare) -> Done {
+    let compared = compare::compare(&result::read(&args.a)?, &result::read(&args.b)?);
+    if args.json {
+        println!("{}", pretty(&compared)?);
+    } else {
+        print!("{compared}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn report(args: &Report) -> Done {
+    let run = result::read(&args.result)?;
+    if let Some(html) = &args.html {
+        write(html, &report::page(&run))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    match (args.json, args.markdown) {
+        (true, _) => println!("{}", pretty(&report::judgement(&run))?),
+        (_, true) => print!("{}", report::markdown(&run)),
+        _ => print!("{}", report::table(&run)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn pretty(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map_err(|why| why.to_string().into())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display()).into())
+}

@@ -1,0 +1,107 @@
+//! What all set-ups of a run stand on: a scratch directory, a cgroup, a BPF file system, programs.
+
+use crate::load;
+use crate::world::Cgroup;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+pub struct Ground {
+    /// Of this run alone.
+    dir: PathBuf,
+    /// None where cgroups cannot be made.
+    cgroup: Option<Cgroup>,
+    /// name in templates -> path
+    programs: BTreeMap<&'static str, String>,
+    worlds: Cell<u32>,
+}
+
+/// Of the scratch directory: mounted before the run gets a /proc of its own.
+pub const OUTSIDE_PROC: &str = "proc";
+
+/// Our own programs, as templates call them; they lie beside this one.
+const OURS: [(&str, &str); 2] = [("sidestep", "sidestep"), ("bench", "sidestep-bench")];
+/// Not in any PATH, but in a package of Python's.
+const ENVOY: &str = "envoy";
+
+impl Ground {
+    /// `dir` and `cgroup` are there already, and whoever made them takes them away.
+    pub fn new(dir: &Path, cgroup: Option<Cgroup>) -> Ground {
+        let ours = OURS.map(|(name, file)| (name, beside(file)));
+        let found = ours.into_iter().chain([(ENVOY, envoy())]);
+        let programs = found.filter_map(|(name, path)| Some((name, path?.display().to_string()))).collect();
+        Ground { dir: dir.into(), cgroup, programs, worlds: Cell::new(0) }
+    }
+
+    pub fn shared(&self) -> PathBuf {
+        self.dir.join("shared")
+    }
+
+    pub fn bpf(&self) -> PathBuf {
+        self.dir.join("bpf")
+    }
+
+    /// The /proc of who started the run: there the machine's other processes are seen.
+    pub fn outside_proc(&self) -> PathBuf {
+        self.dir.join(OUTSIDE_PROC)
+    }
+
+    pub fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.as_ref()
+    }
+
+    pub fn next_world(&self) -> u32 {
+        self.worlds.replace(self.worlds.get() + 1)
+    }
+
+    /// Servers that drop privileges reach it, too.
+    pub fn new_dir(&self, name: &str) -> Result<PathBuf, String> {
+        let dir = self.dir.join(name);
+        open_dir(&dir)?;
+        Ok(dir)
+    }
+
+    pub fn programs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.programs.iter().map(|(name, path)| (*name, path.as_str()))
+    }
+
+    pub fn sidestep(&self) -> Result<String, String> {
+        self.part("sidestep")
+    }
+
+    /// A program of Sidestep's.
+    pub fn part(&self, file: &str) -> Result<String, String> {
+        let found = beside(file).map(|path| path.display().to_string());
+        found.ok_or_else(|| format!("{file} is not beside this program; run: cargo build --release --workspace"))
+    }
+
+    /// The command with its program's path; the error says how to install it.
+    pub fn resolve(&self, mut argv: Vec<String>) -> Result<Vec<String>, String> {
+        let name = argv.first().ok_or("there is no program to start")?;
+        if !name.contains('/') {
+            argv[0] = load::require_program(name).map_err(|why| why.to_string())?.display().to_string();
+        }
+        Ok(argv)
+    }
+}
+
+/// A directory that any user may write to.
+pub fn open_dir(dir: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let all = std::fs::Permissions::from_mode(0o777);
+    let made = std::fs::create_dir(dir).and_then(|()| std::fs::set_permissions(dir, all));
+    made.map_err(|why| format!("{}: {why}", dir.display()))
+}
+
+fn beside(file: &str) -> Option<PathBuf> {
+    let path = std::env::current_exe().ok()?.parent()?.join(file);
+    path.is_file().then_some(path)
+}
+
+/// In PATH, or where `tools/install-deps` puts it.
+fn envoy() -> Option<PathBuf> {
+    let packages = std::env::current_exe().ok()?.parent()?.parent()?.join("venv/lib");
+    let versions = std::fs::read_dir(packages).into_iter().flatten().flatten();
+    let mut places = versions.map(|each| each.path().join("site-packages/envoy/_bin/envoy"));
+    places.find(|path| path.is_file()).or_else(|| load::find_program(ENVOY))
+}

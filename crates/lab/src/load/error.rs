@@ -1,0 +1,48 @@
+//! What goes wrong with a load, in words for whoever started it.
+
+use super::Tool;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LoadError {
+    /// The tool has no such option.
+    #[error("{} has no {what}; {instead}", tool.name())]
+    Lacks { tool: Tool, what: &'static str, instead: &'static str },
+    #[error("{}: {why}", tool.name())]
+    Settings { tool: Tool, why: String },
+    #[error("{}: {why}", path.display())]
+    File { path: PathBuf, why: String },
+    #[error("{}'s output is not understood: {what}{}", tool.name(), at(line))]
+    NotUnderstood { tool: Tool, what: String, line: String },
+    /// It says itself that it failed.
+    #[error("{} failed: {said}", tool.name())]
+    Failed { tool: Tool, said: String },
+    #[error("{} has not done a single request; is its target up, and reachable from where it runs?", tool.name())]
+    NoRequests { tool: Tool },
+    #[error("{program} is not installed; run: {install}")]
+    NotInstalled { program: String, install: String },
+}
+
+/// The beginning of a line is enough to find it.
+fn at(line: &str) -> String {
+    match line.chars().take(120).collect::<String>() {
+        start if start.is_empty() => String::new(),
+        start => format!(", at: {start}"),
+    }
+}
+
+impl LoadError {
+    pub(super) fn settings(tool: Tool, why: impl Into<String>) -> LoadError {
+        LoadError::Settings { tool, why: why.into() }
+    }
+
+    pub(super) fn file(path: &Path, why: impl Display) -> LoadError {
+        LoadError::File { path: path.to_owned(), why: why.to_string() }
+    }
+
+    pub(super) fn unclear(tool: Tool, what: impl Display, line: &str) -> LoadError {
+        LoadError::NotUnderstood { tool, what: what.to_string(), line: line.to_owned() }
+    }
+}

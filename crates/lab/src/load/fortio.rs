@@ -1,0 +1,107 @@
+//! fortio: HTTP/1.1, closed or paced loop. Its latencies are a histogram with buckets of unequal width.
+
+use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome, Tool, nanoseconds, words};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+pub(super) struct Fortio;
+
+const REPORT: &str = "fortio.json";
+
+/// Seconds: of the finest buckets. Up to 100,000 times as much has buckets of its own.
+const RESOLUTION: &str = "0.000001";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Report {
+    /// Nanoseconds.
+    actual_duration: f64,
+    duration_histogram: Histogram,
+    ret_codes: BTreeMap<String, u64>,
+    sizes: Option<Total>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Histogram {
+    data: Option<Vec<Bucket>>,
+}
+
+/// Seconds.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Bucket {
+    start: f64,
+    end: f64,
+    count: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Total {
+    sum: f64,
+}
+
+impl Driver for Fortio {
+    fn limits(&self) -> Limits {
+        Limits {
+            open_loop: OpenLoop::FromSent,
+            clock: Clock::Any,
+            counts: true,
+            body: true,
+            many_connections: true,
+            notes: &[
+                "fortio's buckets are up to a fifth of their value wide; percentiles are interpolated in them",
+                "fortio's latencies include those of answers with a wrong status",
+                "fortio catches up: what a stalled server has kept from being sent is sent as soon as it can be",
+            ],
+        }
+    }
+
+    fn arguments(&self, job: &Job) -> Result<Vec<String>, LoadError> {
+        // Without `-nocatchup`, or a server that stalls would be asked less.
+        let (connections, rate) = (job.connections.to_string(), job.rate.unwrap_or(0.0).to_string());
+        let mut all = words(["load", "-quiet", "-log-errors=false", "-allow-initial-errors", "-r", RESOLUTION]);
+        all.extend(words(["-json", &job.path(REPORT), "-c", &connections, "-qps", &rate]));
+        all.extend(match job.requests {
+            Some(count) => words(["-n", &count.to_string()]),
+            None => words(["-t", &format!("{}ms", (job.seconds * 1e3).ceil())]),
+        });
+        if job.rate.is_some() {
+            // Or all connections send at the same moment.
+            all.push("-uniform".to_owned());
+        }
+        if let Some(bytes) = job.body {
+            all.extend(words(["-payload-size", &bytes.to_string()]));
+        }
+        all.extend_from_slice(&job.options);
+        all.push(job.target.clone());
+        Ok(all)
+    }
+
+    fn read(&self, job: &Job, _stdout: &str) -> Result<Outcome, LoadError> {
+        let text = job.read_file(REPORT)?;
+        let unclear = |why| LoadError::unclear(Tool::Fortio, why, text.lines().last().unwrap_or_default());
+        let report: Report = serde_json::from_str(&text).map_err(unclear)?;
+        let mut latency = Latencies::new();
+        for bucket in report.duration_histogram.data.unwrap_or_default() {
+            latency.record_between(nanoseconds(bucket.start), nanoseconds(bucket.end), bucket.count);
+        }
+        let (good, bad): (Vec<_>, Vec<_>) = report.ret_codes.iter().partition(|(code, _)| is_good(code));
+        let sum = |codes: Vec<(&String, &u64)>| codes.iter().map(|(_, count)| **count).sum::<u64>();
+        let requests = sum(good);
+        let sent = job.body.unwrap_or(0) * requests;
+        Ok(Outcome {
+            requests,
+            errors: sum(bad),
+            seconds: report.actual_duration / 1e9,
+            bytes: report.sizes.map(|sizes| sizes.sum as u64 + sent),
+            latency: Some(latency),
+        })
+    }
+}
+
+/// -1 stands for no answer at all.
+fn is_good(code: &str) -> bool {
+    code.parse::<i32>().is_ok_and(|code| (200..400).contains(&code))
+}

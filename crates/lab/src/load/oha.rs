@@ -1,0 +1,111 @@
+//! oha: HTTP/1.1 and 2, closed or open loop. Totals and errors come from its JSON, each request from its SQLite file: its
+//! CSV has every request, too, but none of those that failed.
+
+use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome, Tool, nanoseconds, words};
+use rusqlite::{Connection, OpenFlags};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+pub(super) struct Oha;
+
+const DATABASE: &str = "oha.db";
+
+/// What it calls requests that were under way when the time was over: nobody's fault.
+const DEADLINE: &str = "aborted due to deadline";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    summary: Summary,
+    error_distribution: BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Summary {
+    /// Seconds.
+    total: f64,
+    total_data: u64,
+}
+
+impl Driver for Oha {
+    fn limits(&self) -> Limits {
+        Limits {
+            open_loop: OpenLoop::FromDue,
+            clock: Clock::Any,
+            counts: true,
+            body: true,
+            many_connections: true,
+            notes: &[
+                "oha's timer has a step of a millisecond: a request is due when that timer fires",
+                "oha's open loop sends rate x seconds requests, and takes longer where the server does not keep up",
+            ],
+        }
+    }
+
+    fn arguments(&self, job: &Job) -> Result<Vec<String>, LoadError> {
+        let (connections, threads) = (job.connections.to_string(), job.threads.max(1).to_string());
+        let database = job.path(DATABASE);
+        let mut all = words(["--no-tui", "--output-format", "json", "--db-url", &database]);
+        all.extend(words(["-c", &connections, "--worker-threads", &threads]));
+        all.extend(end(job));
+        if let Some(file) = job.body_file()? {
+            all.extend(words(["-m", "POST", "-D", &file]));
+        }
+        all.extend_from_slice(&job.options);
+        all.push(job.target.clone());
+        Ok(all)
+    }
+
+    fn read(&self, job: &Job, stdout: &str) -> Result<Outcome, LoadError> {
+        let unclear = |why| LoadError::unclear(Tool::Oha, why, stdout.lines().last().unwrap_or_default());
+        let report: Report = serde_json::from_str(stdout).map_err(unclear)?;
+        let (latency, refused) = answers(job)?;
+        let failed: u64 = report.error_distribution.iter().filter(|(why, _)| *why != DEADLINE).map(|(_, n)| n).sum();
+        Ok(Outcome {
+            requests: latency.count(),
+            errors: failed + refused,
+            seconds: report.summary.total,
+            bytes: Some(report.summary.total_data),
+            latency: Some(latency),
+        })
+    }
+}
+
+/// When it stops. With a duration, an open loop would forget what was due and not yet sent at its end: it is given the
+/// number of its requests instead. A closed loop waits for its last answers, the slowest of all.
+fn end(job: &Job) -> Vec<String> {
+    let count = job.requests.or(job.rate.map(|rate| (rate * job.seconds).round().max(1.0) as u64));
+    let mut all = match count {
+        Some(count) => words(["-n", &count.to_string()]),
+        None => words(["-w", "-z", &format!("{}ms", (job.seconds * 1e3).ceil())]),
+    };
+    if let Some(rate) = job.rate {
+        all.extend(words(["-q", &rate.to_string(), "--latency-correction"]));
+    }
+    all
+}
+
+/// Latencies of good answers, and the number of those with a wrong status. `duration` begins when the request was due
+/// where `--latency-correction` was given.
+fn answers(job: &Job) -> Result<(Latencies, u64), LoadError> {
+    let path = job.file(DATABASE);
+    let mut latency = Latencies::new();
+    let mut refused = 0;
+    let mut each = |seconds: f64, status: u16| match status {
+        ..400 => latency.record(nanoseconds(seconds), 1),
+        _ => refused += 1,
+    };
+    rows(&path, &mut each).map_err(|why| LoadError::file(&path, why))?;
+    Ok((latency, refused))
+}
+
+fn rows(path: &std::path::Path, each: &mut dyn FnMut(f64, u16)) -> rusqlite::Result<()> {
+    let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let mut query = database.prepare("SELECT duration, status FROM oha")?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        each(row.get(0)?, row.get(1)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! `sidestep lab`: a program of its own, which `sidestep` becomes.
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod mine;
+
+use args::{Args, Command};
+use clap::Parser;
+use commands::Failure;
+use sidestep_lab::run::inside;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Run(args) => commands::run(&args),
+        Command::List(args) => commands::list(&args),
+        Command::Compare(args) => commands::compare(&args),
+        Command::Report(args) => commands::report(&args),
+        Command::Inside => inside().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
+    };
+    done.unwrap_or_else(|failure| {
+        eprintln!("sidestep lab: {}", failure.message);
+        ExitCode::from(failure.code)
+    })
+}

@@ -1,0 +1,46 @@
+//! Whether a turn counts, or something else was at work on the machine.
+
+use crate::result::{Disturbance, Usage};
+
+/// Parts of the machine's whole capacity that others may have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Calm {
+    pub steal: f64,
+    pub foreign: f64,
+}
+
+/// A turn's noise is some percent: what is taken away must be less. Steal is taken from those who run, and comes at the worst
+/// moment, with a lock held. What is foreign is taken from idle processors first; a desktop's or a node's own services
+/// need 1 or 2 %, which are in both turns of a round.
+impl Default for Calm {
+    fn default() -> Self {
+        Calm { steal: 0.02, foreign: 0.05 }
+    }
+}
+
+impl Calm {
+    /// None where it was calm enough, or too short to say.
+    pub fn disturbance(&self, usage: &Usage, cores: usize) -> Option<Disturbance> {
+        let capacity = usage.seconds * cores as f64;
+        let (steal, foreign) = (usage.steal / capacity, usage.foreign.unwrap_or(0.0) / capacity);
+        (capacity > 0.0 && (steal > self.steal || foreign > self.foreign)).then_some(Disturbance { steal, foreign })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(steal: f64, foreign: Option<f64>) -> Option<Disturbance> {
+        Calm::default().disturbance(&Usage { seconds: 10.0, steal, foreign, ..Usage::default() }, 4)
+    }
+
+    #[test]
+    fn others_disturb_above_a_part_of_the_capacity() {
+        assert_eq!(of(0.4, Some(1.6)), None);
+        assert_eq!(of(0.4, None), None);
+        assert_eq!(of(1.0, None), Some(Disturbance { steal: 0.025, foreign: 0.0 }));
+        assert_eq!(of(0.0, Some(4.0)), Some(Disturbance { steal: 0.0, foreign: 0.1 }));
+        assert_eq!(Calm::default().disturbance(&Usage::default(), 4), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! CPU and members of a process with all that descend from it.
+
+use super::account::Spent;
+use procfs::process::{Process, Stat, all_processes_with_root};
+use std::ops::Add;
+use std::path::Path;
+
+const PROC: &str = "/proc";
+
+/// Of all processes that may be seen in this file system of the kind proc.
+pub fn stats(proc: &Path) -> Vec<Stat> {
+    all_processes_with_root(proc).into_iter().flatten().filter_map(|process| process.ok()?.stat().ok()).collect()
+}
+
+pub fn members(root: u32) -> Vec<i32> {
+    below(&stats(Path::new(PROC)), root as i32).map(|stat| stat.pid).collect()
+}
+
+pub fn spent(root: u32) -> Spent {
+    below(&stats(Path::new(PROC)), root as i32).map(of).fold(Spent::default(), Spent::add)
+}
+
+/// Its own, and that of children that have ended and were waited for.
+pub fn of(stat: &Stat) -> Spent {
+    let seconds = |own: u64, children: i64| (own as f64 + children as f64) / procfs::ticks_per_second() as f64;
+    Spent { user: seconds(stat.utime, stat.cutime), system: seconds(stat.stime, stat.cstime) }
+}
+
+/// Of this program, its children that have ended included.
+pub fn own() -> Option<Stat> {
+    Process::myself().ok()?.stat().ok()
+}
+
+fn below(stats: &[Stat], root: i32) -> impl Iterator<Item = &Stat> {
+    let mut members = vec![root];
+    let mut place = 0;
+    while let Some(&parent) = members.get(place) {
+        members.extend(stats.iter().filter(|stat| stat.ppid == parent && stat.pid != parent).map(|stat| stat.pid));
+        place += 1;
+    }
+    stats.iter().filter(move |stat| members.contains(&stat.pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use procfs::FromRead;
+
+    fn stat(pid: i32, parent: i32, ticks: [u32; 4]) -> Stat {
+        let [user, system, children, kernel] = ticks;
+        let line = format!(
+            "{pid} (a (b) c) S {parent} 1 1 0 -1 4194560 1 0 0 0 {user} {system} {children} {kernel} 20 0 1 0 100 4096 10 \
+             18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
+        );
+        Stat::from_read(line.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_tree_has_its_grandchildren_and_nobody_else() {
+        let all = [stat(1, 0, [0; 4]), stat(7, 1, [0; 4]), stat(9, 8, [0; 4]), stat(8, 7, [0; 4]), stat(10, 1, [0; 4])];
+        let members: Vec<i32> = below(&all, 7).map(|stat| stat.pid).collect();
+        assert_eq!(members, [7, 9, 8]);
+    }
+
+    #[test]
+    fn children_that_were_waited_for_count() {
+        let ticks = procfs::ticks_per_second() as u32;
+        assert_eq!(of(&stat(7, 1, [ticks, 2 * ticks, 3 * ticks, 4 * ticks])), Spent { user: 4.0, system: 6.0 });
+    }
+}

@@ -1,0 +1,44 @@
+//! Who takes part: the scenario's variants, and the baseline once more.
+
+use crate::result;
+use crate::scenario::{Scenario, Variant};
+
+#[derive(Clone, Debug)]
+pub struct Contestant {
+    /// In results.
+    pub name: String,
+    /// In the scenario.
+    pub variant: String,
+    pub definition: Variant,
+    pub baseline: bool,
+    pub control: bool,
+}
+
+pub const AGAIN: &str = " (again)";
+
+pub fn contestants(scenario: &Scenario) -> Vec<Contestant> {
+    let one = |(name, definition): (&String, &Variant)| Contestant {
+        name: name.clone(),
+        variant: name.clone(),
+        definition: definition.clone(),
+        baseline: *name == scenario.baseline,
+        control: false,
+    };
+    let mut all: Vec<Contestant> = scenario.variants.iter().map(one).collect();
+    let baseline = all.iter().find(|each| each.baseline).cloned();
+    if let Some(baseline) = baseline.filter(|_| scenario.design.control) {
+        all.push(Contestant { name: baseline.name.clone() + AGAIN, baseline: false, control: true, ..baseline });
+    }
+    all
+}
+
+impl Contestant {
+    pub fn as_result(&self) -> result::Variant {
+        result::Variant {
+            name: self.name.clone(),
+            about: self.definition.about.clone(),
+            baseline: self.baseline,
+            control: self.control,
+        }
+    }
+}

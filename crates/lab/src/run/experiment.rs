@@ -1,0 +1,356 @@
+//! The design: rounds, in each of them every cell, in each of those every contestant once, in an order that chance decides.
+
+use super::contestant::{Contestant, contestants};
+use super::order::Order;
+use super::progress::Progress;
+use super::stop::Stop;
+use super::{turn, versions};
+use crate::ground::Ground;
+use crate::meter::Calm;
+use crate::result::{About, Cell, Ended, FORMAT, Machine, Run, Turn, Usage};
+use crate::scenario::{LOAD, Restart, Scenario, Values, cells};
+use crate::stats::{Comparison, Rule, compare, half_width};
+use crate::world::{Cmd, Spec, World, run};
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use std::time::{Duration, Instant};
+
+/// A contestant that fails so often in a row in a cell takes part in it no longer.
+const GIVEN_UP: u32 = 3;
+/// A turn that was disturbed is repeated so often.
+const REPEATS: u32 = 2;
+
+pub struct Experiment<'a> {
+    order: &'a Order,
+    ground: &'a Ground,
+    stop: Stop,
+    contestants: Vec<Contestant>,
+    cells: Vec<Values>,
+    result: Run,
+    /// By contestant: set-ups that stand.
+    standing: Vec<(usize, World)>,
+    /// (cell, contestant) -> failures in a row.
+    failures: IndexMap<(usize, usize), u32>,
+    random: ChaCha8Rng,
+    progress: Progress,
+    begun: Instant,
+}
+
+impl<'a> Experiment<'a> {
+    pub fn new(order: &'a Order, ground: &'a Ground, stop: Stop) -> Result<Experiment<'a>, String> {
+        let scenario = &order.scenario;
+        let cells = cells(&scenario.axes);
+        let mut experiment = Experiment {
+            result: blank(order, &cells),
+            contestants: contestants(scenario),
+            cells,
+            standing: Vec::new(),
+            failures: IndexMap::new(),
+            random: ChaCha8Rng::seed_from_u64(order.seed),
+            progress: Progress::new(limit(scenario)),
+            begun: Instant::now(),
+            order,
+            ground,
+            stop,
+        };
+        experiment.check()?;
+        experiment.result.variants = experiment.contestants.iter().map(Contestant::as_result).collect();
+        Ok(experiment)
+    }
+
+    fn scenario(&self) -> &'a Scenario {
+        &self.order.scenario
+    }
+
+    /// Everything that can be found wrong before anything is started.
+    fn check(&mut self) -> Result<(), String> {
+        for (number, command) in self.scenario().prepare.iter().enumerate() {
+            let scope = crate::world::base_scope(self.ground, self.scenario());
+            let argv: Result<Vec<String>, String> = command.iter().map(|word| word.fill(&scope)).collect();
+            let argv = self.ground.resolve(argv.map_err(|why| format!("prepare: {why}"))?)?;
+            run(&Cmd { name: format!("prepare-{number}"), argv, ..Cmd::default() }, None)?;
+        }
+        let mut programs = IndexMap::new();
+        for contestant in &self.contestants {
+            for cell in self.cells.iter().filter(|cell| contestant.definition.takes_part_in(cell)) {
+                let spec = self.spec(contestant, cell)?;
+                let job = &spec.load.job;
+                job.tool.check(job).map_err(|why| format!("load: {why}"))?;
+                let load = self.ground.resolve(vec![job.tool.program(job).into()])?;
+                programs.entry(LOAD.to_string()).or_insert_with(|| load[0].clone());
+                for (name, path) in spec.programs() {
+                    programs.entry(name).or_insert(path);
+                }
+            }
+        }
+        self.result.programs = programs.into_iter().map(|(name, path)| (name, versions::look(&path))).collect();
+        Ok(())
+    }
+
+    /// As if it stood nowhere.
+    fn spec(&self, contestant: &Contestant, cell: &Values) -> Result<Spec, String> {
+        let nowhere = self.ground.shared();
+        Spec::fill(
+            self.ground,
+            self.scenario(),
+            (&contestant.variant, &contestant.definition),
+            cell,
+            &nowhere,
+            "w",
+            None,
+        )
+    }
+
+    /// To the end, or to the limit. What was measured is written after every round.
+    pub fn run(mut self) -> Result<(), String> {
+        let mut round = 0;
+        self.result.ended = loop {
+            if let Some(ended) = self.round(round)? {
+                break ended;
+            }
+            round += 1;
+            self.save()?;
+        };
+        self.standing.clear();
+        self.note_errors();
+        self.note_idle_ways();
+        self.save()?;
+        self.progress.end();
+        if self.result.cells.iter().all(|cell| cell.turns.iter().all(|turn| !turn.counts())) {
+            let failures =
+                self.result.cells.iter().flat_map(|cell| &cell.turns).filter_map(|turn| turn.failure.as_deref());
+            return Err(failures.last().unwrap_or("nothing was measured").into());
+        }
+        Ok(())
+    }
+
+    /// Some if this was the last one.
+    fn round(&mut self, round: u32) -> Result<Option<Ended>, String> {
+        if let Restart::Rounds(rounds) = self.scenario().design.restart
+            && round.is_multiple_of(rounds)
+        {
+            self.standing.clear();
+        }
+        let mut order: Vec<usize> = (0..self.cells.len()).filter(|cell| !self.enough(*cell)).collect();
+        self.progress.widest(self.widest());
+        if order.is_empty() {
+            return Ok(Some(Ended::Done));
+        }
+        order.shuffle(&mut self.random);
+        for cell in order {
+            let mut turns: Vec<usize> = (0..self.contestants.len()).filter(|who| self.takes_part(cell, *who)).collect();
+            turns.shuffle(&mut self.random);
+            for who in turns {
+                if self.stop.asked() {
+                    return Ok(Some(Ended::Interrupted));
+                }
+                if self.begun.elapsed() > limit(self.scenario()) {
+                    return Ok(Some(Ended::TimeLimit));
+                }
+                self.turn(cell, who, round)?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn takes_part(&self, cell: usize, who: usize) -> bool {
+        let given_up = self.failures.get(&(cell, who)).is_some_and(|count| *count >= GIVEN_UP);
+        !given_up && self.contestants[who].definition.takes_part_in(&self.cells[cell])
+    }
+
+    fn turn(&mut self, cell: usize, who: usize, round: u32) -> Result<(), String> {
+        let (name, title) = (self.contestants[who].name.clone(), self.result.cells[cell].title());
+        self.progress.turn(round, &name, &title);
+        for repeat in 0..=REPEATS {
+            let at = self.begun.elapsed().as_secs_f64();
+            let measured = self.measure(cell, who);
+            if self.stop.asked() && measured.is_err() {
+                return Ok(());
+            }
+            let turn = self.as_turn(name.clone(), round, at, measured);
+            let again = turn.disturbed.is_some() && repeat < REPEATS;
+            self.count_failures((cell, who), &turn);
+            self.result.cells[cell].turns.push(Turn { repeated: again, ..turn });
+            if !again {
+                break;
+            }
+        }
+        if self.scenario().design.restart == Restart::Turn {
+            self.standing.clear();
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, cell: usize, who: usize) -> Result<turn::Measured, String> {
+        let (number, load) = self.stand(cell, who)?;
+        let stood = &mut self.standing[number].1;
+        let measured = turn::take(self.ground, stood, &load, &self.stop);
+        if measured.is_err() {
+            // Whatever is wrong with it, the next turn finds a new one.
+            self.standing.remove(number);
+        }
+        measured
+    }
+
+    /// A set-up of the contestant for that cell: one that stands already, or a new one. And the cell's load on it.
+    fn stand(&mut self, cell: usize, who: usize) -> Result<(usize, crate::world::LoadSpec), String> {
+        let (contestant, values) = (&self.contestants[who], &self.cells[cell]);
+        let variant = (contestant.variant.as_str(), &contestant.definition);
+        for (number, (owner, world)) in self.standing.iter().enumerate() {
+            let spec = world.spec.refill(self.ground, self.scenario(), variant, values)?;
+            if *owner == who && world.spec.same_setup(&spec) {
+                return Ok((number, spec.load));
+            }
+        }
+        let world = World::start(self.ground, self.scenario(), variant, values)?;
+        let load = world.spec.load.clone();
+        self.standing.push((who, world));
+        Ok((self.standing.len() - 1, load))
+    }
+
+    fn as_turn(&self, variant: String, round: u32, at: f64, measured: Result<turn::Measured, String>) -> Turn {
+        let blank = Turn {
+            variant,
+            round,
+            at,
+            outcome: None,
+            failure: None,
+            usage: Usage::default(),
+            moved: IndexMap::new(),
+            disturbed: None,
+            repeated: false,
+        };
+        let design = &self.scenario().design;
+        match measured {
+            Err(failure) => Turn { failure: Some(failure), ..blank },
+            Ok(turn::Measured { outcome, usage, moved }) => Turn {
+                disturbed: Calm { steal: design.steal, foreign: design.foreign }
+                    .disturbance(&usage, self.result.machine.cores),
+                failure: outcome.as_ref().err().cloned(),
+                outcome: outcome.ok(),
+                usage,
+                moved,
+                ..blank
+            },
+        }
+    }
+
+    fn count_failures(&mut self, place: (usize, usize), turn: &Turn) {
+        let count = self.failures.entry(place).or_default();
+        *count = if turn.outcome.is_some() { 0 } else { *count + 1 };
+        let Some(why) = &turn.failure else { return };
+        let cell = self.result.cells[place.0].title();
+        let who = format!("{}{}{cell}", turn.variant, if cell.is_empty() { "" } else { ", " });
+        self.progress.say(&format!("{who}: {why}"));
+        if *count == GIVEN_UP {
+            let note = format!("{who} was given up after {GIVEN_UP} failures in a row: {why}");
+            self.result.notes.push(note);
+        }
+    }
+
+    /// Whether a cell needs no further round.
+    fn enough(&self, cell: usize) -> bool {
+        let design = &self.scenario().design;
+        let rounds = self.result.cells[cell].turns.iter().map(|turn| turn.round + 1).max().unwrap_or(0);
+        let rule = Rule {
+            precision: design.precision,
+            confidence: design.confidence,
+            least_rounds: design.least_rounds as usize,
+            most_rounds: design.most_rounds as usize,
+        };
+        // Given up by all but one: there is nothing to compare.
+        let left = (0..self.contestants.len()).filter(|who| self.takes_part(cell, *who)).count();
+        rounds >= design.most_rounds || left < 2 || rule.enough(&self.comparisons(cell))
+    }
+
+    /// Of the judged figures of everybody with the baseline.
+    fn comparisons(&self, cell: usize) -> Vec<Comparison> {
+        let design = &self.scenario().design;
+        let cell = &self.result.cells[cell];
+        let others = self.contestants.iter().filter(|each| !each.baseline);
+        let pairs = others.flat_map(|each| design.judge.iter().map(move |figure| (each, *figure)));
+        let one = |(other, figure): (&Contestant, crate::result::Figure)| {
+            let (own, base) = (cell.values_of(&other.name, figure), cell.values_of(&self.scenario().baseline, figure));
+            compare(&own, &base, figure.better(), design.confidence)
+        };
+        pairs.filter_map(one).collect()
+    }
+
+    /// The widest interval of all that are looked at still.
+    fn widest(&self) -> Option<f64> {
+        let open = (0..self.cells.len()).filter(|cell| !self.enough(*cell));
+        let widths = open.flat_map(|cell| self.comparisons(cell)).filter_map(|each| half_width(&each));
+        widths.reduce(f64::max)
+    }
+
+    /// Requests that failed while others were answered.
+    fn note_errors(&mut self) {
+        for contestant in &self.contestants {
+            let turns =
+                self.result.cells.iter().flat_map(|cell| &cell.turns).filter(|turn| turn.variant == contestant.name);
+            let outcomes = turns.filter_map(|turn| turn.outcome.as_ref());
+            let (errors, requests) =
+                outcomes.fold((0, 0), |(errors, requests), each| (errors + each.errors, requests + each.requests));
+            if errors > 0 {
+                let all = errors + requests;
+                self.result.notes.push(format!("{}: {errors} of {all} requests failed", contestant.name));
+            }
+        }
+    }
+
+    /// Figures of a variant are no figures of its means if nothing went that way.
+    fn note_idle_ways(&mut self) {
+        for cell in &self.result.cells {
+            for contestant in &self.contestants {
+                let turns = cell.turns.iter().filter(|turn| turn.variant == contestant.name && turn.counts());
+                let mut ways: IndexMap<&str, u64> = IndexMap::new();
+                turns.flat_map(|turn| &turn.moved).for_each(|(way, bytes)| *ways.entry(way).or_default() += bytes);
+                for (way, _) in ways.iter().filter(|(_, bytes)| **bytes == 0) {
+                    let title = cell.title();
+                    let place = if title.is_empty() { String::new() } else { format!(", {title}") };
+                    self.result.notes.push(format!("{}{place}: not a byte of the load went {way}", contestant.name));
+                }
+            }
+        }
+    }
+
+    fn save(&mut self) -> Result<(), String> {
+        self.result.seconds = self.begun.elapsed().as_secs_f64();
+        crate::result::write(&self.order.out, &self.result)
+            .map_err(|why| format!("{}: {why}", self.order.out.display()))
+    }
+}
+
+fn limit(scenario: &Scenario) -> Duration {
+    Duration::try_from(scenario.design.limit).unwrap_or_default()
+}
+
+fn blank(order: &Order, cells: &[Values]) -> Run {
+    let scenario = &order.scenario;
+    Run {
+        format: FORMAT,
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: order.command.clone(),
+        begun: Timestamp::now(),
+        seconds: 0.0,
+        ended: Ended::Interrupted,
+        seed: order.seed,
+        machine: Machine::look(),
+        programs: IndexMap::new(),
+        scenario: About {
+            name: scenario.name.clone(),
+            about: scenario.about.clone(),
+            text: order.text.clone(),
+            judged: scenario.design.judge.clone(),
+            precision: scenario.design.precision,
+            confidence: scenario.design.confidence,
+            published: scenario.published.clone(),
+        },
+        variants: Vec::new(),
+        cells: cells.iter().map(|values| Cell { values: values.clone(), turns: Vec::new() }).collect(),
+        notes: Vec::new(),
+    }
+}

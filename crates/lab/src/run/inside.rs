@@ -1,0 +1,56 @@
+//! The half that measures: process 1 of its own PID namespace, without a network but the loopback.
+
+use super::experiment::Experiment;
+use super::order::Order;
+use super::stop::Stop;
+use crate::ground::Ground;
+use crate::world::{Cgroup, Cmd, run};
+use rustix::mount::{MountFlags, mount};
+use std::ffi::CStr;
+use std::io::BufRead;
+use std::path::Path;
+
+pub fn inside() -> Result<(), String> {
+    let mut pipe = std::io::BufReader::new(std::io::stdin());
+    let mut line = String::new();
+    pipe.read_line(&mut line).map_err(|why| format!("the order: {why}"))?;
+    let order: Order = serde_json::from_str(&line).map_err(|why| format!("the order: {why}"))?;
+    let stop = Stop::watch(pipe);
+    let ground = prepare(&order)?;
+    Experiment::new(&order, &ground, stop)?.run()
+}
+
+fn prepare(order: &Order) -> Result<Ground, String> {
+    private_netns()?;
+    run(&Cmd::new("ip", &["ip", "link", "set", "lo", "up"]), None)?;
+    if order.root {
+        mount_at("bpf", c"bpf", &order.dir.join("bpf"))?;
+    }
+    let cgroup = order.cgroup.as_deref().map(join).transpose()?;
+    Ok(Ground::new(&order.dir, cgroup))
+}
+
+/// Names of network namespaces are seen by this run alone, and go with it.
+fn private_netns() -> Result<(), String> {
+    let names = Path::new(crate::world::NETNS);
+    if std::fs::create_dir_all(names).is_err() {
+        // An ordinary user: /run is root's, but in this mount namespace it need not be.
+        mount_at("tmpfs", c"tmpfs", Path::new("/run"))?;
+        std::fs::create_dir_all(names).map_err(|why| format!("{}: {why}", names.display()))?;
+    }
+    mount_at("tmpfs", c"tmpfs", names)
+}
+
+fn mount_at(what: &str, kind: &CStr, place: &Path) -> Result<(), String> {
+    let mounted = mount(what, place, kind, MountFlags::empty(), None::<&CStr>);
+    mounted.map_err(|why| format!("mounting {what} at {}: {why}", place.display()))
+}
+
+/// The lab's own work is not the scenario's, but is no foreigner's either.
+fn join(path: &Path) -> Result<Cgroup, String> {
+    let all = Cgroup::at(path);
+    let own = all.child("lab")?;
+    let members = own.path().join("cgroup.procs");
+    std::fs::write(&members, "0").map_err(|why| format!("{}: {why}", members.display()))?;
+    Ok(all)
+}

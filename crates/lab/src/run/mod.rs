@@ -1,0 +1,21 @@
+//! A run: from outside it starts itself once more in namespaces of its own, and there it measures.
+//!
+//! Whatever happens to either of the two, nothing stays. Inside is process 1 of its own PID namespace: with it the kernel
+//! ends everything that it has started, and with the last process go network namespaces, mounts and BPF programs. Inside
+//! ends when the pipe from outside closes. Cgroups and the scratch directory are outside's to remove, or the next run's.
+
+mod contestant;
+mod experiment;
+mod inside;
+mod leftovers;
+mod order;
+mod outside;
+mod progress;
+mod stop;
+mod turn;
+mod versions;
+
+pub use inside::inside;
+pub use order::INSIDE;
+
+pub use outside::{Request, run};

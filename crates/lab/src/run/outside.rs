@@ -1,0 +1,107 @@
+//! The half that the user has started: it starts the other one, passes Ctrl-C on, and cleans up after it.
+
+use super::leftovers;
+use super::order::{INSIDE, Order, STOP};
+use crate::ground::{OUTSIDE_PROC, open_dir};
+use crate::scenario::Scenario;
+use crate::world::{self, Cgroup};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+/// What a run needs to know besides its scenario.
+pub struct Request {
+    pub scenario: Scenario,
+    pub text: String,
+    pub seed: u64,
+    pub out: PathBuf,
+}
+
+/// Measures, and writes the result. The error says what did not work.
+pub fn run(request: Request) -> Result<(), String> {
+    leftovers::sweep();
+    let ground = Scratch::new()?;
+    let order = Order {
+        scenario: request.scenario,
+        text: request.text,
+        command: std::env::args().collect(),
+        seed: request.seed,
+        out: request.out,
+        dir: ground.dir.clone(),
+        cgroup: ground.cgroup.as_ref().map(|each| each.path().into()),
+        root: is_root(),
+    };
+    let mut child = start(&ground.dir)?;
+    let pipe = child.stdin.take().expect("it is piped");
+    say(pipe, &order)?;
+    let status = child.wait().map_err(|why| format!("waiting for the measurement: {why}"))?;
+    // What it had to say of a failure it has said itself.
+    if status.success() { Ok(()) } else { Err("the measurement was not finished".into()) }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The first Ctrl-C ends the run after its turn, the second one at once: the pipe closes.
+fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), String> {
+    let line = serde_json::to_string(order).map_err(|why| why.to_string())?;
+    writeln!(pipe, "{line}").map_err(|why| format!("starting the measurement: {why}"))?;
+    let pipe = Arc::new(Mutex::new(Some(pipe)));
+    let mut asked = false;
+    let handler = move || {
+        let mut pipe = pipe.lock().expect("no holder panics");
+        if std::mem::replace(&mut asked, true) {
+            pipe.take();
+        } else if let Some(pipe) = pipe.as_mut() {
+            eprintln!("\nending after this turn; once more for at once");
+            let _ = writeln!(pipe, "{STOP}");
+        }
+    };
+    ctrlc::set_handler(handler).map_err(|why| format!("signals: {why}"))
+}
+
+/// The outer /proc stays in sight: foreign load shows there alone.
+const KEEP_PROC: &str = "mount --rbind /proc \"$0\" && exec unshare --pid --fork --kill-child --mount-proc -- \"$@\"";
+
+/// In namespaces of its own, in which it is process 1. It gets no signal from the terminal.
+fn start(dir: &Path) -> Result<Child, String> {
+    let own = std::env::current_exe().map_err(|why| format!("where this program is: {why}"))?;
+    let mut command = Command::new("unshare");
+    if !is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", KEEP_PROC]);
+    command.arg(dir.join(OUTSIDE_PROC)).arg(own).arg(INSIDE).stdin(Stdio::piped()).process_group(0);
+    command.spawn().map_err(|why| format!("unshare(1), of the package util-linux: {why}"))
+}
+
+/// Taken away when it is dropped.
+struct Scratch {
+    dir: PathBuf,
+    cgroup: Option<Cgroup>,
+}
+
+impl Scratch {
+    fn new() -> Result<Scratch, String> {
+        let dir = leftovers::scratch();
+        open_dir(&dir)?;
+        let cgroup = world::cgroup_root().and_then(|root| Cgroup::new(&root.join(leftovers::name())).ok());
+        let scratch = Scratch { dir, cgroup };
+        open_dir(&scratch.dir.join("shared"))?;
+        open_dir(&scratch.dir.join("bpf"))?;
+        open_dir(&scratch.dir.join(OUTSIDE_PROC))?;
+        Ok(scratch)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Some(cgroup) = self.cgroup.take() {
+            cgroup.remove();
+        }
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}

@@ -1,0 +1,156 @@
+//! What a scenario that can be read may still have wrong.
+
+use super::{Process, Restart, Scenario, Text, When, cells};
+use indexmap::IndexMap;
+use std::collections::HashSet;
+
+/// Names that stand for something of every scenario: the load, the lab's own, the namespace that is always there.
+pub const LOAD: &str = "load";
+pub const NODE: &str = "node";
+
+/// Before anything is started. Templates are looked at when they are filled, in every cell.
+pub fn check(scenario: &Scenario) -> Result<(), String> {
+    let variants = || scenario.variants.keys();
+    one_of("baseline", &scenario.baseline, variants())?;
+    unique("namespaces", &scenario.namespaces)?;
+    for (name, process) in &scenario.processes {
+        let place = format!("processes.{name}");
+        is_name(&place, name)?;
+        if name == LOAD {
+            return Err(format!("{place}: 'load' is the name of the load tool"));
+        }
+        check_process(scenario, &place, process)?;
+    }
+    for (name, variant) in &scenario.variants {
+        let place = format!("variants.{name}");
+        is_name(&place, name)?;
+        known_cells(scenario, &place, &variant.cells)?;
+        check_places(scenario, &place, variant)?;
+    }
+    for each in &scenario.setup {
+        check_namespace(scenario, "setup", each.namespace.as_deref())?;
+    }
+    check_namespace(scenario, "load", scenario.load.namespace.as_deref())?;
+    check_background(scenario)?;
+    check_quick(scenario)?;
+    check_design(scenario)
+}
+
+fn check_process(scenario: &Scenario, place: &str, process: &Process) -> Result<(), String> {
+    if process.run.is_empty() {
+        return Err(format!("{place}: run: there is no program"));
+    }
+    check_namespace(scenario, place, process.namespace.as_deref())?;
+    check_when(scenario, place, &process.when)
+}
+
+fn check_when(scenario: &Scenario, place: &str, when: &When) -> Result<(), String> {
+    for variant in &when.variants {
+        one_of(&format!("{place}.when.variants"), variant, scenario.variants.keys())?;
+    }
+    known_cells(scenario, &format!("{place}.when"), &when.cells)
+}
+
+fn known_cells(scenario: &Scenario, place: &str, given: &IndexMap<String, Vec<Text>>) -> Result<(), String> {
+    for (axis, values) in given {
+        one_of(&format!("{place}.cells"), axis, scenario.axes.keys())?;
+        for value in values {
+            let known: Vec<String> = scenario.axes[axis].iter().map(|each| each.raw().into()).collect();
+            one_of(&format!("{place}.cells.{axis}"), value.raw(), known.iter())?;
+        }
+    }
+    Ok(())
+}
+
+fn check_places(scenario: &Scenario, place: &str, variant: &super::Variant) -> Result<(), String> {
+    let agents = variant.agent.iter().flat_map(|agent| &agent.capture);
+    let named = (variant.capture.iter().chain(agents).map(|each| Some(each.namespace.as_str())))
+        .chain(variant.iptables.iter().map(|each| each.namespace.as_deref()))
+        .chain(variant.splice.iter().map(|each| each.namespace.as_deref()))
+        .chain(variant.setup.iter().map(|each| each.namespace.as_deref()));
+    for namespace in named {
+        check_namespace(scenario, place, namespace)?;
+    }
+    let known: Vec<String> = scenario.processes.keys().cloned().chain([LOAD.into()]).collect();
+    for name in variant.rings.iter().flat_map(|rings| &rings.only) {
+        one_of(&format!("{place}.rings.only"), name, known.iter())?;
+    }
+    Ok(())
+}
+
+fn check_namespace(scenario: &Scenario, place: &str, namespace: Option<&str>) -> Result<(), String> {
+    let known: Vec<String> = scenario.namespaces.iter().cloned().chain([NODE.into()]).collect();
+    namespace.map_or(Ok(()), |name| one_of(&format!("{place}.namespace"), name, known.iter()))
+}
+
+fn check_quick(scenario: &Scenario) -> Result<(), String> {
+    for axis in scenario.quick.axes.keys() {
+        one_of("quick.axes", axis, scenario.axes.keys())?;
+    }
+    for variant in &scenario.quick.variants {
+        one_of("quick.variants", variant, scenario.variants.keys())?;
+    }
+    if !scenario.quick.variants.is_empty() && !scenario.quick.variants.contains(&scenario.baseline) {
+        return Err(format!("quick.variants: the baseline, {}, has to be among them", scenario.baseline));
+    }
+    Ok(())
+}
+
+/// What disturbs on purpose disturbs its own turn alone, so no other set-up may stand beside it.
+fn check_background(scenario: &Scenario) -> Result<(), String> {
+    let background = scenario.processes.iter().find(|(_, process)| process.background);
+    match background {
+        Some((name, _)) if scenario.design.restart != Restart::Turn => {
+            Err(format!("processes.{name}: with a process in the background, design.restart has to be turn"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_design(scenario: &Scenario) -> Result<(), String> {
+    let design = &scenario.design;
+    let part = |name: &str, value: f64| {
+        let fine = value > 0.0 && value < 1.0;
+        fine.then_some(()).ok_or_else(|| format!("design.{name}: {value} is no part of 1, such as 0.05"))
+    };
+    part("precision", design.precision)?;
+    part("confidence", design.confidence)?;
+    if design.judge.is_empty() {
+        return Err("design.judge: name at least one figure".into());
+    }
+    if design.least_rounds > design.most_rounds || design.least_rounds == 0 {
+        return Err("design: least_rounds has to be from 1 to most_rounds".into());
+    }
+    if cells::cells(&scenario.axes).is_empty() {
+        return Err("axes: one of them has no values".into());
+    }
+    Ok(())
+}
+
+/// They become names of directories and namespaces.
+fn is_name(place: &str, name: &str) -> Result<(), String> {
+    let fine =
+        !name.is_empty() && name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphanumeric() || "+-_".contains(c));
+    fine.then_some(()).ok_or_else(|| format!("{place}: a name is of letters, digits, '+', '-' and '_', at most 32"))
+}
+
+fn unique(place: &str, names: &[String]) -> Result<(), String> {
+    let mut seen = HashSet::from([NODE]);
+    for name in names {
+        is_name(place, name)?;
+        // An interface's name has 15 characters, and gets a number.
+        if name.len() > 9 || !seen.insert(name) {
+            return Err(format!("{place}: '{name}' is there twice, or longer than 9 characters"));
+        }
+    }
+    Ok(())
+}
+
+pub fn one_of<'a>(place: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Result<(), String> {
+    let known: Vec<&String> = known.collect();
+    if known.iter().any(|each| *each == name) {
+        return Ok(());
+    }
+    let list: Vec<&str> = known.iter().map(|each| each.as_str()).collect();
+    Err(format!("{place}: '{name}' is none of {}", list.join(", ")))
+}

@@ -1,0 +1,395 @@
+//! A scenario: processes, variants, a load, and how often it is all measured. `docs/lab.md` explains the file.
+
+mod cells;
+mod check;
+mod read;
+mod shipped;
+mod text;
+
+pub use cells::{Values, cells};
+pub use check::{LOAD, NODE};
+pub use read::{parse, read};
+pub use shipped::{find, shipped};
+pub use text::{Scope, Text};
+
+use crate::load::Tool;
+use crate::result::{Figure, Published};
+use indexmap::IndexMap;
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    pub name: String,
+    /// What question it answers.
+    pub about: String,
+    #[serde(default)]
+    pub published: Option<Published>,
+    /// axis -> its values; each combination is a cell.
+    #[serde(default)]
+    pub axes: IndexMap<String, Vec<Text>>,
+    /// Names for use in templates; a variant may give others.
+    #[serde(default)]
+    pub values: IndexMap<String, Text>,
+    /// Network namespaces, each joined to the one called `node`, which is always there.
+    #[serde(default)]
+    pub namespaces: Vec<String>,
+    /// Commands that run once, before everything else, in `${shared}`.
+    #[serde(default)]
+    pub prepare: Vec<Vec<Text>>,
+    /// Files of `${dir}`, written anew for each set-up.
+    #[serde(default)]
+    pub files: IndexMap<String, Text>,
+    /// Commands that run in each set-up before its processes are started.
+    #[serde(default)]
+    pub setup: Vec<Setup>,
+    #[serde(default)]
+    pub processes: IndexMap<String, Process>,
+    pub variants: IndexMap<String, Variant>,
+    /// Of the variants: what the others are compared with.
+    pub baseline: String,
+    pub load: Load,
+    #[serde(default)]
+    pub design: Design,
+    /// What `--quick` changes.
+    #[serde(default)]
+    pub quick: Quick,
+}
+
+/// A server, or whatever else runs while the load does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// Program and arguments.
+    pub run: Vec<Text>,
+    #[serde(default)]
+    pub env: IndexMap<String, Text>,
+    /// Where it runs; `node` if nothing is said.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// As taskset(1) takes it: `0`, `1-3`.
+    #[serde(default)]
+    pub cpus: Option<Text>,
+    /// `UID` or `UID:GID`.
+    #[serde(default)]
+    pub user: Option<User>,
+    /// Without it a process is ready when it has been started.
+    #[serde(default)]
+    pub ready: Ready,
+    /// It disturbs on purpose: what it uses is shown, and counts as nobody's cost.
+    #[serde(default)]
+    pub background: bool,
+    /// Only where all of these hold.
+    #[serde(default)]
+    pub when: When,
+}
+
+/// Variants and values of axes that something is for; an empty one is for all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct When {
+    #[serde(default)]
+    pub variants: Vec<String>,
+    /// axis -> values
+    #[serde(default)]
+    pub cells: IndexMap<String, Vec<Text>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Text", into = "String")]
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// All that is named has to be there.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ready {
+    /// It listens at this TCP port; nobody connects to find out.
+    #[serde(default)]
+    pub port: Option<Text>,
+    /// This file, or socket, is there.
+    #[serde(default)]
+    pub path: Option<Text>,
+    /// How long that may take.
+    #[serde(default)]
+    pub seconds: Option<Text>,
+}
+
+/// What Sidestep, or another, does to the set-up.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    pub about: String,
+    /// In place of the scenario's own.
+    #[serde(default)]
+    pub values: IndexMap<String, Text>,
+    /// Cells that it takes part in: axis -> values.
+    #[serde(default)]
+    pub cells: IndexMap<String, Vec<Text>>,
+    /// Before every program's command, and the load's.
+    #[serde(default)]
+    pub prefix: Vec<Text>,
+    #[serde(default)]
+    pub env: IndexMap<String, Text>,
+    #[serde(default)]
+    pub rings: Option<Rings>,
+    #[serde(default)]
+    pub iptables: Vec<Iptables>,
+    #[serde(default)]
+    pub capture: Vec<Capture>,
+    #[serde(default)]
+    pub splice: Vec<Splice>,
+    #[serde(default)]
+    pub agent: Option<Agent>,
+    /// Besides the scenario's own.
+    #[serde(default)]
+    pub setup: Vec<Setup>,
+}
+
+/// Programs run under `sidestep run`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rings {
+    /// Names of processes, or `load`; empty: all.
+    #[serde(default)]
+    pub only: Vec<String>,
+    /// Further options of `sidestep run`.
+    #[serde(default)]
+    pub options: Vec<Text>,
+}
+
+/// Rules in the format of iptables-save(8).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Iptables {
+    #[serde(default)]
+    pub namespace: Option<String>,
+    #[serde(default)]
+    pub rules: Text,
+    /// Rules that match nothing, for `${fill}` in `rules`.
+    #[serde(default)]
+    pub fill: Option<Fill>,
+    /// `legacy` or `nft`; the machine's own default if nothing is said.
+    #[serde(default)]
+    pub backend: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fill {
+    pub chain: String,
+    pub count: Text,
+}
+
+/// `sidestep capture` for a namespace.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capture {
+    pub namespace: String,
+    /// By istio-iptables' names.
+    #[serde(default)]
+    pub options: Vec<Text>,
+}
+
+/// `sidestep splice` for the programs of a namespace.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Splice {
+    #[serde(default)]
+    pub namespace: Option<String>,
+    pub ports: Vec<Text>,
+    #[serde(default)]
+    pub options: Vec<Text>,
+}
+
+/// `sidestep agent` on the node, with these objects.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agent {
+    /// Services, EndpointSlices, Policies: YAML.
+    #[serde(default)]
+    pub objects: Text,
+    /// It captures, besides.
+    #[serde(default)]
+    pub capture: Vec<Capture>,
+    #[serde(default)]
+    pub options: Vec<Text>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    pub run: Vec<Text>,
+    #[serde(default)]
+    pub namespace: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    pub tool: Tool,
+    /// A URL, or `ADDRESS:PORT`.
+    #[serde(default)]
+    pub target: Text,
+    #[serde(default = "one")]
+    pub connections: Text,
+    #[serde(default = "one")]
+    pub threads: Text,
+    /// Requests a second of an open loop; without it, or 0, connections wait for their answers.
+    #[serde(default)]
+    pub rate: Option<Text>,
+    #[serde(default = "two")]
+    pub seconds: Text,
+    /// Of the same load, before each measurement.
+    #[serde(default = "warm")]
+    pub warmup: Text,
+    #[serde(default)]
+    pub body: Option<Text>,
+    #[serde(default)]
+    pub requests: Option<Text>,
+    #[serde(default)]
+    pub options: Vec<Text>,
+    /// Of the tool `command`: program and arguments.
+    #[serde(default)]
+    pub command: Vec<Text>,
+    #[serde(default)]
+    pub env: IndexMap<String, Text>,
+    #[serde(default)]
+    pub namespace: Option<String>,
+    #[serde(default)]
+    pub cpus: Option<Text>,
+    #[serde(default)]
+    pub user: Option<User>,
+}
+
+fn one() -> Text {
+    Text::from("1")
+}
+
+fn two() -> Text {
+    Text::from("2")
+}
+
+fn warm() -> Text {
+    Text::from("0.3")
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Design {
+    /// By these figures precision is judged; tables show them first.
+    pub judge: Vec<Figure>,
+    /// Half the width of an interval that is narrow enough, as a part of the ratio.
+    pub precision: f64,
+    pub confidence: f64,
+    pub least_rounds: u32,
+    pub most_rounds: u32,
+    /// The run ends by then, whatever has been reached.
+    pub limit: SignedDuration,
+    pub restart: Restart,
+    /// The baseline takes part twice.
+    pub control: bool,
+    /// A turn in which the hypervisor, or programs that are none of the scenario's, took more than this part of the machine
+    /// is done again.
+    pub steal: f64,
+    pub foreign: f64,
+}
+
+impl Default for Design {
+    fn default() -> Design {
+        Design {
+            judge: vec![Figure::P50, Figure::P90],
+            precision: 0.05,
+            confidence: 0.95,
+            least_rounds: 8,
+            most_rounds: 40,
+            limit: SignedDuration::from_mins(15),
+            restart: Restart::Rounds(1),
+            control: true,
+            steal: 0.02,
+            foreign: 0.05,
+        }
+    }
+}
+
+/// When processes are started anew: one process's luck (its memory's layout, its hash seeds) is no property of a variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Text", into = "String")]
+pub enum Restart {
+    /// For every turn: only one set-up stands at a time.
+    Turn,
+    /// After so many rounds; all set-ups stand beside each other.
+    Rounds(u32),
+    Never,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    #[serde(default)]
+    pub axes: IndexMap<String, Vec<Text>>,
+    #[serde(default)]
+    pub variants: Vec<String>,
+    #[serde(default)]
+    pub seconds: Option<Text>,
+    #[serde(default)]
+    pub warmup: Option<Text>,
+    #[serde(default)]
+    pub least_rounds: Option<u32>,
+    #[serde(default)]
+    pub most_rounds: Option<u32>,
+    #[serde(default)]
+    pub limit: Option<SignedDuration>,
+}
+
+impl Scenario {
+    /// What is measured in a minute or two: fewer cells, shorter turns, fewer rounds.
+    pub fn quick(mut self) -> Scenario {
+        let quick = std::mem::take(&mut self.quick);
+        self.axes.extend(quick.axes);
+        if !quick.variants.is_empty() {
+            self.variants.retain(|name, _| quick.variants.contains(name));
+        }
+        self.load.seconds = quick.seconds.unwrap_or("1".into());
+        self.load.warmup = quick.warmup.unwrap_or("0.2".into());
+        self.design.least_rounds = quick.least_rounds.unwrap_or(6);
+        self.design.most_rounds = quick.most_rounds.unwrap_or(6);
+        self.design.limit = quick.limit.unwrap_or(SignedDuration::from_mins(2));
+        self
+    }
+}
+
+impl Scenario {
+    /// Without the variants that are not named, but with the baseline.
+    pub fn keep_variants(&mut self, names: &[String]) -> Result<(), String> {
+        for name in names {
+            check::one_of("--only", name, self.variants.keys())?;
+        }
+        let baseline = &self.baseline;
+        self.variants.retain(|name, _| name == baseline || names.contains(name));
+        Ok(())
+    }
+
+    /// Other values for an axis that there is.
+    pub fn set_axis(&mut self, axis: &str, values: Vec<Text>) -> Result<(), String> {
+        check::one_of("--axis", axis, self.axes.keys())?;
+        self.axes.insert(axis.into(), values);
+        Ok(())
+    }
+}
+
+impl When {
+    pub fn holds(&self, variant: &str, cell: &Values) -> bool {
+        let variant = self.variants.is_empty() || self.variants.iter().any(|each| each == variant);
+        variant && cells::among(&self.cells, cell)
+    }
+}
+
+impl Variant {
+    pub fn takes_part_in(&self, cell: &Values) -> bool {
+        cells::among(&self.cells, cell)
+    }
+}

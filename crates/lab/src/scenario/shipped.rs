@@ -1,0 +1,20 @@
+//! The scenarios that Sidestep brings along.
+
+macro_rules! scenarios {
+    ($($name:literal),* $(,)?) => {
+        /// name -> text, in the order in which they are listed.
+        pub fn shipped() -> &'static [(&'static str, &'static str)] {
+            &[$(($name, include_str!(concat!("../../scenarios/", $name, ".yaml")))),*]
+        }
+    };
+}
+
+scenarios!["demo", "kmap", "socket-ebpf", "sidecar"];
+
+pub fn find(name: &str) -> Result<&'static str, String> {
+    let found = shipped().iter().find(|(each, _)| *each == name);
+    found.map(|(_, text)| *text).ok_or_else(|| {
+        let names: Vec<_> = shipped().iter().map(|(each, _)| *each).collect();
+        format!("there is no scenario of that name; there are {}, and files that end in .yaml", names.join(", "))
+    })
+}

@@ -1,0 +1,51 @@
+//! Medians, percentiles, and the box that a plot draws of them.
+
+use serde::{Deserialize, Serialize};
+
+/// Of values in any order, which are put in another. There is at least one.
+pub fn median(values: &mut [f64]) -> f64 {
+    let (lower, &mut upper, _) = values.select_nth_unstable_by(values.len() / 2, f64::total_cmp);
+    let below = lower.iter().copied().max_by(f64::total_cmp);
+    if (lower.len() * 2) == values.len() { (below.unwrap_or(upper) + upper) / 2.0 } else { upper }
+}
+
+/// Of sorted values: `part` of them lie below it.
+pub fn percentile(sorted: &[f64], part: f64) -> f64 {
+    let place = part * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    below + place.fract() * (above - below)
+}
+
+/// The standard deviation that a normal distribution of the same median distance from the median would have.
+pub fn spread(values: &[f64]) -> f64 {
+    let middle = median(&mut values.to_vec());
+    let mut distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    // The third quartile of the normal distribution is 0.6745 standard deviations from its middle.
+    median(&mut distances) / 0.674_489_750_196_082
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BoxPlot {
+    pub p5: f64,
+    pub p25: f64,
+    pub median: f64,
+    pub mean: f64,
+    pub p75: f64,
+    pub p95: f64,
+}
+
+/// Values that are no numbers do not count; None if none is left.
+pub fn box_of(values: &[f64]) -> Option<BoxPlot> {
+    let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let mean = sorted.iter().sum::<f64>() / sorted.len() as f64;
+    let at = |part| percentile(&sorted, part);
+    (!sorted.is_empty()).then(|| BoxPlot {
+        p5: at(0.05),
+        p25: at(0.25),
+        median: at(0.5),
+        mean,
+        p75: at(0.75),
+        p95: at(0.95),
+    })
+}

@@ -1,0 +1,80 @@
+//! How a program is started: in its cgroup and namespace, as its user, on its processors.
+
+use super::process::{Output, Running};
+use crate::scenario::User;
+use indexmap::IndexMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Where `ip netns` keeps namespaces.
+pub const NETNS: &str = "/run/netns";
+
+/// A program and its surroundings. Each wrapper becomes the next one by execve(2), so the process stays the same.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cmd {
+    /// In messages, and of its log.
+    pub name: String,
+    pub argv: Vec<String>,
+    pub env: IndexMap<String, String>,
+    /// By the name that `ip netns` knows.
+    pub namespace: Option<String>,
+    pub cgroup: Option<PathBuf>,
+    pub user: Option<User>,
+    pub cpus: Option<String>,
+}
+
+impl Cmd {
+    pub fn new(name: &str, argv: &[&str]) -> Cmd {
+        Cmd { name: name.into(), argv: argv.iter().map(|word| word.to_string()).collect(), ..Cmd::default() }
+    }
+
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut push = |more: &[&str]| words.extend(more.iter().map(|word| word.to_string()));
+        if let Some(cgroup) = &self.cgroup {
+            let members = cgroup.join("cgroup.procs");
+            push(&["sh", "-c", "echo 0 >\"$0\" && exec \"$@\"", &members.display().to_string()]);
+        }
+        if let Some(namespace) = &self.namespace {
+            // Not `ip netns exec`, which hides the cgroups.
+            push(&["nsenter", &format!("--net={NETNS}/{namespace}"), "--"]);
+        }
+        if let Some(User { uid, gid }) = self.user {
+            push(&["setpriv", "--reuid", &uid.to_string(), "--regid", &gid.to_string(), "--clear-groups"]);
+        }
+        if let Some(cpus) = &self.cpus {
+            push(&["taskset", "-c", cpus]);
+        }
+        words.extend(self.argv.iter().cloned());
+        words
+    }
+
+    /// Nothing of the caller's settings of Sidestep reaches a program.
+    pub fn command(&self) -> Command {
+        let words = self.words();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        for (name, _) in std::env::vars_os() {
+            if name == "LD_PRELOAD" || name.to_string_lossy().starts_with("SIDESTEP") {
+                command.env_remove(name);
+            }
+        }
+        command.envs(&self.env);
+        command
+    }
+}
+
+/// A command that changes something and ends.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs a command to its end; what it printed. The error carries its own words.
+pub fn run(command: &Cmd, input: Option<&Path>) -> Result<String, String> {
+    let dir = std::env::temp_dir();
+    let mut running = Running::start(command, &dir, Output::Kept(input))?;
+    let status = running.wait(LIMIT).ok_or_else(|| running.error("has not ended after 60 s"))?;
+    if !status.success() {
+        return Err(running.error(&format!("failed ({status})")));
+    }
+    running.output()
+}

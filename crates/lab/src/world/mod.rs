@@ -1,0 +1,151 @@
+//! One set-up that stands: its namespaces, cgroups, rules and processes. What it is made of is its `Spec`.
+
+mod cgroup;
+mod command;
+mod moved;
+mod namespaces;
+mod process;
+mod ready;
+mod rules;
+mod sidestep;
+mod spec;
+
+pub use cgroup::{Cgroup, remove as remove_cgroup, root as cgroup_root};
+pub use command::{Cmd, NETNS, run};
+
+pub use process::{Output, Running};
+pub use spec::{LoadSpec, Spec, base_scope};
+
+use crate::ground::Ground;
+use crate::meter::{Account, Watched};
+use crate::scenario::{LOAD, Scenario, Values, Variant};
+use indexmap::IndexMap;
+use namespaces::Namespaces;
+use std::path::PathBuf;
+
+/// Processes of it end when it is dropped, the youngest first; then everything else of it goes.
+pub struct World {
+    pub spec: Spec,
+    dir: PathBuf,
+    /// The youngest last.
+    processes: Vec<(String, Running)>,
+    pids: IndexMap<String, u32>,
+    _namespaces: Namespaces,
+    cgroup: Option<Cgroup>,
+    /// Of processes; those of its own programs are below `cgroup`.
+    cgroups: Vec<Cgroup>,
+    undo: Vec<Cmd>,
+}
+
+impl World {
+    /// Everything of it is there and listens, or the error says what is not.
+    pub fn start(
+        ground: &Ground,
+        scenario: &Scenario,
+        variant: (&str, &Variant),
+        cell: &Values,
+    ) -> Result<World, String> {
+        let number = ground.next_world();
+        let dir = ground.new_dir(&format!("w{number}"))?;
+        let prefix = format!("w{number}");
+        let cgroup = ground.cgroup().map(|all| Cgroup::new(&all.path().join(&prefix))).transpose()?;
+        let spec = Spec::fill(ground, scenario, variant, cell, &dir, &prefix, cgroup.as_ref())?;
+        let undo = sidestep::unsteer(ground, &spec)?;
+        let namespaces = Namespaces::new(&prefix, &spec.namespaces)?;
+        let mut world = World {
+            spec,
+            dir,
+            processes: Vec::new(),
+            pids: IndexMap::new(),
+            _namespaces: namespaces,
+            cgroup,
+            cgroups: Vec::new(),
+            undo,
+        };
+        world.furnish(ground)?;
+        Ok(world)
+    }
+
+    fn furnish(&mut self, ground: &Ground) -> Result<(), String> {
+        for (name, text) in &self.spec.files {
+            let path = self.dir.join(name);
+            std::fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))?;
+        }
+        let own: Result<Vec<Cgroup>, String> = self.spec.cgroups().map(Cgroup::new).collect();
+        self.cgroups = own?;
+        rules::load(&self.spec)?;
+        self.steer(ground)?;
+        for command in self.spec.setup.clone() {
+            run(&command, None)?;
+        }
+        for (name, process) in self.spec.processes.clone() {
+            let running = self.start_process(&name, &process.command)?;
+            ready::wait(&running, &process.ready)?;
+            self.processes.push((name, running));
+        }
+        Ok(())
+    }
+
+    /// Daemons of Sidestep's own, which the scenario does not name.
+    fn steer(&mut self, ground: &Ground) -> Result<(), String> {
+        for (name, daemon) in sidestep::daemons(ground, &self.spec)? {
+            self.cgroups.extend(daemon.command.cgroup.as_deref().map(Cgroup::new).transpose()?);
+            let running = self.start_process(&name, &daemon.command)?;
+            ready::wait(&running, &daemon.ready)?;
+            self.processes.push((name, running));
+        }
+        sidestep::steer(ground, &self.spec)
+    }
+
+    fn start_process(&mut self, name: &str, command: &Cmd) -> Result<Running, String> {
+        let running = Running::start(command, &self.dir, Output::Log)?;
+        self.pids.insert(name.into(), running.pid());
+        Ok(running)
+    }
+
+    /// A process that has ended though nobody asked it to: what it said.
+    pub fn check(&mut self) -> Result<(), String> {
+        self.processes.iter_mut().try_for_each(|(_, running)| running.check())
+    }
+
+    /// See `result::Turn`: since it stands.
+    pub fn moved(&self, ground: &Ground) -> Result<IndexMap<String, u64>, String> {
+        moved::moved(ground, &self.spec)
+    }
+
+    /// Whose CPU and memory are looked at; the load's pid where it runs without a cgroup.
+    pub fn watched(&self, ground: &Ground, load: Option<u32>) -> Watched {
+        let counted = |name: &str| self.spec.processes.get(name).is_none_or(|process| !process.background);
+        let pids = self.pids.iter().filter(|(name, _)| counted(name)).map(|(name, pid)| (name.clone(), *pid));
+        let loads = load.map(|pid| (LOAD.to_string(), pid));
+        let account = |(name, pid): (String, u32)| {
+            let path = self.cgroup.as_ref().map(|all| all.path().join(&name));
+            (name, path.map_or(Account::Tree(pid), Account::Cgroup))
+        };
+        Watched {
+            processes: pids.chain(loads).map(account).collect(),
+            whole: self.cgroup.as_ref().map(|each| each.path().to_path_buf()),
+            outside: Some(ground.outside_proc()),
+        }
+    }
+
+    pub fn dir(&self) -> &PathBuf {
+        &self.dir
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for command in self.undo.drain(..) {
+            // What it cannot undo goes with the cgroup, or with the run's BPF file system.
+            let _ = run(&command, None);
+        }
+        while let Some((_, running)) = self.processes.pop() {
+            running.stop();
+        }
+        for cgroup in self.cgroups.drain(..).chain(self.cgroup.take()) {
+            cgroup.remove();
+        }
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}

@@ -1,0 +1,62 @@
+//! iptables' rules of a set-up.
+
+use super::command::{Cmd, run};
+use super::spec::{RulesSpec, Spec};
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+
+/// The program that reads them.
+pub fn restore(backend: Option<&str>) -> Result<String, String> {
+    match backend {
+        None => Ok("iptables-restore".into()),
+        Some(name @ ("legacy" | "nft")) => Ok(format!("iptables-{name}-restore")),
+        Some(other) => Err(format!("backend '{other}' is neither legacy nor nft")),
+    }
+}
+
+/// Nobody's addresses (RFC 2544): rules for them are looked through and do nothing.
+const NOBODY: u32 = 198 << 24 | 18 << 16;
+/// As many as there are: 198.18.0.0/15.
+const MOST: u32 = 1 << 17;
+
+/// Rules of a chain that match nothing, one a line.
+pub fn fill(chain: &str, count: u32) -> String {
+    let mut text = String::new();
+    for number in 0..count {
+        let address = Ipv4Addr::from(NOBODY + number % MOST);
+        writeln!(text, "-A {chain} -d {address}/32 -p tcp -m tcp --dport 80 -j RETURN").expect("a string takes it");
+    }
+    text
+}
+
+/// All at once, each namespace's texts in their order; chains that are there stay.
+pub fn load(spec: &Spec) -> Result<(), String> {
+    for (number, rules) in spec.rules.iter().enumerate().filter(|(_, rules)| !rules.text.trim().is_empty()) {
+        let path = spec.place.dir.join(format!("rules-{number}"));
+        std::fs::write(&path, &rules.text).map_err(|why| format!("{}: {why}", path.display()))?;
+        run(&command(spec, rules), Some(&path))?;
+    }
+    Ok(())
+}
+
+fn command(spec: &Spec, rules: &RulesSpec) -> Cmd {
+    let mut command = Cmd::new("iptables", &[&rules.command, "--noflush"]);
+    command.namespace = Some(rules.namespace.clone());
+    // What somebody else does to other namespaces is no reason to wait.
+    command.env.insert("XTABLES_LOCKFILE".into(), spec.place.dir.join("xtables.lock").display().to_string());
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_rules_as_are_asked_for_none_twice() {
+        let text = fill("nat", "OUTPUT", 101_806);
+        let rules: std::collections::HashSet<&str> =
+            text.lines().filter(|line| line.starts_with("-A OUTPUT")).collect();
+        assert_eq!(rules.len(), 101_806);
+        assert!(text.starts_with("*nat\n") && text.ends_with("COMMIT\n"));
+    }
+}

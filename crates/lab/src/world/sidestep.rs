@@ -1,0 +1,172 @@
+//! What a variant asks of Sidestep: a broker for rings, capture, splice, an agent.
+
+use super::command::{Cmd, run};
+use super::ready::Ready;
+use super::spec::{AGENT, AgentSpec, BROKER, CaptureSpec, ProcessSpec, Spec, SpliceSpec};
+use crate::ground::Ground;
+use std::path::{Path, PathBuf};
+
+/// Tables of capture and services; each splice has its own beside them.
+fn pins(ground: &Ground, spec: &Spec) -> PathBuf {
+    ground.bpf().join(&spec.place.prefix)
+}
+
+pub fn splice_pins(ground: &Ground, spec: &Spec, number: usize) -> PathBuf {
+    ground.bpf().join(format!("{}-splice-{number}", spec.place.prefix))
+}
+
+const READY_SECONDS: f64 = 20.0;
+
+/// They are started before anything else.
+pub fn daemons(ground: &Ground, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, String> {
+    let broker = spec.rings.then(|| broker(ground, spec));
+    let agent = spec.agent.as_ref().map(|agent| self::agent(ground, spec, agent));
+    broker.into_iter().chain(agent).collect()
+}
+
+/// Processes of several users share memory only if that is allowed.
+fn broker(ground: &Ground, spec: &Spec) -> Result<(String, ProcessSpec), String> {
+    let (config, report) = (spec.place.dir.join("sidestep.toml"), spec.report());
+    let users = spec.users();
+    let allowed = if users.len() > 1 { format!("[[allow]]\nuids = {users:?}\n") } else { String::new() };
+    write(&config, &allowed)?;
+    write(&report, "")?;
+    all_may_write(&report)?;
+    let address = spec.broker();
+    let words = [ground.part(BROKER)?, "--address".into(), text(&address), "--config".into(), text(&config)];
+    let argv = [words.to_vec(), vec!["--idle-exit".into(), "0".into()]].concat();
+    Ok((BROKER.into(), daemon(spec, BROKER, argv, Ready::path(&address))))
+}
+
+fn agent(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(String, ProcessSpec), String> {
+    let objects = spec.place.dir.join("objects");
+    std::fs::create_dir(&objects).map_err(|why| format!("{}: {why}", objects.display()))?;
+    write(&objects.join("services.yaml"), &agent.objects)?;
+    for each in &agent.captures {
+        let command = capture(ground, spec, each, &["--print"])?;
+        write(&objects.join(format!("{}.yaml", each.namespace)), &run(&command, None)?)?;
+    }
+    let cgroup = spec.place.cgroup.as_deref().ok_or(NEEDS_CGROUP)?;
+    let pins = pins(ground, spec);
+    let options = [
+        ("--config", text(&objects)),
+        ("--cgroup", text(cgroup)),
+        ("--pins", text(&pins)),
+        ("--metrics", "off".into()),
+        ("--socket", text(&spec.place.dir.join("agent.sock"))),
+        ("--node-name", "node".into()),
+    ];
+    let words = options.into_iter().flat_map(|(name, value)| [name.to_string(), value]);
+    let argv = [ground.part(AGENT)?].into_iter().chain(words).chain(agent.options.iter().cloned()).collect();
+    // It makes this in one step when all tables are filled and all programs attached.
+    Ok((AGENT.into(), daemon(spec, AGENT, argv, Ready::path(&pins.join("services/links")))))
+}
+
+const NEEDS_CGROUP: &str = "capture, splice and the agent need cgroup v2 and root";
+
+fn daemon(spec: &Spec, name: &str, argv: Vec<String>, ready: Ready) -> ProcessSpec {
+    let program = argv[0].clone();
+    let command = Cmd {
+        name: name.into(),
+        argv,
+        namespace: Some(format!("{}-{}", spec.place.prefix, spec.namespaces[0])),
+        cgroup: spec.place.cgroup.as_ref().map(|all| all.join(name)),
+        ..Cmd::default()
+    };
+    ProcessSpec { command, program, ready, background: false }
+}
+
+/// Before the scenario's processes are started, so that their first connection is led already.
+pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), String> {
+    for each in &spec.captures {
+        run(&capture(ground, spec, each, &[])?, None)?;
+    }
+    for (number, each) in spec.splices.iter().enumerate() {
+        run(&splice(ground, spec, each, number)?, None)?;
+    }
+    spec.agent.as_ref().map_or(Ok(()), |agent| wait_captured(ground, spec, agent))
+}
+
+/// What undoes it, in order. Programs attached to a cgroup go with it, if one of these fails.
+pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, String> {
+    let detach = spec.agent.iter().map(|_| {
+        let words =
+            ["--detach", "--pins", &text(&pins(ground, spec)), "--socket", &text(&spec.place.dir.join("agent.sock"))];
+        Ok(cmd("agent --detach", [vec![ground.part(AGENT)?], words.map(String::from).to_vec()].concat()))
+    });
+    let captures = spec.captures.iter().map(|each| {
+        let words = ["capture", "--netns", &each.namespace, "--pins", &text(&pins(ground, spec)), "--remove"];
+        Ok(cmd("capture --remove", [vec![ground.sidestep()?], words.map(String::from).to_vec()].concat()))
+    });
+    let splices = (0..spec.splices.len()).map(|number| {
+        let words = ["splice", "--remove", "--pins", &text(&splice_pins(ground, spec, number))];
+        Ok(cmd("splice --remove", [vec![ground.sidestep()?], words.map(String::from).to_vec()].concat()))
+    });
+    splices.chain(captures).chain(detach).collect()
+}
+
+fn capture(ground: &Ground, spec: &Spec, each: &CaptureSpec, more: &[&str]) -> Result<Cmd, String> {
+    let cgroup = spec.place.cgroup.as_deref().ok_or(NEEDS_CGROUP)?;
+    let pins = text(&pins(ground, spec));
+    let words = ["capture", "--netns", &each.namespace, "--pins", &pins, "--cgroup", &text(cgroup)].map(String::from);
+    let more = more.iter().map(|word| word.to_string());
+    let argv = [ground.sidestep()?].into_iter().chain(words).chain(each.options.iter().cloned()).chain(more).collect();
+    Ok(cmd("capture", argv))
+}
+
+fn splice(ground: &Ground, spec: &Spec, each: &SpliceSpec, number: usize) -> Result<Cmd, String> {
+    let cgroup = spec.place.cgroup.as_deref().ok_or(NEEDS_CGROUP)?;
+    let pins = text(&splice_pins(ground, spec, number));
+    let words = ["splice", "--pins", &pins, "--cgroup", &text(cgroup)].map(String::from);
+    let ports = each.ports.iter().flat_map(|port| ["--port".to_string(), port.clone()]);
+    let namespace = each.namespace.iter().flat_map(|name| ["--netns".to_string(), name.clone()]);
+    let argv =
+        [ground.sidestep()?].into_iter().chain(words).chain(ports).chain(namespace).chain(each.options.iter().cloned());
+    Ok(cmd("splice", argv.collect()))
+}
+
+/// The agent has answered for its Services; pods come a moment later, and each says so in `capture list`.
+fn wait_captured(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(), String> {
+    let words = [
+        "capture",
+        "--list",
+        "--json",
+        "--pins",
+        &text(&pins(ground, spec)),
+        "--socket",
+        &text(&spec.place.dir.join("agent.sock")),
+    ];
+    let command = cmd("capture --list", [vec![ground.sidestep()?], words.map(String::from).to_vec()].concat());
+    let until = std::time::Instant::now() + std::time::Duration::from_secs_f64(READY_SECONDS);
+    while captured(&run(&command, None)?) < agent.captures.len() {
+        if std::time::Instant::now() > until {
+            return Err(format!("the agent has not captured all pods after {READY_SECONDS} s"));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn captured(listed: &str) -> usize {
+    let listed: serde_json::Value = serde_json::from_str(listed).unwrap_or_default();
+    let captures = listed["captures"].as_array().map(Vec::as_slice).unwrap_or_default();
+    captures.iter().filter(|each| each["captured"] == true).count()
+}
+
+fn cmd(name: &str, argv: Vec<String>) -> Cmd {
+    Cmd { name: name.into(), argv, ..Cmd::default() }
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+fn all_may_write(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let all = std::fs::Permissions::from_mode(0o666);
+    std::fs::set_permissions(path, all).map_err(|why| format!("{}: {why}", path.display()))
+}

@@ -1,0 +1,126 @@
+//! The meter on this machine: others may be at work on it, so that most is asserted from below. Needs root where it says so,
+//! and fails without.
+
+use indexmap::IndexMap;
+use sidestep_lab::meter::{Account, Meter, Watched, why_no_calls};
+use sidestep_lab::result::Usage;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Goes away with what is in it.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    fn new(name: &str) -> Cgroup {
+        let mounted = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+        let root = mounted.into_iter().find(|path| path.join("cgroup.procs").exists()).expect("cgroup v2");
+        let path = root.join(format!("sidestep-lab-test-{name}-{}", std::process::id()));
+        fs::create_dir(&path).expect("root");
+        Cgroup(path)
+    }
+
+    /// A shell that waits until it is in the cgroup.
+    fn run(&self, script: &str) -> Child {
+        let inside = format!("echo $$ > {}/cgroup.procs; {script}", self.0.display());
+        shell(&inside)
+    }
+
+    fn watched(&self) -> Watched {
+        watched(Account::Cgroup(self.0.clone()), Some(self.0.clone()))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("cgroup.kill"), "1");
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A process that ends with the test.
+struct Burner(Child);
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn watched(account: Account, whole: Option<PathBuf>) -> Watched {
+    Watched { processes: IndexMap::from([("burner".to_owned(), account)]), whole }
+}
+
+fn shell(script: &str) -> Child {
+    Command::new("sh").args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// A second of CPU: then the kernel ends it.
+const BURN: &str = "ulimit -t 1; while :; do :; done";
+
+fn burnt(usage: &Usage) -> f64 {
+    usage.processes["burner"].cpu()
+}
+
+#[test]
+fn cpu_of_a_cgroup_is_seen() {
+    let cgroup = Cgroup::new("cpu");
+    let meter = Meter::begin(&cgroup.watched());
+    cgroup.run(BURN).wait().unwrap();
+    let usage = meter.end();
+    assert!((0.7..1.3).contains(&burnt(&usage)), "{usage:?}");
+    assert!(usage.machine_cpu > 0.5 && usage.switches > 0 && usage.seconds >= 0.7, "{usage:?}");
+    assert!((0.2..1.3).contains(&usage.highest_cpu), "{usage:?}");
+}
+
+#[test]
+fn cpu_of_a_tree_is_seen() {
+    let root = Burner(shell("sleep 0.3; (ulimit -t 1; while :; do :; done); sleep 60"));
+    let meter = Meter::begin(&watched(Account::Tree(root.0.id()), None));
+    std::thread::sleep(Duration::from_secs(3));
+    let usage = meter.end();
+    // It had a second at most, and less where others were at work.
+    assert!((0.4..1.3).contains(&burnt(&usage)), "{usage:?}");
+    assert!(usage.processes["burner"].memory > 10_000 && usage.highest_cpu > 0.2, "{usage:?}");
+}
+
+#[test]
+fn others_are_foreign() {
+    let cgroup = Cgroup::new("foreign");
+    let meter = Meter::begin(&cgroup.watched());
+    let _burner = Burner(shell("while :; do :; done"));
+    std::thread::sleep(Duration::from_secs(1));
+    // This program is none of the others, and the burner is its child, but not the scenario's.
+    let usage = meter.end();
+    assert!(usage.foreign.unwrap() > 0.2, "{usage:?}");
+    assert!(burnt(&usage) < 0.1, "{usage:?}");
+}
+
+#[test]
+fn memory_of_a_cgroup_is_seen() {
+    let cgroup = Cgroup::new("memory");
+    let mut child = cgroup.run("exec sleep 60");
+    let meter = Meter::begin(&cgroup.watched());
+    std::thread::sleep(Duration::from_millis(300));
+    let usage = meter.end();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(usage.processes["burner"].memory > 10_000, "{usage:?}");
+}
+
+/// Two calls a block.
+#[test]
+fn system_calls_are_counted() {
+    assert_eq!(why_no_calls(), None);
+    let meter = Meter::begin(&Watched::default());
+    shell("dd if=/dev/zero of=/dev/null bs=1 count=50000").wait().unwrap();
+    let usage = meter.end();
+    assert!(usage.calls.unwrap() >= 100_000, "{usage:?}");
+}
