@@ -1,56 +1,64 @@
+//! How often intervals that claim 95 % hold the truth: the tables in the documentation of `sidestep_lab::stats`.
+//!
+//! `cargo run --release -p sidestep-lab --example coverage [trials]`: some minutes for 2000.
+
 mod candidates;
-mod procedure;
 mod samples;
+
+use candidates::METHODS;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use samples::{CONFIDENCE, NOISES, Noise, cell, pairs};
+use sidestep_lab::stats::{Comparison, Rule, Verdict};
+
 fn main() {
-    if std::env::args().nth(2).is_some() {
-        return stopping();
-    }
-    let trials: usize = std::env::args().nth(1).map_or(1000, |a| a.parse().unwrap());
-    for n in [6, 8, 10, 14, 20, 30] {
-        println!("n = {n}");
-        for (name, method) in candidates::METHODS {
-            let mut line = format!("{name:20}");
-            for (_, noise) in samples::NOISES {
-                let (mut held, mut width) = (0, 0.0);
-                let mut rng = ChaCha8Rng::seed_from_u64(7);
-                let mut own = ChaCha8Rng::seed_from_u64(8);
-                for _ in 0..trials {
-                    let logs: Vec<f64> =
-                        samples::rounds(noise, 1.0, 0.02, n, &mut rng).iter().map(|(a, b)| (a / b).ln()).collect();
-                    let (low, high) = method(&logs, 0.95, &mut own);
-                    held += (low <= 0.0 && 0.0 <= high) as usize;
-                    width += (high - low) / 2.0 / trials as f64;
-                }
-                line += &format!("  {:5.1} ({:4.1})", 100.0 * held as f64 / trials as f64, 100.0 * width);
-            }
-            println!("{line}");
-        }
+    let trials = std::env::args().nth(1).map_or(1000, |word| word.parse().expect("a number of trials"));
+    stopping(trials);
+    intervals(trials);
+}
+
+fn intervals(trials: u64) {
+    println!(
+        "\nThe worst coverage of all noises in percent, and half the width for normal noise, in percent of the ratio\n"
+    );
+    println!("| interval | 6 rounds | 10 rounds | 20 rounds |\n|---|---|---|---|");
+    for (name, method) in METHODS {
+        let columns = [6, 10, 20].map(|rounds| {
+            let each = NOISES.map(|(_, noise)| held(*method, noise, rounds, trials));
+            format!("{:.1} (± {:.1})", each.map(|(held, _)| held).into_iter().fold(100.0, f64::min), each[0].1)
+        });
+        println!("| {name} | {} |", columns.join(" | "));
     }
 }
 
-fn stopping() {
-    use sidestep_lab::stats::*;
-    let trials: u64 = std::env::args().nth(1).map_or(1000, |a| a.parse().unwrap());
-    let t = std::time::Instant::now();
-    let v: indexmap::IndexMap<u32, f64> = (0..30).map(|i| (i, 1.0 + (i as f64 * 7.3).sin())).collect();
-    let b = v.keys().map(|i| (*i, 5.0)).collect();
-    for _ in 0..1000 {
-        std::hint::black_box(compare(&v, &b, sidestep_lab::result::Better::Lower, 0.95));
+/// Percent of the trials in which the interval holds the truth, and half of the mean width in percent.
+fn held(method: candidates::Method, noise: Noise, rounds: usize, trials: u64) -> (f64, f64) {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let ends: Vec<(f64, f64)> =
+        (0..trials).map(|_| method(&logs(noise, rounds, &mut rng), CONFIDENCE, &mut rng)).collect();
+    let held = ends.iter().filter(|(low, high)| *low <= 0.0 && 0.0 <= *high).count();
+    let width: f64 = ends.iter().map(|(low, high)| (high - low) / 2.0).sum();
+    (100.0 * held as f64 / trials as f64, 100.0 * width / trials as f64)
+}
+
+fn logs(noise: Noise, rounds: usize, rng: &mut ChaCha8Rng) -> Vec<f64> {
+    pairs(noise, 1.0, rounds, rng).iter().map(|(own, base)| (own / base).ln()).collect()
+}
+
+fn stopping(trials: u64) {
+    println!("Percent of whole cells in which no difference is called none, and the mean number of rounds\n");
+    println!("| precision | {} |", NOISES.map(|(name, _)| name).join(" | "));
+    println!("|---|{}", "---|".repeat(NOISES.len()));
+    for precision in [0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.08] {
+        let columns = NOISES.map(|(_, noise)| none(precision, noise, trials));
+        println!("| {:.1} % | {} |", 100.0 * precision, columns.join(" | "));
     }
-    println!("{:?} each", t.elapsed() / 1000);
-    for least in [6, 10] {
-        for precision in [0.01, 0.02, 0.025] {
-            let mut line = format!("least {least} precision {precision}:");
-            for (_, noise) in [samples::NOISES[2], samples::NOISES[4]] {
-                let rule = Rule { precision, confidence: 0.95, least_rounds: least, most_rounds: 30 };
-                let all: Vec<Comparison> = (0..trials).map(|s| procedure::cell(rule, noise, 1.0, s)).collect();
-                let same = all.iter().filter(|c| c.verdict == Verdict::NoDifference).count();
-                let mean = all.iter().map(|c| c.rounds).sum::<usize>() as f64 / trials as f64;
-                line += &format!("  {:5.1} ({mean:4.1})", 100.0 * same as f64 / trials as f64);
-            }
-            println!("{line}");
-        }
-    }
+}
+
+fn none(precision: f64, noise: Noise, trials: u64) -> String {
+    let rule = Rule { precision, confidence: CONFIDENCE, least_rounds: 6, most_rounds: 30 };
+    let cells: Vec<Comparison> = (0..trials).map(|seed| cell(&rule, noise, 1.0, seed)).collect();
+    let none = cells.iter().filter(|cell| cell.verdict == Verdict::NoDifference).count();
+    let rounds: usize = cells.iter().map(|cell| cell.rounds).sum();
+    format!("{:.1} ({:.0})", 100.0 * none as f64 / trials as f64, rounds as f64 / trials as f64)
 }

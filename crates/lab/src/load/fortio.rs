@@ -8,7 +8,7 @@ pub(super) struct Fortio;
 
 const REPORT: &str = "fortio.json";
 
-/// Seconds: of the finest buckets. Up to 100,000 times as much has buckets of its own.
+/// Seconds: of the finest buckets, of which there are some up to a thousand times as much. A scenario's own `-r` comes later.
 const RESOLUTION: &str = "0.000001";
 
 #[derive(Deserialize)]
@@ -51,7 +51,8 @@ impl Driver for Fortio {
             body: true,
             many_connections: true,
             notes: &[
-                "fortio's buckets are up to a fifth of their value wide; percentiles are interpolated in them",
+                "fortio's buckets are up to a quarter of their value wide, from 1 ms on at least 1 ms: no tool for small \
+                 differences between longer latencies (option -r SECONDS moves the fine ones)",
                 "fortio's latencies include those of answers with a wrong status",
                 "fortio catches up: what a stalled server has kept from being sent is sent as soon as it can be",
             ],
@@ -63,9 +64,9 @@ impl Driver for Fortio {
         let (connections, rate) = (job.connections.to_string(), job.rate.unwrap_or(0.0).to_string());
         let mut all = words(["load", "-quiet", "-log-errors=false", "-allow-initial-errors", "-r", RESOLUTION]);
         all.extend(words(["-json", &job.path(REPORT), "-c", &connections, "-qps", &rate]));
-        all.extend(match job.requests {
+        all.extend(match job.count() {
             Some(count) => words(["-n", &count.to_string()]),
-            None => words(["-t", &format!("{}ms", (job.seconds * 1e3).ceil())]),
+            None => words(["-t", &job.milliseconds()]),
         });
         if job.rate.is_some() {
             // Or all connections send at the same moment.

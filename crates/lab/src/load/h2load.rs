@@ -22,9 +22,9 @@ impl Driver for H2load {
     fn arguments(&self, job: &Job) -> Result<Vec<String>, LoadError> {
         let (connections, threads) = (job.connections.to_string(), job.useful_threads().to_string());
         let mut all = words(["-c", &connections, "-t", &threads, "--log-file", &job.path(LOG)]);
-        all.extend(match job.requests {
+        all.extend(match job.count() {
             Some(count) => words(["-n", &count.to_string()]),
-            None => words(["-D", &format!("{}ms", (job.seconds * 1e3).ceil())]),
+            None => words(["-D", &job.milliseconds()]),
         });
         // Its rate is that of each connection.
         all.extend(job.rate.map(|rate| format!("--rps={}", rate / f64::from(job.connections))));
@@ -102,6 +102,10 @@ fn seconds(text: &str) -> Option<f64> {
 /// `1795335499435597\t200\t190`: when it began, its status (-1: none), how long it took.
 fn answers(log: &str) -> Result<Latencies, LoadError> {
     let mut latency = Latencies::new();
+    if !log.ends_with('\n') {
+        let last = log.lines().last().unwrap_or_default();
+        return Err(LoadError::unclear(Tool::H2load, "its log is cut off", last));
+    }
     for line in log.lines() {
         let mut columns = line.split('\t').skip(1).map(str::parse::<i64>);
         match (columns.next(), columns.next()) {

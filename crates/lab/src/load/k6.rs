@@ -100,7 +100,7 @@ export function handleSummary(data) {{ return {{ {summary}: JSON.stringify(data)
 
 /// Each virtual user has one connection.
 fn scenario(job: &Job) -> serde_json::Value {
-    let duration = format!("{}ms", (job.seconds * 1e3).ceil());
+    let duration = job.milliseconds();
     let users = job.connections;
     match (job.requests, job.rate) {
         (Some(count), _) => {

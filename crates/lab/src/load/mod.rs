@@ -135,6 +135,9 @@ impl Tool {
     }
 
     /// What it has found out, from its standard output and the files that it left in the job's folder.
+    ///
+    /// Ask for its exit status, too: several tools end with 0 though they failed, which is found here, but redis-benchmark
+    /// may have left out its last report. And it needs a time limit: redis-benchmark tries for ever where nobody listens.
     pub fn read(self, job: &Job, stdout: &str) -> Result<Outcome, LoadError> {
         let outcome = self.driver().read(job, stdout)?;
         match outcome.requests + outcome.errors {
@@ -145,6 +148,17 @@ impl Tool {
 }
 
 impl Job {
+    /// How many requests it is, if not as many as there is time for. So is an open loop with tools that otherwise forget, when
+    /// the time is over, what was due and not yet sent: what a slow server has kept from being sent would never be missed.
+    fn count(&self) -> Option<u64> {
+        self.requests.or(self.rate.map(|rate| (rate * self.seconds).round().max(1.0) as u64))
+    }
+
+    /// The duration as most tools take it.
+    fn milliseconds(&self) -> String {
+        format!("{}ms", (self.seconds * 1e3).ceil())
+    }
+
     /// A file of the tool's own.
     fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)

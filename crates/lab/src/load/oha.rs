@@ -5,6 +5,7 @@ use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome,
 use rusqlite::{Connection, OpenFlags};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 pub(super) struct Oha;
 
@@ -17,6 +18,7 @@ const DEADLINE: &str = "aborted due to deadline";
 #[serde(rename_all = "camelCase")]
 struct Report {
     summary: Summary,
+    status_code_distribution: BTreeMap<u16, u64>,
     error_distribution: BTreeMap<String, u64>,
 }
 
@@ -61,6 +63,11 @@ impl Driver for Oha {
         let unclear = |why| LoadError::unclear(Tool::Oha, why, stdout.lines().last().unwrap_or_default());
         let report: Report = serde_json::from_str(stdout).map_err(unclear)?;
         let (latency, refused) = answers(job)?;
+        let answered: u64 = report.status_code_distribution.values().sum();
+        if latency.count() + refused != answered {
+            let what = format!("it has had {answered} answers, its database has {}", latency.count() + refused);
+            return Err(LoadError::unclear(Tool::Oha, what, ""));
+        }
         let failed: u64 = report.error_distribution.iter().filter(|(why, _)| *why != DEADLINE).map(|(_, n)| n).sum();
         Ok(Outcome {
             requests: latency.count(),
@@ -72,13 +79,11 @@ impl Driver for Oha {
     }
 }
 
-/// When it stops. With a duration, an open loop would forget what was due and not yet sent at its end: it is given the
-/// number of its requests instead. A closed loop waits for its last answers, the slowest of all.
+/// When it stops. A closed loop waits for its last answers, the slowest of all.
 fn end(job: &Job) -> Vec<String> {
-    let count = job.requests.or(job.rate.map(|rate| (rate * job.seconds).round().max(1.0) as u64));
-    let mut all = match count {
+    let mut all = match job.count() {
         Some(count) => words(["-n", &count.to_string()]),
-        None => words(["-w", "-z", &format!("{}ms", (job.seconds * 1e3).ceil())]),
+        None => words(["-w", "-z", &job.milliseconds()]),
     };
     if let Some(rate) = job.rate {
         all.extend(words(["-q", &rate.to_string(), "--latency-correction"]));
@@ -96,16 +101,21 @@ fn answers(job: &Job) -> Result<(Latencies, u64), LoadError> {
         ..400 => latency.record(nanoseconds(seconds), 1),
         _ => refused += 1,
     };
-    rows(&path, &mut each).map_err(|why| LoadError::file(&path, why))?;
+    let length = std::fs::metadata(&path).map_err(|why| LoadError::file(&path, why))?.len();
+    if rows(&path, &mut each).map_err(|why| LoadError::file(&path, why))? != length {
+        return Err(LoadError::file(&path, "it is cut off"));
+    }
     Ok((latency, refused))
 }
 
-fn rows(path: &std::path::Path, each: &mut dyn FnMut(f64, u16)) -> rusqlite::Result<()> {
+/// Returns how long the file should be: for what is missing of its last page, SQLite reads zeros.
+fn rows(path: &Path, each: &mut dyn FnMut(f64, u16)) -> rusqlite::Result<u64> {
     let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let mut query = database.prepare("SELECT duration, status FROM oha")?;
     let mut rows = query.query([])?;
     while let Some(row) = rows.next()? {
         each(row.get(0)?, row.get(1)?);
     }
-    Ok(())
+    let length = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+    database.query_row(length, [], |row| row.get::<_, i64>(0)).map(|length| length as u64)
 }

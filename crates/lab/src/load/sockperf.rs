@@ -109,8 +109,9 @@ fn round_trips(job: &Job, log: &str) -> Result<Outcome, LoadError> {
 /// Below `packet, txTime(sec), rxTime(sec), rtt(usec)`, down to a line of dashes.
 fn messages(log: &str, received: u64) -> Result<Latencies, LoadError> {
     let mut latency = Latencies::new();
-    let rows = log.lines().skip_while(|line| !line.starts_with("packet, ")).skip(1);
-    for line in rows.take_while(|line| !line.starts_with("---")) {
+    let table = log.split_once("packet, ").and_then(|(_, rest)| rest.split_once("\n---"));
+    let (table, _) = table.ok_or_else(|| LoadError::unclear(Tool::Sockperf, "its log has no whole table", ""))?;
+    for line in table.lines().skip(1) {
         let mut times = line.split(", ").skip(1).map(str::parse::<f64>);
         let (Some(Ok(sent)), Some(Ok(answered))) = (times.next(), times.next()) else {
             return Err(LoadError::unclear(Tool::Sockperf, "its log has another line", line));

@@ -52,7 +52,7 @@ impl Driver for Wrk {
 
     fn check(&self, job: &Job) -> Result<(), LoadError> {
         let threads = job.useful_threads();
-        if job.connections % threads != 0 {
+        if !job.connections.is_multiple_of(threads) {
             // It rounds down, and its correction then reckons with connections that are not there.
             let why = format!("{} connections cannot be shared evenly by {threads} threads", job.connections);
             return Err(LoadError::settings(Tool::Wrk, why));
@@ -74,7 +74,10 @@ impl Driver for Wrk {
     }
 
     fn read(&self, job: &Job, stdout: &str) -> Result<Outcome, LoadError> {
-        let line = stdout.lines().find(|line| line.starts_with("{\"requests\"")).unwrap_or_default();
+        let line = stdout.lines().find(|line| line.starts_with("{\"requests\"")).ok_or_else(|| {
+            let what = "its script has not reported; what it says on standard error tells why";
+            LoadError::unclear(Tool::Wrk, what, stdout.lines().last().unwrap_or_default())
+        })?;
         let report: Report = serde_json::from_str(line).map_err(|why| LoadError::unclear(Tool::Wrk, why, line))?;
         let mut latency = Latencies::new();
         for (microseconds, times) in measured(&report, job.connections)? {
@@ -123,5 +126,51 @@ fn take_out(all: &mut BTreeMap<u64, u64>, interval: u64) {
             all.entry(below).and_modify(|times| *times = times.saturating_sub(count));
             below -= interval;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What wrk does to its histogram: `stats_correct`, for all values from the lowest on.
+    fn corrected(measured: &BTreeMap<u64, u64>, interval: u64) -> BTreeMap<u64, u64> {
+        let mut all = measured.clone();
+        for (&value, &count) in measured.range(2 * interval..) {
+            let mut below = value - interval;
+            while below > interval {
+                *all.entry(below).or_default() += count;
+                below -= interval;
+            }
+        }
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn what_wrk_adds_is_taken_out(
+            measured in prop::collection::btree_map(1_u64..3_000, 1_u64..9, 1..40), interval in 1_u64..400,
+        ) {
+            let mut all = corrected(&measured, interval);
+            take_out(&mut all, interval);
+            all.retain(|_, times| *times > 0);
+            prop_assert_eq!(all, measured);
+        }
+    }
+
+    #[test]
+    fn a_histogram_that_nobody_has_corrected_stays() {
+        let report = Report {
+            requests: 10,
+            duration: 1_000,
+            bytes: 0,
+            socket: 0,
+            status: 0,
+            timeout: 1,
+            latency: vec![(100, 8), (900, 1)],
+        };
+        let all = measured(&report, 1).expect("nine of ten");
+        assert_eq!(all, BTreeMap::from([(100, 8), (900, 1)]));
     }
 }

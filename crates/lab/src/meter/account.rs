@@ -1,8 +1,9 @@
 //! Where a process and its children are accounted for.
 
 use super::{cgroup, tree};
+use procfs::process::Stat;
 use std::ops::{Add, Sub};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Account {
@@ -21,21 +22,28 @@ pub struct Spent {
 }
 
 impl Account {
-    /// Nothing where it does not exist (any more).
-    pub fn spent(&self) -> Spent {
+    /// Numbers of its processes, of those that run now.
+    pub fn members(&self, all: &[Stat]) -> Vec<i32> {
         match self {
-            Account::Cgroup(path) => cgroup::spent(path).unwrap_or_default(),
-            Account::Tree(root) => tree::spent(*root),
+            Account::Cgroup(path) => cgroup::members(path),
+            Account::Tree(root) => tree::below(all, *root).map(|stat| stat.pid).collect(),
         }
     }
 
-    /// Numbers of its processes.
-    pub fn members(&self) -> Vec<i32> {
+    fn spent(&self, all: &[Stat]) -> Spent {
         match self {
-            Account::Cgroup(path) => cgroup::members(path),
-            Account::Tree(root) => tree::members(*root),
+            Account::Cgroup(path) => cgroup::spent(path).unwrap_or_default(),
+            Account::Tree(root) => tree::below(all, *root).map(tree::of).fold(Spent::default(), Spent::add),
         }
     }
+}
+
+/// Of each; nothing where it does not exist (any more). Looks at all processes once, if at all: this is done ten times a
+/// second while a load runs.
+pub fn spent(accounts: &[Account]) -> Vec<Spent> {
+    let trees = accounts.iter().any(|account| matches!(account, Account::Tree(_)));
+    let all = if trees { tree::stats(Path::new(tree::PROC)) } else { Vec::new() };
+    accounts.iter().map(|account| account.spent(&all)).collect()
 }
 
 impl Spent {

@@ -5,6 +5,7 @@
 //! threads of the kernel do not count. What ends belongs to who waited for it.
 
 use super::account::{Account, Spent};
+use super::tree::PROC;
 use super::{Watched, tree};
 use procfs::process::Stat;
 use std::collections::HashSet;
@@ -13,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 /// PF_KTHREAD of the kernel's sched.h.
 const KERNEL_THREAD: u32 = 0x0020_0000;
-const PROC: &str = "/proc";
 
 /// Seconds, those of ended children in those who waited for them; None where others' processes are hidden (hidepid).
 pub struct Foreign(Option<f64>);
@@ -26,7 +26,7 @@ impl Foreign {
         let foreign = match &watched.outside {
             Some(proc) => sum(&all, |pid| is_here(proc, pid)),
             None => {
-                let ours = members(&watched.accounts());
+                let ours = members(&watched.all(), &all);
                 sum(&all, |pid| ours.contains(&pid))
             }
         };
@@ -39,8 +39,9 @@ impl Foreign {
     }
 }
 
-fn members(ours: &[Account]) -> HashSet<i32> {
-    ours.iter().flat_map(Account::members).chain(tree::own().map(|own| own.pid)).collect()
+fn members(ours: &[Account], all: &[Stat]) -> HashSet<i32> {
+    let own = std::process::id() as i32;
+    ours.iter().flat_map(|account| account.members(all)).chain([own]).collect()
 }
 
 /// Whether a process of that /proc is of this PID namespace. Of a stranger who may not be asked it is not.

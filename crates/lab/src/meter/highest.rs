@@ -1,6 +1,6 @@
 //! The most processors in use in a tenth of a second.
 
-use super::account::Account;
+use super::account::{Account, Spent, spent};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -37,5 +37,5 @@ fn highest(accounts: &[Account], over: &Receiver<()>) -> f64 {
 }
 
 fn now(accounts: &[Account]) -> (Instant, f64) {
-    (Instant::now(), accounts.iter().map(|account| account.spent().total()).sum())
+    (Instant::now(), spent(accounts).into_iter().map(Spent::total).sum())
 }

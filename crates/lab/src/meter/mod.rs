@@ -15,13 +15,13 @@ pub use calls::why_no_calls;
 pub use calm::Calm;
 
 use crate::result::{ProcessUsage, Usage};
-use account::Spent;
+use account::{Spent, spent};
 use calls::Calls;
 use foreign::Foreign;
 use highest::Highest;
 use indexmap::IndexMap;
 use machine::Moment;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Whose cost it is.
 #[derive(Clone, Debug, Default)]
@@ -35,11 +35,12 @@ pub struct Watched {
 }
 
 impl Watched {
-    fn accounts(&self) -> Vec<Account> {
-        match &self.whole {
-            Some(whole) => vec![Account::Cgroup(whole.clone())],
-            None => self.processes.values().cloned().collect(),
-        }
+    fn each(&self) -> Vec<Account> {
+        self.processes.values().cloned().collect()
+    }
+
+    fn all(&self) -> Vec<Account> {
+        self.whole.as_ref().map_or_else(|| self.each(), |whole| vec![Account::Cgroup(whole.clone())])
     }
 }
 
@@ -55,44 +56,39 @@ pub struct Meter {
 
 impl Meter {
     pub fn begin(watched: &Watched) -> Meter {
-        let watched = watched.clone();
         Meter {
-            foreign: Foreign::now(&watched),
+            foreign: Foreign::now(watched),
             calls: Calls::open().ok(),
-            highest: Highest::watch(watched.accounts()),
-            spent: spent(&watched),
+            highest: Highest::watch(watched.all()),
+            spent: spent(&watched.each()),
             begun: Moment::now(),
-            watched,
+            watched: watched.clone(),
         }
     }
 
     /// What is asked of every process, memory and foreign CPU, comes last: it takes time itself.
     pub fn end(mut self) -> Usage {
-        let (passed, spent) = (Moment::now().since(&self.begun), spent(&self.watched));
-        let calls = self.calls.as_mut().and_then(Calls::total);
-        let highest_cpu = self.highest.end();
-        let foreign = Foreign::now(&self.watched).since(&self.foreign);
-        let pairs = self.watched.processes.iter().zip(spent.iter().zip(&self.spent));
-        let processes =
-            pairs.map(|((name, account), (after, before))| (name.clone(), usage(account, *after - *before)));
+        let (passed, spent) = (Moment::now().since(&self.begun), spent(&self.watched.each()));
         Usage {
             seconds: passed.seconds,
-            processes: processes.collect(),
             machine_cpu: passed.busy,
             softirq: passed.softirq,
-            highest_cpu,
             switches: passed.switches,
-            calls,
             steal: passed.steal,
-            foreign,
+            calls: self.calls.as_mut().and_then(Calls::total),
+            highest_cpu: self.highest.end(),
+            foreign: Foreign::now(&self.watched).since(&self.foreign),
+            processes: processes(&self.watched, &self.spent, &spent),
         }
     }
 }
 
-fn spent(watched: &Watched) -> Vec<Spent> {
-    watched.processes.values().map(Account::spent).collect()
-}
-
-fn usage(account: &Account, spent: Spent) -> ProcessUsage {
-    ProcessUsage { user: spent.user, system: spent.system, memory: memory::of(&account.members()) }
+fn processes(watched: &Watched, before: &[Spent], after: &[Spent]) -> IndexMap<String, ProcessUsage> {
+    let all = tree::stats(Path::new(tree::PROC));
+    let spent = after.iter().zip(before).map(|(after, before)| *after - *before);
+    let each = watched.processes.iter().zip(spent);
+    each.map(|((name, account), Spent { user, system })| {
+        (name.clone(), ProcessUsage { user, system, memory: memory::of(&account.members(&all)) })
+    })
+    .collect()
 }

@@ -1,23 +1,15 @@
 //! CPU and members of a process with all that descend from it.
 
 use super::account::Spent;
-use procfs::process::{Process, Stat, all_processes_with_root};
-use std::ops::Add;
+use procfs::process::{Stat, all_processes_with_root};
 use std::path::Path;
 
-const PROC: &str = "/proc";
+/// Of this PID namespace.
+pub const PROC: &str = "/proc";
 
 /// Of all processes that may be seen in this file system of the kind proc.
 pub fn stats(proc: &Path) -> Vec<Stat> {
     all_processes_with_root(proc).into_iter().flatten().filter_map(|process| process.ok()?.stat().ok()).collect()
-}
-
-pub fn members(root: u32) -> Vec<i32> {
-    below(&stats(Path::new(PROC)), root as i32).map(|stat| stat.pid).collect()
-}
-
-pub fn spent(root: u32) -> Spent {
-    below(&stats(Path::new(PROC)), root as i32).map(of).fold(Spent::default(), Spent::add)
 }
 
 /// Its own, and that of children that have ended and were waited for.
@@ -26,13 +18,9 @@ pub fn of(stat: &Stat) -> Spent {
     Spent { user: seconds(stat.utime, stat.cutime), system: seconds(stat.stime, stat.cstime) }
 }
 
-/// Of this program, its children that have ended included.
-pub fn own() -> Option<Stat> {
-    Process::myself().ok()?.stat().ok()
-}
-
-fn below(stats: &[Stat], root: i32) -> impl Iterator<Item = &Stat> {
-    let mut members = vec![root];
+/// The root too.
+pub fn below(stats: &[Stat], root: u32) -> impl Iterator<Item = &Stat> {
+    let mut members = vec![root as i32];
     let mut place = 0;
     while let Some(&parent) = members.get(place) {
         members.extend(stats.iter().filter(|stat| stat.ppid == parent && stat.pid != parent).map(|stat| stat.pid));

@@ -7,7 +7,7 @@ use super::stop::Stop;
 use super::{turn, versions};
 use crate::ground::Ground;
 use crate::meter::Calm;
-use crate::result::{About, Cell, Ended, FORMAT, Machine, Run, Turn, Usage};
+use crate::result::{About, Cell, Disturbance, Ended, FORMAT, Machine, Run, Turn, Usage};
 use crate::scenario::{LOAD, Restart, Scenario, Values, cells};
 use crate::stats::{Comparison, Rule, compare, half_width};
 use crate::world::{Cmd, Spec, World, run};
@@ -20,8 +20,11 @@ use std::time::{Duration, Instant};
 
 /// A contestant that fails so often in a row in a cell takes part in it no longer.
 const GIVEN_UP: u32 = 3;
-/// A turn that was disturbed is repeated so often.
-const REPEATS: u32 = 2;
+/// A turn that was disturbed is done again, if not more than this part of all turns were already: on a machine that is always
+/// busy that would not help.
+const REPEATED: f64 = 0.2;
+/// Of so many more, whatever their part.
+const REPEATED_ANYWAY: f64 = 3.0;
 
 pub struct Experiment<'a> {
     order: &'a Order,
@@ -117,6 +120,7 @@ impl<'a> Experiment<'a> {
         self.standing.clear();
         self.note_errors();
         self.note_idle_ways();
+        self.note_disturbed();
         self.save()?;
         self.progress.end();
         if self.result.cells.iter().all(|cell| cell.turns.iter().all(|turn| !turn.counts())) {
@@ -164,14 +168,14 @@ impl<'a> Experiment<'a> {
     fn turn(&mut self, cell: usize, who: usize, round: u32) -> Result<(), String> {
         let (name, title) = (self.contestants[who].name.clone(), self.result.cells[cell].title());
         self.progress.turn(round, &name, &title);
-        for repeat in 0..=REPEATS {
+        loop {
             let at = self.begun.elapsed().as_secs_f64();
             let measured = self.measure(cell, who);
             if self.stop.asked() && measured.is_err() {
                 return Ok(());
             }
             let turn = self.as_turn(name.clone(), round, at, measured);
-            let again = turn.disturbed.is_some() && repeat < REPEATS;
+            let again = turn.disturbed.is_some() && self.may_repeat();
             self.count_failures((cell, who), &turn);
             self.result.cells[cell].turns.push(Turn { repeated: again, ..turn });
             if !again {
@@ -182,6 +186,12 @@ impl<'a> Experiment<'a> {
             self.standing.clear();
         }
         Ok(())
+    }
+
+    fn may_repeat(&self) -> bool {
+        let turns = || self.result.cells.iter().flat_map(|cell| &cell.turns);
+        let repeated = turns().filter(|turn| turn.repeated).count() as f64;
+        repeated < REPEATED_ANYWAY + REPEATED * turns().count() as f64 && !self.stop.asked()
     }
 
     fn measure(&mut self, cell: usize, who: usize) -> Result<turn::Measured, String> {
@@ -298,6 +308,22 @@ impl<'a> Experiment<'a> {
                 let all = errors + requests;
                 self.result.notes.push(format!("{}: {errors} of {all} requests failed", contestant.name));
             }
+        }
+    }
+
+    /// What could not be repeated counts, and the reader hears of it.
+    fn note_disturbed(&mut self) {
+        let turns = || self.result.cells.iter().flat_map(|cell| &cell.turns).filter(|turn| turn.counts());
+        let disturbed: Vec<_> = turns().filter_map(|turn| turn.disturbed).collect();
+        if !disturbed.is_empty() {
+            let (all, most) =
+                (turns().count(), |part: fn(&Disturbance) -> f64| disturbed.iter().map(part).fold(0.0, f64::max));
+            self.result.notes.push(format!(
+                "the machine was not calm in {} of {all} turns that count: others took up to {:.0} % of it, its hypervisor up to {:.0} %",
+                disturbed.len(),
+                most(|each| each.foreign) * 100.0,
+                most(|each| each.steal) * 100.0,
+            ));
         }
     }
 

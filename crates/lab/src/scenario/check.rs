@@ -30,6 +30,10 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
     for each in &scenario.setup {
         check_namespace(scenario, "setup", each.namespace.as_deref())?;
     }
+    for each in &scenario.checks {
+        check_namespace(scenario, "checks", each.namespace.as_deref())?;
+        check_when(scenario, "checks", &each.when)?;
+    }
     check_namespace(scenario, "load", scenario.load.namespace.as_deref())?;
     check_background(scenario)?;
     check_quick(scenario)?;

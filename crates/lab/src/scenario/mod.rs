@@ -50,6 +50,9 @@ pub struct Scenario {
     /// Of the variants: what the others are compared with.
     pub baseline: String,
     pub load: Load,
+    /// Commands that fail if the load has not taken the way that it should; they run after a set-up's first turn.
+    #[serde(default)]
+    pub checks: Vec<Check>,
     #[serde(default)]
     pub design: Design,
     /// What `--quick` changes.
@@ -225,6 +228,16 @@ pub struct Setup {
     pub run: Vec<Text>,
     #[serde(default)]
     pub namespace: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    pub run: Vec<Text>,
+    #[serde(default)]
+    pub namespace: Option<String>,
+    #[serde(default)]
+    pub when: When,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ macro_rules! scenarios {
     };
 }
 
-scenarios!["demo", "kmap", "socket-ebpf", "sidecar"];
+scenarios!["demo", "kmap", "socket-ebpf", "sidecar", "mesh", "smc-nginx", "smc-redis", "smc-sockperf", "socksdirect"];
 
 pub fn find(name: &str) -> Result<&'static str, String> {
     let found = shipped().iter().find(|(each, _)| *each == name);

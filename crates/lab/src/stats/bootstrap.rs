@@ -2,7 +2,7 @@
 //!
 //! A resample draws as many values as there are, with replacement, and adds normal noise to each, without which its median
 //! could only be one of few values. The noise's standard deviation is that of the values (by their median distance from the
-//! median, which bursts do not upset) divided by the square root of their number. How medians of such resamples are
+//! median, which bursts do not upset) divided by the square root of their number, and a little more. How medians of such resamples are
 //! distributed is known (a Beta distribution of the smoothed distribution's parts), so that an interval is calculated: it is
 //! what resampling would come to after infinitely many resamples, and needs no seed.
 //!
@@ -15,7 +15,11 @@ use statrs::distribution::{Beta, ContinuousCDF, Normal, StudentsT};
 
 /// Halvings: a millionth of where the search begins is less than any figure tells. (Waiting until the two ends are near enough
 /// would never end where the noise is no more than what rounding left.)
-const STEPS: usize = 24;
+const STEPS: usize = 20;
+
+/// With 1 whole cells with bursts that end by the width of their interval are right in 96.0 of 100 cases, with this in 96.6, for
+/// half a round more. (6000 cells, precision 2.5 %.)
+const BLUR: f64 = 1.5;
 
 /// Of the median. None if there are too few values for any interval.
 pub fn interval(values: &[f64], confidence: f64) -> Option<Interval> {
@@ -47,7 +51,7 @@ fn part_below(count: usize, confidence: f64) -> f64 {
 fn smoothed(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let noise = spread(values) / (values.len() as f64).sqrt();
+    let noise = BLUR * spread(values) / (values.len() as f64).sqrt();
     // More than half of the values are the same: no blur.
     if noise == 0.0 {
         return sorted[(part * values.len() as f64) as usize];

@@ -35,6 +35,8 @@ pub struct World {
     /// Of processes; those of its own programs are below `cgroup`.
     cgroups: Vec<Cgroup>,
     undo: Vec<Cmd>,
+    /// The scenario's checks were passed.
+    checked: bool,
 }
 
 impl World {
@@ -61,6 +63,7 @@ impl World {
             cgroup,
             cgroups: Vec::new(),
             undo,
+            checked: false,
         };
         world.furnish(ground)?;
         Ok(world)
@@ -103,9 +106,14 @@ impl World {
         Ok(running)
     }
 
-    /// A process that has ended though nobody asked it to: what it said.
+    /// After a turn. A process that has ended though nobody asked it to: what it said. A load that took another way: what
+    /// the scenario's check said.
     pub fn check(&mut self) -> Result<(), String> {
-        self.processes.iter_mut().try_for_each(|(_, running)| running.check())
+        self.processes.iter_mut().try_for_each(|(_, running)| running.check())?;
+        if !std::mem::replace(&mut self.checked, true) {
+            self.spec.checks.iter().try_for_each(|command| run(command, None).map(drop))?;
+        }
+        Ok(())
     }
 
     /// See `result::Turn`: since it stands.

@@ -9,7 +9,8 @@ use super::ready::Ready;
 use crate::ground::Ground;
 use crate::load::Job;
 use crate::scenario::{
-    Capture, LOAD, Load, NODE, Process, Ready as Wanted, Rings, Scenario, Scope, Setup, Splice, Text, Values, Variant,
+    Capture, Check, LOAD, Load, NODE, Process, Ready as Wanted, Rings, Scenario, Scope, Setup, Splice, Text, Values,
+    Variant,
 };
 use indexmap::IndexMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ pub struct Spec {
     pub rules: Vec<RulesSpec>,
     pub processes: IndexMap<String, ProcessSpec>,
     pub setup: Vec<Cmd>,
+    pub checks: Vec<Cmd>,
     pub load: LoadSpec,
     pub rings: bool,
     pub captures: Vec<CaptureSpec>,
@@ -125,6 +127,7 @@ impl Spec {
                 .map_err(|why| at("iptables", why))?,
             processes: processes?,
             setup: filler.setup(&scenario.setup).map_err(|why| at("setup", why))?,
+            checks: filler.checks(&scenario.checks, name, cell).map_err(|why| at("checks", why))?,
             load: filler.load(&scenario.load).map_err(|why| at("load", why))?,
             rings: variant.rings.is_some(),
             captures: filler.captures(&variant.capture).map_err(|why| at("capture", why))?,
@@ -357,16 +360,27 @@ impl Filler<'_> {
     }
 
     fn setup(&self, common: &[Setup]) -> Result<Vec<Cmd>, String> {
-        let one = |(number, each): (usize, &Setup)| {
-            Ok(Cmd {
-                name: format!("setup-{number}"),
-                argv: self.ground.resolve(self.all(&each.run)?)?,
-                env: self.map(&self.variant.env)?,
-                namespace: Some(self.namespace(each.namespace.as_deref())),
-                ..Cmd::default()
-            })
-        };
-        common.iter().chain(&self.variant.setup).enumerate().map(one).collect()
+        let all = common.iter().chain(&self.variant.setup).enumerate();
+        all.map(|(number, each)| self.step(format!("setup {}", number + 1), &each.run, each.namespace.as_deref()))
+            .collect()
+    }
+
+    fn checks(&self, checks: &[Check], variant: &str, cell: &Values) -> Result<Vec<Cmd>, String> {
+        let those = checks.iter().enumerate().filter(|(_, each)| each.when.holds(variant, cell));
+        those
+            .map(|(number, each)| self.step(format!("check {}", number + 1), &each.run, each.namespace.as_deref()))
+            .collect()
+    }
+
+    /// A command that runs to its end.
+    fn step(&self, name: String, run: &[Text], namespace: Option<&str>) -> Result<Cmd, String> {
+        Ok(Cmd {
+            name,
+            argv: self.ground.resolve(self.all(run)?)?,
+            env: self.map(&self.variant.env)?,
+            namespace: Some(self.namespace(namespace)),
+            ..Cmd::default()
+        })
     }
 
     fn load(&self, load: &Load) -> Result<LoadSpec, String> {

@@ -29,6 +29,11 @@ fn post(job: &mut Job) {
 fn paced(job: &mut Job) {
     (job.seconds, job.rate) = (0.3, Some(100.0));
 }
+/// For a while, but not as many as it can.
+fn bursts(job: &mut Job) {
+    brief(job);
+    job.options = ["--burst-delay", "100ms", "--burst-rate", "2"].map(String::from).to_vec();
+}
 fn h1(job: &mut Job) {
     twenty(job);
     job.options = vec!["--h1".into()];
@@ -71,6 +76,7 @@ pub const CASES: &[Case] = &[
     Case { name: "oha/get", tool: Tool::Oha, target: HTTP, change: twenty },
     Case { name: "oha/post", tool: Tool::Oha, target: HTTP, change: post },
     Case { name: "oha/paced", tool: Tool::Oha, target: HTTP, change: paced },
+    Case { name: "oha/bursts", tool: Tool::Oha, target: HTTP, change: bursts },
     Case { name: "oha/missing", tool: Tool::Oha, target: MISSING, change: twenty },
     Case { name: "oha/nobody", tool: Tool::Oha, target: NOBODY, change: paced },
     Case { name: "h2load/get", tool: Tool::H2load, target: "http://127.0.0.1:8081/", change: twenty },

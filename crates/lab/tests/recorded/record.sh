@@ -29,3 +29,8 @@ iperf3 -s -p 5300 >/dev/null &
 sockperf server --tcp -i 127.0.0.1 -p 11111 >/dev/null &
 sleep 1
 cargo test -p sidestep-lab --test loads -- --ignored --nocapture record
+
+# What the tests read, without what the tools were given, and of k6's many metrics the one that is read.
+cd crates/lab/tests/recorded
+rm -f */*/body */*/wrk.lua */*/k6.js
+sed -i -n '1p;/^http_req_duration,/p' k6/*/k6.csv
