@@ -29,7 +29,7 @@ docs/lab.md explains scenarios, and how to read the verdicts.";
 
 #[derive(Subcommand)]
 pub enum Command {
-    Run(Run),
+    Run(Box<Run>),
     List(List),
     Compare(Compare),
     Report(Report),

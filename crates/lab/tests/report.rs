@@ -1,11 +1,138 @@
+//! What is said of a run, in each way of saying it.
+
 mod common;
+
+use common::HOSTILE;
+use indexmap::IndexMap;
+use sidestep_lab::report::{markdown, page, table};
+use sidestep_lab::result::{Cell, Figure, Run};
+
+/// The line of a variant, the first after that heading.
+fn line<'a>(text: &'a str, heading: &str, variant: &str) -> &'a str {
+    let after = text.split_once(heading).unwrap_or_else(|| panic!("no {heading} in {text}")).1;
+    after.lines().find(|line| line.contains(variant)).unwrap_or_else(|| panic!("no {variant} in {after}"))
+}
+
 #[test]
-fn x() {
-    let r = common::run();
-    println!("{}", sidestep_lab::report::table(&r));
-    println!("{}", sidestep_lab::report::markdown(&r));
-    std::fs::write("/tmp/wt-report.html", sidestep_lab::report::page(&r)).unwrap();
-    std::fs::write("/tmp/wt-report-small.html", sidestep_lab::report::page(&common::small())).unwrap();
-    println!("{}", sidestep_lab::report::table(&common::small()));
-    println!("{}", sidestep_lab::compare::compare(&r, &r));
+fn the_table_tells_medians_changes_and_verdicts() {
+    let text = table(&common::run());
+    let baseline = line(&text, "connections 64\n", " plain ");
+    assert!(baseline.starts_with("requests/s ") && baseline.ends_with("baseline"), "{baseline}");
+    let better = line(&text, "connections 64\n", "sidestep");
+    assert!(better.contains("151 k/s") && better.contains(" +79.") && better.ends_with("better"), "{better}");
+    assert!(line(&text, "connections 64\n", "redirected").ends_with("worse"), "{text}");
+    assert!(text.contains("\nThe control, the baseline measured twice, was called different in "), "{text}");
+    assert!(text.contains(" of 16 comparisons (by chance: 0.8)"), "{text}");
+    assert!(text.contains("sidestep is better than plain in 16 of 16 comparisons, worse in none.\n"), "{text}");
+    assert!(text.contains("\nNote: bypass4netns was left out"), "{text}");
+    let wide = text.lines().filter(|line| !line.contains(". ") && line.contains("  ")).map(|line| line.chars().count());
+    assert!(wide.max().expect("lines") <= 100, "{text}");
+}
+
+#[test]
+fn texts_are_the_same_each_time() {
+    let (one, other) = (common::run(), common::run());
+    assert_eq!(table(&one), table(&other));
+    assert_eq!(markdown(&one), markdown(&other));
+    assert!(page(&one) == page(&other), "the pages differ");
+}
+
+#[test]
+fn few_rounds_are_no_verdict() {
+    let text = table(&common::small());
+    assert!(text.contains("sidestep had too few rounds to be compared with plain."), "{text}");
+    assert!(text.contains("No control took part"), "{text}");
+    assert!(text.lines().any(|line| line.contains("−4") && line.ends_with("too few rounds")), "{text}");
+}
+
+/// A control that differs is said in words that warn.
+#[test]
+fn a_control_that_differs_is_not_passed_over() {
+    let mut run = common::run();
+    common::scaled(&mut run, "control", 1.3);
+    let text = table(&run);
+    assert!(text.contains("was called different in 8 of 16 comparisons (by chance: 0.8)"), "{text}");
+    assert!(text.contains("That is more than chance"), "{text}");
+    assert!(page(&run).contains(r#"<p class="warning">"#));
+}
+
+#[test]
+fn markdown_is_a_section() {
+    let text = markdown(&common::run());
+    assert!(text.starts_with("## HTTP through a sidecar\n\nRequests of 1 kB"), "{text}");
+    assert!(text.contains("`sidestep-lab run scenarios/http.yaml --seed 7`\n\n4 cores of AMD EPYC"), "{text}");
+    assert!(
+        text.contains("\n| cell | figure | variant | median | change | 95 % interval | verdict |\n|---|"),
+        "{text}"
+    );
+    assert!(text.contains("\n| connections 1 | requests/s | plain | 29.8 k/s |  |  | baseline |\n"), "{text}");
+    assert!(text.contains("| **better** |\n") && !text.contains("<script"), "{text}");
+    assert!(markdown(&common::small()).contains("\n| figure | variant |"));
+}
+
+#[test]
+fn names_are_nothing_but_text() {
+    let page = page(&common::run());
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;console.error"));
+    assert!(!page.contains(HOSTILE));
+    let mut run = common::run();
+    run.variants[1].name = "red\x1b[31m\nline".into();
+    assert!(!table(&run).contains('\x1b'));
+}
+
+/// Beside the browser's own word in `chromium.rs`: there is nothing in it that could load anything.
+#[test]
+fn the_page_stands_alone() {
+    let page = page(&common::run());
+    for loading in [" src=", "<link", "<script", "<iframe", "<object", "@import", "url(http", "url(//", "@font-face"] {
+        assert!(!page.contains(loading), "{loading}");
+    }
+    assert!(page.contains(r#"http-equiv="Content-Security-Policy" content="default-src 'none'"#));
+    let outside: Vec<_> = page.match_indices("http").map(|(at, _)| &page[at..at + 20]).collect();
+    let known = |text: &&str| text.starts_with("http-equiv") || text.starts_with("https://example.org");
+    let unknown: Vec<_> = outside.iter().filter(|text| !known(text) && !text.starts_with("http.yaml")).collect();
+    assert_eq!(unknown, Vec::<&&str>::new(), "only the source of what was published is named");
+}
+
+#[test]
+fn links_lead_to_the_web_only() {
+    let mut run = common::run();
+    let published = run.scenario.published.as_mut().expect("a published experiment");
+    published.url = Some("javascript:alert(1)".into());
+    assert!(!page(&run).contains("javascript:"));
+}
+
+#[test]
+fn what_was_published_stands_beside_ours() {
+    let page = page(&common::run());
+    let part = page.split_once(r#"id="published""#).expect("the section").1;
+    let part = part.split_once("</section>").expect("its end").0;
+    for words in ["How sidecars cost, 2023", "Linux 5.10", "41 k/s", "+71 %", "151 k/s", "not measured", "one machine"]
+    {
+        assert!(part.contains(words), "{words} is not in {part}");
+    }
+}
+
+/// Whatever ended too early must still be readable.
+#[test]
+fn runs_with_nothing_in_them_are_reported() {
+    for run in broken() {
+        let texts = [page(&run), table(&run), markdown(&run)];
+        assert!(texts.iter().all(|text| text.contains("HTTP through a sidecar") && !text.contains("NaN")));
+    }
+}
+
+fn broken() -> [Run; 5] {
+    let (mut failed, mut bytes, mut idle) = (common::small(), common::small(), common::small());
+    failed.cells[0].turns.iter_mut().for_each(|turn| turn.outcome = None);
+    for outcome in bytes.cells[0].turns.iter_mut().filter_map(|turn| turn.outcome.as_mut()) {
+        (outcome.latency, outcome.requests) = (None, 0);
+    }
+    for outcome in idle.cells[0].turns.iter_mut().filter_map(|turn| turn.outcome.as_mut()) {
+        (outcome.requests, outcome.seconds) = (0, 0.0);
+    }
+    idle.scenario.judged = Figure::ALL.into();
+    bytes.scenario.judged = vec![Figure::Throughput, Figure::P50];
+    let empty = Run { cells: vec![Cell { values: IndexMap::new(), turns: Vec::new() }], ..common::small() };
+    [failed, bytes, idle, Run { cells: Vec::new(), variants: Vec::new(), ..common::small() }, empty]
 }

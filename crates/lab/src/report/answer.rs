@@ -3,7 +3,7 @@
 use super::findings::{Findings, word};
 use super::units;
 use crate::result::{Ended, Figure, Run};
-use crate::stats::{Comparison, Interval, Verdict};
+use crate::stats::{Comparison, Interval, Verdict, half_width};
 use std::fmt;
 
 /// What is said of one variant.
@@ -71,32 +71,27 @@ fn hull(intervals: impl Iterator<Item = Interval>) -> Option<Interval> {
 impl Answer<'_> {
     /// `sidestep is better than plain in 10 of 12 comparisons, worse in none; no difference in 2`
     pub fn lead(&self) -> String {
-        let count =
-            |verdict| self.parts.iter().filter(|part| part.verdict == verdict).map(|part| part.cells.len()).sum();
-        let [better, worse, same, few]: [usize; 4] = VERDICTS.map(count);
-        let all = better + worse + same + few;
-        let number = |n: usize| if n == 0 { "none".into() } else { n.to_string() };
-        if all == 0 {
-            return format!("{} could not be compared with {}", self.name, self.baseline);
-        }
-        let head = match (better, worse) {
-            (0, 0) if few == 0 => {
-                return format!("{} is no different from {} as far as could be measured", self.name, self.baseline);
-            }
-            (0, 0) => format!("{} is neither better nor worse than {} in {all} comparisons", self.name, self.baseline),
-            (0, _) => {
-                format!("{} is worse than {} in {worse} of {all} comparisons, better in none", self.name, self.baseline)
-            }
-            _ => format!(
-                "{} is better than {} in {better} of {all} comparisons, worse in {}",
-                self.name,
-                self.baseline,
-                number(worse)
-            ),
+        let counts @ [better, worse, same, few] = VERDICTS.map(|verdict| self.count(verdict));
+        let all: usize = counts.iter().sum();
+        let of = if all > 1 { format!(" of {all} comparisons") } else { String::new() };
+        let place = |number: usize| if all > 1 { format!(" in {number}{of}") } else { String::new() };
+        let (name, base) = (self.name, self.baseline);
+        let mut text = match (better, worse, same) {
+            (0, 0, 0) if all == 0 => return format!("{name} could not be compared with {base}"),
+            (0, 0, 0) => return format!("{name} had too few rounds to be compared with {base}"),
+            (0, 0, _) => format!("{name} is no different from {base}{}", place(same)),
+            (0, _, _) => format!("{name} is worse than {base}{}", place(worse)),
+            _ => format!("{name} is better than {base}{}", place(better)),
         };
-        let tail = [(same, "no difference in"), (few, "too few rounds in")];
-        let tail = tail.iter().filter(|(count, _)| *count > 0).map(|(count, words)| format!("; {words} {count}"));
-        head + &tail.collect::<String>()
+        if better > 0 && all > 1 {
+            text += &format!(", worse in {}", if worse == 0 { "none".into() } else { worse.to_string() });
+        }
+        let rest = [(same * (better + worse).min(1), "no difference in"), (few, "too few rounds in")];
+        text + &rest.iter().filter(|one| one.0 > 0).map(|(count, what)| format!("; {what} {count}")).collect::<String>()
+    }
+
+    fn count(&self, verdict: Verdict) -> usize {
+        self.parts.iter().filter(|part| part.verdict == verdict).map(|part| part.cells.len()).sum()
     }
 }
 
@@ -114,9 +109,9 @@ impl Part {
     /// `+41.2 % (+39.0 % … +43.1 %)`; of several cells only the hull.
     pub fn size(&self) -> String {
         match (self.ratio, self.hull) {
-            (Some(ratio), Some(hull)) => format!(": {} ({})", units::change(ratio), units::changes(hull)),
-            (Some(ratio), None) => format!(": {}", units::change(ratio)),
-            (None, Some(hull)) => format!(": {}", units::changes(hull)),
+            (Some(ratio), Some(hull)) => format!("{} ({})", units::change(ratio), units::changes(hull)),
+            (Some(ratio), None) => units::change(ratio),
+            (None, Some(hull)) => units::changes(hull),
             (None, None) => String::new(),
         }
     }
@@ -126,7 +121,7 @@ impl fmt::Display for Answer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.", self.lead())?;
         for part in &self.parts {
-            write!(f, " {} {}{}{}.", part.figure.title(), word(part.verdict), part.place(), part.size())?;
+            write!(f, " {} {}{}: {}.", part.figure.title(), word(part.verdict), part.place(), part.size())?;
         }
         Ok(())
     }
@@ -186,25 +181,19 @@ pub fn control_line(findings: &Findings) -> String {
 /// Why it ended, and how exact it is.
 pub fn ending(findings: &Findings) -> String {
     let run = findings.run;
-    let why = match run.ended {
-        Ended::Done => "ended as it was done",
-        Ended::TimeLimit => "ended at its time limit",
-        Ended::Interrupted => "was interrupted",
+    let until = match run.ended {
+        Ended::Done => "it was done",
+        Ended::TimeLimit => "its time limit",
+        Ended::Interrupted => "it was interrupted",
     };
     let (narrow, all) = narrow(findings);
-    format!(
-        "It ran for {} and {why}; {narrow} of {} {} as narrow as asked for (\u{b1}{}).",
-        units::duration(run.seconds),
-        units::many(all, "interval"),
-        if narrow == 1 { "is" } else { "are" },
-        units::part(run.scenario.precision)
-    )
+    let (time, asked) = (units::duration(run.seconds), units::part(run.scenario.precision));
+    format!("It ran for {time}, until {until}. Intervals as narrow as asked for (\u{b1}{asked}): {narrow} of {all}.")
 }
 
 fn narrow(findings: &Findings) -> (usize, usize) {
     let besides: Vec<_> = findings.judged.iter().filter_map(|one| one.beside).collect();
-    let half = |one: &Comparison| one.interval.map(|around| (around.high - around.low) / 2.0 / one.ratio);
-    let narrow = |one: &&Comparison| half(one).is_some_and(|half| half <= findings.run.scenario.precision);
+    let narrow = |one: &&Comparison| half_width(one).is_some_and(|half| half <= findings.run.scenario.precision);
     (besides.iter().filter(narrow).count(), besides.len())
 }
 

@@ -1,8 +1,8 @@
 //! What a run says, worked out once for all that show it.
 
 use crate::result::{Cell, Figure, Run, Variant};
-use crate::stats::{Comparison, Interval, Verdict};
-use crate::stats::{compare, median_interval};
+use crate::stats::{Comparison, Interval, Verdict, box_of, compare, median_interval};
+use indexmap::IndexMap;
 
 /// One variant in one cell by one figure, and beside the baseline.
 #[derive(Clone, Debug)]
@@ -53,18 +53,27 @@ impl<'a> Findings<'a> {
     }
 }
 
+/// Without the work for an interval.
+pub fn median(run: &Run, cell: usize, figure: Figure, variant: usize) -> Option<f64> {
+    let values: Vec<f64> = values(run, cell, figure, variant).into_values().collect();
+    box_of(&values).map(|all| all.median)
+}
+
+fn values(run: &Run, cell: usize, figure: Figure, variant: usize) -> IndexMap<u32, f64> {
+    let mut values = run.cells[cell].values_of(&run.variants[variant].name, figure);
+    values.retain(|_, value| value.is_finite());
+    values
+}
+
 fn find(run: &Run, cell: usize, figure: Figure, variant: usize) -> Finding {
     let confidence = run.scenario.confidence;
-    let values = |variant: &Variant| {
-        let mut values = run.cells[cell].values_of(&variant.name, figure);
-        values.retain(|_, value| value.is_finite());
-        values
-    };
-    let own = values(&run.variants[variant]);
+    let own = values(run, cell, figure, variant);
     let all: Vec<f64> = own.values().copied().collect();
-    let (median, interval) = median_interval(&all, confidence).unzip();
-    let base = run.variants.iter().find(|one| one.baseline).filter(|_| !run.variants[variant].baseline);
-    let beside = base.and_then(|base| compare(&own, &values(base), figure.better(), confidence));
+    // Fewer values make a median than make an interval.
+    let median = box_of(&all).map(|all| all.median);
+    let interval = median_interval(&all, confidence).map(|(_, interval)| interval);
+    let base = run.variants.iter().position(|one| one.baseline).filter(|&base| base != variant);
+    let beside = base.and_then(|base| compare(&own, &values(run, cell, figure, base), figure.better(), confidence));
     Finding { cell, figure, variant, median, interval, beside }
 }
 

@@ -50,10 +50,12 @@ fn command(run: &Run) -> String {
 fn plain(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().fold(String::new(), |mut all, c| {
-        if "\\`*_<>|[]#".contains(c) {
-            all.push('\\');
+        match c {
+            '<' => all.push_str("&lt;"),
+            '&' => all.push_str("&amp;"),
+            _ if "\\`*_|[]#".contains(c) => all.extend(['\\', c]),
+            _ => all.push(c),
         }
-        all.push(c);
         all
     })
 }

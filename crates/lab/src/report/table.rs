@@ -71,6 +71,6 @@ mod tests {
 
     #[test]
     fn long_names_are_cut() {
-        assert_eq!((cut("four", 4), cut("fives", 4)), ("four".into(), "fou…".into()));
+        assert_eq!((cut("four", 4), cut("fives", 4)), ("four".into(), "fiv…".into()));
     }
 }

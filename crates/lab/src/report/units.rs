@@ -91,9 +91,20 @@ pub fn change(ratio: f64) -> String {
     if text.chars().any(|digit| ('1'..='9').contains(&digit)) { text } else { "\u{b1}0.0 %".into() }
 }
 
+/// The same for the axis of a chart.
+pub fn change_tick(ratio: f64) -> String {
+    if ratio >= 10.0 { format!("\u{d7}{}", short(ratio)) } else { change(ratio).replace(".0 %", " %") }
+}
+
 /// `−14.0 % … −10.1 %`
 pub fn changes(interval: Interval) -> String {
-    format!("{} \u{2026} {}", change(interval.low), change(interval.high))
+    format!("{} \u{2026} {}", end(interval.low), end(interval.high))
+}
+
+/// An end that all but touches no change must not seem to touch it, as the verdict depends on that.
+fn end(ratio: f64) -> String {
+    let percent = (ratio - 1.0) * 100.0;
+    if (0.005..0.05).contains(&percent.abs()) { minus(format!("{percent:+.2} %")) } else { change(ratio) }
 }
 
 /// `5 %`
@@ -173,6 +184,12 @@ mod tests {
             assert_eq!(change(ratio), text);
         }
         assert_eq!(changes(Interval { low: 0.86, high: 0.9 }), "−14.0 % … −10.0 %");
+    }
+
+    #[test]
+    fn ends_keep_off_no_change() {
+        assert_eq!(changes(Interval { low: 0.936, high: 0.9997 }), "−6.4 % … −0.03 %");
+        assert_eq!(changes(Interval { low: 1.0, high: 1.0004 }), "±0.0 % … +0.04 %");
     }
 
     #[test]

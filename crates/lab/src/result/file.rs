@@ -1,7 +1,7 @@
 //! Results in files.
 
 use super::{FORMAT, Run};
-use serde::Deserialize;
+use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -22,20 +22,15 @@ pub enum ReadError {
     Broken(PathBuf, serde_path_to_error::Error<serde_json::Error>),
 }
 
-/// All that is common to all formats.
-#[derive(Deserialize)]
-struct Head {
-    format: u64,
-}
-
 pub fn read(path: &Path) -> Result<Run, ReadError> {
     let name = || path.to_path_buf();
     if path.exists() && !path.is_file() {
         return Err(ReadError::NotAFile(name()));
     }
     let text = fs::read_to_string(path).map_err(|error| ReadError::Unreadable(name(), error))?;
-    let json: serde_json::Value = serde_json::from_str(&text).map_err(|error| ReadError::NotJson(name(), error))?;
-    let Head { format } = Head::deserialize(&json).map_err(|_| ReadError::NotAResult(name()))?;
+    let json: Value = serde_json::from_str(&text).map_err(|error| ReadError::NotJson(name(), error))?;
+    // Before the rest, as other formats may have nothing else in common.
+    let format = json.get("format").and_then(Value::as_u64).ok_or_else(|| ReadError::NotAResult(name()))?;
     if format != u64::from(FORMAT) {
         return Err(ReadError::OtherFormat { path: name(), format });
     }

@@ -124,9 +124,9 @@ impl<'a> Experiment<'a> {
         self.save()?;
         self.progress.end();
         if self.result.cells.iter().all(|cell| cell.turns.iter().all(|turn| !turn.counts())) {
-            let failures =
+            let mut failures =
                 self.result.cells.iter().flat_map(|cell| &cell.turns).filter_map(|turn| turn.failure.as_deref());
-            return Err(failures.last().unwrap_or("nothing was measured").into());
+            return Err(failures.next_back().unwrap_or("nothing was measured").into());
         }
         Ok(())
     }

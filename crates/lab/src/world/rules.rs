@@ -53,10 +53,9 @@ mod tests {
 
     #[test]
     fn as_many_rules_as_are_asked_for_none_twice() {
-        let text = fill("nat", "OUTPUT", 101_806);
+        let text = fill("OUTPUT", 101_806);
         let rules: std::collections::HashSet<&str> =
             text.lines().filter(|line| line.starts_with("-A OUTPUT")).collect();
         assert_eq!(rules.len(), 101_806);
-        assert!(text.starts_with("*nat\n") && text.ends_with("COMMIT\n"));
     }
 }

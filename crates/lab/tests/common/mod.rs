@@ -10,6 +10,7 @@ use sidestep_lab::result::{
     About, Cell, Disturbance, Ended, FORMAT, Figure, Machine, ProcessUsage, Program, Published, PublishedFigure, Run,
     Turn, Usage, Variant,
 };
+use std::sync::LazyLock;
 
 /// To be seen in no page as anything but text.
 pub const HOSTILE: &str = "<script>console.error('escaped?')</script>&\"'";
@@ -25,8 +26,13 @@ const VARIANTS: [(&str, &str, f64); 5] = [
 const CONNECTIONS: [u32; 4] = [1, 8, 64, 256];
 pub const ROUNDS: u32 = 12;
 
-/// The whole, as a demanding reader would have it.
+/// The whole, as a demanding reader would have it; made once, as that takes a while.
 pub fn run() -> Run {
+    static RUN: LazyLock<Run> = LazyLock::new(made);
+    RUN.clone()
+}
+
+fn made() -> Run {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let cells = CONNECTIONS.iter().map(|&connections| cell(&mut rng, connections)).collect();
     Run {
@@ -59,6 +65,39 @@ pub fn small() -> Run {
     cell.values.clear();
     cell.turns.retain(|turn| turn.round < 3 && run.variants.iter().any(|variant| variant.name == turn.variant));
     run
+}
+
+/// As much as a page may have to hold: ten variants with long names, one far slower, and a second axis.
+pub fn crowded() -> Run {
+    let mut run = run();
+    run.scenario.published = None;
+    for number in 0..5 {
+        let name = format!("sidecar-of-mesh-number-{number}-with-everything-switched-on-that-it-has");
+        run.variants.insert(3, Variant { name: name.clone(), ..run.variants[1].clone() });
+        run.cells.iter_mut().for_each(|cell| add_copies(cell, &name));
+        scaled(&mut run, &name, [1.0, 0.9, 0.5, 0.01, 30.0][number]);
+    }
+    run.cells.truncate(2);
+    run.cells.iter_mut().for_each(|cell| cell.turns.retain(|turn| turn.round < 6));
+    let mut large = run.cells.clone();
+    run.cells.iter_mut().for_each(|cell| drop(cell.values.insert("body".into(), "1 KiB".into())));
+    large.iter_mut().for_each(|cell| drop(cell.values.insert("body".into(), "64 KiB".into())));
+    run.cells.extend(large);
+    run
+}
+
+fn add_copies(cell: &mut Cell, name: &str) {
+    let own = cell.turns.iter().filter(|turn| turn.variant == "sidestep");
+    let copies: Vec<Turn> = own.map(|turn| Turn { variant: name.into(), ..turn.clone() }).collect();
+    cell.turns.extend(copies);
+}
+
+/// Its figures, so that one can be made that is better or worse.
+pub fn scaled(run: &mut Run, variant: &str, factor: f64) {
+    let turns = run.cells.iter_mut().flat_map(|cell| &mut cell.turns).filter(|turn| turn.variant == variant);
+    for outcome in turns.filter_map(|turn| turn.outcome.as_mut()) {
+        outcome.requests = (outcome.requests as f64 * factor) as u64;
+    }
 }
 
 fn variant(&(name, about, _): &(&str, &str, f64)) -> Variant {
@@ -102,16 +141,26 @@ fn turn(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u
     let speed = speed * mood * each;
     let rate = 30_000.0 * speed * f64::from(connections).powf(0.25);
     let outcome = outcome(rng, rate, f64::from(connections));
-    let usage = usage(&outcome, speed, name);
+    let (usage, requests) = (usage(&outcome, speed, name), outcome.requests);
+    let moved = moved(name, requests);
     let (at, variant) = (f64::from(round) * 30.0, name.into());
-    Turn { variant, round, at, outcome: Some(outcome), failure: None, usage, disturbed: None, repeated: false }
+    Turn { variant, round, at, outcome: Some(outcome), failure: None, usage, moved, disturbed: None, repeated: false }
+}
+
+/// Only where something took another way than the kernel's.
+fn moved(name: &str, requests: u64) -> IndexMap<String, u64> {
+    let way = match name {
+        "sidestep" => Some("by ring"),
+        _ => None,
+    };
+    way.map(|way| (way.to_owned(), requests * 1200)).into_iter().collect()
 }
 
 fn outcome(rng: &mut ChaCha8Rng, rate: f64, connections: f64) -> Outcome {
     let mut latency = Latencies::new();
     let times = LogNormal::new((connections / rate * 0.9).ln(), 0.35).expect("a distribution");
     for _ in 0..1500 {
-        let slow = if rng.next_u32() % 400 == 0 { 6.0 } else { 1.0 };
+        let slow = if rng.next_u32().is_multiple_of(400) { 6.0 } else { 1.0 };
         latency.record((times.sample(rng) * slow * 1e9) as u64, 20);
     }
     let requests = (rate * 5.0) as u64;

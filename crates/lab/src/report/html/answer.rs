@@ -6,10 +6,11 @@ use crate::report::findings::Findings;
 use maud::{Markup, html};
 
 pub fn section(findings: &Findings) -> Markup {
+    let answers = answers(findings);
     let notes = &findings.run.notes;
     html! {
         section id="answer" {
-            @for answer in answers(findings) { (said(&answer)) }
+            @for answer in &answers { (said(answer, answers.len())) }
             p class=(if control(findings).is_some_and(|it| it.suspicious()) { "warning" } else { "" }) {
                 (control_line(findings))
             }
@@ -22,13 +23,19 @@ pub fn section(findings: &Findings) -> Markup {
     }
 }
 
-fn said(answer: &Answer) -> Markup {
+/// Of more variants than that only the first sentence is seen at once.
+const OPEN: usize = 3;
+
+fn said(answer: &Answer, all: usize) -> Markup {
     html! {
-        div.answer {
-            p.lead { (super::swatch(answer.variant)) (answer.lead()) "." }
+        details.answer open[all <= OPEN] {
+            summary.lead { (super::swatch(answer.variant)) (answer.lead()) "." }
             ul {
                 @for part in &answer.parts {
-                    li { strong { (part.figure.title()) } " " (verdict(part.verdict)) (part.place()) (part.size()) }
+                    li {
+                        strong { (part.figure.title()) } " " (verdict(part.verdict)) (part.place()) ": "
+                        span.size { (part.size()) }
+                    }
                 }
             }
         }

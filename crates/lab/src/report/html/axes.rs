@@ -14,9 +14,6 @@ const RIGHT: f64 = WIDTH - 12.0;
 const TOP: f64 = 8.0;
 const BOTTOM: f64 = HEIGHT - 34.0;
 
-/// Shown against every axis, whatever is judged.
-const ALWAYS: [Figure; 4] = [Figure::Rate, Figure::Throughput, Figure::P50, Figure::P90];
-
 pub fn section(findings: &Findings) -> Markup {
     let axes = numeric(findings.run);
     html! {
@@ -62,9 +59,16 @@ fn number(text: &str) -> Option<f64> {
     Some(text[..end].parse::<f64>().ok()? * unit)
 }
 
+/// The amount and the latency whatever is judged, then what is judged.
 fn figures(run: &Run) -> IndexSet<Figure> {
-    let told = |figure: &Figure| run.cells.iter().flat_map(|cell| &cell.turns).any(|turn| figure.of(turn).is_some());
-    ALWAYS.into_iter().filter(told).chain(run.scenario.judged.iter().copied()).collect()
+    let told = |figure: &Figure| {
+        let turns = run.cells.iter().flat_map(|cell| &cell.turns);
+        turns.filter_map(|turn| figure.of(turn)).any(|value| value > 0.0)
+    };
+    // Where requests are counted, bytes say the same again.
+    let amount = [Figure::Rate, Figure::Throughput].into_iter().find(told);
+    let latency = [Figure::P50, Figure::P90].into_iter().filter(told);
+    amount.into_iter().chain(latency).chain(run.scenario.judged.iter().copied()).collect()
 }
 
 /// Each choice of values for all other axes: a panel of its own.
@@ -109,8 +113,8 @@ fn panel(findings: &Findings, axis: &str, what: Figure, others: &IndexMap<String
         (text((LEFT + RIGHT) / 2.0, HEIGHT - 4.0, "soft middle", axis))
         @for series in &all { (drawn(findings, series, what, &along, &up)) }
     };
-    let rest: Vec<String> = others.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let caption = html! { (what.title()) " " small { (super::direction(what)) " " (rest.join(", ")) } };
+    let rest: String = others.iter().map(|(name, value)| format!("{name} {value}, ")).collect();
+    let caption = html! { (what.title()) " " small { (rest) (super::direction(what)) } };
     figure(caption, drawing(&format!("{} against {axis}", what.title()), HEIGHT, content))
 }
 

@@ -1,17 +1,17 @@
 //! How the turns of each variant are spread: boxes, with every turn as a dot.
 
 use super::scale::Scale;
-use super::svg::{WIDTH, class, drawing, figure, line, px, text, upright_grid};
+use super::svg::{WIDTH, class, drawing, figure, line, name, px, upright_grid};
 use crate::report::findings::Findings;
 use crate::report::units;
 use crate::result::{Figure, Turn};
 use crate::stats::{BoxPlot, box_of};
 use maud::{Markup, html};
 
-/// A variant's name, and its box below.
-const ROW: f64 = 38.0;
+/// A variant's name, its box below, and its turns below that.
+const ROW: f64 = 46.0;
 const NAME: f64 = 11.0;
-const HALF: f64 = 7.0;
+const HALF: f64 = 6.0;
 const AXIS: f64 = 22.0;
 
 pub fn section(findings: &Findings) -> Markup {
@@ -20,7 +20,7 @@ pub fn section(findings: &Findings) -> Markup {
             h2 { "Turn by turn" }
             p.hint {
                 "Each dot is a turn. Box: from p25 to p75 of the turns; whiskers: p5 and p95; upright line: median; "
-                "mark: mean. Hollow dots: turns that were disturbed, or repeated and thus not counted. "
+                "ring: mean. Hollow dots: turns that were disturbed, or repeated and thus not counted. "
                 "Scales do not begin at zero."
             }
             @for &figure in &findings.run.scenario.judged {
@@ -68,9 +68,9 @@ fn drawn(row: &Row, what: Figure, scale: &Scale, top: f64) -> Markup {
     let middle = top + NAME + 4.0 + HALF;
     html! {
         g class=(class(row.variant)) {
-            (text(1.0, top + NAME, "name", row.name))
+            (name(top + NAME, row.name))
             @if let Some(plot) = &row.plot { (boxed(row, plot, what, scale, middle)) }
-            @for (turn, value) in &row.turns { (dot(turn, *value, what, scale, middle)) }
+            @for (turn, value) in &row.turns { (dot(turn, *value, what, scale, middle + HALF + 8.0)) }
         }
     }
 }
@@ -84,7 +84,7 @@ fn boxed(row: &Row, plot: &BoxPlot, what: Figure, scale: &Scale, y: f64) -> Mark
             (line("whisker", (p5, y), (p95, y)))
             rect x=(px(p25)) y=(px(y - HALF)) width=(px((p75 - p25).max(1.0))) height=(px(2.0 * HALF)) {}
             (line("median", (median, y - HALF), (median, y + HALF)))
-            (super::svg::mark(row.variant, mean, y))
+            circle.mean cx=(px(mean)) cy=(px(y)) r="2.2" {}
         }
     }
 }
@@ -96,14 +96,14 @@ fn told(plot: &BoxPlot, what: Figure) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn dot(turn: &Turn, value: f64, what: Figure, scale: &Scale, middle: f64) -> Markup {
+fn dot(turn: &Turn, value: f64, what: Figure, scale: &Scale, y: f64) -> Markup {
     let state = match (turn.repeated, turn.disturbed.is_some()) {
         (true, _) => ", repeated, not counted",
         (_, true) => ", disturbed",
         _ => "",
     };
     // Rounds one above the other, so that equal values remain countable.
-    let y = middle + (f64::from(turn.round % 5) - 2.0) * 2.4;
+    let y = y + (f64::from(turn.round % 5) - 2.0) * 2.4;
     html! {
         circle class=(if state.is_empty() { "dot" } else { "dot hollow" }) cx=(px(scale.at(value))) cy=(px(y)) r="2.2" {
             title { "round " (turn.round) ": " (units::value(what, value)) (state) }

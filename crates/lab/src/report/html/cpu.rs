@@ -1,8 +1,8 @@
 //! What a request costs, by process; and what else the machine had to do for it.
 
 use super::scale::Scale;
-use super::svg::{WIDTH, class, drawing, figure, px, text, upright_grid};
-use crate::report::findings::Findings;
+use super::svg::{WIDTH, class, drawing, figure, name, px, text, upright_grid};
+use crate::report::findings::{Findings, median};
 use crate::report::units;
 use crate::result::{Cell, Figure, Run, Turn};
 use indexmap::{IndexMap, IndexSet};
@@ -68,10 +68,10 @@ fn panel(run: &Run, cell: &Cell, processes: &IndexSet<&str>) -> Markup {
     let Some(scale) = Scale::from_zero(costs.iter().map(total), 1.0, WIDTH - 58.0) else { return html! {} };
     let bottom = costs.len() as f64 * ROW + 2.0;
     let content = html! {
-        (upright_grid(&scale, &scale.ticks(4), 2.0, bottom, &|tick| units::tick(Figure::Cpu, tick)))
+        (upright_grid(&scale, &scale.ticks(5), 2.0, bottom, &|tick| units::tick(Figure::Cpu, tick)))
         @for (number, cost) in costs.iter().enumerate() {
             g class=(class(number)) {
-                (text(1.0, number as f64 * ROW + NAME, "name", &run.variants[number].name))
+                (name(number as f64 * ROW + NAME, &run.variants[number].name))
                 (bar(cost, processes, &scale, number as f64 * ROW + NAME + 4.0))
             }
         }
@@ -110,7 +110,6 @@ fn others(findings: &Findings) -> Markup {
             table {
                 caption { "Medians of all counting turns" }
                 thead { tr {
-                    @if findings.run.cells.len() > 1 { th scope="col" { "cell" } }
                     th scope="col" { "variant" }
                     @for figure in &told { th.number scope="col" { (figure.title()) } }
                 } }
@@ -127,14 +126,14 @@ fn has(run: &Run, figure: Figure) -> bool {
 fn rows(findings: &Findings, cell: usize, told: &[Figure]) -> Markup {
     let run = findings.run;
     html! {
+        @if !run.cells[cell].values.is_empty() {
+            tr.group { th scope="rowgroup" colspan=(told.len() + 1) { span { (run.cells[cell].title()) } } }
+        }
         @for (number, variant) in run.variants.iter().enumerate() {
             tr class=(class(number)) {
-                @if run.cells.len() > 1 && number == 0 {
-                    th scope="rowgroup" rowspan=(run.variants.len()) { (run.cells[cell].title()) }
-                }
                 th scope="row" { (variant.name) }
                 @for &figure in told {
-                    @let median = findings.at(cell, figure, number).median;
+                    @let median = median(run, cell, figure, number);
                     td.number { (median.map_or(units::NOTHING.into(), |median| units::value(figure, median))) }
                 }
             }

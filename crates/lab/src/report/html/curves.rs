@@ -1,7 +1,7 @@
 //! Latency by percentile, up to where there are requests enough to tell.
 
 use super::scale::Scale;
-use super::svg::{WIDTH, class, drawing, figure, level_grid, line, path, px, text};
+use super::svg::{WIDTH, class, drawing, figure, level_grid, path, px, upright};
 use crate::load::Latencies;
 use crate::report::findings::Findings;
 use crate::report::units;
@@ -49,10 +49,7 @@ fn panel(findings: &Findings, cell: &Cell) -> Option<Markup> {
     let up = Scale::fit(curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.1)), BOTTOM, TOP)?;
     let content = html! {
         (level_grid(&up, &up.ticks(5), LEFT, RIGHT, &|tick| units::tick(Figure::P50, tick)))
-        @for percent in SHOWN {
-            (line("grid", (place(percent), TOP), (place(percent), BOTTOM)))
-            (text(place(percent), BOTTOM + 14.0, "soft middle", &format!("{percent} %")))
-        }
+        (upright(SHOWN.iter().map(|&percent| (place(percent), format!("{percent} %"))).collect(), TOP, BOTTOM))
         @for curve in &curves { (drawn(findings, curve, &up)) }
     };
     let title = cell.title();

@@ -1,7 +1,7 @@
 //! All changes at a glance: every interval beside the line of no change.
 
 use super::scale::Scale;
-use super::svg::{WIDTH, class, drawing, figure, line, mark, text, upright_grid};
+use super::svg::{WIDTH, class, drawing, figure, line, mark, name, upright_grid};
 use crate::report::findings::{Finding, Findings, word};
 use crate::report::units;
 use crate::result::Figure;
@@ -9,7 +9,7 @@ use crate::stats::{Comparison, Verdict};
 use maud::{Markup, html};
 
 const TITLE: f64 = 18.0;
-const STEP: f64 = 13.0;
+const STEP: f64 = 15.0;
 const GAP: f64 = 6.0;
 const AXIS: f64 = 22.0;
 
@@ -30,11 +30,11 @@ fn panel(findings: &Findings, what: Figure) -> Markup {
     let Some(scale) = Scale::fit(ends.flatten().chain([1.0]), 10.0, WIDTH - 10.0) else { return html! {} };
     let (rows, bottom) = placed(findings, &shown);
     let content = html! {
-        (upright_grid(&scale, &scale.ticks(5), 2.0, bottom, &units::change))
+        (upright_grid(&scale, &scale.ticks(5), 2.0, bottom, &units::change_tick))
         (line("zero", (scale.at(1.0), 2.0), (scale.at(1.0), bottom)))
         @for row in &rows {
             @match row {
-                Row::Title(y, title) => (text(1.0, *y, "name", title)),
+                Row::Title(y, title) => (name(*y, title)),
                 Row::Change(y, one, beside) => (drawn(findings, one, beside, &scale, *y)),
             }
         }

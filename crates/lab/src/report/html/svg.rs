@@ -4,6 +4,7 @@
 //! beside each other. Elements are never self-closing, as HTML would take what follows for their children.
 
 use super::scale::Scale;
+use crate::report::table::cut;
 use maud::{Markup, html};
 
 /// Of every drawing, in its own units.
@@ -37,16 +38,26 @@ pub fn text(x: f64, y: f64, class: &str, words: &str) -> Markup {
     html! { text x=(px(x)) y=(px(y)) class=(class) { (words) } }
 }
 
+/// A name above what is its, cut off where the drawing ends.
+pub fn name(y: f64, words: &str) -> Markup {
+    let most = (WIDTH / wide("x")) as usize;
+    html! { text.name x="1" y=(px(y)) { (cut(words, most)) @if words.chars().count() > most { title { (words) } } } }
+}
+
 pub fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> Markup {
     html! { line class=(class) x1=(px(from.0)) y1=(px(from.1)) x2=(px(to.0)) y2=(px(to.1)) {} }
 }
 
 /// Lines and numbers across, for values that go to the right.
 pub fn upright_grid(scale: &Scale, ticks: &[f64], top: f64, bottom: f64, name: &dyn Fn(f64) -> String) -> Markup {
-    let labels = spaced(ticks.iter().map(|&tick| (scale.at(tick), name(tick))).collect());
+    upright(ticks.iter().map(|&tick| (scale.at(tick), name(tick))).collect(), top, bottom)
+}
+
+/// The same for places and labels that are known.
+pub fn upright(labels: Vec<(f64, String)>, top: f64, bottom: f64) -> Markup {
     html! {
-        @for &tick in ticks { (line("grid", (scale.at(tick), top), (scale.at(tick), bottom))) }
-        @for (x, label, anchor) in labels { (text(x, bottom + 14.0, anchor, &label)) }
+        @for (x, _) in &labels { (line("grid", (*x, top), (*x, bottom))) }
+        @for (x, label, anchor) in spaced(labels) { (text(x, bottom + 14.0, anchor, &label)) }
     }
 }
 
@@ -71,7 +82,7 @@ fn spaced(labels: Vec<(f64, String)>) -> Vec<(f64, String, &'static str)> {
 
 /// About; system fonts differ.
 pub fn wide(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.0
+    text.chars().count() as f64 * 6.4
 }
 
 /// Lines and numbers for values that go up, with the numbers left of `left`.

@@ -4,10 +4,13 @@ use super::svg::class;
 use crate::report::findings::Findings;
 use crate::report::units;
 use crate::result::{Cell, Run, Turn};
+use indexmap::IndexSet;
 use maud::{Markup, html};
 
 pub fn section(findings: &Findings) -> Markup {
     let run = findings.run;
+    let turns = run.cells.iter().flat_map(|cell| &cell.turns);
+    let ways: IndexSet<&str> = turns.flat_map(|turn| turn.moved.keys().map(String::as_str)).collect();
     html! {
         section id="turns" {
             h2 { "How the measurement went" }
@@ -17,8 +20,9 @@ pub fn section(findings: &Findings) -> Markup {
                         @for name in ["variant", "turns that count", "of them disturbed", "repeated", "failed", "errors"] {
                             th scope="col" { (name) }
                         }
+                        @for way in &ways { th.number scope="col" { (way) } }
                     } }
-                    tbody { @for number in 0..run.variants.len() { (row(run, number)) } }
+                    tbody { @for number in 0..run.variants.len() { (row(run, number, &ways)) } }
                 }
             }
             (failures(run))
@@ -26,7 +30,7 @@ pub fn section(findings: &Findings) -> Markup {
     }
 }
 
-fn row(run: &Run, number: usize) -> Markup {
+fn row(run: &Run, number: usize, ways: &IndexSet<&str>) -> Markup {
     let name = &run.variants[number].name;
     let own: Vec<&Turn> = run.cells.iter().flat_map(|cell| &cell.turns).filter(|turn| turn.variant == *name).collect();
     let count = |what: &dyn Fn(&Turn) -> bool| own.iter().filter(|turn| what(turn)).count();
@@ -39,7 +43,9 @@ fn row(run: &Run, number: usize) -> Markup {
             td.number { (count(&|turn| turn.counts() && turn.disturbed.is_some())) }
             td.number { (count(&|turn| turn.repeated)) }
             td.number { (count(&|turn| turn.outcome.is_none())) }
+            @let moved = |way: &str| own.iter().filter(|turn| turn.counts()).filter_map(|turn| turn.moved.get(way)).sum::<u64>();
             td.number { (errors) " of " (units::count((requests + errors) as f64)) }
+            @for way in ways { td.number { (units::bytes(moved(way) as f64)) } }
         }
     }
 }

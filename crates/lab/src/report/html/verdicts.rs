@@ -73,9 +73,9 @@ fn median(figure: Figure, median: Option<f64>) -> Markup {
 /// Never a number alone: change, interval, and the verdict as sign, word and colour.
 pub fn change(beside: &Comparison) -> Markup {
     html! {
-        span.change { (units::change(beside.ratio)) }
-        @if let Some(around) = beside.interval { span.interval { (units::changes(around)) } }
+        span.change { (units::change(beside.ratio)) } " "
         (verdict(beside.verdict))
+        @if let Some(around) = beside.interval { span.interval { (units::changes(around)) } }
     }
 }
 
