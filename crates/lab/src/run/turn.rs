@@ -9,8 +9,6 @@ use crate::world::{LoadSpec, Output, Running, World};
 use indexmap::IndexMap;
 use std::time::{Duration, Instant};
 
-/// Besides the load's own time: to start, and to get the last answers.
-const SLACK: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(100);
 
 pub struct Measured {
@@ -109,7 +107,7 @@ impl Take<'_> {
     }
 
     fn until(&self) -> Instant {
-        Instant::now() + Duration::from_secs_f64(self.load.job.seconds) + SLACK
+        Instant::now() + Duration::from_secs_f64(self.load.job.seconds + self.load.patience)
     }
 
     /// It is not reaped yet, so that what it used can still be read.
@@ -119,7 +117,7 @@ impl Take<'_> {
                 return Err("interrupted".into());
             }
             if Instant::now() > until {
-                return Err(running.error(&format!("has not ended {} s after its time", SLACK.as_secs())));
+                return Err(running.error(&format!("has not ended {} s after its time", self.load.patience)));
             }
         }
         Ok(())

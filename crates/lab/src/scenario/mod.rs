@@ -258,6 +258,9 @@ pub struct Load {
     /// Of the same load, before each measurement.
     #[serde(default = "warm")]
     pub warmup: Text,
+    /// Seconds that it may take longer, to start and to get its last answers; then it is ended, and the turn has failed.
+    #[serde(default = "patience")]
+    pub patience: Text,
     #[serde(default)]
     pub body: Option<Text>,
     #[serde(default)]
@@ -283,6 +286,10 @@ fn one() -> Text {
 
 fn two() -> Text {
     Text::from("2")
+}
+
+fn patience() -> Text {
+    Text::from("15")
 }
 
 fn warm() -> Text {

@@ -96,6 +96,7 @@ pub struct LoadSpec {
     pub command: Cmd,
     pub job: Job,
     pub warmup: f64,
+    pub patience: f64,
 }
 
 impl Spec {
@@ -412,6 +413,7 @@ impl Filler<'_> {
             command: self.all(&load.command)?,
             folder: self.place.dir.join("load"),
         };
-        Ok(LoadSpec { command, job, warmup: self.number("warmup", &load.warmup)? })
+        let warmup = self.number("warmup", &load.warmup)?;
+        Ok(LoadSpec { command, job, warmup, patience: self.number("patience", &load.patience)? })
     }
 }
