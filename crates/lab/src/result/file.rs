@@ -34,7 +34,9 @@ pub fn read(path: &Path) -> Result<Run, ReadError> {
     if format != u64::from(FORMAT) {
         return Err(ReadError::OtherFormat { path: name(), format });
     }
-    serde_path_to_error::deserialize(json).map_err(|error| ReadError::Broken(name(), error))
+    // Once more from the text: a `Value` sorts the names of axes and processes.
+    let mut json = serde_json::Deserializer::from_str(&text);
+    serde_path_to_error::deserialize(&mut json).map_err(|error| ReadError::Broken(name(), error))
 }
 
 /// Whole or not at all: written aside, then renamed.

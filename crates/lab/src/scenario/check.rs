@@ -31,7 +31,6 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         check_namespace(scenario, "setup", each.namespace.as_deref())?;
     }
     for each in &scenario.checks {
-        check_namespace(scenario, "checks", each.namespace.as_deref())?;
         check_when(scenario, "checks", &each.when)?;
     }
     check_namespace(scenario, "load", scenario.load.namespace.as_deref())?;

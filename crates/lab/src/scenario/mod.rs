@@ -50,7 +50,8 @@ pub struct Scenario {
     /// Of the variants: what the others are compared with.
     pub baseline: String,
     pub load: Load,
-    /// Commands that fail if the load has not taken the way that it should; they run after a set-up's first turn.
+    /// Commands that fail if something is not as it should be: an answer is wrong, the load took another way. They run after
+    /// a set-up's first turn, as the load does.
     #[serde(default)]
     pub checks: Vec<Check>,
     #[serde(default)]
@@ -234,8 +235,6 @@ pub struct Setup {
 #[serde(deny_unknown_fields)]
 pub struct Check {
     pub run: Vec<Text>,
-    #[serde(default)]
-    pub namespace: Option<String>,
     #[serde(default)]
     pub when: When,
 }

@@ -127,7 +127,7 @@ impl Spec {
                 .map_err(|why| at("iptables", why))?,
             processes: processes?,
             setup: filler.setup(&scenario.setup).map_err(|why| at("setup", why))?,
-            checks: filler.checks(&scenario.checks, name, cell).map_err(|why| at("checks", why))?,
+            checks: filler.checks(scenario, name, cell).map_err(|why| at("checks", why))?,
             load: filler.load(&scenario.load).map_err(|why| at("load", why))?,
             rings: variant.rings.is_some(),
             captures: filler.captures(&variant.capture).map_err(|why| at("capture", why))?,
@@ -365,11 +365,17 @@ impl Filler<'_> {
             .collect()
     }
 
-    fn checks(&self, checks: &[Check], variant: &str, cell: &Values) -> Result<Vec<Cmd>, String> {
-        let those = checks.iter().enumerate().filter(|(_, each)| each.when.holds(variant, cell));
-        those
-            .map(|(number, each)| self.step(format!("check {}", number + 1), &each.run, each.namespace.as_deref()))
-            .collect()
+    /// They run as the load does: as another client.
+    fn checks(&self, scenario: &Scenario, variant: &str, cell: &Values) -> Result<Vec<Cmd>, String> {
+        let those = scenario.checks.iter().enumerate().filter(|(_, each)| each.when.holds(variant, cell));
+        those.map(|(number, check)| self.check(number, check, &scenario.load)).collect()
+    }
+
+    fn check(&self, number: usize, check: &Check, load: &Load) -> Result<Cmd, String> {
+        let mut command = self.load(load)?.command;
+        command.name = format!("check {}", number + 1);
+        command.argv.extend(self.ground.resolve(self.all(&check.run)?)?);
+        Ok(command)
     }
 
     /// A command that runs to its end.
