@@ -55,7 +55,7 @@ impl Drop for Burner {
 }
 
 fn watched(account: Account, whole: Option<PathBuf>) -> Watched {
-    Watched { processes: IndexMap::from([("burner".to_owned(), account)]), whole }
+    Watched { processes: IndexMap::from([("burner".to_owned(), account)]), whole, outside: None }
 }
 
 fn shell(script: &str) -> Child {

@@ -17,10 +17,11 @@ pub fn section(findings: &Findings) -> Markup {
             div.scroll tabindex="0" role="region" aria-label="Turns by variant" {
                 table {
                     thead { tr {
-                        @for name in ["variant", "turns that count", "of them disturbed", "repeated", "failed", "errors"] {
-                            th scope="col" { (name) }
+                        th scope="col" { "variant" }
+                        @for name in ["turns that count", "of them disturbed", "repeated", "failed", "errors"] {
+                            th.number scope="col" { (name) }
                         }
-                        @for way in &ways { th.number scope="col" { (way) } }
+                        @for way in &ways { th.number scope="col" { "bytes " (way) } }
                     } }
                     tbody { @for number in 0..run.variants.len() { (row(run, number, &ways)) } }
                 }
@@ -43,15 +44,21 @@ fn row(run: &Run, number: usize, ways: &IndexSet<&str>) -> Markup {
             td.number { (count(&|turn| turn.counts() && turn.disturbed.is_some())) }
             td.number { (count(&|turn| turn.repeated)) }
             td.number { (count(&|turn| turn.outcome.is_none())) }
-            @let moved = |way: &str| own.iter().filter(|turn| turn.counts()).filter_map(|turn| turn.moved.get(way)).sum::<u64>();
             td.number { (errors) " of " (units::count((requests + errors) as f64)) }
-            @for way in ways { td.number { (units::bytes(moved(way) as f64)) } }
+            @for way in ways { td.number { (moved(&own, way)) } }
         }
     }
 }
 
+/// Bytes that did not take the kernel's way; none where nobody counted them.
+fn moved(own: &[&Turn], way: &str) -> String {
+    let counted: Vec<u64> =
+        own.iter().filter(|turn| turn.counts()).filter_map(|turn| turn.moved.get(way).copied()).collect();
+    if counted.is_empty() { units::NOTHING.into() } else { units::bytes(counted.iter().sum::<u64>() as f64) }
+}
+
 fn failures(run: &Run) -> Markup {
-    let failed = |cell: &'_ Cell| cell.turns.iter().filter(|turn| turn.failure.is_some()).count();
+    let failed = |cell: &Cell| cell.turns.iter().filter(|turn| turn.failure.is_some()).count();
     html! {
         @if run.cells.iter().any(|cell| failed(cell) > 0) {
             details {
