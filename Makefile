@@ -8,7 +8,8 @@ all:
 demo:
 	tools/install-deps demo
 	cargo build --release
-	tools/demo $(ARGS)
+	mkdir -p target/demo
+	target/release/sidestep lab run demo --out target/demo/demo.json --html target/demo/demo.html $(ARGS)
 
 # Every test.
 test:

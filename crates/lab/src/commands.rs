@@ -49,7 +49,8 @@ pub fn run(args: &Run) -> Done {
         write(&html, &report::page(&done))?;
         eprintln!("report: {}", html.display());
     }
-    Ok(ExitCode::SUCCESS)
+    let complaints = done.complaints();
+    if complaints.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(complaints.join("\n").into()) }
 }
 
 fn named(args: &Run) -> Result<(Scenario, String), String> {

@@ -200,7 +200,9 @@ impl<'a> Experiment<'a> {
         let measured = turn::take(self.ground, stood, &load, &self.stop);
         if measured.is_err() {
             // Whatever is wrong with it, the next turn finds a new one.
-            self.standing.remove(number);
+            let (_, gone) = self.standing.remove(number);
+            let name = &self.contestants[who].name;
+            self.result.wrong.extend(gone.wrong().map(|why| format!("{name}: {why}")));
         }
         measured
     }
@@ -378,5 +380,6 @@ fn blank(order: &Order, cells: &[Values]) -> Run {
         variants: Vec::new(),
         cells: cells.iter().map(|values| Cell { values: values.clone(), turns: Vec::new() }).collect(),
         notes: Vec::new(),
+        wrong: Vec::new(),
     }
 }
