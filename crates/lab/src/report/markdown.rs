@@ -2,9 +2,10 @@
 
 use super::answer::{answers, control_line, ending, machine};
 use super::findings::{Finding, Findings};
+use super::published::ours;
 use super::terminal::said;
 use super::units;
-use crate::result::Run;
+use crate::result::{PublishedFigure, Run};
 use std::fmt::Write;
 
 /// A section: heading, command, machine, table, what the control says, and the notes.
@@ -15,6 +16,7 @@ pub fn markdown(run: &Run) -> String {
     table(&mut text, &findings);
     answers(&findings).iter().for_each(|answer| text += &format!("\n{}\n", plain(&answer.to_string())));
     text += &format!("\n{} {}\n", plain(&control_line(&findings)), plain(&ending(&findings)));
+    published(&mut text, &findings);
     for note in &run.notes {
         text += &format!("\n- {}", plain(note));
     }
@@ -31,6 +33,40 @@ fn table(text: &mut String, findings: &Findings) {
         let cell = if axes { plain(&findings.cell(finding).title()) + " | " } else { String::new() };
         let _ = writeln!(text, "| {cell}{} |", columns(findings, finding).join(" | "));
     }
+}
+
+/// What was published, and the same of ours.
+fn published(text: &mut String, findings: &Findings) {
+    let Some(published) = &findings.run.scenario.published else { return };
+    let source = match &published.url {
+        Some(url) => format!("[{}]({url})", plain(&published.source)),
+        None => plain(&published.source),
+    };
+    let _ = writeln!(text, "\nPublished: {source}. {}.", plain(&published.setup));
+    if !published.figures.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n| published | before | after | change | here, before | after | change |\n|---|--:|--:|--:|--:|--:|---|"
+        );
+    }
+    for figure in &published.figures {
+        let theirs = [&figure.what, &figure.baseline, &figure.improved, &figure.change].map(|word| plain(word));
+        let _ = writeln!(text, "| {} | {} |", theirs.join(" | "), here(findings, figure).join(" | "));
+    }
+    if !published.differs.is_empty() {
+        let _ = writeln!(text, "\n{}", published.differs.iter().map(|one| plain(one)).collect::<Vec<_>>().join(" "));
+    }
+}
+
+fn here(findings: &Findings, figure: &PublishedFigure) -> [String; 3] {
+    let Some((base, own)) = ours(findings, figure) else { return ["-", "-", "not measured"].map(String::from) };
+    let median = |one: &Finding| one.median.map_or(units::NOTHING.into(), |median| units::value(one.figure, median));
+    let [change, interval, verdict] = said(&own, false);
+    [
+        median(&base),
+        format!("{} ({})", median(&own), plain(&findings.variant(&own).name)),
+        format!("{change} ({interval}), {verdict}"),
+    ]
 }
 
 fn columns(findings: &Findings, finding: &Finding) -> [String; 6] {

@@ -5,6 +5,7 @@ mod findings;
 mod html;
 mod json;
 mod markdown;
+mod published;
 pub(crate) mod table;
 mod terminal;
 pub(crate) mod units;

@@ -123,12 +123,11 @@ impl<'a> Experiment<'a> {
         self.note_disturbed();
         self.save()?;
         self.progress.end();
-        if self.result.cells.iter().all(|cell| cell.turns.iter().all(|turn| !turn.counts())) {
-            let mut failures =
-                self.result.cells.iter().flat_map(|cell| &cell.turns).filter_map(|turn| turn.failure.as_deref());
-            return Err(failures.next_back().unwrap_or("nothing was measured").into());
+        let turns = self.result.cells.iter().flat_map(|cell| &cell.turns);
+        match turns.filter(|turn| turn.counts()).count() {
+            0 => Err("nothing could be measured".into()),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Some if this was the last one.

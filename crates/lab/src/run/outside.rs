@@ -26,7 +26,7 @@ pub fn run(request: Request) -> Result<(), String> {
     let order = Order {
         scenario: request.scenario,
         text: request.text,
-        command: std::env::args().collect(),
+        command: ["sidestep", "lab"].map(String::from).into_iter().chain(std::env::args().skip(1)).collect(),
         seed: request.seed,
         out: request.out,
         dir: ground.dir.clone(),

@@ -99,7 +99,7 @@ impl Take<'_> {
         let argv = job.tool.argv(job).map_err(|why| why.to_string())?;
         let mut command = self.load.command.clone();
         command.argv.extend(self.ground.resolve(argv)?);
-        Running::start(&command, self.world.dir(), Output::Kept(None))
+        Running::start(&command, Output::Kept(None))
     }
 
     fn meter(&self, running: &Running) -> Meter {

@@ -34,6 +34,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         check_when(scenario, "checks", &each.when)?;
     }
     check_namespace(scenario, "load", scenario.load.namespace.as_deref())?;
+    check_published(scenario)?;
     check_background(scenario)?;
     check_quick(scenario)?;
     check_design(scenario)
@@ -95,6 +96,20 @@ fn check_quick(scenario: &Scenario) -> Result<(), String> {
     }
     if !scenario.quick.variants.is_empty() && !scenario.quick.variants.contains(&scenario.baseline) {
         return Err(format!("quick.variants: the baseline, {}, has to be among them", scenario.baseline));
+    }
+    Ok(())
+}
+
+/// A figure stands beside one of ours, so that has to be there.
+fn check_published(scenario: &Scenario) -> Result<(), String> {
+    for figure in scenario.published.iter().flat_map(|published| &published.figures) {
+        let place = format!("published.figures.{}", figure.what);
+        if let Some(variant) = &figure.variant {
+            one_of(&place, variant, scenario.variants.keys())?;
+        }
+        let texts = |value: &String| vec![Text::from(value.as_str())];
+        let cell: IndexMap<_, _> = figure.cell.iter().map(|(axis, value)| (axis.clone(), texts(value))).collect();
+        known_cells(scenario, &place, &cell)?;
     }
     Ok(())
 }

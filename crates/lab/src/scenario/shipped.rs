@@ -39,3 +39,25 @@ pub fn find(name: &str) -> Result<&'static str, String> {
         format!("there is no scenario of that name; there are {}, and files that end in .yaml", names.join(", "))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{cells, parse};
+
+    #[test]
+    fn each_can_be_read_has_its_name_and_is_something_when_quick() {
+        for (name, text) in shipped() {
+            let scenario = parse(text).unwrap_or_else(|why| panic!("{name}: {why}"));
+            assert_eq!(scenario.name, *name);
+            let (all, quick) = (cells(&scenario.axes).len(), scenario.clone().quick());
+            assert!(quick.variants.contains_key(&scenario.baseline), "{name}");
+            assert!((1..=all).contains(&cells(&quick.axes).len()), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_with_what_is() {
+        assert!(find("no-such").expect_err("it is not there").contains("demo"));
+    }
+}

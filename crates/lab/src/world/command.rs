@@ -70,8 +70,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a command to its end; what it printed. The error carries its own words.
 pub fn run(command: &Cmd, input: Option<&Path>) -> Result<String, String> {
-    let dir = std::env::temp_dir();
-    let mut running = Running::start(command, &dir, Output::Kept(input))?;
+    let mut running = Running::start(command, Output::Kept(input))?;
     let status = running.wait(LIMIT).ok_or_else(|| running.error("has not ended after 60 s"))?;
     if !status.success() {
         return Err(running.error(&format!("failed ({status})")));

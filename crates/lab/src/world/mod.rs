@@ -104,7 +104,7 @@ impl World {
     }
 
     fn start_process(&mut self, name: &str, command: &Cmd) -> Result<Running, String> {
-        let running = Running::start(command, &self.dir, Output::Log)?;
+        let running = Running::start(command, Output::Log(&self.dir))?;
         self.pids.insert(name.into(), running.pid());
         Ok(running)
     }
@@ -142,10 +142,6 @@ impl World {
             whole: self.cgroup.as_ref().map(|each| each.path().to_path_buf()),
             outside: Some(ground.outside_proc()),
         }
-    }
-
-    pub fn dir(&self) -> &PathBuf {
-        &self.dir
     }
 }
 

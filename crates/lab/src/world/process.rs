@@ -2,29 +2,29 @@
 
 use super::command::Cmd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub struct Running {
     name: String,
     child: Child,
     /// What it says is kept in files: no pipe fills up, nothing waits for a reader.
-    out: PathBuf,
-    err: PathBuf,
-    keep: bool,
+    out: File,
+    err: File,
     stopped: bool,
 }
 
 /// What becomes of what it says.
 pub enum Output<'a> {
-    /// A server's: shown if it fails. Both streams in one file.
-    Log,
-    /// A tool's, to be read; with what it reads itself.
+    /// A server's: both streams in a log of this directory, shown if it fails.
+    Log(&'a Path),
+    /// A tool's, in memory, to be read; with what it reads itself.
     Kept(Option<&'a Path>),
 }
 
@@ -33,30 +33,18 @@ const SHOWN: usize = 8;
 /// From SIGTERM to SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-static COUNT: AtomicU64 = AtomicU64::new(0);
-
 impl Running {
-    pub fn start(command: &Cmd, dir: &Path, output: Output) -> Result<Running, String> {
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let file = |end: &str| dir.join(format!("{}-{number}.{end}", command.name.replace('/', "_")));
-        let (err, out) = match output {
-            Output::Log => (file("log"), file("log")),
-            Output::Kept(_) => (file("err"), file("out")),
-        };
+    pub fn start(command: &Cmd, output: Output) -> Result<Running, String> {
+        let failed = |why: std::io::Error| format!("{}: cannot start {}: {why}", command.name, command.words()[0]);
+        let (out, err) = files(command, &output).map_err(failed)?;
         let input = match output {
-            Output::Kept(Some(path)) => {
-                Stdio::from(File::open(path).map_err(|why| format!("{}: {why}", path.display()))?)
-            }
+            Output::Kept(Some(path)) => Stdio::from(File::open(path).map_err(failed)?),
             _ => Stdio::null(),
         };
-        let errors = create(&err)?;
-        let outputs = if out == err { errors.try_clone() } else { Ok(create(&out)?) };
-        let outputs = outputs.map_err(|why| format!("{}: {why}", out.display()))?;
+        let (to_out, to_err) = (out.try_clone().map_err(failed)?, err.try_clone().map_err(failed)?);
         // A process group of its own, to be ended with all that it starts.
-        let started = command.command().stdin(input).stdout(outputs).stderr(errors).process_group(0).spawn();
-        let child = started.map_err(|why| format!("{}: cannot start {}: {why}", command.name, command.words()[0]))?;
-        let keep = matches!(output, Output::Log);
-        Ok(Running { name: command.name.clone(), child, out, err, keep, stopped: false })
+        let started = command.command().stdin(input).stdout(to_out).stderr(to_err).process_group(0).spawn();
+        Ok(Running { name: command.name.clone(), child: started.map_err(failed)?, out, err, stopped: false })
     }
 
     pub fn pid(&self) -> u32 {
@@ -92,14 +80,12 @@ impl Running {
     }
 
     pub fn output(&self) -> Result<String, String> {
-        let bytes = std::fs::read(&self.out).map_err(|why| format!("{}: {why}", self.out.display()))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        said(&self.out).map_err(|why| format!("what {} said: {why}", self.name))
     }
 
     /// With the end of what it said.
     pub fn error(&self, what: &str) -> String {
-        let said = std::fs::read(&self.err).unwrap_or_default();
-        let text = String::from_utf8_lossy(&said).into_owned();
+        let text = said(&self.err).unwrap_or_default();
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let tail = lines[lines.len().saturating_sub(SHOWN)..].join("\n    ");
         let tail = if tail.is_empty() { "(nothing)".into() } else { tail };
@@ -123,10 +109,6 @@ impl Running {
                 let _ = self.child.wait();
             }
         }
-        if !self.keep {
-            let _ = std::fs::remove_file(&self.out);
-            let _ = std::fs::remove_file(&self.err);
-        }
     }
 }
 
@@ -136,6 +118,25 @@ impl Drop for Running {
     }
 }
 
-fn create(path: &Path) -> Result<File, String> {
-    File::create(path).map_err(|why| format!("{}: {why}", path.display()))
+/// Of both streams.
+fn files(command: &Cmd, output: &Output) -> std::io::Result<(File, File)> {
+    match output {
+        Output::Log(dir) => {
+            let log = dir.join(format!("{}.log", command.name));
+            let log = File::options().create(true).append(true).read(true).open(log)?;
+            Ok((log.try_clone()?, log))
+        }
+        Output::Kept(_) => Ok((in_memory()?, in_memory()?)),
+    }
+}
+
+fn in_memory() -> std::io::Result<File> {
+    Ok(memfd_create("said", MemfdFlags::CLOEXEC)?.into())
+}
+
+/// From the beginning: the process's own place in the file is its own business.
+fn said(file: &File) -> std::io::Result<String> {
+    let mut bytes = vec![0; file.metadata()?.len() as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -2,8 +2,9 @@
 
 use super::verdicts::change;
 use crate::report::findings::{Finding, Findings};
+use crate::report::published::ours;
 use crate::report::units;
-use crate::result::{Cell, Published, PublishedFigure, Run};
+use crate::result::{Published, PublishedFigure};
 use maud::{Markup, html};
 
 pub fn section(findings: &Findings) -> Markup {
@@ -69,20 +70,4 @@ fn row(findings: &Findings, published: &PublishedFigure) -> Markup {
 
 fn median(one: &Finding) -> String {
     one.median.map_or(units::NOTHING.into(), |median| units::value(one.figure, median))
-}
-
-fn ours(findings: &Findings, published: &PublishedFigure) -> Option<(Finding, Finding)> {
-    let run = findings.run;
-    let (cell, figure) = (cell(run, published)?, published.figure?);
-    let base = run.variants.iter().position(|one| one.baseline)?;
-    let own = run.variants.iter().position(|one| Some(&one.name) == published.variant.as_ref())?;
-    Some((findings.at(cell, figure, base), findings.at(cell, figure, own)))
-}
-
-/// The one cell that has these values. Nothing said means the only cell there is.
-fn cell(run: &Run, published: &PublishedFigure) -> Option<usize> {
-    let same = |cell: &Cell| published.cell.iter().all(|(axis, value)| cell.values.get(axis) == Some(value));
-    let fitting: Vec<usize> = (0..run.cells.len()).filter(|&number| same(&run.cells[number])).collect();
-    let [only] = fitting[..] else { return None };
-    Some(only)
 }

@@ -1,0 +1,170 @@
+//! Whole runs: what goes wrong in them, and that nothing is left of them. They need root, as cgroups and users do.
+
+mod running;
+
+use running::{Lab, scenario};
+use sidestep_lab::result::Ended;
+use std::time::{Duration, Instant};
+
+/// Two variants of which one takes `slower` times as long.
+fn sleeper(slower: &str) -> String {
+    scenario("command: [sleep, \"${time}\"]", "", &format!("values: {{time: {slower}}}"))
+}
+
+#[test]
+fn a_difference_is_found_and_none_is_not() {
+    let lab = Lab::new(&sleeper("0.08"));
+    let done = lab.run(&["--rounds", "6", "--json"]);
+    assert!(done.status.success(), "{done:?}");
+    let said: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let lines = said["lines"].as_array().expect("lines");
+    let verdict = |variant: &str| {
+        let line = lines.iter().find(|line| line["variant"] == variant && line["figure"] == "p50").expect("a line");
+        line["beside"]["verdict"].as_str().expect("a word").to_string()
+    };
+    assert_eq!(verdict("other"), "worse");
+    assert_eq!(verdict("plain (again)"), "no-difference");
+    lab.assert_nothing_is_left();
+}
+
+#[test]
+fn a_program_that_is_missing_is_named_with_its_package() {
+    let lab = Lab::new(&scenario("command: [\"true\"]", "server: {run: [memcached-of-nobody]}", ""));
+    assert!(lab.fails(&[]).contains("memcached-of-nobody is not installed; run: "));
+    lab.assert_nothing_is_left();
+}
+
+#[test]
+fn a_server_that_dies_at_its_start_is_quoted() {
+    let server = "server: {run: [sh, -c, 'echo no such configuration >&2; exit 3'], ready: {port: 9}}";
+    let said = Lab::new(&scenario("command: [\"true\"]", server, "")).fails(&["--rounds", "3"]);
+    assert!(said.contains("server has ended at its start") && said.contains("no such configuration"), "{said}");
+    assert!(said.contains("nothing could be measured"), "{said}");
+}
+
+#[test]
+fn a_server_that_never_listens_is_waited_for_so_long_and_no_longer() {
+    let server = "server: {run: [sleep, 60], ready: {port: 9, seconds: 0.2}}";
+    let begun = Instant::now();
+    let said = Lab::new(&scenario("command: [\"true\"]", server, "")).fails(&["--rounds", "1"]);
+    assert!(said.contains("there is no port 9 to listen at"), "{said}");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_server_that_dies_under_load_is_quoted() {
+    let server = "server: {run: [sh, -c, 'sleep 0.1; echo out of luck >&2; exit 1']}";
+    let said = Lab::new(&scenario("command: [sleep, 0.3]", server, "")).fails(&["--rounds", "1"]);
+    assert!(said.contains("server has ended by itself") && said.contains("out of luck"), "{said}");
+}
+
+#[test]
+fn a_port_in_use_is_the_second_servers_failure() {
+    let server = "first: {run: &iperf [iperf3, --server, --port, 5201], ready: {port: 5201}}\n  second: {run: *iperf, ready: {port: 5202, seconds: 5}}";
+    let said = Lab::new(&scenario("command: [\"true\"]", server, "")).fails(&["--rounds", "1"]);
+    assert!(said.contains("second has ended at its start") && said.contains("Address already in use"), "{said}");
+}
+
+#[test]
+fn a_load_that_fails_is_a_failure() {
+    let said = Lab::new(&scenario("command: [sh, -c, 'echo cannot >&2; exit 1']", "", "")).fails(&["--rounds", "1"]);
+    assert!(said.contains("load") && said.contains("cannot"), "{said}");
+}
+
+#[test]
+fn a_load_that_hangs_is_ended() {
+    let said = Lab::new(&scenario("command: [sleep, 1000]\n  patience: 0.3", "", "")).fails(&["--rounds", "1"]);
+    assert!(said.contains("has not ended 0.3 s after its time"), "{said}");
+}
+
+/// One variant's trouble is not the others'.
+#[test]
+fn a_variant_that_always_fails_is_given_up_and_the_rest_is_measured() {
+    let lab = Lab::new(
+        &scenario("command: [sh, -c, '${what}']", "", "values: {what: 'false'}")
+            .replace("time: 0.02", "what: sleep 0.02"),
+    );
+    let done = lab.run(&["--rounds", "6"]);
+    assert!(done.status.success(), "{done:?}");
+    let run = lab.result();
+    assert!(run.notes.iter().any(|note| note.starts_with("other was given up after 3 failures")), "{:?}", run.notes);
+    assert_eq!(run.cells[0].turns.iter().filter(|turn| turn.variant == "plain" && turn.counts()).count(), 6);
+}
+
+#[test]
+fn a_check_that_fails_fails_the_turn() {
+    let text = sleeper("0.02") + "checks: [{run: [sh, -c, 'echo the load went astray >&2; exit 1']}]\n";
+    let said = Lab::new(&text).fails(&["--rounds", "1"]);
+    assert!(said.contains("check 1 failed") && said.contains("the load went astray"), "{said}");
+}
+
+#[test]
+fn nothing_outside_can_be_reached() {
+    let text = scenario("command: [sh, -c, '! ip route get 192.0.2.1 && ! ip -6 route get 2001:db8::1']", "", "");
+    let done = Lab::new(&text).run(&["--rounds", "1"]);
+    assert!(done.status.success(), "{done:?}");
+}
+
+#[test]
+fn a_scenario_that_is_wrong_is_not_begun() {
+    for (wrong, why) in [
+        ("baseline: plian", "baseline: 'plian' is none of plain, other"),
+        ("baseline: plain\nvariant: {}", "unknown field"),
+        ("baseline: plain\nquick: {axes: {size: [1]}}", "quick.axes: 'size' is none of"),
+    ] {
+        let lab = Lab::new(&sleeper("0.02").replace("baseline: plain", wrong));
+        let done = lab.run(&[]);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn a_name_that_nothing_has_is_told_with_those_that_are_there() {
+    let said = Lab::new(&scenario("command: [sleep, '${tmie}']", "", "")).fails(&[]);
+    assert!(said.contains("nothing is called 'tmie'; there are: ") && said.contains("time"), "{said}");
+}
+
+#[test]
+fn what_processes_use_is_theirs_and_what_is_in_the_background_is_nobodys() {
+    let burn = "'timeout 20 sh -c \"while :; do :; done\"'";
+    let servers = format!("burner: {{run: [sh, -c, {burn}]}}\n  noise: {{run: [sh, -c, {burn}], background: true}}");
+    let lab =
+        Lab::new(&scenario("command: [sleep, 0.5]", &servers, "").replace("design: {", "design: {restart: turn, "));
+    assert!(lab.run(&["--rounds", "1"]).status.success());
+    let run = lab.result();
+    let usage = &run.cells[0].turns[0].usage;
+    let names: Vec<&str> = usage.processes.keys().map(String::as_str).collect();
+    assert_eq!(names, ["burner", "load"]);
+    assert!(usage.processes["burner"].cpu() > 0.1, "{usage:?}");
+    assert!(usage.processes["load"].cpu() < 0.1, "{usage:?}");
+}
+
+#[test]
+fn ctrl_c_ends_a_run_and_keeps_what_was_measured() {
+    let lab = Lab::new(&sleeper("0.02"));
+    let running = lab.start(&["--rounds", "1000"]);
+    lab.wait_for_rounds(2);
+    running.signal("INT");
+    let done = running.wait();
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(lab.result().ended, Ended::Interrupted);
+    lab.assert_nothing_is_left();
+}
+
+/// Neither half can do anything about its own SIGKILL; the kernel ends what they have started.
+#[test]
+fn a_killed_run_leaves_no_process_and_the_next_one_sweeps() {
+    let server = "server: {run: [sleep, 4711]}";
+    let text = scenario("command: [sleep, 0.02]", server, "").replace("design: {", "design: {restart: never, ");
+    let lab = Lab::new(&text);
+    let running = lab.start(&["--rounds", "1000"]);
+    running::until("three set-ups stand", || running::processes("sleep 4711").len() == 3);
+    let pid = running.pid();
+    running.signal("KILL");
+    running.wait();
+    running::until("all processes have ended", || running::processes("sleep 4711").is_empty());
+    assert!(lab.run(&["--rounds", "1"]).status.success());
+    assert!(running::leftovers(pid).iter().all(|path| !path.exists()), "the next run has swept");
+}
