@@ -7,7 +7,7 @@ all:
 # Scenarios one after the other, each into target/bench/NAME.{json,html}. One that fails does not lose the others.
 define run-scenarios
 @mkdir -p target/bench; failed=; for name in $(SCENARIOS); do \
-	target/release/sidestep lab run $$name --out target/bench/$$name.json --html target/bench/$$name.html $(ARGS) || \
+	target/release/sidestep lab run $$name --strict --out target/bench/$$name.json --html target/bench/$$name.html $(ARGS) || \
 	failed="$$failed $$name"; done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 endef
 
@@ -16,7 +16,7 @@ demo:
 	tools/install-deps demo
 	cargo build --release
 	mkdir -p target/demo
-	target/release/sidestep lab run demo --out target/demo/demo.json --html target/demo/demo.html $(ARGS)
+	target/release/sidestep lab run demo --strict --out target/demo/demo.json --html target/demo/demo.html $(ARGS)
 
 # Every test.
 test:

@@ -157,16 +157,16 @@ pub struct Turn {
 }
 
 impl Run {
-    /// Why this run is no success though it came to its end: what checks said, and who has no figures though it was tried.
-    pub fn complaints(&self) -> Vec<String> {
-        let pairs = self.cells.iter().flat_map(|cell| self.variants.iter().map(move |variant| (cell, variant)));
+    /// Who has no figures in a cell though it was tried there, and why.
+    pub fn missing(&self) -> Vec<String> {
+        let pairs = self.cells.iter().flat_map(|cell| self.variants.iter().map(move |variant| (cell, &variant.name)));
         let missing = pairs.filter_map(|(cell, variant)| {
-            let turns = || cell.turns.iter().filter(|turn| turn.variant == variant.name);
+            let turns = || cell.turns.iter().filter(|turn| turn.variant == *variant);
             let why = turns().filter_map(|turn| turn.failure.as_deref()).next_back()?;
-            let place = [variant.name.clone(), cell.title()].into_iter().filter(|part| !part.is_empty());
+            let place = [variant.clone(), cell.title()].into_iter().filter(|part| !part.is_empty());
             (!turns().any(Turn::counts)).then(|| format!("{}: {why}", place.collect::<Vec<_>>().join(", ")))
         });
-        if self.wrong.is_empty() { missing.collect() } else { self.wrong.clone() }
+        missing.collect()
     }
 }
 

@@ -201,7 +201,10 @@ impl<'a> Experiment<'a> {
             // Whatever is wrong with it, the next turn finds a new one.
             let (_, gone) = self.standing.remove(number);
             let name = &self.contestants[who].name;
-            self.result.wrong.extend(gone.wrong().map(|why| format!("{name}: {why}")));
+            if let Some(why) = gone.wrong() {
+                self.result.wrong.push(format!("{name}: {why}"));
+                self.result.notes.push(format!("{name} does not do what it should: {why}"));
+            }
         }
         measured
     }
