@@ -4,11 +4,19 @@
 all:
 	cargo build --release
 
-# Envoy in front of nginx, with and without Sidestep: about three minutes.
+# Scenarios one after the other, each into target/bench/NAME.{json,html}. One that fails does not lose the others.
+define run-scenarios
+@mkdir -p target/bench; failed=; for name in $(SCENARIOS); do \
+	target/release/sidestep lab run $$name --strict --out target/bench/$$name.json --html target/bench/$$name.html $(ARGS) || \
+	failed="$$failed $$name"; done; [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
+endef
+
+# Envoy in front of nginx, with and without Sidestep: about three minutes. ARGS="--quick" for one.
 demo:
 	tools/install-deps demo
 	cargo build --release
-	tools/demo $(ARGS)
+	mkdir -p target/demo
+	target/release/sidestep lab run demo --strict --out target/demo/demo.json --html target/demo/demo.html $(ARGS)
 
 # Every test.
 test:
@@ -26,11 +34,13 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
 
-# The tables of docs/PERFORMANCE.md; ROWS="wrk-nginx-64 stream" takes some of them.
+# What rings are good for, and what they cost where they are not; no privilege is needed. Over an hour.
+# SCENARIOS="stream redis" takes some, ARGS="--quick" a minute or two for each.
+bench: SCENARIOS ?= proxies ping-pong stream kmap redis connect one-end idle-cost idle
 bench:
 	tools/install-deps bench
 	cargo build --release
-	tools/bench $(ROWS)
+	$(run-scenarios)
 
 # What Kubernetes Services cost, beside kube-proxy's rules: docs/services-performance.md. Needs root; under half an hour,
 # or ten minutes more where `make test-kube` has built kube-proxy.
@@ -47,11 +57,13 @@ bench-mesh:
 	cargo build --release -p sidestep-agent
 	tools/bench-mesh $(ARGS)
 
-# What splicing local sockets gains and loses, by message size: docs/splice.md. Needs root; ten minutes. ARGS="--write".
+# What splicing local sockets gains and loses, by message size: docs/splice.md. Needs root; 20 minutes. ARGS="--quick".
+bench-splice: SCENARIOS ?= splice splice-stream splice-connect
 bench-splice:
-	tools/install-deps bench-services
-	cargo build --release -p sidestep-bench -p sidestep-cli -p sidestep-agent
-	tools/bench-splice $(ARGS)
+	tools/install-deps bench-splice
+	cargo build --release
+	cargo build --release -p sidestep-agent
+	$(run-scenarios)
 
 # Real programs and the test suites of others, in every mode: docs/COMPATIBILITY.md. ARGS="--part suites" for a part.
 compat:

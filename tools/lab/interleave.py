@@ -1,4 +1,4 @@
-"""Variants in turn, round by round, with progress on stderr."""
+"""Who goes first, and progress on stderr."""
 
 import sys
 import time
@@ -14,16 +14,6 @@ def order(variants, round_number):
     """
     first = round_number % len(variants)
     return variants[first:] + variants[:first]
-
-
-def interleave(variants, rounds, measure, progress=lambda variant: None):
-    """variant name -> the results of `measure(variant)`, one a round."""
-    results = {variant.name: [] for variant in variants}
-    for number in range(rounds):
-        for variant in order(variants, number):
-            progress(variant)
-            results[variant.name].append(measure(variant))
-    return results
 
 
 class Progress:

@@ -3,10 +3,8 @@
 import contextlib
 import ctypes
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -28,7 +26,6 @@ class Lab:
     def __init__(self):
         self.folder = None
         self._running = []
-        self._ports = set()
         self._handlers = {}
 
     def __enter__(self):
@@ -91,21 +88,10 @@ class Lab:
             if stream:
                 stream.close()
 
-    def brokers(self):
-        """The brokers that `sidestep run` has started for us."""
-        return [stat.pid for stat in procfs.tree(os.getpid()) if stat.name == "sidestepd"]
-
     def fail(self, popen, what):
         """An error that carries the end of the process's own words."""
         tail = "\n  ".join(popen.log.read_text(errors="replace").splitlines()[-8:])
         raise LabError(f"{popen.name}: {what}; it said:\n  {tail or '(nothing)'}")
-
-    def said(self, prefix):
-        """What anything said on a line that begins so, each only once."""
-        lines = [
-            line for log in self.folder.glob("*.log") for line in log.read_text(errors="replace").splitlines()
-        ]
-        return sorted({line for line in lines if line.startswith(prefix)})
 
     def wait_ready(self, popen, ready):
         """Waits until `ready()` is true, which may raise OSError until then."""
@@ -118,16 +104,6 @@ class Lab:
                     return
             time.sleep(0.02)
         self.fail(popen, f"does not answer after {settings.START_LIMIT:.0f} s")
-
-    def port(self):
-        """A free port of 127.0.0.1 that this lab has not handed out yet."""
-        for port in random.sample(settings.PORTS, len(settings.PORTS)):
-            with socket.socket() as probe, contextlib.suppress(OSError):
-                if port not in self._ports:
-                    probe.bind(("127.0.0.1", port))
-                    self._ports.add(port)
-                    return port
-        raise LabError(f"no free port in {settings.PORTS.start}-{settings.PORTS.stop}")
 
     def _stop_all(self):
         for popen in reversed(list(self._running)):

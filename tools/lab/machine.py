@@ -6,23 +6,23 @@ import re
 import subprocess
 import time
 
-from . import variant
 from .errors import LabError
 
-#: Whose versions matter where programs of the network are measured.
-PROGRAMS = ("nginx", "envoy", "wrk", "redis-server", "curl")
-
-
-def describe(places, programs=PROGRAMS):
+def describe(places, programs):
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
         "load": os.getloadavg(),
-        "tuning": variant.tuning(),
+        "tuning": _tuning(),
         "programs": {name: _version(places, name) for name in programs},
     }
+
+
+def _tuning():
+    """SIDESTEP_* settings of the caller."""
+    return {name: value for name, value in os.environ.items() if name.startswith("SIDESTEP_")}
 
 
 def _cpu():
@@ -33,7 +33,7 @@ def _cpu():
 
 def _version(places, name):
     """The first thing that looks like a version in what the program says about itself."""
-    option = {"nginx": "-v", "wrk": "-v"}.get(name, "--version")
+    option = "-v" if name == "nginx" else "--version"
     try:
         binary = _binary(places, name)
     except LabError:

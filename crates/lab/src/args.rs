@@ -49,7 +49,8 @@ Examples:
 Writes NAME.json (everything, raw) and NAME.html (the report), and prints the verdicts. Ctrl-C ends after the turn that
 is being measured, and what there is by then is judged; a second one ends at once. Rings need no privilege; capture,
 splice, Services and programs of several users need root.
-Exit code: 0 measured, 1 not, 2 the scenario or an option is wrong.";
+Exit code: 0 measured; 1 not, or a check of the scenario has failed, or with --strict a variant was not measured in some
+cell; 2 the scenario or an option is wrong.";
 
 /// Measure a scenario: a file, or one of `sidestep lab list`, or `mine` with commands of your own
 #[derive(clap::Args)]
@@ -79,6 +80,9 @@ pub struct Run {
     /// Length of a turn
     #[arg(long, value_name = "S")]
     pub seconds: Option<f64>,
+    /// Fail if a variant could not be measured in some cell
+    #[arg(long)]
+    pub strict: bool,
     /// From which the order of turns comes
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

@@ -49,7 +49,9 @@ pub fn run(args: &Run) -> Done {
         write(&html, &report::page(&done))?;
         eprintln!("report: {}", html.display());
     }
-    Ok(ExitCode::SUCCESS)
+    let missing = if args.strict { done.missing() } else { Vec::new() };
+    let complaints = if done.wrong.is_empty() { missing } else { done.wrong };
+    if complaints.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(complaints.join("\n").into()) }
 }
 
 fn named(args: &Run) -> Result<(Scenario, String), String> {

@@ -136,3 +136,14 @@ fn broken() -> [Run; 5] {
     let empty = Run { cells: vec![Cell { values: IndexMap::new(), turns: Vec::new() }], ..common::small() };
     [failed, bytes, idle, Run { cells: Vec::new(), variants: Vec::new(), ..common::small() }, empty]
 }
+
+#[test]
+fn who_has_no_figures_is_missing() {
+    // Single turns fail in it, and others of the same variants do not.
+    let mut run = common::run();
+    assert_eq!(run.missing(), [""; 0]);
+    for turn in run.cells[1].turns.iter_mut().filter(|turn| turn.variant == "sidestep") {
+        (turn.outcome, turn.failure) = (None, Some("it has ended".into()));
+    }
+    assert_eq!(run.missing(), ["sidestep, connections 8: it has ended"]);
+}

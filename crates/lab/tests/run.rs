@@ -89,6 +89,7 @@ fn a_variant_that_always_fails_is_given_up_and_the_rest_is_measured() {
     let run = lab.result();
     assert!(run.notes.iter().any(|note| note.starts_with("other was given up after 3 failures")), "{:?}", run.notes);
     assert_eq!(run.cells[0].turns.iter().filter(|turn| turn.variant == "plain" && turn.counts()).count(), 6);
+    assert!(lab.fails(&["--rounds", "1", "--strict"]).contains("other: load has failed"));
 }
 
 #[test]
@@ -96,6 +97,19 @@ fn a_check_that_fails_fails_the_turn() {
     let text = sleeper("0.02") + "checks: [{run: [sh, -c, 'echo the load went astray >&2; exit 1']}]\n";
     let said = Lab::new(&text).fails(&["--rounds", "1"]);
     assert!(said.contains("check 1 failed") && said.contains("the load went astray"), "{said}");
+}
+
+/// What one variant does wrong fails the run, though there are figures of the others.
+#[test]
+fn a_check_that_fails_in_one_variant_fails_the_run() {
+    let text =
+        sleeper("0.02") + "checks: [{run: [sh, -c, 'echo another answer >&2; exit 1'], when: {variants: [other]}}]\n";
+    let lab = Lab::new(&text);
+    let said = lab.fails(&["--rounds", "1"]);
+    assert!(said.contains("other: check 1 failed") && said.contains("another answer"), "{said}");
+    let run = lab.result();
+    assert!(run.cells[0].turns.iter().any(|turn| turn.variant == "plain" && turn.counts()));
+    assert_eq!(run.wrong.len(), 1, "{:?}", run.wrong);
 }
 
 #[test]

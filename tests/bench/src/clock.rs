@@ -1,40 +1,11 @@
 //! Times of repeated work and their percentiles.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Both ends get this long to settle (caches, socket buffers, a change of carrier) before
-/// anything is measured.
-pub const WARM_UP: Duration = Duration::from_millis(150);
-
-/// Nanoseconds a unit of work took, one entry a batch.
+/// Nanoseconds a unit of work took, one entry a unit.
 pub struct Times {
     nanos: Vec<f64>,
     pub units: u64,
-}
-
-/// Repeats `work` for `WARM_UP` unmeasured and then for `length`. The clock is read once for
-/// `batch` units, so that reading it does not weigh on work of a few hundred nanoseconds.
-pub fn repeat<E>(length: Duration, batch: u32, mut work: impl FnMut() -> Result<(), E>) -> Result<Times, E> {
-    let start = Instant::now();
-    while start.elapsed() < WARM_UP {
-        work()?;
-    }
-    let mut times = Times { nanos: Vec::new(), units: 0 };
-    let start = Instant::now();
-    let mut before = start;
-    loop {
-        for _ in 0..batch {
-            work()?;
-        }
-        let now = Instant::now();
-        times.nanos.push((now - before).as_nanos() as f64 / f64::from(batch));
-        times.units += u64::from(batch);
-        before = now;
-        if now - start >= length {
-            times.nanos.sort_by(f64::total_cmp);
-            return Ok(times);
-        }
-    }
 }
 
 impl Times {
@@ -78,18 +49,5 @@ mod tests {
         assert_eq!(times.percentile(0.5), 50.0);
         assert_eq!(times.percentile(0.99), 99.0);
         assert_eq!(times.mean(), 50.0);
-    }
-
-    #[test]
-    fn repeats_for_the_asked_length() {
-        let start = Instant::now();
-        let times = repeat::<()>(Duration::from_millis(20), 8, || Ok(())).unwrap();
-        assert!(start.elapsed() >= WARM_UP + Duration::from_millis(20));
-        assert!(times.units > 0 && times.units.is_multiple_of(8));
-    }
-
-    #[test]
-    fn errors_end_it() {
-        assert_eq!(repeat(Duration::ZERO, 1, || Err("gone")).err(), Some("gone"));
     }
 }

@@ -17,15 +17,15 @@ const SPARE: u64 = 64;
 pub fn run(args: &Args) -> Result<(), String> {
     let role = args.role()?;
     let conns: usize = args.get("conns", 10_000)?;
+    let port: u16 = args.required("port")?;
     raise_fd_limit(conns as u64 + SPARE)?;
     match role {
         Role::Server => {
             args.finish()?;
-            serve(conns)
+            serve(port, conns)
         }
         Role::Client => {
             let rounds: u32 = args.get("rounds", 64)?;
-            let port: u16 = args.required("port")?;
             args.finish()?;
             talk_then_idle(port, conns, rounds)
         }
@@ -33,9 +33,8 @@ pub fn run(args: &Args) -> Result<(), String> {
 }
 
 /// Echoes on all connections until the last one is closed.
-fn serve(conns: usize) -> Result<(), String> {
-    let listener = net::listen(0)?;
-    net::announce(&listener)?;
+fn serve(port: u16, conns: usize) -> Result<(), String> {
+    let listener = net::listen(port)?;
     let mut epoll = Epoll::new(256)?;
     let mut streams = Vec::with_capacity(conns);
     for index in 0..conns {
@@ -68,7 +67,7 @@ fn talk_then_idle(port: u16, conns: usize, rounds: u32) -> Result<(), String> {
     let mut epoll = Epoll::new(256)?;
     let mut streams = Vec::with_capacity(conns);
     for index in 0..conns {
-        streams.push(watch(net::connect_to(port, 0)?, &epoll, index)?);
+        streams.push(watch(net::connect_to(port)?, &epoll, index)?);
     }
     for _ in 0..rounds {
         one_round(&mut streams, &mut epoll)?;

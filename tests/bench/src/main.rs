@@ -1,26 +1,17 @@
-//! Small programs for `make bench`. They know nothing of Sidestep: each is an ordinary TCP
-//! program that runs the same on the kernel and under `sidestep run`.
-//!
-//! A server prints `port N` as soon as it listens and ends by itself when its client is done;
-//! whoever measures prints one JSON object as its last line.
+//! Small programs to measure with, where no tool of others does the same. They know nothing of Sidestep: each is an
+//! ordinary program that runs the same on the kernel and under `sidestep run`.
 
 mod answer;
 mod args;
 mod clock;
-mod connect;
 mod cpu;
 mod dial;
 mod epoll;
-mod files;
 mod idle;
 mod load;
 mod net;
 mod notours;
-mod onebyte;
-mod pingpong;
 mod pods;
-mod spinlimit;
-mod stream;
 mod ticks;
 
 use args::Args;
@@ -30,25 +21,11 @@ sidestep-bench: small programs to measure local TCP with
 
 usage: sidestep-bench PROGRAM [--OPTION VALUE]...
 
-Two-ended programs run twice: first `--role server`, which prints `port N`,
-then `--role client --port N`. All of them use 127.0.0.1 only.
-
-  pingpong   one message to and fro, time of a round trip
-             --mode epoll|blocking  --size 64  --seconds 1
-  stream     one-way stream, bytes a second as the reader (server) sees them
-             --write 131072  --seconds 1  --rate BYTES_A_SECOND (0: no limit)
-  files      server sends a file again and again over one connection; time of a transfer
-             server: --file PATH   client: --size BYTES  --seconds 1
-             both: --sockbuf BYTES (SO_SNDBUF and SO_RCVBUF; 0: leave as it is)
-  connect    new connection, one request, one answer, close
-             --conns 4000 (both roles)
-  idle       open many connections, exchange messages on each, then sit still
-             --conns 10000 (both roles)  client: --rounds 64; prints `ready`,
-             stays idle until its standard input ends
-  notours    cost of a call on pipe, file, unix socket, UDP and epoll; no roles
-             --seconds 1 (for all of them together)
-  onebyte    reads a pipe byte by byte; no roles
-             --reads 10000000
+  idle       opens many connections, exchanges messages on each, then sits still
+             --role server|client  --port N  --conns 10000 (both)
+             client: --rounds 64; prints `ready`, stays idle until its standard input ends
+  notours    calls on descriptors that are no TCP connection
+             --on pipe|file|unix|udp|epoll  --calls 1000000
   pods       answers requests in many network namespaces (needs root); prints `ready`, runs until it is ended
              --port PORT  --namespaces FILE,FILE,...
   dial       reads commands from its standard input and answers each with a line of JSON
@@ -61,12 +38,9 @@ then `--role client --port N`. All of them use 127.0.0.1 only.
              --target ADDRESS:PORT  --connections N  --seconds 1
              --rate REQUESTS_A_SECOND (0: as fast as they are answered)
              --requests N (on a connection, which then is given up for a new one; 0: any number)
-  spinlimit  fastest possible round trip of 64 bytes between two cores; no roles
-             --seconds 1
 
 example:
-  sidestep-bench pingpong --role server --mode epoll &       prints: port 41234
-  sidestep-bench pingpong --role client --mode epoll --port 41234
+  sidestep-bench notours --on unix --calls 1000000
 ";
 
 fn main() {
@@ -84,17 +58,11 @@ fn main() {
 
 fn dispatch(program: &str, args: &Args) -> Result<(), String> {
     let run: fn(&Args) -> Result<(), String> = match program {
-        "pingpong" => pingpong::run,
-        "stream" => stream::run,
-        "files" => files::run,
-        "connect" => connect::run,
         "idle" => idle::run,
         "load" => load::run,
         "notours" => notours::run,
-        "onebyte" => onebyte::run,
         "pods" => pods::run,
         "dial" => dial::run,
-        "spinlimit" => spinlimit::run,
         _ => return Err("no such program; `sidestep-bench --help` lists them".into()),
     };
     run(args)

@@ -7,37 +7,31 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use crate::args::Args;
 use crate::epoll::Epoll;
-use crate::{clock, net};
+use crate::net;
 
 const MESSAGE: usize = 64;
-/// Write-read pairs for one look at the clock: about a tenth of a millisecond, so that the
-/// median of the batches is free of what the scheduler did in between.
-const BATCH: u32 = 256;
 /// A file is written and read from the start again after this many messages.
 const FILE_MESSAGES: u32 = 4096;
 
-/// Does a few calls, and says how many with its second member.
-type Work = (&'static str, u32, Box<dyn FnMut() -> io::Result<()>>);
+/// Does a few calls, and says how many with its first member.
+type Work = (u64, Box<dyn FnMut() -> io::Result<()>>);
 
 pub fn run(args: &Args) -> Result<(), String> {
-    let length = args.seconds()?;
+    let kind: String = args.required("on")?;
+    let wanted: u64 = args.get("calls", 1_000_000)?;
     args.finish()?;
-    let works = [pipe, file, unix, udp, epoll].map(|make| make());
-    let each = length / works.len() as u32;
-    let mut fields = Vec::new();
-    for work in works {
-        fields.push(measure(work?, each)?);
-    }
-    net::say(&format!("{{{}}}", fields.join(",")))
-}
-
-fn measure((name, calls, mut work): Work, length: Duration) -> Result<String, String> {
-    let times = clock::repeat(length, BATCH, &mut work).map_err(|e| format!("{name}: {e}"))?;
-    Ok(format!("\"{name}_ns\":{:.2}", times.percentile(0.5) / f64::from(calls)))
+    let (calls, mut work) = match kind.as_str() {
+        "pipe" => pipe(),
+        "file" => file(),
+        "unix" => unix(),
+        "udp" => udp(),
+        "epoll" => epoll(),
+        other => Err(format!("--on: '{other}' is none of pipe, file, unix, udp, epoll")),
+    }?;
+    (0..wanted / calls).try_for_each(|_| work()).map_err(|e| format!("{kind}: {e}"))
 }
 
 fn pipe() -> Result<Work, String> {
@@ -48,7 +42,7 @@ fn pipe() -> Result<Work, String> {
     }
     // SAFETY: pipe2() has just given us both; nobody else owns them.
     let [out, into] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-    Ok(("pipe", 2, Box::new(move || pass(into.as_raw_fd(), out.as_raw_fd()))))
+    Ok((2, Box::new(move || pass(into.as_raw_fd(), out.as_raw_fd()))))
 }
 
 fn file() -> Result<Work, String> {
@@ -63,7 +57,6 @@ fn file() -> Result<Work, String> {
     let out = File::open(format!("/proc/self/fd/{fd}")).map_err(|e| format!("the file: {e}"))?;
     let mut count = 0;
     Ok((
-        "file",
         2,
         Box::new(move || {
             if count == FILE_MESSAGES {
@@ -80,7 +73,7 @@ fn file() -> Result<Work, String> {
 
 fn unix() -> Result<Work, String> {
     let (into, out) = UnixStream::pair().map_err(|e| format!("socketpair: {e}"))?;
-    Ok(("unix", 2, Box::new(move || pass(into.as_raw_fd(), out.as_raw_fd()))))
+    Ok((2, Box::new(move || pass(into.as_raw_fd(), out.as_raw_fd()))))
 }
 
 fn udp() -> Result<Work, String> {
@@ -91,7 +84,7 @@ fn udp() -> Result<Work, String> {
         Ok((into, out))
     };
     let (into, out) = pair().map_err(|e: io::Error| format!("UDP: {e}"))?;
-    Ok(("udp", 2, Box::new(move || pass(into.as_raw_fd(), out.as_raw_fd()))))
+    Ok((2, Box::new(move || pass(into.as_raw_fd(), out.as_raw_fd()))))
 }
 
 /// A wait that always finds a pipe's end readable.
@@ -101,7 +94,6 @@ fn epoll() -> Result<Work, String> {
     let mut set = Epoll::new(8)?;
     set.add(out.as_raw_fd(), 0)?;
     Ok((
-        "epoll",
         1,
         Box::new(move || {
             let (_, _) = (&into, &out); // both ends stay open

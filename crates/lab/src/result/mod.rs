@@ -42,6 +42,9 @@ pub struct Run {
     pub cells: Vec<Cell>,
     /// What a reader has to know: variants that could not take part, cells that were given up.
     pub notes: Vec<String>,
+    /// What the scenario's checks complained about: figures of a set-up that does the wrong thing are worth nothing.
+    #[serde(default)]
+    pub wrong: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +154,20 @@ pub struct Turn {
     /// A later turn of the same round and variant counts instead.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
+}
+
+impl Run {
+    /// Who has no figures in a cell though it was tried there, and why.
+    pub fn missing(&self) -> Vec<String> {
+        let pairs = self.cells.iter().flat_map(|cell| self.variants.iter().map(move |variant| (cell, &variant.name)));
+        let missing = pairs.filter_map(|(cell, variant)| {
+            let turns = || cell.turns.iter().filter(|turn| turn.variant == *variant);
+            let why = turns().filter_map(|turn| turn.failure.as_deref()).next_back()?;
+            let place = [variant.clone(), cell.title()].into_iter().filter(|part| !part.is_empty());
+            (!turns().any(Turn::counts)).then(|| format!("{}: {why}", place.collect::<Vec<_>>().join(", ")))
+        });
+        missing.collect()
+    }
 }
 
 impl Turn {

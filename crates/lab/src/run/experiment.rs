@@ -199,7 +199,12 @@ impl<'a> Experiment<'a> {
         let measured = turn::take(self.ground, stood, &load, &self.stop);
         if measured.is_err() {
             // Whatever is wrong with it, the next turn finds a new one.
-            self.standing.remove(number);
+            let (_, gone) = self.standing.remove(number);
+            let name = &self.contestants[who].name;
+            if let Some(why) = gone.wrong() {
+                self.result.wrong.push(format!("{name}: {why}"));
+                self.result.notes.push(format!("{name} does not do what it should: {why}"));
+            }
         }
         measured
     }
@@ -377,5 +382,6 @@ fn blank(order: &Order, cells: &[Values]) -> Run {
         variants: Vec::new(),
         cells: cells.iter().map(|values| Cell { values: values.clone(), turns: Vec::new() }).collect(),
         notes: Vec::new(),
+        wrong: Vec::new(),
     }
 }

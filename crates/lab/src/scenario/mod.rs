@@ -51,7 +51,7 @@ pub struct Scenario {
     pub baseline: String,
     pub load: Load,
     /// Commands that fail if something is not as it should be: an answer is wrong, the load took another way. They run after
-    /// a set-up's first turn, as the load does.
+    /// a set-up's first turn, as the load does. If one fails, its set-up's turns do not count, and the run is no success.
     #[serde(default)]
     pub checks: Vec<Check>,
     #[serde(default)]

@@ -9,7 +9,28 @@ macro_rules! scenarios {
     };
 }
 
-scenarios!["demo", "kmap", "socket-ebpf", "sidecar", "mesh", "smc-nginx", "smc-redis", "smc-sockperf", "socksdirect"];
+scenarios![
+    "demo",
+    "proxies",
+    "ping-pong",
+    "stream",
+    "redis",
+    "connect",
+    "one-end",
+    "idle-cost",
+    "idle",
+    "splice",
+    "splice-stream",
+    "splice-connect",
+    "kmap",
+    "socket-ebpf",
+    "sidecar",
+    "mesh",
+    "smc-nginx",
+    "smc-redis",
+    "smc-sockperf",
+    "socksdirect",
+];
 
 pub fn find(name: &str) -> Result<&'static str, String> {
     let found = shipped().iter().find(|(each, _)| *each == name);

@@ -35,8 +35,10 @@ pub struct World {
     /// Of processes; those of its own programs are below `cgroup`.
     cgroups: Vec<Cgroup>,
     undo: Vec<Cmd>,
-    /// The scenario's checks were passed.
+    /// The scenario's checks have run.
     checked: bool,
+    /// What one of them said against it.
+    wrong: Option<String>,
 }
 
 impl World {
@@ -64,6 +66,7 @@ impl World {
             cgroups: Vec::new(),
             undo,
             checked: false,
+            wrong: None,
         };
         world.furnish(ground)?;
         Ok(world)
@@ -111,9 +114,13 @@ impl World {
     pub fn check(&mut self) -> Result<(), String> {
         self.processes.iter_mut().try_for_each(|(_, running)| running.check())?;
         if !std::mem::replace(&mut self.checked, true) {
-            self.spec.checks.iter().try_for_each(|command| run(command, None).map(drop))?;
+            self.wrong = self.spec.checks.iter().find_map(|command| run(command, None).err());
         }
-        Ok(())
+        self.wrong.clone().map_or(Ok(()), Err)
+    }
+
+    pub fn wrong(&self) -> Option<&str> {
+        self.wrong.as_deref()
     }
 
     /// See `result::Turn`: since it stands.
