@@ -203,7 +203,8 @@ impl<'a> Experiment<'a> {
             let name = &self.contestants[who].name;
             if let Some(why) = gone.wrong() {
                 self.result.wrong.push(format!("{name}: {why}"));
-                self.result.notes.push(format!("{name} does not do what it should: {why}"));
+                let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
+                self.result.notes.push(format!("{name} does not do what it should: {line}"));
             }
         }
         measured
