@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test test-kube lint bench bench-services bench-mesh bench-splice compat soak faults clean
+.PHONY: all demo test test-kube lint bench bench-services bench-mesh bench-splice results compat soak faults clean
 
 all:
 	cargo build --release
@@ -70,6 +70,14 @@ compat:
 	tools/install-deps compat
 	cargo build --release
 	tools/compat $(ARGS)
+
+# docs/RESULTS.md: what the lab finds here of published experiments. Needs root and a quiet machine; 40 minutes.
+# ARGS="kmap mesh" measures some of them anew.
+results:
+	tools/install-deps lab
+	cargo build --release
+	cargo build --release -p sidestep-agent
+	tools/results $(ARGS)
 
 # One hour of mixed load, after which nothing may have grown; ARGS="--seconds 600" for less.
 soak:

@@ -21,7 +21,7 @@ Examples:
   sidestep lab run demo --quick                    a minute or two: an answer for this machine
   sidestep lab run mine.yaml --out today.json      a scenario of your own
   sidestep lab run mine --server 'redis-server --port 7000' --port 7000 \\
-      --tool redis-benchmark --target 127.0.0.1:7000 --connections 16
+      --tool redis-benchmark --target 127.0.0.1:7000 --connections 16 --requests 20000
   sidestep lab report today.json --html today.html
   sidestep lab compare yesterday.json today.json   what has changed between two runs
 
@@ -121,6 +121,9 @@ pub struct Mine {
     /// Requests a second, for tools that keep a rate
     #[arg(long, value_name = "N", requires = "tool")]
     pub rate: Option<f64>,
+    /// Requests a turn, for tools that have no clock
+    #[arg(long, value_name = "N", requires = "tool")]
+    pub requests: Option<u64>,
     /// Or a command line: how long one run of it takes is what is compared
     #[arg(long, value_name = "COMMAND")]
     pub load: Option<String>,

@@ -72,7 +72,11 @@ fn load(mine: &Mine, connections: Value) -> Result<Value, String> {
         (Some(line), None) => Ok(json!({ "tool": "command", "command": words("--load", line)? })),
         (None, Some(tool)) => {
             let target = mine.target.as_deref().ok_or("--tool needs --target")?;
-            Ok(json!({ "tool": tool, "target": target, "connections": connections, "rate": mine.rate.unwrap_or(0.0) }))
+            // Neither of the two if it is 0.
+            let (rate, requests) = (mine.rate.unwrap_or(0.0), mine.requests.unwrap_or(0));
+            Ok(
+                json!({ "tool": tool, "target": target, "connections": connections, "rate": rate, "requests": requests }),
+            )
         }
         _ => Err("mine needs --load COMMAND, or --tool TOOL and --target TARGET".into()),
     }

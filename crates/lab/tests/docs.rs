@@ -1,0 +1,45 @@
+//! What docs/lab.md shows works: its scenario is run, its command lines are typed.
+
+mod running;
+
+use running::Lab;
+use sidestep_lab::result::read;
+use std::process::Command;
+
+fn page() -> String {
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab.md")).expect("docs/lab.md")
+}
+
+/// The blocks of a language.
+fn blocks(language: &str) -> Vec<String> {
+    let (page, fence) = (page(), format!("```{language}\n"));
+    let pieces = page.split(&fence).skip(1);
+    pieces.map(|piece| piece.split("```").next().unwrap_or_default().to_string()).collect()
+}
+
+/// Rings need the release build of the library, so only the plain variant is measured; the other stages measure rings.
+#[test]
+fn the_complete_scenario_is_one() {
+    let [scenario] = &blocks("yaml")[..] else { panic!("one scenario") };
+    let lab = Lab::new(scenario);
+    let done = lab.run(&["--quick", "--only", "plain", "--rounds", "1", "--out", "test.json"]);
+    assert!(done.status.success(), "{done:?}");
+    let run = lab.result();
+    assert!(run.cells[0].turns.iter().all(|turn| turn.outcome.as_ref().is_some_and(|outcome| outcome.requests > 100)));
+}
+
+#[test]
+fn the_command_lines_of_mine_are_understood() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let blocks = blocks("sh").join("\n").replace("\\\n", " ");
+    let lines: Vec<&str> = blocks.lines().filter(|line| line.starts_with("sidestep lab run mine")).collect();
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        let words = line.replacen("sidestep lab", env!("CARGO_BIN_EXE_sidestep-lab"), 1);
+        let script = format!("{words} --variants plain --rounds 1 --seconds 0.2 --out one.json --html none");
+        let done = Command::new("sh").args(["-c", &script]).current_dir(&dir).output().expect("a shell");
+        assert!(done.status.success(), "{line}: {done:?}");
+        let run = read(&dir.path().join("one.json")).expect("a result");
+        assert!(run.cells.iter().flat_map(|cell| &cell.turns).all(|turn| turn.counts() || turn.repeated), "{line}");
+    }
+}
