@@ -1,7 +1,7 @@
 //! What all set-ups of a run stand on: a scratch directory, a cgroup, a BPF file system, programs.
 
+use crate::cgroup::Cgroup;
 use crate::load;
-use crate::world::Cgroup;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,7 @@
 //! one *turn* of each variant, in random order. What is compared is the ratio of two variants' turns of one round.
 #![forbid(unsafe_code)]
 
+mod cgroup;
 pub mod compare;
 mod ground;
 pub mod load;

@@ -4,13 +4,13 @@ use super::contestant::{Contestant, contestants};
 use super::order::Order;
 use super::progress::Progress;
 use super::stop::Stop;
-use super::{turn, versions};
+use super::{notes, turn, versions};
 use crate::ground::Ground;
-use crate::meter::Calm;
-use crate::result::{About, Cell, Disturbance, Ended, FORMAT, Machine, Run, Turn, Usage};
+use crate::meter::{Calm, why_no_calls};
+use crate::result::{About, Cell, Ended, FORMAT, Machine, Run, Turn, Usage};
 use crate::scenario::{LOAD, Restart, Scenario, Values, cells};
 use crate::stats::{Comparison, Rule, compare, half_width};
-use crate::world::{Cmd, Spec, World, run};
+use crate::world::{Cmd, Place, Spec, World, run};
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use rand::SeedableRng;
@@ -89,22 +89,17 @@ impl<'a> Experiment<'a> {
                 }
             }
         }
+        let tool = self.scenario().load.tool;
+        self.result.notes.extend(tool.limits().notes.iter().map(|note| note.to_string()));
+        self.result.notes.extend(why_no_calls());
         self.result.programs = programs.into_iter().map(|(name, path)| (name, versions::look(&path))).collect();
         Ok(())
     }
 
     /// As if it stood nowhere.
     fn spec(&self, contestant: &Contestant, cell: &Values) -> Result<Spec, String> {
-        let nowhere = self.ground.shared();
-        Spec::fill(
-            self.ground,
-            self.scenario(),
-            (&contestant.variant, &contestant.definition),
-            cell,
-            &nowhere,
-            "w",
-            None,
-        )
+        let nowhere = Place { dir: self.ground.shared(), prefix: "w".into(), cgroup: None };
+        Spec::fill(self.ground, self.scenario(), (&contestant.variant, &contestant.definition), cell, nowhere)
     }
 
     /// To the end, or to the limit. What was measured is written after every round.
@@ -118,9 +113,8 @@ impl<'a> Experiment<'a> {
             self.save()?;
         };
         self.standing.clear();
-        self.note_errors();
-        self.note_idle_ways();
-        self.note_disturbed();
+        let more = notes::of(&self.result);
+        self.result.notes.extend(more);
         self.save()?;
         self.progress.end();
         if self.is_empty() { Err("nothing could be measured".into()) } else { Ok(()) }
@@ -203,7 +197,8 @@ impl<'a> Experiment<'a> {
             let name = &self.contestants[who].name;
             if let Some(why) = gone.wrong() {
                 self.result.wrong.push(format!("{name}: {why}"));
-                self.result.notes.push(format!("{name} does not do what it should: {why}"));
+                let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
+                self.result.notes.push(format!("{name} does not do what it should: {line}"));
             }
         }
         measured
@@ -214,7 +209,7 @@ impl<'a> Experiment<'a> {
         let (contestant, values) = (&self.contestants[who], &self.cells[cell]);
         let variant = (contestant.variant.as_str(), &contestant.definition);
         for (number, (owner, world)) in self.standing.iter().enumerate() {
-            let spec = world.spec.refill(self.ground, self.scenario(), variant, values)?;
+            let spec = Spec::fill(self.ground, self.scenario(), variant, values, world.spec.place.clone())?;
             if *owner == who && world.spec.same_setup(&spec) {
                 return Ok((number, spec.load));
             }
@@ -256,8 +251,7 @@ impl<'a> Experiment<'a> {
         let count = self.failures.entry(place).or_default();
         *count = if turn.outcome.is_some() { 0 } else { *count + 1 };
         let Some(why) = &turn.failure else { return };
-        let cell = self.result.cells[place.0].title();
-        let who = format!("{}{}{cell}", turn.variant, if cell.is_empty() { "" } else { ", " });
+        let who = notes::with_cell(&turn.variant, &self.result.cells[place.0]);
         self.progress.say(&format!("{who}: {why}"));
         if *count == GIVEN_UP {
             let note = format!("{who} was given up after {GIVEN_UP} failures in a row: {why}");
@@ -298,53 +292,6 @@ impl<'a> Experiment<'a> {
         let open = (0..self.cells.len()).filter(|cell| !self.enough(*cell));
         let widths = open.flat_map(|cell| self.comparisons(cell)).filter_map(|each| half_width(&each));
         widths.reduce(f64::max)
-    }
-
-    /// Requests that failed while others were answered.
-    fn note_errors(&mut self) {
-        for contestant in &self.contestants {
-            let turns =
-                self.result.cells.iter().flat_map(|cell| &cell.turns).filter(|turn| turn.variant == contestant.name);
-            let outcomes = turns.filter_map(|turn| turn.outcome.as_ref());
-            let (errors, requests) =
-                outcomes.fold((0, 0), |(errors, requests), each| (errors + each.errors, requests + each.requests));
-            if errors > 0 {
-                let all = errors + requests;
-                self.result.notes.push(format!("{}: {errors} of {all} requests failed", contestant.name));
-            }
-        }
-    }
-
-    /// What could not be repeated counts, and the reader hears of it.
-    fn note_disturbed(&mut self) {
-        let turns = || self.result.cells.iter().flat_map(|cell| &cell.turns).filter(|turn| turn.counts());
-        let disturbed: Vec<_> = turns().filter_map(|turn| turn.disturbed).collect();
-        if !disturbed.is_empty() {
-            let (all, most) =
-                (turns().count(), |part: fn(&Disturbance) -> f64| disturbed.iter().map(part).fold(0.0, f64::max));
-            self.result.notes.push(format!(
-                "the machine was not calm in {} of {all} turns that count: others took up to {:.0} % of it, its hypervisor up to {:.0} %",
-                disturbed.len(),
-                most(|each| each.foreign) * 100.0,
-                most(|each| each.steal) * 100.0,
-            ));
-        }
-    }
-
-    /// Figures of a variant are no figures of its means if nothing went that way.
-    fn note_idle_ways(&mut self) {
-        for cell in &self.result.cells {
-            for contestant in &self.contestants {
-                let turns = cell.turns.iter().filter(|turn| turn.variant == contestant.name && turn.counts());
-                let mut ways: IndexMap<&str, u64> = IndexMap::new();
-                turns.flat_map(|turn| &turn.moved).for_each(|(way, bytes)| *ways.entry(way).or_default() += bytes);
-                for (way, _) in ways.iter().filter(|(_, bytes)| **bytes == 0) {
-                    let title = cell.title();
-                    let place = if title.is_empty() { String::new() } else { format!(", {title}") };
-                    self.result.notes.push(format!("{}{place}: not a byte of the load went {way}", contestant.name));
-                }
-            }
-        }
     }
 
     fn save(&mut self) -> Result<(), String> {

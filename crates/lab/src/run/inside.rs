@@ -3,8 +3,9 @@
 use super::experiment::Experiment;
 use super::order::Order;
 use super::stop::Stop;
+use crate::cgroup::Cgroup;
 use crate::ground::Ground;
-use crate::world::{Cgroup, Cmd, run};
+use crate::world::{Cmd, run};
 use rustix::mount::{MountFlags, mount};
 use std::ffi::CStr;
 use std::io::BufRead;

@@ -1,6 +1,6 @@
 //! What a run leaves that was killed outright, from outside: a scratch directory and a cgroup, both with its pid in the name.
 
-use crate::world;
+use crate::cgroup;
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "sidestep-lab-";
@@ -18,8 +18,8 @@ pub fn sweep() {
     for path in dead(&std::env::temp_dir()) {
         let _ = std::fs::remove_dir_all(path);
     }
-    for path in world::cgroup_root().iter().flat_map(|root| dead(root)) {
-        world::remove_cgroup(&path);
+    for path in cgroup::root().iter().flat_map(|root| dead(root)) {
+        cgroup::remove(&path);
     }
 }
 

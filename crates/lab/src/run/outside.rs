@@ -2,9 +2,9 @@
 
 use super::leftovers;
 use super::order::{INSIDE, Order, STOP};
+use crate::cgroup::{self, Cgroup};
 use crate::ground::{OUTSIDE_PROC, open_dir};
 use crate::scenario::Scenario;
-use crate::world::{self, Cgroup};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ impl Scratch {
     fn new() -> Result<Scratch, String> {
         let dir = leftovers::scratch();
         open_dir(&dir)?;
-        let cgroup = world::cgroup_root().and_then(|root| Cgroup::new(&root.join(leftovers::name())).ok());
+        let cgroup = cgroup::root().and_then(|root| Cgroup::new(&root.join(leftovers::name())).ok());
         let scratch = Scratch { dir, cgroup };
         open_dir(&scratch.dir.join("shared"))?;
         open_dir(&scratch.dir.join("bpf"))?;

@@ -1,11 +1,9 @@
 //! How a program is started: in its cgroup and namespace, as its user, on its processors.
 
-use super::process::{Output, Running};
 use crate::scenario::User;
 use indexmap::IndexMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 /// Where `ip netns` keeps namespaces.
 pub const NETNS: &str = "/run/netns";
@@ -63,17 +61,4 @@ impl Cmd {
         command.envs(&self.env);
         command
     }
-}
-
-/// A command that changes something and ends.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// Runs a command to its end; what it printed. The error carries its own words.
-pub fn run(command: &Cmd, input: Option<&Path>) -> Result<String, String> {
-    let mut running = Running::start(command, Output::Kept(input))?;
-    let status = running.wait(LIMIT).ok_or_else(|| running.error("has not ended after 60 s"))?;
-    if !status.success() {
-        return Err(running.error(&format!("failed ({status})")));
-    }
-    running.output()
 }

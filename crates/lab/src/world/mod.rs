@@ -1,7 +1,8 @@
 //! One set-up that stands: its namespaces, cgroups, rules and processes. What it is made of is its `Spec`.
 
-mod cgroup;
 mod command;
+mod fill;
+mod iptables;
 mod moved;
 mod namespaces;
 mod process;
@@ -10,12 +11,13 @@ mod rules;
 mod sidestep;
 mod spec;
 
-pub use cgroup::{Cgroup, remove as remove_cgroup, root as cgroup_root};
-pub use command::{Cmd, NETNS, run};
+pub use command::{Cmd, NETNS};
 
-pub use process::{Output, Running};
-pub use spec::{LoadSpec, Spec, base_scope};
+pub use fill::base_scope;
+pub use process::{Output, Running, run};
+pub use spec::{LoadSpec, Place, Spec};
 
+use crate::cgroup::Cgroup;
 use crate::ground::Ground;
 use crate::meter::{Account, Watched};
 use crate::scenario::{LOAD, Scenario, Values, Variant};
@@ -53,7 +55,9 @@ impl World {
         let dir = ground.new_dir(&format!("w{number}"))?;
         let prefix = format!("w{number}");
         let cgroup = ground.cgroup().map(|all| Cgroup::new(&all.path().join(&prefix))).transpose()?;
-        let spec = Spec::fill(ground, scenario, variant, cell, &dir, &prefix, cgroup.as_ref())?;
+        let place =
+            Place { dir: dir.clone(), prefix: prefix.clone(), cgroup: cgroup.as_ref().map(|each| each.path().into()) };
+        let spec = Spec::fill(ground, scenario, variant, cell, place)?;
         let undo = sidestep::unsteer(ground, &spec)?;
         let namespaces = Namespaces::new(&prefix, &spec.namespaces)?;
         let mut world = World {
@@ -79,7 +83,7 @@ impl World {
         }
         let own: Result<Vec<Cgroup>, String> = self.spec.cgroups().map(Cgroup::new).collect();
         self.cgroups = own?;
-        rules::load(&self.spec)?;
+        iptables::load(&self.spec)?;
         self.steer(ground)?;
         for command in self.spec.setup.clone() {
             run(&command, None)?;

@@ -1,6 +1,7 @@
 //! What shows that a load has really taken its variant's way.
 
-use super::command::{Cmd, run};
+use super::command::Cmd;
+use super::process::run;
 use super::sidestep::splice_pins;
 use super::spec::Spec;
 use crate::ground::Ground;
@@ -14,7 +15,7 @@ const SPLICED: &str = "spliced";
 pub fn moved(ground: &Ground, spec: &Spec) -> Result<IndexMap<String, u64>, String> {
     let mut moved = IndexMap::new();
     if spec.rings {
-        let path = spec.report();
+        let path = spec.place.report();
         let text = std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
         moved.insert(BY_RING.to_string(), by_ring(&text));
     }

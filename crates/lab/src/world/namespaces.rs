@@ -2,7 +2,8 @@
 //!
 //! None of them has a way out of the machine: a default route ends at `node`, which has none.
 
-use super::command::{Cmd, NETNS, run};
+use super::command::{Cmd, NETNS};
+use super::process::run;
 use std::path::Path;
 
 pub struct Namespaces(Vec<String>);

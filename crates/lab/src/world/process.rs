@@ -118,6 +118,19 @@ impl Drop for Running {
     }
 }
 
+/// A command that changes something and ends.
+const STEP_LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs a command to its end; what it printed. The error carries its own words.
+pub fn run(command: &Cmd, input: Option<&Path>) -> Result<String, String> {
+    let mut running = Running::start(command, Output::Kept(input))?;
+    let status = running.wait(STEP_LIMIT).ok_or_else(|| running.error("has not ended after 60 s"))?;
+    if !status.success() {
+        return Err(running.error(&format!("failed ({status})")));
+    }
+    running.output()
+}
+
 /// Of both streams.
 fn files(command: &Cmd, output: &Output) -> std::io::Result<(File, File)> {
     match output {

@@ -1,7 +1,5 @@
-//! iptables' rules of a set-up.
+//! Rules as iptables reads them.
 
-use super::command::{Cmd, run};
-use super::spec::{RulesSpec, Spec};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -27,24 +25,6 @@ pub fn fill(chain: &str, count: u32) -> String {
         writeln!(text, "-A {chain} -d {address}/32 -p tcp -m tcp --dport 80 -j RETURN").expect("a string takes it");
     }
     text
-}
-
-/// All at once, each namespace's texts in their order; chains that are there stay.
-pub fn load(spec: &Spec) -> Result<(), String> {
-    for (number, rules) in spec.rules.iter().enumerate().filter(|(_, rules)| !rules.text.trim().is_empty()) {
-        let path = spec.place.dir.join(format!("rules-{number}"));
-        std::fs::write(&path, &rules.text).map_err(|why| format!("{}: {why}", path.display()))?;
-        run(&command(spec, rules), Some(&path))?;
-    }
-    Ok(())
-}
-
-fn command(spec: &Spec, rules: &RulesSpec) -> Cmd {
-    let mut command = Cmd::new("iptables", &[&rules.command, "--noflush"]);
-    command.namespace = Some(rules.namespace.clone());
-    // What somebody else does to other namespaces is no reason to wait.
-    command.env.insert("XTABLES_LOCKFILE".into(), spec.place.dir.join("xtables.lock").display().to_string());
-    command
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a variant asks of Sidestep: a broker for rings, capture, splice, an agent.
 
-use super::command::{Cmd, run};
+use super::command::Cmd;
+use super::process::run;
 use super::ready::Ready;
 use super::spec::{AGENT, AgentSpec, BROKER, CaptureSpec, ProcessSpec, Spec, SpliceSpec};
 use crate::ground::Ground;
@@ -26,13 +27,13 @@ pub fn daemons(ground: &Ground, spec: &Spec) -> Result<Vec<(String, ProcessSpec)
 
 /// Processes of several users share memory only if that is allowed.
 fn broker(ground: &Ground, spec: &Spec) -> Result<(String, ProcessSpec), String> {
-    let (config, report) = (spec.place.dir.join("sidestep.toml"), spec.report());
+    let (config, report) = (spec.place.dir.join("sidestep.toml"), spec.place.report());
     let users = spec.users();
     let allowed = if users.len() > 1 { format!("[[allow]]\nuids = {users:?}\n") } else { String::new() };
     write(&config, &allowed)?;
     write(&report, "")?;
     all_may_write(&report)?;
-    let address = spec.broker();
+    let address = spec.place.broker();
     let words = [ground.part(BROKER)?, "--address".into(), text(&address), "--config".into(), text(&config)];
     let argv = [words.to_vec(), vec!["--idle-exit".into(), "0".into()]].concat();
     Ok((BROKER.into(), daemon(spec, BROKER, argv, Ready::path(&address))))

@@ -1,4 +1,5 @@
 //! The lab as its users start it, with scenarios made for a test.
+#![allow(dead_code)] // Each test takes what it needs.
 
 use sidestep_lab::result::{Run, read};
 use std::path::PathBuf;
