@@ -38,14 +38,16 @@ type Done = Result<ExitCode, Failure>;
 pub fn run(args: &Run) -> Done {
     let (scenario, text) = named(args).map_err(usage)?;
     let scenario = adjusted(scenario, args).map_err(usage)?;
-    let out = place(&args.out, &scenario, "json")?;
+    let (out, html) = (place(&args.out, &scenario, "json")?, place(&args.html, &scenario, "html")?);
+    let html = Some(html).filter(|_| args.html != Path::new("none"));
+    result::may_write(&out)?;
+    html.as_deref().map_or(Ok(()), result::may_write)?;
     let seed = args.seed.unwrap_or_else(rand::random);
     run::run(Request { scenario: scenario.clone(), text, seed, out: out.clone() })?;
     let done = result::read(&out)?;
     println!("{}", if args.json { pretty(&report::judgement(&done))? } else { report::table(&done) });
     eprintln!("result: {}", out.display());
-    if args.html != Path::new("none") {
-        let html = place(&args.html, &scenario, "html")?;
+    if let Some(html) = html {
         write(&html, &report::page(&done))?;
         eprintln!("report: {}", html.display());
     }

@@ -51,6 +51,13 @@ pub fn write(path: &Path, run: &Run) -> io::Result<()> {
     written
 }
 
+/// Whether it could be written there: better asked before a measurement than after it.
+pub fn may_write(path: &Path) -> Result<(), String> {
+    let aside = aside(path);
+    let tried = fs::write(&aside, "").and_then(|()| fs::remove_file(&aside));
+    tried.map_err(|why| format!("{} cannot be written: {why}", path.display()))
+}
+
 /// In the same directory, as only within a file system renaming is atomic.
 fn aside(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");

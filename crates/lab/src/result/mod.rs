@@ -7,7 +7,7 @@ mod machine;
 mod usage;
 
 pub use figure::{Better, Figure};
-pub use file::{ReadError, read, write};
+pub use file::{ReadError, may_write, read, write};
 pub use machine::{Machine, Program};
 pub use usage::{Disturbance, ProcessUsage, Usage};
 

@@ -123,11 +123,11 @@ impl<'a> Experiment<'a> {
         self.note_disturbed();
         self.save()?;
         self.progress.end();
-        let turns = self.result.cells.iter().flat_map(|cell| &cell.turns);
-        match turns.filter(|turn| turn.counts()).count() {
-            0 => Err("nothing could be measured".into()),
-            _ => Ok(()),
-        }
+        if self.is_empty() { Err("nothing could be measured".into()) } else { Ok(()) }
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.result.cells.iter().flat_map(|cell| &cell.turns).any(Turn::counts)
     }
 
     /// Some if this was the last one.
@@ -349,6 +349,10 @@ impl<'a> Experiment<'a> {
     }
 
     fn save(&mut self) -> Result<(), String> {
+        if self.is_empty() {
+            // An older result is better than none.
+            return Ok(());
+        }
         self.result.seconds = self.begun.elapsed().as_secs_f64();
         crate::result::write(&self.order.out, &self.result)
             .map_err(|why| format!("{}: {why}", self.order.out.display()))
