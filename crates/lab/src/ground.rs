@@ -16,8 +16,11 @@ pub struct Ground {
     worlds: Cell<u32>,
 }
 
-/// Of the scratch directory: mounted before the run gets a /proc of its own.
-pub const OUTSIDE_PROC: &str = "proc";
+/// Parts of the scratch directory.
+pub const SHARED: &str = "shared";
+pub const BPF: &str = "bpf";
+/// Mounted before the run gets a /proc of its own.
+const OUTSIDE_PROC: &str = "proc";
 
 /// Our own programs, as templates call them; they lie beside this one.
 const OURS: [(&str, &str); 2] = [("sidestep", "sidestep"), ("bench", "sidestep-bench")];
@@ -34,11 +37,11 @@ impl Ground {
     }
 
     pub fn shared(&self) -> PathBuf {
-        self.dir.join("shared")
+        self.dir.join(SHARED)
     }
 
     pub fn bpf(&self) -> PathBuf {
-        self.dir.join("bpf")
+        self.dir.join(BPF)
     }
 
     /// The /proc of who started the run: there the machine's other processes are seen.

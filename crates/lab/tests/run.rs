@@ -176,6 +176,7 @@ fn a_killed_run_leaves_no_process_and_the_next_one_sweeps() {
     let running = lab.start(&["--rounds", "1000"]);
     running::until("three set-ups stand", || running::processes("sleep 4711").len() == 3);
     let pid = running.pid();
+    running::assert_private(&running::leftovers(pid)[0]);
     running.signal("KILL");
     running.wait();
     running::until("all processes have ended", || running::processes("sleep 4711").is_empty());

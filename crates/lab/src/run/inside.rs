@@ -4,7 +4,7 @@ use super::experiment::Experiment;
 use super::order::Order;
 use super::stop::Stop;
 use crate::cgroup::Cgroup;
-use crate::ground::Ground;
+use crate::ground::{BPF, Ground, SHARED, open_dir};
 use crate::world::{Cmd, run};
 use rustix::mount::{MountFlags, mount};
 use std::ffi::CStr;
@@ -24,8 +24,10 @@ pub fn inside() -> Result<(), String> {
 fn prepare(order: &Order) -> Result<Ground, String> {
     private_netns()?;
     run(&Cmd::new("ip", &["ip", "link", "set", "lo", "up"]), None)?;
+    open_dir(&order.dir.join(SHARED))?;
     if order.root {
-        mount_at("bpf", c"bpf", &order.dir.join("bpf"))?;
+        open_dir(&order.dir.join(BPF))?;
+        mount_at("bpf", c"bpf", &order.dir.join(BPF))?;
     }
     let cgroup = order.cgroup.as_deref().map(join).transpose()?;
     Ok(Ground::new(&order.dir, cgroup))

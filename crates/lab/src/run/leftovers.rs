@@ -1,7 +1,14 @@
-//! What a run leaves that was killed outright, from outside: a scratch directory and a cgroup, both with its pid in the name.
+//! What a run has outside of its namespaces, a scratch directory and a cgroup, and what is left of runs that were killed.
+//!
+//! Whoever has one holds a lock on it, so a run that lives is told from one that does not even where its pid means nothing,
+//! in another container.
 
 use crate::cgroup;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const PREFIX: &str = "sidestep-lab-";
 
@@ -13,23 +20,50 @@ pub fn scratch() -> PathBuf {
     std::env::temp_dir().join(name())
 }
 
-/// Those of runs that are no more.
-pub fn sweep() {
-    for path in dead(&std::env::temp_dir()) {
-        let _ = std::fs::remove_dir_all(path);
+/// Times that a sweep may take what was just made, before it was claimed.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Makes a directory, which is this run's as long as the file is open.
+pub fn make(path: &Path, create: impl Fn(&Path) -> io::Result<()>) -> io::Result<File> {
+    for _ in 0..TRIES {
+        match create(path) {
+            Err(why) if why.kind() != io::ErrorKind::AlreadyExists => return Err(why),
+            _ => {}
+        }
+        match claim(path) {
+            Ok(file) if is_at(&file, path) => return Ok(file),
+            _ => std::thread::sleep(PAUSE),
+        }
     }
-    for path in cgroup::root().iter().flat_map(|root| dead(root)) {
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "somebody else holds it"))
+}
+
+fn claim(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    file.try_lock()?;
+    Ok(file)
+}
+
+/// Not if it was removed, and perhaps made again, between opening and locking.
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |data: Metadata| (data.dev(), data.ino());
+    file.metadata().is_ok_and(|held| path.metadata().is_ok_and(|there| place(held) == place(there)))
+}
+
+/// Those of runs that are no more. Each is locked while it is removed.
+pub fn sweep() {
+    for (path, _claim) in dead(&std::env::temp_dir()) {
+        // Nothing is followed, and nothing is in it: what a run has there is in a file system of its own.
+        let _ = std::fs::remove_dir(path);
+    }
+    for (path, _claim) in cgroup::root().iter().flat_map(|root| dead(root)) {
         cgroup::remove(&path);
     }
 }
 
-fn dead(folder: &Path) -> Vec<PathBuf> {
+fn dead(folder: &Path) -> Vec<(PathBuf, File)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|each| each.path()).filter(|path| is_dead(path)).collect()
-}
-
-fn is_dead(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let pid = name.strip_prefix(PREFIX).and_then(|pid| pid.parse::<u32>().ok());
-    pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+    let ours = entries.filter(|each| each.file_name().to_string_lossy().starts_with(PREFIX));
+    ours.filter_map(|each| Some((each.path(), claim(&each.path()).ok()?))).collect()
 }

@@ -13,7 +13,7 @@ pub struct Order {
     pub seed: u64,
     /// Where the result goes.
     pub out: PathBuf,
-    /// Scratch, and a cgroup: both are there.
+    /// An empty file system, and a cgroup: both are there.
     pub dir: PathBuf,
     pub cgroup: Option<PathBuf>,
     /// Several users, capture, splice and agents can be had.

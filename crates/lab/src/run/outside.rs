@@ -3,9 +3,10 @@
 use super::leftovers;
 use super::order::{INSIDE, Order, STOP};
 use crate::cgroup::{self, Cgroup};
-use crate::ground::{OUTSIDE_PROC, open_dir};
 use crate::scenario::Scenario;
+use std::fs::{DirBuilder, File};
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -63,8 +64,10 @@ fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), String> {
     ctrlc::set_handler(handler).map_err(|why| format!("signals: {why}"))
 }
 
-/// The outer /proc stays in sight: foreign load shows there alone.
-const KEEP_PROC: &str = "mount --rbind /proc \"$0\" && exec unshare --pid --fork --kill-child --mount-proc -- \"$@\"";
+/// The scratch directory gets a file system that nobody outside sees or can write to, and the outer /proc stays in sight there:
+/// foreign load shows nowhere else.
+const ENTER: &str = "mount -t tmpfs -o mode=755 sidestep-lab \"$0\" && mkdir \"$0/proc\" && mount --rbind /proc \"$0/proc\" && \
+    exec unshare --pid --fork --kill-child --mount-proc -- \"$@\"";
 
 /// In namespaces of its own, in which it is process 1. It gets no signal from the terminal.
 fn start(dir: &Path) -> Result<Child, String> {
@@ -73,8 +76,8 @@ fn start(dir: &Path) -> Result<Child, String> {
     if !is_root() {
         command.args(["--user", "--map-root-user"]);
     }
-    command.args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", KEEP_PROC]);
-    command.arg(dir.join(OUTSIDE_PROC)).arg(own).arg(INSIDE).stdin(Stdio::piped()).process_group(0);
+    command.args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", ENTER]);
+    command.arg(dir).arg(own).arg(INSIDE).stdin(Stdio::piped()).process_group(0);
     command.spawn().map_err(|why| format!("unshare(1), of the package util-linux: {why}"))
 }
 
@@ -82,18 +85,21 @@ fn start(dir: &Path) -> Result<Child, String> {
 struct Scratch {
     dir: PathBuf,
     cgroup: Option<Cgroup>,
+    _claims: Vec<File>,
 }
 
 impl Scratch {
+    /// The directory is empty for ever, as seen from outside: what is in it is in a file system of the run's.
     fn new() -> Result<Scratch, String> {
         let dir = leftovers::scratch();
-        open_dir(&dir)?;
-        let cgroup = cgroup::root().and_then(|root| Cgroup::new(&root.join(leftovers::name())).ok());
-        let scratch = Scratch { dir, cgroup };
-        open_dir(&scratch.dir.join("shared"))?;
-        open_dir(&scratch.dir.join("bpf"))?;
-        open_dir(&scratch.dir.join(OUTSIDE_PROC))?;
-        Ok(scratch)
+        let made = leftovers::make(&dir, |path| DirBuilder::new().mode(0o700).create(path));
+        let claim = made.map_err(|why| format!("{}: {why}", dir.display()))?;
+        // An ordinary user may make none, and does without.
+        let cgroup = cgroup::root().map(|root| root.join(leftovers::name()));
+        let cgroup =
+            cgroup.and_then(|path| Some((leftovers::make(&path, |path| std::fs::create_dir(path)).ok()?, path)));
+        let (claim_too, cgroup) = cgroup.map(|(claim, path)| (claim, Cgroup::at(&path))).unzip();
+        Ok(Scratch { dir, cgroup, _claims: [claim].into_iter().chain(claim_too).collect() })
     }
 }
 
@@ -102,6 +108,6 @@ impl Drop for Scratch {
         if let Some(cgroup) = self.cgroup.take() {
             cgroup.remove();
         }
-        let _ = std::fs::remove_dir_all(&self.dir);
+        let _ = std::fs::remove_dir(&self.dir);
     }
 }

@@ -2,7 +2,8 @@
 #![allow(dead_code)] // Each test takes what it needs.
 
 use sidestep_lab::result::{Run, read};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -89,6 +90,13 @@ pub fn leftovers(pid: u32) -> [PathBuf; 3] {
     let name = format!("sidestep-lab-{pid}");
     let places = [std::env::temp_dir(), "/sys/fs/cgroup".into(), "/sys/fs/cgroup/unified".into()];
     places.map(|place| place.join(&name))
+}
+
+/// What root reads and runs there nobody else may see, or change.
+pub fn assert_private(scratch: &Path) {
+    let mode = scratch.metadata().expect("a directory").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    assert_eq!(std::fs::read_dir(scratch).expect("a directory").count(), 0, "it is another file system's");
 }
 
 /// Command lines that contain this.
