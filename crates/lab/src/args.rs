@@ -46,11 +46,11 @@ Examples:
   sidestep lab run mine --server 'nginx -c /srv/nginx.conf' --port 8080 --tool wrk --target http://127.0.0.1:8080/
   sidestep lab run mine --server ./server --port 9000 --load './client --count 1000'
 
-Writes NAME.json (everything, raw) and NAME.html (the report), and prints the verdicts. Ctrl-C ends after the turn that
-is being measured, and what there is by then is judged; a second one ends at once. Rings need no privilege; capture,
+Writes NAME.json (everything, raw) and NAME.html (the report), and prints the verdicts. Ctrl-C drops the turn that is
+being measured, and judges what there is by then; a second one ends at once. Rings need no privilege; capture,
 splice, Services and programs of several users need root.
-Exit code: 0 measured; 1 not, or a check of the scenario has failed, or with --strict a variant was not measured in some
-cell; 2 the scenario or an option is wrong.";
+Exit code: 0 measured; 1 not, or a check of the scenario has failed, or with --strict a variant has no figures in some
+cell; 2 nothing was started: the scenario or an option is wrong, or a program is missing.";
 
 /// Measure a scenario: a file, or one of `sidestep lab list`, or `mine` with commands of your own
 #[derive(clap::Args)]
@@ -116,7 +116,7 @@ pub struct Mine {
     #[arg(long, value_name = "TARGET", requires = "tool")]
     pub target: Option<String>,
     /// Connections of the tool, or several numbers to compare
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "tool")]
     pub connections: Vec<u32>,
     /// Requests a second, for tools that keep a rate
     #[arg(long, value_name = "N", requires = "tool")]

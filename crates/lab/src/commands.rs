@@ -28,9 +28,18 @@ impl From<ReadError> for Failure {
     }
 }
 
+impl From<run::Failure> for Failure {
+    fn from(why: run::Failure) -> Failure {
+        match why {
+            run::Failure::Wrong(message) => usage(message),
+            run::Failure::NotMeasured(message) => message.into(),
+        }
+    }
+}
+
 /// The user asked for something that makes no sense; as clap does.
 fn usage(message: String) -> Failure {
-    Failure { message, code: 2 }
+    Failure { message, code: run::WRONG as u8 }
 }
 
 type Done = Result<ExitCode, Failure>;
@@ -77,6 +86,7 @@ fn adjusted(scenario: Scenario, args: &Run) -> Result<Scenario, String> {
     if let Some(seconds) = args.seconds {
         scenario.load.seconds = Text::from(seconds.to_string());
     }
+    scenario.check_numbers()?;
     Ok(scenario)
 }
 

@@ -20,7 +20,10 @@ fn main() -> ExitCode {
         Command::Inside => inside().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
     };
     done.unwrap_or_else(|failure| {
-        eprintln!("sidestep lab: {}", failure.message);
+        // Empty: it has been said.
+        if !failure.message.is_empty() {
+            eprintln!("sidestep lab: {}", failure.message);
+        }
         ExitCode::from(failure.code)
     })
 }

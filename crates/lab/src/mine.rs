@@ -34,6 +34,7 @@ fn document(mine: &Mine) -> Result<Value, String> {
         "variants": variants(mine)?,
         "baseline": "plain",
         "load": load(mine, connections)?,
+        "design": { "judge": judged(mine) },
     }))
 }
 
@@ -67,6 +68,14 @@ fn variants(mine: &Mine) -> Result<IndexMap<&str, Value>, String> {
     Ok(variants)
 }
 
+/// What the tool can tell.
+fn judged(mine: &Mine) -> [&'static str; 2] {
+    match mine.tool.as_deref() {
+        Some("iperf3") => ["throughput", "cpu"],
+        _ => ["p50", "p90"],
+    }
+}
+
 fn load(mine: &Mine, connections: Value) -> Result<Value, String> {
     match (&mine.load, &mine.tool) {
         (Some(line), None) => Ok(json!({ "tool": "command", "command": words("--load", line)? })),
@@ -86,5 +95,5 @@ fn load(mine: &Mine, connections: Value) -> Result<Value, String> {
 fn words(option: &str, line: &str) -> Result<Vec<String>, String> {
     let words = shlex::split(line).filter(|words| !words.is_empty());
     let words = words.ok_or_else(|| format!("{option} '{line}': empty, or a quote is not closed"))?;
-    Ok(words.into_iter().map(|word| word.replace("${", "$${")).collect())
+    Ok(words.into_iter().map(|word| word.replace('$', "$$")).collect())
 }

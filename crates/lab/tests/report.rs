@@ -133,7 +133,10 @@ fn broken() -> [Run; 5] {
     }
     idle.scenario.judged = Figure::ALL.into();
     bytes.scenario.judged = vec![Figure::Throughput, Figure::P50];
-    let empty = Run { cells: vec![Cell { values: IndexMap::new(), turns: Vec::new() }], ..common::small() };
+    let empty = Run {
+        cells: vec![Cell { values: IndexMap::new(), variants: Vec::new(), turns: Vec::new() }],
+        ..common::small()
+    };
     [failed, bytes, idle, Run { cells: Vec::new(), variants: Vec::new(), ..common::small() }, empty]
 }
 

@@ -30,7 +30,7 @@ fn a_difference_is_found_and_none_is_not() {
 #[test]
 fn a_program_that_is_missing_is_named_with_its_package() {
     let lab = Lab::new(&scenario("command: [\"true\"]", "server: {run: [memcached-of-nobody]}", ""));
-    assert!(lab.fails(&[]).contains("memcached-of-nobody is not installed; run: "));
+    assert!(lab.is_not_begun(&[]).contains("memcached-of-nobody is not installed; run: "));
     lab.assert_nothing_is_left();
 }
 
@@ -74,7 +74,7 @@ fn a_load_that_fails_is_a_failure() {
 #[test]
 fn a_load_that_hangs_is_ended() {
     let said = Lab::new(&scenario("command: [sleep, 1000]\n  patience: 0.3", "", "")).fails(&["--rounds", "1"]);
-    assert!(said.contains("has not ended 0.3 s after its time"), "{said}");
+    assert!(said.contains("has not ended 0.3 s after its 0.1 s (load.patience)"), "{said}");
 }
 
 /// One variant's trouble is not the others'.
@@ -90,6 +90,25 @@ fn a_variant_that_always_fails_is_given_up_and_the_rest_is_measured() {
     assert!(run.notes.iter().any(|note| note.starts_with("other was given up after 3 failures")), "{:?}", run.notes);
     assert_eq!(run.cells[0].turns.iter().filter(|turn| turn.variant == "plain" && turn.counts()).count(), 6);
     assert!(lab.fails(&["--rounds", "1", "--strict"]).contains("other: load has failed"));
+}
+
+/// Answers that say no are quick: they must not win.
+#[test]
+fn a_load_whose_requests_fail_is_no_figure() {
+    let text =
+        scenario("command: [sh, -c, 'read x <${dir}/x; n=$((x + 1)); echo $n >${dir}/x; test $((n % 2)) = 0']", "", "");
+    let said = Lab::new(&(text + "files: {x: \"0\\n\"}\n")).fails(&["--rounds", "1"]);
+    assert!(said.contains("requests failed (design.errors)"), "{said}");
+}
+
+/// A warm-up that is ended has ended with all that it has started.
+#[test]
+fn nothing_of_a_warm_up_is_left_when_the_load_begins() {
+    let load = "command: [sh, -c, '{ sleep 4712; } & pgrep -f \"^sleep 4712\" | wc -l >>${shared}/count; sleep 0.2; kill $!']\n  warmup: 0.05";
+    let text = scenario(load, "", "").replace("  warmup: 0\n", "");
+    let lab = Lab::new(&(text + "checks: [{run: [sh, -c, '! grep -q [2-9] ${shared}/count']}]\n"));
+    let done = lab.run(&["--rounds", "1"]);
+    assert!(done.status.success(), "{done:?}");
 }
 
 #[test]
@@ -124,19 +143,19 @@ fn a_scenario_that_is_wrong_is_not_begun() {
     for (wrong, why) in [
         ("baseline: plian", "baseline: 'plian' is none of plain, other"),
         ("baseline: plain\nvariant: {}", "unknown field"),
+        ("baseline: plain\nfiles: {load: x}", "files: 'load' is a path, or a file of the lab's own"),
+        ("baseline: plain\naxes: {dir: [1]}", "'dir' is a name of the lab's own"),
         ("baseline: plain\nquick: {axes: {size: [1]}}", "quick.axes: 'size' is none of"),
     ] {
         let lab = Lab::new(&sleeper("0.02").replace("baseline: plain", wrong));
-        let done = lab.run(&[]);
-        let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert_eq!(done.status.code(), Some(2), "{said}");
+        let said = lab.is_not_begun(&[]);
         assert!(said.contains(why), "{said}");
     }
 }
 
 #[test]
 fn a_name_that_nothing_has_is_told_with_those_that_are_there() {
-    let said = Lab::new(&scenario("command: [sleep, '${tmie}']", "", "")).fails(&[]);
+    let said = Lab::new(&scenario("command: [sleep, '${tmie}']", "", "")).is_not_begun(&[]);
     assert!(said.contains("nothing is called 'tmie'; there are: ") && said.contains("time"), "{said}");
 }
 

@@ -10,12 +10,12 @@ mod machine;
 mod memory;
 mod tree;
 
-pub use account::Account;
+pub use account::{Account, spent};
 pub use calls::why_no_calls;
 pub use calm::Calm;
 
 use crate::result::{ProcessUsage, Usage};
-use account::{Spent, spent};
+use account::Spent;
 use calls::Calls;
 use foreign::Foreign;
 use highest::Highest;
@@ -51,6 +51,8 @@ pub struct Meter {
     foreign: Foreign,
     calls: Option<Calls>,
     highest: Highest,
+    /// Bytes, by process, while the load ran.
+    memory: Option<Vec<u64>>,
     begun: Moment,
 }
 
@@ -61,34 +63,46 @@ impl Meter {
             calls: Calls::open().ok(),
             highest: Highest::watch(watched.all()),
             spent: spent(&watched.each()),
+            memory: None,
             begun: Moment::now(),
             watched: watched.clone(),
         }
     }
 
+    /// Once, in the middle: a load's own memory, and what its connections need, is gone at its end.
+    pub fn look_at_memory(&mut self) {
+        self.memory.get_or_insert_with(|| memory(&self.watched));
+    }
+
     /// What is asked of every process, memory and foreign CPU, comes last: it takes time itself.
     pub fn end(mut self) -> Usage {
         let (passed, spent) = (Moment::now().since(&self.begun), spent(&self.watched.each()));
+        let calls = self.calls.as_mut().and_then(Calls::total);
+        let foreign = Foreign::now(&self.watched).since(&self.foreign);
+        let processes = self.processes(&spent);
         Usage {
             seconds: passed.seconds,
             machine_cpu: passed.busy,
             softirq: passed.softirq,
             switches: passed.switches,
             steal: passed.steal,
-            calls: self.calls.as_mut().and_then(Calls::total),
+            calls,
             highest_cpu: self.highest.end(),
-            foreign: Foreign::now(&self.watched).since(&self.foreign),
-            processes: processes(&self.watched, &self.spent, &spent),
+            foreign,
+            processes,
         }
+    }
+
+    fn processes(&self, after: &[Spent]) -> IndexMap<String, ProcessUsage> {
+        let memory = self.memory.clone().unwrap_or_else(|| memory(&self.watched));
+        let spent = after.iter().zip(&self.spent).map(|(after, before)| *after - *before);
+        let each = self.watched.processes.keys().zip(spent.zip(memory));
+        each.map(|(name, (Spent { user, system }, memory))| (name.clone(), ProcessUsage { user, system, memory }))
+            .collect()
     }
 }
 
-fn processes(watched: &Watched, before: &[Spent], after: &[Spent]) -> IndexMap<String, ProcessUsage> {
+fn memory(watched: &Watched) -> Vec<u64> {
     let all = tree::stats(Path::new(tree::PROC));
-    let spent = after.iter().zip(before).map(|(after, before)| *after - *before);
-    let each = watched.processes.iter().zip(spent);
-    each.map(|((name, account), Spent { user, system })| {
-        (name.clone(), ProcessUsage { user, system, memory: memory::of(&account.members(&all)) })
-    })
-    .collect()
+    watched.processes.values().map(|account| memory::of(&account.members(&all))).collect()
 }

@@ -46,7 +46,7 @@ impl<'a> Findings<'a> {
         &self.run.variants[finding.variant]
     }
 
-    /// Of everything that is to be told from the baseline, thus without the control.
+    /// Of a variant, beside the baseline.
     pub fn compared(&self, variant: usize) -> impl Iterator<Item = (&Finding, &Comparison)> {
         let own = self.judged.iter().filter(move |one| one.variant == variant);
         own.filter_map(|one| Some((one, one.beside.as_ref()?)))

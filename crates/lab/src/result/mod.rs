@@ -31,7 +31,7 @@ pub struct Run {
     pub seconds: f64,
     /// Why it ended: all intervals are as narrow as they should be, the time was over, it was interrupted.
     pub ended: Ended,
-    /// From which the order of turns and all bootstraps come.
+    /// From which the order of turns comes.
     pub seed: u64,
     pub machine: Machine,
     /// Of everything that was started, by name.
@@ -128,6 +128,9 @@ pub struct Variant {
 pub struct Cell {
     /// axis -> value; empty where the scenario has no axes.
     pub values: IndexMap<String, String>,
+    /// Who takes part.
+    #[serde(default)]
+    pub variants: Vec<String>,
     /// In the order in which they were taken, those that were repeated too.
     pub turns: Vec<Turn>,
 }
@@ -157,12 +160,14 @@ pub struct Turn {
 }
 
 impl Run {
-    /// Who has no figures in a cell though it was tried there, and why.
+    /// Who has no figures in a cell and should have, and why.
     pub fn missing(&self) -> Vec<String> {
         let pairs = self.cells.iter().flat_map(|cell| self.variants.iter().map(move |variant| (cell, &variant.name)));
         let missing = pairs.filter_map(|(cell, variant)| {
             let turns = || cell.turns.iter().filter(|turn| turn.variant == *variant);
-            let why = turns().filter_map(|turn| turn.failure.as_deref()).next_back()?;
+            let failure = turns().filter_map(|turn| turn.failure.as_deref()).next_back();
+            let never = cell.variants.contains(variant).then_some("it had no turn");
+            let why = failure.or(never)?;
             let place = [variant.clone(), cell.title()].into_iter().filter(|part| !part.is_empty());
             (!turns().any(Turn::counts)).then(|| format!("{}: {why}", place.collect::<Vec<_>>().join(", ")))
         });

@@ -32,7 +32,7 @@ pub struct ProcessUsage {
     /// Seconds in user space and in the kernel.
     pub user: f64,
     pub system: f64,
-    /// Bytes: the process and its children at the end of the turn, shared pages by their share.
+    /// Bytes: the process and its children in the middle of the turn, shared pages by their share.
     pub memory: u64,
 }
 

@@ -6,6 +6,7 @@ use super::progress::Progress;
 use super::stop::Stop;
 use super::{notes, turn, versions};
 use crate::ground::Ground;
+use crate::load::Outcome;
 use crate::meter::{Calm, why_no_calls};
 use crate::result::{About, Cell, Ended, FORMAT, Machine, Run, Turn, Usage};
 use crate::scenario::{LOAD, Restart, Scenario, Values, cells};
@@ -61,6 +62,10 @@ impl<'a> Experiment<'a> {
         };
         experiment.check()?;
         experiment.result.variants = experiment.contestants.iter().map(Contestant::as_result).collect();
+        for (cell, values) in experiment.result.cells.iter_mut().zip(&experiment.cells) {
+            let those = experiment.contestants.iter().filter(|each| each.definition.takes_part_in(values));
+            cell.variants = those.map(|each| each.name.clone()).collect();
+        }
         Ok(experiment)
     }
 
@@ -68,14 +73,19 @@ impl<'a> Experiment<'a> {
         &self.order.scenario
     }
 
-    /// Everything that can be found wrong before anything is started.
-    fn check(&mut self) -> Result<(), String> {
+    /// What runs once, before everything else.
+    fn prepare(&self) -> Result<(), String> {
         for (number, command) in self.scenario().prepare.iter().enumerate() {
             let scope = crate::world::base_scope(self.ground, self.scenario());
             let argv: Result<Vec<String>, String> = command.iter().map(|word| word.fill(&scope)).collect();
             let argv = self.ground.resolve(argv.map_err(|why| format!("prepare: {why}"))?)?;
-            run(&Cmd { name: format!("prepare-{number}"), argv, ..Cmd::default() }, None)?;
+            run(&Cmd { name: format!("prepare {}", number + 1), argv, ..Cmd::default() }, None)?;
         }
+        Ok(())
+    }
+
+    /// Everything that can be found wrong before anything is started.
+    fn check(&mut self) -> Result<(), String> {
         let mut programs = IndexMap::new();
         for contestant in &self.contestants {
             for cell in self.cells.iter().filter(|cell| contestant.definition.takes_part_in(cell)) {
@@ -104,6 +114,7 @@ impl<'a> Experiment<'a> {
 
     /// To the end, or to the limit. What was measured is written after every round.
     pub fn run(mut self) -> Result<(), String> {
+        self.prepare()?;
         let mut round = 0;
         self.result.ended = loop {
             if let Some(ended) = self.round(round)? {
@@ -161,6 +172,7 @@ impl<'a> Experiment<'a> {
     fn turn(&mut self, cell: usize, who: usize, round: u32) -> Result<(), String> {
         let (name, title) = (self.contestants[who].name.clone(), self.result.cells[cell].title());
         self.progress.turn(round, &name, &title);
+        let mut disturbed: Option<usize> = None;
         loop {
             let at = self.begun.elapsed().as_secs_f64();
             let measured = self.measure(cell, who);
@@ -168,12 +180,17 @@ impl<'a> Experiment<'a> {
                 return Ok(());
             }
             let turn = self.as_turn(name.clone(), round, at, measured);
-            let again = turn.disturbed.is_some() && self.may_repeat();
             self.count_failures((cell, who), &turn);
-            self.result.cells[cell].turns.push(Turn { repeated: again, ..turn });
+            let again = turn.disturbed.is_some() && self.may_repeat();
+            let turns = &mut self.result.cells[cell].turns;
+            if let Some(last) = disturbed.filter(|_| turn.outcome.is_some()) {
+                turns[last].repeated = true;
+            }
+            turns.push(turn);
             if !again {
                 break;
             }
+            disturbed = Some(turns.len() - 1);
         }
         if self.scenario().design.restart == Restart::Turn {
             self.standing.clear();
@@ -189,8 +206,12 @@ impl<'a> Experiment<'a> {
 
     fn measure(&mut self, cell: usize, who: usize) -> Result<turn::Measured, String> {
         let (number, load) = self.stand(cell, who)?;
+        let before = self.beside(number);
         let stood = &mut self.standing[number].1;
-        let measured = turn::take(self.ground, stood, &load, &self.stop);
+        let mut measured = turn::take(self.ground, stood, &load, &self.stop);
+        if let Ok(turn::Measured { usage: Usage { foreign: Some(foreign), .. }, .. }) = &mut measured {
+            *foreign += (self.beside(number) - before).max(0.0);
+        }
         if measured.is_err() {
             // Whatever is wrong with it, the next turn finds a new one.
             let (_, gone) = self.standing.remove(number);
@@ -202,6 +223,12 @@ impl<'a> Experiment<'a> {
             }
         }
         measured
+    }
+
+    /// Seconds of CPU of set-ups that have no turn, and should be idle.
+    fn beside(&self, number: usize) -> f64 {
+        let others = self.standing.iter().enumerate().filter(|(other, _)| *other != number);
+        others.map(|(_, (_, world))| world.cpu()).sum()
     }
 
     /// A set-up of the contestant for that cell: one that stands already, or a new one. And the cell's load on it.
@@ -235,15 +262,18 @@ impl<'a> Experiment<'a> {
         let design = &self.scenario().design;
         match measured {
             Err(failure) => Turn { failure: Some(failure), ..blank },
-            Ok(turn::Measured { outcome, usage, moved }) => Turn {
-                disturbed: Calm { steal: design.steal, foreign: design.foreign }
-                    .disturbance(&usage, self.result.machine.cores),
-                failure: outcome.as_ref().err().cloned(),
-                outcome: outcome.ok(),
-                usage,
-                moved,
-                ..blank
-            },
+            Ok(turn::Measured { outcome, usage, moved }) => {
+                let outcome = outcome.and_then(|outcome| good_enough(outcome, design.errors));
+                let calm = Calm { steal: design.steal, foreign: design.foreign };
+                Turn {
+                    disturbed: calm.disturbance(&usage, self.result.machine.cores),
+                    failure: outcome.as_ref().err().cloned(),
+                    outcome: outcome.ok(),
+                    usage,
+                    moved,
+                    ..blank
+                }
+            }
         }
     }
 
@@ -269,9 +299,15 @@ impl<'a> Experiment<'a> {
             least_rounds: design.least_rounds as usize,
             most_rounds: design.most_rounds as usize,
         };
-        // Given up by all but one: there is nothing to compare.
-        let left = (0..self.contestants.len()).filter(|who| self.takes_part(cell, *who)).count();
-        rounds >= design.most_rounds || left < 2 || rule.enough(&self.comparisons(cell))
+        let comparisons = self.comparisons(cell);
+        // Given up by the baseline or by all others, or none of the judged figures can be had: more rounds say nothing.
+        let nothing = rounds >= design.least_rounds && comparisons.is_empty();
+        rounds >= design.most_rounds || nothing || !self.has_pair(cell) || rule.enough(&comparisons)
+    }
+
+    fn has_pair(&self, cell: usize) -> bool {
+        let left: Vec<usize> = (0..self.contestants.len()).filter(|who| self.takes_part(cell, *who)).collect();
+        left.len() > 1 && left.iter().any(|who| self.contestants[*who].baseline)
     }
 
     /// Of the judged figures of everybody with the baseline.
@@ -305,6 +341,15 @@ impl<'a> Experiment<'a> {
     }
 }
 
+/// Answers that say no are quick: figures with many of them in it are no figures.
+fn good_enough(outcome: Outcome, most: f64) -> Result<Outcome, String> {
+    let (errors, all) = (outcome.errors, outcome.errors + outcome.requests);
+    if errors as f64 > most * all as f64 {
+        return Err(format!("{errors} of {all} requests failed (design.errors)"));
+    }
+    Ok(outcome)
+}
+
 fn limit(scenario: &Scenario) -> Duration {
     Duration::try_from(scenario.design.limit).unwrap_or_default()
 }
@@ -331,7 +376,10 @@ fn blank(order: &Order, cells: &[Values]) -> Run {
             published: scenario.published.clone(),
         },
         variants: Vec::new(),
-        cells: cells.iter().map(|values| Cell { values: values.clone(), turns: Vec::new() }).collect(),
+        cells: cells
+            .iter()
+            .map(|values| Cell { values: values.clone(), variants: Vec::new(), turns: Vec::new() })
+            .collect(),
         notes: Vec::new(),
         wrong: Vec::new(),
     }

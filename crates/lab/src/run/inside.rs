@@ -1,5 +1,6 @@
 //! The half that measures: process 1 of its own PID namespace, without a network but the loopback.
 
+use super::Failure;
 use super::experiment::Experiment;
 use super::order::Order;
 use super::stop::Stop;
@@ -11,14 +12,16 @@ use std::ffi::CStr;
 use std::io::BufRead;
 use std::path::Path;
 
-pub fn inside() -> Result<(), String> {
+/// The error is said, and what its exit status means outside knows.
+pub fn inside() -> Result<(), Failure> {
     let mut pipe = std::io::BufReader::new(std::io::stdin());
     let mut line = String::new();
     pipe.read_line(&mut line).map_err(|why| format!("the order: {why}"))?;
     let order: Order = serde_json::from_str(&line).map_err(|why| format!("the order: {why}"))?;
     let stop = Stop::watch(pipe);
     let ground = prepare(&order)?;
-    Experiment::new(&order, &ground, stop)?.run()
+    Experiment::new(&order, &ground, stop).map_err(Failure::Wrong)?.run()?;
+    Ok(())
 }
 
 fn prepare(order: &Order) -> Result<Ground, String> {

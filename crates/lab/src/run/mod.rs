@@ -19,4 +19,18 @@ mod versions;
 pub use inside::inside;
 pub use order::INSIDE;
 
-pub use outside::{Request, run};
+pub use outside::{Request, WRONG, run};
+
+/// Why there is no result.
+#[derive(Debug)]
+pub enum Failure {
+    /// The scenario, or an option, makes no sense.
+    Wrong(String),
+    NotMeasured(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        Failure::NotMeasured(why)
+    }
+}

@@ -1,7 +1,7 @@
 //! The half that the user has started: it starts the other one, passes Ctrl-C on, and cleans up after it.
 
-use super::leftovers;
 use super::order::{INSIDE, Order, STOP};
+use super::{Failure, leftovers};
 use crate::cgroup::{self, Cgroup};
 use crate::scenario::Scenario;
 use std::fs::{DirBuilder, File};
@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+/// Exit status of the half that measures if the scenario is wrong; as clap's.
+pub const WRONG: i32 = 2;
+
 /// What a run needs to know besides its scenario.
 pub struct Request {
     pub scenario: Scenario,
@@ -21,7 +24,7 @@ pub struct Request {
 }
 
 /// Measures, and writes the result. The error says what did not work.
-pub fn run(request: Request) -> Result<(), String> {
+pub fn run(request: Request) -> Result<(), Failure> {
     leftovers::sweep();
     let ground = Scratch::new()?;
     let order = Order {
@@ -39,7 +42,12 @@ pub fn run(request: Request) -> Result<(), String> {
     say(pipe, &order)?;
     let status = child.wait().map_err(|why| format!("waiting for the measurement: {why}"))?;
     // What it had to say of a failure it has said itself.
-    if status.success() { Ok(()) } else { Err("the measurement was not finished".into()) }
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(WRONG) => Err(Failure::Wrong(String::new())),
+        Some(_) => Err(Failure::NotMeasured(String::new())),
+        None => Err(Failure::NotMeasured(format!("the half that measures has ended ({status})"))),
+    }
 }
 
 fn is_root() -> bool {
@@ -57,8 +65,9 @@ fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), String> {
         if std::mem::replace(&mut asked, true) {
             pipe.take();
         } else if let Some(pipe) = pipe.as_mut() {
-            eprintln!("\nending after this turn; once more for at once");
             let _ = writeln!(pipe, "{STOP}");
+            // The terminal may be gone.
+            let _ = writeln!(std::io::stderr(), "\nending; once more for at once");
         }
     };
     ctrlc::set_handler(handler).map_err(|why| format!("signals: {why}"))

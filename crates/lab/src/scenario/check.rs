@@ -1,6 +1,7 @@
 //! What a scenario that can be read may still have wrong.
 
-use super::{Process, Restart, Scenario, Text, When, cells};
+use super::{Load, Process, Restart, Scenario, Text, When, cells};
+use crate::load::Tool;
 use indexmap::IndexMap;
 use std::collections::HashSet;
 
@@ -34,6 +35,8 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         check_when(scenario, "checks", &each.when)?;
     }
     check_namespace(scenario, "load", scenario.load.namespace.as_deref())?;
+    check_names(scenario)?;
+    check_load(&scenario.load)?;
     check_published(scenario)?;
     check_background(scenario)?;
     check_quick(scenario)?;
@@ -87,9 +90,43 @@ fn check_namespace(scenario: &Scenario, place: &str, namespace: Option<&str>) ->
     namespace.map_or(Ok(()), |name| one_of(&format!("{place}.namespace"), name, known.iter()))
 }
 
+/// Names of templates that are the lab's own.
+const TAKEN: [&str; 6] = ["dir", "shared", "sidestep", "bench", "envoy", "fill"];
+/// Names of files that it writes into `${dir}` itself.
+const OWN_FILES: [&str; 6] = ["load", "broker", "report.jsonl", "sidestep.toml", "objects", "agent.sock"];
+
+fn check_names(scenario: &Scenario) -> Result<(), String> {
+    let values = scenario.values.keys().chain(scenario.axes.keys());
+    for name in values.chain(scenario.variants.values().flat_map(|each| each.values.keys())) {
+        if TAKEN.contains(&name.as_str()) || name.ends_with(".address") {
+            return Err(format!("'{name}' is a name of the lab's own: give the value, or the axis, another one"));
+        }
+    }
+    for name in scenario.files.keys() {
+        if name.contains('/') || name.starts_with('.') || OWN_FILES.contains(&name.as_str()) {
+            return Err(format!("files: '{name}' is a path, or a file of the lab's own: give it another name"));
+        }
+    }
+    Ok(())
+}
+
+/// What would be left out without a word.
+fn check_load(load: &Load) -> Result<(), String> {
+    match (load.tool, load.command.is_empty()) {
+        (Tool::Command, _) if load.requests.is_some() || !load.options.is_empty() || !load.target.raw().is_empty() => {
+            Err("load: the tool command takes a command, and no target, options or requests".into())
+        }
+        (Tool::Command, _) | (_, true) => Ok(()),
+        (tool, false) => Err(format!("load.command: is for the tool command; {} takes options", tool.name())),
+    }
+}
+
 fn check_quick(scenario: &Scenario) -> Result<(), String> {
-    for axis in scenario.quick.axes.keys() {
+    for (axis, values) in &scenario.quick.axes {
         one_of("quick.axes", axis, scenario.axes.keys())?;
+        if values.is_empty() {
+            return Err(format!("quick.axes.{axis}: it has no values"));
+        }
     }
     for variant in &scenario.quick.variants {
         one_of("quick.variants", variant, scenario.variants.keys())?;
@@ -125,14 +162,21 @@ fn check_background(scenario: &Scenario) -> Result<(), String> {
     }
 }
 
-fn check_design(scenario: &Scenario) -> Result<(), String> {
+pub fn check_design(scenario: &Scenario) -> Result<(), String> {
     let design = &scenario.design;
     let part = |name: &str, value: f64| {
         let fine = value > 0.0 && value < 1.0;
         fine.then_some(()).ok_or_else(|| format!("design.{name}: {value} is no part of 1, such as 0.05"))
     };
-    part("precision", design.precision)?;
-    part("confidence", design.confidence)?;
+    for (name, value) in [
+        ("precision", design.precision),
+        ("confidence", design.confidence),
+        ("steal", design.steal),
+        ("foreign", design.foreign),
+        ("errors", design.errors),
+    ] {
+        part(name, value)?;
+    }
     if design.judge.is_empty() {
         return Err("design.judge: name at least one figure".into());
     }

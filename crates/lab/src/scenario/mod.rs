@@ -13,6 +13,7 @@ pub use shipped::{find, shipped};
 pub use text::{Scope, Text};
 
 use crate::load::Tool;
+use crate::meter::Calm;
 use crate::result::{Figure, Published};
 use indexmap::IndexMap;
 use jiff::SignedDuration;
@@ -35,7 +36,7 @@ pub struct Scenario {
     /// Network namespaces, each joined to the one called `node`, which is always there.
     #[serde(default)]
     pub namespaces: Vec<String>,
-    /// Commands that run once, before everything else, in `${shared}`.
+    /// Commands that run once, before everything else. What they leave for others goes into `${shared}`.
     #[serde(default)]
     pub prepare: Vec<Vec<Text>>,
     /// Files of `${dir}`, written anew for each set-up.
@@ -315,6 +316,8 @@ pub struct Design {
     /// is done again.
     pub steal: f64,
     pub foreign: f64,
+    /// A turn of whose requests more than this part failed has failed: answers that say no are quick.
+    pub errors: f64,
 }
 
 impl Default for Design {
@@ -328,8 +331,9 @@ impl Default for Design {
             limit: SignedDuration::from_mins(15),
             restart: Restart::Rounds(1),
             control: true,
-            steal: 0.02,
-            foreign: 0.05,
+            steal: Calm::default().steal,
+            foreign: Calm::default().foreign,
+            errors: 0.01,
         }
     }
 }
@@ -395,8 +399,26 @@ impl Scenario {
     /// Other values for an axis that there is.
     pub fn set_axis(&mut self, axis: &str, values: Vec<Text>) -> Result<(), String> {
         check::one_of("--axis", axis, self.axes.keys())?;
+        if self.depends_on(axis) {
+            let known: Vec<String> = self.axes[axis].iter().map(|each| each.raw().into()).collect();
+            values.iter().try_for_each(|value| check::one_of(&format!("--axis {axis}"), value.raw(), known.iter()))?;
+        }
         self.axes.insert(axis.into(), values);
         Ok(())
+    }
+}
+
+impl Scenario {
+    /// Whether something is there for some values of an axis only: then others would mean nothing.
+    fn depends_on(&self, axis: &str) -> bool {
+        let whens = self.processes.values().map(|each| &each.when).chain(self.checks.iter().map(|each| &each.when));
+        let cells = whens.map(|when| &when.cells).chain(self.variants.values().map(|each| &each.cells));
+        cells.into_iter().any(|cells| cells.contains_key(axis))
+    }
+
+    /// Once more, after options have changed something.
+    pub fn check_numbers(&self) -> Result<(), String> {
+        check::check_design(self)
     }
 }
 

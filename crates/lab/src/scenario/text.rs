@@ -5,7 +5,7 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// A scalar of YAML as it stands there: numbers and booleans, too. `${name}` is replaced, `$$` is a dollar sign.
+/// A scalar of YAML as YAML reads it, numbers and booleans, too: 1e3 is 1000. In quotes it stays as it is. `${name}` is replaced, `$$` is a dollar sign.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Text(String);

@@ -8,6 +8,8 @@ use std::process::Command;
 /// Where `ip netns` keeps namespaces.
 pub const NETNS: &str = "/run/netns";
 
+const SYSTEM: &str = "/usr/local/sbin:/usr/sbin:/sbin";
+
 /// A program and its surroundings. Each wrapper becomes the next one by execve(2), so the process stays the same.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cmd {
@@ -58,6 +60,8 @@ impl Cmd {
                 command.env_remove(name);
             }
         }
+        // What the lab itself calls, and servers, lie where an ordinary user's PATH does not look.
+        command.env("PATH", format!("{}:{SYSTEM}", std::env::var("PATH").unwrap_or_default()));
         command.envs(&self.env);
         command
     }

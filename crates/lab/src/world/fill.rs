@@ -45,6 +45,7 @@ impl Spec {
             checks: filler.checks(scenario, name, cell).map_err(|why| at("checks", why))?,
             load: filler.load(&scenario.load).map_err(|why| at("load", why))?,
             rings: variant.rings.is_some(),
+            load_rings: filler.rings(LOAD).is_some(),
             captures: filler.captures(&variant.capture).map_err(|why| at("capture", why))?,
             splices: variant
                 .splice
@@ -84,6 +85,9 @@ fn scope(ground: &Ground, scenario: &Scenario, variant: &Variant, cell: &Values,
     scope
 }
 
+/// A day, in seconds.
+const LONGEST: f64 = 86_400.0;
+
 struct Filler<'a> {
     scope: Scope,
     place: Place,
@@ -111,6 +115,16 @@ impl Filler<'_> {
     fn number<T: std::str::FromStr>(&self, what: &str, text: &Text) -> Result<T, String> {
         let text = self.one(text)?;
         text.parse().map_err(|_| format!("{what}: '{text}' is not such a number"))
+    }
+
+    /// Seconds.
+    fn duration(&self, what: &str, text: &Text) -> Result<f64, String> {
+        let seconds: f64 = self.number(what, text)?;
+        if (0.0..=LONGEST).contains(&seconds) {
+            Ok(seconds)
+        } else {
+            Err(format!("{what}: {seconds} s is no duration"))
+        }
     }
 
     /// None for nothing, and for 0.
@@ -153,7 +167,7 @@ impl Filler<'_> {
     }
 
     fn ready(&self, wanted: &Wanted) -> Result<Ready, String> {
-        let seconds = wanted.seconds.as_ref().map(|text| self.number("ready.seconds", text)).transpose()?;
+        let seconds = wanted.seconds.as_ref().map(|text| self.duration("ready.seconds", text)).transpose()?;
         Ok(Ready {
             port: wanted.port.as_ref().map(|text| self.number("ready.port", text)).transpose()?,
             path: self.option(&wanted.path)?.map(PathBuf::from),
@@ -163,13 +177,13 @@ impl Filler<'_> {
 
     /// What the variant puts before a program.
     fn prefix(&self, name: &str) -> Result<Vec<String>, String> {
-        let rings = self
-            .variant
-            .rings
-            .as_ref()
-            .filter(|rings| rings.only.is_empty() || rings.only.iter().any(|each| each == name));
-        let rings = rings.map(|rings| self.run(rings)).transpose()?.unwrap_or_default();
+        let rings = self.rings(name).map(|rings| self.run(rings)).transpose()?.unwrap_or_default();
         Ok([self.all(&self.variant.prefix)?, rings].concat())
+    }
+
+    /// If the program is one of those.
+    fn rings(&self, name: &str) -> Option<&Rings> {
+        self.variant.rings.as_ref().filter(|rings| rings.only.is_empty() || rings.only.iter().any(|each| each == name))
     }
 
     fn run(&self, rings: &Rings) -> Result<Vec<String>, String> {
@@ -271,14 +285,14 @@ impl Filler<'_> {
             connections: self.number("connections", &load.connections)?,
             threads: self.number("threads", &load.threads)?,
             rate: self.some_number("rate", &load.rate)?,
-            seconds: self.number("seconds", &load.seconds)?,
+            seconds: self.duration("seconds", &load.seconds)?,
             body: self.some_number("body", &load.body)?,
             requests: self.some_number("requests", &load.requests)?,
             options: self.all(&load.options)?,
             command: self.all(&load.command)?,
             folder: self.place.dir.join("load"),
         };
-        let warmup = self.number("warmup", &load.warmup)?;
-        Ok(LoadSpec { command, job, warmup, patience: self.number("patience", &load.patience)? })
+        let warmup = self.duration("warmup", &load.warmup)?;
+        Ok(LoadSpec { command, job, warmup, patience: self.duration("patience", &load.patience)? })
     }
 }

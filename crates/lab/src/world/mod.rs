@@ -19,7 +19,7 @@ pub use spec::{LoadSpec, Place, Spec};
 
 use crate::cgroup::Cgroup;
 use crate::ground::Ground;
-use crate::meter::{Account, Watched};
+use crate::meter::{self, Account, Watched};
 use crate::scenario::{LOAD, Scenario, Values, Variant};
 use indexmap::IndexMap;
 use namespaces::Namespaces;
@@ -132,11 +132,19 @@ impl World {
         moved::moved(ground, &self.spec)
     }
 
+    /// Seconds of CPU of all its processes; none where there are no cgroups.
+    pub fn cpu(&self) -> f64 {
+        let whole: Vec<Account> = self.cgroup.iter().map(|each| Account::Cgroup(each.path().into())).collect();
+        meter::spent(&whole).into_iter().map(|each| each.total()).sum()
+    }
+
     /// Whose CPU and memory are looked at; the load's pid where it runs without a cgroup.
     pub fn watched(&self, ground: &Ground, load: Option<u32>) -> Watched {
         let counted = |name: &str| self.spec.processes.get(name).is_none_or(|process| !process.background);
         let pids = self.pids.iter().filter(|(name, _)| counted(name)).map(|(name, pid)| (name.clone(), *pid));
-        let loads = load.map(|pid| (LOAD.to_string(), pid));
+        // With a cgroup its pid does not matter.
+        let pid = load.or_else(|| self.cgroup.as_ref().map(|_| 0));
+        let loads = pid.map(|pid| (LOAD.to_string(), pid));
         let account = |(name, pid): (String, u32)| {
             let path = self.cgroup.as_ref().map(|all| all.path().join(&name));
             (name, path.map_or(Account::Tree(pid), Account::Cgroup))

@@ -14,7 +14,7 @@ const SPLICED: &str = "spliced";
 /// way -> bytes since the set-up stands. By ring: those of processes that have ended, as the load does after each turn.
 pub fn moved(ground: &Ground, spec: &Spec) -> Result<IndexMap<String, u64>, String> {
     let mut moved = IndexMap::new();
-    if spec.rings {
+    if spec.load_rings {
         let path = spec.place.report();
         let text = std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
         moved.insert(BY_RING.to_string(), by_ring(&text));

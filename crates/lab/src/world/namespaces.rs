@@ -35,7 +35,7 @@ impl Namespaces {
         self.0.push(full.clone());
         ip(&["-n", &full, "link", "set", "lo", "up"])?;
         let command =
-            Cmd { namespace: Some(full), ..Cmd::new("sysctl", &["sysctl", "-qw", QUIET[0], QUIET[1], FORWARD]) };
+            Cmd { namespace: Some(full), ..Cmd::new("sysctl", &["sysctl", "-qew", QUIET[0], QUIET[1], FORWARD]) };
         run(&command, None).map(drop)
     }
 }

@@ -104,10 +104,10 @@ impl Running {
         if !matches!(self.child.try_wait(), Ok(Some(_))) {
             let group = Pid::from_child(&self.child);
             let _ = rustix::process::kill_process(group, Signal::TERM);
-            if self.wait(PATIENCE).is_none() {
-                let _ = kill_process_group(group, Signal::KILL);
-                let _ = self.child.wait();
-            }
+            self.ended_within(PATIENCE);
+            // Whatever it has started and not ended itself; as long as nobody has waited for it, the group's number is its own.
+            let _ = kill_process_group(group, Signal::KILL);
+            let _ = self.child.wait();
         }
     }
 }

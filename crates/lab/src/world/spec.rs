@@ -19,6 +19,8 @@ pub struct Spec {
     pub checks: Vec<Cmd>,
     pub load: LoadSpec,
     pub rings: bool,
+    /// The load runs under `sidestep run`, too.
+    pub load_rings: bool,
     pub captures: Vec<CaptureSpec>,
     pub splices: Vec<SpliceSpec>,
     pub agent: Option<AgentSpec>,
@@ -111,7 +113,7 @@ impl Spec {
     /// Users of processes: who may share memory.
     pub fn users(&self) -> Vec<u32> {
         let commands = self.processes.values().map(|each| &each.command).chain([&self.load.command]);
-        let mut users: Vec<u32> = commands.filter_map(|command| command.user.map(|user| user.uid)).collect();
+        let mut users: Vec<u32> = commands.map(|command| command.user.map_or(0, |user| user.uid)).collect();
         users.sort_unstable();
         users.dedup();
         users

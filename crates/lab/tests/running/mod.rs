@@ -42,8 +42,17 @@ impl Lab {
 
     /// What it says of it.
     pub fn fails(&self, options: &[&str]) -> String {
+        self.ends_with(1, options)
+    }
+
+    /// What it says if nothing was started at all.
+    pub fn is_not_begun(&self, options: &[&str]) -> String {
+        self.ends_with(2, options)
+    }
+
+    fn ends_with(&self, code: i32, options: &[&str]) -> String {
         let done = self.run(options);
-        assert_eq!(done.status.code(), Some(1), "{done:?}");
+        assert_eq!(done.status.code(), Some(code), "{done:?}");
         String::from_utf8_lossy(&done.stderr).into_owned()
     }
 
