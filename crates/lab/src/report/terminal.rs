@@ -40,7 +40,7 @@ fn rows(findings: &Findings) -> Table {
 fn columns(findings: &Findings, finding: &Finding) -> [String; 6] {
     let variant = findings.variant(finding);
     let median = finding.median.map_or(units::NOTHING.into(), |median| units::value(finding.figure, median));
-    let figure = if variant.baseline { finding.figure.title() } else { "" };
+    let figure = if finding.variant == 0 { finding.figure.title() } else { "" };
     let [change, interval, verdict] = said(finding, variant.baseline);
     [figure.into(), cut(&variant.name, NAME), median, change, interval, verdict]
 }
