@@ -143,7 +143,7 @@ impl<'a> Experiment<'a> {
             self.standing.clear();
         }
         let mut order: Vec<usize> = (0..self.cells.len()).filter(|cell| !self.enough(*cell)).collect();
-        self.progress.widest(self.widest());
+        self.progress.widest(self.widest(&order));
         if order.is_empty() {
             return Ok(Some(Ended::Done));
         }
@@ -323,11 +323,10 @@ impl<'a> Experiment<'a> {
         pairs.filter_map(one).collect()
     }
 
-    /// The widest interval of all that are looked at still.
-    fn widest(&self) -> Option<f64> {
-        let open = (0..self.cells.len()).filter(|cell| !self.enough(*cell));
-        let widths = open.flat_map(|cell| self.comparisons(cell)).filter_map(|each| half_width(&each));
-        widths.reduce(f64::max)
+    /// The widest interval of these cells.
+    fn widest(&self, open: &[usize]) -> Option<f64> {
+        let comparisons = open.iter().flat_map(|cell| self.comparisons(*cell));
+        comparisons.filter_map(|each| half_width(&each)).reduce(f64::max)
     }
 
     fn save(&mut self) -> Result<(), String> {

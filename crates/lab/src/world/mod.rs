@@ -23,6 +23,7 @@ use crate::meter::{self, Account, Watched};
 use crate::scenario::{LOAD, Scenario, Values, Variant};
 use indexmap::IndexMap;
 use namespaces::Namespaces;
+use spec::ProcessSpec;
 use std::path::PathBuf;
 
 /// Processes of it end when it is dropped, the youngest first; then everything else of it goes.
@@ -89,9 +90,7 @@ impl World {
             run(&command, None)?;
         }
         for (name, process) in self.spec.processes.clone() {
-            let running = self.start_process(&name, &process.command)?;
-            ready::wait(&running, &process.ready)?;
-            self.processes.push((name, running));
+            self.start_process(name, &process)?;
         }
         Ok(())
     }
@@ -100,17 +99,17 @@ impl World {
     fn steer(&mut self, ground: &Ground) -> Result<(), String> {
         for (name, daemon) in sidestep::daemons(ground, &self.spec)? {
             self.cgroups.extend(daemon.command.cgroup.as_deref().map(Cgroup::new).transpose()?);
-            let running = self.start_process(&name, &daemon.command)?;
-            ready::wait(&running, &daemon.ready)?;
-            self.processes.push((name, running));
+            self.start_process(name, &daemon)?;
         }
         sidestep::steer(ground, &self.spec)
     }
 
-    fn start_process(&mut self, name: &str, command: &Cmd) -> Result<Running, String> {
-        let running = Running::start(command, Output::Log(&self.dir))?;
-        self.pids.insert(name.into(), running.pid());
-        Ok(running)
+    fn start_process(&mut self, name: String, process: &ProcessSpec) -> Result<(), String> {
+        let running = Running::start(&process.command, Output::Log(&self.dir))?;
+        ready::wait(&running, &process.ready)?;
+        self.pids.insert(name.clone(), running.pid());
+        self.processes.push((name, running));
+        Ok(())
     }
 
     /// After a turn. A process that has ended though nobody asked it to: what it said. A load that took another way: what

@@ -93,15 +93,15 @@ pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, String> {
     let detach = spec.agent.iter().map(|_| {
         let words =
             ["--detach", "--pins", &text(&pins(ground, spec)), "--socket", &text(&spec.place.dir.join("agent.sock"))];
-        Ok(cmd("agent --detach", [vec![ground.part(AGENT)?], words.map(String::from).to_vec()].concat()))
+        Ok(call("agent --detach", ground.part(AGENT)?, &words))
     });
     let captures = spec.captures.iter().map(|each| {
         let words = ["capture", "--netns", &each.namespace, "--pins", &text(&pins(ground, spec)), "--remove"];
-        Ok(cmd("capture --remove", [vec![ground.sidestep()?], words.map(String::from).to_vec()].concat()))
+        Ok(call("capture --remove", ground.sidestep()?, &words))
     });
     let splices = (0..spec.splices.len()).map(|number| {
         let words = ["splice", "--remove", "--pins", &text(&splice_pins(ground, spec, number))];
-        Ok(cmd("splice --remove", [vec![ground.sidestep()?], words.map(String::from).to_vec()].concat()))
+        Ok(call("splice --remove", ground.sidestep()?, &words))
     });
     splices.chain(captures).chain(detach).collect()
 }
@@ -137,7 +137,7 @@ fn wait_captured(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(), 
         "--socket",
         &text(&spec.place.dir.join("agent.sock")),
     ];
-    let command = cmd("capture --list", [vec![ground.sidestep()?], words.map(String::from).to_vec()].concat());
+    let command = call("capture --list", ground.sidestep()?, &words);
     let until = std::time::Instant::now() + std::time::Duration::from_secs_f64(READY_SECONDS);
     while captured(&run(&command, None)?) < agent.captures.len() {
         if std::time::Instant::now() > until {
@@ -152,6 +152,11 @@ fn captured(listed: &str) -> usize {
     let listed: serde_json::Value = serde_json::from_str(listed).unwrap_or_default();
     let captures = listed["captures"].as_array().map(Vec::as_slice).unwrap_or_default();
     captures.iter().filter(|each| each["captured"] == true).count()
+}
+
+/// A program of ours with these words.
+fn call(name: &str, program: String, words: &[&str]) -> Cmd {
+    cmd(name, [program].into_iter().chain(words.iter().map(|word| word.to_string())).collect())
 }
 
 fn cmd(name: &str, argv: Vec<String>) -> Cmd {
