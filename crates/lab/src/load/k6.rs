@@ -115,16 +115,18 @@ fn scenario(job: &Job) -> serde_json::Value {
 }
 
 /// Latencies of good answers, and the number of the others. A line for each sample of each metric, the value third
-/// (milliseconds); which column holds the status is told by the first line.
+/// (milliseconds); which column holds the status, and how many there are, is told by the first line.
 fn samples(csv: &str) -> Result<(Latencies, u64), LoadError> {
     let mut lines = csv.lines();
     let header = lines.next().unwrap_or_default();
+    let width = header.split(',').count();
     let status = header.split(',').position(|name| name == "status");
     let status = status.ok_or_else(|| LoadError::unclear(Tool::K6, "its CSV has no column 'status'", header))?;
     let (mut latency, mut failed) = (Latencies::new(), 0);
     for line in lines.filter(|line| line.starts_with("http_req_duration,")) {
         let columns: Vec<&str> = line.split(',').collect();
-        let number = |at: usize| columns.get(at).and_then(|text| text.parse::<f64>().ok());
+        // Of a line that is cut off, the last number may be, too.
+        let number = |at: usize| columns.get(at).filter(|_| columns.len() == width)?.parse::<f64>().ok();
         match (number(2), number(status)) {
             (Some(took), Some(200.0..400.0)) => latency.record(nanoseconds(took / 1e3), 1),
             (Some(_), Some(_)) => failed += 1,
