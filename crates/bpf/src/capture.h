@@ -26,7 +26,7 @@ enum pod_flags {
 	POD_DNS_ALL = 1 << 6, /* whatever the server; else those of KIND_RESOLVER */
 	POD_HAS_UIDS = 1 << 7,
 	POD_HAS_GIDS = 1 << 8,
-	POD_PREPARING = 1 << 9, /* the proxy's listeners are gathered; nothing is captured yet */
+	POD_INERT = 1 << 9, /* nothing new is captured: not yet, or no more. What is under way arrives */
 };
 
 struct pod {

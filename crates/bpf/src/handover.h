@@ -158,21 +158,31 @@ static __always_inline bool is_redirected(const struct bpf_sockopt *ctx, const s
 }
 
 /*
- * SO_ORIGINAL_DST: what was dialled. What is not redirected, and what is given to the proxy's listener as it comes in, has
- * it as its own address. False: the kernel's answer stands.
+ * What was dialled. What is not redirected, and what is given to the proxy's listener as it comes in, has it as its own
+ * address. False: nothing is known of it.
  */
-static __always_inline bool answer_original(struct bpf_sockopt *ctx)
+static __always_inline bool find_original(struct bpf_sockopt *ctx, struct endpoint *at)
 {
 	struct captured *captured = ctx->sk ? bpf_sk_storage_get(&captures, ctx->sk, NULL, 0) : NULL;
-	struct endpoint at;
 	struct pod pod;
 	u64 netns;
 
-	if (captured && captured->accepted)
-		return answer_with(ctx, &captured->original);
+	if (captured && captured->accepted) {
+		*at = captured->original;
+		return true;
+	}
 	netns = bpf_get_netns_cookie(ctx);
-	if (!ctx->sk || !captured_pod(netns, &pod) || !is_proxy(&pod))
+	/* Of a pod that is captured no more, the proxy may have taken a connection a moment before. */
+	if (!ctx->sk || !READ_ENTRY(&pods, &netns, &pod) || !is_proxy(&pod))
 		return false;
-	at = own_address(ctx);
-	return !is_redirected(ctx, &pod, &at) && answer_with(ctx, &at);
+	*at = own_address(ctx);
+	return !is_redirected(ctx, &pod, at);
+}
+
+/* SO_ORIGINAL_DST. False: the kernel's answer stands. */
+static __always_inline bool answer_original(struct bpf_sockopt *ctx)
+{
+	struct endpoint at;
+
+	return find_original(ctx, &at) && answer_with(ctx, &at);
 }

@@ -7,10 +7,10 @@
 
 #define LOOPBACK_INTERFACE 1
 
-/* The pod whose namespace that is; false if its connections are not captured. */
+/* The pod whose namespace that is; false if its connections are not captured, or no new ones are. */
 static __always_inline bool captured_pod(u64 netns, struct pod *pod)
 {
-	return READ_ENTRY(&pods, &netns, pod) && !(pod->flags & POD_PREPARING);
+	return READ_ENTRY(&pods, &netns, pod) && !(pod->flags & POD_INERT);
 }
 
 static __always_inline bool in_set(u32 owner, u32 kind, u32 number)

@@ -23,6 +23,7 @@ pub mod pins;
 pub mod plane;
 pub mod policy;
 pub mod probe;
+mod proc_net;
 pub mod reclaim;
 pub mod services;
 pub mod shared;

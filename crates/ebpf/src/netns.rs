@@ -1,11 +1,13 @@
 //! Which network namespace a thread is in, as programs of the kernel know it.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::mem::size_of_val;
 use std::net::UdpSocket;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The cookie of the calling thread's network namespace: a number that no other namespace ever has (5.14).
@@ -55,6 +57,21 @@ pub fn all() -> impl Iterator<Item = PathBuf> {
     mounted.into_iter().chain(processes)
 }
 
+/// A file for each of these namespaces, given by inode and cookie, as far as one is known here; by cookie.
+pub fn files_of(inodes: &BTreeMap<u64, u64>) -> BTreeMap<u64, PathBuf> {
+    let mut found = BTreeMap::new();
+    let mut files = all();
+    while found.len() < inodes.len()
+        && let Some(path) = files.next()
+    {
+        let inode = std::fs::metadata(&path).map(|file| file.ino()).ok();
+        if let Some(cookie) = inode.and_then(|inode| inodes.get(&inode)) {
+            found.insert(*cookie, path);
+        }
+    }
+    found
+}
+
 /// A line of proc_pid_mountinfo(5), if it is about a network namespace. A name with a blank in it is not understood.
 fn mounted(line: &str) -> Option<PathBuf> {
     let mut words = line.split(' ').skip(3);
@@ -65,7 +82,6 @@ fn mounted(line: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn mounted_namespaces_are_told_from_other_mounts() {

@@ -1,6 +1,6 @@
 //! The Service programs: installed as a whole, exchanged as a whole, removed as a whole.
 
-use crate::capture::{self, passthrough};
+use crate::capture::{self, Captures, passthrough};
 use crate::error::{Doing, Result};
 use crate::layout::VERSION;
 use crate::links::{self, Cgroup};
@@ -84,8 +84,11 @@ fn install_over<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> R
 /// Takes every trace away: programs stop, tables go, and what pods were given goes.
 pub fn remove(pins: &Path) -> Result<()> {
     let captured = capture::inodes(pins)?;
+    // Of tables that another version has made nothing is known.
+    let ended = Captures::look(pins).map_or(Ok(()), |mut captures| captures.remove_all());
     Pins::new(pins)?.remove(&[KIND])?;
-    passthrough::remove_in(captured)
+    passthrough::remove_in(captured)?;
+    ended
 }
 
 /// The tables as they are, for whoever only looks. None: nothing is installed.

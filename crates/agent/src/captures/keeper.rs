@@ -306,7 +306,9 @@ impl Keeper<'_> {
         if !self.queue.is_empty() || !self.has_rested {
             return Some(Duration::ZERO);
         }
-        let next = self.due.first().map(|(due, _)| *due).into_iter().chain([self.look]).chain(self.watch).min();
+        let end = self.captures.as_ref().and_then(Captures::next_end);
+        let next =
+            self.due.first().map(|(due, _)| *due).into_iter().chain([self.look]).chain(self.watch).chain(end).min();
         next.map(|next| next.saturating_duration_since(Instant::now()))
     }
 

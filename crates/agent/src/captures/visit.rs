@@ -89,7 +89,7 @@ impl Keeper<'_> {
         is_covered(&capture, &self.settings.cgroup)?;
         let renew = self.renew.remove(&cookie);
         let captures = self.captures()?;
-        let put = captures.put_untidily([&held, &path], cookie, &capture.rules, &place);
+        let put = captures.put_untidily(&held, cookie, &capture.rules, &place);
         let put = put.and_then(|()| if renew { captures.renew_listeners(&held, cookie) } else { Ok(()) });
         put.map_err(|error| named(&path, &held, &error))?;
         let complaints = other_addresses(&capture, &place).into_iter().chain(others.first().map(|_| {

@@ -34,16 +34,20 @@ const MAPPED: u32 = 96;
 /// So that ::/0 is no range of IPv4.
 const RANGE_OF_V4: u32 = 1 << 8;
 
-/// What else is said of a pod, beside its rules.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// Listeners are gathered; nothing is captured yet.
-    Preparing,
-    Captured,
+/// `POD_INERT`
+const INERT: u32 = 1 << 9;
+
+/// The same pod, of which nothing new is captured: not yet, while its proxy's listeners are gathered, or no more.
+pub fn inert(of: pod) -> pod {
+    pod { flags: of.flags | INERT, ..of }
 }
 
-/// `enum pod_flags`
-fn flags_of(flags: Flags, stage: Stage, scalars: &Scalars) -> u32 {
+pub fn is_inert(pod: &pod) -> bool {
+    pod.flags & INERT != 0
+}
+
+/// The others of `enum pod_flags`
+fn flags_of(flags: Flags, scalars: &Scalars) -> u32 {
     let bits = [
         flags.pass_without_proxy,
         flags.all_ranges,
@@ -54,16 +58,15 @@ fn flags_of(flags: Flags, stage: Stage, scalars: &Scalars) -> u32 {
         flags.dns_all,
         scalars.first_uid.is_some(),
         scalars.first_gid.is_some(),
-        stage == Stage::Preparing,
     ];
     bits.iter().enumerate().fold(0, |all, (bit, set)| all | (u32::from(*set) << bit))
 }
 
-pub fn pod_of(scalars: &Scalars, rules: u32, place: u32, stage: Stage) -> pod {
+pub fn pod_of(scalars: &Scalars, rules: u32, place: u32) -> pod {
     pod {
         rules,
         place,
-        flags: flags_of(scalars.flags, stage, scalars),
+        flags: flags_of(scalars.flags, scalars),
         first_uid: scalars.first_uid.unwrap_or(u32::MAX),
         first_gid: scalars.first_gid.unwrap_or(u32::MAX),
         outbound_port: scalars.outbound_port,

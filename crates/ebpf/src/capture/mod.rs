@@ -1,6 +1,7 @@
 //! Capture: the tables of pods and what is attached in their namespaces.
 
 pub mod changes;
+mod ending;
 pub(crate) mod inbound;
 pub(crate) mod layout;
 mod listeners;
@@ -9,14 +10,15 @@ mod numbers;
 pub mod passthrough;
 pub mod place;
 mod template;
+mod underway;
 
 use crate::error::Result;
 use crate::layout::MapData;
-use crate::netns;
 use crate::services;
 use crate::table::Table;
+use ending::{Ending, Numbered};
 use inbound::Installer;
-use layout::{Stage, pod, pod_of};
+use layout::{inert, is_inert, pod, pod_of};
 use libbpf_rs::{MapCore, MapHandle};
 use listeners::Listeners;
 use numbers::Numbers;
@@ -25,6 +27,7 @@ use sidestep_mesh::capture::tables::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Every captured pod.
 pub struct Captures {
@@ -36,6 +39,7 @@ pub struct Captures {
     installer: Installer,
     /// Namespaces of which we know what is written.
     known: BTreeMap<u64, Known>,
+    ending: Ending,
 }
 
 /// A pod as the tables have it.
@@ -56,10 +60,7 @@ pub struct Fill {
 }
 
 struct Known {
-    /// By which the namespace is found again.
-    path: PathBuf,
-    rules: u32,
-    place: u32,
+    numbers: Numbered,
     written: pod,
 }
 
@@ -84,6 +85,7 @@ impl Captures {
             pending: table("pending")?,
             installer: Installer::new(pins),
             known: BTreeMap::new(),
+            ending: Ending::default(),
         })
     }
 
@@ -95,19 +97,12 @@ impl Captures {
 
     /// The pod in this namespace is captured by these rules from now on.
     pub fn put(&mut self, namespace: &Path, cookie: u64, rules: &Rules, place: &Place) -> Result<()> {
-        self.put_untidily([namespace, namespace], cookie, rules, place)?;
+        self.put_untidily(namespace, cookie, rules, place)?;
         self.tidy()
     }
 
     /// As `put`; what was in the tables instead stays until [`Captures::tidy`], which waits for those who are reading it.
-    /// The namespace is given by a file that surely is it, and by one by which it can be found again.
-    pub fn put_untidily(
-        &mut self,
-        [namespace, path]: [&Path; 2],
-        cookie: u64,
-        rules: &Rules,
-        place: &Place,
-    ) -> Result<()> {
+    pub fn put_untidily(&mut self, namespace: &Path, cookie: u64, rules: &Rules, place: &Place) -> Result<()> {
         let is_wanted = place.addresses.iter().any(IpAddr::is_ipv6) && !place.addresses.contains(&passthrough::ADDRESS);
         let added = is_wanted && passthrough::add(namespace)?;
         let place = &if added { place::look(namespace)? } else { place.clone() };
@@ -122,51 +117,41 @@ impl Captures {
                 return Err(error);
             }
         };
-        let scalars = rules.scalars();
-        let wanted = pod_of(&scalars, rules_number, place_number, Stage::Captured);
+        let numbers = [rules_number, place_number];
+        let wanted = pod_of(&rules.scalars(), rules_number, place_number);
         let before = self.known.get(&cookie).map(|known| known.written);
         let done = match before {
             Some(before) if before.bytes() == wanted.bytes() => Ok(()),
             Some(before) if same_ports(&before, &wanted) => self.pods.put_all(&[(cookie, wanted)]),
-            _ => {
-                let preparing = pod_of(&scalars, rules_number, place_number, Stage::Preparing);
-                self.begin(namespace, cookie, preparing, wanted)
-            }
+            _ => self.begin(namespace, cookie, wanted),
         };
         if let Err(error) = done {
-            self.numbers.release([rules_number, place_number]);
+            self.numbers.release(numbers);
             return Err(error);
         }
-        let known = Known { path: path.into(), rules: rules_number, place: place_number, written: wanted };
-        if let Some(old) = self.known.insert(cookie, known) {
-            self.numbers.release([old.rules, old.place]);
+        let old = self.known.insert(cookie, Known { numbers, written: wanted }).map(|old| old.numbers);
+        for numbers in old.into_iter().chain(self.ending.forget(cookie)) {
+            self.numbers.release(numbers);
         }
         Ok(())
     }
 
     /// A pod that is captured already, maybe by an earlier agent, stays so all the while, also if this fails.
-    fn begin(&mut self, namespace: &Path, cookie: u64, preparing: pod, wanted: pod) -> Result<()> {
+    fn begin(&mut self, namespace: &Path, cookie: u64, wanted: pod) -> Result<()> {
         let before = self.pods.get(&cookie)?;
-        let done = self.exchange(namespace, cookie, before.as_ref(), preparing, wanted);
+        let done = self.exchange(namespace, cookie, before.as_ref(), wanted);
         if done.is_err() && before.is_none() {
             self.take_away(cookie)?;
         }
         done
     }
 
-    fn exchange(
-        &mut self,
-        namespace: &Path,
-        cookie: u64,
-        before: Option<&pod>,
-        preparing: pod,
-        wanted: pod,
-    ) -> Result<()> {
+    fn exchange(&mut self, namespace: &Path, cookie: u64, before: Option<&pod>, wanted: pod) -> Result<()> {
         self.installer.install(namespace, cookie)?;
         // Listeners are looked for at the ports that the table has.
         match before {
             None => {
-                self.pods.add_all(&[(cookie, preparing)])?;
+                self.pods.add_all(&[(cookie, inert(wanted))])?;
                 self.listeners.find(&self.pins, namespace)?;
                 self.pods.put_all(&[(cookie, wanted)])
             }
@@ -186,23 +171,71 @@ impl Captures {
         if self.known.contains_key(&cookie) { self.listeners.renew(&self.pins, namespace, cookie) } else { Ok(()) }
     }
 
-    /// The pod's connections are its own again; those that the proxy has stay there.
+    /// The pod's connections are its own again; those that the proxy has stay there. Waits for those that are under way to
+    /// it, see [`ending`].
     pub fn remove(&mut self, cookie: u64) -> Result<()> {
         self.remove_untidily(cookie)?;
+        self.wait_for_ends()?;
         self.tidy()
     }
 
-    /// As `remove`, and as [`Captures::put_untidily`].
+    /// As `remove`, of all pods, whoever has put them.
+    pub fn remove_all(&mut self) -> Result<()> {
+        self.pods()?.into_iter().try_for_each(|pod| self.remove_untidily(pod.netns))?;
+        self.wait_for_ends()
+    }
+
+    /// As `remove`, and as [`Captures::put_untidily`]: what is under way to the proxy is given its time, see
+    /// [`Captures::next_end`].
     pub fn remove_untidily(&mut self, cookie: u64) -> Result<()> {
-        self.take_away(cookie)?;
-        if let Some(known) = self.known.remove(&cookie) {
-            self.numbers.release([known.rules, known.place]);
-            // Another namespace may be there now.
-            if netns::cookie_of(&known.path).is_ok_and(|found| found == cookie) {
-                passthrough::remove(&known.path)?;
+        match self.pods.get(&cookie)?.filter(|_| self.is_alive(cookie)) {
+            Some(found) => {
+                self.pods.put_all(&[(cookie, inert(found))])?;
+                self.ending.begin(cookie, self.known.remove(&cookie).map(|known| known.numbers));
+                Ok(())
+            }
+            None => {
+                self.take_away(cookie)?;
+                if let Some(known) = self.known.remove(&cookie) {
+                    self.numbers.release(known.numbers);
+                }
+                Ok(())
             }
         }
+    }
+
+    /// When [`Captures::tidy`] will look at a pod that was removed.
+    pub fn next_end(&self) -> Option<Instant> {
+        self.ending.next()
+    }
+
+    /// Until nothing is under way to the proxy of any pod that was removed.
+    fn wait_for_ends(&mut self) -> Result<()> {
+        while let Some(due) = self.next_end() {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            self.end_pods()?;
+        }
         Ok(())
+    }
+
+    /// Takes away what was removed and has nothing under way any more. What could not be will be tried again.
+    fn end_pods(&mut self) -> Result<()> {
+        let ports = |cookie| self.pods.get(&cookie).ok()?.map(|pod| [pod.outbound_port, pod.inbound_port]);
+        let over = self.ending.look(&self.pins, ports);
+        if over.is_empty() {
+            return Ok(());
+        }
+        let inodes = over.iter().filter_map(|cookie| inbound::inode(&self.pins, *cookie)).collect();
+        let mut has_strangers = false;
+        for cookie in over {
+            self.take_away(cookie)?;
+            match self.ending.forget(cookie) {
+                Some(numbers) => self.numbers.release(numbers),
+                None => has_strangers = true,
+            }
+        }
+        passthrough::remove_in(inodes)?;
+        if has_strangers { self.sweep() } else { Ok(()) }
     }
 
     fn take_away(&self, cookie: u64) -> Result<()> {
@@ -213,6 +246,7 @@ impl Captures {
 
     /// Erases what no pod refers to any more, of what has been put here.
     pub fn tidy(&mut self) -> Result<()> {
+        self.end_pods()?;
         self.numbers.tidy()
     }
 
@@ -231,9 +265,7 @@ impl Captures {
         let left = self.pods()?.into_iter().map(|pod| pod.netns).chain(inbound::installed(&self.pins)?);
         let is_unwanted = |cookie: &u64| !self.known.contains_key(cookie) && !wanted.contains(cookie);
         let unwanted: BTreeSet<u64> = left.filter(is_unwanted).collect();
-        let inodes = unwanted.iter().filter_map(|cookie| inbound::inode(&self.pins, *cookie)).collect();
-        unwanted.into_iter().try_for_each(|cookie| self.take_away(cookie))?;
-        passthrough::remove_in(inodes)?;
+        unwanted.into_iter().try_for_each(|cookie| self.remove_untidily(cookie))?;
         self.sweep()
     }
 
@@ -243,17 +275,18 @@ impl Captures {
         self.numbers.sweep(pods.iter().flat_map(|(_, pod)| [pod.rules, pod.place]))
     }
 
-    /// Every pod in the tables, whoever has put it there.
+    /// Every pod that is captured, whoever has put it into the tables.
     pub fn pods(&self) -> Result<Vec<Pod>> {
         let entries = self.pods.entries()?.into_iter();
         Ok(entries
+            .filter(|(_, pod)| !is_inert(pod))
             .map(|(netns, pod)| Pod { netns, outbound_port: pod.outbound_port, inbound_port: pod.inbound_port })
             .collect())
     }
 
-    /// Whether the tables have this namespace.
+    /// Whether this namespace is captured.
     pub fn is_captured(&self, netns: u64) -> Result<bool> {
-        self.pods.get(&netns).map(|found| found.is_some())
+        self.pods.get(&netns).map(|found| found.is_some_and(|pod| !is_inert(&pod)))
     }
 
     /// How many sockets of the pod's proxy listen for what comes in.
@@ -316,18 +349,19 @@ impl Captures {
                 }
                 Some(_) => {}
             }
-            if damaged.contains(&known.rules) {
+            if damaged.contains(&known.numbers[0]) {
                 differences.push((*cookie, "its rules are not in the tables as they were written"));
             }
-            if damaged.contains(&known.place) {
+            if damaged.contains(&known.numbers[1]) {
                 differences.push((*cookie, "its routes are not in the tables as they were written"));
             }
             if !self.is_alive(*cookie) {
                 differences.push((*cookie, "no program is attached in its namespace"));
             }
         }
-        let others = found.keys().filter(|cookie| strangers && !self.known.contains_key(cookie));
-        differences.extend(others.map(|cookie| (*cookie, "is in the tables, and in no file")));
+        let others =
+            found.iter().filter(|(cookie, pod)| strangers && !is_inert(pod) && !self.known.contains_key(cookie));
+        differences.extend(others.map(|(cookie, _)| (*cookie, "is in the tables, and in no file")));
         Ok(differences)
     }
 }

@@ -4,6 +4,7 @@
 use super::netlink::{dump, request};
 use crate::error::{Doing, Result};
 use crate::netns;
+use crate::proc_net::{self, Tcp};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressHeader, AddressMessage, AddressProtocol};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -86,20 +87,15 @@ fn is_ours() -> io::Result<bool> {
 
 /// Whether a connection of the calling thread's namespace has it at either end.
 fn is_used() -> io::Result<bool> {
-    match std::fs::read_to_string("/proc/thread-self/net/tcp6") {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false), // no IPv6
-        sockets => Ok(sockets?.lines().skip(1).any(has_it)),
-    }
+    Ok(proc_net::tcp()?.lines().any(|socket| has_it(&socket)))
 }
 
-/// A line of proc_net(5), of which a listener and what waits for the last segments to die do not count.
-fn has_it(line: &str) -> bool {
-    const WITHOUT_PEER: [&str; 2] = ["06", "0A"]; // TIME_WAIT, LISTEN
+/// A listener and what waits for the last segments to die do not count.
+fn has_it(socket: &Tcp) -> bool {
     let last = u32::from_ne_bytes([0, 0, 0, 6]);
     let own = format!("{:024}{last:08X}:", 0);
-    let mut words = line.split_ascii_whitespace().skip(1);
-    let (Some(local), Some(remote), Some(state)) = (words.next(), words.next(), words.next()) else { return false };
-    !WITHOUT_PEER.contains(&state) && (local.starts_with(&own) || remote.starts_with(&own))
+    let has_peer = ![proc_net::TIME_WAIT, proc_net::LISTEN].contains(&socket.state);
+    has_peer && (socket.local.starts_with(&own) || socket.remote.starts_with(&own))
 }
 
 #[cfg(test)]
@@ -111,9 +107,8 @@ mod tests {
     fn connections_that_have_the_address_are_found() {
         const OWN: &str = "00000000000000000000000006000000:C350";
         const OTHER: &str = "000000FD440200000000000002000000:1F90";
-        let line =
-            |local: &str, remote: &str, state: &str| format!("   0: {local} {remote} {state} 00000000:00000000 00");
-        assert!(has_it(&line(OWN, OTHER, "01")) && has_it(&line(OTHER, OWN, "08")));
-        assert!(!has_it(&line(OTHER, OTHER, "01")) && !has_it(&line(OWN, OTHER, "06")) && !has_it(""));
+        let has = |local: &str, remote: &str, state: &str| has_it(&Tcp { local, remote, state, inode: "71" });
+        assert!(has(OWN, OTHER, "01") && has(OTHER, OWN, "08"));
+        assert!(!has(OTHER, OTHER, "01") && !has(OWN, OTHER, "06"));
     }
 }

@@ -116,7 +116,7 @@ impl Drop for Greeter {
 }
 
 /// Of one family only, as Envoy's listeners are.
-fn listen(at: SocketAddr) -> Arc<TcpListener> {
+pub fn listen(at: SocketAddr) -> Arc<TcpListener> {
     use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
     let family = if at.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let socket = socket(family, SocketType::STREAM, None).unwrap();

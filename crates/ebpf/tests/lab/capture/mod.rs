@@ -3,5 +3,6 @@
 pub mod greeter;
 mod outside;
 mod pairs;
+mod removal;
 mod twin;
 pub mod world;
