@@ -419,7 +419,7 @@ impl Keeper<'_> {
 
     fn tidy(&mut self) {
         if let Some(Err(error)) = self.captures.as_mut().map(Captures::tidy) {
-            tracing::warn!("old rules are not erased yet: {error}");
+            tracing::warn!("what is not in force any more is not erased yet: {error}");
         }
     }
 

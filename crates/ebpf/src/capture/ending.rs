@@ -66,7 +66,9 @@ impl Ending {
 impl Pod {
     fn is_over(&mut self, is_clear: bool) -> bool {
         self.clear = if is_clear { self.clear + 1 } else { 0 };
-        self.due = Instant::now() + PAUSE;
-        self.clear >= LOOKS || self.begun.elapsed() >= PATIENCE
+        let is_over = self.clear >= LOOKS || self.begun.elapsed() >= PATIENCE;
+        // If it cannot be taken away, that is tried again, but not at once.
+        self.due = Instant::now() + if is_over { PATIENCE } else { PAUSE };
+        is_over
     }
 }

@@ -181,7 +181,7 @@ impl Captures {
 
     /// As `remove`, of all pods, whoever has put them.
     pub fn remove_all(&mut self) -> Result<()> {
-        self.pods()?.into_iter().try_for_each(|pod| self.remove_untidily(pod.netns))?;
+        self.pods.keys().collect::<Vec<_>>().into_iter().try_for_each(|cookie| self.remove_untidily(cookie))?;
         self.wait_for_ends()
     }
 
