@@ -71,7 +71,7 @@ compat:
 	cargo build --release
 	tools/compat $(ARGS)
 
-# docs/RESULTS.md: what the lab finds here of published experiments. Needs root and a quiet machine; half an hour.
+# docs/RESULTS.md: what the lab finds here of published experiments. Needs root and a quiet machine; three quarters of an hour.
 # ARGS="kmap mesh" measures some of them anew.
 results:
 	tools/install-deps lab
