@@ -1,7 +1,7 @@
 //! Which network namespace a thread is in, as programs of the kernel know it.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::mem::size_of_val;
@@ -57,19 +57,13 @@ pub fn all() -> impl Iterator<Item = PathBuf> {
     mounted.into_iter().chain(processes)
 }
 
-/// A file for each of these namespaces, given by inode and cookie, as far as one is known here; by cookie.
-pub fn files_of(inodes: &BTreeMap<u64, u64>) -> BTreeMap<u64, PathBuf> {
-    let mut found = BTreeMap::new();
-    let mut files = all();
-    while found.len() < inodes.len()
-        && let Some(path) = files.next()
-    {
-        let inode = std::fs::metadata(&path).map(|file| file.ino()).ok();
-        if let Some(cookie) = inode.and_then(|inode| inodes.get(&inode)) {
-            found.insert(*cookie, path);
-        }
-    }
-    found
+/// Of [`all`], those that stand for these namespaces, each with the inode by which it is given.
+pub fn files_of(inodes: &BTreeSet<u64>) -> impl Iterator<Item = (u64, PathBuf)> {
+    all().filter_map(|path| Some((inode(&path).filter(|inode| inodes.contains(inode))?, path)))
+}
+
+pub fn inode(path: &Path) -> Option<u64> {
+    std::fs::metadata(path).map(|file| file.ino()).ok()
 }
 
 /// A line of proc_pid_mountinfo(5), if it is about a network namespace. A name with a blank in it is not understood.

@@ -50,11 +50,19 @@ impl Ending {
     pub fn look(&mut self, pins: &Path, ports: impl Fn(u64) -> Option<[u16; 2]>) -> Vec<u64> {
         let now = Instant::now();
         let due: BTreeSet<u64> = self.0.iter().filter(|(_, pod)| pod.due <= now).map(|(cookie, _)| *cookie).collect();
-        let inodes = due.iter().filter_map(|cookie| Some((inbound::inode(pins, *cookie)?, *cookie)));
-        let files = netns::files_of(&inodes.collect());
+        if due.is_empty() {
+            return Vec::new();
+        }
+        let inodes: BTreeMap<u64, u64> =
+            due.iter().filter_map(|cookie| Some((*cookie, inbound::inode(pins, *cookie)?))).collect();
+        let mut files = BTreeMap::new();
+        for (inode, file) in netns::files_of(&inodes.values().copied().collect()) {
+            files.entry(inode).or_insert(file);
+        }
         // Where nobody is to be found nobody dials.
         let is_clear = |cookie: &u64| {
-            let (Some(file), Some(ports)) = (files.get(cookie), ports(*cookie)) else { return true };
+            let file = inodes.get(cookie).and_then(|inode| files.get(inode));
+            let (Some(file), Some(ports)) = (file, ports(*cookie)) else { return true };
             !underway::is_any(file, ports).unwrap_or(false)
         };
         due.into_iter()

@@ -11,7 +11,6 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub const ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 6));
@@ -45,17 +44,19 @@ pub fn remove(namespace: &Path) -> Result<bool> {
 }
 
 /// As `remove`, in the namespaces of these inodes, as far as any of their names is known here.
-pub fn remove_in(mut inodes: BTreeSet<u64>) -> Result<()> {
+pub fn remove_in(inodes: BTreeSet<u64>) -> Result<()> {
     if inodes.is_empty() {
         return Ok(());
     }
-    let inode = |path: &Path| std::fs::metadata(path).map(|found| found.ino()).ok();
-    for path in netns::all() {
-        let Some(found) = inode(&path).filter(|found| inodes.contains(found)) else { continue };
+    let mut done = BTreeSet::new();
+    for (inode, path) in netns::files_of(&inodes) {
+        if done.contains(&inode) {
+            continue;
+        }
         match remove(&path) {
-            Err(error) if inode(&path) == Some(found) => return Err(error),
+            Err(error) if netns::inode(&path) == Some(inode) => return Err(error),
             Err(_) => {} // it has just ended, or lost this name
-            Ok(_) => _ = inodes.remove(&found),
+            Ok(_) => _ = done.insert(inode),
         }
     }
     Ok(())
