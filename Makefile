@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test test-kube lint bench bench-services bench-mesh bench-splice results compat soak faults clean
+.PHONY: all demo test test-kube lint bench bench-services bench-mesh bench-splice results compat soak faults fuzz clean
 
 all:
 	cargo build --release
@@ -18,8 +18,9 @@ demo:
 	mkdir -p target/demo
 	target/release/sidestep lab run demo --strict --out target/demo/demo.json --html target/demo/demo.html $(ARGS)
 
-# Every test.
+# Every test. The stages begin with the installation of what they need; the runner itself is Python.
 test:
+	tools/install-deps python
 	tools/test $(ARGS)
 
 # Services of a real Kubernetes control plane, next to kube-proxy, and the mesh of Istio: tests/kube. Their programs are
@@ -32,7 +33,7 @@ test-kube:
 # Formatting and clippy, of which no complaint may be left.
 lint:
 	cargo fmt --all --check
-	cargo clippy --release --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings
 
 # What rings are good for, and what they cost where they are not; no privilege is needed. Over an hour.
 # SCENARIOS="stream redis" takes some, ARGS="--quick" a minute or two for each.
@@ -93,6 +94,18 @@ faults:
 	python3 tests/faults/run.py
 	python3 tests/chaos/run.py --rounds 750
 	python3 tests/chaos/run.py --rounds 250 --connections 64
+
+# Programs of socket calls that nobody has tried, for an hour, each on the kernel and with Sidestep in every way; then, where
+# cargo-fuzz is installed, the fuzz targets for ten minutes each. ARGS="--time 60" for another time, FUZZ_SECONDS=60.
+fuzz: FUZZ_SECONDS ?= 600
+fuzz:
+	tools/install-deps test
+	cargo build --release
+	target/release/twin --programs tests/twin/programs --seeds 0..0 --steps 250 --ways all --time 3600 $(ARGS)
+	@if cargo fuzz --version >/dev/null 2>&1; then \
+		for target in fuzz/fuzz_targets/*.rs; do \
+			cargo +nightly fuzz run $$(basename $$target .rs) -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done; \
+	else echo "fuzz: cargo-fuzz is not installed; the same targets run briefly by cargo test"; fi
 
 clean:
 	cargo clean

@@ -9,8 +9,10 @@ use std::{env, fs};
 const OBJECTS: &[(&str, &[&str])] = &[
     ("services", &[]),
     ("reclaim", &[]),
+    ("stale", &[]),
     ("watching", &[]),
     ("inbound", &[]),
+    ("packets", &[]),
     ("listening", &[]),
     ("splice", &["-mcpu=v3"]), // compares and swaps
 ];

@@ -2,7 +2,7 @@
 //! byte outside of the ring is touched.
 
 use super::input::Input as Bytes;
-use sidestep_abi::link::{Bell, FROZEN, Reader, SLOTS, UNUSED, WORDS, Writer};
+use sidestep_abi::link::{Bell, COPYING, FROZEN, Reader, SLOTS, UNUSED, WORDS, Writer};
 use sidestep_abi::sync::Ordering::Relaxed;
 use sidestep_ring::{Advance, Data, Head, Input, Output, bell};
 
@@ -33,6 +33,13 @@ impl Guarded {
     }
 }
 
+/// A copy between ring and buffer, which never fails.
+fn copy(to: *mut u8, from: *const u8, len: usize) -> bool {
+    // SAFETY: both have so many bytes: of the ring that is what is tried here, the guards would show it.
+    unsafe { to.copy_from_nonoverlapping(from, len) };
+    true
+}
+
 struct Ring {
     writer: Writer,
     reader: Reader,
@@ -58,10 +65,9 @@ impl Ring {
         assert!(space <= self.memory.size);
         let source = [0x5A; 64];
         let n = want.min(space).min(source.len());
-        // SAFETY: `n` bytes of the source; at most the size of the ring.
-        unsafe { self.memory.data().put(self.output.at(), source.as_ptr(), n) };
+        assert!(self.memory.data().put(self.output.at(), source.as_ptr(), n, copy));
         self.output.publish(&self.writer, n);
-        let _ = bell::ring(&self.bell, self.output.tail as usize);
+        let _ = bell::ring(&self.bell, self.output.tail as usize, || ());
     }
 
     fn read(&mut self, want: usize) {
@@ -70,8 +76,7 @@ impl Ring {
         let mut target = [PATTERN; 3 * 64];
         let n = n.min(want).min(64);
         let at = self.input.at(&self.writer);
-        // SAFETY: `n` bytes in the middle of the target; at most the size of the ring.
-        unsafe { self.memory.data().get(at, target[64..].as_mut_ptr(), n) };
+        assert!(self.memory.data().get(at, target[64..].as_mut_ptr(), n, copy));
         assert_eq!(target[..64], [PATTERN; 64], "before the buffer");
         assert_eq!(target[64 + n..128 + n], [PATTERN; 64], "behind the buffer");
         let before = self.input.pos;
@@ -105,13 +110,13 @@ impl Ring {
         }
     }
 
-    fn freeze(&mut self) {
-        if let Ok(end) = self.output.freeze(&self.reader) {
-            self.check_end(end);
+    fn mark(&mut self) {
+        if let Ok(Head::At(pos) | Head::Frozen(pos)) = self.output.mark_copying(&self.writer, &self.reader) {
+            self.check_end(pos);
         }
     }
 
-    /// What is taken back lies in the ring: the writer's own bytes, no more.
+    /// What is sent by kernel lies in the ring: the writer's own bytes, no more.
     fn check_end(&self, end: u64) {
         assert!(end >= self.output.from && end <= self.output.tail);
         assert!(self.output.tail - end <= self.memory.size as u64);
@@ -122,7 +127,16 @@ impl Ring {
     }
 
     fn lie(&self, bytes: &mut Bytes) {
-        let near = [0, self.output.tail, self.output.from, self.input.pos, self.input.pos | FROZEN, u64::MAX, FROZEN];
+        let near = [
+            0,
+            self.output.tail,
+            self.output.from,
+            self.input.pos,
+            self.input.pos | FROZEN,
+            self.input.pos | COPYING,
+            u64::MAX,
+            FROZEN,
+        ];
         let value = bytes.hostile(&near);
         match bytes.below(9) {
             0 => self.writer.tail.store(value, Relaxed),
@@ -130,7 +144,7 @@ impl Ring {
             2 => self.writer.ring_from.store(value, Relaxed),
             3 => self.writer.epoch.store(value as u32, Relaxed),
             4 => self.writer.wants_space.store(value as u32, Relaxed),
-            5 => self.bell.summary.store(value, Relaxed),
+            5 => self.bell.news.store(value, Relaxed),
             6 => self.bell.ready[value as usize % WORDS].store(value, Relaxed),
             7 => self.bell.asleep.store(value as u32, Relaxed),
             _ => self.reader.head.store(value, Relaxed),
@@ -148,7 +162,7 @@ pub fn run(data: &[u8]) {
             6 | 7 => ring.enter(),
             8 => ring.begin(),
             9 => ring.look(),
-            10 => ring.freeze(),
+            10 => ring.mark(),
             11 => ring.input.freeze(&ring.reader),
             12 => ring.take(),
             _ => ring.lie(&mut bytes),

@@ -8,6 +8,7 @@ streams that change their carrier every few kilobytes). A program that is not in
   tests/apps/run.py                          all quick tests, plain and preloaded, a few minutes
   tests/apps/run.py --slow --mode all        every test in every mode, as `make compat` does
   tests/apps/run.py --filter redis           the tests whose name has "redis" in it
+  tests/apps/run.py --skip libc_             those whose name does not have "libc_" in it
   tests/apps/run.py --mode plain             without Sidestep: proves the tests, needs no build
 
 The last line is `apps: N passed, N failed`.
@@ -42,6 +43,8 @@ TEST_SECONDS = 120
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--filter", default="", metavar="TEXT", help="only tests with TEXT in their name")
+    parser.add_argument("--skip", action="append", default=[], metavar="TEXT",
+                        help="not the tests with TEXT in their name (may be given several times)")
     parser.add_argument("--list", action="store_true", help="print the names of the tests and end")
     parser.add_argument("--json", action="store_true", help="print the results as one JSON object at the end")
     parser.add_argument("--keep", action="store_true", help="keep the temporary directories (logs, reports)")
@@ -56,7 +59,7 @@ def chosen_modes(options):
     return [mode for mode in MODES if mode in wanted or "all" in wanted]
 
 
-def discover(text, slow):
+def discover(text, skipped, slow):
     """The tests as (name, function), sorted by name."""
     tests = []
     for module in pkgutil.iter_modules(programs.__path__):
@@ -64,7 +67,8 @@ def discover(text, slow):
         for name, function in vars(loaded).items():
             if name.startswith("test_"):
                 tests.append((f"{module.name}.{name.removeprefix('test_')}", function))
-    return sorted(test for test in tests if text in test[0] and (slow or not getattr(test[1], "slow", False)))
+    return sorted(test for test in tests if text in test[0] and not any(word in test[0] for word in skipped)
+                  and (slow or not getattr(test[1], "slow", False)))
 
 
 def run_one(name, function, mode, number, keep):
@@ -142,7 +146,7 @@ def on_terminate(_signal, _frame):
 
 def main():
     options = parse_arguments()
-    tests = discover(options.filter, options.slow)
+    tests = discover(options.filter, options.skip, options.slow)
     if options.list:
         print("\n".join(name for name, _ in tests))
         return 0

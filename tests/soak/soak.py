@@ -123,13 +123,19 @@ class Soak:
         seconds = QUICK_REST_SECONDS if self.options.quick else REST_SECONDS
         connections = self.status()["connections"]
         self.record("idle connections are upgraded", len(connections) >= world.held, f"{len(connections)} slots")
+        self.wait_for_offers()
         self.compare("with idle connections", resting(world, seconds), self.plain["idle"])
         world.idle.end()
         world.idle = None
         world.wait_rest(0)
         wait.until(lambda: not self.status()["connections"], "all slots to be free", 20)
         self.record("no slot taken", not any(link["slots_used"] for link in self.status()["links"]), "")
+        self.wait_for_offers()
         self.compare("without connections", resting(world, seconds), self.plain["none"])
+
+    def wait_for_offers(self):
+        """Offers that a process could not take back in the rush are found by the broker, which looks every five seconds."""
+        wait.until(lambda: self.status()["waiting_offers"] == 0, "the offers of connections that are gone to be forgotten", 40)
 
     def compare(self, when, now, plain):
         for role, (used, switches) in now.items():

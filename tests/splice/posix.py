@@ -27,13 +27,17 @@ CGROUPS = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")]
 KNOWN = {
     "a blocked call that something else wakes up says EAGAIN": [
         "blocking.every_receive_waits", "blocking.two_threads_wait_for_one_socket",
-        "close.blocked_reader_is_woken_by_shutdown", "dup.blocked_reader_is_sent_away_by_signal",
-        "interrupted.receives_restart", "interrupted.receives_say_eintr",
+        "close.blocked_reader_after_a_cancelled_one", "close.blocked_reader_beside_a_cancelled_one",
+        "close.blocked_reader_is_woken_by_shutdown", "crossed.handler_closes_what_its_thread_reads",
+        "dup.blocked_reader_is_sent_away_by_signal", "interrupted.receives_restart", "interrupted.receives_say_eintr",
         "nonblocking.filled_then_waits_only_for_the_answer", "reset.wakes_a_blocked_reader",
         "stream.readers_share_a_socket",
     ],
-    "MSG_WAITALL is not obeyed": ["blocking.waitall_gets_all", "flags.peek_waitall", "limits.small_thread_stack"],
-    "SO_RCVLOWAT is not obeyed": ["blocking.receive_low_water_mark"],
+    "MSG_WAITALL is not obeyed": [
+        "blocking.waitall_gets_all", "flags.peek_waitall", "limits.small_thread_stack",
+        "stream.long_records_of_two_writers_stay_whole",
+    ],
+    "SO_RCVLOWAT is not obeyed": ["blocking.low_water_mark_above_what_is_unread", "blocking.receive_low_water_mark"],
     "receiving nothing says 0 at once": ["blocking.zero_lengths"],
     "splice(2) and tee(2) see nothing": [
         "calls.recv_by_splice", "calls.recv_by_tee", "nonblocking.every_receive_says_eagain",
@@ -45,22 +49,43 @@ KNOWN = {
         "flags.truncate_with_a_buffer_writes_nothing",
     ],
     "closing with unread bytes is no reset": [
-        "death.stopped_then_killed", "death.with_unread_data_is_a_reset", "dup.over_a_live_socket",
+        "death.reset_behind_a_part_of_what_is_waited_for", "death.stopped_then_killed", "death.with_unread_data_is_a_reset",
+        "dup.over_a_live_socket",
         "reset.peer_closed_with_unread_data_v4", "reset.peer_closed_with_unread_data_v6", "reuse.socket_after_socket",
     ],
     "a reset is told by every write, not by the first only": [
-        "connect.disconnected_and_connected_again", "reset.write_after_it",
+        "connect.disconnected_and_connected_again", "connect.disconnected_with_a_copy", "reset.write_after_it",
+        "told_once.after_a_receive_that_brought_something", "told_once.peer_that_shut_both_ways_answers_with_a_reset",
+        "told_once.recvmmsg_says_it_before_messages", "told_once.waits_leave_the_error_of_a_reset",
+        "told_once.write_with_bytes_of_ours_unread",
+    ],
+    "a blocked call looks at the socket's state again, not at what it began with": [
+        "told_once.blocked_call_whose_number_moves", "told_once.nonblock_set_while_a_call_blocks",
     ],
     "urgent bytes are ordinary ones": [
         "urgent.byte_beside_the_stream", "urgent.exceptional_for_poll_epoll_select", "urgent.inline",
         "urgent.none_there", "urgent.raises_sigurg", "urgent.reads_stop_at_the_mark", "urgent.sent_by_us",
-        "urgent.stream_goes_on_afterwards",
+        "urgent.stream_goes_on_afterwards", "select.news_beside_a_hang_up",
+    ],
+    "what is written to a peer that has shut both ways is not answered by a reset": [
+        "end.shut_both_with_bytes_of_kernel_and_ring_unread",
     ],
     "SO_ZEROCOPY is refused": ["zero_copy.completions_are_reported", "zero_copy.mixed_with_plain_sends"],
     "nothing waits in the writer's buffer": ["looking.siocoutq_and_fionread_add_up"],
     "FIONREAD does not count what TCP brings after what is queued": [
         "looking.fionread_counts_exactly", "looking.fionread_in_mid_stream", "flags.peek_sees_what_arrives_later",
+        "counts.of_messages",
     ],
+    # The cases of `handlers` use a call with a bad pointer to have the library's own handlers in place.
+    "sending from memory that cannot be read says 0, not EFAULT": [
+        "bad_pointers.behind_a_good_beginning", "bad_pointers.in_threads_that_block_signals",
+        "bad_pointers.of_a_truncated_file", "bad_pointers.to_what_is_sent", "handlers.are_shown_as_they_are_set",
+        "handlers.blocked_signals", "handlers.blocked_signals_are_shown", "handlers.by_system_call",
+        "handlers.default_ends_the_process", "handlers.for_one_signal", "handlers.have_their_stack",
+        "handlers.ignored_stay_ignored_by_exec", "handlers.installed_past_libc", "handlers.jump_out",
+        "handlers.may_nest_or_not", "handlers.of_sent_signals", "handlers.see_what_the_kernel_says",
+    ],
+    "receiving into memory of which only the beginning can be written fills that": ["bad_pointers.to_room_for_what_comes"],
 }
 
 
@@ -97,6 +122,10 @@ class Place:
         failed = [case["name"] for case in cases if case["failure"]]
         return set(failed), len(cases) - len(failed)
 
+    def fails_again(self, runner, name):
+        print(f"unsteady: {name}")
+        return name in self.posix(runner, ["--filter", name])[0]
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -113,8 +142,10 @@ def main():
         for also, excused in ways[1:] if args.quick else ways:
             place.splice("--port", "1024-65535", "--cgroup", place.cgroup, *also)
             failed, good = place.posix(args.posix_run, filters)
-            passed += good + len(failed & excused)
-            wrong += [f"{name} {' '.join(also)}" for name in sorted(failed - excused)]
+            # What fails once on a busy machine is shown, and runs again.
+            twice = [name for name in sorted(failed - excused) if place.fails_again(args.posix_run, name)]
+            passed += good + len(failed) - len(twice)
+            wrong += [f"{name} {' '.join(also)}" for name in twice]
         status = json.loads(place.splice("status", "--json"))
     print(f"{status['bytes']} bytes in {status['messages']} messages went from socket to socket")
     for name in wrong:

@@ -48,7 +48,7 @@ class Way:
         self.shm_before = leaks.shm_files()
         if name != PLAIN:
             self.layer = Sidestep(f"@sidestep-suite-{os.getpid()}-{tmp.name}-{name}",
-                                  flip=FLIP_BYTES if name == FLIP else 0)
+                                  flip=FLIP_BYTES if name == FLIP else 0, pairing="sync")
             # A build in the middle of a long run must not change what is tested.
             self.layer.copy_binaries(self.tmp / "bin")
             self.watch = leaks.BrokerWatch(self.layer)

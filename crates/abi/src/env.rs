@@ -15,8 +15,12 @@ pub const RING_SIZE: &str = "SIDESTEP_RING_SIZE";
 pub const REPORT: &str = "SIDESTEP_REPORT";
 /// Anything but empty: the library says on stderr what it does.
 pub const LOG: &str = "SIDESTEP_LOG";
+/// `follow` (looked at before the kernel gets it) or `refuse` (cannot be set up): io_uring through libc's syscall().
+pub const IO_URING: &str = "SIDESTEP_IO_URING";
 /// Test aid: a direction that has carried this many bytes by one carrier changes to the other.
 pub const FLIP: &str = "SIDESTEP_FLIP";
+/// Test aid. `sync`: an operation on an offered connection waits until the broker has decided.
+pub const PAIRING: &str = "SIDESTEP_PAIRING";
 
 /// Operations after which a connection counts as long-lived, unless told otherwise.
 ///

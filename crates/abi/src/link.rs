@@ -22,13 +22,22 @@ use crate::sync::{AtomicU32, AtomicU64};
 pub const SLOTS: usize = 1024;
 /// Words of a bitmap over the slots.
 pub const WORDS: usize = SLOTS / 64;
+/// Slots that have a bit in [`Bell::news`] itself: a pair of processes with few connections touches no other line.
+pub const DIRECT: usize = 64 - WORDS;
+/// Links of one process.
+pub const LINKS: usize = 512;
 /// Doorbells of one process: one bit each in [`Side::bells`].
 pub const PLACES: usize = 64;
 
 /// In [`Reader::head`]: the ring has ended at this position; the bytes after it travel by kernel.
 pub const FROZEN: u64 = 1 << 63;
+/// In [`Reader::head`]: the writer sends the unread bytes by kernel, too, from [`Writer::resume`] on. The reader goes on
+/// reading the ring, and later discards from the kernel what it has had from the ring.
+pub const COPYING: u64 = 1 << 62;
+/// The position in [`Reader::head`].
+pub const POSITION: u64 = COPYING - 1;
 /// [`Reader::head`] of a slot that has never carried anything. Larger than any position.
-pub const UNUSED: u64 = FROZEN | (FROZEN - 1);
+pub const UNUSED: u64 = FROZEN | POSITION;
 
 /// Start of the segment. Written by the broker before anyone else sees the memory.
 #[repr(C, align(64))]
@@ -46,25 +55,25 @@ pub struct Header {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Bell {
-    /// Bit w: `ready[w]` may be non-zero.
-    pub summary: AtomicU64,
-    /// 1 while somebody sleeps here; whoever swaps it to 0 writes the eventfd.
+    /// Bit [`WORDS`]` + s`: slot s, one of the first [`DIRECT`], may have something new. Bit w below: `ready[w]` may be non-zero.
+    pub news: AtomicU64,
+    /// 1 while somebody sleeps here; whoever swaps it to 0 rings.
     pub asleep: AtomicU32,
     _pad: [u32; 13],
-    /// Bit s: slot s may have something new. A hint, never the truth.
+    /// Bit s: slot s, none of the first ones, may have something new. A hint, never the truth.
     pub ready: [AtomicU64; WORDS],
 }
 
 /// What belongs to one side of the link as a whole.
 #[repr(C, align(64))]
 pub struct SideArea {
-    /// Bit p: this side holds the eventfd of the *other* side's place p and will ring it.
+    /// Bit p: this side has an eventfd in the doorbell of the *other* side's place p and will ring it.
     pub known: AtomicU64,
     _pad: [u64; 7],
     pub bells: [Bell; PLACES],
 }
 
-/// The writer's words of one direction.
+/// The writer's words of one direction: those of every write in the first line, those of a switch in the second.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Writer {
@@ -80,7 +89,18 @@ pub struct Writer {
     pub wants_space: AtomicU32,
     /// 1: an end (FIN) follows the published bytes; ask the kernel.
     pub fin: AtomicU32,
-    _pad: [u32; 7],
+    /// Number of the last stretch that is complete: its tail does not move any more, and what follows travels by kernel.
+    pub complete: AtomicU32,
+    /// When this side last had news for the other one that it had not rung for, in ticks of the processor's clock. A hint.
+    pub news_at: AtomicU64,
+    _line: [u64; 2],
+    /// With [`COPYING`]: position of the first byte that the kernel carries a copy of.
+    pub resume: AtomicU64,
+    /// Of a complete stretch: how many of its bytes the kernel carries, too. They come before what follows the stretch.
+    pub copied: AtomicU64,
+    /// Up to this position unread bytes of the stretch have been sent by kernel, by whoever did ([`Side::sends`]).
+    pub sent_to: AtomicU64,
+    _pad: [u64; 5],
 }
 
 /// The reader's word of one direction.
@@ -106,7 +126,14 @@ pub struct Side {
     pub froze: AtomicU32,
     /// 1: this side has released the slot.
     pub released: AtomicU32,
-    _pad: [u32; 10],
+    /// 1: somebody sends unread bytes of the direction that this side writes by kernel: this side, or the other one on its
+    /// behalf.
+    pub sends: AtomicU32,
+    /// The socket's number in the process of this side.
+    pub number: AtomicU32,
+    /// 1: this side may wait in ways that hear no doorbell. No stretch of ring may begin, in either direction.
+    pub away: AtomicU32,
+    _pad: [u32; 7],
 }
 
 /// Counters of one side, for `status` only.
@@ -158,8 +185,9 @@ const _: () = {
     assert!(size_of::<Header>() <= PAGE);
     assert!(size_of::<Bell>() == 64 + WORDS * 8 && align_of::<Bell>() == 64);
     assert!(size_of::<SideArea>() == 64 + PLACES * size_of::<Bell>());
-    assert!(size_of::<Writer>() == 64 && size_of::<Reader>() == 64);
+    assert!(size_of::<Writer>() == 128 && size_of::<Reader>() == 64);
+    assert!(core::mem::offset_of!(Writer, resume) == 64);
     assert!(size_of::<Side>() == 64 && size_of::<Counters>() == 64);
-    assert!(size_of::<Slot>() == 9 * 64);
+    assert!(size_of::<Slot>() == 11 * 64);
     assert!(SLOTS_AT.is_multiple_of(64) && RINGS_AT.is_multiple_of(PAGE));
 };

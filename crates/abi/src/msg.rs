@@ -5,10 +5,11 @@
 //! member                                broker
 //!   | Hello ------------------------------> |   version, wished ring size
 //!   | <---------------- Welcome (page fd)   |   or Reject
-//!   | Bell (eventfd) ---------------------> |   a place of mine; handed to every peer
+//!   | Bell (epoll instance) --------------> |   a place of mine, where peers are to ring
 //!   | Offer (socket fd) ------------------> |   I hold this socket; pair it
+//!   | <---------------- Again               |   offer it once more: somebody calls the address it was translated from
 //!   | <---------------- Link (memory fd)    |   first connection between the two processes
-//!   | <---------------- PeerBell (eventfd)  |   each place of the peer
+//!   | <---------------- PeerBell (eventfd)  |   to ring at a place of the peer; nobody else has it
 //!   | <---------------- Slot                |   this offer is that slot
 //!   | Release ----------------------------> |   done with the slot
 //! ```
@@ -17,20 +18,20 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
-    /// Member: first record. `arg` = wished ring size in bytes.
+    /// Member: first record. `arg` = wished ring size in bytes, `arg2` = descriptors that it has for doorbells of its peers;
+    /// 0: it does not say.
     Hello = 1,
     /// Member: `offer` = its own number for the connection, `arg` = socket cookie; the socket is attached.
     Offer = 2,
     /// Member: `offer` is no longer wanted. If it has been paired meanwhile, its slot is given back: the member need
     /// not hear of the slot first, which a process that sleeps would do late.
     Withdraw = 3,
-    /// Member: `place`; the eventfd is attached.
+    /// Member: `place`; its doorbell is attached: an epoll instance, to which the broker adds an eventfd for each peer.
     Bell = 4,
     /// Member: `link`, `slot`, `side` are given back.
     Release = 5,
-    /// Member: the peer of `link` (we are `side`) is to look at its rings now, wherever it waits. The broker
-    /// sends it SIGURG, which nobody notices who does not expect it.
-    Nudge = 6,
+    /// Member: asks for [`Kind::Settled`]. `arg` comes back.
+    Settle = 6,
 
     /// Broker: `arg` = member number; the page ([`crate::page::Page`]) is attached.
     Welcome = 16,
@@ -38,7 +39,7 @@ pub enum Kind {
     Reject = 17,
     /// Broker: `link`, `side` (yours), `arg` = ring size, `arg2` = pid of the peer; the memory is attached.
     Link = 18,
-    /// Broker: `link`, `side` (yours), `place` (the peer's); its eventfd is attached.
+    /// Broker: `link`, `side` (yours), `place` (the peer's); an eventfd in its doorbell is attached, yours alone.
     PeerBell = 19,
     /// Broker: `offer` is now `slot` of `link`, you are `side`.
     Slot = 20,
@@ -46,6 +47,12 @@ pub enum Kind {
     Refused = 21,
     /// Broker: the peer of `link` is gone and all your slots there are released: unmap it.
     Unlink = 22,
+    /// Broker: nothing that the member has sent before its [`Kind::Settle`] is under way any more, and all members
+    /// concerned have been told: each offer has been paired or refused, or waits for its other end. `arg` = the member's.
+    Settled = 23,
+    /// Broker: somebody fits to `offer`, which waits no more; it is to be offered again, since what connection tracking said of
+    /// its socket may be out of date. `arg` = the cookie that came with it, to be sent again.
+    Again = 24,
 
     /// Command line: asks for the status. Answer: [`Kind::Done`] with a memfd that holds the JSON text.
     Status = 32,
@@ -65,9 +72,9 @@ impl Kind {
     /// The kind with this number, if it is one.
     pub const fn from_code(code: u32) -> Option<Kind> {
         use Kind::*;
-        const ALL: [Kind; 19] = [
-            Hello, Offer, Withdraw, Bell, Release, Nudge, Welcome, Reject, Link, PeerBell, Slot, Refused, Unlink,
-            Status, Detach, Attach, Done, Unknown, Stay,
+        const ALL: [Kind; 21] = [
+            Hello, Offer, Withdraw, Bell, Release, Settle, Welcome, Reject, Link, PeerBell, Slot, Refused, Unlink,
+            Settled, Again, Status, Detach, Attach, Done, Unknown, Stay,
         ];
         let mut i = 0;
         while i < ALL.len() {

@@ -33,7 +33,7 @@ macro_rules! reasons {
 reasons! {
     /// Closed before it had carried enough to be worth an upgrade.
     Short = 1, "short";
-    /// The other end never asked for an upgrade: another host, a program without the library, or too short.
+    /// The other end never asked for an upgrade: another host, a program without the library, another broker, or too short.
     PeerAbsent = 2, "peer-absent";
     /// The broker could not be reached.
     NoBroker = 3, "no-broker";
@@ -87,6 +87,11 @@ reasons! {
     Async = 27, "async";
     /// The program has confined itself (seccomp): the library makes no calls of its own any more.
     Sandbox = 28, "sandbox";
+    /// It could not be proved that both ends are alive: the kernel cannot be asked (no sock_diag), or not in that network
+    /// namespace.
+    Unproven = 29, "unproven";
+    /// A network namespace that another user namespace owns: its addresses prove nothing.
+    Namespace = 30, "namespace";
 }
 
 /// One more than the largest reason number there can be.

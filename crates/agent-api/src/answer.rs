@@ -19,7 +19,7 @@ pub enum Answer {
     Stopping,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub version: String,
     pub pid: u32,
@@ -79,7 +79,10 @@ pub struct Reconcile {
     /// Of the last run that changed something, in microseconds.
     pub last_us: u64,
     pub longest_us: u64,
-    /// Connected UDP sockets that were ended because their backend had gone.
+    /// Connected UDP sockets whose backend had gone: those that were connected to another one, and those that were ended since
+    /// there was none.
+    #[serde(default)]
+    pub moved_sockets: u64,
     pub reclaimed_sockets: u64,
 }
 
@@ -174,6 +177,12 @@ pub struct Check {
     /// Namespaces of judged pods that were compared.
     #[serde(default)]
     pub judged: usize,
+    /// None: this node is not armed. Else how many network namespaces are admitted, beside the node's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<usize>,
+    /// On an armed node: network namespaces that are not admitted, by their files. They may talk with nobody.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub barred: Vec<String>,
     pub differences: Vec<String>,
     pub troubles: Vec<Trouble>,
     /// Services and captured pods of which something could not be programmed.

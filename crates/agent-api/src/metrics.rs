@@ -1,13 +1,17 @@
 //! What the metrics are made of.
 
-use crate::{Backend, Captures, Count, Service, Status};
+use crate::{Backend, Captures, Count, Counters, Protocol, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     pub status: Status,
-    pub services: Vec<Service>,
+    /// How many Services are known, and how many parts of them could not be programmed.
+    pub services: usize,
+    pub service_problems: usize,
+    /// In the order of names.
+    pub ports: Vec<PortFigures>,
     pub captures: Captures,
     /// Those that have been used since the agent began to count for them.
     pub backends: Vec<Backend>,
@@ -19,6 +23,20 @@ pub struct Metrics {
     /// None: nothing is spliced here.
     #[serde(default)]
     pub splice: Option<Splice>,
+}
+
+/// Of one port of a Service, of one family and traffic policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PortFigures {
+    pub namespace: String,
+    pub service: String,
+    pub port: String,
+    pub protocol: Protocol,
+    /// 4 or 6.
+    pub family: u8,
+    /// As in `Port`.
+    pub policy: String,
+    pub counters: Counters,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,6 +51,9 @@ pub struct PolicingFigures {
     /// Services that are led around proxies, and those that ask for it in vain.
     pub bypassed: usize,
     pub bypass_refused: usize,
+    /// None: this node is not armed. Else how many network namespaces are admitted, beside the node's own.
+    #[serde(default)]
+    pub admitted: Option<usize>,
 }
 
 /// TCP connections, counted at the ends that a policy, a capture or a Service concerns.

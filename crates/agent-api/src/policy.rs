@@ -14,6 +14,9 @@ pub struct Policies {
     pub reasons: Vec<Count>,
     /// What is wrong with policies as a whole.
     pub trouble: Option<String>,
+    /// None: this node is not armed. Else how many network namespaces are admitted, beside the node's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admitted: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Options and their help.
 
-use clap::Parser;
+use clap::{ArgGroup, Parser};
 use ipnet::IpNet;
 use std::path::PathBuf;
 
@@ -20,16 +20,21 @@ Examples:
 SIGTERM and SIGINT end the agent; connections go on being balanced by what it has programmed last. A new agent takes
 that over. Needs root, or CAP_BPF and CAP_NET_ADMIN.";
 
+/// Where Services come from; or that there are to be none.
+const SOURCES: [&str; 4] = ["config", "kubeconfig", "in_cluster", "detach"];
+
 /// Balance connections to Kubernetes Services where they begin: at the socket
 ///
 /// Keeps the kernel's tables as the Services want them. A connection to the address of a Service is then made to one
 /// of its backends directly, without a NAT rule and without work for each packet.
 #[derive(Parser)]
 #[command(name = "sidestep agent", bin_name = "sidestep agent", version, after_help = EXAMPLES)]
+// An error for lack of all of these names each of them.
+#[command(group(ArgGroup::new("source").required(true).multiple(true).args(SOURCES)))]
 pub struct Args {
     /// A directory of YAML files (v1 Service, discovery.k8s.io/v1 EndpointSlice, sidestep.dev/v1 Capture and
     /// Policy), or a TOML file with settings
-    #[arg(long, value_name = "DIR|FILE", required_unless_present_any = ["kubeconfig", "in_cluster", "detach"])]
+    #[arg(long, value_name = "DIR|FILE")]
     pub config: Option<PathBuf>,
     /// Take the Services from the API server that this file names
     #[arg(long, value_name = "FILE", conflicts_with = "in_cluster")]
@@ -65,7 +70,15 @@ pub struct Args {
     /// to a connection, and nothing while it lasts
     #[arg(long)]
     pub watch: bool,
+    /// Arm this node: a network namespace may talk with nobody until it is admitted, which it is when its rules are in force.
+    /// That outlives the agent; the next one without this option takes it back
+    #[arg(long)]
+    pub arm: bool,
+    /// On an armed node: network namespaces that may talk though no document of kind Capture names them. Names in /run/netns,
+    /// paths, or processes
+    #[arg(long, value_name = "NETNS", value_delimiter = ',')]
+    pub exempt: Vec<String>,
     /// Take every trace of the agent away: programs, tables, socket. A running one ends
-    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "watch"])]
+    #[arg(long, conflicts_with_all = ["config", "kubeconfig", "in_cluster", "captures", "watch", "arm", "exempt"])]
     pub detach: bool,
 }

@@ -6,14 +6,16 @@
 mod files;
 mod touched;
 
-use crate::message::{Gone, Source, Teller, Told};
+use crate::message::{Gone, Refresher, Source, Teller, Told};
 use files::Files;
+use notify::event::Flag;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use sidestep_mesh::object::{Key, Object};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use touched::{Touched, is_ours};
 
@@ -26,7 +28,11 @@ pub struct Directory {
     doubled: BTreeSet<PathBuf>,
     /// Files that could not be read, there or gone.
     troubled: BTreeSet<PathBuf>,
+    events: Arc<Mutex<Option<Events>>>,
 }
+
+/// While the directory is watched: what it is told by.
+type Events = Sender<notify::Result<Event>>;
 
 /// A file that is renamed is gone for a moment.
 const RENAMED: Duration = Duration::from_millis(2);
@@ -35,6 +41,16 @@ const AGAIN: Duration = Duration::from_secs(1);
 impl Source for Directory {
     fn name(&self) -> String {
         format!("directory {}", self.path.display())
+    }
+
+    fn refresher(&self) -> Refresher {
+        let events = Arc::clone(&self.events);
+        Box::new(move || {
+            // While it is not watched, it is looked for anyway. Events that were lost are a reason to read everything.
+            if let Some(events) = &*events.lock().unwrap_or_else(PoisonError::into_inner) {
+                let _ = events.send(Ok(Event::default().set_flag(Flag::Rescan)));
+            }
+        })
     }
 
     fn run(mut self: Box<Self>, teller: &Teller) -> Result<(), Gone> {
@@ -60,6 +76,7 @@ impl Directory {
             files: Files::default(),
             doubled: BTreeSet::new(),
             troubled: BTreeSet::new(),
+            events: Arc::default(),
         }
     }
 
@@ -78,8 +95,9 @@ impl Directory {
 
     fn watch(&self) -> notify::Result<(RecommendedWatcher, Receiver<notify::Result<Event>>)> {
         let (sender, events) = channel();
-        let mut watcher = notify::recommended_watcher(sender)?;
+        let mut watcher = notify::recommended_watcher(sender.clone())?;
         watcher.watch(&self.path, RecursiveMode::NonRecursive)?;
+        *self.events.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
         Ok((watcher, events))
     }
 
@@ -174,7 +192,6 @@ mod tests {
     use sidestep_mesh::state::Change;
     use std::fs::{self, File};
     use std::io::Write;
-    use std::sync::mpsc::Sender;
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -260,6 +277,25 @@ mod tests {
         assert_eq!(put(heard.news()), "web 10.0.0.3");
         fs::remove_file(&file).unwrap();
         assert_eq!(deleted(heard.news()), "Service default/web");
+    }
+
+    /// For what inotify(7) does not tell, such as a file of a mount that comes to lie there.
+    #[test]
+    fn everything_is_read_again_if_somebody_wants_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let target = elsewhere.path().join("a.yaml");
+        fs::write(&target, service("web", "10.0.0.1")).unwrap();
+        std::os::unix::fs::symlink(&target, directory.path().join("a.yaml")).unwrap();
+        let source = Directory::new(directory.path().into());
+        let refresh = source.refresher();
+        let heard = watch_as(source);
+        assert_eq!(put(heard.news()), "web 10.0.0.1");
+        assert_eq!(heard.news(), Told::Listed);
+        fs::write(&target, service("web", "10.0.0.2")).unwrap();
+        assert!(heard.0.recv_timeout(Duration::from_millis(200)).is_err(), "nobody tells of the link's target");
+        refresh();
+        assert_eq!(put(heard.news()), "web 10.0.0.2");
     }
 
     #[test]

@@ -14,14 +14,14 @@ pub struct Lock {
 impl Lock {
     /// None: another process has it. The directory is made if need be.
     pub fn take(pins: &Path) -> Result<Option<Lock>, String> {
-        Pins::new(pins).map_err(|error| error.to_string())?;
-        Lock::of(pins)
+        let checked = Pins::new(pins).map_err(|error| error.to_string())?;
+        Lock::of(pins, || checked.create().map_err(|error| error.to_string()))
     }
 
-    fn of(pins: &Path) -> Result<Option<Lock>, String> {
+    fn of(pins: &Path, create: impl Fn() -> Result<(), String>) -> Result<Option<Lock>, String> {
         let cannot = |error: std::io::Error| format!("{}: cannot lock it: {error}", pins.display());
         loop {
-            std::fs::create_dir_all(pins).map_err(cannot)?;
+            create()?;
             let directory = File::open(pins).map_err(cannot)?;
             match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) if directory.metadata().is_ok_and(|found| identity(pins) == Some(number(&found))) => {
@@ -68,11 +68,12 @@ mod tests {
     fn of_two_agents_the_second_is_told_so() {
         let directory = tempfile::tempdir().unwrap();
         let pins = directory.path().join("pins");
-        let first = Lock::of(&pins).unwrap().unwrap();
-        assert!(Lock::of(&pins).unwrap().is_none());
+        let take = || Lock::of(&pins, || std::fs::create_dir_all(&pins).map_err(|error| error.to_string()));
+        let first = take().unwrap().unwrap();
+        assert!(take().unwrap().is_none());
         assert!(held(&pins).ends_with(&format!("(process {})", std::process::id())), "{}", held(&pins));
         drop(first);
-        assert!(Lock::of(&pins).unwrap().is_some());
+        assert!(take().unwrap().is_some());
     }
 
     #[test]

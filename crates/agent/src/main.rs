@@ -22,6 +22,7 @@ mod capture;
 mod captures;
 mod check;
 mod cluster;
+mod complaints;
 mod detach;
 mod directory;
 mod events;
@@ -33,11 +34,13 @@ mod metrics;
 mod node;
 mod policies;
 mod policing;
+mod privileges;
 mod questions;
 mod reclaimer;
 mod report;
 mod run;
 mod settings;
+mod signals;
 mod splice;
 mod view;
 mod words;
@@ -46,6 +49,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    end_with_any_thread();
     let mut words = std::env::args_os().skip(1).peekable();
     let (name, done) = match words.peek() {
         Some(first) if first == capture::COMMAND => (capture::COMMAND, capture::run(words)),
@@ -61,7 +65,16 @@ fn main() -> ExitCode {
     }
 }
 
+/// As what is shipped does, which aborts. Builds for tests unwind: there the thread alone would end, and nobody would miss it.
+fn end_with_any_thread() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort()
+    }));
+}
+
 fn agent() -> Result<(), String> {
     let args = args::Args::parse();
-    if args.detach { detach::detach(&args) } else { run::run(&args) }
+    if args.detach { detach::detach(&args) } else { run::run(args) }
 }

@@ -1,8 +1,10 @@
 //! What the threads of the agent tell the one that owns the tables.
 
 use crate::captures::Report;
+use crate::settings::Settings;
 use sidestep_agent_api::{Question, Reply, Trouble};
 use sidestep_ebpf::events::Event;
+use sidestep_ebpf::reclaim::Reclaimed;
 use sidestep_mesh::address::Address;
 use sidestep_mesh::state::Change;
 use std::collections::BTreeSet;
@@ -18,9 +20,11 @@ pub enum Message {
     NodeAddresses(BTreeSet<Address>),
     /// Something rare has happened in the kernel.
     Event(Event),
-    /// So many connected UDP sockets have been ended, or why they could not be.
-    Reclaimed(Result<u64, String>),
+    /// What became of connected UDP sockets whose backend had gone, or why nothing did.
+    Reclaimed(Result<Reclaimed, String>),
     Asked(Question, SyncSender<Reply>),
+    /// As they have been read again.
+    Settings(Box<Settings>),
     Stop,
 }
 
@@ -80,10 +84,15 @@ impl Teller {
     }
 }
 
+pub type Refresher = Box<dyn Fn() + Send>;
+
 /// Where desired state comes from.
 pub trait Source: Send {
     /// For people: "directory /etc/sidestep/services".
     fn name(&self) -> String;
+
+    /// Makes it read everything again, from another thread.
+    fn refresher(&self) -> Refresher;
 
     /// Tells everything there is, then [`Told::Listed`], then every change, until nobody listens. A source that loses
     /// its origin says so as a trouble and tries again: what it has told before stands.

@@ -1,12 +1,8 @@
 //! Metrics in Prometheus' text format, over HTTP. They are asked of the agent when somebody asks for them.
 
 mod flows;
+mod server;
 
-use crate::message::Asker;
-use axum::Router;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -14,42 +10,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use sidestep_agent_api::{Answer, Backend, Captures, Counters, Metrics, PolicingFigures, Question, Service, Splice};
+use sidestep_agent_api::{Backend, Captures, Counters, Metrics, PolicingFigures, PortFigures, Protocol, Splice};
+use std::borrow::Cow;
 use std::fmt;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
 
-/// What OpenMetrics asks for; Prometheus takes it too.
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-pub struct Server(TcpListener);
-
-impl Server {
-    pub fn bind(address: SocketAddr) -> io::Result<Server> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(Server(listener))
-    }
-
-    /// Serves until the process ends.
-    pub fn run(self, asker: Asker) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(self.0)?;
-            let routes = Router::new().route("/metrics", get(move || scrape(asker.clone())));
-            axum::serve(listener, routes).await
-        })
-    }
-}
-
-async fn scrape(asker: Asker) -> Response {
-    let asked = tokio::task::spawn_blocking(move || asker.ask(Question::Metrics)).await;
-    match asked {
-        Ok(Ok(Answer::Metrics(metrics))) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text(*metrics)).into_response(),
-        Ok(Err(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
-        Ok(Ok(_)) | Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-    }
-}
+pub use server::Server;
 
 fn text(metrics: Metrics) -> String {
     let mut registry = Registry::with_prefix("sidestep");
@@ -65,7 +30,7 @@ struct Snapshot(Metrics);
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let mut families = Families(&mut encoder);
-        services(&self.0.services, &mut families)?;
+        services(&self.0.ports, &mut families)?;
         backends(&self.0.backends, &mut families)?;
         captures(&self.0.captures, &mut families)?;
         policing(&self.0.policing, &mut families)?;
@@ -75,17 +40,20 @@ impl Collector for Snapshot {
     }
 }
 
-fn services(services: &[Service], families: &mut Families) -> fmt::Result {
+fn services(ports: &[PortFigures], families: &mut Families) -> fmt::Result {
     let counted = |what: fn(&Counters) -> u64| {
-        let ports = services.iter().flat_map(|service| service.ports.iter().map(move |port| (service, port)));
-        ports.map(move |(service, port)| {
-            let labels = vec![
-                ("namespace", service.namespace.clone()),
-                ("service", service.name.clone()),
-                ("port", port.name.clone()),
-                ("protocol", port.protocol.to_string()),
-                ("family", format!("IPv{}", port.family)),
-                ("policy", port.policy.clone()),
+        ports.iter().map(move |port| {
+            let protocol = match port.protocol {
+                Protocol::Tcp => "TCP",
+                Protocol::Udp => "UDP",
+            };
+            let labels: Labels = vec![
+                ("namespace", port.namespace.as_str().into()),
+                ("service", port.service.as_str().into()),
+                ("port", port.port.as_str().into()),
+                ("protocol", protocol.into()),
+                ("family", if port.family == 4 { "IPv4" } else { "IPv6" }.into()),
+                ("policy", port.policy.as_str().into()),
             ];
             (labels, what(&port.counters))
         })
@@ -97,8 +65,9 @@ fn services(services: &[Service], families: &mut Families) -> fmt::Result {
 }
 
 fn backends(backends: &[Backend], families: &mut Families) -> fmt::Result {
-    let of =
-        |what: fn(&Backend) -> u64| backends.iter().map(move |b| (vec![("backend", b.address.to_string())], what(b)));
+    let of = |what: fn(&Backend) -> u64| {
+        backends.iter().map(move |b| (vec![("backend", b.address.to_string().into())], what(b)))
+    };
     families.gauges(
         "backend_active_connections",
         "Sockets connected to a backend through Services",
@@ -117,7 +86,7 @@ fn captures(captures: &Captures, families: &mut Families) -> fmt::Result {
         one(captured().count() as u64),
     )?;
     let missing = captured().map(|capture| {
-        let labels = vec![("namespace", capture.namespace.clone()), ("name", capture.name.clone())];
+        let labels = vec![("namespace", capture.namespace.as_str().into()), ("name", capture.name.as_str().into())];
         let missing = usize::from(capture.outbound_listeners == 0) + usize::from(capture.inbound_listeners == 0);
         (labels, missing as u64)
     });
@@ -141,7 +110,11 @@ fn policing(figures: &PolicingFigures, families: &mut Families) -> fmt::Result {
     families.gauges("policy_trouble", trouble, one(figures.trouble.into()))?;
     families.gauges("bypassed_services", "Services whose connections go around proxies", one(figures.bypassed))?;
     let refused = "Services that ask to be led around proxies in vain";
-    families.gauges("bypass_refused_services", refused, one(figures.bypass_refused))
+    families.gauges("bypass_refused_services", refused, one(figures.bypass_refused))?;
+    let armed = "Whether network namespaces that are not admitted may talk with nobody";
+    families.gauges("armed", armed, one(figures.admitted.is_some().into()))?;
+    let admitted = "Network namespaces that are admitted, beside the node's own";
+    families.gauges("admitted_namespaces", admitted, figures.admitted.into_iter().flat_map(one))
 }
 
 fn splice(splice: Option<&Splice>, families: &mut Families) -> fmt::Result {
@@ -155,7 +128,7 @@ fn splice(splice: Option<&Splice>, families: &mut Families) -> fmt::Result {
     )?;
     families.counters("spliced_messages", "Messages that went from queue to queue", one(splice.messages))?;
     families.counters("spliced_bytes", "Bytes that went from queue to queue", one(splice.bytes))?;
-    let reasons = splice.reasons.iter().map(|c| (vec![("reason", c.reason.clone())], c.count));
+    let reasons = splice.reasons.iter().map(|c| (vec![("reason", c.reason.as_str().into())], c.count));
     families.counters("splice_decisions", "What became of connections to opted-in ports, by reason code", reasons)
 }
 
@@ -164,47 +137,51 @@ fn node(metrics: &Metrics, families: &mut Families) -> fmt::Result {
     let fill = |what: fn(&sidestep_agent_api::Fill) -> u32| {
         let by_others = metrics.captures.tables.iter().filter(|fill| !status.tables.contains(fill));
         let all = status.tables.iter().chain(by_others);
-        all.map(move |fill| (vec![("map", fill.table.clone())], u64::from(what(fill)))).collect::<Vec<_>>().into_iter()
+        all.map(move |fill| (vec![("map", fill.table.as_str().into())], u64::from(what(fill))))
+            .collect::<Vec<_>>()
+            .into_iter()
     };
     families.gauges("map_entries", "Entries of a table of the kernel that are in use", fill(|f| f.used))?;
     families.gauges("map_capacity", "Entries that the table has room for", fill(|f| f.size))?;
-    let reasons = status.reasons.iter().map(|c| (vec![("reason", c.reason.clone())], c.count));
+    let reasons = status.reasons.iter().map(|c| (vec![("reason", c.reason.as_str().into())], c.count));
     families.counters("events", "What has happened in the kernel, by reason code", reasons)?;
     let reconcile = &status.reconcile;
     families.counters("reconciles", "Times that the tables were written", one(reconcile.runs))?;
     families.counters("reconcile_failures", "Times that they could not be", one(reconcile.failures))?;
     families.gauges("reconcile_last_microseconds", "How long the last write took", one(reconcile.last_us))?;
     families.gauges("reconcile_longest_microseconds", "How long the longest write took", one(reconcile.longest_us))?;
-    let reclaimed = "Connected UDP sockets that were ended because their backend had gone";
+    let moved = "Connected UDP sockets that were connected to another backend because theirs had gone";
+    families.counters("udp_sockets_moved", moved, one(reconcile.moved_sockets))?;
+    let reclaimed = "Connected UDP sockets that were ended because their backend had gone and there was no other";
     families.counters("udp_sockets_reclaimed", reclaimed, one(reconcile.reclaimed_sockets))?;
-    families.gauges("services", "Services that are known", one(metrics.services.len() as u64))?;
+    families.gauges("services", "Services that are known", one(metrics.services as u64))?;
     let troubles = "Files, objects or servers that cannot be read; what they held before stands";
     families.gauges("source_troubles", troubles, one(status.source.troubles.len() as u64))?;
-    let problems = metrics.services.iter().map(|service| service.problems.len() as u64).sum();
-    families.gauges("service_problems", "Parts of Services that could not be programmed", one(problems))?;
+    let problems = one(metrics.service_problems as u64);
+    families.gauges("service_problems", "Parts of Services that could not be programmed", problems)?;
     families.gauges("attached", "Whether connections are balanced", one(status.attached.into()))
 }
 
-type Labels = Vec<(&'static str, String)>;
+type Labels<'a> = Vec<(&'static str, Cow<'a, str>)>;
 
 /// Metrics of one name: a value for each set of labels.
 struct Families<'a, 'b>(&'a mut DescriptorEncoder<'b>);
 
 impl Families<'_, '_> {
-    fn counters(&mut self, name: &str, help: &str, values: impl Iterator<Item = (Labels, u64)>) -> fmt::Result {
+    fn counters<'l>(&mut self, name: &str, help: &str, values: impl Iterator<Item = (Labels<'l>, u64)>) -> fmt::Result {
         self.encode(name, help, values.map(|(labels, value)| (labels, ConstCounter::new(value))))
     }
 
-    fn gauges(&mut self, name: &str, help: &str, values: impl Iterator<Item = (Labels, u64)>) -> fmt::Result {
+    fn gauges<'l>(&mut self, name: &str, help: &str, values: impl Iterator<Item = (Labels<'l>, u64)>) -> fmt::Result {
         self.encode(name, help, values.map(|(labels, value)| (labels, ConstGauge::new(value as i64))))
     }
 
     /// A histogram for each set of labels: {upper bound, count} of each place, and the sum.
-    fn histograms(
+    fn histograms<'l>(
         &mut self,
         name: &str,
         help: &str,
-        values: impl Iterator<Item = (Labels, Vec<(f64, u64)>, f64)>,
+        values: impl Iterator<Item = (Labels<'l>, Vec<(f64, u64)>, f64)>,
     ) -> fmt::Result {
         let mut values = values.peekable();
         if values.peek().is_none() {
@@ -217,11 +194,11 @@ impl Families<'_, '_> {
         })
     }
 
-    fn encode<M: EncodeMetric>(
+    fn encode<'l, M: EncodeMetric>(
         &mut self,
         name: &str,
         help: &str,
-        values: impl Iterator<Item = (Labels, M)>,
+        values: impl Iterator<Item = (Labels<'l>, M)>,
     ) -> fmt::Result {
         let mut values = values.peekable();
         let Some((labels, first)) = values.peek() else { return Ok(()) };

@@ -1,7 +1,9 @@
 //! The one who owns what is known and what is programmed.
 
-use crate::addresses;
+mod settings;
+
 use crate::captures::{Keeper, Order, Report, Standing};
+use crate::complaints::Complaints;
 use crate::events::Digest;
 use crate::flows::{Flows, Names};
 use crate::lock;
@@ -14,6 +16,7 @@ use crate::view::{Pods, View};
 use sidestep_agent_api::{Answer, Question, Reconcile, Source};
 use sidestep_ebpf::capture::Captures;
 use sidestep_ebpf::plane::Maps;
+use sidestep_mesh::address::Address;
 use sidestep_mesh::choose;
 use sidestep_mesh::object::{Key, Name};
 use sidestep_mesh::reconcile::{Outcome, Reconciler};
@@ -37,13 +40,18 @@ pub struct Node {
     view: View,
     /// Services that have changed since the tables were written.
     changed: BTreeSet<Name>,
+    /// Of the node itself, all of them.
+    addresses: BTreeSet<Address>,
     /// What an earlier agent left and nobody wants any more has been taken away.
     is_complete: bool,
     /// After a failed write: when it is tried again.
     again: Option<Instant>,
+    complaints: Complaints,
     digest: Digest,
     log_due: Option<Instant>,
     reclaimer: Reclaimer,
+    /// Some were ended for lack of a backend.
+    udp_sockets_wait: bool,
     keeper: Keeper,
     /// None: connections are not counted.
     flows: Option<Flows>,
@@ -104,11 +112,14 @@ impl Node {
         Ok(Node {
             view,
             changed: BTreeSet::new(),
+            addresses: BTreeSet::new(),
             is_complete: false,
             again: None,
+            complaints: Complaints::default(),
             digest: Digest::default(),
             log_due: None,
             reclaimer,
+            udp_sockets_wait: false,
             keeper,
             flows,
             recaptured: BTreeSet::new(),
@@ -178,17 +189,22 @@ impl Node {
             }
             Message::NodeAddresses(addresses) => {
                 self.view.policing.set_node(&addresses);
-                let addresses = addresses::within(&self.view.settings.node_port_addresses, &addresses);
-                if let Err(error) = self.view.maps.set_node_addresses(&addresses) {
-                    tracing::error!("the node's addresses are not in the tables: {error}");
-                }
+                self.addresses = addresses;
+                self.write_addresses();
             }
+            Message::Settings(settings) => self.take_settings(*settings),
             Message::Event(event) => {
                 self.digest.add(event);
                 self.log_due = self.log_due.or(Some(Instant::now() + LOG_EVERY));
             }
-            Message::Reclaimed(Ok(count)) => self.view.reconcile.reclaimed_sockets += count,
-            Message::Reclaimed(Err(why)) => tracing::warn!("UDP sockets of gone backends were not ended: {why}"),
+            Message::Reclaimed(Ok(done)) => {
+                self.view.reconcile.moved_sockets += done.moved;
+                self.view.reconcile.reclaimed_sockets += done.ended;
+                self.udp_sockets_wait = done.waiting > 0;
+            }
+            Message::Reclaimed(Err(why)) => {
+                tracing::warn!("UDP sockets whose backends have gone are not all led to others, or ended: {why}");
+            }
             Message::Asked(Question::Stop { pins: Some(other), .. }, reply) if !self.has(other) => {
                 let _ = reply.send(Err(format!("its pins are others, {}", self.view.settings.pins.display())));
             }
@@ -240,24 +256,16 @@ impl Node {
                 self.recaptured.extend(concerned.captures);
             }
             Told::Listed => its.listed = true,
-            Told::Trouble(trouble) if its.troubles.contains(&trouble) => {}
             Told::Trouble(trouble) => {
+                self.complaints.tell(&trouble);
                 its.troubles.retain(|known| known.place != trouble.place);
-                tracing::warn!("{}: {}", trouble.place, trouble.what);
                 its.troubles.push(trouble);
             }
             Told::Well(place) => {
-                let before = its.troubles.len();
+                self.complaints.end(&place);
                 its.troubles.retain(|known| known.place != place);
-                if its.troubles.len() < before {
-                    tracing::info!("{place}: is well again");
-                }
             }
-            Told::Zone(zone) if zone != self.view.reconciler.node().zone => {
-                self.view.reconciler.set_node(choose::Node { zone, ..self.view.reconciler.node().clone() });
-                self.changed.extend(self.view.state.names());
-            }
-            Told::Zone(_) => {}
+            Told::Zone(zone) => self.set_zone(zone),
         }
     }
 
@@ -329,7 +337,8 @@ impl Node {
         match outcome {
             Ok(outcome) => {
                 self.again = None;
-                if outcome.lost_udp {
+                // A Service may have got the backend that sockets wait for.
+                if outcome.lost_udp || self.udp_sockets_wait {
                     self.reclaimer.ask();
                 }
             }

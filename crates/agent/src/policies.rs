@@ -10,7 +10,7 @@ use sidestep_mesh::policy::rules::{Direction, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reasons that are about policies, and about ways round proxies.
-const REASONS: [&str; 7] = [
+const REASONS: [&str; 12] = [
     "policy-denied-out",
     "policy-denied-in",
     "policy-would-deny-out",
@@ -18,6 +18,11 @@ const REASONS: [&str; 7] = [
     "bypassed-outbound",
     "bypassed-inbound",
     "bypass-refused",
+    "source-routed",
+    "source-forged",
+    "not-admitted-out",
+    "not-admitted-in",
+    "conversation-not-kept",
 ];
 
 pub fn all(view: &View) -> Result<api::Policies, String> {
@@ -29,6 +34,7 @@ pub fn all(view: &View) -> Result<api::Policies, String> {
         pods: here.values().filter_map(|pod| judged(view, pod)).collect(),
         reasons: reasons.map(|(reason, count)| api::Count { reason: reason.into(), count }).collect(),
         trouble: view.pods.figures.trouble.clone(),
+        admitted: view.pods.figures.admitted,
     })
 }
 
@@ -95,5 +101,6 @@ pub fn figures(view: &View) -> api::PolicingFigures {
         trouble: view.pods.figures.trouble.is_some(),
         bypassed: asking.saturating_sub(bypass_refused),
         bypass_refused,
+        admitted: view.pods.figures.admitted,
     }
 }

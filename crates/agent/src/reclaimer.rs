@@ -1,5 +1,5 @@
-//! Ends connected UDP sockets whose backend has gone, on a thread of its own: it visits every network namespace, and
-//! the tables must not wait for that.
+//! Connected UDP sockets whose backend has gone are connected to another one, or ended, on a thread of its own: it visits every
+//! network namespace, and the tables must not wait for that.
 
 use crate::message::Message;
 use sidestep_ebpf::reclaim;
@@ -31,11 +31,16 @@ impl Reclaimer {
 }
 
 fn serve(pins: &Path, asked: &Receiver<()>, inbox: &Sender<Message>) {
+    // An earlier agent may have ended some.
+    let mut some_wait = true;
     while asked.recv().is_ok() {
         for pause in [Duration::ZERO, STRAGGLERS] {
             std::thread::sleep(pause);
-            let ended = reclaim::run(pins).map_err(|error| error.to_string());
-            if inbox.send(Message::Reclaimed(ended)).is_err() {
+            let done = reclaim::run(pins, some_wait).map_err(|error| error.to_string());
+            if let Ok(done) = &done {
+                some_wait = done.waiting > 0;
+            }
+            if inbox.send(Message::Reclaimed(done)).is_err() {
                 return;
             }
         }

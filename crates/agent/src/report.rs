@@ -4,7 +4,7 @@ use crate::policies;
 use crate::view::View;
 use sidestep_agent_api as api;
 use sidestep_ebpf::error::Result as EbpfResult;
-use sidestep_ebpf::plane::OF_CAPTURE;
+use sidestep_ebpf::plane::{Load, OF_CAPTURE};
 use sidestep_ebpf::splice;
 use sidestep_mesh::address::{Endpoint, Family, Protocol};
 use sidestep_mesh::capture::pod::Capture;
@@ -107,22 +107,32 @@ pub fn protocol(of: Protocol) -> api::Protocol {
 }
 
 fn port(view: &View, programmed: &Programmed) -> Result<api::Port> {
-    let counted = text(view.maps.counters(programmed.service))?;
     let frontends = programmed.frontends().filter(|(key, _)| view.reconciler.owner(key) == Some(&programmed.key));
-    let (picks, affinity_hits, refused) = (counted.picks, counted.affinity_hits, counted.refused);
     Ok(api::Port {
         name: programmed.key.port.to_string(),
         protocol: protocol(programmed.key.protocol),
-        family: if programmed.key.family == Family::V4 { 4 } else { 6 },
+        family: number(programmed.key.family),
         frontends: frontends.map(|(key, _)| frontend(key, programmed.table.list.len())).collect(),
         policy: policy(programmed.key.policy).into(),
         selection: selection(programmed.table.selection).into(),
         affinity_seconds: programmed.table.affinity_seconds,
         backend_count: programmed.table.endpoints().len(),
-        counters: api::Counters { picks, affinity_hits, refused },
+        counters: counters(view, programmed)?,
         backends: Vec::new(),
         unused: Vec::new(),
     })
+}
+
+fn counters(view: &View, programmed: &Programmed) -> Result<api::Counters> {
+    let counted = text(view.maps.counters(programmed.service))?;
+    Ok(api::Counters { picks: counted.picks, affinity_hits: counted.affinity_hits, refused: counted.refused })
+}
+
+fn number(of: Family) -> u8 {
+    match of {
+        Family::V4 => 4,
+        Family::V6 => 6,
+    }
 }
 
 fn frontend(key: sidestep_mesh::plane::FrontendKey, backends: usize) -> api::Frontend {
@@ -158,6 +168,10 @@ fn backends(view: &View, programmed: &Programmed) -> Vec<api::Backend> {
 
 pub fn backend(view: &View, endpoint: Endpoint, weight: u32) -> api::Backend {
     let load = view.reconciler.backend(&endpoint).map(|number| view.maps.load(number)).unwrap_or_default();
+    loaded(endpoint, weight, load)
+}
+
+fn loaded(endpoint: Endpoint, weight: u32, load: Load) -> api::Backend {
     api::Backend { address: socket_address(endpoint), weight, active: load.active, picks: load.picks }
 }
 
@@ -180,18 +194,37 @@ fn why_unused(endpoint: &SliceEndpoint) -> &'static str {
     }
 }
 
+/// Of thousands of Services: what nobody needs is not put into words.
 pub fn metrics(view: &View) -> Result<api::Metrics> {
-    let endpoints: BTreeSet<Endpoint> =
-        view.reconciler.ports().iter().flat_map(|port| port.table.endpoints()).collect();
-    let each = endpoints.into_iter().map(|endpoint| backend(view, endpoint, 1));
+    let ports = view.reconciler.ports();
+    let backends = view.reconciler.backends().map(|(endpoint, number)| (endpoint, view.maps.load(number)));
+    let used = backends.filter(|(_, load)| load.active > 0 || load.picks > 0);
+    let mut used: Vec<_> = used.map(|(endpoint, load)| loaded(*endpoint, 1, load)).collect();
+    used.sort_unstable_by_key(|backend| backend.address);
+    let is_known = |name: &Name| view.state.service(name).is_some();
     Ok(api::Metrics {
         status: status(view)?,
-        services: services(view)?,
+        services: view.state.services().count(),
+        service_problems: view.reconciler.problems().filter(|(name, _)| is_known(name)).count(),
+        ports: ports.into_iter().map(|programmed| figures(view, programmed)).collect::<Result<_>>()?,
         captures: captures(view)?,
-        backends: each.filter(|backend| backend.active > 0 || backend.picks > 0).collect(),
+        backends: used,
         policing: policies::figures(view),
         flows: None,
         splice: text(splice::status(&view.settings.pins))?.map(spliced),
+    })
+}
+
+fn figures(view: &View, programmed: &Programmed) -> Result<api::PortFigures> {
+    let key = &programmed.key;
+    Ok(api::PortFigures {
+        namespace: key.service.namespace.to_string(),
+        service: key.service.name.to_string(),
+        port: key.port.to_string(),
+        protocol: protocol(key.protocol),
+        family: number(key.family),
+        policy: policy(key.policy).into(),
+        counters: counters(view, programmed)?,
     })
 }
 

@@ -4,21 +4,22 @@ use crate::args::Args;
 use crate::cluster::Cluster;
 use crate::directory::Directory;
 use crate::lock::{self, Lock};
-use crate::message::{Asker, Message, Source, Teller};
+use crate::message::{Asker, Message, Refresher, Source, Teller};
 use crate::node::{End, Node};
 use crate::settings::{Settings, SourceSettings};
-use crate::{addresses, answer, events, metrics};
+use crate::signals::{self, Caught, IsLoading};
+use crate::{addresses, answer, events, metrics, privileges};
 use sidestep_ebpf::error::Error;
-use sidestep_ebpf::services::{self, Options};
+use sidestep_ebpf::services;
 use sidestep_ebpf::{netns, probe};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tracing_subscriber::EnvFilter;
 
-pub fn run(args: &Args) -> Result<(), String> {
+pub fn run(args: Args) -> Result<(), String> {
+    let signals = Caught::new()?;
     log();
-    let settings = Settings::new(args)?;
+    let settings = Settings::new(&args)?;
     let missing = probe::missing();
     if !missing.is_empty() {
         return Err(missing.join("; "));
@@ -26,12 +27,22 @@ pub fn run(args: &Args) -> Result<(), String> {
     let _lock = Lock::take(&settings.pins)?.ok_or_else(|| {
         format!("{}: end it first (SIGTERM), or choose other --pins and another --socket", lock::held(&settings.pins))
     })?;
+    privileges::drop_others(&settings)?;
+    if !probe::may_read_kernel() {
+        tracing::warn!(
+            "no CAP_PERFMON: the kernel takes twice as long to check the programs, and they take sockets of the kernel's own \
+             for those of programs"
+        );
+    }
     let (inbox, messages) = channel();
-    stop_at_signals(&inbox)?;
     let busy = serve_questions(&settings, &inbox)?;
-    let source_names = start_sources(&settings, &inbox);
+    let (source_names, refreshers) = start_sources(&settings, &inbox);
+    let is_loading = IsLoading::default();
+    let (socket, its_inbox) = (settings.socket.clone(), inbox.clone());
+    let agent = signals::Agent { args, inbox: its_inbox, refreshers, is_loading: is_loading.clone(), socket };
+    spawn("signals", move || signals.follow(&agent));
     start_addresses(&inbox);
-    let end = keep(&settings, source_names, &inbox, &messages);
+    let end = keep(&settings, source_names, &inbox, &messages, &is_loading);
     let _ = answer::remove(&settings.socket);
     // Questions that came too late are told so, and the last answer is still written.
     drop(messages);
@@ -47,7 +58,9 @@ pub fn run(args: &Args) -> Result<(), String> {
 }
 
 fn log() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    // The client of the API server has lines of its own for what the agent tells as a trouble.
+    let default = || EnvFilter::new("info,kube_client=off,kube_runtime=off");
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| default());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -61,12 +74,14 @@ fn keep(
     source_names: Vec<String>,
     inbox: &Sender<Message>,
     messages: &Receiver<Message>,
+    is_loading: &IsLoading,
 ) -> Result<End, String> {
     let cookie = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
-    let (pins, cgroup) = (settings.pins.clone(), settings.cgroup.clone());
-    let options = Options { pins, cgroup, node_netns: cookie, watch: settings.watch };
+    let options = settings.options(cookie);
     let mut stopped = None;
+    is_loading.store(true, Ordering::SeqCst);
     let filled = services::install(&options, |maps| {
+        is_loading.store(false, Ordering::SeqCst);
         let mut node = Node::new(settings.clone(), source_names, cookie, maps, inbox.clone())
             .map_err(|e| Error::new("read the tables", e))?;
         match node.fill(messages) {
@@ -77,6 +92,7 @@ fn keep(
             }
         }
     });
+    is_loading.store(false, Ordering::SeqCst); // if it could not be loaded
     match (filled, stopped) {
         (_, Some(end)) => Ok(end),
         (Err(error), None) => Err(error.to_string()),
@@ -92,15 +108,6 @@ fn keep(
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name(name.into()).spawn(work).expect("a thread can be had");
-}
-
-fn stop_at_signals(inbox: &Sender<Message>) -> Result<(), String> {
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(|error| format!("cannot handle signals: {error}"))?;
-    let inbox = inbox.clone();
-    spawn("signals", move || {
-        signals.forever().take_while(|_| inbox.send(Message::Stop).is_ok()).for_each(drop);
-    });
-    Ok(())
 }
 
 fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answer::Busy, String> {
@@ -123,20 +130,20 @@ fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answe
     Ok(busy)
 }
 
-/// Returns their names: Services first.
-fn start_sources(settings: &Settings, inbox: &Sender<Message>) -> Vec<String> {
+/// Returns their names, Services first, and what makes them read everything again.
+fn start_sources(settings: &Settings, inbox: &Sender<Message>) -> (Vec<String>, Vec<Refresher>) {
     let captures = settings.captures.clone().map(|path| Box::new(Directory::of_captures(path)) as Box<dyn Source>);
     let sources = std::iter::once(source(settings)).chain(captures);
     let start = |(number, source): (usize, Box<dyn Source>)| {
-        let name = source.name();
+        let (name, refresher) = (source.name(), source.refresher());
         tracing::info!(source = name, node = settings.node_name, "reading");
         let teller = Teller::new(inbox.clone(), number);
         spawn("source", move || {
             let _gone = source.run(&teller);
         });
-        name
+        (name, refresher)
     };
-    sources.enumerate().map(start).collect()
+    sources.enumerate().map(start).unzip()
 }
 
 fn source(settings: &Settings) -> Box<dyn Source> {

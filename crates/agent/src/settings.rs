@@ -5,6 +5,8 @@ use ipnet::IpNet;
 use serde::Deserialize;
 use sidestep_agent_api::DEFAULT_SOCKET;
 use sidestep_ebpf::pins::BPFFS;
+use sidestep_ebpf::services::Options;
+use sidestep_mesh::capture::pod::Netns;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -22,9 +24,13 @@ pub struct Settings {
     pub node_port_addresses: Vec<IpNet>,
     /// Connections are counted for each pair of pods and each Service.
     pub watch: bool,
+    /// Who is not admitted may talk with nobody.
+    pub arm: bool,
+    /// Admitted though no document names them.
+    pub exempt: Vec<Netns>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceSettings {
     Directory(PathBuf),
     Kubeconfig(PathBuf),
@@ -49,6 +55,8 @@ struct File {
     socket: Option<PathBuf>,
     node_port_addresses: Vec<IpNet>,
     watch: bool,
+    arm: bool,
+    exempt: Vec<String>,
 }
 
 impl File {
@@ -92,7 +100,36 @@ impl Settings {
             metrics: metrics(args.metrics.as_deref().or(file.metrics.as_deref()).unwrap_or(DEFAULT_METRICS))?,
             node_port_addresses: ranges.clone(),
             watch: args.watch || file.watch,
+            arm: args.arm || file.arm,
+            exempt: exempt(if args.exempt.is_empty() { &file.exempt } else { &args.exempt })?,
         })
+    }
+}
+
+impl Settings {
+    /// Names of what is different in others that only another agent can take in.
+    pub fn fixed_differences(&self, other: &Settings) -> Vec<&'static str> {
+        let differences = [
+            ("source of Services", self.source != other.source),
+            ("captures", self.captures != other.captures),
+            ("node-name", self.node_name != other.node_name),
+            ("cgroup", self.cgroup != other.cgroup),
+            ("pins", self.pins != other.pins),
+            ("socket", self.socket != other.socket),
+            ("metrics", self.metrics != other.metrics),
+            ("watch", self.watch != other.watch),
+            ("arm", self.arm != other.arm),
+            ("exempt", self.exempt != other.exempt),
+            // That of the API server's Node is asked for, or is not.
+            ("zone", self.zone.is_some() != other.zone.is_some()),
+        ];
+        differences.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
+    }
+
+    /// How programs are installed. `node`: the cookie of this node's own namespace.
+    pub fn options(&self, node: u64) -> Options {
+        let (pins, cgroup) = (self.pins.clone(), self.cgroup.clone());
+        Options { pins, cgroup, node_netns: node, watch: self.watch }
     }
 }
 
@@ -126,6 +163,10 @@ fn source(args: &Args, file: &File) -> Result<SourceSettings, String> {
                 .into())
         }
     }
+}
+
+fn exempt(texts: &[String]) -> Result<Vec<Netns>, String> {
+    texts.iter().map(|text| Netns::read(text).map_err(|wrong| format!("exempt: {wrong}"))).collect()
 }
 
 fn metrics(text: &str) -> Result<Option<SocketAddr>, String> {
@@ -179,6 +220,13 @@ mod tests {
     #[test]
     fn the_definitions_are_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn without_a_source_all_of_them_are_named() {
+        let error = Args::try_parse_from(["agent", "--zone", "a"]).map(|_| ()).unwrap_err().to_string();
+        let named = "<--config <DIR|FILE>|--kubeconfig <FILE>|--in-cluster|--detach>";
+        assert!(error.contains("required arguments were not provided") && error.contains(named), "{error}");
     }
 
     #[test]

@@ -97,6 +97,7 @@ struct captured {
 	struct endpoint original; /* what was dialled */
 	struct endpoint proxy;	  /* where it went instead */
 	struct endpoint from;	  /* this end, since the SYN */
+	u64 owner;		  /* cookie of the socket that has put `original` into `pending`, under {from, proxy} */
 	u8 dialled;		  /* this end has dialled; believed only while `proxy` is the socket's peer */
 	u8 accepted;		  /* this end is the proxy's */
 	u8 bound;		  /* the source address was given by us */
@@ -108,6 +109,22 @@ struct way {
 	u64 netns;
 	struct endpoint from;
 	struct endpoint to;
+};
+
+/* What was dialled by such a connection. */
+struct pending_entry {
+	u64 owner; /* cookie of the socket that has dialled */
+	u64 since_ns;
+	struct endpoint original;
+	u32 pad;
+};
+
+/* Of one pod: more are refused, so that no pod takes the room of the others. */
+#define MOST_PENDING 4096
+
+/* What of the shared tables one pod uses. */
+struct usage {
+	long long pending; /* signed: a repair by the agent may lose a change that is made at the same time */
 };
 
 enum role {

@@ -35,14 +35,25 @@ struct {
 	__type(value, struct captured);
 } captures SEC(".maps");
 
-/* Between the SYN and the proxy's answer: a socket of which one end knows what was dialled, and the other does not yet. */
+/*
+ * Between the SYN and the proxy's answer: a connection of which one end knows what was dialled, and the other does not yet.
+ * There is room for 128 pods that use all they may.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 17);
+	__uint(max_entries, 128 * MOST_PENDING);
 	__type(key, struct way);
-	__type(value, struct endpoint); /* what was dialled */
+	__type(value, struct pending_entry);
 } pending SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 15);
+	__type(key, u64); /* the network namespace's cookie */
+	__type(value, struct usage);
+} usages SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKHASH);

@@ -2,14 +2,12 @@
 /* From a destination to a backend. */
 #pragma once
 
+#include "arming.h"
 #include "reading.h"
 #include "telling.h"
 
 /* Choices that are tried until one is not the peer of the same source port already. */
 #define TRIES 4
-
-/* The namespace in which this node's own programs live; the agent's own one unless told otherwise. */
-const volatile u64 node_netns = 0;
 
 static __always_inline bool is_node_address(const struct address *address, u64 netns)
 {

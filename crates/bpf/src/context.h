@@ -7,8 +7,11 @@
 #define ALLOW 1
 #define DENY 0
 #define ENETUNREACH 101
+#define EHOSTUNREACH 113
 #define ECONNREFUSED 111
+#define EACCES 13
 #define EADDRINUSE 98
+#define EADDRNOTAVAIL 99
 
 /*
  * TCP or UDP. The compiler must not keep the field's address for a later use: the verifier allows no arithmetic on contexts

@@ -5,6 +5,7 @@
 #include "policy_out.h"
 #include "refuse.h"
 #include "serving.h"
+#include "talk.h"
 
 /* Datagrams to a Service from one socket go to one backend until nothing was sent for so long, as with conntrack. */
 #define FLOW_SECONDS 120
@@ -15,20 +16,31 @@ static __always_inline void forget_reply(struct bpf_sock_addr *ctx, const struct
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
 	struct flow_key key = { .socket = bpf_get_socket_cookie(ctx), .peer = *peer };
 
-	if (translation && translation->unconnected)
-		bpf_map_delete_elem(&replies, &key);
+	if (!translation || !translation->unconnected)
+		return;
+	bpf_map_delete_elem(&replies, &key);
+	forget_talk(ctx, peer);
 }
 
-/* The backend that this socket's datagrams go to already, or 0. */
-static __always_inline u32 flow_backend(const struct flow_key *key, u32 service)
+/* The backend that this socket's datagrams go to already, or 0. One that others have had forgotten is noted again. */
+static __noinline u32 flow_backend(struct bpf_sock_addr *ctx, const struct flow_key *key, u32 service)
 {
-	struct remembered *flow = bpf_map_lookup_elem(&flows, key);
-	u64 now = bpf_ktime_get_ns();
+	struct remembered *flow = bpf_map_lookup_elem(&flows, key), known = {};
+	struct talked last;
 
-	if (!flow || has_expired(now, flow->used_ns, FLOW_SECONDS) || !is_member(service, flow->backend))
+	if (flow)
+		known = *flow;
+	else if (last_talk(ctx, &last) && endpoint_equal(&last.frontend, &key->peer))
+		known = (struct remembered){ .used_ns = last.used_ns, .backend = last.backend };
+	if (!known.backend || has_expired(bpf_ktime_get_ns(), known.used_ns, FLOW_SECONDS) ||
+	    !is_member(service, known.backend))
 		return 0;
-	flow->used_ns = now;
-	return flow->backend;
+	known.used_ns = bpf_ktime_get_ns();
+	if (flow)
+		flow->used_ns = known.used_ns;
+	else
+		bpf_map_update_elem(&flows, key, &known, BPF_ANY);
+	return known.backend;
 }
 
 /* Whether the backend's answers at this socket are for another Service: then one of them could not be told apart. */
@@ -78,13 +90,21 @@ static __always_inline void keep_flow(struct bpf_sock_addr *ctx, const struct fl
 	expect_replies(ctx);
 }
 
-/* The answers of `peer` at this socket are the Service's. */
-static __always_inline void keep_reply(u64 socket, const struct endpoint *peer, const struct endpoint *to, bool diverted)
+/*
+ * The answers of `peer` at this socket are the Service's, by whose `backend` it is; 0: those of the pod's DNS proxy. A
+ * function of its own for its stack, as `flow_backend`.
+ */
+static __noinline void keep_reply(struct bpf_sock_addr *ctx, const struct endpoint *peer, const struct endpoint *to,
+				  u32 backend)
 {
-	struct flow_key key = { .socket = socket, .peer = *peer };
-	struct reply reply = { .frontend = *to, .diverted = diverted };
+	struct flow_key key = { .socket = bpf_get_socket_cookie(ctx), .peer = *peer };
+	struct talked now = {
+		.frontend = *to, .peer = *peer, .used_ns = bpf_ktime_get_ns(), .backend = backend, .diverted = !backend,
+	};
+	struct reply reply = { .frontend = *to, .diverted = !backend };
 	struct reply *known = bpf_map_lookup_elem(&replies, &key);
 
+	keep_talk(ctx, &now);
 	if (known && endpoint_equal(&known->frontend, to))
 		return;
 	if (bpf_map_update_elem(&replies, &key, &reply, BPF_ANY))
@@ -127,7 +147,7 @@ static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *t
 	}
 	if (!frontend.count)
 		return refuse(ctx, &frontend, to);
-	index = flow_backend(&forward, frontend.service);
+	index = flow_backend(ctx, &forward, frontend.service);
 	fresh = !index;
 	if (fresh)
 		index = backend_to_send(ctx, &frontend, to, forward.socket);
@@ -143,7 +163,7 @@ static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *t
 		count(REASON_TRANSLATED);
 		keep_flow(ctx, &forward, index, backend);
 	}
-	keep_reply(forward.socket, &backend->endpoint, to, false);
+	keep_reply(ctx, &backend->endpoint, to, index);
 	*to = backend->endpoint;
 	return ALLOW;
 }

@@ -6,6 +6,7 @@
 #include "context.h"
 #include "datagram.h"
 #include "outbound.h"
+#include "pending.h"
 #include "whole.h"
 
 /* What became of a call. */
@@ -15,27 +16,17 @@ enum diversion {
 	REFUSED,
 };
 
-static __always_inline void ask_owner(struct bpf_sock_addr *ctx, struct outgoing *out)
+static __always_inline struct owner owner_of_caller(struct bpf_sock_addr *ctx)
 {
 	struct bpf_sock_addr_kern *context;
-	const struct cred *cred;
-	struct file *file;
 
 	if (!may_read_kernel) {
 		u64 current = bpf_get_current_uid_gid();
 
-		out->uid = (u32)current;
-		out->gid = current >> 32;
-		return;
+		return (struct owner){ .uid = (u32)current, .gid = current >> 32 };
 	}
-	out->uid = out->gid = NOBODY;
 	context = bpf_cast_to_kern_ctx(ctx);
-	file = BPF_CORE_READ(context, sk, sk_socket, file);
-	if (!file)
-		return;
-	cred = BPF_CORE_READ(file, f_cred);
-	out->uid = BPF_CORE_READ(cred, fsuid.val);
-	out->gid = BPF_CORE_READ(cred, fsgid.val);
+	return owner_of(BPF_CORE_READ(context, sk));
 }
 
 /* The address that the program has bound to; unspecified if none. */
@@ -109,10 +100,11 @@ static __always_inline int bind_source(struct bpf_sock_addr *ctx, const struct a
 }
 
 /* Whether the proxy takes connections at this address, too. */
-static __always_inline bool proxy_listens_at(struct bpf_sock_addr *ctx, const struct endpoint *at)
+static __always_inline bool proxy_listens_at(struct bpf_sock_addr *ctx, const struct pod *pod, const struct endpoint *at)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *listener;
+	bool is_its = true;
 	u32 size;
 
 	if (address_is_v4(&at->address)) {
@@ -128,8 +120,13 @@ static __always_inline bool proxy_listens_at(struct bpf_sock_addr *ctx, const st
 	listener = bpf_sk_lookup_tcp(ctx, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 	if (!listener)
 		return false;
+	if (may_read_kernel) {
+		struct tcp_sock *sock = bpf_skc_to_tcp_sock(listener);
+
+		is_its = sock && is_proxys_listener(pod, (struct sock *)sock);
+	}
 	bpf_sk_release(listener);
-	return true;
+	return is_its;
 }
 
 /* Takes back a source that an earlier connect() of this socket was given. */
@@ -185,7 +182,7 @@ static __always_inline enum way_out ask_rules(struct bpf_sock_addr *ctx, const s
 	*route = ask_route(ctx, pod, out);
 	if (!out->is_bound && *route)
 		out->source = (*route)->source;
-	ask_owner(ctx, out);
+	out->owner = owner_of_caller(ctx);
 	return way_of(pod, out);
 }
 
@@ -219,8 +216,8 @@ static __always_inline bool has_no_way_back(const struct outgoing *out)
  * bound can get no address any more, but the kernel chooses the right one if the proxy is dialled at that address. And a
  * socket that is bound to an interface reaches no address of another one.
  */
-static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct outgoing *out, enum way_out way,
-					struct endpoint *proxy, struct captured *captured)
+static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct pod *pod, const struct outgoing *out,
+					enum way_out way, struct endpoint *proxy, struct captured *captured)
 {
 	bool may_bind = !out->is_bound && !ctx->sk->src_port && !has_no_way_back(out);
 	struct endpoint own = { .address = out->source, .port = proxy->port };
@@ -229,7 +226,7 @@ static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct 
 		return true;
 	/* A proxy for DNS listens at the loopback only. */
 	if (way != WAY_DNS && (out->has_device || (!out->is_bound && !may_bind) || has_no_way_back(out)) &&
-	    proxy_listens_at(ctx, &own)) {
+	    proxy_listens_at(ctx, pod, &own)) {
 		captured->proxy = *proxy = own;
 		return true;
 	}
@@ -256,6 +253,8 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 	/* While programs move from one cgroup to another, a process in both meets both. */
 	if (before && before->fresh && endpoint_equal(&before->proxy, to))
 		return DIVERTED;
+	if (before)
+		remove_own_pending(bpf_get_netns_cookie(ctx), before);
 	if (before && before->dialled)
 		release_source(ctx, before);
 	way = ask_rules(ctx, pod, &out, &route);
@@ -269,11 +268,13 @@ static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, 
 		return NOT_DIVERTED;
 	if (way_error(route, &out, way))
 		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -way_error(route, &out, way));
+	if (out.protocol == IPPROTO_TCP && !may_have_pending(bpf_get_netns_cookie(ctx)))
+		return refuse_diversion(ctx, to, REASON_TOO_MANY_PENDING, -EADDRNOTAVAIL);
 	set_loopback(&proxy, address_is_v4(&to->address), proxy_port(pod, way));
 	captured = remember_diversion(ctx, &out, &proxy);
 	if (!captured)
 		return refuse_diversion(ctx, to, REASON_NO_STORAGE, -ECONNREFUSED);
-	if (!keep_source(ctx, &out, way, &proxy, captured))
+	if (!keep_source(ctx, pod, &out, way, &proxy, captured))
 		count(REASON_SOURCE_NOT_KEPT);
 	tell_whole(ctx->sk, captured);
 	count(way == WAY_OUTBOUND ? REASON_CAPTURED_OUTBOUND : way == WAY_INBOUND ? REASON_CAPTURED_INBOUND : REASON_CAPTURED_DNS);
@@ -298,7 +299,7 @@ static __always_inline enum diversion divert_datagram(struct bpf_sock_addr *ctx,
 		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -way_error(route, &out, WAY_DNS));
 	set_loopback(&proxy, address_is_v4(&to->address), pod->dns_port);
 	expect_replies(ctx);
-	keep_reply(bpf_get_socket_cookie(ctx), &proxy, &out.to, true);
+	keep_reply(ctx, &proxy, &out.to, 0);
 	count(REASON_CAPTURED_DNS);
 	*to = proxy;
 	if (!out.is_bound && !is_loopback_host(&out.source))

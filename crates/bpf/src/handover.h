@@ -7,7 +7,8 @@
 
 #include "capture_maps.h"
 #include "context.h"
-#include "sets.h"
+#include "owner.h"
+#include "pending.h"
 #include "whole.h"
 
 #define SO_ORIGINAL_DST 80
@@ -26,22 +27,39 @@ static __always_inline struct endpoint remote_end(const volatile struct bpf_sock
 	return (struct endpoint){ .address = ADDRESS_IN(ops, remote), .port = (u16)(ops->remote_port >> 16) };
 }
 
-/* The SYN is about to leave. */
+/* The SYN is about to leave. What is not kept is refused where the SYN arrives. */
 static __always_inline void send_along(struct bpf_sock_ops *ops, u64 netns)
 {
 	struct bpf_sock *sk = ops->sk;
 	struct captured *captured = sk ? bpf_sk_storage_get(&captures, sk, NULL, 0) : NULL;
 	struct way way = { .netns = netns, .from = local_end(ops), .to = remote_end(ops) };
 	struct endpoint original;
+	u64 owner;
 
 	if (!captured || !captured->dialled || !endpoint_equal(&captured->proxy, &way.to))
 		return;
 	original = captured->original;
-	captured->from = way.from;
+	owner = bpf_get_socket_cookie(ops);
 	captured->fresh = 0;
-	tell_whole(sk, captured);
-	if (bpf_map_update_elem(&pending, &way, &original, BPF_ANY))
+	if (keep_pending(&way, &original, owner)) {
+		captured->from = way.from;
+		captured->owner = owner;
+		/* So that the connection's end is heard of, also that of a socket which no hook sees closed. */
+		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+	} else {
 		tell(REASON_WAY_NOT_KEPT, netns, IPPROTO_TCP, &original, 0);
+	}
+	tell_whole(sk, captured);
+}
+
+/* The connection is over, be it that it never came to be: nobody takes any more what it has sent along. */
+static __always_inline void end_of_way(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->args[1] == BPF_TCP_CLOSE ? ops->sk : NULL;
+	struct captured *captured = sk ? bpf_sk_storage_get(&captures, sk, NULL, 0) : NULL;
+
+	if (captured)
+		remove_own_pending(bpf_get_netns_cookie(ops), captured);
 }
 
 /* A connection has come to be at the proxy's end. */
@@ -50,26 +68,37 @@ static __always_inline void take_over(struct bpf_sock_ops *ops, u64 netns, const
 	struct way way = { .netns = netns };
 	struct bpf_sock *sk = ops->sk;
 	struct captured *captured;
-	struct endpoint *original;
+	struct pending_entry *entry;
 	u32 port = ops->local_port;
 
 	if (port != pod->outbound_port && port != pod->inbound_port && port != pod->dns_port)
 		return;
 	way.from = remote_end(ops);
 	way.to = local_end(ops);
-	original = bpf_map_lookup_elem(&pending, &way);
-	if (!original)
+	entry = bpf_map_lookup_elem(&pending, &way);
+	if (!entry)
 		return;
 	captured = sk ? bpf_sk_storage_get(&captures, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE) : NULL;
 	if (captured) {
-		captured->original = *original;
+		captured->original = entry->original;
 		captured->accepted = 1;
 		tell_whole(sk, captured);
 		count(REASON_ACCEPTED);
 	} else {
-		tell(REASON_NO_STORAGE, netns, IPPROTO_TCP, original, 0);
+		tell(REASON_NO_STORAGE, netns, IPPROTO_TCP, &entry->original, 0);
 	}
-	bpf_map_delete_elem(&pending, &way);
+	remove_pending(&way);
+}
+
+/* Without the right to look, whoever has the port is taken for the proxy. */
+static __always_inline bool is_listener_of_proxy(struct bpf_sock_ops *ops, const struct pod *pod)
+{
+	struct bpf_sock_ops_kern *context;
+
+	if (!may_read_kernel)
+		return true;
+	context = bpf_cast_to_kern_ctx(ops);
+	return is_proxys_listener(pod, BPF_CORE_READ(context, sk));
 }
 
 /* The proxy's listeners, of which any may be the last that is left of its group. */
@@ -80,7 +109,13 @@ static __always_inline void keep_listener(struct bpf_sock_ops *ops, u64 netns, c
 
 	if (port != pod->outbound_port && port != pod->inbound_port)
 		return;
+	if (!is_listener_of_proxy(ops, pod)) {
+		count(REASON_LISTENER_OF_OTHERS);
+		return;
+	}
 	key.role = port == pod->inbound_port ? ROLE_INBOUND : ROLE_OUTBOUND;
+	/* The verifier of whoever lacks CAP_PERFMON follows what a processor may guess of a loop's end. */
+#pragma unroll
 	for (u32 i = 0; i < LISTENER_PLACES; i++) {
 		key.place = i;
 		if (bpf_sock_hash_update(ops, &listeners, &key, BPF_NOEXIST) == 0)
@@ -93,14 +128,9 @@ static __always_inline void keep_listener(struct bpf_sock_ops *ops, u64 netns, c
 static __always_inline void forget_diversion(struct bpf_sock *ctx)
 {
 	struct captured *captured = bpf_sk_storage_get(&captures, ctx, NULL, 0);
-	struct way way = {};
 
-	if (!captured || !captured->dialled || !captured->from.port)
-		return;
-	way.netns = bpf_get_netns_cookie(ctx);
-	way.from = captured->from;
-	way.to = captured->proxy;
-	bpf_map_delete_elem(&pending, &way);
+	if (captured)
+		remove_own_pending(bpf_get_netns_cookie(ctx), captured);
 }
 
 /* Puts an address where getsockopt(2) wants it; false if it is of another family than the level, or does not fit. */
@@ -145,7 +175,7 @@ static __always_inline bool is_proxy(const struct pod *pod)
 {
 	u64 current = bpf_get_current_uid_gid();
 
-	return in_set(pod->rules, KIND_UID, (u32)current) || in_set(pod->rules, KIND_GID, current >> 32);
+	return is_proxys(pod, (struct owner){ .uid = (u32)current, .gid = current >> 32 });
 }
 
 /* Rules of a packet filter, which may be there besides, have brought it to the proxy's port: the kernel knows from where. */

@@ -13,7 +13,29 @@ struct asked {
 	u16 port;     /* that the rules are about: the one that was dialled, in host order */
 	u8 protocol;
 	u8 direction;
+	bool is_shared; /* the peer's address is not one host's alone */
 };
+
+/* Rules are asked by this; ports are those of TCP and UDP only. */
+static __always_inline void ask_by_protocol(struct asked *asked, u8 protocol)
+{
+	asked->protocol = protocol;
+	if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
+		return;
+	asked->protocol = PROTOCOL_OTHER;
+	asked->port = asked->peer.port = 0;
+}
+
+/* Who the peer is, whose address is of this kind. */
+static __always_inline void identify(struct asked *asked, const struct policed *pod, u8 kind)
+{
+	struct identity peer;
+
+	if (identity_of(pod->generation, &asked->peer.address, &peer))
+		asked->identity = peer.number;
+	else
+		asked->is_shared = kind == ADDRESS_SHARED || address_is_shared(&asked->peer.address);
+}
 
 static __always_inline u32 said_of(const struct rule_key *key)
 {
@@ -58,24 +80,31 @@ static __always_inline u32 said_by_rules(const struct policed *pod, const struct
 
 static __always_inline struct conversation conversation_of(const struct asked *asked, u16 own_port)
 {
-	return (struct conversation){ .netns = asked->netns, .peer = asked->peer, .port = own_port };
+	return (struct conversation){ .peer = asked->peer, .port = own_port, .protocol = asked->protocol };
 }
 
 /* A datagram was allowed: for a while its answers are. */
-static __always_inline void keep_conversation(const struct conversation *key)
+static __always_inline void keep_conversation(u64 netns, const struct conversation *key)
 {
-	u64 *used = bpf_map_lookup_elem(&conversations, key), now = bpf_ktime_get_ns();
+	void *its = bpf_map_lookup_elem(&conversations, &netns);
+	u64 *used, now = bpf_ktime_get_ns();
 
+	if (!its) {
+		count(REASON_CONVERSATION_NOT_KEPT);
+		return;
+	}
+	used = bpf_map_lookup_elem(its, key);
 	if (used)
 		*used = now;
 	else
-		bpf_map_update_elem(&conversations, key, &now, BPF_ANY);
+		bpf_map_update_elem(its, key, &now, BPF_ANY);
 }
 
 /* Whether it is one of a conversation, which goes on with it. */
-static __always_inline bool is_conversation(const struct conversation *key)
+static __always_inline bool is_conversation(u64 netns, const struct conversation *key)
 {
-	u64 *used = bpf_map_lookup_elem(&conversations, key), now = bpf_ktime_get_ns();
+	void *its = bpf_map_lookup_elem(&conversations, &netns);
+	u64 *used = its ? bpf_map_lookup_elem(its, key) : NULL, now = bpf_ktime_get_ns();
 
 	if (!used || has_expired(now, *used, CONVERSATION_SECONDS))
 		return false;
@@ -91,9 +120,11 @@ static __always_inline u32 verdict_of(const struct policed *pod, const struct as
 	if (!(defaults & JUDGED))
 		return 0;
 	said = said_by_rules(pod, asked, defaults);
-	if (is_denied(said, defaults))
+	if (is_denied(said, defaults) || (asked->is_shared && hides_denied(said, defaults)))
 		return SAYS_DENY | (is_dropped(said, defaults) ? SAYS_DROP : 0);
-	return would_be_denied(said, defaults) ? DRY_DENY : 0;
+	if (would_be_denied(said, defaults) || (asked->is_shared && would_hide_denied(said, defaults)))
+		return DRY_DENY;
+	return 0;
 }
 
 /* The same, but for datagrams that answer one which was allowed the other way. */
@@ -105,13 +136,13 @@ static __always_inline u32 judged(const struct policed *pod, const struct asked 
 	u32 out = its->defaults[EGRESS], into = its->defaults[INGRESS];
 	u32 defaults = is_ingress ? into : out, others = is_ingress ? out : into;
 	struct conversation conversation = conversation_of(asked, own_port);
-	bool is_datagram = asked->protocol == IPPROTO_UDP && own_port;
+	bool is_datagram = asked->protocol == IPPROTO_UDP ? own_port != 0 : asked->protocol == PROTOCOL_OTHER;
 	u32 verdict = verdict_of(pod, asked, defaults);
 
-	if (verdict && is_datagram && is_conversation(&conversation))
+	if (verdict && is_datagram && is_conversation(asked->netns, &conversation))
 		return 0;
 	if (!(verdict & SAYS_DENY) && is_datagram && others & JUDGED)
-		keep_conversation(&conversation);
+		keep_conversation(asked->netns, &conversation);
 	return verdict;
 }
 

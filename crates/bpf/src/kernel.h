@@ -57,8 +57,41 @@ struct socket {
 struct sock {
 	struct sock_common __sk_common;
 	u8 sk_kern_sock : 1;
+	u16 sk_type;
 	int sk_err;
 	struct socket *sk_socket;
+};
+
+struct ip_options {
+	unsigned char srr;
+};
+
+struct ip_options_rcu {
+	struct ip_options opt;
+};
+
+struct ipv6_rt_hdr;
+
+struct ipv6_txoptions {
+	struct ipv6_rt_hdr *srcrt;
+};
+
+struct ipv6_pinfo {
+	struct ipv6_txoptions *opt;
+};
+
+struct inet_sock {
+	struct ipv6_pinfo *pinet6;
+	struct ip_options_rcu *inet_opt;
+};
+
+struct sk_buff {
+	struct sock *sk;
+	unsigned long _skb_refdst;
+};
+
+struct rtable {
+	unsigned int rt_flags;
 };
 
 struct bpf_sock_ops_kern {
@@ -92,3 +125,6 @@ const volatile bool may_read_kernel = false;
 
 /* The kernel's own form of a program's context (6.2). */
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym;
+
+/* An address as an object of that type: reading it cannot fault (6.2). */
+extern void *bpf_rdonly_cast(const void *object, u32 type) __ksym;

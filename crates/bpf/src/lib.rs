@@ -8,7 +8,14 @@ pub mod services {
     include!(concat!(env!("OUT_DIR"), "/services.skel.rs"));
 }
 
-/// Connected UDP sockets whose backend has gone are aborted.
+/// Descriptors of connected UDP sockets whose backend has gone are found.
+pub mod stale {
+    // Generated, as above.
+    #![allow(clippy::undocumented_unsafe_blocks)]
+    include!(concat!(env!("OUT_DIR"), "/stale.skel.rs"));
+}
+
+/// Connected UDP sockets whose backend has gone, and that no other backend could be had for, are aborted.
 pub mod reclaim {
     // Generated, as above.
     #![allow(clippy::undocumented_unsafe_blocks)]
@@ -27,6 +34,13 @@ pub mod listening {
     // Generated, as above.
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/listening.skel.rs"));
+}
+
+/// Packets that neither a call nor the look-up of listeners has judged.
+pub mod packets {
+    // Generated, as above.
+    #![allow(clippy::undocumented_unsafe_blocks)]
+    include!(concat!(env!("OUT_DIR"), "/packets.skel.rs"));
 }
 
 /// Two local TCP sockets are joined: what one writes is put into the other's queue.

@@ -7,7 +7,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "capture_maps.h"
-#include "kernel.h"
+#include "owner.h"
 #include "reading.h"
 
 #define TCP_LISTEN 10
@@ -42,6 +42,8 @@ int find_listeners(struct bpf_iter__tcp *ctx)
 		return 0;
 	port = common->skc_num;
 	if (port != pod.outbound_port && port != pod.inbound_port)
+		return 0;
+	if (!is_proxys_listener(&pod, (struct sock *)common))
 		return 0;
 	key.role = port == pod.inbound_port ? ROLE_INBOUND : ROLE_OUTBOUND;
 	found += keep(common, &key);

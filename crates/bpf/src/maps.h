@@ -60,6 +60,23 @@ struct {
 	__type(value, struct translation);
 } translations SEC(".maps");
 
+/*
+ * In an unconnected UDP socket's own storage: all sockets share the tables of flows and replies, which forget when they are
+ * flooded.
+ */
+struct talk {
+	struct bpf_spin_lock lock;
+	u32 pad;
+	struct talked last;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct talk);
+} talks SEC(".maps");
+
 /* Unconnected UDP: to which backend a socket's datagrams for a Service go ... */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -5,11 +5,9 @@
  */
 #pragma once
 
-#include "kernel.h"
-#include "sets.h"
+#include "owner.h"
 
 #define DNS_PORT 53
-#define NOBODY (~0u) /* owner of a socket without a file */
 
 enum way_out {
 	WAY_DIRECT,
@@ -28,7 +26,7 @@ struct outgoing {
 	bool is_127_0_0_1;
 	bool has_device; /* the socket is bound to another interface than the loopback, or will be */
 	bool is_bound; /* `source` is the program's choice, not the kernel's */
-	u32 uid, gid;
+	struct owner owner;
 };
 
 /* 127.0.0.6 or ::6, from which the proxy dials its own pod's programs. */
@@ -62,8 +60,8 @@ static __always_inline bool stays_inside(const struct pod *pod, const struct out
 static __always_inline bool decided_by_owner(const struct pod *pod, const struct outgoing *out, enum way_out *way)
 {
 	bool inside = stays_inside(pod, out);
-	bool is_uid = inside ? pod->flags & POD_HAS_UIDS && out->uid == pod->first_uid
-			     : in_set(pod->rules, KIND_UID, out->uid);
+	bool is_uid = inside ? pod->flags & POD_HAS_UIDS && out->owner.uid == pod->first_uid
+			     : in_set(pod->rules, KIND_UID, out->owner.uid);
 	bool is_gid;
 
 	*way = WAY_DIRECT;
@@ -74,7 +72,7 @@ static __always_inline bool decided_by_owner(const struct pod *pod, const struct
 	}
 	if (inside && pod->flags & POD_HAS_UIDS)
 		return true;
-	is_gid = inside ? pod->flags & POD_HAS_GIDS && out->gid == pod->first_gid : in_set(pod->rules, KIND_GID, out->gid);
+	is_gid = inside ? pod->flags & POD_HAS_GIDS && out->owner.gid == pod->first_gid : in_set(pod->rules, KIND_GID, out->owner.gid);
 	if (is_gid && calls_itself(pod, out, false))
 		*way = WAY_INBOUND;
 	return is_gid || (inside && pod->flags & POD_HAS_GIDS);
@@ -110,7 +108,7 @@ static __always_inline enum way_out way_of(const struct pod *pod, const struct o
 		return WAY_DIRECT;
 	if (decided_by_owner(pod, out, &way))
 		return way;
-	listed = in_set(pod->rules, KIND_GROUP, out->gid);
+	listed = in_set(pod->rules, KIND_GROUP, out->owner.gid);
 	if (listed == !!(pod->flags & POD_GROUPS_ALL_BUT))
 		return WAY_DIRECT;
 	if (is_dns(pod, out))

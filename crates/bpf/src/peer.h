@@ -4,6 +4,7 @@
 
 #include "capture_maps.h"
 #include "context.h"
+#include "talk.h"
 
 /* Puts what was dialled in the place of the proxy, or the Service in the place of the backend, that this is connected to. */
 static __always_inline int connected_peer(struct bpf_sock_addr *ctx, struct endpoint *from)
@@ -27,26 +28,42 @@ static __always_inline bool is_diverted(struct bpf_sock_addr *ctx)
 	return captured && captured->dialled && is_connected_to(ctx, &captured->proxy);
 }
 
+/* As whom this peer answers the socket; false: as itself. What others have had forgotten the socket itself may know. */
+static __always_inline bool find_reply(struct bpf_sock_addr *ctx, const struct flow_key *key, struct reply *reply)
+{
+	struct reply *known = bpf_map_lookup_elem(&replies, key);
+	struct talked last;
+
+	if (known) {
+		*reply = *known;
+		return true;
+	}
+	if (!last_talk(ctx, &last) || !endpoint_equal(&last.peer, &key->peer))
+		return false;
+	*reply = (struct reply){ .frontend = last.frontend, .diverted = last.diverted };
+	return true;
+}
+
 /* Puts the Service in the place of the backend that a datagram came from. A connected socket hears only its peer. */
 static __always_inline int received_from(struct bpf_sock_addr *ctx, struct endpoint *from)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
 	struct flow_key key = { .socket = bpf_get_socket_cookie(ctx), .peer = *from };
 	struct frontend frontend;
-	struct reply *reply;
+	struct reply reply;
 
 	if (translation && translation->connected && is_connected_to(ctx, &translation->backend))
 		return connected_peer(ctx, from);
 	if (is_diverted(ctx))
 		return connected_peer(ctx, from);
-	if (!translation || !translation->unconnected)
+	if (!translation || !translation->unconnected || !find_reply(ctx, &key, &reply))
 		return ALLOW;
-	reply = bpf_map_lookup_elem(&replies, &key);
-	if (!reply)
+	if (reply.diverted || find_frontend(&reply.frontend, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend)) {
+		*from = reply.frontend;
 		return ALLOW;
-	if (reply->diverted || find_frontend(&reply->frontend, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend))
-		*from = reply->frontend;
-	else
-		bpf_map_delete_elem(&replies, &key); /* the Service has gone */
+	}
+	/* The Service has gone. */
+	bpf_map_delete_elem(&replies, &key);
+	forget_talk(ctx, from);
 	return ALLOW;
 }

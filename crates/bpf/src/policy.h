@@ -33,6 +33,8 @@ enum said {
 	DRY_DENY = 1 << 4,
 	JUDGED = 1 << 5,     /* of defaults: some policy is about this direction */
 	HAS_RANGES = 1 << 6, /* of defaults: some rule is about ranges */
+	NAMES_DENIED = 1 << 7, /* of defaults: some rule denies by who the other end is */
+	DRY_NAMES_DENIED = 1 << 8,
 };
 
 struct policed {
@@ -40,6 +42,9 @@ struct policed {
 	u32 generation; /* of the identities that its rules name */
 	u32 defaults[2]; /* by direction */
 };
+
+/* Rules can name TCP and UDP. All other protocols are one, which has no ports. */
+#define PROTOCOL_OTHER 0
 
 struct rule_key {
 	u32 policy;
@@ -79,22 +84,39 @@ struct identity {
 	u32 flags;
 };
 
-/* An address of a pod's own: what is sent there never leaves it. */
 struct own_key {
 	u64 netns;
 	struct address address;
 };
 
-/* Datagrams between two sockets, of which one direction was allowed: the other one is an answer. */
+/* What an address is in a pod's network namespace. */
+enum address_kind {
+	ADDRESS_OF_OTHERS, /* not in the table */
+	ADDRESS_OWN,	   /* what is sent there never leaves the pod */
+	ADDRESS_SHARED,	   /* many have it: a broadcast address */
+	ADDRESSES_KNOWN,   /* of ::, which nobody has: all addresses of the namespace are in the table */
+};
+
+/* Datagrams between two sockets of which one direction was allowed: the other one is an answer. */
 struct conversation {
-	u64 netns;
 	struct endpoint peer;
 	u16 port; /* host order, of the pod's own socket */
-	u16 pad;
+	u8 protocol;
+	u8 pad;
 };
 
 /* As long as conntrack keeps a stream of datagrams. */
 #define CONVERSATION_SECONDS 120
+
+/* Nobody can tell who is behind: a group, a broadcast, or an address that means another host at each link. */
+static inline bool address_is_shared(const struct address *a)
+{
+	u32 first = __builtin_bswap32(a->word[0]), last = __builtin_bswap32(a->word[3]);
+
+	if (address_is_v4(a))
+		return last >> 28 == 0xe || last == 0xffffffff;
+	return first >> 24 == 0xff || (first & 0xffc00000) == 0xfe800000;
+}
 
 static inline bool is_denied(u32 said, u32 defaults)
 {
@@ -103,10 +125,21 @@ static inline bool is_denied(u32 said, u32 defaults)
 	return !(said & SAYS_ALLOW) && defaults & SAYS_DENY;
 }
 
+/* Whether one whom rules deny could be behind an address that is not one host's alone, and that no rule is about. */
+static inline bool hides_denied(u32 said, u32 defaults)
+{
+	return defaults & NAMES_DENIED && !(said & SAYS_ALLOW);
+}
+
 /* Of a connection that is denied: whether without a word. */
 static inline bool is_dropped(u32 said, u32 defaults)
 {
 	return (said & SAYS_DENY ? said : defaults) & SAYS_DROP;
+}
+
+static inline bool would_hide_denied(u32 said, u32 defaults)
+{
+	return defaults & DRY_NAMES_DENIED && !(said & (SAYS_ALLOW | DRY_ALLOW));
 }
 
 /* Of a connection that is allowed: whether it would be denied if all policies were in force. */

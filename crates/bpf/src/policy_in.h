@@ -20,12 +20,13 @@ static __always_inline int swallow(struct bpf_sk_lookup *ctx)
 	return error ? SK_DROP : SK_PASS;
 }
 
-/* The kernel names the address's interface, not lo, for what an address of the pod sends to itself. */
+/*
+ * The kernel names the address's interface, not lo, for what an address of the pod sends to itself. A datagram from outside
+ * that only says so is dropped where it is received (packet_in.h).
+ */
 static __always_inline bool is_from_own(u64 netns, u32 interface, const struct address *from)
 {
-	struct own_key own = { .netns = netns, .address = *from };
-
-	return interface == LOOPBACK_INTERFACE || is_in_table(&own_addresses, &own);
+	return interface == LOOPBACK_INTERFACE || address_kind(netns, from) == ADDRESS_OWN;
 }
 
 /* SAYS_DENY, with or without SAYS_DROP, or 0. */
@@ -33,7 +34,6 @@ static __always_inline u32 judge_arrival(const struct bpf_sk_lookup *ctx, u64 ne
 {
 	const volatile struct bpf_sk_lookup *packet = ctx;
 	struct asked asked = { .netns = netns, .direction = INGRESS };
-	struct identity peer;
 	struct policed pod;
 	u32 verdict;
 
@@ -45,7 +45,7 @@ static __always_inline u32 judge_arrival(const struct bpf_sk_lookup *ctx, u64 ne
 	asked.peer.port = (u16)packet->remote_port;
 	asked.port = packet->local_port;
 	asked.protocol = packet->protocol;
-	asked.identity = identity_of(pod.generation, &asked.peer.address, &peer) ? peer.number : IDENTITY_UNKNOWN;
+	identify(&asked, &pod, ADDRESS_OF_OTHERS);
 	if (asked.identity == IDENTITY_NODE)
 		return 0;
 	verdict = judged(&pod, &asked, asked.port);

@@ -50,15 +50,32 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1 << 17);
 	__type(key, struct own_key);
-	__type(value, u8);
+	__type(value, u8); /* enum address_kind */
 } own_addresses SEC(".maps");
 
-struct {
+/* Of one pod: what it lets be forgotten is its own. User space makes one for each pod, larger where there are many processors. */
+struct pod_conversations {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1 << 16);
-	__type(key, struct conversation);
-	__type(value, u64); /* when it was last used */
+	__uint(max_entries, 4096);
+	__uint(key_size, sizeof(struct conversation));
+	__uint(value_size, sizeof(u64)); /* when it was last used */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 15);
+	__type(key, u64); /* the network namespace's cookie */
+	__array(values, struct pod_conversations);
 } conversations SEC(".maps");
+
+static __always_inline u8 address_kind(u64 netns, const struct address *address)
+{
+	struct own_key key = { .netns = netns, .address = *address };
+	u8 kind;
+
+	return READ_ENTRY(&own_addresses, &key, &kind) ? kind : ADDRESS_OF_OTHERS;
+}
 
 /* Whose address that is; false if nobody is known to have it. */
 static __always_inline bool identity_of(u32 generation, const struct address *address, struct identity *identity)

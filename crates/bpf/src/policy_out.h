@@ -7,17 +7,12 @@
 
 #include "context.h"
 #include "judge.h"
-
-#define EHOSTUNREACH 113
+#include "source_route.h"
 
 /* Whoever dials 0.0.0.0 or :: reaches the loopback. */
-static __always_inline bool stays_in_pod(u64 netns, const struct address *to)
+static __always_inline bool is_own_host(const struct address *to)
 {
-	struct own_key own = { .netns = netns, .address = *to };
-
-	if (address_is_v4_loopback(to) || address_is_v6_loopback(to) || address_is_unspecified(to))
-		return true;
-	return is_in_table(&own_addresses, &own);
+	return address_is_v4_loopback(to) || address_is_v6_loopback(to) || address_is_unspecified(to);
 }
 
 /* 0, or the error with which the call is refused. A function of its own: it is wanted in several places. */
@@ -25,17 +20,26 @@ static __noinline int judge_call(struct bpf_sock_addr *ctx, const struct endpoin
 {
 	u64 netns = bpf_get_netns_cookie(ctx);
 	struct asked asked = {
-		.netns = netns, .peer = *to, .port = __builtin_bswap16(to->port), .protocol = protocol_of(ctx),
-		.direction = EGRESS,
+		.netns = netns, .peer = *to, .port = __builtin_bswap16(to->port), .direction = EGRESS,
 	};
-	struct identity peer;
 	struct policed pod;
 	u32 verdict;
+	u8 kind;
 
-	if (!READ_ENTRY(&policed_pods, &netns, &pod) || stays_in_pod(netns, &to->address))
+	if (!READ_ENTRY(&policed_pods, &netns, &pod))
 		return 0;
-	asked.identity = identity_of(pod.generation, &to->address, &peer) ? peer.number : IDENTITY_UNKNOWN;
-	verdict = judged(&pod, &asked, (u16)ctx->sk->src_port);
+	ask_by_protocol(&asked, protocol_of(ctx));
+	if (has_source_route(ctx)) {
+		tell(REASON_SOURCE_ROUTED, netns, asked.protocol, to, 0);
+		return -EACCES;
+	}
+	if (is_own_host(&to->address))
+		return 0;
+	kind = address_kind(netns, &to->address);
+	if (kind == ADDRESS_OWN)
+		return 0;
+	identify(&asked, &pod, kind);
+	verdict = judged(&pod, &asked, asked.protocol == PROTOCOL_OTHER ? 0 : (u16)ctx->sk->src_port);
 	if (verdict)
 		tell_verdict(verdict, &asked, bpf_get_current_pid_tgid() >> 32);
 	if (!(verdict & SAYS_DENY))

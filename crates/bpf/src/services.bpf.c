@@ -110,6 +110,8 @@ int connections(struct bpf_sock_ops *ctx)
 
 	if (watching)
 		watch_life(ctx);
+	if (ctx->op == BPF_SOCK_OPS_STATE_CB)
+		end_of_way(ctx);
 	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
 	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;

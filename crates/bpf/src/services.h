@@ -74,7 +74,7 @@ struct translation {
 	struct endpoint backend;
 	u32 service;
 	u32 backend_index;
-	u8 connected;   /* `backend` is the peer, and counts this socket as active */
+	u8 connected;   /* `backend` is the peer, and counts this socket as active; 2, 3: see stale.h */
 	u8 unconnected; /* datagrams to Services have been sent with an address */
 	u16 fixed_port; /* the source port that bind() chose, in fixed_ports; 0: none */
 	u32 generation; /* of the backend's number */
@@ -90,6 +90,15 @@ struct flow_key {
 struct reply {
 	struct endpoint frontend;
 	u32 diverted; /* the answers are the pod's DNS proxy's, not a Service's */
+};
+
+/* What a datagram was sent to last, and where it went. */
+struct talked {
+	struct endpoint frontend;
+	struct endpoint peer; /* without a port: its answers are its own */
+	u64 used_ns;
+	u32 backend;
+	u32 diverted; /* as in `reply` */
 };
 
 /* A connection whose source port was chosen by bind(): no two of them may have the same peer. */
@@ -135,6 +144,13 @@ enum reason {
 	REASON_BYPASSED_INBOUND,
 	REASON_BYPASS_REFUSED,    /* captured all the same: the pod, or its peer, requires a proxy */
 	REASON_NOT_WATCHED,       /* more pairs than are counted */
+	REASON_SOURCE_ROUTED,     /* refused: a source route leads elsewhere than to the address that rules are asked about */
+	REASON_FORGED_SOURCE,     /* dropped: the source address is not the sender's, or is the receiver's own */
+	REASON_NOT_ADMITTED_OUT,  /* refused: the node is armed, and the agent has not admitted this network namespace */
+	REASON_NOT_ADMITTED_IN,   /* the same of what is sent to it */
+	REASON_TOO_MANY_PENDING,  /* refused: the pod has too many connections under way to its proxy */
+	REASON_CONVERSATION_NOT_KEPT, /* the answers to a datagram will be denied: the pod has no table of them */
+	REASON_LISTENER_OF_OTHERS, /* at the proxy's port, but not the proxy's: nothing that comes in is given to it */
 	REASONS,
 };
 

@@ -2,17 +2,39 @@
 /* Where a call goes: to the proxy if its pod's rules say so, else to a Service's backend, else where it wants. */
 #pragma once
 
+#include "arming.h"
 #include "connect.h"
 #include "datagram.h"
 #include "diversion.h"
+#include "source_route.h"
+
+/* Whether the call is to be denied, with its error set, since the agent has not admitted its network namespace yet. */
+static __always_inline bool is_barred(struct bpf_sock_addr *ctx, const struct endpoint *to)
+{
+	u64 netns;
+
+	if (!is_armed() || is_own_host(&to->address))
+		return false;
+	netns = bpf_get_netns_cookie(ctx);
+	if (is_admitted(netns))
+		return false;
+	tell(REASON_NOT_ADMITTED_OUT, netns, protocol_of(ctx), to, 0);
+	bpf_set_retval(-ENETUNREACH);
+	return true;
+}
 
 static __always_inline int connect_out(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
 	enum diversion diversion = NOT_DIVERTED;
 	struct pod pod;
 
-	if (captured_pod(bpf_get_netns_cookie(ctx), &pod))
+	if (is_barred(ctx, to))
+		return DENY;
+	if (captured_pod(bpf_get_netns_cookie(ctx), &pod)) {
+		if (is_source_routed(ctx, to))
+			return DENY;
 		diversion = divert_connect(ctx, &pod, to);
+	}
 	if (diversion == NOT_DIVERTED)
 		return connect_to(ctx, to);
 	forget_earlier(ctx);
@@ -25,6 +47,8 @@ static __always_inline int send_out(struct bpf_sock_addr *ctx, struct endpoint *
 	enum diversion diversion = NOT_DIVERTED;
 	struct pod pod;
 
+	if (is_barred(ctx, to))
+		return DENY;
 	if (captured_pod(bpf_get_netns_cookie(ctx), &pod))
 		diversion = divert_datagram(ctx, &pod, to, from);
 	if (diversion == NOT_DIVERTED)

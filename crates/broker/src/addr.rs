@@ -21,6 +21,11 @@ impl Endpoint {
         self.ip_addr().is_loopback()
     }
 
+    /// An address that was mapped is the IPv4 address again.
+    pub fn to_socket_addr(self) -> SocketAddr {
+        SocketAddr::new(self.ip_addr(), self.port)
+    }
+
     fn ip_addr(&self) -> IpAddr {
         Ipv6Addr::from(self.ip).to_canonical()
     }
@@ -36,9 +41,15 @@ impl From<SocketAddr> for Endpoint {
     }
 }
 
+impl From<(IpAddr, u16)> for Endpoint {
+    fn from((ip, port): (IpAddr, u16)) -> Endpoint {
+        SocketAddr::new(ip, port).into()
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        SocketAddr::new(self.ip_addr(), self.port).fmt(f)
+        self.to_socket_addr().fmt(f)
     }
 }
 

@@ -1,7 +1,8 @@
-//! The other end: asks a broker for its status, detaches and attaches.
+//! The other end: asks a broker to stay, as programs may; for its status, detaches and attaches, as its operator may.
 
 use crate::broker::hold::Scope;
 use crate::listen::Address;
+use crate::operator;
 use crate::status::Status;
 use crate::wire::{self, Incoming};
 use rustix::event::{PollFd, PollFlags};
@@ -26,6 +27,8 @@ pub enum ClientError {
     Version(u64),
     /// Only the broker's user and root may ask.
     NotAllowed(u32),
+    /// It runs, but its operator's socket is not where we look for it.
+    NoOperator(Address, u32),
     /// No such process or connection.
     Unknown,
     /// It ended the connection without an answer: a broker that is just leaving, or no broker.
@@ -48,6 +51,16 @@ impl fmt::Display for ClientError {
                 f,
                 "the broker speaks version {theirs} of the protocol, this program version {VERSION}; \
                  stop the old broker (it restarts on demand) or use the programs of one release"
+            ),
+            ClientError::NoOperator(at, uid) => write!(
+                f,
+                "a broker of user {uid} serves {at}, but its operator's socket is not here ({}): ask by the address that \
+                 the broker was started with, where it was started",
+                crate::operator::directories(*uid)
+                    .iter()
+                    .map(|dir| dir.display().to_string())
+                    .collect::<Vec<_>>()
+                    .join(", ")
             ),
             ClientError::NotAllowed(uid) => write!(f, "only root and user {uid}, who runs the broker, may ask it"),
             ClientError::Unknown => write!(f, "the broker knows nothing by that name; see `sidestep status`"),
@@ -77,9 +90,12 @@ pub struct Client {
 }
 
 impl Client {
+    /// To the socket that its members use.
     pub fn connect(address: &Address) -> Result<Client, ClientError> {
         let socket = address.connect().map_err(|e| match e {
             Errno::CONNREFUSED | Errno::NOENT => ClientError::NotRunning(address.clone()),
+            // It is stopped, and many have asked it since.
+            Errno::AGAIN => ClientError::Silent(address.clone()),
             e => e.into(),
         })?;
         let broker_uid = crate::users::peer_of(&socket).map_err(ClientError::Io)?.uid;
@@ -97,18 +113,6 @@ impl Client {
             Ok(_) | Err(ClientError::NotAllowed(_)) => Ok(()),
             Err(e) => Err(e),
         }
-    }
-
-    pub fn status(&self) -> Result<Status, ClientError> {
-        let (_, memory) = self.ask(Msg::new(Kind::Status))?;
-        let file = File::from(memory.ok_or_else(|| ClientError::Silent(self.address.clone()))?);
-        serde_json::from_reader(io::BufReader::new(file)).map_err(|e| ClientError::Io(e.into()))
-    }
-
-    /// Detaches (or attaches); the number of connections concerned.
-    pub fn hold(&self, scope: Scope, hold: bool) -> Result<u64, ClientError> {
-        let kind = if hold { Kind::Detach } else { Kind::Attach };
-        Ok(self.ask(scope.to_msg(kind))?.0.arg)
     }
 
     fn ask(&self, question: Msg) -> Result<(Msg, Option<OwnedFd>), ClientError> {
@@ -131,5 +135,35 @@ impl Client {
             Some(Kind::Done) => Ok((answer.msg, answer.fd)),
             _ => Err(ClientError::Silent(self.address.clone())),
         }
+    }
+}
+
+/// A connection to the operator's socket of a broker.
+#[derive(Debug)]
+pub struct Operator(Client);
+
+impl Operator {
+    /// Of the broker whose members use this address.
+    pub fn connect(address: &Address) -> Result<Operator, ClientError> {
+        let Client { address, broker_uid, .. } = Client::connect(address)?;
+        match operator::find(&address, broker_uid) {
+            Some(socket) => Ok(Operator(Client { socket, address, broker_uid })),
+            None if [0, broker_uid].contains(&rustix::process::geteuid().as_raw()) => {
+                Err(ClientError::NoOperator(address, broker_uid))
+            }
+            None => Err(ClientError::NotAllowed(broker_uid)),
+        }
+    }
+
+    pub fn status(&self) -> Result<Status, ClientError> {
+        let (_, memory) = self.0.ask(Msg::new(Kind::Status))?;
+        let file = File::from(memory.ok_or_else(|| ClientError::Silent(self.0.address.clone()))?);
+        serde_json::from_reader(io::BufReader::new(file)).map_err(|e| ClientError::Io(e.into()))
+    }
+
+    /// Detaches (or attaches); the number of connections concerned.
+    pub fn hold(&self, scope: Scope, hold: bool) -> Result<u64, ClientError> {
+        let kind = if hold { Kind::Detach } else { Kind::Attach };
+        Ok(self.0.ask(scope.to_msg(kind))?.0.arg)
     }
 }

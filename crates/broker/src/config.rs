@@ -4,15 +4,16 @@
 //! spin = "auto"            # auto, off, or microseconds
 //! upgrade-after = "8ops"   # bytes, or operations
 //! ring-size = "256K"       # one direction of one connection
+//! io-uring = "follow"      # follow, or refuse
 //! report = "/var/log/sidestep.jsonl"
 //!
 //! cross-namespaces = false # addresses mean the same in every network namespace of this host
 //!
-//! [[allow]]                # users that may share memory with each other
-//! uids = [1000, 1337]
+//! [[allow]]                # users that may share memory with each other, by number or by name
+//! uids = [1000, "envoy"]
 //! ```
 
-use crate::settings::{RingSize, Spin, UpgradeAfter};
+use crate::settings::{IoUring, RingSize, Spin, UpgradeAfter};
 use std::fmt::Display;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ pub struct Config {
     pub spin: Option<Spin>,
     pub upgrade_after: Option<UpgradeAfter>,
     pub ring_size: Option<RingSize>,
+    pub io_uring: Option<IoUring>,
     pub report: Option<PathBuf>,
     pub cross_namespaces: bool,
     /// Groups of users that may share memory.
@@ -33,12 +35,12 @@ pub struct Config {
 impl Config {
     pub fn load(file: &Path) -> Result<Config, String> {
         let text = std::fs::read_to_string(file).map_err(|e| format!("{}: cannot read it: {e}", file.display()))?;
-        Config::parse(&text, &file.display().to_string())
+        Config::parse(&text, &file.display().to_string(), &crate::users::by_name)
     }
 
-    /// `file`: its name, for errors.
-    pub fn parse(text: &str, file: &str) -> Result<Config, String> {
-        let source = Source { text, file };
+    /// `file`: its name, for errors. `user`: finds the number of a user.
+    pub fn parse(text: &str, file: &str, user: &FindUser<'_>) -> Result<Config, String> {
+        let source = Source { text, file, user };
         let table = DeTable::parse(text).map_err(|e| source.error(e.span().unwrap_or(0..0), e.message()))?;
         let mut config = Config::default();
         for (key, value) in table.get_ref() {
@@ -48,10 +50,14 @@ impl Config {
     }
 }
 
+/// The number of the user of this name. None: there is no such user. An error: the system cannot tell.
+pub type FindUser<'a> = dyn Fn(&str) -> Result<Option<u32>, String> + 'a;
+
 /// The text that errors point into.
 struct Source<'a> {
     text: &'a str,
     file: &'a str,
+    user: &'a FindUser<'a>,
 }
 
 type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
@@ -71,6 +77,7 @@ impl Source<'_> {
             "spin" => config.spin = Some(setting(value).map_err(|e| wrong(&e))?),
             "upgrade-after" => config.upgrade_after = Some(setting(value).map_err(|e| wrong(&e))?),
             "ring-size" => config.ring_size = Some(setting(value).map_err(|e| wrong(&e))?),
+            "io-uring" => config.io_uring = Some(setting(value).map_err(|e| wrong(&e))?),
             "report" => match value.get_ref() {
                 DeValue::String(path) if path.starts_with('/') => config.report = Some(PathBuf::from(path.as_ref())),
                 DeValue::String(path) => {
@@ -124,15 +131,29 @@ impl Source<'_> {
     }
 
     fn uid(&self, value: &Value<'_>) -> Result<u32, String> {
-        let number = match value.get_ref() {
-            DeValue::Integer(n) => u32::from_str_radix(n.as_str(), n.radix()).ok(),
+        let found = match value.get_ref() {
+            DeValue::Integer(n) => u32::from_str_radix(n.as_str(), n.radix()).ok().filter(|&uid| uid != NO_USER),
+            DeValue::String(name) => Some(self.named(name, value)?),
             _ => None,
         };
-        number.ok_or_else(|| self.error(value.span(), "allow.uids: expected a user id (a number from 0 up)"))
+        found.ok_or_else(|| {
+            self.error(value.span(), "allow.uids: expected a user id (a number from 0 up) or a user name")
+        })
+    }
+
+    fn named(&self, name: &str, value: &Value<'_>) -> Result<u32, String> {
+        match (self.user)(name) {
+            Ok(Some(uid)) => Ok(uid),
+            Ok(None) => Err(self.error(value.span(), format!("allow.uids: there is no user '{name}' on this machine"))),
+            Err(why) => Err(self.error(value.span(), format!("allow.uids: cannot look up the user '{name}': {why}"))),
+        }
     }
 }
 
-const KEYS: &str = "known keys: spin, upgrade-after, ring-size, report, cross-namespaces, [[allow]]";
+/// The uid that setuid(2) and chown(2) take for "none".
+const NO_USER: u32 = u32::MAX;
+
+const KEYS: &str = "known keys: spin, upgrade-after, ring-size, io-uring, report, cross-namespaces, [[allow]]";
 
 /// A setting that is written as a string or as a plain number.
 fn setting<T: std::str::FromStr<Err = String>>(value: &Value<'_>) -> Result<T, String> {
@@ -159,18 +180,27 @@ fn kind(value: &DeValue<'_>) -> &'static str {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(text, "f", &|name| match name {
+            "envoy" => Ok(Some(1337)),
+            "remote" => Err("the directory does not answer".into()),
+            _ => Ok(None),
+        })
+    }
+
     #[test]
     fn every_key_is_read() {
-        let text = "spin = 20\nupgrade-after = '0ops'\nring-size = '1M'\nreport = '/tmp/r'\ncross-namespaces = true\n\
-                    [[allow]]\nuids = [1000, 1_337]\n[[allow]]\nuids = [1, 0x2]\n";
-        let config = Config::parse(text, "f").expect("valid");
+        let text = "spin = 20\nupgrade-after = '0ops'\nring-size = '1M'\nio-uring = 'refuse'\nreport = '/tmp/r'\ncross-namespaces = true\n\
+                    [[allow]]\nuids = [1000, 'envoy']\n[[allow]]\nuids = [1, 0x2]\n";
+        let config = parse(text).expect("valid");
         assert_eq!(config.spin, Some(Spin::Microseconds(20)));
         assert_eq!(config.upgrade_after, Some(UpgradeAfter::Ops(0)));
         assert_eq!(config.ring_size.map(|s| s.to_string()).as_deref(), Some("1048576"));
+        assert_eq!(config.io_uring, Some(IoUring::Refuse));
         assert_eq!(config.report, Some("/tmp/r".into()));
         assert!(config.cross_namespaces);
         assert_eq!(config.allow, [vec![1000, 1337], vec![1, 2]]);
-        assert_eq!(Config::parse("", "f"), Ok(Config::default()));
+        assert_eq!(parse(""), Ok(Config::default()));
     }
 
     #[test]
@@ -181,10 +211,17 @@ mod tests {
             ("spin = true\n", "f:1: spin: expected a string or a number, found true or false"),
             ("ring-size = 5000\n", "f:1: ring-size: 5000 is not a power of two"),
             ("upgrade-after = [1]\n", "f:1: upgrade-after: expected"),
+            ("io-uring = 'off'\n", "f:1: io-uring: expected follow or refuse, found 'off'"),
             ("report = 'r.json'\n", "f:1: report: expected an absolute path"),
             ("cross-namespaces = 1\n", "f:1: cross-namespaces: expected true or false"),
             ("[[allow]]\nuids = [1000]\n", "f:2: allow.uids: expected at least two"),
-            ("[[allow]]\nuids = [1000, 'x']\n", "f:2: allow.uids: expected a user id"),
+            ("[[allow]]\nuids = [1000, 'x']\n", "f:2: allow.uids: there is no user 'x' on this machine"),
+            (
+                "[[allow]]\nuids = [1000, 'remote']\n",
+                "f:2: allow.uids: cannot look up the user 'remote': the directory",
+            ),
+            ("[[allow]]\nuids = [1000, true]\n", "f:2: allow.uids: expected a user id"),
+            ("[[allow]]\nuids = [1000, 4294967295]\n", "f:2: allow.uids: expected a user id"),
             ("[[allow]]\nuids = [1000, -1]\n", "f:2: allow.uids: expected a user id"),
             ("[[allow]]\ngids = [1000]\n", "f:2: allow.gids: unknown key"),
             ("[[allow]]\n", "f:1: allow: uids = [...] is missing"),
@@ -193,7 +230,7 @@ mod tests {
             ("spin = 1\nspin = 2\n", "f:2: "),
         ];
         for (text, expected) in cases {
-            let error = Config::parse(text, "f").expect_err(text);
+            let error = parse(text).expect_err(text);
             assert!(error.starts_with(expected), "{text:?}: {error:?} instead of {expected:?}");
         }
     }

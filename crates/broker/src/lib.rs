@@ -5,12 +5,17 @@
 //! to know of a socket it reads from the socket itself.
 //!
 //! ```text
-//! server   one epoll loop: sockets, timers, signals         wire     one record with its descriptor
-//!    |                                                      outbox   records that wait for a slow member
-//! broker   members, offers, links, holds                    proof    what a socket says of itself
-//!    |                                                      matching which two sockets are one connection
-//! link     slots of one shared segment                      config   the TOML file
-//! raw      the only unsafe code: memory, two system calls   client   the other end, for the command line
+//! server    the main thread: listeners, timers, signals       wire      one record with its descriptor
+//!    |                                                        outbox    records that wait for a slow member
+//! broker    members, offers, links, holds                     proof     what a socket says of itself
+//!    |    \                                                   matching  which two sockets are one connection
+//! link      receiver  threads that do what may have to wait   diag      what the kernel says of a socket elsewhere
+//!    |      for a member, one for each trust domain           netns     which network namespaces prove something
+//! raw       the only unsafe code: memory, system calls        domain    who may hurt whom anyway
+//!                                                             quota     how much of the broker a domain may take
+//!                                                             room      how much of a member its peers may take
+//! config    the TOML file       users  who may share memory   operator  the socket for status, detach and attach
+//! client    the other end, for the command line
 //! ```
 #![deny(unsafe_code)]
 
@@ -18,12 +23,21 @@ pub mod addr;
 pub mod broker;
 pub mod client;
 pub mod config;
+pub mod diag;
+pub mod domain;
 pub mod link;
 pub mod listen;
 pub mod matching;
+pub mod netns;
+pub mod operator;
 pub mod outbox;
+mod parking;
 pub mod proof;
+pub mod quota;
 mod raw;
+pub mod receiver;
+pub mod reload;
+mod room;
 pub mod server;
 pub mod settings;
 pub mod status;

@@ -1,60 +1,112 @@
 //! One link: the shared segment of a pair of members, and which connection holds which slot.
 
 use crate::addr::Endpoint;
+use crate::domain::Scope;
 use crate::matching::Ticket;
+use crate::quota::Permit;
 use crate::raw::mem::LinkMem;
-use rustix::fd::OwnedFd;
-use rustix::fs::FallocateFlags;
+use crate::receiver::message::Hole;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io;
 use sidestep_abi::link::{self, FROZEN, PLACES, SLOTS, Slot, UNUSED, WORDS};
+use sidestep_ring::bell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
 
 /// One connection of a link.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Connection {
     /// Cookies of the two sockets, by side.
     pub cookies: [u64; 2],
     /// The offers that they came from, by side.
     pub tickets: [Ticket; 2],
+    /// Their users, by side.
+    pub uids: [u32; 2],
     /// Of side 0.
     pub local: Endpoint,
     pub remote: Endpoint,
     pub released: [bool; 2],
     /// Detached by name.
     pub hold: bool,
+    /// Of the member that has released it, while the other has not.
+    pub kept: Option<Permit>,
 }
 
 /// What a release did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Released {
     /// Not a slot of that side (any more).
     Nothing,
     /// The other side still uses it.
     Half,
-    /// Both are done: memory given back, slot free, unless a side is gone.
-    Whole,
+    /// Both are done. The slot is free once its memory is given back, unless a side is gone.
+    Whole(Option<Hole>),
 }
 
 /// A pair of members (or one member twice) and their memory.
 pub struct Link {
     pub id: u32,
     pub members: [u64; 2],
+    /// What both domains of its members can delay, and nobody else.
+    pub scope: Scope,
     pub dead: [bool; 2],
+    /// What that side rang with has left the other's doorbells, since that one is dead: it may be told to let go of it.
+    pub unrung: [bool; 2],
     pub mem: LinkMem,
+    pub memory: Arc<Memory>,
+    /// Slots that are given to a connection, or whose memory is being given back.
     used: [u64; WORDS],
     connections: BTreeMap<usize, Connection>,
+    pub permits: Permits,
+}
+
+/// What a link takes.
+#[derive(Default)]
+pub struct Permits {
+    /// Of the domains of both: for its memory, wherever that is, and for the mapping of the head.
+    pub descriptors: Vec<Permit>,
+    pub mappings: Vec<Permit>,
+    /// Of its members.
+    pub rooms: Vec<Permit>,
+}
+
+/// The memory of a link as a file, which counts for both domains as long as it is open: on its way to a member, or until what
+/// nobody uses is given back, it outlives the link.
+#[derive(Debug)]
+pub struct Memory {
+    fd: OwnedFd,
+    _permits: Vec<Permit>,
+}
+
+impl AsFd for Memory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 impl Link {
-    pub fn create(id: u32, members: [u64; 2], ring_size: u32) -> io::Result<Link> {
-        let mem = LinkMem::create(ring_size as usize)?;
+    pub fn create(id: u32, members: [u64; 2], ring_size: u32, scope: Scope, mut permits: Permits) -> io::Result<Link> {
+        let (mem, fd) = LinkMem::create(ring_size as usize)?;
         let header = mem.header();
         header.slots.store(SLOTS as u32, Relaxed);
         header.ring_size.store(ring_size, Relaxed);
         header.version.store(sidestep_abi::VERSION, Relaxed);
         header.magic.store(sidestep_abi::MAGIC, SeqCst);
-        Ok(Link { id, members, dead: [false; 2], mem, used: [0; WORDS], connections: BTreeMap::new() })
+        let (dead, unrung) = ([false; 2], [false; 2]);
+        Ok(Link {
+            id,
+            members,
+            scope,
+            dead,
+            unrung,
+            mem,
+            memory: Arc::new(Memory { fd, _permits: std::mem::take(&mut permits.descriptors) }),
+            used: [0; WORDS],
+            connections: BTreeMap::new(),
+            permits,
+        })
     }
 
     pub fn connections(&self) -> impl Iterator<Item = (usize, &Connection)> {
@@ -79,7 +131,7 @@ impl Link {
     }
 
     pub fn is_full(&self) -> bool {
-        self.connections.len() == SLOTS
+        self.used == [u64::MAX; WORDS]
     }
 
     /// Gives a free slot to a connection. Its memory is touched only now.
@@ -104,21 +156,24 @@ impl Link {
             return Released::Half;
         }
         self.connections.remove(&slot);
-        self.free(slot);
-        Released::Whole
+        Released::Whole(self.free(slot))
     }
 
     /// A side that is gone has not released the slot itself, and may use it still: its process can have lost us and
     /// live. So its words stay as they are, on a link that gets no further connection; and if both are gone, so do the
     /// bytes that one of them has yet to read. Then the memory goes when neither has it mapped any more.
-    fn free(&mut self, slot: usize) {
-        if self.dead != [true; 2] {
-            let ring_size = self.mem.ring_size();
-            let at = link::ring_at(ring_size, slot, 0) as u64;
-            // A failure costs memory until the link goes, nothing else.
-            let _ = punch(&self.mem.fd, at, 2 * ring_size as u64);
+    fn free(&mut self, slot: usize) -> Option<Hole> {
+        if self.dead == [true; 2] {
+            return None;
         }
-        if self.dead == [false; 2] {
+        let ring_size = self.mem.ring_size();
+        let (at, len) = (link::ring_at(ring_size, slot, 0) as u64, 2 * ring_size as u64);
+        Some(Hole { memory: self.memory.clone(), link: self.id, slot, at, len })
+    }
+
+    /// The memory of a slot was given back: another connection may have it.
+    pub fn punched(&mut self, slot: usize) {
+        if self.dead == [false; 2] && slot < SLOTS && !self.connections.contains_key(&slot) {
             self.used[slot / 64] &= !(1 << (slot % 64));
             reset(self.mem.slot(slot));
         }
@@ -136,6 +191,23 @@ impl Link {
         true
     }
 
+    /// Has both writers look at this connection's hold (`Half::hint_freeze`), at their next call or wait.
+    pub fn hint(&self, slot: usize) {
+        for side in &self.mem.slot(slot).side {
+            side.froze.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Whether some direction is carried by a ring, as far as the shared words tell.
+    pub fn is_by_ring(&self, slot: usize) -> bool {
+        let words = self.mem.slot(slot);
+        (0..2).any(|direction| {
+            let writer = &words.writer[direction];
+            let (epoch, complete) = (writer.epoch.load(Relaxed), writer.complete.load(Relaxed));
+            epoch != complete && words.reader[direction].head.load(Relaxed) & FROZEN == 0
+        })
+    }
+
     /// Tells `side` to look at `slot`: sets its ready bits, and returns the places whose eventfd is to be rung.
     /// `all` are the places that the side has at all; they are used if it names none for this connection. Who sleeps is
     /// left marked as asleep: should its eventfd not take our ring, the peer's next one still does.
@@ -146,8 +218,8 @@ impl Link {
         for place in bits(places) {
             let bell = &self.mem.side(side).bells[place];
             // SYNC(bell): bits first, then the flag; the sleeper raises the flag first, then looks at the bits.
-            bell.ready[slot / 64].fetch_or(1 << (slot % 64), SeqCst);
-            bell.summary.fetch_or(1 << (slot / 64), SeqCst);
+            fence(SeqCst);
+            bell::mark(bell, slot, || ());
             if bell.asleep.load(SeqCst) != 0 {
                 asleep |= 1 << place;
             }
@@ -169,16 +241,17 @@ pub fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
 fn reset(slot: &Slot) {
     for direction in 0..2 {
         let writer = &slot.writer[direction];
-        for word in [&writer.tail, &writer.base, &writer.ring_from] {
+        for word in [&writer.tail, &writer.base, &writer.ring_from, &writer.resume, &writer.copied, &writer.sent_to] {
             word.store(0, Relaxed);
         }
-        for word in [&writer.epoch, &writer.wants_space, &writer.fin] {
+        for word in [&writer.epoch, &writer.wants_space, &writer.fin, &writer.complete] {
             word.store(0, Relaxed);
         }
         slot.reader[direction].head.store(UNUSED, Relaxed);
         let side = &slot.side[direction];
         side.bells.store(0, Relaxed);
-        for word in [&side.ready, &side.seen_epoch, &side.froze, &side.released] {
+        for word in [&side.ready, &side.seen_epoch, &side.froze, &side.released, &side.sends, &side.number, &side.away]
+        {
             word.store(0, Relaxed);
         }
         let counters = &slot.counters[direction];
@@ -188,10 +261,6 @@ fn reset(slot: &Slot) {
         counters.reason.store(0, Relaxed);
     }
     slot.hold.store(0, SeqCst);
-}
-
-fn punch(fd: &OwnedFd, at: u64, len: u64) -> io::Result<()> {
-    rustix::fs::fallocate(fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)
 }
 
 #[cfg(test)]
@@ -204,15 +273,24 @@ mod tests {
         Connection {
             cookies: [1, 2],
             tickets: [1, 2].map(|member| Ticket { member, offer: 1 }),
+            uids: [0; 2],
             local: end,
             remote: end,
             released: [false; 2],
             hold: false,
+            kept: None,
         }
     }
 
     fn link() -> Link {
-        Link::create(1, [1, 2], 4096).expect("memory")
+        Link::create(1, [1, 2], 4096, Scope::Nobody, Permits::default()).expect("memory")
+    }
+
+    /// Both sides give it back, and its memory is.
+    fn free(link: &mut Link, slot: usize) {
+        assert!(matches!(link.release(slot, 0), Released::Half));
+        assert!(matches!(link.release(slot, 1), Released::Whole(Some(hole)) if hole.slot == slot));
+        link.punched(slot);
     }
 
     #[test]
@@ -228,13 +306,16 @@ mod tests {
         let mut link = link();
         let slots: Vec<_> = (0..3).filter_map(|_| link.take(connection())).collect();
         assert_eq!(slots, [0, 1, 2]);
-        assert_eq!(link.release(1, 0), Released::Half);
-        assert_eq!(link.release(1, 0), Released::Nothing, "only once");
+        assert!(matches!(link.release(1, 0), Released::Half));
+        assert!(matches!(link.release(1, 0), Released::Nothing), "only once");
         assert_eq!(link.take(connection()), Some(3), "not yet free");
-        assert_eq!(link.release(1, 1), Released::Whole);
-        assert_eq!(link.release(1, 1), Released::Nothing);
-        assert_eq!(link.take(connection()), Some(1));
-        assert_eq!(link.release(SLOTS - 1, 0), Released::Nothing);
+        assert!(matches!(link.release(1, 1), Released::Whole(Some(_))));
+        assert!(matches!(link.release(1, 1), Released::Nothing));
+        assert_eq!(link.take(connection()), Some(4), "its memory is on the way back");
+        link.punched(1);
+        link.punched(2);
+        assert_eq!(link.take(connection()), Some(1), "and 2 is somebody's");
+        assert!(matches!(link.release(SLOTS - 1, 0), Released::Nothing));
     }
 
     #[test]
@@ -244,13 +325,16 @@ mod tests {
         let words = link.mem.slot(0);
         words.writer[1].tail.store(77, Relaxed);
         words.writer[1].epoch.store(3, Relaxed);
+        words.writer[1].complete.store(3, Relaxed);
+        words.writer[1].copied.store(9, Relaxed);
         words.reader[0].head.store(5, Relaxed);
         words.side[1].bells.store(u64::MAX, Relaxed);
         words.hold.store(1, Relaxed);
-        assert_eq!((link.release(0, 0), link.release(0, 1)), (Released::Half, Released::Whole));
+        free(&mut link, 0);
         assert_eq!(link.take(connection()), Some(0));
         let words = link.mem.slot(0);
         assert_eq!((words.writer[1].tail.load(Relaxed), words.writer[1].epoch.load(Relaxed)), (0, 0));
+        assert_eq!((words.writer[1].complete.load(Relaxed), words.writer[1].copied.load(Relaxed)), (0, 0));
         assert_eq!((words.reader[0].head.load(Relaxed), words.reader[1].head.load(Relaxed)), (UNUSED, UNUSED));
         assert_eq!((words.side[1].bells.load(Relaxed), words.hold.load(Relaxed)), (0, 0));
         assert_eq!(words.side[0].released.load(Relaxed), 0);
@@ -280,10 +364,10 @@ mod tests {
         assert_eq!(link.mark_ready(slot, 1, all), 1 << 5, "3 is awake, 60 does not exist");
         for place in [3, 5] {
             let bell = &link.mem.side(1).bells[place];
-            assert_eq!((bell.summary.load(Relaxed), bell.ready[1].load(Relaxed)), (1 << 1, 1 << 6));
+            assert!(bell::is_marked(bell, slot));
         }
         assert_eq!(link.mem.side(1).bells[5].asleep.swap(0, Relaxed), 1, "the sleeper itself says that it is awake");
-        assert_eq!(link.mem.side(1).bells[60].summary.load(Relaxed), 0);
+        assert!(!bell::is_marked(&link.mem.side(1).bells[60], slot));
         link.mem.slot(slot).side[1].bells.store(0, Relaxed);
         link.mem.side(1).bells[3].asleep.store(1, Relaxed);
         assert_eq!(link.mark_ready(slot, 1, all), 1 << 3, "no place named: all of them");

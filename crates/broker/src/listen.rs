@@ -35,9 +35,9 @@ impl Address {
         }
     }
 
-    /// Connects, without waiting.
+    /// Connects, without waiting: EAGAIN if nobody accepts and no more connections can wait for that.
     pub fn connect(&self) -> Result<OwnedFd, Errno> {
-        let socket = socket(SocketFlags::CLOEXEC)?;
+        let socket = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         rustix::net::connect(&socket, &self.to_unix()?)?;
         Ok(socket)
     }
@@ -81,6 +81,19 @@ pub struct Listener {
     _lock: Option<OwnedFd>,
 }
 
+impl Listener {
+    /// That is there alone.
+    pub fn at_path(socket: OwnedFd, path: PathBuf) -> Listener {
+        Listener { socket, path: Some(path), _lock: None }
+    }
+
+    /// Whether other users may connect: a path's mode; abstract names have none.
+    pub fn open_to_guests(&self, yes: bool) -> Result<(), Errno> {
+        let mode = if yes { 0o666 } else { 0o600 };
+        self.path.as_ref().map_or(Ok(()), |path| rustix::fs::chmod(path, Mode::from_raw_mode(mode)))
+    }
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
@@ -113,8 +126,8 @@ pub fn listen(address: &Address, for_guests: bool) -> Result<Listener, String> {
         Address::Path(path) => Some(path.clone()),
     };
     let listener = Listener { socket, path, _lock: lock };
-    if let (Some(path), true) = (&listener.path, for_guests) {
-        rustix::fs::chmod(path, Mode::from_raw_mode(0o666)).map_err(|e| fail("open to other users", e))?;
+    if for_guests {
+        listener.open_to_guests(true).map_err(|e| fail("open to other users", e))?;
     }
     // Inherited by accepted sockets: what a member sends before it is accepted carries its credentials too.
     rustix::net::sockopt::set_socket_passcred(&listener.socket, true).map_err(|e| fail("listen at", e))?;

@@ -8,8 +8,10 @@ use rustix::fd::OwnedFd;
 use sidestep_broker::broker::Settings;
 use sidestep_broker::config::Config;
 use sidestep_broker::listen::{Address, listen};
-use sidestep_broker::server::{self, Server};
+use sidestep_broker::operator;
+use sidestep_broker::server::{self, Reload, Server, Signals};
 use sidestep_broker::users::Users;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
@@ -65,24 +67,39 @@ fn serve(args: &Args) -> Result<(), String> {
     let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     let users = Users::of_this_process(&config.allow);
     let listener = listen(&address, users.has_guests())?;
+    // Without it connections are upgraded all the same.
+    let operators = operator::listen(&address).inspect_err(|why| eprintln!("sidestepd: warning: {why}")).ok();
     server::raise_fd_limit();
     let settings = Settings { address: address.to_string(), users, across_namespaces: config.cross_namespaces };
     let idle_exit = Some(Duration::from_secs(args.idle_exit)).filter(|limit| !limit.is_zero());
-    let stop = stop_on_signals().map_err(|e| format!("cannot handle signals: {e}"))?;
-    let server = Server::new(listener, settings, stop, idle_exit).map_err(|e| format!("cannot set up epoll: {e}"))?;
+    let signals = signals(args.config.clone()).map_err(|e| format!("cannot handle signals: {e}"))?;
+    let server = Server::new(listener, operators, settings, signals, idle_exit)
+        .map_err(|e| format!("cannot set up epoll: {e}"))?;
     if let Some(fd) = args.ready_fd {
         say_ready(fd).map_err(|e| format!("--ready-fd {fd}: cannot write to it: {e}"))?;
     }
     server.run().map(drop).map_err(|e| format!("cannot wait for events: {e}"))
 }
 
-/// Becomes readable at SIGTERM and SIGINT.
-fn stop_on_signals() -> io::Result<OwnedFd> {
-    let (stop, signals) = UnixStream::pair()?;
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::low_level::pipe::register(signal, signals.try_clone()?)?;
+/// SIGTERM and SIGINT end the broker; SIGHUP has it read the configuration again, if there is one.
+fn signals(config: Option<PathBuf>) -> io::Result<Signals> {
+    let stop = readable_at(&[SIGTERM, SIGINT])?;
+    let hang_up = readable_at(&[SIGHUP])?;
+    // In the background the working directory is another one.
+    let config = config.map(std::path::absolute).transpose()?;
+    let load = move || match &config {
+        Some(file) => Config::load(file).map(|config| Users::of_this_process(&config.allow)),
+        None => Ok(Users::of_this_process(&[])),
+    };
+    Ok(Signals { stop, reload: Some(Reload::new(hang_up, load)?) })
+}
+
+fn readable_at(signals: &[i32]) -> io::Result<OwnedFd> {
+    let (reader, writer) = UnixStream::pair()?;
+    for &signal in signals {
+        signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
     }
-    Ok(stop.into())
+    Ok(reader.into())
 }
 
 fn say_ready(fd: u32) -> io::Result<()> {

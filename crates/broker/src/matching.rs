@@ -8,8 +8,12 @@
 //! caller    local R, remote C                 answerer  remote R, called C (local C, or NAT from C)
 //! ```
 //!
-//! Within one network namespace a tuple belongs to one connection, so the pair is proved. Anything that fits
-//! more than once is not paired at all.
+//! Within one network namespace a tuple belongs to one connection at a time. So two that fit are a pair if both sockets are
+//! alive at one moment: who asks must find that out ([`Matcher::candidates`]) before the pair is made ([`Matcher::decide`]).
+//! That a socket is alive does not tell that it is still called by the address that connection tracking named when it was
+//! offered. So an answering end that was translated is never paired out of the queue: it is to be offered anew, and then meets
+//! the calling end there.
+//! Anything that fits more than once is not paired at all.
 
 use crate::addr::Endpoint;
 use crate::proof::{Domain, Identity};
@@ -19,7 +23,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 /// A member's offer, by the numbers of both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket {
     pub member: u64,
     pub offer: u64,
@@ -39,6 +43,8 @@ pub struct Offer {
 pub enum Verdict {
     /// The other end has not been offered yet.
     Waits,
+    /// So does the new one, until these have been offered anew; they wait no more.
+    Anew(Vec<Offer>),
     /// This one is the other end; it waits no more.
     Pair(Offer),
     /// The new offer is refused, and these with it; none of them waits any more.
@@ -121,16 +127,57 @@ impl Matcher {
         self.by_member.get(&member).map_or(0, HashSet::len)
     }
 
-    /// Looks for the other end; without one the offer waits.
+    pub fn waiting(&self, ticket: Ticket) -> Option<&Offer> {
+        self.waiting.get(&ticket)
+    }
+
+    /// The users change that may share memory.
+    pub fn set_users(&mut self, users: Users) {
+        self.users = users;
+    }
+
+    /// Looks for the other end, taking every socket that waits for alive; without one the offer waits.
     pub fn offer(&mut self, new: Offer) -> Verdict {
-        if let Some(&holder) = self.by_cookie.get(&new.identity.cookie) {
-            return self.same_socket(new, holder);
+        if let Some(refused) = self.same_socket(&new) {
+            return refused;
         }
-        let fitting = self.candidates(&new);
+        let alive = self.candidates(&new);
+        self.decide(new, &alive)
+    }
+
+    /// The socket of the new offer is waiting already. None: it is not.
+    pub fn same_socket(&mut self, new: &Offer) -> Option<Verdict> {
+        let holder = *self.by_cookie.get(&new.identity.cookie)?;
+        if holder.member == new.ticket.member {
+            return Some(Verdict::Refused(Reason::Dup, Vec::new()));
+        }
+        Some(self.refuse(Reason::Shared, vec![holder]))
+    }
+
+    /// Waiting offers whose sockets must be gone, since another socket has their very addresses.
+    pub fn superseded_by(&self, identity: &Identity) -> Vec<Ticket> {
+        let alike = self.by_tuple.get(&identity.tuple()).into_iter().flatten();
+        let is_gone = |t: &&Ticket| {
+            self.waiting
+                .get(t)
+                .is_some_and(|o| o.identity.local == identity.local && o.identity.cookie != identity.cookie)
+        };
+        alike.filter(is_gone).copied().collect()
+    }
+
+    /// What becomes of a new offer. `alive`: those waiting whose sockets were found; others do not count.
+    pub fn decide(&mut self, new: Offer, alive: &[Ticket]) -> Verdict {
+        let mut fitting = self.candidates(&new);
+        fitting.retain(|ticket| alive.contains(ticket));
         match fitting[..] {
             [] => {
                 self.insert(new);
                 Verdict::Waits
+            }
+            _ if fitting.iter().all(|ticket| self.is_translated(ticket)) => {
+                let anew = fitting.into_iter().filter_map(|ticket| self.withdraw(ticket)).collect();
+                self.insert(new);
+                Verdict::Anew(anew)
             }
             [one] => self.the_only(new, one),
             _ => self.refuse(Reason::Ambiguous, fitting),
@@ -151,17 +198,10 @@ impl Matcher {
         Some(offer)
     }
 
-    pub fn forget_member(&mut self, member: u64) {
-        for offer in self.by_member.remove(&member).unwrap_or_default() {
-            self.withdraw(Ticket { member, offer });
-        }
-    }
-
-    fn same_socket(&mut self, new: Offer, holder: Ticket) -> Verdict {
-        if holder.member == new.ticket.member {
-            return Verdict::Refused(Reason::Dup, Vec::new());
-        }
-        self.refuse(Reason::Shared, vec![holder])
+    /// All of its offers, which wait no more.
+    pub fn forget_member(&mut self, member: u64) -> Vec<Ticket> {
+        let offers = self.by_member.remove(&member).unwrap_or_default();
+        offers.into_iter().filter_map(|offer| self.withdraw(Ticket { member, offer })).map(|o| o.ticket).collect()
     }
 
     fn refuse(&mut self, reason: Reason, others: Vec<Ticket>) -> Verdict {
@@ -182,7 +222,8 @@ impl Matcher {
         }
     }
 
-    fn candidates(&self, new: &Offer) -> Vec<Ticket> {
+    /// Waiting offers that can be its other end.
+    pub fn candidates(&self, new: &Offer) -> Vec<Ticket> {
         let near = self.by_tuple.get(&new.identity.mirror()).cloned().unwrap_or_default();
         // Two answering ends cannot be a pair, whatever their addresses.
         let near: Vec<_> =

@@ -1,20 +1,55 @@
 //! Records for one member that its socket did not take yet.
 
+use crate::link::Memory;
+use crate::quota::{Account, Permit};
+use crate::receiver::loan::Loan;
 use crate::wire;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use sidestep_abi::msg::Msg;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// A member with more records than this waiting does not drain its socket: it is given no more matches, and
 /// nothing is read from it.
 pub const FULL: usize = 4096;
+/// So many may wait for every member; further ones count for its domain.
+pub const FREE_RECORDS: usize = 16;
+
+/// A descriptor that goes with a record.
+#[derive(Debug)]
+pub enum Attached {
+    /// Our own memory.
+    File(Arc<OwnedFd>),
+    Memory(Arc<Memory>),
+    /// What rings somebody's doorbell.
+    Ringer(Loan),
+}
+
+impl AsFd for Attached {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Attached::File(file) => file.as_fd(),
+            Attached::Memory(memory) => memory.as_fd(),
+            Attached::Ringer(ringer) => ringer.as_fd(),
+        }
+    }
+}
+
+struct Waiting {
+    msg: Msg,
+    fd: Option<Attached>,
+    _permit: Option<Permit>,
+}
 
 #[derive(Default)]
 pub struct Outbox {
-    waiting: VecDeque<(Msg, Option<Rc<OwnedFd>>)>,
+    waiting: VecDeque<Waiting>,
 }
+
+/// The member's domain has too many records that its members do not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overflow;
 
 /// What became of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +61,11 @@ pub struct Flushed {
 }
 
 impl Outbox {
-    pub fn push(&mut self, msg: Msg, fd: Option<Rc<OwnedFd>>) {
-        self.waiting.push_back((msg, fd));
+    pub fn push(&mut self, msg: Msg, fd: Option<Attached>, account: &Arc<Account>) -> Result<(), Overflow> {
+        let is_free = self.waiting.len() < FREE_RECORDS;
+        let permit = if is_free { None } else { Some(account.take(1).ok_or(Overflow)?) };
+        self.waiting.push_back(Waiting { msg, fd, _permit: permit });
+        Ok(())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -45,8 +83,8 @@ impl Outbox {
     /// Puts into the socket what it takes, in order.
     pub fn flush(&mut self, socket: BorrowedFd<'_>) -> Flushed {
         let mut sent = 0;
-        while let Some((msg, fd)) = self.waiting.front() {
-            match wire::send(socket, msg, fd.as_ref().map(|fd| fd.as_fd())) {
+        while let Some(next) = self.waiting.front() {
+            match wire::send(socket, &next.msg, next.fd.as_ref().map(|fd| fd.as_fd())) {
                 Ok(()) => {
                     sent += 1;
                     self.waiting.pop_front();
@@ -62,6 +100,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quota::Budget;
     use crate::wire::Incoming;
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     use sidestep_abi::msg::Kind;
@@ -71,6 +110,10 @@ mod tests {
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("socket pair")
     }
 
+    fn account(limit: usize) -> Arc<Account> {
+        Account::new(&Budget::new(limit))
+    }
+
     fn record(n: u64) -> Msg {
         Msg { arg: n, ..Msg::new(Kind::Done) }
     }
@@ -78,10 +121,11 @@ mod tests {
     #[test]
     fn what_a_full_socket_does_not_take_waits_in_order() {
         let (ours, theirs) = pair();
-        let (mut outbox, mut read) = (Outbox::default(), 0);
+        let (mut outbox, mut read, account) = (Outbox::default(), 0, account(10_000));
         for n in 0..5000 {
-            outbox.push(record(n), None);
+            outbox.push(record(n), None, &account).expect("room");
         }
+        assert_eq!(account.held(), 5000 - FREE_RECORDS);
         assert!(outbox.is_full());
         let first = outbox.flush(ours.as_fd());
         assert!(!first.broken && first.sent > 0 && !outbox.is_empty(), "{first:?}");
@@ -96,17 +140,26 @@ mod tests {
             }
         }
         assert!(outbox.is_empty() && !outbox.is_full());
+        assert_eq!(account.held(), 0);
+    }
+
+    #[test]
+    fn a_domain_that_does_not_read_has_its_limit() {
+        let (mut outbox, account) = (Outbox::default(), account(30));
+        let pushed = (0..100).take_while(|n| outbox.push(record(*n), None, &account).is_ok()).count();
+        assert_eq!(pushed, FREE_RECORDS + 20);
+        assert_eq!(Outbox::default().push(record(0), None, &account), Ok(()), "a first one may always wait");
     }
 
     #[test]
     fn descriptors_travel_with_their_record() {
         let (ours, theirs) = pair();
         let mut outbox = Outbox::default();
-        let file = Rc::new(OwnedFd::from(std::fs::File::open("/dev/null").expect("open")));
-        outbox.push(record(1), Some(file.clone()));
-        outbox.push(record(2), None);
+        let file = Arc::new(OwnedFd::from(std::fs::File::open("/dev/null").expect("open")));
+        outbox.push(record(1), Some(Attached::File(file.clone())), &account(0)).expect("room");
+        outbox.push(record(2), None, &account(0)).expect("room");
         assert_eq!(outbox.flush(ours.as_fd()).sent, 2);
-        assert_eq!(Rc::strong_count(&file), 1, "let go once sent");
+        assert_eq!(Arc::strong_count(&file), 1, "let go once sent");
         let fds: Vec<_> = std::iter::from_fn(|| match wire::receive(theirs.as_fd()) {
             Incoming::Record(got) => Some((got.msg.arg, got.fd.is_some())),
             _ => None,
@@ -120,7 +173,7 @@ mod tests {
         let (ours, theirs) = pair();
         drop(theirs);
         let mut outbox = Outbox::default();
-        outbox.push(record(1), None);
+        outbox.push(record(1), None, &account(0)).expect("room");
         assert!(outbox.flush(ours.as_fd()).broken);
     }
 }

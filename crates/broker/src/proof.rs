@@ -3,7 +3,7 @@
 
 use crate::addr::Endpoint;
 use crate::raw::sock;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use std::net::SocketAddr;
 
@@ -41,7 +41,8 @@ pub enum NoProof {
 }
 
 /// Reads the identity of a connected TCP socket.
-pub fn identify(fd: &OwnedFd) -> Result<Identity, NoProof> {
+pub fn identify(fd: impl AsFd) -> Result<Identity, NoProof> {
+    let fd = fd.as_fd();
     let family = sockopt::socket_domain(fd).map_err(|_| NoProof::NotTcp)?;
     let kind = sockopt::socket_type(fd).map_err(|_| NoProof::NotTcp)?;
     // Absent for IPPROTO_MPTCP and others that rustix has no name for: not TCP either.
@@ -54,13 +55,13 @@ pub fn identify(fd: &OwnedFd) -> Result<Identity, NoProof> {
     let local = address(rustix::net::getsockname(fd).map_err(|_| NoProof::NotConnected)?)?;
     let remote =
         address(rustix::net::getpeername(fd).map_err(|_| NoProof::NotConnected)?.ok_or(NoProof::NotConnected)?)?;
-    let netns = sock::netns_cookie(fd.as_fd()).map_err(|_| NoProof::OldKernel)?;
-    let device = sock::bound_device(fd.as_fd()).map_err(|_| NoProof::OldKernel)?;
-    let (remote, original) = match sock::true_peer(fd.as_fd()) {
+    let netns = sock::netns_cookie(fd).map_err(|_| NoProof::OldKernel)?;
+    let device = sock::bound_device(fd).map_err(|_| NoProof::OldKernel)?;
+    let (remote, original) = match sock::true_peer(fd) {
         // The kernel half has led it elsewhere. Two sockets may have dialled the same from one port then: what they are told
         // does not say which is which, the addresses that they have do.
         Ok((ip, port)) => (Endpoint::new(ip, port), None),
-        Err(_) => (remote.into(), original_destination(fd)),
+        Err(_) => (remote.into(), original_destination(fd, family)),
     };
     Ok(Identity {
         cookie: sockopt::socket_cookie(fd).map_err(|_| NoProof::OldKernel)?,
@@ -71,14 +72,12 @@ pub fn identify(fd: &OwnedFd) -> Result<Identity, NoProof> {
     })
 }
 
-/// Asked in both families: a v4-mapped IPv6 socket answers to the IPv4 question.
-fn original_destination(fd: &OwnedFd) -> Option<Endpoint> {
-    let v4 = || sockopt::ip_original_dst(fd).ok().map(SocketAddr::V4);
-    let v6 = || sockopt::ipv6_original_dst(fd).ok().map(SocketAddr::V6);
-    v4().or_else(v6).map(Endpoint::from)
-}
-
-/// Seconds that closing this descriptor may block, if the member has closed its own meanwhile (SO_LINGER).
-pub fn close_may_block(fd: &OwnedFd) -> bool {
-    sock::linger_seconds(fd.as_fd()).map_or(true, |seconds| seconds > 0)
+/// An IPv6 socket is asked in both families: a v4-mapped one answers to the IPv4 question.
+fn original_destination(fd: BorrowedFd<'_>, family: AddressFamily) -> Option<Endpoint> {
+    let v4 = sockopt::ip_original_dst(fd).ok().map(SocketAddr::V4);
+    let v6 = || match family {
+        AddressFamily::INET6 => sockopt::ipv6_original_dst(fd).ok().map(SocketAddr::V6),
+        _ => None,
+    };
+    v4.or_else(v6).map(Endpoint::from)
 }

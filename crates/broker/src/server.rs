@@ -1,31 +1,44 @@
-//! The loop: one epoll instance, no thread, no blocking call but the wait itself.
+//! The main thread: one epoll instance, and no blocking call but the wait itself. What could wait for a stranger, receivers do.
 
 use crate::broker::{Broker, Poller, Settings};
 use crate::listen::Listener;
 pub use crate::raw::fds::pass_on_only_stdio;
+pub use crate::reload::Reload;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::process::{Resource, Rlimit};
 use rustix::time::Timespec;
-use std::io;
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// Numbers in the epoll set that are not connections.
-const LISTENER: u64 = 0;
-const STOP: u64 = 1;
+const MEMBERS: u64 = 0;
+const OPERATORS: u64 = 1;
+const STOP: u64 = 2;
+const RELOAD: u64 = 3;
+const RELOADED: u64 = 4;
 
 /// Between two looks at what is held.
 const SWEEP: Duration = Duration::from_millis(100);
 /// After a connection could not be accepted for a reason that may last.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What the server is told from outside.
+pub struct Signals {
+    /// Becomes readable: to end.
+    pub stop: OwnedFd,
+    pub reload: Option<Reload>,
+}
+
 pub struct Server {
-    listener: Listener,
+    members: Listener,
+    /// None: there was no place for it.
+    operators: Option<Listener>,
     broker: Broker,
     epoll: OwnedFd,
-    _stop: OwnedFd,
+    signals: Signals,
     /// Given up for a moment to turn a connection away when no descriptor is left.
     spare: Option<OwnedFd>,
     /// Until then nothing is accepted: what waits in the backlog would make the loop spin.
@@ -43,19 +56,26 @@ pub enum Ended {
 }
 
 impl Server {
-    /// `stop`: the server ends when it becomes readable.
     pub fn new(
-        listener: Listener,
+        members: Listener,
+        operators: Option<Listener>,
         settings: Settings,
-        stop: OwnedFd,
+        signals: Signals,
         idle_exit: Option<Duration>,
     ) -> io::Result<Server> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener.socket, EventData::new_u64(LISTENER), EventFlags::IN)?;
-        epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
-        let poller = Poller(epoll.try_clone()?);
-        let broker = Broker::new(settings, poller);
-        Ok(Server { listener, broker, epoll, _stop: stop, spare: spare(), paused: None, idle_exit })
+        let add = |fd: BorrowedFd<'_>, number| epoll::add(&epoll, fd, EventData::new_u64(number), EventFlags::IN);
+        add(members.socket.as_fd(), MEMBERS)?;
+        operators.iter().try_for_each(|listener| add(listener.socket.as_fd(), OPERATORS))?;
+        add(signals.stop.as_fd(), STOP)?;
+        if let Some(reload) = &signals.reload {
+            // By edge, so that bytes that cannot be read do not make the loop spin.
+            let edge = EventFlags::IN | EventFlags::ET;
+            epoll::add(&epoll, reload.asked(), EventData::new_u64(RELOAD), edge)?;
+            epoll::add(&epoll, reload.answered(), EventData::new_u64(RELOADED), edge)?;
+        }
+        let broker = Broker::new(settings, Poller(epoll.try_clone()?));
+        Ok(Server { members, operators, broker, epoll, signals, spare: spare(), paused: None, idle_exit })
     }
 
     pub fn run(mut self) -> io::Result<Ended> {
@@ -77,13 +97,18 @@ impl Server {
                 }
             }
             self.broker.settle();
-            if self.broker.needs_sweep() && swept.elapsed() >= SWEEP {
-                swept = Instant::now();
+            let now = Instant::now();
+            if self.broker.needs_sweep() && now - swept >= SWEEP {
+                swept = now;
                 self.broker.sweep();
                 self.broker.settle();
             }
+            if self.broker.next_recheck().is_some_and(|due| now >= due) {
+                self.broker.recheck(now);
+                self.broker.settle();
+            }
             if !was_idle || !self.broker.is_idle() {
-                idle_since = Instant::now();
+                idle_since = now;
             }
             if self.idle_exit.is_some_and(|limit| self.broker.is_idle() && idle_since.elapsed() >= limit) {
                 return Ok(Ended::Idle);
@@ -94,7 +119,7 @@ impl Server {
     fn timeout(&self, idle_since: Instant, swept: Instant) -> Option<Timespec> {
         let idle = self.idle_exit.filter(|_| self.broker.is_idle()).map(|limit| idle_since + limit);
         let sweep = Some(swept + SWEEP).filter(|_| self.broker.needs_sweep());
-        let next = idle.into_iter().chain(sweep).chain(self.paused).min()?;
+        let next = idle.into_iter().chain(sweep).chain(self.paused).chain(self.broker.next_recheck()).min()?;
         let left = next.saturating_duration_since(Instant::now());
         Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) })
     }
@@ -103,28 +128,39 @@ impl Server {
     fn handle(&mut self, event: Event) -> bool {
         let flags = event.flags;
         match event.data.u64() {
-            LISTENER => self.accept(),
+            MEMBERS => self.accept(MEMBERS),
+            OPERATORS => self.accept(OPERATORS),
             STOP => return true,
+            RELOAD => self.signals.reload.iter_mut().for_each(Reload::start),
+            RELOADED => self.reloaded(),
             id => {
                 if flags.contains(EventFlags::OUT) {
                     self.broker.writable(id);
                 }
-                let hung_up = flags.intersects(EventFlags::HUP | EventFlags::ERR);
-                if hung_up || flags.contains(EventFlags::IN) {
-                    self.broker.readable(id, hung_up);
+                if flags.contains(EventFlags::IN) {
+                    self.broker.readable(id);
+                } else if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+                    self.broker.hung_up(id);
                 }
             }
         }
         false
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, whose: u64) {
         loop {
-            match rustix::net::accept_with(&self.listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                // Without memory for it, dropping the socket leaves that process on the kernel.
-                Ok(socket) => drop(self.broker.connected(socket)),
+            if self.broker.is_clogged() {
+                return self.pause();
+            }
+            let listener = if whose == MEMBERS { Some(&self.members) } else { self.operators.as_ref() };
+            let Some(listener) = listener else {
+                return;
+            };
+            match rustix::net::accept_with(&listener.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) if whose == MEMBERS => self.broker.connected(socket),
+                Ok(socket) => self.broker.operator_connected(socket),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(Errno::MFILE | Errno::NFILE) => return self.turn_one_away(),
+                Err(Errno::MFILE | Errno::NFILE) => return self.turn_one_away(whose),
                 Err(Errno::AGAIN) => return,
                 Err(_) => return self.pause(),
             }
@@ -133,30 +169,58 @@ impl Server {
 
     /// No descriptor is left: closing the connection tells the process to stay on the kernel. Left in the
     /// backlog it would make this loop spin.
-    fn turn_one_away(&mut self) {
+    fn turn_one_away(&mut self, whose: u64) {
         self.spare = None;
-        let turned = rustix::net::accept_with(&self.listener.socket, SocketFlags::CLOEXEC).map(drop);
+        let listener = if whose == MEMBERS { Some(&self.members) } else { self.operators.as_ref() };
+        let turned = listener.map(|listener| rustix::net::accept_with(&listener.socket, SocketFlags::CLOEXEC));
+        match turned {
+            Some(Ok(socket)) => self.broker.turn_away_at_the_limit(socket),
+            _ => self.pause(),
+        }
         self.spare = spare();
-        if turned.is_err() {
+        if self.spare.is_none() {
             self.pause();
         }
     }
 
+    fn reloaded(&mut self) {
+        match self.signals.reload.as_mut().and_then(Reload::answer) {
+            Some(Ok(users)) => {
+                if let Err(e) = self.members.open_to_guests(users.has_guests()) {
+                    complain(&format!("cannot change who may connect: {}", io::Error::from(e)));
+                }
+                self.broker.set_users(users);
+            }
+            Some(Err(why)) => complain(&format!("{why}; the users that may share memory stay as they were")),
+            None => {}
+        }
+    }
+
     fn pause(&mut self) {
-        if self.hear_listener(EventFlags::empty()) {
+        if self.hear_listeners(EventFlags::empty()) {
             self.paused = Some(Instant::now() + PAUSE);
         }
     }
 
     fn resume(&mut self) {
         if self.paused.is_some_and(|until| Instant::now() >= until) {
-            self.paused = if self.hear_listener(EventFlags::IN) { None } else { Some(Instant::now() + PAUSE) };
+            let accepts = !self.broker.is_clogged() && self.hear_listeners(EventFlags::IN);
+            self.paused = if accepts { None } else { Some(Instant::now() + PAUSE) };
         }
     }
 
-    fn hear_listener(&self, flags: EventFlags) -> bool {
-        epoll::modify(&self.epoll, &self.listener.socket, EventData::new_u64(LISTENER), flags).is_ok()
+    fn hear_listeners(&self, flags: EventFlags) -> bool {
+        let hear = |listener: &Listener, number| {
+            epoll::modify(&self.epoll, &listener.socket, EventData::new_u64(number), flags).is_ok()
+        };
+        let operators = self.operators.as_ref().is_none_or(|listener| hear(listener, OPERATORS));
+        hear(&self.members, MEMBERS) && operators
     }
+}
+
+/// To whoever may still read it: not to be heard is no reason to end.
+fn complain(what: &str) {
+    let _ = writeln!(io::stderr(), "sidestepd: {what}");
 }
 
 fn spare() -> Option<OwnedFd> {

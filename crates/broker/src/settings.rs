@@ -68,6 +68,36 @@ impl fmt::Display for UpgradeAfter {
     }
 }
 
+/// What becomes of io_uring in programs that use it through libc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoUring {
+    /// Only what it touches stays on the kernel.
+    Follow,
+    /// It cannot be set up.
+    Refuse,
+}
+
+impl FromStr for IoUring {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<IoUring, String> {
+        match text {
+            "follow" => Ok(IoUring::Follow),
+            "refuse" => Ok(IoUring::Refuse),
+            _ => Err(format!("expected follow or refuse, found '{text}'")),
+        }
+    }
+}
+
+impl fmt::Display for IoUring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IoUring::Follow => "follow",
+            IoUring::Refuse => "refuse",
+        })
+    }
+}
+
 /// Bytes of one ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSize(u32);
@@ -117,6 +147,9 @@ mod tests {
         for (text, canonical) in [("64K", "65536"), ("0ops", "0ops"), ("4ops", "4ops"), ("0", "0")] {
             assert_eq!(text.parse::<UpgradeAfter>().expect(text).to_string(), canonical);
         }
+        for text in ["follow", "refuse"] {
+            assert_eq!(text.parse::<IoUring>().expect(text).to_string(), text);
+        }
         for (text, canonical) in [("4096", "4096"), ("256k", "262144"), ("16M", "16777216")] {
             assert_eq!(text.parse::<RingSize>().expect(text).to_string(), canonical);
         }
@@ -133,6 +166,7 @@ mod tests {
         for bad in ["", "4095", "5000", "32M", "1G", "-4096", "18446744073709551615M"] {
             assert!(bad.parse::<RingSize>().is_err(), "{bad}");
         }
+        assert!("off".parse::<IoUring>().is_err());
         assert!("5000".parse::<RingSize>().expect_err("no power of two").contains("8192"));
     }
 }

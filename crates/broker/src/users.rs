@@ -68,6 +68,12 @@ fn stand_in_uid() -> Option<u32> {
     Some(uid.unwrap_or(65534))
 }
 
+/// The number of the user of this name, as the system's databases say (getpwnam(3)).
+pub fn by_name(name: &str) -> Result<Option<u32>, String> {
+    let found = nix::unistd::User::from_name(name).map_err(|e| e.desc().to_owned())?;
+    Ok(found.map(|user| user.uid.as_raw()))
+}
+
 /// The uid at the other end of a connected Unix socket.
 pub fn peer_of(socket: &impl rustix::fd::AsFd) -> std::io::Result<Sender> {
     crate::raw::sock::peer(socket.as_fd())
@@ -97,6 +103,13 @@ mod tests {
     fn users_of_unknown_identity_never_share() {
         let users = Users::new(0, Some(65534), &[vec![65534, 1000]]);
         assert!(!users.may_share(65534, 65534) && !users.may_share(65534, 1000));
+    }
+
+    #[test]
+    fn users_have_names() {
+        assert_eq!(by_name("root"), Ok(Some(0)));
+        assert_eq!(by_name("no such user"), Ok(None));
+        assert!(by_name("\0").is_err() || by_name("\0") == Ok(None));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `sidestepd` as a process.
 
-use sidestep_broker::client::{Client, ClientError};
+use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::listen::Address;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -65,8 +65,8 @@ impl Drop for Running {
     }
 }
 
-fn client(address: &str) -> Result<Client, ClientError> {
-    Client::connect(&address.parse::<Address>().expect("an address"))
+fn client(address: &str) -> Result<Operator, ClientError> {
+    Operator::connect(&address.parse::<Address>().expect("an address"))
 }
 
 #[test]
@@ -143,6 +143,22 @@ fn errors_name_their_place() {
     assert!(said.contains(&format!("{}:3: allow.uids: expected a list", config.display())), "{said}");
     let output = daemon("nonsense").output().expect("run");
     assert_eq!(output.status.code(), Some(2), "a usage error");
+}
+
+#[test]
+fn the_socket_opens_and_closes_with_the_allow_list() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (config, path) = (dir.path().join("config.toml"), dir.path().join("broker"));
+    let write = |text: &str| std::fs::write(&config, text).expect("write");
+    write("");
+    let broker = Running::start(path.to_str().expect("utf-8"), &["--config", config.to_str().expect("utf-8")]);
+    let mode = || std::fs::metadata(&path).expect("stat").permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o600);
+    for (text, expected) in [("[[allow]]\nuids = [1000, 1337]\n", 0o666), ("", 0o600)] {
+        write(text);
+        broker.signal(rustix::process::Signal::HUP);
+        wait_for("the mode follows", || (mode() == expected).then_some(()));
+    }
 }
 
 /// Ends a process that is not our child, if it still lives when the test is over.

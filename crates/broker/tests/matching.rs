@@ -7,7 +7,7 @@ use sidestep_broker::addr::Endpoint;
 use sidestep_broker::matching::{Matcher, Offer, Ticket, Verdict};
 use sidestep_broker::proof::{Domain, Identity};
 use sidestep_broker::users::Users;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 
 const HOSTS: [&str; 5] = ["127.0.0.1", "10.0.0.1", "10.0.0.2", "[::1]", "[fd00::1]"];
@@ -118,9 +118,11 @@ proptest! {
         let (offers, truth) = offers_of(&world, &order);
         let mut matcher = matcher(false);
         let mut paired = HashSet::new();
-        for offer in &offers {
-            match matcher.offer(*offer) {
+        let mut to_offer: VecDeque<_> = offers.iter().copied().collect();
+        while let Some(offer) = to_offer.pop_front() {
+            match matcher.offer(offer) {
                 Verdict::Waits => {}
+                Verdict::Anew(others) => to_offer.extend(others),
                 Verdict::Pair(other) => {
                     let (here, there) = (truth[&offer.identity.cookie], truth[&other.identity.cookie]);
                     prop_assert_eq!(here, there, "{:?} is not the peer of {:?}", offer, other);
@@ -147,6 +149,9 @@ proptest! {
             let identity = Identity { cookie, domain, local, remote, original };
             match matcher.offer(Offer { ticket, identity, uid: 1000 }) {
                 Verdict::Waits => prop_assert!(waiting.insert(ticket)),
+                Verdict::Anew(others) => {
+                    prop_assert!(others.iter().all(|o| waiting.remove(&o.ticket)) && waiting.insert(ticket));
+                }
                 Verdict::Pair(other) => {
                     prop_assert!(waiting.remove(&other.ticket));
                     let near = other.identity.domain == domain;
@@ -240,7 +245,9 @@ fn a_redirected_port_is_not_mistaken_for_a_direct_one() {
     let mut matcher = matcher(false);
     assert_eq!(matcher.offer(lands), Verdict::Waits);
     assert_eq!(matcher.offer(offer(2, 1, r, x15001)), Verdict::Waits, "mirrors, but is not the peer");
-    assert_eq!(matcher.offer(offer(3, 1, r, x80)), Verdict::Pair(lands));
+    let calls = offer(3, 1, r, x80);
+    assert_eq!(matcher.offer(calls), Verdict::Anew(vec![lands]));
+    assert_eq!(matcher.offer(lands), Verdict::Pair(calls));
 }
 
 #[test]

@@ -1,15 +1,23 @@
 //! The same addresses in two network namespaces are two different connections.
 //!
-//! The test runs itself once more inside a new user and network namespace (no privileges are needed for that),
-//! as a member that offers sockets with the very same tuple as the sockets out here.
+//! The test runs itself once more inside a new network namespace, as a member that offers sockets with the very same tuple
+//! as the sockets out here. Whoever owns a network namespace makes any address there: so another test does the same in one
+//! that a user has made.
 
 mod common;
 
-use common::{FakeMember, TestBroker, namespace, wait_for};
+use common::users::{MALLORY, as_user};
+use common::{FakeMember, TestBroker, namespace, tcp_pair, wait_for};
+use rustix::fd::AsFd;
 use rustix::net::{AddressFamily, SocketType, sockopt};
+use sidestep_abi::Reason;
+use sidestep_broker::domain::Space;
 use sidestep_broker::listen::Address;
+use sidestep_broker::netns::Namespaces;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 
 const BROKER: &str = "TEST_BROKER";
 const PORTS: &str = "TEST_PORTS";
@@ -45,6 +53,7 @@ fn inside(broker: &Address, ports: [u16; 2]) {
     assert_eq!(member.expect_slot(1).slot, member.expect_slot(2).slot);
 }
 
+/// Ended with the test.
 struct Inside(Child);
 
 impl Drop for Inside {
@@ -68,7 +77,7 @@ fn equal_tuples_in_two_namespaces_never_meet() {
     let (client, _server) = pair(ports);
     let member = broker.join();
     member.offer(1, &client);
-    let mut command = namespace::again("equal_tuples_in_two_namespaces_never_meet");
+    let mut command = namespace::again_as_root("equal_tuples_in_two_namespaces_never_meet");
     command.env(BROKER, broker.address.to_string()).env(PORTS, format!("{} {}", ports[0], ports[1]));
     let mut child = Inside(command.stdin(Stdio::piped()).spawn().expect("unshare (util-linux) is there"));
     wait_for("both wait", || {
@@ -77,6 +86,104 @@ fn equal_tuples_in_two_namespaces_never_meet() {
     });
     drop(child.0.stdin.take());
     assert!(child.0.wait().expect("wait").success());
-    member.expect_silence(&broker);
+    member.expect_silence();
     assert_eq!(broker.status().waiting_offers, 1);
+}
+
+const USER_MADE: &str = "TEST_USER_MADE";
+
+/// An attacker puts the victim's addresses onto an interface of a namespace of its own, and offers both ends from there.
+#[test]
+fn addresses_in_a_namespace_that_a_user_made_prove_nothing() {
+    if std::env::var(USER_MADE).is_ok() {
+        let broker = std::env::var(BROKER).expect("set").parse().expect("address");
+        namespace::raise_loopback();
+        let member = FakeMember::join(&broker, 4096);
+        let ports = std::env::var(PORTS).expect("set");
+        let (a, b) = ports.split_once(' ').expect("two ports");
+        let (client, server) = pair([a, b].map(|port| port.parse().expect("port")));
+        for (number, end) in [(1, &client), (2, &server)] {
+            member.offer(number, end);
+            member.expect_refused(number, Reason::Namespace);
+        }
+        return;
+    }
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let broker =
+        TestBroker::at(Address::Path(dir.path().join("broker")), None, |settings| settings.across_namespaces = true);
+    let ports = free_ports();
+    let (client, server) = pair(ports);
+    let member = broker.join();
+    member.offer(1, &client);
+    member.expect_silence();
+    let mut command = namespace::again("addresses_in_a_namespace_that_a_user_made_prove_nothing");
+    command
+        .env(USER_MADE, "1")
+        .env(BROKER, broker.address.to_string())
+        .env(PORTS, format!("{} {}", ports[0], ports[1]));
+    assert!(command.status().expect("unshare (util-linux) is there").success());
+    member.expect_silence();
+    let status = broker.status();
+    assert_eq!((status.waiting_offers, status.refused.get("namespace")), (1, Some(&2)));
+    member.offer(2, &server);
+    member.expect_link();
+}
+
+/// A broker of an ordinary user may not look into a namespace of root's: what it cannot prove it does not pair.
+#[test]
+fn a_namespace_that_the_broker_cannot_enter_proves_nothing() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).expect("chmod");
+    // Where that user can read it.
+    let program = dir.path().join("sidestepd");
+    let copied = Command::new("install").args(["-m", "755", env!("CARGO_BIN_EXE_sidestepd")]).arg(&program).status();
+    assert!(copied.expect("install (coreutils)").success());
+    let address = Address::Path(dir.path().join("broker"));
+    let mut command = Command::new(program);
+    command.args(["--idle-exit", "0", "--address", &address.to_string()]).uid(MALLORY).gid(MALLORY);
+    let _broker = Inside(command.spawn().expect("spawn"));
+    wait_for("it listens", || address.connect().ok());
+    let ends = || {
+        // SAFETY: concerns only this thread, which ends at once.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "this test needs root");
+        namespace::raise_loopback();
+        let (client, server) = tcp_pair("127.0.0.1");
+        let member = as_user(MALLORY, || FakeMember::join(&address, 4096));
+        for (number, end) in [(1, &client), (2, &server)] {
+            as_user(MALLORY, || member.offer(number, end));
+            member.expect_refused(number, Reason::Unproven);
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(ends).join()).expect("nothing is proved");
+}
+
+/// All namespaces of a user's own making are one domain; each of the machine's is one of its own.
+#[test]
+fn namespaces_tell_domains_apart_only_if_not_everybody_makes_them() {
+    let socket = |_| rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("socket");
+    if let Ok(broker) = std::env::var(USER_MADE) {
+        let _socket = broker.parse::<Address>().expect("address").connect().expect("connect");
+        return;
+    }
+    let spaces = Namespaces::of_this_process();
+    let here = spaces.space_of(socket(()).as_fd());
+    let elsewhere = [0, 1].map(|_| {
+        let made = std::thread::spawn(move || {
+            // SAFETY: concerns only this thread, which ends at once.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "this test needs root");
+            socket(())
+        });
+        spaces.space_of(made.join().expect("a socket").as_fd())
+    });
+    let all = [here, elsewhere[0], elsewhere[1]];
+    assert!(all.iter().all(|space| matches!(space, Space::Known(_))), "{all:?}");
+    assert_eq!(std::collections::BTreeSet::from(all).len(), 3, "{all:?}");
+    // A connection belongs to the namespace of whoever has made it.
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let address = Address::Path(dir.path().join("listener"));
+    let listener = sidestep_broker::listen::listen(&address, false).expect("listen");
+    let mut command = namespace::again("namespaces_tell_domains_apart_only_if_not_everybody_makes_them");
+    assert!(command.env(USER_MADE, address.to_string()).status().expect("unshare is there").success());
+    let accepted = rustix::net::accept(&listener.socket).expect("accept");
+    assert_eq!(spaces.space_of(accepted.as_fd()), Space::UserMade);
 }

@@ -23,6 +23,20 @@ table inet test {
 }
 ";
 
+/// The service is at 127.0.0.1:8081 from now on. No reset arrives.
+const MOVED: &str = "
+flush chain inet test output
+table inet test {
+  chain output {
+    ip daddr 127.9.9.9 tcp dport 80 dnat ip to 127.0.0.1:8081
+  }
+  chain filter {
+    type filter hook output priority 0;
+    tcp flags & rst == rst drop
+  }
+}
+";
+
 fn nft(rules: &str) {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let mut child = Command::new("nft")
@@ -50,6 +64,7 @@ fn call(called: &str, lands: &str) -> (TcpStream, TcpStream) {
 
 fn pairs(a: &FakeMember, b: &FakeMember, ends: &(TcpStream, TcpStream)) {
     a.offer(1, &ends.0);
+    a.expect_silence();
     b.offer(2, &ends.1);
     assert_eq!(a.expect_slot(1).slot, b.expect_slot(2).slot);
 }
@@ -61,6 +76,7 @@ fn inside() {
     let (a, b) = (broker.join(), broker.join());
     let first = call("127.0.0.1:80", "127.0.0.1:15001");
     a.offer(1, &first.0);
+    a.expect_silence();
     b.offer(2, &first.1);
     a.expect_link();
     b.expect_link();
@@ -68,7 +84,11 @@ fn inside() {
     // Connection tracking is on: also a plain connection, and one offered from the accepting end first.
     pairs(&a, &b, &call("127.0.0.1:9000", "127.0.0.1:9000"));
     let (client, server) = call("127.0.0.1:80", "127.0.0.1:15001");
-    pairs(&b, &a, &(server, client));
+    b.offer(1, &server);
+    b.expect_silence();
+    a.offer(2, &client);
+    b.offer_again(1, &server);
+    assert_eq!(b.expect_slot(1).slot, a.expect_slot(2).slot);
     pairs(&a, &b, &call("127.9.9.9:80", "127.0.0.1:8080"));
     pairs(&a, &b, &call("[::1]:80", "[::1]:15001"));
     // An IPv6 socket that accepts redirected IPv4.
@@ -78,6 +98,32 @@ fn inside() {
     pairs(&a, &b, &(client, server));
     drop(listener);
     mistaken_for_each_other(&broker);
+    a_service_that_has_moved(&broker);
+}
+
+/// A server waits, and does not hear that its client is gone. Then the service moves, and a stranger calls it from the port of
+/// that client.
+fn a_service_that_has_moved(broker: &TestBroker) {
+    let (a, b) = (broker.join(), broker.join());
+    let (former, server) = call("127.9.9.9:80", "127.0.0.1:8080");
+    let port = former.local_addr().expect("address").port();
+    a.offer(1, &server);
+    a.expect_silence();
+    nft(MOVED);
+    sockopt::set_socket_linger(&former, Some(std::time::Duration::ZERO)).expect("linger");
+    drop(former);
+    let listener = TcpListener::bind("127.0.0.1:8081").expect("bind");
+    let stranger = call_from(port, address("127.9.9.9:80"));
+    let (accepted, _) = listener.accept().expect("accept");
+    b.offer(2, &stranger);
+    a.offer_again(1, &server);
+    a.expect_silence();
+    b.expect_silence();
+    assert_eq!(broker.status().waiting_offers, 2, "not paired");
+    a.offer(3, &accepted);
+    a.expect_link();
+    b.expect_link();
+    assert_eq!(a.expect_slot(3).slot, b.expect_slot(2).slot);
 }
 
 /// One port calls 80, which lands at 15001, and also 15001 itself, which lands at 15006: the first accepting end
@@ -85,19 +131,21 @@ fn inside() {
 fn mistaken_for_each_other(broker: &TestBroker) {
     let (a, b) = (broker.join(), broker.join());
     let listeners = [15001, 15006].map(|port| TcpListener::bind(("127.0.0.1", port)).expect("bind"));
-    let first = call_from(0, 80);
+    let to = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let first = call_from(0, to(80));
     let port = first.local_addr().expect("address").port();
     let (first_lands, _) = listeners[0].accept().expect("accept");
-    let second = call_from(port, 15001);
+    let second = call_from(port, to(15001));
     let (second_lands, _) = listeners[1].accept().expect("accept");
     assert_eq!(second.peer_addr().expect("address"), first_lands.local_addr().expect("address"));
     assert_eq!(second.local_addr().expect("address"), first_lands.peer_addr().expect("address"));
 
     a.offer(1, &first_lands);
     b.offer(2, &second);
-    b.expect_silence(broker);
+    b.expect_silence();
     assert_eq!(broker.status().waiting_offers, 2, "not paired");
     b.offer(3, &first);
+    a.offer_again(1, &first_lands);
     a.expect_link();
     b.expect_link();
     assert_eq!(a.expect_slot(1).slot, b.expect_slot(3).slot);
@@ -106,11 +154,11 @@ fn mistaken_for_each_other(broker: &TestBroker) {
 }
 
 /// A connection from this port, which other connections may use too.
-fn call_from(port: u16, to: u16) -> TcpStream {
+fn call_from(port: u16, to: SocketAddr) -> TcpStream {
     let client = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("socket");
     sockopt::set_socket_reuseaddr(&client, true).expect("reuse");
     rustix::net::bind(&client, &SocketAddr::from(([127, 0, 0, 1], port))).expect("bind");
-    rustix::net::connect(&client, &SocketAddr::from(([127, 0, 0, 1], to))).expect("connect");
+    rustix::net::connect(&client, &to).expect("connect");
     client.into()
 }
 

@@ -5,7 +5,7 @@ use sidestep_abi::env;
 use sidestep_agent_api::DEFAULT_SOCKET;
 use sidestep_broker::broker::hold::Scope;
 use sidestep_broker::listen::Address;
-use sidestep_broker::settings::{RingSize, Spin, UpgradeAfter};
+use sidestep_broker::settings::{IoUring, RingSize, Spin, UpgradeAfter};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   sidestep run redis-server --port 6379
   sidestep run --report /tmp/r.jsonl curl -s http://127.0.0.1:8080/
-  sidestep run --upgrade-after 0ops --spin off -- ./server --spin   the program's own options after --
+  sidestep run --upgrade-after 0ops --spin off ./server --spin 3   what follows CMD is its own, also without --
 
 Settings come from, first match wins: these options, the SIDESTEP_* variables, the configuration file
 ($SIDESTEP_CONFIG, ~/.config/sidestep/config.toml, /etc/sidestep/config.toml), the defaults.
@@ -79,7 +79,7 @@ Exit code: the program's own; 2 bad option or --config file, 126 cannot be execu
 /// Starts the broker if none runs for this user, preloads the library, and becomes the program: process id,
 /// signals and exit code are the program's own. Without broker or library the program runs on kernel TCP.
 #[derive(clap::Args)]
-#[command(after_help = RUN_EXAMPLES)]
+#[command(after_help = RUN_EXAMPLES, override_usage = "sidestep run [OPTIONS] [--] CMD [ARGS]...")]
 pub struct Run {
     /// Before it sleeps, a waiting thread looks for more: as long as that pays (auto), never (off), or MICROSECONDS
     #[arg(long, value_name = "auto|off|MICROSECONDS")]
@@ -90,18 +90,20 @@ pub struct Run {
     /// Memory for one direction of one connection: a power of two, such as 65536, 256K or 1M
     #[arg(long, value_name = "BYTES")]
     pub ring_size: Option<RingSize>,
+    /// A program that uses io_uring through libc: keep what io_uring touches on the kernel (follow), or make it do without
+    /// io_uring, as in a container that forbids it (refuse)
+    #[arg(long, value_name = "follow|refuse")]
+    pub io_uring: Option<IoUring>,
     /// At exit each process appends one JSON line to this file: connections, bytes by ring and kernel, reasons
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     /// Read settings from this file instead of the default places
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The program
-    #[arg(value_name = "CMD")]
-    pub program: OsString,
-    /// Its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
-    pub args: Vec<OsString>,
+    /// The program, and its arguments: whatever follows the program's name is the program's own
+    // One argument, so that it begins with the program: clap takes what follows its first word as it is.
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
 }
 
 /// Show processes, links, connections with the carrier of each direction, and reasons
@@ -323,7 +325,7 @@ pub struct AgentSocket {
     /// The agent's socket
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     pub socket: PathBuf,
-    /// Print JSON with stable field names
+    /// Print JSON with stable field names, and names in full: a table is fitted to the terminal
     #[arg(long)]
     pub json: bool,
 }

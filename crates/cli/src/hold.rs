@@ -3,13 +3,13 @@
 use crate::Failure;
 use crate::args::Hold;
 use sidestep_broker::broker::hold::Scope;
-use sidestep_broker::client::{Client, ClientError};
+use sidestep_broker::client::{ClientError, Operator};
 use std::process::ExitCode;
 
 pub fn set(args: &Hold, detach: bool) -> Result<ExitCode, Failure> {
     let scope = args.scope();
-    let client = Client::connect(&args.broker.address()).map_err(Failure::new)?;
-    let count = client.hold(scope, detach).map_err(|e| match (&e, scope) {
+    let operator = Operator::connect(&args.broker.address()).map_err(Failure::new)?;
+    let count = operator.hold(scope, detach).map_err(|e| match (&e, scope) {
         (ClientError::Unknown, Scope::Process(pid)) => {
             Failure::new(format!("process {pid} is not under Sidestep; see `sidestep status`"))
         }

@@ -38,6 +38,10 @@ fn list(args: &PolicyList) -> Result<ExitCode, Failure> {
     print!("{table}");
     found.pods.iter().for_each(print_unjudged);
     found.trouble.iter().for_each(|trouble| println!("{trouble}"));
+    found
+        .admitted
+        .iter()
+        .for_each(|count| println!("armed: {count} network namespaces may talk, beside the node's own"));
     for count in found.reasons.iter().filter(|count| count.count > 0) {
         println!("{:>12} {}", count.count, count.reason);
     }

@@ -5,7 +5,7 @@ use crate::{Failure, daemon, locate};
 use sidestep_abi::env;
 use sidestep_broker::config::Config;
 use sidestep_broker::listen::Address;
-use sidestep_broker::settings::{RingSize, Spin, UpgradeAfter};
+use sidestep_broker::settings::{IoUring, RingSize, Spin, UpgradeAfter};
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -15,14 +15,15 @@ use std::process::{Command, ExitCode};
 const CONFIG_VARIABLE: &str = "SIDESTEP_CONFIG";
 
 pub fn run(args: &Run) -> Result<ExitCode, Failure> {
-    let mut command = Command::new(&args.program);
-    command.args(&args.args);
+    let (program, its_args) = args.command.split_first().ok_or_else(|| Failure::usage("name a program"))?;
+    let mut command = Command::new(program);
+    command.args(its_args);
     if std::env::var_os(env::SWITCH).is_none_or(|value| value != "off") {
         let (config, file) = find_config(args.config.as_deref())?;
         set_variables(&mut command, args, &config)?;
         prepare(&mut command, file.as_deref());
     }
-    Err(cannot_execute(&args.program, &command.exec()))
+    Err(cannot_execute(program, &command.exec()))
 }
 
 /// Library and broker. Whatever is missing is said in one line, and the program runs all the same.
@@ -93,7 +94,14 @@ fn set_variables(command: &mut Command, args: &Run, config: &Config) -> Result<(
     let spin = setting::<Spin>(env::SPIN, args.spin, config.spin);
     let upgrade_after = setting::<UpgradeAfter>(env::UPGRADE_AFTER, args.upgrade_after, config.upgrade_after);
     let ring_size = setting::<RingSize>(env::RING_SIZE, args.ring_size, config.ring_size);
-    for (name, value) in [(env::SPIN, spin), (env::UPGRADE_AFTER, upgrade_after), (env::RING_SIZE, ring_size)] {
+    let io_uring = setting::<IoUring>(env::IO_URING, args.io_uring, config.io_uring);
+    let settings = [
+        (env::SPIN, spin),
+        (env::UPGRADE_AFTER, upgrade_after),
+        (env::RING_SIZE, ring_size),
+        (env::IO_URING, io_uring),
+    ];
+    for (name, value) in settings {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),

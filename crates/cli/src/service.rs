@@ -135,6 +135,10 @@ fn print_check(check: &Check) {
     if !check.differences.is_empty() {
         println!("Start the agent again: it writes all tables anew, without a gap.");
     }
+    if let Some(admitted) = check.admitted {
+        println!("armed: {admitted} network namespaces may talk, beside the node's own");
+        check.barred.iter().for_each(|path| println!("  not admitted, so that it may talk with nobody: {path}"));
+    }
     let Check { frontends, captures, judged, .. } = check;
     let differences = check.differences.len();
     println!("{frontends} frontends, {captures} captured and {judged} judged pods compared, {differences} differences");

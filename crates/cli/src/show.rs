@@ -4,13 +4,13 @@ use crate::Failure;
 use crate::args;
 use crate::reasons::meaning;
 use crate::table::{Table, bytes};
-use sidestep_broker::client::Client;
+use sidestep_broker::client::Operator;
 use sidestep_broker::status::{Carrier, Connection, Direction, Link, Process, Reasons, Status};
 use std::process::ExitCode;
 
 pub fn status(args: &args::Status) -> Result<ExitCode, Failure> {
-    let client = Client::connect(&args.broker.address()).map_err(Failure::new)?;
-    let status = client.status().map_err(Failure::new)?;
+    let operator = Operator::connect(&args.broker.address()).map_err(Failure::new)?;
+    let status = operator.status().map_err(Failure::new)?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&status).map_err(Failure::new)?);
     } else {

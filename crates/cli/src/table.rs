@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Columns as wide as their widest cell, two spaces apart.
+/// Columns two spaces apart, as wide as their widest cell where the terminal has room for that.
 pub struct Table {
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
@@ -28,23 +28,108 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
+/// Columns of text are not narrowed below this, or their heading.
+const NARROWEST: usize = 8;
+/// Where nothing limits the width (a pipe, a file), longer cells stick out of their column: one of them must not push
+/// those of all other rows to the right.
+const WIDEST: usize = 48;
+
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<_> = (0..self.right.len()).map(width).collect();
-        for row in &self.rows {
-            let mut line = String::new();
-            for ((cell, &width), &right) in row.iter().zip(&widths).zip(&self.right) {
-                let cell = if right { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
-                line.push_str(&cell);
-                line.push_str("  ");
-            }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        Ok(())
+        f.write_str(&self.render(terminal_width()))
     }
+}
+
+/// Of the terminal that the output goes to; None: it goes to a pipe or a file, for others to read.
+fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
+}
+
+impl Table {
+    fn render(&self, limit: Option<usize>) -> String {
+        let widths = match limit {
+            None => self.widths().into_iter().zip(&self.right).map(narrowed(WIDEST)).collect(),
+            Some(limit) => self.fitted(limit),
+        };
+        let mut text = String::new();
+        for row in &self.rows {
+            let cells: Vec<_> =
+                row.iter().zip(&widths).map(|(cell, &width)| lines(cell, limit.map(|_| width))).collect();
+            for line in 0..cells.iter().map(Vec::len).max().unwrap_or(0) {
+                let parts = cells.iter().map(|cell| cell.get(line).map_or("", String::as_str));
+                text.push_str(self.line(parts, &widths).trim_end());
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    fn line<'a>(&self, cells: impl Iterator<Item = &'a str>, widths: &[usize]) -> String {
+        let mut line = String::new();
+        for ((cell, &width), &right) in cells.zip(widths).zip(&self.right) {
+            let cell = if right { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
+            line.push_str(&cell);
+            line.push_str("  ");
+        }
+        line
+    }
+
+    /// As wide as the widest cell.
+    fn widths(&self) -> Vec<usize> {
+        let width = |column: usize| self.rows.iter().filter_map(|row| row.get(column)).map(|cell| length(cell)).max();
+        (0..self.right.len()).map(|column| width(column).unwrap_or(0)).collect()
+    }
+
+    /// All columns within the limit: the widest ones of text are narrowed, to one width, as far as need be.
+    fn fitted(&self, limit: usize) -> Vec<usize> {
+        let least = |column: usize| length(&self.rows[0][column]).max(NARROWEST);
+        let natural = self.widths();
+        let at = |cap: usize| -> Vec<usize> {
+            let columns = natural.iter().copied().zip(&self.right).enumerate();
+            columns.map(|(column, cell)| narrowed(cap.max(least(column)))(cell)).collect()
+        };
+        let total = |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+        let widest = natural.iter().copied().max().unwrap_or(0);
+        (NARROWEST..=widest).rev().map(at).find(|widths| total(widths) <= limit).unwrap_or_else(|| at(NARROWEST))
+    }
+}
+
+/// Numbers are never cut.
+fn narrowed(cap: usize) -> impl Fn((usize, &bool)) -> usize {
+    move |(width, &right)| if right { width } else { width.min(cap) }
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// A cell of words goes on in the next line; a word that is too long loses its middle.
+fn lines(cell: &str, width: Option<usize>) -> Vec<String> {
+    let Some(width) = width.filter(|&width| length(cell) > width) else { return vec![cell.into()] };
+    let mut lines = vec![String::new()];
+    for word in cell.split(' ').map(|word| shortened(word, width)) {
+        let line = lines.last_mut().expect("there is one at least");
+        if line.is_empty() {
+            *line = word;
+        } else if length(line) + 1 + length(&word) <= width {
+            line.push(' ');
+            line.push_str(&word);
+        } else {
+            lines.push(word);
+        }
+    }
+    lines
+}
+
+fn shortened(word: &str, width: usize) -> String {
+    let long = length(word);
+    if long <= width {
+        return word.into();
+    }
+    let (head, tail) = (width / 2, width - width / 2 - 1);
+    let keep = |(at, c)| (at < head || at >= long - tail).then_some(c).or((at == head).then_some('…'));
+    word.chars().enumerate().filter_map(keep).collect()
 }
 
 /// `1.5 M`: three digits and a decimal unit are enough to compare.
@@ -69,6 +154,48 @@ mod tests {
         table.row(["a".into(), "5".into()]);
         table.row(["long\x1bname".into(), "1000".into()]);
         assert_eq!(table.to_string(), "NAME          N\na             5\nlong?name  1000\n");
+    }
+
+    fn services() -> Table {
+        let mut table = Table::new(&["NAMESPACE", "SERVICE", "ADDRESSES", ">PICKS"]);
+        table.row(["shop".into(), "cart".into(), "10.96.0.10:80".into(), "7".into()]);
+        table.row([
+            "n".repeat(63),
+            format!("first{}last", "x".repeat(244)),
+            "10.96.0.11:80, NodePort 30080".into(),
+            "1234567".into(),
+        ]);
+        table
+    }
+
+    #[test]
+    fn long_names_fit_into_the_terminal() {
+        for limit in [60, 80, 120, 200] {
+            let text = services().render(Some(limit));
+            let longest = text.lines().map(length).max().unwrap();
+            assert!(longest <= limit && longest > limit - 4, "{limit}: {longest}\n{text}");
+            assert!(text.lines().next().unwrap().contains("SERVICE "), "{text}");
+            assert!(text.contains("1234567") && text.contains("first") && text.contains("last"), "{text}");
+        }
+        // There is a limit to it.
+        assert!(services().render(Some(10)).contains("1234567"));
+    }
+
+    #[test]
+    fn words_go_on_in_the_next_line_of_their_column() {
+        let mut table = Table::new(&[">N", "MEANING"]);
+        table.row(["5".into(), "one two three four".into()]);
+        assert_eq!(table.render(Some(12)), "N  MEANING\n5  one two\n   three\n   four\n");
+        assert_eq!(table.render(Some(21)), "N  MEANING\n5  one two three four\n");
+    }
+
+    /// A script gets every name whole, and a reader columns.
+    #[test]
+    fn in_a_pipe_nothing_is_cut_and_only_the_long_row_is_long() {
+        let text = services().render(None);
+        assert!(text.contains(&"x".repeat(244)));
+        let widths: Vec<_> = text.lines().map(length).collect();
+        assert!(widths[0] < 150 && widths[1] < 150 && widths[2] > 300, "{widths:?}");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::Sandbox;
+use common::{Said, Sandbox};
+use std::process::Command;
 
 #[test]
 fn without_a_broker_they_say_so() {
@@ -45,6 +46,36 @@ fn everything_is_detached_until_attached() {
     assert_eq!(sandbox.run(&["status", "--json"]).json()["hold"], false);
 }
 
+/// Its abstract address is known in the whole network namespace; what tells an operator is a directory of the host. Needs root.
+#[test]
+fn uid_0_of_a_container_is_no_operator() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run(&["run", "true"]).code, Some(0));
+    for what in [&["detach", "--all"][..], &["status"]] {
+        let said = Said::from(in_container(&sandbox.command(what)).output().expect("unshare (util-linux)"));
+        assert_eq!((said.code, said.out.as_str()), (Some(1), ""), "{said:?}");
+        assert!(said.err.contains("its operator's socket is not here (/run/sidestep-operator"), "{}", said.err);
+    }
+    let status = sandbox.client().expect("an operator outside").status().expect("answered");
+    assert!(!status.hold);
+}
+
+/// The command by uid 0 without capabilities, which shares nothing but the network with us, and the program's file.
+fn in_container(command: &Command) -> Command {
+    const OWN_FILES: &str = "mount -t tmpfs none /run && mount -t tmpfs none /tmp && exec \"$@\"";
+    let mut inside = Command::new("unshare");
+    inside.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", OWN_FILES, "sh"]);
+    inside.args(["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
+    inside.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => inside.env(name, value),
+            None => inside.env_remove(name),
+        };
+    }
+    inside
+}
+
 #[test]
 fn what_is_not_there_cannot_be_detached() {
     let sandbox = Sandbox::new();
@@ -74,6 +105,69 @@ fn every_reason_is_explained() {
         assert!(entry["meaning"].as_str().is_some_and(|m| m.ends_with(['.', ')'])), "{entry}");
         assert!(table.contains(reason.name()), "{}", reason.name());
     }
+}
+
+/// Answers one question, whatever it is.
+fn agent_that_says(sandbox: &Sandbox, answer: &sidestep_agent_api::Answer) -> std::thread::JoinHandle<()> {
+    let listener = std::os::unix::net::UnixListener::bind(sandbox.path("agent.sock")).expect("bind");
+    let reply = serde_json::to_vec(&Ok::<_, String>(answer)).expect("JSON");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        std::io::copy(&mut stream, &mut std::io::sink()).expect("a question");
+        std::io::Write::write_all(&mut stream, &reply).expect("write");
+    })
+}
+
+#[test]
+fn long_names_do_not_break_tables_and_are_whole_in_json() {
+    use sidestep_agent_api::{Answer, Counters, Frontend, Port, Protocol, Service};
+    let sandbox = Sandbox::new();
+    let long = format!("first{}last", "x".repeat(244));
+    let frontends = vec![Frontend { address: "[fd00:10:96::1234]:8080".into(), backends: 1 }; 3];
+    let port = Port {
+        name: "http".into(),
+        protocol: Protocol::Tcp,
+        family: 6,
+        policy: "Cluster".into(),
+        frontends,
+        selection: "random".into(),
+        affinity_seconds: 0,
+        backend_count: 1,
+        counters: Counters { picks: 1234567, affinity_hits: 0, refused: 0 },
+        backends: vec![],
+        unused: vec![],
+    };
+    let service = |name: &str| Service {
+        namespace: "shop".into(),
+        name: name.into(),
+        ports: vec![port.clone()],
+        bypass: None,
+        problems: vec![],
+        left: vec![],
+    };
+    let answer = Answer::Services(vec![service("cart"), service(&long)]);
+    let ask = |by: fn(&Sandbox) -> std::process::Command| {
+        let agent = agent_that_says(&sandbox, &answer);
+        let said = common::Said::from(by(&sandbox).output().expect("spawn"));
+        agent.join().expect("it was asked");
+        std::fs::remove_file(sandbox.path("agent.sock")).expect("remove");
+        assert_eq!(said.code, Some(0), "{said:?}");
+        said
+    };
+    let in_a_terminal = ask(|sandbox| {
+        let inner = sandbox.command(&[]);
+        let list = format!("stty cols 100; exec {} service list --socket agent.sock", inner.get_program().display());
+        let mut command = std::process::Command::new("script");
+        command.args(["-qec", &list, "/dev/null"]).current_dir(sandbox.dir.path());
+        command
+    });
+    let longest = in_a_terminal.out.lines().map(|line| line.trim_end().chars().count()).max();
+    assert!(longest.is_some_and(|longest| (90..=100).contains(&longest)), "{longest:?}:\n{}", in_a_terminal.out);
+    assert!(in_a_terminal.out.contains("firstx") && in_a_terminal.out.contains("1234567"), "{}", in_a_terminal.out);
+    let in_a_pipe = ask(|sandbox| sandbox.command(&["service", "list", "--socket", "agent.sock"]));
+    assert!(in_a_pipe.out.contains(&long) && in_a_pipe.out.lines().nth(1).expect("cart").len() < 200);
+    let json = ask(|sandbox| sandbox.command(&["service", "list", "--json", "--socket", "agent.sock"])).json();
+    assert_eq!(json[1]["name"], long.as_str());
 }
 
 #[test]

@@ -55,6 +55,37 @@ fn arguments_and_descriptors_arrive_untouched() {
     assert_eq!(said.out, Said::from(plain.expect("spawn")).out, "no descriptor is left open");
 }
 
+/// Also words that are options of `sidestep` or of `sidestep run`, in every place.
+#[test]
+fn what_follows_the_program_is_its_own() {
+    let sandbox = Sandbox::new();
+    let script = sandbox.script("words", "#!/bin/sh\nprintf '%s|' \"$@\"\n");
+    let script = script.to_str().expect("utf-8");
+    let cases: [&[&str]; 9] = [
+        &["-h", "HOST"],
+        &["--help"],
+        &["--version"],
+        &["-V"],
+        &["--"],
+        &["--", "-h"],
+        &["--spin", "off", "--report=x"],
+        &["-x", "--", "--help"],
+        &["", "-", "--no-such-option"],
+    ];
+    for words in cases {
+        let expected: String = words.iter().map(|word| format!("{word}|")).collect();
+        for ours in [&["run"][..], &["run", "--spin", "off"], &["run", "--"], &["run", "--spin", "off", "--"]] {
+            let said = sandbox.run(&[ours, &[script], words].concat());
+            assert_eq!((said.code, said.out.as_str()), (Some(0), expected.as_str()), "{ours:?} {words:?}: {said:?}");
+        }
+    }
+    // Before the program they are ours.
+    for ours in ["-h", "--help"] {
+        let said = sandbox.run(&["run", ours, script]);
+        assert!(said.code == Some(0) && said.out.contains("Usage: sidestep run [OPTIONS] [--] CMD"), "{said:?}");
+    }
+}
+
 const SHOW: [&str; 3] = ["sh", "-c", "env | grep -E '^(SIDESTEP|LD_PRELOAD)' | sort"];
 
 fn shown(sandbox: &Sandbox, options: &[&str], variables: &[(&str, &str)]) -> Said {
@@ -67,8 +98,11 @@ fn shown(sandbox: &Sandbox, options: &[&str], variables: &[(&str, &str)]) -> Sai
 #[test]
 fn options_become_variables() {
     let sandbox = Sandbox::new();
-    let said =
-        shown(&sandbox, &["--spin", "20", "--upgrade-after", "64K", "--ring-size", "1M", "--report", "r.jsonl"], &[]);
+    let said = shown(
+        &sandbox,
+        &["--spin", "20", "--upgrade-after", "64K", "--ring-size", "1M", "--report", "r.jsonl"],
+        &[("SIDESTEP_IO_URING", "refuse")],
+    );
     let report = sandbox.path("r.jsonl");
     for expected in [
         format!("LD_PRELOAD={STAND_IN}"),
@@ -76,6 +110,7 @@ fn options_become_variables() {
         "SIDESTEP_SPIN=20".into(),
         "SIDESTEP_UPGRADE_AFTER=65536".into(),
         "SIDESTEP_RING_SIZE=1048576".into(),
+        "SIDESTEP_IO_URING=refuse".into(),
         format!("SIDESTEP_REPORT={}", report.canonicalize().unwrap_or(report).display()),
     ] {
         let canonical =
@@ -130,7 +165,8 @@ fn programs_that_cannot_run_are_told_apart() {
 #[test]
 fn bad_options_are_usage_errors() {
     let sandbox = Sandbox::new();
-    let cases: [&[&str]; 6] = [
+    let cases: [&[&str]; 7] = [
+        &["--io-uring", "off"],
         &["--spin", "fast"],
         &["--upgrade-after", "4 ops"],
         &["--ring-size", "5000"],

@@ -11,8 +11,8 @@ pub enum Write {
     Kernel,
     /// Into the ring: this many bytes fit (0: full).
     Ring(usize),
-    /// First these bytes, at this distance from the base, from the ring to the kernel; then ask again.
-    TakeBack { at: u64, len: usize },
+    /// First these unread bytes, at this distance from the base, from the ring to the kernel; then ask again.
+    Unread { at: u64, len: usize },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,13 @@ enum Carrier {
     #[default]
     Kernel,
     Ring,
-    /// The stretch has ended; bytes from here to the tail are still to be sent by kernel.
+    /// The ring carries to its tail, and no further. What the reader has not read yet is sent by kernel, too: from
+    /// `from` on, so far up to `next`. The reader discards what it has had from the ring.
+    Copying {
+        from: u64,
+        next: u64,
+    },
+    /// The reader has left the ring. What it has not read, from here on, goes by kernel.
     TakeBack(u64),
 }
 
@@ -30,20 +36,22 @@ pub struct Tx {
     output: Output,
     carrier: Carrier,
     froze: u32,
-    /// Bytes written to the kernel, those taken back included.
-    pub kernel: u64,
-    /// Bytes that went into rings and stayed there.
+    /// Bytes given to the kernel, copies included.
+    pub socket: u64,
+    /// Bytes that went into rings and were, or will be, read there.
     pub ring: u64,
     /// Stretches that ended.
     pub ended: u32,
     /// Position after the last byte that the program wrote.
     pos: u64,
+    /// Position from which on the kernel carries what no ring has carried.
+    kernel_from: u64,
 }
 
 impl Tx {
     /// A direction to which the program has written `pos` bytes, all by kernel.
     pub fn native(pos: u64) -> Tx {
-        Tx { pos, kernel: pos, ..Tx::default() }
+        Tx { pos, socket: pos, ..Tx::default() }
     }
 
     /// `Side::froze` when this end last looked.
@@ -56,14 +64,29 @@ impl Tx {
         self.pos
     }
 
-    /// Whether the ring carries now, as far as this end knows.
+    /// Bytes of the stream that the kernel has had from us, without copies of what the ring carries.
+    pub fn kernel(&self) -> u64 {
+        let unsent = if let Carrier::TakeBack(next) = self.carrier { self.output.tail - next } else { 0 };
+        self.pos - self.ring - unsent
+    }
+
+    /// Bytes at the end of what the kernel was given that are no copies.
+    pub fn news_in_kernel(&self) -> u64 {
+        match self.carrier {
+            Carrier::Kernel => self.pos - self.kernel_from,
+            Carrier::TakeBack(next) => next - self.kernel_from,
+            Carrier::Ring | Carrier::Copying { .. } => 0,
+        }
+    }
+
+    /// Whether new bytes go into the ring, as far as this end knows.
     pub fn in_ring(&self) -> bool {
         self.carrier == Carrier::Ring
     }
 
-    /// Whether bytes wait to be moved from the ring to the kernel.
-    pub fn takes_back(&self) -> bool {
-        matches!(self.carrier, Carrier::TakeBack(_))
+    /// Whether unread bytes of an ended stretch are still to be sent by kernel.
+    pub fn has_unsent(&self) -> bool {
+        matches!(self.carrier, Carrier::Copying { .. } | Carrier::TakeBack(_))
     }
 
     /// Whether the reader has noticed the end of the last stretch, so that another may begin, and at least one
@@ -86,7 +109,7 @@ impl Tx {
         // SYNC ready: the reader withdraws, fences, looks for a stretch; we announce, fence, look at readiness.
         sidestep_abi::sync::fence(Ordering::SeqCst);
         if half.reading_side.ready.load(Ordering::Relaxed) == 0 {
-            self.give_back(half)?;
+            self.end(half)?;
             return Ok(false);
         }
         Ok(true)
@@ -108,16 +131,17 @@ impl Tx {
                 return Ok(Write::Ring(self.output.space(half.size)));
             }
         }
-        Ok(self.next_to_take_back())
+        self.next_unread(half)
     }
 
-    fn next_to_take_back(&mut self) -> Write {
-        let Carrier::TakeBack(next) = self.carrier else { return Write::Kernel };
-        if next == self.output.tail {
-            self.carrier = Carrier::Kernel;
-            return Write::Kernel;
+    fn next_unread(&mut self, half: Half) -> Result<Write, Lie> {
+        if let Carrier::Copying { .. } = self.carrier {
+            self.look(half)?;
         }
-        Write::TakeBack { at: next - self.output.base, len: (self.output.tail - next) as usize }
+        let (Carrier::Copying { next, .. } | Carrier::TakeBack(next)) = self.carrier else {
+            return Ok(Write::Kernel);
+        };
+        Ok(Write::Unread { at: next - self.output.base, len: (self.output.tail - next) as usize })
     }
 
     /// Distance from the base of the next free byte.
@@ -140,49 +164,104 @@ impl Tx {
     #[inline]
     pub fn put_kernel(&mut self, n: usize) {
         self.pos += n as u64;
-        self.kernel += n as u64;
+        self.socket += n as u64;
     }
 
-    /// `n` bytes of [`Write::TakeBack`] went to the kernel.
-    pub fn took_back(&mut self, n: usize) {
-        if let Carrier::TakeBack(next) = &mut self.carrier {
+    /// `n` bytes of [`Write::Unread`] went to the kernel.
+    pub fn sent_unread(&mut self, half: Half, n: usize) {
+        if let Carrier::Copying { next, .. } | Carrier::TakeBack(next) = &mut self.carrier {
             *next += n as u64;
-            self.ring -= n as u64;
-            self.kernel += n as u64;
+            self.socket += n as u64;
+            half.writer.sent_to.store(*next, Ordering::Relaxed);
         }
-        self.next_to_take_back();
+        self.settle(half);
     }
 
-    /// The kernel takes nothing more (the reader is gone): what is left to take back is left where it is.
-    pub fn abandon(&mut self) {
-        if self.takes_back() {
-            self.carrier = Carrier::Kernel;
+    /// Takes note of unread bytes that the reader has sent to itself on our behalf. Call it after
+    /// [`Half::claim_sending`].
+    pub fn heed_deputy(&mut self, half: Half) -> Result<(), Lie> {
+        if let Carrier::Copying { next, .. } | Carrier::TakeBack(next) = &mut self.carrier {
+            let sent_to = half.writer.sent_to.load(Ordering::Relaxed);
+            if sent_to > self.output.tail {
+                return Err(Lie);
+            }
+            if sent_to > *next {
+                self.socket += sent_to - *next;
+                *next = sent_to;
+            }
         }
+        self.settle(half);
+        Ok(())
     }
 
-    /// Ends the stretch at the reader's position. What it has not read is then to be taken back.
-    pub fn give_back(&mut self, half: Half) -> Result<(), Lie> {
-        if self.carrier == Carrier::Ring {
-            let end = self.output.freeze(half.reader)?;
-            self.leave(end);
+    /// Ends the stretch: the ring carries what is in it, everything else goes by kernel. What the reader has not read
+    /// is copied to the kernel ([`Write::Unread`]), so that it can leave the ring at any time.
+    pub fn end(&mut self, half: Half) -> Result<(), Lie> {
+        if self.carrier != Carrier::Ring {
+            return Ok(());
+        }
+        self.look(half)?;
+        if self.carrier != Carrier::Ring {
+            return Ok(()); // it had ended
+        }
+        if self.output.unread() == 0 {
+            self.complete(half, 0);
+            return Ok(());
+        }
+        match self.output.mark_copying(half.writer, half.reader)? {
+            Head::At(from) => {
+                self.ended += 1;
+                self.carrier = Carrier::Copying { from, next: from };
+                self.settle(half);
+            }
+            Head::Frozen(end) => self.left_by_reader(half, end),
         }
         Ok(())
+    }
+
+    /// Ends the stretch and leaves what is unread to the ring alone: the reader reads it there, or never. For a
+    /// direction that the kernel will not deliver to any more.
+    pub fn end_without_copies(&mut self, half: Half) -> Result<(), Lie> {
+        self.look(half)?;
+        match self.carrier {
+            // A reader that has not entered may just be reading from the kernel: only copies are right for it there.
+            Carrier::Ring if self.output.is_waiting(half.reader) => self.end(half)?,
+            Carrier::Ring => self.complete(half, 0),
+            Carrier::Copying { .. } => self.stop_copying(half),
+            // What a reader that has left is to get by kernel nobody else can bring.
+            Carrier::TakeBack(_) | Carrier::Kernel => {}
+        }
+        Ok(())
+    }
+
+    /// The kernel takes nothing more: the reader is gone. What was to be sent is left where it is.
+    pub fn abandon(&mut self, half: Half) {
+        self.stop_copying(half);
+        self.carrier = Carrier::Kernel;
+    }
+
+    /// Leaves to the ring what the kernel has not taken of the copies. Bytes for a reader that has left the ring stay unsent.
+    pub fn stop_copying(&mut self, half: Half) {
+        if let Carrier::Copying { from, next } = self.carrier {
+            self.complete(half, next - from);
+        }
     }
 
     /// Looks at the reader's word now: space, or the end of the stretch.
     pub fn look(&mut self, half: Half) -> Result<(), Lie> {
-        if self.carrier != Carrier::Ring {
+        if !matches!(self.carrier, Carrier::Ring | Carrier::Copying { .. }) {
             return Ok(());
         }
         self.froze = half.reading_side.froze.load(Ordering::Acquire);
         match self.output.look(half.reader)? {
-            Head::At(_) => self.output.rebase(half.writer),
-            Head::Frozen(end) => self.leave(end),
+            Head::At(_) if self.carrier == Carrier::Ring => self.output.rebase(half.writer),
+            Head::At(_) => self.settle(half),
+            Head::Frozen(end) => self.left_by_reader(half, end),
         }
         Ok(())
     }
 
-    /// Whether a freeze was hinted that this end has not looked at.
+    /// Whether a change was hinted that this end has not looked at.
     #[inline]
     pub fn asked_back(&self, half: Half) -> bool {
         self.carrier == Carrier::Ring && half.reading_side.froze.load(Ordering::Acquire) != self.froze
@@ -190,15 +269,52 @@ impl Tx {
 
     /// Bytes in the ring that the reader had not consumed when last looked at.
     pub fn unread(&self) -> u64 {
-        if self.in_ring() { self.output.unread() } else { 0 }
+        match self.carrier {
+            Carrier::Ring | Carrier::Copying { .. } => self.output.unread(),
+            Carrier::TakeBack(next) => self.output.tail - next,
+            Carrier::Kernel => 0,
+        }
     }
 
-    fn leave(&mut self, end: u64) {
-        self.carrier = Carrier::TakeBack(end);
-        self.ended += 1;
-        self.next_to_take_back();
+    /// Copies are complete when all is copied, or when nothing is left to be copied.
+    fn settle(&mut self, half: Half) {
+        match self.carrier {
+            Carrier::Copying { from, next } if next == self.output.tail || self.output.unread() == 0 => {
+                self.complete(half, next - from);
+            }
+            Carrier::TakeBack(next) if next == self.output.tail => self.carrier = Carrier::Kernel,
+            _ => {}
+        }
+    }
+
+    fn complete(&mut self, half: Half, copied: u64) {
+        if self.carrier == Carrier::Ring {
+            self.ended += 1;
+        }
+        self.output.complete(half.writer, copied);
+        self.kernel_from = self.output.tail;
+        self.carrier = Carrier::Kernel;
+    }
+
+    /// The reader has left the ring at `end`: the kernel carries what comes after that, and after the last copy.
+    fn left_by_reader(&mut self, half: Half, end: u64) {
+        self.ring -= self.output.tail - end;
+        self.kernel_from = end;
+        let next = match self.carrier {
+            Carrier::Copying { from, next } => {
+                self.output.complete(half.writer, next.min(end) - from);
+                next.max(end)
+            }
+            _ => {
+                self.ended += 1;
+                self.output.complete(half.writer, 0);
+                end
+            }
+        };
+        self.carrier = Carrier::TakeBack(next);
+        self.settle(half);
     }
 }
 
-/// Bytes of a ring that stay in a processor's nearest cache: small traffic returns to the base within them.
+/// Bytes at the beginning of the ring that small traffic stays in: half of a first-level cache.
 const WARM: u64 = 8192;

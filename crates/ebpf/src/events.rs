@@ -76,6 +76,9 @@ pub fn meaning(reason: &str) -> &'static str {
         "way-not-kept" => "a connection will be refused: the table of what was dialled is full",
         "accepted" => "the proxy was told what was dialled",
         "listener-not-kept" => "the proxy has more listeners than are remembered: some of them get no connections",
+        "listener-of-others" => {
+            "somebody who is not the proxy listens at its port: nothing that comes in is given to that socket"
+        }
         "refused-inside" => "a connection to the proxy's port was refused: what was dialled is not known",
         "without-proxy" => "nobody listens at the proxy's port: what came in was refused, or passed if that is wanted",
         "policy-denied-out" => "a pod's call was refused: its policies forbid the destination",
@@ -86,6 +89,20 @@ pub fn meaning(reason: &str) -> &'static str {
         "bypassed-inbound" => "a connection went around the server's proxy: the Service needs none",
         "bypass-refused" => {
             "a connection went through a proxy though the Service needs none: one of the pods requires it"
+        }
+        "source-routed" => {
+            "a source route was refused: it leads elsewhere than to the address that rules are asked about"
+        }
+        "source-forged" => "a packet was dropped: its source address is not the sender's, or is the receiver's own",
+        "not-admitted-out" => {
+            "a call was refused: the node is armed, and the agent has not admitted this network namespace"
+        }
+        "not-admitted-in" => {
+            "what was sent to a network namespace was dropped: the node is armed, and the agent has not admitted it"
+        }
+        "too-many-pending" => "a connection was refused: the pod has 4096 under way to its proxy already",
+        "conversation-not-kept" => {
+            "the answer to a datagram will be denied: the pod has no table of those that it waits for"
         }
         "not-watched" => "a connection was not counted: there are more pairs of pods and Services than are counted",
         _ => "",

@@ -10,7 +10,7 @@ use sidestep_mesh::plane::{Frontend, FrontendKey, Member, Scope, Slot};
 use std::net::Ipv6Addr;
 
 /// The version of keys and values: tables of another version are not taken over but made anew.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// `enum frontend_flags`
 const LEAST_CONNECTIONS: u32 = 1 << 0;

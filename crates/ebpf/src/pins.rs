@@ -3,6 +3,9 @@
 use crate::error::{Doing, Error, Result};
 use rustix::fs::statfs;
 use rustix::mount::{MountFlags, mount};
+use rustix::process::geteuid;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -18,10 +21,12 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// `directory` lies in a BPF file system. [`BPFFS`] is mounted if nobody has done so; other places must be there.
+    /// `directory` lies in a BPF file system. [`BPFFS`] is mounted if nobody has done so; other places must be there. Nobody
+    /// else may be able to write there: whoever can puts tables in our tables' place.
     pub fn new(directory: &Path) -> Result<Pins> {
         if directory.starts_with(BPFFS) && !is_bpffs(Path::new(BPFFS)) {
-            mount("bpf", BPFFS, "bpf", MountFlags::empty(), None).at("mount a BPF file system at", Path::new(BPFFS))?;
+            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+            mount("bpf", BPFFS, "bpf", flags, c"mode=0700").at("mount a BPF file system at", Path::new(BPFFS))?;
         }
         let pins = Pins { directory: directory.into() };
         let existing = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
@@ -29,7 +34,40 @@ impl Pins {
             let hint = "is in no BPF file system (mount -t bpf bpf DIRECTORY)";
             return Err(Error::new(directory.display().to_string(), hint));
         }
+        pins.check()?;
         Ok(pins)
+    }
+
+    /// Every directory of the BPF file system down to this one is ours alone, as far as it is there. In one that is sticky, as
+    /// some mount it, others cannot touch what is ours.
+    fn check(&self) -> Result<()> {
+        for path in self.directory.ancestors().filter(|path| path.symlink_metadata().is_ok()) {
+            if !is_bpffs(path) {
+                break;
+            }
+            let found = path.symlink_metadata().at("look at", path)?;
+            let is_last = path == self.directory;
+            let may_be_shared = !is_last && found.mode() & STICKY != 0;
+            let wrong = match found.mode() & OF_OTHERS {
+                _ if !found.is_dir() => "is no directory: remove it".to_string(),
+                _ if found.uid() != geteuid().as_raw() => {
+                    format!("belongs to user {}, not to this one: remove it, or choose another place", found.uid())
+                }
+                writable if writable != 0 && !may_be_shared => {
+                    "can be written by others: look who has put what there, and then `chmod go-w` it".to_string()
+                }
+                _ => continue,
+            };
+            return Err(Error::new(path.display().to_string(), wrong));
+        }
+        Ok(())
+    }
+
+    /// Makes the directory itself, and those above it.
+    pub fn create(&self) -> Result<()> {
+        create(&self.directory)?;
+        // One that an earlier version has made can be read by others.
+        fs::set_permissions(&self.directory, Permissions::from_mode(OURS)).at("change the mode of", &self.directory)
     }
 
     pub fn path(&self, parts: &[&str]) -> PathBuf {
@@ -39,7 +77,8 @@ impl Pins {
     /// Makes the directory of that name, and those above it.
     pub fn make(&self, parts: &[&str]) -> Result<PathBuf> {
         let path = self.path(parts);
-        fs::create_dir_all(&path).at("create", &path)?;
+        self.create()?;
+        create(&path)?;
         Ok(path)
     }
 
@@ -56,6 +95,15 @@ impl Pins {
         let entries = fs::read_dir(self.path(parts)).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
+}
+
+const OURS: u32 = 0o700;
+const STICKY: u32 = 0o1000;
+/// Rights to write.
+const OF_OTHERS: u32 = 0o022;
+
+fn create(path: &Path) -> Result<()> {
+    DirBuilder::new().recursive(true).mode(OURS).create(path).at("create", path)
 }
 
 fn is_bpffs(path: &Path) -> bool {

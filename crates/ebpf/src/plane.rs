@@ -43,7 +43,7 @@ pub struct Load {
 }
 
 /// Names of `enum reason`, in its order.
-pub const REASONS: [&str; 26] = [
+pub const REASONS: [&str; 33] = [
     "translated",
     "refused",
     "backend-missing",
@@ -70,10 +70,17 @@ pub const REASONS: [&str; 26] = [
     "bypassed-inbound",
     "bypass-refused",
     "not-watched",
+    "source-routed",
+    "source-forged",
+    "not-admitted-out",
+    "not-admitted-in",
+    "too-many-pending",
+    "conversation-not-kept",
+    "listener-of-others",
 ];
 
 /// Those of [`REASONS`] that are about captured pods.
-pub const OF_CAPTURE: [&str; 11] = [
+pub const OF_CAPTURE: [&str; 13] = [
     "captured-outbound",
     "captured-inbound",
     "captured-dns",
@@ -85,6 +92,8 @@ pub const OF_CAPTURE: [&str; 11] = [
     "listener-not-kept",
     "refused-inside",
     "without-proxy",
+    "too-many-pending",
+    "listener-of-others",
 ];
 
 impl Maps {

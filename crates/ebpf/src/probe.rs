@@ -1,7 +1,9 @@
 //! What the kernel must be able to do, looked at before anything is loaded: so that the message says what is missing,
 //! not which instruction a verifier did not like.
 
-use libbpf_rs::btf::{Btf, types::Func};
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Func;
+use libbpf_rs::libbpf_sys::{BPF_FUNC_get_netns_cookie, BPF_PROG_TYPE_CGROUP_SKB, libbpf_probe_bpf_helper};
 use libbpf_rs::{MapType, ProgramType};
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -110,6 +112,12 @@ pub fn missing_for_splice() -> Vec<String> {
 pub fn may_read_kernel() -> bool {
     let held = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
     held.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN)
+}
+
+/// Whether programs that look at packets can ask for the network namespace (6.15).
+pub fn has_netns_helper() -> bool {
+    // SAFETY: two numbers, and no options.
+    unsafe { libbpf_probe_bpf_helper(BPF_PROG_TYPE_CGROUP_SKB, BPF_FUNC_get_netns_cookie, std::ptr::null()) == 1 }
 }
 
 fn privileges(wanted: &[(&str, CapabilitySet)]) -> Vec<String> {

@@ -1,30 +1,60 @@
-//! Ends connected UDP sockets whose backend has gone, in every network namespace.
+//! Connected UDP sockets whose backend has gone, in every network namespace: they go on with another backend, or end.
 
 use crate::error::{Doing, Result};
+use crate::stale::{self, Moved};
 use crate::{services, walk};
-use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use sidestep_bpf::reclaim::ReclaimSkelBuilder;
+use libbpf_rs::{Link, OpenObject};
+use sidestep_bpf::reclaim::{ReclaimSkel, ReclaimSkelBuilder};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Aborts them and returns how many there were. Namespaces are found by the processes in them and by the names that
-/// ip-netns(8) gives them.
-pub fn run(pins: &Path) -> Result<u64> {
-    let directory = services::maps_path(pins)?;
+/// What has become of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Connected to another backend.
+    pub moved: u64,
+    /// Aborted, since none could be had.
+    pub ended: u64,
+    /// Aborted now or earlier, and not connected since: they are connected when their Service has a backend again.
+    pub waiting: u64,
+}
+
+/// Namespaces are found by the processes in them and by the names that ip-netns(8) gives them. Descriptors are looked at only
+/// if there is such a socket, or `some_wait`: sockets have been aborted before.
+pub fn run(pins: &Path, some_wait: bool) -> Result<Reclaimed> {
     let mut object = MaybeUninit::uninit();
-    let mut open = ReclaimSkelBuilder::default().open(&mut object).doing("read the reclaiming program")?;
-    for (name, map) in [
-        ("translations", &mut open.maps.translations),
-        ("members", &mut open.maps.members),
-        ("backends", &mut open.maps.backends),
-    ] {
-        let pinned = MapHandle::from_pinned_path(directory.join(name)).at("open", &directory.join(name))?;
-        map.reuse_fd(pinned.as_fd()).at("use", &directory.join(name))?;
+    let mut program = Program::load(pins, &mut object)?;
+    if program.walk(false)? == 0 && !some_wait {
+        return Ok(Reclaimed::default());
     }
-    let skeleton = open.load().doing("load the reclaiming program")?;
-    let link = skeleton.progs.reclaim_udp.attach().doing("attach the iterator")?;
-    walk::everywhere(&link)?;
-    Ok(skeleton.maps.bss_data.as_deref().map_or(0, |data| data.destroyed))
+    // Whatever hinders that, those that are left are ended all the same.
+    let moved = stale::reconnect(pins);
+    let ended = program.walk(true)?;
+    let Moved { moved, waiting } = moved?;
+    Ok(Reclaimed { moved, ended, waiting: waiting + ended })
+}
+
+struct Program<'a> {
+    skeleton: ReclaimSkel<'a>,
+    link: Link,
+}
+
+impl<'a> Program<'a> {
+    fn load(pins: &Path, object: &'a mut MaybeUninit<OpenObject>) -> Result<Program<'a>> {
+        let mut open = ReclaimSkelBuilder::default().open(object).doing("read the reclaiming program")?;
+        services::use_pinned(open.open_object_mut(), pins)?;
+        let skeleton = open.load().doing("load the reclaiming program")?;
+        let link = skeleton.progs.reclaim_udp.attach().doing("attach the iterator")?;
+        Ok(Program { skeleton, link })
+    }
+
+    /// Returns how many there are, or were aborted.
+    fn walk(&mut self, aborting: bool) -> Result<u64> {
+        let data = self.skeleton.maps.bss_data.as_deref_mut().expect("the program counts");
+        (data.aborting, data.stale, data.destroyed) = (aborting, 0, 0);
+        walk::everywhere(&self.link)?;
+        let data = self.skeleton.maps.bss_data.as_deref().expect("the program counts");
+        Ok(if aborting { data.destroyed } else { data.stale })
+    }
 }

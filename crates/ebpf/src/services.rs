@@ -6,7 +6,7 @@ use crate::layout::VERSION;
 use crate::links::{self, Cgroup};
 use crate::pins::Pins;
 use crate::plane::Maps;
-use crate::{pinned, probe};
+use crate::{packets, pinned, probe};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{OpenObject, ProgramMut};
 use sidestep_bpf::services::ServicesSkelBuilder;
@@ -77,6 +77,9 @@ fn install_over<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> R
     let filled = fill(Maps::open(&directory)?)?;
     let programs: Vec<ProgramMut> = skeleton.object_mut().progs_mut().collect();
     links::attach(&programs, &pins, KIND, &cgroup)?;
+    if packets::are_installed(&options.pins) {
+        packets::install(options)?;
+    }
     pinned::forget_other_layouts(&pins, KIND, &maps_directory())?;
     Ok(filled)
 }

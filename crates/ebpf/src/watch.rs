@@ -80,9 +80,14 @@ impl Watch {
         Ok(Watch { pins: pins.into(), relations: open(&services::maps_path(pins)?, "relations")? })
     }
 
-    /// Everything, with what connections that last have carried so far.
+    /// Everything, with what connections that last have carried so far: that takes a walk through all namespaces.
     pub fn read(&self) -> Result<Vec<(Between, Counted)>> {
         self.count_traffic()?;
+        self.read_as_it_is()
+    }
+
+    /// Everything, with what connections that last had carried at the last walk.
+    pub fn read_as_it_is(&self) -> Result<Vec<(Between, Counted)>> {
         let mut found = Vec::new();
         for key in self.relations.keys().filter_map(|key| relation_key::from_bytes(&key)) {
             // One that has been forgotten meanwhile is not there.

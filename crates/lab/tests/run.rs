@@ -113,6 +113,36 @@ fn nothing_of_a_warm_up_is_left_when_the_load_begins() {
     assert!(done.status.success(), "{done:?}");
 }
 
+/// Two programs that stand for those of another build of Sidestep: each leaves its name.
+fn another_release() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = "while [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"";
+    let broker = "while [ \"$1\" != --address ]; do shift; done; : >\"$2\"; exec sleep 60";
+    for (name, then) in [("sidestep", run), ("sidestepd", broker)] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n: >\"$0.was-used\"\n{then}\n")).expect("a file");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("executable");
+    }
+    dir
+}
+
+#[test]
+fn rings_of_another_release_are_by_its_programs() {
+    let release = another_release();
+    let text = |release: &std::path::Path| {
+        let other = format!("rings: {{release: {}}}", release.display());
+        scenario("command: [sleep, \"${time}\"]", "", &other)
+    };
+    let done = Lab::new(&text(release.path())).run(&["--rounds", "1", "--strict"]);
+    assert!(done.status.success(), "{done:?}");
+    for name in ["sidestep.was-used", "sidestepd.was-used"] {
+        assert!(release.path().join(name).exists(), "{name}");
+    }
+    let said = Lab::new(&text(&release.path().join("elsewhere"))).is_not_begun(&["--rounds", "1"]);
+    assert!(said.contains("rings.release: there is no /") && said.contains("/elsewhere/sidestep"), "{said}");
+}
+
 #[test]
 fn a_check_that_fails_fails_the_turn() {
     let text = sleeper("0.02") + "checks: [{run: [sh, -c, 'echo the load went astray >&2; exit 1']}]\n";
@@ -172,8 +202,9 @@ fn what_processes_use_is_theirs_and_what_is_in_the_background_is_nobodys() {
     let usage = &run.cells[0].turns[0].usage;
     let names: Vec<&str> = usage.processes.keys().map(String::as_str).collect();
     assert_eq!(names, ["burner", "load"]);
-    assert!(usage.processes["burner"].cpu() > 0.1, "{usage:?}");
-    assert!(usage.processes["load"].cpu() < 0.1, "{usage:?}");
+    // Of half a second, of which a busy machine gives the one that burns a small part.
+    assert!(usage.processes["burner"].cpu() > 0.02, "{usage:?}");
+    assert!(usage.processes["load"].cpu() < 0.02, "{usage:?}");
 }
 
 #[test]

@@ -81,6 +81,11 @@ impl Backends {
         self.known.get(endpoint).map(|known| known.number)
     }
 
+    /// Every one with its number, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Endpoint, u32)> {
+        self.known.iter().map(|(endpoint, known)| (endpoint, known.number))
+    }
+
     /// How many are known.
     pub fn len(&self) -> usize {
         self.known.len()

@@ -12,6 +12,7 @@ use crate::table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Twin of `enum bypass_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +61,10 @@ pub fn plan(state: &State, node: &Node, owns: impl Fn(&FrontendKey, &Name) -> bo
         let endpoints = endpoints(state, service);
         match endpoints.iter().find_map(|endpoint| facts.refusal(endpoint, service.bypass)) {
             Some(refusal) => drop(plan.refused.insert(service.name.clone(), refusal)),
-            None => plan.add(service, state, node, &endpoints, &owns),
+            None => {
+                let own = endpoints.into_iter().filter(|at| facts.is_of(&service.name, at)).collect();
+                plan.add(service, state, node, &own, &owns);
+            }
         }
     }
     plan
@@ -73,6 +77,8 @@ struct Facts {
     /// Services that do not ask for the short way, and those that ask for half of it, by their endpoints.
     others: BTreeMap<Endpoint, Name>,
     halves: BTreeMap<Endpoint, Name>,
+    /// Namespaces that have a pod with the address.
+    owners: BTreeMap<IpAddr, BTreeSet<Arc<str>>>,
 }
 
 impl Facts {
@@ -84,11 +90,24 @@ impl Facts {
             let each = services.flat_map(|one| endpoints(state, one).into_iter().map(|at| (at, one.name.clone())));
             each.collect()
         };
+        let mut owners = BTreeMap::<IpAddr, BTreeSet<Arc<str>>>::new();
+        for pod in pods.values() {
+            for ip in &pod.addresses {
+                owners.entry(*ip).or_default().insert(pod.name.namespace.clone());
+            }
+        }
         Facts {
+            owners,
             required: requiring.flat_map(|pod| pod.addresses.iter().map(|ip| (*ip, pod.name.clone()))).collect(),
             others: of(Bypass::Nobody),
             halves: of(Bypass::Clients),
         }
+    }
+
+    /// Anybody may name any address as an endpoint of his Service. One's own are those of pods of one's namespace.
+    fn is_of(&self, service: &Name, endpoint: &Endpoint) -> bool {
+        let owners = self.owners.get(&endpoint.address.ip());
+        owners.is_some_and(|owners| owners.iter().eq([&service.namespace]))
     }
 
     fn refusal(&self, endpoint: &Endpoint, bypass: Bypass) -> Option<Refusal> {
@@ -112,7 +131,7 @@ impl Plan {
         service: &Service,
         state: &State,
         node: &Node,
-        endpoints: &BTreeSet<Endpoint>,
+        own: &BTreeSet<Endpoint>,
         owns: &impl Fn(&FrontendKey, &Name) -> bool,
     ) {
         let tables = table::of(service, &state.slices(&service.name), node);
@@ -120,7 +139,7 @@ impl Plan {
         let mine = frontends.filter(|key| key.protocol == Protocol::Tcp && owns(key, &service.name));
         self.ways.extend(mine.map(|key| (key, Way { outbound: true, inbound: false })));
         let way = Way { outbound: true, inbound: service.bypass == Bypass::Both };
-        self.ways.extend(endpoints.iter().map(|endpoint| (backend_key(*endpoint), way)));
+        self.ways.extend(own.iter().map(|endpoint| (backend_key(*endpoint), way)));
     }
 }
 

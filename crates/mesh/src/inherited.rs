@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 #[derive(Debug, Default)]
 pub struct Inherited {
+    /// Those that are still as it has left them.
     pub frontends: HashMap<FrontendKey, Frontend>,
     pub ranges: HashSet<(u32, u32)>,
     pub backends: Vec<Endpoint>,

@@ -7,7 +7,7 @@ use k8s_openapi::api::discovery::v1 as discovery;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// On a Service: `random`, `weighted` or `least-connections`.
@@ -20,6 +20,8 @@ pub const BYPASS_PROXY: &str = "sidestep.dev/bypass-proxy";
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Set by those who want a proxy of their own for a Service; kube-proxy leaves such Services alone too.
 const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
+/// On what belongs to a headless Service, whose endpoints are answers of DNS and nothing else.
+const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Kubernetes' default.
 const AFFINITY_SECONDS: i32 = 10_800;
 
@@ -48,12 +50,12 @@ pub fn service(from: &core::Service) -> Result<Object> {
     let spec = from.spec.clone().unwrap_or_default();
     let mut left = Vec::new();
     let name = name(&from.metadata)?;
-    let foreign = from.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(PROXY_NAME));
-    if foreign {
-        left.push(Left { what: name.to_string(), why: "a label asks for another proxy" });
+    let others = not_ours(&from.metadata);
+    if let Some(why) = others {
+        left.push(Left { what: name.to_string(), why });
     }
     // Headless Services and ExternalName are answers of DNS: nobody connects to an address of theirs.
-    let has_address = !foreign && spec.type_.as_deref() != Some("ExternalName");
+    let has_address = others.is_none() && spec.type_.as_deref() != Some("ExternalName");
     let ports = if has_address { ports(&spec, &mut left)? } else { Vec::new() };
     Ok(Object::Service(Service {
         cluster_ips: cluster_ips(&spec)?,
@@ -68,6 +70,18 @@ pub fn service(from: &core::Service) -> Result<Object> {
         left,
         name,
     }))
+}
+
+/// Labels by which kube-proxy leaves Services and EndpointSlices alone, too.
+fn not_ours(metadata: &ObjectMeta) -> Option<&'static str> {
+    let has = |key| metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key));
+    if has(PROXY_NAME) {
+        Some("a label asks for another proxy")
+    } else if has(HEADLESS) {
+        Some("a label says that it is headless")
+    } else {
+        None
+    }
 }
 
 pub(crate) fn name(metadata: &ObjectMeta) -> Result<Name> {
@@ -214,21 +228,25 @@ fn misread(annotation: &str, text: &str, why: &'static str) -> Left {
 /// An annotation may have a quarter of a megabyte.
 const MOST_SHOWN: usize = 60;
 
-/// None: the slice belongs to no Service, or has names instead of addresses.
+/// None: the slice belongs to no Service, or to one that has no address, or has names instead of addresses.
 pub fn slice(from: &discovery::EndpointSlice) -> Result<Option<Object>> {
     let name = name(&from.metadata)?;
     let labels = from.metadata.labels.clone().unwrap_or_default();
     let Some(service) = labels.get(SERVICE_NAME).filter(|_| from.address_type != "FQDN") else { return Ok(None) };
+    if not_ours(&from.metadata).is_some() {
+        return Ok(None);
+    }
     if !["IPv4", "IPv6"].contains(&from.address_type.as_str()) {
         return invalid("addressType", &from.address_type, "IPv4, IPv6 or FQDN");
     }
-    let endpoints =
+    let mut endpoints =
         from.endpoints.iter().flatten().enumerate().map(|(i, e)| endpoint(i, e)).collect::<Result<Vec<_>>>()?;
     if let Some(i) = endpoints.iter().position(|e| e.address.is_ipv4() != (from.address_type == "IPv4")) {
         let found = endpoints[i].address;
         return invalid(format!("endpoints[{i}].addresses[0]"), found, "an address of the slice's addressType");
     }
     let mut left = Vec::new();
+    endpoints.retain(|endpoint| is_one_machine(endpoint.address, &mut left));
     let weights = weights(&from.metadata, &mut left);
     let service = service.as_str().into();
     Ok(Some(Object::Slice(Slice { name, service, ports: slice_ports(from)?, endpoints, weights, left })))
@@ -255,7 +273,7 @@ fn endpoint(i: usize, from: &discovery::Endpoint) -> Result<SliceEndpoint> {
     let conditions = from.conditions.clone().unwrap_or_default();
     let hints = from.hints.clone().unwrap_or_default();
     Ok(SliceEndpoint {
-        address: address(format!("{path}[0]"), text)?,
+        address: endpoint_address(format!("{path}[0]"), text)?,
         ready: conditions.ready.unwrap_or(true),
         serving: conditions.serving.unwrap_or(true),
         terminating: conditions.terminating.unwrap_or(false),
@@ -263,6 +281,29 @@ fn endpoint(i: usize, from: &discovery::Endpoint) -> Result<SliceEndpoint> {
         zone_hints: hints.for_zones.iter().flatten().map(|zone| zone.name.as_str().into()).collect(),
         node_hints: hints.for_nodes.iter().flatten().map(|node| node.name.as_str().into()).collect(),
     })
+}
+
+/// What the API server lets nobody write: from a socket it would lead back to whoever connects, or to neighbours of the
+/// node's.
+fn endpoint_address(path: String, text: &str) -> Result<IpAddr> {
+    let found = address(path.clone(), text)?;
+    let is_special = match found {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.octets()[..3] == [224, 0, 0],
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.segments()[0] & 0xff0f == 0xff02,
+    };
+    if is_special || found.is_loopback() || found.is_unspecified() {
+        return invalid(path, text, "an address that is neither unspecified nor loopback nor link-local");
+    }
+    Ok(found)
+}
+
+/// The API server lets groups pass, at which no backend can be reached.
+fn is_one_machine(ip: IpAddr, left: &mut Vec<Left>) -> bool {
+    let is_group = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
+    if is_group {
+        left.push(Left { what: format!("endpoint {ip}"), why: "a multicast or broadcast address is no backend's" });
+    }
+    !is_group
 }
 
 /// What can be understood of it; the first part that cannot is remarked.

@@ -218,6 +218,11 @@ impl Reconciler {
         self.backends.number(endpoint)
     }
 
+    /// Every backend with its number, in no particular order.
+    pub fn backends(&self) -> impl Iterator<Item = (&Endpoint, u32)> {
+        self.backends.iter()
+    }
+
     /// How much of each kind is in use.
     pub fn used(&self) -> Sizes {
         Sizes {
@@ -253,7 +258,7 @@ impl Reconciler {
             })
         });
         let moved = self.claims.replace(name, wishes);
-        self.pending.frontends.extend(moved.unclaimed.into_iter().map(|frontend| (frontend, None)));
+        moved.unclaimed.into_iter().for_each(|frontend| self.set_frontend(frontend, None));
         moved.others
     }
 
@@ -290,7 +295,8 @@ impl Reconciler {
                     self.inherited.as_ref().is_some_and(|known| known.frontends.contains_key(frontend))
                 };
                 let mine = |frontend: &FrontendKey| self.claims.owner(frontend) == Some(&key) && !is_left(frontend);
-                self.pending.frontends.extend(frontends.into_iter().filter(mine).map(|frontend| (frontend, None)));
+                let gone: Vec<FrontendKey> = frontends.into_iter().filter(mine).collect();
+                gone.into_iter().for_each(|frontend| self.set_frontend(frontend, None));
                 self.problem(key.service.clone(), Problem::Full { port: key, what });
                 self.retire(old, None);
                 None
@@ -409,10 +415,18 @@ impl Reconciler {
             let is_left = value.count == 0 && self.inherited.as_ref().is_some_and(|known| known.serves(&frontend));
             match self.claims.owner(&frontend).cloned() {
                 Some(owner) if owner == port.key && is_left => {}
-                Some(owner) if owner == port.key => drop(self.pending.frontends.insert(frontend, Some(value))),
+                Some(owner) if owner == port.key => self.set_frontend(frontend, Some(value)),
                 Some(owner) => self.problem(port.key.service.clone(), Problem::Taken { frontend, owner }),
                 None => {}
             }
+        }
+    }
+
+    /// From now on the frontend is what this life has made of it, whatever an earlier one had left there.
+    fn set_frontend(&mut self, frontend: FrontendKey, value: Option<Frontend>) {
+        self.pending.frontends.insert(frontend, value);
+        if let Some(inherited) = &mut self.inherited {
+            inherited.frontends.remove(&frontend);
         }
     }
 

@@ -229,7 +229,8 @@ fn who_asks_why_is_told_which_rules_fit() {
     );
     let told = |ip: &str, port| -> Vec<(Option<usize>, Action)> {
         let peer = ip.parse().unwrap();
-        let connection = Connection { direction: Direction::Egress, peer, who: Who::Unknown, protocol: Tcp, port };
+        let connection =
+            Connection { direction: Direction::Egress, peer, who: Who::Unknown, protocol: Some(Tcp), port };
         let fits = fitting(&[&policy], &connection);
         assert!(fits.iter().all(|fit| fit.dry_run && *fit.policy == policy.name));
         fits.iter().map(|fit| (fit.rule, fit.action)).collect()

@@ -5,10 +5,11 @@ use proptest::prelude::*;
 use sidestep_mesh::address::Protocol;
 use sidestep_mesh::object::Name;
 use sidestep_mesh::policy::identity::{self, Identities, Identity};
-use sidestep_mesh::policy::judge::{Connection, Judgement, Outcome, Who, judge};
+use sidestep_mesh::policy::judge::{Connection, Judgement, Outcome, Who, is_shared, judge};
 use sidestep_mesh::policy::rules::{Action, BySide, Direction, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
 use sidestep_mesh::policy::tables::{
-    Compiled, DRY_ALLOW, DRY_DENY, Gate, JUDGED, SAYS_ALLOW, SAYS_DENY, SAYS_DROP, compile,
+    Compiled, DRY_ALLOW, DRY_DENY, DRY_NAMES_DENIED, Gate, JUDGED, NAMES_DENIED, SAYS_ALLOW, SAYS_DENY, SAYS_DROP,
+    compile,
 };
 use std::net::IpAddr;
 
@@ -24,7 +25,19 @@ const RANGES: [&str; 9] = [
     "fd00:1::/32",
     "fd00:1::3/128",
 ];
-const ADDRESSES: [&str; 7] = ["10.1.2.3", "10.1.2.4", "10.1.9.9", "10.9.9.9", "192.0.2.1", "fd00:1::3", "2001:db8::1"];
+const ADDRESSES: [&str; 10] = [
+    "10.1.2.3",
+    "10.1.2.4",
+    "10.1.9.9",
+    "10.9.9.9",
+    "192.0.2.1",
+    "fd00:1::3",
+    "2001:db8::1",
+    // These are not one host's alone.
+    "239.1.2.3",
+    "fe80::3",
+    "ff02::1",
+];
 
 fn labels() -> impl Strategy<Value = Labels> {
     let pair = (prop::sample::select(vec!["app", "tier"]), prop::sample::select(vec!["a", "b"]));
@@ -80,16 +93,23 @@ fn policy() -> impl Strategy<Value = Policy> {
 fn asked(compiled: &Compiled, gate: Gate, identity: u32, peer: IpAddr) -> Judgement {
     let defaults = *compiled.defaults.at(gate.direction);
     let allowed = Judgement { outcome: Outcome::Allowed, would_be_denied: false };
-    if defaults & JUDGED == 0 || (gate.direction == Direction::Ingress && identity == identity::NODE) {
+    if defaults & u16::from(JUDGED) == 0 || (gate.direction == Direction::Ingress && identity == identity::NODE) {
         return allowed;
     }
-    let said = compiled.said(gate, identity, peer);
-    let deciding = if said & SAYS_DENY != 0 { said } else { defaults };
-    if said & SAYS_DENY != 0 || (said & SAYS_ALLOW == 0 && defaults & SAYS_DENY != 0) {
-        let on_deny = if deciding & SAYS_DROP != 0 { OnDeny::Drop } else { OnDeny::Refuse };
+    let said = u16::from(compiled.said(gate, identity, peer));
+    let [allow, deny, drop, dry_allow, dry_deny] =
+        [SAYS_ALLOW, SAYS_DENY, SAYS_DROP, DRY_ALLOW, DRY_DENY].map(u16::from);
+    let is_hidden = |names: u16, allowed: u16| {
+        identity == identity::UNKNOWN && is_shared(peer) && defaults & names != 0 && said & allowed == 0
+    };
+    let deciding = if said & deny != 0 { said } else { defaults };
+    if said & deny != 0 || (said & allow == 0 && defaults & deny != 0) || is_hidden(NAMES_DENIED, allow) {
+        let on_deny = if deciding & drop != 0 { OnDeny::Drop } else { OnDeny::Refuse };
         return Judgement { outcome: Outcome::Denied(on_deny), would_be_denied: false };
     }
-    let would_be_denied = said & DRY_DENY != 0 || (said & (SAYS_ALLOW | DRY_ALLOW) == 0 && defaults & DRY_DENY != 0);
+    let would_be_denied = said & dry_deny != 0
+        || (said & (allow | dry_allow) == 0 && defaults & dry_deny != 0)
+        || is_hidden(DRY_NAMES_DENIED, allow | dry_allow);
     Judgement { would_be_denied, ..allowed }
 }
 
@@ -118,11 +138,12 @@ proptest! {
                 None => Who::Unknown,
             };
             for (address, direction) in ADDRESSES.iter().flat_map(|a| Direction::BOTH.map(|direction| (a, direction))) {
-                for (protocol, port) in [Protocol::Tcp, Protocol::Udp].into_iter().flat_map(|p| (1..7).map(move |n| (p, n))) {
+                let with_ports = [Protocol::Tcp, Protocol::Udp].into_iter().flat_map(|p| (1..7).map(move |n| (Some(p), n)));
+                for (protocol, port) in with_ports.chain([(None, 0)]) {
                     let peer: IpAddr = address.parse().unwrap();
                     let said = judge(&policies, &Connection { direction, peer, who, protocol, port });
                     let found = asked(&compiled, Gate { direction, protocol, port }, *number, peer);
-                    prop_assert_eq!(found, said, "{:?} {} {:?} {} {}", who, address, direction, protocol, port);
+                    prop_assert_eq!(found, said, "{:?} {} {:?} {:?} {}", who, address, direction, protocol, port);
                 }
             }
         }

@@ -114,6 +114,33 @@ fn endpoints_that_cannot_be_read_serve_on_until_all_is_known() {
     assert!(life.tables.members.is_empty());
 }
 
+/// Its endpoints were known to this life, so it is known that there are none: its place goes to others.
+#[test]
+fn a_service_that_is_emptied_before_all_is_known_leads_to_nobody_else() {
+    let mut life = Life::first(ROOM);
+    life.put(&(service(1, "") + &slice(1, 1..3)));
+    let mut life = life.next();
+    life.put(&(service(1, "") + &slice(1, 1..3)));
+    life.put(&slice(1, 1..1));
+    assert_eq!(life.reach("10.96.0.1"), Some(vec![]));
+    life.rest();
+    life.put(&(service(2, "") + &slice(2, 50..52)));
+    assert_eq!((life.reach("10.96.0.1"), life.reach("10.96.0.2")), (Some(vec![]), Some(vec![50, 51])));
+}
+
+#[test]
+fn a_service_that_outgrows_its_room_before_all_is_known_leads_to_nobody_else() {
+    let mut life = Life::first(Sizes { slots: 6, ..ROOM });
+    life.put(&(service(1, "") + &slice(1, 1..3)));
+    let mut life = life.next();
+    life.put(&(service(1, "") + &slice(1, 1..3)));
+    life.put(&slice(1, 1..7));
+    assert_eq!((life.reach("10.96.0.1"), life.reconciler.problems().count()), (None, 1));
+    life.rest();
+    life.put(&(service(2, "") + &slice(2, 50..52)));
+    assert_eq!((life.reach("10.96.0.1"), life.reach("10.96.0.2")), (None, Some(vec![50, 51])));
+}
+
 #[test]
 fn who_is_no_backend_any_more_is_not_remembered() {
     let mut life = Life::first(ROOM);

@@ -228,3 +228,51 @@ fn what_is_wrong_is_named() {
     assert_eq!(yaml::parse(&second).unwrap_err().to_string(), expected);
     assert!(yaml::parse("a: [").unwrap_err().to_string().starts_with("document 1: "));
 }
+
+/// As the API server refuses them.
+#[test]
+fn endpoints_are_no_special_addresses() {
+    let with = |ip: &str| {
+        let family = if ip.contains(':') && !ip.starts_with("::ffff:") { "IPv6" } else { "IPv4" };
+        SLICE
+            .replace("{addresses: [10.1.0.1],", &format!("{{addresses: ['{ip}'],"))
+            .replace("addressType: IPv4", &format!("addressType: {family}"))
+    };
+    for ip in [
+        "127.0.0.1",
+        "127.255.0.9",
+        "0.0.0.0",
+        "169.254.169.254",
+        "224.0.0.251",
+        "::",
+        "::1",
+        "fe80::1",
+        "febf::1",
+        "ff02::fb",
+        "ff12::1",
+        "::ffff:127.0.0.1",
+        "::ffff:169.254.1.1",
+    ] {
+        let wrong = yaml::parse(&with(ip)).unwrap_err().to_string();
+        let expected = "endpoints[0].addresses[0]: ";
+        assert!(wrong.contains(expected) && wrong.contains("nor loopback nor link-local"), "{ip}: {wrong}");
+    }
+    // What it lets pass is left out, and remarked.
+    for ip in ["239.1.2.3", "255.255.255.255"] {
+        let found = slice(&with(ip));
+        assert_eq!(found.endpoints.iter().map(|e| e.address).collect::<Vec<_>>(), [self::ip("10.1.0.2")], "{ip}");
+        assert_eq!(found.left[0].what, format!("endpoint {ip}"));
+    }
+    assert_eq!(slice(&with("169.253.0.1")).endpoints.len(), 2);
+}
+
+#[test]
+fn what_is_labelled_headless_is_left_to_dns() {
+    for label in ["service.kubernetes.io/headless", "service.kubernetes.io/service-proxy-name"] {
+        let labelled = SLICE.replace("labels: {", &format!("labels: {{{label}: '', "));
+        assert_eq!(yaml::parse(&labelled).unwrap(), [], "{label}");
+        let labelled = SERVICE.replace("namespace: shop,", &format!("namespace: shop, labels: {{{label}: ''}},"));
+        let found = service(&labelled);
+        assert!(found.ports.is_empty() && found.left[0].what == "shop/web", "{label}: {found:?}");
+    }
+}

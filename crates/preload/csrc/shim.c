@@ -1,4 +1,5 @@
-/* What stable Rust cannot define: thread-local variables and variadic functions. Nothing else belongs here. */
+/* What stable Rust cannot define: thread-local variables, weak references and variadic functions. Nothing else belongs
+ * here. */
 #define _GNU_SOURCE
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,13 +8,26 @@ struct ss_thread {
 	unsigned tid;      /* 0: not asked yet */
 	unsigned in_vfork; /* this thread's memory is lent to a vfork child */
 	unsigned reserved; /* family place + 1 of the child that this thread is forking */
+	int error;         /* stands in for the errno of a libc that does not tell where it is */
+	unsigned long more[25]; /* laid out in thread.rs */
 };
-static __thread struct ss_thread self;
+__thread struct ss_thread ss_self; /* found by thread_storage! */
 
-struct ss_thread *ss_thread(void)
-{
-	return &self;
-}
+/* All symbols that the library refers to. Null where libc does not have them. The others it looks up (symbol.rs); these are
+ * what the look-up begins with, and what a program may have instead of libc: a copy of `environ`, an allocator. */
+#define WEAK __attribute__((weak))
+struct dl_phdr_info;
+extern int dl_iterate_phdr(int (*)(struct dl_phdr_info *, size_t, void *), void *) WEAK;
+extern void *dlsym(void *, const char *) WEAK;
+extern int *__errno_location(void) WEAK;
+extern void free(void *) WEAK;
+extern char **environ WEAK;
+
+int (*const ss_iterate)(int (*)(struct dl_phdr_info *, size_t, void *), void *) = dl_iterate_phdr;
+void *(*const ss_dlsym)(void *, const char *) = dlsym;
+int *(*const ss_errno)(void) = __errno_location;
+void (*const ss_free)(void *) = free;
+char ***const ss_environ = &environ;
 
 /* Implemented in Rust (hooks/). */
 #pragma GCC visibility push(hidden)

@@ -19,6 +19,23 @@ struct Arena {
     /// Process numbers; 0: free place.
     family: [AtomicU32; FAMILY],
     conns: [Conn; CONNS],
+    sets: [FamilySet; FAMILY_SETS],
+}
+
+/// Epoll sets that processes of a family inherit from each other, and follow.
+const FAMILY_SETS: usize = 4096;
+
+/// What the processes of a family say to each other of an epoll set that they have in common. In the bitmaps, a bit for
+/// each place in the family.
+pub struct FamilySet {
+    /// Who has the set. 0: free record.
+    pub holders: AtomicU64,
+    /// Who has waited for it, or has registered something there.
+    pub users: AtomicU64,
+    /// Who has managed registrations there that others do not know.
+    pub managers: AtomicU64,
+    /// 1: several have used it. Nothing is managed there from now on.
+    pub is_shared: AtomicU32,
 }
 
 static ARENA: AtomicPtr<Arena> = AtomicPtr::new(core::ptr::null_mut());
@@ -31,22 +48,14 @@ pub struct Local {
     pub refs: AtomicU32,
     /// One of them.
     pub fd: AtomicU32,
-    /// Threads of ours that are blocked in a call on it.
+    /// Threads of ours that are blocked in a call on it (`wait/blocked.rs`).
     pub waiters: AtomicU32,
-    /// The last of them.
-    pub waiter: AtomicU32,
     /// 1: closed while one was, and kept alive for it under a number of the library's own.
     pub orphan: AtomicU32,
 }
 
 static LOCAL: [Local; CONNS] = [const {
-    Local {
-        refs: AtomicU32::new(0),
-        fd: AtomicU32::new(0),
-        waiters: AtomicU32::new(0),
-        waiter: AtomicU32::new(0),
-        orphan: AtomicU32::new(0),
-    }
+    Local { refs: AtomicU32::new(0), fd: AtomicU32::new(0), waiters: AtomicU32::new(0), orphan: AtomicU32::new(0) }
 }; CONNS];
 
 pub fn local(index: u32) -> &'static Local {
@@ -135,7 +144,7 @@ fn reserve(pid: u32) -> Option<u32> {
     let a = arena()?;
     (0..UNKNOWN as usize).find_map(|i| {
         let was = a.family[i].load(Acquire);
-        let vacant = was == 0 || was != UNBORN && !process::exists(was);
+        let vacant = was == 0 || was != UNBORN && !process::process_exists(was);
         (vacant && a.family[i].compare_exchange(was, pid, AcqRel, Relaxed).is_ok()).then_some(i as u32)
     })
 }
@@ -170,16 +179,41 @@ pub fn become_child(place: Option<u32>) {
 
 /// Whether a process other than ours, and still alive, holds the connection.
 pub fn held_by_others(c: &Conn) -> bool {
-    let mine = me().map_or(0, |p| 1u64 << p);
-    let mut others = c.holders.load(Acquire) & !mine;
+    has_others(&c.holders)
+}
+
+/// Whether a process other than ours, and still alive, has its bit in this word. Takes the bits of others out.
+pub fn has_others(word: &AtomicU64) -> bool {
+    // Whoever has no place of its own may not be alone there.
+    let mine = me().filter(|p| *p != UNKNOWN).map_or(0, |p| 1u64 << p);
+    let mut others = word.load(Acquire) & !mine;
     while others != 0 {
         let place = others.trailing_zeros();
         others &= others - 1;
         let pid = arena().map_or(0, |a| a.family[place as usize].load(Acquire));
-        if place == UNKNOWN || pid == UNBORN || pid != 0 && pid != process::pid() && process::exists(pid) {
+        if place == UNKNOWN || pid == UNBORN || pid != 0 && pid != process::pid() && process::process_exists(pid) {
             return true;
         }
-        c.holders.fetch_and(!(1 << place), AcqRel);
+        word.fetch_and(!(1 << place), AcqRel);
     }
     false
+}
+
+/// The record of a set with this number, which came from [`alloc_set`].
+pub fn family_set(number: u32) -> Option<&'static FamilySet> {
+    let index = number.checked_sub(1)?;
+    arena()?.sets.get(index as usize)
+}
+
+/// A free record for a set of ours, or one of processes that are gone: its number, from 1 on.
+pub fn alloc_set() -> Option<u32> {
+    let (a, mine) = (arena()?, 1u64 << me()?);
+    let free = |s: &FamilySet| s.holders.compare_exchange(0, mine, AcqRel, Relaxed).is_ok();
+    let abandoned = |s: &FamilySet| s.holders.load(Acquire) & mine == 0 && !has_others(&s.holders) && free(s);
+    let index = a.sets.iter().position(free).or_else(|| a.sets.iter().position(abandoned))?;
+    let s = &a.sets[index];
+    s.users.store(0, Relaxed);
+    s.managers.store(0, Relaxed);
+    s.is_shared.store(0, Release);
+    Some(index as u32 + 1)
 }

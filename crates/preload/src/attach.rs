@@ -1,10 +1,11 @@
 //! The way of a connection from the kernel into a slot: offer, assignment, readiness.
 
-use crate::record::{Conn, flag, state};
+use crate::record::{self, Conn, flag, state};
 use crate::settings::{self, Threshold};
 use crate::{arena, errno, link, member, report, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
+use sidestep_conn::Read;
 use sidestep_sys::tcp::{self, Consumed};
 
 /// Counts an operation on a connection that is still native, and offers it once it has proved long-lived.
@@ -14,7 +15,13 @@ pub fn count(index: u32, c: &Conn, fd: i32) {
     if c.state.load(Relaxed) == state::NATIVE && !c.has(flag::KERNEL_ONLY) && is_worth_it(c, ops) {
         errno::keep(|| offer(index, c, fd));
     }
+    if settings::get().pairs_in_sync && ops <= SYNC_OPS && c.state.load(Relaxed) == state::OFFERED {
+        errno::keep(member::settle);
+    }
 }
+
+/// Operations on a connection whose other end is never offered that wait for the broker under `sync` pairing.
+const SYNC_OPS: u32 = 1000;
 
 fn is_worth_it(c: &Conn, ops: u32) -> bool {
     match settings::get().upgrade_after {
@@ -33,20 +40,27 @@ pub fn stop(reason: Reason) {
 
 #[cold]
 fn offer(index: u32, c: &Conn, fd: i32) {
+    crate::fork::notice();
     if let Some(reason) = Reason::from_code(STOPPED.load(Relaxed) as u8) {
         return stay(c, reason);
     }
     if member::holds() {
         return;
     }
-    if c.has(flag::NONBLOCK) && !c.has(flag::WAITED) && !wait::epoll::is_member(fd) {
+    let mut in_sets = None;
+    wait::epoll::for_each_number(index, |n| {
+        if let Some(may) = wait::epoll::may_be_offered(n) {
+            in_sets = Some(may && in_sets != Some(false));
+        }
+    });
+    let is_waited_for = in_sets.unwrap_or(!c.has(flag::NONBLOCK) || c.has(flag::WAITED));
+    if !is_waited_for {
         // Somebody polls it where we cannot see. Not final: the first wait may be yet to come.
         c.reason.store(Reason::NeverWaited as u32, Relaxed);
         return;
     }
-    if tcp::lingers(fd) {
-        // While an offer is under way the broker holds the socket too, and our close() would not linger.
-        return stay(c, Reason::SocketOption);
+    if !sidestep_sys::fd::may_be_ours() {
+        return stay(c, Reason::FdLimit);
     }
     if arena::held_by_others(c) {
         // Not final: a server that forks for each connection closes its own copy in a moment.
@@ -94,7 +108,7 @@ pub fn assign(index: u32, c: &'static Conn, link_index: u32, slot: u32) {
 /// call, and to readiness once the peer can wake all our waits.
 #[inline]
 pub fn advance(index: u32, c: &'static Conn) {
-    if c.state.load(SeqCst) == state::ATTACHING && c.gate.load(SeqCst) == 0 {
+    if c.state.load(SeqCst) == state::ATTACHING && c.gate.is_empty() {
         errno::keep(|| enter(index, c));
     }
     if c.has(flag::NOT_READY) && c.is_attached() {
@@ -109,8 +123,11 @@ fn enter(index: u32, c: &'static Conn) {
     let entered = c.with_rx(|rx| {
         c.with_tx(|end| {
             // Again under the locks: another thread may have been faster, or may have entered a native call.
-            if c.state.load(SeqCst) != state::ATTACHING || c.gate.load(SeqCst) != 0 {
+            if c.state.load(SeqCst) != state::ATTACHING || !c.gate.is_empty() {
                 return Ok(false);
+            }
+            if tcp::option::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).is_ok_and(|mark| mark > 1) {
+                return Err(Reason::SocketOption); // set before we knew the number, or by a listener
             }
             let (read, written) = (c.early_rx.load(Relaxed), c.early_tx.load(Relaxed));
             match (tcp::consumed(fd), tcp::written(fd)) {
@@ -121,10 +138,14 @@ fn enter(index: u32, c: &'static Conn) {
             }
             *rx = sidestep_conn::Rx::native(read);
             end.tx = sidestep_conn::Tx::native(written);
-            end.rebegin_at = 0;
-            end.backoff = settings::get().flip.max(4096);
-            c.rx_timeout_us.store(tcp::timeout_us(fd, libc::SO_RCVTIMEO), Relaxed);
-            c.tx_timeout_us.store(tcp::timeout_us(fd, libc::SO_SNDTIMEO), Relaxed);
+            end.stall = sidestep_conn::Stall::default();
+            end.ended_seen = 0;
+            for (timeout, name) in [(&c.rx_timeout_us, libc::SO_RCVTIMEO), (&c.tx_timeout_us, libc::SO_SNDTIMEO)] {
+                if timeout.load(Relaxed) != record::NO_WAIT {
+                    timeout.store(tcp::timeout_us(fd, name), Relaxed);
+                }
+            }
+            c.words().side[c.my_side()].number.store(fd as u32, Relaxed);
             let counters = &c.words().counters[c.my_side()];
             counters.kernel_rx.store(read, Relaxed);
             counters.kernel_tx.store(written, Relaxed);
@@ -135,8 +156,12 @@ fn enter(index: u32, c: &'static Conn) {
     });
     match entered {
         Ok(Ok(Ok(true))) => {
-            crate::nudge::listen();
-            wait::epoll::manage(index, c, fd, false);
+            crate::handlers::install_all();
+            wait::epoll::for_each_number(index, |n| {
+                if let Err(reason) = wait::epoll::manage(index, c, n, false) {
+                    stay(c, reason);
+                }
+            });
         }
         Ok(Ok(Err(reason))) => refuse(c, reason),
         _ => {}
@@ -169,16 +194,17 @@ fn get_ready(index: u32, c: &Conn) {
     let mut bells = c.words().side[c.my_side()].bells.load(Acquire);
     while bells != 0 {
         if !l.knows(bells.trailing_zeros()) {
-            return;
+            return member::settle(); // a doorbell may be on its way to the peer
         }
         bells &= bells - 1;
     }
-    let fd = arena::local(index).fd.load(Relaxed) as i32;
-    if wait::epoll::has_unmanaged(fd) {
+    let mut has_unmanaged = false;
+    wait::epoll::for_each_number(index, |n| has_unmanaged |= wait::epoll::has_unmanaged(n));
+    if has_unmanaged {
         // Its next wait may arm it. If it has not for long, perhaps it never will.
         let tries = c.ops.fetch_add(1, Relaxed);
         if tries >= UNMANAGED_TRIES && tries.is_power_of_two() {
-            wait::epoll::manage_fired(c, index, fd);
+            wait::epoll::for_each_number(index, |n| wait::epoll::manage_fired(c, index, n));
         }
         return;
     }
@@ -199,15 +225,19 @@ pub fn demote(index: u32, c: &Conn) -> bool {
     let fd = arena::local(index).fd.load(Relaxed) as i32;
     let done = c.with_rx(|rx| {
         c.with_tx(|end| {
-            let behind = rx.drain_target().saturating_sub(rx.pos());
-            let all_here = behind == 0 || u64::from(tcp::queued(fd).unwrap_or(0)) >= behind;
-            let clean = !rx.in_ring() && all_here && !end.tx.in_ring() && !end.tx.takes_back();
-            if !clean || !c.is_attached() || rx.refuse(c.rx_half()).is_err() {
+            let half = c.rx_half();
+            if !half.is_unwanted() {
+                half.withdraw_readiness();
+                half.hint_freeze();
+            }
+            let all_here = rx.on_its_way() == 0 || u64::from(tcp::queued(fd).unwrap_or(0)) >= rx.on_its_way();
+            // No stretch: neither one that we are in, nor one that has been announced, nor copies of one.
+            let by_kernel = rx.next(half) == Ok(Read::Kernel(u64::MAX)) && !end.tx.in_ring() && !end.tx.has_unsent();
+            if !by_kernel || !all_here || !c.is_attached() {
                 return false;
             }
-            c.words().side[c.my_side()].ready.store(0, SeqCst);
             c.early_rx.store(rx.kernel, Relaxed);
-            c.early_tx.store(end.tx.kernel, Relaxed);
+            c.early_tx.store(end.tx.kernel(), Relaxed);
             c.raise(flag::DEMOTED);
             c.state.store(state::NATIVE, SeqCst);
             true
@@ -215,7 +245,7 @@ pub fn demote(index: u32, c: &Conn) -> bool {
     });
     let done = matches!(done, Ok(Ok(true)));
     if done {
-        wait::epoll::restore(fd);
+        wait::epoll::for_each_number(index, wait::epoll::demoted);
     }
     done
 }

@@ -1,24 +1,95 @@
 //! The one table of intercepted calls. It makes the exports, the originals ([`next`]) and the list that the
 //! documentation and the symbol test are made from (`docs/CALLS.md`, `tests/`).
 //!
-//! `name(arguments) -> result = hook;` A name behind `also` is another symbol of libc for the same call.
+//! `name(arguments) -> result = hook;` A name behind `also` is another symbol of libc for the same call. The last word says
+//! what is called if the program's libc does not have the function: `raw` the system call with the same arguments, `else`
+//! a function that does the same, `later` one that fails for as long as no library brings the original. Without any of
+//! them the hook needs no original: closefrom() is a close_range().
 
-use crate::hooks::{fds, files, msg, poll, processes, rw, sockets};
+use crate::hooks::{fds, files, msg, poll, processes, rw, signals, sockets, syscall};
+use crate::stand_in::{self, signals as plain, waits};
+use crate::symbol::{StandIn, Symbol};
 use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use libc::{epoll_event, fd_set, iovec, mmsghdr, msghdr, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr};
 use libc::{socklen_t, ssize_t, timespec, timeval};
 
+/// What the dynamic linker finds first.
+macro_rules! export {
+    ($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $hook:path) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            // SAFETY: the caller keeps libc's contract for this function; the hook relies on no more.
+            unsafe { $hook($($arg),*) }
+        }
+    };
+}
+
+/// The function behind us.
+macro_rules! original {
+    ($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty) => {};
+    ($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $word:tt $stand_in:path) => {
+        /// # Safety
+        /// libc's contract for this function.
+        #[inline]
+        pub unsafe fn $name($($arg: $ty),*) -> $ret {
+            // SAFETY: the symbol has this signature in every libc that has it, and so has its stand-in.
+            let f = unsafe {
+                core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> $ret>(symbols::$name.get())
+            };
+            // SAFETY: by contract.
+            unsafe { f($($arg),*) }
+        }
+    };
+}
+
+/// Its symbol.
+macro_rules! symbol {
+    ($name:ident $args:tt -> $ret:ty) => {};
+    ($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, raw $number:ident) => {
+        symbol!($name, StandIn::Complete({
+            unsafe extern "C" fn raw($($arg: $ty),*) -> $ret {
+                // SAFETY: the system call of this name, for which the caller's arguments are.
+                let done = unsafe { sidestep_sys::call(libc::$number, stand_in::words([$($arg as usize),*])) };
+                crate::errno::give(done) as $ret
+            }
+            raw as *const c_void
+        }));
+    };
+    ($name:ident $args:tt -> $ret:ty, else $function:path) => {
+        symbol!($name, StandIn::Complete($function as *const c_void));
+    };
+    ($name:ident $args:tt -> $ret:ty, later $function:path) => {
+        symbol!($name, StandIn::Failing($function as *const c_void));
+    };
+    ($name:ident, $stand_in:expr) => {
+        pub static $name: Symbol = Symbol::new(
+            match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!(),
+            },
+            $stand_in,
+        );
+    };
+}
+
+/// Its place in the list of all symbols.
+macro_rules! listed {
+    ($name:ident) => {
+        None
+    };
+    ($name:ident, $word:tt $stand_in:path) => {
+        Some(&symbols::$name)
+    };
+}
+
 macro_rules! calls {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $hook:path $(, also $alias:ident)*;)*) => {
+    ($($name:ident $args:tt -> $ret:ty = $hook:path $(, also $alias:ident)*
+        $(, raw $number:ident)? $(, else $own:path)? $(, later $failing:path)?;)*) => {
         /// What the dynamic linker finds first.
         mod exports {
             use super::*;
             $(
-                #[unsafe(no_mangle)]
-                unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-                    // SAFETY: the caller keeps libc's contract for this function; the hook relies on no more.
-                    unsafe { $hook($($arg),*) }
-                }
+                export!($name $args -> $ret = $hook);
                 $(
                     #[unsafe(no_mangle)]
                     #[unsafe(naked)]
@@ -29,124 +100,146 @@ macro_rules! calls {
             )*
         }
 
-        /// The originals. Not every hook needs its own: closefrom() is a close_range().
-        #[allow(non_snake_case, dead_code)]
+        /// The originals.
+        #[allow(non_snake_case)]
         pub mod next {
             use super::*;
-            $(
-                /// # Safety
-                /// libc's contract for this function.
-                #[inline]
-                pub unsafe fn $name($($arg: $ty),*) -> $ret {
-                    // SAFETY: the symbol has this signature in every libc that we are built for.
-                    let f = unsafe {
-                        core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> $ret>(symbols::$name.get())
-                    };
-                    // SAFETY: by contract.
-                    unsafe { f($($arg),*) }
-                }
-            )*
+            $(original!($name $args -> $ret $(, raw $number)? $(, else $own)? $(, later $failing)?);)*
         }
 
         #[allow(non_upper_case_globals)]
         mod symbols {
-            use crate::symbol::Symbol;
-            $(pub static $name: Symbol = Symbol::new(match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!(),
-            });)*
+            use super::*;
+            $(symbol!($name $args -> $ret $(, raw $number)? $(, else $own)? $(, later $failing)?);)*
         }
 
         /// Looks up all originals.
         pub fn resolve() {
-            $(symbols::$name.resolve();)*
+            crate::symbol::resolve(&[
+                $(listed!($name $(, raw $number)? $(, else $own)? $(, later $failing)?),)*
+            ]);
         }
     };
 }
 
 calls! {
-    read(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t = rw::read, also __read;
+    read(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t = rw::read, also __read, raw SYS_read;
     __read_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t) -> ssize_t = rw::read_chk;
-    readv(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t = rw::readv;
-    preadv2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t = rw::preadv2, also preadv64v2;
-    write(fd: c_int, buf: *const c_void, n: size_t) -> ssize_t = rw::write, also __write;
-    writev(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t = rw::writev;
-    pwritev2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t = rw::pwritev2, also pwritev64v2;
-    recv(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int) -> ssize_t = rw::recv;
+    readv(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t = rw::readv, raw SYS_readv;
+    preadv2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t = rw::preadv2, also preadv64v2, else stand_in::preadv2;
+    write(fd: c_int, buf: *const c_void, n: size_t) -> ssize_t = rw::write, also __write, raw SYS_write;
+    writev(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t = rw::writev, raw SYS_writev;
+    pwritev2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t = rw::pwritev2, also pwritev64v2, else stand_in::pwritev2;
+    recv(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int) -> ssize_t = rw::recv, else stand_in::recv;
     __recv_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t, flags: c_int) -> ssize_t = rw::recv_chk;
-    recvfrom(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = rw::recvfrom;
+    recvfrom(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = rw::recvfrom, raw SYS_recvfrom;
     __recvfrom_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t, flags: c_int, from: *mut sockaddr, len: *mut socklen_t) -> ssize_t = rw::recvfrom_chk;
-    send(fd: c_int, buf: *const c_void, n: size_t, flags: c_int) -> ssize_t = rw::send, also __send;
-    sendto(fd: c_int, buf: *const c_void, n: size_t, flags: c_int, to: *const sockaddr, len: socklen_t) -> ssize_t = rw::sendto;
+    send(fd: c_int, buf: *const c_void, n: size_t, flags: c_int) -> ssize_t = rw::send, also __send, else stand_in::send;
+    sendto(fd: c_int, buf: *const c_void, n: size_t, flags: c_int, to: *const sockaddr, len: socklen_t) -> ssize_t = rw::sendto, raw SYS_sendto;
 
-    recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t = msg::recvmsg;
-    recvmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int, timeout: *mut timespec) -> c_int = msg::recvmmsg;
-    sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t = msg::sendmsg;
-    sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int = msg::sendmmsg;
+    recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t = msg::recvmsg, raw SYS_recvmsg;
+    recvmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int, timeout: *mut timespec) -> c_int = msg::recvmmsg, raw SYS_recvmmsg;
+    sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t = msg::sendmsg, raw SYS_sendmsg;
+    sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int = msg::sendmmsg, raw SYS_sendmmsg;
 
-    sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t = files::sendfile, also sendfile64;
-    splice(from: c_int, off_in: *mut off_t, to: c_int, off_out: *mut off_t, n: size_t, flags: c_uint) -> ssize_t = files::splice;
-    tee(from: c_int, to: c_int, n: size_t, flags: c_uint) -> ssize_t = files::tee;
-    vmsplice(fd: c_int, iov: *const iovec, n: size_t, flags: c_uint) -> ssize_t = files::vmsplice;
-    fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE = files::fdopen, also _IO_fdopen;
-    vdprintf(fd: c_int, format: *const c_char, args: *mut c_void) -> c_int = files::vdprintf;
+    sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ssize_t = files::sendfile, also sendfile64, raw SYS_sendfile;
+    splice(from: c_int, off_in: *mut off_t, to: c_int, off_out: *mut off_t, n: size_t, flags: c_uint) -> ssize_t = files::splice, raw SYS_splice;
+    tee(from: c_int, to: c_int, n: size_t, flags: c_uint) -> ssize_t = files::tee, raw SYS_tee;
+    vmsplice(fd: c_int, iov: *const iovec, n: size_t, flags: c_uint) -> ssize_t = files::vmsplice, raw SYS_vmsplice;
+    fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE = files::fdopen, also _IO_fdopen, later stand_in::failing_null;
+    vdprintf(fd: c_int, format: *const c_char, args: *mut c_void) -> c_int = files::vdprintf, later stand_in::failing;
     __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, args: *mut c_void) -> c_int = files::vdprintf_chk;
-    system(command: *const c_char) -> c_int = processes::system;
-    popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE = processes::popen, also _IO_popen;
-    prctl(option: c_int, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong) -> c_int = processes::prctl;
+    system(command: *const c_char) -> c_int = processes::system, later stand_in::failing;
+    popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE = processes::popen, also _IO_popen, later stand_in::failing_null;
+    prctl(option: c_int, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong) -> c_int = processes::prctl, raw SYS_prctl;
 
-    aio_read(request: *mut libc::aiocb) -> c_int = files::aio_read, also aio_read64;
-    aio_write(request: *mut libc::aiocb) -> c_int = files::aio_write, also aio_write64;
-    lio_listio(mode: c_int, list: *const *mut libc::aiocb, n: c_int, event: *mut c_void) -> c_int = files::lio_listio, also lio_listio64;
+    aio_read(request: *mut libc::aiocb) -> c_int = files::aio_read, also aio_read64, later stand_in::failing;
+    aio_write(request: *mut libc::aiocb) -> c_int = files::aio_write, also aio_write64, later stand_in::failing;
+    lio_listio(mode: c_int, list: *const *mut libc::aiocb, n: c_int, event: *mut c_void) -> c_int = files::lio_listio, also lio_listio64, later stand_in::failing;
 
-    connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int = sockets::connect, also __connect;
-    listen(fd: c_int, backlog: c_int) -> c_int = sockets::listen;
-    accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int = sockets::accept;
-    accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int = sockets::accept4;
-    shutdown(fd: c_int, how: c_int) -> c_int = sockets::shutdown;
-    getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int = sockets::getsockopt;
-    setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int = sockets::setsockopt;
+    connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int = sockets::connect, also __connect, raw SYS_connect;
+    listen(fd: c_int, backlog: c_int) -> c_int = sockets::listen, raw SYS_listen;
+    accept(fd: c_int, from: *mut sockaddr, len: *mut socklen_t) -> c_int = sockets::accept, raw SYS_accept;
+    accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int = sockets::accept4, raw SYS_accept4;
+    shutdown(fd: c_int, how: c_int) -> c_int = sockets::shutdown, raw SYS_shutdown;
+    getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int = sockets::getsockopt, raw SYS_getsockopt;
+    setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int = sockets::setsockopt, raw SYS_setsockopt;
 
-    close(fd: c_int) -> c_int = fds::close, also __close;
-    close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int = fds::close_range;
+    close(fd: c_int) -> c_int = fds::close, also __close, raw SYS_close;
+    close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int = fds::close_range, raw SYS_close_range;
     closefrom(first: c_int) -> () = fds::closefrom;
-    dup(fd: c_int) -> c_int = fds::dup;
-    dup2(fd: c_int, new: c_int) -> c_int = fds::dup2, also __dup2;
-    dup3(fd: c_int, new: c_int, flags: c_int) -> c_int = fds::dup3;
-    fcntl(fd: c_int, command: c_int, arg: usize) -> c_int = fds::fcntl, also fcntl64, also __fcntl;
-    ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int = fds::ioctl;
+    dup(fd: c_int) -> c_int = fds::dup, raw SYS_dup;
+    dup2(fd: c_int, new: c_int) -> c_int = fds::dup2, also __dup2, else stand_in::dup2;
+    dup3(fd: c_int, new: c_int, flags: c_int) -> c_int = fds::dup3, raw SYS_dup3;
+    fcntl(fd: c_int, command: c_int, arg: usize) -> c_int = fds::fcntl, also fcntl64, also __fcntl, raw SYS_fcntl;
+    ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int = fds::ioctl, raw SYS_ioctl;
 
-    poll(fds: *mut pollfd, n: c_ulong, timeout: c_int) -> c_int = poll::poll, also __poll;
+    poll(fds: *mut pollfd, n: c_ulong, timeout: c_int) -> c_int = poll::poll, also __poll, else waits::poll;
     __poll_chk(fds: *mut pollfd, n: c_ulong, timeout: c_int, room: size_t) -> c_int = poll::poll_chk;
-    ppoll(fds: *mut pollfd, n: c_ulong, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::ppoll;
+    ppoll(fds: *mut pollfd, n: c_ulong, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::ppoll, else waits::ppoll;
     __ppoll_chk(fds: *mut pollfd, n: c_ulong, timeout: *const timespec, mask: *const sigset_t, room: size_t) -> c_int = poll::ppoll_chk;
-    select(n: c_int, r: *mut fd_set, w: *mut fd_set, e: *mut fd_set, timeout: *mut timeval) -> c_int = poll::select, also __select;
-    pselect(n: c_int, r: *mut fd_set, w: *mut fd_set, e: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::pselect;
-    epoll_create(size: c_int) -> c_int = poll::epoll_create;
-    epoll_create1(flags: c_int) -> c_int = poll::epoll_create1;
-    epoll_ctl(ep: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int = poll::epoll_ctl;
-    epoll_wait(ep: c_int, events: *mut epoll_event, n: c_int, timeout: c_int) -> c_int = poll::epoll_wait;
-    epoll_pwait(ep: c_int, events: *mut epoll_event, n: c_int, timeout: c_int, mask: *const sigset_t) -> c_int = poll::epoll_pwait;
-    epoll_pwait2(ep: c_int, events: *mut epoll_event, n: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::epoll_pwait2;
+    select(n: c_int, r: *mut fd_set, w: *mut fd_set, e: *mut fd_set, timeout: *mut timeval) -> c_int = poll::select, also __select, else waits::select;
+    pselect(n: c_int, r: *mut fd_set, w: *mut fd_set, e: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::pselect, else waits::pselect;
+    epoll_create(size: c_int) -> c_int = poll::epoll_create, else waits::epoll_create;
+    epoll_create1(flags: c_int) -> c_int = poll::epoll_create1, raw SYS_epoll_create1;
+    epoll_ctl(ep: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int = poll::epoll_ctl, raw SYS_epoll_ctl;
+    epoll_wait(ep: c_int, events: *mut epoll_event, n: c_int, timeout: c_int) -> c_int = poll::epoll_wait, else waits::epoll_wait;
+    epoll_pwait(ep: c_int, events: *mut epoll_event, n: c_int, timeout: c_int, mask: *const sigset_t) -> c_int = poll::epoll_pwait, else waits::epoll_pwait;
+    epoll_pwait2(ep: c_int, events: *mut epoll_event, n: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int = poll::epoll_pwait2, else waits::epoll_pwait2;
 
-    sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int = processes::sigaction, also __sigaction;
-    signal(signal: c_int, handler: usize) -> usize = processes::signal, also bsd_signal, also ssignal;
-    sysv_signal(signal: c_int, handler: usize) -> usize = processes::sysv_signal, also __sysv_signal;
-    siginterrupt(signal: c_int, on: c_int) -> c_int = processes::siginterrupt;
+    setrlimit(resource: c_int, new: *const libc::rlimit) -> c_int = processes::setrlimit, also setrlimit64, raw SYS_setrlimit;
+    prlimit(pid: pid_t, resource: c_int, new: *const libc::rlimit, old: *mut libc::rlimit) -> c_int = processes::prlimit, also prlimit64, raw SYS_prlimit64;
 
-    fork() -> pid_t = processes::fork;
-    _Fork() -> pid_t = processes::fork_plain;
-    _exit(status: c_int) -> ! = processes::exit, also _Exit;
-    execv(path: *const c_char, argv: *const *const c_char) -> c_int = processes::execv;
-    execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::execve;
-    execvp(file: *const c_char, argv: *const *const c_char) -> c_int = processes::execvp;
-    execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::execvpe;
-    fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::fexecve;
-    execveat(dir: c_int, path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, flags: c_int) -> c_int = processes::execveat;
-    posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attr: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::posix_spawn;
-    posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attr: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::posix_spawnp;
-    posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int = processes::adddup2;
-    syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long = processes::syscall;
+    sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int = signals::sigaction, also __sigaction, else plain::sigaction;
+    signal(signal: c_int, handler: usize) -> usize = signals::signal, also bsd_signal, also ssignal, else plain::signal;
+    __sysv_signal(signal: c_int, handler: usize) -> usize = signals::sysv_signal, also sysv_signal, else plain::sysv_signal;
+    siginterrupt(signal: c_int, on: c_int) -> c_int = signals::siginterrupt, else plain::siginterrupt;
+    sigset(signal: c_int, handler: usize) -> usize = signals::sigset, else plain::sigset;
+    sigignore(signal: c_int) -> c_int = signals::sigignore, else plain::sigignore;
+    pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int = signals::pthread_sigmask, else plain::pthread_sigmask;
+    sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int = signals::sigprocmask, else plain::sigprocmask;
+
+    fork() -> pid_t = processes::fork, else stand_in::fork;
+    _Fork() -> pid_t = processes::fork_plain, else stand_in::fork;
+    _exit(status: c_int) -> ! = processes::exit, also _Exit, else stand_in::exit;
+    execv(path: *const c_char, argv: *const *const c_char) -> c_int = processes::execv, else stand_in::execv;
+    execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::execve, raw SYS_execve;
+    execvp(file: *const c_char, argv: *const *const c_char) -> c_int = processes::execvp, later stand_in::failing;
+    execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::execvpe, later stand_in::failing;
+    fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::fexecve, else stand_in::fexecve;
+    execveat(dir: c_int, path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, flags: c_int) -> c_int = processes::execveat, raw SYS_execveat;
+    posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attr: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::posix_spawn, later stand_in::failing_number;
+    posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attr: *const c_void, argv: *const *const c_char, envp: *const *const c_char) -> c_int = processes::posix_spawnp, later stand_in::failing_number;
+    posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int = processes::adddup2, later stand_in::failing_number;
+    syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long = syscall::syscall, else stand_in::syscall;
+}
+
+/// Whether the program's libc has _Fork(3): glibc since 2.34, musl since 1.2.2.
+pub fn has_plain_fork() -> bool {
+    symbols::_Fork.is_there()
+}
+
+/// The wait of a thread that holds doorbells, in a function of libc's: it is a cancellation point. Older libcs have only
+/// the one that counts milliseconds; it may wait for a part of one too long, as the kernel's epoll_wait(2) does.
+///
+/// # Safety
+/// As for epoll_pwait2(2).
+pub unsafe fn sleep_in_set(
+    ep: c_int,
+    events: *mut epoll_event,
+    n: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    if symbols::epoll_pwait2.is_there() {
+        // SAFETY: by contract.
+        return unsafe { next::epoll_pwait2(ep, events, n, timeout, mask) };
+    }
+    // SAFETY: by contract a timeout, or null.
+    let ms =
+        unsafe { timeout.as_ref() }.map_or(-1, |t| t.tv_sec.saturating_mul(1000) + (t.tv_nsec + 999_999) / 1_000_000);
+    // SAFETY: by contract.
+    unsafe { next::epoll_pwait(ep, events, n, ms.min(c_int::MAX.into()) as c_int, mask) }
 }
 
 /// Variadic calls, and vfork, whose exports are jumps: `execl` and its kin collect their arguments in the C

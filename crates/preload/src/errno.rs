@@ -1,20 +1,32 @@
 //! Results as C wants them: a number, or -1 with errno.
 
+use crate::thread;
 use sidestep_sys::{Errno, Result};
 
 unsafe extern "C" {
-    fn __errno_location() -> *mut i32;
+    /// __errno_location() of glibc and musl.
+    static ss_errno: Option<extern "C" fn() -> *mut i32>;
+}
+
+/// Where the calling thread's errno is.
+#[inline]
+fn location() -> *mut i32 {
+    // SAFETY: a constant that the dynamic linker has filled in.
+    match unsafe { ss_errno } {
+        Some(ask) => ask(),
+        None => thread::own_errno(),
+    }
 }
 
 /// The calling thread's errno.
 pub fn get() -> i32 {
-    // SAFETY: libc's own pointer to the thread's errno.
-    unsafe { *__errno_location() }
+    // SAFETY: a pointer to the thread's errno.
+    unsafe { *location() }
 }
 
 pub fn set(value: i32) {
     // SAFETY: as above.
-    unsafe { *__errno_location() = value };
+    unsafe { *location() = value };
 }
 
 /// A result as the return value of a libc function.

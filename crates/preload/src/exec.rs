@@ -1,7 +1,7 @@
 //! The process is about to become another program, or to end.
 
 use crate::fdtable::{self, Kind};
-use crate::{arena, attach, errno, life, member, report, settings, thread};
+use crate::{arena, attach, errno, handlers, life, member, report, settings, thread, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_sys::{fd as fdsys, tcp};
@@ -13,6 +13,7 @@ pub fn prepare() {
     }
     surrender_inherited();
     if !thread::in_vfork() {
+        errno::keep(|| wait::epoll::shared::before_exec(survives));
         errno::keep(report::write_some);
     }
 }
@@ -24,26 +25,33 @@ fn survives(fd: i32) -> bool {
 
 /// Connections that another program is about to inherit go to the kernel.
 pub fn surrender_inherited() {
+    thread::more().faults.restore();
     errno::keep(|| {
         let mut any = false;
         fdtable::for_each(|fd, kind| {
             let Kind::Conn(index) = kind else { return };
             let c = arena::conn(index);
             any |= c.is_attached();
-            if c.is_attached() && survives(fd) {
+            // One that is on the kernel stays there: the other program may use it at any time.
+            if survives(fd) {
                 life::surrender(c, fd, Reason::Exec);
             }
         });
         if any && thread::in_vfork() {
-            surrender_standard();
+            surrender_copies();
         }
     });
 }
 
 /// Every connection of this process, present and future, stays with the kernel.
 pub fn surrender_all(reason: Reason) {
+    attach::stop(reason);
+    surrender_present(reason);
+}
+
+/// Every connection that there is now.
+pub fn surrender_present(reason: Reason) {
     errno::keep(|| {
-        attach::stop(reason);
         fdtable::for_each(|fd, kind| {
             if let Kind::Conn(index) = kind {
                 life::surrender(arena::conn(index), fd, reason);
@@ -61,21 +69,21 @@ pub fn confine() {
     surrender_all(Reason::Sandbox);
     errno::keep(|| {
         fdtable::for_each(|fd, kind| {
-            if let Kind::Conn(index) = kind
-                && (!arena::conn(index).is_attached() || attach::demote(index, arena::conn(index)))
-            {
-                life::closing(fd).finish(); // followed no longer; the socket stays open
+            if let Kind::Conn(index) = kind {
+                life::unfollow_native(index, fd);
             }
         });
         report::write();
         member::quit();
+        handlers::retire();
         settings::fall_silent();
     });
 }
 
-/// A vfork child has moved connections to its standard descriptors without our table knowing.
-fn surrender_standard() {
-    for fd in 0..3 {
+/// A vfork child has copied connections to other numbers without our table knowing.
+fn surrender_copies() {
+    let table = sidestep_sys::process::descriptor_table().unwrap_or(fdsys::LOWEST);
+    for fd in (0..table).filter(|fd| survives(*fd) && !matches!(fdtable::get(*fd), Kind::Conn(_))) {
         let Ok(cookie) = tcp::cookie(fd) else { continue };
         fdtable::for_each(|other, kind| {
             if let Kind::Conn(index) = kind

@@ -3,7 +3,7 @@
 //! Process-private. An entry is made when connect(), accept() or epoll_create() has returned the number and is
 //! dropped before the number is closed, so that a number in reuse never meets an old entry.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Numbers from here on are not followed.
 pub const MAX_FD: usize = 1 << 18;
@@ -19,8 +19,12 @@ pub enum Kind {
     Conn(u32),
     /// An epoll set: index of its record.
     Set(u32),
+    /// An io_uring: index of its record.
+    Ring(u32),
     /// A descriptor of the library itself, which the program must not close.
     Own,
+    /// One of several numbers of a socket that was not connected when they were made.
+    Copied,
     /// A number that some thread is just closing: what it stood for comes to its end first.
     Closing,
 }
@@ -35,6 +39,8 @@ fn encode(kind: Kind) -> u32 {
         Kind::Set(i) => 2 << SHIFT | i,
         Kind::Own => 3 << SHIFT,
         Kind::Closing => 4 << SHIFT,
+        Kind::Ring(i) => 5 << SHIFT | i,
+        Kind::Copied => 6 << SHIFT,
     }
 }
 
@@ -49,6 +55,8 @@ pub fn get(fd: i32) -> Kind {
         1 => Kind::Conn(word & INDEX),
         2 => Kind::Set(word & INDEX),
         3 => Kind::Own,
+        5 => Kind::Ring(word & INDEX),
+        6 => Kind::Copied,
         _ => Kind::Closing,
     }
 }
@@ -56,9 +64,15 @@ pub fn get(fd: i32) -> Kind {
 /// Makes `fd` stand for `kind`. False: the number is too large to be followed.
 pub fn set(fd: i32, kind: Kind) -> bool {
     let Some(entry) = TABLE.get(fd as u32 as usize) else { return false };
+    HIGHEST.fetch_max(fd as u32, Ordering::Relaxed);
+    if matches!(kind, Kind::Conn(_) | Kind::Set(_)) && !follows_any() {
+        FOLLOWS.store(true, Ordering::Relaxed);
+    }
+    if matches!(kind, Kind::Conn(_)) && !follows_connections() {
+        FOLLOWS_CONNECTIONS.store(true, Ordering::Relaxed);
+    }
     // SYNC entry
     entry.store(encode(kind), Ordering::Release);
-    HIGHEST.fetch_max(fd as u32, Ordering::Relaxed);
     true
 }
 
@@ -66,7 +80,8 @@ pub fn set(fd: i32, kind: Kind) -> bool {
 pub fn close(fd: i32) -> Kind {
     let kind = get(fd);
     let Some(entry) = TABLE.get(fd as u32 as usize) else { return Kind::Other };
-    if !matches!(kind, Kind::Conn(_) | Kind::Set(_)) {
+    if !matches!(kind, Kind::Conn(_) | Kind::Set(_) | Kind::Ring(_)) {
+        let _ = entry.compare_exchange(encode(Kind::Copied), encode(Kind::Other), Ordering::AcqRel, Ordering::Relaxed);
         return Kind::Other;
     }
     let taken = entry.compare_exchange(encode(kind), encode(Kind::Closing), Ordering::SeqCst, Ordering::Relaxed);
@@ -82,6 +97,26 @@ pub fn closed(fd: i32) {
 }
 
 static HIGHEST: AtomicU32 = AtomicU32::new(0);
+static FOLLOWS: AtomicBool = AtomicBool::new(false);
+static FOLLOWS_CONNECTIONS: AtomicBool = AtomicBool::new(false);
+
+/// Whether any number has ever stood for a connection or a set of ours.
+#[inline]
+pub fn follows_any() -> bool {
+    FOLLOWS.load(Ordering::Relaxed)
+}
+
+/// Whether any number has ever stood for a connection.
+#[inline]
+pub fn follows_connections() -> bool {
+    FOLLOWS_CONNECTIONS.load(Ordering::Relaxed)
+}
+
+/// No number beyond this one stands for anything.
+#[inline]
+pub fn highest() -> i32 {
+    HIGHEST.load(Ordering::Relaxed) as i32
+}
 
 /// Calls `each` for every number that stands for something.
 pub fn for_each(mut each: impl FnMut(i32, Kind)) {

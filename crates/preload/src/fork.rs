@@ -1,9 +1,10 @@
 //! fork(): the child holds every connection too, but the membership, the doorbells and the counters are the
 //! parent's. A connection that the child touches goes back to the kernel for both.
 
-use crate::{arena, errno, fdtable, member, place, report, settings, thread, wait};
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use crate::{arena, debts, errno, fdtable, handlers, host, link, member, place, report, settings, thread, uring, wait};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use fdtable::Kind;
+use sidestep_sys::{process, tcp};
 
 /// Grows in each child: what was made before is inherited.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -12,14 +13,27 @@ pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
+/// Whose state this is.
+static PID: AtomicU32 = AtomicU32::new(0);
+
+/// Now and then: a child that was made out of sight (by a system call of its own) finds out that it is one.
+#[cold]
+pub fn notice() {
+    if !thread::in_vfork() && PID.load(Relaxed) != process::pid() {
+        in_child();
+    }
+}
+
 /// Before the fork: enters the child as a holder of everything we hold.
 pub fn prepare() {
     if !settings::active() {
         return;
     }
     errno::keep(|| {
+        wait::epoll::shared::before_fork();
         let place = arena::reserve_for_child();
         if let Some(p) = place {
+            wait::epoll::shared::hold(p);
             for_each_conn(|c| {
                 c.holders.fetch_or(1 << p, AcqRel);
             });
@@ -49,40 +63,49 @@ pub fn in_child() {
         return;
     }
     errno::keep(|| {
+        PID.store(process::pid(), Relaxed);
         thread::forget();
+        debts::forget();
         GENERATION.fetch_add(1, Relaxed);
-        arena::become_child(thread::take_reserved());
-        fdtable::for_each(|_, kind| {
-            if let Kind::Conn(index) = kind {
-                arena::local(index).waiters.store(0, Relaxed); // threads that do not exist here
-            }
+        let place = thread::take_reserved();
+        arena::become_child(place);
+        if place.is_none() {
+            wait::epoll::shared::hold_late();
+        }
+        fdtable::for_each(|fd, kind| match kind {
+            Kind::Conn(index) => arena::local(index).waiters.store(0, Relaxed), // threads that do not exist here
+            // The program has closed it; only a call of a thread that does not exist here keeps it (`life::number`).
+            Kind::Own if tcp::is_tcp(fd) => link::drop_own(fd),
+            _ => {}
         });
+        wait::blocked::forget();
         report::forget();
         wait::sets::unlock_all();
+        handlers::unlock();
+        crate::io::unlock();
+        uring::unlock_all();
         member::forget();
         place::forget();
     });
 }
 
-unsafe extern "C" {
-    fn __register_atfork(
-        prepare: Option<extern "C" fn()>,
-        parent: Option<extern "C" fn()>,
-        child: Option<extern "C" fn()>,
-        library: *mut core::ffi::c_void,
-    ) -> i32;
-}
+static REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Has libc call us around every fork that it knows of.
+/// Has libc call us around every fork that it knows of, daemon(3)'s and forkpty(3)'s too.
 pub fn register() {
+    PID.store(process::pid(), Relaxed);
     extern "C" fn before() {
         prepare();
     }
     extern "C" fn child() {
         in_child();
     }
-    // SAFETY: three functions that live as long as the library, which is never unloaded (-z nodelete).
-    unsafe { __register_atfork(Some(before), None, Some(child), core::ptr::null_mut()) };
+    REGISTERED.store(host::register_fork(before, child), Relaxed);
+}
+
+/// Whether fork(3) calls us by itself.
+pub fn is_registered() -> bool {
+    REGISTERED.load(Relaxed)
 }
 
 /// Before vfork(): until the child has gone, this thread runs on memory that is not its own to change.

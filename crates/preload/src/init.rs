@@ -1,6 +1,6 @@
 //! Before main() and after it.
 
-use crate::{calls, exec, fork, settings, thread};
+use crate::{calls, exec, fork, host, settings, text};
 use core::ffi::{c_char, c_int};
 
 #[used]
@@ -11,13 +11,22 @@ static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_c
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = finish;
 
-/// glibc hands main()'s arguments to constructors.
+/// glibc hands main()'s arguments to constructors; in other libcs these are whatever the registers hold.
 extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     calls::resolve();
-    thread::resolve();
-    if !envp.is_null() {
-        // SAFETY: once, from the constructor, with the process's environment.
-        unsafe { settings::load(envp) };
+    host::resolve();
+    let envp = host::first_environment(envp);
+    // A program that has more rights than its user takes no orders from the user's environment.
+    if envp.is_null() || host::is_privileged() {
+        return;
+    }
+    // SAFETY: once, from the constructor, with the process's environment.
+    unsafe { settings::load(envp, host::is_known()) };
+    if !host::is_known() {
+        text::log(
+            &[b"neither glibc nor musl: the library does nothing in process "],
+            sidestep_sys::process::pid().into(),
+        );
     }
     if settings::get().on {
         fork::register();

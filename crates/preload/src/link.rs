@@ -3,15 +3,14 @@
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::{arena, fork, member, owed};
-use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+pub use sidestep_abi::link::LINKS;
 use sidestep_abi::link::{self as layout, Bell, Header, PLACES, SLOTS, SideArea, Slot};
 use sidestep_abi::msg::Msg;
 use sidestep_abi::{MAGIC, VERSION};
 use sidestep_ring::bell;
-use sidestep_sys::{Errno, Result, fd, mem};
-
-/// Links at once; the bells of each are raised at every sleep.
-pub const LINKS: usize = 512;
+use sidestep_sys::reserved::Reserved;
+use sidestep_sys::{Errno, Result, arch, fd, mem};
 
 /// One link. The entry is reused, never moved.
 pub struct Link {
@@ -25,9 +24,8 @@ pub struct Link {
     era: AtomicU32,
     ring_size: AtomicU32,
     peer_pid: AtomicU32,
-    base: AtomicPtr<u8>,
-    /// Bytes of the mapping at `base`, kept when the link is given up, for the next of that size.
-    mapped: AtomicPtr<()>,
+    /// Its addresses are kept when the link is given up, for the next one.
+    memory: Reserved,
     peer_bells: [AtomicI32; PLACES],
     /// Connection of each slot, index + 1.
     conns: [AtomicU32; SLOTS],
@@ -44,8 +42,7 @@ static TABLE: [Link; LINKS] = [const {
         era: AtomicU32::new(0),
         ring_size: AtomicU32::new(0),
         peer_pid: AtomicU32::new(0),
-        base: AtomicPtr::new(core::ptr::null_mut()),
-        mapped: AtomicPtr::new(core::ptr::null_mut()),
+        memory: Reserved::none(),
         peer_bells: [const { AtomicI32::new(-1) }; PLACES],
         conns: [const { AtomicU32::new(0) }; SLOTS],
         owed: [const { AtomicU64::new(0) }; SLOTS / 64],
@@ -89,7 +86,7 @@ pub fn add(memory: i32, msg: &Msg, era: u32) -> Result<()> {
     let len = layout::link_size(size);
     mem::check_sealed(memory, len)?;
     let (index, link) = vacant(len)?;
-    link.map(memory, len)?;
+    link.memory.map(memory, len)?;
     let header = link.header();
     if header.magic.load(Relaxed) != MAGIC || header.version.load(Relaxed) != VERSION {
         return Err(Errno(libc::EPROTO));
@@ -97,7 +94,7 @@ pub fn add(memory: i32, msg: &Msg, era: u32) -> Result<()> {
     link.id.store(id, Relaxed);
     link.side.store(side, Relaxed);
     link.era.store(era, Relaxed);
-    link.ring_size.store(size as u32, Relaxed);
+    link.ring_size.store(size as u32, Release);
     link.peer_pid.store(msg.arg2 as u32, Relaxed);
     link.generation.store(fork::generation(), Relaxed);
     link.used.store(1, Release);
@@ -105,42 +102,20 @@ pub fn add(memory: i32, msg: &Msg, era: u32) -> Result<()> {
     Ok(())
 }
 
-/// A free entry, best one whose old mapping has the right size.
+/// A free entry, best one whose addresses have the right size.
 fn vacant(len: usize) -> Result<(u32, &'static Link)> {
-    let free = |fits: &dyn Fn(usize) -> bool| {
-        (0..LINKS as u32).find(|i| {
-            let l = get(*i);
-            l.used.load(Acquire) == 0 && fits(l.mapped.load(Relaxed) as usize)
-        })
-    };
-    let index = free(&|m| m == len).or_else(|| free(&|m| m == 0)).ok_or(Errno(libc::ENOSPC))?;
+    let free = (0..LINKS as u32).filter(|i| get(*i).used.load(Acquire) == 0);
+    let index = free.min_by_key(|i| get(*i).memory.rank(len)).ok_or(Errno(libc::ENOSPC))?;
     Ok((index, get(index)))
 }
 
 impl Link {
-    fn map(&self, memory: i32, len: usize) -> Result<()> {
-        if self.mapped.load(Relaxed) as usize == len {
-            // SAFETY: our own old mapping of that size; its link is no longer in use.
-            return unsafe { mem::file_over(self.base.load(Relaxed), memory, len) };
-        }
-        self.base.store(mem::file(memory, len)?, Relaxed);
-        self.mapped.store(len as *mut (), Relaxed);
-        Ok(())
-    }
-
-    /// Gives the memory back. The addresses stay ours, so that a late look at them finds zeros, not a fault.
-    fn drop_memory(&self) {
-        let len = self.mapped.load(Relaxed) as usize;
-        // SAFETY: our own mapping; no connection uses it any more.
-        let _ = unsafe { mem::anonymous_over(self.base.load(Relaxed), len) };
-    }
-
     #[inline]
     fn at<T>(&self, offset: usize) -> &T {
         // SAFETY: `add` has checked that the sealed mapping is as long as the layout says; offsets below come
         // from the layout; the mapping is never unmapped. All fields of T are atomics, so a peer's writes are
         // no data race, and every bit pattern is a value.
-        unsafe { &*self.base.load(Relaxed).add(offset).cast::<T>() }
+        unsafe { &*self.memory.base().add(offset).cast::<T>() }
     }
 
     fn header(&self) -> &Header {
@@ -164,17 +139,23 @@ impl Link {
     }
 
     pub fn slot(&self, slot: usize) -> *mut Slot {
-        self.at::<Slot>(layout::SLOTS_AT + (slot % SLOTS) * size_of::<Slot>()) as *const Slot as *mut Slot
+        core::ptr::from_ref(self.words(slot)).cast_mut()
+    }
+
+    #[inline]
+    fn words(&self, slot: usize) -> &Slot {
+        self.at::<Slot>(layout::SLOTS_AT + (slot % SLOTS) * size_of::<Slot>())
     }
 
     pub fn ring(&self, slot: usize, side: usize) -> (*mut u8, usize) {
-        let size = self.ring_size.load(Relaxed) as usize;
+        // Before the addresses: they never hold less than this says.
+        let size = self.ring_size.load(Acquire) as usize;
         let at = layout::ring_at(size, slot % SLOTS, side);
         // SAFETY: inside the mapping, see `at`.
-        (unsafe { self.base.load(Relaxed).add(at) }, size)
+        (unsafe { self.memory.base().add(at) }, size)
     }
 
-    /// Whether the peer holds the eventfd of our `place`.
+    /// Whether the peer can ring at our `place`.
     #[inline]
     pub fn knows(&self, place: u32) -> bool {
         self.generation.load(Relaxed) == fork::generation()
@@ -208,6 +189,7 @@ impl Link {
         self.owed.iter().for_each(|word| word.store(0, Relaxed));
     }
 
+    /// The peer process as the broker numbers it: a hint.
     pub fn peer_pid(&self) -> u32 {
         self.peer_pid.load(Relaxed)
     }
@@ -224,19 +206,21 @@ impl Link {
         drop_own(old);
         self.area(self.my_side()).known.fetch_or(1 << place, SeqCst);
         // From here on the peer sleeps there until it is rung: what it could not be told before it hears now.
-        for slot in (0..SLOTS).filter(|slot| self.conn_at(*slot).is_some()) {
-            self.notify(slot, 1 << place);
-        }
+        fd::ring(eventfd);
     }
 
     /// Rings the doorbells in `bells` for `slot`. The news has been published and fenced.
     #[inline]
     pub fn notify(&self, slot: usize, mut bells: u64) {
+        let stamp = || self.words(slot).writer[self.my_side()].news_at.store(arch::ticks(), Relaxed);
+        if bells == 0 {
+            stamp(); // whoever begins to wait for it soon looks at this
+        }
         let area = self.area(1 - self.my_side());
         while bells != 0 {
             let place = bells.trailing_zeros() as usize;
             bells &= bells - 1;
-            if bell::ring(&area.bells[place], slot) {
+            if bell::ring(&area.bells[place], slot, stamp) {
                 self.wake(place, slot);
             }
         }
@@ -276,7 +260,7 @@ pub fn remove(index: u32) {
     }
     link.conns.iter().for_each(|c| c.store(0, Relaxed));
     link.owe_nothing();
-    link.drop_memory();
+    link.memory.clear();
 }
 
 /// Gives up links of brokers before `era` that carry nothing any more.

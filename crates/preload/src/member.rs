@@ -1,13 +1,14 @@
 //! Our membership with the broker: asks for pairs, hears what was paired. Never waits for it.
 
+use crate::critical::Lock;
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, state};
 use crate::{arena, attach, link, owed, place, report, settings, text, thread};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind as MsgKind, Msg};
-use sidestep_sys::lock::{Lock, Taken};
-use sidestep_sys::{Errno, arch, clock, control, fd};
+use sidestep_sys::lock::Taken;
+use sidestep_sys::{Errno, arch, clock, control, fd, process};
 
 /// The control socket; -1: none.
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
@@ -39,7 +40,7 @@ pub fn holds() -> bool {
 pub fn check() {
     if WELCOME.load(Relaxed) != 0 {
         if report::page().pending.load(Acquire) != HEARD.load(Relaxed) {
-            listen();
+            catch_up();
         }
     } else if SOCKET.load(Relaxed) >= 0 && arch::ticks() >= NOT_BEFORE.load(Relaxed) {
         NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(LISTEN_US), Relaxed);
@@ -47,6 +48,19 @@ pub fn check() {
     } else if STAYS.load(Relaxed) {
         joined();
     }
+}
+
+#[cold]
+fn catch_up() {
+    if listen() && SETTLES_SOON.swap(false, Relaxed) {
+        settle();
+    }
+}
+
+/// Whether [`check`] may have something to do although there is no connection.
+#[inline]
+pub fn stays() -> bool {
+    STAYS.load(Relaxed)
 }
 
 /// Joins, and joins again after every fork: a server may be silent for longer than a broker waits for members.
@@ -88,18 +102,11 @@ pub fn look_again() {
     HEARD.store(report::page().pending.load(Acquire).wrapping_sub(1), SeqCst);
 }
 
-/// Has the broker tell the peer of a link to look at its rings. False: there is no broker to ask.
-pub fn nudge(id: (u32, u32, u32)) -> bool {
-    let (link, side, era) = id;
-    era == ERA.load(Relaxed)
-        && send(SOCKET.load(Relaxed), &Msg { link, side, ..Msg::new(MsgKind::Nudge) }, None).is_ok()
-}
-
-/// Hands a doorbell to all present and future peers.
-pub fn announce(place: u32, eventfd: i32) {
+/// Gives a doorbell to the broker, which lets all present and future peers ring it.
+pub fn announce(place: u32, doorbell: i32) {
     let broker = SOCKET.load(Relaxed);
     let msg = Msg { place, ..Msg::new(MsgKind::Bell) };
-    if broker >= 0 && send(broker, &msg, Some(eventfd)).is_err_and(Errno::passes) {
+    if broker >= 0 && send(broker, &msg, Some(doorbell)).is_err_and(Errno::passes) {
         UNTOLD.fetch_or(1 << place, Relaxed);
         owed::note();
     }
@@ -165,7 +172,9 @@ fn join() {
         Ok(broker) => {
             fdtable::set(broker, Kind::Own);
             ERA.fetch_add(1, Relaxed);
-            let hello = Msg { arg: u64::from(settings::get().ring_size), ..Msg::new(MsgKind::Hello) };
+            let (ring_size, descriptors) = (settings::get().ring_size, process::descriptor_limit());
+            // The program keeps half of its descriptors, whatever peers do.
+            let hello = Msg { arg: u64::from(ring_size), arg2: descriptors / 2, ..Msg::new(MsgKind::Hello) };
             let _ = control::send(broker, &hello, None);
             SOCKET.store(broker, Release);
             place::announce_all();
@@ -190,10 +199,52 @@ fn leave() {
     }
 }
 
+/// With pairing in sync: waits until the broker has worked off what this process has sent. Else nothing. Not to be called
+/// with the lock of an epoll set, which is taken to hear of slots.
 #[cold]
-fn listen() {
-    if LOCK.lock(thread::tid()) == Taken::Reentered {
+pub fn settle() {
+    if !settings::get().pairs_in_sync {
         return;
+    }
+    let number = ASKED.fetch_add(1, Relaxed) + 1;
+    let broker = SOCKET.load(Relaxed);
+    let msg = Msg { arg: number, ..Msg::new(MsgKind::Settle) };
+    let until = clock::monotonic_ns() + SETTLE_NS;
+    if send(broker, &msg, None).is_err() {
+        return;
+    }
+    while SETTLED.load(Relaxed) < number && SOCKET.load(Relaxed) == broker && clock::monotonic_ns() < until {
+        if !listen() {
+            return; // from within `listen`
+        }
+        if SETTLED.load(Relaxed) < number {
+            clock::nap_us(SETTLE_NAP_US);
+        }
+    }
+}
+
+/// The same at the next [`check`].
+pub fn settle_soon() {
+    if settings::get().pairs_in_sync {
+        SETTLES_SOON.store(true, Relaxed);
+        look_again();
+    }
+}
+
+static SETTLES_SOON: AtomicBool = AtomicBool::new(false);
+
+/// Numbers of what was asked and answered last with [`settle`].
+static ASKED: AtomicU64 = AtomicU64::new(0);
+static SETTLED: AtomicU64 = AtomicU64::new(0);
+/// A broker that does not answer for so long is not waited for.
+const SETTLE_NS: u64 = 2_000_000_000;
+const SETTLE_NAP_US: u64 = 20;
+
+/// False: this thread listens already.
+#[cold]
+fn listen() -> bool {
+    if LOCK.lock(thread::tid()) == Taken::Reentered {
+        return false;
     }
     let pending = report::page().pending.load(Acquire);
     if owed::any() {
@@ -206,6 +257,7 @@ fn listen() {
         look_again();
     }
     LOCK.unlock();
+    true
 }
 
 /// False: there may be more, which could not be received just now.
@@ -230,7 +282,7 @@ fn tell_untold() {
     while places != 0 {
         let p = places.trailing_zeros();
         places &= places - 1;
-        announce(p, place::eventfd(p));
+        announce(p, place::doorbell(p));
     }
 }
 
@@ -257,6 +309,7 @@ fn hear(msg: &Msg, passed: Option<i32>) {
             (_, Err(_)) => {}
         },
         (Some(MsgKind::Slot), None) => given(msg, era),
+        (Some(MsgKind::Again), None) => again(msg),
         (Some(MsgKind::Refused), None) => refused(msg),
         (Some(MsgKind::Unlink), None) => {
             if let Some(index) = link::find(msg.link, msg.side, era) {
@@ -264,6 +317,7 @@ fn hear(msg: &Msg, passed: Option<i32>) {
             }
         }
         (Some(MsgKind::Reject), None) => rejected(msg),
+        (Some(MsgKind::Settled), None) => drop(SETTLED.fetch_max(msg.arg, Relaxed)),
         (_, passed) => {
             passed.inspect(|f| fd::close(*f));
         }
@@ -302,6 +356,18 @@ fn given(msg: &Msg, era: u32) {
     }
 }
 
+/// The broker compares the cookie with the socket's, which may be another one by the time that it is sent.
+fn again(msg: &Msg) {
+    if let Some((index, c)) = offered(msg.offer) {
+        let offer = Msg { offer: msg.offer, arg: msg.arg, ..Msg::new(MsgKind::Offer) };
+        let socket = arena::local(index).fd.load(Relaxed) as i32;
+        if send(SOCKET.load(Relaxed), &offer, Some(socket)).is_err() {
+            // A later operation offers it.
+            let _ = c.state.compare_exchange(state::OFFERED, state::NATIVE, AcqRel, Relaxed);
+        }
+    }
+}
+
 fn refused(msg: &Msg) {
     if let Some((_, c)) = offered(msg.offer) {
         c.state.store(state::NATIVE, Release);
@@ -335,7 +401,5 @@ pub fn forget() {
     UNTOLD.store(0, Relaxed);
     owed::forget();
     HEARD.store(0, Relaxed);
-    if LOCK.is_taken() {
-        LOCK.unlock(); // by a thread of the parent that does not exist here
-    }
+    LOCK.forget();
 }

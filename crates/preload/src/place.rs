@@ -1,15 +1,20 @@
-//! The places where threads of this process wait: an eventfd each, known to peers by a small number.
+//! The places where threads of this process wait: a doorbell each, known to peers by a small number.
 //!
 //! An epoll set takes a place for its life, a blocking call for its duration.
+//!
+//! The doorbell is an epoll instance. The broker adds an eventfd to it for each process that may ring there, and gives
+//! that eventfd to nobody else. One more, which is always readable, is in all doorbells of this process, for rings of our
+//! own: one descriptor for all of them, since asking for it anew in one doorbell makes an edge in that one only.
 
-use crate::{fdtable, link, member};
+use crate::debts::{self, Debt};
+use crate::{arena, fdtable, link, member};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::link::{Bell, PLACES};
 use sidestep_ring::bell::{self, Sleepers};
 use sidestep_sys::{arch, clock, fd, process};
 
 struct Place {
-    eventfd: AtomicI32,
+    doorbell: AtomicI32,
     /// Thread that uses it; 0: an epoll set, or nobody.
     user: AtomicU32,
     /// Threads asleep here.
@@ -17,34 +22,58 @@ struct Place {
 }
 
 static PLACE: [Place; PLACES] =
-    [const { Place { eventfd: AtomicI32::new(-1), user: AtomicU32::new(0), sleepers: Sleepers::new() } }; PLACES];
+    [const { Place { doorbell: AtomicI32::new(-1), user: AtomicU32::new(0), sleepers: Sleepers::new() } }; PLACES];
 
 /// Bit p: place p is taken.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-pub fn eventfd(place: u32) -> i32 {
-    PLACE[place as usize].eventfd.load(Acquire)
+/// What is always readable in our doorbells; -1: there is none yet.
+static ALWAYS: AtomicI32 = AtomicI32::new(-1);
+
+/// What a thread that waits at this place sleeps on. -1: none.
+pub fn doorbell(place: u32) -> i32 {
+    PLACE[place as usize].doorbell.load(Acquire)
+}
+
+/// Wakes a thread that sleeps at this place.
+pub fn ring(place: u32) {
+    fd::ring_own(doorbell(place), ALWAYS.load(Acquire));
 }
 
 /// A place for a thread that is about to block on connections of `link`: best one that its peer knows.
 pub fn borrow(link: &link::Link) -> Option<u32> {
-    let place = take(|p| eventfd(p) >= 0 && link.knows(p)).or_else(acquire)?;
-    PLACE[place as usize].user.store(crate::thread::tid(), Relaxed);
-    Some(place)
+    take(|p| doorbell(p) >= 0 && link.knows(p)).or_else(acquire).inspect(|p| lend(*p))
 }
 
 /// A place for a thread that is about to block on connections of several links.
 pub fn acquire_for_thread() -> Option<u32> {
-    let place = acquire()?;
+    acquire().inspect(|p| lend(*p))
+}
+
+fn lend(place: u32) {
     PLACE[place as usize].user.store(crate::thread::tid(), Relaxed);
-    Some(place)
+    debts::owe(Debt::Place(place));
+}
+
+/// Gives back a place that a thread has left by a jump while it was blocked.
+#[cold]
+pub fn leave(place: u32) {
+    fdtable::for_each(|_, kind| {
+        if let fdtable::Kind::Conn(index) = kind
+            && arena::conn(index).is_attached()
+        {
+            let c = arena::conn(index);
+            c.words().side[c.my_side()].bells.fetch_and(!(1 << place), SeqCst);
+        }
+    });
+    release(place);
 }
 
 /// A place for an epoll set.
 pub fn acquire() -> Option<u32> {
-    let place = take(|p| eventfd(p) >= 0).or_else(|| take(|_| true)).or_else(reap)?;
+    let place = take(|p| doorbell(p) >= 0).or_else(|| take(|_| true)).or_else(reap)?;
     PLACE[place as usize].user.store(0, Relaxed);
-    if eventfd(place) < 0 && !create(place) {
+    if doorbell(place) < 0 && !create(place) {
         release(place);
         return None;
     }
@@ -52,6 +81,7 @@ pub fn acquire() -> Option<u32> {
 }
 
 pub fn release(place: u32) {
+    debts::paid(Debt::Place(place));
     TAKEN.fetch_and(!(1 << place), AcqRel);
 }
 
@@ -87,31 +117,73 @@ fn reap() -> Option<u32> {
 }
 
 fn create(place: u32) -> bool {
-    let Ok(new) = fd::eventfd() else { return false };
+    let Some(always) = always() else { return false };
+    let Ok(new) = fd::doorbell() else { return false };
+    let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
+    if fd::epoll_ctl(new, libc::EPOLL_CTL_ADD, always, edge, 0).is_err() {
+        fd::close(new);
+        return false;
+    }
+    fd::hush(new);
     fdtable::set(new, fdtable::Kind::Own);
-    PLACE[place as usize].eventfd.store(new, Release);
+    PLACE[place as usize].doorbell.store(new, Release);
     member::announce(place, new);
+    member::settle_soon();
     true
+}
+
+/// A descriptor that is always readable, for edges at will. Made when it is first needed.
+pub fn always() -> Option<i32> {
+    let known = ALWAYS.load(Acquire);
+    if known >= 0 {
+        return Some(known);
+    }
+    let new = fd::always_readable().ok()?;
+    match ALWAYS.compare_exchange(-1, new, AcqRel, Acquire) {
+        Ok(_) => {
+            fdtable::set(new, fdtable::Kind::Own);
+            Some(new)
+        }
+        Err(faster) => {
+            fd::close(new);
+            Some(faster)
+        }
+    }
 }
 
 /// Tells a new broker of all places.
 pub fn announce_all() {
     for place in 0..PLACES as u32 {
-        if eventfd(place) >= 0 {
-            member::announce(place, eventfd(place));
+        if doorbell(place) >= 0 {
+            member::announce(place, doorbell(place));
         }
     }
 }
 
 /// Lies down here: from now on producers ring. A look at everything must follow.
 pub fn doze(place: u32) {
+    debts::owe(Debt::Sleep(place));
     PLACE[place as usize].sleepers.lie_down(|| bells(place));
 }
 
-/// Up again.
-pub fn rise(place: u32) {
-    if PLACE[place as usize].sleepers.get_up(|| bells(place)) {
-        fd::ring(eventfd(place));
+/// Up again. `listening`: producers go on ringing, as after [`listen`].
+pub fn rise(place: u32, listening: bool) {
+    debts::paid(Debt::Sleep(place));
+    if PLACE[place as usize].sleepers.get_up(listening, || bells(place)) {
+        ring(place);
+    }
+}
+
+/// Has producers ring here though nobody sleeps: the next one does, and then no other.
+pub fn listen(place: u32) {
+    bells(place).for_each(bell::doze);
+    bell::settle();
+}
+
+/// Has no producer ring here, unless somebody sleeps.
+pub fn hush(place: u32) {
+    if PLACE[place as usize].sleepers.hush(|| bells(place)) {
+        ring(place);
     }
 }
 
@@ -120,7 +192,7 @@ pub fn rise(place: u32) {
 pub fn pass_on(place: u32, more: impl FnOnce() -> bool) {
     let sleepers = &PLACE[place as usize].sleepers;
     if sleepers.is_any() && (sleepers.stay_armed(|| bells(place)) || more()) {
-        fd::ring(eventfd(place));
+        ring(place);
     }
 }
 
@@ -137,7 +209,7 @@ pub fn has_sleepers(place: u32) -> bool {
 /// Wakes whoever sleeps at these places, a bit each.
 pub fn ring_all(mut places: u64) {
     while places != 0 {
-        fd::ring(eventfd(places.trailing_zeros()));
+        ring(places.trailing_zeros());
         places &= places - 1;
     }
 }
@@ -163,9 +235,10 @@ pub fn take_news(place: u32, mut found: impl FnMut(u32)) {
 /// In a forked child: the places are the parent's.
 pub fn forget() {
     for p in &PLACE {
-        link::drop_own(p.eventfd.swap(-1, Relaxed));
+        link::drop_own(p.doorbell.swap(-1, Relaxed));
         p.user.store(0, Relaxed);
         p.sleepers.forget();
     }
+    link::drop_own(ALWAYS.swap(-1, Relaxed));
     TAKEN.store(0, Relaxed);
 }

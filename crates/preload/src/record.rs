@@ -1,12 +1,14 @@
 //! The record of one connection, in memory shared by a process and the children it forks, and by nobody else.
 
+use crate::critical::Lock;
+use crate::gate::Gate;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::link::Slot;
-use sidestep_conn::{Half, Rx, Tx};
+use sidestep_conn::{Half, Rx, Stall, Tx};
 use sidestep_ring::Data;
-use sidestep_sys::lock::{Lock, Taken};
+use sidestep_sys::lock::Taken;
 
 /// Life of a connection. It grows; a refused attachment, and a connection that is back on the kernel for good, go
 /// back to `NATIVE`.
@@ -39,8 +41,8 @@ pub mod flag {
     pub const TX_RING: u32 = 1 << 4;
     /// A write found no space, and space has not been announced since.
     pub const TX_BLOCKED: u32 = 1 << 5;
-    /// Bytes wait to be taken back from the ring to the kernel.
-    pub const TX_TAKE_BACK: u32 = 1 << 6;
+    /// Unread bytes of an ended stretch are still to be sent by kernel.
+    pub const TX_UNSENT: u32 = 1 << 6;
     /// Attached, but not yet declared ready to the peer.
     pub const NOT_READY: u32 = 1 << 7;
     /// Counted as upgraded / as returned.
@@ -64,18 +66,19 @@ pub mod flag {
     pub const UNHEARD: u32 = 1 << 17;
 }
 
+/// As a timeout: calls that would wait fail at once.
+pub const NO_WAIT: u64 = u64::MAX;
+
 /// The writing end and what surrounds it. Under `tx_lock`.
 #[derive(Default)]
 pub struct TxEnd {
     pub tx: Tx,
-    /// Ticks when the ring was first found full; 0: it is not.
-    pub full_since: u64,
-    /// A new stretch may begin only at or after this position.
-    pub rebegin_at: u64,
-    /// Grows with each return for want of a reader.
-    pub backoff: u64,
-    /// Where the present stretch began, for the flip aid.
+    /// The reader's pace, and when a new stretch may begin.
+    pub stall: Stall,
+    /// Where the present stretch began.
     pub stretch_from: u64,
+    /// `Tx::ended` when we last looked.
+    pub ended_seen: u32,
     /// Ticks when the kernel was last asked whether the peer still lives.
     pub asked_kernel: u64,
 }
@@ -85,7 +88,7 @@ pub struct TxEnd {
 pub struct Conn {
     pub state: AtomicU32,
     /// Threads inside native calls on this connection.
-    pub gate: AtomicU32,
+    pub gate: Gate,
     pub generation: AtomicU32,
     pub flags: AtomicU32,
     /// Successful reads and writes.
@@ -101,15 +104,21 @@ pub struct Conn {
     pub owner: AtomicU32,
     /// `Side::froze` of the reading side when our writer last looked.
     pub tx_froze: AtomicU32,
+    /// How often a writer that had found no space was found to have some again.
+    pub spaces: AtomicU32,
 
     /// Bytes read and written natively.
     pub early_rx: AtomicU64,
     pub early_tx: AtomicU64,
-    /// Microseconds; 0: none.
+    /// Microseconds; 0: none; or [`NO_WAIT`].
     pub rx_timeout_us: AtomicU64,
     pub tx_timeout_us: AtomicU64,
     /// Ticks before which a reader that finds the ring empty need not ask the kernel.
     pub rx_asked: AtomicU64,
+    /// A wait that has the kernel's word on the connection has had news of it, since the reading or writing end last
+    /// looked here: no need to ask the kernel once more.
+    pub rx_waited: AtomicBool,
+    pub tx_waited: AtomicBool,
     pub words: AtomicPtr<Slot>,
     tx_ring: AtomicPtr<u8>,
     rx_ring: AtomicPtr<u8>,
@@ -130,6 +139,21 @@ unsafe impl Sync for Conn {}
 pub struct Reentered;
 
 impl Conn {
+    /// A wait has news of it, and would have been told by the kernel of an end or an error.
+    #[inline]
+    pub fn mark_waited_for(&self) {
+        self.rx_waited.store(true, Relaxed);
+        self.tx_waited.store(true, Relaxed);
+    }
+
+    /// Whether it was, for this end, since this was last asked.
+    pub fn was_waited_for(&self, end: &AtomicBool) -> bool {
+        end.load(Relaxed) && {
+            end.store(false, Relaxed);
+            true
+        }
+    }
+
     pub fn has(&self, flag: u32) -> bool {
         self.flags.load(Acquire) & flag != 0
     }
@@ -195,7 +219,13 @@ impl Conn {
     fn half(&self, writing: usize) -> Half<'_> {
         let w = self.words();
         let size = self.ring_size.load(Relaxed) as usize;
-        Half { writer: &w.writer[writing], reader: &w.reader[writing], reading_side: &w.side[1 - writing], size }
+        Half {
+            writer: &w.writer[writing],
+            reader: &w.reader[writing],
+            reading_side: &w.side[1 - writing],
+            writing_side: &w.side[writing],
+            size,
+        }
     }
 
     #[inline]
@@ -232,7 +262,7 @@ impl Conn {
         let end = unsafe { &mut *self.tx.get() };
         let result = work(end);
         self.put(flag::TX_RING, end.tx.in_ring());
-        self.put(flag::TX_TAKE_BACK, end.tx.takes_back());
+        self.put(flag::TX_UNSENT, end.tx.has_unsent());
         self.tx_lock.unlock();
         Ok(result)
     }
@@ -263,7 +293,7 @@ impl Conn {
             return [early[0], early[1], ring[0], ring[1]];
         }
         let rx = self.with_rx(|rx| (rx.kernel, rx.ring)).unwrap_or((early[0], 0));
-        let tx = self.with_tx(|end| (end.tx.kernel, end.tx.ring)).unwrap_or((early[1], 0));
+        let tx = self.with_tx(|end| (end.tx.kernel(), end.tx.ring)).unwrap_or((early[1], 0));
         [rx.0, tx.0, rx.1, tx.1]
     }
 
@@ -284,7 +314,8 @@ impl Conn {
 
     /// Back to a free record's values, but for the generation.
     pub fn reset(&self, flags: u32, holder: u64) {
-        for word in [&self.gate, &self.ops, &self.reason, &self.tx_froze] {
+        self.gate.renew();
+        for word in [&self.ops, &self.reason, &self.tx_froze] {
             word.store(0, Relaxed);
         }
         for word in [&self.early_rx, &self.early_tx, &self.rx_timeout_us, &self.tx_timeout_us, &self.rx_asked] {

@@ -1,11 +1,12 @@
 //! Counters of this process: shown by the broker while it runs, and written as one JSON line when it exits.
 
+use crate::critical::Lock;
 use crate::text::Line;
 use crate::{arena, fdtable, settings};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::page::Page;
 use sidestep_abi::{MAGIC, Reason, VERSION};
-use sidestep_sys::lock::{Lock, Taken};
+use sidestep_sys::lock::Taken;
 use sidestep_sys::{fd, mem, process};
 
 /// Ours alone until the broker sends a page; then that is mapped here, at the same address.

@@ -19,6 +19,15 @@ pub enum Threshold {
     Bytes(u64),
 }
 
+/// What becomes of io_uring in programs that use it through libc.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum IoUring {
+    /// Entries are looked at before the kernel gets them.
+    Follow,
+    /// It cannot be set up.
+    Refuse,
+}
+
 pub struct Settings {
     pub on: bool,
     pub spin: Spin,
@@ -26,6 +35,9 @@ pub struct Settings {
     pub ring_size: u32,
     /// Test aid; 0: off.
     pub flip: u64,
+    /// Test aid: pairing is waited for.
+    pub pairs_in_sync: bool,
+    pub io_uring: IoUring,
     pub log: bool,
     pub report: Text,
     pub broker: Text,
@@ -74,6 +86,8 @@ static SETTINGS: Once = Once(UnsafeCell::new(Settings {
     upgrade_after: Threshold::Ops(env::DEFAULT_UPGRADE_OPS),
     ring_size: env::DEFAULT_RING_SIZE,
     flip: 0,
+    pairs_in_sync: false,
+    io_uring: IoUring::Follow,
     log: false,
     report: Text::EMPTY,
     broker: Text::EMPTY,
@@ -100,11 +114,11 @@ pub fn fall_silent() {
 }
 
 /// Reads the environment. A value that cannot be understood counts as not given: `sidestep run` has checked it
-/// with a proper message, and a library must not stop a program.
+/// with a proper message, and a library must not stop a program. `can_work`: nothing else keeps the library from working.
 ///
 /// # Safety
 /// To be called once, from the constructor; `envp` is the NULL-terminated environment.
-pub unsafe fn load(envp: *const *const libc::c_char) {
+pub unsafe fn load(envp: *const *const libc::c_char, can_work: bool) {
     // SAFETY: by contract nobody else looks yet.
     let s = unsafe { &mut *SETTINGS.0.get() };
     s.on = true;
@@ -122,6 +136,7 @@ pub unsafe fn load(envp: *const *const libc::c_char) {
         // SAFETY: the terminator has not been reached.
         at = unsafe { at.add(1) };
     }
+    s.on &= can_work;
 }
 
 fn apply(s: &mut Settings, name: &[u8], value: &[u8]) {
@@ -134,6 +149,8 @@ fn apply(s: &mut Settings, name: &[u8], value: &[u8]) {
         env::SPIN => s.spin = spin(value).unwrap_or(s.spin),
         env::UPGRADE_AFTER => s.upgrade_after = threshold(value).unwrap_or(s.upgrade_after),
         env::RING_SIZE => s.ring_size = number(value).map_or(s.ring_size, |n| n as u32),
+        env::IO_URING if value == b"refuse" => s.io_uring = IoUring::Refuse,
+        env::PAIRING => s.pairs_in_sync = value == b"sync",
         env::FLIP => s.flip = number(value).unwrap_or(0),
         _ => {}
     }

@@ -1,39 +1,130 @@
-//! The function that would have been called without us.
+//! Functions and variables of the libraries behind this one, first of all of libc.
+//!
+//! Our own look-up walks over the loaded objects. Where that is not possible dlsym(3) is asked, and where there is none
+//! either, a function of ours stands in.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
+use sidestep_sys::elf::{Name, Object};
+
+type Visit = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
 
 unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const libc::c_char) -> *mut c_void;
+    /// dl_iterate_phdr(3).
+    static ss_iterate: Option<unsafe extern "C" fn(Visit, *mut c_void) -> c_int>;
+    static ss_dlsym: Option<unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void>;
 }
 
-/// RTLD_NEXT of dlfcn.h.
-const NEXT: *mut c_void = -1isize as *mut c_void;
+/// What is called if no object has the symbol.
+#[derive(Clone, Copy)]
+pub enum StandIn {
+    /// Does the same, or as much of it as can be done: the answer is remembered.
+    Complete(*const c_void),
+    /// Fails. The next call looks again: a library that is loaded later may bring the symbol (librt, before glibc 2.34).
+    Failing(*const c_void),
+}
 
-/// One function of the libraries behind us.
 pub struct Symbol {
-    name: &'static CStr,
+    name: Name,
+    stand_in: StandIn,
+    /// Null: not known.
     address: AtomicPtr<c_void>,
 }
 
+// SAFETY: the pointers are addresses of functions and variables that live as long as the program.
+unsafe impl Sync for Symbol {}
+
 impl Symbol {
-    pub const fn new(name: &'static CStr) -> Symbol {
-        Symbol { name, address: AtomicPtr::new(core::ptr::null_mut()) }
+    pub const fn new(name: &'static CStr, stand_in: StandIn) -> Symbol {
+        Symbol { name: Name::new(name), stand_in, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Its address, looked up at the latest now.
+    /// Its address, looked up at the latest now: the constructor looks up all of them, but constructors of other libraries
+    /// may call us before.
     #[inline]
     pub fn get(&self) -> *mut c_void {
         let known = self.address.load(Relaxed);
-        if known.is_null() { self.resolve() } else { known }
+        if known.is_null() { self.look_up() } else { known }
     }
 
-    /// Looks it up. In the constructor for all; for calls that come before it, one by one.
     #[cold]
-    pub fn resolve(&self) -> *mut c_void {
-        // SAFETY: a NUL-terminated name; RTLD_NEXT asks the libraries after ours.
-        let found = unsafe { dlsym(NEXT, self.name.as_ptr()) };
-        self.address.store(found, Relaxed);
-        found
+    #[inline(never)]
+    fn look_up(&self) -> *mut c_void {
+        resolve(&[Some(self)]);
+        let found = self.address.load(Relaxed);
+        match self.stand_in {
+            StandIn::Failing(stand_in) if found.is_null() => stand_in.cast_mut(),
+            _ => found,
+        }
+    }
+
+    /// Whether some object has it.
+    pub fn is_there(&self) -> bool {
+        let (StandIn::Complete(stand_in) | StandIn::Failing(stand_in)) = self.stand_in;
+        self.get() != stand_in.cast_mut()
+    }
+}
+
+/// Looks up all of these that are not known, in one walk over the loaded objects. None: there is nothing to look up.
+pub fn resolve(symbols: &[Option<&Symbol>]) {
+    let unknown = || symbols.iter().flatten().filter(|s| s.address.load(Relaxed).is_null());
+    let walked = each_object(|object| {
+        for symbol in unknown() {
+            // SAFETY: the objects have been relocated: they call us.
+            if let Some(found) = unsafe { object.find(&symbol.name) } {
+                symbol.address.store(found, Relaxed);
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    if !walked {
+        unknown().for_each(|symbol| symbol.address.store(ask_linker(symbol), Relaxed));
+    }
+    for symbol in unknown() {
+        if let StandIn::Complete(stand_in) = symbol.stand_in {
+            symbol.address.store(stand_in.cast_mut(), Relaxed);
+        }
+    }
+}
+
+/// Shows the loaded objects behind this library, in the linker's order. False: this library is not among the loaded objects.
+pub fn each_object(mut show: impl FnMut(&Object) -> ControlFlow<()>) -> bool {
+    // SAFETY: a constant that the dynamic linker has filled in.
+    let Some(iterate) = (unsafe { ss_iterate }) else { return false };
+    let mut walk = Walk { seen_self: false, show: &mut show };
+    // SAFETY: `visit` takes what it is given for a Walk, which outlives the call.
+    unsafe { iterate(visit, (&raw mut walk).cast()) };
+    walk.seen_self
+}
+
+struct Walk<'a> {
+    seen_self: bool,
+    show: &'a mut dyn FnMut(&Object) -> ControlFlow<()>,
+}
+
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, walk: *mut c_void) -> c_int {
+    // SAFETY: by `each_object`, and by dl_iterate_phdr(3).
+    let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk>()) };
+    // SAFETY: the program headers of a loaded object, which stay while the linker shows them.
+    let segments = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    // SAFETY: as above.
+    let Some(object) = (unsafe { Object::new(info.dlpi_addr as usize, segments) }) else { return 0 };
+    if object.contains(visit as *const () as usize) {
+        walk.seen_self = true;
+        return 0;
+    }
+    c_int::from(walk.seen_self && (walk.show)(&object).is_break())
+}
+
+/// The address by dlsym(3), or null.
+fn ask_linker(symbol: &Symbol) -> *mut c_void {
+    /// RTLD_NEXT of dlfcn.h.
+    const NEXT: *mut c_void = -1isize as *mut c_void;
+    // SAFETY: a constant that the dynamic linker has filled in.
+    match unsafe { ss_dlsym } {
+        // SAFETY: a NUL-terminated name.
+        Some(dlsym) => unsafe { dlsym(NEXT, symbol.name.c_str().as_ptr()) },
+        None => core::ptr::null_mut(),
     }
 }

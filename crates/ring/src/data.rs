@@ -27,36 +27,37 @@ impl Data {
         (unsafe { self.start.add(offset) }, self.size - offset)
     }
 
-    /// Copies `len` bytes into the ring.
-    ///
-    /// # Safety
-    /// `src` must be readable for `len` bytes; `len` is at most `size`.
+    /// Copies `len` bytes into the ring, in at most two pieces, by `copy(to, from, len)`, which may fail. False: it has, and
+    /// what lies there is anything. `len` is at most `size`.
     #[inline]
-    pub unsafe fn put(&self, at: u64, src: *const u8, len: usize) {
+    #[must_use]
+    pub fn put(
+        &self,
+        at: u64,
+        src: *const u8,
+        len: usize,
+        mut copy: impl FnMut(*mut u8, *const u8, usize) -> bool,
+    ) -> bool {
         debug_assert!(len <= self.size);
         let (to, run) = self.run(at);
         let first = run.min(len);
-        // SAFETY: `first` bytes fit before the wrap and the rest, at most size - first, at the start; `src` is
-        // readable for both by contract. The peer may read them meanwhile: they are bytes, any value is fine.
-        unsafe {
-            core::ptr::copy_nonoverlapping(src, to, first);
-            core::ptr::copy_nonoverlapping(src.add(first), self.start, len - first);
-        }
+        // `first` bytes fit before the wrap and the rest, at most size - first, at the start.
+        copy(to, src, first) && (first == len || copy(self.start, src.wrapping_add(first), len - first))
     }
 
-    /// Copies `len` bytes out of the ring.
-    ///
-    /// # Safety
-    /// `dst` must be writable for `len` bytes; `len` is at most `size`.
+    /// Copies `len` bytes out of the ring, by `copy(to, from, len)`, which may fail. False: it has.
     #[inline]
-    pub unsafe fn get(&self, at: u64, dst: *mut u8, len: usize) {
+    #[must_use]
+    pub fn get(
+        &self,
+        at: u64,
+        dst: *mut u8,
+        len: usize,
+        mut copy: impl FnMut(*mut u8, *const u8, usize) -> bool,
+    ) -> bool {
         debug_assert!(len <= self.size);
         let (from, run) = self.run(at);
         let first = run.min(len);
-        // SAFETY: as in `put`, with the directions exchanged.
-        unsafe {
-            core::ptr::copy_nonoverlapping(from, dst, first);
-            core::ptr::copy_nonoverlapping(self.start, dst.add(first), len - first);
-        }
+        copy(dst, from, first) && (first == len || copy(dst.wrapping_add(first), self.start, len - first))
     }
 }

@@ -1,7 +1,7 @@
 //! The reading end of a ring.
 
-use crate::Lie;
-use sidestep_abi::link::{FROZEN, Reader, Writer};
+use crate::{Lie, PATIENCE};
+use sidestep_abi::link::{COPYING, FROZEN, POSITION, Reader, Writer};
 use sidestep_abi::sync::{Ordering, fence_after_rmw};
 
 /// What became of an attempt to consume.
@@ -35,9 +35,16 @@ pub struct Input {
     pub pos: u64,
     /// Number of the last stretch entered, or seen cancelled.
     pub epoch: u32,
+    /// The writer copies the unread bytes of this stretch into the kernel: as far as known.
+    copying: bool,
 }
 
 impl Input {
+    /// The reading end of a direction that is at `pos`.
+    pub fn at_position(pos: u64) -> Input {
+        Input { pos, ..Input::default() }
+    }
+
     /// The announced stretch that this end has not dealt with yet.
     #[inline]
     pub fn announced(&self, writer: &Writer) -> Option<Stretch> {
@@ -49,24 +56,27 @@ impl Input {
         Some(Stretch { epoch, from: writer.ring_from.load(Ordering::Relaxed) })
     }
 
-    /// Enters the stretch; `pos` must equal its beginning. False: the writer had cancelled it.
+    /// Enters the stretch at `pos`: its beginning, or somewhere behind it if the kernel carries copies, of which some have
+    /// been read. False: it had been cancelled.
     pub fn enter(&mut self, reader: &Reader, stretch: Stretch) -> Result<bool, Lie> {
-        let word = reader.head.load(Ordering::Relaxed);
         self.epoch = stretch.epoch;
-        if word == stretch.from | FROZEN {
-            return Ok(false);
-        }
-        if word & FROZEN == 0 {
-            return Err(Lie);
-        }
-        match reader.head.compare_exchange(word, stretch.from, Ordering::SeqCst, Ordering::Relaxed) {
-            Ok(_) => {
-                self.pos = stretch.from;
-                Ok(true)
+        for _ in 0..PATIENCE {
+            let word = reader.head.load(Ordering::Relaxed);
+            if word == stretch.from | FROZEN {
+                return Ok(false);
             }
-            Err(now) if now == stretch.from | FROZEN => Ok(false),
-            Err(_) => Err(Lie),
+            // The mark counts only if it was set for this stretch.
+            let copying = word == stretch.from | FROZEN | COPYING;
+            if word & FROZEN == 0 || self.pos != stretch.from && !copying {
+                return Err(Lie);
+            }
+            let entered = self.pos | if copying { COPYING } else { 0 };
+            if reader.head.compare_exchange(word, entered, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                self.copying = copying;
+                return Ok(true);
+            }
         }
+        Err(Lie)
     }
 
     /// Bytes that can be read now.
@@ -77,6 +87,18 @@ impl Input {
         if n > size as u64 { Err(Lie) } else { Ok(n as usize) }
     }
 
+    /// Whether the tail of this stretch will not move any more. Ask before the last look at the tail.
+    #[inline]
+    pub fn is_complete(&self, writer: &Writer) -> bool {
+        // SYNC complete
+        writer.complete.load(Ordering::Acquire) == self.epoch
+    }
+
+    /// Whether the kernel carries copies of bytes of this stretch, as far as known ([`Input::is_frozen`] asks).
+    pub fn is_copying(&self) -> bool {
+        self.copying
+    }
+
     /// Distance of the next byte from the writer's base. Any value is safe: [`crate::Data`] wraps it.
     #[inline]
     pub fn at(&self, writer: &Writer) -> u64 {
@@ -84,29 +106,42 @@ impl Input {
         self.pos.wrapping_sub(writer.base.load(Ordering::Relaxed))
     }
 
+    /// Our word as we have left it.
+    #[inline]
+    fn word(&self) -> u64 {
+        self.pos | if self.copying { COPYING } else { 0 }
+    }
+
     /// Consumes `n` bytes that have been copied out. The full fence in it lets the caller look for a writer
     /// that waits for space next.
     #[inline]
     pub fn advance(&mut self, reader: &Reader, n: usize) -> Result<Advance, Lie> {
-        let next = self.pos + n as u64;
-        // SYNC head
-        match reader.head.compare_exchange(self.pos, next, Ordering::SeqCst, Ordering::Relaxed) {
-            Ok(_) => {
-                fence_after_rmw();
-                self.pos = next;
-                Ok(Advance::Done)
+        loop {
+            let word = self.word();
+            // SYNC head: who sees the writer's mark sees where copies begin, also when the exchange fails.
+            match reader.head.compare_exchange(word, word + n as u64, Ordering::SeqCst, Ordering::Acquire) {
+                Ok(_) => {
+                    fence_after_rmw();
+                    self.pos += n as u64;
+                    return Ok(Advance::Done);
+                }
+                // The writer has begun to copy: it marks our word once.
+                Err(now) if now == self.pos | COPYING && !self.copying => self.copying = true,
+                Err(_) => return if self.is_frozen(reader)? { Ok(Advance::Frozen) } else { Err(Lie) },
             }
-            Err(now) if now == self.pos | FROZEN => Ok(Advance::Frozen),
-            Err(_) => Err(Lie),
         }
     }
 
     /// Whether the stretch that this end is in has been ended. Looks only at the reader's own word, whose position
     /// nobody but the reader may move: a program that is told of bytes by a moved one would look for them for ever.
     #[inline]
-    pub fn is_frozen(&self, reader: &Reader) -> Result<bool, Lie> {
+    pub fn is_frozen(&mut self, reader: &Reader) -> Result<bool, Lie> {
         let word = reader.head.load(Ordering::Acquire);
-        if word & !FROZEN == self.pos { Ok(word & FROZEN != 0) } else { Err(Lie) }
+        if word & POSITION != self.pos || self.copying && word & COPYING == 0 {
+            return Err(Lie);
+        }
+        self.copying = word & COPYING != 0;
+        Ok(word & FROZEN != 0)
     }
 
     /// Between stretches the reader's word is frozen, wherever. Nobody but the reader may thaw it.
@@ -117,8 +152,21 @@ impl Input {
 
     /// Ends the stretch at the present position. The unread bytes will come by kernel. The full fence lets the
     /// caller look for what was published before the writer could know.
-    pub fn freeze(&self, reader: &Reader) {
-        reader.head.fetch_or(FROZEN, Ordering::SeqCst);
+    pub fn freeze(&mut self, reader: &Reader) {
+        // SYNC head: the writer marks the word before it sends a copy, so either we see the mark or it sees the end.
+        let word = reader.head.fetch_or(FROZEN, Ordering::SeqCst);
+        self.copying |= word & COPYING != 0;
         fence_after_rmw();
+    }
+
+    /// Leaves a complete stretch whose last byte has been read.
+    pub fn leave(&mut self, reader: &Reader) {
+        reader.head.store(self.pos | FROZEN, Ordering::SeqCst);
+        self.copying = false;
+    }
+
+    /// Of an ended stretch there are no copies any more.
+    pub fn forget_copies(&mut self) {
+        self.copying = false;
     }
 }

@@ -13,7 +13,7 @@ pub mod output;
 pub mod space;
 
 pub use data::Data;
-pub use input::{Advance, Input};
+pub use input::{Advance, Input, Stretch};
 pub use output::{Head, Output};
 
 /// So often a step is tried again because the peer has moved meanwhile. No correct peer comes between that often.

@@ -1,13 +1,13 @@
 //! The writing end of a ring.
 
 use crate::{Lie, PATIENCE};
-use sidestep_abi::link::{FROZEN, Reader, Writer};
+use sidestep_abi::link::{COPYING, FROZEN, POSITION, Reader, Writer};
 use sidestep_abi::sync::{Ordering, fence};
 
 /// What the reader's word says of the present stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// Everything before this position is consumed; writing may go on.
+    /// Everything before this position is consumed; the reader goes on.
     At(u64),
     /// The stretch ended here; what was written after it must travel by kernel.
     Frozen(u64),
@@ -36,13 +36,14 @@ impl Output {
     /// `pos` must lie beyond its end, so that the reader's word tells old and new apart.
     pub fn begin(&mut self, writer: &Writer, reader: &Reader, pos: u64) -> Result<(), Lie> {
         let before = reader.head.load(Ordering::Relaxed);
-        if before & FROZEN == 0 || before == pos | FROZEN {
+        if before & FROZEN == 0 || before & POSITION == pos {
             return Err(Lie);
         }
         *self = Output { tail: pos, base: pos, from: pos, head: pos, before, epoch: self.epoch + 1 };
         writer.base.store(pos, Ordering::Relaxed);
         writer.tail.store(pos, Ordering::Relaxed);
         writer.ring_from.store(pos, Ordering::Relaxed);
+        writer.sent_to.store(pos, Ordering::Relaxed);
         // SYNC stretch: whoever sees the number sees where the stretch begins.
         writer.epoch.store(self.epoch, Ordering::Release);
         Ok(())
@@ -65,20 +66,34 @@ impl Output {
         self.tail - self.head
     }
 
-    /// Looks at the reader's word. A lie is a position outside of what was published and not yet consumed.
+    /// What `word` of the reader says. A lie is a position outside of what was published and not yet consumed.
     #[inline]
-    pub fn look(&mut self, reader: &Reader) -> Result<Head, Lie> {
-        // SYNC head: bytes before this position have been copied out.
-        let word = reader.head.load(Ordering::Acquire);
-        if word == self.before {
-            return Ok(Head::At(self.from));
+    fn read(&self, word: u64) -> Result<Head, Lie> {
+        // A reader that has not come yet: its word is the old one, or our own mark on it ([`Output::is_waiting`]).
+        if word == self.before || word == self.from | FROZEN | COPYING {
+            return if self.head == self.from { Ok(Head::At(self.from)) } else { Err(Lie) };
         }
-        let pos = word & !FROZEN;
+        let pos = word & POSITION;
         if pos < self.head || pos > self.tail {
             return Err(Lie);
         }
-        self.head = pos;
         Ok(if word & FROZEN != 0 { Head::Frozen(pos) } else { Head::At(pos) })
+    }
+
+    /// Looks at the reader's word.
+    #[inline]
+    pub fn look(&mut self, reader: &Reader) -> Result<Head, Lie> {
+        // SYNC head: bytes before this position have been copied out.
+        let head = self.read(reader.head.load(Ordering::Acquire))?;
+        let (Head::At(pos) | Head::Frozen(pos)) = head;
+        self.head = pos;
+        Ok(head)
+    }
+
+    /// Whether the stretch still waits for its reader.
+    pub fn is_waiting(&self, reader: &Reader) -> bool {
+        let word = reader.head.load(Ordering::Acquire);
+        word == self.before || word == self.from | FROZEN | COPYING
     }
 
     /// Moves the base to the present position when the ring is empty, so that small traffic always uses the
@@ -106,23 +121,33 @@ impl Output {
         fence(Ordering::SeqCst);
     }
 
-    /// Ends the stretch where the reader is now, whether the reader knows or not. Returns that position:
-    /// bytes from it to `tail` are for the writer to send by kernel.
-    pub fn freeze(&mut self, reader: &Reader) -> Result<u64, Lie> {
+    /// Before copies of unread bytes are sent by kernel: says from which position on. That is the answer, unless the
+    /// stretch has ended meanwhile ([`Head::Frozen`]). The reader's word is marked in the same step in which nobody
+    /// has read further or ended the stretch: so both ends know the same position, or both know that it has ended.
+    pub fn mark_copying(&mut self, writer: &Writer, reader: &Reader) -> Result<Head, Lie> {
         for _ in 0..PATIENCE {
             let word = reader.head.load(Ordering::Acquire);
-            let end = if word == self.before { self.from } else { word & !FROZEN };
-            if end < self.head || end > self.tail {
-                return Err(Lie);
+            let head = self.read(word)?;
+            let (Head::At(pos) | Head::Frozen(pos)) = head;
+            self.head = pos;
+            if head == Head::Frozen(pos) {
+                return Ok(head);
             }
-            let done = word != self.before && word & FROZEN != 0;
-            let frozen = end | FROZEN;
-            // SYNC head: the reader either committed before (we see it) or fails to commit after.
-            if done || reader.head.compare_exchange(word, frozen, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-                self.head = end;
-                return Ok(end);
+            let marked = pos | COPYING | if word & FROZEN != 0 { FROZEN } else { 0 };
+            // SYNC head: whoever sees the mark sees the position.
+            writer.resume.store(pos, Ordering::Relaxed);
+            if reader.head.compare_exchange(word, marked, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                return Ok(head);
             }
         }
         Err(Lie)
+    }
+
+    /// The stretch is complete: nothing more is published in it. `copied`: bytes of it that the kernel carries, too.
+    pub fn complete(&self, writer: &Writer, copied: u64) {
+        writer.copied.store(copied, Ordering::Relaxed);
+        // SYNC complete: what follows is sent by kernel after this, so whoever reads it finds this said.
+        writer.complete.store(self.epoch, Ordering::Release);
+        fence(Ordering::SeqCst);
     }
 }

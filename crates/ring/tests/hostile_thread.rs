@@ -1,7 +1,7 @@
 //! A peer that scribbles over the shared words while we work: whatever we call comes back.
 #![cfg(not(loom))]
 
-use sidestep_abi::link::{FROZEN, Reader, UNUSED, Writer};
+use sidestep_abi::link::{COPYING, FROZEN, Reader, UNUSED, Writer};
 use sidestep_abi::sync::Ordering::Relaxed;
 use sidestep_ring::{Head, Input, Output};
 use std::sync::atomic::AtomicBool;
@@ -16,7 +16,7 @@ fn scribble(writer: &Writer, reader: &Reader, stop: &AtomicBool) {
     let mut i = 0u64;
     while !stop.load(Relaxed) {
         i += 1;
-        reader.head.store([UNUSED, FROM, FROM + i % 11, FROM | FROZEN, i][i as usize % 5], Relaxed);
+        reader.head.store([UNUSED, FROM, FROM + i % 11, FROM | FROZEN, FROM | COPYING, i][i as usize % 6], Relaxed);
         writer.tail.store(FROM + i % 12, Relaxed);
         writer.epoch.store(i as u32, Relaxed);
         writer.ring_from.store(FROM + i % 2, Relaxed);
@@ -54,14 +54,15 @@ fn every_call_returns() {
     });
 }
 
-/// Every call once. True: the writer ended the stretch, although words changed under its hands.
+/// Every call once. True: the writer marked the stretch, or found it ended, although words changed under its hands.
 fn one_round(writer: &Writer, reader: &Reader, mut output: Output) -> bool {
     if let Ok(Head::At(pos) | Head::Frozen(pos)) = output.look(reader) {
         assert!((FROM..=TAIL).contains(&pos));
     }
-    let ended = output.freeze(reader);
-    assert!(ended.is_err() || ended.is_ok_and(|end| (FROM..=TAIL).contains(&end)));
-    let mut input = Input { pos: FROM, epoch: 0 };
+    let marked = output.mark_copying(writer, reader);
+    assert!(!matches!(marked, Ok(Head::At(pos) | Head::Frozen(pos)) if !(FROM..=TAIL).contains(&pos)));
+    output.complete(writer, 3);
+    let mut input = Input::at_position(FROM);
     if let Some(stretch) = input.announced(writer).filter(|s| s.from == FROM) {
         let _ = input.enter(reader, stretch);
     }
@@ -69,5 +70,5 @@ fn one_round(writer: &Writer, reader: &Reader, mut output: Output) -> bool {
         assert!(n <= 16);
         let _ = input.advance(reader, n);
     }
-    ended.is_ok()
+    marked.is_ok()
 }

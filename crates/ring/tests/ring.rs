@@ -2,10 +2,17 @@
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
-use sidestep_abi::link::{FROZEN, Reader, UNUSED, Writer};
+use sidestep_abi::link::{COPYING, FROZEN, Reader, UNUSED, Writer};
 use sidestep_abi::sync::Ordering::Relaxed;
 use sidestep_ring::{Advance, Data, Head, Input, Lie, Output};
 use std::collections::VecDeque;
+
+/// A copy between a ring and a buffer of a test, which never fails.
+fn copy(to: *mut u8, from: *const u8, len: usize) -> bool {
+    // SAFETY: tests ask for as many bytes as both have.
+    unsafe { to.copy_from_nonoverlapping(from, len) };
+    true
+}
 
 /// A direction with its ring, in a stretch that begins at `from` and that the reader has entered.
 struct Ring {
@@ -22,7 +29,7 @@ impl Ring {
         reader.head.store(UNUSED, Relaxed);
         let mut output = Output::default();
         output.begin(&writer, &reader, from).expect("a fresh direction");
-        Ring { writer, reader, output, input: Input { pos: from, epoch: 0 }, memory: vec![0; size] }
+        Ring { writer, reader, output, input: Input::at_position(from), memory: vec![0; size] }
     }
 
     fn entered(size: usize, from: u64) -> Ring {
@@ -40,8 +47,7 @@ impl Ring {
     /// Writes what fits of `bytes`; how many.
     fn write(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.output.space(self.memory.len()));
-        // SAFETY: `n` readable bytes, no more than the ring has.
-        unsafe { self.data().put(self.output.at(), bytes.as_ptr(), n) };
+        assert!(self.data().put(self.output.at(), bytes.as_ptr(), n, copy));
         self.output.publish(&self.writer, n);
         n
     }
@@ -51,8 +57,7 @@ impl Ring {
         let n = self.input.available(&self.writer, self.memory.len()).expect("an honest writer").min(max);
         let mut got = vec![0; n];
         let at = self.input.at(&self.writer);
-        // SAFETY: `n` writable bytes, no more than the ring has.
-        unsafe { self.data().get(at, got.as_mut_ptr(), n) };
+        assert!(self.data().get(at, got.as_mut_ptr(), n, copy));
         assert_eq!(self.input.advance(&self.reader, n), Ok(Advance::Done));
         got
     }
@@ -115,16 +120,34 @@ proptest! {
         // SAFETY: the middle third, which outlives the value.
         let data = unsafe { Data::new(memory[size..].as_mut_ptr(), size) };
         let mut got = vec![0; len];
-        // SAFETY: `len` bytes on both sides, at most `size`.
-        unsafe {
-            data.put(at, bytes.as_ptr(), len);
-            data.get(at, got.as_mut_ptr(), len);
-        }
+        prop_assert!(data.put(at, bytes.as_ptr(), len, copy));
+        prop_assert!(data.get(at, got.as_mut_ptr(), len, copy));
         prop_assert_eq!(got, bytes);
         let (start, run) = data.run(at);
         prop_assert_eq!((start as usize - memory.as_ptr() as usize, run), (size + at as usize % size, size - at as usize % size));
         prop_assert!(memory[..size].iter().chain(&memory[2 * size..]).all(|b| *b == 0), "outside of the ring");
         prop_assert_eq!(memory.iter().filter(|b| **b != 0).count(), len);
+    }
+}
+
+#[test]
+fn a_copy_that_fails_is_told_of() {
+    let mut ring = Ring::entered(64, 40);
+    let data = ring.data();
+    let mut room = [0; 40];
+    for bad in 0..2 {
+        let mut calls = 0;
+        let mut fails = |_: *mut u8, _: *const u8, len: usize| {
+            calls += 1;
+            len != 0 && calls != bad + 1
+        };
+        assert!(!data.put(40, room.as_ptr(), 40, &mut fails), "piece {bad}");
+        calls = 0;
+        let mut fails = |_: *mut u8, _: *const u8, len: usize| {
+            calls += 1;
+            len != 0 && calls != bad + 1
+        };
+        assert!(!data.get(40, room.as_mut_ptr(), 40, &mut fails), "piece {bad}");
     }
 }
 
@@ -164,27 +187,75 @@ fn a_full_ring_takes_nothing_until_it_is_looked_at() {
 }
 
 #[test]
-fn an_end_is_where_the_reader_was() {
+fn a_reader_ends_it_where_it_is() {
     let mut ring = Ring::entered(16, 100);
     ring.write(&[1; 10]);
     ring.read(4);
-    assert_eq!(ring.output.freeze(&ring.reader), Ok(104));
-    assert_eq!(ring.output.unread(), 6, "to be taken back");
+    ring.input.freeze(&ring.reader);
+    assert_eq!(ring.output.look(&ring.reader), Ok(Head::Frozen(104)));
+    assert_eq!(ring.output.unread(), 6, "to be sent by kernel");
     assert_eq!(ring.input.is_frozen(&ring.reader), Ok(true));
     assert_eq!(ring.input.advance(&ring.reader, 6), Ok(Advance::Frozen));
     assert_eq!(ring.input.pos, 104, "what was read after the end is forgotten");
-    assert_eq!(ring.output.freeze(&ring.reader), Ok(104), "once more changes nothing");
+    assert_eq!(ring.output.mark_copying(&ring.writer, &ring.reader), Ok(Head::Frozen(104)), "too late for copies");
 }
 
 #[test]
-fn a_stretch_that_nobody_entered_ends_where_it_began() {
+fn copies_begin_where_the_reader_is_and_do_not_stop_it() {
+    let mut ring = Ring::entered(16, 100);
+    ring.write(&[1; 10]);
+    ring.read(4);
+    assert_eq!(ring.output.mark_copying(&ring.writer, &ring.reader), Ok(Head::At(104)));
+    assert!(!ring.input.is_copying(), "it has not looked yet");
+    assert_eq!(ring.read(3), [1; 3]);
+    assert!(ring.input.is_copying());
+    assert_eq!(ring.writer.resume.load(Relaxed), 104);
+    assert_eq!((ring.input.is_frozen(&ring.reader), ring.output.look(&ring.reader)), (Ok(false), Ok(Head::At(107))));
+    assert!(!ring.input.is_complete(&ring.writer));
+    ring.output.complete(&ring.writer, 6);
+    assert!(ring.input.is_complete(&ring.writer));
+    assert_eq!(ring.read(9), [1; 3]);
+    ring.input.leave(&ring.reader);
+    assert_eq!((ring.input.is_copying(), ring.reader.head.load(Relaxed)), (false, 110 | FROZEN));
+}
+
+#[test]
+fn a_stretch_that_nobody_entered_can_still_be_entered_while_it_is_copied() {
     let mut ring = Ring::begun(16, 100);
     ring.write(&[1; 10]);
     assert_eq!(ring.output.look(&ring.reader), Ok(Head::At(100)), "the old word says nothing of it");
-    assert_eq!(ring.output.freeze(&ring.reader), Ok(100));
+    assert_eq!(ring.output.mark_copying(&ring.writer, &ring.reader), Ok(Head::At(100)));
+    assert_eq!(ring.output.look(&ring.reader), Ok(Head::At(100)), "nor does our mark on it");
     let stretch = ring.input.announced(&ring.writer).expect("announced");
-    assert_eq!((stretch.from, ring.input.enter(&ring.reader, stretch)), (100, Ok(false)));
+    assert!(!stretch.is_cancelled(&ring.reader));
+    assert_eq!((stretch.from, ring.input.enter(&ring.reader, stretch)), (100, Ok(true)));
+    assert!(ring.input.is_copying());
+    assert_eq!(ring.read(4), [1; 4]);
+    assert_eq!(ring.output.look(&ring.reader), Ok(Head::At(104)));
+}
+
+#[test]
+fn a_stretch_that_was_ended_where_it_began_is_not_entered() {
+    let mut ring = Ring::begun(16, 100);
+    ring.reader.head.store(100 | FROZEN, Relaxed);
+    let stretch = ring.input.announced(&ring.writer).expect("announced");
+    assert!(stretch.is_cancelled(&ring.reader));
+    assert_eq!(ring.input.enter(&ring.reader, stretch), Ok(false));
     assert_eq!(ring.input.announced(&ring.writer), None, "and is dealt with");
+}
+
+#[test]
+fn the_mark_of_an_old_stretch_means_nothing() {
+    let mut ring = Ring::entered(16, 100);
+    ring.write(&[1; 10]);
+    assert_eq!(ring.output.mark_copying(&ring.writer, &ring.reader), Ok(Head::At(100)));
+    ring.read(2);
+    ring.input.freeze(&ring.reader);
+    assert_eq!(ring.output.look(&ring.reader), Ok(Head::Frozen(102)));
+    assert_eq!(ring.output.begin(&ring.writer, &ring.reader, 111), Ok(()));
+    let mut input = Input::at_position(111);
+    let stretch = input.announced(&ring.writer).expect("announced");
+    assert_eq!((input.enter(&ring.reader, stretch), input.is_copying()), (Ok(true), false));
 }
 
 #[test]
@@ -192,7 +263,8 @@ fn the_next_stretch_needs_a_byte_between() {
     let mut ring = Ring::entered(16, 100);
     ring.write(&[1; 10]);
     ring.read(10);
-    assert_eq!(ring.output.freeze(&ring.reader), Ok(110));
+    ring.output.complete(&ring.writer, 0);
+    ring.input.leave(&ring.reader);
     assert_eq!(ring.output.begin(&ring.writer, &ring.reader, 110), Err(Lie), "old and new would look alike");
     assert_eq!(ring.output.begin(&ring.writer, &ring.reader, 111), Ok(()));
     assert_eq!(ring.output.epoch(), 2);
@@ -202,15 +274,15 @@ fn the_next_stretch_needs_a_byte_between() {
 fn lies_are_noticed() {
     let mut ring = Ring::entered(16, 100);
     ring.write(&[1; 10]);
-    for tail in [99, 117, 0, u64::MAX, 110 | FROZEN] {
+    for tail in [99, 117, 0, u64::MAX, 110 | FROZEN, 110 | COPYING] {
         ring.writer.tail.store(tail, Relaxed);
         assert_eq!(ring.input.available(&ring.writer, 16), Err(Lie), "tail {tail:#x}");
     }
     ring.writer.tail.store(110, Relaxed);
-    for head in [99, 111, 0, UNUSED - 1, 99 | FROZEN, 111 | FROZEN] {
+    for head in [99, 111, 0, UNUSED - 1, 99 | FROZEN, 111 | FROZEN, 99 | COPYING, 111 | COPYING | FROZEN] {
         ring.reader.head.store(head, Relaxed);
         assert_eq!(ring.output.look(&ring.reader), Err(Lie), "head {head:#x}");
-        assert_eq!(ring.output.freeze(&ring.reader), Err(Lie), "head {head:#x}");
+        assert_eq!(ring.output.mark_copying(&ring.writer, &ring.reader), Err(Lie), "head {head:#x}");
         assert_eq!(ring.input.advance(&ring.reader, 1), Err(Lie), "head {head:#x}");
     }
 }

@@ -1,15 +1,37 @@
-//! Time. The monotonic clock costs a system call here (no vDSO without libc), ticks are free.
+//! Time. Ticks are free. The monotonic clock costs a system call, unless there is a libc that reads it from the vDSO.
 
 use crate::{TRIES, arch, call};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+/// libc's clock_gettime(2); null: none is known.
+static BY_LIBC: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
+
+/// From now on libc is asked, which needs no system call.
+///
+/// # Safety
+/// It must be clock_gettime(2), and must never call back into this program.
+pub unsafe fn ask_libc(clock_gettime: *mut c_void) {
+    BY_LIBC.store(clock_gettime, Relaxed);
+}
+
+fn gettime(ts: &mut libc::timespec) -> bool {
+    let by_libc = BY_LIBC.load(Relaxed);
+    if !by_libc.is_null() {
+        // SAFETY: by the contract of `ask_libc`; `ts` is valid for the write.
+        return unsafe { core::mem::transmute::<*mut c_void, ClockGettime>(by_libc)(libc::CLOCK_MONOTONIC, ts) } == 0;
+    }
+    // SAFETY: `ts` is valid for the write.
+    unsafe { call(libc::SYS_clock_gettime, [libc::CLOCK_MONOTONIC as usize, &raw mut *ts as usize, 0, 0, 0, 0]) }
+        .is_ok()
+}
 
 /// Nanoseconds of CLOCK_MONOTONIC; of the ticks if the kernel does not tell (a filter may forbid it): time must go on.
 pub fn monotonic_ns() -> u64 {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `ts` is valid for the write.
-    let mut ask =
-        || unsafe { call(libc::SYS_clock_gettime, [libc::CLOCK_MONOTONIC as usize, &raw mut ts as usize, 0, 0, 0, 0]) };
-    if (0..TRIES).any(|_| ask().is_ok()) {
+    if (0..TRIES).any(|_| gettime(&mut ts)) {
         ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
     } else {
         arch::ticks() / ticks_of_us(1) * 1000

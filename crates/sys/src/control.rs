@@ -6,6 +6,7 @@ use sidestep_abi::msg::{LEN, Msg};
 /// Connects to the broker at `address` (`@name`: abstract; else a path). Refuses a broker that is neither our
 /// own user's nor root's: an abstract name can be taken by anybody.
 pub fn connect(address: &[u8]) -> Result<i32> {
+    fd::check_limit()?;
     let (mut name, len) = sockaddr(address)?;
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no memory involved.

@@ -1,6 +1,6 @@
 //! File descriptors of our own, and questions about the program's.
 
-use crate::{Errno, Result, TRIES, call};
+use crate::{Errno, Result, TRIES, call, process};
 
 /// Lowest number for descriptors of our own: never 0-2, never one that a program counts on getting next.
 pub const LOWEST: i32 = 512;
@@ -16,77 +16,104 @@ pub fn fcntl(fd: i32, command: i32, arg: usize) -> Result<usize> {
     unsafe { call(libc::SYS_fcntl, [fd as usize, command as usize, arg, 0, 0, 0]) }
 }
 
+/// Where they begin if the limit does not reach beyond [`LOWEST`].
+const LOWEST_OF_FEW: i32 = 128;
+
+/// Whether this process may have so many descriptors that some can be ours (RLIMIT_NOFILE). Else it needs all of them
+/// itself.
+pub fn may_be_ours() -> bool {
+    process::descriptor_limit() >= process::FEW_DESCRIPTORS as u64
+}
+
+/// Before a descriptor of ours is made, even if only for a moment at a low number.
+pub fn check_limit() -> Result<()> {
+    if may_be_ours() { Ok(()) } else { Err(Errno(libc::EMFILE)) }
+}
+
 /// Moves `fd` to a high number, close-on-exec. With a low descriptor limit it goes as high as it can.
 pub fn raise(fd: i32) -> Result<i32> {
-    let mut lowest = LOWEST;
-    loop {
-        match fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest as usize) {
-            Ok(high) => {
-                close(fd);
-                return Ok(high as i32);
-            }
-            Err(_) if lowest > 8 => lowest /= 2,
-            Err(e) => {
-                close(fd);
-                return Err(e);
+    let raised = check_limit().and_then(|()| {
+        let mut lowest = LOWEST;
+        loop {
+            match fcntl(fd, libc::F_DUPFD_CLOEXEC, lowest as usize) {
+                Err(_) if lowest > LOWEST_OF_FEW => lowest /= 2,
+                result => return result,
             }
         }
-    }
+    });
+    close(fd);
+    raised.map(|high| high as i32)
 }
 
-/// A non-blocking eventfd at a high number.
-pub fn eventfd() -> Result<i32> {
+/// An eventfd that is always readable, at a high number. Nobody reads it.
+pub fn always_readable() -> Result<i32> {
+    check_limit()?;
     let flags = libc::EFD_NONBLOCK | libc::EFD_CLOEXEC;
     // SAFETY: no memory involved.
-    raise(unsafe { call(libc::SYS_eventfd2, [0, flags as usize, 0, 0, 0, 0]) }? as i32)
+    raise(unsafe { call(libc::SYS_eventfd2, [1, flags as usize, 0, 0, 0, 0]) }? as i32)
 }
 
-/// A signalfd for all signals, at a high number.
-pub fn signalfd() -> Result<i32> {
-    let all = u64::MAX;
+/// An empty doorbell, at a high number: an epoll instance. Whoever may ring it has an eventfd of its own in it, added by
+/// edge, so that ringing is one write that can neither block nor be swallowed by others.
+pub fn doorbell() -> Result<i32> {
+    check_limit()?;
+    // SAFETY: no memory involved.
+    raise(unsafe { call(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0]) }? as i32)
+}
+
+/// epoll_ctl(2) with one event.
+pub fn epoll_ctl(set: i32, op: i32, fd: i32, events: u32, data: u64) -> Result<()> {
+    let mut event = libc::epoll_event { events, u64: data };
+    let args = [set as usize, op as usize, fd as usize, &raw mut event as usize, 0, 0];
+    // SAFETY: one epoll_event, alive.
+    unsafe { call(libc::SYS_epoll_ctl, args) }.map(drop)
+}
+
+/// A signalfd for these signals (bit n - 1 is signal n), at a high number.
+pub fn signalfd(signals: u64) -> Result<i32> {
+    check_limit()?;
     let flags = (libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) as usize;
     // SAFETY: one word of the size that the kernel is told.
-    raise(unsafe { call(libc::SYS_signalfd4, [usize::MAX, &raw const all as usize, 8, flags, 0, 0]) }? as i32)
+    raise(unsafe { call(libc::SYS_signalfd4, [usize::MAX, &raw const signals as usize, 8, flags, 0, 0]) }? as i32)
 }
 
-/// Adds one to an eventfd. One that is full is readable already, but an edge-triggered waiter may have heard that
-/// long ago, and any peer can fill it: it is emptied first. Any peer can also make it blocking: that is undone. False:
-/// it could not be done, and whoever sleeps there sleeps on.
+/// Rings a doorbell of somebody else, by the eventfd that is ours alone in it. False: it could not be done, and whoever
+/// sleeps there sleeps on. The count never comes near its limit, so nothing has to be read.
 pub fn ring(eventfd: i32) -> bool {
-    let nonblocking = libc::O_NONBLOCK as usize;
-    if let Ok(flags) = fcntl(eventfd, libc::F_GETFL, 0)
-        && flags & nonblocking == 0
-    {
-        let _ = fcntl(eventfd, libc::F_SETFL, flags | nonblocking);
-    }
-    (0..TRIES).any(|_| match add_one(eventfd) {
-        Ok(_) => true,
-        Err(Errno(libc::EAGAIN)) => {
-            hush(eventfd);
-            false
-        }
-        Err(_) => false,
-    })
-}
-
-fn add_one(eventfd: i32) -> Result<usize> {
     let one = 1u64;
     // SAFETY: eight readable bytes.
-    unsafe { call(libc::SYS_write, [eventfd as usize, &raw const one as usize, 8, 0, 0, 0]) }
+    let add = || unsafe { call(libc::SYS_write, [eventfd as usize, &raw const one as usize, 8, 0, 0, 0]) };
+    (0..TRIES).any(|_| add().is_ok())
 }
 
-/// Empties an eventfd, without waiting even if a peer has made it blocking.
-pub fn hush(eventfd: i32) {
-    let mut count = 0u64;
-    let into = libc::iovec { iov_base: (&raw mut count).cast(), iov_len: 8 };
-    let here = usize::MAX; // no position
-    let args = [eventfd as usize, &raw const into as usize, 1, here, here, libc::RWF_NOWAIT as usize];
-    // SAFETY: one vector of eight writable bytes.
-    let emptied = unsafe { call(libc::SYS_preadv2, args) };
-    if emptied.is_err_and(|e| e != Errno(libc::EAGAIN)) {
-        // A filter knows only the old call; a doorbell that stays readable would keep us awake.
-        // SAFETY: eight writable bytes.
-        let _ = unsafe { call(libc::SYS_read, [eventfd as usize, &raw mut count as usize, 8, 0, 0, 0]) };
+/// Rings a doorbell of our own, in which `always` ([`always_readable`]) is: asking for it anew makes an edge, unless its
+/// last one has not been taken yet.
+pub fn ring_own(doorbell: i32, always: i32) {
+    hush(doorbell);
+    let (edge, modify) = ((libc::EPOLLIN | libc::EPOLLET) as u32, libc::EPOLL_CTL_MOD);
+    // What can only fail for a moment.
+    let _ = (0..TRIES).any(|_| epoll_ctl(doorbell, modify, always, edge, 0).is_ok());
+}
+
+/// Edges that [`hush`] takes with one call.
+const EDGES: usize = 64;
+/// Calls of one [`hush`]: for more eventfds than a doorbell can have, one for each link and the one of our own.
+const CALLS: usize = 16;
+
+/// Makes a doorbell unreadable, until it is rung again: takes all edges. Peers that ring without end do not keep us here.
+pub fn hush(doorbell: i32) {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; EDGES];
+    let mut take = || {
+        let wait = [doorbell as usize, events.as_mut_ptr() as usize, EDGES, 0, 0, 8];
+        // SAFETY: room for as many events as the call is told; no timeout, no mask.
+        unsafe { call(libc::SYS_epoll_pwait, wait) }
+    };
+    for _ in 0..CALLS {
+        match take() {
+            Ok(EDGES) => {}
+            Err(e) if e.passes() => {}
+            _ => return,
+        }
     }
 }
 
@@ -115,20 +142,36 @@ fn peek_now(fd: i32, events: i16) -> i16 {
     (found | POLLOUT | POLLWRNORM) & (events | POLLERR | POLLHUP)
 }
 
-/// Appends `line` to the file at `path` (NUL-terminated), creating it.
+/// Appends `line` to the regular file at `path`, creating it. Nothing else is written to, and nothing is waited for:
+/// whoever may write to the directory could have put a link, a pipe or a device in the file's place.
 pub fn append(path: &core::ffi::CStr, line: &[u8]) -> Result<()> {
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+    let how = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC | how;
     let at = libc::AT_FDCWD as usize;
     // SAFETY: a NUL-terminated path.
-    let fd = unsafe { call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0o666, 0, 0]) }?;
-    if !may_grow(fd as i32, line.len()) {
-        close(fd as i32);
+    let fd = unsafe { call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0o666, 0, 0]) }? as i32;
+    let written = append_to(fd, line);
+    close(fd);
+    written
+}
+
+fn append_to(fd: i32, line: &[u8]) -> Result<()> {
+    if !is_regular(fd)? {
+        return Err(Errno(libc::EINVAL));
+    }
+    if !may_grow(fd, line.len()) {
         return Err(Errno(libc::EFBIG));
     }
     // SAFETY: `line` is readable for its length. One write: lines of several processes do not mix.
-    let written = unsafe { call(libc::SYS_write, [fd, line.as_ptr() as usize, line.len(), 0, 0, 0]) };
-    close(fd as i32);
-    written.map(drop)
+    unsafe { call(libc::SYS_write, [fd as usize, line.as_ptr() as usize, line.len(), 0, 0, 0]) }.map(drop)
+}
+
+fn is_regular(fd: i32) -> Result<bool> {
+    // SAFETY: integers: all zero is a value.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the kernel writes one struct stat.
+    unsafe { call(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]) }?;
+    Ok(stat.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
 /// Whether RLIMIT_FSIZE lets a file grow: a write beyond it would raise SIGXFSZ.
@@ -152,52 +195,127 @@ pub fn complain(text: &[u8]) {
 mod tests {
     use super::*;
 
-    fn fill(eventfd: i32) {
-        let most = u64::MAX - 1;
-        // SAFETY: eight readable bytes.
-        unsafe { call(libc::SYS_write, [eventfd as usize, &raw const most as usize, 8, 0, 0, 0]) }.expect("fill");
-    }
+    const EDGE: u32 = (libc::EPOLLIN | libc::EPOLLET) as u32;
 
-    #[test]
-    fn a_full_doorbell_is_heard_again() {
-        let bell = eventfd().expect("eventfd");
-        fill(bell);
+    fn eventfd() -> i32 {
+        let flags = libc::EFD_NONBLOCK | libc::EFD_CLOEXEC;
         // SAFETY: no memory involved.
-        let set = unsafe { call(libc::SYS_epoll_create1, [0; 6]) }.expect("epoll") as i32;
-        let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
-        let add = [set as usize, libc::EPOLL_CTL_ADD as usize, bell as usize, &raw mut event as usize, 0, 0];
-        // SAFETY: one event.
-        unsafe { call(libc::SYS_epoll_ctl, add) }.expect("add");
-        let mut heard = || {
-            let wait = [set as usize, &raw mut event as usize, 1, 0, 0, 8];
-            // SAFETY: room for one event, no mask.
-            unsafe { call(libc::SYS_epoll_pwait, wait) }.expect("wait")
-        };
-        assert_eq!((heard(), heard()), (1, 0), "once, as it is full");
-        ring(bell);
-        assert_eq!(heard(), 1, "and again when it is rung");
-        close(bell);
-        close(set);
+        unsafe { call(libc::SYS_eventfd2, [0, flags as usize, 0, 0, 0, 0]) }.expect("eventfd") as i32
+    }
+
+    /// A doorbell with these in it, and a set that watches the doorbell by edge, as the program's do.
+    fn watched(inside: &[i32]) -> (i32, i32) {
+        let (bell, set) = (doorbell().expect("epoll"), doorbell().expect("epoll"));
+        inside.iter().for_each(|fd| epoll_ctl(bell, libc::EPOLL_CTL_ADD, *fd, EDGE, 0).expect("add"));
+        epoll_ctl(set, libc::EPOLL_CTL_ADD, bell, EDGE, 0).expect("add");
+        (bell, set)
+    }
+
+    /// How often the set is told something, until it is told nothing.
+    fn heard(set: i32) -> usize {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        let wait = [set as usize, &raw mut event as usize, 1, 0, 0, 8];
+        // SAFETY: room for one event, no mask.
+        std::iter::from_fn(|| unsafe { call(libc::SYS_epoll_pwait, wait) }.ok().filter(|n| *n > 0)).count()
     }
 
     #[test]
-    fn a_full_doorbell_that_blocks_is_not_waited_for() {
-        let bell = eventfd().expect("eventfd");
-        fill(bell);
-        fcntl(bell, libc::F_SETFL, 0).expect("blocking");
-        ring(bell); // returns
+    fn each_ring_is_heard_once_and_nothing_has_to_be_read() {
+        let (a, b) = (eventfd(), eventfd());
+        let (bell, set) = watched(&[a, b]);
+        assert_eq!(heard(set), 0);
+        for ringer in [a, a, b, a, b] {
+            assert!(ring(ringer));
+            assert_eq!(heard(set), 1, "once, and again with the next ring");
+        }
+        close(a);
+        assert!(ring(b));
+        assert_eq!(heard(set), 1, "a peer that is gone takes nothing with it");
+        [bell, set, b].into_iter().for_each(close);
+    }
+
+    #[test]
+    fn a_hushed_doorbell_is_unreadable_until_it_is_rung() {
+        let ringers: Vec<i32> = (0..2 * EDGES + 1).map(|_| eventfd()).collect();
+        let (bell, set) = watched(&ringers);
+        assert!(ringers.iter().all(|r| ring(*r)));
         assert_eq!(poll_now(bell, libc::POLLIN), libc::POLLIN);
-        close(bell);
+        hush(bell);
+        assert_eq!((poll_now(bell, libc::POLLIN), heard(set)), (0, 0));
+        assert!(ring(ringers[7]));
+        assert_eq!((poll_now(bell, libc::POLLIN), heard(set)), (libc::POLLIN, 1));
+        ringers.into_iter().chain([bell, set]).for_each(close);
     }
 
     #[test]
-    fn an_empty_doorbell_is_not_waited_for() {
-        let bell = eventfd().expect("eventfd");
-        fcntl(bell, libc::F_SETFL, 0).expect("blocking");
-        hush(bell); // returns
-        ring(bell);
+    fn our_own_ring_is_heard_each_time() {
+        let always = always_readable().expect("eventfd");
+        let peer = eventfd();
+        let (bell, set) = watched(&[always, peer]);
+        heard(set);
+        for _ in 0..3 {
+            ring_own(bell, always);
+            assert_eq!(poll_now(bell, libc::POLLIN), libc::POLLIN);
+            assert_eq!(heard(set), 1);
+        }
+        // Two rings at once are one, and one that is not taken does not keep the next from being heard.
+        ring_own(bell, always);
+        ring(peer);
+        ring_own(bell, always);
+        assert_eq!(heard(set), 1);
         hush(bell);
         assert_eq!(poll_now(bell, libc::POLLIN), 0);
-        close(bell);
+        ring_own(bell, always);
+        assert_eq!(poll_now(bell, libc::POLLIN), libc::POLLIN);
+        [bell, set, always, peer].into_iter().for_each(close);
+    }
+
+    /// A directory of this test's own, removed at its end.
+    struct Scratch(std::path::PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("sidestep-sys-{name}-{}", crate::process::pid()));
+            std::fs::create_dir(&path).expect("a new directory");
+            Scratch(path)
+        }
+
+        fn append(&self, name: &str) -> Result<()> {
+            let path = self.0.join(name).into_os_string().into_encoded_bytes();
+            append(&std::ffi::CString::new(path).expect("no NUL in a path"), b"line\n")
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).expect("remove the directory");
+        }
+    }
+
+    #[test]
+    fn lines_are_appended_to_regular_files_only() {
+        let dir = Scratch::new("append");
+        assert_eq!((dir.append("new"), dir.append("new")), (Ok(()), Ok(())));
+        assert_eq!(std::fs::read(dir.0.join("new")).expect("the file"), b"line\nline\n");
+        std::fs::write(dir.0.join("target"), b"").expect("a file");
+        std::os::unix::fs::symlink(dir.0.join("target"), dir.0.join("link")).expect("a link");
+        std::os::unix::fs::symlink(dir.0.join("nothing"), dir.0.join("dangling")).expect("a link");
+        assert_eq!(dir.append("link"), Err(Errno(libc::ELOOP)));
+        assert_eq!(dir.append("dangling"), Err(Errno(libc::ELOOP)));
+        assert_eq!(std::fs::read(dir.0.join("target")).expect("the file"), b"");
+        assert!(!dir.0.join("nothing").exists());
+        assert_eq!(dir.append("."), Err(Errno(libc::EISDIR)));
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_a_file_is_not_waited_for() {
+        let dir = Scratch::new("pipe");
+        let path = std::ffi::CString::new(dir.0.join("pipe").into_os_string().into_encoded_bytes()).expect("a path");
+        // SAFETY: a NUL-terminated path.
+        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+        assert_eq!(dir.append("pipe"), Err(Errno(libc::ENXIO)), "nobody reads it");
+        let reader = std::fs::OpenOptions::new().read(true).write(true).open(dir.0.join("pipe")).expect("the pipe");
+        assert_eq!(dir.append("pipe"), Err(Errno(libc::EINVAL)), "somebody may");
+        drop(reader);
     }
 }

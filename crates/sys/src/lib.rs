@@ -2,16 +2,19 @@
 //! hooks nor disturb the program's errno. What depends on the processor is in [`arch`] and nowhere else.
 #![cfg_attr(not(test), no_std)]
 
-#[cfg_attr(target_arch = "x86_64", path = "arch/x86_64.rs")]
+#[cfg_attr(target_arch = "x86_64", path = "arch/x86_64/mod.rs")]
 pub mod arch;
 
 pub mod clock;
 pub mod control;
+pub mod elf;
 pub mod fd;
 pub mod fdinfo;
 pub mod lock;
 pub mod mem;
 pub mod process;
+pub mod reserved;
+pub mod signal;
 pub mod tcp;
 
 /// An error number of the kernel, positive, as in errno(3).

@@ -21,6 +21,21 @@ pub enum Taken {
     Reentered,
 }
 
+/// Vain attempts to take a lock.
+#[derive(Debug, Default)]
+pub struct Tries {
+    spins: u32,
+    /// Owner of the lock, who does not live any more.
+    dead: Option<u32>,
+}
+
+impl Tries {
+    /// Having slept, we cannot know whether others still do: keep the mark.
+    fn mark(&self) -> u32 {
+        if self.spins >= SPINS { WAITERS } else { 0 }
+    }
+}
+
 const WAITERS: u32 = 1 << 31;
 const SPINS: u32 = 200;
 /// How long to sleep before asking whether the owner lives.
@@ -32,38 +47,49 @@ impl Lock {
     }
 
     /// Takes the lock for the thread `me`.
-    #[inline]
     pub fn lock(&self, me: u32) -> Taken {
-        // SYNC lock
-        if self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return Taken::Clean;
+        let mut tries = Tries::default();
+        loop {
+            if let Some(taken) = self.attempt(me, &tries) {
+                return taken;
+            }
+            self.pause(&mut tries);
         }
-        self.lock_slowly(me)
     }
 
-    #[cold]
-    fn lock_slowly(&self, me: u32) -> Taken {
-        let mut spins = 0;
-        loop {
-            let word = self.0.load(Ordering::Relaxed);
-            if word & !WAITERS == me {
-                return Taken::Reentered;
-            }
-            if word == 0 {
-                // Having slept, we cannot know whether others still do: keep the mark.
-                let mine = if spins >= SPINS { me | WAITERS } else { me };
-                if self.0.compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    return Taken::Clean;
-                }
-            } else if spins < SPINS {
-                spins += 1;
-                arch::pause();
-            } else if self.sleep(word) && !process::exists(word & !WAITERS) {
+    /// Takes the lock for the thread `me` if it is free.
+    #[inline]
+    pub fn try_lock(&self, me: u32) -> bool {
+        // SYNC lock
+        self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the lock if it can be had now. Else [`Lock::pause`] must follow, and another attempt.
+    pub fn attempt(&self, me: u32, tries: &Tries) -> Option<Taken> {
+        // SYNC lock
+        match self.0.compare_exchange(0, me | tries.mark(), Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Some(Taken::Clean),
+            Err(word) if word & !WAITERS == me => Some(Taken::Reentered),
+            Err(_) => {
+                let dead = tries.dead?;
                 let stolen = me | WAITERS;
-                if self.0.compare_exchange(word | WAITERS, stolen, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    return Taken::FromTheDead;
-                }
+                let taken = self.0.compare_exchange(dead | WAITERS, stolen, Ordering::Acquire, Ordering::Relaxed);
+                taken.is_ok().then_some(Taken::FromTheDead)
             }
+        }
+    }
+
+    /// After a vain attempt: spins for a while, then sleeps, and finds out whether the owner is dead.
+    #[cold]
+    pub fn pause(&self, tries: &mut Tries) {
+        let word = self.0.load(Ordering::Relaxed);
+        tries.dead = None;
+        if word == 0 {
+        } else if tries.spins < SPINS {
+            tries.spins += 1;
+            arch::pause();
+        } else if self.sleep(word) && !process::exists(word & !WAITERS) {
+            tries.dead = Some(word & !WAITERS);
         }
     }
 

@@ -5,12 +5,17 @@ use crate::{Result, call};
 /// Anonymous memory, shared with children of fork() if `shared`.
 pub fn anonymous(len: usize, shared: bool) -> Result<*mut u8> {
     let kind = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
-    map(0, len, kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
+    map(0, len, kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1, 0)
 }
 
 /// A file's memory, shared.
 pub fn file(fd: i32, len: usize) -> Result<*mut u8> {
-    map(0, len, libc::MAP_SHARED | libc::MAP_NORESERVE, fd)
+    file_at(fd, len, 0)
+}
+
+/// A file's memory from some place on, shared.
+pub fn file_at(fd: i32, len: usize, from: usize) -> Result<*mut u8> {
+    map(0, len, libc::MAP_SHARED | libc::MAP_NORESERVE, fd, from)
 }
 
 /// A file's memory in place of what is mapped at `at`.
@@ -18,7 +23,7 @@ pub fn file(fd: i32, len: usize) -> Result<*mut u8> {
 /// # Safety
 /// `at` must be a mapping of ours of at least `len` bytes whose present content nobody relies on.
 pub unsafe fn file_over(at: *mut u8, fd: i32, len: usize) -> Result<()> {
-    map(at as usize, len, libc::MAP_SHARED | libc::MAP_FIXED, fd).map(drop)
+    map(at as usize, len, libc::MAP_SHARED | libc::MAP_FIXED, fd, 0).map(drop)
 }
 
 /// Fresh zero bytes in place of what is mapped at `at`: stale pointers into it stay harmless.
@@ -27,7 +32,7 @@ pub unsafe fn file_over(at: *mut u8, fd: i32, len: usize) -> Result<()> {
 /// As for [`file_over`].
 pub unsafe fn anonymous_over(at: *mut u8, len: usize) -> Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    map(at as usize, len, flags, -1).map(drop)
+    map(at as usize, len, flags, -1, 0).map(drop)
 }
 
 /// Fails unless the memory file behind `fd` is at least `len` bytes and can never change its size, so that no
@@ -40,10 +45,10 @@ pub fn check_sealed(fd: i32, len: usize) -> Result<()> {
     if seals & needed == needed && size >= len { Ok(()) } else { Err(crate::Errno(libc::EINVAL)) }
 }
 
-fn map(at: usize, len: usize, flags: i32, fd: i32) -> Result<*mut u8> {
+fn map(at: usize, len: usize, flags: i32, fd: i32, from: usize) -> Result<*mut u8> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: without MAP_FIXED the kernel picks free addresses; with it the caller vouches for the old mapping.
-    unsafe { call(libc::SYS_mmap, [at, len, prot as usize, flags as usize, fd as isize as usize, 0]) }
+    unsafe { call(libc::SYS_mmap, [at, len, prot as usize, flags as usize, fd as isize as usize, from]) }
         .map(|p| p as *mut u8)
 }
 

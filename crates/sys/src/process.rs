@@ -1,6 +1,6 @@
 //! Who we are and who is alive.
 
-use crate::{Errno, call};
+use crate::{Errno, Result, call};
 
 fn plain(number: libc::c_long) -> usize {
     // SAFETY: these calls take nothing and cannot fail.
@@ -19,6 +19,11 @@ pub fn euid() -> u32 {
     plain(libc::SYS_geteuid) as u32
 }
 
+/// Whether the program runs with the rights of another user or group than the one who has started it.
+pub fn changes_identity() -> bool {
+    plain(libc::SYS_getuid) != plain(libc::SYS_geteuid) || plain(libc::SYS_getgid) != plain(libc::SYS_getegid)
+}
+
 /// Whether the thread with this number lives: a zombie, which waits for its parent, does not.
 pub fn exists(tid: u32) -> bool {
     // SAFETY: no memory involved. The question is only whether the number is known.
@@ -26,16 +31,47 @@ pub fn exists(tid: u32) -> bool {
     answer != Err(Errno(libc::ESRCH)) && !is_zombie(tid).unwrap_or(false)
 }
 
+/// Whether the process with this number lives: its first thread may have ended before the others.
+pub fn process_exists(pid: u32) -> bool {
+    exists(pid) || stat(pid).is_some_and(|stat| stat.threads > 1)
+}
+
+/// Whether the thread with this number lives and goes on. One that is on its way out does not: pthread_join(3) returns while
+/// the kernel still knows it.
+pub fn goes_on(tid: u32) -> bool {
+    exists(tid) && stat(tid).is_none_or(|stat| stat.flags & PF_EXITING == 0)
+}
+
+/// In the flags of proc_pid_stat(5).
+const PF_EXITING: u32 = 4;
+
 /// None: /proc does not tell.
 fn is_zombie(tid: u32) -> Option<bool> {
+    stat(tid).map(|stat| matches!(stat.state, b'Z' | b'X'))
+}
+
+/// Of a thread, as proc_pid_stat(5) says.
+struct Stat {
+    state: u8,
+    flags: u32,
+    /// Of its process.
+    threads: u32,
+}
+
+fn stat(tid: u32) -> Option<Stat> {
     let mut path = *b"/proc/4294967295/stat\0";
     let end = write_decimal(&mut path[6..], tid) + 6;
     path[end..end + 6].copy_from_slice(b"/stat\0");
-    let mut text = [0u8; 128];
+    let mut text = [0u8; 512];
     let n = read_file(path.as_ptr(), &mut text)?;
     // "123 (name) Z ...": the name may hold anything, but its last parenthesis is the last of the line's beginning.
     let close = text[..n].iter().rposition(|b| *b == b')')?;
-    Some(matches!(text[..n].get(close + 2), Some(b'Z' | b'X')))
+    let mut words = text[close..n].split(|b| *b == b' ').skip(1);
+    let state = *words.next()?.first()?;
+    let number = |word: &[u8]| core::str::from_utf8(word).ok()?.parse().ok();
+    let flags = number(words.nth(5)?)?;
+    let threads = number(words.nth(10)?)?;
+    Some(Stat { state, flags, threads })
 }
 
 /// Writes the number; returns how many digits.
@@ -145,10 +181,54 @@ pub fn abort() -> ! {
     }
 }
 
-/// kill(2), with whatever result.
-pub fn signal(pid: u32, signal: i32) {
-    if pid > 1 {
-        // SAFETY: no memory involved.
-        let _ = unsafe { call(libc::SYS_kill, [pid as usize, signal as usize, 0, 0, 0, 0]) };
+/// A descriptor of our own for what `number` stands for in another process (pidfd_getfd(2)).
+pub fn descriptor_of(pid: u32, number: i32) -> Result<i32> {
+    // SAFETY: no memory involved.
+    let process = unsafe { call(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) }?;
+    // SAFETY: no memory involved.
+    let descriptor = unsafe { call(libc::SYS_pidfd_getfd, [process, number as usize, 0, 0, 0, 0]) };
+    crate::fd::close(process as i32);
+    descriptor.map(|fd| fd as i32)
+}
+
+/// A process that may have fewer descriptors than this keeps all of them for itself.
+pub const FEW_DESCRIPTORS: usize = 256;
+
+/// Descriptors that this process may have now (RLIMIT_NOFILE).
+pub fn descriptor_limit() -> u64 {
+    let mut limit = [u64::MAX; 2];
+    let args = [0, libc::RLIMIT_NOFILE as usize, 0, &raw mut limit as usize, 0, 0];
+    // SAFETY: the kernel writes one struct rlimit64, two words.
+    let _ = unsafe { call(libc::SYS_prlimit64, args) };
+    limit[0]
+}
+
+/// Descriptors that the kernel's table of this process has room for now (/proc/self/status). None: /proc does not tell.
+pub fn descriptor_table() -> Option<i32> {
+    status("FDSize:")
+}
+
+/// Threads of this process (/proc/self/status). None: /proc does not tell.
+pub fn threads() -> Option<i32> {
+    status("Threads:")
+}
+
+fn status(field: &str) -> Option<i32> {
+    let mut text = [0u8; 2048];
+    let n = read_file(c"/proc/self/status".as_ptr().cast(), &mut text)?;
+    // The name of the program, in the first line, may be any bytes.
+    let end = text[..n].iter().position(|b| *b == b'\n')?;
+    let mut lines = core::str::from_utf8(&text[end..n]).ok()?.lines();
+    lines.find_map(|line| line.strip_prefix(field))?.trim().parse().ok()
+}
+
+/// A random number of the kernel's, if it has one now.
+pub fn random() -> Result<u64> {
+    let mut number = 0u64;
+    let args = [&raw mut number as usize, size_of::<u64>(), libc::GRND_NONBLOCK as usize, 0, 0, 0];
+    // SAFETY: eight bytes that are ours.
+    match unsafe { call(libc::SYS_getrandom, args) }? {
+        n if n == size_of::<u64>() => Ok(number),
+        _ => Err(Errno(libc::EAGAIN)),
     }
 }

@@ -1,6 +1,6 @@
 //! What the kernel knows of a TCP socket.
 
-use crate::{Result, call};
+use crate::{Errno, Result, call, fd};
 
 /// Reads a socket option of plain old data.
 pub fn option<T: Copy + Default>(fd: i32, level: i32, name: i32) -> Result<T> {
@@ -15,6 +15,26 @@ pub fn option<T: Copy + Default>(fd: i32, level: i32, name: i32) -> Result<T> {
 /// Whether this is a plain TCP socket (not MPTCP, not Unix).
 pub fn is_tcp(fd: i32) -> bool {
     option::<i32>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
+}
+
+/// Whether the kernel refuses these flags of preadv2(2) and pwritev2(2) on any TCP socket. A new socket is asked, of which
+/// nothing can be read: only of flags that the kernel takes does it get so far as to say so.
+pub fn refuses_flags(flags: i32) -> bool {
+    matches!(answer_to_flags(flags), Ok(Err(Errno(libc::EOPNOTSUPP | libc::EINVAL))))
+}
+
+fn answer_to_flags(flags: i32) -> Result<Result<usize>> {
+    fd::check_limit()?;
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no memory involved.
+    let socket = unsafe { call(libc::SYS_socket, [libc::AF_INET as usize, kind as usize, 0, 0, 0, 0]) }?;
+    let mut byte = 0u8;
+    let vector = [&raw mut byte as usize, 1];
+    // SAFETY: one vector of one byte, and the position -1, in two words of which the first counts.
+    let answer =
+        unsafe { call(libc::SYS_preadv2, [socket, vector.as_ptr() as usize, 1, usize::MAX, 0, flags as usize]) };
+    fd::close(socket as i32);
+    Ok(answer)
 }
 
 /// The kernel's name for this socket, never reused.
@@ -34,7 +54,9 @@ pub fn timeout_us(fd: i32, name: i32) -> u64 {
 struct TcpInfo {
     state: u8,
     _bytes: [u8; 7],
-    _words: [u32; 24],
+    _words: [u32; 11],
+    last_data_recv: u32,
+    _more_words: [u32; 12],
     _pacing: [u64; 2],
     _bytes_acked: u64,
     bytes_received: u64,
@@ -61,11 +83,22 @@ impl Default for TcpInfo {
     }
 }
 
-/// TCP_ESTABLISHED of net/tcp_states.h.
+/// TCP_ESTABLISHED and TCP_CLOSE of net/tcp_states.h.
 const ESTABLISHED: u8 = 1;
+const CLOSE: u8 = 7;
+
+/// Whether `fd` is a TCP socket that has no peer and does not listen.
+pub fn is_unconnected(fd: i32) -> bool {
+    is_tcp(fd) && info(fd).is_ok_and(|i| i.state == CLOSE)
+}
 
 fn info(fd: i32) -> Result<TcpInfo> {
     option::<TcpInfo>(fd, libc::IPPROTO_TCP, libc::TCP_INFO)
+}
+
+/// How long ago, in milliseconds, data last came to the socket, to within a tick of the kernel's clock.
+pub fn since_last_data_ms(fd: i32) -> Option<u64> {
+    info(fd).ok().map(|i| u64::from(i.last_data_recv))
 }
 
 /// Bytes that have been written to the socket by anybody; None unless it is established both ways.
@@ -98,6 +131,35 @@ pub fn consumed(fd: i32) -> Consumed {
     Consumed::Moving
 }
 
+/// Whether two TCP sockets are the two ends of one connection, as their addresses in one network namespace tell.
+pub fn are_two_ends(a: i32, b: i32) -> bool {
+    const SO_NETNS_COOKIE: i32 = 71;
+    let namespace = |fd| option::<u64>(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE).ok();
+    let ends = |fd| Some((address(libc::SYS_getsockname, fd)?, address(libc::SYS_getpeername, fd)?));
+    let (Some((a_local, a_remote)), Some((b_local, b_remote))) = (ends(a), ends(b)) else { return false };
+    is_tcp(b) && namespace(a).is_some() && namespace(a) == namespace(b) && a_local == b_remote && a_remote == b_local
+}
+
+/// Address (IPv4 mapped) and port that getsockname(2) or getpeername(2) tells.
+fn address(call_number: libc::c_long, fd: i32) -> Option<([u8; 16], [u8; 2])> {
+    let mut raw = [0u8; 28]; // struct sockaddr_in6
+    let mut len = raw.len() as libc::socklen_t;
+    let args = [fd as usize, raw.as_mut_ptr() as usize, &raw mut len as usize, 0, 0, 0];
+    // SAFETY: the kernel writes at most `len` bytes.
+    unsafe { call(call_number, args) }.ok()?;
+    let port = [raw[2], raw[3]];
+    let mut ip = [0u8; 16];
+    match i32::from(u16::from_ne_bytes([raw[0], raw[1]])) {
+        libc::AF_INET => {
+            ip[10..12].fill(0xff);
+            ip[12..].copy_from_slice(&raw[4..8]);
+        }
+        libc::AF_INET6 => ip.copy_from_slice(&raw[8..24]),
+        _ => return None,
+    }
+    Some((ip, port))
+}
+
 /// Bytes received and not read (SIOCINQ).
 pub fn queued(fd: i32) -> Result<u32> {
     let mut n = 0i32;
@@ -106,9 +168,63 @@ pub fn queued(fd: i32) -> Result<u32> {
     Ok(n as u32)
 }
 
-/// Whether close() will linger (SO_LINGER).
-pub fn lingers(fd: i32) -> bool {
-    option::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER).is_ok_and(|l| l[0] != 0)
+/// Whether a read would bring nothing but an error, which it would use up.
+pub fn fails_next(fd: i32) -> bool {
+    crate::fd::poll_now(fd, 0) & libc::POLLERR != 0 && queued(fd) == Ok(0)
+}
+
+/// Whether the next byte is behind the mark of urgent data (sockatmark(3)).
+pub fn is_at_mark(fd: i32) -> bool {
+    const SIOCATMARK: usize = 0x8905;
+    let mut at = 0i32;
+    // SAFETY: SIOCATMARK writes one int.
+    unsafe { call(libc::SYS_ioctl, [fd as usize, SIOCATMARK, &raw mut at as usize, 0, 0, 0]) }.is_ok() && at != 0
+}
+
+/// Bytes written and not acknowledged by the peer's kernel (SIOCOUTQ).
+pub fn unacknowledged(fd: i32) -> Result<u32> {
+    let mut n = 0i32;
+    // SAFETY: TIOCOUTQ writes one int.
+    unsafe { call(libc::SYS_ioctl, [fd as usize, libc::TIOCOUTQ as usize, &raw mut n as usize, 0, 0, 0]) }?;
+    Ok(n as u32)
+}
+
+/// SO_LINGER: how many seconds close() may wait for the peer's kernel to have everything; 0: it resets the connection.
+pub fn linger(fd: i32) -> Option<u32> {
+    let [on, seconds] = option::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER).ok()?;
+    (on != 0).then_some(seconds as u32)
+}
+
+/// Bytes written that the kernel has not sent yet (SIOCOUTQNSD).
+fn unsent(fd: i32) -> Result<u32> {
+    const SIOCOUTQNSD: usize = 0x894b;
+    let mut n = 0i32;
+    // SAFETY: SIOCOUTQNSD writes one int.
+    unsafe { call(libc::SYS_ioctl, [fd as usize, SIOCOUTQNSD, &raw mut n as usize, 0, 0, 0]) }?;
+    Ok(n as u32)
+}
+
+/// Sends what the kernel holds back for more to come (MSG_MORE, Nagle). The program's own setting stays.
+pub fn push(fd: i32) {
+    if unsent(fd).unwrap_or(0) == 0 {
+        return;
+    }
+    let before = option::<i32>(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY);
+    send_at_once(fd);
+    if before == Ok(0) {
+        set_no_delay(fd, 0);
+    }
+}
+
+/// What is sent from here on goes out at once (TCP_NODELAY).
+pub fn send_at_once(fd: i32) {
+    set_no_delay(fd, 1);
+}
+
+fn set_no_delay(fd: i32, on: i32) {
+    let args = [fd as usize, libc::IPPROTO_TCP as usize, libc::TCP_NODELAY as usize, &raw const on as usize, 4, 0];
+    // SAFETY: one int, alive.
+    let _ = unsafe { call(libc::SYS_setsockopt, args) };
 }
 
 /// Makes the coming close() send a reset.
@@ -138,9 +254,18 @@ pub fn shutdown(fd: i32, how: i32) {
 /// `iov` must describe writable memory.
 pub unsafe fn receive(fd: i32, iov: &[libc::iovec], flags: i32) -> Result<usize> {
     let mut header = header(iov);
-    let args = [fd as usize, &raw mut header as usize, (flags | libc::MSG_DONTWAIT) as usize, 0, 0, 0];
+    // MSG_CMSG_COMPAT means nothing to recv(2), and is refused by recvmsg(2).
+    let flags = flags & i32::MAX | libc::MSG_DONTWAIT;
+    let args = [fd as usize, &raw mut header as usize, flags as usize, 0, 0, 0];
     // SAFETY: by contract.
     unsafe { call(libc::SYS_recvmsg, args) }
+}
+
+/// Takes up to `n` bytes out of the socket's queue without looking at them, and without waiting (tcp(7), MSG_TRUNC).
+pub fn discard(fd: i32, n: u64) -> Result<u64> {
+    let nowhere = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: n as usize }];
+    // SAFETY: with MSG_TRUNC the kernel writes nothing.
+    unsafe { receive(fd, &nowhere, libc::MSG_TRUNC) }.map(|n| n as u64)
 }
 
 /// send(2) without waiting and without SIGPIPE.
@@ -160,4 +285,63 @@ fn header(iov: &[libc::iovec]) -> libc::msghdr {
     header.msg_iov = iov.as_ptr().cast_mut();
     header.msg_iovlen = iov.len();
     header
+}
+
+/// Whether an address is at most the end of what a program can have, which depends on processor and kernel: the kernel
+/// looks at the buffer of a call before it looks at the descriptor.
+#[cold]
+pub fn is_user_address(end: usize) -> bool {
+    let args = [usize::MAX, end - 1, 1, 0, 0, 0];
+    // SAFETY: there is no such descriptor, so that nothing is received.
+    let asked = unsafe { call(libc::SYS_recvfrom, args) };
+    asked != Err(crate::Errno(libc::EFAULT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::descriptor_of;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::AsRawFd;
+
+    fn pair(host: &str) -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((host, 0)).expect("bind");
+        let client = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        (client, listener.accept().expect("accept").0)
+    }
+
+    /// A peer names a process and a number, either of which may stand for anything by now.
+    #[test]
+    fn only_the_other_end_is_the_other_end() {
+        for host in ["127.0.0.1", "::1"] {
+            let ((client, server), (other, _there)) = (pair(host), pair(host));
+            let ours = client.as_raw_fd();
+            assert!(are_two_ends(ours, server.as_raw_fd()) && are_two_ends(server.as_raw_fd(), ours));
+            let udp = UdpSocket::bind((host, 0)).expect("bind");
+            udp.connect(client.local_addr().expect("address")).expect("connect");
+            let null = std::fs::File::open("/dev/null").expect("open");
+            for (what, fd) in [
+                ("itself", ours),
+                ("another connection", other.as_raw_fd()),
+                ("datagrams", udp.as_raw_fd()),
+                ("no socket", null.as_raw_fd()),
+                ("nothing", -1),
+            ] {
+                assert!(!are_two_ends(ours, fd), "{host}: {what}");
+            }
+            let copy = descriptor_of(std::process::id(), server.as_raw_fd()).expect("our own process");
+            assert!(are_two_ends(ours, copy));
+            fd::close(copy);
+        }
+        // The process that a number stood for is gone.
+        let mut child = std::process::Command::new("true").spawn().expect("spawn");
+        child.wait().expect("wait");
+        assert!(descriptor_of(child.id(), 0).is_err());
+    }
+
+    #[test]
+    fn flags_that_do_not_exist_are_told_from_those_that_do() {
+        assert!(refuses_flags(1 << 20) && refuses_flags(libc::RWF_APPEND | 1 << 20));
+        assert!(!refuses_flags(0) && !refuses_flags(libc::RWF_NOWAIT) && !refuses_flags(libc::RWF_APPEND));
+    }
 }

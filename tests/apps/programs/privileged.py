@@ -3,6 +3,7 @@ seccomp filter, a daemon that closes all descriptors."""
 
 import os
 import shutil
+import subprocess
 import sys
 
 from support import echo, paths, versions, wait
@@ -40,6 +41,30 @@ def test_set_user_id(case):
     os.chown(program, NOBODY, NOBODY)
     program.chmod(0o4755)
     check_fetched(Nginx(case), lambda url, target: case.run("curl", [program, "-sS", "--fail", "-o", target, url]))
+
+
+@slow(60)
+def test_set_user_id_and_a_preload_file(case):
+    """/etc/ld.so.preload brings the library into such a program all the same: it does nothing there, and writes nothing
+    to a file that whoever started the program has named."""
+    if os.geteuid() != 0:
+        raise Failure("only root can make a program that runs as another user, and another /etc")
+    case.expect_kernel("nginx")
+    case.expect_untouched("curl")
+    case.tmp.chmod(0o777)
+    etc = case.tmp / "etc"
+    subprocess.run(["cp", "-a", "/etc", etc], check=True)
+    env = {}
+    if case.layer is not None:
+        (etc / "ld.so.preload").write_text(f"{case.layer.bin_dir / 'libsidestep.so'}\n")
+        env = {**case.layer.env(), **case.layer.preload_env(case.report_path("curl"))}
+        env.pop("LD_PRELOAD")
+    shutil.copy(paths.program("curl"), etc / "curl")
+    os.chown(etc / "curl", NOBODY, NOBODY)
+    (etc / "curl").chmod(0o4755)
+    with_this_etc = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc && exec "$@"', etc]
+    check_fetched(Nginx(case), lambda url, target: case.run(
+        "curl", [*with_this_etc, "/etc/curl", "-sS", "--fail", "-o", target, url], preload=False, env=env))
 
 
 @slow(60)

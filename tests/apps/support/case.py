@@ -26,6 +26,7 @@ class Case:
         self.expected_kernel = set()
         self.expected_seen = set()
         self.expected_untouched = set()
+        self.expected_unused = set()
 
     # --- programs -----------------------------------------------------------------------------
 
@@ -87,6 +88,10 @@ class Case:
         """The library must not have got into these programs at all: they write no report."""
         self.expected_untouched.update(roles)
 
+    def expect_unused(self, *roles):
+        """The library must be in these programs, which write a report, and see no connection."""
+        self.expected_unused.update(roles)
+
     def finish(self):
         """Stops what still runs, newest first, and then looks at the reports."""
         for ending in self.endings:
@@ -101,7 +106,8 @@ class Case:
         return self.check_reports()
 
     def check_reports(self):
-        roles = {*self.expected_ring, *self.expected_kernel, *self.expected_seen, *self.expected_untouched}
+        roles = {*self.expected_ring, *self.expected_kernel, *self.expected_seen, *self.expected_untouched,
+                 *self.expected_unused}
         check(roles, "the test expects nothing of the reports")
         reports = {role: Report(self.report_path(role)) for role in roles}
         for role, share in self.expected_ring.items():
@@ -111,6 +117,8 @@ class Case:
             check(reports[role].seen > 0, f"the library saw no connection: {reports[role]}")
         for role in self.expected_kernel:
             check(reports[role].ring == 0, f"bytes by ring though one end has no library: {reports[role]}")
+        for role in self.expected_unused:
+            check(reports[role].lines and reports[role].seen == 0, f"not a program without connections: {reports[role]}")
         for role in self.expected_untouched:
             check(not reports[role].lines, f"the library is in a program where it cannot be: {reports[role]}")
         return {role: _summary(report) for role, report in sorted(reports.items())}

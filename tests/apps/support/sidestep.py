@@ -18,9 +18,10 @@ BINARIES = ("sidestep", "sidestepd", "libsidestep.so")
 class Sidestep:
     """One private broker name with everything that runs under it."""
 
-    def __init__(self, broker, upgrade_after="0ops", bin_dir=None, flip=0):
+    def __init__(self, broker, upgrade_after="0ops", bin_dir=None, flip=0, pairing=""):
         self.broker = broker
         self.flip = flip
+        self.pairing = pairing
         self.upgrade_after = upgrade_after
         self.bin_dir = bin_dir or paths.TARGET / "release"
         missing = [name for name in BINARIES if not (self.bin_dir / name).exists()]
@@ -48,8 +49,10 @@ class Sidestep:
 
     def env(self):
         kept = {k: os.environ[k] for k in PASSED_ON if k in os.environ}
-        flip = {"SIDESTEP_FLIP": str(self.flip)} if self.flip else {}
-        return {**plain_env(), **kept, **flip, "SIDESTEP_BROKER": self.broker}
+        aids = {"SIDESTEP_FLIP": str(self.flip)} if self.flip else {}
+        if self.pairing:
+            aids["SIDESTEP_PAIRING"] = self.pairing
+        return {**plain_env(), **kept, **aids, "SIDESTEP_BROKER": self.broker}
 
     def start_broker(self):
         """Has a broker of this name run, as the first program under Sidestep would."""

@@ -1,6 +1,8 @@
 //! An attacker's end of a connection: a legal member as far as anybody can tell, until it is not.
 
+use crate::common::held::Held;
 use crate::common::{FakeMember, Given, Memory};
+use crate::disguise::Disguise;
 use crate::lies::{ALPHABET, CANARY};
 use rustix::fd::{AsFd, OwnedFd};
 use sidestep_abi::link::{SLOTS, Slot, Writer};
@@ -28,16 +30,24 @@ pub struct Attacker {
     /// The victims' doorbells, by link and place.
     pub bells: HashMap<(u32, u32), OwnedFd>,
     slots: HashMap<u64, Given>,
-    /// Our own doorbells: nobody listens.
-    _own: Vec<OwnedFd>,
+    /// Our own doorbells: nobody listens, and those that are held cannot be touched without waiting for us.
+    own: Vec<(OwnedFd, Option<Held>)>,
+}
+
+/// Between a ring and a buffer of ours.
+fn copy(to: *mut u8, from: *const u8, n: usize) -> bool {
+    // SAFETY: `n` is at most what the ring has, and the length of the buffer.
+    unsafe { to.copy_from_nonoverlapping(from, n) };
+    true
 }
 
 impl Attacker {
     pub fn join(broker: &Address, rng: &mut Rng) -> Attacker {
+        let _user = Disguise::attacker();
         let member = FakeMember::join(broker, 4096);
-        let own = (0..rng.below(4) as u32).map(|place| bell_of_ours(&member, place)).collect();
+        let own = (0..rng.below(4) as u32).map(|place| (member.bell(place), None)).collect();
         let (links, bells, slots) = Default::default();
-        Attacker { member, next_offer: 1, links, bells, slots, _own: own }
+        Attacker { member, next_offer: 1, links, bells, slots, own }
     }
 
     /// Hears what the broker says; answers nothing. False: the broker has had enough of us.
@@ -102,15 +112,32 @@ impl Attacker {
         }
     }
 
+    /// Pretends to sleep at all of its own doorbells, with the mutex of each in its hands: the victim rings there.
+    pub fn sleep_with_held_doorbells(&mut self, talk: &Talk) {
+        for (place, (bell, held)) in self.own.iter_mut().enumerate() {
+            held.get_or_insert_with(|| {
+                let _root = Disguise::root();
+                Held::new(bell)
+            });
+            talk.memory.side_area(talk.given.side).bells[place].asleep.store(1, SeqCst);
+            talk.words().side[talk.given.side].bells.fetch_or(1 << place, SeqCst);
+        }
+    }
+
+    /// Lets go of them: as long as they are held, the broker can do nothing for any attacker.
+    pub fn let_doorbells_go(&mut self) {
+        self.own.iter_mut().for_each(|(_, held)| *held = None);
+    }
+
     /// Rings the victim as a correct member does after it has published something.
     pub fn ring(&self, talk: &Talk) {
         let area = talk.memory.side_area(1 - talk.given.side);
         let places = talk.words().side[1 - talk.given.side].bells.load(SeqCst);
         for place in (0..64u32).filter(|p| places & 1 << p != 0) {
-            if bell::ring(&area.bells[place as usize], talk.given.slot)
-                && let Some(eventfd) = self.bells.get(&(talk.given.link, place))
+            if bell::ring(&area.bells[place as usize], talk.given.slot, || ())
+                && let Some(ringer) = self.bells.get(&(talk.given.link, place))
             {
-                crate::mischief::add(eventfd, 1);
+                crate::mischief::add(ringer, 1);
             }
         }
     }
@@ -138,14 +165,6 @@ impl Attacker {
         }
         more == 0
     }
-}
-
-/// A doorbell at which a careless ringer would wait for ever.
-fn bell_of_ours(member: &FakeMember, place: u32) -> OwnedFd {
-    let bell = member.bell(place);
-    crate::mischief::add(&bell, u64::MAX - 1);
-    crate::mischief::make_blocking(&bell);
-    bell
 }
 
 /// One attacked connection.
@@ -216,7 +235,10 @@ impl Talk {
         let start = self.memory.ring_byte(self.given.slot, writing, 0).as_ptr();
         // SAFETY: a whole ring of the mapping, which lives as long as `self`.
         let data = unsafe { Data::new(start, size) };
-        (Half { writer, reader, reading_side: &words.side[1 - writing], size }, data)
+        (
+            Half { writer, reader, reading_side: &words.side[1 - writing], writing_side: &words.side[writing], size },
+            data,
+        )
     }
 
     /// Sends up to `n` bytes as a correct member does. Returns how many went.
@@ -227,7 +249,7 @@ impl Talk {
         let mut sent = 0;
         for _ in 0..8 {
             let rest = &bytes[sent..];
-            if rest.is_empty() && !tx.takes_back() {
+            if rest.is_empty() && !tx.has_unsent() {
                 break;
             }
             match tx.next(half, rest.len()).map_err(|_| Over)? {
@@ -241,16 +263,15 @@ impl Talk {
                 }
                 Write::Ring(room) => {
                     let n = room.min(rest.len());
-                    // SAFETY: `n` bytes of `rest`, and no more than the ring has room for.
-                    unsafe { data.put(tx.at(), rest.as_ptr(), n) };
+                    assert!(data.put(tx.at(), rest.as_ptr(), n, copy));
                     tx.put_ring(half, n).map_err(|_| Over)?;
                     sent += n;
                 }
-                Write::TakeBack { at, len } => {
+                Write::Unread { at, len } => {
                     let (from, run) = data.run(at);
                     // SAFETY: inside the ring; only bytes of atomics' size are read, whatever they are.
                     let part = unsafe { std::slice::from_raw_parts(from, run.min(len)) };
-                    tx.took_back((&self.stream).write(part).unwrap_or(0));
+                    tx.sent_unread(half, (&self.stream).write(part).unwrap_or(0));
                 }
             }
         }
@@ -264,6 +285,14 @@ impl Talk {
         let (half, data) = self.half(1 - self.given.side);
         let mut buffer = [0u8; 8192];
         let n = match rx.next(half).map_err(|_| Over)? {
+            Read::Copies => {
+                let mut queued = 0u32;
+                // SAFETY: FIONREAD writes one int.
+                unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(&self.stream), libc::FIONREAD, &raw mut queued) };
+                let n = rx.discardable(half, u64::from(queued)).map_err(|_| Over)?.min(buffer.len() as u64);
+                rx.discarded((&self.stream).read(&mut buffer[..n as usize]).unwrap_or(0) as u64);
+                0
+            }
             Read::Kernel(limit) => {
                 let room = limit.min(buffer.len() as u64) as usize;
                 let n = (&self.stream).read(&mut buffer[..room]).unwrap_or(0);
@@ -272,8 +301,7 @@ impl Talk {
             }
             Read::Ring(n) => {
                 let n = n.min(buffer.len());
-                // SAFETY: `n` bytes of the buffer, at most the ring's size.
-                unsafe { data.get(rx.at(half), buffer.as_mut_ptr(), n) };
+                assert!(data.get(rx.at(half), buffer.as_mut_ptr(), n, copy));
                 match rx.took_ring(half, n).map_err(|_| Over)? {
                     Advance::Frozen => 0,
                     Advance::Done => {

@@ -76,7 +76,7 @@ fn all_bells(talk: &Talk, rng: &mut Rng) -> String {
 
 fn fill_bell(bell: &Bell, asleep: u32) {
     bell.ready.iter().for_each(|word| word.store(u64::MAX, SeqCst));
-    bell.summary.store(u64::MAX, SeqCst);
+    bell.news.store(u64::MAX, SeqCst);
     bell.asleep.store(asleep, SeqCst);
 }
 

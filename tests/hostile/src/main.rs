@@ -2,6 +2,7 @@
 //! and message, against programs that run under Sidestep as they always do.
 
 mod attack;
+mod disguise;
 mod lies;
 mod mischief;
 mod peers;

@@ -39,7 +39,10 @@ pub fn any(attacker: &mut Attacker, talk: &Talk, broker: &Address, rng: &mut Rng
             lie_to_the_broker(&attacker.member, talk, rng);
             "plausible messages"
         }
-        _ => nudges(attacker, talk),
+        _ => {
+            attacker.sleep_with_held_doorbells(talk);
+            "sleeps at doorbells that it holds"
+        }
     }
 }
 
@@ -58,7 +61,7 @@ pub fn add(bell: &OwnedFd, n: u64) {
     let _ = fcntl_setfl(bell, flags);
 }
 
-/// An eventfd that is full takes no further ring, and an edge-triggered waiter has heard it once.
+/// An eventfd that is full takes no further ring: nobody but us has these.
 fn filled(attacker: &Attacker, rng: &mut Rng) -> &'static str {
     let most = u64::MAX - 1 - rng.below(2);
     emptied(attacker);
@@ -77,14 +80,6 @@ fn emptied(attacker: &Attacker) -> &'static str {
         let _ = rustix::io::preadv2(bell, &mut [IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT);
     }
     "emptied doorbells"
-}
-
-fn nudges(attacker: &Attacker, talk: &Talk) -> &'static str {
-    let (link, side) = (talk.given.link, talk.given.side as u32);
-    for _ in 0..20 {
-        let _ = wire::send(attacker.member.socket.as_fd(), &Msg { link, side, ..Msg::new(Kind::Nudge) }, None);
-    }
-    "nudges"
 }
 
 /// A stranger's records: of any length and content, with any descriptor.
@@ -112,10 +107,9 @@ fn lie_to_the_broker(member: &FakeMember, talk: &Talk, rng: &mut Rng) {
         let (link, slot, side) = (talk.given.link, rng.below(1026) as u32, rng.below(3) as u32);
         let link = link.wrapping_add(rng.below(3) as u32).wrapping_sub(1);
         let own = (u64::from(link), slot) == (u64::from(talk.given.link), talk.given.slot as u32);
-        let msg = match rng.below(4) {
+        let msg = match rng.below(3) {
             0 if !own => Msg { link, slot, side, ..Msg::new(Kind::Release) },
-            1 => Msg { link, side, ..Msg::new(Kind::Nudge) },
-            2 => Msg { offer: rng.number(), ..Msg::new(Kind::Withdraw) },
+            1 => Msg { offer: rng.number(), ..Msg::new(Kind::Withdraw) },
             _ => {
                 let socket: OwnedFd = common::unix_socket();
                 let msg = Msg { offer: rng.number(), arg: rng.number(), ..Msg::new(Kind::Offer) };

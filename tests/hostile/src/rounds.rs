@@ -2,10 +2,11 @@
 
 use crate::Args;
 use crate::attack::{Attacker, Talk};
+use crate::disguise::Disguise;
 use crate::stage::{Actor, Stage, honest};
 use crate::{lies, mischief};
 use sidestep_abi::Reason;
-use sidestep_broker::client::Client;
+use sidestep_broker::client::Operator;
 use sidestep_posix::rng::Rng;
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
@@ -138,6 +139,7 @@ impl Run<'_> {
 
     /// One connection with this victim: legal, then not. Says what was done.
     fn attack(&mut self, attacker: &mut Attacker, victim: usize) -> Option<(Talk, String)> {
+        let _user = Disguise::attacker();
         let calls = victim < SERVERS.len();
         let stream = if calls { TcpStream::connect(("127.0.0.1", self.ports[victim])).ok()? } else { self.called()? };
         let late = self.rng.below(2) == 0;
@@ -146,6 +148,7 @@ impl Run<'_> {
             *self.tally.by_ring.entry(self.victims[victim].name.clone()).or_default() += 1;
         }
         let said = self.lie(attacker, &mut talk);
+        attacker.let_doorbells_go();
         if self.args.verbose {
             eprintln!("round {}, {}: {said}", self.tally.rounds, self.victims[victim].name);
         }
@@ -223,7 +226,7 @@ impl Run<'_> {
     }
 
     fn finish(mut self, seed: u64) -> ExitCode {
-        let status = Client::connect(&self.stage.address).and_then(|c| c.status());
+        let status = Operator::connect(&self.stage.address).and_then(|o| o.status());
         let reasons = status.map(|s| s.reasons).unwrap_or_default();
         let ended = reasons.get(Reason::BrokenPeer.name()).copied().unwrap_or(0);
         self.verdict.judge(if ended > 0 { Ok(()) } else { Err("no connection was ended as broken-peer".into()) });

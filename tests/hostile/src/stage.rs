@@ -1,10 +1,12 @@
 //! The broker, the victims and the honest client, each a process of its own, and what must be true of them.
 
+use crate::disguise::ATTACKER;
 use crate::peers::PATIENCE;
 use crate::watch::{self, Look};
 use rustix::process::Signal;
 use sidestep_broker::listen::Address;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -110,8 +112,14 @@ impl Stage {
         let directory = tempfile::tempdir().expect("temporary directory");
         let programs = std::env::current_exe().expect("own path").parent().expect("a directory").to_owned();
         let address = Address::Path(directory.path().join("broker"));
+        // Others reach the socket, and may share memory.
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
+        let config = directory.path().join("config.toml");
+        std::fs::write(&config, format!("[[allow]]\nuids = [0, {ATTACKER}]\n")).expect("write");
         let mut command = Command::new(programs.join("sidestepd"));
-        command.args(["--idle-exit", "0", "--ready-fd", "1", "--address", &address.to_string()]);
+        command
+            .args(["--idle-exit", "0", "--ready-fd", "1", "--address", &address.to_string(), "--config"])
+            .arg(config);
         let mut broker = Actor::start("the broker", command);
         broker.answer(); // the line `ready`
         Stage { directory, address, broker, programs }

@@ -90,3 +90,22 @@ int only_c_jump_out(int how, int fd, int set) {
     sigaction(SIGALRM, &before, 0);
     return jumped;
 }
+
+// A vfork child that leaves by the system call.
+pid_t only_c_vfork_and_exit(void) {
+    pid_t pid = vfork();
+    if (pid == 0) syscall(SYS_exit_group, 7);
+    return pid;
+}
+
+static void *exit_here(void *argument) {
+    (void)argument;
+    syscall(SYS_exit, 0);
+    return 0;
+}
+
+// A thread that ends by the system call. The kernel wakes who joins it, as it does for any other.
+int only_c_thread_that_exits(void) {
+    pthread_t thread;
+    return pthread_create(&thread, 0, exit_here, 0) || pthread_join(thread, 0);
+}

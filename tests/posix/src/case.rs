@@ -3,7 +3,7 @@
 /// Whether bytes go by ring in a preloaded run of the case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ring {
-    /// Some bytes must have gone by ring, else the run says nothing about Sidestep.
+    /// As many bytes must go by ring as `by_ring.txt` says, else the run says nothing about Sidestep.
     Must,
     /// They may or may not, for this reason.
     May(&'static str),
@@ -20,8 +20,6 @@ pub struct Case {
     pub ring: Ring,
     /// Moves enough data that a run with flips must have returned to the kernel at least once.
     pub bulk: bool,
-    /// How many bytes must go by ring in an upgraded run, sent and received counted both.
-    pub by_ring: u64,
     /// Waiters spin in any case, not only when they have learnt to.
     pub spins: bool,
     /// A reason that the processes must give in an upgraded run: LIMITATIONS.md names this case as its proof.
@@ -29,7 +27,7 @@ pub struct Case {
 }
 
 pub const fn case(name: &'static str, run: fn()) -> Case {
-    Case { name, run, ring: Ring::Must, bulk: false, by_ring: 1, spins: false, reason: None }
+    Case { name, run, ring: Ring::Must, bulk: false, spins: false, reason: None }
 }
 
 impl Case {
@@ -45,12 +43,6 @@ impl Case {
 
     pub const fn no_connection(mut self) -> Case {
         self.ring = Ring::NoConnection;
-        self
-    }
-
-    /// Most of what the case moves must go by ring, not only its warm-up.
-    pub const fn by_ring(mut self, bytes: u64) -> Case {
-        self.by_ring = bytes;
         self
     }
 

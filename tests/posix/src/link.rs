@@ -12,13 +12,6 @@ use crate::sys::{Fd, fds, net};
 /// at the first byte to have happened on both sides, and for a flip or two.
 pub const WARM_ROUNDS: usize = 50;
 pub const WARM_BYTES: usize = 64;
-/// The upgrade needs a third process, the broker; a pause lets it have the CPU on a busy machine.
-const WARM_PAUSE: std::time::Duration = std::time::Duration::from_micros(200);
-
-pub fn warm_pause() {
-    std::thread::sleep(WARM_PAUSE);
-}
-
 /// A socket that listens on a loopback port of the kernel's choice.
 pub struct Listener {
     pub fd: Fd,
@@ -104,7 +97,6 @@ pub fn warm_up_pair(a: &mut End, b: &mut End) {
         b.recv(WARM_BYTES);
         b.send(WARM_BYTES);
         a.recv(WARM_BYTES);
-        warm_pause();
     }
 }
 
@@ -114,7 +106,6 @@ pub fn warm_asking(end: &mut End) {
     for _ in 0..WARM_ROUNDS {
         end.send(WARM_BYTES);
         end.recv(WARM_BYTES);
-        warm_pause();
     }
 }
 
@@ -134,7 +125,6 @@ pub fn warm_up(end: &mut End, peer: &mut Peer) {
     for _ in 0..WARM_ROUNDS {
         end.send(WARM_BYTES);
         end.recv(WARM_BYTES);
-        warm_pause();
     }
     peer.finish();
 }

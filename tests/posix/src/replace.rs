@@ -20,10 +20,12 @@ pub enum Exec {
     Execle,
     Fexecve,
     Execveat,
+    RawExecve,
+    RawExecveat,
 }
 
 impl Exec {
-    pub const ALL: [Exec; 9] = [
+    pub const ALL: [Exec; 11] = [
         Exec::Execve,
         Exec::Execv,
         Exec::Execvp,
@@ -33,6 +35,8 @@ impl Exec {
         Exec::Execle,
         Exec::Fexecve,
         Exec::Execveat,
+        Exec::RawExecve,
+        Exec::RawExecveat,
     ];
 }
 
@@ -67,6 +71,8 @@ fn call(how: Exec, path: &CString, argv: &CArray, envp: &CArray) -> c_int {
             Exec::Execle => libc::execle(path, arg(0), arg(1), arg(2), arg(3), arg(4), arg(5), null, e),
             Exec::Fexecve => libc::fexecve(libc::open(path, libc::O_RDONLY | libc::O_CLOEXEC), v, e),
             Exec::Execveat => glibc::execveat(libc::AT_FDCWD, path, v, e, 0),
+            Exec::RawExecve => libc::syscall(libc::SYS_execve, path, v, e) as c_int,
+            Exec::RawExecveat => libc::syscall(libc::SYS_execveat, libc::AT_FDCWD, path, v, e, 0) as c_int,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the tests of `tests/` look at: the table of intercepted calls, the built library, the packages.
 #![forbid(unsafe_code)]
 
+pub mod built;
 pub mod library;
 pub mod packages;
 pub mod table;

@@ -1,9 +1,10 @@
 //! The built `libsidestep.so`, and the libc of this machine.
 
+use crate::built;
 use crate::packages::Packages;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn, ElfFile64, FileHeader};
-use object::{Endianness, Object, ObjectSection, ObjectSymbol};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -14,15 +15,37 @@ pub struct Library {
 
 /// Builds the release library, unless it is there and new, and reads it.
 pub fn sidestep() -> Library {
+    read(build(Profile::Release))
+}
+
+/// Cargo's profiles, which link different code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    Release,
+    Dev,
+}
+
+/// Builds the library, unless it is there and new. Its path.
+pub fn build(profile: Profile) -> PathBuf {
     let target = Packages::load().target_directory;
+    let (name, target, directory) = match profile {
+        Profile::Release => ("release", target, "release"),
+        // Builds for tests unwind, with std. This one ends as what is shipped does, and has a place of its own.
+        Profile::Dev => ("dev", target.join("shape"), "debug"),
+    };
+    let library = target.join(directory).join("libsidestep.so");
+    if built::is_current(&library, &["abi", "sys", "ring", "conn", "ready", "preload"]) {
+        return library;
+    }
     let out = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--offline", "--package", "sidestep-preload"])
+        .args(["build", "--profile", name, "--locked", "--package", "sidestep-preload"])
+        .args(["--config", r#"profile.dev.panic="abort""#])
         .env("CARGO_TARGET_DIR", &target)
         .current_dir(crate::path("."))
         .output()
         .expect("cargo runs");
     assert!(out.status.success(), "libsidestep.so is not built: {}", String::from_utf8_lossy(&out.stderr));
-    read(target.join("release/libsidestep.so"))
+    library
 }
 
 /// The libc that this very process uses.
@@ -32,7 +55,7 @@ pub fn libc() -> Library {
     read(path.expect("a dynamically linked glibc").into())
 }
 
-fn read(path: PathBuf) -> Library {
+pub fn read(path: PathBuf) -> Library {
     Library { bytes: std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())) }
 }
 
@@ -48,6 +71,33 @@ impl Library {
         let mut names: Vec<String> = symbols.filter_map(|s| Some(s.name().ok()?.to_string())).collect();
         names.retain(|n| !n.is_empty());
         names.sort();
+        names
+    }
+
+    /// Names of the undefined symbols that the dynamic linker must find, and of those that it need not, sorted.
+    pub fn undefined(&self) -> (Vec<String>, Vec<String>) {
+        let elf = self.elf();
+        let undefined = elf.dynamic_symbols().filter(|s| s.is_undefined() && s.name().is_ok_and(|n| !n.is_empty()));
+        let (weak, strong): (Vec<_>, Vec<_>) = undefined.partition(ObjectSymbol::is_weak);
+        let names = |symbols: Vec<object::read::elf::ElfSymbol64<'_, '_>>| {
+            let mut names: Vec<String> = symbols.iter().filter_map(|s| Some(s.name().ok()?.to_string())).collect();
+            names.sort();
+            names
+        };
+        (names(strong), names(weak))
+    }
+
+    /// Names of the symbols that dynamic relocations refer to: what the dynamic linker looks up, wherever it finds it.
+    pub fn looked_up(&self) -> Vec<String> {
+        let elf = self.elf();
+        let relocations = elf.dynamic_relocations().expect("dynamic relocations");
+        let symbols = relocations.filter_map(|(_, r)| match r.target() {
+            object::RelocationTarget::Symbol(index) => elf.dynamic_symbol_table()?.symbol_by_index(index).ok(),
+            _ => None,
+        });
+        let mut names: Vec<String> = symbols.filter_map(|s| Some(s.name().ok()?.to_string())).collect();
+        names.sort();
+        names.dedup();
         names
     }
 

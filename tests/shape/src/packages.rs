@@ -24,7 +24,7 @@ pub struct Packages {
 impl Packages {
     pub fn load() -> Packages {
         let out = Command::new(env!("CARGO"))
-            .args(["metadata", "--format-version=1", "--offline", "--locked", "--filter-platform", &host()])
+            .args(["metadata", "--format-version=1", "--locked", "--filter-platform", &host()])
             .current_dir(crate::path("."))
             .output()
             .expect("cargo runs");

@@ -10,6 +10,18 @@ pub struct Call {
     pub also: Vec<String>,
     /// Module of the hook.
     pub module: String,
+    /// What is called if libc does not have the function.
+    pub lacking: Lacking,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lacking {
+    /// `raw`, or `else`: something that does the same.
+    StandIn,
+    /// `later`: something that fails.
+    Fails,
+    /// The hook makes another call of the table.
+    NoMatter,
 }
 
 /// The body of `calls! { ... }`.
@@ -17,15 +29,23 @@ pub fn calls(source: &str) -> Vec<Call> {
     block(source, "\ncalls! {", "\n}").split(';').filter(|s| !s.trim().is_empty()).map(call).collect()
 }
 
-/// `name(arguments) -> result = module::hook, also other`
+/// `name(arguments) -> result = module::hook, also other, raw SYS_name`
 fn call(entry: &str) -> Call {
     let fail = || -> ! { panic!("{SOURCE}: not understood: {}", entry.trim()) };
     let Some((signature, behind)) = entry.rsplit_once(" = ") else { fail() };
     let Some((name, _)) = signature.trim().split_once('(') else { fail() };
-    let mut parts = behind.split(", also ");
+    let mut parts = behind.split(", ");
     let Some((module, _)) = parts.next().and_then(|hook| hook.split_once("::")) else { fail() };
-    let also = parts.map(|p| p.trim().to_string()).collect();
-    let found = Call { name: name.trim().to_string(), also, module: module.to_string() };
+    let (mut also, mut lacking) = (Vec::new(), Lacking::NoMatter);
+    for part in parts {
+        match part.trim().split_once(' ') {
+            Some(("also", other)) => also.push(other.to_string()),
+            Some(("raw" | "else", _)) => lacking = Lacking::StandIn,
+            Some(("later", _)) => lacking = Lacking::Fails,
+            _ => fail(),
+        }
+    }
+    let found = Call { name: name.trim().to_string(), also, module: module.to_string(), lacking };
     if !found.symbols().chain([&found.module]).all(|s| is_identifier(s)) {
         fail();
     }

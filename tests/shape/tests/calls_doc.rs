@@ -2,7 +2,7 @@
 //!
 //! `UPDATE=1 cargo test -p sidestep-shape --test calls_doc` writes it anew.
 
-use sidestep_shape::table::{self, Call};
+use sidestep_shape::table::{self, Call, Lacking};
 use sidestep_shape::{path, text};
 
 const FILE: &str = "docs/CALLS.md";
@@ -35,7 +35,9 @@ fn page(source: &str) -> String {
         "# Intercepted calls\n\n\
          What `libsidestep.so` puts in front of libc: {} symbols. This page is made from the table in\n\
          `{}` by `tests/shape`; the library exports exactly these.\n\n\
-         A program whose descriptors are not upgraded connections gets libc's own function behind each of them.\n",
+         A program whose descriptors are not upgraded connections gets libc's own function behind each of them. Where the\n\
+         program's libc does not have the function, as musl and older versions of glibc lack some, the system call stands in\n\
+         for it; a function that no system call can stand in for fails with ENOSYS.\n",
         table::exports(source).len(),
         table::SOURCE
     );
@@ -50,9 +52,17 @@ fn section<'a>(module: &str, calls: impl Iterator<Item = &'a Call>) -> String {
     let source = text(&format!("crates/preload/src/hooks/{module}.rs"));
     let about: Vec<&str> = source.lines().map_while(|l| l.strip_prefix("//! ")).collect();
     assert!(!about.is_empty(), "hooks/{module}.rs does not say what it is");
-    let mut section = format!("\n## {module}\n\n{}\n\n| call | also exported as |\n|---|---|\n", about.join("\n"));
+    let mut section = format!(
+        "\n## {module}\n\n{}\n\n| call | also exported as | where libc lacks it |\n|---|---|---|\n",
+        about.join("\n")
+    );
     for call in calls {
-        section += &format!("| `{}` | {} |\n", call.name, quoted(&call.also));
+        let lacking = match call.lacking {
+            Lacking::StandIn => "system call",
+            Lacking::Fails => "ENOSYS",
+            Lacking::NoMatter => "another of these calls",
+        };
+        section += &format!("| `{}` | {} | {lacking} |\n", call.name, quoted(&call.also));
     }
     section
 }

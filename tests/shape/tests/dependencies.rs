@@ -1,4 +1,4 @@
-//! Who depends on whom: abi <- ring <- conn <- preload, sys beside ring, broker and cli apart from all that; bpf and mesh
+//! Who depends on whom: abi <- ring <- conn <- preload, sys beside ring, broker and cli above ring; bpf and mesh
 //! below ebpf, and nothing between the two halves.
 
 use sidestep_shape::packages::{For, Packages};
@@ -14,8 +14,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-sys", &["sidestep-abi"]),
     ("sidestep-ring", &["sidestep-abi"]),
     ("sidestep-conn", &["sidestep-abi", "sidestep-ring"]),
-    ("sidestep-preload", &["sidestep-abi", "sidestep-sys", "sidestep-ring", "sidestep-conn"]),
-    ("sidestep-broker", &["sidestep-abi"]),
+    ("sidestep-ready", &[]),
+    ("sidestep-preload", &["sidestep-abi", "sidestep-sys", "sidestep-ring", "sidestep-conn", "sidestep-ready"]),
+    ("sidestep-broker", &["sidestep-abi", "sidestep-ring"]),
     ("sidestep-agent-api", &[]),
     ("sidestep-cli", &["sidestep-abi", "sidestep-agent-api", "sidestep-broker"]),
     ("sidestep-lab", &[]),
@@ -50,7 +51,10 @@ fn every_crate_has_its_place() {
 #[test]
 fn the_library_brings_little_along() {
     let used = Packages::load().all("sidestep-preload", For::Running);
-    assert_eq!(used, set(&["sidestep-abi", "sidestep-sys", "sidestep-ring", "sidestep-conn", "libc"]));
+    assert_eq!(
+        used,
+        set(&["sidestep-abi", "sidestep-sys", "sidestep-ring", "sidestep-conn", "sidestep-ready", "libc"])
+    );
 }
 
 #[test]
@@ -59,7 +63,7 @@ fn daemon_and_command_line_know_nothing_of_the_library() {
     for name in ["sidestep-broker", "sidestep-cli"] {
         let used = packages.all(name, For::Shipping);
         assert!(used.contains("sidestep-abi"), "{name}: {used:?}");
-        for not in ["sidestep-preload", "sidestep-conn", "sidestep-ring", "sidestep-sys"] {
+        for not in ["sidestep-preload", "sidestep-conn", "sidestep-sys"] {
             assert!(!used.contains(not), "{name} depends on {not}");
         }
     }

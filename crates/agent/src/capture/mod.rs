@@ -12,10 +12,12 @@ use args::Args;
 use clap::Parser;
 use sidestep_ebpf::capture::{Captures, passthrough, place};
 use sidestep_ebpf::error::Error;
-use sidestep_ebpf::{netns, probe, services};
+use sidestep_ebpf::{netns, packets, probe, services};
 use sidestep_mesh::capture::flags;
 use sidestep_mesh::capture::rules::{Rules, WithoutProxy};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -34,10 +36,17 @@ pub fn run(words: impl Iterator<Item = OsString>) -> Result<(), String> {
     }
     let rules = rules(&args, name)?;
     if args.print {
-        print!("{}", file::of(&args, name, &rules));
+        print!("{}", file::of(&args, name, &rules, &addresses(&namespace)));
         return Ok(());
     }
     capture(&args, &pins, &namespace, &rules)
+}
+
+/// By which others know the pod. None of a namespace that is not there yet.
+fn addresses(namespace: &Path) -> BTreeSet<IpAddr> {
+    let mut found = place::look(namespace).map(|place| place.addresses).unwrap_or_default();
+    found.retain(|ip| !ip.is_loopback() && !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()));
+    found
 }
 
 /// Where the namespace is found.
@@ -101,7 +110,8 @@ fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<
     let node_netns = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
     let options = services::Options { pins: pins.into(), cgroup, node_netns, watch: false };
     // Nothing is captured before everything is in the tables; programs of another version are exchanged.
-    services::install(&options, |_| put()).map_err(|error| error.to_string())?;
+    let install = services::install(&options, |_| put()).and_then(|()| packets::install(&options));
+    install.map_err(|error| error.to_string())?;
     if args.run_validation { validated(args, pins, namespace, rules) } else { Ok(()) }
 }
 

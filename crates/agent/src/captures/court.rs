@@ -4,6 +4,7 @@ use super::Court;
 use super::judging::Space;
 use super::keeper::Keeper;
 use super::visit::UNJUDGED;
+use sidestep_ebpf::policy::Addresses;
 use sidestep_mesh::capture::tables::Place;
 use sidestep_mesh::object::Name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +28,9 @@ impl Keeper<'_> {
         let judging = &mut self.judging;
         let before: BTreeSet<u64> = known.keys().copied().filter(|cookie| judging.is_judged(*cookie)).collect();
         let spaces = self.spaces.iter().filter(|(cookie, space)| before.contains(cookie) || space.applied.is_some());
-        let spaces = spaces
-            .filter_map(|(cookie, space)| Some(Space { cookie, whose: space.whose()?, held: None, own: &space.own }));
+        let spaces = spaces.filter_map(|(cookie, space)| {
+            Some(Space { cookie, whose: space.whose()?, held: None, addresses: &space.addresses })
+        });
         let mut failed: BTreeMap<u64, String> = judging.take(court, spaces).into_iter().collect();
         for (cookie, name) in known {
             let is_done = before.contains(&cookie) || self.spaces.get(cookie).is_some_and(|s| s.applied.is_some());
@@ -48,9 +50,9 @@ impl Keeper<'_> {
     /// First of all, so that nothing is captured that is not judged.
     pub fn judge_here(&mut self, name: &Name, cookie: u64, held: &Path, place: &Place) {
         let space = self.spaces.get_mut(cookie).expect("it is claimed");
-        space.own = place.addresses.iter().copied().collect();
-        let own = &space.own;
-        let judged = self.judging.judge(&Space { cookie, whose: name, held: Some(held), own });
+        space.addresses = Addresses::from(place);
+        let addresses = &space.addresses;
+        let judged = self.judging.judge(&Space { cookie, whose: name, held: Some(held), addresses });
         if let Some(pod) = self.pods.get_mut(name) {
             pod.unjudged = judged.err();
         }

@@ -68,14 +68,13 @@ fn is_about_names(kind: EventKind) -> bool {
 /// Tells of names that come and go. None: the directory is not there yet.
 pub fn watch(orders: &Sender<Order>) -> Option<RecommendedWatcher> {
     let orders = orders.clone();
+    let send = move |order| orders.send(order).map_err(drop);
     let tell = move |event: notify::Result<notify::Event>| {
         let told = match event {
             // Whoever opens a file, as we do, tells nothing by it.
             Ok(event) if !event.need_rescan() && !is_about_names(event.kind) => Ok(()),
-            Ok(event) if !event.need_rescan() => {
-                event.paths.into_iter().try_for_each(|path| orders.send(Order::Named(path)))
-            }
-            _ => orders.send(Order::Renamed),
+            Ok(event) if !event.need_rescan() => event.paths.into_iter().try_for_each(|path| send(Order::Named(path))),
+            _ => send(Order::Renamed),
         };
         let _ = told; // of an agent that is about to end
     };

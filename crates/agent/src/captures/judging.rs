@@ -5,23 +5,25 @@
 use super::Court;
 use crate::settings::Settings;
 use sidestep_agent_api::Fill;
+use sidestep_ebpf::admission::Admission;
 use sidestep_ebpf::bypass::Bypasses;
 use sidestep_ebpf::error::Error;
-use sidestep_ebpf::policy::{self, Policies};
+use sidestep_ebpf::packets;
+use sidestep_ebpf::policy::{self, Addresses, Policies};
+use sidestep_ebpf::services::Options;
 use sidestep_mesh::object::Name;
 use sidestep_mesh::policy::tables::Compiled;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 pub struct Judging {
-    pins: PathBuf,
-    watches: bool,
+    options: Options,
+    arms: bool,
     tables: Option<Tables>,
     court: Option<Court>,
     /// By what each namespace is judged, and which addresses are its own.
-    written: BTreeMap<u64, (Arc<Compiled>, BTreeSet<IpAddr>)>,
+    written: BTreeMap<u64, (Arc<Compiled>, Addresses)>,
     /// Why some addresses are nobody's, or connections not led around.
     pub trouble: Option<String>,
 }
@@ -29,6 +31,7 @@ pub struct Judging {
 struct Tables {
     policies: Policies,
     bypasses: Bypasses,
+    admission: Admission,
 }
 
 /// What is known of a namespace that somebody may want to be judged.
@@ -37,17 +40,18 @@ pub struct Space<'a> {
     pub whose: &'a Name,
     /// A file that surely is the namespace. None: its programs are there, or it is visited first.
     pub held: Option<&'a Path>,
-    pub own: &'a BTreeSet<IpAddr>,
+    pub addresses: &'a Addresses,
 }
 
 /// No namespace is here.
 const NOWHERE: &str = "";
 
 impl Judging {
-    pub fn new(settings: &Settings) -> Judging {
+    /// `node`: the cookie of this node's own namespace.
+    pub fn new(settings: &Settings, node: u64) -> Judging {
         Judging {
-            pins: settings.pins.clone(),
-            watches: settings.watch,
+            options: settings.options(node),
+            arms: settings.arm,
             tables: None,
             court: None,
             written: BTreeMap::new(),
@@ -59,7 +63,7 @@ impl Judging {
     /// life identities first: nobody asks for them yet.
     pub fn take<'a>(&mut self, court: Court, spaces: impl Iterator<Item = Space<'a>>) -> Vec<(u64, String)> {
         if self.tables.is_none() && self.is_needed(&court) {
-            match Tables::open(&self.pins) {
+            match Tables::open(&self.options) {
                 Ok(tables) => self.tables = Some(tables),
                 Err(error) => {
                     self.trouble = Some(format!("no pod is judged: {error}"));
@@ -84,7 +88,13 @@ impl Judging {
     fn is_needed(&self, court: &Court) -> bool {
         let is_asked = !court.plan.pods.is_empty() || !court.ways.is_empty() || !court.required.is_empty();
         // What cannot be looked at will be told when it is opened.
-        is_asked || self.watches || policy::has_left(&self.pins).unwrap_or(true)
+        let is_wanted = is_asked || self.options.watch || self.arms;
+        is_wanted || policy::has_left(&self.options.pins).unwrap_or(true) || self.was_armed().unwrap_or(true)
+    }
+
+    /// By an earlier agent.
+    fn was_armed(&self) -> Result<bool, Error> {
+        Admission::open(&self.options.pins)?.is_armed()
     }
 
     fn identify(&mut self) {
@@ -104,6 +114,7 @@ impl Judging {
         };
         let told = |error: Error| error.to_string();
         let cookie = space.cookie;
+        tables.policies.know(cookie, space.addresses).map_err(told)?;
         if court.required.contains(space.whose) {
             tables.bypasses.require(cookie).map_err(told)?;
         }
@@ -115,16 +126,16 @@ impl Judging {
             let is_judged = is_inherited || self.written.remove(&cookie).is_some();
             return if is_judged { tables.policies.remove(cookie).map_err(told) } else { Ok(()) };
         };
-        let is_same = |(compiled, own): &(Arc<Compiled>, BTreeSet<IpAddr>)| {
-            (Arc::ptr_eq(compiled, &planned.compiled) || *compiled == planned.compiled) && own == space.own
+        let is_same = |(compiled, addresses): &(Arc<Compiled>, Addresses)| {
+            (Arc::ptr_eq(compiled, &planned.compiled) || *compiled == planned.compiled) && addresses == space.addresses
         };
         if self.written.get(&cookie).is_some_and(is_same) {
             return Ok(());
         }
         let held = space.held.unwrap_or(Path::new(NOWHERE));
-        let own = space.own.iter().copied();
-        tables.policies.put(held, cookie, own, &planned.compiled).map_err(|error| format!("policies: {error}"))?;
-        self.written.insert(cookie, (Arc::clone(&planned.compiled), space.own.clone()));
+        let put = tables.policies.put(held, cookie, space.addresses, &planned.compiled);
+        put.map_err(|error| format!("policies: {error}"))?;
+        self.written.insert(cookie, (Arc::clone(&planned.compiled), space.addresses.clone()));
         Ok(())
     }
 
@@ -135,7 +146,37 @@ impl Judging {
 
     pub fn forget(&mut self, cookie: u64) -> Result<(), Error> {
         self.written.remove(&cookie);
-        self.tables.as_mut().map_or(Ok(()), |tables| tables.policies.remove(cookie))
+        let Some(tables) = &mut self.tables else { return Ok(()) };
+        tables.admission.dismiss(cookie).and(tables.policies.forget(cookie))
+    }
+
+    /// The rules of this namespace are in force: from now on it may talk on a node that is armed, too.
+    pub fn admit(&self, cookie: u64) -> Result<(), Error> {
+        self.tables.as_ref().map_or(Ok(()), |tables| tables.admission.admit(cookie))
+    }
+
+    /// All namespaces that are known have been admitted: whoever is not may talk no more, if that is wanted.
+    pub fn arm(&mut self) {
+        let Some(tables) = &self.tables else { return };
+        let was_armed = tables.admission.is_armed().unwrap_or(false);
+        if let Err(error) = tables.admission.arm(self.arms) {
+            self.trouble =
+                Some(format!("this node is {}: {error}", if was_armed { "still armed" } else { "not armed" }));
+        } else if self.arms && !was_armed {
+            tracing::info!("this node is armed: a network namespace that is not admitted may talk with nobody");
+        } else if was_armed && !self.arms {
+            tracing::warn!("this node is not armed any more: this agent runs without --arm, and an earlier one had it");
+        }
+    }
+
+    /// None: this node is not armed. Else how many namespaces are admitted.
+    pub fn admitted(&self) -> Option<usize> {
+        let admission = &self.tables.as_ref()?.admission;
+        admission.is_armed().unwrap_or(false).then(|| admission.count())
+    }
+
+    pub fn is_admitted(&self, cookie: u64) -> bool {
+        self.tables.as_ref().is_some_and(|tables| tables.admission.is_admitted(cookie).unwrap_or(false))
     }
 
     /// Connections are led around proxies as it is wanted; never before all pods that require theirs have been found, and
@@ -157,21 +198,22 @@ impl Judging {
 
     /// Everything wanted has been done, as far as it can be: what an earlier life has left besides goes. Where the policies
     /// of a pod could not be written it stays judged as it was.
-    pub fn complete(&mut self, spaces: &BTreeMap<u64, Name>) -> Result<(), Error> {
+    pub fn complete(&mut self, spaces: &BTreeMap<u64, Name>, exempt: &BTreeSet<u64>) -> Result<(), Error> {
         let (Some(tables), Some(court)) = (&mut self.tables, &self.court) else { return Ok(()) };
+        tables.admission.retain(&spaces.keys().chain(exempt).copied().collect())?;
         let wanted = spaces.iter().filter(|(_, whose)| court.plan.pods.contains_key(*whose));
         tables.policies.complete_but(&wanted.map(|(cookie, _)| *cookie).collect())
     }
 
     pub fn fill(&self) -> Vec<Fill> {
-        let Some(Tables { policies, bypasses }) = &self.tables else { return Vec::new() };
+        let Some(Tables { policies, bypasses, .. }) = &self.tables else { return Vec::new() };
         let all = policies.fill().into_iter().chain(bypasses.fill());
         all.map(|fill| Fill { table: fill.table.into(), used: fill.used as u32, size: fill.room }).collect()
     }
 
     /// Namespace, or 0 where it is no single one's, and difference.
     pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, String)>, Error> {
-        let Some(Tables { policies, bypasses }) = &self.tables else { return Ok(Vec::new()) };
+        let Some(Tables { policies, bypasses, .. }) = &self.tables else { return Ok(Vec::new()) };
         let judged = policies.differences(strangers)?.into_iter().map(|(cookie, what)| (cookie, what.to_string()));
         let ways = bypasses.differences()?.into_iter();
         let ways = ways.map(|key| (0, format!("{key}: the tables lead it around proxies otherwise than was written")));
@@ -184,7 +226,13 @@ impl Judging {
 }
 
 impl Tables {
-    fn open(pins: &Path) -> Result<Tables, Error> {
-        Ok(Tables { policies: Policies::open(pins)?, bypasses: Bypasses::open(pins)? })
+    fn open(options: &Options) -> Result<Tables, Error> {
+        packets::install(options)?;
+        let pins = &options.pins;
+        Ok(Tables {
+            policies: Policies::open(pins)?,
+            bypasses: Bypasses::open(pins)?,
+            admission: Admission::open(pins)?,
+        })
     }
 }

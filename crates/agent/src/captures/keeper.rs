@@ -12,7 +12,8 @@ use crate::settings::Settings;
 use notify::RecommendedWatcher;
 use sidestep_agent_api::{Answer, Check, Fill};
 use sidestep_ebpf::capture::Captures;
-use sidestep_ebpf::probe;
+use sidestep_ebpf::netns::cookie_of;
+use sidestep_ebpf::{packets, probe, walk};
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::Name;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -83,6 +84,8 @@ pub struct Keeper<'a> {
     inbox: &'a Sender<Message>,
     captures: Option<Captures>,
     pub judging: Judging,
+    /// Namespaces that are admitted though no file names them.
+    exempt: BTreeSet<u64>,
     /// Where connections are led around proxies is to be written anew.
     pub is_led_astray: bool,
     pub pods: HashMap<Name, Pod>,
@@ -120,7 +123,8 @@ impl Keeper<'_> {
             own,
             inbox,
             captures: None,
-            judging: Judging::new(settings),
+            judging: Judging::new(settings, node),
+            exempt: BTreeSet::new(),
             is_led_astray: false,
             pods: HashMap::new(),
             by_path: HashMap::new(),
@@ -159,11 +163,17 @@ impl Keeper<'_> {
                 self.visit_all();
             }
             Order::Named(path) => {
+                if self.settings.exempt.iter().any(|netns| netns.path() == path) {
+                    self.admit_exempt();
+                }
                 for name in self.by_path.get(&path).cloned().unwrap_or_default() {
                     self.visit_soon(&name, Duration::ZERO);
                 }
             }
-            Order::Renamed => self.visit_all(),
+            Order::Renamed => {
+                self.admit_exempt();
+                self.visit_all();
+            }
             Order::Changed(number) => {
                 let owner = self.spaces.by_number(number).and_then(|cookie| self.spaces.get(cookie)?.owner().cloned());
                 owner.into_iter().for_each(|name| self.visit_soon(&name, SWARM));
@@ -293,7 +303,19 @@ impl Keeper<'_> {
         check.problems.extend(self.judging.trouble.clone());
         let differences = differences.into_iter().map(|(cookie, what)| (cookie, what.to_string())).chain(judged);
         check.differences.extend(differences.map(|(cookie, what)| format!("{}: {what}", named(cookie))));
+        check.admitted = self.judging.admitted();
+        if check.admitted.is_some() {
+            check.barred = self.barred();
+        }
         Ok(check)
+    }
+
+    /// Network namespaces of this node that may talk with nobody, by their files.
+    fn barred(&self) -> Vec<String> {
+        let is_barred = |path: &PathBuf| {
+            cookie_of(path).is_ok_and(|cookie| cookie != self.node && !self.judging.is_admitted(cookie))
+        };
+        walk::namespaces().into_iter().filter(is_barred).map(|path| path.display().to_string()).collect()
     }
 
     // --- when to do what ------------------------------------------------------------------------------------------------
@@ -385,6 +407,8 @@ impl Keeper<'_> {
         self.tell();
         if !self.is_settled {
             self.is_settled = true;
+            self.admit_exempt();
+            self.judging.arm();
             let _ = self.inbox.send(Message::Captured(Report::Settled)); // to an agent that is about to end
             self.prepare();
         }
@@ -404,6 +428,7 @@ impl Keeper<'_> {
             tables: tables.chain(self.judging.fill()).collect(),
             ended: self.ended,
             judged: self.judging.count(),
+            admitted: self.judging.admitted(),
             trouble: self.judging.trouble.clone(),
         };
         if self.news.is_empty() && self.told == figures {
@@ -431,7 +456,7 @@ impl Keeper<'_> {
         if let Some(Err(error)) = completed {
             tracing::error!("what an earlier agent has captured besides is not removed: {error}");
         }
-        if let Err(error) = self.judging.complete(&self.whose()) {
+        if let Err(error) = self.judging.complete(&self.whose(), &self.exempt) {
             tracing::error!("pods that an earlier agent judged besides still are: {error}");
         }
         self.is_led_astray = true;
@@ -446,8 +471,27 @@ impl Keeper<'_> {
         }
     }
 
+    /// Names may stand for other namespaces than before.
+    fn admit_exempt(&mut self) {
+        if !self.settings.arm {
+            return;
+        }
+        let found = self.settings.exempt.iter().filter_map(|netns| cookie_of(&netns.path()).ok()).collect();
+        let before = std::mem::replace(&mut self.exempt, found);
+        let gone = before.difference(&self.exempt).filter(|cookie| self.spaces.get(**cookie).is_none());
+        gone.for_each(|cookie| drop(self.judging.forget(*cookie)));
+        for cookie in &self.exempt {
+            if let Err(error) = self.judging.admit(*cookie) {
+                tracing::error!("a network namespace that is exempt may not talk: {error}");
+            }
+        }
+    }
+
     /// What inotify may not have told, and what did not work.
     fn look(&mut self) {
+        if self.is_settled {
+            self.admit_exempt();
+        }
         std::mem::take(&mut self.doomed).into_iter().for_each(|cookie| self.remove(cookie));
         let has_changed = |pod: &Pod| pod.seen.is_some_and(|(seen, _)| identity::named(&pod.path) != Some(seen));
         let is_blind = self.blind.is_some();
@@ -461,7 +505,9 @@ impl Keeper<'_> {
             if !missing.is_empty() {
                 return Err(missing.join("; "));
             }
-            self.captures = Some(Captures::open(&self.settings.pins).map_err(|error| error.to_string())?);
+            let captures = Captures::open(&self.settings.pins).map_err(|error| error.to_string())?;
+            packets::install(&self.settings.options(self.node)).map_err(|error| error.to_string())?;
+            self.captures = Some(captures);
         }
         Ok(self.captures.as_mut().expect("it was just opened"))
     }

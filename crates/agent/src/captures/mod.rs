@@ -93,6 +93,8 @@ pub struct Figures {
     pub ended: u64,
     /// Namespaces whose connections are judged.
     pub judged: usize,
+    /// None: this node is not armed. Else how many namespaces may talk.
+    pub admitted: Option<usize>,
     /// What is wrong with policies, or with ways round proxies, beside what single pods say.
     pub trouble: Option<String>,
 }

@@ -1,9 +1,9 @@
 //! Which files name which namespace, and whose word counts: of several files the first by name.
 
+use sidestep_ebpf::policy::Addresses;
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::Name;
 use std::collections::{BTreeSet, HashMap};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// One network namespace that is captured, or is to be.
@@ -18,7 +18,7 @@ pub struct Space {
     /// By whose rules it is captured.
     pub applied: Option<Arc<Capture>>,
     /// Its addresses, as the last visit has found them.
-    pub own: BTreeSet<IpAddr>,
+    pub addresses: Addresses,
 }
 
 impl Space {

@@ -92,6 +92,10 @@ impl Keeper<'_> {
         let put = captures.put_untidily(&held, cookie, &capture.rules, &place);
         let put = put.and_then(|()| if renew { captures.renew_listeners(&held, cookie) } else { Ok(()) });
         put.map_err(|error| named(&path, &held, &error))?;
+        let is_judged = self.pods.get(name).is_some_and(|pod| pod.unjudged.is_none());
+        if is_judged {
+            self.judging.admit(cookie).map_err(|error| error.to_string())?;
+        }
         let complaints = other_addresses(&capture, &place).into_iter().chain(others.first().map(|_| {
             format!("Capture {} names the same namespace: this file counts, the first by name", others.join(", "))
         }));

@@ -6,7 +6,7 @@ use crate::words;
 use sidestep_mesh::address::{Address, Protocol};
 use sidestep_mesh::pod::Pod;
 use sidestep_mesh::policy::identity::{Identity, NODE};
-use sidestep_mesh::policy::judge::{Connection, Fit, Outcome, Who, fitting, judge};
+use sidestep_mesh::policy::judge::{Connection, Fit, Outcome, Who, fitting, is_shared, judge};
 use sidestep_mesh::policy::plan::policies_of;
 use sidestep_mesh::policy::rules::{Action, Direction, OnDeny, Policy};
 use std::net::{IpAddr, SocketAddr};
@@ -73,7 +73,7 @@ fn decide(
     let (number, known) = identity.as_ref().map_or((0, None), |(number, known)| (*number, known.as_ref()));
     let peer_words = words::numbered(number, known);
     told.say(format!("{direction} of {}: {peer}", pod.name), peer_words);
-    let connection = Connection { direction, peer, who, protocol, port };
+    let connection = Connection { direction, peer, who, protocol: Some(protocol), port };
     let in_force: Vec<&Policy> = policies.iter().copied().filter(|policy| !policy.dry_run).collect();
     for fit in fitting(&in_force, &connection) {
         told.say(
@@ -87,6 +87,11 @@ fn decide(
         tried.filter(|fit| fit.action == Action::Deny).for_each(|fit| {
             told.say(named(&policies, &fit, direction), "would deny it: a dry run, so it is only counted");
         });
+    }
+    if who == Who::Unknown && is_shared(peer) && in_force.iter().any(|policy| policy.denies_by_name(direction)) {
+        let why =
+            "many hosts may have it, and a policy denies some by who they are: only a rule that allows it lets it pass";
+        told.say(format!("{direction} of {}: {peer}", pod.name), why);
     }
     let rule = format!("policies of {}", pod.name);
     let how = match (judgement.outcome, direction) {

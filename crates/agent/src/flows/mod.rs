@@ -1,60 +1,135 @@
 //! Connections that were counted without a proxy: read and added up on a thread of its own, since that visits every network
-//! namespace, and Services must not wait for it.
+//! namespace, and Services must not wait for it. Anybody may ask for metrics, so one reading answers all who wait, and the
+//! visits have their pace.
 
 mod ledger;
 mod names;
+mod pace;
 
 pub use names::Names;
 
 use ledger::Ledger;
+use pace::Pace;
 use sidestep_agent_api::{Answer, Flows as Counts, Metrics, Reply};
 use sidestep_ebpf::error::Result;
 use sidestep_ebpf::watch::Watch;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Instant;
+
+/// Questions that wait at a time.
+const MOST_ASKED: usize = 64;
 
 /// Metrics to which counts are to be added, and who wants them.
 struct Asked(Box<Metrics>, Names, SyncSender<Reply>);
 
-pub struct Flows(Sender<Asked>);
+pub struct Flows(SyncSender<Asked>);
 
 impl Flows {
     pub fn start(pins: PathBuf) -> Flows {
-        let (sender, asked) = channel();
+        let mut reader = Reader::new(pins);
+        Flows::answered_by(move |names| reader.read(names))
+    }
+
+    fn answered_by(read: impl FnMut(Names) -> Result<Counts> + Send + 'static) -> Flows {
+        let (sender, asked) = sync_channel(MOST_ASKED);
         std::thread::Builder::new()
             .name("flows".into())
-            .spawn(move || serve(&pins, &asked))
+            .spawn(move || serve(read, &asked))
             .expect("a thread can be had");
         Flows(sender)
     }
 
     pub fn ask(&self, metrics: Box<Metrics>, names: Names, reply: SyncSender<Reply>) {
-        self.0.send(Asked(metrics, names, reply)).expect("it serves as long as somebody may ask");
-    }
-}
-
-fn serve(pins: &Path, asked: &Receiver<Asked>) {
-    let mut ledger = None;
-    while let Ok(Asked(mut metrics, names, reply)) = asked.recv() {
-        match read(pins, &mut ledger, names) {
-            Ok(counts) => metrics.flows = Some(counts),
-            Err(error) => tracing::warn!("connections are not counted: {error}"),
+        match self.0.try_send(Asked(metrics, names, reply)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(Asked(.., reply))) => {
+                let _ = reply.send(Err("too many ask for metrics at a time".into())); // whoever asked may have gone
+            }
+            Err(TrySendError::Disconnected(_)) => unreachable!("it serves as long as somebody may ask"),
         }
-        let _ = reply.send(Ok(Answer::Metrics(metrics))); // whoever asked may have gone
     }
 }
 
-fn read(pins: &Path, ledger: &mut Option<Ledger>, names: Names) -> Result<Counts> {
-    let watch = Watch::open(pins)?;
-    if ledger.is_none() {
-        // By numbers of an earlier agent, of which nobody knows any more whose they were.
-        watch.forget(|between| names.is_of_earlier(between))?;
+/// One reading for all who wait: whose the numbers are is known best by the last one.
+fn serve(mut read: impl FnMut(Names) -> Result<Counts>, asked: &Receiver<Asked>) {
+    while let Ok(Asked(metrics, mut names, reply)) = asked.recv() {
+        let mut waiting = vec![(metrics, reply)];
+        for Asked(metrics, newer, reply) in asked.try_iter().take(MOST_ASKED) {
+            waiting.push((metrics, reply));
+            names = newer;
+        }
+        let counts = read(names).inspect_err(|error| tracing::warn!("connections are not counted: {error}")).ok();
+        for (mut metrics, reply) in waiting {
+            metrics.flows.clone_from(&counts);
+            let _ = reply.send(Ok(Answer::Metrics(metrics))); // whoever asked may have gone
+        }
     }
-    let ledger = ledger.get_or_insert_default();
-    let found = watch.read()?;
-    let gone = ledger.take(&found, names);
-    if !gone.is_empty() {
-        watch.forget(|between| gone.contains(between))?;
+}
+
+struct Reader {
+    pins: PathBuf,
+    ledger: Option<Ledger>,
+    pace: Pace,
+}
+
+impl Reader {
+    fn new(pins: PathBuf) -> Reader {
+        Reader { pins, ledger: None, pace: Pace::default() }
     }
-    Ok(ledger.counts())
+
+    fn read(&mut self, names: Names) -> Result<Counts> {
+        let watch = Watch::open(&self.pins)?;
+        if self.ledger.is_none() {
+            // By numbers of an earlier agent, of which nobody knows any more whose they were.
+            watch.forget(|between| names.is_of_earlier(between))?;
+        }
+        let ledger = self.ledger.get_or_insert_default();
+        let begun = Instant::now();
+        let found = if self.pace.is_due(begun) {
+            let read = watch.read();
+            self.pace.done(begun, Instant::now());
+            read?
+        } else {
+            watch.read_as_it_is()?
+        };
+        let gone = ledger.take(&found, names);
+        if !gone.is_empty() {
+            watch.forget(|between| gone.contains(between))?;
+        }
+        Ok(ledger.counts())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    /// Who asks, and is told.
+    fn ask(flows: &Flows) -> Receiver<Reply> {
+        let (reply, told) = sync_channel(1);
+        flows.ask(Box::default(), Names::default(), reply);
+        told
+    }
+
+    #[test]
+    fn one_reading_answers_all_who_wait_and_no_more_wait_than_there_is_room_for() {
+        let (begun, readings) = channel();
+        let (go_on, may_go_on) = channel::<()>();
+        let flows = Flows::answered_by(move |_| {
+            begun.send(()).unwrap();
+            let _ = may_go_on.recv();
+            Ok(Counts::default())
+        });
+        let first = ask(&flows);
+        readings.recv().unwrap();
+        let waiting: Vec<_> = (0..MOST_ASKED).map(|_| ask(&flows)).collect();
+        assert!(ask(&flows).recv().unwrap().is_err(), "one too many is told so at once");
+        drop(go_on);
+        assert!(first.recv().unwrap().is_ok());
+        assert!(waiting.iter().all(|told| told.recv().unwrap().is_ok()));
+        drop(flows);
+        assert_eq!(readings.iter().count(), 1, "one for all who have waited");
+    }
 }

@@ -2,12 +2,13 @@
 
 use super::{Families, Labels};
 use sidestep_agent_api::{Counted, Flows, Workload};
+use std::borrow::Cow;
 use std::fmt;
 
 pub fn encode(flows: Option<&Flows>, families: &mut Families) -> fmt::Result {
     let Some(Flows { pairs, services }) = flows else { return Ok(()) };
     let pairs = pairs.iter().map(|pair| {
-        let side = ("side", pair.side.clone());
+        let side = ("side", pair.side.as_str().into());
         let labels = [
             workload(["client_namespace", "client"], &pair.client),
             workload(["server_namespace", "server"], &pair.server),
@@ -16,18 +17,19 @@ pub fn encode(flows: Option<&Flows>, families: &mut Families) -> fmt::Result {
     });
     set("flow", &pairs.collect::<Vec<_>>(), families)?;
     let services = services.iter().map(|one| {
-        let [namespace, service] = [("namespace", one.namespace.clone()), ("service", one.service.clone())];
-        (vec![namespace, service, ("side", one.side.clone())], &one.counted)
+        let [namespace, service] =
+            [("namespace", one.namespace.as_str().into()), ("service", one.service.as_str().into())];
+        (vec![namespace, service, ("side", one.side.as_str().into())], &one.counted)
     });
     set("service_flow", &services.collect::<Vec<_>>(), families)
 }
 
-fn workload(names: [&'static str; 2], of: &Workload) -> [(&'static str, String); 2] {
-    [(names[0], of.namespace.clone()), (names[1], of.workload.clone())]
+fn workload<'a>(names: [&'static str; 2], of: &'a Workload) -> [(&'static str, Cow<'a, str>); 2] {
+    [(names[0], of.namespace.as_str().into()), (names[1], of.workload.as_str().into())]
 }
 
 /// All families of one kind, such as `flow_connections`.
-fn set(kind: &str, all: &[(Labels, &Counted)], families: &mut Families) -> fmt::Result {
+fn set(kind: &str, all: &[(Labels<'_>, &Counted)], families: &mut Families) -> fmt::Result {
     let named = |name: &str| format!("{kind}_{name}");
     let mut counters = |name: &str, help: &str, what: fn(&Counted) -> u64| {
         families.counters(&named(name), help, all.iter().map(|(labels, counted)| (labels.clone(), what(counted))))
@@ -41,7 +43,9 @@ fn set(kind: &str, all: &[(Labels, &Counted)], families: &mut Families) -> fmt::
     counters("rtt_samples", "How many round-trip times were looked at", |c| c.rtts)?;
     let failures = all.iter().flat_map(|(labels, counted)| {
         let kinds = counted.failures.iter();
-        kinds.map(move |(kind, count)| (labels.iter().cloned().chain([("kind", kind.clone())]).collect(), *count))
+        kinds.map(move |(kind, count)| {
+            (labels.iter().cloned().chain([("kind", Cow::from(kind.as_str()))]).collect(), *count)
+        })
     });
     families.counters(&named("failures"), "TCP connections that failed, by kind", failures)?;
     let dialled = all.iter().filter(|(_, counted)| counted.latencies.iter().any(|count| *count > 0));

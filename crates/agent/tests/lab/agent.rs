@@ -90,6 +90,14 @@ impl Node {
         self.agent = Some(self.lab.node.run(|| command.spawn().unwrap()));
     }
 
+    /// The agent's memory.
+    pub fn resident_kib(&self) -> u64 {
+        let agent = self.agent.as_ref().expect("an agent runs");
+        let status = fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     fn log_file(&self) -> PathBuf {
         self.directory.path().join("log")
     }
@@ -117,6 +125,19 @@ impl Node {
         let pid = rustix::process::Pid::from_child(&agent);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         agent.wait().unwrap()
+    }
+
+    /// SIGHUP.
+    pub fn hang_up(&self) {
+        let pid = rustix::process::Pid::from_child(self.agent.as_ref().expect("an agent runs"));
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    }
+
+    /// Before its program has begun nobody can.
+    pub fn catches_hang_ups(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.agent.as_ref().unwrap().id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 1 != 0
     }
 
     /// SIGKILL, and its end.

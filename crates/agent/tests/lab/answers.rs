@@ -3,6 +3,7 @@
 use crate::agent::{Node, VIP, at, dial, server};
 use crate::yaml;
 use sidestep_agent_api::{Caller, Protocol, Question, Verdict};
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
 #[test]
@@ -41,6 +42,25 @@ fn metrics_and_lists_tell_what_was_counted() {
     assert_eq!((web.backends[0].active, web.backends[0].picks, web.affinity_seconds), (1, 4, 10_800));
     drop(open);
     assert_eq!(node.show("web").unwrap().ports[0].backends[0].active, 0);
+}
+
+/// Anybody may reach the port.
+#[test]
+fn half_sent_requests_for_metrics_cost_little() {
+    let node = Node::with_agent();
+    node.metrics();
+    let before = node.resident_kib();
+    // The first half is closed at once: 1024 descriptors are enough for this test.
+    let half: Vec<_> = (0..1800)
+        .filter_map(|n| {
+            let mut stream = node.lab.node.run(|| TcpStream::connect("127.0.0.1:9464")).unwrap();
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nX-Half: ").unwrap();
+            (n >= 900).then_some(stream)
+        })
+        .collect();
+    assert!(node.metrics().contains("sidestep_attached 1"), "whoever asks is answered");
+    let grown = node.resident_kib().saturating_sub(before);
+    assert!(grown < 10 << 10, "{grown} KiB more for {} connections", half.len());
 }
 
 #[test]
@@ -136,7 +156,7 @@ fn tables_that_somebody_else_has_changed_are_found_out() {
     node.web([&pod]);
     node.wait(|node| node.show("web").is_ok_and(|web| web.ports.first().is_some_and(|port| port.backend_count == 1)));
     assert!(node.check().is_well());
-    let frontends = node.pins().join("services/maps-1/frontends");
+    let frontends = node.pins().join(format!("services/maps-{}/frontends", sidestep_ebpf::layout::VERSION));
     let bpftool = |words: &[&str]| {
         let done = std::process::Command::new("/usr/sbin/bpftool").args(["-j", "map"]).args(words).output().unwrap();
         assert!(done.status.success(), "{done:?}");

@@ -119,27 +119,46 @@ fn neighbours_that_come_and_go_disturb_nobody() {
     node.wait(|node| node.check().is_well());
 }
 
+/// A client that only sends hears of nothing: its datagrams go to another backend, and after a time without any to the next.
 #[test]
-fn connected_udp_sockets_hear_that_their_backend_has_gone() {
+fn connected_udp_sockets_go_on_with_another_backend() {
     let mut node = Node::with_agent();
     let (client, pods) = (node.lab.pod(), [node.lab.pod(), node.lab.pod()]);
     let udp = |pods: &[&Pod]| {
         let endpoints: Vec<IpAddr> = pods.iter().map(|pod| pod.v4).collect();
-        let text = yaml::service("dns", VIP, 53, "") + &yaml::slice("dns", &endpoints, 53);
-        text.replace("{port: 53}", "{port: 53, protocol: UDP}")
+        let text = yaml::service("statsd", VIP, 8125, "") + &yaml::slice("statsd", &endpoints, 8125);
+        text.replace("{port: 8125}", "{port: 8125, protocol: UDP}")
     };
-    node.file("dns.yaml", &udp(&[&pods[0]]));
-    node.wait(|node| node.show("dns").is_ok_and(|service| !service.ports.is_empty()));
-    let socket = client.namespace.run(|| {
-        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-        socket.connect(at(VIP, 53)).unwrap();
+    let hearers = [&pods[0], &pods[1]].map(|pod| {
+        let socket = pod.namespace.run(|| UdpSocket::bind((pod.v4, 8125)).unwrap());
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         socket
     });
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    node.file("dns.yaml", &udp(&[&pods[1]]));
-    let heard = socket.recv(&mut [0; 16]).unwrap_err();
-    assert_eq!(heard.raw_os_error(), Some(rustix::io::Errno::CONNABORTED.raw_os_error()));
+    let hears = |number: usize| assert_eq!(hearers[number].recv(&mut [0; 16]).unwrap(), 1);
+    node.file("statsd.yaml", &udp(&[&pods[0]]));
+    node.wait(|node| node.show("statsd").is_ok_and(|service| !service.ports.is_empty()));
+    let socket = client.namespace.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.connect(at(VIP, 8125)).unwrap();
+        socket
+    });
+    socket.send(b"1").unwrap();
+    hears(0);
+    node.file("statsd.yaml", &udp(&[&pods[1]]));
+    node.wait(|node| node.status().unwrap().reconcile.moved_sockets == 1);
+    socket.send(b"2").unwrap();
+    hears(1);
+    node.file("statsd.yaml", &udp(&[]));
     node.wait(|node| node.status().unwrap().reconcile.reclaimed_sockets == 1);
+    assert_eq!(socket.send(b"3").unwrap_err().raw_os_error(), Some(rustix::io::Errno::DESTADDRREQ.raw_os_error()));
+    node.file("statsd.yaml", &udp(&[&pods[0]]));
+    node.wait(|node| node.status().unwrap().reconcile.moved_sockets == 2);
+    let _ = socket.take_error().unwrap(); // ECONNABORTED of before
+    socket.send(b"4").unwrap();
+    hears(0);
+    for line in ["sidestep_udp_sockets_moved_total 2", "sidestep_udp_sockets_reclaimed_total 1"] {
+        assert!(node.metrics().lines().any(|found| found == line), "{line}");
+    }
 }
 
 #[test]

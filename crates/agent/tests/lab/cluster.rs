@@ -129,7 +129,8 @@ async fn answer(
         .expect("a kind that is watched");
     if world.inner.lock().unwrap().refused.contains(kind) {
         let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
-                            "reason": "Forbidden", "message": "nodes are forbidden", "metadata": {}});
+                            "reason": "Forbidden", "metadata": {},
+                            "message": format!("{kind} is forbidden: User \"agent\" cannot list resource \"{kind}\"")});
         return (StatusCode::FORBIDDEN, status.to_string()).into_response();
     }
     if world.inner.lock().unwrap().slow.contains(kind) {
@@ -161,8 +162,12 @@ pub const PORT: u16 = 8001;
 
 impl Server {
     pub fn start(world: &Arc<World>, place: &Namespace) -> Server {
+        Server::start_at(world, place, PORT)
+    }
+
+    pub fn start_at(world: &Arc<World>, place: &Namespace, port: u16) -> Server {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let listener = place.run(|| std::net::TcpListener::bind(("127.0.0.1", PORT)).unwrap());
+        let listener = place.run(|| std::net::TcpListener::bind(("127.0.0.1", port)).unwrap());
         listener.set_nonblocking(true).unwrap();
         let routes = Router::new()
             .route("/api/v1/{kind}", get(answer))
@@ -311,11 +316,42 @@ fn a_server_that_refuses_nodes_is_a_trouble_that_stops_nothing() {
     assert_eq!(node.show("web").unwrap().ports[0].backend_count, 1);
     let troubles = node.status().unwrap().source.troubles;
     assert_eq!(troubles.iter().map(|trouble| trouble.place.as_str()).collect::<Vec<_>>(), ["Node node"]);
-    assert!(troubles[0].what.contains("nodes are forbidden"), "{troubles:?}");
+    assert!(troubles[0].what.starts_with("the agent's account may not list nodes: give"), "{troubles:?}");
     world.refuse(NODES, false);
     node.wait(|node| node.check().is_well());
     assert_eq!(node.status().unwrap().zone.as_deref(), Some("east"));
     assert_eq!(node.log().matches("is well again").count(), 1, "{}", node.log());
+}
+
+/// One line for each kind, however often it is asked: with what is missing, and no more of Rust than that.
+#[test]
+fn missing_rights_are_said_once_and_clearly() {
+    let (mut node, world) = (Node::new(), World::new());
+    for kind in [SERVICES, SLICES] {
+        world.refuse(kind, true);
+    }
+    let _server = Server::start(&world, &node.lab.node);
+    let kubeconfig = node.kubeconfig(PORT);
+    node.spawn(&["--kubeconfig", kubeconfig.to_str().unwrap()]);
+    node.wait(|node| node.status().is_ok_and(|status| status.source.troubles.len() == 2));
+    // It goes on asking meanwhile.
+    std::thread::sleep(Duration::from_secs(3));
+    let log = node.log();
+    for (place, resource, group) in
+        [("Services", "services", "the core group"), ("EndpointSlices", "endpointslices", "the group discovery.k8s.io")]
+    {
+        let line = format!(
+            "{place}: the agent's account may not list {resource}: give its ClusterRole the verbs list and watch for \
+             {resource} of {group} ({resource} is forbidden: User"
+        );
+        assert_eq!(log.matches(&line).count(), 1, "{line} is not once in\n{log}");
+        assert!(node.check().troubles.iter().any(|t| line.starts_with(&format!("{}: {}", t.place, &t.what[..60]))));
+    }
+    assert!(!log.contains("Status {") && log.lines().filter(|line| line.contains("forbidden")).count() == 2, "{log}");
+    world.refuse(SERVICES, false);
+    world.refuse(SLICES, false);
+    node.wait_until_attached();
+    node.wait(|node| node.check().is_well());
 }
 
 #[test]

@@ -92,7 +92,9 @@ fn bpftool(words: &[&str]) -> (bool, String) {
 /// Kind and number of each program and map that is pinned or attached: by those the kernel finds them again.
 fn traces(node: &Node) -> Vec<(&'static str, String)> {
     let id = |text: &str| text.split("\"id\":").nth(1).and_then(|rest| rest.split([',', '}']).next()).map(String::from);
-    let pinned = std::fs::read_dir(node.pins().join("services/maps-1")).unwrap().map(|entry| entry.unwrap().path());
+    let pinned = std::fs::read_dir(node.pins().join(format!("services/maps-{}", sidestep_ebpf::layout::VERSION)))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let maps = pinned.map(|path| ("map", id(&bpftool(&["map", "show", "pinned", path.to_str().unwrap()]).1).unwrap()));
     let attached = bpftool(&["cgroup", "show", node.lab.cgroup.path().to_str().unwrap()]).1;
     let programs = attached.split('{').filter_map(id).map(|id| ("prog", id));

@@ -8,6 +8,8 @@ mod cluster;
 mod ends;
 mod places;
 mod policy;
+mod privileges;
 mod scale;
+mod signals;
 mod splice;
 mod yaml;

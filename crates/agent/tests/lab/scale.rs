@@ -1,9 +1,9 @@
-//! Thirty thousand Services with ten endpoints each.
+//! Thousands of Services with ten endpoints each.
 
 use crate::agent::Node;
 use crate::yaml;
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 const SERVICES: usize = 30_000;
@@ -17,12 +17,51 @@ fn one(n: usize, first: usize) -> String {
         format!("10.{}.{}.{}", 1 + i / 65536, i / 256 % 256, i % 256).parse().unwrap()
     };
     let endpoints: Vec<IpAddr> = (0..ENDPOINTS).map(endpoint).collect();
-    let (name, vip) = (format!("s{n}"), format!("10.96.{}.{}", n / 250, 1 + n % 250));
-    yaml::service(&name, &vip, 80, "") + &yaml::slice(&name, &endpoints, 8080)
+    let name = format!("s{n}");
+    yaml::service(&name, &address(n), 80, "") + &yaml::slice(&name, &endpoints, 8080)
+}
+
+fn address(n: usize) -> String {
+    format!("10.96.{}.{}", n / 250, 1 + n % 250)
 }
 
 fn some(file: usize, first: usize) -> String {
     (0..IN_A_FILE).map(|n| one(file * IN_A_FILE + n, first)).collect()
+}
+
+/// As many as a large cluster has, all used. The figure of a release build:
+/// `cargo test --release -p sidestep-agent --test lab -- --nocapture metrics_of`
+#[test]
+fn metrics_of_many_services_come_soon() {
+    const MANY: usize = 8_100;
+    /// A debug build puts words together slowly.
+    const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 800 } else { 200 });
+    let mut node = Node::new();
+    for file in 0..MANY / IN_A_FILE {
+        fs::write(node.services().join(format!("{file}.yaml")), some(file, 0)).unwrap();
+    }
+    node.start();
+    let client = node.lab.pod();
+    // Nobody is there: to be picked is enough.
+    client.namespace.run(|| {
+        for n in (0..MANY).flat_map(|n| std::iter::repeat_n(n, 20)) {
+            let _ = TcpStream::connect((address(n), 80));
+        }
+    });
+    let scrape = || {
+        let begun = Instant::now();
+        let text = node.metrics();
+        (begun.elapsed(), text)
+    };
+    // The machine may be busy at any moment: the best of some.
+    let (took, text) = (0..8).map(|_| scrape()).min_by_key(|(took, _)| *took).unwrap();
+    let lines = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!(lines("sidestep_service_picks_total{"), MANY);
+    let used = lines("sidestep_backend_picks_total{");
+    // Of ten endpoints, twenty picks leave one out with a probability of an eighth.
+    assert!(used > MANY * ENDPOINTS * 8 / 10, "{used}");
+    println!("{MANY} Services, {used} used backends: {} MB of metrics in {took:.1?}", text.len() / 1_000_000);
+    assert!(took < LIMIT, "{took:?}");
 }
 
 #[test]

@@ -1,24 +1,21 @@
-//! One connection to the broker's socket: a member, a command, or somebody who has not said yet.
+//! One connection to a socket of the broker: a member, an operator, or somebody who has not said yet.
 
+use crate::domain::Scope;
 use crate::outbox::Outbox;
+use crate::quota::Permit;
 use crate::raw::mem::PageMem;
+use crate::receiver::loan::Loan;
+use crate::room::Room;
 use crate::wire::Sender;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
 use sidestep_abi::env::RING_SIZES;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// What the poller waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interest {
-    pub read: bool,
-    pub write: bool,
-}
-
-/// The epoll instance; each connection is registered under its number.
+/// The epoll instance. What is in it is registered under a number.
 pub struct Poller(pub OwnedFd);
 
 impl Poller {
@@ -29,21 +26,39 @@ impl Poller {
         epoll::add(&self.0, fd, EventData::new_u64(id), EventFlags::IN)
     }
 
-    fn modify(&self, fd: impl AsFd, id: u64, interest: Interest) -> io::Result<()> {
-        let mut flags = EventFlags::empty();
-        flags.set(EventFlags::IN, interest.read);
-        flags.set(EventFlags::OUT, interest.write);
+    /// Tells of each time that it becomes readable.
+    pub fn add_by_edge(&self, fd: impl AsFd, id: u64) -> io::Result<()> {
+        epoll::add(&self.0, fd, EventData::new_u64(id), EventFlags::IN | EventFlags::ET)
+    }
+
+    /// Tells only of its end, which nobody has to ask for.
+    pub fn add_for_its_end(&self, fd: impl AsFd, id: u64) -> io::Result<()> {
+        epoll::add(&self.0, fd, EventData::new_u64(id), EventFlags::empty())
+    }
+
+    fn ask_for_room(&self, fd: impl AsFd, id: u64, ask: bool) -> io::Result<()> {
+        let flags = if ask { EventFlags::OUT } else { EventFlags::empty() };
         epoll::modify(&self.0, fd, EventData::new_u64(id), flags)
+    }
+
+    pub fn remove(&self, fd: impl AsFd) {
+        // It was added.
+        let _ = epoll::delete(&self.0, fd);
     }
 }
 
 pub struct Conn {
-    pub socket: OwnedFd,
+    pub socket: Loan,
+    /// Whose receiver reads from it.
+    pub scope: Scope,
     /// Who connected.
     pub peer: Sender,
     pub outbox: Outbox,
     pub role: Role,
-    pub interest: Interest,
+    /// The receiver has been told to read nothing: the outbox is full.
+    pub unheard: bool,
+    /// The poller tells when the socket takes records again.
+    asks_for_room: bool,
     /// To be closed once the outbox is empty.
     pub closing: bool,
     /// A slot of this member was changed: its page says so at the next flush.
@@ -53,7 +68,10 @@ pub struct Conn {
 pub enum Role {
     New,
     Member(Box<Member>),
-    Command,
+    /// Somebody who only wants the broker to stay.
+    Waiting,
+    /// At the operator's socket.
+    Operator,
 }
 
 pub struct Member {
@@ -64,14 +82,21 @@ pub struct Member {
     pub ring_size: u32,
     /// Detached.
     pub hold: bool,
-    pub bells: BTreeMap<usize, Rc<OwnedFd>>,
+    /// By place: what rings there for the broker.
+    pub bells: BTreeMap<usize, Loan>,
     pub links: BTreeSet<u32>,
+    /// Eventfds in its doorbells that its receiver is to make.
+    pub ringers_due: usize,
+    /// What its peers may take of it.
+    pub room: Room,
+    /// Of the page.
+    _mapping: Permit,
 }
 
 impl Conn {
-    pub fn new(socket: OwnedFd, peer: Sender) -> Conn {
-        let interest = Interest { read: true, write: false };
-        Conn { socket, peer, outbox: Outbox::default(), role: Role::New, interest, closing: false, touched: false }
+    pub fn new(socket: Loan, scope: Scope, peer: Sender, role: Role) -> Conn {
+        let outbox = Outbox::default();
+        Conn { socket, scope, peer, outbox, role, unheard: false, asks_for_room: false, closing: false, touched: false }
     }
 
     /// Tells the member that there is something to look at.
@@ -82,18 +107,22 @@ impl Conn {
         }
     }
 
-    pub fn update_interest(&mut self, poller: &Poller, id: u64) -> io::Result<()> {
-        let interest = Interest { read: !self.outbox.is_full() && !self.closing, write: !self.outbox.is_empty() };
-        if interest != self.interest {
-            poller.modify(&self.socket, id, interest)?;
-            self.interest = interest;
+    /// After a flush: whether the socket is to tell when it takes more.
+    pub fn ask_for_room(&mut self, poller: &Poller, id: u64) -> io::Result<()> {
+        let ask = !self.outbox.is_empty();
+        if ask != self.asks_for_room {
+            poller.ask_for_room(&self.socket, id, ask)?;
+            self.asks_for_room = ask;
         }
         Ok(())
     }
 }
 
+/// Tries at a doorbell: what fails for a moment must not leave a member asleep.
+const TRIES: usize = 4;
+
 impl Member {
-    pub fn new(pid: u32, page: PageMem, wished_ring: u64, hold: bool) -> Member {
+    pub fn new(pid: u32, page: PageMem, mapping: Permit, wished_ring: u64, room: Room, hold: bool) -> Member {
         let member = Member {
             pid,
             exe: exe_of(pid),
@@ -102,6 +131,9 @@ impl Member {
             hold,
             bells: BTreeMap::new(),
             links: BTreeSet::new(),
+            ringers_due: 0,
+            room,
+            _mapping: mapping,
         };
         let words = member.page.get();
         words.hold.store(u32::from(hold), Relaxed);
@@ -114,6 +146,14 @@ impl Member {
     pub fn places(&self) -> u64 {
         self.bells.keys().fold(0, |mask, &place| mask | 1 << place)
     }
+
+    /// Wakes who sleeps there. It cannot block: nobody else has our eventfd, and its count never comes near the limit.
+    pub fn ring(&self, place: usize) {
+        if let Some(bell) = self.bells.get(&place) {
+            // If it cannot be done, the sleeper hears of it from its peer, or from the kernel.
+            let _ = (0..TRIES).any(|_| io::write(bell, &1u64.to_ne_bytes()).is_ok());
+        }
+    }
 }
 
 fn usable_ring_size(wished: u64) -> u32 {
@@ -123,12 +163,22 @@ fn usable_ring_size(wished: u64) -> u32 {
 
 fn exe_of(pid: u32) -> String {
     let link = std::fs::read_link(format!("/proc/{pid}/exe"));
-    link.map_or_else(|_| "?".into(), |path| path.to_string_lossy().into_owned())
+    link.map_or_else(|_| "?".into(), |path| printable(&path))
+}
+
+/// The operator reads it on a terminal, and whoever runs the program has named it.
+fn printable(path: &Path) -> String {
+    path.to_string_lossy().replace(char::is_control, "?")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_s_name_commands_no_terminal() {
+        assert_eq!(printable(Path::new("/tmp/\x1b]0;owned\x07\u{9b}31m é\n")), "/tmp/?]0;owned??31m é?");
+    }
 
     #[test]
     fn ring_sizes_are_powers_of_two_within_bounds() {

@@ -3,6 +3,17 @@
 use super::Broker;
 use super::report;
 use crate::link::Released;
+use crate::receiver::message::Command;
+use rustix::net::Shutdown;
+
+/// The kernel keeps all descriptors for as long as one thread of ours cannot end: members hear of the end all the same.
+impl Drop for Broker {
+    fn drop(&mut self) {
+        for conn in self.conns.values() {
+            let _ = rustix::net::shutdown(&conn.socket, Shutdown::Both); // it may have gone
+        }
+    }
+}
 
 impl Broker {
     /// Forgets a connection whose other end is gone.
@@ -12,13 +23,20 @@ impl Broker {
             let links = member.links.clone();
             self.gone.0.add(&totals);
             report::add_reasons(&mut self.gone.1, &reasons);
-            self.matcher.forget_member(id);
+            self.forget_offers(id);
             for link in links {
                 self.leave(link, id);
             }
         }
         self.dirty.remove(&id);
-        self.conns.remove(&id);
+        if let Some(conn) = self.conns.remove(&id) {
+            self.poller.remove(&conn.socket);
+            if let Some(receiver) = self.receivers.get_mut(&conn.scope) {
+                receiver.connections -= 1;
+                // After all that concerns its doorbells.
+                receiver.mailbox.send(Command::Dismiss { id });
+            }
+        }
     }
 
     /// `id` is dead: every direction that it read ends where it is, and the other side is told to look.
@@ -29,11 +47,18 @@ impl Broker {
         let (members, slots) = (link.members, link.slots());
         let sides = (0..2).filter(|&side| members[side] == id);
         sides.clone().for_each(|side| link.dead[side] = true);
-        for side in sides {
+        for side in sides.clone() {
             for &slot in &slots {
                 self.leave_slot(link_id, slot, side);
             }
         }
+        for side in sides {
+            // Its doorbells are of no use any more, and what it rang with leaves the other's.
+            self.command(id, Command::Unring { link: link_id, side: 1 - side });
+            self.command(members[1 - side], Command::Unring { link: link_id, side });
+        }
+        // The survivor need not wait for what rings at the dead.
+        self.open(link_id);
         self.drop_if_done(link_id);
     }
 
@@ -48,8 +73,10 @@ impl Broker {
         self.given.remove(&connection.tickets[side]);
         link.freeze(slot, side);
         // The survivor looks in any case: the dead may have frozen its direction and died before ringing.
-        if link.release(slot, side) == Released::Half {
-            self.wake(link_id, slot, 1 - side);
+        match link.release(slot, side) {
+            Released::Half => self.wake(link_id, slot, 1 - side),
+            Released::Whole(hole) => self.punch(link_id, hole),
+            Released::Nothing => {}
         }
     }
 }

@@ -109,14 +109,36 @@ impl Broker {
     }
 
     fn hold_slot(&mut self, link: u32, slot: usize) {
-        if self.apply_hold(link, slot) {
-            for reader in 0..2 {
-                self.freeze_and_wake(link, slot, reader);
-            }
-        } else {
-            self.wake(link, slot, 0);
-            self.wake(link, slot, 1);
+        self.apply_hold(link, slot);
+        self.hint_and_wake(link, slot);
+    }
+
+    /// Has both ends look at what holds for this connection now: its writers end their stretches of ring.
+    fn hint_and_wake(&mut self, link: u32, slot: usize) {
+        if let Some(link) = self.links.get(&link) {
+            link.hint(slot);
         }
+        self.wake(link, slot, 0);
+        self.wake(link, slot, 1);
+    }
+
+    /// Connections between users that may not share memory any more: as if each had been detached by its name.
+    pub(super) fn end_forbidden(&mut self) {
+        let mut forbidden = Vec::new();
+        for link in self.links.values_mut() {
+            for slot in link.slots() {
+                let Some(connection) = link.connection_mut(slot) else {
+                    continue;
+                };
+                let [a, b] = connection.uids;
+                if !self.settings.users.may_share(a, b) {
+                    connection.hold = true;
+                    forbidden.push((link.id, slot));
+                }
+            }
+        }
+        forbidden.into_iter().for_each(|(link, slot)| self.hold_slot(link, slot));
+        self.any_hold = self.holds_anything();
     }
 
     fn holds_anything(&self) -> bool {
@@ -125,13 +147,12 @@ impl Broker {
             || self.links.values().any(|link| link.connections().any(|(_, c)| c.hold))
     }
 
-    /// Freezes again what is held: a side may have begun a stretch that was announced before the hold.
+    /// Tells again who has not heard: a member may have been on its way into a wait, or its doorbell unknown.
     pub fn sweep(&mut self) {
         let all: Vec<_> = self.links.values().flat_map(|l| l.slots().into_iter().map(|slot| (l.id, slot))).collect();
         for (link, slot) in all {
-            if self.apply_hold(link, slot) {
-                self.freeze_and_wake(link, slot, 0);
-                self.freeze_and_wake(link, slot, 1);
+            if self.apply_hold(link, slot) && self.links.get(&link).is_some_and(|l| l.is_by_ring(slot)) {
+                self.hint_and_wake(link, slot);
             }
         }
         self.any_hold = self.holds_anything();

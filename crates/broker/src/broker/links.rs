@@ -1,19 +1,27 @@
-//! Links and doorbells: who shares memory with whom, and how they wake each other.
+//! Links: who shares memory with whom. A link is opened once each side can ring the doorbells that the other has so far:
+//! a member that heard of a connection first would have its peer look for it every millisecond.
 
-use super::{Broker, offers};
-use crate::link::{Link, Released, bits};
-use crate::wire::Record;
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use super::{Broker, Receivers};
+use crate::domain::Scope;
+use crate::link::{Link, Permits, Released, bits};
+use crate::outbox::Attached;
+use crate::receiver::loan::{Counted, Loan};
+use crate::receiver::message::{Command, Hole, Ringing};
 use rustix::io::Errno;
 use sidestep_abi::Reason;
-use sidestep_abi::link::PLACES;
 use sidestep_abi::msg::{Kind, Msg};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Links of one member. Each costs a descriptor and some address space here.
-const MAX_LINKS: usize = 4096;
+/// A link of which its members have not heard yet.
+#[derive(Default)]
+pub struct Opening {
+    /// Eventfds that receivers are to make.
+    missing: usize,
+    ringers: Vec<(Ringing, Loan)>,
+    /// Records about its slots, which follow.
+    slots: Vec<(u64, Msg)>,
+}
 
 impl Broker {
     /// A link of these two with a free slot; both are told of a new one.
@@ -29,92 +37,140 @@ impl Broker {
     }
 
     fn new_link(&mut self, members: [u64; 2]) -> Result<u32, Reason> {
-        let [a, b] = members.map(|id| self.member(id).map(|m| (m.ring_size, m.links.len())));
-        let ((size_a, links_a), (size_b, links_b)) = a.zip(b).ok_or(Reason::PeerAbsent)?;
-        if links_a.max(links_b) >= MAX_LINKS {
-            return Err(Reason::Memory);
+        let [a, b] = members.map(|id| self.member(id).map(|m| m.ring_size));
+        let (size_a, size_b) = a.zip(b).ok_or(Reason::PeerAbsent)?;
+        let scopes = members.map(|id| self.scope_of(id));
+        let mut permits = permits(&self.receivers, scopes)?;
+        for (member, peer) in [(members[0], scopes[1]), (members[1], scopes[0])] {
+            let entry = self.member_mut(member).and_then(|member| member.room.link(peer));
+            permits.rooms.push(entry.ok_or(Reason::Memory)?);
         }
-        let id = self.next_link;
-        let link = Link::create(id, members, size_a.max(size_b)).map_err(reason_for)?;
-        let memory = link.mem.fd.clone();
+        let (id, scope) = (self.next_link, both(scopes));
+        // A foreign domain does not say how much memory and address space it takes of a member.
+        let ring_size = if scopes[0] == scopes[1] { size_a.max(size_b) } else { size_a.min(size_b) };
+        let link = Link::create(id, members, ring_size, scope, permits).map_err(reason_for)?;
         self.next_link = self.next_link.wrapping_add(1).max(1);
-        let ring_size = link.mem.ring_size() as u64;
         self.links.insert(id, link);
-        for (side, &member) in members.iter().enumerate() {
-            let peer_pid = self.member(members[1 - side]).map_or(0, |peer| peer.pid);
-            let msg =
-                Msg { link: id, side: side as u32, arg: ring_size, arg2: u64::from(peer_pid), ..Msg::new(Kind::Link) };
-            self.queue(member, msg, Some(memory.clone()));
-            self.hand_out_bells(id, side);
+        for member in members {
             if let Some(member) = self.member_mut(member) {
                 member.links.insert(id);
             }
         }
+        self.begin_opening(id, members);
         Ok(id)
     }
 
-    /// Gives the member on `side` every doorbell that the other side has so far.
-    fn hand_out_bells(&mut self, link: u32, side: usize) {
-        let Some(members) = self.links.get(&link).map(|l| l.members) else {
-            return;
+    fn begin_opening(&mut self, link: u32, members: [u64; 2]) {
+        let mut opening = Opening::default();
+        for side in 0..2 {
+            let owner = members[1 - side];
+            let places: Vec<_> = self.member(owner).map(|m| m.bells.keys().copied().collect()).unwrap_or_default();
+            for place in places {
+                opening.missing += usize::from(self.have_ringer_made(Ringing { owner, place, link, side }));
+            }
+        }
+        self.openings.insert(link, opening);
+        self.open_if_complete(link);
+    }
+
+    /// False: who is to ring has no room for it. Then waits of the owner look every millisecond.
+    fn have_ringer_made(&mut self, ringing: Ringing) -> bool {
+        let Some(rings) = self.links.get(&ringing.link).map(|link| link.members[ringing.side]) else {
+            return false;
         };
-        let bells = self.member(members[1 - side]).map(|peer| peer.bells.clone()).unwrap_or_default();
-        for (place, bell) in bells {
-            self.queue(members[side], peer_bell(link, side, place), Some(bell));
+        let owner = self.scope_of(ringing.owner);
+        let Some(bell) = self.member_mut(rings).and_then(|member| member.room.bell(owner)) else {
+            return false;
+        };
+        if let Some(link) = self.links.get_mut(&ringing.link) {
+            link.permits.rooms.push(bell);
+        }
+        if let Some(closes) = self.receivers.get(&self.scope_of(rings)) {
+            self.ringing.entry((ringing.link, ringing.side)).or_insert_with(|| closes.mailbox.clone());
+        }
+        if let Some(owner) = self.member_mut(ringing.owner) {
+            owner.ringers_due += 1;
+        }
+        self.command(ringing.owner, Command::Ringer(ringing));
+        true
+    }
+
+    /// A receiver has made (or could not make) what rings there.
+    pub(super) fn ringer(&mut self, ringing: Ringing, ringer: Option<Loan>) {
+        if let Some(owner) = self.member_mut(ringing.owner) {
+            owner.ringers_due = owner.ringers_due.saturating_sub(1);
+        }
+        let Some(opening) = self.openings.get_mut(&ringing.link) else {
+            return self.tell_of_ringer(ringing, ringer);
+        };
+        opening.missing = opening.missing.saturating_sub(1);
+        opening.ringers.extend(ringer.map(|ringer| (ringing, ringer)));
+        self.open_if_complete(ringing.link);
+    }
+
+    fn open_if_complete(&mut self, link: u32) {
+        if self.openings.get(&link).is_some_and(|opening| opening.missing == 0) {
+            self.open(link);
         }
     }
 
-    /// A member has a new place: all its peers get the doorbell.
-    pub(super) fn bell(&mut self, id: u64, record: Record) {
-        let place = record.msg.place as usize;
-        let Some(fd) = record.fd else {
-            // A doorbell lost for want of descriptors is one that nobody rings: the place is never `known`.
-            if !record.fd_lost {
-                self.violation(id);
-            }
+    /// Both members hear of it, and of what has become of it since.
+    pub(super) fn open(&mut self, id: u32) {
+        let (Some(opening), Some(link)) = (self.openings.remove(&id), self.links.get(&id)) else {
             return;
         };
-        match is_eventfd(&fd) {
-            Some(true) if place < PLACES => {}
-            // Without /proc nobody can tell, and what may be anything is not written to: a doorbell that nobody rings.
-            None if place < PLACES => return offers::dispose(fd),
-            _ => {
-                offers::dispose(fd);
-                return self.violation(id);
+        let (members, memory, ring_size) = (link.members, link.memory.clone(), link.mem.ring_size() as u64);
+        let mut ringers = opening.ringers;
+        for (side, &member) in members.iter().enumerate() {
+            let peer_pid = self.member(members[1 - side]).map_or(0, |peer| peer.pid);
+            let msg =
+                Msg { link: id, side: side as u32, arg: ring_size, arg2: u64::from(peer_pid), ..Msg::new(Kind::Link) };
+            self.queue(member, msg, Some(Attached::Memory(memory.clone())));
+            for (ringing, ringer) in ringers.extract_if(.., |(ringing, _)| ringing.side == side) {
+                self.queue(member, peer_bell(ringing), Some(Attached::Ringer(ringer)));
             }
         }
-        if self.member(id).is_none_or(|member| member.bells.contains_key(&place)) {
-            return; // told twice: a place keeps its doorbell
+        for (member, msg) in opening.slots {
+            self.queue(member, msg, None);
         }
-        let bell = Rc::new(fd);
-        let Some(member) = self.member_mut(id) else {
-            return;
+    }
+
+    /// A slot of this link is the member's, who hears of it after the link.
+    pub(super) fn tell_of_slot(&mut self, member: u64, link: u32, msg: Msg) {
+        match self.openings.get_mut(&link) {
+            Some(opening) => opening.slots.push((member, msg)),
+            None => self.queue(member, msg, None),
+        }
+    }
+
+    /// A place that is newer than the link.
+    fn tell_of_ringer(&mut self, ringing: Ringing, ringer: Option<Loan>) {
+        let link = self.links.get(&ringing.link).filter(|link| link.dead == [false; 2]);
+        if let (Some(link), Some(ringer)) = (link, ringer) {
+            self.queue(link.members[ringing.side], peer_bell(ringing), Some(Attached::Ringer(ringer)));
+        }
+    }
+
+    /// A member has a new place, at which `own` rings for us: all its living peers may ring there. None: it has sent no
+    /// doorbell.
+    pub(super) fn doorbell(&mut self, id: u64, place: usize, own: Option<Loan>) {
+        let (Some(member), Some(own)) = (self.member_mut(id), own) else {
+            return self.violation(id);
         };
-        member.bells.insert(place, bell.clone());
+        member.bells.insert(place, own);
         for link in member.links.clone() {
-            let Some(link) = self.links.get(&link) else {
+            // Out of a link with a dead side all doorbells are taken once, and that has been asked for.
+            let Some(members) = self.links.get(&link).filter(|link| link.dead == [false; 2]).map(|link| link.members)
+            else {
                 continue;
             };
-            let (link_id, members, dead) = (link.id, link.members, link.dead);
-            for side in (0..2).filter(|&side| members[1 - side] == id && !dead[side]) {
-                self.queue(members[side], peer_bell(link_id, side, place), Some(bell.clone()));
+            for side in (0..2).filter(|&side| members[1 - side] == id) {
+                let asked = self.have_ringer_made(Ringing { owner: id, place, link, side });
+                if let Some(opening) = self.openings.get_mut(&link) {
+                    opening.missing += usize::from(asked);
+                }
             }
         }
-    }
-
-    /// A side waits for its peer to look at the rings of their link, and doorbells have not helped: the peer is
-    /// busy or blocked somewhere that is not ours. SIGURG is ignored by every program that does not handle it.
-    pub(super) fn nudge(&mut self, id: u64, msg: &Msg) {
-        let side = msg.side as usize;
-        let peer = self.links.get(&msg.link).filter(|l| side < 2 && l.members[side] == id).map(|l| l.members[1 - side]);
-        let Some(pid) = peer
-            .and_then(|peer| self.member_mut(peer))
-            .and_then(|member| i32::try_from(member.pid).ok())
-            .and_then(rustix::process::Pid::from_raw)
-        else {
-            return;
-        };
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::URG);
     }
 
     /// A side is done with a slot.
@@ -135,20 +191,87 @@ impl Broker {
         self.upgraded.remove(&connection.cookies[side]);
         self.given.remove(&connection.tickets[side]);
         let froze = link.freeze(slot, side);
-        if link.release(slot, side) == Released::Half && froze {
-            // It should have frozen its direction itself; the peer must not write into a ring nobody reads.
-            self.wake(link_id, slot, 1 - side);
+        match link.release(slot, side) {
+            Released::Half => {
+                self.wait_for_peer(link_id, slot, side);
+                // It should have frozen its direction itself; the peer must not write into a ring nobody reads.
+                if froze {
+                    self.wake(link_id, slot, 1 - side);
+                }
+            }
+            Released::Whole(hole) => self.punch(link_id, hole),
+            Released::Nothing => {}
         }
         self.drop_if_done(link_id);
     }
 
-    /// A link whose one side is dead goes when the other has released everything.
+    /// `side` has released the slot, whose memory its peer keeps.
+    fn wait_for_peer(&mut self, link_id: u32, slot: usize, side: usize) {
+        let Some((members, ring_size)) = self.links.get(&link_id).map(|link| (link.members, link.mem.ring_size()))
+        else {
+            return;
+        };
+        let peer = self.scope_of(members[1 - side]);
+        let kept = self.member_mut(members[side]).and_then(|member| member.room.unreleased(peer, ring_size));
+        if let Some(connection) = self.links.get_mut(&link_id).and_then(|link| link.connection_mut(slot)) {
+            connection.kept = kept;
+        }
+    }
+
+    /// Neither member keeps too much that the other has released.
+    pub(super) fn may_share_more(&mut self, link: u32) -> bool {
+        let Some((members, ring_size)) = self.links.get(&link).map(|link| (link.members, link.mem.ring_size())) else {
+            return false;
+        };
+        [members, [members[1], members[0]]].into_iter().all(|[member, peer]| {
+            let peer = self.scope_of(peer);
+            self.member_mut(member).is_some_and(|member| member.room.may_share(peer, ring_size))
+        })
+    }
+
+    /// Has the memory of a slot given back to the system: a thread does it that only the two domains concerned can delay.
+    pub(super) fn punch(&mut self, link: u32, hole: Option<Hole>) {
+        let Some((scope, hole)) = self.links.get(&link).map(|link| link.scope).zip(hole) else {
+            return;
+        };
+        if let Some(receiver) = self.receiver_of(scope) {
+            receiver.punching += 1;
+            receiver.mailbox.send(Command::Punch(hole));
+        } else {
+            self.punched(link, hole.slot); // it costs memory until the link goes
+        }
+    }
+
+    pub(super) fn punched(&mut self, link: u32, slot: usize) {
+        if let Some(link) = self.links.get_mut(&link) {
+            link.punched(slot);
+        }
+    }
+
+    /// A side of the link rings no more.
+    pub(super) fn unrung(&mut self, link: u32, side: usize, ringers: Vec<Arc<Counted>>) {
+        if let Some(closes) = self.ringing.remove(&(link, side)) {
+            // Also if there are none: it may have stayed for this alone.
+            closes.send(Command::CloseUnrung(ringers));
+        }
+        if let Some(link) = self.links.get_mut(&link) {
+            link.unrung[side] = true;
+        }
+        self.drop_if_done(link);
+    }
+
+    /// A link whose one side is dead goes when the other has released everything, and rings nowhere any more.
     pub(super) fn drop_if_done(&mut self, id: u32) {
-        let Some(link) = self.links.get(&id).filter(|l| l.is_empty() && l.dead != [false; 2]) else {
+        let is_done = |l: &&Link| {
+            let is_quiet = (0..2).all(|side| l.dead[side] || l.unrung[side]);
+            l.is_empty() && l.dead != [false; 2] && is_quiet
+        };
+        let Some(link) = self.links.get(&id).filter(is_done) else {
             return;
         };
         let (members, dead) = (link.members, link.dead);
         self.links.remove(&id);
+        self.openings.remove(&id);
         let key = (members[0].min(members[1]), members[0].max(members[1]));
         if let Some(ids) = self.pairs.get_mut(&key) {
             ids.retain(|&other| other != id);
@@ -173,22 +296,10 @@ impl Broker {
         let Some(member) = self.member(id) else {
             return;
         };
-        for place in bits(link.mark_ready(slot, side, member.places())) {
-            if let Some(bell) = member.bells.get(&place) {
-                ring(bell);
-            }
-        }
+        bits(link.mark_ready(slot, side, member.places())).for_each(|place| member.ring(place));
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.touched = true;
             self.dirty.insert(id);
-        }
-    }
-
-    /// Ends the ring of the direction that `reader` reads, and wakes both ends if it had not ended.
-    pub(super) fn freeze_and_wake(&mut self, link: u32, slot: usize, reader: usize) {
-        if self.links.get(&link).is_some_and(|l| l.freeze(slot, reader)) {
-            self.wake(link, slot, 0);
-            self.wake(link, slot, 1);
         }
     }
 
@@ -204,7 +315,28 @@ impl Broker {
     }
 }
 
-fn peer_bell(link: u32, side: usize, place: usize) -> Msg {
+/// What a link takes of the domains of its two ends: its memory, and the mapping of its head.
+fn permits(receivers: &Receivers, scopes: [Scope; 2]) -> Result<Permits, Reason> {
+    let mut permits = Permits::default();
+    let both = if scopes[0] == scopes[1] { &scopes[..1] } else { &scopes[..] };
+    for scope in both {
+        let accounts = &receivers.get(scope).ok_or(Reason::PeerAbsent)?.accounts;
+        permits.descriptors.push(accounts.descriptors.take(1).ok_or(Reason::FdLimit)?);
+        permits.mappings.push(accounts.mappings.take(1).ok_or(Reason::Memory)?);
+    }
+    Ok(permits)
+}
+
+/// What shares the memory of a link.
+fn both(scopes: [Scope; 2]) -> Scope {
+    match scopes {
+        [Scope::Domain(a), Scope::Domain(b)] => Scope::of_pair(a, b),
+        [a, _] => a,
+    }
+}
+
+fn peer_bell(ringing: Ringing) -> Msg {
+    let Ringing { link, side, place, .. } = ringing;
     Msg { link, side: side as u32, place: place as u32, ..Msg::new(Kind::PeerBell) }
 }
 
@@ -213,26 +345,4 @@ pub(super) fn reason_for(error: Errno) -> Reason {
         Errno::MFILE | Errno::NFILE => Reason::FdLimit,
         _ => Reason::Memory,
     }
-}
-
-/// Anything else could block the broker when it is written to, or do who knows what. None: it cannot be told now.
-fn is_eventfd(fd: &OwnedFd) -> Option<bool> {
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())).ok()?;
-    Some(link.as_os_str() == "anon_inode:[eventfd]")
-}
-
-/// Tries at a doorbell: what fails for a moment must not leave a member asleep.
-const TRIES: usize = 4;
-
-/// Rings without blocking, whatever the member has made of its eventfd. One that is full is rung already.
-fn ring(bell: &OwnedFd) {
-    let rung = |_| matches!(ring_once(bell), Ok(()) | Err(Errno::AGAIN));
-    // If it cannot be done at all, the sleeper hears of it from its peer, or from the kernel.
-    let _ = (0..TRIES).any(rung);
-}
-
-fn ring_once(bell: &OwnedFd) -> Result<(), Errno> {
-    let flags = fcntl_getfl(bell.as_fd())?;
-    fcntl_setfl(bell.as_fd(), flags | OFlags::NONBLOCK)?;
-    rustix::io::write(bell, &1u64.to_ne_bytes()).map(drop)
 }

@@ -7,30 +7,36 @@ mod conn;
 mod death;
 pub mod hold;
 mod links;
-mod offers;
+pub mod offers;
+mod receiving;
 mod report;
+mod settled;
 mod stay;
 
+use crate::domain::Scope;
 use crate::link::Link;
 use crate::matching::{Matcher, Ticket};
+use crate::netns::Namespaces;
+use crate::outbox::Attached;
+use crate::parking::Parking;
+use crate::quota::{Accounts, Budgets};
+use crate::receiver::Receiver;
+use crate::receiver::mailbox::Mailbox;
+use crate::receiver::message::Command;
+use crate::room::Room;
 use crate::status::{Reasons, Totals};
 use crate::users::Users;
-use crate::wire::{self, Incoming, Record};
 use conn::{Conn, Member, Role};
+use links::Opening;
+use offers::{Pending, Proving};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::io;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::{Reason, VERSION};
-use std::collections::{BTreeSet, HashMap};
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
 
-pub use conn::{Interest, Poller};
-
-/// Records read from one connection before the others get their turn.
-const TURN: usize = 64;
-
-/// Connections of one user that is neither the broker's own nor root.
-const MAX_GUESTS: usize = 1024;
+pub use conn::Poller;
 
 /// Settings that do not change while the broker runs.
 pub struct Settings {
@@ -39,14 +45,34 @@ pub struct Settings {
     pub across_namespaces: bool,
 }
 
+type Receivers = HashMap<Scope, Receiver>;
+
 pub struct Broker {
     settings: Settings,
     poller: Poller,
+    budgets: Budgets,
+    namespaces: Arc<Namespaces>,
+    receivers: Receivers,
+    /// By their numbers in the poller.
+    receiver_numbers: HashMap<u64, Scope>,
+    /// Connections that were turned away, and that nobody could close yet.
+    parking: Parking,
     conns: HashMap<u64, Conn>,
     next_conn: u64,
     matcher: Matcher,
+    /// Offers in the matcher.
+    waiting: HashMap<Ticket, Pending>,
+    /// Offers that are on their way there.
+    proving: BTreeMap<Ticket, Proving>,
+    /// Waiting offers, those first whose sockets were looked for longest ago.
+    to_recheck: VecDeque<Ticket>,
+    next_recheck: Instant,
     links: HashMap<u32, Link>,
+    /// Links of which their members have not heard yet.
+    openings: HashMap<u32, Opening>,
     next_link: u32,
+    /// The receivers of those who ring, by link and ringing side: each closes what its members rang with, and stays for that.
+    ringing: HashMap<(u32, usize), Arc<Mailbox>>,
     /// Links of a pair of members, smaller number first.
     pairs: HashMap<(u64, u64), Vec<u32>>,
     /// Sockets that hold a slot, by cookie, and the member that does.
@@ -63,6 +89,8 @@ pub struct Broker {
     refused: Reasons,
     /// Processes for whose sake the broker stays, by their number in the epoll set.
     stays: HashMap<u64, OwnedFd>,
+    /// Members that asked to be told when nothing of theirs is under way, and what they asked.
+    unsettled: BTreeMap<u64, u64>,
     dirty: BTreeSet<u64>,
     doomed: BTreeSet<u64>,
 }
@@ -73,10 +101,21 @@ impl Broker {
             matcher: Matcher::new(settings.users.clone(), settings.across_namespaces),
             settings,
             poller,
+            budgets: Budgets::of_this_process(),
+            namespaces: Arc::new(Namespaces::of_this_process()),
+            receivers: Receivers::new(),
+            receiver_numbers: HashMap::new(),
+            parking: Parking::default(),
             conns: HashMap::new(),
             next_conn: Poller::FIRST_FREE,
+            waiting: HashMap::new(),
+            proving: BTreeMap::new(),
+            to_recheck: VecDeque::new(),
+            next_recheck: Instant::now() + offers::RECHECK,
             links: HashMap::new(),
+            openings: HashMap::new(),
             next_link: 1,
+            ringing: HashMap::new(),
             pairs: HashMap::new(),
             upgraded: HashMap::new(),
             given: HashMap::new(),
@@ -85,6 +124,7 @@ impl Broker {
             gone: Default::default(),
             refused: Reasons::new(),
             stays: HashMap::new(),
+            unsettled: BTreeMap::new(),
             dirty: BTreeSet::new(),
             doomed: BTreeSet::new(),
         }
@@ -99,53 +139,23 @@ impl Broker {
         self.any_hold
     }
 
-    /// Takes a new connection in.
-    pub fn connected(&mut self, socket: OwnedFd) -> io::Result<()> {
-        rustix::net::sockopt::set_socket_passcred(&socket, true)?;
-        let Ok(peer) = crate::users::peer_of(&socket) else {
-            return Ok(());
-        };
-        if self.is_crowded_by(peer.uid) {
-            return Ok(());
-        }
-        let id = self.next_conn;
-        self.poller.add(&socket, id)?;
-        self.next_conn += 1;
-        self.conns.insert(id, Conn::new(socket, peer));
-        Ok(())
+    /// From now on these may share memory. Who may not any more goes back to the kernel.
+    pub fn set_users(&mut self, users: Users) {
+        self.matcher.set_users(users.clone());
+        self.settings.users = users;
+        self.end_forbidden();
     }
 
-    /// A guest has as many connections as it may.
-    fn is_crowded_by(&self, uid: u32) -> bool {
-        !self.settings.users.may_command(uid)
-            && self.conns.values().filter(|conn| conn.peer.uid == uid).count() >= MAX_GUESTS
+    /// Something in the poller is readable that is no connection.
+    pub fn readable(&mut self, number: u64) {
+        if !self.hear_receiver(number) {
+            self.process_ended(number);
+        }
     }
 
-    /// Reads what `id` has sent. `hung_up`: nothing more will come.
-    pub fn readable(&mut self, id: u64, hung_up: bool) {
-        let Some(conn) = self.conns.get(&id) else {
-            return self.process_ended(id);
-        };
-        if hung_up && !conn.interest.read {
-            self.doomed.insert(id);
-            return;
-        }
-        for _ in 0..TURN {
-            let Some(conn) = self.conns.get(&id).filter(|c| !c.outbox.is_full() && !c.closing) else {
-                return;
-            };
-            match wire::receive(conn.socket.as_fd()) {
-                Incoming::Record(record) => self.record(id, record),
-                Incoming::Garbage { kind, version } => self.garbage(id, kind, version),
-                Incoming::Empty => return,
-                Incoming::End => {
-                    self.doomed.insert(id);
-                }
-            }
-            if self.doomed.contains(&id) {
-                return;
-            }
-        }
+    /// The other end of `id` is gone. What it said before does not matter any more.
+    pub fn hung_up(&mut self, id: u64) {
+        self.doomed.insert(id);
     }
 
     /// The socket of `id` takes records again.
@@ -161,7 +171,8 @@ impl Broker {
             } else if let Some(id) = self.dirty.pop_first() {
                 self.flush(id);
             } else {
-                return;
+                self.ask_receivers_of_settled();
+                return self.receivers.values().for_each(|receiver| receiver.mailbox.wake());
             }
         }
     }
@@ -174,32 +185,36 @@ impl Broker {
         if flushed.sent > 0 || std::mem::take(&mut conn.touched) {
             conn.announce();
         }
-        if flushed.broken || (conn.closing && conn.outbox.is_empty()) || conn.update_interest(&self.poller, id).is_err()
-        {
+        let is_over = flushed.broken || (conn.closing && conn.outbox.is_empty());
+        if is_over || conn.ask_for_room(&self.poller, id).is_err() {
             self.doomed.insert(id);
+            return;
+        }
+        let unheard = conn.outbox.is_full() || conn.closing;
+        if unheard != std::mem::replace(&mut conn.unheard, unheard) {
+            self.command(id, Command::Listen { id, listen: !unheard });
         }
     }
 
-    fn record(&mut self, id: u64, record: Record) {
-        let Some(conn) = self.conns.get(&id) else {
+    fn record(&mut self, id: u64, msg: &Msg) {
+        // Somebody who is just being turned away has been heard.
+        let Some(conn) = self.conns.get(&id).filter(|conn| !conn.closing && !self.doomed.contains(&id)) else {
             return;
         };
-        let Some(kind) = record.msg.kind() else {
+        let Some(kind) = msg.kind() else {
             return self.violation(id);
         };
-        if record.msg.version != VERSION {
-            return self.garbage(id, record.msg.kind, record.msg.version);
+        if msg.version != VERSION {
+            return self.garbage(id, msg.kind, msg.version);
         }
         match (&conn.role, kind) {
-            (Role::New, Kind::Hello) => self.hello(id, &record.msg),
-            (Role::New | Role::Command, Kind::Status | Kind::Detach | Kind::Attach | Kind::Stay) => {
-                self.command(id, kind, &record.msg);
-            }
-            (Role::Member(_), Kind::Offer) => self.offered(id, record),
-            (Role::Member(_), Kind::Withdraw) => self.withdrawn(Ticket { member: id, offer: record.msg.offer }),
-            (Role::Member(_), Kind::Bell) => self.bell(id, record),
-            (Role::Member(_), Kind::Release) => self.release(id, &record.msg),
-            (Role::Member(_), Kind::Nudge) => self.nudge(id, &record.msg),
+            (Role::New, Kind::Hello) => self.hello(id, msg),
+            (Role::New, Kind::Stay) => self.stay(id),
+            (Role::Operator, Kind::Status) => self.send_status(id),
+            (Role::Operator, Kind::Detach | Kind::Attach) => self.set_hold(id, msg, kind == Kind::Detach),
+            (Role::Member(_), Kind::Withdraw) => self.withdrawn(Ticket { member: id, offer: msg.offer }),
+            (Role::Member(_), Kind::Release) => self.release(id, msg),
+            (Role::Member(_), Kind::Settle) => self.settle_asked(id, msg.arg),
             _ => self.violation(id),
         }
     }
@@ -231,46 +246,63 @@ impl Broker {
     }
 
     fn hello(&mut self, id: u64, hello: &Msg) {
-        let Some(conn) = self.conns.get_mut(&id) else {
+        let Some(uid) = self.conns.get(&id).map(|conn| conn.peer.uid) else {
             return;
         };
-        if !self.settings.users.may_join(conn.peer.uid) {
+        if !self.settings.users.may_join(uid) {
             return self.reject(id, Reason::UserPair);
         }
-        let (page, fd) = match crate::raw::mem::PageMem::create() {
+        let mapping = self.accounts_of(id).and_then(|accounts| accounts.mappings.take(1)).ok_or(Reason::Memory);
+        let made = mapping.and_then(|mapping| {
+            crate::raw::mem::PageMem::create().map(|made| (mapping, made)).map_err(links::reason_for)
+        });
+        let (mapping, (page, fd)) = match made {
             Ok(made) => made,
-            Err(e) => {
+            Err(reason) => {
                 // Hanging up has the process come back later.
-                self.count_refused(links::reason_for(e));
+                self.count_refused(reason);
                 self.doomed.insert(id);
                 return;
             }
         };
-        conn.role = Role::Member(Box::new(Member::new(conn.peer.pid, page, hello.arg, self.hold_all)));
-        self.queue(id, Msg { arg: id, ..Msg::new(Kind::Welcome) }, Some(Rc::new(fd)));
+        let hold = self.hold_all;
+        if let Some(conn) = self.conns.get_mut(&id) {
+            let room = Room::new(conn.scope, hello.arg2);
+            conn.role = Role::Member(Box::new(Member::new(conn.peer.pid, page, mapping, hello.arg, room, hold)));
+        }
+        self.queue(id, Msg { arg: id, ..Msg::new(Kind::Welcome) }, Some(Attached::File(Arc::new(fd))));
     }
 
-    fn command(&mut self, id: u64, kind: Kind, msg: &Msg) {
+    fn queue(&mut self, id: u64, msg: Msg, fd: Option<Attached>) {
         let Some(conn) = self.conns.get_mut(&id) else {
             return;
         };
-        if !self.settings.users.may_command(conn.peer.uid) {
-            self.count_refused(Reason::UserPair);
-            let refusal = Msg { arg: libc::EPERM as u64, ..Msg::new(Kind::Unknown) };
-            return self.queue(id, refusal, None);
-        }
-        conn.role = Role::Command;
-        match kind {
-            Kind::Status => self.send_status(id),
-            Kind::Stay => self.stay(id),
-            _ => self.set_hold(id, msg, kind == Kind::Detach),
+        let pushed = match self.receivers.get(&conn.scope) {
+            Some(receiver) => conn.outbox.push(msg, fd, &receiver.accounts.records),
+            None => Err(crate::outbox::Overflow),
+        };
+        match pushed {
+            Ok(()) => drop(self.dirty.insert(id)),
+            // It does not read, and its domain has no room for more of that: it comes back when it does.
+            Err(_) => {
+                self.count_refused(Reason::Memory);
+                self.doomed.insert(id);
+            }
         }
     }
 
-    fn queue(&mut self, id: u64, msg: Msg, fd: Option<Rc<OwnedFd>>) {
-        if let Some(conn) = self.conns.get_mut(&id) {
-            conn.outbox.push(msg, fd);
-            self.dirty.insert(id);
+    fn scope_of(&self, id: u64) -> Scope {
+        self.conns.get(&id).map_or(Scope::Nobody, |conn| conn.scope)
+    }
+
+    fn accounts_of(&self, id: u64) -> Option<&Accounts> {
+        self.receivers.get(&self.scope_of(id)).map(|receiver| &receiver.accounts)
+    }
+
+    /// To the receiver that reads from `id`.
+    fn command(&self, id: u64, command: Command) {
+        if let Some(receiver) = self.receivers.get(&self.scope_of(id)) {
+            receiver.mailbox.send(command);
         }
     }
 

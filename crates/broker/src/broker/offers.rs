@@ -1,42 +1,98 @@
 //! Offers: proof, pairing, and handing out slots.
+//!
+//! ```text
+//! receiver                              main thread
+//!   socket in hand, identified ---------> does somebody wait who fits?
+//!                                           no: it waits. The receiver lets the socket go
+//!   look for those sockets, then   <------- yes
+//!   look again at the one in hand
+//!   found, gone, unchanged? ------------> exactly one that fits is alive: a pair
+//! ```
+//!
+//! If that one was translated when it was offered, it may not be any more, or another may be called by its address: its member
+//! offers it again, and the pair is made then.
 
 use super::Broker;
+use crate::domain::Scope;
 use crate::link::Connection;
 use crate::matching::{Offer, Ticket, Verdict};
-use crate::proof::{self, Identity, NoProof};
-use crate::wire::Record;
-use rustix::fd::OwnedFd;
+use crate::netns::Namespace;
+use crate::proof::Identity;
+use crate::quota::Permit;
+use crate::receiver::message::{Claim, Command, InHand, Offered, Standing};
+use crate::wire::Sender;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// Offers of one member that may wait at once.
-pub const MAX_WAITING: usize = 65536;
+/// An offer that waits, or is being proved.
+pub struct Pending {
+    namespace: Arc<Namespace>,
+    _permit: Permit,
+}
+
+/// An offer whose socket is in hand, while others are looked for.
+pub struct Proving {
+    offer: Offer,
+    socket: InHand,
+    pending: Pending,
+    /// How often it was looked for somebody.
+    rounds: u32,
+}
+
+/// Others that fit may come while it is looked for those that were there. Nobody has so many connections with one address.
+const MOST_ROUNDS: u32 = 8;
+
+/// Between two looks for offers whose sockets are gone. Each is looked at about every fifth time.
+pub const RECHECK: Duration = Duration::from_secs(5);
+const PART: usize = 5;
+/// For one command: the receiver does other things, too.
+const AT_ONCE: usize = 64;
+/// Entries of the list that may be out of date before it is looked through.
+const SPARE: usize = 64;
 
 impl Broker {
-    pub(super) fn offered(&mut self, id: u64, record: Record) {
-        let ticket = Ticket { member: id, offer: record.msg.offer };
-        let Some(sender) = record.sender else {
+    pub(super) fn offered(&mut self, id: u64, msg: &Msg, sender: Option<Sender>, what: Offered) {
+        let ticket = Ticket { member: id, offer: msg.offer };
+        let (Some(sender), false) = (sender, self.is_pending(ticket)) else {
             return self.violation(id);
         };
-        if self.matcher.contains(ticket) {
-            return self.violation(id);
-        }
-        let Some(fd) = record.fd else {
-            return if record.fd_lost { self.refuse(ticket, Reason::FdLimit) } else { self.violation(id) };
-        };
-        let proof = proof::identify(&fd);
-        dispose(fd);
-        match self.examine(ticket, proof, record.msg.arg) {
-            Ok(identity) => self.find_other_end(Offer { ticket, identity, uid: sender.uid }),
-            Err(reason) => self.refuse(ticket, reason),
+        match what {
+            Offered::Violation => self.violation(id),
+            Offered::Refuse(reason) => self.refuse(ticket, reason),
+            Offered::NoRoom(identity) => self.no_room(Offer { ticket, identity, uid: sender.uid }, Reason::FdLimit),
+            Offered::Socket(identity, namespace, socket) => {
+                let offer = Offer { ticket, identity, uid: sender.uid };
+                match self.examine(ticket, &identity, msg.arg) {
+                    Ok(permit) => {
+                        let pending = Pending { namespace, _permit: permit };
+                        self.look_for_other_end(Proving { offer, socket, pending, rounds: 0 });
+                    }
+                    Err(Reason::Memory) => {
+                        self.command(id, Command::LetGo(socket));
+                        self.no_room(offer, Reason::Memory);
+                    }
+                    Err(reason) => self.turn_down(ticket, socket, reason),
+                }
+            }
         }
     }
 
-    fn examine(&self, ticket: Ticket, proof: Result<Identity, NoProof>, cookie: u64) -> Result<Identity, Reason> {
-        let identity = proof.map_err(|why| match why {
-            NoProof::NotConnected => Reason::Short,
-            NoProof::NotTcp | NoProof::OldKernel => Reason::Foreign,
-        })?;
+    /// Who waits for this end would wait in vain.
+    fn no_room(&mut self, new: Offer, reason: Reason) {
+        self.refuse(new.ticket, reason);
+        for other in self.matcher.candidates(&new) {
+            self.drop_waiting(other, reason);
+        }
+    }
+
+    fn is_pending(&self, ticket: Ticket) -> bool {
+        self.matcher.contains(ticket) || self.proving.contains_key(&ticket)
+    }
+
+    fn examine(&self, ticket: Ticket, identity: &Identity, cookie: u64) -> Result<Permit, Reason> {
         if identity.cookie != cookie {
             return Err(Reason::Foreign);
         }
@@ -45,27 +101,118 @@ impl Broker {
             Some(_) => return Err(Reason::Shared),
             None => {}
         }
-        if self.matcher.waiting_of(ticket.member) >= MAX_WAITING {
-            return Err(Reason::Memory);
-        }
-        Ok(identity)
+        self.accounts_of(ticket.member).and_then(|accounts| accounts.offers.take(1)).ok_or(Reason::Memory)
     }
 
-    fn find_other_end(&mut self, offer: Offer) {
-        match self.matcher.offer(offer) {
-            Verdict::Waits => {}
+    fn look_for_other_end(&mut self, new: Proving) {
+        for gone in self.matcher.superseded_by(&new.offer.identity) {
+            self.forget_waiting(gone);
+        }
+        if let Some(verdict) = self.matcher.same_socket(&new.offer) {
+            return self.execute(new, verdict);
+        }
+        let candidates = self.matcher.candidates(&new.offer);
+        if candidates.is_empty() {
+            let verdict = self.matcher.decide(new.offer, &[]);
+            return self.execute(new, verdict);
+        }
+        let ticket = new.offer.ticket;
+        let against = candidates.into_iter().filter_map(|ticket| self.claim(ticket)).collect();
+        self.command(ticket.member, Command::Prove { ticket, socket: new.socket, against });
+        self.proving.insert(ticket, new);
+    }
+
+    /// What a receiver needs to look for the socket of a waiting offer.
+    fn claim(&self, ticket: Ticket) -> Option<Claim> {
+        let offer = self.matcher.waiting(ticket)?;
+        let pending = self.waiting.get(&ticket)?;
+        Some(Claim { ticket, identity: offer.identity, namespace: pending.namespace.clone() })
+    }
+
+    /// A receiver has looked for the sockets that fit, with the offered one in hand.
+    pub(super) fn proved(
+        &mut self,
+        (ticket, socket): (Ticket, InHand),
+        unchanged: bool,
+        standings: &[(Ticket, Standing)],
+    ) {
+        if self.proving.get(&ticket).is_none_or(|new| new.socket != socket) {
+            return; // withdrawn meanwhile
+        }
+        let Some(new) = self.proving.remove(&ticket) else {
+            return;
+        };
+        let which = |wanted| standings.iter().filter(move |(_, s)| *s == wanted).map(|(ticket, _)| *ticket);
+        which(Standing::Gone).for_each(|gone| self.forget_waiting(gone));
+        if !unchanged {
+            return self.turn_down(ticket, new.socket, Reason::Short);
+        }
+        let unknown: Vec<_> = which(Standing::Unknown).filter(|t| self.matcher.contains(*t)).collect();
+        if !unknown.is_empty() {
+            unknown.into_iter().for_each(|other| self.drop_waiting(other, Reason::Unproven));
+            return self.turn_down(ticket, new.socket, Reason::Unproven);
+        }
+        let alive: Vec<_> = which(Standing::Alive).collect();
+        // Of those that have come meanwhile nothing is known.
+        let all_known = self.matcher.candidates(&new.offer).iter().all(|candidate| alive.contains(candidate));
+        if !all_known && new.rounds < MOST_ROUNDS {
+            return self.look_for_other_end(Proving { rounds: new.rounds + 1, ..new });
+        }
+        let verdict = match self.matcher.same_socket(&new.offer) {
+            Some(refused) => refused,
+            None => self.matcher.decide(new.offer, &alive),
+        };
+        self.execute(new, verdict);
+    }
+
+    fn execute(&mut self, new: Proving, verdict: Verdict) {
+        let Proving { offer, socket, pending, .. } = new;
+        self.command(offer.ticket.member, Command::LetGo(socket));
+        match verdict {
+            Verdict::Waits => self.waits(offer.ticket, pending),
+            Verdict::Anew(others) => {
+                self.waits(offer.ticket, pending);
+                others.into_iter().for_each(|other| self.ask_again(&other));
+            }
             Verdict::Pair(first) => self.pair(first, offer),
             Verdict::Refused(reason, others) => {
                 self.refuse(offer.ticket, reason);
                 for other in others {
+                    self.waiting.remove(&other);
                     self.refuse(other, reason);
                 }
             }
         }
     }
 
+    fn waits(&mut self, ticket: Ticket, pending: Pending) {
+        if self.waiting.is_empty() {
+            // What is there waits no more.
+            self.to_recheck.clear();
+            self.next_recheck = Instant::now() + RECHECK;
+        }
+        self.waiting.insert(ticket, pending);
+        self.to_recheck.push_back(ticket);
+        self.forget_who_waits_no_more();
+    }
+
+    fn ask_again(&mut self, Offer { ticket, identity, .. }: &Offer) {
+        self.waiting.remove(ticket);
+        let msg = Msg { offer: ticket.offer, arg: identity.cookie, ..Msg::new(Kind::Again) };
+        self.queue(ticket.member, msg, None);
+    }
+
+    /// Keeps the list of those to look for as short as what it lists: each once, and nobody who has been paired or has withdrawn.
+    fn forget_who_waits_no_more(&mut self) {
+        if self.to_recheck.len() > 2 * self.waiting.len() + SPARE {
+            let mut listed = HashSet::new();
+            self.to_recheck.retain(|ticket| self.waiting.contains_key(ticket) && listed.insert(*ticket));
+        }
+    }
+
     /// `first` waited, `second` came.
     fn pair(&mut self, first: Offer, second: Offer) {
+        self.waiting.remove(&first.ticket);
         let stuck = self.conns.get(&first.ticket.member).is_none_or(|conn| conn.outbox.is_full());
         let slot = if stuck { Err(Reason::PeerAbsent) } else { self.connect(&first, &second) };
         if let Err(reason) = slot {
@@ -77,16 +224,21 @@ impl Broker {
     fn connect(&mut self, first: &Offer, second: &Offer) -> Result<(), Reason> {
         let members = [first.ticket.member, second.ticket.member];
         let id = self.link_with_room(members)?;
+        if !self.may_share_more(id) {
+            return Err(Reason::Memory);
+        }
         let link = self.links.get_mut(&id).ok_or(Reason::Memory)?;
         // The link's sides are fixed; the first offerer is side 0 only on a link that it began.
         let ends = if link.members == members { [first, second] } else { [second, first] };
         let connection = Connection {
             cookies: ends.map(|end| end.identity.cookie),
             tickets: ends.map(|end| end.ticket),
+            uids: ends.map(|end| end.uid),
             local: ends[0].identity.local,
             remote: ends[0].identity.remote,
             released: [false; 2],
             hold: false,
+            kept: None,
         };
         let slot = link.take(connection).ok_or(Reason::Memory)?;
         self.apply_hold(id, slot);
@@ -95,18 +247,80 @@ impl Broker {
             self.given.insert(end.ticket, (id, slot, side));
             let msg =
                 Msg { offer: end.ticket.offer, link: id, slot: slot as u32, side: side as u32, ..Msg::new(Kind::Slot) };
-            self.queue(end.ticket.member, msg, None);
+            self.tell_of_slot(end.ticket.member, id, msg);
         }
         Ok(())
     }
 
     /// The member has closed the connection, or knows nothing of it any more.
     pub(super) fn withdrawn(&mut self, ticket: Ticket) {
-        if self.matcher.withdraw(ticket).is_none()
-            && let Some(&(link, slot, side)) = self.given.get(&ticket)
-        {
+        if let Some(new) = self.proving.remove(&ticket) {
+            self.command(ticket.member, Command::LetGo(new.socket));
+        } else if self.matcher.withdraw(ticket).is_some() {
+            self.waiting.remove(&ticket);
+        } else if let Some(&(link, slot, side)) = self.given.get(&ticket) {
             self.give_back(link, slot, side);
         }
+    }
+
+    /// A waiting offer whose socket is gone: its addresses may be another connection's by now.
+    pub(super) fn forget_waiting(&mut self, ticket: Ticket) {
+        self.drop_waiting(ticket, Reason::Short);
+    }
+
+    fn drop_waiting(&mut self, ticket: Ticket, reason: Reason) {
+        if self.matcher.withdraw(ticket).is_some() {
+            self.waiting.remove(&ticket);
+            self.refuse(ticket, reason);
+        }
+    }
+
+    /// All that a member has offered.
+    pub(super) fn forget_offers(&mut self, member: u64) {
+        for ticket in self.matcher.forget_member(member) {
+            self.waiting.remove(&ticket);
+        }
+        let proving: Vec<_> = self.proving_of(member).collect();
+        proving.iter().for_each(|ticket| drop(self.proving.remove(ticket)));
+    }
+
+    /// Offers of a member that are being proved.
+    pub(super) fn proving_of(&self, member: u64) -> impl Iterator<Item = Ticket> {
+        let of = |member| Ticket { member, offer: 0 };
+        self.proving.range(of(member)..of(member + 1)).map(|(ticket, _)| *ticket)
+    }
+
+    /// Has a part of the waiting offers looked for, so that none whose socket is gone stays for long. Each domain looks for its
+    /// own, and one that has not come round to it since the last time is not asked.
+    pub fn recheck(&mut self, now: Instant) {
+        self.next_recheck = now + RECHECK;
+        let part = self.to_recheck.len().div_ceil(PART);
+        let due: Vec<_> = self.to_recheck.drain(..part).filter(|ticket| self.waiting.contains_key(ticket)).collect();
+        let mut by_scope: BTreeMap<Scope, Vec<Claim>> = BTreeMap::new();
+        for claim in due.iter().filter_map(|ticket| self.claim(*ticket)) {
+            by_scope.entry(self.scope_of(claim.ticket.member)).or_default().push(claim);
+        }
+        for (scope, claims) in by_scope {
+            let Some(receiver) = self.receivers.get_mut(&scope).filter(|receiver| receiver.rechecks == 0) else {
+                continue;
+            };
+            for claims in claims.chunks(AT_ONCE) {
+                receiver.rechecks += 1;
+                receiver.mailbox.send(Command::Recheck(claims.to_vec()));
+            }
+        }
+        self.to_recheck.extend(due);
+    }
+
+    /// When that is due: as long as nobody waits the broker sleeps.
+    pub fn next_recheck(&self) -> Option<Instant> {
+        (!self.waiting.is_empty()).then_some(self.next_recheck)
+    }
+
+    /// Refuses an offer whose socket is in hand.
+    fn turn_down(&mut self, ticket: Ticket, socket: InHand, reason: Reason) {
+        self.command(ticket.member, Command::LetGo(socket));
+        self.refuse(ticket, reason);
     }
 
     pub(super) fn refuse(&mut self, ticket: Ticket, reason: Reason) {
@@ -116,11 +330,52 @@ impl Broker {
     }
 }
 
-/// Closes a descriptor that a member sent. If the member has closed its own meanwhile, ours is the last one:
-/// with SO_LINGER set that would block, so it happens elsewhere.
-pub(super) fn dispose(fd: OwnedFd) {
-    if proof::close_may_block(&fd) {
-        // If no thread can be had, the closure is dropped here, and the descriptor with it.
-        let _ = std::thread::Builder::new().name("close".into()).spawn(move || drop(fd));
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::{Poller, Settings};
+    use crate::netns::Namespaces;
+    use crate::proof::Domain;
+    use crate::users::Users;
+    use rustix::event::epoll::{self, CreateFlags};
+    use std::net::SocketAddr;
+
+    fn broker() -> Broker {
+        let users = Users::new(1000, None, &[]);
+        let settings = Settings { address: "none".into(), users, across_namespaces: false };
+        Broker::new(settings, Poller(epoll::create(CreateFlags::CLOEXEC).expect("epoll")))
+    }
+
+    /// Many offers of one member wait.
+    fn fill(broker: &mut Broker, offers: u64) {
+        let (listener, namespaces) = (std::net::TcpListener::bind("127.0.0.1:0"), Namespaces::of_this_process());
+        let socket = listener.expect("bind").into();
+        let netns = crate::raw::sock::netns_cookie(std::os::fd::AsFd::as_fd(&socket)).expect("cookie");
+        let namespace = namespaces.of_socket(netns, &socket).expect("our own");
+        let accounts = crate::quota::Accounts::new(&broker.budgets);
+        for offer in 0..offers {
+            let ip = [10, 0, (offer >> 24) as u8, (offer >> 16) as u8];
+            let local = SocketAddr::from((ip, offer as u16)).into();
+            let remote = SocketAddr::from(([10, 1, 0, 1], 80)).into();
+            let identity =
+                Identity { cookie: offer, domain: Domain { netns, device: 0 }, local, remote, original: None };
+            let ticket = Ticket { member: 1, offer };
+            assert_eq!(broker.matcher.decide(Offer { ticket, identity, uid: 1000 }, &[]), Verdict::Waits);
+            let permit = accounts.offers.take(1).expect("a domain may have so many");
+            broker.waits(ticket, Pending { namespace: namespace.clone(), _permit: permit });
+        }
+    }
+
+    /// Somebody who comes and goes costs the main thread nothing, however much others offer.
+    #[test]
+    fn a_member_that_goes_takes_no_look_at_what_others_offer() {
+        let mut broker = broker();
+        fill(&mut broker, 100_000);
+        let began = Instant::now();
+        (2..5_000).for_each(|member| broker.forget_offers(member));
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        assert_eq!((broker.waiting.len(), broker.matcher.len()), (100_000, 100_000));
+        broker.forget_offers(1);
+        assert_eq!((broker.waiting.len(), broker.matcher.len()), (0, 0));
     }
 }

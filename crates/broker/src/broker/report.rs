@@ -3,15 +3,16 @@
 use super::Broker;
 use super::conn::{Conn, Member, Role};
 use crate::link::{Connection, Link};
+use crate::outbox::Attached;
 use crate::status::{self, Carrier, Direction, Reasons, Status, Totals};
 use rustix::fd::OwnedFd;
 use rustix::fs::MemfdFlags;
-use sidestep_abi::link::{FROZEN, Slot};
+use sidestep_abi::link::{FROZEN, POSITION, Slot};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::page::Page;
 use sidestep_abi::{Reason, VERSION};
 use std::io::{Seek, Write};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 impl Broker {
@@ -20,7 +21,7 @@ impl Broker {
         match as_memfd(&status) {
             Ok(fd) => {
                 let done = Msg { arg: status.connections.len() as u64, ..Msg::new(Kind::Done) };
-                self.queue(id, done, Some(Rc::new(fd)));
+                self.queue(id, done, Some(Attached::File(Arc::new(fd))));
             }
             Err(_) => self.violation(id),
         }
@@ -99,7 +100,7 @@ impl Broker {
             pids: self.pids(link),
             slots_used: link.connections().count() as u64,
             ring_size: link.mem.ring_size() as u64,
-            memory_bytes: rustix::fs::fstat(&link.mem.fd).map_or(0, |stat| stat.st_blocks as u64 * 512),
+            memory_bytes: rustix::fs::fstat(&link.memory).map_or(0, |stat| stat.st_blocks as u64 * 512),
         }
     }
 
@@ -127,12 +128,13 @@ struct Stretch {
 
 fn stretch(words: &Slot, direction: usize) -> Stretch {
     let writer = &words.writer[direction];
-    let begun = writer.epoch.load(Acquire) != 0;
+    // Of a complete stretch the reader may still read, but what is written now goes by kernel.
+    let begun = writer.epoch.load(Acquire) != writer.complete.load(Acquire);
     let head = words.reader[direction].head.load(Acquire);
     if !begun || head & FROZEN != 0 {
         return Stretch::default();
     }
-    Stretch { by_ring: true, head }
+    Stretch { by_ring: true, head: head & POSITION }
 }
 
 fn direction(link: &Link, slot: usize, d: usize, pids: [u32; 2]) -> Direction {

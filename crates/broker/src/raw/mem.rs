@@ -7,7 +7,6 @@ use rustix::mm::{MapFlags, ProtFlags};
 use sidestep_abi::link::{self, Header, SLOTS, SideArea, Slot};
 use sidestep_abi::page::Page;
 use std::ptr::NonNull;
-use std::rc::Rc;
 
 /// A memfd of this size that nobody can resize or unseal: a mapping of it never faults for want of file.
 pub fn sealed_memfd(name: &str, size: u64) -> io::Result<OwnedFd> {
@@ -84,14 +83,14 @@ impl PageMem {
 /// The head of a link (everything before the rings, which the broker never maps).
 pub struct LinkMem {
     map: Mapping,
-    pub fd: Rc<OwnedFd>,
     ring_size: usize,
 }
 
 impl LinkMem {
-    pub fn create(ring_size: usize) -> io::Result<LinkMem> {
+    /// The head, and the descriptor of the whole.
+    pub fn create(ring_size: usize) -> io::Result<(LinkMem, OwnedFd)> {
         let fd = sealed_memfd("sidestep-link", link::link_size(ring_size) as u64)?;
-        Ok(LinkMem { map: Mapping::new(&fd, link::RINGS_AT)?, fd: Rc::new(fd), ring_size })
+        Ok((LinkMem { map: Mapping::new(&fd, link::RINGS_AT)?, ring_size }, fd))
     }
 
     pub fn ring_size(&self) -> usize {

@@ -3,4 +3,5 @@
 
 pub mod fds;
 pub mod mem;
+pub mod netns;
 pub mod sock;

@@ -129,3 +129,49 @@ pub fn linger_seconds(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let linger: libc::linger = option(fd, libc::SOL_SOCKET, libc::SO_LINGER)?;
     Ok(if linger.l_onoff != 0 { linger.l_linger as u32 } else { 0 })
 }
+
+/// Whether nothing that was sent to this socket holds a descriptor, so that its close has nothing to wait for. To be asked
+/// of a socket into which nothing more can be put; takes records out that hold none, and looks at the first few only.
+pub fn holds_no_descriptor(fd: BorrowedFd<'_>) -> bool {
+    const RECORDS: usize = 16;
+    for _ in 0..RECORDS {
+        match next_record(fd, libc::MSG_PEEK) {
+            Some(Next::End) => return true,
+            Some(Next::Plain) if next_record(fd, 0).is_some() => {}
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// What the next record is.
+enum Next {
+    End,
+    /// No descriptor comes with it.
+    Plain,
+    Descriptors,
+}
+
+/// With room for credentials, and for nothing else: then the kernel says that more was there, and keeps it. None: an error.
+fn next_record(fd: BorrowedFd<'_>, flags: libc::c_int) -> Option<Next> {
+    #[repr(align(8))]
+    struct Credentials([u8; 32]);
+    let (mut control, mut byte) = (Credentials([0; 32]), 0u8);
+    let mut iov = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: all zero is a valid `msghdr`.
+    let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    header.msg_iov = &raw mut iov;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = control.0.len();
+    // SAFETY: every pointer in `header` covers memory that outlives the call, with its true length.
+    let n =
+        unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
+    match n {
+        ..0 => None,
+        // An empty record has credentials, the end has not.
+        0 if header.msg_controllen == 0 => Some(Next::End),
+        _ if header.msg_flags & libc::MSG_CTRUNC != 0 => Some(Next::Descriptors),
+        _ => Some(Next::Plain),
+    }
+}

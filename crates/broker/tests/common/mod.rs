@@ -1,18 +1,22 @@
 //! A broker in a thread, and members played by the test.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod held;
 pub mod memory;
 pub mod namespace;
+pub mod users;
 
 use memory::Mapped;
+use rustix::event::epoll::{self, CreateFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::page::Page;
 use sidestep_broker::broker::Settings;
-use sidestep_broker::client::Client;
+use sidestep_broker::client::Operator;
 use sidestep_broker::listen::{Address, listen};
-use sidestep_broker::server::{Ended, Server};
+use sidestep_broker::operator;
+use sidestep_broker::server::{Ended, Server, Signals};
 use sidestep_broker::status::Status;
 use sidestep_broker::users::Users;
 use sidestep_broker::wire::{self, Incoming};
@@ -61,18 +65,21 @@ impl TestBroker {
             Settings { address: address.to_string(), users: Users::of_this_process(&[]), across_namespaces: false };
         change(&mut settings);
         let listener = listen(&address, false).expect("the address is free");
+        let operators = operator::listen(&address).expect("a place for the operator's socket");
         let (stop, stopped) = UnixStream::pair().expect("socket pair");
-        let serve =
-            move || Server::new(listener, settings, stopped.into(), idle_exit).expect("set up").run().expect("run");
+        let signals = Signals { stop: stopped.into(), reload: None };
+        let serve = move || {
+            Server::new(listener, Some(operators), settings, signals, idle_exit).expect("set up").run().expect("run")
+        };
         TestBroker { address, thread: Some(std::thread::spawn(serve)), stop: Some(stop) }
     }
 
-    pub fn client(&self) -> Client {
-        Client::connect(&self.address).expect("the broker accepts")
+    pub fn operator(&self) -> Operator {
+        Operator::connect(&self.address).expect("the broker accepts")
     }
 
     pub fn status(&self) -> Status {
-        self.client().status().expect("the broker answers")
+        self.operator().status().expect("the broker answers")
     }
 
     pub fn join(&self) -> FakeMember {
@@ -120,7 +127,10 @@ pub struct Given {
 }
 
 pub fn connect(address: &Address) -> OwnedFd {
-    address.connect().expect("the broker accepts")
+    wait_for("the broker accepts", || match address.connect() {
+        Err(rustix::io::Errno::AGAIN) => None,
+        connected => Some(connected.expect("the broker is there")),
+    })
 }
 
 impl FakeMember {
@@ -151,13 +161,20 @@ impl FakeMember {
         wire::send(self.socket.as_fd(), &msg, Some(socket.as_fd())).expect("send");
     }
 
+    /// Does so when it is asked to.
+    pub fn offer_again(&self, number: u64, socket: impl AsFd) {
+        let (msg, _) = self.expect(Kind::Again);
+        assert_eq!((msg.offer, msg.arg), (number, sockopt::socket_cookie(&socket).expect("cookie")));
+        self.offer(number, socket);
+    }
+
     pub fn release(&self, given: Given) {
         let Given { link, slot, side } = given;
         self.send(Msg { link, slot: slot as u32, side: side as u32, ..Msg::new(Kind::Release) }, None);
     }
 
     pub fn bell(&self, place: u32) -> OwnedFd {
-        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).expect("eventfd");
+        let bell = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
         self.send(Msg { place, ..Msg::new(Kind::Bell) }, Some(&bell));
         bell
     }
@@ -167,6 +184,12 @@ impl FakeMember {
         let (msg, fd) = receive(&self.socket).unwrap_or_else(|| panic!("the broker hung up instead of {kind:?}"));
         assert_eq!(msg.kind(), Some(kind), "{msg:?}");
         (msg, fd)
+    }
+
+    /// The kind of the next record.
+    pub fn expect_any(&self) -> Kind {
+        let (msg, _) = receive(&self.socket).expect("the broker hung up");
+        msg.kind().expect("a record of ours")
     }
 
     pub fn expect_slot(&self, offer: u64) -> Given {
@@ -189,11 +212,14 @@ impl FakeMember {
         assert!(receive(&self.socket).is_none(), "the broker hangs up");
     }
 
-    /// Everything sent before has been worked off when this returns; nothing was answered.
-    pub fn expect_silence(&self, broker: &TestBroker) {
-        // The broker reads each socket in turn, and the status is asked for later.
-        broker.status();
-        assert!(matches!(wire::receive(self.socket.as_fd()), Incoming::Empty));
+    /// Everything sent before by members of this domain has been worked off when this returns; nothing was answered.
+    pub fn expect_silence(&self) {
+        // What the first one has the broker ask of its receiver is done when it looks at the second one.
+        for number in [u64::MAX - 1, u64::MAX] {
+            let unconnected = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("socket");
+            self.offer(number, &unconnected);
+            self.expect_refused(number, sidestep_abi::Reason::Short);
+        }
     }
 }
 
@@ -205,6 +231,14 @@ pub fn receive(socket: &OwnedFd) -> Option<(Msg, Option<OwnedFd>)> {
         Incoming::Empty => None,
         Incoming::Garbage { .. } => panic!("the broker sent garbage"),
     })
+}
+
+/// Whether a doorbell was rung since the last look.
+pub fn rung(bell: &OwnedFd) -> bool {
+    let mut events = Vec::with_capacity(64);
+    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    epoll::wait(bell, rustix::buffer::spare_capacity(&mut events), Some(&now)).expect("a doorbell");
+    !events.is_empty()
 }
 
 /// A link as a member sees it.

@@ -1,12 +1,22 @@
-//! Tests that run themselves once more inside a user and network namespace of their own: no privileges needed.
+//! Tests that run themselves once more inside a network namespace of their own.
 
 use rustix::net::{AddressFamily, SocketType};
 use std::process::{Command, Stdio};
 
 /// This test program, told to run only this test, inside.
 pub fn again(test: &str) -> Command {
+    inside(&["--map-root-user", "--net", "--"], test)
+}
+
+/// Inside of a network namespace that belongs to the same user namespace. Needs root.
+pub fn again_as_root(test: &str) -> Command {
+    assert!(rustix::process::geteuid().is_root(), "this test needs root");
+    inside(&["--net", "--"], test)
+}
+
+fn inside(what: &[&str], test: &str) -> Command {
     let mut command = Command::new("unshare");
-    command.args(["--map-root-user", "--net", "--"]).arg(std::env::current_exe().expect("own path"));
+    command.args(what).arg(std::env::current_exe().expect("own path"));
     // What fails inside is said on stderr; a second count of tests on stdout would only confuse.
     command.args(["--exact", test, "--nocapture"]).stdout(Stdio::null());
     command

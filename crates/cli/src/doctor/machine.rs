@@ -4,7 +4,8 @@ use super::{Check, limits, selftest};
 use crate::locate;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags};
-use sidestep_broker::client::{Client, ClientError};
+use sidestep_broker::client::{ClientError, Operator};
+use sidestep_broker::diag::Diag;
 use sidestep_broker::listen::{Address, listen};
 use sidestep_broker::proof;
 use std::net::{TcpListener, TcpStream};
@@ -17,6 +18,7 @@ pub fn checks(broker: &Address) -> Vec<Check> {
         abstract_sockets(),
         doorbells(),
         identity(),
+        proofs(),
         limits::descriptors(),
         limits::address_space(),
         limits::locked_memory(),
@@ -98,7 +100,7 @@ fn identity() -> Check {
         // With the listener gone the connection would be, too.
         listener.accept().map(|accepted| (stream, accepted))
     };
-    match connection().map(|(stream, _accepted)| proof::identify(&stream.into())) {
+    match connection().map(|(stream, _accepted)| proof::identify(&stream)) {
         Ok(Ok(_)) => Check::ok("socket identity", "sockets tell cookie, network namespace and addresses"),
         Ok(Err(why)) => Check::fails(
             "socket identity",
@@ -108,6 +110,18 @@ fn identity() -> Check {
         Err(e) => {
             Check::fails("socket identity", format!("no TCP on 127.0.0.1: {e}"), "bring the loopback interface up")
         }
+    }
+}
+
+/// Whether the broker can look for a socket that it does not hold.
+fn proofs() -> Check {
+    match Diag::open() {
+        Ok(_) => Check::ok("sock_diag", "the kernel tells which TCP sockets are alive"),
+        Err(e) => Check::fails(
+            "sock_diag",
+            format!("NETLINK_SOCK_DIAG for TCP: {}", std::io::Error::from(e)),
+            "load the module tcp_diag; a seccomp filter may also forbid netlink sockets",
+        ),
     }
 }
 
@@ -137,7 +151,7 @@ fn library() -> Check {
 }
 
 fn daemon(address: &Address) -> Check {
-    match Client::connect(address).and_then(|client| client.status()) {
+    match Operator::connect(address).and_then(|operator| operator.status()) {
         Ok(status) => {
             Check::ok("broker", format!("{address}: pid {}, protocol {}, as ours", status.pid, status.version))
         }

@@ -5,6 +5,7 @@ mod limits;
 mod machine;
 mod program;
 pub mod selftest;
+mod users;
 
 use crate::Failure;
 use crate::args::Doctor;

@@ -1,7 +1,7 @@
 //! A program: can the library be loaded into it, and would it see the program's socket calls?
 
 use super::elf::{self, Elf};
-use super::{Check, Verdict};
+use super::{Check, Verdict, users};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -34,6 +34,7 @@ fn look_at(path: &Path, depth: usize, checks: &mut Vec<Check>) {
         None => {
             checks.push(rights(path));
             checks.extend(binary(path));
+            checks.push(users::check(path, rustix::process::geteuid().as_raw(), Path::new("/")));
         }
     }
 }
@@ -95,11 +96,6 @@ fn judge(elf: &Elf) -> Vec<Check> {
             "linking",
             "static: no loader, so nothing can be preloaded",
             "its connections stay on the kernel; link it dynamically (for Go: CGO_ENABLED=1 is not enough, see `language`)",
-        ),
-        Some(loader) if loader.contains("ld-musl") => Check::fails(
-            "linking",
-            format!("dynamic, C library musl ({loader})"),
-            "the library needs glibc: use a build for a glibc system",
         ),
         Some(loader) if !Path::new(loader).exists() => {
             Check::fails("linking", format!("its loader {loader} does not exist"), "install the C library it was built for")

@@ -1,7 +1,7 @@
 //! `sidestep` with a broker address, a home and a library of the test's own.
 #![allow(dead_code)] // each test file uses its part
 
-use sidestep_broker::client::Client;
+use sidestep_broker::client::Operator;
 use sidestep_broker::listen::Address;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -29,7 +29,7 @@ impl Sandbox {
     pub fn alone() -> Sandbox {
         let mut sandbox = Sandbox::with_program(PathBuf::new());
         sandbox.program = sandbox.path("sidestep");
-        std::fs::copy(env!("CARGO_BIN_EXE_sidestep"), &sandbox.program).expect("copy");
+        install(Path::new(env!("CARGO_BIN_EXE_sidestep")), &sandbox.program);
         sandbox
     }
 
@@ -51,6 +51,13 @@ impl Sandbox {
         path
     }
 
+    /// A script that can be run.
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        install(&self.write(&format!("{name}.text"), text), &path);
+        path
+    }
+
     /// `sidestep` with these arguments and no setting from outside.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
@@ -67,9 +74,16 @@ impl Sandbox {
         Said::from(self.command(args).output().expect("spawn"))
     }
 
-    pub fn client(&self) -> Option<Client> {
-        Client::connect(&self.address.parse::<Address>().expect("an address")).ok()
+    pub fn client(&self) -> Option<Operator> {
+        Operator::connect(&self.address.parse::<Address>().expect("an address")).ok()
     }
+}
+
+/// Copies a program by a process of its own. If the test wrote the file, a child that another thread forks at that moment
+/// would hold it open for writing until its exec, and running it would fail with ETXTBSY.
+fn install(from: &Path, to: &Path) {
+    let status = Command::new("install").args(["-m", "755"]).arg(from).arg(to).status().expect("install (coreutils)");
+    assert!(status.success(), "{} cannot be installed", to.display());
 }
 
 impl Drop for Sandbox {
@@ -109,6 +123,9 @@ fn build_daemon() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let beside = Path::new(env!("CARGO_BIN_EXE_sidestep")).parent().expect("a directory");
+        if sidestep_shape::built::is_current(&beside.join("sidestepd"), &["abi", "broker"]) {
+            return;
+        }
         let profile = if beside.ends_with("debug") { "dev" } else { "release" };
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--quiet", "--profile", profile, "-p", "sidestep-broker", "--bin", "sidestepd"]);

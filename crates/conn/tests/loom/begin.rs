@@ -34,3 +34,36 @@ fn a_withdrawn_reader_gets_no_stretch() {
         assert!(!tx.in_ring());
     });
 }
+
+/// A reader that takes nothing more from the kernel than what it has there, and a writer that begins a stretch and ends it
+/// without copies: either the reader is in the ring, or the writer knows that it has not come and sends them all the same.
+///
+/// Catches: no fence in the withdrawal; a writer that leaves bytes to a reader that has not entered.
+#[test]
+fn a_reader_enters_ahead() {
+    explore("a_reader_enters_ahead", 3, || {
+        let world = Arc::new(World::new());
+        let mut tx = Tx::native(START);
+        assert!(world.write(&mut tx), "by kernel");
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let mut rx = Rx::native(START);
+                world.half().withdraw_readiness();
+                rx.enter_ahead(world.half()).expect("nobody lies");
+                world.read(&mut rx);
+                world.read(&mut rx);
+                rx
+            })
+        };
+        if tx.may_begin(world.half()) {
+            tx.begin(world.half()).expect("nobody lies");
+        }
+        assert!(world.write(&mut tx));
+        tx.end_without_copies(world.half()).expect("nobody lies");
+        assert!(world.write(&mut tx), "by kernel");
+        let mut rx = reader.join().unwrap();
+        world.drain(&mut tx, &mut rx);
+        assert_eq!(tx.pos(), START + 3);
+    });
+}

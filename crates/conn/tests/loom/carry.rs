@@ -24,7 +24,8 @@ fn begin_if_possible(world: &World, tx: &mut Tx) {
 /// Two stretches with a piece by kernel between them, each ended by the writer or by nobody.
 ///
 /// Catches: `seen_epoch` stored Relaxed, or not waited for (the ring is written while the reader of the stretch
-/// before still looks at it); `tail` or `epoch` Relaxed; `advance`, `enter` or `freeze` that store.
+/// before still looks at it); `tail`, `epoch` or `complete` Relaxed; `advance`, `enter` or `mark_copying` that store;
+/// a stretch that is left without another look at the tail.
 #[test]
 fn two_stretches_of_a_writer() {
     explore("two_stretches_of_a_writer", 3, || {
@@ -40,8 +41,8 @@ fn two_stretches_of_a_writer() {
         let mut tx = Tx::native(START);
         begin_if_possible(&world, &mut tx);
         assert!(world.write(&mut tx));
-        tx.give_back(world.half()).expect("nobody lies");
-        assert!(world.write(&mut tx), "by kernel, behind what was taken back");
+        tx.end(world.half()).expect("nobody lies");
+        assert!(world.write(&mut tx), "by kernel, behind the copies");
         begin_if_possible(&world, &mut tx);
         assert!(world.write(&mut tx));
         let mut rx = reader.join().unwrap();
@@ -62,9 +63,7 @@ fn a_reader_that_leaves() {
             thread::spawn(move || {
                 let mut rx = Rx::native(START);
                 read_along(&world, &mut rx, 2);
-                rx.refuse(world.half()).expect("nobody lies");
-                rx.freeze(world.half());
-                world.half().hint_freeze();
+                leave(&world, &mut rx);
                 read_along(&world, &mut rx, 1);
                 rx
             })
@@ -75,5 +74,85 @@ fn a_reader_that_leaves() {
         let mut rx = reader.join().unwrap();
         world.drain(&mut tx, &mut rx);
         assert_eq!(tx.pos(), START + written as u64);
+    });
+}
+
+fn leave(world: &World, rx: &mut Rx) {
+    rx.refuse(world.half()).expect("nobody lies");
+    rx.freeze(world.half()).expect("nobody lies");
+    world.half().hint_freeze();
+}
+
+/// The writer ends a stretch with two unread bytes, and goes on by kernel, while the reader is at work.
+fn ended_beside(name: &'static str, reads: fn(&World, &mut Rx)) {
+    explore(name, 3, move || {
+        let world = Arc::new(World::new());
+        let (mut tx, mut rx) = (Tx::native(START), Rx::native(START));
+        assert!(tx.begin(world.half()).expect("nobody lies"));
+        assert!(world.write(&mut tx) && world.write(&mut tx));
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                reads(&world, &mut rx);
+                rx
+            })
+        };
+        tx.end(world.half()).expect("nobody lies");
+        assert!(world.write(&mut tx), "by kernel");
+        let mut rx = reader.join().unwrap();
+        world.drain(&mut tx, &mut rx);
+        assert_eq!(tx.pos(), START + 3);
+    });
+}
+
+/// Both end the stretch at the same time: the kernel's bytes go on where both believe.
+///
+/// Catches: copies that are announced by a plain store, or after they are sent; a mark that is set on an ended stretch; copies
+/// that are not continued where the reader has left; `copied` told too late, or for another stretch.
+#[test]
+fn both_end_it() {
+    ended_beside("both_end_it", |world, rx| {
+        read_along(world, rx, 1);
+        leave(world, rx);
+        world.discard(rx);
+    });
+}
+
+/// A reader discards copies early, while the writer still copies and then goes on by kernel.
+///
+/// Catches: news that are taken for copies, because the queue's length was asked after the end.
+#[test]
+fn copies_are_discarded_early() {
+    ended_beside("copies_are_discarded_early", |world, rx| {
+        for _ in 0..2 {
+            read_along(world, rx, 1);
+            world.discard(rx);
+        }
+    });
+}
+
+/// A reader leaves, and sends to itself what its writer does not; but the writer just comes back.
+///
+/// Catches: a claim that is loaded and then stored, or taken or given back Relaxed; a writer that does not ask how far the other
+/// went.
+#[test]
+fn a_deputy_and_its_writer() {
+    explore("a_deputy_and_its_writer", 3, || {
+        let world = Arc::new(World::new());
+        let (mut tx, mut rx) = (Tx::native(START), Rx::native(START));
+        assert!(tx.begin(world.half()).expect("nobody lies"));
+        assert!(world.write(&mut tx) && world.write(&mut tx) && world.read(&mut rx));
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                leave(&world, &mut rx);
+                world.deputy(&mut rx);
+                rx
+            })
+        };
+        assert!(world.write(&mut tx));
+        let mut rx = reader.join().unwrap();
+        world.drain(&mut tx, &mut rx);
+        assert_eq!(tx.pos(), START + 3);
     });
 }

@@ -8,13 +8,13 @@ use sidestep_abi::sync::Ordering::Acquire;
 use sidestep_conn::{Rx, Tx};
 
 /// Either the reader sees the byte that was published (and may wait for it), or the writer sees that the stretch
-/// has ended, and takes the byte back in that same call. And a writer that goes on has a hint before it.
+/// has ended, and sends the byte by kernel in that same call. And a writer that goes on has a hint before it.
 ///
 /// Catches: a hint before the freeze (the writer may look between them, and never again); no fence in `publish`;
 /// `put_ring` that does not look for a freeze; no fence after the hint.
 #[test]
-fn a_byte_is_expected_or_taken_back() {
-    explore("a_byte_is_expected_or_taken_back", 5, || {
+fn a_byte_is_expected_or_sent_by_kernel() {
+    explore("a_byte_is_expected_or_sent_by_kernel", 5, || {
         let world = Arc::new(World::new());
         let (mut tx, mut rx) = (Tx::native(START), Rx::native(START));
         assert!(tx.begin(world.half()).expect("nobody lies"));
@@ -22,7 +22,7 @@ fn a_byte_is_expected_or_taken_back() {
         let reader = {
             let world = world.clone();
             thread::spawn(move || {
-                rx.freeze(world.half());
+                rx.freeze(world.half()).expect("nobody lies");
                 world.half().hint_freeze();
                 (rx, world.writer.tail.load(Acquire))
             })

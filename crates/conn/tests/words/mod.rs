@@ -10,18 +10,30 @@ pub struct Words {
     pub writer: Writer,
     pub reader: Reader,
     pub side: Side,
+    pub other: Side,
 }
 
 impl Words {
     pub fn new() -> Words {
-        let words = Words { writer: Writer::default(), reader: Reader::default(), side: Side::default() };
+        let words = Words {
+            writer: Writer::default(),
+            reader: Reader::default(),
+            side: Side::default(),
+            other: Side::default(),
+        };
         words.reader.head.store(UNUSED, Relaxed);
         words.side.ready.store(1, Relaxed);
         words
     }
 
     pub fn half(&self) -> Half<'_> {
-        Half { writer: &self.writer, reader: &self.reader, reading_side: &self.side, size: SIZE }
+        Half {
+            writer: &self.writer,
+            reader: &self.reader,
+            reading_side: &self.side,
+            writing_side: &self.other,
+            size: SIZE,
+        }
     }
 
     /// Both ends at 100, in a stretch that the reader has entered, with `n` bytes unread in it.

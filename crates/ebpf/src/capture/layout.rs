@@ -2,7 +2,7 @@
 
 use crate::layout::{MapData, address_of};
 use ipnet::IpNet;
-pub use sidestep_bpf::services::types::{listener_key, pod, range_key, route, set_key};
+pub use sidestep_bpf::services::types::{listener_key, pending_entry, pod, range_key, route, set_key, usage, way};
 use sidestep_mesh::address::Address;
 use sidestep_mesh::capture::tables::{Flags, RangeKind, Route, Scalars, SetKind};
 
@@ -16,6 +16,15 @@ unsafe impl MapData for range_key {}
 unsafe impl MapData for route {}
 // SAFETY: as above.
 unsafe impl MapData for listener_key {}
+// SAFETY: as above.
+unsafe impl MapData for way {}
+// SAFETY: as above.
+unsafe impl MapData for pending_entry {}
+// SAFETY: as above.
+unsafe impl MapData for usage {}
+const _: () = assert!(size_of::<way>() == 8 + 2 * 20);
+const _: () = assert!(size_of::<pending_entry>() == 2 * 8 + 20 + 4);
+const _: () = assert!(size_of::<usage>() == 8);
 const _: () = assert!(size_of::<pod>() == 5 * 4 + 4 * 2);
 const _: () = assert!(size_of::<set_key>() == 3 * 4);
 const _: () = assert!(size_of::<range_key>() == 3 * 4 + 16);

@@ -8,6 +8,7 @@ mod listeners;
 mod netlink;
 mod numbers;
 pub mod passthrough;
+mod pending;
 pub mod place;
 mod template;
 mod underway;
@@ -19,9 +20,9 @@ use crate::table::Table;
 use ending::{Ending, Numbered};
 use inbound::Installer;
 use layout::{inert, is_inert, pod, pod_of};
-use libbpf_rs::{MapCore, MapHandle};
 use listeners::Listeners;
 use numbers::Numbers;
+use pending::Pending;
 use sidestep_mesh::capture::rules::Rules;
 use sidestep_mesh::capture::tables::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -35,7 +36,7 @@ pub struct Captures {
     pods: Table<u64, pod>,
     numbers: Numbers,
     listeners: Listeners,
-    pending: MapHandle,
+    pending: Pending,
     installer: Installer,
     /// Namespaces of which we know what is written.
     known: BTreeMap<u64, Known>,
@@ -69,6 +70,7 @@ impl Captures {
     pub fn open(pins: &Path) -> Result<Captures> {
         let mut captures = Captures::look(pins)?;
         captures.forget_dead()?;
+        captures.pending.repair()?;
         Ok(captures)
     }
 
@@ -82,7 +84,7 @@ impl Captures {
             numbers: Numbers::new(Table::new(table("sets")?, "sets"), Table::new(table("ranges")?, "ranges")),
             pods,
             listeners: Listeners::new(table("listeners")?),
-            pending: table("pending")?,
+            pending: Pending::open(pins)?,
             installer: Installer::new(pins),
             known: BTreeMap::new(),
             ending: Ending::default(),
@@ -241,6 +243,7 @@ impl Captures {
     fn take_away(&self, cookie: u64) -> Result<()> {
         self.pods.remove_all(&[cookie])?;
         self.listeners.forget(cookie);
+        self.pending.forget(cookie)?;
         inbound::remove_unused(&self.pins, cookie)
     }
 
@@ -314,9 +317,8 @@ impl Captures {
     /// What comes and goes with connections and listeners: counted one by one.
     pub fn fill_by_others(&self) -> Vec<Fill> {
         let listeners = self.listeners.all().values().flatten().sum();
-        let pending = self.pending.keys().count();
         vec![
-            Fill { table: "pending", used: pending, room: self.pending.max_entries() },
+            Fill { table: "pending", used: self.pending.count(), room: self.pending.room() },
             Fill { table: "listeners", used: listeners, room: self.listeners.room() },
         ]
     }

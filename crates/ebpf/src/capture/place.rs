@@ -30,6 +30,7 @@ fn look_here() -> std::io::Result<Place> {
     let links = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let addresses = dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
     let routes = dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()))?;
+    let broadcasts = routes.iter().filter_map(broadcast).collect();
     let interfaces = links.into_iter().filter_map(interface).collect();
     let addresses: Vec<(u32, IpNet)> = addresses.into_iter().filter_map(address).collect();
     let mut found: Vec<Found> = routes.into_iter().filter_map(|message| route(message, &addresses)).collect();
@@ -39,6 +40,7 @@ fn look_here() -> std::io::Result<Place> {
     Ok(Place {
         interfaces,
         addresses: addresses.iter().map(|(_, net)| net.addr()).collect(),
+        broadcasts,
         routes: found.into_iter().map(|route| (route.net, route.way)).collect(),
     })
 }
@@ -63,6 +65,15 @@ fn address(message: RouteNetlinkMessage) -> Option<(u32, IpNet)> {
     };
     let ip = find(true).or_else(|| find(false))?;
     Some((address.header.index, IpNet::new(ip, address.header.prefix_len).ok()?))
+}
+
+fn broadcast(message: &RouteNetlinkMessage) -> Option<IpAddr> {
+    let RouteNetlinkMessage::NewRoute(route) = message else { return None };
+    let destination = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(to) => ip(to),
+        _ => None,
+    });
+    destination.filter(|_| route.header.kind == RouteType::Broadcast)
 }
 
 struct Found {

@@ -1,6 +1,6 @@
 //! Where the tables are not as they were written.
 
-use super::layout::{identity_key_of, identity_of, own_key_of};
+use super::layout::{identity_key_of, identity_of};
 use super::{Policies, ranges_of, rules_of};
 use crate::capture::inbound;
 use crate::error::Result;
@@ -16,23 +16,20 @@ impl Policies {
             let mut say = |what| differences.push((*cookie, what));
             match self.pods.get(cookie)? {
                 None => say("is not among the judged pods of the tables"),
-                Some(found) if found.bytes() != judged.written.bytes() => {
+                Some(found) if found.bytes() != judged.bytes() => {
                     say("the tables of policy say something else than was written");
                 }
                 Some(_) => {}
             }
-            if damaged.contains(&judged.written.policy) {
+            if damaged.contains(&judged.policy) {
                 say("its policies are not in the tables as they were written");
-            }
-            for at in &judged.own {
-                if self.own.get(&own_key_of(*cookie, *at))?.is_none() {
-                    say("an address of its own is not in the tables");
-                }
             }
             if !inbound::is_alive(&self.pins, *cookie) {
                 say("no program is attached in its namespace, so that nothing that comes in is judged");
             }
         }
+        let addresses = self.own.damaged()?.into_iter();
+        differences.extend(addresses.map(|cookie| (cookie, "an address of its own is not in the tables")));
         for (at, known) in &self.addresses {
             let (key, wanted) = (identity_key_of(self.generation, *at), identity_of(*known));
             if self.identities.get(&key)?.is_none_or(|found| found.bytes() != wanted.bytes()) {

@@ -3,7 +3,7 @@
 use crate::layout::{MapData, address_of};
 use ipnet::IpNet;
 pub use sidestep_bpf::services::types::{identity, identity_key, own_key, policed, rule_key, rule_range_key};
-use sidestep_mesh::address::Address;
+use sidestep_mesh::address::{Address, Protocol};
 use sidestep_mesh::policy::plan::Known;
 use sidestep_mesh::policy::rules::BySide;
 use sidestep_mesh::policy::tables::{Gate, RuleKey};
@@ -34,13 +34,18 @@ const MAPPED: u32 = 96;
 /// `enum identity_flags`
 const REQUIRES_PROXY: u32 = 1 << 0;
 
-pub fn policed_of(policy: u32, generation: u32, defaults: BySide<u8>) -> policed {
+pub fn policed_of(policy: u32, generation: u32, defaults: BySide<u16>) -> policed {
     policed { policy, generation, defaults: [defaults.egress.into(), defaults.ingress.into()] }
+}
+
+/// `PROTOCOL_OTHER`
+fn number_of(protocol: Option<Protocol>) -> u8 {
+    protocol.map_or(0, Protocol::number)
 }
 
 pub fn rule_key_of(policy: u32, from: &RuleKey) -> rule_key {
     let Gate { direction, protocol, port } = from.gate;
-    rule_key { policy, identity: from.identity, port, protocol: protocol.number(), direction: direction as u8 }
+    rule_key { policy, identity: from.identity, port, protocol: number_of(protocol), direction: direction as u8 }
 }
 
 pub fn range_key_of(policy: u32, gate: &Gate, range: IpNet) -> rule_range_key {
@@ -48,7 +53,7 @@ pub fn range_key_of(policy: u32, gate: &Gate, range: IpNet) -> rule_range_key {
         bits: BEFORE_ADDRESS + u32::from(range.prefix_len()) + if range.addr().is_ipv4() { MAPPED } else { 0 },
         policy,
         port: gate.port,
-        protocol: gate.protocol.number(),
+        protocol: number_of(gate.protocol),
         direction: gate.direction as u8,
         address: address_of(Address::from(range.addr())),
     }

@@ -1,5 +1,7 @@
 //! Policy: who has which address, and what each pod's policies say.
 
+mod addresses;
+mod conversations;
 mod differences;
 mod layout;
 mod sinks;
@@ -10,17 +12,19 @@ use crate::error::{Error, Result};
 use crate::grace::wait_for_readers;
 use crate::services;
 use crate::table::Table;
+use addresses::AddressTable;
+pub use addresses::Addresses;
+use conversations::Conversations;
 use ipnet::IpNet;
 use layout::{
-    identity, identity_key, identity_key_of, identity_of, own_key, own_key_of, policed, policed_of, range_key_of,
-    rule_key, rule_key_of, rule_range_key,
+    identity, identity_key, identity_key_of, identity_of, policed, policed_of, range_key_of, rule_key, rule_key_of,
+    rule_range_key,
 };
 use sidestep_mesh::address::Address;
 use sidestep_mesh::policy::plan::Known;
 use sidestep_mesh::policy::tables::{Compiled, Entries, Gate, RuleKey};
 use sinks::Sinks;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -32,7 +36,8 @@ pub struct Policies {
     rules: Table<rule_key, u8>,
     ranges: Table<rule_range_key, u8>,
     identities: Table<identity_key, identity>,
-    own: Table<own_key, u8>,
+    own: AddressTable,
+    conversations: Conversations,
     current: Table<u32, u32>,
     /// Of the identities that this life writes: an earlier one's numbers meant somebody else.
     generation: u32,
@@ -41,17 +46,11 @@ pub struct Policies {
     /// The highest number of an identity in an earlier life.
     last_identity: u32,
     addresses: BTreeMap<Address, Known>,
-    known: BTreeMap<u64, Judged>,
+    known: BTreeMap<u64, policed>,
     numbers: HashMap<Rc<Entries>, u32>,
     uses: BTreeMap<u32, (Rc<Entries>, usize)>,
     next: u32,
     _sinks: Sinks,
-}
-
-/// A pod as it is written.
-struct Judged {
-    written: policed,
-    own: BTreeSet<Address>,
 }
 
 impl Policies {
@@ -64,18 +63,25 @@ impl Policies {
         let left: Vec<(u64, policed)> = pods.entries()?;
         let named: Vec<(identity_key, identity)> = identities.entries()?;
         let generations = left.iter().map(|(_, pod)| pod.generation).chain(named.iter().map(|(key, _)| key.generation));
+        let rules = Table::new(map("policy_rules")?, "policy_rules");
+        let ranges = Table::new(map("policy_ranges")?, "policy_ranges");
+        // What an earlier life has written must not be added to, whether a pod refers to it or not.
+        let written =
+            rules.keys().map(|key: rule_key| key.policy).chain(ranges.keys().map(|key: rule_range_key| key.policy));
+        let next = written.chain(left.iter().map(|(_, pod)| pod.policy)).max().unwrap_or(0).wrapping_add(1);
         let mut policies = Policies {
             pins: pins.into(),
             installer: Installer::new(pins),
             generation: generations.max().unwrap_or(0).wrapping_add(1),
             is_current: false,
-            next: left.iter().map(|(_, pod)| pod.policy).max().unwrap_or(0).wrapping_add(1),
+            next,
             last_identity: highest(&named),
             pods,
-            rules: Table::new(map("policy_rules")?, "policy_rules"),
-            ranges: Table::new(map("policy_ranges")?, "policy_ranges"),
+            rules,
+            ranges,
             identities,
-            own: Table::new(map("own_addresses")?, "own_addresses"),
+            own: AddressTable::new(Table::new(map("own_addresses")?, "own_addresses")),
+            conversations: Conversations::new(map("conversations")?),
             current: Table::new(map("current")?, "current"),
             addresses: BTreeMap::new(),
             known: BTreeMap::new(),
@@ -124,27 +130,27 @@ impl Policies {
         Ok(())
     }
 
-    /// The pod in this namespace, whose own addresses these are, is judged so from now on. On an error a pod that was
-    /// judged goes on as it was; another one is judged by the defaults alone, if its policies can deny at all.
-    pub fn put(
-        &mut self,
-        namespace: &Path,
-        cookie: u64,
-        own: impl IntoIterator<Item = IpAddr>,
-        wanted: &Compiled,
-    ) -> Result<()> {
-        let own: BTreeSet<Address> = own.into_iter().map(Address::from).collect();
+    /// These are the addresses of the namespace from now on, be it judged or not: a source that is none of them is a lie.
+    pub fn know(&mut self, cookie: u64, addresses: &Addresses) -> Result<()> {
+        self.own.put(cookie, addresses)
+    }
+
+    /// The pod in this namespace, which has these addresses, is judged so from now on. On an error a pod that was judged goes
+    /// on as it was; another one is judged by the defaults alone, if its policies can deny at all.
+    pub fn put(&mut self, namespace: &Path, cookie: u64, addresses: &Addresses, wanted: &Compiled) -> Result<()> {
+        // First of all: what it sends to itself is never judged.
+        self.know(cookie, addresses)?;
         let number = match self.number(&wanted.entries) {
             Ok(number) => number,
             Err(error) => {
                 if !self.known.contains_key(&cookie) && self.pods.get(&cookie)?.is_none() {
-                    self.write(namespace, cookie, own, policed_of(NO_RULES, self.generation, wanted.defaults))?;
+                    self.write(namespace, cookie, policed_of(NO_RULES, self.generation, wanted.defaults))?;
                 }
                 return Err(error);
             }
         };
-        let before = self.known.get(&cookie).map(|judged| judged.written.policy);
-        match self.write(namespace, cookie, own, policed_of(number, self.generation, wanted.defaults)) {
+        let before = self.known.get(&cookie).map(|written| written.policy);
+        match self.write(namespace, cookie, policed_of(number, self.generation, wanted.defaults)) {
             Ok(()) => before.map_or(Ok(()), |old| self.release(old)),
             Err(error) => {
                 self.release(number)?;
@@ -153,29 +159,28 @@ impl Policies {
         }
     }
 
-    /// The pod's own addresses first: what it sends to itself is never judged.
-    fn write(&mut self, namespace: &Path, cookie: u64, own: BTreeSet<Address>, wanted: policed) -> Result<()> {
-        let before = self.known.get(&cookie);
-        if before.is_none_or(|judged| judged.own != own) {
-            self.own.put_all(&own.iter().map(|at| (own_key_of(cookie, *at), 1)).collect::<Vec<_>>())?;
-            let gone = before.into_iter().flat_map(|judged| judged.own.difference(&own));
-            self.own.remove_all(&gone.map(|at| own_key_of(cookie, *at)).collect::<Vec<_>>())?;
-        }
-        if before.is_none() {
+    fn write(&mut self, namespace: &Path, cookie: u64, wanted: policed) -> Result<()> {
+        if !self.known.contains_key(&cookie) {
+            self.conversations.make(cookie)?;
             self.installer.install(namespace, cookie)?;
         }
         self.pods.put_all(&[(cookie, wanted)])?;
-        self.known.insert(cookie, Judged { written: wanted, own });
+        self.known.insert(cookie, wanted);
         Ok(())
     }
 
-    /// The pod may talk with everybody.
+    /// The pod may talk with everybody. Its addresses stay known.
     pub fn remove(&mut self, cookie: u64) -> Result<()> {
         self.pods.remove_all(&[cookie])?;
+        self.conversations.remove(cookie);
         inbound::remove_unused(&self.pins, cookie)?;
-        let Some(judged) = self.known.remove(&cookie) else { return Ok(()) };
-        self.own.remove_all(&judged.own.iter().map(|at| own_key_of(cookie, *at)).collect::<Vec<_>>())?;
-        self.release(judged.written.policy)
+        self.known.remove(&cookie).map_or(Ok(()), |written| self.release(written.policy))
+    }
+
+    /// The namespace is no more, or nobody's business any more.
+    pub fn forget(&mut self, cookie: u64) -> Result<()> {
+        self.remove(cookie)?;
+        self.own.remove(cookie)
     }
 
     /// Everything wanted has been put: what an earlier life left besides goes.
@@ -195,7 +200,8 @@ impl Policies {
         let generations: BTreeSet<u32> = stay.values().map(|pod| pod.generation).chain(own).collect();
         self.rules.retain(|key| policies.contains(&key.policy))?;
         self.ranges.retain(|key| policies.contains(&key.policy))?;
-        self.own.retain(|key| stay.contains_key(&key.netns))?;
+        self.own.retain(|cookie| stay.contains_key(&cookie))?;
+        self.conversations.retain(|cookie| stay.contains_key(&cookie));
         self.identities.retain(|key| generations.contains(&key.generation))
     }
 
@@ -207,14 +213,13 @@ impl Policies {
     /// What has been put here.
     pub fn fill(&self) -> Vec<Fill> {
         let [rules, ranges] = self.used();
-        let own = self.known.values().map(|judged| judged.own.len()).sum();
         let fill = |table, used, room| Fill { table, used, room };
         vec![
             fill("policed_pods", self.known.len(), self.pods.room()),
             fill("policy_rules", rules, self.rules.room()),
             fill("policy_ranges", ranges, self.ranges.room()),
             fill("identities", self.addresses.len(), self.identities.room()),
-            fill("own_addresses", own, self.own.room()),
+            fill("own_addresses", self.own.len(), self.own.room()),
         ]
     }
 
@@ -227,7 +232,7 @@ impl Policies {
     pub fn forget_dead(&mut self) -> Result<Vec<u64>> {
         let judged = self.pods.entries()?.into_iter().map(|(cookie, _)| cookie);
         let dead: Vec<u64> = judged.filter(|cookie| !inbound::is_alive(&self.pins, *cookie)).collect();
-        dead.iter().try_for_each(|cookie| self.remove(*cookie))?;
+        dead.iter().try_for_each(|cookie| self.forget(*cookie))?;
         Ok(dead)
     }
 

@@ -6,7 +6,7 @@ use crate::node::{plain_service, slice};
 use crate::sockets::{at, mapped};
 use sidestep_ebpf::bypass::Bypasses;
 use sidestep_ebpf::netns;
-use sidestep_ebpf::policy::Policies;
+use sidestep_ebpf::policy::{Addresses, Policies};
 use sidestep_mesh::address::Protocol::Tcp;
 use sidestep_mesh::bypass::plan;
 use sidestep_mesh::object::{Bypass, Object};
@@ -44,6 +44,7 @@ impl Pair {
         let identities = Identities::default();
         let mut pair = Pair { _programs: programs, client, server, bypasses, policies, identities, world };
         pair.service("web", bypass, VIP);
+        pair.pod("server", "false");
         pair.settle();
         pair
     }
@@ -87,8 +88,8 @@ impl Pair {
         for (name, planned) in &plan.pods {
             let pod = if &*name.name == "client" { &self.client } else { &self.server };
             let path = pod.namespace.path();
-            let own = [pod.v4, pod.v6];
-            self.policies.put(&path, netns::cookie_of(&path).unwrap(), own, &planned.compiled).unwrap();
+            let own = Addresses::own([pod.v4, pod.v6]);
+            self.policies.put(&path, netns::cookie_of(&path).unwrap(), &own, &planned.compiled).unwrap();
         }
         self.policies.set_identities(&plan.identities).unwrap();
     }

@@ -6,6 +6,7 @@ use crate::policy::world::{PORTS, World};
 use crate::sockets::{PATIENCE, at, dial, until};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use rustix::net::sockopt;
+use sidestep_ebpf::layout::VERSION;
 use sidestep_ebpf::watch::{Between, Counted, Side, Watch, by_service};
 use sidestep_mesh::address::Protocol::Tcp;
 use sidestep_mesh::object::Name;
@@ -24,7 +25,7 @@ struct Observed {
 impl Observed {
     fn new() -> Observed {
         let mut world = World::on(Node::with(true));
-        let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+        let [web, db] = world.apps(["web", "db"]);
         world.settle();
         let watch = Watch::open(&world.node.options.pins).unwrap();
         Observed { world, watch, web, db }
@@ -162,7 +163,7 @@ fn failures_by_their_kind() {
 #[test]
 fn without_the_switch_nothing_is_counted() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     world.policy("any", "egress: [{action: allow}], ingress: [{action: allow}]");
     world.settle();
     world.call(&web, world.place(&db, Family::V4, PORTS[0]), Tcp);
@@ -172,7 +173,7 @@ fn without_the_switch_nothing_is_counted() {
 
 /// With pairs that nobody has.
 fn fill_up(pins: &Path) {
-    let map = MapHandle::from_pinned_path(pins.join("services/maps-1/relations")).unwrap();
+    let map = MapHandle::from_pinned_path(pins.join(format!("services/maps-{VERSION}/relations"))).unwrap();
     let nothing = vec![0; map.value_size() as usize];
     for number in 0..map.max_entries() {
         let key: Vec<u8> = [number, u32::MAX, 0, 0].into_iter().flat_map(u32::to_ne_bytes).collect();

@@ -1,5 +1,6 @@
 //! Services as programs in pods meet them: real sockets in network namespaces.
 
+mod attacks;
 mod binding;
 mod bypass;
 mod capture;
@@ -11,6 +12,7 @@ mod frontends;
 mod installs;
 mod node;
 mod numbers;
+mod pins;
 mod policy;
 mod programs;
 mod scratch;

@@ -1,6 +1,6 @@
 //! What clients and servers of the tests have in common.
 
-use rustix::net::{AddressFamily, Shutdown, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketType, recvfrom};
 use sidestep_testkit::Pod;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -101,8 +101,9 @@ pub fn echo(pod: &Pod, port: u16) -> Echo {
     let socket = Arc::new(pod.namespace.run(|| UdpSocket::bind(any).unwrap()));
     let (serving, v4, v6) = (socket.clone(), pod.v4, pod.v6);
     let server = std::thread::spawn(move || {
-        // An empty datagram is what a shutdown looks like.
-        while let Ok((1.., from)) = serving.recv_from(&mut [0; 16]) {
+        // A shutdown looks like a datagram that is empty, and nobody's: the standard library would look for an address.
+        while let Ok((_, 1.., Some(from))) = recvfrom(&serving, &mut [0; 16], RecvFlags::empty()) {
+            let from = SocketAddr::try_from(from).unwrap();
             let mine = if from.ip().to_canonical().is_ipv4() { v4 } else { v6 };
             let _ = serving.send_to(mine.to_string().as_bytes(), from);
         }

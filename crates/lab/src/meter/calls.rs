@@ -2,10 +2,16 @@
 
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
-use std::fs;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+use std::fs::{self, File};
+use std::io::Read;
 
-/// Where tracefs may be.
+/// Where tracefs is mounted, if it is.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// In tracefs: the number of the trace point.
+const POINT: &str = "events/raw_syscalls/sys_enter/id";
 
 /// One counter a processor.
 pub struct Calls(Vec<Counter>);
@@ -34,11 +40,30 @@ impl Calls {
 
 /// The number of the trace point.
 fn point() -> Result<u64, String> {
-    let read =
-        |tracefs| fs::read_to_string(format!("{tracefs}/events/raw_syscalls/sys_enter/id")).ok()?.trim().parse().ok();
-    let missing = "system calls cannot be counted: no trace point raw_syscalls:sys_enter (it needs root, tracefs at \
-                   /sys/kernel/tracing, and CONFIG_FTRACE_SYSCALLS)";
-    TRACEFS.into_iter().find_map(read).ok_or_else(|| missing.into())
+    let mounted = TRACEFS.into_iter().find_map(|tracefs| fs::read_to_string(format!("{tracefs}/{POINT}")).ok());
+    let text = mounted.map_or_else(read_unmounted, Ok).map_err(|error| {
+        format!(
+            "system calls cannot be counted: no trace point raw_syscalls:sys_enter ({error}; it needs root, tracefs, \
+             and CONFIG_FTRACE_SYSCALLS)"
+        )
+    })?;
+    text.trim().parse().map_err(|_| format!("system calls cannot be counted: {POINT} says {text:?}"))
+}
+
+/// The same where nobody has mounted tracefs (in a container, say): from a mount of our own that has no place in the file
+/// system and ends with this function.
+fn read_unmounted() -> std::io::Result<String> {
+    let tracefs = tracefs()?;
+    let point = rustix::fs::openat(&tracefs, POINT, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut text = String::new();
+    File::from(point).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn tracefs() -> rustix::io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&context)?;
+    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
 }
 
 fn counter(point: Tracepoint, processor: usize) -> std::io::Result<Counter> {
@@ -62,6 +87,13 @@ fn range(words: &str) -> Option<std::ops::RangeInclusive<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whether tracefs is mounted or not: the mount of our own is there for those where it is not.
+    #[test]
+    fn the_trace_point_is_found_without_a_mounted_tracefs() {
+        let number: u64 = read_unmounted().unwrap().trim().parse().unwrap();
+        assert_eq!(point(), Ok(number));
+    }
 
     #[test]
     fn processors_that_are_online() {

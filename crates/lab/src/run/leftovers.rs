@@ -4,9 +4,11 @@
 //! in another container.
 
 use crate::cgroup;
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,14 +35,22 @@ pub fn make(path: &Path, create: impl Fn(&Path) -> io::Result<()>) -> io::Result
         }
         match claim(path) {
             Ok(file) if is_at(&file, path) => return Ok(file),
+            Err(why) if why.kind() == io::ErrorKind::PermissionDenied => return Err(why),
             _ => std::thread::sleep(PAUSE),
         }
     }
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "somebody else holds it"))
 }
 
+/// Only a directory of this user's. In a folder where everybody may write, somebody else's could be anything: a FIFO that never
+/// opens, a link to elsewhere.
 fn claim(path: &Path) -> io::Result<File> {
-    let file = File::open(path)?;
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    if file.metadata()?.uid() != geteuid().as_raw() {
+        let why = "it belongs to somebody else: remove it";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
     file.try_lock()?;
     Ok(file)
 }
@@ -66,4 +76,31 @@ fn dead(folder: &Path) -> Vec<(PathBuf, File)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let ours = entries.filter(|each| each.file_name().to_string_lossy().starts_with(PREFIX));
     ours.filter_map(|each| Some((each.path(), claim(&each.path()).ok()?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{DirBuilder, create_dir, remove_dir_all};
+
+    /// Whoever may write in the folder of scratch directories puts other things there.
+    #[test]
+    fn what_is_no_directory_of_ours_is_neither_waited_for_nor_taken() {
+        let folder = std::env::temp_dir().join(format!("leftovers-{}", std::process::id()));
+        create_dir(&folder).unwrap();
+        let at = |name: &str| folder.join(format!("{PREFIX}{name}"));
+        let (mode, rights) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+        rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), mode, rights, 0).unwrap();
+        std::os::unix::fs::symlink("/", at("link")).unwrap();
+        File::create(at("file")).unwrap();
+        for name in ["ours", "theirs"] {
+            create_dir(at(name)).unwrap();
+        }
+        std::os::unix::fs::chown(at("theirs"), Some(65534), Some(65534)).unwrap();
+        let found: Vec<PathBuf> = dead(&folder).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(found, [at("ours")]);
+        let taken = make(&at("theirs"), |path| DirBuilder::new().create(path)).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::PermissionDenied, "{taken}");
+        remove_dir_all(&folder).unwrap();
+    }
 }

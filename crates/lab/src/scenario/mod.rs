@@ -164,6 +164,9 @@ pub struct Rings {
     /// Further options of `sidestep run`.
     #[serde(default)]
     pub options: Vec<Text>,
+    /// A directory with the programs and the library of another release; by default they are those beside this program.
+    #[serde(default)]
+    pub release: Option<Text>,
 }
 
 /// Rules in the format of iptables-save(8).

@@ -4,7 +4,9 @@ use super::command::Cmd;
 use super::namespaces;
 use super::ready::Ready;
 use super::rules;
-use super::spec::{AgentSpec, CaptureSpec, LoadSpec, Place, ProcessSpec, RulesSpec, Spec, SpliceSpec};
+use super::spec::{
+    AgentSpec, BROKER, CaptureSpec, LoadSpec, Place, ProcessSpec, RulesSpec, SIDESTEP, Spec, SpliceSpec,
+};
 use crate::ground::Ground;
 use crate::load::Job;
 use crate::scenario::{
@@ -12,7 +14,7 @@ use crate::scenario::{
     Text, Values, Variant,
 };
 use indexmap::IndexMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl Spec {
@@ -44,7 +46,7 @@ impl Spec {
             setup: filler.setup(&scenario.setup).map_err(|why| at("setup", why))?,
             checks: filler.checks(scenario, name, cell).map_err(|why| at("checks", why))?,
             load: filler.load(&scenario.load).map_err(|why| at("load", why))?,
-            rings: variant.rings.is_some(),
+            broker: filler.broker()?,
             load_rings: filler.rings(LOAD).is_some(),
             captures: filler.captures(&variant.capture).map_err(|why| at("capture", why))?,
             splices: variant
@@ -188,8 +190,24 @@ impl Filler<'_> {
 
     fn run(&self, rings: &Rings) -> Result<Vec<String>, String> {
         let report = self.place.report().display().to_string();
-        let words = [self.ground.sidestep()?, "run".into(), "--report".into(), report];
+        let words = [self.released(rings, SIDESTEP)?, "run".into(), "--report".into(), report];
         Ok([words.to_vec(), self.all(&rings.options)?, vec!["--".into()]].concat())
+    }
+
+    fn broker(&self) -> Result<Option<String>, String> {
+        self.variant.rings.as_ref().map(|rings| self.released(rings, BROKER)).transpose()
+    }
+
+    /// The path of a program of the release that is measured.
+    fn released(&self, rings: &Rings, program: &str) -> Result<String, String> {
+        let Some(release) = self.option(&rings.release)? else {
+            return self.ground.part(program);
+        };
+        let path = Path::new(&release).join(program);
+        let found = path.is_absolute() && path.is_file();
+        found
+            .then(|| path.display().to_string())
+            .ok_or_else(|| format!("rings.release: there is no {}", path.display()))
     }
 
     fn environment(&self, own: &IndexMap<String, Text>) -> Result<IndexMap<String, String>, String> {

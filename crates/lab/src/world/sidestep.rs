@@ -20,13 +20,13 @@ const READY_SECONDS: f64 = 20.0;
 
 /// They are started before anything else.
 pub fn daemons(ground: &Ground, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, String> {
-    let broker = spec.rings.then(|| broker(ground, spec));
+    let broker = spec.broker.as_ref().map(|program| broker(program, spec));
     let agent = spec.agent.as_ref().map(|agent| self::agent(ground, spec, agent));
     broker.into_iter().chain(agent).collect()
 }
 
 /// Processes of several users share memory only if that is allowed.
-fn broker(ground: &Ground, spec: &Spec) -> Result<(String, ProcessSpec), String> {
+fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), String> {
     let (config, report) = (spec.place.dir.join("sidestep.toml"), spec.place.report());
     let users = spec.users();
     let allowed = if users.len() > 1 { format!("[[allow]]\nuids = {users:?}\n") } else { String::new() };
@@ -34,7 +34,7 @@ fn broker(ground: &Ground, spec: &Spec) -> Result<(String, ProcessSpec), String>
     write(&report, "")?;
     all_may_write(&report)?;
     let address = spec.place.broker();
-    let words = [ground.part(BROKER)?, "--address".into(), text(&address), "--config".into(), text(&config)];
+    let words = [program.into(), "--address".into(), text(&address), "--config".into(), text(&config)];
     let argv = [words.to_vec(), vec!["--idle-exit".into(), "0".into()]].concat();
     Ok((BROKER.into(), daemon(spec, BROKER, argv, Ready::path(&address))))
 }

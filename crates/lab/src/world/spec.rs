@@ -18,7 +18,8 @@ pub struct Spec {
     pub setup: Vec<Cmd>,
     pub checks: Vec<Cmd>,
     pub load: LoadSpec,
-    pub rings: bool,
+    /// The broker's program, if there are rings.
+    pub broker: Option<String>,
     /// The load runs under `sidestep run`, too.
     pub load_rings: bool,
     pub captures: Vec<CaptureSpec>,
@@ -120,6 +121,7 @@ impl Spec {
     }
 }
 
-/// Names of Sidestep's own daemons.
+/// Names of what Sidestep itself runs.
+pub const SIDESTEP: &str = "sidestep";
 pub const BROKER: &str = "sidestepd";
 pub const AGENT: &str = "sidestep-agent";

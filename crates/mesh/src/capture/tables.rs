@@ -153,6 +153,8 @@ pub struct Place {
     /// Numbers of its interfaces, by name.
     pub interfaces: BTreeMap<String, u32>,
     pub addresses: BTreeSet<IpAddr>,
+    /// Addresses that all hosts of one of its networks have.
+    pub broadcasts: BTreeSet<IpAddr>,
     pub routes: Vec<(IpNet, Way)>,
 }
 

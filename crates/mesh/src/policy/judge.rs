@@ -13,7 +13,8 @@ pub struct Connection<'a> {
     /// Where the other end is: after a Service's address was exchanged for a backend's.
     pub peer: IpAddr,
     pub who: Who<'a>,
-    pub protocol: Protocol,
+    /// None: neither TCP nor UDP. Rules that name ports are not about it.
+    pub protocol: Option<Protocol>,
     /// That was dialled.
     pub port: u16,
 }
@@ -39,6 +40,15 @@ pub enum Outcome {
     Denied(OnDeny),
 }
 
+/// Whether many hosts have this address, or another one at each link: a group, a broadcast, a link-local address of IPv6. A
+/// pod's network has broadcast addresses besides, which its namespace knows.
+pub fn is_shared(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unicast_link_local(),
+    }
+}
+
 /// By the policies that select the pod.
 pub fn judge(policies: &[&Policy], connection: &Connection) -> Judgement {
     let in_force: Vec<&Policy> = policies.iter().copied().filter(|policy| !policy.dry_run).collect();
@@ -62,7 +72,19 @@ fn outcome(policies: &[&Policy], connection: &Connection) -> Outcome {
     if !denying.is_empty() {
         return denied_by(denying.into_iter().copied());
     }
-    if is_allowed { Outcome::Allowed } else { denied_by(by_default.copied()) }
+    if is_allowed {
+        return Outcome::Allowed;
+    }
+    match denied_by(by_default.copied()) {
+        Outcome::Allowed if hides_denied(policies, connection) => Outcome::Denied(OnDeny::Refuse),
+        outcome => outcome,
+    }
+}
+
+/// Whether one whom a rule denies by who it is could be behind an address that is not one host's alone.
+fn hides_denied(policies: &[&Policy], connection: &Connection) -> bool {
+    let is_unknown = connection.who == Who::Unknown && is_shared(connection.peer);
+    is_unknown && policies.iter().any(|policy| policy.denies_by_name(connection.direction))
 }
 
 /// Where one of them wants silence there is silence. By nobody: allowed.
@@ -77,7 +99,9 @@ fn denied_by<'a>(policies: impl Iterator<Item = &'a Policy>) -> Outcome {
 
 impl Rule {
     pub fn fits(&self, connection: &Connection) -> bool {
-        let port = |ports: &super::rules::Ports| ports.contains(connection.protocol, connection.port);
+        let port = |ports: &super::rules::Ports| {
+            connection.protocol.is_some_and(|protocol| ports.contains(protocol, connection.port))
+        };
         (self.peers.is_empty() || self.peers.iter().any(|peer| peer.is(connection)))
             && (self.ports.is_empty() || self.ports.iter().any(port))
     }

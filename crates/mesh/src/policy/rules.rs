@@ -137,6 +137,12 @@ impl Policy {
         self.defaults.at(direction).unwrap_or(if allows { Action::Deny } else { Action::Allow })
     }
 
+    /// Whether a rule denies by who the other end is, not by its address.
+    pub fn denies_by_name(&self, direction: Direction) -> bool {
+        let denying = self.rules.at(direction).iter().filter(|rule| rule.action == Action::Deny);
+        denying.flat_map(|rule| &rule.peers).any(|peer| !matches!(peer, Peer::Range { .. }))
+    }
+
     /// Whether it says anything of this direction.
     pub fn concerns(&self, direction: Direction) -> bool {
         !self.rules.at(direction).is_empty() || self.default_of(direction) == Action::Deny

@@ -15,11 +15,13 @@ pub const DRY_ALLOW: u8 = 1 << 3;
 pub const DRY_DENY: u8 = 1 << 4;
 pub const JUDGED: u8 = 1 << 5;
 pub const HAS_RANGES: u8 = 1 << 6;
+pub const NAMES_DENIED: u16 = 1 << 7;
+pub const DRY_NAMES_DENIED: u16 = 1 << 8;
 
 /// What the tables hold of the policies that select a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compiled {
-    pub defaults: BySide<u8>,
+    pub defaults: BySide<u16>,
     pub entries: Entries,
 }
 
@@ -42,7 +44,8 @@ pub struct RuleKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gate {
     pub direction: Direction,
-    pub protocol: Protocol,
+    /// None: any but TCP and UDP.
+    pub protocol: Option<Protocol>,
     /// 0: any.
     pub port: u16,
 }
@@ -68,7 +71,7 @@ pub fn compile(policies: &[&Policy], known: &Identities) -> Compiled {
         }
     }
     for (gate, rules) in ranges.iter().filter(|(_, rules)| !rules.is_empty()) {
-        *compiled.defaults.at_mut(gate.direction) |= HAS_RANGES;
+        *compiled.defaults.at_mut(gate.direction) |= u16::from(HAS_RANGES);
         compiled.entries.ranges.extend(fold(rules).into_iter().map(|(range, said)| ((*gate, range), said)));
     }
     compiled
@@ -85,21 +88,27 @@ fn said(action: Action, policy: &Policy) -> u8 {
 }
 
 /// If all policies were in force, those that are would deny the same.
-fn defaults(policy: &Policy, direction: Direction) -> u8 {
-    match policy.default_of(direction) {
+fn defaults(policy: &Policy, direction: Direction) -> u16 {
+    let by_default = match policy.default_of(direction) {
         Action::Allow => JUDGED,
         Action::Deny => JUDGED | DRY_DENY | said(Action::Deny, policy),
-    }
+    };
+    let by_name = match policy.denies_by_name(direction) {
+        false => 0,
+        true if policy.dry_run => DRY_NAMES_DENIED,
+        true => NAMES_DENIED,
+    };
+    u16::from(by_default) | by_name
 }
 
 fn gates(rule: &Rule, direction: Direction) -> Vec<Gate> {
-    let any = [Protocol::Tcp, Protocol::Udp].map(Ports::all);
-    let ports = if rule.ports.is_empty() { &any[..] } else { &rule.ports };
+    if rule.ports.is_empty() {
+        let every = [Some(Protocol::Tcp), Some(Protocol::Udp), None];
+        return every.map(|protocol| Gate { direction, protocol, port: 0 }).into();
+    }
     let numbers = |ports: &Ports| if ports.are_all() { 0..=0 } else { ports.first..=ports.last };
-    ports
-        .iter()
-        .flat_map(|ports| numbers(ports).map(move |port| Gate { direction, protocol: ports.protocol, port }))
-        .collect()
+    let gate = |protocol, port| Gate { direction, protocol: Some(protocol), port };
+    rule.ports.iter().flat_map(|ports| numbers(ports).map(move |port| gate(ports.protocol, port))).collect()
 }
 
 /// Of everybody whom the rule is about, but for ranges.

@@ -4,7 +4,7 @@ use super::conn;
 use crate::fdtable::{self, Kind};
 use crate::io::recv;
 use crate::record::flag;
-use crate::{arena, errno, life, next, thread};
+use crate::{arena, errno, life, next, thread, user};
 use core::ffi::{c_int, c_uint, c_ulong};
 use sidestep_abi::Reason;
 use sidestep_sys::Errno;
@@ -26,9 +26,9 @@ pub unsafe fn close(fd: c_int) -> c_int {
 }
 
 pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    // With CLOSE_RANGE_UNSHARE the numbers of this thread part from those of the process, which is what we follow.
-    let elsewhere = flags & (libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE) as c_int != 0;
-    if thread::in_vfork() || elsewhere {
+    // With CLOSE_RANGE_UNSHARE the numbers of this thread part from those of the process, which is what we follow; with
+    // CLOSE_RANGE_CLOEXEC nothing is closed; what the kernel does not know it refuses.
+    if thread::in_vfork() || flags != 0 {
         // SAFETY: the program's own call.
         return unsafe { next::close_range(first, last, flags) };
     }
@@ -79,12 +79,18 @@ pub unsafe fn dup2(fd: c_int, new: c_int) -> c_int {
 
 pub unsafe fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: the program's own call.
-    replace(fd, new, || unsafe { next::dup3(fd, new, flags) })
+    let call = || unsafe { next::dup3(fd, new, flags) };
+    // With other flags it fails, and what `new` stands for stays.
+    if flags & !libc::O_CLOEXEC == 0 { replace(fd, new, call) } else { call() }
 }
 
 /// dup2() over `new`: what it stood for ends, unless the call is bound to fail.
 fn replace(fd: c_int, new: c_int, native: impl FnOnce() -> c_int) -> c_int {
     if fd == new || thread::in_vfork() || sidestep_sys::fd::fcntl(fd, libc::F_GETFD, 0).is_err() {
+        return native();
+    }
+    // A number from before the limit was lowered stays what it is.
+    if u64::from(new as u32) >= sidestep_sys::process::descriptor_limit() {
         return native();
     }
     if is_own(new) {
@@ -108,7 +114,7 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int {
         && arg as c_int & libc::O_ASYNC != 0
         && let Some(index) = conn(fd)
     {
-        life::both_to_kernel(arena::conn(index), fd, Reason::Async);
+        life::both_to_kernel_once_read(arena::conn(index), fd, Reason::Async);
     }
     // SAFETY: the program's own call.
     let result = unsafe { next::fcntl(fd, command, arg) };
@@ -126,22 +132,34 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int {
 
 pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
     let c = conn(fd).map(arena::conn);
-    if request == libc::FIOASYNC
+    let number = c_ulong::from(request as u32); // all that the kernel looks at, and that musl's programs pass
+    if number == libc::FIOASYNC
         && let Some(c) = c
+        && user::read(arg as *const c_int).is_ok_and(|on| on != 0)
     {
-        life::both_to_kernel(c, fd, Reason::Async);
+        life::both_to_kernel_once_read(c, fd, Reason::Async);
     }
     // SAFETY: the program's own call.
     let result = unsafe { next::ioctl(fd, request, arg) };
     let Some(c) = c.filter(|_| result == 0) else { return result };
     let value = arg as *mut c_int;
-    match request {
-        // SAFETY: the kernel has just read an int there.
-        libc::FIONBIO => c.put(flag::NONBLOCK, unsafe { *value } != 0),
+    match number {
+        libc::FIONBIO => {
+            let _ = user::read(value.cast_const()).map(|on| c.put(flag::NONBLOCK, on != 0));
+        }
         libc::FIONREAD if c.is_attached() => {
-            let n = recv::readable(c, fd);
-            // SAFETY: the kernel has just written an int there.
-            unsafe { *value = n as c_int };
+            // SAFETY: the program's own place for the number.
+            let told = unsafe { user::write(value, recv::readable(c, fd) as c_int) };
+            return errno::give(told.map(|()| 0)) as c_int;
+        }
+        // Copies in the kernel's queue are nothing that the program has still to get rid of.
+        libc::TIOCOUTQ if c.is_attached() => {
+            let news = c.with_tx(|end| end.tx.news_in_kernel()).unwrap_or(u64::MAX);
+            let told = user::read(value.cast_const()).and_then(|n| {
+                // SAFETY: as above.
+                unsafe { user::write(value, (n as u64).min(news) as c_int) }
+            });
+            return errno::give(told.map(|()| 0)) as c_int;
         }
         _ => {}
     }

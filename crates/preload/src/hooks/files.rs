@@ -2,8 +2,9 @@
 
 use super::conn;
 use crate::io::send as transmit;
-use crate::{arena, errno, io, life, next};
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use crate::{arena, errno, fdtable, host, io, life, next, user};
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{iovec, off_t, size_t, ssize_t};
 use sidestep_abi::Reason;
@@ -14,16 +15,15 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
     // SAFETY: the program's own call.
     let native = || unsafe { next::sendfile(out, from, at, n) };
     let Some(c) = conn(out) else { return native() };
-    // SAFETY: the program's own pointer, if it gave one.
-    let given = unsafe { at.as_mut() };
-    let start = match &given {
-        Some(at) => Some(**at),
-        None => seek(from, 0, libc::SEEK_CUR).ok(),
-    };
-    let Some(start) = start else {
+    let start = if at.is_null() { seek(from, 0, libc::SEEK_CUR) } else { user::read(at.cast_const()) };
+    let start = match start {
+        Ok(start) if start >= 0 && n <= isize::MAX as usize => start,
         // Not a file with positions; rare enough for the kernel.
-        transmit::tx_to_kernel(arena::conn(c), out, Some(Reason::Splice));
-        return native();
+        Err(Errno(libc::ESPIPE)) => {
+            transmit::tx_to_kernel(arena::conn(c), out, Some(Reason::Splice));
+            return native();
+        }
+        _ => return native(), // which the kernel refuses
     };
     // Only the call itself shows which way it goes: the connection may be attached in it.
     let mut by_kernel = false;
@@ -31,13 +31,21 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
         by_kernel = true;
         native()
     });
-    if sent > 0 && !by_kernel {
-        match given {
-            Some(at) => *at = start + sent as off_t,
-            None => drop(seek(from, start + sent as off_t, libc::SEEK_SET)),
-        }
+    if by_kernel {
+        return sent;
     }
-    sent
+    let end = start + sent.max(0) as off_t;
+    if at.is_null() {
+        if sent > 0 {
+            let _ = seek(from, end, libc::SEEK_SET);
+        }
+        return sent;
+    }
+    // SAFETY: the program's own place for the position.
+    match unsafe { user::write(at, end) } {
+        Ok(()) => sent,
+        Err(e) => errno::give(Err(e)),
+    }
 }
 
 fn seek(fd: c_int, to: off_t, whence: c_int) -> Result<off_t> {
@@ -62,8 +70,8 @@ impl File {
 }
 
 impl transmit::Source for File {
-    fn keep(&mut self, _index: u32) -> Option<usize> {
-        None
+    fn keep(&mut self, _index: u32) -> Result<usize> {
+        Err(Errno(libc::EAGAIN))
     }
 
     fn len(&self) -> usize {
@@ -96,7 +104,10 @@ pub unsafe fn splice(
 ) -> ssize_t {
     // SAFETY: the program's own call.
     let native = || unsafe { next::splice(from, off_in, to, off_out, n, flags) };
-    let (source, sink) = (conn(from).map(arena::conn), conn(to).map(arena::conn));
+    // A socket has no positions; the kernel refuses the call.
+    let refused = conn(from).is_some() && !off_in.is_null() || conn(to).is_some() && !off_out.is_null();
+    let end = |fd| conn(fd).filter(|_| !refused).map(arena::conn);
+    let (source, sink) = (end(from), end(to));
     if let Some(c) = source {
         errno::keep(|| life::surrender(c, from, Reason::Splice));
     }
@@ -104,29 +115,28 @@ pub unsafe fn splice(
         errno::keep(|| transmit::tx_to_kernel(c, to, Some(Reason::Splice)));
     }
     let moved = native();
-    if moved > 0 {
-        errno::keep(|| {
-            source.inspect(|c| count_read(c, moved as usize));
-            sink.inspect(|c| count_written(c, moved as usize));
-        });
-    }
+    source.inspect(|c| count_read(c, moved));
+    sink.inspect(|c| count_written(c, moved));
     moved
 }
 
-/// Bytes went through the kernel without passing through our receive.
-fn count_read(c: &arena::Conn, n: usize) {
-    if !c.is_attached() {
-        c.early_rx.fetch_add(n as u64, Relaxed);
-    } else {
-        let _ = c.with_rx(|rx| rx.took_kernel(n));
+/// A call has taken so many bytes from the kernel without passing through our receive.
+pub fn count_read(c: &arena::Conn, n: ssize_t) {
+    if n > 0 {
+        errno::keep(|| match c.is_attached() {
+            false => drop(c.early_rx.fetch_add(n as u64, Relaxed)),
+            true => drop(c.with_rx(|rx| rx.took_kernel(n as usize))),
+        });
     }
 }
 
-fn count_written(c: &arena::Conn, n: usize) {
-    if !c.is_attached() {
-        c.early_tx.fetch_add(n as u64, Relaxed);
-    } else {
-        let _ = c.with_tx(|end| end.tx.put_kernel(n));
+/// A call has given so many bytes to the kernel without passing through our send.
+pub fn count_written(c: &arena::Conn, n: ssize_t) {
+    if n > 0 {
+        errno::keep(|| match c.is_attached() {
+            false => drop(c.early_tx.fetch_add(n as u64, Relaxed)),
+            true => drop(c.with_tx(|end| end.tx.put_kernel(n as usize))),
+        });
     }
 }
 
@@ -143,52 +153,77 @@ pub unsafe fn vmsplice(fd: c_int, iov: *const iovec, n: size_t, flags: c_uint) -
 }
 
 /// POSIX AIO reads and writes in threads of libc's own: the kernel for good.
-unsafe fn surrender_request(request: *const libc::aiocb) {
-    // SAFETY: the program's own request, or null.
-    if let Some(r) = unsafe { request.as_ref() }
-        && let Some(index) = conn(r.aio_fildes)
+fn surrender_request(request: *const libc::aiocb) {
+    let place = request.wrapping_byte_add(offset_of!(libc::aiocb, aio_fildes)).cast::<c_int>();
+    if fdtable::follows_any()
+        && let Ok(fd) = user::read(place)
+        && let Some(index) = conn(fd)
     {
-        errno::keep(|| life::surrender(arena::conn(index), r.aio_fildes, Reason::KernelFeature));
+        errno::keep(|| life::surrender(arena::conn(index), fd, Reason::KernelFeature));
     }
 }
 
 pub unsafe fn aio_read(request: *mut libc::aiocb) -> c_int {
+    surrender_request(request);
     // SAFETY: the program's own call.
-    unsafe {
-        surrender_request(request);
-        next::aio_read(request)
-    }
+    unsafe { next::aio_read(request) }
 }
 
 pub unsafe fn aio_write(request: *mut libc::aiocb) -> c_int {
+    surrender_request(request);
     // SAFETY: the program's own call.
-    unsafe {
-        surrender_request(request);
-        next::aio_write(request)
-    }
+    unsafe { next::aio_write(request) }
 }
 
 pub unsafe fn lio_listio(mode: c_int, list: *const *mut libc::aiocb, n: c_int, event: *mut c_void) -> c_int {
-    // SAFETY: the program's own list of `n` requests, and its own call.
-    unsafe {
-        for i in 0..n.max(0) as usize {
-            surrender_request(*list.add(i));
-        }
-        next::lio_listio(mode, list, n, event)
+    if fdtable::follows_any() {
+        let requests = (0..n.max(0) as usize).map_while(|i| user::read(list.wrapping_add(i)).ok());
+        requests.filter(|r| !r.is_null()).for_each(|r| surrender_request(r));
     }
+    // SAFETY: the program's own call.
+    unsafe { next::lio_listio(mode, list, n, event) }
+}
+
+/// The kernel's own AIO (io_submit(2) through syscall()): it does with sockets what it is asked to, by itself.
+pub fn submitted(n: c_long, list: *const *const Iocb) {
+    if !fdtable::follows_any() {
+        return;
+    }
+    let requests = (0..n.max(0) as usize).map_while(|i| user::read(list.wrapping_add(i)).ok());
+    for request in requests.map_while(|r| user::read(r).ok()) {
+        if let Some(index) = conn(request.fd) {
+            errno::keep(|| life::surrender(arena::conn(index), request.fd, Reason::KernelFeature));
+        }
+    }
+}
+
+/// The beginning of struct iocb (linux/aio_abi.h).
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Iocb {
+    _data: u64,
+    _key_and_flags: [u32; 2],
+    _operation: [u16; 2],
+    fd: c_int,
+}
+
+// SAFETY: integers.
+unsafe impl user::Plain for Iocb {}
+
+/// It closes the number inside libc, too: so that is followed no longer.
+fn leave_to_stdio(index: u32, fd: c_int) {
+    let c = arena::conn(index);
+    life::surrender(c, fd, Reason::Stdio);
+    life::unfollow_native(index, fd);
 }
 
 /// stdio reads and writes inside libc, where nobody can intercept it: the kernel for good.
 pub unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
     if let Some(index) = conn(fd) {
-        errno::keep(|| life::surrender(arena::conn(index), fd, Reason::Stdio));
+        errno::keep(|| leave_to_stdio(index, fd));
     }
     // SAFETY: the program's own call.
     unsafe { next::fdopen(fd, mode) }
-}
-
-unsafe extern "C" {
-    fn vasprintf(out: *mut *mut c_char, format: *const c_char, args: *mut c_void) -> c_int;
 }
 
 pub unsafe fn vdprintf(fd: c_int, format: *const c_char, args: *mut c_void) -> c_int {
@@ -196,25 +231,21 @@ pub unsafe fn vdprintf(fd: c_int, format: *const c_char, args: *mut c_void) -> c
         // SAFETY: the program's own call.
         return unsafe { next::vdprintf(fd, format, args) };
     }
-    let mut text = core::ptr::null_mut();
-    // SAFETY: the program's format and arguments; libc allocates the text.
-    let n = unsafe { vasprintf(&raw mut text, format, args) };
-    if n < 0 {
-        return -1;
-    }
+    // SAFETY: the program's format and arguments.
+    let Some((text, n)) = (unsafe { host::formatted(format, args) }) else { return -1 };
     let mut done = 0;
-    let mut result = Ok(n as usize);
-    while done < n as usize {
+    let mut result = Ok(n);
+    while done < n {
         // SAFETY: `n` bytes of text.
-        let w = unsafe { super::rw::write(fd, text.add(done).cast(), n as usize - done) };
+        let w = unsafe { super::rw::write(fd, text.add(done).cast(), n - done) };
         if w <= 0 {
             result = Err(Errno(errno::get()));
             break;
         }
         done += w as usize;
     }
-    // SAFETY: allocated by vasprintf.
-    unsafe { libc::free(text.cast()) };
+    // SAFETY: allocated by libc.
+    unsafe { host::free(text) };
     errno::give(result) as c_int
 }
 

@@ -6,7 +6,10 @@ pub mod msg;
 pub mod poll;
 pub mod processes;
 pub mod rw;
+pub mod signals;
 pub mod sockets;
+pub mod syscall;
+mod time;
 
 use crate::fdtable::{self, Kind};
 

@@ -1,126 +1,205 @@
-//! recvmsg, sendmsg and their many-message forms; and descriptors that are passed to other processes.
+//! recvmsg, sendmsg and their many-message forms.
 
 use super::conn;
-use super::rw::vector;
+use super::rw::{MOST_VECTORS, address_is_good};
 use crate::io::{iov, recv as receive, send as transmit};
-use crate::{arena, life, next};
-use core::ffi::{c_int, c_uint};
-use libc::{mmsghdr, msghdr, ssize_t, timespec};
+use crate::{arena, errno, fdtable, host, life, next, passed, user};
+use core::ffi::{c_int, c_uint, c_void};
+use core::mem::offset_of;
+use libc::{iovec, mmsghdr, msghdr, ssize_t, timespec};
 use sidestep_abi::Reason;
+use sidestep_sys::{Errno, Result, tcp};
+
+/// For 32-bit programs; from others the kernel takes it for a mistake.
+const COMPAT: c_int = i32::MIN;
+
+/// Reads a header of the program, with the kernel's checks in their order. EFAULT, EINVAL or EMSGSIZE: the call's answer.
+fn header(msg: *const msghdr) -> Result<msghdr> {
+    let mut m = user::read(msg)?;
+    m.msg_iovlen = host::length(m.msg_iovlen);
+    m.msg_controllen = host::length(m.msg_controllen);
+    if !m.msg_name.is_null() && m.msg_namelen > i32::MAX as u32 {
+        return Err(Errno(libc::EINVAL));
+    }
+    Ok(m)
+}
+
+/// The vector of a header, if it has any buffers.
+fn with_vector<T>(m: &msghdr, work: impl FnOnce(&[iovec]) -> T) -> Result<T> {
+    if m.msg_iovlen > MOST_VECTORS {
+        return Err(Errno(libc::EMSGSIZE));
+    }
+    if m.msg_iovlen == 0 {
+        return Ok(work(&[]));
+    }
+    iov::with_vector(m.msg_iov, m.msg_iovlen, work)
+}
 
 pub unsafe fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     // SAFETY: the program's own call.
     let native = || unsafe { next::recvmsg(fd, msg, flags) };
-    // SAFETY: the program's own header, if it gave one.
-    let (Some(c), Some(m)) = (conn(fd), unsafe { msg.as_mut() }) else { return native() };
-    let attached = arena::conn(c).is_attached();
-    // SAFETY: the program's own vector.
-    let got = receive::recv(c, fd, unsafe { vector(m.msg_iov, m.msg_iovlen) }, flags, native);
-    if got >= 0 && attached && flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) == 0 {
-        m.msg_namelen = 0;
-        m.msg_controllen = 0;
-        m.msg_flags = 0;
+    match conn(fd) {
+        // SAFETY: the program's own header.
+        Some(c) if flags & COMPAT == 0 => unsafe { receive(c, fd, msg, flags, native) },
+        _ => native(),
     }
-    got
+}
+
+unsafe fn receive(c: u32, fd: c_int, msg: *mut msghdr, flags: c_int, native: impl FnOnce() -> ssize_t) -> ssize_t {
+    let mut by_kernel = false;
+    let native = || {
+        by_kernel = true;
+        native()
+    };
+    let received = header(msg).and_then(|m| {
+        let got = with_vector(&m, |iov| receive::recv(c, fd, iov, flags, native))?;
+        Ok((got, m))
+    });
+    let done = received.and_then(|(got, m)| {
+        if got >= 0 && !by_kernel {
+            // SAFETY: the program's own header.
+            unsafe { tell(msg, &m, flags) }?;
+        }
+        Ok(got)
+    });
+    done.unwrap_or_else(|e| errno::give(Err(e)))
+}
+
+/// What the kernel says of a message that came by stream: no address, no ancillary data.
+unsafe fn tell(msg: *mut msghdr, m: &msghdr, flags: c_int) -> Result<()> {
+    // SAFETY: fields of the program's own header.
+    unsafe {
+        if !m.msg_name.is_null() {
+            user::write(msg.wrapping_byte_add(offset_of!(msghdr, msg_namelen)).cast::<u32>(), 0)?;
+        }
+        let said = flags & libc::MSG_CMSG_CLOEXEC;
+        user::write(msg.wrapping_byte_add(offset_of!(msghdr, msg_flags)).cast::<c_int>(), said)?;
+        user::write(msg.wrapping_byte_add(offset_of!(msghdr, msg_controllen)).cast::<usize>(), 0)
+    }
 }
 
 pub unsafe fn recvmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
-    if conn(fd).is_none() || msgs.is_null() || !timeout.is_null() {
+    if conn(fd).is_none() || n == 0 || flags & COMPAT != 0 || !timeout.is_null() {
         // SAFETY: the program's own call. With a timeout only natively: such a reader is no stream reader.
         return unsafe { natively_many(fd, msgs, n, flags, timeout) };
     }
+    // An error that stands at the socket comes before all messages, even those that are there (net/socket.c).
+    if flags & libc::MSG_ERRQUEUE == 0
+        && let Ok(error @ 1..) = tcp::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR)
+    {
+        return errno::give(Err(Errno(error))) as c_int;
+    }
     let mut rest = flags & !libc::MSG_WAITFORONE;
-    for i in 0..n as usize {
-        // SAFETY: the program vouches for `n` entries.
-        let entry = unsafe { &mut *msgs.add(i) };
-        // SAFETY: as above.
-        let got = unsafe { recvmsg(fd, &raw mut entry.msg_hdr, rest) };
-        if got < 0 {
-            return if i > 0 { i as c_int } else { -1 };
-        }
-        entry.msg_len = got as u32;
+    // SAFETY: the program's own entries.
+    for_each(msgs, n, |entry| unsafe {
+        let got = recvmsg(fd, entry, rest);
         if flags & libc::MSG_WAITFORONE != 0 {
             rest |= libc::MSG_DONTWAIT;
         }
-    }
-    n as c_int
+        if got < 0 { Err(Errno(errno::get())) } else { Ok((got as usize, true)) }
+    })
 }
 
 unsafe fn natively_many(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
-    if let Some(c) = conn(fd) {
-        life::rx_to_kernel(arena::conn(c), Reason::SocketOption);
+    if let Some(c) = conn(fd)
+        && !timeout.is_null()
+        && super::time::nanoseconds(timeout).is_ok()
+    {
+        // What is in the ring must be there when the kernel looks: the call may not wait.
+        errno::keep(|| life::surrender(arena::conn(c), fd, Reason::SocketOption));
     }
     // SAFETY: the program's own call.
     unsafe { next::recvmmsg(fd, msgs, n, flags, timeout) }
 }
 
-pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the program's own call.
-    let native = || unsafe { next::sendmsg(fd, msg, flags) };
-    // SAFETY: the program's own header, if it gave one.
-    let Some(m) = (unsafe { msg.as_ref() }) else { return native() };
-    let Some(c) = conn(fd) else {
-        if m.msg_controllen > 0 {
-            surrender_passed(m);
-        }
-        return native();
-    };
-    // SAFETY: the program's own vector.
-    let mut buffers = transmit::Buffers(unsafe { vector(m.msg_iov, m.msg_iovlen) });
-    transmit::send(c, fd, &mut buffers, flags, native)
-}
-
-/// Connections that are being passed to another process: whoever receives them reads from the kernel.
-#[cold]
-fn surrender_passed(m: &msghdr) {
-    // SAFETY: the program's own control data; the macros stay inside of it.
-    unsafe {
-        let mut c = libc::CMSG_FIRSTHDR(m);
-        while !c.is_null() {
-            if (*c).cmsg_level == libc::SOL_SOCKET && (*c).cmsg_type == libc::SCM_RIGHTS {
-                let bytes = (*c).cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
-                for i in 0..bytes / 4 {
-                    let passed = libc::CMSG_DATA(c).cast::<c_int>().add(i).read_unaligned();
-                    if let Some(index) = conn(passed) {
-                        crate::errno::keep(|| life::surrender(arena::conn(index), passed, Reason::Passed));
-                    }
-                }
+/// Goes through the headers of many messages, by `each`, which tells the bytes of one, and whether to go on with the next;
+/// the lengths are written behind the headers. Returns how many it were; an error only if it is the first one's.
+fn for_each(msgs: *mut mmsghdr, n: c_uint, mut each: impl FnMut(*mut msghdr) -> Result<(usize, bool)>) -> c_int {
+    let before = errno::get();
+    for i in 0..n {
+        let entry = msgs.wrapping_add(i as usize);
+        let told = each(entry.cast()).and_then(|(moved, goes_on)| {
+            let length = entry.wrapping_byte_add(offset_of!(mmsghdr, msg_len)).cast::<u32>();
+            // SAFETY: a field of an entry that the program has named.
+            unsafe { user::write(length, moved as u32) }.map(|()| goes_on)
+        });
+        match told {
+            Ok(true) => {}
+            Ok(false) => return i as c_int + 1,
+            Err(e) if i == 0 => return errno::give(Err(e)) as c_int,
+            Err(_) => {
+                errno::set(before); // the call succeeds
+                return i as c_int;
             }
-            c = libc::CMSG_NXTHDR(m, c);
-        }
-    }
-}
-
-pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int {
-    if msgs.is_null() {
-        // SAFETY: the program's own call.
-        return unsafe { next::sendmmsg(fd, msgs, n, flags) };
-    }
-    if conn(fd).is_none() {
-        for i in 0..n as usize {
-            // SAFETY: the program vouches for `n` entries.
-            let m = unsafe { &(*msgs.add(i)).msg_hdr };
-            if m.msg_controllen > 0 {
-                surrender_passed(m);
-            }
-        }
-        // SAFETY: the program's own call.
-        return unsafe { next::sendmmsg(fd, msgs, n, flags) };
-    }
-    for i in 0..n as usize {
-        // SAFETY: as above.
-        let entry = unsafe { &mut *msgs.add(i) };
-        // SAFETY: as above.
-        let sent = unsafe { sendmsg(fd, &raw const entry.msg_hdr, flags) };
-        if sent < 0 {
-            return if i > 0 { i as c_int } else { -1 };
-        }
-        entry.msg_len = sent as u32;
-        // SAFETY: the program's own vector, which the call that was just made has read.
-        let total = iov::total(unsafe { vector(entry.msg_hdr.msg_iov, entry.msg_hdr.msg_iovlen) });
-        if (sent as usize) < total {
-            return i as c_int + 1; // what follows must not overtake the rest of this one
         }
     }
     n as c_int
+}
+
+pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: the program's own call.
+    let native = || unsafe { next::sendmsg(fd, msg, flags) };
+    let Some(c) = conn(fd) else {
+        passed::surrender(msg);
+        return native();
+    };
+    if flags & COMPAT != 0 {
+        return native();
+    }
+    let sent = header(msg).and_then(|m| {
+        if !m.msg_name.is_null() && m.msg_namelen > 0 {
+            check_name(&m)?;
+        }
+        with_vector(&m, |iov| match m.msg_controllen {
+            0 => transmit::send(c, fd, &mut transmit::Buffers(iov), flags, native),
+            _ => send_with_control(c, fd, &m, native),
+        })
+    });
+    sent.unwrap_or_else(|e| errno::give(Err(e)))
+}
+
+/// On a connected stream the kernel reads the address, cut if it is too long, and ignores it.
+fn check_name(m: &msghdr) -> Result<()> {
+    let len = m.msg_namelen.min(size_of::<libc::sockaddr_storage>() as u32);
+    if address_is_good(m.msg_name.cast(), len) { Ok(()) } else { Err(Errno(libc::EFAULT)) }
+}
+
+/// Ancillary data says how the kernel is to send: it must see the bytes, for good. What it cannot read it refuses.
+#[cold]
+fn send_with_control(c: u32, fd: c_int, m: &msghdr, native: impl FnOnce() -> ssize_t) -> ssize_t {
+    if m.msg_controllen <= i32::MAX as usize && is_readable(m.msg_control, m.msg_controllen) {
+        errno::keep(|| transmit::tx_to_kernel(arena::conn(c), fd, Some(Reason::KernelFeature)));
+    }
+    let sent = native();
+    super::files::count_written(arena::conn(c), sent);
+    sent
+}
+
+fn is_readable(from: *const c_void, len: usize) -> bool {
+    let mut room = [0u8; 256];
+    (0..len).step_by(room.len()).all(|at| {
+        let part = &mut room[..(len - at).min(256)];
+        user::read_all(part, from.cast::<u8>().wrapping_add(at)).is_ok()
+    })
+}
+
+pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int {
+    let most = n.min(MOST_VECTORS as c_uint); // as the kernel cuts it
+    if conn(fd).is_none() {
+        if fdtable::follows_any() {
+            (0..most as usize).for_each(|i| passed::surrender(msgs.wrapping_add(i).cast()));
+        }
+        // SAFETY: the program's own call.
+        return unsafe { next::sendmmsg(fd, msgs, n, flags) };
+    }
+    // SAFETY: the program's own entries.
+    for_each(msgs, most, |entry| unsafe {
+        let sent = sendmsg(fd, entry, flags);
+        if sent < 0 {
+            return Err(Errno(errno::get()));
+        }
+        // What follows must not overtake the rest of this one.
+        let whole = header(entry).is_ok_and(|m| with_vector(&m, iov::total) == Ok(sent as usize));
+        Ok((sent as usize, whole))
+    })
 }

@@ -1,44 +1,138 @@
-//! poll, select and epoll in all their forms: timeouts become nanoseconds, lists become slices.
+//! poll, select and epoll in all their forms. Lists and sets that hold nothing of ours are passed on as they are; others are
+//! copied, and the answers are written back.
 
 use super::rw::check_room;
+use super::time::{Left, from_ms, from_spec, from_val};
 use crate::fdtable::{self, Kind};
-use crate::wait::{epoll, poll as polling, select::Sets};
-use crate::{arena, life, next};
-use core::ffi::{c_int, c_ulong};
+use crate::wait::select::Sets;
+use crate::wait::{epoll, poll as polling};
+use crate::{arena, errno, io, life, member, next, thread, user};
+use core::cmp::Ordering;
+use core::ffi::{c_int, c_long, c_ulong, c_void};
+use core::mem::offset_of;
 use libc::{epoll_event, fd_set, pollfd, sigset_t, size_t, timespec, timeval};
 use sidestep_abi::Reason;
+use sidestep_sys::{Result, process};
 
-fn from_ms(ms: c_int) -> Option<u64> {
-    (ms >= 0).then(|| ms as u64 * 1_000_000)
-}
+/// A signal mask of the program, as the kernel reads it.
+struct Mask(Option<u64>);
 
-/// None: null, that is for ever.
-unsafe fn from_spec(ts: *const timespec) -> Option<u64> {
-    // SAFETY: the program's own pointer, or null.
-    unsafe { ts.as_ref() }.map(|t| (t.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec as u64))
-}
-
-/// The list as a slice; None: nothing that the kernel would accept.
-unsafe fn list<'a>(fds: *mut pollfd, n: c_ulong) -> Option<&'a mut [pollfd]> {
-    if fds.is_null() || n > fdtable::MAX_FD as c_ulong {
-        return None;
+impl Mask {
+    fn read(mask: *const sigset_t) -> Result<Mask> {
+        if mask.is_null() { Ok(Mask(None)) } else { user::read(mask.cast::<u64>()).map(|word| Mask(Some(word))) }
     }
-    // SAFETY: the program vouches for `n` entries.
-    Some(unsafe { core::slice::from_raw_parts_mut(fds, n as usize) })
+
+    /// For calls that hand it to the kernel, which reads eight bytes.
+    fn pointer(&self) -> *const sigset_t {
+        self.0.as_ref().map_or(core::ptr::null(), |word| core::ptr::from_ref(word).cast())
+    }
+}
+
+/// Entries that are looked at at once.
+const PART: usize = 8;
+/// Lists of so many entries are copied most often.
+const FEW: usize = 8;
+const NOBODY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
+
+/// Whether a list holds a connection or a set of ours.
+fn holds_ours(fds: *const pollfd, n: usize) -> bool {
+    if !fdtable::follows_any() || n > fdtable::MAX_FD {
+        return false;
+    }
+    let mut part = [NOBODY; PART];
+    (0..n).step_by(PART).any(|at| {
+        let part = &mut part[..(n - at).min(PART)];
+        user::read_all(part, fds.wrapping_add(at)).is_ok()
+            && part.iter().any(|p| matches!(fdtable::get(p.fd), Kind::Conn(_) | Kind::Set(_)))
+    })
+}
+
+/// One call on a list, of which `holds_ours` is true. EFAULT, EINVAL: the call's answer.
+unsafe fn poll_ours(
+    fds: *mut pollfd,
+    n: usize,
+    ns: Option<u64>,
+    mask: &Mask,
+    native: impl FnOnce() -> c_int,
+) -> Result<c_int> {
+    if n >= process::FEW_DESCRIPTORS {
+        match process::descriptor_limit().cmp(&(n as u64)) {
+            Ordering::Less => return Ok(native()), // which the kernel refuses
+            // There is no room for a doorbell in a list that is as long as the kernel allows.
+            Ordering::Equal => return Ok(leave_to_kernel(fds, n, native)),
+            Ordering::Greater => {}
+        }
+    }
+    if n <= FEW {
+        // SAFETY: by contract.
+        return unsafe { poll_copy(fds, &mut [NOBODY; FEW][..n], ns, mask, native) };
+    }
+    // SAFETY: as above.
+    polling::with_list(n, |list| unsafe { poll_copy(fds, list, ns, mask, native) })?
+}
+
+/// `list`: room for a copy of the program's.
+unsafe fn poll_copy(
+    fds: *mut pollfd,
+    list: &mut [pollfd],
+    ns: Option<u64>,
+    mask: &Mask,
+    native: impl FnOnce() -> c_int,
+) -> Result<c_int> {
+    user::read_all(list, fds)?;
+    let mut by_kernel = false;
+    let ready = polling::poll(list, ns, mask.pointer(), || {
+        by_kernel = true;
+        native()
+    });
+    let interrupted = ready < 0 && errno::get() == libc::EINTR;
+    if interrupted {
+        list.iter_mut().for_each(|p| p.revents = 0);
+    }
+    if !by_kernel && (ready >= 0 || interrupted) {
+        // SAFETY: by contract.
+        unsafe { tell(fds, list) }?;
+    }
+    Ok(ready)
+}
+
+/// Writes what was found, and nothing else, as the kernel does.
+unsafe fn tell(fds: *mut pollfd, list: &[pollfd]) -> Result<()> {
+    list.iter().enumerate().try_for_each(|(i, p)| {
+        let place = fds.wrapping_add(i).wrapping_byte_add(offset_of!(pollfd, revents)).cast::<u16>();
+        // SAFETY: by contract.
+        unsafe { user::write(place, p.revents as u16) }
+    })
+}
+
+#[cold]
+fn leave_to_kernel(fds: *const pollfd, n: usize, native: impl FnOnce() -> c_int) -> c_int {
+    for i in 0..n {
+        if let Ok(p) = user::read(fds.wrapping_add(i))
+            && let Kind::Conn(index) = fdtable::get(p.fd)
+        {
+            errno::keep(|| life::surrender(arena::conn(index), p.fd, Reason::FdLimit));
+        }
+    }
+    native()
+}
+
+fn flat(result: Result<c_int>) -> c_int {
+    result.unwrap_or_else(|e| errno::give(Err(e)) as c_int)
 }
 
 pub unsafe fn poll(fds: *mut pollfd, n: c_ulong, timeout: c_int) -> c_int {
     // SAFETY: the program's own call.
     let native = || unsafe { next::poll(fds, n, timeout) };
-    // SAFETY: the program's own list.
-    match unsafe { list(fds, n) } {
-        Some(l) => polling::poll(l, from_ms(timeout), core::ptr::null(), native),
-        None => native(),
+    if !holds_ours(fds, n as usize) {
+        return native();
     }
+    // SAFETY: the program's own list.
+    flat(unsafe { poll_ours(fds, n as usize, from_ms(timeout), &Mask(None), native) })
 }
 
 pub unsafe fn poll_chk(fds: *mut pollfd, n: c_ulong, timeout: c_int, room: size_t) -> c_int {
-    check_room(n as usize * size_of::<pollfd>(), room);
+    check_room((n as usize).saturating_mul(size_of::<pollfd>()), room);
     // SAFETY: the same contract.
     unsafe { poll(fds, n, timeout) }
 }
@@ -46,11 +140,13 @@ pub unsafe fn poll_chk(fds: *mut pollfd, n: c_ulong, timeout: c_int, room: size_
 pub unsafe fn ppoll(fds: *mut pollfd, n: c_ulong, timeout: *const timespec, mask: *const sigset_t) -> c_int {
     // SAFETY: the program's own call.
     let native = || unsafe { next::ppoll(fds, n, timeout, mask) };
-    // SAFETY: the program's own list and timeout.
-    match unsafe { (list(fds, n), from_spec(timeout)) } {
-        (Some(l), ns) => polling::poll(l, ns, mask, native),
-        (None, _) => native(),
+    if !holds_ours(fds, n as usize) {
+        return native();
     }
+    // What cannot be read or makes no sense the kernel refuses, and so does libc.
+    let (Ok(ns), Ok(mask)) = (from_spec(timeout), Mask::read(mask)) else { return native() };
+    // SAFETY: the program's own list.
+    flat(unsafe { poll_ours(fds, n as usize, ns, &mask, native) })
 }
 
 pub unsafe fn ppoll_chk(
@@ -60,29 +156,75 @@ pub unsafe fn ppoll_chk(
     mask: *const sigset_t,
     room: size_t,
 ) -> c_int {
-    check_room(n as usize * size_of::<pollfd>(), room);
+    check_room((n as usize).saturating_mul(size_of::<pollfd>()), room);
     // SAFETY: the same contract.
     unsafe { ppoll(fds, n, timeout, mask) }
 }
 
+/// A mask of another size the kernel refuses.
+const MASK_SIZE: usize = size_of::<u64>();
+
+/// ppoll(2) through syscall(): tells how much of the time is left, unlike libc's.
+pub unsafe fn raw_ppoll(
+    fds: *mut pollfd,
+    n: c_ulong,
+    timeout: *mut timespec,
+    mask: *const sigset_t,
+    size: usize,
+    native: impl FnOnce() -> c_long,
+) -> c_long {
+    if !holds_ours(fds, n as usize) || !mask.is_null() && size != MASK_SIZE {
+        return native();
+    }
+    let (Ok(ns), Ok(mask)) = (from_spec(timeout), Mask::read(mask)) else { return native() };
+    let left = Left::of(ns);
+    let mut by_kernel = false;
+    let native = || {
+        by_kernel = true;
+        native() as c_int
+    };
+    // SAFETY: the program's own list.
+    let ready = flat(unsafe { poll_ours(fds, n as usize, ns, &mask, native) });
+    if !by_kernel {
+        // SAFETY: the program's own timeout.
+        unsafe { left.tell_spec(timeout) };
+    }
+    c_long::from(ready)
+}
+
 pub unsafe fn select(n: c_int, r: *mut fd_set, w: *mut fd_set, e: *mut fd_set, timeout: *mut timeval) -> c_int {
-    let sets = Sets { nfds: n, read: r, write: w, except: e };
-    if !sets.concern_us() {
-        // SAFETY: the program's own call.
-        return unsafe { next::select(n, r, w, e, timeout) };
-    }
-    // SAFETY: the program's own pointer, or null.
-    let limit = unsafe { timeout.as_mut() };
-    let ns = limit.as_ref().map(|t| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000);
-    let began = sidestep_sys::clock::monotonic_ns();
-    let result = sets.select(ns, core::ptr::null());
-    // Linux tells how much of the time was left.
-    if let (Some(t), Some(ns)) = (limit, ns) {
-        let left = ns.saturating_sub(sidestep_sys::clock::monotonic_ns() - began);
-        t.tv_sec = (left / 1_000_000_000) as i64;
-        t.tv_usec = (left % 1_000_000_000 / 1000) as i64;
-    }
-    result
+    // SAFETY: the program's own call.
+    let native = || unsafe { next::select(n, r, w, e, timeout) };
+    // SAFETY: the program's own sets and timeout.
+    unsafe { select_val([r, w, e], n, timeout, true, native) }
+}
+
+/// select(2) through syscall().
+pub unsafe fn raw_select(
+    n: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: *mut timeval,
+    native: impl FnOnce() -> c_long,
+) -> c_long {
+    // SAFETY: the program's own sets and timeout.
+    c_long::from(unsafe { select_val(sets, n, timeout, false, || native() as c_int) })
+}
+
+unsafe fn select_val(
+    sets: [*mut fd_set; 3],
+    n: c_int,
+    timeout: *mut timeval,
+    by_libc: bool,
+    native: impl FnOnce() -> c_int,
+) -> c_int {
+    let Some(sets) = Sets::of_ours(n, sets) else { return native() };
+    let Ok(ns) = from_val(timeout, by_libc) else { return native() };
+    let left = Left::of(ns);
+    // SAFETY: the program's own sets.
+    let Some(result) = (unsafe { sets.select(ns, core::ptr::null()) }) else { return native() };
+    // SAFETY: the program's own timeout.
+    unsafe { left.tell_val(timeout) };
+    flat(result)
 }
 
 pub unsafe fn pselect(
@@ -93,13 +235,36 @@ pub unsafe fn pselect(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    let sets = Sets { nfds: n, read: r, write: w, except: e };
-    if !sets.concern_us() {
-        // SAFETY: the program's own call.
-        return unsafe { next::pselect(n, r, w, e, timeout, mask) };
+    // SAFETY: the program's own call.
+    let native = || unsafe { next::pselect(n, r, w, e, timeout, mask) };
+    let Some(sets) = Sets::of_ours(n, [r, w, e]) else { return native() };
+    let (Ok(ns), Ok(mask)) = (from_spec(timeout), Mask::read(mask)) else { return native() };
+    // SAFETY: the program's own sets.
+    let result = unsafe { sets.select(ns, mask.pointer()) };
+    result.map_or_else(native, flat)
+}
+
+/// pselect6(2) through syscall(): the mask comes with its size, and the time that is left is told.
+pub unsafe fn raw_pselect(
+    n: c_int,
+    sets: [*mut fd_set; 3],
+    timeout: *mut timespec,
+    packed: *const [usize; 2],
+    native: impl FnOnce() -> c_long,
+) -> c_long {
+    let Some(sets) = Sets::of_ours(n, sets) else { return native() };
+    let packed = if packed.is_null() { Ok([0, 0]) } else { user::read(packed) };
+    let (Ok(ns), Ok([mask, size])) = (from_spec(timeout), packed) else { return native() };
+    let Ok(mask) = Mask::read(mask as *const sigset_t) else { return native() };
+    if mask.0.is_some() && size != MASK_SIZE {
+        return native();
     }
+    let left = Left::of(ns);
+    // SAFETY: the program's own sets.
+    let Some(result) = (unsafe { sets.select(ns, mask.pointer()) }) else { return native() };
     // SAFETY: the program's own timeout.
-    sets.select(unsafe { from_spec(timeout) }, mask)
+    unsafe { left.tell_spec(timeout) };
+    c_long::from(flat(result))
 }
 
 pub unsafe fn epoll_create(size: c_int) -> c_int {
@@ -119,44 +284,63 @@ pub unsafe fn epoll_create1(flags: c_int) -> c_int {
 pub unsafe fn epoll_ctl(ep: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
     // SAFETY: the program's own call.
     let native = || unsafe { next::epoll_ctl(ep, op, fd, event) };
-    match fdtable::get(ep) {
-        Kind::Set(index) => epoll::ctl(index, op, fd, event, native),
-        _ => {
-            // A set that was made where we could not see: its waits cannot hear doorbells.
-            if let Kind::Conn(c) = fdtable::get(fd) {
-                life::both_to_kernel(arena::conn(c), fd, Reason::Foreign);
-            }
-            native()
-        }
+    if let Kind::Set(index) = fdtable::get(ep) {
+        return epoll::ctl(index, op, fd, event, native);
     }
+    let result = native();
+    // A set that was made where we could not see: its waits cannot hear doorbells.
+    if result == 0
+        && op != libc::EPOLL_CTL_DEL
+        && let Kind::Conn(c) = fdtable::get(fd)
+    {
+        errno::keep(|| life::both_to_kernel(arena::conn(c), fd, Reason::Foreign));
+    }
+    result
 }
 
-/// The buffer as a slice; None: the kernel is to say what is wrong with it.
+/// Events of one call that the kernel accepts (EP_MAX_EVENTS).
+const MOST_EVENTS: c_int = i32::MAX / size_of::<epoll_event>() as c_int;
+/// A buffer that is null is a bad one as any other: nothing is mapped there, but a slice can be made of it.
+const NOWHERE: usize = 8;
+
+/// The buffer as a slice, of which nothing may be touched but by `user`; None: the kernel is to say what is wrong with it.
 unsafe fn buffer<'a>(events: *mut epoll_event, n: c_int) -> Option<&'a mut [epoll_event]> {
-    if events.is_null() || n <= 0 {
+    let bytes = size_of::<epoll_event>().checked_mul(usize::try_from(n).ok()?)?;
+    if n == 0 || n > MOST_EVENTS || io::iov::of_file(events.cast::<c_void>(), bytes).is_err() {
         return None;
     }
+    let start = if events.is_null() { NOWHERE as *mut epoll_event } else { events };
     // SAFETY: the program vouches for `n` entries.
-    Some(unsafe { core::slice::from_raw_parts_mut(events, n as usize) })
+    Some(unsafe { core::slice::from_raw_parts_mut(start, n as usize) })
 }
 
-fn wait(
+/// One call on a set. `time` and `mask` are looked at only if the set is one of ours; if they are bad, or the buffer is,
+/// the kernel says so.
+unsafe fn wait(
     ep: c_int,
-    events: Option<&mut [epoll_event]>,
-    ns: Option<u64>,
+    (events, n): (*mut epoll_event, c_int),
+    time: impl FnOnce() -> Result<Option<u64>>,
     mask: *const sigset_t,
     native: impl FnOnce() -> c_int,
 ) -> c_int {
-    match (fdtable::get(ep), events) {
-        (Kind::Set(index), Some(out)) => epoll::wait(index, out, ns, mask, native),
-        _ => native(),
+    let Kind::Set(index) = fdtable::get(ep) else { return native() };
+    epoll::saw_wait(index);
+    // There is no connection, and nobody makes one while this thread waits.
+    if !fdtable::follows_connections() && !epoll::has_doorbell(index) && !member::stays() && thread::is_alone() {
+        return native();
     }
+    // SAFETY: by contract.
+    let (Ok(ns), Ok(mask), Some(out)) = (time(), Mask::read(mask), unsafe { buffer(events, n) }) else {
+        return native();
+    };
+    epoll::wait(index, out, ns, mask.pointer(), native)
 }
 
 pub unsafe fn epoll_wait(ep: c_int, events: *mut epoll_event, n: c_int, timeout: c_int) -> c_int {
     // SAFETY: the program's own call and buffer.
     unsafe {
-        wait(ep, buffer(events, n), from_ms(timeout), core::ptr::null(), || next::epoll_wait(ep, events, n, timeout))
+        let native = || next::epoll_wait(ep, events, n, timeout);
+        wait(ep, (events, n), || Ok(from_ms(timeout)), core::ptr::null(), native)
     }
 }
 
@@ -168,7 +352,10 @@ pub unsafe fn epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the program's own call and buffer.
-    unsafe { wait(ep, buffer(events, n), from_ms(timeout), mask, || next::epoll_pwait(ep, events, n, timeout, mask)) }
+    unsafe {
+        let native = || next::epoll_pwait(ep, events, n, timeout, mask);
+        wait(ep, (events, n), || Ok(from_ms(timeout)), mask, native)
+    }
 }
 
 pub unsafe fn epoll_pwait2(
@@ -180,6 +367,22 @@ pub unsafe fn epoll_pwait2(
 ) -> c_int {
     // SAFETY: the program's own call, buffer and timeout.
     unsafe {
-        wait(ep, buffer(events, n), from_spec(timeout), mask, || next::epoll_pwait2(ep, events, n, timeout, mask))
+        let native = || next::epoll_pwait2(ep, events, n, timeout, mask);
+        wait(ep, (events, n), || from_spec(timeout), mask, native)
     }
+}
+
+/// epoll_pwait(2) and epoll_pwait2(2) through syscall(), with the size of the mask.
+pub unsafe fn raw_epoll_pwait(
+    ep: c_int,
+    events: (*mut epoll_event, c_int),
+    time: impl FnOnce() -> Result<Option<u64>>,
+    (mask, size): (*const sigset_t, usize),
+    native: impl FnOnce() -> c_long,
+) -> c_long {
+    if !mask.is_null() && size != MASK_SIZE {
+        return native();
+    }
+    // SAFETY: the program's own call and buffer.
+    c_long::from(unsafe { wait(ep, events, time, mask, || native() as c_int) })
 }

@@ -1,46 +1,21 @@
-//! fork, exec, spawn and exit; and the libc function syscall(), by which some programs make socket calls.
+//! fork, exec, spawn and exit, and what else changes the process as a whole.
 
-use super::{conn, fds, files, msg, poll, rw, sockets};
-use crate::wait::signals;
-use crate::{arena, errno, exec, fork as forking, life, next};
+use super::conn;
+use crate::handlers::as_ignored;
+use crate::{arena, errno, exec, fdtable, fork as forking, life, next, thread, user};
 use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use libc::pid_t;
 use sidestep_abi::Reason;
+use sidestep_sys::fd;
 
 type Strings = *const *const c_char;
 
-/// Passed on as it is; we only have to know whether every handler asks for restarts.
-pub unsafe fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
-    // SAFETY: the program's own pointer, or null.
-    if let Some(n) = unsafe { new.as_ref() } {
-        signals::installed(signal, n.sa_sigaction, n.sa_flags);
-    }
-    // SAFETY: the program's own call.
-    unsafe { next::sigaction(signal, new, old) }
-}
-
-pub unsafe fn signal(signal: c_int, handler: usize) -> usize {
-    signals::installed(signal, handler, libc::SA_RESTART);
-    // SAFETY: the program's own call.
-    unsafe { next::signal(signal, handler) }
-}
-
-pub unsafe fn sysv_signal(signal: c_int, handler: usize) -> usize {
-    signals::installed(signal, handler, 0);
-    // SAFETY: the program's own call.
-    unsafe { next::sysv_signal(signal, handler) }
-}
-
-pub unsafe fn siginterrupt(signal: c_int, on: c_int) -> c_int {
-    if on != 0 {
-        signals::installed(signal, usize::MAX, 0);
-    }
-    // SAFETY: the program's own call.
-    unsafe { next::siginterrupt(signal, on) }
-}
-
 /// libc runs our handlers (fork.rs) inside of it, as it does for daemon(3) and forkpty(3).
 pub unsafe fn fork() -> pid_t {
+    if !forking::is_registered() {
+        // SAFETY: the program's own call.
+        return followed(|| unsafe { next::fork() }.into()) as pid_t;
+    }
     // SAFETY: the program's own call.
     let pid = unsafe { next::fork() };
     if pid < 0 {
@@ -49,11 +24,20 @@ pub unsafe fn fork() -> pid_t {
     pid
 }
 
-/// _Fork(3) runs no handlers.
+/// _Fork(3) runs no handlers. A libc that does not have it needs its own fork() to have a child that works.
 pub unsafe fn fork_plain() -> pid_t {
-    forking::prepare();
+    if !crate::calls::has_plain_fork() {
+        // SAFETY: the program's own call.
+        return unsafe { fork() };
+    }
     // SAFETY: the program's own call.
-    let pid = unsafe { next::_Fork() };
+    followed(|| unsafe { next::_Fork() }.into()) as pid_t
+}
+
+/// A call by which a child is made that returns here too, on memory of its own.
+fn followed(native: impl FnOnce() -> c_long) -> c_long {
+    forking::prepare();
+    let pid = native();
     match pid {
         0 => errno::keep(forking::in_child),
         -1 => forking::failed(),
@@ -62,48 +46,117 @@ pub unsafe fn fork_plain() -> pid_t {
     pid
 }
 
-pub unsafe fn exit(status: c_int) -> ! {
-    if !crate::thread::in_vfork() {
-        exec::leave();
+/// fork(2) through syscall().
+pub fn raw_fork(native: impl FnOnce() -> c_long) -> c_long {
+    followed(native)
+}
+
+/// clone(2) through syscall(), with these flags. `stack`: null if the child goes on where we are.
+pub fn raw_clone(flags: u64, stack: usize, native: impl FnOnce() -> c_long) -> c_long {
+    let has = |flag: c_int| flags & flag as u64 != 0;
+    if has(libc::CLONE_THREAD) {
+        return native();
     }
+    if has(libc::CLONE_VM) {
+        return on_our_memory(has(libc::CLONE_VFORK), native);
+    }
+    if stack != 0 || has(libc::CLONE_FILES) {
+        // A child that does not come by here, or closes our numbers, takes itself for us: only the kernel serves both.
+        exec::surrender_present(Reason::Shared);
+        return native();
+    }
+    followed(native)
+}
+
+/// Until such a child has gone, calls of this thread are perhaps the child's.
+fn on_our_memory(waits: bool, native: impl FnOnce() -> c_long) -> c_long {
+    if !waits {
+        return native();
+    }
+    thread::set_vfork(true);
+    let pid = native();
+    if pid != 0 {
+        thread::set_vfork(false); // the child has gone
+    }
+    pid
+}
+
+/// clone3(2) through syscall().
+pub fn raw_clone3(args: *const CloneArgs, size: usize, native: impl FnOnce() -> c_long) -> c_long {
+    // The kernel refuses what is shorter, and what cannot be read.
+    match user::read(args) {
+        Ok(a) if size >= size_of::<CloneArgs>() => raw_clone(a.flags, a.stack as usize, native),
+        _ => native(),
+    }
+}
+
+/// The beginning of struct clone_args (linux/sched.h), which is what the kernel wants at least.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CloneArgs {
+    flags: u64,
+    _ids: [u64; 4],
+    stack: u64,
+    _rest: [u64; 2],
+}
+
+// SAFETY: integers.
+unsafe impl user::Plain for CloneArgs {}
+
+pub unsafe fn exit(status: c_int) -> ! {
+    leave();
     // SAFETY: the program's own call; it does not return.
     unsafe { next::_exit(status) }
+}
+
+/// The process is about to end, unless it is a child of vfork() that ends on its parent's memory.
+pub fn leave() {
+    if !thread::in_vfork() {
+        exec::leave();
+    }
+}
+
+/// exit(2) through syscall() ends one thread; the process too, if it is the last.
+pub fn leave_thread() {
+    if thread::is_alone() || sidestep_sys::process::threads() == Some(1) {
+        leave();
+    }
 }
 
 pub unsafe fn execv(path: *const c_char, argv: Strings) -> c_int {
     exec::prepare();
     // SAFETY: the program's own call.
-    unsafe { next::execv(path, argv) }
+    as_ignored(|| unsafe { next::execv(path, argv) })
 }
 
 pub unsafe fn execve(path: *const c_char, argv: Strings, envp: Strings) -> c_int {
     exec::prepare();
     // SAFETY: the program's own call.
-    unsafe { next::execve(path, argv, envp) }
+    as_ignored(|| unsafe { next::execve(path, argv, envp) })
 }
 
 pub unsafe fn execvp(file: *const c_char, argv: Strings) -> c_int {
     exec::prepare();
     // SAFETY: the program's own call.
-    unsafe { next::execvp(file, argv) }
+    as_ignored(|| unsafe { next::execvp(file, argv) })
 }
 
 pub unsafe fn execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
     exec::prepare();
     // SAFETY: the program's own call.
-    unsafe { next::execvpe(file, argv, envp) }
+    as_ignored(|| unsafe { next::execvpe(file, argv, envp) })
 }
 
 pub unsafe fn fexecve(fd: c_int, argv: Strings, envp: Strings) -> c_int {
     exec::prepare();
     // SAFETY: the program's own call.
-    unsafe { next::fexecve(fd, argv, envp) }
+    as_ignored(|| unsafe { next::fexecve(fd, argv, envp) })
 }
 
 pub unsafe fn execveat(dir: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int) -> c_int {
     exec::prepare();
     // SAFETY: the program's own call.
-    unsafe { next::execveat(dir, path, argv, envp, flags) }
+    as_ignored(|| unsafe { next::execveat(dir, path, argv, envp, flags) })
 }
 
 /// For the C shim's execl.
@@ -137,7 +190,7 @@ pub unsafe fn posix_spawn(
 ) -> c_int {
     exec::surrender_inherited();
     // SAFETY: the program's own call.
-    unsafe { next::posix_spawn(pid, path, actions, attr, argv, envp) }
+    as_ignored(|| unsafe { next::posix_spawn(pid, path, actions, attr, argv, envp) })
 }
 
 pub unsafe fn posix_spawnp(
@@ -150,19 +203,19 @@ pub unsafe fn posix_spawnp(
 ) -> c_int {
     exec::surrender_inherited();
     // SAFETY: the program's own call.
-    unsafe { next::posix_spawnp(pid, file, actions, attr, argv, envp) }
+    as_ignored(|| unsafe { next::posix_spawnp(pid, file, actions, attr, argv, envp) })
 }
 
 pub unsafe fn system(command: *const c_char) -> c_int {
     exec::surrender_inherited();
     // SAFETY: the program's own call.
-    unsafe { next::system(command) }
+    as_ignored(|| unsafe { next::system(command) })
 }
 
 pub unsafe fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::FILE {
     exec::surrender_inherited();
     // SAFETY: the program's own call.
-    unsafe { next::popen(command, mode) }
+    as_ignored(|| unsafe { next::popen(command, mode) })
 }
 
 /// The spawned program will have the connection under another number, even if ours is close-on-exec.
@@ -174,8 +227,31 @@ pub unsafe fn adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int {
     unsafe { next::posix_spawn_file_actions_adddup2(actions, fd, new) }
 }
 
+pub unsafe fn setrlimit(resource: c_int, new: *const libc::rlimit) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { next::setrlimit(resource, new) };
+    limited(resource, !new.is_null());
+    result
+}
+
+pub unsafe fn prlimit(pid: pid_t, resource: c_int, new: *const libc::rlimit, old: *mut libc::rlimit) -> c_int {
+    // SAFETY: the program's own call.
+    let result = unsafe { next::prlimit(pid, resource, new, old) };
+    limited(resource, !new.is_null());
+    result
+}
+
+/// A limit has been asked for, or changed: with few descriptors the process needs all of them itself, and no further one
+/// can be ours.
+pub fn limited(resource: c_int, changed: bool) {
+    let concerns_us = changed && resource == libc::RLIMIT_NOFILE as c_int && fdtable::follows_any();
+    if concerns_us && !thread::in_vfork() && !fd::may_be_ours() {
+        exec::surrender_present(Reason::FdLimit);
+    }
+}
+
 /// The operations of seccomp(2) that restrict the caller.
-const CONFINES: [u32; 2] = [libc::SECCOMP_SET_MODE_STRICT, libc::SECCOMP_SET_MODE_FILTER];
+pub const CONFINES: [u32; 2] = [libc::SECCOMP_SET_MODE_STRICT, libc::SECCOMP_SET_MODE_FILTER];
 
 pub unsafe fn prctl(option: c_int, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong) -> c_int {
     if option == libc::PR_SET_SECCOMP {
@@ -183,72 +259,4 @@ pub unsafe fn prctl(option: c_int, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulon
     }
     // SAFETY: the program's own call.
     unsafe { next::prctl(option, b, c, d, e) }
-}
-
-/// Calls of interest go to the hook of the same name; all others are passed on as they are.
-pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
-    let fd = a as c_int;
-    let (pb, pc, pd) = (b as *mut c_void, c as *mut c_void, d as *mut c_void);
-    // SAFETY: each arm is the program's own call under its libc name, with the same arguments.
-    unsafe {
-        match number {
-            libc::SYS_read => rw::read(fd, pb, c) as c_long,
-            libc::SYS_write => rw::write(fd, pb, c) as c_long,
-            libc::SYS_readv => rw::readv(fd, pb.cast(), c as c_int) as c_long,
-            libc::SYS_writev => rw::writev(fd, pb.cast(), c as c_int) as c_long,
-            libc::SYS_recvfrom => {
-                rw::recvfrom(fd, pb, c, d as c_int, (e as *mut c_void).cast(), (f as *mut c_void).cast()) as c_long
-            }
-            libc::SYS_sendto => rw::sendto(fd, pb, c, d as c_int, (e as *mut c_void).cast(), f as u32) as c_long,
-            libc::SYS_recvmsg => msg::recvmsg(fd, pb.cast(), c as c_int) as c_long,
-            libc::SYS_sendmsg => msg::sendmsg(fd, pb.cast(), c as c_int) as c_long,
-            libc::SYS_recvmmsg => {
-                c_long::from(msg::recvmmsg(fd, pb.cast(), c as u32, d as c_int, (e as *mut c_void).cast()))
-            }
-            libc::SYS_sendmmsg => c_long::from(msg::sendmmsg(fd, pb.cast(), c as u32, d as c_int)),
-            libc::SYS_sendfile => files::sendfile(fd, b as c_int, pc.cast(), d) as c_long,
-            libc::SYS_splice => files::splice(fd, pb.cast(), c as c_int, pd.cast(), e, f as u32) as c_long,
-            libc::SYS_close => c_long::from(fds::close(fd)),
-            libc::SYS_close_range => c_long::from(fds::close_range(a as u32, b as u32, c as c_int)),
-            libc::SYS_dup => c_long::from(fds::dup(fd)),
-            libc::SYS_dup3 => c_long::from(fds::dup3(fd, b as c_int, c as c_int)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_dup2 => c_long::from(fds::dup2(fd, b as c_int)),
-            libc::SYS_fcntl => c_long::from(fds::fcntl(fd, b as c_int, c)),
-            libc::SYS_ioctl => c_long::from(fds::ioctl(fd, b as u64, c)),
-            libc::SYS_shutdown => c_long::from(sockets::shutdown(fd, b as c_int)),
-            libc::SYS_connect => c_long::from(sockets::connect(fd, pb.cast(), c as u32)),
-            libc::SYS_accept => c_long::from(sockets::accept(fd, pb.cast(), pc.cast())),
-            libc::SYS_accept4 => c_long::from(sockets::accept4(fd, pb.cast(), pc.cast(), d as c_int)),
-            libc::SYS_setsockopt => c_long::from(sockets::setsockopt(fd, b as c_int, c as c_int, pd, e as u32)),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_poll => c_long::from(poll::poll((a as *mut c_void).cast(), b as u64, c as c_int)),
-            libc::SYS_ppoll => c_long::from(poll::ppoll((a as *mut c_void).cast(), b as u64, pc.cast(), pd.cast())),
-            libc::SYS_epoll_ctl => c_long::from(poll::epoll_ctl(fd, b as c_int, c as c_int, pd.cast())),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_epoll_wait => c_long::from(poll::epoll_wait(fd, pb.cast(), c as c_int, d as c_int)),
-            libc::SYS_epoll_pwait => {
-                c_long::from(poll::epoll_pwait(fd, pb.cast(), c as c_int, d as c_int, (e as *mut c_void).cast()))
-            }
-            libc::SYS_epoll_pwait2 => {
-                c_long::from(poll::epoll_pwait2(fd, pb.cast(), c as c_int, pd.cast(), (e as *mut c_void).cast()))
-            }
-            libc::SYS_epoll_create1 => c_long::from(poll::epoll_create1(a as c_int)),
-            libc::SYS_io_uring_setup => {
-                // From here on the kernel may read and write sockets by itself.
-                exec::surrender_all(Reason::KernelFeature);
-                next::syscall(number, a, b, c, d, e, f)
-            }
-            libc::SYS_prctl => c_long::from(prctl(a as c_int, b as c_ulong, c as c_ulong, d as c_ulong, e as c_ulong)),
-            libc::SYS_seccomp if CONFINES.contains(&(a as u32)) => {
-                exec::confine();
-                next::syscall(number, a, b, c, d, e, f)
-            }
-            libc::SYS_exit_group => {
-                exec::leave();
-                next::syscall(number, a, b, c, d, e, f)
-            }
-            _ => next::syscall(number, a, b, c, d, e, f),
-        }
-    }
 }

@@ -1,30 +1,31 @@
 //! read, write, recv, send and their kin: all become one receive or one send.
 
-use super::conn;
+use super::{conn, files};
 use crate::io::{iov, recv as receive, send as transmit};
-use crate::next;
+use crate::{arena, errno, host, life, next, user};
 use core::ffi::{c_int, c_void};
 use libc::{iovec, off_t, size_t, sockaddr, socklen_t, ssize_t};
-
-unsafe extern "C" {
-    fn __chk_fail() -> !;
-}
+use sidestep_abi::Reason;
+use sidestep_sys::{Errno, Result, tcp};
 
 /// What _FORTIFY_SOURCE checks.
 pub fn check_room(n: size_t, room: size_t) {
     if n > room {
-        // SAFETY: libc's own end for an overflow.
-        unsafe { __chk_fail() }
+        host::overflow()
     }
 }
 
-/// A vector of the program as a slice. Empty if it is none, or one that the kernel will refuse.
-pub unsafe fn vector<'a>(iov: *const iovec, n: usize) -> &'a [iovec] {
-    if iov.is_null() || n > 1024 {
-        return &[];
-    }
-    // SAFETY: the program vouches for `n` iovecs.
-    unsafe { core::slice::from_raw_parts(iov, n) }
+/// Most vectors of one call (UIO_MAXIOV).
+pub const MOST_VECTORS: usize = 1024;
+
+/// A number of vectors that readv(2) and its kin take, and that name something.
+fn vectors(n: c_int) -> Option<usize> {
+    usize::try_from(n).ok().filter(|n| (1..=MOST_VECTORS).contains(n))
+}
+
+/// The result of a call whose arguments had to be looked at.
+fn flat(result: Result<ssize_t>) -> ssize_t {
+    result.unwrap_or_else(|e| errno::give(Err(e)))
 }
 
 pub unsafe fn read(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t {
@@ -32,7 +33,7 @@ pub unsafe fn read(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t {
     let native = || unsafe { next::read(fd, buf, n) };
     match conn(fd) {
         // read(2) of nothing returns at once, unlike recv(2) of nothing.
-        Some(c) if n > 0 => receive::recv(c, fd, &iov::one(buf, n), 0, native),
+        Some(c) if n > 0 => flat(iov::of_file(buf, n).map(|iov| receive::recv(c, fd, &iov, 0, native))),
         _ => native(),
     }
 }
@@ -46,29 +47,72 @@ pub unsafe fn read_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t) -> 
 pub unsafe fn readv(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t {
     // SAFETY: the program's own call.
     let native = || unsafe { next::readv(fd, iov, n) };
-    match conn(fd) {
-        // SAFETY: the program's own vector.
-        Some(c) if n > 0 && n <= 1024 && iov::total(unsafe { vector(iov, n as usize) }) > 0 => {
-            // SAFETY: as above.
-            receive::recv(c, fd, unsafe { vector(iov, n as usize) }, 0, native)
-        }
+    match (conn(fd), vectors(n)) {
+        (Some(c), Some(n)) => receive_vector(c, fd, (iov, n), 0, native),
         _ => native(),
     }
 }
 
-/// RWF_NOWAIT of linux/fs.h.
-const NOWAIT: c_int = 8;
+/// readv(2) of nothing returns at once.
+fn receive_vector(
+    c: u32,
+    fd: c_int,
+    (iov, n): (*const iovec, usize),
+    flags: c_int,
+    native: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    flat(iov::with_vector(iov, n, |iov| {
+        if iov::total(iov) == 0 { native() } else { receive::recv(c, fd, iov, flags, native) }
+    }))
+}
+
+/// What is asked of preadv2(2) and pwritev2(2).
+enum Asked {
+    /// To go on at the position, which a socket does not have: the flags of recv(2) and send(2) for it.
+    Stream(c_int),
+    /// Something that the kernel refuses without moving a byte.
+    Nothing,
+    /// Something that only the kernel can serve.
+    Unknown,
+}
+
+/// Flags that mean nothing to a socket: RWF_HIPRI, RWF_DSYNC and RWF_SYNC of linux/fs.h.
+const IGNORED: c_int = 1 | 2 | 4;
+const RWF_NOWAIT: c_int = 8;
+
+fn asked(at: off_t, flags: c_int) -> Asked {
+    match flags & !(IGNORED | RWF_NOWAIT) {
+        _ if at != -1 => Asked::Nothing, // ESPIPE or EINVAL
+        0 if flags & RWF_NOWAIT != 0 => Asked::Stream(libc::MSG_DONTWAIT),
+        0 => Asked::Stream(0),
+        _ if tcp::refuses_flags(flags) => Asked::Nothing, // EOPNOTSUPP or EINVAL
+        _ => Asked::Unknown,
+    }
+}
 
 pub unsafe fn preadv2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's own call.
-    let native = || unsafe { next::preadv2(fd, iov, n, at, flags) };
-    match conn(fd) {
-        Some(c) if at == -1 && flags & !NOWAIT == 0 && (0..=1024).contains(&n) => {
-            let wait = if flags & NOWAIT != 0 { libc::MSG_DONTWAIT } else { 0 };
-            // SAFETY: the program's own vector.
-            receive::recv(c, fd, unsafe { vector(iov, n as usize) }, wait, native)
+    receive_at(fd, (iov, n), at, flags, || unsafe { next::preadv2(fd, iov, n, at, flags) })
+}
+
+/// preadv2(2), however it is called.
+pub fn receive_at(
+    fd: c_int,
+    (iov, n): (*const iovec, c_int),
+    at: off_t,
+    flags: c_int,
+    native: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let (Some(c), Some(n)) = (conn(fd), vectors(n)) else { return native() };
+    match asked(at, flags) {
+        Asked::Stream(flags) => receive_vector(c, fd, (iov, n), flags, native),
+        Asked::Nothing => native(),
+        Asked::Unknown => {
+            errno::keep(|| life::surrender(arena::conn(c), fd, Reason::KernelFeature));
+            let got = native();
+            files::count_read(arena::conn(c), got);
+            got
         }
-        _ => native(),
     }
 }
 
@@ -77,7 +121,7 @@ pub unsafe fn recv(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int) -> ssiz
     let native = || unsafe { next::recv(fd, buf, n, flags) };
     match conn(fd) {
         None => native(),
-        Some(c) => receive::recv(c, fd, &iov::one(buf, n), flags, native),
+        Some(c) => flat(iov::of_socket(buf, n).map(|iov| receive::recv(c, fd, &iov, flags, native))),
     }
 }
 
@@ -98,13 +142,26 @@ pub unsafe fn recvfrom(
     // SAFETY: the program's own call.
     let native = || unsafe { next::recvfrom(fd, buf, n, flags, from, len) };
     let Some(c) = conn(fd) else { return native() };
-    let got = receive::recv(c, fd, &iov::one(buf, n), flags, native);
-    // TCP has no address to give: the kernel leaves the buffer alone and says so in the length.
-    if got >= 0 && !from.is_null() && !len.is_null() {
-        // SAFETY: the program's own pointer.
-        unsafe { *len = 0 };
+    let mut by_kernel = false;
+    let native = || {
+        by_kernel = true;
+        native()
+    };
+    let got = flat(iov::of_socket(buf, n).map(|iov| receive::recv(c, fd, &iov, flags, native)));
+    if got < 0 || by_kernel || from.is_null() {
+        return got;
     }
-    got
+    // SAFETY: the program's own place for the length.
+    flat(unsafe { give_no_address(len) }.map(|()| got))
+}
+
+/// TCP has no address to give: the kernel leaves the buffer alone and says so in the length.
+unsafe fn give_no_address(len: *mut socklen_t) -> Result<()> {
+    if user::read(len.cast_const())? > i32::MAX as u32 {
+        return Err(Errno(libc::EINVAL));
+    }
+    // SAFETY: by contract.
+    unsafe { user::write(len, 0) }
 }
 
 pub unsafe fn recvfrom_chk(
@@ -126,34 +183,52 @@ pub unsafe fn write(fd: c_int, buf: *const c_void, n: size_t) -> ssize_t {
     let native = || unsafe { next::write(fd, buf, n) };
     match conn(fd) {
         None => native(),
-        Some(c) => transmit::send(c, fd, &mut transmit::Buffers(&iov::one(buf, n)), 0, native),
+        Some(c) => flat(iov::of_file(buf, n).map(|iov| transmit::send(c, fd, &mut transmit::Buffers(&iov), 0, native))),
     }
 }
 
 pub unsafe fn writev(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t {
     // SAFETY: the program's own call.
     let native = || unsafe { next::writev(fd, iov, n) };
-    match conn(fd) {
-        Some(c) if (0..=1024).contains(&n) => {
-            // SAFETY: the program's own vector.
-            let mut buffers = transmit::Buffers(unsafe { vector(iov, n as usize) });
-            transmit::send(c, fd, &mut buffers, 0, native)
-        }
+    match (conn(fd), vectors(n)) {
+        (Some(c), Some(n)) => send_vector(c, fd, (iov, n), 0, native),
         _ => native(),
     }
 }
 
+fn send_vector(
+    c: u32,
+    fd: c_int,
+    (iov, n): (*const iovec, usize),
+    flags: c_int,
+    native: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    flat(iov::with_vector(iov, n, |iov| transmit::send(c, fd, &mut transmit::Buffers(iov), flags, native)))
+}
+
 pub unsafe fn pwritev2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t {
     // SAFETY: the program's own call.
-    let native = || unsafe { next::pwritev2(fd, iov, n, at, flags) };
-    match conn(fd) {
-        Some(c) if at == -1 && flags & !NOWAIT == 0 && (0..=1024).contains(&n) => {
-            let wait = if flags & NOWAIT != 0 { libc::MSG_DONTWAIT } else { 0 };
-            // SAFETY: the program's own vector.
-            let mut buffers = transmit::Buffers(unsafe { vector(iov, n as usize) });
-            transmit::send(c, fd, &mut buffers, wait, native)
+    send_at(fd, (iov, n), at, flags, || unsafe { next::pwritev2(fd, iov, n, at, flags) })
+}
+
+/// pwritev2(2), however it is called.
+pub fn send_at(
+    fd: c_int,
+    (iov, n): (*const iovec, c_int),
+    at: off_t,
+    flags: c_int,
+    native: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let (Some(c), Some(n)) = (conn(fd), vectors(n)) else { return native() };
+    match asked(at, flags) {
+        Asked::Stream(flags) => send_vector(c, fd, (iov, n), flags, native),
+        Asked::Nothing => native(),
+        Asked::Unknown => {
+            errno::keep(|| transmit::tx_to_kernel(arena::conn(c), fd, Some(Reason::KernelFeature)));
+            let sent = native();
+            files::count_written(arena::conn(c), sent);
+            sent
         }
-        _ => native(),
     }
 }
 
@@ -162,8 +237,18 @@ pub unsafe fn send(fd: c_int, buf: *const c_void, n: size_t, flags: c_int) -> ss
     let native = || unsafe { next::send(fd, buf, n, flags) };
     match conn(fd) {
         None => native(),
-        Some(c) => transmit::send(c, fd, &mut transmit::Buffers(&iov::one(buf, n)), flags, native),
+        Some(c) => send_buffer(c, fd, (buf, n), flags, native),
     }
+}
+
+fn send_buffer(
+    c: u32,
+    fd: c_int,
+    (buf, n): (*const c_void, size_t),
+    flags: c_int,
+    native: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    flat(iov::of_socket(buf, n).map(|iov| transmit::send(c, fd, &mut transmit::Buffers(&iov), flags, native)))
 }
 
 pub unsafe fn sendto(
@@ -177,8 +262,15 @@ pub unsafe fn sendto(
     // SAFETY: the program's own call.
     let native = || unsafe { next::sendto(fd, buf, n, flags, to, len) };
     match conn(fd) {
-        None => native(),
-        // On a connected stream the kernel ignores the address.
-        Some(c) => transmit::send(c, fd, &mut transmit::Buffers(&iov::one(buf, n)), flags, native),
+        // On a connected stream the kernel reads the address, and ignores it.
+        Some(c) if to.is_null() || address_is_good(to, len) => send_buffer(c, fd, (buf, n), flags, native),
+        _ => native(),
     }
+}
+
+/// Whether the kernel can take this address. If not, it refuses a call before it looks at anything else.
+pub fn address_is_good(address: *const sockaddr, len: socklen_t) -> bool {
+    let mut room = [0u8; size_of::<libc::sockaddr_storage>()];
+    let room = room.get_mut(..len as usize);
+    room.is_some_and(|room| user::read_all(room, address.cast()).is_ok())
 }

@@ -1,29 +1,35 @@
 //! connect, listen, accept, shutdown and socket options.
 
 use super::conn;
-use crate::record::flag;
-use crate::{arena, errno, life, member, next};
+use super::rw::address_is_good;
+use crate::record::{self, flag};
+use crate::wait::epoll;
+use crate::{arena, errno, life, member, next, settings, user};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{sockaddr, socklen_t};
 use sidestep_abi::Reason;
-use sidestep_sys::tcp;
+use sidestep_sys::{Result, tcp};
 
 pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
-    // SAFETY: the program's own pointer; an address starts with its family.
-    let family = if to.is_null() || len < 2 { -1 } else { i32::from(unsafe { (*to).sa_family }) };
     // Dissolving the association ends the connection; the number stays open for another.
-    let dissolved = (family == libc::AF_UNSPEC).then(|| life::closing(fd));
+    let dissolves = conn(fd).filter(|_| address_is_good(to, len) && family(to, len) == Some(libc::AF_UNSPEC));
+    let dissolved = dissolves.map(|index| life::dissolving(index, fd));
     // SAFETY: the program's own call.
     let result = unsafe { next::connect(fd, to, len) };
     if let Some(after) = dissolved {
         after.finish();
     }
     let begun = result == 0 || matches!(errno::get(), libc::EINPROGRESS | libc::EINTR);
-    if begun && (family == libc::AF_INET || family == libc::AF_INET6) {
-        life::open(fd); // unless followed already: a further connect() asks how the first one went
+    if begun && settings::active() && matches!(family(to, len), Some(libc::AF_INET | libc::AF_INET6)) {
+        life::connecting(fd); // unless followed already: a further connect() asks how the first one went
     }
     result
+}
+
+/// An address starts with its family.
+fn family(address: *const sockaddr, len: socklen_t) -> Option<c_int> {
+    if len < 2 { None } else { user::read(address.cast::<u16>()).ok().map(c_int::from) }
 }
 
 pub unsafe fn listen(fd: c_int, backlog: c_int) -> c_int {
@@ -53,17 +59,22 @@ pub unsafe fn accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags
 
 fn accepted(fd: c_int) -> c_int {
     if fd >= 0 {
-        life::open(fd);
+        life::accepted(fd);
     }
     fd
 }
 
 pub unsafe fn shutdown(fd: c_int, how: c_int) -> c_int {
-    if let Some(index) = conn(fd) {
+    let ours = conn(fd).filter(|_| matches!(how, libc::SHUT_RD | libc::SHUT_WR | libc::SHUT_RDWR));
+    if let Some(index) = ours {
         life::shutting(arena::conn(index), fd, how);
     }
     // SAFETY: the program's own call.
-    unsafe { next::shutdown(fd, how) }
+    let result = unsafe { next::shutdown(fd, how) };
+    if let Some(index) = ours.filter(|_| result == 0) {
+        errno::keep(|| epoll::for_each_number(index, epoll::changed));
+    }
+    result
 }
 
 pub unsafe fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int {
@@ -73,32 +84,61 @@ pub unsafe fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_voi
         && (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
         && conn(fd).is_some_and(|c| arena::conn(c).has(flag::BROKEN))
     {
-        // SAFETY: the kernel has just written an int there.
-        unsafe { *value.cast::<c_int>() = libc::EPROTO };
+        // SAFETY: the program's own place for the value.
+        return errno::give(unsafe { tell(value, len, libc::EPROTO) }.map(|()| 0)) as c_int;
     }
     result
+}
+
+/// Gives an int as the kernel has just given one: as many bytes of it as the program has asked for.
+unsafe fn tell(value: *mut c_void, len: *const socklen_t, given: c_int) -> Result<()> {
+    let n = (user::read(len)? as usize).min(size_of::<c_int>());
+    // SAFETY: by contract.
+    unsafe { user::write_all(value.cast::<u8>(), &given.to_ne_bytes()[..n]) }
 }
 
 pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int {
     if let Some(index) = conn(fd)
         && let Some(reason) = needs_kernel(level, name)
+        && user::read(value.cast::<u8>()).is_ok()
     {
-        life::both_to_kernel(arena::conn(index), fd, reason);
+        let c = arena::conn(index);
+        errno::keep(|| match reason {
+            // It counts, or passes over, what is unread now.
+            Reason::SocketOption => life::surrender(c, fd, reason),
+            _ => life::both_to_kernel_once_read(c, fd, reason),
+        });
     }
     // SAFETY: the program's own call.
     let result = unsafe { next::setsockopt(fd, level, name, value, len) };
-    if let Some(index) = conn(fd)
-        && result == 0
+    if result == 0
         && level == libc::SOL_SOCKET
+        && let Some(index) = conn(fd)
     {
         let c = arena::conn(index);
         match name {
-            libc::SO_RCVTIMEO => c.rx_timeout_us.store(sidestep_sys::tcp::timeout_us(fd, name), Relaxed),
-            libc::SO_SNDTIMEO => c.tx_timeout_us.store(sidestep_sys::tcp::timeout_us(fd, name), Relaxed),
+            libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => {
+                c.rx_timeout_us.store(timeout(fd, libc::SO_RCVTIMEO, value), Relaxed)
+            }
+            libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => {
+                c.tx_timeout_us.store(timeout(fd, libc::SO_SNDTIMEO, value), Relaxed)
+            }
             _ => {}
         }
     }
     result
+}
+
+/// asm-generic/socket.h; the same to 64-bit programs as the names of old.
+const SO_RCVTIMEO_NEW: c_int = 66;
+const SO_SNDTIMEO_NEW: c_int = 67;
+
+/// The timeout that the program has just set. With a negative one the kernel never waits, and does not tell.
+fn timeout(fd: c_int, name: c_int, value: *const c_void) -> u64 {
+    match user::read(value.cast::<libc::timeval>()) {
+        Ok(t) if t.tv_sec < 0 => record::NO_WAIT,
+        _ => tcp::timeout_us(fd, name),
+    }
 }
 
 /// Options with which the kernel must see the bytes.

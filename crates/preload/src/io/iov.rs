@@ -1,36 +1,121 @@
-//! Vectors of buffers.
+//! Vectors of buffers, as the kernel takes them from a program.
 
+use crate::user;
+use core::ffi::c_void;
 use libc::iovec;
+use sidestep_sys::{Errno, Result, mem, tcp};
+
+/// No call moves more (MAX_RW_COUNT): an int, rounded down to pages.
+const MOST: usize = 0x7fff_f000;
+/// The end of what every program can map.
+const LOWER_HALF: usize = (1 << 47) - 4096;
+/// Vectors that are kept on the stack; a longer one takes a mapping for the time of the call.
+const ON_STACK: usize = 32;
+
+const NONE: iovec = iovec { iov_base: core::ptr::null_mut(), iov_len: 0 };
 
 /// One buffer as a vector.
-pub fn one(base: *const libc::c_void, len: usize) -> [iovec; 1] {
+pub fn one(base: *const c_void, len: usize) -> [iovec; 1] {
     [iovec { iov_base: base.cast_mut(), iov_len: len }]
 }
 
-/// All bytes of a vector.
-pub fn total(iov: &[iovec]) -> usize {
-    iov.iter().fold(0usize, |n, v| n.saturating_add(v.iov_len))
+/// The buffer of read(2) or write(2).
+#[inline]
+pub fn of_file(base: *const c_void, len: usize) -> Result<[iovec; 1]> {
+    check_range(base, len)?;
+    Ok(one(base, len.min(MOST)))
 }
 
-/// Calls `each` with every piece of the bytes `from..from + len`: pointer, length, distance from `from`.
+/// The buffer of recv(2) or send(2).
 #[inline]
-pub fn pieces(iov: &[iovec], mut from: usize, len: usize, mut each: impl FnMut(*mut u8, usize, usize)) {
+pub fn of_socket(base: *const c_void, len: usize) -> Result<[iovec; 1]> {
+    of_file(base, len.min(MOST))
+}
+
+/// EFAULT: it reaches out of what a program can have, whether or not something is mapped there.
+#[inline]
+fn check_range(base: *const c_void, len: usize) -> Result<()> {
+    let end = (base as usize).checked_add(len);
+    if end.is_some_and(|end| end <= LOWER_HALF || tcp::is_user_address(end)) {
+        Ok(())
+    } else {
+        Err(Errno(libc::EFAULT))
+    }
+}
+
+/// Copies a vector from the program, `n` of them at `from`, and works on it. Its buffers are cut at [`MOST`] bytes in all.
+pub fn with_vector<T>(from: *const iovec, n: usize, work: impl FnOnce(&[iovec]) -> T) -> Result<T> {
+    if n <= ON_STACK {
+        let mut room = [NONE; ON_STACK];
+        return import(&mut room[..n], from).map(|()| work(&room[..n]));
+    }
+    let bytes = n * size_of::<iovec>();
+    let memory = mem::anonymous(bytes, false).map_err(|_| Errno(libc::ENOMEM))?;
+    // SAFETY: a fresh zeroed mapping of that size, unmapped below, after its last use.
+    let room = unsafe { core::slice::from_raw_parts_mut(memory.cast::<iovec>(), n) };
+    let result = import(room, from).map(|()| work(room));
+    mem::unmap(memory, bytes);
+    result
+}
+
+fn import(room: &mut [iovec], from: *const iovec) -> Result<()> {
+    user::read_all(room, from)?;
+    if room.iter().any(|v| v.iov_len > isize::MAX as usize) {
+        return Err(Errno(libc::EINVAL));
+    }
+    let mut left = MOST;
+    for v in room {
+        check_range(v.iov_base, v.iov_len)?;
+        v.iov_len = v.iov_len.min(left);
+        left -= v.iov_len;
+    }
+    Ok(())
+}
+
+/// All bytes of a vector.
+#[inline]
+pub fn total(iov: &[iovec]) -> usize {
+    match iov {
+        [one] => one.iov_len,
+        many => total_of_many(many),
+    }
+}
+
+#[inline(never)]
+fn total_of_many(iov: &[iovec]) -> usize {
+    iov.iter().map(|v| v.iov_len).sum() // no more than MOST
+}
+
+/// Calls `each` with every piece of the bytes `from..from + len`: pointer, length, distance from `from`. EFAULT: it has
+/// failed, because the piece is bad.
+#[inline]
+pub fn pieces(
+    iov: &[iovec],
+    mut from: usize,
+    len: usize,
+    mut each: impl FnMut(*mut u8, usize, usize) -> bool,
+) -> Result<()> {
     let mut done = 0;
     for v in iov {
         if done == len {
-            return;
+            break;
         }
         if from >= v.iov_len {
             from -= v.iov_len;
             continue;
         }
         let n = (v.iov_len - from).min(len - done);
-        // SAFETY: from < iov_len, so the pointer stays inside the program's buffer.
-        each(unsafe { v.iov_base.cast::<u8>().add(from) }, n, done);
+        if !each(v.iov_base.cast::<u8>().wrapping_add(from), n, done) {
+            return Err(Errno(libc::EFAULT));
+        }
         done += n;
         from = 0;
     }
+    Ok(())
 }
+
+/// The kernel takes what is sent in fragments of so many bytes, and of what it cannot read whole fragments.
+pub const GRAIN: usize = 32 * 1024;
 
 /// Buffers that one step hands to the kernel; longer vectors take several steps.
 pub const STEP: usize = 16;
@@ -49,8 +134,7 @@ pub fn slice(iov: &[iovec], from: usize, max: usize, out: &mut [iovec; STEP]) ->
             break;
         }
         let len = (v.iov_len - skip).min(left);
-        // SAFETY: skip < iov_len, so the pointer stays inside the program's buffer.
-        out[n] = iovec { iov_base: unsafe { v.iov_base.cast::<u8>().add(skip) }.cast(), iov_len: len };
+        out[n] = iovec { iov_base: v.iov_base.cast::<u8>().wrapping_add(skip).cast(), iov_len: len };
         n += 1;
         left -= len;
         skip = 0;
@@ -60,5 +144,5 @@ pub fn slice(iov: &[iovec], from: usize, max: usize, out: &mut [iovec; STEP]) ->
 
 /// An empty vector to slice into.
 pub const fn empty() -> [iovec; STEP] {
-    [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; STEP]
+    [NONE; STEP]
 }

@@ -3,10 +3,13 @@
 //! The interrupted write holds the lock and cannot be waited for. What the handler writes is kept here and sent
 //! right after that write's present step, as if the handler had run a moment later.
 
+use crate::critical::Lock;
+use crate::user;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use libc::iovec;
-use sidestep_sys::lock::{Lock, Taken};
+use sidestep_sys::lock::Taken;
+use sidestep_sys::{Errno, Result};
 
 /// What handlers write is short; more than this is refused with EAGAIN.
 const ROOM: usize = 4096;
@@ -18,6 +21,11 @@ unsafe impl Sync for Kept {}
 
 static KEPT: Kept = Kept(UnsafeCell::new([0; ROOM]));
 static LOCK: Lock = Lock::new();
+
+/// In a forked child.
+pub fn unlock() {
+    LOCK.forget();
+}
 /// Bytes kept, all for one connection: index + 1 in OWNER.
 static LEN: AtomicU32 = AtomicU32::new(0);
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -28,24 +36,28 @@ pub fn has_some(index: u32) -> bool {
     OWNER.load(Relaxed) == index + 1
 }
 
-/// Keeps all of it, or nothing.
-pub fn keep(index: u32, iov: &[iovec]) -> Option<usize> {
+/// Keeps all of it, or nothing: EAGAIN.
+pub fn keep(index: u32, iov: &[iovec]) -> Result<usize> {
     let n = super::iov::total(iov);
     if LOCK.lock(crate::thread::tid()) == Taken::Reentered {
-        return None;
+        return Err(Errno(libc::EAGAIN));
     }
     let (owner, len) = (OWNER.load(Relaxed), LEN.load(Relaxed) as usize);
-    let fits = (owner == 0 || owner == index + 1) && len + n <= ROOM;
-    if fits {
+    let fits = (owner == 0 || owner == index + 1) && n <= ROOM - len;
+    let kept = if fits {
         super::iov::pieces(iov, 0, n, |from, part, done| {
-            // SAFETY: under the lock; len + n <= ROOM; the program vouches for its buffers.
-            unsafe { core::ptr::copy_nonoverlapping(from, KEPT.0.get().cast::<u8>().add(len + done), part) };
-        });
+            // SAFETY: under the lock; len + n <= ROOM.
+            unsafe { user::copy(KEPT.0.get().cast::<u8>().add(len + done), from, part) }
+        })
+    } else {
+        Err(Errno(libc::EAGAIN))
+    };
+    if kept.is_ok() {
         LEN.store((len + n) as u32, Relaxed);
         OWNER.store(index + 1, Release);
     }
     LOCK.unlock();
-    fits.then_some(n)
+    kept.map(|()| n)
 }
 
 /// Sends what is kept, by `send`, which returns how many bytes went.

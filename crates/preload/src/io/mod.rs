@@ -1,10 +1,14 @@
 //! Bytes in and out of a connection, whatever call they came by.
 
+pub mod deputy;
 pub mod iov;
 mod late;
 pub mod recv;
 pub mod send;
 
+pub use late::unlock;
+
+use crate::debts::{self, Debt};
 use crate::record::{Conn, flag, state};
 use crate::{arena, attach, member};
 use core::sync::atomic::Ordering::*;
@@ -20,7 +24,7 @@ pub fn arrive(index: u32) -> &'static Conn {
     if c.is_attached() && is_inherited(c) {
         disinherit(index, c);
     }
-    if c.flags.load(Relaxed) & (flag::KERNEL_ONLY | flag::TX_RING | flag::TX_TAKE_BACK) == flag::KERNEL_ONLY
+    if c.flags.load(Relaxed) & (flag::KERNEL_ONLY | flag::TX_RING | flag::TX_UNSENT) == flag::KERNEL_ONLY
         && c.is_attached()
     {
         crate::errno::keep(|| attach::demote(index, c));
@@ -45,13 +49,28 @@ pub fn is_inherited(c: &Conn) -> bool {
 
 /// Runs a native call with the gate held, so that nobody attaches meanwhile. None: it is attached already.
 #[inline]
-pub fn natively<T>(c: &Conn, call: impl FnOnce() -> T) -> Option<T> {
+pub fn natively<T>(index: u32, c: &Conn, call: impl FnOnce() -> T) -> Option<T> {
     if c.is_attached() {
         return None;
     }
+    debts::settle();
     // SYNC gate: we enter, then look at the state; the attacher sets the state, then looks at the gate.
-    c.gate.fetch_add(1, SeqCst);
+    let number = enter_gate(index, c);
     let result = (c.state.load(SeqCst) != state::ATTACHED).then(call);
-    c.gate.fetch_sub(1, SeqCst);
+    leave_gate(index, c, number);
     result
+}
+
+/// A kernel call on the connection begins: until [`leave_gate`] nobody attaches it.
+#[inline]
+pub fn enter_gate(index: u32, c: &Conn) -> u32 {
+    let number = c.gate.enter();
+    debts::owe(Debt::Gate(index, number));
+    number
+}
+
+#[inline]
+pub fn leave_gate(index: u32, c: &Conn, number: u32) {
+    debts::paid(Debt::Gate(index, number));
+    c.gate.leave(number);
 }

@@ -1,9 +1,9 @@
 //! Receiving. All calls that read from a connection come here.
 
 use super::{arrive, iov, natively};
-use crate::record::{Conn, flag};
+use crate::record::{self, Conn, flag};
 use crate::wait::block::{self, Want};
-use crate::{attach, errno, life, link};
+use crate::{attach, errno, life, link, user};
 use core::sync::atomic::Ordering::*;
 use libc::{EAGAIN, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, iovec};
 use sidestep_abi::Reason;
@@ -28,7 +28,7 @@ pub fn recv(index: u32, fd: i32, iov: &[iovec], flags: i32, native: impl FnOnce(
         return native(); // never the byte stream; the writer's urgent data came by kernel
     }
     let mut native = Some(native);
-    let passed = natively(c, || {
+    let passed = natively(index, c, || {
         let n = native.take().map_or(-1, |call| call());
         if n > 0 && flags & MSG_PEEK == 0 {
             c.early_rx.fetch_add(n as u64, Relaxed);
@@ -54,10 +54,13 @@ fn attached(index: u32, c: &'static Conn, fd: i32, iov: &[iovec], flags: i32) ->
         return attached(index, c, fd, &iov::one((&raw mut byte).cast(), 1), flags | MSG_PEEK).map(|_| 0);
     }
     let whole = flags & MSG_WAITALL != 0 && flags & MSG_PEEK == 0;
-    let (mut got, mut peeks, mut transit) = (0, 0, 0);
+    // As the call finds it: what becomes of O_NONBLOCK meanwhile is the next call's business.
+    let patient = flags & MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK);
+    let sleeps = patient && c.rx_timeout_us.load(Relaxed) != record::NO_WAIT;
+    let (mut got, mut peeks) = (0, 0);
     let mut wait = block::Blocking::new(c.rx_timeout_us.load(Relaxed));
     loop {
-        let step = c.with_rx(|rx| step(c, rx, life::number(index, fd), iov, got, flags));
+        let step = c.with_rx(|rx| step(c, rx, life::number(index, fd), iov, got, (flags, sleeps)));
         // A signal handler reads what it has interrupted the reading of: nothing there, for the moment.
         let step = step.unwrap_or(Err(Errno(EAGAIN)));
         match step {
@@ -68,14 +71,7 @@ fn attached(index: u32, c: &'static Conn, fd: i32, iov: &[iovec], flags: i32) ->
                 peeks += 1;
                 clock::nap_us(PEEK_US);
             }
-            Ok(Step::Bytes(n)) if flags & MSG_PEEK != 0 => {
-                if n == want || transit == PROMISED || !c.with_rx(|rx| (n as u64) < rx.owed()).unwrap_or(false) {
-                    let _ = c.with_rx(|rx| rx.tell(n));
-                    return Ok(n);
-                }
-                transit += 1;
-                clock::nap_us(TRANSIT_US);
-            }
+            Ok(Step::Bytes(n)) if flags & MSG_PEEK != 0 => return Ok(n),
             Ok(Step::Bytes(n)) => {
                 got += n;
                 if got >= want || !whole {
@@ -88,15 +84,10 @@ fn attached(index: u32, c: &'static Conn, fd: i32, iov: &[iovec], flags: i32) ->
                     return Ok(got);
                 }
             }
-            // What was there a moment ago is just being taken back, and comes by kernel at once.
-            Ok(Step::Empty) if c.with_rx(|rx| comes_back(rx, got, transit)).unwrap_or(false) => {
-                transit += 1;
-                clock::nap_us(TRANSIT_US);
-            }
             Ok(Step::Empty) if got > 0 && !whole => return Ok(got),
             Ok(Step::End) => return Ok(got),
             Ok(Step::Empty) if super::is_inherited(c) && life::hears_rings(c) => life::rx_to_kernel(c, Reason::Shared),
-            Ok(Step::Empty) if flags & MSG_DONTWAIT != 0 || c.has(flag::NONBLOCK) => return some(got, Errno(EAGAIN)),
+            Ok(Step::Empty) if !patient => return some(got, Errno(EAGAIN)),
             Ok(Step::Empty) => match wait.until(index, c, fd, Want::In, got) {
                 Ok(()) => {}
                 Err(e) => return some(got, e),
@@ -110,64 +101,22 @@ fn attached(index: u32, c: &'static Conn, fd: i32, iov: &[iovec], flags: i32) ->
 const PEEKS: u32 = 2000;
 const PEEK_US: u64 = 500;
 
-/// A reader waits so often, so long, for bytes on their way from the ring to the kernel: a millisecond in all.
-const TRANSIT: u32 = 40;
-const TRANSIT_US: u64 = 25;
-
-/// So often for bytes that the program has been told of: it will not ask twice. Their writer has ended the stretch
-/// and sends them in the same call, but it may have been put off the CPU in between.
-const PROMISED: u32 = 40 * TRANSIT;
-
 /// FIONREAD: how many bytes can be read now, by whichever carrier.
 pub fn readable(c: &Conn, fd: i32) -> usize {
-    let mut transit = 0;
-    loop {
-        let Reach { before, ring, owed } = c.with_rx(|rx| in_reach(rx, c)).unwrap_or_default();
-        // Asked after the ring: should the stretch have ended since, the ring's bytes are coming by kernel, and may
-        // be counted there already.
+    let reach = |rx: &mut Rx| {
+        let half = c.rx_half();
+        let next = rx.next(half);
         let queued = u64::from(tcp::queued(fd).unwrap_or(0));
-        let n = if queued < before { queued } else { before + ring.max(queued - before) };
-        let waits = || c.with_rx(|rx| comes_back(rx, 0, transit)).unwrap_or(false);
-        if n >= owed || !waits() {
-            let _ = c.with_rx(|rx| rx.tell(n as usize));
-            return n as usize;
+        match next {
+            // What the kernel has besides lies behind the ring, if this is the ring's last word.
+            Ok(Read::Ring(n)) => n as u64 + rx.news_in_kernel(half, queued),
+            Ok(Read::Copies) => rx.news_in_kernel(half, queued),
+            Ok(Read::Kernel(limit)) if queued < limit => queued,
+            Ok(Read::Kernel(limit)) => limit + rx.beyond(half).1 as u64,
+            Err(Lie) => 0,
         }
-        transit += 1;
-        clock::nap_us(TRANSIT_US);
-    }
-}
-
-/// What lies where, in bytes.
-#[derive(Default)]
-struct Reach {
-    /// The kernel's, before the ring's.
-    before: u64,
-    /// In the ring.
-    ring: u64,
-    /// In kernel and ring together there must be so many.
-    owed: u64,
-}
-
-fn in_reach(rx: &mut Rx, c: &Conn) -> Reach {
-    let half = c.rx_half();
-    let (before, ring) = match rx.next(half) {
-        Ok(Read::Ring(n)) => (0, n),
-        Ok(Read::Kernel(limit)) => (limit, rx.beyond(half).1),
-        Err(Lie) => (0, 0),
     };
-    Reach { before, ring: ring as u64, owed: rx.owed().max(rx.on_its_way().min(1)) }
-}
-
-/// Whether a call that has `got` so many bytes, and has waited so often, waits for more. It may count on one byte if
-/// the connection was readable, and on all that the program has been told of.
-fn comes_back(rx: &mut Rx, got: usize, waited: u32) -> bool {
-    if rx.owed() == 0 {
-        return got == 0 && rx.on_its_way() > 0 && waited < TRANSIT;
-    }
-    if waited >= PROMISED {
-        rx.take_back_promise(); // its writer is stopped: no further call waits for it
-    }
-    rx.owed() > 0
+    c.with_rx(reach).unwrap_or(0) as usize
 }
 
 /// What has been received, if anything; else the error.
@@ -175,7 +124,8 @@ fn some(got: usize, error: Errno) -> Result<usize> {
     if got > 0 { Ok(got) } else { Err(error) }
 }
 
-fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) -> Result<Step> {
+/// `sleeps`: if there is nothing, the caller sleeps until there is.
+fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, (flags, sleeps): (i32, bool)) -> Result<Step> {
     if c.has(flag::BROKEN) {
         return Err(Errno(libc::EPROTO));
     }
@@ -185,25 +135,29 @@ fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) 
     let half = c.rx_half();
     loop {
         match rx.next(half).map_err(|lie| broken(c, fd, lie))? {
-            Read::Ring(0) => match ask_kernel(c, rx, fd)? {
+            // An error is the next call's, if this one has brought something.
+            Read::Copies | Read::Ring(0) | Read::Kernel(_) if skip > 0 && tcp::fails_next(fd) => return Ok(Step::End),
+            Read::Copies | Read::Ring(0) => match ask_kernel(c, rx, fd, sleeps)? {
                 Asked::Nothing => return Ok(Step::Empty),
                 Asked::Ended => return rest(c, rx, fd, iov, skip, flags),
                 Asked::Again => {}
             },
+            // A look ahead that wants more than the ring has sees all of it in the kernel, if it is all there.
+            Read::Ring(n) if flags & MSG_PEEK != 0 && n < iov::total(iov) - skip && leave_for_copies(c, rx, fd)? => {}
             Read::Ring(n) => {
-                if let Some(n) = from_ring(c, rx, fd, iov, skip, flags, n)? {
-                    return Ok(Step::Bytes(n));
+                if let Some(step) = from_ring(c, rx, fd, iov, skip, flags, n)? {
+                    return Ok(step);
                 }
             }
+            // One call does not read past the mark of urgent data, whatever carries the bytes before it.
+            Read::Kernel(_) if skip > 0 && tcp::is_at_mark(fd) => return Ok(Step::End),
             Read::Kernel(limit) => {
                 let mut part = iov::empty();
                 let room = iov::slice(iov, skip, limit.min(usize::MAX as u64) as usize, &mut part);
                 let taken = iov::total(&part[..room]);
                 return match from_kernel(c, rx, fd, (&part[..room], iov), skip, flags, limit) {
                     Ok(0) => rest(c, rx, fd, iov, skip, flags),
-                    Ok(n) if flags & MSG_PEEK == 0 && (n as u64 == limit || n == taken || rx.owed() > 0) => {
-                        Ok(Step::Part(n))
-                    }
+                    Ok(n) if flags & MSG_PEEK == 0 && (n as u64 == limit || n == taken) => Ok(Step::Part(n)),
                     Ok(n) => Ok(Step::Bytes(n)),
                     Err(Errno(EAGAIN)) => {
                         c.lower(flag::HINT);
@@ -244,12 +198,16 @@ fn from_ring(
     skip: usize,
     flags: i32,
     available: usize,
-) -> Result<Option<usize>> {
+) -> Result<Option<Step>> {
     let half = c.rx_half();
     let n = available.min(iov::total(iov) - skip);
-    copy_out(c, rx.at(half), iov, skip, n, flags);
+    let n = match copy_out(c, rx.at(half), iov, skip, n, flags) {
+        Ok(()) => n,
+        Err(e) => copy_less(c, rx.at(half), iov, skip, n, flags, e)?,
+    };
     if flags & MSG_PEEK != 0 {
-        return Ok(Some(n));
+        let more = if n == available { peek_behind(c, rx, fd, iov, skip + n) } else { 0 };
+        return Ok(Some(Step::Bytes(n + more)));
     }
     attach::mark_upgraded(c);
     match rx.took_ring(half, n).map_err(|lie| broken(c, fd, lie))? {
@@ -257,18 +215,51 @@ fn from_ring(
         Advance::Done => {
             c.words().counters[c.my_side()].ring_rx.store(rx.ring, Relaxed);
             tell_space(c, available - n);
-            Ok(Some(n))
+            if n < available || !rx.is_last_of_ring(half) {
+                return Ok(Some(Step::Bytes(n)));
+            }
+            // Behind the last byte of a stretch the kernel may have more, after the copies.
+            while matches!(rx.next(half), Ok(Read::Copies)) && discard_copies(c, rx, fd)? {}
+            Ok(Some(Step::Part(n)))
         }
     }
 }
 
-fn copy_out(c: &Conn, at: u64, iov: &[iovec], skip: usize, n: usize, flags: i32) {
+/// A look ahead that reached the end of what a ring carries goes on in the kernel, if that has what follows and no copies
+/// before it.
+fn peek_behind(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize) -> usize {
+    let half = c.rx_half();
+    if iov::total(iov) == skip || !rx.is_last_of_ring(half) {
+        return 0;
+    }
+    let queued = tcp::queued(fd).map_or(0, u64::from);
+    if queued == 0 || rx.news_in_kernel(half, queued) != queued {
+        return 0;
+    }
+    let mut part = iov::empty();
+    let room = iov::slice(iov, skip, queued as usize, &mut part);
+    // SAFETY: the program's own buffers.
+    unsafe { tcp::receive(fd, &part[..room], MSG_PEEK) }.unwrap_or(0)
+}
+
+/// EFAULT: a buffer of the program is bad, and nothing has been consumed.
+#[inline]
+fn copy_out(c: &Conn, at: u64, iov: &[iovec], skip: usize, n: usize, flags: i32) -> Result<()> {
     if flags & MSG_TRUNC != 0 {
-        return; // tcp(7): the bytes are thrown away
+        return Ok(()); // tcp(7): the bytes are thrown away
     }
     let data = c.rx_data();
-    // SAFETY: the program vouches for its buffers; `n` is at most the ring's size.
-    iov::pieces(iov, skip, n, |to, len, done| unsafe { data.get(at.wrapping_add(done as u64), to, len) });
+    iov::pieces(iov, skip, n, |to, len, done| {
+        // SAFETY: a piece of the ring, and of a buffer that the program has named for what it receives.
+        data.get(at.wrapping_add(done as u64), to, len, |to, from, len| unsafe { user::copy(to, from, len) })
+    })
+}
+
+/// A buffer ends too early: what fits before may do, in the grain of the kernel.
+#[cold]
+#[inline(never)]
+fn copy_less(c: &Conn, at: u64, iov: &[iovec], skip: usize, n: usize, flags: i32, e: Errno) -> Result<usize> {
+    if n <= iov::GRAIN { Err(e) } else { copy_out(c, at, iov, skip, iov::GRAIN, flags).map(|()| iov::GRAIN) }
 }
 
 /// Wakes a writer that waits for space, once half of the ring is free.
@@ -310,14 +301,34 @@ fn from_kernel(
 fn peek_beyond(c: &Conn, rx: &Rx, iov: &[iovec], skip: usize) -> usize {
     let (at, there) = rx.beyond(c.rx_half());
     let n = there.min(iov::total(iov) - skip);
-    copy_out(c, at, iov, skip, n, 0);
-    n
+    if copy_out(c, at, iov, skip, n, 0).is_ok() { n } else { 0 }
 }
 
-/// What we took back met a socket that was gone: to the program that is one and the same reset.
+/// What we sent by kernel met a socket that was gone: to the program that is one and the same reset.
 fn as_reset(c: &Conn, e: Errno) -> Errno {
     let killed = c.rx_half().writer.fin.load(Acquire) == 0;
     if e == Errno(libc::EPIPE) && killed { Errno(libc::ECONNRESET) } else { e }
+}
+
+fn leave_for_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
+    let half = c.rx_half();
+    if !rx.is_last_of_ring(half) {
+        return Ok(false);
+    }
+    let queued = u64::from(tcp::queued(fd)?);
+    rx.leave_for_copies(half, queued).map_err(|lie| broken(c, fd, lie))
+}
+
+/// Discards what the kernel has of copies. True: there were some, or it is known now that there are none.
+pub fn discard_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
+    let expected = rx.expects_copies();
+    let queued = u64::from(tcp::queued(fd)?);
+    let n = rx.discardable(c.rx_half(), queued).map_err(|lie| broken(c, fd, lie))?;
+    if n == 0 {
+        return Ok(expected && !rx.expects_copies());
+    }
+    rx.discarded(tcp::discard(fd, n)?);
+    Ok(true)
 }
 
 enum Asked {
@@ -329,20 +340,36 @@ enum Asked {
     Again,
 }
 
-/// The ring is empty: whether the kernel knows of an end or an error. Asked only when there is a sign, and now
-/// and then for programs that never wait.
-fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32) -> Result<Asked> {
+/// Whether somebody who does not wait is to ask the kernel for an end or an error now.
+pub fn is_due(c: &Conn) -> bool {
+    let now = arch::ticks();
+    if now < c.rx_asked.load(Relaxed) {
+        return false;
+    }
+    c.rx_asked.store(now + clock::ticks_of_us(ASK_US), Relaxed);
+    !c.was_waited_for(&c.rx_waited)
+}
+
+/// How often a reader that never waits asks the kernel for an end or an error.
+const ASK_US: u64 = 1000;
+
+/// No byte is to be had from the ring: whether the kernel knows of an end or an error. Asked only when there is a sign,
+/// and now and then for programs that never wait. `sleeps`: the caller is about to sleep on the socket, which tells.
+fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
     let half = c.rx_half();
-    let due = c.rx_asked.load(Relaxed);
-    if !c.has(flag::HINT) && half.writer.fin.load(Acquire) == 0 && arch::ticks() < due {
+    let is_quiet = rx.in_ring() && !c.has(flag::HINT) && half.writer.fin.load(Acquire) == 0;
+    if is_quiet && (sleeps || !is_due(c)) {
         return Ok(Asked::Nothing);
     }
-    c.rx_asked.store(arch::ticks() + clock::ticks_of_us(1000), Relaxed);
+    if discard_copies(c, rx, fd)? {
+        return Ok(Asked::Again);
+    }
     let mut byte = 0u8;
     let probe = iov::one((&raw mut byte).cast(), 1);
     // SAFETY: one writable byte.
     match unsafe { tcp::receive(fd, &probe, MSG_PEEK) } {
         Ok(0) => Ok(Asked::Ended),
+        Ok(_) if discard_copies(c, rx, fd)? => Ok(Asked::Again),
         Ok(_) if rx.next(half) == Ok(Read::Ring(0)) => Err(foreign_bytes(c, fd)),
         Ok(_) => Ok(Asked::Again),
         Err(Errno(EAGAIN)) => {
@@ -359,9 +386,10 @@ fn rest(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) 
     let left = rx.rest(half).map_err(|lie| broken(c, fd, lie))?;
     let n = left.min(iov::total(iov) - skip);
     if n == 0 {
-        return if died_unread(c) { Err(Errno(libc::ECONNRESET)) } else { Ok(Step::End) };
+        // An error is the next call's, if this one has brought something.
+        return if skip == 0 && died_unread(c) { Err(Errno(libc::ECONNRESET)) } else { Ok(Step::End) };
     }
-    copy_out(c, rx.at(half), iov, skip, n, flags);
+    copy_out(c, rx.at(half), iov, skip, n, flags)?;
     if flags & MSG_PEEK == 0 {
         rx.took_rest(half, n).map_err(|lie| broken(c, fd, lie))?;
     }
@@ -374,8 +402,13 @@ fn died_unread(c: &Conn) -> bool {
     let said = c.rx_half().writer.fin.load(Acquire) != 0 || c.has(flag::RX_SHUT | flag::TX_SHUT);
     let unread = || {
         c.with_tx(|end| {
-            let _ = end.tx.look(c.tx_half());
-            end.tx.unread() > 0 || end.tx.takes_back()
+            let half = c.tx_half();
+            let _ = end.tx.look(half);
+            if half.claim_sending() {
+                let _ = end.tx.heed_deputy(half); // what it has sent to itself for us
+                half.has_sent();
+            }
+            end.tx.unread() > 0
         })
     };
     !said && (c.has(flag::DIED_UNREAD) || unread().unwrap_or(false)) && c.raise(flag::RESET_TOLD)

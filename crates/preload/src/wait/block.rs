@@ -1,18 +1,18 @@
 //! One blocking call on one connection.
 
 use super::signals::{self, Quiet};
-use super::{Deadline, Patience, UNKNOWN_BELL_US, readiness, remind};
+use super::{Deadline, Patience, UNKNOWN_BELL_US, blocked, readiness};
+use crate::debts::{self, Debt};
 use crate::fdtable::{self, Kind};
-use crate::record::{Conn, flag, state};
+use crate::record::{self, Conn, flag, state};
 use crate::{arena, io, life, link, place};
 use core::sync::atomic::{Ordering::*, fence};
 use libc::{POLLIN, POLLOUT, POLLRDHUP, pollfd};
 use sidestep_abi::Reason;
-use sidestep_conn::Read;
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys};
 
-/// Without a doorbell, bytes that the writer has yet to take back arrive by kernel too; this is only for a peer
-/// that began a stretch at the very moment we gave up on them.
+/// Without a doorbell everything arrives by kernel; this is only for a peer that began a stretch at the very moment we
+/// gave up on them.
 const NO_BELL_US: u64 = 500_000;
 
 /// What the call waits for.
@@ -64,10 +64,14 @@ impl Blocking {
     /// As [`Blocking::pause`], for a call of the program, which closing the number meanwhile does not end
     /// ([`life::number`]). `moved`: bytes that the call has moved already, and will return if interrupted.
     pub fn until(&mut self, index: u32, c: &Conn, fd: i32, want: Want, moved: usize) -> Result<()> {
+        if self.timeout_us == record::NO_WAIT {
+            return Err(Errno(libc::EAGAIN));
+        }
         self.restarts = moved == 0 && self.timeout_us == 0;
         self.looked &= moved == self.moved;
         self.moved = moved;
         if self.keeps.is_none() {
+            debts::settle();
             keep(index, fd)?;
             self.keeps = Some(index);
         }
@@ -85,8 +89,8 @@ impl Blocking {
         if self.looked {
             return Ok(());
         }
-        let quiet = self.quiet.get_or_insert_with(Quiet::begin);
-        self.looked = may_look && c.spin.wait(|| looks_ready(c, want));
+        let quiet = self.quiet.get_or_insert_with(|| Quiet::begin(core::ptr::null()));
+        self.looked = may_look && c.spin.wait(|| looks_ready(c, want) || quiet.is_disturbed()) && looks_ready(c, want);
         if self.looked {
             return Ok(());
         }
@@ -103,17 +107,32 @@ impl Blocking {
                 clock::nap_us(UNKNOWN_BELL_US);
                 Ok(())
             }
-            Ok(()) if deadline.has_passed() => Err(Errno(libc::EAGAIN)),
+            // The number may have been closed, by the handler perhaps.
+            Err(signals::RESTART) => match self.keeps {
+                Some(index) if fdtable::get(fd) != Kind::Conn(index) => Err(Errno(libc::EBADF)),
+                _ => Ok(()),
+            },
+            // What has come in time is taken, however late we look.
+            Ok(()) if deadline.has_passed() && !has_come(c, number(), want) => Err(Errno(libc::EAGAIN)),
             other => other,
         }
     }
 }
 
+/// Whether the call can go on, by whatever carrier.
+fn has_come(c: &Conn, fd: i32, want: Want) -> bool {
+    let wanted = match want {
+        Want::In => readiness::IN,
+        Want::Out => readiness::OUT,
+    };
+    c.is_attached() && readiness::events(c, fd, wanted) != 0
+}
+
 /// Makes the connection outlive its number until [`let_go`]. EBADF: the number is just being closed.
 fn keep(index: u32, fd: i32) -> Result<()> {
     let local = arena::local(index);
-    local.waiters.fetch_add(1, SeqCst);
-    local.waiter.store(crate::thread::tid(), Relaxed);
+    blocked::enter(index);
+    debts::owe(Debt::Connection(index));
     // SYNC waiter
     fence(SeqCst);
     if fdtable::get(fd) == Kind::Conn(index) || local.orphan.load(SeqCst) != 0 {
@@ -123,8 +142,9 @@ fn keep(index: u32, fd: i32) -> Result<()> {
     Err(Errno(libc::EBADF))
 }
 
-fn let_go(index: u32) {
-    arena::local(index).waiters.fetch_sub(1, SeqCst);
+pub fn let_go(index: u32) {
+    debts::paid(Debt::Connection(index));
+    blocked::leave(index);
     if arena::local(index).orphan.load(SeqCst) != 0 {
         life::orphan_done(index);
     }
@@ -149,7 +169,7 @@ fn sleep(
     want: Want,
     deadline: &Deadline,
     patience: &mut Patience,
-    signals: (bool, &Quiet),
+    signals: (bool, &mut Quiet),
 ) -> Result<()> {
     if !c.is_attached() || io::is_inherited(c) {
         // Native again, or its doorbells are another process's: all comes by kernel.
@@ -172,16 +192,14 @@ fn sleep(
             (true, Want::Out) if c.has(flag::TX_RING) => Some(io::send::STALLED_US),
             _ => None,
         };
-        let left = deadline.left(remind::cap_if(cap, || remind::awaits(c)));
-        let said = kernel_wait(fd, place::eventfd(p), interest(c, want), left, signals);
-        remind::remind();
+        let said = kernel_wait(fd, place::doorbell(p), interest(c, want), deadline.left(cap), signals);
         said.map(|revents| {
             if readiness::is_hint(revents as u16 as u32) {
                 c.raise(flag::HINT);
             }
         })
     };
-    place::rise(p);
+    place::rise(p, false);
     bells.fetch_and(!(1 << p), SeqCst);
     place::take_news(p, io::send::serve);
     place::release(p);
@@ -194,15 +212,13 @@ fn leave_to_kernel(
     fd: i32,
     want: Want,
     (deadline, cap_us): (&Deadline, u64),
-    signals: (bool, &Quiet),
+    signals: (bool, &mut Quiet),
 ) -> Result<()> {
     match want {
         Want::In => life::rx_to_kernel(c, Reason::Places),
         Want::Out => io::send::leave_ring(c, fd, Reason::Places),
     }
-    let left = deadline.left(remind::cap(Some(cap_us)));
-    let said = kernel_wait(fd, -1, interest(c, want), left, signals);
-    remind::remind();
+    let said = kernel_wait(fd, -1, interest(c, want), deadline.left(Some(cap_us)), signals);
     if c.is_attached() {
         io::send::attend(c, fd); // nobody could ring for the other direction
     }
@@ -216,10 +232,7 @@ fn is_ready(c: &Conn, want: Want, fd: i32) -> bool {
     }
     io::send::attend(c, fd);
     match want {
-        Want::In => {
-            let next = c.with_rx(|rx| readiness::next(c, rx));
-            !matches!(next, Ok(Ok(Read::Ring(0) | Read::Kernel(_))))
-        }
+        Want::In => c.with_rx(|rx| readiness::has_bytes(c, rx)).unwrap_or(true),
         Want::Out => c.with_tx(|end| io::send::offers_space(c, end, fd)).is_ok_and(|s| s == Some(true)),
     }
 }
@@ -231,22 +244,22 @@ fn interest(c: &Conn, want: Want) -> i16 {
         Want::Out if c.has(flag::TX_RING) => POLLRDHUP,
         Want::Out => POLLOUT,
     };
-    wanted | readiness::for_take_back(c)
+    wanted | readiness::for_unsent(c)
 }
 
 /// Sleeps on the socket and on the doorbell.
 fn kernel_wait(
     fd: i32,
-    eventfd: i32,
+    doorbell: i32,
     events: i16,
     left: Option<libc::timespec>,
-    (restarts, quiet): (bool, &Quiet),
+    (restarts, quiet): (bool, &mut Quiet),
 ) -> Result<i16> {
     let none = pollfd { fd: -1, events: 0, revents: 0 };
-    let mut fds = [pollfd { fd, events, revents: 0 }, pollfd { fd: eventfd, events: POLLIN, revents: 0 }, none];
+    let mut fds = [pollfd { fd, events, revents: 0 }, pollfd { fd: doorbell, events: POLLIN, revents: 0 }, none];
     let result = signals::wait(&mut fds, &left, restarts, quiet);
     if fds[1].revents != 0 {
-        fdsys::hush(eventfd);
+        fdsys::hush(doorbell);
     }
     result.map(|_| fds[0].revents)
 }

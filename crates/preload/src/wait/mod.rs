@@ -2,10 +2,11 @@
 //! on a doorbell at once.
 
 pub mod block;
+pub mod blocked;
 pub mod epoll;
+pub mod ignored;
 pub mod poll;
 pub mod readiness;
-pub mod remind;
 pub mod select;
 pub mod sets;
 pub mod signals;
@@ -49,6 +50,9 @@ impl Deadline {
         Some(libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 })
     }
 }
+
+/// No time at all.
+pub const NOW: Option<libc::timespec> = Some(libc::timespec { tv_sec: 0, tv_nsec: 0 });
 
 /// As ppoll(2) wants it: a pointer, null for ever.
 pub fn as_ptr(ts: &Option<libc::timespec>) -> *const libc::timespec {

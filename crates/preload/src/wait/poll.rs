@@ -1,17 +1,18 @@
 //! poll(2): the kernel is asked about everything but the bytes of upgraded connections.
 
-use super::signals::{Quiet, Sleep};
-use super::{Deadline, Patience, UNKNOWN_BELL_US, as_ptr, readiness, remind};
+use super::signals::Quiet;
+use super::{Deadline, NOW, Patience, UNKNOWN_BELL_US, as_ptr, readiness};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag, state};
-use crate::{arena, errno, io, link, member, next, place, wait};
+use crate::{arena, debts, errno, io, link, member, next, place, wait};
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
-use libc::{POLLIN, POLLOUT, POLLPRI, POLLRDHUP, pollfd};
+use libc::{POLLIN, POLLOUT, POLLPRI, POLLRDHUP, pollfd, sigset_t};
 use sidestep_abi::Reason;
 use sidestep_sys::{Errno, Result, mem};
 
-/// Descriptors that fit on the stack; a longer list takes a mapping for the time of the call.
-const ON_STACK: usize = 128;
+/// Entries that fit on the stack: a call needs two for each descriptor. A longer list takes a mapping for the time of the call.
+const ON_STACK: usize = 257;
 /// What only an upgraded connection's ring can tell.
 const BYTES: i16 = POLLIN | POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;
 /// What poll(2) tells unasked.
@@ -27,31 +28,66 @@ enum Holds {
 }
 
 /// poll(2) in all its forms. `ns`: None waits for ever. `native`: the program's own call.
-pub fn poll(fds: &mut [pollfd], ns: Option<u64>, mask: *const libc::sigset_t, native: impl FnOnce() -> i32) -> i32 {
+pub fn poll(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: impl FnOnce() -> i32) -> i32 {
+    debts::settle();
+    poll_within(fds, ns, mask, native)
+}
+
+/// The same as a part of another call, which has taken things already.
+pub fn poll_within(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: impl FnOnce() -> i32) -> i32 {
     member::check();
     match survey(fds) {
+        Holds::Nothing if wait::epoll::native_cap().is_some() => errno::give(poll_sets(fds, ns, mask)) as i32,
         Holds::Nothing => native(),
         Holds::Native => {
-            for_each(fds, |c, _| {
-                c.gate.fetch_add(1, SeqCst);
-            });
-            // Only now is it certain that none has been attached meanwhile.
-            let still = survey(fds) == Holds::Native;
-            let n = if still { native() } else { 0 };
-            for_each(fds, |c, _| {
-                c.gate.fetch_sub(1, SeqCst);
-            });
-            if still { n } else { errno::give(poll_both(fds, ns, mask)) as i32 }
+            let natively = |room: &mut [pollfd]| {
+                let gates = Gates::enter(fds, room);
+                // Only now is it certain that none has been attached meanwhile.
+                let n = (survey(fds) == Holds::Native).then(native);
+                gates.leave();
+                n
+            };
+            match with_list(fds.len(), natively) {
+                Ok(Some(n)) => n,
+                Ok(None) => errno::give(poll_both(fds, ns, mask)) as i32,
+                Err(e) => errno::give(Err(e)) as i32,
+            }
         }
         Holds::Attached => errno::give(poll_both(fds, ns, mask)) as i32,
     }
 }
 
-fn for_each(fds: &[pollfd], mut each: impl FnMut(&'static Conn, usize)) {
-    for (i, p) in fds.iter().enumerate() {
-        if let Kind::Conn(index) = fdtable::get(p.fd) {
-            each(arena::conn(index), i);
+/// The gates of a list's connections that are on the kernel: nobody attaches these while we sleep there. Each is an entry: record
+/// and what its gate has given.
+struct Gates<'a>(&'a mut [pollfd]);
+
+impl<'a> Gates<'a> {
+    /// `room`: as many entries as the list has.
+    fn enter(fds: &[pollfd], room: &'a mut [pollfd]) -> Gates<'a> {
+        for (entry, p) in room.iter_mut().zip(fds) {
+            *entry = NOBODY;
+            let Kind::Conn(index) = fdtable::get(p.fd) else { continue };
+            let c = arena::conn(index);
+            if c.is_attached() {
+                continue;
+            }
+            // SYNC gate: we enter, then look at the state; the attacher sets the state, then looks at the gate.
+            let number = io::enter_gate(index, c);
+            if c.state.load(SeqCst) == state::ATTACHED {
+                io::leave_gate(index, c, number);
+            } else {
+                *entry = pollfd { fd: index as i32, events: (number >> 16) as i16, revents: number as i16 };
+            }
         }
+        Gates(room)
+    }
+
+    fn leave(self) -> &'a mut [pollfd] {
+        for entry in self.0.iter().filter(|entry| entry.fd >= 0) {
+            let number = u32::from(entry.events as u16) << 16 | u32::from(entry.revents as u16);
+            io::leave_gate(entry.fd as u32, arena::conn(entry.fd as u32), number);
+        }
+        self.0
     }
 }
 
@@ -92,16 +128,38 @@ fn leave_to_kernel(c: &'static Conn, fd: i32) {
     }
 }
 
-fn poll_both(fds: &mut [pollfd], ns: Option<u64>, mask: *const libc::sigset_t) -> Result<usize> {
-    with_list(fds.len() + 1, |list| Poll { fds, list, patience: Patience::default() }.run(ns, mask))
-        .and_then(|result| result)
+/// Sets are watched from here, and somebody is to look after them now and then.
+#[cold]
+fn poll_sets(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t) -> Result<usize> {
+    let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
+    loop {
+        let cap = wait::epoll::native_cap();
+        let left = if ns == Some(0) { NOW } else { deadline.left(cap) };
+        // SAFETY: the list, the timespec and the program's mask (or null) are alive during the call.
+        let n = errno::take(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(&left), mask) } as isize)?;
+        if n > 0 || cap.is_none() || ns == Some(0) || deadline.has_passed() {
+            return Ok(n);
+        }
+        errno::keep(wait::epoll::look_after);
+    }
+}
+
+fn poll_both(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t) -> Result<usize> {
+    with_list(2 * fds.len() + 1, |list| {
+        let (gates, list) = list.split_at_mut(fds.len());
+        Poll { fds, list, gates, patience: Patience::default() }.run(ns, mask)
+    })
+    .and_then(|result| result)
 }
 
 /// Runs `work` with a list of `len` empty entries.
 pub fn with_list<T>(len: usize, work: impl FnOnce(&mut [pollfd]) -> T) -> Result<T> {
     if len <= ON_STACK {
-        let mut list = [NOBODY; ON_STACK];
-        return Ok(work(&mut list[..len]));
+        let mut room = [const { MaybeUninit::uninit() }; ON_STACK];
+        let list = &mut room[..len];
+        list.iter_mut().for_each(|entry| _ = entry.write(NOBODY));
+        // SAFETY: each entry has just been written.
+        return Ok(work(unsafe { list.assume_init_mut() }));
     }
     let bytes = len * size_of::<pollfd>();
     let memory = mem::anonymous(bytes, false).map_err(|_| Errno(libc::ENOMEM))?;
@@ -116,19 +174,26 @@ pub fn with_list<T>(len: usize, work: impl FnOnce(&mut [pollfd]) -> T) -> Result
 /// An entry that poll(2) passes over.
 const NOBODY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
-/// One call: the program's list, and the list for the kernel, with a doorbell at its end.
+/// One call: the program's list, the list for the kernel, with a doorbell at its end, and room for [`Gates`].
 struct Poll<'a> {
     fds: &'a mut [pollfd],
     list: &'a mut [pollfd],
+    gates: &'a mut [pollfd],
     patience: Patience,
 }
 
 impl Poll<'_> {
-    fn run(&mut self, ns: Option<u64>, mask: *const libc::sigset_t) -> Result<usize> {
+    fn run(&mut self, ns: Option<u64>, mask: *const sigset_t) -> Result<usize> {
         let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
-        let (mut quiet, mut spun) = (None, false);
+        let (mut quiet, mut spun) = (Quiet::begin(mask), false);
+        if ns == Some(0) {
+            self.each_attached(|c| {
+                if io::recv::is_due(c) {
+                    c.raise(flag::HINT); // no sleep tells of a peer that has died
+                }
+            });
+        }
         loop {
-            remind::remind(); // a list of which something is always ready never sleeps
             if self.look() > 0 || ns == Some(0) {
                 let n = self.finish()?;
                 // A connection that was ready may have gone back to the kernel since.
@@ -136,12 +201,16 @@ impl Poll<'_> {
                     return Ok(n);
                 }
             }
-            let quiet = quiet.get_or_insert_with(Quiet::begin);
-            spun = !spun && SPIN.wait(|| self.glance());
+            spun = !spun && SPIN.wait(|| self.glance() || quiet.is_disturbed());
             if spun {
                 continue; // if there is nothing after all, sleep
             }
-            let heard = self.sleep(&deadline, quiet.mask(mask))?;
+            quiet.hold_back(false)?;
+            let room = core::mem::take(&mut self.gates);
+            let gates = Gates::enter(self.fds, room);
+            let heard = self.sleep(&deadline, quiet.mask(mask));
+            self.gates = gates.leave();
+            let heard = heard?;
             let passed = deadline.has_passed();
             if heard || passed {
                 self.look();
@@ -159,6 +228,9 @@ impl Poll<'_> {
         let mut ready = 0;
         for p in self.fds.iter_mut() {
             let Some(c) = attached(p.fd) else { continue };
+            if p.events & (POLLIN | POLLOUT) == 0 {
+                c.raise(flag::HINT); // what is asked for the kernel alone can tell
+            }
             p.revents = readiness::events(c, p.fd, u32::from(p.events as u16)) as u16 as i16;
             ready += usize::from(p.revents != 0);
         }
@@ -174,8 +246,7 @@ impl Poll<'_> {
     fn finish(&mut self) -> Result<usize> {
         self.fill(-1);
         if self.fds.iter().any(|p| p.fd >= 0 && attached(p.fd).is_none()) {
-            let zero = Some(libc::timespec { tv_sec: 0, tv_nsec: 0 });
-            self.kernel(&zero, core::ptr::null())?;
+            self.kernel(&NOW, core::ptr::null())?;
         }
         Ok(self.merge())
     }
@@ -192,13 +263,11 @@ impl Poll<'_> {
     }
 
     /// Sleeps on everything. True: something besides a doorbell may have happened.
-    fn sleep(&mut self, deadline: &Deadline, mask: *const libc::sigset_t) -> Result<bool> {
+    fn sleep(&mut self, deadline: &Deadline, mask: *const sigset_t) -> Result<bool> {
         let Some(p) = place::acquire_for_thread() else {
             self.fill(-1);
-            let cap = remind::cap(Some(self.patience.next_us()));
-            let said = self.kernel(&deadline.left(cap), mask);
-            remind::remind();
-            return said.map(|n| n > 0);
+            let left = deadline.left(Some(self.patience.next_us()));
+            return self.kernel(&left, mask).map(|n| n > 0);
         };
         self.each_attached(|c| {
             c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);
@@ -207,14 +276,13 @@ impl Poll<'_> {
         let result = if self.look() > 0 {
             Ok(true)
         } else {
-            self.fill(place::eventfd(p));
+            self.fill(place::doorbell(p));
             let began = sidestep_sys::arch::ticks();
-            let n = self.kernel(&deadline.left(remind::cap_if(self.cap(p), || self.awaits_bytes())), mask);
-            remind::remind();
+            let n = self.kernel(&deadline.left(self.cap(p)), mask);
             SPIN.slept(sidestep_sys::arch::ticks() - began);
             n.map(|n| self.heard(n, p))
         };
-        place::rise(p);
+        place::rise(p, false);
         self.each_attached(|c| {
             c.words().side[c.my_side()].bells.fetch_and(!(1 << p), SeqCst);
         });
@@ -225,10 +293,6 @@ impl Poll<'_> {
 
     fn each_attached(&self, each: impl FnMut(&Conn)) {
         self.fds.iter().filter_map(|p| attached(p.fd)).for_each(each);
-    }
-
-    fn awaits_bytes(&self) -> bool {
-        self.fds.iter().filter_map(|p| attached(p.fd)).any(remind::awaits)
     }
 
     /// How long to sleep at most although nothing happens.
@@ -257,18 +321,17 @@ impl Poll<'_> {
         }
     }
 
-    fn kernel(&mut self, left: &Option<libc::timespec>, mask: *const libc::sigset_t) -> Result<usize> {
-        let sleep = Sleep::begins();
+    fn kernel(&mut self, left: &Option<libc::timespec>, mask: *const sigset_t) -> Result<usize> {
         // SAFETY: the list, the timespec and the program's mask (or null) are alive during the call.
         let n = unsafe { next::ppoll(self.list.as_mut_ptr(), self.list.len() as u64, as_ptr(left), mask) };
-        sleep.ended(errno::take(n as isize))
+        errno::take(n as isize)
     }
 
     /// After a sleep: marks connections of which the kernel had something to say, hushes the doorbell.
     fn heard(&self, n: usize, p: u32) -> bool {
         let bell = self.list.last().is_some_and(|k| k.revents != 0);
         if bell {
-            sidestep_sys::fd::hush(place::eventfd(p));
+            sidestep_sys::fd::hush(place::doorbell(p));
         }
         for (k, p) in self.list.iter().zip(self.fds.iter()) {
             if readiness::is_hint(k.revents as u16 as u32)
@@ -292,7 +355,7 @@ fn attached(fd: i32) -> Option<&'static Conn> {
 
 /// While a ring carries, the kernel can only tell ends and errors: readable then means just that.
 fn kernel_interest(c: &Conn, events: i16) -> i16 {
-    let mut ask = events & (POLLPRI | POLLRDHUP) | readiness::for_take_back(c);
+    let mut ask = events & (POLLPRI | POLLRDHUP) | readiness::for_unsent(c);
     if events & (POLLIN | libc::POLLRDNORM) != 0 {
         ask |= POLLIN;
     }

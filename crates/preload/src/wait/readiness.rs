@@ -1,11 +1,10 @@
 //! What poll(2) and epoll(7) would say of a connection, ring and kernel taken together.
 
-use super::remind;
 use crate::io;
 use crate::record::{Conn, Reentered, flag};
 use core::sync::atomic::Ordering::*;
-use sidestep_abi::link::FROZEN;
-use sidestep_conn::{Lie, Read, Rx};
+use sidestep_abi::link::{FROZEN, POSITION};
+use sidestep_conn::{Read, Rx};
 use sidestep_sys::fd as fdsys;
 
 /// The bits are the same in poll(2) and epoll(7).
@@ -15,10 +14,14 @@ pub const RDHUP: u32 = libc::EPOLLRDHUP as u32;
 pub const PRI: u32 = libc::EPOLLPRI as u32;
 pub const ERR: u32 = libc::EPOLLERR as u32;
 pub const HUP: u32 = libc::EPOLLHUP as u32;
-const IN_ANY: u32 = IN | libc::EPOLLRDNORM as u32;
-const OUT_ANY: u32 = OUT | libc::EPOLLWRNORM as u32;
+pub const IN_ANY: u32 = IN | libc::EPOLLRDNORM as u32;
+pub const OUT_ANY: u32 = OUT | libc::EPOLLWRNORM as u32;
+/// Whoever waits for one of these is woken by the kernel when bytes arrive (`sock_def_readable`).
+pub const ARRIVALS: u32 = IN_ANY | PRI | libc::EPOLLRDBAND as u32;
+/// What holds for good, once it does.
+pub const ENDS: u32 = RDHUP | ERR | HUP;
 /// What the kernel alone decides.
-const LIFE: u32 = RDHUP | PRI | ERR | HUP;
+const LIFE: u32 = ENDS | PRI;
 
 /// The events that hold now, of those in `interest` (ERR and HUP always).
 pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
@@ -35,16 +38,17 @@ pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
     if tx == Answer::Yes {
         found |= OUT_ANY;
     }
-    if rx == Answer::AskKernel || tx == Answer::AskKernel || c.has(flag::HINT) {
+    let ended = c.rx_half().writer.fin.load(Acquire) != 0;
+    if rx == Answer::AskKernel || tx == Answer::AskKernel || ended || c.has(flag::HINT) {
         found |= ask_kernel(c, fd, tx);
     }
     found & (interest | ERR | HUP)
 }
 
-/// What to ask of the kernel besides, for the sake of bytes that are to be taken back: the program may wait for the
+/// What to ask of the kernel besides, for the sake of bytes that are still to be sent there: the program may wait for the
 /// answer to them.
-pub fn for_take_back(c: &Conn) -> i16 {
-    if c.has(flag::TX_TAKE_BACK) { OUT as i16 } else { 0 }
+pub fn for_unsent(c: &Conn) -> i16 {
+    if c.has(flag::TX_UNSENT) { OUT as i16 } else { 0 }
 }
 
 /// Whether the kernel has said more than "writable", which is no news of a stream's end.
@@ -60,8 +64,7 @@ enum Answer {
 }
 
 fn ask_kernel(c: &Conn, fd: i32, tx: Answer) -> u32 {
-    let wanted = (IN_ANY | OUT_ANY | RDHUP | PRI) as i16;
-    let says = u32::from(fdsys::poll_now(fd, wanted) as u16);
+    let says = poll_for_news(c, fd);
     let ended = says & (RDHUP | HUP | ERR) != 0;
     if !ended && says & IN == 0 {
         c.lower(flag::HINT);
@@ -75,54 +78,65 @@ fn ask_kernel(c: &Conn, fd: i32, tx: Answer) -> u32 {
     found
 }
 
+/// What the kernel says, without copies of bytes that a ring has delivered: they are no news. Some may arrive just before
+/// the kernel is asked, and make it say "readable": then it is asked again.
+fn poll_for_news(c: &Conn, fd: i32) -> u32 {
+    let discard = || c.with_rx(|rx| io::recv::discard_copies(c, rx, fd).unwrap_or(false)).unwrap_or(false);
+    let wanted = (IN_ANY | OUT_ANY | RDHUP | PRI) as i16;
+    discard();
+    let mut says = 0;
+    for _ in 0..COPY_LOOKS {
+        says = u32::from(fdsys::poll_now(fd, wanted) as u16);
+        if says & IN == 0 || !discard() {
+            break;
+        }
+    }
+    says
+}
+
+/// A peer that sends copies all the time keeps nobody here.
+const COPY_LOOKS: u32 = 64;
+
 /// Whether the ring carries and holds bytes for us: a look without locks, for spinning.
 #[inline]
 pub fn ring_has_bytes(c: &Conn) -> bool {
     let half = c.rx_half();
     // A word that is frozen, or has never been used, differs from every tail.
     let head = half.reader.head.load(Relaxed);
-    head & FROZEN == 0 && half.writer.tail.load(Acquire) != head
+    head & FROZEN == 0 && half.writer.tail.load(Acquire) != head & POSITION
 }
 
 #[inline]
 fn readable(c: &Conn) -> Answer {
+    if ring_has_bytes(c) {
+        return Answer::Yes;
+    }
     let half = c.rx_half();
-    let head = half.reader.head.load(Acquire);
-    if head & FROZEN == 0 {
-        let some = half.writer.tail.load(Acquire) != head;
-        let ended = half.writer.fin.load(Acquire) != 0;
-        return if some {
-            Answer::Yes
-        } else if ended {
-            Answer::AskKernel
-        } else {
-            Answer::No
-        };
+    let quiet =
+        half.writer.fin.load(Acquire) == 0 && half.writer.complete.load(Acquire) != half.writer.epoch.load(Acquire);
+    if quiet && half.reader.head.load(Acquire) & FROZEN == 0 {
+        return Answer::No;
     }
     // The kernel carries, unless a stretch has begun that we have not entered yet.
-    match c.with_rx(|rx| next(c, rx)) {
-        Ok(Ok(Read::Ring(0))) => Answer::No,
+    match c.with_rx(|rx| rx.next(half)) {
+        Ok(Ok(Read::Ring(0))) if half.writer.fin.load(Acquire) == 0 => Answer::No,
+        Ok(Ok(Read::Ring(0) | Read::Kernel(_) | Read::Copies)) => Answer::AskKernel,
         Ok(Ok(Read::Ring(_)) | Err(_)) => Answer::Yes,
-        Ok(Ok(Read::Kernel(_))) => Answer::AskKernel,
         Err(Reentered) => Answer::AskKernel,
     }
 }
 
-/// Where the next byte will be; before a wait.
-pub fn next(c: &Conn, rx: &mut Rx) -> Result<Read, Lie> {
-    let next = rx.next(c.rx_half());
-    if rx.on_its_way() > 0 {
-        remind::expect();
-    }
-    next
+/// Whether bytes can be read now, without what only the kernel can tell.
+pub fn has_bytes(c: &Conn, rx: &mut Rx) -> bool {
+    !matches!(rx.next(c.rx_half()), Ok(Read::Ring(0) | Read::Kernel(_) | Read::Copies))
 }
 
 #[inline]
 fn writable(c: &Conn, fd: i32) -> Answer {
-    if c.has(flag::TX_RING) && !c.has(flag::TX_BLOCKED) {
+    if c.flags.load(Acquire) & (flag::TX_RING | flag::TX_BLOCKED) == flag::TX_RING && ring_has_space(c) {
         return Answer::Yes;
     }
-    if !c.has(flag::TX_RING) && !c.has(flag::TX_TAKE_BACK) {
+    if !c.has(flag::TX_RING) && !c.has(flag::TX_UNSENT) {
         return Answer::AskKernel;
     }
     match c.with_tx(|end| io::send::offers_space(c, end, fd)) {
@@ -130,4 +144,11 @@ fn writable(c: &Conn, fd: i32) -> Answer {
         Ok(Some(false)) => Answer::No,
         Ok(None) | Err(Reentered) => Answer::AskKernel,
     }
+}
+
+/// Whether the next byte would fit into the ring, as the shared words say.
+fn ring_has_space(c: &Conn) -> bool {
+    let half = c.tx_half();
+    let head = half.reader.head.load(Acquire);
+    head & FROZEN == 0 && half.writer.tail.load(Relaxed).wrapping_sub(head & POSITION) < half.size as u64
 }

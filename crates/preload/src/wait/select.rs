@@ -1,94 +1,250 @@
 //! select(2), put in terms of poll(2). Only when a set holds a connection of ours.
 
-use super::poll;
+use super::ignored::Ignored;
+use super::{Deadline, poll};
 use crate::fdtable::{self, Kind};
-use crate::{arena, errno, record::flag};
-use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, fd_set, pollfd};
-use sidestep_sys::Errno;
+use crate::{arena, debts, errno, record::flag, user};
+use libc::{
+    POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLPRI, POLLRDBAND, POLLRDNORM, POLLWRBAND, POLLWRNORM, fd_set,
+    pollfd,
+};
+use sidestep_sys::{Errno, Result, mem, process};
 
-/// The three sets of a call; null where the program gave none.
-#[derive(Clone, Copy)]
+/// The sets of a call, to be read, written and watched for exceptions; null where the program gave none.
 pub struct Sets {
-    pub nfds: i32,
-    pub read: *mut fd_set,
-    pub write: *mut fd_set,
-    pub except: *mut fd_set,
+    /// Descriptors that the call is about: those below.
+    n: i32,
+    given: [*mut fd_set; 3],
 }
+
+/// What became of a look at the sets.
+enum Answer {
+    /// A set cannot be read.
+    AskKernel,
+    Done(Result<i32>),
+    /// Only so many descriptors count: once more.
+    Fewer(i32),
+}
+
+/// glibc lays sets out as arrays of words, which may be longer than FD_SETSIZE.
+const BITS: i32 = u64::BITS as i32;
+/// The program's sets are looked at so many words at a time.
+const PART: usize = 4;
+/// Sets of so many words fit on the stack; longer ones take a mapping for the time of the call.
+const ON_STACK: usize = 16;
+/// Every process has a table of at least so many descriptors (NR_OPEN_DEFAULT).
+const SMALLEST_TABLE: i32 = 64;
+
+/// Of `n` descriptors those that the kernel looks at: no more than its table for this process holds.
+#[cold]
+fn table_of(n: i32) -> i32 {
+    n.min(process::descriptor_table().unwrap_or(n))
+}
+
+/// The poll events that stand for each set (select(2), "correspondence"), and what warrants its bit. poll(2) tells of
+/// hang-ups and errors whatever it is asked.
+const ASKS: [i16; 3] = [POLLIN | POLLRDNORM | POLLRDBAND, POLLOUT | POLLWRNORM | POLLWRBAND, POLLPRI];
+const WARRANTS: [i16; 3] = [ASKS[0] | POLLHUP | POLLERR, ASKS[1] | POLLERR, POLLPRI];
 
 impl Sets {
-    /// Whether any descriptor in the sets is a connection or an epoll set of ours.
-    pub fn concern_us(&self) -> bool {
-        (0..self.nfds).any(|fd| match fdtable::get(fd) {
-            Kind::Conn(index) if self.wanted(fd) != 0 => {
-                arena::conn(index).raise(flag::WAITED);
-                true
+    /// The sets of a call that concerns a connection or an epoll set of ours. None: it does not, or a set cannot be read.
+    pub fn of_ours(n: i32, given: [*mut fd_set; 3]) -> Option<Sets> {
+        if !fdtable::follows_any() || n <= 0 {
+            return None;
+        }
+        let n = if n as usize > fdtable::MAX_FD { table_of(n) } else { n };
+        let ours = given.iter().any(|set| !set.is_null() && holds_ours(*set, n.min(fdtable::highest() + 1)));
+        ours.then_some(Sets { n, given })
+    }
+
+    fn words(&self) -> usize {
+        words(self.n)
+    }
+
+    /// select(2). `ns`: None waits for ever. None: the kernel must be asked instead, who cannot read a set either.
+    ///
+    /// # Safety
+    /// The sets are the program's own.
+    pub unsafe fn select(&self, ns: Option<u64>, mask: *const libc::sigset_t) -> Option<Result<i32>> {
+        let mut sets = Sets { ..*self };
+        loop {
+            // SAFETY: by contract.
+            match unsafe { sets.select_once(ns, mask) } {
+                Answer::Done(result) => return Some(result),
+                Answer::AskKernel => return None,
+                Answer::Fewer(n) => sets.n = n,
             }
-            Kind::Set(_) => self.wanted(fd) != 0,
-            _ => false,
+        }
+    }
+
+    unsafe fn select_once(&self, ns: Option<u64>, mask: *const libc::sigset_t) -> Answer {
+        let words = self.words();
+        if words <= ON_STACK {
+            let mut room = [0; 3 * ON_STACK];
+            // SAFETY: by contract.
+            return unsafe { self.select_by(&mut room[..3 * words], ns, mask) };
+        }
+        let bytes = 3 * words * size_of::<u64>();
+        let Ok(memory) = mem::anonymous(bytes, false) else { return Answer::Done(Err(Errno(libc::ENOMEM))) };
+        // SAFETY: a fresh zeroed mapping of that size, unmapped below, after its last use.
+        let room = unsafe { core::slice::from_raw_parts_mut(memory.cast::<u64>(), 3 * words) };
+        // SAFETY: by contract.
+        let answer = unsafe { self.select_by(room, ns, mask) };
+        mem::unmap(memory, bytes);
+        answer
+    }
+
+    /// `room`: for a copy of the three sets.
+    unsafe fn select_by(&self, room: &mut [u64], ns: Option<u64>, mask: *const libc::sigset_t) -> Answer {
+        for (copy, set) in room.chunks_mut(self.words()).zip(self.given) {
+            if !set.is_null() && user::read_all(copy, set.cast::<u64>()).is_err() {
+                return Answer::AskKernel;
+            }
+        }
+        let wanted = Wanted { n: self.n, sets: room };
+        let answer = poll::with_list(wanted.all().count() + 1, |list| wanted.wait(list, ns, mask));
+        match answer {
+            Err(e) => Answer::Done(Err(e)),
+            Ok(Answer::Done(Ok(n))) => {
+                // SAFETY: by contract.
+                Answer::Done(unsafe { self.tell(room) }.map(|()| n))
+            }
+            Ok(other) => other,
+        }
+    }
+
+    unsafe fn tell(&self, room: &[u64]) -> Result<()> {
+        room.chunks(self.words()).zip(self.given).filter(|(_, set)| !set.is_null()).try_for_each(|(found, set)| {
+            // SAFETY: by contract.
+            unsafe { user::write_all(set.cast::<u64>(), found) }
         })
     }
+}
 
-    /// The poll events that stand for what is wanted of `fd` (select(2), "correspondence").
-    fn wanted(&self, fd: i32) -> i16 {
-        let (r, w, e) = (has(self.read, fd), has(self.write, fd), has(self.except, fd));
-        (if r { POLLIN } else { 0 }) | (if w { POLLOUT } else { 0 }) | (if e { POLLPRI } else { 0 })
-    }
+/// Words of a set for `n` descriptors.
+fn words(n: i32) -> usize {
+    (n as usize).div_ceil(BITS as usize)
+}
 
-    /// select(2). `ns`: None waits for ever.
-    pub fn select(&self, ns: Option<u64>, mask: *const libc::sigset_t) -> i32 {
-        let count = self.wanted_fds().count();
-        poll::with_list(count, |fds| self.select_in(fds, ns, mask)).unwrap_or_else(|e| errno::give(Err(e)) as i32)
-    }
-
-    /// The same with a list that has room for all descriptors.
-    fn select_in(&self, fds: &mut [pollfd], ns: Option<u64>, mask: *const libc::sigset_t) -> i32 {
-        for (p, fd) in fds.iter_mut().zip(self.wanted_fds()) {
-            *p = pollfd { fd, events: self.wanted(fd), revents: 0 };
+/// Whether a set of the program has a bit below `n` for a connection or an epoll set of ours.
+fn holds_ours(set: *const fd_set, n: i32) -> bool {
+    let mut part = [0u64; PART];
+    (0..words(n)).step_by(PART).any(|at| {
+        let part = &mut part[..(words(n) - at).min(PART)];
+        user::read_all(part, set.cast::<u64>().wrapping_add(at)).is_ok() && {
+            let numbers = part.iter().enumerate().flat_map(|(i, word)| bits(*word, (at + i) as i32 * BITS));
+            // All are seen, so that each connection knows that it is waited for.
+            numbers.filter(|fd| *fd < n && is_ours(*fd)).count() > 0
         }
-        let (list, n) = (fds.as_mut_ptr(), fds.len() as u64);
-        let native = || {
-            let timeout = super::Deadline::after_ns(ns).left(None);
-            // SAFETY: the list built above; the mask is the program's or null.
-            unsafe { crate::next::ppoll(list, n, super::as_ptr(&timeout), mask) }
-        };
-        let n = poll::poll(fds, ns, mask, native);
-        if n < 0 { n } else { self.give(fds) }
-    }
+    })
+}
 
-    fn wanted_fds(&self) -> impl Iterator<Item = i32> {
-        (0..self.nfds).filter(|fd| self.wanted(*fd) != 0)
-    }
+/// The numbers of the bits of a word whose first one is `first`.
+fn bits(mut word: u64, first: i32) -> impl Iterator<Item = i32> {
+    core::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        word &= word.wrapping_sub(1);
+        (bit < u64::BITS).then_some(first + bit as i32)
+    })
+}
 
-    /// Turns the answers into sets. A descriptor that is not open is an error of the whole call.
-    fn give(&self, fds: &[pollfd]) -> i32 {
-        if fds.iter().any(|p| p.revents & POLLNVAL != 0) {
-            return errno::give(Err(Errno(libc::EBADF))) as i32;
+fn is_ours(fd: i32) -> bool {
+    match fdtable::get(fd) {
+        Kind::Conn(index) => {
+            arena::conn(index).raise(flag::WAITED);
+            true
         }
-        let mut bits = 0;
-        for p in fds {
-            bits += keep(self.read, p, POLLIN, POLLIN | POLLHUP | POLLERR);
-            bits += keep(self.write, p, POLLOUT, POLLOUT | POLLERR);
-            bits += keep(self.except, p, POLLPRI, POLLPRI);
-        }
-        bits
+        Kind::Set(_) => true,
+        _ => false,
     }
 }
 
-fn has(set: *mut fd_set, fd: i32) -> bool {
-    // SAFETY: the program vouches for its sets up to nfds; glibc lays them out as an array of words, which may be
-    // longer than FD_SETSIZE.
-    !set.is_null() && unsafe { *set.cast::<u64>().add(fd as usize / 64) } & 1 << (fd % 64) != 0
+/// What a call asks for; it becomes what was found.
+struct Wanted<'a> {
+    n: i32,
+    sets: &'a mut [u64],
 }
 
-/// Leaves the bit if the answer warrants it, else clears it. Returns the number of bits left.
-fn keep(set: *mut fd_set, p: &pollfd, wanted: i16, warrants: i16) -> i32 {
-    if p.events & wanted == 0 || set.is_null() {
-        return 0;
+impl Wanted<'_> {
+    fn words(&self) -> usize {
+        words(self.n)
     }
-    let left = p.revents & warrants != 0;
-    if !left {
-        // SAFETY: as in `has`; the bit was set, so its word exists.
-        unsafe { *set.cast::<u64>().add(p.fd as usize / 64) &= !(1 << (p.fd % 64)) };
+
+    /// The events that are wanted of `fd`.
+    fn of(&self, fd: i32) -> i16 {
+        let has = |set: usize| self.sets[set * self.words() + (fd / BITS) as usize] >> (fd % BITS) & 1 != 0;
+        (0..3).filter(|set| has(*set)).fold(0, |events, set| events | ASKS[set])
     }
-    i32::from(left)
+
+    /// The descriptors of which something is wanted.
+    fn all(&self) -> impl Iterator<Item = i32> {
+        let words = self.words();
+        let any = move |word: usize| (0..3).fold(0, |any, set| any | self.sets[set * words + word]);
+        (0..words).flat_map(move |word| bits(any(word), word as i32 * BITS)).filter(|fd| *fd < self.n)
+    }
+
+    /// Waits for what is wanted. `list`: an entry for each descriptor of [`Wanted::all`], and one more.
+    fn wait(mut self, list: &mut [pollfd], ns: Option<u64>, mask: *const libc::sigset_t) -> Answer {
+        for (p, fd) in list.iter_mut().zip(self.all()) {
+            *p = pollfd { fd, events: self.of(fd), revents: 0 };
+        }
+        debts::settle();
+        let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
+        let mut ignored = Ignored::default();
+        let n = list.len() - 1;
+        loop {
+            let left = if ns == Some(0) { ns } else { deadline.rest() };
+            if let Err(e) = poll_list(&mut list[..n], left, mask) {
+                return Answer::Done(Err(e));
+            }
+            if let Some(closed) = self.closed(&list[..n]) {
+                return closed;
+            }
+            let over = ns == Some(0) || deadline.has_passed();
+            if over || list[..n].iter().any(is_warranted) {
+                self.sets.fill(0);
+                return Answer::Done(Ok(list[..n].iter().map(|p| self.found(p)).sum()));
+            }
+            // What was told is an answer to poll(2), and none to select(2).
+            ignored.begin(list);
+            let waited = poll_list(list, ignored.limit(deadline.rest()), mask);
+            ignored.end(list);
+            if let Err(e) = waited {
+                return Answer::Done(Err(e));
+            }
+        }
+    }
+
+    /// A descriptor that is not open is an error of the whole call, unless it is beyond the kernel's table.
+    fn closed(&self, list: &[pollfd]) -> Option<Answer> {
+        let highest = list.iter().filter(|p| p.revents & POLLNVAL != 0).map(|p| p.fd).max()?;
+        let table = if highest < SMALLEST_TABLE { self.n } else { table_of(self.n) };
+        Some(if highest < table { Answer::Done(Err(Errno(libc::EBADF))) } else { Answer::Fewer(table) })
+    }
+
+    /// Sets the bits that the answer warrants; how many.
+    fn found(&mut self, p: &pollfd) -> i32 {
+        let (words, word, bit) = (self.words(), (p.fd / BITS) as usize, 1 << (p.fd % BITS));
+        warranted(p).map(|set| self.sets[set * words + word] |= bit).count() as i32
+    }
+}
+
+/// The sets in which the answer warrants a bit.
+fn warranted(p: &pollfd) -> impl Iterator<Item = usize> {
+    let (events, revents) = (p.events, p.revents);
+    (0..3).filter(move |set| events & ASKS[*set] != 0 && revents & WARRANTS[*set] != 0)
+}
+
+fn is_warranted(p: &pollfd) -> bool {
+    warranted(p).next().is_some()
+}
+
+fn poll_list(list: &mut [pollfd], ns: Option<u64>, mask: *const libc::sigset_t) -> Result<()> {
+    let (at, len) = (list.as_mut_ptr(), list.len() as u64);
+    let native = || {
+        let timeout = Deadline::after_ns(ns).left(None);
+        // SAFETY: the list; the mask is alive or null.
+        unsafe { crate::next::ppoll(at, len, super::as_ptr(&timeout), mask) }
+    };
+    if poll::poll_within(list, ns, mask, native) < 0 { Err(Errno(errno::get())) } else { Ok(()) }
 }

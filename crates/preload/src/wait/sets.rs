@@ -4,11 +4,14 @@
 //! edge-triggered and carries a tag of ours, and what the program asked for is kept here.
 
 use super::spin::Spin;
+use crate::critical::Lock;
 use crate::{place, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
-use sidestep_sys::lock::{Lock, Taken};
-use sidestep_sys::mem;
+use libc::epoll_event;
+use sidestep_ready::{Node, Nodes, Pace, Ready};
+use sidestep_sys::lock::Taken;
+use sidestep_sys::{arch, mem};
 
 /// Sets that can be followed at once.
 pub const SETS: usize = 512;
@@ -26,8 +29,14 @@ pub struct Reg {
     pub state: u32,
     /// Connection, if managed.
     pub conn: u32,
-    /// Next in the ready queue: descriptor + 1.
-    next: u32,
+    /// How often its writer had found space again when we last looked.
+    pub spaces: u32,
+    /// How far its ring was filled when we last looked.
+    pub tail: u64,
+    /// Which ends ([`super::readiness::ENDS`]) the kernel's last event of it named: a further event that names no others tells
+    /// of bytes only.
+    pub ends: u32,
+    node: Node,
 }
 
 impl Reg {
@@ -48,6 +57,11 @@ impl Reg {
         self.is_present() && !self.is_managed()
     }
 
+    /// It is in the set's list, to be looked at.
+    pub fn is_listed(&self) -> bool {
+        self.node.is_listed()
+    }
+
     /// Ours to report, and the program waits for it.
     #[inline]
     pub fn is_awaited(&self) -> bool {
@@ -61,18 +75,30 @@ pub mod reg {
     pub const PRESENT: u32 = 1;
     /// In the kernel's set in our way. Without `PRESENT`: parked.
     pub const MANAGED: u32 = 2;
-    pub const QUEUED: u32 = 4;
+    /// Whatever has changed: an edge-triggered registration reports what is ready.
+    pub const EDGE: u32 = 4;
     /// EPOLLONESHOT has fired.
     pub const DISARMED: u32 = 8;
+    /// It was taken over from the kernel, and has not been looked at since.
+    pub const FRESH: u32 = 16;
+    /// The kernel was the first to have news of it.
+    pub const BY_KERNEL: u32 = 32;
 }
+
+/// The registrations of a set by descriptor.
+#[derive(Clone, Copy)]
+pub struct Regs(*mut Reg);
 
 /// Under the lock of a set.
 pub struct Inner {
-    regs: *mut Reg,
-    /// The ready queue: descriptors + 1.
-    first: u32,
-    last: u32,
-    pub queued: u32,
+    pub regs: Regs,
+    /// All descriptors that have ever been registered are below this number.
+    pub top: i32,
+    /// What is ready, in the order in which it is to be reported.
+    pub ready: Ready,
+    pub pace: Pace,
+    /// Ticks when news was last taken from the doorbells: what is there now came later.
+    pub taken: u64,
 }
 
 pub struct Set {
@@ -81,7 +107,15 @@ pub struct Set {
     pub fd: AtomicI32,
     /// `fork::generation` when the place was taken: a forked child must not use it.
     pub generation: AtomicU32,
-    /// -1: no managed registration has ever been made.
+    /// `fork::generation` + 1 when it was last used for the first time in a process.
+    pub used_in: AtomicU32,
+    /// Number of what it says of itself to forked relatives (`arena::family_set`); 0: none.
+    pub family: AtomicU32,
+    /// Several processes use it: it is the kernel's.
+    pub is_shared: AtomicBool,
+    /// Ticks until which a relative is taken to have it, too.
+    pub held_until: AtomicU64,
+    /// -1: no managed registration has ever been made. Below: the place that it has given up, as [`Set::give_place_up`] says.
     place: AtomicI32,
     /// It has had a place, in this process or in a parent: events of ours may be in it.
     pub had_place: AtomicBool,
@@ -89,12 +123,17 @@ pub struct Set {
     pub nested: AtomicBool,
     /// Such a set's doorbell has been rung for what is ready in it, and neither hushed nor heard inside since.
     pub shown: AtomicBool,
-    /// The program's own data looks like our tags: nothing is managed here.
-    pub clash: AtomicBool,
+    /// Nothing is managed here, for good.
+    pub is_kernels: AtomicBool,
+    /// It has been waited for by a call that we have seen, and no forked relative has it.
+    pub is_waited_for: AtomicBool,
+    /// A thread is taking over what is in it, for the first wait.
+    pub is_changing: AtomicBool,
+    /// It has had registrations of others that are level-triggered, and such that are not.
+    pub has_level: AtomicBool,
+    pub has_edge: AtomicBool,
     /// Ticks when the kernel was last asked.
     pub asked: AtomicU64,
-    /// The last wait with room for one event gave it to the kernel.
-    pub kernel_had_turn: AtomicBool,
     /// Threads that wait in the kernel's way, because there was no place when they began.
     pub natives: AtomicU32,
     /// Waits so far.
@@ -102,6 +141,9 @@ pub struct Set {
     pub spin: Spin,
     /// Kept from one use of the record to the next.
     memory: AtomicPtr<Reg>,
+    /// Room for many of the kernel's events, kept as `memory` is, and whether a wait uses it.
+    pub entries: AtomicPtr<epoll_event>,
+    pub entries_used: AtomicBool,
     lock: Lock,
     inner: UnsafeCell<Inner>,
 }
@@ -114,23 +156,41 @@ static SET: [Set; SETS] = [const {
         refs: AtomicU32::new(0),
         fd: AtomicI32::new(-1),
         generation: AtomicU32::new(0),
+        used_in: AtomicU32::new(0),
+        family: AtomicU32::new(0),
+        is_shared: AtomicBool::new(false),
+        held_until: AtomicU64::new(0),
         place: AtomicI32::new(-1),
         had_place: AtomicBool::new(false),
         nested: AtomicBool::new(false),
         shown: AtomicBool::new(false),
-        clash: AtomicBool::new(false),
+        is_kernels: AtomicBool::new(false),
+        is_waited_for: AtomicBool::new(false),
+        is_changing: AtomicBool::new(false),
+        has_level: AtomicBool::new(false),
+        has_edge: AtomicBool::new(false),
         asked: AtomicU64::new(0),
-        kernel_had_turn: AtomicBool::new(false),
         natives: AtomicU32::new(0),
         calls: AtomicU32::new(0),
         spin: Spin::new(),
         memory: AtomicPtr::new(core::ptr::null_mut()),
+        entries: AtomicPtr::new(core::ptr::null_mut()),
+        entries_used: AtomicBool::new(false),
         lock: Lock::new(),
-        inner: UnsafeCell::new(Inner { regs: core::ptr::null_mut(), first: 0, last: 0, queued: 0 }),
+        inner: UnsafeCell::new(Inner {
+            regs: Regs(core::ptr::null_mut()),
+            top: 0,
+            ready: Ready::new(),
+            pace: Pace::new(),
+            taken: 0,
+        }),
     }
 }; SETS];
 
 static HIGH: AtomicU32 = AtomicU32::new(0);
+
+/// [`Set::place`] of a set that has given place 0 up; one less for each further place.
+const GIVEN_UP: i32 = -2;
 
 #[inline]
 pub fn get(index: u32) -> &'static Set {
@@ -160,12 +220,15 @@ pub fn create(fd: i32) -> Option<u32> {
         return None;
     }
     s.memory.store(memory, Relaxed);
-    s.with(|inner| *inner = Inner { regs: memory, first: 0, last: 0, queued: 0 });
+    s.with(|inner| *inner = Inner { regs: Regs(memory), top: 0, ready: Ready::new(), pace: Pace::new(), taken: 0 });
     s.fd.store(fd, Relaxed);
     s.place.store(-1, Relaxed);
-    s.had_place.store(false, Relaxed);
-    s.nested.store(false, Relaxed);
-    s.clash.store(false, Relaxed);
+    s.used_in.store(0, Relaxed);
+    s.family.store(0, Relaxed);
+    s.held_until.store(0, Relaxed);
+    let lives = [&s.had_place, &s.nested, &s.is_kernels, &s.is_waited_for, &s.is_changing, &s.is_shared];
+    let flags = lives.into_iter().chain([&s.has_level, &s.has_edge, &s.entries_used]);
+    flags.for_each(|flag| flag.store(false, Relaxed));
     HIGH.fetch_max(index + 1, AcqRel);
     Some(index)
 }
@@ -173,9 +236,7 @@ pub fn create(fd: i32) -> Option<u32> {
 /// In a forked child: locks that threads of the parent held at that moment have no owner here.
 pub fn unlock_all() {
     for (_, s) in all() {
-        if s.lock.is_taken() {
-            s.lock.unlock();
-        }
+        s.lock.forget();
     }
 }
 
@@ -217,68 +278,95 @@ impl Set {
         self.place.store(-1, Release);
     }
 
+    /// It never gets one again. The place stays taken until the set is closed: a thread may sleep there still, and must not
+    /// take another set's news when it wakes.
+    pub fn give_place_up(&self) {
+        let taken = |p| (p >= 0).then_some(GIVEN_UP - p);
+        let _ = self.place.fetch_update(AcqRel, Acquire, taken);
+    }
+
+    pub fn gave_place_up(&self) -> bool {
+        self.place.load(Acquire) <= GIVEN_UP
+    }
+
     /// Gives the record back; the last descriptor of the set is being closed.
     pub fn destroy(&self) {
-        if let Some(p) = self.place() {
-            place::release(p);
+        match self.place.load(Acquire) {
+            p @ 0.. => place::release(p as u32),
+            p @ ..=GIVEN_UP => place::release((GIVEN_UP - p) as u32),
+            _ => {}
         }
         self.place.store(-1, Release);
     }
 }
 
-impl Inner {
+impl Regs {
     /// The registration of `fd`. None: not a number that is followed.
     #[inline]
-    pub fn reg(&mut self, fd: i32) -> Option<&mut Reg> {
-        if (fd as u32 as usize) < MAX_REG && !self.regs.is_null() {
-            // SAFETY: inside the mapping made in `create`, which lives as long as the record.
-            Some(unsafe { &mut *self.regs.add(fd as usize) })
+    pub fn get(&mut self, fd: i32) -> Option<&mut Reg> {
+        if (fd as u32 as usize) < MAX_REG && !self.0.is_null() {
+            // SAFETY: inside the mapping made in `create`, which lives as long as the record; the lock is held.
+            Some(unsafe { &mut *self.0.add(fd as usize) })
         } else {
             None
         }
     }
+}
 
-    /// Puts a managed registration into the ready queue, to be looked at.
+impl Nodes for Regs {
     #[inline]
-    pub fn queue(&mut self, fd: i32) {
-        let Some(r) = self.reg(fd) else { return };
-        if !r.is_managed() || r.state & reg::QUEUED != 0 {
-            return;
-        }
-        r.state |= reg::QUEUED;
-        r.next = 0;
-        self.queued += 1;
-        let link = fd as u32 + 1;
-        match self.last {
-            0 => self.first = link,
-            last => {
-                if let Some(l) = self.reg(last as i32 - 1) {
-                    l.next = link;
-                }
-            }
-        }
-        self.last = link;
+    fn node(&mut self, number: u32) -> Option<&mut Node> {
+        self.get(number as i32).map(|r| &mut r.node)
+    }
+}
+
+impl Inner {
+    #[inline]
+    pub fn reg(&mut self, fd: i32) -> Option<&mut Reg> {
+        self.regs.get(fd)
     }
 
-    /// Takes the first of the queue.
+    /// A managed registration may have something to report, since `ticks`. True: its doorbell is to be rung, so that the
+    /// kernel's list has the place of the news.
     #[inline]
-    pub fn pop(&mut self) -> Option<i32> {
-        let fd = self.first.checked_sub(1)? as i32;
-        let r = self.reg(fd)?;
-        r.state &= !reg::QUEUED;
-        let next = r.next;
-        self.first = next;
-        if next == 0 {
-            self.last = 0;
-        }
-        self.queued -= 1;
-        Some(fd)
+    pub fn hear(&mut self, fd: i32, ticks: u64) -> bool {
+        self.reg(fd).is_some_and(|r| r.is_managed()) && self.ready.list.hear(&mut self.regs, fd as u32, ticks)
     }
 
-    /// Forgets the registration of `fd`. It may stay in the queue, where it will be passed over.
+    /// After the last [`Inner::hear`], before the lock is given back.
+    #[inline]
+    pub fn settle(&mut self) {
+        self.ready.list.settle(&mut self.regs);
+    }
+
+    /// The program is to be told what holds now, whether it has changed or not. True: as [`Inner::hear`].
+    pub fn hear_edge(&mut self, fd: i32) -> bool {
+        if let Some(r) = self.reg(fd).filter(|r| r.is_managed()) {
+            r.state |= reg::EDGE;
+        }
+        self.hear_since(fd, arch::ticks())
+    }
+
+    /// [`Inner::hear`] of what has come at this time, as far as that can be true, and [`Inner::settle`].
+    pub fn hear_since(&mut self, fd: i32, ticks: u64) -> bool {
+        let now = arch::ticks();
+        let is_first = self.hear(fd, ticks.clamp(self.taken.min(now), now));
+        self.settle();
+        is_first
+    }
+
+    /// The program registers `fd`, or changes its registration.
+    pub fn register(&mut self, fd: i32, (events, data): (u32, u64), state: u32) -> Option<&mut Reg> {
+        let r = self.regs.get(fd)?;
+        self.top = self.top.max(fd + 1);
+        (r.events, r.data, r.state) = (events, data, state);
+        Some(r)
+    }
+
+    /// Forgets the registration of `fd`. It may stay in the list, where it will be passed over.
     pub fn clear(&mut self, fd: i32) {
         if let Some(r) = self.reg(fd) {
-            r.state &= reg::QUEUED;
+            *r = Reg { node: r.node, ..Reg::default() };
         }
     }
 }

@@ -6,10 +6,12 @@
 //! for, its handler's flags too, and only then is it let through.
 
 use super::as_ptr;
-use crate::{errno, fdtable, next, nudge};
+use crate::debts::{self, Debt};
+use crate::faults::FAULTS;
+use crate::{errno, fdtable, handlers, next, thread};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering::*};
 use libc::pollfd;
-use sidestep_sys::{Errno, Result, fd as fdsys, process};
+use sidestep_sys::{Errno, Result, fd as fdsys, process, signal};
 
 /// The program has, or had, a handler.
 static HANDLERS: AtomicBool = AtomicBool::new(false);
@@ -27,21 +29,63 @@ pub fn installed(signal: i32, handler: usize, flags: i32) {
     }
 }
 
-/// A wait that is made of looking, spinning and sleeping must be interrupted by a signal as if it were one system
-/// call: signals are held back while it lasts, and let through only inside the sleep.
-pub struct Quiet(Option<u64>);
+/// A wait that is made of looking, spinning and sleeping must be interrupted by a signal as if it were one system call. A handler
+/// that runs before the sleep is counted; for the sleep signals are held back, and let through only inside of it.
+pub struct Quiet {
+    /// The thread's mask, while signals are held back.
+    held: Option<u64>,
+    /// What the thread had handled when the wait began.
+    before: (u32, u32),
+}
 
-/// Not held back: the two that libc keeps for itself, for cancellation and setuid.
-const HELD: u64 = !(0b11 << 31);
+/// Not held back: the two that libc keeps for itself, for cancellation and setuid, and those of faults, which may happen in a
+/// copy.
+const HELD: u64 = !(0b11 << 31 | FAULTS);
 
 impl Quiet {
-    pub fn begin() -> Quiet {
-        Quiet(HANDLERS.load(Relaxed).then(|| process::block_signals(HELD)))
+    /// At the beginning of a wait. `mask`: the program's own for it, or null. With one of its own, a signal may be blocked in the
+    /// wait that is not blocked now: then signals are held back at once, and so where handlers cannot be counted.
+    #[inline]
+    pub fn begin(mask: *const libc::sigset_t) -> Quiet {
+        let mut quiet = Quiet { held: None, before: thread::more().handled.counts() };
+        if !mask.is_null() || !handlers::are_ours() {
+            quiet.hold();
+        }
+        quiet
+    }
+
+    /// Whether a handler has run since the wait began.
+    #[inline]
+    pub fn is_disturbed(&self) -> bool {
+        thread::more().handled.counts() != self.before
+    }
+
+    /// What a call that a handler has interrupted says. `restarts`: it goes on after a handler with SA_RESTART.
+    fn interruption(&self, restarts: bool) -> Errno {
+        let (_, breaking) = thread::more().handled.counts();
+        if restarts && breaking == self.before.1 { RESTART } else { Errno(libc::EINTR) }
+    }
+
+    /// Before the sleep: holds signals back. Err: a handler has run since the wait began.
+    pub fn hold_back(&mut self, restarts: bool) -> Result<()> {
+        self.hold();
+        if !self.is_disturbed() {
+            return Ok(());
+        }
+        let interruption = self.interruption(restarts);
+        self.before = thread::more().handled.counts();
+        Err(interruption)
+    }
+
+    fn hold(&mut self) {
+        if self.held.is_none() && HANDLERS.load(Relaxed) {
+            self.held = Some(signal::block(HELD));
+        }
     }
 
     /// The mask for the sleep: the program's own for this call, or the one it runs with.
     pub fn mask(&self, given: *const libc::sigset_t) -> *const libc::sigset_t {
-        match &self.0 {
+        match &self.held {
             Some(old) if given.is_null() => (&raw const *old).cast(), // the kernel reads eight bytes
             _ => given,
         }
@@ -50,75 +94,100 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        if let Some(old) = self.0 {
+        if let Some(old) = self.held {
             process::block_signals(old);
+            thread::more().faults.mask_changed(libc::SIG_SETMASK, old);
         }
     }
 }
 
-/// Taken before a sleep: tells afterwards whether only our own signal ([`nudge`]) can have interrupted it, of which the
-/// program must not hear. With a handler of the program's it may have been that one.
-pub struct Sleep(u32);
+/// A handler has run, after which the call is begun anew (ERESTARTSYS of the kernel, which no program sees).
+pub const RESTART: Errno = Errno(512);
 
-impl Sleep {
-    pub fn begins() -> Sleep {
-        Sleep(nudge::count())
-    }
-
-    /// What the sleep came to, without our own signal.
-    pub fn ended(&self, result: Result<usize>) -> Result<usize> {
-        let ours = result == Err(Errno(libc::EINTR)) && nudge::count() != self.0 && !HANDLERS.load(Relaxed);
-        if ours { Ok(0) } else { result }
-    }
-}
-
-/// ppoll(2) on behalf of another call: EINTR only if that call would fail with it. `restarts`: it would go on after
+/// ppoll(2) on behalf of another call; [`RESTART`], or EINTR only if that call would fail with it. `restarts`: it would go on after
 /// a handler with SA_RESTART, because it has neither a timeout nor moved anything yet. The last entry of the list is
 /// ours to use.
-pub fn wait(fds: &mut [pollfd], left: &Option<libc::timespec>, restarts: bool, quiet: &Quiet) -> Result<usize> {
+pub fn wait(fds: &mut [pollfd], left: &Option<libc::timespec>, restarts: bool, quiet: &mut Quiet) -> Result<usize> {
+    quiet.hold_back(restarts)?;
+    let result = wait_held_back(fds, left, restarts, quiet);
+    quiet.before = thread::more().handled.counts(); // what has run in there is told by the result
+    result
+}
+
+fn wait_held_back(fds: &mut [pollfd], left: &Option<libc::timespec>, restarts: bool, quiet: &Quiet) -> Result<usize> {
     if restarts
         && MIXED.load(Relaxed)
-        && let (Some(signals), Some(before)) = (signalfd(), quiet.0)
+        && let (Some(all), Some(before)) = (signalfd(), quiet.held)
     {
-        return wait_blocked(fds, signals, left, before);
+        return wait_blocked(fds, all, left, before);
     }
     let n = fds.len() - 1;
     match sleep(&mut fds[..n], left, quiet.mask(core::ptr::null())) {
-        Err(Errno(libc::EINTR)) if restarts && !MIXED.load(Relaxed) => Ok(0),
+        Err(Errno(libc::EINTR)) if restarts && !MIXED.load(Relaxed) => Err(RESTART),
         other => other,
     }
 }
 
 /// Through libc, because it is a cancellation point.
 fn sleep(fds: &mut [pollfd], left: &Option<libc::timespec>, mask: *const libc::sigset_t) -> Result<usize> {
-    let sleep = Sleep::begins();
     // SAFETY: the list, the timespec and the mask (or null) are alive.
-    sleep.ended(errno::take(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(left), mask) } as isize))
+    errno::take(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(left), mask) } as isize)
 }
 
-/// Signals stay held back during the sleep too; what arrives is looked at first, and then let through.
-fn wait_blocked(fds: &mut [pollfd], signals: i32, left: &Option<libc::timespec>, before: u64) -> Result<usize> {
+/// Signals stay held back during the sleep too; what arrives is looked at first, and then let through. `all`: a signalfd for
+/// all signals.
+fn wait_blocked(fds: &mut [pollfd], all: i32, left: &Option<libc::timespec>, before: u64) -> Result<usize> {
     let last = fds.len() - 1;
-    fds[last] = pollfd { fd: signals, events: libc::POLLIN, revents: 0 };
-    let result = sleep(fds, left, core::ptr::null());
-    let pending = process::pending_signals() & !before;
+    let mut result = sleep_beside(fds, all, left);
+    let mut pending = process::pending_signals() & !before;
+    if pending == 0 && fds[last].revents != 0 {
+        // A signal that the program itself has blocked is pending, and would keep us awake until it is let through.
+        result = sleep_beside_unblocked(fds, left, before);
+        pending = process::pending_signals() & !before;
+    }
     if pending != 0 {
         let interrupts = process::interrupts(pending);
         process::block_signals(before); // the handlers run here
-        process::block_signals(HELD);
+        thread::more().faults.mask_changed(libc::SIG_SETMASK, before);
+        signal::block(HELD);
         if interrupts {
             return Err(Errno(libc::EINTR));
+        }
+        if result.is_ok_and(|n| n == 0 || fds[last].revents != 0) {
+            return Err(RESTART);
         }
     }
     result
 }
 
+fn sleep_beside(fds: &mut [pollfd], signals: i32, left: &Option<libc::timespec>) -> Result<usize> {
+    if let Some(last) = fds.last_mut() {
+        *last = pollfd { fd: signals, events: libc::POLLIN, revents: 0 };
+    }
+    sleep(fds, left, core::ptr::null())
+}
+
+#[cold]
+fn sleep_beside_unblocked(fds: &mut [pollfd], left: &Option<libc::timespec>, before: u64) -> Result<usize> {
+    let Ok(signals) = fdsys::signalfd(!before) else {
+        let fds = fds.split_last_mut().map_or(&mut [][..], |(_, others)| others);
+        return sleep(fds, left, (&raw const before).cast()); // as where there is no signalfd at all
+    };
+    fdtable::set(signals, fdtable::Kind::Own);
+    debts::owe(Debt::Descriptor(signals as u32));
+    let result = sleep_beside(fds, signals, left);
+    debts::paid(Debt::Descriptor(signals as u32));
+    crate::link::drop_own(signals);
+    result
+}
+
+/// For all signals; one for all threads.
 fn signalfd() -> Option<i32> {
     let known = SIGNALFD.load(Acquire);
     if known >= 0 {
         return Some(known);
     }
-    let new = fdsys::signalfd().ok()?;
+    let new = fdsys::signalfd(u64::MAX).ok()?;
     fdtable::set(new, fdtable::Kind::Own);
     if let Err(other) = SIGNALFD.compare_exchange(-1, new, AcqRel, Acquire) {
         crate::link::drop_own(new);

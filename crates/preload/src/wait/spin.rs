@@ -26,6 +26,16 @@ impl Spin {
         Spin { budget_us: AtomicU32::new(0) }
     }
 
+    /// Whether [`Spin::wait`] may spin at all.
+    #[inline]
+    pub fn may_pay(&self) -> bool {
+        match settings::get().spin {
+            Setting::Off => false,
+            Setting::Micros(_) => true,
+            Setting::Auto => self.budget_us.load(Relaxed) >= MIN_US,
+        }
+    }
+
     /// Looks again and again for a while. True: it was worth it.
     #[inline]
     pub fn wait(&self, ready: impl FnMut() -> bool) -> bool {
@@ -88,23 +98,27 @@ fn turn(us: u32, mut ready: impl FnMut() -> bool) -> Option<u32> {
     }
 }
 
-/// How long an answer of /proc/loadavg is believed.
-const SAMPLE_US: u64 = 4000;
+/// How long an answer of /proc/loadavg is believed: that there is a processor to spare, and that there is none. A machine that
+/// is busy has no time for the question, which takes three system calls.
+const SPARE_US: u64 = 4000;
+const BUSY_US: u64 = 16_000;
 
-/// Whether fewer threads want to run on this machine than it has processors for. Asked of the kernel at most
-/// every [`SAMPLE_US`].
+/// Whether fewer threads want to run on this machine than it has processors for.
 fn has_spare_processor() -> bool {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     static SPARE: AtomicU32 = AtomicU32::new(0);
     static CPUS: AtomicU32 = AtomicU32::new(0);
     let now = arch::ticks();
     if now >= NEXT.load(Relaxed) {
-        NEXT.store(now + clock::ticks_of_us(SAMPLE_US), Relaxed);
+        NEXT.store(now + clock::ticks_of_us(SPARE_US), Relaxed); // other threads do not ask meanwhile
         if CPUS.load(Relaxed) == 0 {
             CPUS.store(process::processors(), Relaxed);
         }
         let spare = process::runnable().is_some_and(|n| n <= CPUS.load(Relaxed));
         SPARE.store(u32::from(spare), Relaxed);
+        if !spare {
+            NEXT.store(now + clock::ticks_of_us(BUSY_US), Relaxed);
+        }
     }
     SPARE.load(Relaxed) != 0
 }

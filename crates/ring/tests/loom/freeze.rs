@@ -20,79 +20,86 @@ fn read(direction: &Direction, input: &mut Input) -> u64 {
     kept
 }
 
-/// A writer that publishes one more byte and ends the stretch: where it ended.
-fn write_and_freeze(direction: &Direction, output: &mut Output) -> u64 {
+/// A writer that publishes one more byte and marks the stretch for copies: where they begin, or where it has ended.
+fn write_and_mark(direction: &Direction, output: &mut Output) -> Head {
     direction.put(output);
-    let end = output.freeze(&direction.reader).expect("nobody lies");
-    direction.take_back(output, end);
-    end
+    let head = output.mark_copying(&direction.writer, &direction.reader).expect("nobody lies");
+    let (Head::At(pos) | Head::Frozen(pos)) = head;
+    direction.look_at_unread(output, pos);
+    head
 }
 
-/// Catches: `advance` that stores instead of exchanging; `freeze` that stores instead of exchanging.
-#[test]
-fn the_writer_ends_it() {
-    explore("the_writer_ends_it", 4, || {
-        let direction = Arc::new(Direction::new());
-        let (mut output, mut input) = direction.entered();
-        direction.put(&mut output);
-        let reader = {
-            let direction = direction.clone();
-            thread::spawn(move || read(&direction, &mut input))
-        };
-        let end = write_and_freeze(&direction, &mut output);
-        assert_eq!(reader.join().unwrap(), end, "where the reader stopped, and where the writer saw it stop");
-        assert_eq!(direction.reader.head.load(Ordering::Relaxed), end | FROZEN);
-    });
-}
-
-/// The broker, or the reader's own `freeze`, sets the bit whatever the position is at that time.
+/// The reader or the broker ends the stretch while the writer marks it: one position for both.
 ///
-/// Catches: an end that `look` or `freeze` takes from what the writer knew before.
-#[test]
-fn a_third_party_ends_it() {
-    explore("a_third_party_ends_it", 4, || {
+/// Catches: `advance` that stores instead of exchanging; `mark_copying` that stores instead of exchanging; an end that `look`
+/// takes from what the writer knew before; a `resume` that is stored after the mark.
+fn ended_or_marked(name: &str, by_reader: bool) {
+    explore(name, 4, move || {
         let direction = Arc::new(Direction::new());
         let (mut output, mut input) = direction.entered();
         direction.put(&mut output);
         let reader = {
             let direction = direction.clone();
-            thread::spawn(move || read(&direction, &mut input))
+            thread::spawn(move || {
+                let kept = read(&direction, &mut input);
+                if by_reader {
+                    input.freeze(&direction.reader);
+                }
+                (kept, input.is_copying(), direction.writer.resume.load(Ordering::Relaxed))
+            })
         };
-        let broker = {
+        let broker = (!by_reader).then(|| {
             let direction = direction.clone();
             thread::spawn(move || {
                 direction.reader.head.fetch_or(FROZEN, Ordering::SeqCst);
             })
-        };
-        let end = write_and_freeze(&direction, &mut output);
-        broker.join().unwrap();
-        assert_eq!(reader.join().unwrap(), end, "where the reader stopped, and where the writer saw it stop");
-        assert_eq!(output.look(&direction.reader), Ok(Head::Frozen(end)));
+        });
+        let head = write_and_mark(&direction, &mut output);
+        broker.map(|broker| broker.join().unwrap());
+        let (kept, copying, resume) = reader.join().unwrap();
+        match head {
+            Head::Frozen(end) => assert!(end == kept && !copying, "ended before the mark"),
+            Head::At(from) => {
+                // Ended by a third party where it began, before a byte was read: to the writer as if nobody had come yet.
+                let untouched = !by_reader && kept == START && from == START;
+                let expected = if untouched { Head::At(kept) } else { Head::Frozen(kept) };
+                assert_eq!(output.look(&direction.reader), Ok(expected));
+                assert!(from <= kept && (!by_reader || copying && resume == from), "both know where copies begin");
+            }
+        }
     });
 }
 
-/// A stretch that is cancelled while the reader is about to enter it.
-///
-/// Catches: `epoch` stored or loaded Relaxed; `enter` that stores instead of exchanging; `freeze` that ends a stretch which nobody has entered
-/// anywhere but at its beginning.
 #[test]
-fn cancelled_or_entered_but_not_both() {
-    explore("cancelled_or_entered_but_not_both", 4, || {
+fn the_reader_ends_what_the_writer_marks() {
+    ended_or_marked("the_reader_ends_what_the_writer_marks", true);
+}
+
+#[test]
+fn a_third_party_ends_what_the_writer_marks() {
+    ended_or_marked("a_third_party_ends_what_the_writer_marks", false);
+}
+
+/// A stretch that is marked while the reader is about to enter it.
+///
+/// Catches: `epoch` stored or loaded Relaxed; `enter` that stores instead of exchanging.
+#[test]
+fn marked_before_it_is_entered_or_after() {
+    explore("marked_before_it_is_entered_or_after", 4, || {
         let direction = Arc::new(Direction::new());
         let reader = {
             let direction = direction.clone();
             thread::spawn(move || {
-                let mut input = Input { pos: START, ..Input::default() };
+                let mut input = Input::at_position(START);
                 let Some(stretch) = input.announced(&direction.writer) else { return START };
-                if input.enter(&direction.reader, stretch).expect("nobody lies") {
-                    read(&direction, &mut input)
-                } else {
-                    assert_eq!(input.is_frozen(&direction.reader), Ok(true));
-                    START
-                }
+                assert_eq!(input.enter(&direction.reader, stretch), Ok(true), "nobody has cancelled it");
+                read(&direction, &mut input)
             })
         };
-        let end = write_and_freeze(&direction, &mut direction.begun());
-        assert_eq!(reader.join().unwrap(), end);
+        let mut output = direction.begun();
+        let Head::At(from) = write_and_mark(&direction, &mut output) else { panic!("nobody has ended it") };
+        let kept = reader.join().unwrap();
+        assert!(from <= kept, "the reader has entered");
+        assert_eq!(output.look(&direction.reader), Ok(Head::At(kept)));
     });
 }

@@ -22,8 +22,14 @@ impl Set {
         self.sleepers.lie_down(|| core::iter::once(&self.place.bell));
     }
 
-    fn get_up(&self) {
-        if self.sleepers.get_up(|| core::iter::once(&self.place.bell)) {
+    fn get_up(&self, listening: bool) {
+        if self.sleepers.get_up(listening, || core::iter::once(&self.place.bell)) {
+            self.place.eventfd.write();
+        }
+    }
+
+    fn hush(&self) {
+        if self.sleepers.hush(|| core::iter::once(&self.place.bell)) {
             self.place.eventfd.write();
         }
     }
@@ -41,11 +47,8 @@ impl Set {
 }
 
 /// One thread whose time is up at once, one that waits for ever, and one piece of news.
-///
-/// Catches: a `Sleepers::get_up` without the second look at the sleepers; the second `doze` without a fence.
-#[test]
-fn the_last_one_up_does_not_silence_the_next() {
-    explore("the_last_one_up_does_not_silence_the_next", 3, || {
+fn with_one_whose_time_is_up(name: &'static str, brief: fn(&Set)) {
+    explore(name, 3, move || {
         let direction = Direction::new();
         let (mut output, _) = direction.entered();
         let set = Arc::new(Set {
@@ -62,22 +65,39 @@ fn the_last_one_up_does_not_silence_the_next() {
                     if !bell::is_ready(&set.place.bell) && !set.served.load(Acquire) {
                         set.place.eventfd.wait();
                     }
-                    set.get_up();
+                    set.get_up(false);
                     set.harvest();
                 }
             })
         };
         let brief = {
             let set = set.clone();
-            thread::spawn(move || {
-                set.lie_down();
-                set.get_up();
-                set.harvest();
-            })
+            thread::spawn(move || brief(&set))
         };
         set.direction.put(&mut output);
         set.place.ring(0);
         brief.join().unwrap();
         patient.join().unwrap();
+    });
+}
+
+/// Catches: a `Sleepers::get_up` without the second look at the sleepers; the second `doze` without a fence.
+#[test]
+fn the_last_one_up_does_not_silence_the_next() {
+    with_one_whose_time_is_up("the_last_one_up_does_not_silence_the_next", |set| {
+        set.lie_down();
+        set.get_up(false);
+        set.harvest();
+    });
+}
+
+/// Catches: a `Sleepers::hush` that silences those who have lain down meanwhile.
+#[test]
+fn one_that_has_gone_on_listening_does_not_silence_the_next() {
+    with_one_whose_time_is_up("one_that_has_gone_on_listening_does_not_silence_the_next", |set| {
+        set.lie_down();
+        set.get_up(true);
+        set.hush();
+        set.harvest();
     });
 }

@@ -28,7 +28,7 @@ impl Direction {
     /// Both ends, in a stretch that has begun and that the reader has entered.
     pub fn entered(&self) -> (Output, Input) {
         let output = self.begun();
-        let mut input = Input { pos: START, ..Input::default() };
+        let mut input = Input::at_position(START);
         let stretch = input.announced(&self.writer).expect("it has begun");
         assert_eq!(input.enter(&self.reader, stretch), Ok(true));
         (output, input)
@@ -62,12 +62,12 @@ impl Direction {
         result
     }
 
-    /// The bytes that the writer takes back, `from..output.tail`, are still what they were.
-    pub fn take_back(&self, output: &Output, from: u64) {
+    /// The bytes that the writer sends by kernel, `from..output.tail`, are still what they were.
+    pub fn look_at_unread(&self, output: &Output, from: u64) {
         for pos in from..output.tail {
             // SAFETY: as in `get`.
             let value = self.bytes[(pos - output.base) as usize % SIZE].with(|byte| unsafe { *byte });
-            assert_eq!(value, pos as u8, "taken back at {pos}");
+            assert_eq!(value, pos as u8, "unread at {pos}");
         }
     }
 
@@ -116,7 +116,7 @@ impl Place {
 
     /// What a producer does after it has published.
     pub fn ring(&self, slot: usize) {
-        if bell::ring(&self.bell, slot) {
+        if bell::ring(&self.bell, slot, || ()) {
             self.eventfd.write();
         }
     }

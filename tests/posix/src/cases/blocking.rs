@@ -5,6 +5,7 @@ use std::time::Duration;
 use libc::{MSG_DONTWAIT, MSG_WAITALL, POLLIN, SO_RCVLOWAT, SO_RCVTIMEO, SO_SNDTIMEO, SOL_SOCKET};
 
 use crate::case::{Case, case};
+use crate::end::{End, Side};
 use crate::link;
 use crate::sys::cpu::{measure, sleep_ms};
 use crate::sys::epoll::{self, Epoll};
@@ -25,12 +26,49 @@ pub const CASES: &[Case] = &[
     case("blocking.waitall_ends_with_the_stream", waitall_eof),
     case("blocking.waitall_gives_up_at_the_timeout", waitall_timeout),
     case("blocking.receive_low_water_mark", low_water_mark).reason("socket-option"),
+    case("blocking.low_water_mark_above_what_is_unread", mark_above_unread).reason("socket-option"),
+    case("blocking.low_water_mark_of_the_listener", mark_of_listener)
+        .never("the kernel counts towards the mark")
+        .reason("socket-option"),
     case("blocking.zero_lengths", zero_lengths),
     case("blocking.recvmmsg_fills_every_message", recvmmsg_all),
     case("blocking.recvmmsg_timeout", recvmmsg_timeout),
     case("blocking.two_threads_wait_for_one_socket", two_waiters),
     case("blocking.more_threads_wait_than_there_are_doorbells", many_waiters).reason("places"),
 ];
+
+/// What had come before counts towards the mark, whatever has carried it.
+fn mark_above_unread() {
+    for round in 0..3 {
+        let (mut end, mut other) = link::own_pair(V4);
+        other.send(100);
+        end.rx.await_bytes(100);
+        let number = if round == 0 { end.fd() } else { crate::sys::fds::dup(end.fd()).expect("dup") as i32 };
+        net::set_option(number, SOL_SOCKET, SO_RCVLOWAT, &500).expect("SO_RCVLOWAT");
+        assert_eq!(poll::events_of(end.fd(), POLLIN, 20), 0, "too few bytes");
+        other.send(400);
+        assert_eq!(poll::events_of(end.fd(), POLLIN, 2000), POLLIN);
+        end.recv(500);
+    }
+}
+
+/// An accepted socket has its listener's mark.
+fn mark_of_listener() {
+    let listener = link::Listener::new(V4);
+    net::set_option(listener.fd, SOL_SOCKET, SO_RCVLOWAT, &500).expect("SO_RCVLOWAT");
+    let mut other = End::new(link::connect(&listener.addr(), V4), Side::Client);
+    let mut end = End::new(listener.accept(), Side::Server);
+    for _ in 0..20 {
+        end.send(10);
+        other.recv(10);
+    }
+    other.send(499);
+    end.rx.await_bytes(499);
+    assert_eq!(poll::events_of(end.fd(), POLLIN, 20), 0, "too few bytes");
+    other.send(1);
+    assert_eq!(poll::events_of(end.fd(), POLLIN, 2000), POLLIN);
+    end.recv(500);
+}
 
 /// Each call starts on an empty socket and must sleep until the peer sends.
 fn every_receive_waits() {

@@ -7,6 +7,7 @@ use crate::end::{End, Side};
 use crate::link::{self, Listener};
 use crate::sys::errno::{EBADF, Errno, Outcome, outcome};
 use crate::sys::net::Family::V4;
+use crate::sys::only_c::{self, Wait};
 use crate::sys::threads::blocked;
 use crate::sys::{Fd, fds, io, net, poll, stdio};
 use crate::ways::{receiving, sending};
@@ -22,6 +23,9 @@ pub const CASES: &[Case] = &[
     case("close.blocked_reader_stays_with_its_connection", blocked_reader),
     case("close.blocked_reader_and_a_reused_number", reused_under_reader),
     case("close.blocked_reader_is_woken_by_shutdown", shutdown_wakes),
+    case("close.blocked_reader_beside_a_cancelled_one", || beside_a_cancelled_reader(false)),
+    case("close.blocked_reader_after_a_cancelled_one", || beside_a_cancelled_reader(true)),
+    case("close.blocked_reader_is_cancelled_afterwards", cancelled_afterwards),
     case("close.blocked_poll_does_not_wake", blocked_poll),
     case("close.while_another_thread_streams", while_streaming).bulk(),
     case("close.while_another_thread_writes", while_writing).bulk(),
@@ -204,6 +208,52 @@ fn shutdown_wakes() {
 
 /// poll holds the open file: the close is no event, the peer's bytes are, and then the number is
 /// found to be closed.
+/// A cancelled thread neither ends the connection of the others that are blocked on it, nor keeps it alive after them.
+fn beside_a_cancelled_reader(cancelled_first: bool) {
+    for _ in 0..5 {
+        let (mut end, mut peer) = link::client(V4);
+        let fd = end.fd();
+        let (tell, told) = std::sync::mpsc::channel();
+        let block = || {
+            let tell = tell.clone();
+            blocked(move || {
+                let mut bytes = [0; 10];
+                let got = io::read(fd, &mut bytes);
+                tell.send((got, bytes)).expect("the case listens");
+            })
+        };
+        let cancel = || only_c::cancel_thread_in(Wait::Recv, fd);
+        if cancelled_first {
+            cancel();
+        }
+        let readers = [block(), block()];
+        if !cancelled_first {
+            cancel();
+        }
+        end.close();
+        for _ in &readers {
+            peer.send(10);
+            let (got, bytes) = told.recv_timeout(std::time::Duration::from_secs(5)).expect("a reader gets the bytes");
+            assert_eq!(got, Ok(10), "closing a number does not end a call that is blocked on it");
+            end.rx.arrived(&bytes);
+        }
+        readers.into_iter().for_each(|reader| reader.join());
+        assert_eq!(peer.call("ending", &[]), 0, "nobody has the connection any more");
+    }
+}
+
+/// A thread that is blocked on a closed connection is cancelled, which ends the connection at last: for the library, as soon as
+/// another one is opened or closed.
+fn cancelled_afterwards() {
+    let (end, mut peer) = link::client(V4);
+    only_c::cancel_thread_after(Wait::Recv, end.fd(), || end.close());
+    let (a, b) = link::cold_pair(V4);
+    assert_eq!(peer.call("ending", &[]), 0, "nobody has the connection any more");
+    for fd in [a, b] {
+        fds::close(fd).expect("close");
+    }
+}
+
 fn blocked_poll() {
     let (end, mut peer) = link::client(V4);
     let fd = end.fd();

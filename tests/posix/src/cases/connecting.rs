@@ -6,6 +6,7 @@ use crate::case::{Case, case};
 use crate::end::{End, Side};
 use crate::link::{self, Listener};
 use crate::sys::cpu::measure;
+use crate::sys::epoll::{Epoll, HUP, IN};
 use crate::sys::errno::{
     EADDRINUSE, EAGAIN, ECONNREFUSED, ECONNRESET, EINPROGRESS, EINVAL, EISCONN, ENOTSOCK, EPIPE, outcome,
 };
@@ -31,6 +32,8 @@ pub const CASES: &[Case] = &[
     case("connect.to_itself_in_one_thread", to_itself).bulk(),
     case("connect.socket_is_its_own_peer", own_peer).may("both ends are one socket"),
     case("connect.disconnected_and_connected_again", disconnected).reason("short"),
+    case("connect.disconnected_with_a_copy", disconnected_with_a_copy).reason("dup"),
+    case("connect.disconnected_and_connected_again_in_a_set", disconnected_in_a_set),
     case("connect.accept_in_every_way", accept_ways).reason("never-waited"),
     case("connect.accept_waits_and_wakes", accept_waits),
     case("connect.two_listeners_on_one_port", reuseport),
@@ -233,6 +236,50 @@ fn disconnected() {
         assert_eq!(b.rx.ending(), Err(ECONNRESET));
         assert_eq!(io::send(fd, b"x", libc::MSG_NOSIGNAL), Err(ECONNRESET), "our own reset");
         assert_eq!(io::send(fd, b"x", libc::MSG_NOSIGNAL), Err(EPIPE));
+        b.close();
+        net::connect(fd, &listener.addr()).expect("connect again");
+    }
+}
+
+/// What one number dissolves, and connects anew, another one has, too.
+fn disconnected_with_a_copy() {
+    let listener = Listener::new(V4);
+    let fd = link::connect(&listener.addr(), V4);
+    let copy = fds::dup(fd).expect("dup") as Fd;
+    for round in 0..3 {
+        let mut a = End::numbered(fd, Side::Client, round);
+        let mut b = End::numbered(listener.accept(), Side::Server, round);
+        link::warm_up_pair(&mut a, &mut b);
+        b.send(100);
+        let mut bytes = [0; 100];
+        assert_eq!(io::recv(copy, &mut bytes, libc::MSG_WAITALL), Ok(100));
+        a.rx.arrived(&bytes);
+        assert_eq!(net::connect(copy, &Addr::empty()), Ok(0));
+        assert_eq!(b.rx.ending(), Err(ECONNRESET));
+        assert_eq!(io::send(copy, b"x", libc::MSG_NOSIGNAL), Err(ECONNRESET), "our own reset");
+        assert_eq!(io::send(fd, b"x", libc::MSG_NOSIGNAL), Err(EPIPE));
+        b.close();
+        net::connect(fd, &listener.addr()).expect("connect again");
+    }
+}
+
+/// The number stays in its set, and is registered there for the next connection, too.
+fn disconnected_in_a_set() {
+    let listener = Listener::new(V4);
+    let (fd, set) = (link::connect(&listener.addr(), V4), Epoll::new());
+    set.add(fd, IN);
+    for round in 0..3 {
+        let mut a = End::numbered(fd, Side::Client, round);
+        let mut b = End::numbered(listener.accept(), Side::Server, round);
+        assert_eq!(set.mask_of(fd, 0), 0);
+        link::warm_up_pair(&mut a, &mut b);
+        for _ in 0..3 {
+            b.send(10);
+            assert_eq!(set.mask_of(fd, 2000), IN, "round {round}");
+            a.recv(10);
+        }
+        assert_eq!(net::connect(fd, &Addr::empty()), Ok(0));
+        assert_ne!(set.mask_of(fd, 2000) & HUP, 0, "a socket without a peer");
         b.close();
         net::connect(fd, &listener.addr()).expect("connect again");
     }

@@ -10,16 +10,19 @@ use crate::sys::epoll::{Epoll, IN, RDHUP};
 use crate::sys::errno::{EAGAIN, ECONNRESET, EPIPE};
 use crate::sys::net::Family::V4;
 use crate::sys::process::in_child;
+use crate::sys::select::{Bits, Sets, select};
 use crate::sys::threads::{blocked, state};
 use crate::sys::{io, net, poll};
 
 pub const CASES: &[Case] = &[
     case("death.survivor_reads_what_was_written", reads_all),
     case("death.with_unread_data_is_a_reset", unread_is_reset),
+    case("death.reset_behind_a_part_of_what_is_waited_for", part_then_reset),
     case("death.while_streaming", while_streaming).reason("peer-closing"),
     case("death.wakes_a_blocked_reader", wakes_reader),
     case("death.wakes_a_blocked_writer", wakes_writer).bulk(),
     case("death.wakes_poll_and_epoll", wakes_waits),
+    case("death.seen_by_polls_that_do_not_wait", seen_at_once),
     case("death.many_in_a_row", many_in_a_row),
     case("death.of_one_of_two_holders", one_of_two_holders),
     case("death.killed_inside_calls", killed_inside_calls),
@@ -36,6 +39,22 @@ fn reads_all() {
     end.rx.expect_eof();
     assert_eq!(io::send(end.fd(), b"x", libc::MSG_NOSIGNAL), Ok(1));
     eventually("the kernel says that nobody is there", || io::send(end.fd(), b"x", libc::MSG_NOSIGNAL) == Err(EPIPE));
+}
+
+/// MSG_WAITALL returns what there is; the error is the next call's.
+fn part_then_reset() {
+    let (mut end, mut peer) = link::client(V4);
+    peer.send(500);
+    end.rx.await_bytes(500);
+    end.send(100);
+    peer.call("await", &[100]);
+    peer.kill();
+    eventually("the reset arrives", || poll::events_of(end.fd(), 0, 100) & libc::POLLERR != 0);
+    let mut bytes = [0; 1000];
+    assert_eq!(io::recv(end.fd(), &mut bytes, libc::MSG_WAITALL), Ok(500));
+    end.rx.arrived(&bytes[..500]);
+    assert_eq!(io::recv(end.fd(), &mut bytes, libc::MSG_WAITALL), Err(ECONNRESET));
+    assert_eq!(io::recv(end.fd(), &mut bytes, libc::MSG_WAITALL), Ok(0));
 }
 
 fn unread_is_reset() {
@@ -91,6 +110,19 @@ fn wakes_waits() {
     peer.kill();
     assert_eq!(by_epoll.join(), [(IN | RDHUP, fd as u64)]);
     assert_eq!(by_poll.join(), libc::POLLRDHUP);
+}
+
+/// As pools of connections look whether one can be used again.
+fn seen_at_once() {
+    let (mut end, mut peer) = link::client(V4);
+    peer.send(10);
+    end.recv(10);
+    peer.kill();
+    let mut entry = [poll::want(end.fd(), libc::POLLIN | libc::POLLRDHUP)];
+    eventually("poll sees it", || poll::poll(&mut entry, 0) == Ok(1));
+    assert_eq!(entry[0].revents, libc::POLLIN | libc::POLLRDHUP);
+    let mut sets = Sets { read: Bits::of(&[end.fd()]), ..Sets::default() };
+    assert_eq!(select(end.fd() + 1, &mut sets, 0).0, Ok(1));
 }
 
 /// One survivor, thirty peers that die; nothing of theirs stays in its way.

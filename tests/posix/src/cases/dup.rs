@@ -25,6 +25,7 @@ pub const CASES: &[Case] = &[
     case("dup.blocked_reader_is_sent_away_by_signal", java_close),
     case("dup.of_a_closed_number", closed_number),
     case("dup.made_before_the_first_byte", copied_cold),
+    case("dup.made_before_connect", copied_unconnected).never("one of its numbers is not followed"),
 ];
 
 type Copy = fn(Fd) -> Outcome;
@@ -234,6 +235,29 @@ fn closed_number() {
 }
 
 /// Copied before anything was sent: all the traffic goes through the copies.
+/// Both numbers are for one connection, which is made under one of them.
+fn copied_unconnected() {
+    let listener = link::Listener::new(V4);
+    let socket = net::socket(V4, libc::SOCK_CLOEXEC);
+    let copy = fds::dup(socket).expect("dup") as Fd;
+    net::connect(socket, &listener.addr()).expect("connect");
+    let mut end = End::new(socket, crate::end::Side::Client);
+    let mut peer = End::new(listener.accept(), crate::end::Side::Server);
+    link::warm_up_pair(&mut end, &mut peer);
+    for _ in 0..5 {
+        peer.send(100);
+        let mut bytes = [0; 100];
+        assert_eq!(io::recv(copy, &mut bytes, libc::MSG_WAITALL), Ok(100));
+        end.rx.arrived(&bytes);
+        let bytes = end.tx.upcoming(100);
+        assert_eq!(io::write(copy, &bytes), Ok(100));
+        end.tx.sent(100);
+        peer.recv(100);
+        peer.send(10);
+        end.recv(10);
+    }
+}
+
 fn copied_cold() {
     let (client, server) = link::cold_pair(V4);
     let copies = [client, server].map(|fd| fds::dup(fd).expect("dup") as Fd);

@@ -1,11 +1,12 @@
 //! The end of a stream: it comes once all bytes have come, and stays.
 
-use libc::{MSG_PEEK, SHUT_RD, SHUT_RDWR, SHUT_WR};
+use libc::{MSG_NOSIGNAL, MSG_PEEK, POLLHUP, POLLIN, SHUT_RD, SHUT_RDWR, SHUT_WR};
 
 use crate::case::{Case, case};
 use crate::link::{self, Listener};
+use crate::sys::cpu::eventually;
 use crate::sys::epoll::{ET, Epoll, IN, RDHUP};
-use crate::sys::errno::{EAGAIN, ENOTCONN, EPIPE};
+use crate::sys::errno::{EAGAIN, ECONNRESET, ENOTCONN, EPIPE};
 use crate::sys::net::Family::{self, V4, V6};
 use crate::sys::process::Ended;
 use crate::sys::threads::blocked;
@@ -27,8 +28,10 @@ pub const CASES: &[Case] = &[
     case("end.wakes_a_blocked_edge_waiter", wakes_edge_waiter),
     case("end.shut_read_side", shut_read_side),
     case("end.shut_both_sides", shut_both),
+    case("end.shut_both_with_bytes_of_kernel_and_ring_unread", shut_both_before_the_ring),
     case("end.shutdown_twice_and_unconnected", shutdown_twice),
     case("end.close_with_everything_read_is_no_reset", clean_close),
+    case("end.close_behind_bytes_that_came_twice", close_behind_copies),
     case("end.lingering_close_delivers", lingering_close).bulk(),
     case("end.much_data_then_close", much_then_close).bulk(),
 ];
@@ -186,10 +189,44 @@ fn shut_both() {
     end.send(700);
     net::shutdown(end.fd(), SHUT_RDWR).expect("shutdown");
     end.rx.expect_eof();
-    assert_eq!(io::send(end.fd(), b"x", libc::MSG_NOSIGNAL), Err(EPIPE));
+    assert_eq!(io::send(end.fd(), b"x", MSG_NOSIGNAL), Err(EPIPE));
     assert_eq!(peer.drain(), 700);
     peer.close();
     assert_eq!(fds::close(end.fd()), Ok(0));
+}
+
+/// What had arrived when its reader shut both ways can be read, whatever carries it. What is written after that is answered by a
+/// reset, so that the first write succeeds and the next one does not.
+fn shut_both_before_the_ring() {
+    let ways: [&[i32]; 3] = [&[SHUT_RDWR], &[SHUT_WR, SHUT_RD], &[SHUT_RD, SHUT_WR]];
+    for round in 0..12 {
+        let (mut end, mut other) = link::cold_pair_ends(V4, round);
+        other.send(100);
+        for _ in 0..20 {
+            end.send(10);
+            other.recv(10);
+            assert_eq!(poll::events_of(end.fd(), POLLIN, 1000), POLLIN);
+        }
+        for _ in 0..5 {
+            other.send(40);
+        }
+        end.rx.await_bytes(300);
+        let read_before = [0, 60, 100, 130][round as usize % 4];
+        end.recv(read_before);
+        for how in ways[round as usize % 3] {
+            net::shutdown(end.fd(), *how).expect("shutdown");
+        }
+        let hang_up = || poll::events_of(other.fd(), 0, 0) & POLLHUP != 0;
+        assert!(!hang_up(), "round {round}: a reset before anything was written");
+        assert_eq!(io::send(other.fd(), &[0; 8], MSG_NOSIGNAL), Ok(8), "round {round}: the first write");
+        eventually("the reset comes", hang_up);
+        assert_eq!(io::send(other.fd(), &[0; 8], MSG_NOSIGNAL), Err(EPIPE), "round {round}: the next one");
+        end.recv(300 - read_before);
+        assert_eq!(end.rx.ending(), Err(ECONNRESET), "round {round}: after all bytes");
+        assert_eq!(end.rx.ending(), Ok(()), "round {round}: told once");
+        end.close();
+        other.close();
+    }
 }
 
 fn shutdown_twice() {
@@ -202,6 +239,26 @@ fn shutdown_twice() {
     assert_eq!(net::shutdown(fresh, SHUT_WR), Err(ENOTCONN));
     let listener = Listener::new(V4);
     assert_eq!(io::read(listener.fd, &mut [0]), Err(ENOTCONN));
+}
+
+/// The writer goes back to the kernel, and sends there, too, what it finds unread in the ring, just while the reader reads it.
+/// Who has read it from the ring has read everything, whenever the same bytes come by kernel.
+fn close_behind_copies() {
+    for i in 0..400 {
+        let (mut end, mut other) = link::own_pair(V4);
+        other.send(20_000);
+        let (reads, writer) = (i % 20 * 1000, other.fd());
+        end.recv(reads);
+        let changes = std::thread::spawn(move || {
+            let no_time = poll::timespec_ms(0);
+            // SAFETY: no message, and a time that lives. A call with a time is the kernel's.
+            unsafe { libc::recvmmsg(writer, std::ptr::null_mut(), 1, 0, &raw const no_time as *mut _) }
+        });
+        end.recv(20_000 - reads);
+        end.close();
+        assert!(changes.join().expect("the writer") <= 0);
+        other.rx.expect_eof();
+    }
 }
 
 fn clean_close() {

@@ -20,6 +20,7 @@ pub const CASES: &[Case] = &[
     case("epoll_edge.edge_at_the_end", edge_at_end),
     case("epoll_edge.no_edge_lost_while_streaming", stream).bulk(),
     case("epoll_edge.drain_until_eagain_never_hangs", drain_until_eagain),
+    case("epoll_edge.arrivals_are_no_news_to_a_writer", arrivals_to_a_writer).reason("urgent"),
 ];
 
 fn edge_set(end: &End, mask: u32) -> Epoll {
@@ -164,4 +165,16 @@ fn echo_once(end: &mut End, peer: &mut Peer) {
     end.send(100);
     end.recv(100);
     peer.finish();
+}
+
+/// Urgent data comes by kernel, and wakes only those who want to read.
+fn arrivals_to_a_writer() {
+    let (mut end, mut peer) = link::client(V4);
+    let set = edge_set(&end, OUT);
+    assert_eq!(set.mask_of(end.fd(), 2000), OUT);
+    peer.send(100);
+    assert_eq!(set.wait(30), [], "bytes");
+    peer.call("urgent", &[1]);
+    assert_eq!(set.wait(30), [], "urgent data");
+    end.recv(100);
 }

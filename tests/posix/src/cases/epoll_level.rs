@@ -5,7 +5,7 @@ use crate::link;
 use crate::sys::epoll::{Epoll, IN, ONESHOT, OUT};
 use crate::sys::errno::{EAGAIN, EBADF, EEXIST, EINVAL, ENOENT, EPERM};
 use crate::sys::net::Family::{V4, V6};
-use crate::sys::{fds, files, io};
+use crate::sys::{bare, fds, files, io};
 
 pub const CASES: &[Case] = &[
     case("epoll_level.in_until_drained_v4", || in_until_drained(V4)),
@@ -18,8 +18,10 @@ pub const CASES: &[Case] = &[
     case("epoll_level.oneshot_disarms", || oneshot(0)),
     case("epoll_level.oneshot_edge_disarms", || oneshot(crate::sys::epoll::ET)),
     case("epoll_level.takes_turns_when_room_is_small", takes_turns),
-    case("epoll_level.errors_of_epoll_ctl", errors).reason("foreign"),
+    case("epoll_level.errors_of_epoll_ctl", errors),
+    case("epoll_level.set_that_was_made_out_of_sight", unknown_set).reason("foreign"),
     case("epoll_level.stream_by_event_loop", stream).bulk(),
+    case("epoll_level.readable_brings_bytes", readable_brings_bytes).bulk(),
     case("epoll_level.old_epoll_create", old_create),
 ];
 
@@ -39,6 +41,38 @@ fn in_until_drained(family: crate::sys::net::Family) {
         end.recv(3);
     }
     assert_eq!(set.wait(20), [], "all was read");
+}
+
+/// Of several connections that change their carrier while they are looked at: who is told of something to read finds it. Some
+/// programs take EAGAIN there for an error.
+fn readable_brings_bytes() {
+    const ROUNDS: u64 = 1500;
+    let mut ends: Vec<_> = (0..4).map(|_| link::client(V4)).collect();
+    let set = Epoll::new();
+    for (end, peer) in &mut ends {
+        fds::set_nonblocking(end.fd(), true);
+        set.add(end.fd(), IN);
+        peer.start("echo", &[ROUNDS, 700]);
+        end.send(700);
+    }
+    let mut open = vec![(ROUNDS, 0); ends.len()];
+    while open.iter().any(|(rounds, _)| *rounds > 0) {
+        for (events, fd) in set.wait(5000) {
+            assert_eq!(events, IN);
+            let at = ends.iter().position(|(end, _)| end.fd() as u64 == fd).expect("a member");
+            let (rounds, got) = &mut open[at];
+            *got += ends[at].0.rx.try_recv(700 - *got, io::read).expect("bytes to read");
+            if *got == 700 {
+                (*rounds, *got) = (*rounds - 1, 0);
+                if *rounds > 0 {
+                    ends[at].0.send(700);
+                }
+            }
+        }
+    }
+    for (_, peer) in &mut ends {
+        peer.finish();
+    }
 }
 
 fn out_while_room() {
@@ -161,7 +195,7 @@ fn takes_turns() {
 }
 
 fn errors() {
-    let (end, _peer) = link::client(V4);
+    let (mut end, mut peer) = link::client(V4);
     let set = Epoll::new();
     let (add, del, modify) = (libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_DEL, libc::EPOLL_CTL_MOD);
     let fd = end.fd();
@@ -178,6 +212,22 @@ fn errors() {
     assert_eq!(set.try_wait(0, 0), Err(EINVAL), "room for no event");
     assert_eq!(Epoll { fd }.try_wait(1, 0), Err(EINVAL));
     assert_eq!(Epoll { fd: 9999 }.try_wait(1, 0), Err(EBADF));
+    // None of it has taken the connection off its ring.
+    for _ in 0..10 {
+        end.send(1000);
+        peer.recv(1000);
+    }
+}
+
+/// A set that the library does not know cannot wait for a ring.
+fn unknown_set() {
+    let (mut end, mut peer) = link::client(V4);
+    let set = Epoll { fd: bare::epoll_create() };
+    set.add(end.fd(), IN);
+    peer.send(100);
+    assert_eq!(set.wait(5000), [(IN, end.fd() as u64)]);
+    end.recv(100);
+    link::warm_up(&mut end, &mut peer);
 }
 
 /// Both directions in one thread, as an event loop does it.

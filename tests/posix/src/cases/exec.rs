@@ -29,7 +29,7 @@ macro_rules! exec_cases {
 
 pub const CASES: &[Case] = exec_cases! {
     Execve "execve" Execv "execv" Execvp "execvp" Execvpe "execvpe" Execl "execl" Execlp "execlp"
-    Execle "execle" Fexecve "fexecve" Execveat "execveat"
+    Execle "execle" Fexecve "fexecve" Execveat "execveat" RawExecve "syscall_execve" RawExecveat "syscall_execveat"
 };
 
 fn exec(peer: &mut Peer, how: Exec, preload: Preload) {

@@ -10,7 +10,7 @@ use crate::sys::process::{in_child, require_root};
 use crate::sys::{Fd, fds, net};
 
 pub const CASES: &[Case] = &[
-    case("identity.same_addresses_in_namespaces_of_threads", namespaces_of_threads).by_ring(100_000),
+    case("identity.same_addresses_in_namespaces_of_threads", namespaces_of_threads),
     case("identity.same_addresses_in_namespaces_of_processes", namespaces_of_processes)
         .reason("no-broker")
         .may("a broker at an abstract address is out of sight from another network namespace"),

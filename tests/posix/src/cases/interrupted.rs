@@ -7,6 +7,7 @@ use libc::{SA_RESTART, SIGALRM, SIGUSR1, c_int};
 use crate::case::{Case, case};
 use crate::end::{End, Recv};
 use crate::link;
+use crate::sys::cpu::measure;
 use crate::sys::epoll::{self, Epoll};
 use crate::sys::errno::{EINTR, Outcome};
 use crate::sys::net::Family::V4;
@@ -28,6 +29,7 @@ pub const CASES: &[Case] = &[
     case("interrupted.handler_writes_to_another_socket", handler_writes_elsewhere),
     case("interrupted.handler_writes_to_the_same_socket", handler_writes_here),
     case("interrupted.storm_of_signals_loses_nothing", storm).bulk(),
+    case("interrupted.blocked_signal_that_is_pending_keeps_nobody_awake", blocked_and_pending),
 ];
 
 fn interrupted_soon(flags: c_int) {
@@ -58,6 +60,18 @@ fn sends() {
         assert_eq!(end.tx.try_send(10, *call), Err(EINTR), "{name}");
     }
     peer.recv(filled);
+}
+
+fn blocked_and_pending() {
+    let (mut end, mut peer) = link::client(V4);
+    signal::count_signal(SIGALRM, 0); // one that does not restart
+    signal::block(&[SIGUSR1]);
+    // SAFETY: no memory involved.
+    unsafe { libc::raise(SIGUSR1) };
+    peer.after(300).start("send", &[10]);
+    let (clock, cpu) = measure(|| end.recv(10));
+    peer.finish();
+    assert!(cpu * 3 < clock, "{cpu:?} of processor time in {clock:?} of sleep");
 }
 
 /// poll, select and epoll_wait are never restarted.

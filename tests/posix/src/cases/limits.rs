@@ -12,13 +12,15 @@ use crate::sys::net::{self, Family::V4};
 use crate::sys::process::{require_root, set_limit};
 use crate::sys::{Fd, fds, files, io};
 
-const NO_FD: &str = "no descriptor is left for a ring's needs";
+const FEW: &str = "of so few descriptors none can be the library's";
 const SANDBOX: &str = "the sandbox may forbid what a ring needs";
 
 pub const CASES: &[Case] = &[
-    case("limits.last_two_descriptors", last_two).may(NO_FD),
+    case("limits.last_two_descriptors", last_two).never(FEW),
     case("limits.descriptors_run_out_in_mid_stream", run_out).reason("fd-limit"),
-    case("limits.limit_lowered_before_connecting", lowered).may(NO_FD),
+    case("limits.limit_lowered_before_connecting", lowered).never(FEW).reason("fd-limit"),
+    case("limits.limit_lowered_in_mid_stream", lowered_later).reason("fd-limit"),
+    case("limits.every_descriptor_is_the_program_s", all_of_few).never(FEW).reason("fd-limit"),
     case("limits.seccomp_forbids_eventfd", || sandboxed(&[SYS_eventfd2])).may(SANDBOX),
     case("limits.seccomp_forbids_memfd", || sandboxed(&[SYS_memfd_create])).may(SANDBOX),
     case("limits.seccomp_forbids_passing_descriptors", || sandboxed(&[libc::SYS_sendmsg, libc::SYS_recvmsg]))
@@ -97,6 +99,40 @@ fn run_out() {
     let mut a = End::numbered(late, Side::Client, 1);
     let mut b = End::numbered(server, Side::Server, 1);
     link::warm_up_pair(&mut a, &mut b);
+}
+
+/// Connections that are on a ring go back, and nothing of the library's takes a number that the program could have.
+fn lowered_later() {
+    let (mut a, mut b) = link::own_pair(V4);
+    let (mut c, mut d) = link::cold_pair_ends(V4, 1);
+    set_limit(RLIMIT_NOFILE, 20);
+    let taken = take_all();
+    for n in [1, 100, 100_000] {
+        for (from, to) in [(&mut a, &mut b), (&mut c, &mut d)] {
+            std::thread::scope(|s| {
+                s.spawn(|| from.send(n));
+                to.recv(n);
+            });
+        }
+    }
+    link::warm_up_pair(&mut c, &mut d);
+    taken.into_iter().for_each(|fd| assert_eq!(fds::close(fd), Ok(0)));
+}
+
+/// A program that counts on each number below its limit: it has opened all of them itself.
+fn all_of_few() {
+    const LIMIT: Fd = 20;
+    set_limit(RLIMIT_NOFILE, LIMIT as u64);
+    let mut mine: Vec<Fd> = (0..LIMIT).filter(|fd| fds::is_open(*fd)).collect();
+    let (mut a, mut b) = link::own_pair(V4);
+    let taken = take_all();
+    mine.extend([a.fd(), b.fd()]);
+    mine.extend(&taken);
+    mine.sort_unstable();
+    assert_eq!(mine, (0..LIMIT).collect::<Vec<_>>());
+    taken.into_iter().for_each(|fd| assert_eq!(fds::close(fd), Ok(0)));
+    a.send(10_000);
+    b.recv(10_000);
 }
 
 fn lowered() {

@@ -3,10 +3,14 @@
 use crate::case::Case;
 
 mod at_exit;
+mod bad_pointers;
+mod bad_times;
 mod blocking;
 mod calls;
 mod close;
 mod connecting;
+mod counts;
+mod crossed;
 mod daemon;
 mod death;
 mod dup;
@@ -15,6 +19,7 @@ mod end_of_stream;
 mod epoll_edge;
 mod epoll_level;
 mod epoll_masks;
+mod epoll_order;
 mod epoll_sets;
 mod epoll_waits;
 mod epoll_wakeups;
@@ -22,6 +27,7 @@ mod exec;
 mod flags;
 mod fork;
 mod fork_threads;
+mod handlers;
 mod identity;
 mod interrupted;
 mod limits;
@@ -32,13 +38,18 @@ mod number_reuse;
 mod other_ways;
 mod passing;
 mod poll_select;
+mod raw_calls;
+mod registrations;
 mod reset;
+mod shared_sets;
 mod spawn;
 mod splicing;
 mod stdio;
 mod stream;
+mod told_once;
 mod unpreloaded;
 mod urgent;
+mod uring;
 mod wake_ups;
 mod zero_copy;
 
@@ -54,13 +65,17 @@ const GROUPS: &[&[Case]] = &[
     epoll_edge::CASES,
     epoll_masks::CASES,
     epoll_sets::CASES,
+    epoll_order::CASES,
     epoll_waits::CASES,
     epoll_wakeups::CASES,
     poll_select::CASES,
     mixed_sets::CASES,
+    shared_sets::CASES,
+    registrations::CASES,
     wake_ups::CASES,
     dup::CASES,
     close::CASES,
+    crossed::CASES,
     number_reuse::CASES,
     fork::CASES,
     fork_threads::CASES,
@@ -78,8 +93,15 @@ const GROUPS: &[&[Case]] = &[
     splicing::CASES,
     urgent::CASES,
     other_ways::CASES,
+    uring::CASES,
     looking::CASES,
     limits::CASES,
+    bad_pointers::CASES,
+    bad_times::CASES,
+    counts::CASES,
+    raw_calls::CASES,
+    told_once::CASES,
+    handlers::CASES,
     daemon::CASES,
     at_exit::CASES,
     early::CASES,

@@ -1,4 +1,4 @@
-//! Further ways to reach a socket: asynchronous signals, io_uring, filters, upper layers,
+//! Further ways to reach a socket: asynchronous signals, filters, upper layers,
 //! cancelled threads.
 
 use libc::{F_SETFL, F_SETOWN, IPPROTO_TCP, O_ASYNC, SIGIO, SOL_SOCKET};
@@ -10,14 +10,11 @@ use crate::sys::cpu::eventually;
 use crate::sys::errno::{ENOENT, outcome};
 use crate::sys::net::{Addr, Family::V4};
 use crate::sys::only_c::{self, Wait};
-use crate::sys::uring::Ring;
 use crate::sys::{Fd, bare, fds, io, net, signal};
 
 pub const CASES: &[Case] = &[
     case("other.o_async_raises_sigio", o_async).reason("async"),
     case("other.fioasync_raises_sigio", fioasync),
-    case("other.io_uring_reads_and_writes", io_uring),
-    case("other.io_uring_poll_and_close", io_uring_poll),
     case("other.upper_layer_protocol", upper_layer),
     case("other.attached_filter", filter),
     case("other.thread_cancelled_in_recv", || cancelled(Wait::Recv)),
@@ -106,45 +103,6 @@ fn fioasync() {
     own(end.fd());
     fds::ioctl_int(end.fd(), libc::FIOASYNC, 1).expect("FIOASYNC");
     raised_for_each_arrival(&mut end, &mut peer);
-}
-
-/// A ring made through the libc function `syscall`; reads and writes happen in the kernel.
-fn io_uring() {
-    let (mut end, mut peer) = link::client(V4);
-    let mut ring = Ring::new();
-    for _ in 0..20 {
-        let bytes = end.tx.upcoming(700);
-        peer.start("echo", &[1, 700]);
-        assert_eq!(ring.write(end.fd(), &bytes), Ok(700));
-        end.tx.sent(700);
-        let mut left = 700;
-        while left > 0 {
-            let mut buf = vec![0; left];
-            let n = ring.read(end.fd(), &mut buf).expect("read");
-            assert!(n > 0);
-            end.rx.arrived(&buf[..n]);
-            left -= n;
-        }
-        peer.finish();
-    }
-    peer.send(5000);
-    end.recv(5000);
-    link::warm_up(&mut end, &mut peer);
-}
-
-fn io_uring_poll() {
-    let (mut end, mut peer) = link::client(V4);
-    let mut ring = Ring::new();
-    for _ in 0..5 {
-        peer.after(10).start("send", &[50]);
-        assert_eq!(ring.poll(end.fd(), libc::POLLIN), Ok(libc::POLLIN as usize));
-        peer.finish();
-        end.recv(50);
-    }
-    end.send(10);
-    assert_eq!(ring.close(end.fd()), Ok(0));
-    assert!(!fds::is_open(end.fd()));
-    assert_eq!(peer.drain(), 10);
 }
 
 /// TLS in the kernel, where the module is there; without keys it passes data as before.

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use libc::{POLLIN, POLLNVAL, POLLOUT, POLLRDHUP};
+use libc::{POLLHUP, POLLIN, POLLNVAL, POLLOUT, POLLRDHUP, SA_RESTART, SIGALRM};
 
 use crate::case::{Case, case};
+use crate::end::End;
 use crate::link;
 use crate::sys::cpu::measure;
-use crate::sys::errno::{EBADF, EINVAL, Outcome};
+use crate::sys::errno::{EBADF, EINTR, EINVAL, Outcome};
 use crate::sys::net::Family::{V4, V6};
 use crate::sys::poll::{poll, want};
 use crate::sys::select::{Bits, Sets, pselect, select, under_select};
-use crate::sys::{Fd, fds, io, poll as p};
+use crate::sys::{Fd, fds, io, net, poll as p, signal};
 
 pub const CASES: &[Case] = &[
     case("poll.every_poll_call_v4", || every_poll(V4)),
@@ -32,6 +33,9 @@ pub const CASES: &[Case] = &[
     case("select.closed_descriptor", closed),
     case("select.end_is_readable", end_is_readable),
     case("select.unready_bits_are_cleared", bits_cleared),
+    case("select.a_hang_up_is_no_exception", hang_up),
+    case("select.news_beside_a_hang_up", beside_a_hang_up),
+    case("select.signals_beside_a_hang_up", signal_beside_a_hang_up),
 ];
 
 type Poll = fn(&mut [libc::pollfd], i32) -> Outcome;
@@ -257,6 +261,78 @@ fn end_is_readable() {
     assert_eq!(select(end.fd() + 1, &mut sets, 5000).0, Ok(1));
     peer.finish();
     end.rx.expect_eof();
+}
+
+/// Both ends of a connection that has ended, so that poll(2) tells of a hang-up, and one that lives.
+fn ended_and_living() -> ((End, End), (End, End)) {
+    let pair = |number| link::numbered_pair(V4, number);
+    let (ended, living) = (pair(0), pair(1));
+    for end in [&ended.0, &ended.1] {
+        net::shutdown(end.fd(), libc::SHUT_RDWR).expect("shutdown");
+    }
+    assert_eq!(p::events_of(ended.0.fd(), 0, 5000), POLLHUP);
+    (ended, living)
+}
+
+/// select(2) watches its last set for exceptional conditions only, and waits on without being busy.
+fn hang_up() {
+    let ((dead, _other), _living) = ended_and_living();
+    let calls: [fn(Fd, &mut Sets) -> Outcome; 2] = [|n, s| select(n, s, 200).0, |n, s| pselect(n, s, 200, None)];
+    for call in calls {
+        let mut sets = Sets { except: Bits::of(&[dead.fd()]), ..Sets::default() };
+        let (clock, cpu) = measure(|| assert_eq!(call(dead.fd() + 1, &mut sets), Ok(0)));
+        assert!((200..1200).contains(&clock.as_millis()), "a wait of 200 ms took {clock:?}");
+        assert!(cpu < Duration::from_millis(50), "it was busy for {cpu:?}");
+        assert!(!sets.except.has(dead.fd()));
+        let mut sets = Sets { except: Bits::of(&[dead.fd()]), ..Sets::default() };
+        assert_eq!(select(dead.fd() + 1, &mut sets, 0), (Ok(0), 0));
+    }
+}
+
+/// What the wait is for ends it: bytes, urgent data, and a further hang-up where that counts.
+fn beside_a_hang_up() {
+    let ((dead, _other), (mut end, mut peer)) = ended_and_living();
+    let limit = end.fd().max(dead.fd()) + 1;
+    let wait = |sets: &mut Sets, event: &mut (dyn FnMut() + Send)| {
+        std::thread::scope(|s| {
+            let waits = s.spawn(|| select(limit, sets, 10_000));
+            crate::sys::cpu::sleep_ms(100);
+            event();
+            waits.join().expect("the wait")
+        })
+    };
+    let both = |fd| Sets { read: Bits::of(&[fd]), except: Bits::of(&[dead.fd(), fd]), ..Sets::default() };
+    for _ in 0..3 {
+        let mut sets = both(end.fd());
+        let (ready, left) = wait(&mut sets, &mut || peer.send(10));
+        assert_eq!(ready, Ok(1));
+        assert!((5_000..9_950).contains(&left), "the time left is told, not {left} ms");
+        assert!(sets.read.has(end.fd()) && !sets.except.has(dead.fd()) && !sets.except.has(end.fd()));
+        end.recv(10);
+    }
+    let mut sets = Sets { except: Bits::of(&[dead.fd(), end.fd()]), ..Sets::default() };
+    let urgent = wait(&mut sets, &mut || assert_eq!(io::send(peer.fd(), b"!", libc::MSG_OOB), Ok(1)));
+    assert_eq!(urgent.0, Ok(1));
+    assert!(sets.except.has(end.fd()) && !sets.except.has(dead.fd()));
+    assert_eq!(io::recv(end.fd(), &mut [0], libc::MSG_OOB), Ok(1));
+    let mut sets = both(end.fd());
+    assert_eq!(wait(&mut sets, &mut || peer.close()).0, Ok(1));
+    assert!(sets.read.has(end.fd()));
+}
+
+/// The mask of pselect(2) holds for the whole wait.
+fn signal_beside_a_hang_up() {
+    let ((dead, _other), _living) = ended_and_living();
+    signal::count_signal(SIGALRM, SA_RESTART);
+    signal::block(&[SIGALRM]);
+    signal::alarm_ms(100, 0);
+    let mut sets = Sets { except: Bits::of(&[dead.fd()]), ..Sets::default() };
+    let (clock, _) = measure(|| {
+        let result = pselect(dead.fd() + 1, &mut sets, 10_000, Some(&signal::set_of(&[])));
+        assert_eq!(result, Err(EINTR));
+    });
+    assert_eq!(signal::count(SIGALRM), 1);
+    assert!((50..5_000).contains(&clock.as_millis()), "interrupted after {clock:?}");
 }
 
 fn bits_cleared() {

@@ -17,6 +17,12 @@ pub const CASES: &[Case] = &[
     case("reset.peer_closed_with_unread_data_v4", || closed_with_unread(V4)),
     case("reset.peer_closed_with_unread_data_v6", || closed_with_unread(V6)),
     case("reset.by_linger_zero", by_linger),
+    case("reset.by_linger_zero_set_before_the_first_byte", lingers_from_the_start),
+    case("reset.by_linger_zero_with_bytes_unread", || lingers_with_unread(LITTLE)),
+    case("reset.by_linger_zero_with_many_bytes_unread", || lingers_with_unread(MUCH)).bulk(),
+    case("reset.by_linger_zero_right_after_the_first_bytes", lingers_at_once)
+        .may("a connection that is closed at once need not be upgraded"),
+    case("reset.linger_is_read_back", linger_is_read_back),
     case("reset.data_before_it_is_read_first", data_first),
     case("reset.wakes_a_blocked_reader", wakes_reader),
     case("reset.wakes_a_blocked_writer", wakes_writer).bulk(),
@@ -52,6 +58,78 @@ fn by_linger() {
     end.close();
     assert_eq!(peer.call("ending", &[]), libc::ECONNRESET as u64);
     assert_eq!(peer.call("ending", &[]), 0, "reported once, then the stream is over");
+}
+
+const LITTLE: &[usize] = &[1, 100, 7000];
+/// No more than a receiver takes of a sender that has just begun: the kernel would throw the rest away.
+const MUCH: &[usize] = &[20_000, 10_000, 15_000];
+
+/// A server that is configured so that closing resets (RabbitMQ is) has its connections upgraded all the same.
+fn lingers_from_the_start() {
+    let (mut end, mut peer) = link::cold_client(V4, crate::peer::Preload::Kept);
+    net::set_linger(end.fd(), 0);
+    link::warm_up(&mut end, &mut peer);
+    for _ in 0..50 {
+        peer.start("echo", &[1, 500]);
+        end.send(500);
+        end.recv(500);
+        peer.finish();
+    }
+    end.close();
+    assert_eq!(peer.call("ending", &[]), libc::ECONNRESET as u64);
+    assert_eq!(peer.call("ending", &[]), 0);
+}
+
+/// Bytes that were written before the reset, and not read, come before it.
+fn lingers_with_unread(pieces: &[usize]) {
+    for unread_here in [false, true] {
+        let (mut end, mut peer) = link::client(V4);
+        net::set_linger(end.fd(), 0);
+        pieces.iter().for_each(|n| end.send(*n));
+        if unread_here {
+            peer.send(50);
+            end.rx.await_bytes(50);
+        }
+        end.close();
+        pieces.iter().for_each(|n| peer.recv(*n));
+        assert_eq!(peer.call("ending", &[]), libc::ECONNRESET as u64);
+        assert_eq!(peer.call("ending", &[]), 0);
+    }
+}
+
+/// Closed while the upgrade is under way: the reset comes, if not from this very call.
+fn lingers_at_once() {
+    for seconds in [0, 5] {
+        for _ in 0..20 {
+            let (mut end, mut peer) = link::cold_client(V4, crate::peer::Preload::Kept);
+            net::set_linger(end.fd(), seconds);
+            end.send(100);
+            peer.recv(100);
+            end.close();
+            let expected = if seconds == 0 { libc::ECONNRESET as u64 } else { 0 };
+            assert_eq!(peer.call("ending", &[]), expected);
+        }
+    }
+}
+
+/// What the program has set is what it sees, whatever becomes of the connection.
+fn linger_is_read_back() {
+    let (mut client, mut server) = link::cold_pair_ends(V4, 0);
+    net::set_linger(client.fd(), 7);
+    assert_eq!(net::linger(client.fd()), (1, 7));
+    link::warm_up_pair(&mut client, &mut server);
+    assert_eq!(net::linger(client.fd()), (1, 7));
+    server.send(100);
+    client.rx.await_bytes(100);
+    let other = fds::dup(client.fd()).expect("dup") as crate::sys::Fd;
+    client.close();
+    assert_eq!(net::linger(other), (1, 7));
+    client.moved_to(other);
+    client.recv(100);
+    net::shutdown(other, SHUT_WR).expect("shutdown");
+    server.rx.expect_eof();
+    assert_eq!(net::linger(other), (1, 7));
+    assert_eq!(net::linger(server.fd()), (0, 0));
 }
 
 /// What arrived before the reset can be read; after it comes the error.

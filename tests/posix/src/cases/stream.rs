@@ -10,20 +10,21 @@ use crate::traffic::{both_ways, recv_mixed, send_mixed};
 const MIB: u64 = 1 << 20;
 
 pub const CASES: &[Case] = &[
-    case("stream.sent_by_client_v4", || sent(V4)).bulk().by_ring(8 * MIB),
-    case("stream.sent_by_client_v6", || sent(V6)).bulk().by_ring(8 * MIB),
-    case("stream.received_by_server_v4", || received(V4)).bulk().by_ring(8 * MIB),
-    case("stream.received_by_server_v6", || received(V6)).bulk().by_ring(8 * MIB),
-    case("stream.both_ways_v4", || both(V4, 64 << 10, 4 * MIB)).bulk().by_ring(8 * MIB),
-    case("stream.both_ways_v6", || both(V6, 64 << 10, 4 * MIB)).bulk().by_ring(8 * MIB),
-    case("stream.both_ways_small_pieces", || both(V4, 300, MIB / 4)).bulk().by_ring(MIB / 2),
-    case("stream.both_ways_in_one_process", both_in_one_process).bulk().by_ring(8 * MIB),
+    case("stream.sent_by_client_v4", || sent(V4)).bulk(),
+    case("stream.sent_by_client_v6", || sent(V6)).bulk(),
+    case("stream.received_by_server_v4", || received(V4)).bulk(),
+    case("stream.received_by_server_v6", || received(V6)).bulk(),
+    case("stream.both_ways_v4", || both(V4, 64 << 10, 4 * MIB)).bulk(),
+    case("stream.both_ways_v6", || both(V6, 64 << 10, 4 * MIB)).bulk(),
+    case("stream.both_ways_small_pieces", || both(V4, 300, MIB / 4)).bulk(),
+    case("stream.both_ways_in_one_process", both_in_one_process).bulk(),
     case("stream.one_thread_talks_to_itself_v4", || one_thread(V4)).bulk(),
     case("stream.one_thread_talks_to_itself_v6", || one_thread(V6)).bulk(),
-    case("stream.single_bytes", single_bytes).bulk().by_ring(20_000),
-    case("stream.large_writes", large_writes).bulk().by_ring(8 * MIB),
+    case("stream.single_bytes", single_bytes).bulk(),
+    case("stream.large_writes", large_writes).bulk(),
     case("stream.a_thousand_pieces_in_one_call", thousand_pieces),
     case("stream.writers_share_a_socket", writers_share).bulk(),
+    case("stream.long_records_of_two_writers_stay_whole", long_records).bulk(),
     case("stream.readers_share_a_socket", readers_share).bulk(),
 ];
 
@@ -132,6 +133,24 @@ fn writers_share() {
             next[thread as usize] += 1;
         }
     });
+}
+
+/// A write for which there is room is not interrupted by another thread's.
+fn long_records() {
+    const LONG: usize = 100_000;
+    let (a, b) = link::own_pair(V4);
+    let mut both = vec![0; 2 * LONG];
+    for _ in 0..50 {
+        std::thread::scope(|s| {
+            for record in [[1; LONG], [2; LONG]] {
+                let fd = a.fd();
+                s.spawn(move || assert_eq!(io::write(fd, &record), Ok(LONG)));
+            }
+            assert_eq!(io::recv(b.fd(), &mut both, libc::MSG_WAITALL), Ok(2 * LONG));
+        });
+        assert!(both[..LONG].iter().all(|byte| *byte == both[0]), "another record in the first one");
+        assert!(both[LONG..].iter().all(|byte| *byte == 3 - both[0]), "another record in the second one");
+    }
 }
 
 /// Each byte goes to exactly one of the readers.

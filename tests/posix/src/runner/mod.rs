@@ -1,9 +1,10 @@
 //! Runs every case in each mode, judges it by its exit and by the library's report, and says how
 //! it went while it goes.
 
+mod by_ring;
 mod job;
 mod options;
-mod report;
+pub mod report;
 mod scratch;
 mod stop;
 
@@ -64,6 +65,9 @@ fn run(options: &Options) -> Result<i32, String> {
     if stop::asked() {
         eprintln!("posix-run: interrupted; every process it started has been ended");
         return Ok(130);
+    }
+    if options.note {
+        by_ring::note(&outcomes)?;
     }
     let failed = outcomes.iter().filter(|o| o.failure.is_some()).count();
     if options.json {

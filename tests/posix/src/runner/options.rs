@@ -9,7 +9,7 @@ pub const HELP: &str = "\
 posix-run: every socket case, on plain kernel TCP and with Sidestep
 
   posix-run [--mode plain|upgraded|flip|all] [--filter TEXT]… [--jobs N]
-            [--sidestep PATH] [--deadline SECONDS] [--seed N] [--slow] [--again] [--json]
+            [--sidestep PATH] [--deadline SECONDS] [--seed N] [--slow] [--again] [--note] [--json]
 
   --mode      plain     kernel TCP, nothing preloaded: the truth the others are held to
               upgraded  preloaded, connections change to the ring at the first byte
@@ -23,6 +23,7 @@ posix-run: every socket case, on plain kernel TCP and with Sidestep
   --slow      the cases are slow readers (sanitizers), which send connections back to the kernel: some bytes by
               ring are enough where a case declares an amount
   --again     run a case that failed once more; it is shown as unsteady, and only a second failure counts
+  --note      write down how many bytes went by ring where the cases fell short of what was noted
   --json      print one JSON object instead of the last line; progress is on stderr
 
 In the preloaded modes a case fails as well when the library's report does not show what the case
@@ -42,6 +43,7 @@ pub struct Options {
     pub seed: u64,
     pub slow: bool,
     pub again: bool,
+    pub note: bool,
     pub json: bool,
     pub help: bool,
 }
@@ -60,6 +62,7 @@ impl Options {
             seed: 1,
             slow: false,
             again: false,
+            note: false,
             json: false,
             help: false,
         };
@@ -86,6 +89,7 @@ impl Options {
             "--seed" => self.seed = number(name, &value()?)?,
             "--slow" => self.slow = true,
             "--again" => self.again = true,
+            "--note" => self.note = true,
             "--json" => self.json = true,
             "--help" | "-h" => self.help = true,
             _ => return Err(format!("unknown option '{name}'")),

@@ -1,4 +1,4 @@
-//! read(2) and write(2) by the processor's own instruction: what a language runtime without libc does.
+//! System calls by the processor's own instruction: what a language runtime without libc does.
 
 use std::arch::asm;
 
@@ -16,21 +16,54 @@ pub fn write(fd: Fd, bytes: &[u8]) -> isize {
     unsafe { call(libc::SYS_write, fd, bytes.as_ptr() as usize, bytes.len()) }
 }
 
+/// A new epoll set.
+pub fn epoll_create() -> Fd {
+    // SAFETY: plain numbers.
+    let fd = unsafe { call(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC, 0, 0) };
+    assert!(fd >= 0, "epoll_create1: {fd}");
+    fd as Fd
+}
+
+/// What epoll_pwait(2) tells within `ms` milliseconds.
+pub fn epoll_wait(set: Fd, ms: i32) -> Vec<(u32, u64)> {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
+    let more = [ms as isize as usize, 0, 8];
+    // SAFETY: the kernel writes into an array that is exclusively borrowed, of the length that it is told.
+    let n = unsafe { call6(libc::SYS_epoll_pwait, set, events.as_mut_ptr() as usize, events.len(), more) };
+    assert!(n >= 0, "epoll_pwait: {n}");
+    events[..n as usize].iter().map(|e| (e.events, e.u64)).collect()
+}
+
+/// A child of which libc knows nothing; 0 in the child.
+pub fn fork() -> i32 {
+    // SAFETY: the child is on a copy of our memory; what libc keeps of threads is not used there.
+    let pid = unsafe { call(libc::SYS_fork, 0, 0, 0) };
+    assert!(pid >= 0, "fork: {pid}");
+    pid as i32
+}
+
 /// # Safety
 /// As the system call of that number.
 unsafe fn call(number: libc::c_long, fd: Fd, address: usize, length: usize) -> isize {
+    // SAFETY: by contract; calls do not look at more arguments than they have.
+    unsafe { call6(number, fd, address, length, [0; 3]) }
+}
+
+/// # Safety
+/// As the system call of that number.
+unsafe fn call6(number: libc::c_long, fd: Fd, address: usize, length: usize, more: [usize; 3]) -> isize {
     let result: isize;
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the calling convention of the kernel, which changes no other register.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result, in("rdi") fd as isize, in("rsi") address,
-            in("rdx") length, lateout("rcx") _, lateout("r11") _, options(nostack));
+            in("rdx") length, in("r10") more[0], in("r8") more[1], in("r9") more[2], lateout("rcx") _, lateout("r11") _, options(nostack));
     }
     #[cfg(target_arch = "aarch64")]
     // SAFETY: as above.
     unsafe {
         asm!("svc 0", in("x8") number as usize, inlateout("x0") fd as isize => result, in("x1") address,
-            in("x2") length, options(nostack));
+            in("x2") length, in("x3") more[0], in("x4") more[1], in("x5") more[2], options(nostack));
     }
     result
 }

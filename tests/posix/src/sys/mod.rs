@@ -1,5 +1,6 @@
 //! Safe functions over libc's symbols, one for each call, so that a preloaded library sees them.
 
+pub mod bad;
 pub mod bare;
 pub mod cpu;
 pub mod epoll;
@@ -7,6 +8,7 @@ pub mod errno;
 pub mod fds;
 pub mod files;
 pub mod glibc;
+pub mod handlers;
 pub mod io;
 pub mod net;
 pub mod only_c;

@@ -168,6 +168,16 @@ pub fn take_error(fd: Fd) -> c_int {
     int_option(fd, libc::SOL_SOCKET, libc::SO_ERROR)
 }
 
+/// SO_LINGER as (on, seconds).
+pub fn linger(fd: Fd) -> (c_int, c_int) {
+    let mut linger = libc::linger { l_onoff: -1, l_linger: -1 };
+    let mut len = size_of::<libc::linger>() as socklen_t;
+    // SAFETY: value and length are alive.
+    let ret = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw mut linger).cast(), &mut len) };
+    outcome(ret).expect("SO_LINGER");
+    (linger.l_onoff, linger.l_linger)
+}
+
 pub fn set_linger(fd: Fd, seconds: c_int) {
     let linger = libc::linger { l_onoff: 1, l_linger: seconds };
     set_option(fd, libc::SOL_SOCKET, libc::SO_LINGER, &linger).expect("SO_LINGER");

@@ -13,6 +13,8 @@ unsafe extern "C" {
     fn only_c_vfork(fd: c_int, copy_over: c_int) -> libc::pid_t;
     fn only_c_waiting_thread(argument: *mut c_void) -> *mut c_void;
     fn only_c_jump_out(how: c_int, fd: c_int, set: c_int) -> c_int;
+    fn only_c_vfork_and_exit() -> libc::pid_t;
+    fn only_c_thread_that_exits() -> c_int;
 }
 
 /// The calls in which a thread can wait for a socket; the numbers are those of the C side.
@@ -33,6 +35,18 @@ pub fn vfork(fd: Fd, copy_over: bool) -> i32 {
     super::errno::outcome(pid).expect("vfork") as i32
 }
 
+/// A vfork child leaves with code 7 by the system call exit_group.
+pub fn vfork_and_exit() -> i32 {
+    // SAFETY: the child makes one system call, which ends it.
+    super::errno::outcome(unsafe { only_c_vfork_and_exit() }).expect("vfork") as i32
+}
+
+/// A thread leaves by the system call exit.
+pub fn thread_that_exits() {
+    // SAFETY: the thread touches nothing.
+    assert_eq!(unsafe { only_c_thread_that_exits() }, 0, "pthread_create or pthread_join");
+}
+
 fn set_with(fd: Fd) -> Fd {
     let set = Epoll::new();
     set.add(fd, IN);
@@ -51,6 +65,11 @@ struct Waiting {
 
 /// Starts a thread that waits for `fd`, and cancels it when it sleeps.
 pub fn cancel_thread_in(how: Wait, fd: Fd) {
+    cancel_thread_after(how, fd, || ());
+}
+
+/// The same, with something to be done while it sleeps.
+pub fn cancel_thread_after(how: Wait, fd: Fd, meanwhile: impl FnOnce()) {
     let waiting = Waiting { how, fd, set: set_with(fd), tid: AtomicI32::new(0), cleaned_up: AtomicI32::new(0) };
     // The crate's type for a start routine is one that Rust may call; this one is C's alone.
     let start: unsafe extern "C" fn(*mut c_void) -> *mut c_void = only_c_waiting_thread;
@@ -67,6 +86,7 @@ pub fn cancel_thread_in(how: Wait, fd: Fd) {
         assert_eq!(libc::pthread_create(&mut thread, std::ptr::null(), start, argument), 0);
         let tid = || waiting.tid.load(Ordering::SeqCst);
         eventually("the thread sleeps", || tid() != 0 && asleep(tid()));
+        meanwhile();
         assert_eq!(libc::pthread_cancel(thread), 0);
         assert_eq!(libc::pthread_join(thread, &mut result), 0);
     }

@@ -12,8 +12,8 @@ const NUMBER: u32 = size_of::<c_int>() as u32;
 #[repr(align(8))]
 struct Control([u8; 32]);
 
-/// Sends one byte together with a descriptor; `by_sendmmsg` chooses the call.
-pub fn send_fd(channel: Fd, fd: Fd, by_sendmmsg: bool) {
+/// Works with a message of one byte and a descriptor.
+pub fn with_message<T>(fd: Fd, work: impl FnOnce(&libc::msghdr) -> T) -> T {
     let mut byte = *b"!";
     let mut iov = [iovec { iov_base: byte.as_mut_ptr().cast::<c_void>(), iov_len: 1 }];
     let mut control = Control([0; 32]);
@@ -28,13 +28,20 @@ pub fn send_fd(channel: Fd, fd: Fd, by_sendmmsg: bool) {
         (*header).cmsg_len = libc::CMSG_LEN(NUMBER) as usize;
         libc::CMSG_DATA(header).cast::<c_int>().write_unaligned(fd);
     }
-    let mut many = [libc::mmsghdr { msg_hdr: msg, msg_len: 0 }];
-    // SAFETY: the message and all it points to live until the call returns.
-    let sent = outcome(unsafe {
-        match by_sendmmsg {
-            true => libc::sendmmsg(channel, many.as_mut_ptr(), 1, 0) as isize,
-            false => libc::sendmsg(channel, &msg, 0),
-        }
+    work(&msg)
+}
+
+/// Sends one byte together with a descriptor; `by_sendmmsg` chooses the call.
+pub fn send_fd(channel: Fd, fd: Fd, by_sendmmsg: bool) {
+    let sent = with_message(fd, |msg| {
+        let mut many = [libc::mmsghdr { msg_hdr: *msg, msg_len: 0 }];
+        // SAFETY: the message and all it points to live until the call returns.
+        outcome(unsafe {
+            match by_sendmmsg {
+                true => libc::sendmmsg(channel, many.as_mut_ptr(), 1, 0) as isize,
+                false => libc::sendmsg(channel, msg, 0),
+            }
+        })
     });
     assert_eq!(sent, Ok(1), "passing a descriptor");
 }

@@ -1,4 +1,4 @@
-//! The least of io_uring: one operation at a time, through the libc function `syscall`.
+//! The least of io_uring, through the libc function `syscall`.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,30 +20,42 @@ struct Params {
 
 /// struct io_uring_sqe, 64 bytes.
 #[repr(C)]
-#[derive(Default)]
-struct Entry {
-    opcode: u8,
-    flags: u8,
-    ioprio: u16,
-    fd: i32,
-    offset: u64,
-    address: u64,
-    len: u32,
-    events: u32,
-    user_data: u64,
-    rest: [u64; 3],
+#[derive(Default, Clone, Copy)]
+pub struct Entry {
+    pub opcode: u8,
+    pub flags: u8,
+    pub ioprio: u16,
+    pub fd: i32,
+    pub offset: u64,
+    pub address: u64,
+    pub len: u32,
+    pub events: u32,
+    pub user_data: u64,
+    pub buffer: u16,
+    pub personality: u16,
+    pub other_fd: i32,
+    pub rest: [u64; 2],
 }
 
-const ENTRIES: u32 = 4;
+const ENTRIES: u32 = 8;
 const OFFSET_ENTRIES: i64 = 0x1000_0000;
+pub const OP_NOP: u8 = 0;
 const OP_POLL_ADD: u8 = 6;
-const OP_CLOSE: u8 = 19;
-const OP_READ: u8 = 22;
-const OP_WRITE: u8 = 23;
+pub const OP_SENDMSG: u8 = 9;
+pub const OP_CLOSE: u8 = 19;
+pub const OP_FILES_UPDATE: u8 = 20;
+pub const OP_READ: u8 = 22;
+pub const OP_WRITE: u8 = 23;
+pub const OP_EPOLL_CTL: u8 = 29;
+pub const FIXED_FILE: u8 = 1;
+pub const LINK: u8 = 1 << 2;
+pub const SQPOLL: u32 = 1 << 1;
+pub const NO_SQARRAY: u32 = 1 << 16;
 const GET_EVENTS: u32 = 1;
+const REGISTER_FILES: u32 = 2;
 
 pub struct Ring {
-    fd: Fd,
+    pub fd: Fd,
     /// Both queues in one mapping (every kernel since 5.4 offers that).
     rings: *mut u8,
     entries: *mut Entry,
@@ -58,16 +70,19 @@ impl Default for Ring {
 
 impl Ring {
     pub fn new() -> Ring {
-        let mut params = Params::default();
+        Ring::with(0).expect("io_uring_setup")
+    }
+
+    pub fn with(flags: u32) -> Result<Ring, Errno> {
+        let mut params = Params { flags, ..Params::default() };
         // SAFETY: the parameters are a live value of the size that the kernel expects.
-        let fd = outcome(unsafe { libc::syscall(libc::SYS_io_uring_setup, ENTRIES, &mut params) })
-            .expect("io_uring_setup") as Fd;
+        let fd = outcome(unsafe { libc::syscall(libc::SYS_io_uring_setup, ENTRIES, &mut params) })? as Fd;
         // Offsets: word 6 of the submission side is its array, word 5 of the completion side its
         // entries of 16 bytes.
         let size = (params.sq[6] + params.sq_entries * 4).max(params.cq[5] + params.cq_entries * 16);
         let rings = map(fd, size as usize, 0);
         let entries = map(fd, params.sq_entries as usize * size_of::<Entry>(), OFFSET_ENTRIES).cast();
-        Ring { fd, rings, entries, params }
+        Ok(Ring { fd, rings, entries, params })
     }
 
     fn word(&self, offset: u32) -> &AtomicU32 {
@@ -76,33 +91,71 @@ impl Ring {
     }
 
     /// Submits one entry and waits for its completion.
-    fn run(&mut self, entry: Entry) -> Outcome {
+    pub fn run(&mut self, entry: Entry) -> Outcome {
+        self.run_all(&[entry]).pop().expect("one result")
+    }
+
+    /// Submits entries in one call and waits for all of them; the results are in the order of the entries.
+    pub fn run_all(&mut self, all: &[Entry]) -> Vec<Outcome> {
+        for (number, entry) in all.iter().enumerate() {
+            self.push(Entry { user_data: number as u64, ..*entry });
+        }
+        let n = all.len() as u32;
+        let taken = outcome(self.enter(n, n)).expect("io_uring_enter");
+        assert_eq!(taken, all.len(), "entries that the kernel has taken");
+        let mut results = vec![Ok(usize::MAX); all.len()];
+        for _ in all {
+            let (number, result) = self.take();
+            results[number as usize] = result;
+        }
+        results
+    }
+
+    /// Puts an entry into the queue.
+    fn push(&mut self, entry: Entry) {
         let (tail, mask) = (self.word(self.params.sq[1]), self.word(self.params.sq[2]));
         let slot = tail.load(Ordering::Relaxed) & mask.load(Ordering::Relaxed);
         // SAFETY: the slot is below the number of entries, and the kernel owns none of them now.
         unsafe { self.entries.add(slot as usize).write(entry) };
-        self.word(self.params.sq[6] + slot * 4).store(slot, Ordering::Relaxed);
+        if self.params.flags & NO_SQARRAY == 0 {
+            self.word(self.params.sq[6] + slot * 4).store(slot, Ordering::Relaxed);
+        }
         tail.fetch_add(1, Ordering::Release);
+    }
+
+    fn enter(&self, submit: u32, complete: u32) -> i64 {
         // SAFETY: numbers only.
-        outcome(unsafe {
-            libc::syscall(libc::SYS_io_uring_enter, self.fd, 1u32, 1u32, GET_EVENTS, null_mut::<u8>(), 0usize)
-        })?;
+        unsafe {
+            libc::syscall(libc::SYS_io_uring_enter, self.fd, submit, complete, GET_EVENTS, null_mut::<u8>(), 0usize)
+        }
+    }
+
+    /// Takes one completion: user data (8 bytes), then the result.
+    fn take(&mut self) -> (u64, Outcome) {
         let (head, mask) = (self.word(self.params.cq[0]), self.word(self.params.cq[2]));
-        let slot = head.load(Ordering::Acquire) & mask.load(Ordering::Relaxed);
-        // A completion is user data (8 bytes), then the result.
-        let result = self.word(self.params.cq[5] + slot * 16 + 8).load(Ordering::Relaxed) as i32;
+        let at = self.params.cq[5] + (head.load(Ordering::Acquire) & mask.load(Ordering::Relaxed)) * 16;
+        let number = u64::from(self.word(at).load(Ordering::Relaxed));
+        let result = self.word(at + 8).load(Ordering::Relaxed) as i32;
         head.fetch_add(1, Ordering::Release);
-        if result < 0 { Err(Errno(-result)) } else { Ok(result as usize) }
+        (number, if result < 0 { Err(Errno(-result)) } else { Ok(result as usize) })
     }
 
     pub fn read(&mut self, fd: Fd, buf: &mut [u8]) -> Outcome {
+        self.run(Ring::reading(fd, buf))
+    }
+
+    pub fn reading(fd: Fd, buf: &mut [u8]) -> Entry {
         let (address, len) = (buf.as_mut_ptr() as u64, buf.len() as u32);
-        self.run(Entry { opcode: OP_READ, fd, offset: u64::MAX, address, len, ..Entry::default() })
+        Entry { opcode: OP_READ, fd, offset: u64::MAX, address, len, ..Entry::default() }
     }
 
     pub fn write(&mut self, fd: Fd, buf: &[u8]) -> Outcome {
+        self.run(Ring::writing(fd, buf))
+    }
+
+    pub fn writing(fd: Fd, buf: &[u8]) -> Entry {
         let (address, len) = (buf.as_ptr() as u64, buf.len() as u32);
-        self.run(Entry { opcode: OP_WRITE, fd, offset: u64::MAX, address, len, ..Entry::default() })
+        Entry { opcode: OP_WRITE, fd, offset: u64::MAX, address, len, ..Entry::default() }
     }
 
     /// Waits for one of these events; the answer is the mask.
@@ -112,6 +165,33 @@ impl Ring {
 
     pub fn close(&mut self, fd: Fd) -> Outcome {
         self.run(Entry { opcode: OP_CLOSE, fd, ..Entry::default() })
+    }
+
+    /// epoll_ctl(2). The event must live until the entry has been run.
+    pub fn interest(set: Fd, op: libc::c_int, fd: Fd, event: &libc::epoll_event) -> Entry {
+        let address = std::ptr::from_ref(event) as u64;
+        Entry { opcode: OP_EPOLL_CTL, fd: set, offset: fd as u64, address, len: op as u32, ..Entry::default() }
+    }
+
+    /// Gives the mappings back, which keep the ring alive beyond its last number.
+    pub fn unmap(self) {
+        let size =
+            (self.params.sq[6] + self.params.sq_entries * 4).max(self.params.cq[5] + self.params.cq_entries * 16);
+        // SAFETY: the two mappings of this ring, which nobody uses any more.
+        unsafe {
+            assert_eq!(libc::munmap(self.rings.cast(), size as usize), 0);
+            let bytes = self.params.sq_entries as usize * size_of::<Entry>();
+            assert_eq!(libc::munmap(self.entries.cast(), bytes), 0);
+        }
+    }
+
+    /// From now on entries can name these by their index.
+    pub fn register_files(&self, fds: &[Fd]) {
+        // SAFETY: as many live numbers as are said.
+        let ret = unsafe {
+            libc::syscall(libc::SYS_io_uring_register, self.fd, REGISTER_FILES, fds.as_ptr(), fds.len() as u32)
+        };
+        assert_eq!(outcome(ret), Ok(0), "IORING_REGISTER_FILES");
     }
 }
 

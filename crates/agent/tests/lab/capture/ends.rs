@@ -123,7 +123,9 @@ fn detaching_leaves_nothing_of_captured_pods() {
         let (mut node, pods, _greeters) = node_with_pods();
         let made = traces(&node.pins());
         let count = |kind: &str| made.iter().filter(|(other, _)| *other == kind).count();
-        let hooks = std::fs::read_dir(node.pins().join("services/links")).unwrap().count();
+        let hooks = ["services/links", "services/packets/links"]
+            .map(|links| std::fs::read_dir(node.pins().join(links)).unwrap().count());
+        let hooks: usize = hooks.into_iter().sum();
         assert_eq!((count("link"), count("prog")), (hooks + 1, hooks + 1), "one for the pod besides: {made:?}");
         assert!(count("map") > 20 && made.iter().all(is_there), "{made:?}");
         assert!(has_passthrough(&pods[0]));

@@ -1,5 +1,6 @@
 //! With whom pods may talk, as the agent keeps it.
 
+mod armed;
 mod around;
 mod counted;
 mod enforced;

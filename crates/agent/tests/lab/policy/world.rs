@@ -2,6 +2,7 @@
 
 use crate::agent::{Node, Server, dial, server};
 use crate::yaml;
+use sidestep_agent_api::Policy;
 use sidestep_testkit::Pod;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -38,12 +39,16 @@ impl World {
 
     /// In its file, and in force where a pod of this name is judged.
     pub fn policy(&mut self, name: &str, spec: &str, judged: &str) {
-        self.node.file(&format!("policy-{name}.yaml"), &yaml::policy(name, spec));
+        let (file, text) = (format!("policy-{name}.yaml"), yaml::policy(name, spec));
+        // One by this name that said something else is in force until the file has been read again.
+        let replaces = std::fs::read_to_string(self.node.services().join(&file)).is_ok_and(|before| before != text);
+        let before = if replaces { said(&self.node, name) } else { None };
+        self.node.file(&file, &text);
         self.node.wait(|node| {
-            let found = node.policies();
-            let has = found.policies.iter().any(|policy| policy.name == name);
-            has && found.pods.iter().any(|pod| pod.name == judged && pod.judged)
+            let said = said(node, name);
+            said.is_some() && said != before && node.policies().pods.iter().any(|pod| pod.name == judged && pod.judged)
         });
+        self.node.check(); // the keeper answers after it has done what it was told before
     }
 
     pub fn forget(&mut self, name: &str) {
@@ -51,6 +56,12 @@ impl World {
         self.node.wait(|node| node.policies().policies.iter().all(|policy| policy.name != name));
         self.node.check(); // the keeper answers after it has done what it was told before
     }
+}
+
+/// The policy of this name, without whom it selects at the moment.
+fn said(node: &Node, name: &str) -> Option<Policy> {
+    let found = node.policies().policies.into_iter().find(|policy| policy.name == name);
+    found.map(|policy| Policy { pods: Vec::new(), ..policy })
 }
 
 /// Who answers, or why nobody does.

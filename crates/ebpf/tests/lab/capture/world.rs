@@ -5,7 +5,7 @@ use crate::node::Node;
 use crate::sockets::PATIENCE;
 use ipnet::IpNet;
 use sidestep_ebpf::capture::{Captures, place};
-use sidestep_ebpf::netns;
+use sidestep_ebpf::{netns, packets};
 use sidestep_mesh::capture::rules::{InboundPorts, OwnerGroups, Ranges, Rules, WithoutProxy};
 use sidestep_testkit::Pod;
 use std::io;
@@ -25,6 +25,7 @@ impl World {
     }
 
     pub fn on(node: Node) -> World {
+        packets::install(&node.options).unwrap();
         let captures = Captures::open(&node.options.pins).unwrap();
         World { node, captures }
     }
@@ -101,4 +102,9 @@ pub fn met(stream: TcpStream) -> io::Result<Met> {
 
 pub fn of(ip: IpAddr, port: u16) -> SocketAddr {
     SocketAddr::new(ip, port)
+}
+
+/// What a server has said.
+pub fn seen(text: &str) -> Seen {
+    Seen::said(text).unwrap()
 }

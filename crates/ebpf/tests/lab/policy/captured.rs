@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 #[test]
 fn a_connection_is_judged_where_it_leaves_a_pod_and_where_it_comes_in() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     let mut captures = Captures::open(&world.node.options.pins).unwrap();
     let _proxies = [&web, &db].map(|name| {
         let path = world.pods[name].namespace.path();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 #[test]
 fn a_pod_that_gets_other_labels_is_somebody_else_at_once() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     world.policy("db", "select: {matchLabels: {app: db}}, ingress: [{action: allow, from: [{labels: {app: web}}]}]");
     world.settle();
     let to = world.place(&db, Family::V4, PORTS[0]);
@@ -30,7 +30,7 @@ fn a_pod_that_gets_other_labels_is_somebody_else_at_once() {
 #[test]
 fn no_call_is_judged_by_a_mixture() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     // Many rules take a while to write.
     let spec = |first: usize| {
         let mut rules = String::new();
@@ -79,7 +79,7 @@ fn no_call_is_judged_by_a_mixture() {
 #[test]
 fn a_policy_for_which_there_is_no_room_closes_a_pod_and_changes_none() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     let to = world.place(&db, Family::V4, PORTS[0]);
     let mut huge = String::new();
     // Each of these is 65535 entries.
@@ -103,7 +103,7 @@ fn a_policy_for_which_there_is_no_room_closes_a_pod_and_changes_none() {
 #[test]
 fn a_new_agent_takes_over_without_a_gap() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     world.policy("db", "select: {matchLabels: {app: db}}, ingress: [{action: allow, from: [{labels: {app: web}}]}]");
     world.settle();
     let to = world.place(&db, Family::V4, PORTS[0]);

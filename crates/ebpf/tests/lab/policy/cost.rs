@@ -56,7 +56,7 @@ fn many() -> String {
 #[ignore = "a measurement"]
 fn cost_of_a_connect() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     let to = world.place(&db, Family::V4, PORTS[0]);
     let one = "select: {matchLabels: {app: web}}, egress: [{action: allow, to: [{labels: {app: db}}]}]".to_string();
     let variants = [

@@ -8,7 +8,7 @@ use sidestep_mesh::address::Protocol::Udp;
 #[test]
 fn answers_come_in_through_a_closed_door_and_nothing_else() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     world.policy("closed", "select: {matchLabels: {app: web}}, default: {ingress: deny}");
     world.settle();
     let to = world.place(&db, super::probe::Family::V4, PORTS[0]);
@@ -28,7 +28,7 @@ fn answers_come_in_through_a_closed_door_and_nothing_else() {
 #[test]
 fn a_server_answers_though_it_may_not_call() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     world.policy("mute", "select: {matchLabels: {app: db}}, default: {egress: deny}");
     world.settle();
     let [to, from] = [&db, &web].map(|name| world.place(name, super::probe::Family::V4, PORTS[0]));
@@ -39,7 +39,7 @@ fn a_server_answers_though_it_may_not_call() {
 #[test]
 fn a_connect_that_is_refused_leaves_a_socket_with_its_peer() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     let backend = world.address(&db, false);
     world.node.service("other", Udp, "10.96.0.10", 80, [(backend, PORTS[1])]);
     let open = format!("egress: [{{action: allow, ports: [{{port: {}, protocol: UDP}}]}}]", PORTS[0]);

@@ -19,7 +19,7 @@ fn judged(world: &World, [client, server]: [&Name; 2], to: SocketAddr, protocol:
     both.map(|(pod, peer, direction)| {
         let identity = world.identity(peer);
         let (peer, who) = (world.address(peer, v6), who(&identity));
-        judge(&world.policies_of(pod), &Connection { direction, peer, who, protocol, port: to.port() })
+        judge(&world.policies_of(pod), &Connection { direction, peer, who, protocol: Some(protocol), port: to.port() })
     })
 }
 

@@ -13,7 +13,7 @@ pub enum Seen {
     Reached,
     /// ECONNREFUSED
     Refused,
-    /// EHOSTUNREACH
+    /// EHOSTUNREACH, ENETUNREACH
     Unreachable,
     /// Nothing.
     Silence,
@@ -56,7 +56,7 @@ pub fn seen(outcome: Result<(), Error>) -> Seen {
     match outcome.map_err(|error| (error.kind(), error)) {
         Ok(()) => Seen::Reached,
         Err((ErrorKind::ConnectionRefused, _)) => Seen::Refused,
-        Err((ErrorKind::HostUnreachable, _)) => Seen::Unreachable,
+        Err((ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable, _)) => Seen::Unreachable,
         Err((ErrorKind::TimedOut | ErrorKind::WouldBlock, _)) => Seen::Silence,
         Err((_, error)) => panic!("{error}"),
     }

@@ -3,10 +3,10 @@
 use super::probe::{Family, Seen};
 use super::world::{PORTS, World};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-use sidestep_ebpf::policy::Policies;
+use sidestep_ebpf::policy::{Addresses, Policies};
 use sidestep_ebpf::services::{self, Options};
 use sidestep_ebpf::watch::Watch;
-use sidestep_ebpf::{netns, probe};
+use sidestep_ebpf::{netns, packets, probe};
 use sidestep_mesh::address::Protocol::Tcp;
 use sidestep_mesh::policy::plan::plan;
 
@@ -21,7 +21,7 @@ fn give_up_rights() {
 #[test]
 fn without_the_right_to_read_the_kernel() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     world.policy("db", "select: {matchLabels: {app: db}}, ingress: [{action: allow, from: [{labels: {app: web}}]}]");
     world.policy("web", "select: {matchLabels: {app: web}}, egress: [{action: allow, to: [{labels: {app: db}}]}]");
     let plan = plan(&world.node.state, &mut world.identities, &[].into(), |_| true);
@@ -34,10 +34,11 @@ fn without_the_right_to_read_the_kernel() {
         let installer = scope.spawn(|| {
             give_up_rights();
             services::install(&options, |_| Ok(())).unwrap();
+            packets::install(&options).unwrap();
             let mut policies = Policies::open(&options.pins).unwrap();
             policies.set_identities(&plan.identities).unwrap();
             for (cookie, path, compiled) in &places {
-                policies.put(path, *cookie, [], compiled).unwrap();
+                policies.put(path, *cookie, &Addresses::default(), compiled).unwrap();
             }
         });
         installer.join().unwrap();

@@ -27,7 +27,7 @@ fn what_stays_inside_a_pod_is_free() {
 #[test]
 fn a_service_is_judged_by_the_backend_that_was_chosen() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     let backend = world.address(&db, false);
     for protocol in BOTH {
         world.node.service(&format!("db{protocol}").to_lowercase(), protocol, "10.96.0.10", 80, [(backend, 8080)]);
@@ -55,7 +55,7 @@ fn a_service_is_judged_by_the_backend_that_was_chosen() {
 #[test]
 fn every_address_of_a_pod_is_its_identity_and_of_nobody_else() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     let stranger = world.pod("bank", "stranger", None);
     world.policy("db", "select: {matchLabels: {app: db}}, ingress: [{action: allow, from: [{labels: {app: web}}]}]");
     world.settle();
@@ -73,7 +73,7 @@ fn every_address_of_a_pod_is_its_identity_and_of_nobody_else() {
 #[test]
 fn what_is_dropped_meets_silence() {
     let mut world = World::new();
-    let [web, db] = ["web", "db"].map(|app| world.pod("shop", app, Some(&format!("{{app: {app}}}"))));
+    let [web, db] = world.apps(["web", "db"]);
     world.policy("quiet", "select: {matchLabels: {app: db}}, default: {egress: deny, ingress: deny}, onDeny: drop");
     world.settle();
     for family in Family::ALL {

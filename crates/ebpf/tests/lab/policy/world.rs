@@ -2,9 +2,11 @@
 
 use crate::node::{Backend, Node, backend};
 use crate::sockets::{Echo, echo};
+use sidestep_ebpf::capture::place;
 use sidestep_ebpf::error::Result;
 use sidestep_ebpf::netns;
-use sidestep_ebpf::policy::Policies;
+use sidestep_ebpf::packets;
+use sidestep_ebpf::policy::{Addresses, Policies};
 use sidestep_mesh::object::{Key, Name};
 use sidestep_mesh::policy::identity::{Identities, Identity};
 use sidestep_mesh::policy::judge::Who;
@@ -35,6 +37,7 @@ impl World {
     }
 
     pub fn on(node: Node) -> World {
+        packets::install(&node.options).unwrap();
         let policies = Policies::open(&node.options.pins).unwrap();
         let identities = Identities::after(policies.last_identity());
         World { servers: Vec::new(), pods: BTreeMap::new(), policies, identities, node }
@@ -51,6 +54,11 @@ impl World {
             self.label(&name, labels);
         }
         name
+    }
+
+    /// A pod of the namespace `shop` for each, with its name as the label `app`.
+    pub fn apps<const N: usize>(&mut self, names: [&str; N]) -> [Name; N] {
+        names.map(|app| self.pod("shop", app, Some(&format!("{{app: {app}}}"))))
     }
 
     pub fn address(&self, name: &Name, v6: bool) -> IpAddr {
@@ -104,7 +112,10 @@ impl World {
             let path = pod.namespace.path();
             let cookie = netns::cookie_of(&path).unwrap();
             match pods.get(name) {
-                Some(planned) => self.policies.put(&path, cookie, [pod.v4, pod.v6], &planned.compiled)?,
+                Some(planned) => {
+                    let addresses = Addresses::from(&place::look(&path).unwrap());
+                    self.policies.put(&path, cookie, &addresses, &planned.compiled)?;
+                }
                 None => self.policies.remove(cookie)?,
             }
         }

@@ -1,3 +1,4 @@
+// For Go 1.19 (Debian 12's) and later.
 // peer serve ADDRESS | fetch URL CLIENTS ROUNDS: a server of bytes that are known, and a client that compares them.
 package main
 
@@ -58,16 +59,18 @@ func fetch(url string, clients, rounds int) error {
 	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	failures := make(chan error, clients)
 	var all sync.WaitGroup
-	for number := range clients {
-		all.Go(func() {
+	all.Add(clients)
+	for number := 0; number < clients; number++ {
+		go func(number int) {
+			defer all.Done()
 			sizes := rand.New(rand.NewSource(int64(number)))
-			for range rounds {
+			for round := 0; round < rounds; round++ {
 				if err := exchange(client, url, 1+sizes.Intn(1<<sizes.Intn(20))); err != nil {
 					failures <- err
 					return
 				}
 			}
-		})
+		}(number)
 	}
 	all.Wait()
 	select {

@@ -6,6 +6,6 @@ mod fast_open;
 mod fixed_ports;
 mod kernel;
 mod mapped;
-mod message;
+pub mod message;
 mod passed;
-mod rings;
+pub mod rings;

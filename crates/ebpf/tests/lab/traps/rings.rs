@@ -17,7 +17,7 @@ const VIP: &str = "10.96.0.1";
 ///
 /// # Safety
 /// What the operation points at lives until then.
-unsafe fn complete(ring: &mut IoUring, operation: squeue::Entry) -> Result<u32, Errno> {
+pub unsafe fn complete(ring: &mut IoUring, operation: squeue::Entry) -> Result<u32, Errno> {
     // SAFETY: by the caller's contract, since it is waited for before this returns.
     unsafe { ring.submission().push(&operation).unwrap() };
     ring.submit_and_wait(1).unwrap();
@@ -25,7 +25,7 @@ unsafe fn complete(ring: &mut IoUring, operation: squeue::Entry) -> Result<u32, 
     u32::try_from(outcome).map_err(|_| Errno::from_raw_os_error(-outcome))
 }
 
-fn connect(ring: &mut IoUring, socket: &OwnedFd, to: SocketAddr, worker: bool) -> Result<u32, Errno> {
+pub fn connect(ring: &mut IoUring, socket: &OwnedFd, to: SocketAddr, worker: bool) -> Result<u32, Errno> {
     let flags = if worker { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
     // SAFETY: the address lives until the operation is complete, which is inside.
     unsafe {

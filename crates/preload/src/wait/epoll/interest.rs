@@ -1,20 +1,34 @@
 //! epoll_ctl(2): what the program asks for.
 
-use super::takeover::{drop_bell, manage, take_over};
-use super::{EXCLUSIVE, ONESHOT, is_tag, kick, nest};
+use super::seen::{is_seen, reconsider, removed, share};
+use super::takeover::{drop_bell, give_way, holds, leave_to_kernel, note_native, take_over, unpark, watch_anew};
+use super::{ET, EXCLUSIVE, kick, nest, shared, tag};
 use crate::fdtable::{self, Kind};
-use crate::record::flag;
+use crate::wait::readiness::{ERR, HUP, IN, OUT};
 use crate::wait::sets::{self, Reg, Set, reg};
-use crate::{arena, errno};
+use crate::{arena, errno, io, user};
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
+use sidestep_abi::Reason;
 use sidestep_sys::{Errno, Result};
 
 /// epoll_ctl(2). `native`: the program's own call.
-pub fn ctl(index: u32, op: i32, fd: i32, event: *const epoll_event, native: impl FnOnce() -> i32) -> i32 {
+pub fn ctl(index: u32, op: i32, fd: i32, event: *const epoll_event, native: impl Fn() -> i32) -> i32 {
     let s = sets::get(index);
-    // SAFETY: the program vouches for the event; DEL may pass none.
-    let wanted = unsafe { event.as_ref() }.map(|e| (e.events, e.u64));
+    let wanted = match op {
+        EPOLL_CTL_DEL => None, // the kernel does not look at it
+        _ => match user::read(event) {
+            Ok(e) => Some((e.events, e.u64)),
+            Err(_) => return native(), // which fails
+        },
+    };
+    if op != EPOLL_CTL_DEL {
+        shared::uses(index);
+    }
+    if wanted.is_some_and(|(_, data)| tag::is_ours(data)) && !s.is_kernels.load(Relaxed) {
+        // Its events could not be told from ours.
+        errno::keep(|| leave_to_kernel(index, Reason::Foreign));
+    }
     if let Some(result) = change_managed(s, op, fd, wanted) {
         return errno::give(result) as i32;
     }
@@ -24,50 +38,85 @@ pub fn ctl(index: u32, op: i32, fd: i32, event: *const epoll_event, native: impl
     if let Some(result) = errno::keep(|| register(s, op, fd, wanted)) {
         return errno::give(result) as i32;
     }
-    let result = native();
+    let mut result = native();
+    if result != 0 && op == EPOLL_CTL_ADD && errno::keep(|| make_room(index, fd)) {
+        result = native();
+    }
     if result == 0 {
         record(s, op, fd, wanted);
-        if let Kind::Conn(conn) = fdtable::get(fd) {
-            arena::conn(conn).raise(flag::WAITED);
-            // Attached by another thread just now.
-            if arena::conn(conn).is_attached() && op != EPOLL_CTL_DEL {
-                errno::keep(|| manage(conn, arena::conn(conn), fd, wanted.is_some_and(|(e, _)| e & ONESHOT == 0)));
-            }
+        if op == EPOLL_CTL_DEL {
+            errno::keep(|| removed(s, fd));
+        }
+        if let (Kind::Conn(conn), Some((events, _))) = (fdtable::get(fd), wanted)
+            && arena::conn(conn).is_attached()
+        {
+            errno::keep(|| share(s, conn, fd, events));
         }
     }
     result
 }
+
+/// A set that the kernel has refused may be nested too deep only because of our doorbell at its bottom: that goes, and its
+/// connections go back to the kernel. False: there was none, or it is a circle that is refused.
+#[cold]
+fn make_room(outer: u32, fd: i32) -> bool {
+    let Kind::Set(inner) = fdtable::get(fd) else { return false };
+    matches!(errno::get(), libc::ELOOP | libc::EINVAL) && !holds(inner, outer, NESTS) && give_way(inner, NESTS)
+}
+
+/// As deep as the kernel lets sets be nested.
+const NESTS: u32 = 5;
 
 /// Interest in an upgraded connection that is not managed yet: from the first moment on its events are ours alone, or
 /// a thread that waits there could get one from the kernel and another could get the same from us. None: not such.
 fn register(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Option<Result<usize>> {
     let (Kind::Conn(conn), Some((events, data))) = (fdtable::get(fd), wanted) else { return None };
     let ours = matches!(op, EPOLL_CTL_ADD | EPOLL_CTL_MOD) && arena::conn(conn).is_attached();
-    if !ours || events & EXCLUSIVE != 0 || is_tag(data) || s.clash.load(Relaxed) {
+    if !ours
+        || io::is_inherited(arena::conn(conn))
+        || events & EXCLUSIVE != 0
+        || s.is_kernels.load(Relaxed)
+        || !is_seen(s)
+    {
         return None;
     }
-    arena::conn(conn).raise(flag::WAITED);
-    take_over(s, conn, op, fd, (events, data))
+    take_over(s, conn, op, fd, (events, data)).inspect(|_| reconsider(fd))
 }
 
 /// A change of interest in an upgraded connection needs no system call: the kernel's mask never changes, and a
 /// connection that is taken out of the set is only *parked*, for programs that put it back at once. None: not
 /// managed, or not any longer; the kernel's business.
 fn change_managed(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Option<Result<usize>> {
+    let mut is_first = false;
     let result = s.with(|inner| {
         let r = inner.reg(fd).filter(|r| r.is_managed())?;
         let result = change(r, op, wanted)?;
         if result.is_ok() {
-            inner.queue(fd);
+            watch_anew(s, &mut inner.regs, fd);
+            is_first = inner.hear_edge(fd);
         }
         Some(result)
     });
-    kick(s);
+    kick(s, is_first);
+    if op == EPOLL_CTL_DEL && s.nested.load(Relaxed) {
+        unpark(s, fd); // what it hears would make the set readable
+    }
     result.flatten()
 }
 
+/// What EPOLLEXCLUSIVE can be asked for together with (EPOLLEXCLUSIVE_OK_BITS).
+const WITH_EXCLUSIVE: u32 = EXCLUSIVE | ET | IN | OUT | ERR | HUP | libc::EPOLLWAKEUP as u32;
+
 fn change(r: &mut Reg, op: i32, wanted: Option<(u32, u64)>) -> Option<Result<usize>> {
+    if !arena::conn(r.conn).is_attached() {
+        return None; // it is back with the kernel, which watches it again
+    }
     let present = r.is_present();
+    if wanted
+        .is_some_and(|(events, _)| events & EXCLUSIVE != 0 && (op != EPOLL_CTL_ADD || events & !WITH_EXCLUSIVE != 0))
+    {
+        return Some(Err(Errno(libc::EINVAL))); // epoll_ctl(2)
+    }
     match (op, wanted) {
         (EPOLL_CTL_ADD, _) if present => return Some(Err(Errno(libc::EEXIST))),
         (EPOLL_CTL_MOD | EPOLL_CTL_DEL, _) if !present => return Some(Err(Errno(libc::ENOENT))),
@@ -75,14 +124,10 @@ fn change(r: &mut Reg, op: i32, wanted: Option<(u32, u64)>) -> Option<Result<usi
             r.state &= !(reg::PRESENT | reg::DISARMED);
             return Some(Ok(0));
         }
-        // epoll_ctl(2): EPOLLEXCLUSIVE is not for modifications.
-        (EPOLL_CTL_MOD, Some((events, _))) if (events | r.events) & EXCLUSIVE != 0 => {
+        (EPOLL_CTL_MOD, Some(_)) if r.events & EXCLUSIVE != 0 => {
             return Some(Err(Errno(libc::EINVAL)));
         }
         (EPOLL_CTL_ADD | EPOLL_CTL_MOD, Some((events, data))) => {
-            if is_tag(data) || present && arena::conn(r.conn).has(flag::KERNEL_ONLY) {
-                return None; // the kernel watches it again
-            }
             r.events = events;
             r.data = data;
             r.state = r.state & !reg::DISARMED | reg::PRESENT;
@@ -101,14 +146,8 @@ fn record(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) {
         match (op, wanted) {
             (EPOLL_CTL_DEL, _) => inner.clear(fd),
             (_, Some((events, data))) => {
-                if is_tag(data) {
-                    s.clash.store(true, Relaxed);
-                }
-                if let Some(r) = inner.reg(fd) {
-                    r.events = events;
-                    r.data = data;
-                    r.state = r.state & reg::QUEUED | reg::PRESENT;
-                }
+                note_native(s, events);
+                inner.register(fd, (events, data), reg::PRESENT);
             }
             _ => {}
         }

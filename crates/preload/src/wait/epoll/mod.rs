@@ -6,20 +6,31 @@
 //! ```text
 //! epoll_ctl ----> interest ----> registrations <---- takeover <---- a connection upgrades, returns, closes
 //!                                      |
-//! epoll_wait ---> wait ---> harvest <--+     sleeps in the kernel on everything at once, doorbell included
-//!                              \---> nested  sets inside other sets must become readable by themselves
+//! epoll_wait ---> wait ---> report <---+---- news <---- doorbells; what the kernel says (entries) of our tags
+//!                   \---> nested             sets inside other sets must become readable by themselves
 //! ```
+//!
+//! The order of what is reported is decided by the crate `sidestep-ready`.
 
-mod harvest;
+mod entries;
 mod interest;
 mod nested;
+mod news;
+mod report;
+mod seen;
+pub mod shared;
+mod tag;
 mod takeover;
 mod wait;
 
-pub use harvest::expect_space;
 pub use interest::ctl;
-pub use nested::nest;
-pub use takeover::{closed, forget, has_unmanaged, is_member, manage, manage_fired, restore};
+pub use nested::{look_after, native_cap, nest};
+pub use news::{expect_space, for_each_number};
+pub use seen::{closed, may_be_offered, saw_wait};
+pub use takeover::{
+    abandon, changed, demoted, forget, has_unmanaged, is_watched, leave_to_kernel, manage, manage_fired,
+    return_to_kernel, unpark,
+};
 pub use wait::wait;
 
 use super::readiness::{IN, PRI, RDHUP};
@@ -27,8 +38,8 @@ use super::sets::{self, Set};
 use crate::fdtable::{self, Kind};
 use crate::{place, settings};
 use core::sync::atomic::Ordering::*;
-use libc::epoll_event;
-use sidestep_sys::{Result, call};
+/// epoll_ctl(2) on our behalf.
+use sidestep_sys::fd::epoll_ctl as kernel_ctl;
 
 const ET: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
@@ -36,24 +47,10 @@ const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// What the kernel tells us of a managed connection: every change, once. "Writable" only on demand
 /// ([`ask_for_out`]): it nearly always is.
 const MANAGED: u32 = IN | RDHUP | PRI | ET;
-/// Upper half of the data of our own kernel registrations; the descriptor is the lower half.
-const TAG: u64 = 0x51de_57e9 << 32;
-const DOORBELL: u64 = TAG | 0xffff_ffff;
-
-fn is_tag(data: u64) -> bool {
-    data & 0xffff_ffff_0000_0000 == TAG
-}
-
-/// epoll_ctl(2) on our behalf.
-fn kernel_ctl(epfd: i32, op: i32, fd: i32, events: u32, data: u64) -> Result<()> {
-    let mut event = epoll_event { events, u64: data };
-    let args = [epfd as usize, op as usize, fd as usize, &raw mut event as usize, 0, 0];
-    // SAFETY: one epoll_event, alive.
-    unsafe { call(libc::SYS_epoll_ctl, args) }.map(drop)
-}
 
 /// epoll_create(2) has returned `fd`.
 pub fn created(fd: i32) {
+    tag::prepare();
     if fd >= 0
         && settings::active()
         && let Some(index) = sets::create(fd)
@@ -63,10 +60,17 @@ pub fn created(fd: i32) {
     }
 }
 
-/// Something was queued from outside of a wait: whoever sleeps there must look.
-fn kick(s: &Set) {
-    if let Some(p) = s.place().filter(|p| place::has_sleepers(*p)) {
-        sidestep_sys::fd::ring(place::eventfd(p));
+/// Whether our doorbell is in the set, or may be: the kernel would tell the program of it.
+#[inline]
+pub fn has_doorbell(index: u32) -> bool {
+    sets::get(index).had_place.load(Relaxed)
+}
+
+/// Something was listed from outside of a wait: whoever sleeps there must look. `is_first`: the kernel's list is to have the
+/// place of the news.
+fn kick(s: &Set, is_first: bool) {
+    if let Some(p) = s.place().filter(|p| is_first || place::has_sleepers(*p)) {
+        place::ring(p);
     }
     // Who waits in an outer set, or in poll, sleeps elsewhere.
     if s.nested.load(Relaxed) {

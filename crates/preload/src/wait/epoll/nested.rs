@@ -1,10 +1,11 @@
 //! Sets that are watched from outside: in another set, or in poll(2).
 
-use super::harvest::queue_news;
-use super::{ET, EXCLUSIVE, ONESHOT};
-use crate::wait::readiness;
-use crate::wait::sets::{self, Inner, Set};
-use crate::{arena, link, place};
+use super::news::{self, expects_space, queue_writers, space_is_due};
+use super::report;
+use super::takeover::{for_each_managed, unpark, watch_anew};
+use crate::wait::UNKNOWN_BELL_US;
+use crate::wait::sets::{self, Inner, Reg, Set};
+use crate::{arena, io, link, place};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::link::Bell;
 use sidestep_ring::bell;
@@ -20,6 +21,10 @@ pub fn nest(index: u32) {
     let s = sets::get(index);
     if !s.nested.swap(true, AcqRel) {
         NESTED.fetch_add(1, AcqRel);
+        for_each_managed(s, |fd, _| {
+            unpark(s, fd);
+            s.with(|inner| watch_anew(s, &mut inner.regs, fd));
+        });
         arm_nested(s);
     }
     refresh_nested();
@@ -32,6 +37,28 @@ pub(super) fn refresh_nested() {
     if NESTED.load(Relaxed) != 0 {
         sets::all().filter(|(_, s)| s.nested.load(Relaxed)).for_each(|(_, s)| refresh(s));
     }
+}
+
+/// Whether the doorbell of such a set is not in the hands of all peers yet: what they write meanwhile rings nobody.
+pub(super) fn is_unheard() -> bool {
+    let unheard = |s: &Set| s.place().is_some_and(|p| !link::all().all(|l| l.knows(p)));
+    NESTED.load(Relaxed) != 0 && sets::all().any(|(_, s)| s.nested.load(Relaxed) && unheard(s))
+}
+
+/// How long a wait may sleep that is the kernel's own, though it watches sets of ours.
+pub fn native_cap() -> Option<u64> {
+    if is_unheard() {
+        return Some(UNKNOWN_BELL_US);
+    }
+    (NESTED.load(Relaxed) != 0 && expects_space()).then_some(io::send::STALLED_US)
+}
+
+/// What such a wait has to do when it has slept so long.
+pub fn look_after() {
+    if space_is_due() {
+        queue_writers();
+    }
+    refresh_nested();
 }
 
 /// Rings for what is there already, even if it has been rung for: a wait in the set has used up the doorbell's event,
@@ -61,20 +88,20 @@ fn show(s: &Set, p: u32) {
         bell::settle();
         if has_something(s, p) {
             if !s.shown.swap(true, Relaxed) {
-                sidestep_sys::fd::ring(place::eventfd(p));
+                place::ring(p);
             }
             return;
         }
         // Who has rung since that look is hushed too, so the next one counts as the first.
         s.shown.store(false, Relaxed);
-        sidestep_sys::fd::hush(place::eventfd(p));
+        sidestep_sys::fd::hush(place::doorbell(p));
         if !has_something(s, p) && is_armed(p) {
             return;
         }
         // Somebody has rung and disarmed the doorbell, though it may have been nothing to the program.
     }
     s.shown.store(true, Relaxed);
-    sidestep_sys::fd::ring(place::eventfd(p));
+    place::ring(p);
 }
 
 /// Whether nobody has rung here since the last look.
@@ -83,23 +110,23 @@ fn is_armed(p: u32) -> bool {
 }
 
 fn has_something(s: &Set, p: u32) -> bool {
-    queue_news(s, p);
+    news::list_rung(s, p);
     s.with(any_ready) != Some(false)
 }
 
-/// Whether something in the queue would be reported. Leaves the queue as it is, but for what is not ready.
+/// Whether something in the list would be reported. Leaves the list as it is, but for what is not ready.
 fn any_ready(inner: &mut Inner) -> bool {
-    for _ in 0..inner.queued {
-        let Some(fd) = inner.pop() else { return false };
-        let Some(r) = inner.reg(fd).copied() else { continue };
-        if !r.is_awaited() {
-            continue;
-        }
-        let interest = r.events & !(ET | ONESHOT | EXCLUSIVE);
-        if readiness::events(arena::conn(r.conn), fd, interest) != 0 {
-            inner.queue(fd);
+    while let Some((number, ..)) = inner.ready.list.first(&mut inner.regs) {
+        let fd = number as i32;
+        let is_to_be_told = |r: &mut Reg| {
+            let c = arena::conn(r.conn);
+            // If it is native again, the next wait in the set gives the registration back to the kernel.
+            !c.is_attached() || report::look_at(r, c, fd).is_to_be_told
+        };
+        if inner.reg(fd).filter(|r| r.is_awaited()).is_some_and(is_to_be_told) {
             return true;
         }
+        inner.ready.list.remove(&mut inner.regs, number);
     }
     false
 }

@@ -1,19 +1,22 @@
 //! Which registrations are ours to report: taken over when a connection upgrades, given back when it returns.
 
-use super::{DOORBELL, ET, EXCLUSIVE, MANAGED, ONESHOT, TAG, kernel_ctl, kick};
+use super::{ET, EXCLUSIVE, MANAGED, ONESHOT, kernel_ctl, kick, shared, tag};
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
-use crate::wait::readiness::IN;
-use crate::wait::sets::{self, Inner, Reg, Set, reg};
-use crate::{arena, attach, life, place};
+use crate::wait::readiness::{self, ARRIVALS, HUP, IN, PRI, RDHUP};
+use crate::wait::sets::{self, Inner, Reg, Regs, Set, reg};
+use crate::{arena, life, place};
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use sidestep_abi::Reason;
-use sidestep_sys::{Result, fdinfo};
+use sidestep_sys::{Result, arch, fdinfo};
 
 /// Takes over the registrations of an attached connection in every set that holds it. `armed`: the program has
 /// just asked for events, so that even a one-shot registration is known to be armed.
-pub fn manage(index: u32, c: &'static Conn, fd: i32, armed: bool) {
+///
+/// Why some set could not: its registration is the kernel's still, and the connection must not use rings.
+pub fn manage(index: u32, c: &'static Conn, fd: i32, armed: bool) -> core::result::Result<(), Reason> {
+    let mut result = Ok(());
     for (_, s) in sets::all() {
         let managed = s.with(|inner| manage_in(s, inner, index, fd, armed)).unwrap_or(Ok(false));
         match managed {
@@ -21,44 +24,56 @@ pub fn manage(index: u32, c: &'static Conn, fd: i32, armed: bool) {
                 if let Some(p) = s.place() {
                     c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);
                 }
-                // From the arming of the bell on everything is heard; what came before is looked at once.
-                s.with(|inner| inner.queue(fd));
-                kick(s);
+                // From the arming of the bell on everything is heard; what came before is looked at once. Another thread may
+                // have told of it by now: that was the edge. Of what came by kernel, the kernel's list has the place.
+                let by_ring = readiness::ring_has_bytes(c);
+                let since = if by_ring { c.rx_half().writer.news_at.load(Relaxed) } else { u64::MAX };
+                let is_first = s.with(|inner| inner.hear_since(fd, since));
+                kick(s, is_first == Some(true));
             }
             Ok(false) => {}
-            Err(reason) => attach::stay(c, reason),
+            Err(reason) => result = Err(reason),
         }
     }
+    result
 }
 
 fn manage_in(s: &Set, inner: &mut Inner, index: u32, fd: i32, armed: bool) -> core::result::Result<bool, Reason> {
     let Some(r) = inner.reg(fd).filter(|r| r.is_native()) else {
         return Ok(false);
     };
-    if s.clash.load(Relaxed) {
+    if s.is_kernels.load(Relaxed) {
         return Err(Reason::Foreign);
+    }
+    if s.place().is_none() {
+        may_have_place(s)?;
     }
     if r.events & ONESHOT != 0 && !armed {
         return Ok(false); // whether it has fired is unknown until the program arms it again
     }
-    let exclusive = r.events & EXCLUSIVE != 0;
+    let events = r.events;
     r.conn = index;
     ensure_place(s).ok_or(Reason::Places)?;
-    let epfd = s.fd.load(Relaxed);
-    let tag = TAG | u64::from(fd as u32);
-    let taken = if exclusive {
-        kernel_ctl(epfd, EPOLL_CTL_DEL, fd, 0, 0).and_then(|()| kernel_ctl(epfd, EPOLL_CTL_ADD, fd, MANAGED, tag))
-    } else {
-        kernel_ctl(epfd, EPOLL_CTL_MOD, fd, MANAGED, tag)
-    };
-    if taken.is_err() {
+    if put(s, fd, events, (watched(s, events), tag::of(fd))).is_err() {
         inner.clear(fd); // the kernel has forgotten it, so do we
         return Ok(false);
     }
     if let Some(r) = inner.reg(fd) {
-        r.state |= reg::MANAGED;
+        r.state |= reg::MANAGED | reg::FRESH | reg::EDGE;
     }
+    recount_natives(s, inner);
     Ok(true)
+}
+
+/// Changes the kernel's registration of `fd`. `events`: what the program has asked for. With EPOLLEXCLUSIVE the kernel lets nobody
+/// change a registration.
+pub(super) fn put(s: &Set, fd: i32, events: u32, (mask, data): (u32, u64)) -> Result<()> {
+    let epfd = s.fd.load(Relaxed);
+    if events & EXCLUSIVE == 0 {
+        return kernel_ctl(epfd, EPOLL_CTL_MOD, fd, mask, data);
+    }
+    kernel_ctl(epfd, EPOLL_CTL_DEL, fd, 0, 0)?;
+    kernel_ctl(epfd, EPOLL_CTL_ADD, fd, mask, data)
 }
 
 /// Takes over what [`manage`] could not judge: one-shot registrations that fired before the connection was attached and
@@ -66,21 +81,53 @@ fn manage_in(s: &Set, inner: &mut Inner, index: u32, fd: i32, armed: bool) -> co
 #[cold]
 pub fn manage_fired(c: &Conn, index: u32, fd: i32) {
     for (_, s) in sets::all() {
-        let taken = s.with(|inner| {
-            let r = inner.reg(fd).filter(|r| r.is_native() && r.events & (ONESHOT | EXCLUSIVE) == ONESHOT)?;
-            let mask = fdinfo::epoll_mask(s.fd.load(Relaxed), fd)?;
-            if mask & !PRIVATE != 0 || s.clash.load(Relaxed) {
-                return None; // it is armed, and will fire
-            }
-            r.conn = index;
-            let p = ensure_place(s)?;
-            kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, MANAGED, TAG | u64::from(fd as u32)).ok()?;
-            inner.reg(fd)?.state |= reg::MANAGED | reg::DISARMED;
-            Some(p)
-        });
-        if let Some(Some(p)) = taken {
-            c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);
+        manage_one_shot(s, c, index, fd, None);
+    }
+}
+
+/// The same in one set. `has_fired`: nobody waits for the set, so that what is armed there stays so; but for registrations with
+/// such data, which have told us just now.
+pub(super) fn manage_one_shot(s: &Set, c: &Conn, index: u32, fd: i32, has_fired: Option<&dyn Fn(u64) -> bool>) {
+    let taken = s.with(|inner| {
+        let r = inner.reg(fd).filter(|r| r.is_native() && r.events & (ONESHOT | EXCLUSIVE) == ONESHOT)?;
+        let is_armed = has_fired.is_some_and(|has_fired| has_fired(r.data))
+            || fdinfo::epoll_mask(s.fd.load(Relaxed), fd)? & !PRIVATE != 0;
+        if is_armed && has_fired.is_none() || s.is_kernels.load(Relaxed) {
+            return None;
         }
+        r.conn = index;
+        let mask = watched(s, if is_armed { r.events } else { 0 });
+        let p = ensure_place(s)?;
+        kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, mask, tag::of(fd)).ok()?;
+        inner.reg(fd)?.state |= reg::MANAGED | reg::EDGE | if is_armed { reg::FRESH } else { reg::DISARMED };
+        Some(p)
+    });
+    if let Some(Some(p)) = taken {
+        c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);
+        let is_first = s.with(|inner| inner.hear_since(fd, arch::ticks()));
+        kick(s, is_first == Some(true));
+    }
+}
+
+/// What the kernel is to tell us of a managed connection that the program has registered for `wanted`. A set that others
+/// watch is readable as soon as the kernel has something to tell, so there it is no more than what the program may be told.
+pub(super) fn watched(s: &Set, wanted: u32) -> u32 {
+    if !s.nested.load(Relaxed) {
+        return MANAGED;
+    }
+    let arrivals = if wanted & ARRIVALS != 0 { IN } else { 0 };
+    let ends = if wanted & (ET | RDHUP) != 0 { RDHUP } else { 0 };
+    ET | arrivals | ends | wanted & PRI
+}
+
+/// What the program wants to be told of a connection in a set that others watch has changed.
+pub(super) fn watch_anew(s: &Set, regs: &mut Regs, fd: i32) {
+    if !s.nested.load(Relaxed) {
+        return;
+    }
+    if let Some(r) = regs.get(fd).filter(|r| r.is_managed()) {
+        let wanted = if r.is_awaited() { r.events } else { 0 };
+        let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, watched(s, wanted), tag::of(fd));
     }
 }
 
@@ -94,40 +141,51 @@ pub(super) fn take_over(s: &Set, index: u32, op: i32, fd: i32, wanted: (u32, u64
         return None; // the kernel says what is wrong with it
     }
     let p = s.with(|_| ensure_place(s)).flatten()?; // one place for a set, whoever is first
-    if let Err(e) = kernel_ctl(s.fd.load(Relaxed), op, fd, MANAGED, TAG | u64::from(fd as u32)) {
+    if let Err(e) = kernel_ctl(s.fd.load(Relaxed), op, fd, watched(s, wanted.0), tag::of(fd)) {
         return Some(Err(e));
     }
     s.with(|inner| {
-        if let Some(r) = inner.reg(fd) {
-            (r.events, r.data) = wanted;
-            r.conn = index;
-            r.state = r.state & reg::QUEUED | reg::PRESENT | reg::MANAGED;
+        if let Some(r) = inner.register(fd, wanted, reg::PRESENT | reg::MANAGED | reg::EDGE) {
+            (r.conn, r.ends) = (index, 0);
         }
     });
     let c = arena::conn(index);
     c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);
     // From the arming of the bell on everything is heard; what came before is looked at once.
-    s.with(|inner| inner.queue(fd));
-    kick(s);
+    let is_first = s.with(|inner| inner.hear_since(fd, arch::ticks()));
+    kick(s, is_first == Some(true));
     Some(Ok(0))
 }
 
 /// A set's doorbell is one more member of it, edge-triggered so that it need never be read.
 fn ensure_place(s: &Set) -> Option<u32> {
+    if !shared::may_manage(s) {
+        return None;
+    }
     if let Some(p) = s.place() {
         return Some(p);
     }
+    may_have_place(s).ok()?;
     let p = place::acquire()?;
     // Known before the kernel is: whoever is woken by the doorbell must recognise it.
     s.set_place(p);
-    if kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_ADD, place::eventfd(p), IN | ET, DOORBELL).is_err() {
+    if kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_ADD, place::doorbell(p), IN | ET, tag::of_doorbell()).is_err() {
         s.set_no_place();
         place::release(p);
         return None;
     }
     // Threads that sleep there already do not listen to rings yet.
-    sidestep_sys::fd::ring(place::eventfd(p));
+    place::ring(p);
     Some(p)
+}
+
+/// Or why the set never gets one.
+fn may_have_place(s: &Set) -> core::result::Result<(), Reason> {
+    match (shared::may_manage(s), s.gave_place_up()) {
+        (false, _) => Err(Reason::Shared),
+        (true, true) => Err(Reason::Places),
+        (true, false) => Ok(()),
+    }
 }
 
 /// Whether some set still watches `fd` in the kernel's way.
@@ -135,29 +193,97 @@ pub fn has_unmanaged(fd: i32) -> bool {
     sets::all().any(|(_, s)| s.has(fd, Reg::is_native))
 }
 
-/// Whether some set holds `fd`.
-pub fn is_member(fd: i32) -> bool {
-    sets::all().any(|(_, s)| s.has(fd, Reg::is_present))
+/// Whether some set holds `fd`, and may tell the program of it.
+pub fn is_watched(fd: i32) -> bool {
+    sets::all().any(|(_, s)| s.has(fd, |r| r.is_present() && r.state & reg::DISARMED == 0))
 }
 
-/// Gives the registrations of `fd` back to the kernel's own care, as the program made them.
-pub fn restore(fd: i32) {
+/// Before one of several numbers of a connection is closed. What the program has registered under it lives on in the kernel,
+/// which knows the connection by its other numbers, and out of everybody's reach: so it is the kernel's care from now on. What
+/// only we had left there goes.
+pub fn abandon(fd: i32) {
     for (_, s) in sets::all() {
-        s.with(|inner| hand_back(s, inner, fd));
+        s.with(|inner| {
+            if inner.reg(fd).is_some_and(|r| r.is_managed() && r.state & reg::DISARMED != 0) {
+                let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, fd, 0, 0);
+            }
+            hand_back(s, &mut inner.regs, fd);
+            inner.clear(fd);
+        });
     }
 }
 
-pub(super) fn hand_back(s: &Set, inner: &mut Inner, fd: i32) {
-    let Some(r) = inner.reg(fd).filter(|r| r.is_managed()) else { return };
+/// The program has changed the state of a connection: edge-triggered registrations tell what holds now, as the kernel's do.
+pub fn changed(fd: i32) {
+    for (_, s) in sets::all() {
+        if let Some(is_first) =
+            s.with(|inner| inner.reg(fd).is_some_and(|r| r.is_managed()).then(|| inner.hear_edge(fd))).flatten()
+        {
+            kick(s, is_first);
+        }
+    }
+}
+
+/// Gives the registrations of `fd` back to the kernel's own care, as the program made them.
+fn restore(fd: i32) {
+    for (_, s) in sets::all() {
+        s.with(|inner| hand_back(s, &mut inner.regs, fd));
+    }
+}
+
+/// The connection is native again, for good. An edge-triggered registration that has been told of the connection's end stays
+/// ours: to give it back would tell it once more. Should the kernel have further news of it, it goes back with that.
+pub fn demoted(fd: i32) {
+    let is_over = |r: &Reg| {
+        r.is_awaited() && r.events & ET != 0 && r.ends & HUP != 0 && r.state & reg::EDGE == 0 && !r.is_listed()
+    };
+    for (_, s) in sets::all() {
+        s.with(|inner| {
+            if !inner.reg(fd).is_some_and(|r| is_over(r)) {
+                hand_back(s, &mut inner.regs, fd);
+            }
+        });
+    }
+}
+
+/// A one-shot registration that has fired stays ours, and silent, until the program changes it: asked for no event the
+/// kernel would still tell of errors.
+pub(super) fn hand_back(s: &Set, regs: &mut Regs, fd: i32) {
+    let Some(r) = regs.get(fd).filter(|r| r.is_managed() && r.state & reg::DISARMED == 0) else { return };
     r.state &= !reg::MANAGED;
     if !r.is_present() {
         let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, fd, 0, 0);
         return;
     }
-    let (events, data) = (if r.state & reg::DISARMED != 0 { 0 } else { r.events }, r.data);
-    let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, events, data);
+    let (events, data) = (r.events, r.data);
+    note_native(s, events);
+    let _ = put(s, fd, events, (events, data));
     s.asked.store(0, Relaxed); // the kernel may have something at once
 }
+
+/// The set has a registration of the kernel's.
+pub(super) fn note_native(s: &Set, events: u32) {
+    let flag = if events & (ET | ONESHOT) == 0 { &s.has_level } else { &s.has_edge };
+    flag.store(true, Relaxed);
+}
+
+/// After a registration was taken over: the set may hold none of the kernel's any more, and then no order with those is to be
+/// kept. In a large set they are not counted each time.
+fn recount_natives(s: &Set, inner: &mut Inner) {
+    if inner.top > COUNTED {
+        return;
+    }
+    s.has_level.store(false, Relaxed);
+    s.has_edge.store(false, Relaxed);
+    for fd in 0..inner.top {
+        if let Some(events) = inner.reg(fd).filter(|r| r.is_native()).map(|r| r.events) {
+            note_native(s, events);
+        }
+    }
+}
+
+/// Numbers in a set that is not large.
+const COUNTED: i32 = 256;
 
 /// Before the last close of a socket: forgets `fd` everywhere. `offered`: its offer is on the way, and the broker's
 /// descriptor would keep it in the kernel's sets, with events for a number that may be somebody else's by then.
@@ -172,21 +298,18 @@ pub fn forget(fd: i32, offered: bool) {
     }
 }
 
-/// A descriptor of the set was closed.
-pub fn closed(index: u32, fd: i32) {
-    let s = sets::get(index);
-    if s.fd.load(Relaxed) == fd {
-        fdtable::for_each(|other, kind| {
-            if kind == Kind::Set(index) {
-                s.fd.store(other, Relaxed);
+/// The connection ends, and its number with its registrations stays. A one-shot registration that has fired says nothing before the
+/// program changes it, and then to the kernel.
+pub fn return_to_kernel(fd: i32) {
+    for (_, s) in sets::all() {
+        s.with(|inner| {
+            hand_back(s, &mut inner.regs, fd);
+            match inner.reg(fd) {
+                Some(r) if r.is_present() => r.state = reg::PRESENT,
+                _ => inner.clear(fd),
             }
         });
     }
-    if s.refs.load(Acquire) == 1 {
-        for_each_managed(s, |_, c| drop_bell(s, c));
-        s.destroy();
-    }
-    s.refs.fetch_sub(1, AcqRel);
 }
 
 /// A set that a forked child shares with its parent: what is in it goes back to the kernel's care, for both.
@@ -199,7 +322,85 @@ pub(super) fn disinherit(s: &Set) {
     s.set_no_place();
 }
 
-fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)) {
+/// A set that several processes use: what is in it goes back to the kernel's care, for good.
+#[cold]
+pub(super) fn surrender_set(s: &Set) {
+    for_each_managed(s, |fd, c| {
+        life::surrender(c, fd, Reason::Shared);
+        drop_bell(s, c);
+        s.with(|inner| hand_back(s, &mut inner.regs, fd));
+    });
+    if let Some(p) = s.place() {
+        let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, place::doorbell(p), 0, 0);
+        s.give_place_up();
+    }
+}
+
+/// Gives up the doorbells of a set and of those in it. False: they have none.
+#[cold]
+pub(super) fn give_way(index: u32, depth: u32) -> bool {
+    let s = sets::get(index);
+    let mut gave = false;
+    if let Some(p) = s.place() {
+        for_each_managed(s, |fd, c| {
+            life::both_to_kernel(c, fd, Reason::Places);
+            drop_bell(s, c);
+            restore(fd);
+        });
+        s.give_place_up();
+        gave = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, place::doorbell(p), 0, 0).is_ok();
+    }
+    if depth > 0 {
+        sets_in(s, |inner| gave |= give_way(inner, depth - 1));
+    }
+    gave
+}
+
+/// Whether `wanted` is this set, or somewhere in it.
+#[cold]
+pub(super) fn holds(index: u32, wanted: u32, depth: u32) -> bool {
+    let mut found = index == wanted;
+    if depth > 0 {
+        sets_in(sets::get(index), |inner| found |= holds(inner, wanted, depth - 1));
+    }
+    found
+}
+
+fn sets_in(s: &Set, mut each: impl FnMut(u32)) {
+    fdtable::for_each(|fd, kind| {
+        if let Kind::Set(inner) = kind
+            && s.has(fd, Reg::is_present)
+        {
+            each(inner);
+        }
+    });
+}
+
+/// The set is about to be waited for by the kernel itself (io_uring): nothing in it is ours to report any more, for good.
+#[cold]
+pub fn leave_to_kernel(index: u32, reason: Reason) {
+    let s = sets::get(index);
+    s.is_kernels.store(true, Relaxed);
+    for_each_managed(s, |fd, c| {
+        life::surrender(c, fd, reason);
+        s.with(|inner| hand_back(s, &mut inner.regs, fd));
+    });
+    if let Some(p) = s.place() {
+        let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, place::doorbell(p), 0, 0);
+        s.destroy();
+    }
+}
+
+/// What the program has taken out of the set, and is in it for us only, leaves the kernel's set too.
+pub fn unpark(s: &Set, fd: i32) {
+    s.with(|inner| {
+        if inner.reg(fd).is_some_and(|r| r.is_managed() && !r.is_present()) {
+            hand_back(s, &mut inner.regs, fd);
+        }
+    });
+}
+
+pub(super) fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)) {
     fdtable::for_each(|fd, kind| {
         if let Kind::Conn(index) = kind
             && s.has(fd, Reg::is_managed)

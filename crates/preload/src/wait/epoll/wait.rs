@@ -1,200 +1,337 @@
 //! epoll_wait(2) in all its forms.
 
-use super::harvest::{expects_space, harvest, queue_writers, sort, space_is_due};
-use super::nested::{arm_nested, refresh_nested};
-use super::takeover;
+use super::entries;
+use super::nested::{arm_nested, is_unheard, look_after, native_cap, refresh_nested};
+use super::news::{self, expects_space, queue_writers, space_is_due};
+use super::report::{self, Reported};
+use super::shared;
+use crate::debts::{self, Debt};
 use crate::fdtable::{self, Kind};
-use crate::wait::sets::{self, Set};
-use crate::wait::signals::{Quiet, Sleep};
-use crate::wait::{Deadline, UNKNOWN_BELL_US, as_ptr, remind};
-use crate::{errno, io, link, member, next, place, thread};
+use crate::wait::sets::{self, Inner, Set};
+use crate::wait::signals::Quiet;
+use crate::wait::{Deadline, NOW, UNKNOWN_BELL_US};
+use crate::{errno, io, link, member, place, thread};
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::*};
-use libc::epoll_event;
+use libc::{epoll_event, sigset_t};
 use sidestep_abi::sync::fence_after_rmw;
-use sidestep_sys::{Result, arch, clock};
+use sidestep_ready::{Asked, Pace, Wait};
+use sidestep_sys::{Errno, Result, arch, clock};
 
 /// While rings keep a thread busy, the kernel is asked at least so often.
 const KERNEL_US: u64 = 50;
 /// ... and every so many calls.
 const KERNEL_CALLS: u32 = 8;
+/// A set that is waited for more often than this, in microseconds, for long, is not asked each time: what it saves is worth
+/// more than the order between rings and kernel.
+const HURRY_US: u64 = 25;
+
+/// The program's call.
+struct Call<'a> {
+    s: &'static Set,
+    out: &'a mut [epoll_event],
+    /// None waits for ever.
+    ns: Option<u64>,
+    deadline: Deadline,
+    mask: *const sigset_t,
+    /// Whether the set is waited for so often that the kernel is not asked each time.
+    hurried: Option<bool>,
+    /// The last look has found that nothing is to be disarmed.
+    is_unarmed: bool,
+}
+
+/// What has become of the first half of a round.
+enum Round {
+    Over(Reported),
+    /// The kernel is to be asked.
+    Asks(Wait, Reported),
+}
+
+type Room = [MaybeUninit<epoll_event>];
 
 /// epoll_wait(2) in all its forms. `ns`: None waits for ever. `native` makes the program's own call.
 pub fn wait(
     index: u32,
     out: &mut [epoll_event],
     ns: Option<u64>,
-    mask: *const libc::sigset_t,
+    mask: *const sigset_t,
     native: impl FnOnce() -> i32,
 ) -> i32 {
     let s = sets::get(index);
+    debts::settle();
     member::check();
-    if s.generation.load(Relaxed) != crate::fork::generation() && s.place().is_some() {
-        errno::keep(|| takeover::disinherit(s));
-    }
+    shared::uses(index);
     refresh_nested();
-    let n = wait_in(s, out, ns, mask, native);
+    let is_kernels = s.is_kernels.load(Relaxed);
+    // Nothing of ours is in it, and nobody can change that meanwhile.
+    let n = if is_kernels || !s.had_place.load(Relaxed) && thread::is_alone() && native_cap().is_none() {
+        native()
+    } else {
+        let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
+        let mut call = Call { s, out, ns, deadline, mask, hurried: None, is_unarmed: false };
+        let most = call.out.len();
+        errno::give(entries::with_room(s, most, |room| call.wait(index, room))) as i32
+    };
     if n > 0 {
         errno::keep(refresh_nested);
     }
     n
 }
 
-fn wait_in(
-    s: &Set,
-    out: &mut [epoll_event],
-    ns: Option<u64>,
-    mask: *const libc::sigset_t,
-    native: impl FnOnce() -> i32,
-) -> i32 {
-    if !s.had_place.load(Relaxed) && thread::is_alone() {
-        return native(); // holds nothing of ours, and nobody can change that meanwhile
-    }
-    let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
-    let p = match s.place() {
-        Some(p) => p,
-        None => {
-            let n = if ns == Some(0) { native() } else { wait_natively(s, &deadline, native) };
-            if n < 0 || !s.had_place.load(Relaxed) || n == 0 && s.place().is_none() {
-                return n;
-            }
-            // A place may have come while we slept, or a parent's doorbell may still be in the set: events of ours
-            // are not the program's, and the wait goes on.
-            match (sort(s, out, n as usize), s.place()) {
-                (0, Some(p)) => p,
-                (0, None) => return errno::give(wait_kernel(s, out, &deadline, mask)) as i32,
-                (kept, p) => {
-                    p.inspect(|p| wake_natives(s, *p));
-                    return kept as i32;
+impl Call<'_> {
+    fn wait(&mut self, index: u32, room: &mut Room) -> Result<usize> {
+        loop {
+            self.is_open(index)?;
+            shared::obey(self.s);
+            let Some(p) = self.s.place() else {
+                match self.wait_natively(index, room)? {
+                    Some(n) => return Ok(n),
+                    None => continue, // a place has come while we slept
                 }
+            };
+            let n = self.wait_both(index, p, room);
+            // Several threads may wait in one set: what we saw may have been meant for another, and there may be more.
+            place::pass_on(p, || has_listed(self.s));
+            wake_natives(self.s, p);
+            if self.s.nested.load(Relaxed) {
+                errno::keep(|| arm_nested(self.s));
+            }
+            return n;
+        }
+    }
+
+    /// If another thread has closed the set meanwhile, its number is nobody's by now, or another file's.
+    fn is_open(&self, index: u32) -> Result<()> {
+        match fdtable::get(self.s.fd.load(Relaxed)) {
+            Kind::Set(known) if known == index => Ok(()),
+            _ => Err(Errno(libc::EBADF)),
+        }
+    }
+
+    /// Waits in a set that holds nothing of ours, as far as can be told now. None: it does now.
+    fn wait_natively(&mut self, index: u32, room: &mut Room) -> Result<Option<usize>> {
+        let (most, has_passed) = (room.len(), self.ns == Some(0) || self.deadline.has_passed());
+        let cap = native_cap();
+        let left = if has_passed { NOW } else { self.deadline.left(cap) };
+        self.s.natives.fetch_add(1, SeqCst);
+        debts::owe(Debt::Native(index));
+        // SYNC natives: we are counted, then look for a place; it is set, then whoever has waited there looks at the count.
+        fence_after_rmw();
+        // With a place there is a doorbell to hear, and nothing is to be slept for here.
+        let found = match self.s.place() {
+            None => entries::ask(self.s, room, &left, self.mask).map(Some),
+            Some(_) => Ok(None),
+        };
+        debts::paid(Debt::Native(index));
+        self.s.natives.fetch_sub(1, SeqCst);
+        let Some(found) = found? else { return Ok(None) };
+        if cap.is_some() && found.is_empty() {
+            errno::keep(look_after); // the next look finds what nobody has rung for
+        }
+        // A place may have come while we slept, or a parent's doorbell may be in the set still.
+        let natives = news::hear_kernel(self.s, found);
+        if natives < found.len() {
+            shared::took_foreign(self.s, found);
+        }
+        let n = self.report(found, natives, most)?;
+        if let Some(p) = self.s.place() {
+            wake_natives(self.s, p);
+        }
+        Ok((n > 0 || has_passed && found.is_empty() || self.deadline.has_passed()).then_some(n))
+    }
+
+    /// Reports what the kernel has answered and what is listed.
+    fn report(&mut self, found: &[epoll_event], natives: usize, most: usize) -> Result<usize> {
+        let asked = Asked { entries: found.len(), natives, more: found.len() == most };
+        done(self.s.with(|inner| {
+            let wait = inner.ready.asked_first();
+            self.merge(inner, &wait, (found, Some(asked)), 0)
+        }))
+    }
+
+    /// Reports what the kernel has answered, if it was asked, and what is listed: from the `n`-th event of the wait on.
+    fn merge(&mut self, inner: &mut Inner, wait: &Wait, answer: (&[epoll_event], Option<Asked>), n: usize) -> Reported {
+        let merged = report::merge(self.s, inner, wait, answer, self.out, n);
+        self.is_unarmed = inner.ready.is_unarmed();
+        merged
+    }
+
+    fn wait_both(&mut self, index: u32, p: u32, room: &mut Room) -> Result<usize> {
+        let s = self.s;
+        let (mut quiet, mut spun) = (Quiet::begin(self.mask), false);
+        loop {
+            self.is_open(index)?;
+            shared::obey(s);
+            if space_is_due() {
+                queue_writers();
+            }
+            let n = self.round(p, room)?;
+            if n > 0 || self.ns == Some(0) {
+                self.listen(p);
+                return Ok(n);
+            }
+            if !spun && s.spin.may_pay() {
+                place::hush(p);
+            }
+            spun = !spun && s.spin.wait(|| place::has_news(p) || quiet.is_disturbed());
+            if spun {
+                continue; // if the news is nothing after all, sleep
+            }
+            quiet.hold_back(false)?;
+            let n = self.sleep(p, room, quiet.mask(self.mask))?;
+            if n > 0 || self.deadline.has_passed() {
+                self.listen(p);
+                return Ok(n);
             }
         }
-    };
-    let n = errno::give(wait_both(s, p, out, ns, &deadline, mask)) as i32;
-    // Several threads may wait in one set: what we saw may have been meant for another, and there may be more.
-    place::pass_on(p, || has_queued(s));
-    wake_natives(s, p);
-    if s.nested.load(Relaxed) {
-        errno::keep(|| arm_nested(s));
     }
-    n
+
+    /// One look at everything, without waiting.
+    fn round(&mut self, p: u32, room: &mut Room) -> Result<usize> {
+        let s = self.s;
+        let now = arch::ticks();
+        let begun = news::heard(s, p, |inner| {
+            let judge = || inner.pace.is_hurried(now, clock::ticks_of_us(HURRY_US * u64::from(Pace::WINDOW)));
+            self.hurried.get_or_insert_with(judge);
+            let (wait, begun) = report::begin(s, inner, self.out);
+            if begun.n == self.out.len() || begun.failed {
+                return Round::Over(begun);
+            }
+            if self.is_due(now, !inner.ready.list.is_empty()) {
+                return Round::Asks(wait, begun);
+            }
+            Round::Over(self.merge(inner, &wait, (&[], None), begun.n))
+        });
+        match begun {
+            Some(Round::Asks(wait, begun)) => self.ask(p, room, &wait, begun.n),
+            Some(Round::Over(reported)) => done(Some(reported)),
+            None => done(None),
+        }
+    }
+
+    /// The rest of a round that asks the kernel. `n`: events reported before.
+    fn ask(&mut self, p: u32, room: &mut Room, wait: &Wait, n: usize) -> Result<usize> {
+        let s = self.s;
+        let most = (self.out.len() - n).min(room.len());
+        let room = &mut room[..most];
+        let (found, asked) = match ask_now(s, room) {
+            Ok(asked) => (entries::written(room, asked.entries), Some(asked)),
+            Err(e) if n == 0 => return Err(e),
+            Err(_) => (&[][..], None),
+        };
+        done(news::heard(s, p, |inner| self.merge(inner, wait, (found, asked), n)))
+    }
+
+    /// Whether the kernel is to be asked in this round. Who has nothing to report goes to sleep, which asks it, too.
+    /// `has_listed`: something waits to be looked at.
+    fn is_due(&self, now: u64, has_listed: bool) -> bool {
+        let s = self.s;
+        if self.hurried != Some(true) {
+            return self.ns == Some(0) || has_listed || s.spin.may_pay();
+        }
+        self.ns == Some(0)
+            || s.nested.load(Relaxed)
+            || s.calls.fetch_add(1, Relaxed).is_multiple_of(KERNEL_CALLS)
+            || now.wrapping_sub(s.asked.load(Relaxed)) > clock::ticks_of_us(KERNEL_US)
+    }
+
+    /// Whether, after this wait, the first news is to ring though nobody sleeps, so that the kernel's list has its place.
+    fn listens(&self) -> bool {
+        let s = self.s;
+        let has_natives = s.has_level.load(Relaxed) || s.has_edge.load(Relaxed);
+        has_natives && self.hurried != Some(true) && !s.nested.load(Relaxed)
+    }
+
+    fn listen(&self, p: u32) {
+        let listens = self.listens();
+        if listens {
+            place::listen(p);
+        } else if self.is_unarmed {
+            return;
+        }
+        self.s.with(|inner| inner.ready.arm(if listens { arch::ticks() } else { 0 }));
+    }
+
+    /// News keeps us awake, whatever it is worth: the kernel is asked all the same now and then.
+    fn ask_if_late(&mut self, room: &mut Room) -> Result<usize> {
+        let late = arch::ticks().wrapping_sub(self.s.asked.load(Relaxed)) > clock::ticks_of_us(KERNEL_US);
+        if !late {
+            return Ok(0);
+        }
+        let asked = ask_now(self.s, room)?;
+        self.report(entries::written(room, asked.entries), asked.natives, room.len())
+    }
+
+    fn sleep(&mut self, p: u32, room: &mut Room, mask: *const sigset_t) -> Result<usize> {
+        let (s, most) = (self.s, room.len());
+        place::doze(p);
+        if place::has_news(p) || has_listed(s) {
+            place::rise(p, self.listens());
+            return self.ask_if_late(room);
+        }
+        let cap = if !link::all().all(|l| l.knows(p)) || is_unheard() {
+            Some(UNKNOWN_BELL_US)
+        } else if expects_space() {
+            Some(io::send::STALLED_US)
+        } else {
+            None
+        };
+        let began = arch::ticks();
+        let result = entries::ask(s, room, &self.deadline.left(cap), mask).map(<[_]>::len);
+        if cap == Some(UNKNOWN_BELL_US) {
+            attend_unheard();
+            errno::keep(refresh_nested);
+        }
+        place::rise(p, self.listens());
+        s.asked.store(arch::ticks(), Relaxed);
+        s.spin.slept(s.asked.load(Relaxed) - began);
+        let found = entries::written(room, result?);
+        if found.is_empty() {
+            queue_writers();
+        }
+        let natives = news::hear_kernel(s, found);
+        news::list_rung(s, p);
+        self.report(found, natives, most)
+    }
 }
 
-/// Sleeps in a set that holds nothing of ours, as far as can be told now.
-fn wait_natively(s: &Set, deadline: &Deadline, native: impl FnOnce() -> i32) -> i32 {
-    let _ = deadline.has_passed(); // starts the clock
-    s.natives.fetch_add(1, SeqCst);
-    // SYNC natives: we are counted, then look for a place; it is set, then whoever has waited there looks at the count.
-    fence_after_rmw();
-    // With a place there is a doorbell to hear, and nothing is to be slept for here.
-    let n = if s.place().is_none() { native() } else { 0 };
-    s.natives.fetch_sub(1, SeqCst);
-    n
+/// The result of a look: EFAULT if the program could be told of nothing at all.
+fn done(look: Option<Reported>) -> Result<usize> {
+    match look {
+        Some(Reported { n: 0, failed: true }) => Err(Errno(libc::EFAULT)),
+        Some(reported) => Ok(reported.n),
+        None => Ok(0), // interrupted within the set's own lock: nothing is ready
+    }
 }
 
 /// The doorbell that told of the set's place wakes one thread, and perhaps one that was awake anyhow: whoever goes away
 /// passes it on to those who still sleep without listening to rings.
 fn wake_natives(s: &Set, p: u32) {
     if s.natives.load(SeqCst) > 0 {
-        sidestep_sys::fd::ring(place::eventfd(p));
-    }
-}
-
-fn wait_both(
-    s: &Set,
-    p: u32,
-    out: &mut [epoll_event],
-    ns: Option<u64>,
-    deadline: &Deadline,
-    mask: *const libc::sigset_t,
-) -> Result<usize> {
-    let (mut quiet, mut spun) = (None, false);
-    loop {
-        if space_is_due() {
-            queue_writers();
-        }
-        remind::remind(); // a set that is always busy never sleeps
-        // One harvest per call: what it reports stays queued if it is level-triggered.
-        let calls = s.calls.fetch_add(1, Relaxed);
-        let due = calls.is_multiple_of(KERNEL_CALLS)
-            || arch::ticks().wrapping_sub(s.asked.load(Relaxed)) > clock::ticks_of_us(KERNEL_US);
-        // With room for one event only, kernel and rings take turns.
-        let turn = out.len() > 1 || !s.kernel_had_turn.swap(false, Relaxed);
-        let kept = if turn && (due || ns == Some(0) || s.nested.load(Relaxed)) { ask_kernel(s, out)? } else { 0 };
-        s.kernel_had_turn.store(kept > 0, Relaxed);
-        let n = kept + harvest(s, p, out, kept);
-        if n > 0 || ns == Some(0) {
-            return Ok(n);
-        }
-        let quiet = quiet.get_or_insert_with(Quiet::begin);
-        spun = !spun && s.spin.wait(|| place::has_news(p));
-        if spun {
-            continue; // if the news is nothing after all, sleep
-        }
-        let n = sleep(s, p, out, deadline, quiet.mask(mask))?;
-        if n > 0 || deadline.has_passed() {
-            return Ok(n);
-        }
-    }
-}
-
-/// Whether something waits to be looked at.
-fn has_queued(s: &Set) -> bool {
-    s.with(|inner| inner.queued > 0) == Some(true)
-}
-
-/// Waits in the kernel alone, for the program's own events.
-fn wait_kernel(s: &Set, out: &mut [epoll_event], deadline: &Deadline, mask: *const libc::sigset_t) -> Result<usize> {
-    loop {
-        let n = kernel_wait(s, out, &deadline.left(None), mask)?;
-        let kept = sort(s, out, n);
-        if kept > 0 || n == 0 && deadline.has_passed() {
-            return Ok(kept);
-        }
+        place::ring(p);
     }
 }
 
 /// What the kernel has right now of the program's own events, without waiting.
-fn ask_kernel(s: &Set, out: &mut [epoll_event]) -> Result<usize> {
-    s.asked.store(arch::ticks(), Relaxed);
-    let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // Events of ours take the room of the program's own: ask again.
+fn ask_now(s: &Set, room: &mut Room) -> Result<Asked> {
+    let mut asked = Asked::default();
+    // Entries of ours take the room of the program's own: ask again.
     for _ in 0..4 {
-        let n = kernel_wait(s, out, &Some(zero), core::ptr::null())?;
-        let kept = sort(s, out, n);
-        if kept > 0 || n < out.len() {
-            return Ok(kept);
+        s.asked.store(arch::ticks(), Relaxed);
+        let found = entries::ask(s, room, &NOW, core::ptr::null())?;
+        let (n, natives) = (found.len(), news::hear_kernel(s, found));
+        let more = n == room.len();
+        asked = Asked { entries: n, natives, more };
+        if natives > 0 || !more {
+            break;
         }
     }
-    Ok(0)
+    Ok(asked)
 }
 
-fn sleep(s: &Set, p: u32, out: &mut [epoll_event], deadline: &Deadline, mask: *const libc::sigset_t) -> Result<usize> {
-    place::doze(p);
-    if place::has_news(p) || has_queued(s) {
-        place::rise(p);
-        return Ok(0);
-    }
-    let cap = if !link::all().all(|l| l.knows(p)) {
-        Some(UNKNOWN_BELL_US)
-    } else if expects_space() {
-        Some(io::send::STALLED_US)
-    } else {
-        None
-    };
-    let began = arch::ticks();
-    let result = kernel_wait(s, out, &deadline.left(remind::cap(cap)), mask);
-    remind::remind();
-    if cap == Some(UNKNOWN_BELL_US) {
-        attend_unheard();
-    }
-    place::rise(p);
-    s.asked.store(arch::ticks(), Relaxed);
-    s.spin.slept(s.asked.load(Relaxed) - began);
-    if result == Ok(0) {
-        queue_writers();
-    }
-    let kept = sort(s, out, result?);
-    Ok(kept + harvest(s, p, out, kept))
+/// Whether something waits to be looked at.
+fn has_listed(s: &Set) -> bool {
+    s.with(|inner| !inner.ready.list.is_empty()) == Some(true)
 }
 
 /// Some peer cannot ring here yet, for a connection that nothing else draws our attention to: looks at all of them, but
@@ -211,17 +348,4 @@ fn attend_unheard() {
             }
         });
     }
-}
-
-fn kernel_wait(
-    s: &Set,
-    out: &mut [epoll_event],
-    left: &Option<libc::timespec>,
-    mask: *const libc::sigset_t,
-) -> Result<usize> {
-    let epfd = s.fd.load(Relaxed);
-    let sleep = Sleep::begins();
-    // SAFETY: `out` is writable for its length; the timespec is alive; the mask is the program's or null.
-    let n = unsafe { next::epoll_pwait2(epfd, out.as_mut_ptr(), out.len() as i32, as_ptr(left), mask) };
-    sleep.ended(errno::take(n as isize))
 }

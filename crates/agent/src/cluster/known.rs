@@ -1,0 +1,200 @@
+//! What has been told of a cluster, so that what a new list lacks is known to have gone; and what is wrong with it.
+
+use super::Cluster;
+use super::failure::Failure;
+use super::news::{Item, News, Step};
+use crate::message::{Gone, Teller, Told};
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
+use kube::runtime::watcher::{self, Event};
+use sidestep_mesh::object::Key;
+use sidestep_mesh::state::Change;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A watch that fails does so again, and says so, after less than this; one that goes on says nothing if nothing changes.
+pub const QUIET: Duration = Duration::from_secs(60);
+/// The label of a node's zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+/// Everything that has been told, over all connections.
+pub struct Known {
+    services: Kind,
+    slices: Kind,
+    /// None: pods are not asked for.
+    pods: Option<[Kind; 2]>,
+    mine: Mine,
+    is_told: bool,
+}
+
+impl Known {
+    pub fn new(of: &Cluster) -> Known {
+        let outage = Outage::of(&format!("Node {}", of.node_name));
+        Known {
+            services: Kind::of("Services"),
+            slices: Kind::of("EndpointSlices"),
+            pods: of.asks_pods.then(|| [Kind::of("Pods"), Kind::of("Namespaces")]),
+            mine: Mine { is_answered: !of.asks_zone, outage },
+            is_told: false,
+        }
+    }
+
+    pub fn end_quiet_outages(&mut self, teller: &Teller) -> Result<(), Gone> {
+        let of_pods = self.pods.iter_mut().flatten();
+        let kinds = [&mut self.services, &mut self.slices].into_iter().chain(of_pods).map(|kind| &mut kind.outage);
+        kinds.chain([&mut self.mine.outage]).try_for_each(|outage| outage.end_if_quiet(teller))
+    }
+
+    pub fn take(&mut self, news: News, teller: &Teller) -> Result<(), Gone> {
+        match (news, &mut self.pods) {
+            (News::Service(step), _) => self.services.take(step, teller)?,
+            (News::Slice(step), _) => self.slices.take(step, teller)?,
+            (News::Pod(step), Some([pods, _])) => pods.take(step, teller)?,
+            (News::Namespace(step), Some([_, namespaces])) => namespaces.take(step, teller)?,
+            (News::Pod(_) | News::Namespace(_), None) => {}
+            (News::Node(event), _) => self.mine.take(*event, teller)?,
+        }
+        let knows_pods = self.pods.iter().flatten().all(|kind| kind.is_listed || kind.is_refused);
+        let is_all = self.services.is_listed && self.slices.is_listed && knows_pods && self.mine.is_answered;
+        if is_all && !std::mem::replace(&mut self.is_told, is_all) {
+            teller.tell(Told::Listed)?;
+        }
+        Ok(())
+    }
+}
+
+fn zone(node: &Node) -> Option<Arc<str>> {
+    node.labels().get(ZONE).map(|zone| zone.as_str().into())
+}
+
+/// A watch that fails, and may go on without a word.
+struct Outage {
+    place: String,
+    last: Option<Instant>,
+}
+
+impl Outage {
+    fn of(place: &str) -> Outage {
+        Outage { place: place.into(), last: None }
+    }
+
+    fn fail(&mut self, why: impl ToString, teller: &Teller) -> Result<(), Gone> {
+        self.last = Some(Instant::now());
+        teller.outage(&self.place, why)
+    }
+
+    fn end(&mut self, teller: &Teller) -> Result<(), Gone> {
+        self.last.take().map_or(Ok(()), |_| teller.well(&self.place))
+    }
+
+    fn end_if_quiet(&mut self, teller: &Teller) -> Result<(), Gone> {
+        if self.last.is_some_and(|last| last.elapsed() >= QUIET) { self.end(teller) } else { Ok(()) }
+    }
+}
+
+/// This node's own object.
+struct Mine {
+    /// What its zone is, that there is no such Node, or that the server does not say: hints count as they can.
+    is_answered: bool,
+    outage: Outage,
+}
+
+impl Mine {
+    fn take(&mut self, event: watcher::Result<Event<Node>>, teller: &Teller) -> Result<(), Gone> {
+        match event {
+            // A list that begins has only been asked for.
+            Ok(Event::Init) => Ok(()),
+            Ok(event) => {
+                self.outage.end(teller)?;
+                self.answered(event, teller)
+            }
+            Err(error) => {
+                self.is_answered = true;
+                self.outage.fail(Failure::new::<Node>(&error).text, teller)
+            }
+        }
+    }
+
+    /// A Node that has gone leaves its zone as it was: the node is still where it is.
+    fn answered(&mut self, event: Event<Node>, teller: &Teller) -> Result<(), Gone> {
+        self.is_answered = true;
+        match event {
+            Event::Apply(node) | Event::InitApply(node) => teller.tell(Told::Zone(zone(&node))),
+            Event::Init | Event::InitDone | Event::Delete(_) => Ok(()),
+        }
+    }
+}
+
+/// One kind of objects: what has been told of it, and what a list that is being read holds.
+struct Kind {
+    told: BTreeSet<Key>,
+    listed: BTreeSet<Key>,
+    is_listed: bool,
+    /// The server does not let us see them: they are as good as none.
+    is_refused: bool,
+    outage: Outage,
+}
+
+impl Kind {
+    fn of(name: &str) -> Kind {
+        Kind {
+            told: BTreeSet::new(),
+            listed: BTreeSet::new(),
+            is_listed: false,
+            is_refused: false,
+            outage: Outage::of(name),
+        }
+    }
+
+    fn take(&mut self, step: Step, teller: &Teller) -> Result<(), Gone> {
+        // A list that begins has only been asked for.
+        if !matches!(step, Step::Begin | Step::Failed(_) | Step::Refused(_)) {
+            self.outage.end(teller)?;
+        }
+        match step {
+            Step::Begin => {
+                self.listed.clear();
+                Ok(())
+            }
+            Step::Listed(known) => {
+                self.listed.insert(known.key.clone());
+                self.put(known, teller)
+            }
+            Step::End => {
+                let gone: Vec<Key> = self.told.difference(&self.listed).cloned().collect();
+                gone.into_iter().try_for_each(|key| self.delete(key, teller))?;
+                self.is_listed = true;
+                Ok(())
+            }
+            Step::Put(known) => self.put(known, teller),
+            Step::Gone(key) => self.delete(key, teller),
+            Step::Failed(why) => self.outage.fail(why, teller),
+            Step::Refused(why) => {
+                self.is_refused = true;
+                self.outage.fail(why, teller)
+            }
+        }
+    }
+
+    /// An object that cannot be understood stays what it was. It is well when what it says is known: what an earlier agent
+    /// left besides goes as soon as nothing is hidden.
+    fn put(&mut self, known: Item, teller: &Teller) -> Result<(), Gone> {
+        match known.object {
+            Ok(object) => {
+                let Some(object) = object else { return self.delete(known.key, teller) };
+                self.told.insert(known.key.clone());
+                teller.change(Change::Put(object))?;
+                teller.well(&known.key)
+            }
+            Err(invalid) => teller.trouble(&known.key, invalid),
+        }
+    }
+
+    fn delete(&mut self, key: Key, teller: &Teller) -> Result<(), Gone> {
+        if self.told.remove(&key) {
+            teller.change(Change::Delete(key.clone()))?;
+        }
+        teller.well(&key)
+    }
+}

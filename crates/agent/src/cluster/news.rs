@@ -1,0 +1,135 @@
+//! What happens to objects of an API server, in our terms: list, then watch; again, with growing pauses, when that fails.
+
+use super::failure::Failure;
+use backon::ExponentialBuilder;
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt, stream};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::runtime::watcher::{Event, ExponentialBackoff};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use sidestep_mesh::kubernetes::{self, Invalid};
+use sidestep_mesh::object::{Key, Name, Object};
+use sidestep_mesh::pod;
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// Between two attempts: at first, and at last.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
+
+/// Everything that happens, for ever: to Services and their endpoints, to pods if they are wanted, and to the Node of this name.
+pub fn follow(client: &Client, node: Option<&str>, pods_too: bool) -> impl Stream<Item = News> + use<> {
+    let services = watch(client, |service| kubernetes::service(service).map(Some)).map(News::Service);
+    let slices = watch(client, kubernetes::slice).map(News::Slice);
+    let pods = watch(client, |one| pod::pod(one).map(|pod| Some(Object::Pod(pod)))).map(News::Pod);
+    let namespaces = watch(client, |one| pod::namespace(one).map(|one| Some(Object::Namespace(one))));
+    let nodes = node.map(|name| {
+        let mine = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let events = watcher(Api::<Node>::all(client.clone()), mine).backoff(pauses());
+        events.map(|event| News::Node(Box::new(event))).boxed()
+    });
+    let of_pods = [pods.boxed(), namespaces.map(News::Namespace).boxed()].into_iter().filter(|_| pods_too);
+    stream::select_all([services.boxed(), slices.boxed()].into_iter().chain(of_pods).chain(nodes))
+}
+
+/// Everything that happens to objects of a kind, for ever.
+fn watch<K>(
+    client: &Client,
+    read: impl Fn(&K) -> Result<Option<Object>, Invalid> + Send + 'static,
+) -> BoxStream<'static, Step>
+where
+    K: Keyed + Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let events = watcher(Api::<K>::all(client.clone()), watcher::Config::default()).backoff(pauses());
+    events.map(move |event| told(event, &read)).boxed()
+}
+
+/// With jitter, so that not all nodes come back at once.
+fn pauses() -> ExponentialBackoff {
+    let [first, last] = PAUSES;
+    let builder = ExponentialBuilder::default().with_min_delay(first).with_max_delay(last);
+    builder.with_factor(2.0).with_jitter().without_max_times().into()
+}
+
+pub enum News {
+    Service(Step),
+    Slice(Step),
+    Pod(Step),
+    Namespace(Step),
+    /// Of this node.
+    Node(Box<watcher::Result<Event<Node>>>),
+}
+
+/// What a watcher says, in our terms.
+pub enum Step {
+    /// A list begins: what is not in it has gone.
+    Begin,
+    /// An object of the list.
+    Listed(Item),
+    End,
+    Put(Item),
+    Gone(Key),
+    /// The server does not answer as it should. The watcher goes on by itself.
+    Failed(String),
+    /// It does not let us see them. The watcher goes on asking.
+    Refused(String),
+}
+
+/// An object, if it is one of ours and can be understood.
+pub struct Item {
+    pub key: Key,
+    pub object: Result<Option<Object>, Invalid>,
+}
+
+/// Objects of the API server that have a key here.
+trait Keyed: ResourceExt {
+    fn key(&self) -> Key;
+}
+
+fn name(of: &impl ResourceExt) -> Name {
+    Name::new(of.namespace().as_deref().unwrap_or("default"), &of.name_any())
+}
+
+impl Keyed for Service {
+    fn key(&self) -> Key {
+        Key::Service(name(self))
+    }
+}
+
+impl Keyed for Pod {
+    fn key(&self) -> Key {
+        Key::Pod(name(self))
+    }
+}
+
+impl Keyed for Namespace {
+    fn key(&self) -> Key {
+        Key::Namespace(self.name_any().into())
+    }
+}
+
+impl Keyed for EndpointSlice {
+    fn key(&self) -> Key {
+        Key::Slice(name(self))
+    }
+}
+
+fn told<K: Keyed + Resource<DynamicType = ()>>(
+    event: watcher::Result<Event<K>>,
+    read: impl Fn(&K) -> Result<Option<Object>, Invalid>,
+) -> Step {
+    let known = |object: &K| Item { key: object.key(), object: read(object) };
+    match event {
+        Ok(Event::Init) => Step::Begin,
+        Ok(Event::InitApply(object)) => Step::Listed(known(&object)),
+        Ok(Event::InitDone) => Step::End,
+        Ok(Event::Apply(object)) => Step::Put(known(&object)),
+        Ok(Event::Delete(object)) => Step::Gone(object.key()),
+        Err(error) => {
+            let failure = Failure::new::<K>(&error);
+            if failure.is_refusal { Step::Refused(failure.text) } else { Step::Failed(failure.text) }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Who asks for metrics: over HTTP, one request a connection. Anybody may reach the port, so everything has a limit: open
+//! connections, the size of a request, the time until it is whole and until its answer has been read.
+
+use super::text;
+use crate::message::Asker;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use sidestep_agent_api::{Answer, Question};
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
+
+/// What OpenMetrics asks for; Prometheus takes it too.
+const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Answers at a time: with 10,000 Services each is some megabytes.
+const ANSWERS: usize = 4;
+/// Where no connection can be accepted, for lack of descriptors perhaps.
+const AGAIN: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy)]
+struct Limits {
+    /// Connections at a time. A new one takes the place of the oldest that still owes its request.
+    open: usize,
+    /// Bytes of a request's head; 8 KiB at least.
+    head: usize,
+    /// From the connection to the end of the head.
+    until_asked: Duration,
+    /// From the connection to its end.
+    until_answered: Duration,
+}
+
+/// Prometheus gives up after ten seconds by default.
+const LIMITS: Limits =
+    Limits { open: 64, head: 16 * 1024, until_asked: Duration::from_secs(5), until_answered: Duration::from_secs(10) };
+
+pub struct Server {
+    listener: TcpListener,
+    limits: Limits,
+}
+
+impl Server {
+    pub fn bind(address: SocketAddr) -> io::Result<Server> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(Server { listener, limits: LIMITS })
+    }
+
+    /// Serves until the process ends.
+    pub fn run(self, asker: Asker) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(self.listener)?;
+            let mut connections = Connections::new(asker, self.limits);
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => connections.take(stream),
+                    Err(_) => tokio::time::sleep(AGAIN).await,
+                }
+            }
+        })
+    }
+}
+
+struct Connections {
+    asker: Asker,
+    limits: Limits,
+    answers: Arc<Semaphore>,
+    /// The oldest first.
+    open: Vec<Connection>,
+}
+
+struct Connection {
+    task: AbortHandle,
+    has_asked: Arc<AtomicBool>,
+}
+
+impl Connections {
+    fn new(asker: Asker, limits: Limits) -> Connections {
+        Connections { asker, limits, answers: Arc::new(Semaphore::new(ANSWERS)), open: Vec::new() }
+    }
+
+    fn take(&mut self, stream: TcpStream) {
+        self.open.retain(|connection| !connection.task.is_finished());
+        if self.open.len() >= self.limits.open {
+            let idle = self.open.iter().position(|connection| !connection.has_asked.load(Ordering::Relaxed));
+            // All have asked: the new one is closed.
+            let Some(idle) = idle else { return };
+            self.open.remove(idle).task.abort();
+        }
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let Connections { asker, limits, answers, .. } = self;
+        let service = Service {
+            asker: asker.clone(),
+            answers: Arc::clone(answers),
+            has_asked: Arc::clone(&has_asked),
+            permit: Mutex::default(),
+        };
+        let serving = tokio::time::timeout(limits.until_answered, serve(stream, service, *limits));
+        self.open.push(Connection { task: tokio::spawn(serving).abort_handle(), has_asked });
+    }
+}
+
+/// What one request is answered by.
+struct Service {
+    asker: Asker,
+    answers: Arc<Semaphore>,
+    has_asked: Arc<AtomicBool>,
+    /// Held until the answer has been read, or the connection ends.
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+async fn serve(stream: TcpStream, service: Service, limits: Limits) {
+    let answer = service_fn(|request| service.answer(request));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.until_asked).max_buf_size(limits.head).keep_alive(false);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
+        tracing::debug!("a request for metrics came to nothing: {error}");
+    }
+}
+
+impl Service {
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+        self.has_asked.store(true, Ordering::Relaxed);
+        let permit = Arc::clone(&self.answers).acquire_owned().await.ok();
+        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+        Ok(answer(&request, self.asker.clone()).await)
+    }
+}
+
+async fn answer(request: &Request<Incoming>, asker: Asker) -> Response<Full<Bytes>> {
+    if request.uri().path() != "/metrics" {
+        return said(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut refused = said(StatusCode::METHOD_NOT_ALLOWED, "GET /metrics\n");
+        refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    let asked = tokio::task::spawn_blocking(move || match asker.ask(Question::Metrics) {
+        Ok(Answer::Metrics(metrics)) => Ok(text(*metrics)),
+        Ok(_) => Err("the agent answers something else".into()),
+        Err(why) => Err(why),
+    });
+    match asked.await {
+        Ok(Ok(text)) => {
+            let mut found = said(StatusCode::OK, text);
+            found.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
+            found
+        }
+        Ok(Err(why)) => said(StatusCode::SERVICE_UNAVAILABLE, why),
+        Err(_) => said(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be put together\n"),
+    }
+}
+
+fn said(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Message;
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::TcpStream;
+    use std::sync::mpsc::channel;
+    use std::time::Instant;
+
+    const WHOLE: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// Where a server listens, of an agent that answers every question with an error of so many bytes.
+    fn server(limits: Limits, bytes: usize) -> SocketAddr {
+        let server = Server { limits, ..Server::bind(([127, 0, 0, 1], 0).into()).unwrap() };
+        let address = server.listener.local_addr().unwrap();
+        let (inbox, asked) = channel();
+        std::thread::spawn(move || server.run(Asker::new(inbox)));
+        std::thread::spawn(move || {
+            for message in asked {
+                if let Message::Asked(_, reply) = message {
+                    reply.send(Err("x".repeat(bytes))).unwrap();
+                }
+            }
+        });
+        address
+    }
+
+    fn send(to: SocketAddr, text: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(to).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        stream
+    }
+
+    /// What comes until the end of the connection; a reset is one, too.
+    fn read(mut stream: TcpStream) -> String {
+        let mut text = Vec::new();
+        match stream.read_to_end(&mut text) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "it is not closed"),
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    fn status(text: &str) -> &str {
+        text.split(' ').nth(1).unwrap_or("closed")
+    }
+
+    #[test]
+    fn each_request_has_its_answer() {
+        let at = server(LIMITS, 5);
+        for (request, expected) in [
+            (WHOLE, "503"),
+            ("GET /metrics HTTP/1.0\r\n\r\n", "503"),
+            ("HEAD /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "503"),
+            ("POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "405"),
+            ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "404"),
+            ("nonsense\r\n\r\n", "400"),
+        ] {
+            assert_eq!(status(&read(send(at, request))), expected, "{request}");
+        }
+        assert!(read(send(at, WHOLE)).ends_with("xxxxx"));
+    }
+
+    #[test]
+    fn half_sent_requests_make_room_for_whole_ones() {
+        let at = server(Limits { open: 8, ..LIMITS }, 5);
+        let half: Vec<_> = (0..200).map(|_| send(at, "GET /metrics HTTP/1.1\r\nHost: a\r\nX-")).collect();
+        assert_eq!(status(&read(send(at, WHOLE))), "503");
+        let begun = Instant::now();
+        let closed = half.into_iter().take(192).map(read).filter(String::is_empty).count();
+        assert_eq!(closed, 192);
+        assert!(begun.elapsed() < LIMITS.until_asked, "they are closed at once, not after their time");
+    }
+
+    #[test]
+    fn a_request_has_to_come_soon_and_its_answer_has_to_be_read_soon() {
+        let soon =
+            Limits { until_asked: Duration::from_millis(200), until_answered: Duration::from_millis(900), ..LIMITS };
+        let at = server(soon, 64 << 20);
+        assert_eq!(status(&read(send(at, "GET /metrics HTT"))), "closed");
+        // More than sockets buffer, and nobody reads it: the rest never comes. There are more of them than answers at a time.
+        let slow: Vec<_> = (0..2 * ANSWERS).map(|_| send(at, WHOLE)).collect();
+        std::thread::sleep(soon.until_answered);
+        // Nothing of theirs stays taken.
+        let deadline = Instant::now() + PATIENCE;
+        while status(&read(send(at, WHOLE))) != "503" {
+            assert!(Instant::now() < deadline, "nobody is answered any more");
+        }
+        for stream in slow {
+            assert!(read(stream).len() < 64 << 20);
+        }
+    }
+
+    #[test]
+    fn a_long_head_is_refused() {
+        let at = server(LIMITS, 5);
+        let head = format!("GET /metrics HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "x".repeat(2 * LIMITS.head));
+        assert_eq!(status(&read(send(at, &head))), "431");
+    }
+}

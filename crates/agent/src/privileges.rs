@@ -1,0 +1,175 @@
+//! What the agent may do once it has started. Whoever takes it over gets no more than that: six capabilities, no program
+//! with rights of its own, and none of the system calls that only the owner of a machine makes.
+
+use crate::settings::{Settings, SourceSettings};
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, remove_capability_from_bounding_set,
+    set_capabilities, set_no_new_privs,
+};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter,
+};
+use std::collections::BTreeMap;
+
+/// What each is for:
+/// - BPF: programs and tables.
+/// - NET_ADMIN: programs at sockets and network namespaces, and ends of sockets.
+/// - NET_BROADCAST: changes of addresses and routes in network namespaces of pods are heard of.
+/// - PERFMON: programs that read the kernel's own types; and without it the kernel takes twice as long to check programs.
+/// - SYS_ADMIN: network namespaces of pods are entered.
+/// - SYS_PTRACE: they are found by processes of other users.
+pub const NEEDED: CapabilitySet = CapabilitySet::BPF
+    .union(CapabilitySet::NET_ADMIN)
+    .union(CapabilitySet::NET_BROADCAST)
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::SYS_PTRACE);
+
+/// Only where the metrics have such a port.
+const FIRST_ORDINARY_PORT: u16 = 1024;
+
+/// Of the calling thread, and of those that it starts from now on: call it before there are others.
+pub fn drop_others(settings: &Settings) -> Result<(), String> {
+    let has_low_port = settings.metrics.is_some_and(|address| address.port() < FIRST_ORDINARY_PORT);
+    let kept = if has_low_port { NEEDED | CapabilitySet::NET_BIND_SERVICE } else { NEEDED };
+    keep(kept).map_err(|error| format!("cannot drop capabilities: {error}"))?;
+    set_no_new_privs(true).map_err(|error| format!("cannot set no_new_privs: {error}"))?;
+    // The kubeconfig may name a program that makes its credentials.
+    let may_execute = matches!(settings.source, SourceSettings::Kubeconfig(_));
+    forbid(may_execute).map_err(|error| format!("cannot install the seccomp filter: {error}"))
+}
+
+fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
+    for bit in (0..u64::BITS).map(|bit| CapabilitySet::from_bits_retain(1 << bit)) {
+        if kept.contains(bit) {
+            continue;
+        }
+        match remove_capability_from_bounding_set(bit) {
+            Ok(()) => {}
+            // Beyond the last capability that the kernel knows.
+            Err(Errno::INVAL) => break,
+            // Without CAP_SETPCAP: whoever started the agent has seen to that set.
+            Err(Errno::PERM) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    clear_ambient_capability_set()?;
+    let held = capabilities(None)?.permitted & kept;
+    set_capabilities(None, CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() })
+}
+
+/// They fail with EPERM.
+const FORBIDDEN: &[libc::c_long] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_adjtimex,
+    libc::SYS_chroot,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_io_uring_setup,
+    libc::SYS_ioperm,
+    libc::SYS_iopl,
+    libc::SYS_kexec_file_load,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_mknod,
+    libc::SYS_mknodat,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_personality,
+    libc::SYS_pivot_root,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_sethostname,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+];
+
+const OF_PROGRAMS: [libc::c_long; 2] = [libc::SYS_execve, libc::SYS_execveat];
+
+fn forbid(may_execute: bool) -> Result<(), seccompiler::Error> {
+    let of_programs = if may_execute { &[][..] } else { &OF_PROGRAMS };
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        FORBIDDEN.iter().chain(of_programs).map(|call| (*call, Vec::new())).collect();
+    // Of namespaces only those of the network are entered: setns(2), the second argument.
+    let network = u64::from(libc::CLONE_NEWNET.unsigned_abs());
+    let other = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, network)?;
+    rules.insert(libc::SYS_setns, vec![SeccompRule::new(vec![other])?]);
+    let refused = SeccompAction::Errno(Errno::PERM.raw_os_error().unsigned_abs());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?;
+    let program: BpfProgram = filter.try_into()?;
+    apply_filter(&program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a thread of its own, which keeps what it gets.
+    fn confined<T: Send>(may_execute: bool, work: impl FnOnce() -> T + Send) -> T {
+        let confine = || {
+            set_no_new_privs(true).unwrap();
+            forbid(may_execute).unwrap();
+            work()
+        };
+        std::thread::scope(|scope| scope.spawn(confine).join().unwrap())
+    }
+
+    /// The unit gives what the agent keeps, and the manual names it.
+    #[test]
+    fn unit_and_manual_name_the_same_capabilities() {
+        let unit = include_str!("../../../dist/systemd/sidestep-agent.service");
+        let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+        let named: CapabilitySet =
+            line.split(' ').map(|name| CapabilitySet::from_name(name.strip_prefix("CAP_").unwrap()).unwrap()).collect();
+        assert_eq!(named, NEEDED);
+        let manual = include_str!("../../../docs/man/sidestep-agent.8.md");
+        let privileges = manual.split("# PRIVILEGES").nth(1).unwrap().split("\n# ").next().unwrap();
+        for name in line.split(' ') {
+            assert!(privileges.contains(name), "{name} is not in the manual");
+        }
+    }
+
+    #[test]
+    fn forbidden_calls_fail_and_others_go_on() {
+        use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+        confined(false, || {
+            let own = |name: &str| std::fs::File::open(format!("/proc/thread-self/ns/{name}")).unwrap();
+            let enter = |file: &std::fs::File, kind| {
+                use std::os::fd::AsFd;
+                move_into_link_name_space(file.as_fd(), Some(kind))
+            };
+            assert_eq!(enter(&own("uts"), LinkNameSpaceType::HostNameAndNISDomainName), Err(Errno::PERM));
+            assert_eq!(enter(&own("net"), LinkNameSpaceType::Network), Ok(()), "this test needs root");
+            assert!(std::thread::spawn(|| 5).join().is_ok());
+        });
+    }
+
+    #[test]
+    fn programs_are_only_started_for_a_kubeconfig() {
+        let run = || std::process::Command::new("true").status().map(|status| status.success()).map_err(|e| e.kind());
+        assert_eq!(confined(true, run), Ok(true));
+        assert_eq!(confined(false, run), Err(std::io::ErrorKind::PermissionDenied));
+    }
+}

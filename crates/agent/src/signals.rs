@@ -1,0 +1,74 @@
+//! Signals. SIGTERM and SIGINT end the agent at once, whatever it is doing: what is programmed stays. SIGHUP makes it read
+//! its settings and its sources again.
+
+use crate::answer;
+use crate::args::Args;
+use crate::message::{Message, Refresher};
+use crate::settings::Settings;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+/// Whoever reads messages ends within milliseconds, unless it is writing tables for thousands of Services or waits for an
+/// answer to be read.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Caught from now on; nothing comes of them before [`Caught::follow`].
+pub struct Caught(Signals);
+
+/// Set while the kernel checks programs: it takes seconds on a busy machine, and nobody reads messages meanwhile.
+pub type IsLoading = Arc<AtomicBool>;
+
+impl Caught {
+    pub fn new() -> Result<Caught, String> {
+        Signals::new([SIGTERM, SIGINT, SIGHUP]).map(Caught).map_err(|error| format!("cannot handle signals: {error}"))
+    }
+
+    /// For ever.
+    pub fn follow(mut self, agent: &Agent) {
+        for signal in self.0.forever() {
+            match signal {
+                SIGHUP => agent.reload(),
+                _ => agent.end(),
+            }
+        }
+    }
+}
+
+/// What signals do something with.
+pub struct Agent {
+    pub args: Args,
+    pub inbox: Sender<Message>,
+    pub refreshers: Vec<Refresher>,
+    pub is_loading: IsLoading,
+    pub socket: PathBuf,
+}
+
+impl Agent {
+    fn reload(&self) {
+        match Settings::new(&self.args) {
+            Ok(settings) => {
+                tracing::info!("SIGHUP: settings and sources are read again");
+                // Whoever has ended reads no messages.
+                let _ = self.inbox.send(Message::Settings(Box::new(settings)));
+            }
+            Err(why) => tracing::error!("SIGHUP: sources are read again; settings stay what they were: {why}"),
+        }
+        self.refreshers.iter().for_each(|refresh| refresh());
+    }
+
+    fn end(&self) {
+        if !self.is_loading.load(Ordering::SeqCst) && self.inbox.send(Message::Stop).is_ok() {
+            std::thread::sleep(PATIENCE);
+        }
+        // Only comes here if the main thread has not ended the process: an agent can be killed at any moment, and the next
+        // one takes over what it has left.
+        tracing::info!("ended at once, in the middle of something: the next agent takes over what is programmed");
+        let _ = answer::remove(&self.socket);
+        std::process::exit(0);
+    }
+}

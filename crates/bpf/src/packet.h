@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Packets at the sockets of a cgroup. Nearly all are TCP or UDP without any option, made by a socket of that protocol: they
+ * are recognised by one look, and calls or sk_lookup have judged what they belong to. The others are read in full.
+ */
+#pragma once
+
+#include <bpf/bpf_endian.h>
+#include <linux/if_ether.h>
+
+#include "arming.h"
+#include "kernel.h"
+#include "policy_maps.h"
+
+#define PASS 1
+#define DROP 0
+
+#define LOOPBACK_DEVICE 1 /* its number in each namespace */
+#define PACKET_LOOPBACK 5 /* of pkt_type: what is sent to a group or to all, and comes back */
+
+#define IPV4_HEADER 20
+#define IPV6_HEADER 40
+#define HEADERS 6 /* extension headers that are read */
+
+#define HEADER_HOPS 0
+#define HEADER_ROUTING 43
+#define HEADER_FRAGMENT 44
+#define HEADER_DESTINATION 60
+#define ICMP_ECHO 8
+#define ICMP_TIMESTAMP 13
+#define ICMP_ADDRESS 17
+#define ICMP_EXT_ECHO 42 /* RFC 8335 */
+#define ICMP_EXT_ECHOREPLY 43
+#define ICMPV6_ECHO_REQUEST 128
+#define ICMPV6_EXT_ECHO_REQUEST 160
+#define ICMPV6_EXT_ECHO_REPLY 161
+
+#define SOCK_RAW 3
+#define PROTOCOL_IGMP 2
+#define PROTOCOL_ICMP 1
+#define PROTOCOL_ICMPV6 58
+
+#define OPTION_END 0
+#define OPTION_NOTHING 1
+#define OPTION_LOOSE_ROUTE 131
+#define OPTION_STRICT_ROUTE 137
+
+struct packet {
+	struct address from, to;
+	u32 transport; /* where its header begins */
+	u16 from_port; /* network order; 0 where there are none */
+	u16 to_port;
+	u8 protocol;
+	bool is_control; /* what no network works without: errors, neighbours, groups, and answers of ping */
+	bool is_routed;	 /* a source route leads it elsewhere first */
+};
+
+/* Whether programs of this kind have bpf_get_netns_cookie() (6.15). Else the kernel's own types are read. */
+const volatile bool has_netns_helper = false;
+
+/* Within a cgroup's programs `sk` is the socket that sends or receives, never a half-open one, and never NULL. */
+static __always_inline const struct sock *socket_of(struct __sk_buff *skb)
+{
+	struct sk_buff *packet = bpf_cast_to_kern_ctx(skb);
+
+	return bpf_rdonly_cast(packet->sk, bpf_core_type_id_kernel(struct sock));
+}
+
+static __always_inline u64 netns_of(struct __sk_buff *skb)
+{
+	if (has_netns_helper)
+		return bpf_get_netns_cookie(skb);
+	return may_read_kernel ? socket_of(skb)->__sk_common.skc_net.net->net_cookie : 0;
+}
+
+/*
+ * TCP or UDP without options or extension headers; 0: another protocol, or not without. The compiler must not make one load at
+ * a changing offset out of two: that is arithmetic with a pointer, which takes CAP_PERFMON to load.
+ */
+static __always_inline u32 plain_protocol(const struct __sk_buff *skb)
+{
+	const u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	u32 protocol = 0;
+
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		if (data + IPV4_HEADER > end || data[0] != 0x45)
+			return 0;
+		protocol = data[9];
+		__asm__ volatile("" : "+r"(protocol));
+	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		if (data + IPV6_HEADER > end)
+			return 0;
+		protocol = data[6];
+		__asm__ volatile("" : "+r"(protocol));
+	}
+	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP ? protocol : 0;
+}
+
+/* A raw socket of a program: what it sends no call has judged, and what it receives no look-up. The kernel's own are not meant. */
+static __always_inline bool is_raw_socket(struct __sk_buff *skb)
+{
+	const struct sock *sock;
+
+	if (!may_read_kernel)
+		return false;
+	sock = socket_of(skb);
+	return sock->sk_type == SOCK_RAW && !BPF_CORE_READ_BITFIELD(sock, sk_kern_sock);
+}
+
+static __always_inline bool is_from_inside(const struct __sk_buff *skb)
+{
+	return skb->ifindex == LOOPBACK_DEVICE || skb->pkt_type == PACKET_LOOPBACK;
+}
+
+/* Requests may be refused; without the rest a host does not hear of its neighbours, or of what became of its packets. */
+static __always_inline bool is_control(struct __sk_buff *skb, u32 at, bool v6)
+{
+	u8 type;
+
+	if (bpf_skb_load_bytes(skb, at, &type, sizeof(type)))
+		return false;
+	if (v6)
+		return type != ICMPV6_ECHO_REQUEST && type != ICMPV6_EXT_ECHO_REQUEST && type != ICMPV6_EXT_ECHO_REPLY;
+	return type != ICMP_ECHO && type != ICMP_TIMESTAMP && type != ICMP_ADDRESS && type != ICMP_EXT_ECHO &&
+	       type != ICMP_EXT_ECHOREPLY;
+}
+
+static __always_inline void read_transport(struct __sk_buff *skb, struct packet *packet, bool v6)
+{
+	u16 ports[2];
+
+	switch (packet->protocol) {
+	case IPPROTO_TCP:
+	case IPPROTO_UDP:
+		if (bpf_skb_load_bytes(skb, packet->transport, ports, sizeof(ports))) {
+			packet->protocol = PROTOCOL_OTHER;
+			return;
+		}
+		packet->from_port = ports[0];
+		packet->to_port = ports[1];
+		return;
+	case PROTOCOL_IGMP:
+		packet->is_control = !v6;
+		return;
+	case PROTOCOL_ICMP:
+		packet->is_control = !v6 && is_control(skb, packet->transport, false);
+		return;
+	case PROTOCOL_ICMPV6:
+		packet->is_control = v6 && is_control(skb, packet->transport, true);
+		return;
+	}
+}
+
+/* The options of an IPv4 header, of which there are 40 bytes at most. */
+static __noinline bool has_route_option(struct __sk_buff *skb, u32 end)
+{
+	u32 at = IPV4_HEADER;
+
+	for (int i = 0; i < 40 && at < end; i++) {
+		u8 option[2] = {};
+
+		if (bpf_skb_load_bytes(skb, at, option, at + 1 < end ? 2 : 1))
+			return true; /* what cannot be read is not trusted */
+		if (option[0] == OPTION_END)
+			return false;
+		if (option[0] == OPTION_LOOSE_ROUTE || option[0] == OPTION_STRICT_ROUTE)
+			return true;
+		at += option[0] == OPTION_NOTHING || option[1] < 2 ? 1 : option[1];
+		at &= 0xff; /* a loop of the verifier's, not of ours: all options end before */
+	}
+	return false;
+}
+
+static __always_inline bool read_ipv4(struct __sk_buff *skb, struct packet *packet)
+{
+	struct {
+		u8 length;
+		u8 before[5];
+		u16 fragment;
+		u8 lifetime;
+		u8 protocol;
+		u16 checksum;
+		u32 from;
+		u32 to;
+	} header;
+
+	if (bpf_skb_load_bytes(skb, 0, &header, sizeof(header)))
+		return false;
+	address_set_v4(&packet->from, header.from);
+	address_set_v4(&packet->to, header.to);
+	packet->transport = (header.length & 15) * 4;
+	packet->protocol = header.protocol;
+	packet->is_routed = packet->transport > IPV4_HEADER && has_route_option(skb, packet->transport);
+	if (header.fragment & bpf_htons(0x1fff)) /* not the first part */
+		packet->protocol = PROTOCOL_OTHER;
+	else
+		read_transport(skb, packet, false);
+	return true;
+}
+
+/* Past the extension headers. False: there are more than are read, or they cannot be. */
+static __noinline bool read_extensions(struct __sk_buff *skb, struct packet *packet)
+{
+	for (int i = 0; i <= HEADERS; i++) {
+		struct {
+			u8 next;
+			u8 length;
+			u16 fragment;
+		} header;
+		u32 size;
+
+		switch (packet->protocol) {
+		case HEADER_ROUTING:
+			packet->is_routed = true;
+		case HEADER_HOPS:
+		case HEADER_FRAGMENT:
+		case HEADER_DESTINATION:
+			break;
+		default:
+			return true;
+		}
+		if (bpf_skb_load_bytes(skb, packet->transport, &header, sizeof(header)))
+			return false;
+		size = packet->protocol == HEADER_FRAGMENT ? 8 : (header.length + 1) * 8;
+		if (packet->protocol == HEADER_FRAGMENT && header.fragment & bpf_htons(0xfff8)) {
+			packet->protocol = PROTOCOL_OTHER;
+			return true;
+		}
+		packet->protocol = header.next;
+		packet->transport = (packet->transport + size) & 0xffff;
+	}
+	return false;
+}
+
+static __always_inline bool read_ipv6(struct __sk_buff *skb, struct packet *packet)
+{
+	struct {
+		u8 before[6];
+		u8 next;
+		u8 hops;
+		struct address from;
+		struct address to;
+	} header;
+
+	if (bpf_skb_load_bytes(skb, 0, &header, sizeof(header)))
+		return false;
+	packet->from = header.from;
+	packet->to = header.to;
+	packet->protocol = header.next;
+	packet->transport = IPV6_HEADER;
+	if (read_extensions(skb, packet)) {
+		read_transport(skb, packet, true);
+	} else {
+		packet->protocol = PROTOCOL_OTHER;
+		packet->is_routed = true; /* what cannot be read is not trusted */
+	}
+	return true;
+}
+
+/* False: it is no IP packet. */
+static __always_inline bool read_packet(struct __sk_buff *skb, struct packet *packet)
+{
+	if (skb->protocol == bpf_htons(ETH_P_IP))
+		return read_ipv4(skb, packet);
+	return skb->protocol == bpf_htons(ETH_P_IPV6) && read_ipv6(skb, packet);
+}

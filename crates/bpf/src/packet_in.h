@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * What reaches a pod past sk_lookup, which sees TCP and UDP that is for one host: what is sent to a group or to all, other
+ * protocols, and what a raw socket hears besides.
+ */
+#pragma once
+
+#include "packet_out.h"
+
+/* In rtable.rt_flags. */
+#define ROUTE_TO_MANY (0x10000000 | 0x20000000) /* RTCF_BROADCAST, RTCF_MULTICAST */
+/* In sk_buff._skb_refdst. */
+#define NO_REFERENCE 1ul
+
+#define TCP_SYN 2
+#define TCP_ACK 16
+
+/* The route that the kernel has found, which knows the broadcast addresses of each network. NULL where there is none. */
+static __always_inline struct rtable *route_of(struct __sk_buff *skb)
+{
+	struct sk_buff *packet = bpf_cast_to_kern_ctx(skb);
+
+	return bpf_rdonly_cast((void *)(packet->_skb_refdst & ~NO_REFERENCE), bpf_core_type_id_kernel(struct rtable));
+}
+
+/* Of a datagram without options: whether it is for a group, or for all. */
+static __always_inline bool is_for_many(struct __sk_buff *skb)
+{
+	const u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		return data + IPV6_HEADER > end || data[24] == 0xff;
+	if (may_read_kernel)
+		return route_of(skb)->rt_flags & ROUTE_TO_MANY;
+	return skb->pkt_type || data + IPV4_HEADER > end || data[16] >> 4 == 0xe;
+}
+
+static __always_inline bool opens_connection(struct __sk_buff *skb)
+{
+	u32 at = (skb->protocol == bpf_htons(ETH_P_IPV6) ? IPV6_HEADER : IPV4_HEADER) + 13;
+	u8 flags;
+
+	return bpf_skb_load_bytes(skb, at, &flags, sizeof(flags)) || (flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+}
+
+/* Whose probes are let in everywhere. */
+static __always_inline bool is_from_node(const struct address *from)
+{
+	u32 zero = 0, *generation = bpf_map_lookup_elem(&current, &zero);
+	struct identity sender;
+
+	return generation && identity_of(*generation, from, &sender) && sender.number == IDENTITY_NODE;
+}
+
+static __always_inline int judge_received(u64 netns, const struct packet *packet)
+{
+	struct asked asked = {
+		.netns = netns, .peer = { .address = packet->from, .port = packet->from_port },
+		.port = bpf_ntohs(packet->to_port), .direction = INGRESS,
+	};
+	struct policed pod;
+	u32 verdict;
+
+	if (!READ_ENTRY(&policed_pods, &netns, &pod))
+		return PASS;
+	ask_by_protocol(&asked, packet->protocol);
+	identify(&asked, &pod, ADDRESS_OF_OTHERS);
+	if (asked.identity == IDENTITY_NODE)
+		return PASS;
+	verdict = judged(&pod, &asked, asked.port);
+	if (verdict)
+		tell_verdict(verdict, &asked, 0);
+	return verdict & SAYS_DENY ? DROP : PASS;
+}
+
+/* `was_judged`: by sk_lookup. */
+static __noinline int look_at_received(struct __sk_buff *skb, bool was_judged)
+{
+	struct packet packet = {};
+	u64 netns = netns_of(skb);
+
+	if (netns == node_netns || is_from_inside(skb) || !read_packet(skb, &packet) || packet.is_control)
+		return PASS;
+	if (is_armed() && !is_admitted(netns) && !is_from_node(&packet.from)) {
+		tell_of_packet(REASON_NOT_ADMITTED_IN, netns, &packet, false);
+		return DROP;
+	}
+	if (packet.protocol != IPPROTO_TCP && address_kind(netns, &packet.from) == ADDRESS_OWN) {
+		tell_of_packet(REASON_FORGED_SOURCE, netns, &packet, false);
+		return DROP;
+	}
+	return was_judged ? PASS : judge_received(netns, &packet);
+}
+
+/*
+ * A datagram by IPv6 is looked at each time: its source may be a lie, and the receiver's own address is one that sk_lookup
+ * believes. By IPv4 the kernel lets no such packet in.
+ */
+static __always_inline int receive_packet(struct __sk_buff *skb)
+{
+	u32 protocol = plain_protocol(skb);
+	bool was_judged = protocol && !is_raw_socket(skb);
+
+	if (was_judged && protocol == IPPROTO_TCP && (!is_armed() || !opens_connection(skb)))
+		return PASS;
+	if (was_judged && protocol == IPPROTO_UDP) {
+		was_judged = !is_for_many(skb);
+		if (was_judged && !is_armed() && skb->protocol == bpf_htons(ETH_P_IP))
+			return PASS;
+	}
+	return look_at_received(skb, was_judged);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Entries of `pending`. A socket has one at most, which goes when the proxy's end has taken it, when the socket dials again,
+ * when its connection ends before that, and when it is closed: no entry outlives its socket. A pod has so many at most.
+ */
+#pragma once
+
+#include "capture_maps.h"
+#include "kernel.h"
+
+static const struct usage no_usage = {};
+
+/* NULL: there is no room for one more pod. */
+static __always_inline struct usage *usage_of(u64 netns)
+{
+	struct usage *usage = bpf_map_lookup_elem(&usages, &netns);
+
+	if (usage)
+		return usage;
+	bpf_map_update_elem(&usages, &netns, &no_usage, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&usages, &netns);
+}
+
+static __always_inline bool may_have_pending(u64 netns)
+{
+	struct usage *usage = usage_of(netns);
+
+	return usage && usage->pending < MOST_PENDING;
+}
+
+/* Two sockets never have one tuple at the same time: an entry that is there is what a socket before has left. */
+static __always_inline bool keep_pending(const struct way *way, const struct endpoint *original, u64 owner)
+{
+	struct pending_entry entry = { .owner = owner, .since_ns = bpf_ktime_get_ns(), .original = *original };
+	struct usage *usage = usage_of(way->netns);
+
+	if (!usage || usage->pending >= MOST_PENDING)
+		return false;
+	if (bpf_map_update_elem(&pending, way, &entry, BPF_NOEXIST) == 0) {
+		__sync_fetch_and_add(&usage->pending, 1);
+		return true;
+	}
+	return bpf_map_update_elem(&pending, way, &entry, BPF_EXIST) == 0;
+}
+
+/* Of all who try, one succeeds, and that one gives the place back. */
+static __always_inline void remove_pending(const struct way *way)
+{
+	struct usage *usage;
+
+	if (bpf_map_delete_elem(&pending, way))
+		return;
+	usage = bpf_map_lookup_elem(&usages, &way->netns);
+	if (usage)
+		__sync_fetch_and_add(&usage->pending, -1);
+}
+
+/* What this socket has put there, if nobody has taken it. */
+static __always_inline void remove_own_pending(u64 netns, struct captured *captured)
+{
+	struct way way = { .netns = netns, .from = captured->from, .to = captured->proxy };
+	struct pending_entry *entry;
+
+	if (!captured->from.port)
+		return;
+	captured->from.port = 0;
+	entry = bpf_map_lookup_elem(&pending, &way);
+	if (entry && entry->owner == captured->owner)
+		remove_pending(&way);
+}

@@ -1,0 +1,208 @@
+//! The main thread's dealings with its receivers: connections are taken in and handed to them, and what they report is worked
+//! off.
+
+use super::Broker;
+use super::conn::{Conn, Role};
+use crate::domain::{Domain, Scope};
+use crate::quota::{Accounts, RECEIVERS};
+use crate::raw::sock;
+use crate::receiver::Receiver;
+use crate::receiver::loan::{Counted, Loan};
+use crate::receiver::message::{Command, Event};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io;
+use rustix::net::Shutdown;
+use sidestep_abi::Reason;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Events of one receiver before the others get their turn.
+const TURN: usize = 128;
+/// Connections that were turned away and wait for a receiver to close them; further ones are parked.
+const TURNED_AWAY: usize = 16;
+
+impl Broker {
+    /// Takes in a connection to the members' socket.
+    pub fn connected(&mut self, socket: OwnedFd) {
+        let Ok(peer) = crate::users::peer_of(&socket) else {
+            return self.turn_away(socket, None);
+        };
+        let scope = Scope::Domain(Domain { uid: peer.uid, space: self.namespaces.space_of(socket.as_fd()) });
+        self.take_in(socket, scope, Role::New);
+    }
+
+    /// Takes in a connection to the operator's socket.
+    pub fn operator_connected(&mut self, socket: OwnedFd) {
+        self.take_in(socket, Scope::Operator, Role::Operator);
+    }
+
+    /// No descriptor is left for this one.
+    pub fn turn_away_at_the_limit(&mut self, socket: OwnedFd) {
+        self.turn_away(socket, Some(Reason::FdLimit));
+    }
+
+    fn take_in(&mut self, socket: OwnedFd, scope: Scope, role: Role) {
+        let Ok(peer) = crate::users::peer_of(&socket) else {
+            return self.turn_away(socket, None);
+        };
+        if rustix::net::sockopt::set_socket_passcred(&socket, true).is_err() {
+            return self.turn_away(socket, None);
+        }
+        let id = self.next_conn;
+        let Some(receiver) = self.receiver_of(scope) else {
+            return self.turn_away(socket, Some(Reason::Memory));
+        };
+        let Some(permit) = receiver.accounts.descriptors.take(1) else {
+            return self.turn_away(socket, Some(Reason::FdLimit));
+        };
+        receiver.connections += 1;
+        let socket = Arc::new(Counted::with(socket, permit));
+        let loan = Loan::new(socket.clone(), &receiver.mailbox);
+        receiver.mailbox.send(Command::Admit { id, socket });
+        self.next_conn += 1;
+        let watched = self.poller.add_for_its_end(&loan, id);
+        self.conns.insert(id, Conn::new(loan, scope, peer, role));
+        if watched.is_err() {
+            self.doomed.insert(id);
+        }
+    }
+
+    /// The receiver of this scope, started if need be. None: there are too many, or no memory for it.
+    pub(super) fn receiver_of(&mut self, scope: Scope) -> Option<&mut Receiver> {
+        if !self.receivers.contains_key(&scope) {
+            let receiver = self.start_receiver().ok()?;
+            let number = self.next_conn;
+            self.poller.add_by_edge(receiver.news.as_fd(), number).ok()?;
+            self.next_conn += 1;
+            self.receiver_numbers.insert(number, scope);
+            self.receivers.insert(scope, receiver);
+        }
+        self.receivers.get_mut(&scope)
+    }
+
+    fn start_receiver(&self) -> io::Result<Receiver> {
+        if self.receivers.len() >= RECEIVERS {
+            return Err(io::Errno::AGAIN);
+        }
+        let started = Receiver::start(Accounts::new(&self.budgets), &self.namespaces);
+        started.map_err(|e| io::Errno::from_io_error(&e).unwrap_or(io::Errno::AGAIN))
+    }
+
+    /// Closes a connection that is not taken in. Whatever it holds already is not for this thread to close.
+    fn turn_away(&mut self, socket: OwnedFd, reason: Option<Reason>) {
+        if let Some(reason) = reason {
+            self.count_refused(reason);
+        }
+        // From here on nothing more can be put into it.
+        let closed = rustix::net::shutdown(&socket, Shutdown::Read);
+        if closed.is_err() || !sock::holds_no_descriptor(socket.as_fd()) {
+            self.parking.park(socket);
+            self.clear_parking();
+        }
+    }
+
+    /// Hands what is parked to a receiver that closes nothing else, as far as it comes round to it.
+    fn clear_parking(&mut self) {
+        while !self.parking.is_empty() {
+            let Some(receiver) = self.receiver_of(Scope::Nobody).filter(|r| r.turned_away.load(SeqCst) < TURNED_AWAY)
+            else {
+                return;
+            };
+            let (mailbox, count) = (receiver.mailbox.clone(), receiver.turned_away.clone());
+            if let Some(socket) = self.parking.leave() {
+                count.fetch_add(1, SeqCst);
+                mailbox.send(Command::TurnAway(socket));
+            }
+        }
+    }
+
+    /// Nothing more can be turned away, and so nothing taken in.
+    pub fn is_clogged(&mut self) -> bool {
+        self.clear_parking();
+        self.parking.is_full()
+    }
+
+    /// Works off what a receiver has to say. False: there is no receiver of that number.
+    pub(super) fn hear_receiver(&mut self, number: u64) -> bool {
+        let Some(scope) = self.receiver_numbers.get(&number).copied() else {
+            return false;
+        };
+        if let Some(receiver) = self.receivers.get(&scope) {
+            receiver.news.answer();
+        }
+        for _ in 0..TURN {
+            let Some(event) = self.receivers.get(&scope).and_then(|receiver| receiver.news.next()) else {
+                return true;
+            };
+            self.happened(scope, event);
+        }
+        if let Some(receiver) = self.receivers.get(&scope) {
+            receiver.news.again();
+        }
+        true
+    }
+
+    fn happened(&mut self, scope: Scope, event: Event) {
+        let Some(mailbox) = self.receivers.get(&scope).map(|receiver| receiver.mailbox.clone()) else {
+            return;
+        };
+        let lent = |fd: Option<Arc<Counted>>| fd.map(|fd| Loan::new(fd, &mailbox));
+        match event {
+            Event::Record { id, msg } => self.record(id, &msg),
+            Event::Garbage { id, kind, version } => self.garbage(id, kind, version),
+            Event::End { id } => drop(self.doomed.insert(id)),
+            Event::Offer { id, msg, sender, what } if self.is_member(id) => self.offered(id, &msg, sender, what),
+            Event::Doorbell { id, place, own } if self.is_member(id) => self.doorbell(id, place, lent(own)),
+            Event::Doorbell { id, own, .. } => {
+                drop(lent(own));
+                self.violation(id);
+            }
+            Event::Offer { id, .. } => self.violation(id),
+            Event::Ringer(ringing, ringer) => {
+                let closes = self.ringing.get(&(ringing.link, ringing.side)).unwrap_or(&mailbox);
+                let ringer = ringer.map(|fd| Loan::new(fd, closes));
+                self.ringer(ringing, ringer);
+            }
+            Event::Answer { id, number } => self.answered(id, number),
+            Event::Unrung { link, side, ringers } => self.unrung(link, side, ringers),
+            Event::Proved { ticket, socket, unchanged, standings } => {
+                self.proved((ticket, socket), unchanged, &standings);
+            }
+            Event::Rechecked(gone) => {
+                if let Some(receiver) = self.receivers.get_mut(&scope) {
+                    receiver.rechecks -= 1;
+                }
+                gone.into_iter().for_each(|ticket| self.forget_waiting(ticket));
+            }
+            Event::Punched { link, slot } => {
+                if let Some(receiver) = self.receivers.get_mut(&scope) {
+                    receiver.punching -= 1;
+                }
+                self.punched(link, slot);
+            }
+            Event::Idle => {
+                drop(mailbox);
+                self.end_if_done(scope);
+            }
+        }
+    }
+
+    fn end_if_done(&mut self, scope: Scope) {
+        let lives = |domain: &Domain| self.receivers.contains_key(&Scope::Domain(*domain));
+        let is_needed = matches!(scope, Scope::Both(a, b) if lives(&a) && lives(&b));
+        if is_needed || !self.receivers.get(&scope).is_some_and(Receiver::is_done) {
+            return;
+        }
+        if let Some(receiver) = self.receivers.remove(&scope) {
+            self.poller.remove(receiver.news.as_fd());
+            self.receiver_numbers.retain(|_, other| *other != scope);
+        }
+        // What its domain had to do with others is over too.
+        let others: Vec<_> = self.receivers.keys().filter(|s| matches!(s, Scope::Both(..))).copied().collect();
+        others.into_iter().filter(|_| !matches!(scope, Scope::Both(..))).for_each(|other| self.end_if_done(other));
+    }
+
+    fn is_member(&self, id: u64) -> bool {
+        self.member(id).is_some()
+    }
+}

@@ -1,0 +1,137 @@
+//! Network namespaces: which of them prove something, and how sockets in them are looked for.
+//!
+//! Whoever owns a network namespace makes any address in it. So an address proves something only where the broker's own user
+//! namespace owns the network namespace, and in the broker's very own.
+
+use crate::diag::{Diag, Wanted};
+use crate::domain::Space;
+use crate::proof::Identity;
+use crate::raw::{netns, sock};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Namespaces that are kept open for questions at once, though nobody waits in them.
+const UNUSED: usize = 64;
+/// Namespaces of which the owner is remembered; cookies are never used again until the next boot.
+const REMEMBERED: usize = 65_536;
+
+/// Why a namespace proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoNamespace {
+    /// Another user namespace owns it.
+    OfAnotherUser,
+    /// It cannot be entered, or the kernel cannot be asked there.
+    Closed,
+}
+
+/// One in which sockets can be looked for.
+#[derive(Debug)]
+pub struct Namespace {
+    diag: Mutex<Diag>,
+}
+
+impl Namespace {
+    fn new(diag: Diag) -> Arc<Namespace> {
+        Arc::new(Namespace { diag: Mutex::new(diag) })
+    }
+
+    /// Whether this very socket is still connected as it was.
+    pub fn has(&self, identity: &Identity) -> Result<bool, Errno> {
+        let Identity { cookie, local, remote, domain, .. } = *identity;
+        let diag = self.diag.lock().unwrap_or_else(PoisonError::into_inner);
+        diag.has(&Wanted { cookie, local, remote, device: domain.device })
+    }
+}
+
+/// The user namespace that owns something: device and inode of its file.
+type Owner = (u64, u64);
+
+/// All that the broker knows.
+#[derive(Debug)]
+pub struct Namespaces {
+    own: u64,
+    /// None: without /proc nobody can tell. Then only the broker's very own counts.
+    user: Option<Owner>,
+    /// None: the kernel cannot be asked about TCP sockets.
+    here: Option<Arc<Namespace>>,
+    others: Mutex<HashMap<u64, Arc<Namespace>>>,
+    /// Owned by the broker's user namespace.
+    owned: Mutex<HashSet<u64>>,
+}
+
+impl Namespaces {
+    pub fn of_this_process() -> Namespaces {
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+        let own = socket.ok().and_then(|socket| sock::netns_cookie(socket.as_fd()).ok());
+        let user = std::fs::File::open("/proc/self/ns/user").ok().and_then(|file| identity_of(file.as_fd()).ok());
+        let here = Diag::open().ok().map(Namespace::new);
+        Namespaces { own: own.unwrap_or(0), user, here, others: Mutex::default(), owned: Mutex::default() }
+    }
+
+    /// Which namespace a member's socket belongs to, as far as it tells domains apart.
+    pub fn space_of(&self, socket: BorrowedFd<'_>) -> Space {
+        let Ok(cookie) = sock::netns_cookie(socket) else {
+            return Space::UserMade;
+        };
+        let is_owned = cookie == self.own || self.remembers(cookie) || self.open(cookie, socket).is_ok();
+        if is_owned { Space::Known(cookie) } else { Space::UserMade }
+    }
+
+    /// Where the sockets of this one's namespace can be looked for.
+    pub fn of_socket(&self, cookie: u64, socket: &OwnedFd) -> Result<Arc<Namespace>, NoNamespace> {
+        if cookie == self.own {
+            return self.here.clone().ok_or(NoNamespace::Closed);
+        }
+        if let Some(known) = lock(&self.others).get(&cookie) {
+            return Ok(known.clone());
+        }
+        let opened = Namespace::new(diag_in(self.open(cookie, socket.as_fd())?).ok_or(NoNamespace::Closed)?);
+        let mut others = lock(&self.others);
+        if others.len() >= UNUSED {
+            others.retain(|_, namespace| Arc::strong_count(namespace) > 1);
+        }
+        Ok(others.entry(cookie).or_insert(opened).clone())
+    }
+
+    fn remembers(&self, cookie: u64) -> bool {
+        lock(&self.owned).contains(&cookie)
+    }
+
+    /// The namespace of a socket, if it is one that proves something.
+    fn open(&self, cookie: u64, socket: BorrowedFd<'_>) -> Result<OwnedFd, NoNamespace> {
+        let namespace = netns::of_socket(socket).map_err(|_| NoNamespace::Closed)?;
+        // The kernel tells of no owner that is above the broker's own user namespace.
+        let owner = netns::owner(namespace.as_fd()).and_then(|owner| identity_of(owner.as_fd()));
+        match self.user.zip(owner.ok()) {
+            Some((own, owner)) if own == owner => {}
+            _ => return Err(NoNamespace::OfAnotherUser),
+        }
+        let mut owned = lock(&self.owned);
+        if owned.len() >= REMEMBERED {
+            owned.clear();
+        }
+        owned.insert(cookie);
+        Ok(namespace)
+    }
+}
+
+/// Nothing is done under these locks that could wait for a stranger.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn identity_of(file: BorrowedFd<'_>) -> io::Result<Owner> {
+    let stat = rustix::fs::fstat(file)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+/// A thread enters a namespace for good: so it is one of its own, which ends once it has made its socket there.
+fn diag_in(namespace: OwnedFd) -> Option<Diag> {
+    let make = move || netns::enter(namespace.as_fd()).ok().and_then(|()| Diag::open().ok());
+    let thread = std::thread::Builder::new().name("namespace".into()).stack_size(64 * 1024).spawn(make).ok()?;
+    thread.join().ok()?
+}

@@ -1,0 +1,202 @@
+//! The operator's socket, at which status, detach and attach are asked for. It is another one than the members', and lies
+//! where only the broker's own user and root get: who is given the members' socket (a pod, by its file or directory, or a
+//! container that shares the network namespace) is not given this one. Its place follows from the members' address and the
+//! broker's user, so that nobody has to be told where it is.
+
+use crate::listen::{Address, Listener};
+use crate::raw::sock;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Of a broker of root.
+const OF_ROOT: &str = "/run/sidestep-operator";
+/// Of what can be read of an address, in the name of the socket.
+const READABLE: usize = 32;
+
+/// Where the socket of a broker of this user may be: best place first. Each must be a directory that only the user can enter.
+pub fn directories(uid: u32) -> Vec<PathBuf> {
+    let own = rustix::process::geteuid().as_raw() == uid;
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| own && dir.is_absolute());
+    let known = PathBuf::from(format!("/run/user/{uid}"));
+    let of_root = (uid == 0).then(|| PathBuf::from(OF_ROOT));
+    let of_user = [runtime, Some(known)].into_iter().flatten().map(|dir| dir.join("sidestep"));
+    of_root.into_iter().chain(of_user).chain([PathBuf::from(format!("/tmp/sidestep-{uid}"))]).collect()
+}
+
+/// The name of the socket of the broker at this address: something to read, and something that differs.
+pub fn name(address: &Address) -> String {
+    let text = match address {
+        // Known within one network namespace: another one has a broker of its own by that name.
+        Address::Abstract(name) => format!("@{name} {}", own_namespace()),
+        Address::Path(path) => real(path).display().to_string(),
+    };
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let readable: String = address.to_string().trim_start_matches(['/', '@']).chars().map(plain).collect();
+    let tail = &readable[readable.len().saturating_sub(READABLE)..];
+    format!("{tail}-{:016x}", fnv1a(text.as_bytes()))
+}
+
+/// The same directory may have several names.
+fn real(path: &Path) -> PathBuf {
+    let directory = path.parent().and_then(|dir| std::fs::canonicalize(dir).ok());
+    directory.zip(path.file_name()).map_or_else(|| path.to_owned(), |(dir, name)| dir.join(name))
+}
+
+fn own_namespace() -> u64 {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
+    socket.ok().and_then(|socket| sock::netns_cookie(socket.as_fd()).ok()).unwrap_or(0)
+}
+
+/// Fowler, Noll and Vo's hash: it only has to differ, since who owns the directory chooses the names.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Whether only this user can enter the directory.
+pub fn is_private(directory: &Path, uid: u32) -> bool {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::PATH;
+    let stat = rustix::fs::open(directory, flags, Mode::empty()).and_then(rustix::fs::fstat);
+    stat.is_ok_and(|stat| stat.st_uid == uid && stat.st_mode & 0o077 == 0)
+}
+
+/// Listens for operators of the broker at `address`, which must be ours already: nobody else has this name then.
+pub fn listen(address: &Address) -> Result<Listener, String> {
+    let uid = rustix::process::geteuid().as_raw();
+    let mut tried = Vec::new();
+    for directory in directories(uid) {
+        match listen_in(&directory, uid, &name(address)) {
+            Ok(listener) => return Ok(listener),
+            Err(e) => tried.push(format!("{}: {}", directory.display(), std::io::Error::from(e))),
+        }
+    }
+    Err(format!("no socket for `sidestep status` and `sidestep detach` ({})", tried.join("; ")))
+}
+
+fn listen_in(directory: &Path, uid: u32, name: &str) -> Result<Listener, Errno> {
+    match rustix::fs::mkdir(directory, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(e) => return Err(e),
+    }
+    if !is_private(directory, uid) {
+        return Err(Errno::PERM);
+    }
+    remove_stale(directory);
+    // It appears when it listens: what is there and does not is stale.
+    let (path, new) = (directory.join(name), directory.join(format!(".{}-{name}", std::process::id())));
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(&new)?)?;
+    let listening = rustix::net::sockopt::set_socket_passcred(&socket, true)
+        .and_then(|()| rustix::net::listen(&socket, 64))
+        .and_then(|()| rustix::fs::rename(&new, &path));
+    match listening {
+        Ok(()) => Ok(Listener::at_path(socket, path)),
+        Err(e) => {
+            let _ = std::fs::remove_file(&new); // nobody knows of it
+            Err(e)
+        }
+    }
+}
+
+/// Sockets of brokers that were killed.
+fn remove_stale(directory: &Path) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_new = entry.file_name().as_bytes().starts_with(b".");
+        if !is_new && connect(&path).err() == Some(Errno::CONNREFUSED) {
+            let _ = std::fs::remove_file(path); // somebody may have been faster
+        }
+    }
+}
+
+fn connect(path: &Path) -> Result<OwnedFd, Errno> {
+    Address::Path(path.to_owned()).connect()
+}
+
+/// A connection to the operator's socket of the broker at `address`, which is `uid`'s. None: there is none, or not for us.
+pub fn find(address: &Address, uid: u32) -> Option<OwnedFd> {
+    let name = name(address);
+    let there = directories(uid).into_iter().filter(|directory| is_private(directory, uid));
+    let mut sockets = there.filter_map(|directory| connect(&directory.join(&name)).ok());
+    sockets.find(|socket| crate::users::peer_of(socket).is_ok_and(|peer| peer.uid == uid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn name_of(address: &str) -> String {
+        name(&address.parse().expect("an address"))
+    }
+
+    #[test]
+    fn names_can_be_read_and_differ() {
+        assert!(name_of("@sidestep-1000").starts_with("sidestep-1000-"), "{}", name_of("@sidestep-1000"));
+        assert!(name_of("/run/sidestep/broker").starts_with("run_sidestep_broker-"));
+        let many =
+            ["@a/b", "@a_b", "/a/b", "/a_b", "@b", &format!("/{}", "x".repeat(90)), &format!("/{}", "x".repeat(91))];
+        let names: std::collections::BTreeSet<_> = many.iter().map(|address| name_of(address)).collect();
+        assert_eq!(names.len(), many.len(), "{names:?}");
+        assert!(names.iter().all(|name| name.len() <= READABLE + 17 && !name.contains('/')), "{names:?}");
+    }
+
+    #[test]
+    fn a_directory_by_another_name_is_the_same() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        std::fs::create_dir(dir.path().join("real")).expect("mkdir");
+        std::os::unix::fs::symlink("real", dir.path().join("alias")).expect("symlink");
+        let name = |part: &str| name(&Address::Path(dir.path().join(part)));
+        let hash = |name: String| name.rsplit('-').next().map(str::to_owned);
+        assert_eq!(hash(name("real/broker")), hash(name("alias/broker")));
+        assert_ne!(hash(name("real/broker")), hash(name("real/other")));
+    }
+
+    #[test]
+    fn only_a_private_directory_is_used() {
+        let uid = rustix::process::geteuid().as_raw();
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (open, link) = (dir.path().join("open"), dir.path().join("link"));
+        std::fs::create_dir(&open).expect("mkdir");
+        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o750)).expect("chmod");
+        assert_eq!(listen_in(&open, uid, "x").err(), Some(Errno::PERM));
+        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o700)).expect("chmod");
+        assert!(!is_private(&open, uid + 1), "somebody else's");
+        std::os::unix::fs::symlink("open", &link).expect("symlink");
+        assert_eq!(listen_in(&link, uid, "x").err(), Some(Errno::PERM), "led elsewhere");
+        let listener = listen_in(&open, uid, "x").expect("private");
+        connect(&open.join("x")).expect("it listens");
+        drop(listener);
+        assert!(!open.join("x").exists(), "removed at the end");
+    }
+
+    /// Another broker of this user may be stopped, and many may have asked it since.
+    #[test]
+    fn one_that_does_not_accept_is_neither_waited_for_nor_removed() {
+        let uid = rustix::process::geteuid().as_raw();
+        let dir = tempfile::tempdir().expect("temporary directory");
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).expect("chmod");
+        let stopped = listen_in(dir.path(), uid, "stopped").expect("private");
+        let asked: Vec<_> = std::iter::from_fn(|| connect(&dir.path().join("stopped")).ok()).take(10_000).collect();
+        assert!(asked.len() < 10_000, "its backlog has an end");
+        drop(listen_in(dir.path(), uid, "another").expect("private"));
+        assert!(dir.path().join("stopped").exists());
+        drop(stopped);
+    }
+
+    #[test]
+    fn what_killed_brokers_left_is_removed_and_what_listens_is_not() {
+        let uid = rustix::process::geteuid().as_raw();
+        let dir = tempfile::tempdir().expect("temporary directory");
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).expect("chmod");
+        drop(std::os::unix::net::UnixListener::bind(dir.path().join("dead")).expect("bind"));
+        let _one = listen_in(dir.path(), uid, "one").expect("private");
+        let _two = listen_in(dir.path(), uid, "two").expect("private");
+        let there = |name: &str| dir.path().join(name).exists();
+        assert_eq!((there("dead"), there("one"), there("two")), (false, true, true));
+    }
+}

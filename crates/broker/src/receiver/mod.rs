@@ -1,0 +1,84 @@
+//! Receivers: threads that do whatever may have to wait for a member.
+//!
+//! Closing a descriptor that somebody has sent can block (a socket that lingers, a file of a file system in user space), and
+//! so can closing the socket that it is queued in, an epoll_ctl(2) on a doorbell whose owner keeps its mutex, and punching
+//! memory whose lock a member keeps. So each trust domain has a thread that reads its members' sockets, and closes whatever
+//! came from there. The main thread keeps all state, sends, and rings; it never waits for a receiver. A receiver that is kept
+//! waiting delays the domain that keeps it, and nobody else.
+//!
+//! ```text
+//!                Command (never waits)
+//!   main thread ----------------------> receiver of a domain: recvmsg, identify, epoll_ctl, sock_diag, close
+//!               <----------------------
+//!                Event (waits while the main thread has 256 to look at)
+//! ```
+
+mod closing;
+pub mod loan;
+pub mod mailbox;
+pub mod message;
+mod offers;
+mod rings;
+mod thread;
+
+use crate::netns::Namespaces;
+use crate::quota::{Accounts, Permit};
+use mailbox::{Mailbox, News};
+use rustix::event::epoll;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+/// Descriptors of a receiver itself: its epoll instance, and an eventfd for each direction.
+const DESCRIPTORS: usize = 3;
+/// It calls nothing that recurses.
+const STACK: usize = 256 * 1024;
+
+/// A receiver, as the main thread knows it.
+pub struct Receiver {
+    pub mailbox: Arc<Mailbox>,
+    pub news: News,
+    pub accounts: Accounts,
+    /// Connections that it reads from.
+    pub connections: usize,
+    /// Holes that it has not punched yet.
+    pub punching: usize,
+    /// Commands to look for waiting offers that it has not worked off.
+    pub rechecks: usize,
+    /// Connections that were turned away, and that it has not closed yet.
+    pub turned_away: Arc<AtomicUsize>,
+    _own: Permit,
+}
+
+impl Receiver {
+    /// Starts the thread. An error: no memory or no descriptor for it.
+    pub fn start(accounts: Accounts, namespaces: &Arc<Namespaces>) -> io::Result<Receiver> {
+        let own = accounts.descriptors.take(DESCRIPTORS).ok_or(rustix::io::Errno::MFILE)?;
+        let (mailbox, commands) = mailbox::commands()?;
+        let (reports, news) = mailbox::reports()?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let turned_away = Arc::new(AtomicUsize::new(0));
+        let account = accounts.descriptors.clone();
+        let parts = thread::Parts { epoll, commands, reports, account, turned_away: turned_away.clone() };
+        let (mailbox, namespaces) = (Arc::new(mailbox), namespaces.clone());
+        let run = move || thread::run(parts, namespaces);
+        std::thread::Builder::new().name("receiver".into()).stack_size(STACK).spawn(run)?;
+        Ok(Receiver { mailbox, news, accounts, connections: 0, punching: 0, rechecks: 0, turned_away, _own: own })
+    }
+
+    /// Nothing of its domain is left, here or with the main thread.
+    pub fn is_done(&self) -> bool {
+        self.connections + self.punching == 0
+            && self.turned_away.load(SeqCst) == 0
+            && Arc::strong_count(&self.mailbox) == 1
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // What was not looked at may hold descriptors.
+        while let Some(event) = self.news.next() {
+            self.mailbox.send(message::Command::Discard(event));
+        }
+    }
+}

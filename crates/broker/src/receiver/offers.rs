@@ -1,0 +1,120 @@
+//! Offered sockets. Each is held until the main thread knows what becomes of it, so that a pair is proved with one socket in
+//! hand and the other one found alive.
+
+use super::closing::Closing;
+use super::loan::Counted;
+use super::message::{Claim, Event, InHand, Offered, Standing};
+use crate::matching::Ticket;
+use crate::netns::{Namespace, Namespaces, NoNamespace};
+use crate::proof::{self, Identity, NoProof};
+use crate::quota::Account;
+use crate::wire::Record;
+use rustix::fd::OwnedFd;
+use sidestep_abi::Reason;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A socket in hand.
+struct Held {
+    member: u64,
+    fd: Counted,
+    /// As it was when it came.
+    identity: Identity,
+}
+
+pub struct Offers {
+    account: Arc<Account>,
+    namespaces: Arc<Namespaces>,
+    held: BTreeMap<InHand, Held>,
+    next: u64,
+    closing: Closing,
+}
+
+impl Offers {
+    pub fn new(account: Arc<Account>, namespaces: Arc<Namespaces>) -> Offers {
+        Offers { account, namespaces, held: BTreeMap::new(), next: 0, closing: Closing::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    pub fn offered(&mut self, id: u64, record: Record) -> Event {
+        let (msg, sender) = (record.msg, record.sender);
+        let what = match record.fd {
+            Some(fd) => self.hold(id, fd),
+            None if record.fd_lost => Offered::Refuse(Reason::FdLimit),
+            None => Offered::Violation,
+        };
+        Event::Offer { id, msg, sender, what }
+    }
+
+    fn hold(&mut self, member: u64, fd: OwnedFd) -> Offered {
+        match proof::identify(&fd).map_err(refusal).and_then(|identity| Ok((self.space_of(&identity, &fd)?, identity)))
+        {
+            Err(reason) => {
+                // It counts until it is closed, which may take a while; what there is no room for is closed here.
+                if let Some(fd) = Counted::new(fd, &self.account) {
+                    self.closing.close(fd);
+                }
+                Offered::Refuse(reason)
+            }
+            Ok((namespace, identity)) => match Counted::new(fd, &self.account) {
+                None => Offered::NoRoom(identity),
+                Some(fd) => {
+                    let socket = InHand(self.next);
+                    self.next += 1;
+                    self.held.insert(socket, Held { member, fd, identity });
+                    Offered::Socket(identity, namespace, socket)
+                }
+            },
+        }
+    }
+
+    fn space_of(&self, identity: &Identity, fd: &OwnedFd) -> Result<Arc<Namespace>, Reason> {
+        self.namespaces.of_socket(identity.domain.netns, fd).map_err(|why| match why {
+            NoNamespace::OfAnotherUser => Reason::Namespace,
+            NoNamespace::Closed => Reason::Unproven,
+        })
+    }
+
+    /// Looks for the sockets of the others while this one is in hand, and at this one again after that: if it is what it was,
+    /// they were alive together.
+    pub fn prove(&self, ticket: Ticket, socket: InHand, against: &[Claim]) -> Event {
+        let standings = against.iter().map(|claim| (claim.ticket, standing(claim))).collect();
+        let unchanged =
+            self.held.get(&socket).is_some_and(|held| proof::identify(&held.fd).as_ref() == Ok(&held.identity));
+        Event::Proved { ticket, socket, unchanged, standings }
+    }
+
+    pub fn recheck(&self, claims: &[Claim]) -> Event {
+        Event::Rechecked(claims.iter().filter(|c| standing(c) == Standing::Gone).map(|c| c.ticket).collect())
+    }
+
+    pub fn let_go(&mut self, socket: InHand) {
+        if let Some(held) = self.held.remove(&socket) {
+            self.closing.close(held.fd);
+        }
+    }
+
+    pub fn dismiss(&mut self, member: u64) {
+        let gone: Vec<_> =
+            self.held.iter().filter(|(_, held)| held.member == member).map(|(socket, _)| *socket).collect();
+        gone.into_iter().for_each(|socket| self.let_go(socket));
+    }
+}
+
+fn standing(claim: &Claim) -> Standing {
+    match claim.namespace.has(&claim.identity) {
+        Ok(true) => Standing::Alive,
+        Ok(false) => Standing::Gone,
+        Err(_) => Standing::Unknown,
+    }
+}
+
+fn refusal(why: NoProof) -> Reason {
+    match why {
+        NoProof::NotConnected => Reason::Short,
+        NoProof::NotTcp | NoProof::OldKernel => Reason::Foreign,
+    }
+}

@@ -1,0 +1,94 @@
+//! Doorbells of members, and the eventfds by which others ring there. Calls on a doorbell wait for whoever has its mutex.
+//!
+//! An eventfd that is still in a doorbell must not be closed by the peer that rings with it: that close would wait for the
+//! mutex as well. So each is kept here too, and leaves its doorbell before it is let go. Nor is it closed here then: it may be
+//! in a set of the peer's. The receiver of the peer's domain does that.
+
+use super::loan::Counted;
+use super::message::{Event, Ringing};
+use crate::quota::Account;
+use crate::wire::Record;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{self, Errno};
+use sidestep_abi::link::PLACES;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// One eventfd in the doorbell of (member, place).
+type Rung = ((u64, usize), Arc<Counted>);
+
+pub struct Rings {
+    account: Arc<Account>,
+    /// By member and place.
+    doorbells: BTreeMap<(u64, usize), Counted>,
+    /// By link and ringing side.
+    ringers: HashMap<(u32, usize), Vec<Rung>>,
+}
+
+impl Rings {
+    pub fn new(account: Arc<Account>) -> Rings {
+        Rings { account, doorbells: BTreeMap::new(), ringers: HashMap::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.doorbells.is_empty() && self.ringers.is_empty()
+    }
+
+    /// A member's new doorbell. None: there is no room for it, or it has one there. Then nobody rings it, and its waits look
+    /// every millisecond.
+    pub fn doorbell(&mut self, id: u64, record: Record) -> Option<Event> {
+        let place = record.msg.place as usize;
+        let violation = Some(Event::Doorbell { id, place, own: None });
+        let Some(fd) = record.fd else {
+            return violation.filter(|_| !record.fd_lost);
+        };
+        if place >= PLACES {
+            return violation;
+        }
+        let doorbell = Counted::new(fd, &self.account).filter(|_| !self.doorbells.contains_key(&(id, place)))?;
+        match self.add_to(&doorbell) {
+            Ok(own) => {
+                self.doorbells.insert((id, place), doorbell);
+                Some(Event::Doorbell { id, place, own: Some(own) })
+            }
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOSPC) => None,
+            // No epoll instance.
+            Err(_) => violation,
+        }
+    }
+
+    /// One more eventfd that rings there. None: there is no such doorbell, or no room.
+    pub fn ringer(&mut self, ringing: Ringing) -> Option<Arc<Counted>> {
+        let doorbell = self.doorbells.get(&(ringing.owner, ringing.place))?;
+        let ringer = self.add_to(doorbell).ok()?;
+        let of_side = self.ringers.entry((ringing.link, ringing.side)).or_default();
+        of_side.push(((ringing.owner, ringing.place), ringer.clone()));
+        Some(ringer)
+    }
+
+    fn add_to(&self, doorbell: &Counted) -> io::Result<Arc<Counted>> {
+        let permit = self.account.take(1).ok_or(Errno::MFILE)?;
+        let ringer = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        epoll::add(doorbell, &ringer, EventData::new_u64(0), EventFlags::IN | EventFlags::ET)?;
+        Ok(Arc::new(Counted::with(ringer, permit)))
+    }
+
+    /// That side of the link rings no more: what it rang with, to be closed elsewhere.
+    #[must_use]
+    pub fn unring(&mut self, link: u32, side: usize) -> Vec<Arc<Counted>> {
+        let take_out = |(at, ringer): Rung| {
+            if let Some(doorbell) = self.doorbells.get(&at) {
+                let _ = epoll::delete(doorbell, &*ringer); // its owner may have closed it
+            }
+            ringer
+        };
+        self.ringers.remove(&(link, side)).unwrap_or_default().into_iter().map(take_out).collect()
+    }
+
+    /// The member is gone, and its links have been rung out of.
+    pub fn dismiss(&mut self, id: u64) {
+        let gone: Vec<_> = self.doorbells.range((id, 0)..=(id, usize::MAX)).map(|(at, _)| *at).collect();
+        gone.into_iter().for_each(|at| drop(self.doorbells.remove(&at)));
+    }
+}

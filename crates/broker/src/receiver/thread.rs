@@ -1,0 +1,174 @@
+//! The loop of a receiver.
+
+use super::loan::Counted;
+use super::mailbox::{Commands, Over, Reports};
+use super::message::{Command, Event, Hole};
+use super::offers::Offers;
+use super::rings::Rings;
+use crate::netns::Namespaces;
+use crate::quota::Account;
+use crate::wire::{self, Incoming, Record};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use sidestep_abi::VERSION;
+use sidestep_abi::msg::Kind;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+/// Records read from one connection before the others get their turn.
+const TURN: usize = 64;
+/// In the epoll set: commands. Connections are numbered from [`crate::broker::Poller::FIRST_FREE`] on.
+const COMMANDS: u64 = 0;
+
+/// What a receiver is made of.
+pub struct Parts {
+    pub epoll: OwnedFd,
+    pub commands: Commands,
+    pub reports: Reports,
+    /// Of descriptors.
+    pub account: Arc<Account>,
+    /// Counts down as they are closed.
+    pub turned_away: Arc<AtomicUsize>,
+}
+
+struct Thread {
+    parts: Parts,
+    readers: HashMap<u64, Arc<Counted>>,
+    offers: Offers,
+    rings: Rings,
+}
+
+pub fn run(parts: Parts, namespaces: Arc<Namespaces>) {
+    let offers = Offers::new(parts.account.clone(), namespaces);
+    let rings = Rings::new(parts.account.clone());
+    let mut thread = Thread { parts, readers: HashMap::new(), offers, rings };
+    // An error: the main thread ends, and this one with it.
+    let _ = thread.serve();
+}
+
+impl Thread {
+    fn serve(&mut self) -> Result<(), Over> {
+        let edge = EventFlags::IN | EventFlags::ET;
+        let set = |fd| epoll::add(&self.parts.epoll, fd, EventData::new_u64(COMMANDS), edge);
+        set(self.parts.commands.as_fd()).map_err(|_| Over)?;
+        let mut events = Vec::with_capacity(64);
+        loop {
+            events.clear();
+            match epoll::wait(&self.parts.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                // Nothing that can be helped from here, and nothing that lasts.
+                Err(_) => std::thread::yield_now(),
+            }
+            // Commands first: what is said about a connection holds for what is read from it now.
+            if events.iter().any(|event| event.data.u64() == COMMANDS) {
+                self.obey()?;
+                self.parts.reports.wake();
+            }
+            for event in events.iter().filter(|event| event.data.u64() != COMMANDS) {
+                self.read(event.data.u64())?;
+                self.parts.reports.wake();
+            }
+        }
+    }
+
+    fn obey(&mut self) -> Result<(), Over> {
+        self.parts.commands.answer();
+        while let Some(command) = self.parts.commands.next()? {
+            if let Some(answer) = self.execute(command) {
+                self.parts.reports.send(answer)?;
+            }
+        }
+        if self.readers.is_empty() && self.offers.is_empty() && self.rings.is_empty() {
+            self.parts.reports.send(Event::Idle)?;
+        }
+        Ok(())
+    }
+
+    /// Does it; the answer, if there is to be one now.
+    fn execute(&mut self, command: Command) -> Option<Event> {
+        match command {
+            Command::Admit { id, socket } => {
+                self.readers.insert(id, socket);
+                return self.listen(id, true);
+            }
+            Command::Listen { id, listen } => return self.listen(id, listen),
+            Command::Dismiss { id } => self.dismiss(id),
+            Command::Ringer(ringing) => return Some(Event::Ringer(ringing, self.rings.ringer(ringing))),
+            Command::Unring { link, side } => {
+                return Some(Event::Unrung { link, side, ringers: self.rings.unring(link, side) });
+            }
+            Command::Prove { ticket, socket, against } => return Some(self.offers.prove(ticket, socket, &against)),
+            Command::LetGo(socket) => self.offers.let_go(socket),
+            Command::Recheck(claims) => return Some(self.offers.recheck(&claims)),
+            Command::Answer { id, number } => return Some(Event::Answer { id, number }),
+            Command::Punch(hole) => return Some(punch(&hole)),
+            Command::Close(fd) => drop(fd),
+            Command::CloseUnrung(ringers) => drop(ringers),
+            Command::TurnAway(socket) => {
+                drop(socket);
+                self.parts.turned_away.fetch_sub(1, SeqCst);
+            }
+            Command::Discard(event) => drop(event),
+        }
+        None
+    }
+
+    /// The end of a connection that is not listened to is noticed by the main thread.
+    fn listen(&mut self, id: u64, listen: bool) -> Option<Event> {
+        let socket = self.readers.get(&id)?;
+        if !listen {
+            let _ = epoll::delete(&self.parts.epoll, &**socket); // it is not there any more after its end
+            return None;
+        }
+        let added = epoll::add(&self.parts.epoll, &**socket, EventData::new_u64(id), EventFlags::IN);
+        // No memory for it: hanging up has the process come back later.
+        added.is_err().then_some(Event::End { id })
+    }
+
+    fn dismiss(&mut self, id: u64) {
+        self.listen(id, false);
+        self.readers.remove(&id);
+        self.offers.dismiss(id);
+        self.rings.dismiss(id);
+    }
+
+    fn read(&mut self, id: u64) -> Result<(), Over> {
+        let Some(socket) = self.readers.get(&id).cloned() else {
+            return Ok(());
+        };
+        for _ in 0..TURN {
+            let event = match wire::receive(socket.as_fd()) {
+                Incoming::Record(record) => self.record(id, record),
+                Incoming::Garbage { kind, version } => Some(Event::Garbage { id, kind, version }),
+                Incoming::Empty => return Ok(()),
+                Incoming::End => {
+                    // The main thread will dismiss it; until then there is nothing to read.
+                    let _ = epoll::delete(&self.parts.epoll, &*socket);
+                    return self.parts.reports.send(Event::End { id });
+                }
+            };
+            event.map_or(Ok(()), |event| self.parts.reports.send(event))?;
+        }
+        Ok(())
+    }
+
+    /// Takes what came with it. None: nothing is to be done about it.
+    fn record(&mut self, id: u64, record: Record) -> Option<Event> {
+        match record.msg.kind().filter(|_| record.msg.version == VERSION) {
+            Some(Kind::Offer) => Some(self.offers.offered(id, record)),
+            Some(Kind::Bell) => self.rings.doorbell(id, record),
+            _ => Some(Event::Record { id, msg: record.msg }),
+        }
+    }
+}
+
+/// A member can keep the lock of the memory that it shares.
+fn punch(hole: &Hole) -> Event {
+    // A failure costs memory until the link goes, nothing else.
+    let _ =
+        rustix::fs::fallocate(&hole.memory, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, hole.at, hole.len);
+    Event::Punched { link: hole.link, slot: hole.slot }
+}

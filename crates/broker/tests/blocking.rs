@@ -1,0 +1,280 @@
+//! What a member sends can make whoever closes it wait, for as long as the member likes. It delays its own trust domain,
+//! nobody else's, and not the end of the broker.
+
+mod common;
+#[path = "common/daemon.rs"]
+mod daemon;
+
+use common::users::{CAROL, MALLORY, as_user};
+use common::{FakeMember, connect, receive, tcp_pair, wait_for};
+use daemon::Daemon;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sockopt};
+use rustix::process::Signal;
+use sidestep_abi::msg::{Kind, LEN, Msg};
+use sidestep_broker::client::Operator;
+use sidestep_broker::listen::Address;
+use sidestep_broker::wire::{self, Incoming};
+use std::net::TcpStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One test at a time: a process that another one starts would have copies of what is never to be closed, for a moment.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For what does not wait for anybody.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+/// A socket whose last close waits for an hour, or until the other end is closed.
+fn lingering() -> (OwnedFd, TcpStream) {
+    let (ours, theirs) = tcp_pair("127.0.0.1");
+    sockopt::set_socket_linger(&ours, Some(Duration::from_secs(3600))).expect("linger");
+    ours.set_nonblocking(true).expect("non-blocking");
+    while std::io::Write::write(&mut &ours, &[0; 65536]).is_ok() {}
+    (ours.into(), theirs)
+}
+
+/// A descriptor whose last close waits until `Held` lets go: it is in an epoll set whose mutex is held.
+fn stuck() -> (OwnedFd, OwnedFd, common::held::Held) {
+    let set = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
+    let ours = common::unix_socket();
+    epoll::add(&set, &ours, EventData::new_u64(1), EventFlags::empty()).expect("add");
+    let held = common::held::Held::new(&set);
+    (ours, set, held)
+}
+
+fn send(socket: &OwnedFd, bytes: &[u8], fds: &[&OwnedFd]) {
+    try_send(socket, bytes, fds).expect("send");
+}
+
+fn try_send(socket: &OwnedFd, bytes: &[u8], fds: &[&OwnedFd]) -> rustix::io::Result<usize> {
+    let fds: Vec<BorrowedFd<'_>> = fds.iter().map(|fd| fd.as_fd()).collect();
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(socket, &[std::io::IoSlice::new(bytes)], &mut control, flags)
+}
+
+fn hello() -> [u8; LEN] {
+    Msg { arg: 4096, ..Msg::new(Kind::Hello) }.to_bytes()
+}
+
+fn joined(address: &Address) -> OwnedFd {
+    let socket = connect(address);
+    wire::send(socket.as_fd(), &Msg { arg: 4096, ..Msg::new(Kind::Hello) }, None).expect("hello");
+    receive(&socket).expect("welcome");
+    socket
+}
+
+/// Two members of another domain get what they came for.
+fn works(address: &Address) {
+    let began = Instant::now();
+    let (a, b) = as_user(CAROL, || (FakeMember::join(address, 4096), FakeMember::join(address, 4096)));
+    let streams = tcp_pair("127.0.0.1");
+    as_user(CAROL, || {
+        a.bell(0);
+        a.offer(1, &streams.0);
+        b.offer(2, &streams.1);
+    });
+    a.expect_link();
+    b.expect_link();
+    b.expect(Kind::PeerBell);
+    assert_eq!(a.expect_slot(1).slot, b.expect_slot(2).slot);
+    Operator::connect(address).and_then(|operator| operator.status()).expect("the operator is answered");
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+}
+
+/// A way to have the broker close something.
+struct Way {
+    what: &'static str,
+    /// From a member, not from somebody who has not said who it is.
+    joins: bool,
+    hangs_up: bool,
+    send: fn(&OwnedFd, &OwnedFd),
+}
+
+fn null() -> OwnedFd {
+    std::fs::File::open("/dev/null").expect("open").into()
+}
+
+const WAYS: [Way; 7] = [
+    Way { what: "with a greeting", joins: false, hangs_up: false, send: |socket, fd| send(socket, &hello(), &[fd]) },
+    Way {
+        what: "with an offer",
+        joins: true,
+        hangs_up: false,
+        send: |socket, fd| {
+            let cookie = sockopt::socket_cookie(fd).expect("cookie");
+            send(socket, &Msg { offer: 1, arg: cookie, ..Msg::new(Kind::Offer) }.to_bytes(), &[fd]);
+        },
+    },
+    Way {
+        what: "as a doorbell",
+        joins: true,
+        hangs_up: false,
+        send: |socket, fd| send(socket, &Msg::new(Kind::Bell).to_bytes(), &[fd]),
+    },
+    Way {
+        what: "as a surplus descriptor",
+        joins: true,
+        hangs_up: false,
+        send: |socket, fd| send(socket, &Msg::new(Kind::Offer).to_bytes(), &[&null(), fd, &null()]),
+    },
+    Way { what: "with garbage", joins: true, hangs_up: false, send: |socket, fd| send(socket, &[7; 13], &[fd]) },
+    Way {
+        what: "behind what ends the membership",
+        joins: true,
+        hangs_up: false,
+        send: |socket, fd| {
+            send(socket, &Msg { kind: 99, ..Msg::new(Kind::Hello) }.to_bytes(), &[]);
+            (0..50).for_each(|_| send(socket, &Msg::new(Kind::Status).to_bytes(), &[&null()]));
+            send(socket, &hello(), &[fd]);
+        },
+    },
+    Way { what: "and hangs up", joins: false, hangs_up: true, send: |socket, fd| send(socket, &hello(), &[fd]) },
+];
+
+impl Way {
+    /// Sends it, and has the broker be the last to hold it.
+    fn go(&self, broker: &Daemon, fd: OwnedFd) -> Option<OwnedFd> {
+        let member = self.joins.then(|| as_user(MALLORY, || joined(&broker.address)));
+        broker.stop();
+        // A broker that runs may turn it away before anything is sent.
+        let socket = member.unwrap_or_else(|| as_user(MALLORY, || connect(&broker.address)));
+        as_user(MALLORY, || (self.send)(&socket, &fd));
+        drop(fd);
+        let socket = Some(socket).filter(|_| !self.hangs_up);
+        broker.go_on();
+        socket
+    }
+}
+
+#[test]
+fn a_socket_that_lingers_holds_up_neither_others_nor_the_end() {
+    let _alone = alone();
+    for way in WAYS {
+        let mut broker = Daemon::start(&[]);
+        let (ours, theirs) = lingering();
+        let _socket = way.go(&broker, ours);
+        (0..3).for_each(|_| works(&broker.address));
+        let took = broker.terminate();
+        assert!(took < AT_ONCE, "{}: {took:?}", way.what);
+        drop(theirs);
+    }
+}
+
+/// What waits to be closed behind it is its domain's, however little of it is a connection.
+#[test]
+fn offers_that_linger_use_up_no_more_than_their_domain_has() {
+    let _alone = alone();
+    const LIMIT: u64 = 400;
+    let broker = Daemon::limited(&[], Some(LIMIT));
+    let (ours, theirs) = lingering();
+    let _socket = WAYS[1].go(&broker, ours);
+    let member = as_user(MALLORY, || joined(&broker.address));
+    let (none, _other) = rustix::net::socketpair(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::STREAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )
+    .expect("socket pair");
+    sockopt::set_socket_linger(&none, Some(Duration::from_secs(3600))).expect("linger");
+    let cookie = sockopt::socket_cookie(&none).expect("cookie");
+    for offer in 0..2 * LIMIT {
+        send(&member, &Msg { offer, arg: cookie, ..Msg::new(Kind::Offer) }.to_bytes(), &[&none]);
+        let (refused, _) = receive(&member).expect("an answer");
+        assert_eq!(refused.kind(), Some(Kind::Refused), "offer {offer}");
+    }
+    works(&broker.address);
+    drop(theirs);
+}
+
+#[test]
+fn a_descriptor_that_cannot_be_closed_holds_up_nobody_else() {
+    let _alone = alone();
+    // A socket that is offered is identified first: this one is none that could be.
+    for way in WAYS.into_iter().filter(|way| way.what != "with an offer") {
+        let broker = Daemon::start(&[]);
+        let (ours, _set, held) = stuck();
+        let socket = way.go(&broker, ours);
+        (0..3).for_each(|_| works(&broker.address));
+        // Its own domain waits.
+        let neighbour = as_user(MALLORY, || connect(&broker.address));
+        as_user(MALLORY, || wire::send(neighbour.as_fd(), &Msg::new(Kind::Hello), None)).expect("hello");
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(matches!(wire::receive(neighbour.as_fd()), Incoming::Empty), "{}: the domain waits", way.what);
+        drop((held, socket));
+        let (welcome, _) = receive(&neighbour).unwrap_or_else(|| panic!("{}: the domain goes on", way.what));
+        assert_eq!(welcome.kind(), Some(Kind::Welcome));
+    }
+}
+
+#[test]
+fn many_connections_that_are_turned_away_hold_up_nobody_else() {
+    let _alone = alone();
+    const LIMIT: u64 = 400;
+    let broker = Daemon::limited(&[], Some(LIMIT));
+    let (ours, _set, held) = stuck();
+    // The first one keeps the receiver of its domain; those behind it fill what the domain may have, and then some.
+    let keeper = WAYS[0].go(&broker, ours);
+    let flood = |n| {
+        let connections = (0..n).map(|_| {
+            let socket = connect(&broker.address);
+            let _ = try_send(&socket, &hello(), &[&null()]); // it may be turned away already
+            socket
+        });
+        as_user(MALLORY, || connections.collect::<Vec<_>>())
+    };
+    let sockets = flood(3 * LIMIT);
+    works(&broker.address);
+    // Then one that keeps who closes what is turned away, and as many behind it.
+    let (other, _set, held_too) = stuck();
+    let keeper_too = WAYS[0].go(&broker, other);
+    drop(flood(3 * LIMIT));
+    works(&broker.address);
+    drop((keeper, keeper_too, sockets));
+    works(&broker.address);
+    drop((held, held_too));
+    works(&broker.address);
+    let open = || std::fs::read_dir(format!("/proc/{}/fd", broker.child.id())).expect("/proc").count();
+    wait_for("all is closed", || {
+        // What is parked goes when the next one comes.
+        works(&broker.address);
+        (open() < 60).then_some(())
+    });
+}
+
+/// The end takes as long as a stranger likes only in the kernel: the address is free at once.
+#[test]
+fn the_address_is_free_although_something_cannot_be_closed() {
+    let _alone = alone();
+    let broker = Daemon::start(&[]);
+    let (ours, _set, held) = stuck();
+    let _socket = WAYS[0].go(&broker, ours);
+    works(&broker.address);
+    broker.signal(Signal::TERM);
+    let address = broker.address.clone();
+    wait_for("the address is free", || sidestep_broker::listen::listen(&address, false).ok());
+    drop(held);
+}
+
+/// The kernel keeps all descriptors of a process for as long as one of its threads cannot end.
+#[test]
+fn members_hear_of_the_end_although_something_cannot_be_closed() {
+    let _alone = alone();
+    let broker = Daemon::start(&[]);
+    let (ours, _set, held) = stuck();
+    let _socket = WAYS[4].go(&broker, ours);
+    let members: Vec<_> = as_user(CAROL, || (0..500).map(|_| joined(&broker.address)).collect());
+    broker.signal(Signal::TERM);
+    for member in &members {
+        wait_for("the broker hangs up", || matches!(wire::receive(member.as_fd()), Incoming::End).then_some(()));
+    }
+    drop(held);
+}

@@ -1,0 +1,88 @@
+//! A member that keeps the mutex of its own epoll instance, or the lock of a file that it shares: it has the kernel read or
+//! write memory that is not there yet, and whose pages it hands out itself (userfaultfd; a file of its own file system does the
+//! same). Needs root.
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::thread::JoinHandle;
+
+const PAGE: usize = 4096;
+
+/// As in linux/userfaultfd.h.
+const UFFD_API: u64 = 0xAA;
+const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
+const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
+const UFFDIO_ZEROPAGE: libc::c_ulong = 0xc020_aa04;
+const MODE_MISSING: u64 = 1;
+
+/// Holds mutex or lock until it is dropped.
+pub struct Held {
+    faults: OwnedFd,
+    page: usize,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Held {
+    pub fn new(set: &OwnedFd) -> Held {
+        let ready = eventfd(1, EventfdFlags::CLOEXEC).expect("eventfd");
+        epoll::add(set, &ready, EventData::new_u64(0), EventFlags::IN).expect("an epoll instance");
+        let set = set.try_clone().expect("dup");
+        Held::by(move |page| {
+            // SAFETY: room for one event at `page`, which stays mapped until this thread has ended.
+            unsafe { libc::epoll_wait(set.as_raw_fd(), page as *mut libc::epoll_event, 1, -1) };
+            drop(ready);
+        })
+    }
+
+    /// The lock of a file in memory, which whoever writes to it has.
+    pub fn file(file: &OwnedFd) -> Held {
+        let file = file.try_clone().expect("dup");
+        Held::by(move |page| {
+            // SAFETY: one byte at `page`, which stays mapped until this thread has ended.
+            unsafe { libc::pwrite(file.as_raw_fd(), page as *const libc::c_void, 1, 0) };
+        })
+    }
+
+    fn by(call: impl FnOnce(usize) + Send + 'static) -> Held {
+        let (faults, page) = page_of_ours();
+        let reader = std::thread::spawn(move || call(page));
+        let held = Held { faults, page, reader: Some(reader) };
+        let mut fault = [PollFd::new(&held.faults, PollFlags::IN)];
+        let limit = rustix::time::Timespec { tv_sec: 10, tv_nsec: 0 };
+        assert_eq!(poll(&mut fault, Some(&limit)), Ok(1), "the reader asks for its page, with the mutex in its hands");
+        held
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        control(&self.faults, UFFDIO_ZEROPAGE, &mut [self.page as u64, PAGE as u64, 0, 0]);
+        self.reader.take().map(JoinHandle::join);
+        // SAFETY: our own mapping; the reader has ended.
+        unsafe { rustix::mm::munmap(self.page as *mut _, PAGE) }.expect("munmap");
+    }
+}
+
+/// A page that is not there, and what is told when somebody wants it.
+fn page_of_ours() -> (OwnedFd, usize) {
+    // SAFETY: no memory involved.
+    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };
+    assert!(fd >= 0, "userfaultfd for faults of the kernel: this test needs root");
+    // SAFETY: a descriptor that the kernel has just made for us.
+    let faults = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    control(&faults, UFFDIO_API, &mut [UFFD_API, 0, 0]);
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let page =
+        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), PAGE, protection, MapFlags::PRIVATE) }.expect("mmap");
+    control(&faults, UFFDIO_REGISTER, &mut [page as u64, PAGE as u64, MODE_MISSING, 0]);
+    (faults, page as usize)
+}
+
+fn control(faults: &OwnedFd, request: libc::c_ulong, words: &mut [u64]) {
+    // SAFETY: the request's size is encoded in it, and is that of `words`.
+    let done = unsafe { libc::ioctl(faults.as_fd().as_raw_fd(), request, words.as_mut_ptr()) };
+    assert_eq!(done, 0, "userfaultfd: {}", std::io::Error::last_os_error());
+}

@@ -1,0 +1,340 @@
+//! What one user takes of the broker does not keep another from getting its rings. Needs root.
+
+mod common;
+#[path = "common/daemon.rs"]
+mod daemon;
+
+use common::held::Held;
+use common::users::{CAROL, DAVE, MALLORY, as_user};
+use common::{FakeMember, Given, rung, tcp_pair, wait_for};
+use daemon::Daemon;
+use rustix::event::epoll::{self, CreateFlags};
+use rustix::fd::{AsFd, OwnedFd};
+use sidestep_abi::Reason;
+use sidestep_abi::msg::{Kind, Msg};
+use sidestep_broker::client::Operator;
+use sidestep_broker::wire::{self, Incoming};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// Of open files, for the broker: what it has on a small machine.
+const FILES: u64 = 3000;
+
+/// Offers both ends, and waits until each has a slot or one is refused: then both are, or the other waits in vain.
+fn outcome(a: &FakeMember, b: &FakeMember, user: u32, streams: &(TcpStream, TcpStream)) -> Result<(), u64> {
+    as_user(user, || {
+        a.offer(1, &streams.0);
+        b.offer(2, &streams.1);
+    });
+    let mut slots = [false; 2];
+    wait_for("an answer", || {
+        for (member, has_slot) in [a, b].into_iter().zip(&mut slots) {
+            match answer(member) {
+                Some(Ok(())) => *has_slot = true,
+                Some(Err(reason)) => return Some(Err(reason)),
+                None => {}
+            }
+        }
+        (slots == [true; 2]).then_some(Ok(()))
+    })
+}
+
+/// Whether there is a slot, or why not, if the broker has said so. What comes with it is closed.
+fn answer(member: &FakeMember) -> Option<Result<(), u64>> {
+    loop {
+        match wire::receive(member.socket.as_fd()) {
+            Incoming::Record(record) if record.msg.kind() == Some(Kind::Slot) => return Some(Ok(())),
+            Incoming::Record(record) if record.msg.kind() == Some(Kind::Refused) => return Some(Err(record.msg.arg)),
+            Incoming::Record(_) => {}
+            Incoming::Empty => return None,
+            Incoming::Garbage { .. } | Incoming::End => panic!("not a member any more"),
+        }
+    }
+}
+
+/// Two hundred processes, each connected with each of the others.
+fn flood_of_links(broker: &Daemon) -> Vec<FakeMember> {
+    let members: Vec<_> = as_user(MALLORY, || (0..200).map(|_| FakeMember::join(&broker.address, 4096)).collect());
+    let mut links = 0;
+    'flood: for (i, a) in members.iter().enumerate() {
+        for b in &members[..i] {
+            match outcome(a, b, MALLORY, &tcp_pair("127.0.0.1")) {
+                Ok(()) => links += 1,
+                Err(reason) => {
+                    assert_eq!(reason, Reason::FdLimit as u64);
+                    break 'flood;
+                }
+            }
+        }
+    }
+    assert!(links > 1000, "only {links}");
+    members
+}
+
+/// Processes that do nothing, with as many doorbells as there can be. Who gets in no more is hung up on.
+fn flood_of_members(broker: &Daemon, user: u32) -> Vec<(OwnedFd, OwnedFd)> {
+    let bell = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
+    let one = |_| {
+        let socket = common::connect(&broker.address);
+        let _ = wire::send(socket.as_fd(), &Msg { arg: 4096, ..Msg::new(Kind::Hello) }, None);
+        for place in 0..64 {
+            let _ = wire::send(socket.as_fd(), &Msg { place, ..Msg::new(Kind::Bell) }, Some(bell.as_fd()));
+        }
+        (socket, bell.try_clone().expect("dup"))
+    };
+    as_user(user, || (0..1500).map(one).collect())
+}
+
+#[test]
+fn one_user_cannot_take_everything() {
+    sidestep_broker::server::raise_fd_limit();
+    let broker = Daemon::limited(&[], Some(FILES));
+    let links = flood_of_links(&broker);
+    let members = flood_of_members(&broker, CAROL);
+    // A third one comes late, and wants a ring.
+    let began = Instant::now();
+    let (a, b) = as_user(DAVE, || (FakeMember::join(&broker.address, 4096), FakeMember::join(&broker.address, 4096)));
+    let bell = as_user(DAVE, || a.bell(7));
+    let streams = tcp_pair("127.0.0.1");
+    as_user(DAVE, || {
+        a.offer(1, &streams.0);
+        b.offer(2, &streams.1);
+    });
+    let memory = a.expect_link();
+    a.expect_slot(1);
+    b.expect_link();
+    let (told, ringer) = b.expect(Kind::PeerBell);
+    assert_eq!((told.link, told.place), (memory.link, 7));
+    rustix::io::write(ringer.expect("attached"), &1u64.to_ne_bytes()).expect("ring");
+    b.expect_slot(2);
+    memory.side_area(memory.side).bells[7].asleep.store(1, SeqCst);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    // And hears of its peer's death.
+    rung(&bell);
+    drop(b);
+    wait_for("the survivor is rung", || rung(&bell).then_some(()));
+    let status = Operator::connect(&broker.address).and_then(|operator| operator.status()).expect("answered");
+    let refused = |reason: Reason| status.refused.get(reason.name()).copied().unwrap_or(0);
+    assert!(refused(Reason::FdLimit) > 0, "{:?}", status.refused);
+    let of = |user| status.processes.iter().filter(|process| process.uid == user).count();
+    assert_eq!((of(MALLORY), of(DAVE)), (200, 1));
+    drop((links, members));
+}
+
+/// The end that came first does not wait for one that was refused.
+#[test]
+fn both_ends_are_refused_when_there_is_room_for_one() {
+    sidestep_broker::server::raise_fd_limit();
+    let broker = Daemon::limited(&[], Some(400));
+    let (a, b) =
+        as_user(MALLORY, || (FakeMember::join(&broker.address, 4096), FakeMember::join(&broker.address, 4096)));
+    let first = tcp_pair("127.0.0.1");
+    as_user(MALLORY, || a.offer(1, &first.0));
+    as_user(MALLORY, || a.expect_silence());
+    let others = flood_of_members(&broker, MALLORY);
+    as_user(MALLORY, || b.offer(2, &first.1));
+    b.expect_refused(2, Reason::FdLimit);
+    a.expect_refused(1, Reason::FdLimit);
+    drop(others);
+}
+
+/// The first of them is a member still, though it is hung up on when it wants more than there is.
+#[test]
+fn a_domain_gets_two_thirds_of_what_is_left() {
+    sidestep_broker::server::raise_fd_limit();
+    let broker = Daemon::limited(&[], Some(1000));
+    let join = |user| {
+        as_user(user, || {
+            let joined = (0..).map(|_| {
+                let socket = common::connect(&broker.address);
+                wire::send(socket.as_fd(), &Msg { arg: 4096, ..Msg::new(Kind::Hello) }, None).map(|()| socket).ok()
+            });
+            let is_welcome = |socket: &OwnedFd| {
+                wait_for("an answer", || match wire::receive(socket.as_fd()) {
+                    Incoming::Record(record) => Some(record.msg.kind() == Some(Kind::Welcome)),
+                    Incoming::End => Some(false),
+                    _ => None,
+                })
+            };
+            joined.map_while(|socket| socket.filter(is_welcome)).collect::<Vec<_>>()
+        })
+    };
+    let first = join(MALLORY);
+    let second = join(CAROL);
+    let third = join(DAVE);
+    let counts = [first.len(), second.len(), third.len()];
+    for (count, expected) in counts.into_iter().zip([2 * 870 / 3, 2 * 870 / 9, 2 * 870 / 27]) {
+        assert!(count.abs_diff(expected) < 20, "{counts:?}");
+    }
+    drop(first);
+    let fourth = wait_for("what they gave back can be taken", || Some(join(DAVE)).filter(|j| j.len() > 200));
+    drop((second, third, fourth));
+}
+
+/// Memory whose lock two of them keep is given back late. It is theirs until then, however often they come and go.
+#[test]
+fn memory_that_cannot_be_given_back_counts_for_those_who_share_it() {
+    sidestep_broker::server::raise_fd_limit();
+    let (limit, config) = (400, allow(&[MALLORY, CAROL]));
+    let broker = Daemon::limited(&["--config", &config.path().to_string_lossy()], Some(limit));
+    let join = |user| as_user(user, || FakeMember::join(&broker.address, 4096));
+    let pair = |mallory: &FakeMember, carol: &FakeMember| {
+        let streams = tcp_pair("127.0.0.1");
+        as_user(MALLORY, || mallory.offer(1, &streams.0));
+        as_user(CAROL, || carol.offer(2, &streams.1));
+        streams
+    };
+    let (mallory, carol) = (join(MALLORY), join(CAROL));
+    let _streams = pair(&mallory, &carol);
+    let memory = mallory.expect_link();
+    carol.expect_link();
+    let given = (mallory.expect_slot(1), carol.expect_slot(2));
+    let held = Held::file(&memory.fd);
+    as_user(MALLORY, || mallory.release(given.0));
+    as_user(CAROL, || carol.release(given.1));
+    // Each of these leaves memory to be given back behind the first.
+    for _ in 0..limit {
+        let (mallory, carol) = (join(MALLORY), join(CAROL));
+        let _streams = pair(&mallory, &carol);
+        let (told, _) = common::receive(&mallory.socket).expect("an answer");
+        if told.kind() == Some(Kind::Refused) {
+            assert_eq!(told.arg, u64::from(Reason::FdLimit as u8));
+            break;
+        }
+        let given = mallory.expect_slot(1);
+        as_user(MALLORY, || {
+            mallory.release(given);
+            mallory.send(Msg::new(Kind::Settle), None);
+        });
+        mallory.expect(Kind::Settled);
+        drop(carol);
+        mallory.expect(Kind::Unlink);
+    }
+    let (a, b) = (join(DAVE), join(DAVE));
+    assert_eq!(outcome(&a, &b, DAVE, &tcp_pair("127.0.0.1")), Ok(()));
+    drop(held);
+}
+
+/// What one peer took of a server: links, and descriptors for its doorbells.
+fn links_and_bells(server: &FakeMember) -> (usize, usize) {
+    let (mut links, mut bells) = (0, 0);
+    while let Incoming::Record(record) = wire::receive(server.socket.as_fd()) {
+        links += usize::from(record.msg.kind() == Some(Kind::Link));
+        bells += usize::from(record.msg.kind() == Some(Kind::PeerBell));
+    }
+    (links, bells)
+}
+
+/// A process has so many links, and descriptors for so many doorbells of its peers, by default.
+const LINKS: usize = 512;
+const BELLS: usize = 512;
+
+/// However many processes a user has, those of another one get their links with the same server, and their doorbells.
+#[test]
+fn one_user_cannot_take_all_of_a_process() {
+    sidestep_broker::server::raise_fd_limit();
+    let config = allow(&[MALLORY, CAROL, DAVE]);
+    let broker = Daemon::start(&["--config", &config.path().to_string_lossy()]);
+    let server = as_user(CAROL, || FakeMember::join(&broker.address, 4096));
+    let settled = |user, member: &FakeMember| {
+        as_user(user, || member.send(Msg { arg: 1, ..Msg::new(Kind::Settle) }, None));
+        while member.expect_any() != Kind::Settled {}
+    };
+    // A connection with the server, from a process with so many doorbells.
+    let client = |user, doorbells| {
+        let (client, streams) = (as_user(user, || FakeMember::join(&broker.address, 4096)), tcp_pair("127.0.0.1"));
+        let bell = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
+        as_user(user, || {
+            (0..doorbells).for_each(|place| client.send(Msg { place, ..Msg::new(Kind::Bell) }, Some(&bell)));
+            client.offer(1, &streams.0);
+        });
+        settled(user, &client);
+        as_user(CAROL, || server.offer(1, &streams.1));
+        let (told, _) = common::receive(&client.socket).expect("an answer");
+        (client, streams, told)
+    };
+    let (mut clients, mut taken) = (Vec::new(), (0, 0));
+    for n in 0..LINKS {
+        clients.push(client(MALLORY, if n < 10 { 64 } else { 0 }));
+        let (links, bells) = links_and_bells(&server);
+        taken = (taken.0 + links, taken.1 + bells);
+        let told = &clients[clients.len() - 1].2;
+        if told.kind() == Some(Kind::Refused) {
+            assert_eq!(told.arg, Reason::Memory as u64);
+            break;
+        }
+    }
+    settled(CAROL, &server);
+    assert_eq!(clients.len(), 2 * LINKS / 3 + 1, "the last one was refused");
+    assert!(taken.0.abs_diff(2 * LINKS / 3) <= 1 && taken.1.abs_diff(2 * BELLS / 3) <= 64, "{taken:?}");
+    let other = client(DAVE, 64);
+    assert_eq!(other.2.kind(), Some(Kind::Link));
+    let bells = std::iter::from_fn(|| Some(server.expect_any()).filter(|kind| *kind != Kind::Slot));
+    assert_eq!(bells.filter(|kind| *kind == Kind::PeerBell).count(), 64);
+}
+
+/// What a ring takes of an address space and a cgroup is for each user to say.
+#[test]
+fn a_user_s_rings_are_no_larger_than_it_wishes() {
+    let config = allow(&[MALLORY, CAROL]);
+    let broker = Daemon::start(&["--config", &config.path().to_string_lossy()]);
+    let join = |user, wish| as_user(user, || FakeMember::join(&broker.address, wish));
+    let (small, large, other) = (join(CAROL, 8192), join(CAROL, 65536), join(MALLORY, 16 << 20));
+    let ring_size = |(a, of_a): (&FakeMember, u32), (b, of_b): (&FakeMember, u32)| {
+        let streams = tcp_pair("127.0.0.1");
+        as_user(of_a, || a.offer(1, &streams.0));
+        as_user(of_b, || b.offer(1, &streams.1));
+        let (told, _) = b.expect(Kind::Link);
+        b.expect_slot(1);
+        a.expect(Kind::Link);
+        a.expect_slot(1);
+        told.arg
+    };
+    assert_eq!(ring_size((&small, CAROL), (&other, MALLORY)), 8192);
+    assert_eq!(ring_size((&other, MALLORY), (&large, CAROL)), 65536);
+    assert_eq!(ring_size((&small, CAROL), (&large, CAROL)), 65536, "among its own the larger wish counts");
+}
+
+/// The memory of what has been written is the writer's until both have released it.
+#[test]
+fn who_releases_nothing_gets_no_more() {
+    const LARGEST: u64 = 16 << 20;
+    let config = allow(&[MALLORY, CAROL, DAVE]);
+    let broker = Daemon::start(&["--config", &config.path().to_string_lossy()]);
+    let join = |user| as_user(user, || FakeMember::join(&broker.address, LARGEST));
+    let (server, mallory, dave) = (join(CAROL), join(MALLORY), join(DAVE));
+    // The server is done with each connection at once. How many there are.
+    let connections = |user, client: &FakeMember, releases: bool| {
+        let one = |offer: &u64| {
+            let streams = tcp_pair("127.0.0.1");
+            as_user(user, || client.offer(*offer, &streams.0));
+            as_user(CAROL, || server.offer(*offer, &streams.1));
+            let slots = [&server, client].map(|member| {
+                let (msg, _) = std::iter::from_fn(|| common::receive(&member.socket))
+                    .find(|(msg, _)| msg.kind() != Some(Kind::Link))
+                    .expect("an answer");
+                Given { link: msg.link, slot: msg.slot as usize, side: msg.side as usize }
+            });
+            let is_slot = slots[0].link != 0;
+            if is_slot {
+                as_user(CAROL, || server.release(slots[0]));
+            }
+            if is_slot && releases {
+                as_user(user, || client.release(slots[1]));
+            }
+            is_slot
+        };
+        (1..100).take_while(one).count()
+    };
+    let kept = connections(MALLORY, &mallory, false);
+    assert!((5..30).contains(&kept), "{kept} of {LARGEST} bytes each");
+    assert_eq!(connections(DAVE, &dave, true), 99);
+}
+
+/// A configuration that lets these share memory.
+fn allow(users: &[u32]) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), format!("[[allow]]\nuids = {users:?}\n")).expect("write");
+    file
+}

@@ -1,0 +1,41 @@
+//! The programs that look at packets: at what neither a call nor the look-up of listeners has judged. They cost each packet
+//! of the cgroup a look, so they are attached only where a pod has rules, or the node is armed.
+
+use crate::error::{Doing, Error, Result};
+use crate::links::{self, Cgroup};
+use crate::pins::Pins;
+use crate::probe;
+use crate::services::{self, Options};
+use libbpf_rs::ProgramMut;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use sidestep_bpf::packets::PacketsSkelBuilder;
+use std::mem::MaybeUninit;
+use std::path::Path;
+
+/// Below the pins of the Service programs, with which it is removed.
+pub(crate) const KIND: &str = "services/packets";
+
+/// Attaches the programs, or exchanges those that are attached, over the tables that are there.
+pub fn install(options: &Options) -> Result<()> {
+    let pins = Pins::new(&options.pins)?;
+    let cgroup = Cgroup::open(&options.cgroup)?;
+    let mut object = MaybeUninit::uninit();
+    let mut open = PacketsSkelBuilder::default().open(&mut object).doing("read the packet programs")?;
+    let settings = open.maps.rodata_data.as_deref_mut().expect("the programs have settings");
+    settings.node_netns = options.node_netns;
+    settings.may_read_kernel = probe::may_read_kernel();
+    settings.has_netns_helper = probe::has_netns_helper();
+    if !settings.may_read_kernel && !settings.has_netns_helper {
+        let what = "programs cannot tell whose packets they see: this takes CAP_PERFMON, or Linux 6.15";
+        return Err(Error::new("load the packet programs", what));
+    }
+    services::use_pinned(open.open_object_mut(), &options.pins)?;
+    let mut skeleton = open.load().doing("load the packet programs")?;
+    let programs: Vec<ProgramMut> = skeleton.object_mut().progs_mut().collect();
+    links::attach(&programs, &pins, KIND, &cgroup)
+}
+
+/// Whether they are attached, to whichever cgroup.
+pub fn are_installed(pins: &Path) -> bool {
+    links::attached_to(pins, KIND).is_some()
+}

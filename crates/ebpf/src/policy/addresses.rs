@@ -1,0 +1,156 @@
+//! What addresses are in the network namespaces of pods.
+
+use super::layout::{own_key, own_key_of};
+use crate::error::Result;
+use crate::table::Table;
+use sidestep_mesh::address::{Address, Family};
+use sidestep_mesh::capture::tables::Place;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// `enum address_kind`
+const OWN: u8 = 1;
+const SHARED: u8 = 2;
+const KNOWN: u8 = 3;
+/// Of an entry whose writing has not ended, or has failed: it may be in the table, or not.
+const UNSURE: u8 = 0;
+
+/// The addresses of one network namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    pub own: BTreeSet<IpAddr>,
+    /// Broadcast addresses of its networks.
+    pub shared: BTreeSet<IpAddr>,
+}
+
+impl Addresses {
+    pub fn own(own: impl IntoIterator<Item = IpAddr>) -> Addresses {
+        Addresses { own: own.into_iter().collect(), shared: BTreeSet::new() }
+    }
+
+    /// A namespace of which no address is known says nothing of itself.
+    fn kinds(&self) -> BTreeMap<Address, u8> {
+        let of = |all: &BTreeSet<IpAddr>, kind| all.iter().map(|ip| (Address::from(*ip), kind)).collect::<Vec<_>>();
+        let known = (!self.own.is_empty()).then_some((Family::V6.unspecified(), KNOWN));
+        of(&self.shared, SHARED).into_iter().chain(of(&self.own, OWN)).chain(known).collect()
+    }
+}
+
+impl From<&Place> for Addresses {
+    fn from(place: &Place) -> Addresses {
+        Addresses { own: place.addresses.clone(), shared: place.broadcasts.clone() }
+    }
+}
+
+/// The table of all of them, by the namespace's cookie.
+pub struct AddressTable {
+    table: Table<own_key, u8>,
+    written: BTreeMap<u64, BTreeMap<Address, u8>>,
+}
+
+impl AddressTable {
+    pub fn new(table: Table<own_key, u8>) -> AddressTable {
+        AddressTable { table, written: BTreeMap::new() }
+    }
+
+    /// That all are known is said after the last one has been written.
+    pub fn put(&mut self, cookie: u64, addresses: &Addresses) -> Result<()> {
+        let wanted = addresses.kinds();
+        let written = self.written.entry(cookie).or_default();
+        let is_new = |(at, kind): &(&Address, &u8)| written.get(at) != Some(kind);
+        let mut new: Vec<(Address, u8)> = wanted.iter().filter(is_new).map(|(at, kind)| (*at, *kind)).collect();
+        new.sort_by_key(|(_, kind)| *kind == KNOWN);
+        written.extend(new.iter().map(|(at, _)| (*at, UNSURE)));
+        self.table.put_all(&new.iter().map(|(at, kind)| (own_key_of(cookie, *at), *kind)).collect::<Vec<_>>())?;
+        written.extend(new);
+        let gone = written.keys().filter(|at| !wanted.contains_key(at));
+        self.table.remove_all(&gone.map(|at| own_key_of(cookie, *at)).collect::<Vec<_>>())?;
+        *written = wanted;
+        Ok(())
+    }
+
+    /// What cannot be removed stays noted, for the next try. `::`, which says that all are known, is the first one.
+    pub fn remove(&mut self, cookie: u64) -> Result<()> {
+        let Some(gone) = self.written.get(&cookie) else { return Ok(()) };
+        self.table.remove_all(&gone.keys().map(|at| own_key_of(cookie, *at)).collect::<Vec<_>>())?;
+        self.written.remove(&cookie);
+        Ok(())
+    }
+
+    /// Removes what an earlier life has left of namespaces that are not wanted any more.
+    pub fn retain(&self, is_wanted: impl Fn(u64) -> bool) -> Result<()> {
+        self.table.retain(|key| self.written.contains_key(&key.netns) || is_wanted(key.netns))
+    }
+
+    /// Namespaces of which an address is not in the table as it was written.
+    pub fn damaged(&self) -> Result<Vec<u64>> {
+        let mut damaged = Vec::new();
+        for (cookie, written) in &self.written {
+            for (at, kind) in written {
+                if self.table.get(&own_key_of(*cookie, *at))? != Some(*kind) {
+                    damaged.push(*cookie);
+                    break;
+                }
+            }
+        }
+        Ok(damaged)
+    }
+
+    pub fn len(&self) -> usize {
+        self.written.values().map(BTreeMap::len).sum()
+    }
+
+    pub fn room(&self) -> u32 {
+        self.table.room()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+    use libbpf_rs::{MapHandle, MapType};
+
+    fn table(room: u32) -> AddressTable {
+        let options = bpf_map_create_opts {
+            sz: size_of::<bpf_map_create_opts>() as _,
+            map_flags: libbpf_rs::libbpf_sys::BPF_F_NO_PREALLOC,
+            ..bpf_map_create_opts::default()
+        };
+        let key = size_of::<own_key>() as u32;
+        let map = MapHandle::create(MapType::Hash, Some("own"), key, 1, room, &options).expect("a map (needs root)");
+        AddressTable::new(Table::new(map, "own"))
+    }
+
+    fn addresses(count: u8) -> Addresses {
+        Addresses::own((1..=count).map(|last| [10, 0, 0, last].into()))
+    }
+
+    fn kept(table: &AddressTable) -> usize {
+        table.table.keys().count()
+    }
+
+    #[test]
+    fn what_had_no_room_leaves_nothing_when_its_pod_ends() {
+        let mut table = table(4);
+        assert!(table.put(1, &addresses(9)).is_err());
+        assert!(kept(&table) > 0);
+        table.remove(1).unwrap();
+        assert_eq!(kept(&table), 0);
+        table.put(2, &addresses(3)).unwrap();
+        assert_eq!(kept(&table), 4, "three, and that these are all");
+        assert!(table.damaged().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_had_no_room_is_written_when_there_is_some() {
+        let mut table = table(4);
+        table.put(1, &addresses(2)).unwrap();
+        assert!(table.put(2, &addresses(2)).is_err());
+        assert_eq!(table.damaged().unwrap(), [2]);
+        table.remove(1).unwrap();
+        table.put(2, &addresses(2)).unwrap();
+        assert!(table.damaged().unwrap().is_empty());
+        assert_eq!(kept(&table), 3);
+    }
+}

@@ -1,0 +1,152 @@
+//! Locks of the library, and signal handlers of the program that arrive while this thread holds one.
+//!
+//! A handler may jump out (siglongjmp), and then nobody would give the lock back; or use the very connection that the
+//! thread was working on. So it runs when the last lock has been given back, a few microseconds later: the signal is
+//! sent again, and blocked until then ([`defer`]).
+
+use crate::thread;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, compiler_fence};
+use sidestep_sys::arch::{Interrupted, stack_pointer};
+use sidestep_sys::lock::{self, Taken, Tries};
+use sidestep_sys::{process, signal};
+
+/// What a thread knows of its own critical sections.
+#[repr(C)]
+pub struct Sections {
+    /// How deep it is in them; 0: in none.
+    depth: AtomicU32,
+    /// Where its stack ended when the outermost began.
+    stack: AtomicUsize,
+    /// Signals to be let through at the end of the outermost; bit n - 1 is signal n.
+    deferred: AtomicU64,
+}
+
+/// The first of the signals of which several can wait, in their order (signal(7)).
+const FIRST_QUEUED: i32 = 32;
+
+impl Sections {
+    #[inline]
+    fn enter(&self) {
+        let depth = self.depth.load(Relaxed);
+        if depth == 0 {
+            self.stack.store(stack_pointer(), Relaxed);
+        }
+        self.depth.store(depth + 1, Relaxed);
+        // A handler of this thread sees what the instructions before it have done; only the compiler could reorder them.
+        compiler_fence(core::sync::atomic::Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn leave(&self) {
+        compiler_fence(core::sync::atomic::Ordering::SeqCst);
+        let depth = self.depth.load(Relaxed).saturating_sub(1); // 0: an abandoned one was taken for over
+        self.depth.store(depth, Relaxed);
+        if depth == 0 && self.deferred.load(Relaxed) != 0 {
+            self.let_through();
+        }
+    }
+
+    #[cold]
+    fn let_through(&self) {
+        signal::unblock(self.deferred.swap(0, Relaxed)); // the handlers run here
+    }
+
+    /// Whether the section in which this thread holds a lock that it now wants again was left by a jump.
+    #[cold]
+    fn is_abandoned(&self) -> bool {
+        thread::is_over(self.stack.load(Relaxed), signal::alternate_stack())
+    }
+}
+
+/// Runs something that no handler of the program interrupts.
+pub fn section<T>(work: impl FnOnce() -> T) -> T {
+    let sections = &thread::more().critical;
+    sections.enter();
+    let result = work();
+    sections.leave();
+    result
+}
+
+/// The program's handler for this signal is about to run. True: it will run later; the thread goes on until then.
+///
+/// # Safety
+/// The arguments must be those of the signal handler that calls this.
+pub unsafe fn defer(number: i32, information: *const libc::siginfo_t, at: &mut Interrupted) -> bool {
+    let sections = &thread::more().critical;
+    // The stack of an abandoned section lies below those of its callers.
+    if sections.depth.load(Relaxed) == 0 || at.stack() > sections.stack.load(Relaxed) {
+        return false;
+    }
+    let bit = 1 << (number - 1);
+    if number >= FIRST_QUEUED && process::pending_signals() & bit != 0 {
+        return false; // sent again, it would come after those that were sent later
+    }
+    signal::block(bit); // with SA_NODEFER it is not
+    // SAFETY: by contract.
+    if unsafe { signal::send_again(number, information) }.is_err() {
+        return false;
+    }
+    at.block(number);
+    sections.deferred.fetch_or(bit, Relaxed);
+    true
+}
+
+/// A lock of the library. While a thread holds one, handlers wait.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Lock(lock::Lock);
+
+impl Lock {
+    pub const fn new() -> Lock {
+        Lock(lock::Lock::new())
+    }
+
+    /// Takes the lock for the calling thread, whose number is `me`.
+    #[inline]
+    pub fn lock(&self, me: u32) -> Taken {
+        let sections = &thread::more().critical;
+        sections.enter();
+        if self.0.try_lock(me) { Taken::Clean } else { self.lock_slowly(sections, me) }
+    }
+
+    /// While it waits, the thread is in no section.
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(&self, sections: &Sections, me: u32) -> Taken {
+        let mut tries = Tries::default();
+        loop {
+            match self.0.attempt(me, &tries) {
+                Some(Taken::Reentered) => return self.reentered(sections),
+                Some(taken) => return taken,
+                None => {
+                    sections.leave();
+                    self.0.pause(&mut tries);
+                    sections.enter();
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn reentered(&self, sections: &Sections) -> Taken {
+        if sections.is_abandoned() {
+            sections.depth.store(1, Relaxed);
+            return Taken::FromTheDead;
+        }
+        sections.leave();
+        Taken::Reentered
+    }
+
+    #[inline]
+    pub fn unlock(&self) {
+        self.0.unlock();
+        thread::more().critical.leave();
+    }
+
+    /// In a forked child: the thread that held it does not exist here.
+    pub fn forget(&self) {
+        if self.0.is_taken() {
+            self.0.unlock();
+        }
+    }
+}

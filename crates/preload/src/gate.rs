@@ -1,0 +1,55 @@
+//! Threads inside native calls on a connection, which hold its upgrade up. A record may be used again for another connection while
+//! threads are inside calls on the last one: those leave nothing in the gate of the new one.
+
+use core::sync::atomic::{AtomicU64, Ordering::*};
+
+/// The number of its connection in the upper half, threads in the lower one.
+pub struct Gate(AtomicU64);
+
+const HALF: u32 = 32;
+
+impl Gate {
+    /// One more. Returns what [`Gate::leave`] is to be told.
+    #[inline]
+    pub fn enter(&self) -> u32 {
+        (self.0.fetch_add(1, SeqCst) >> HALF) as u32
+    }
+
+    /// One less of those that have entered for this connection.
+    #[inline]
+    pub fn leave(&self, number: u32) {
+        let one_less = |word: u64| ((word >> HALF) as u32 == number && word as u32 != 0).then(|| word - 1);
+        let _ = self.0.fetch_update(SeqCst, SeqCst, one_less);
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.load(SeqCst) as u32 == 0
+    }
+
+    /// For another connection.
+    pub fn renew(&self) {
+        let next = |word: u64| Some((word >> HALF).wrapping_add(1) << HALF);
+        let _ = self.0.fetch_update(SeqCst, SeqCst, next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_entered_for_another_connection_changes_nothing() {
+        let gate = Gate(AtomicU64::new(u64::MAX << HALF));
+        let old = gate.enter();
+        gate.renew();
+        assert!(gate.is_empty());
+        let new = gate.enter();
+        gate.leave(old);
+        assert!(!gate.is_empty());
+        gate.leave(new);
+        assert!(gate.is_empty());
+        gate.leave(new);
+        assert!(gate.is_empty());
+    }
+}

@@ -1,0 +1,189 @@
+//! sigaction(2) and its kin, as the program sees them.
+
+use super::view::{View, view};
+use super::{FAULTS, LOCK, OTHERS, caught, in_front_of, is_fault, is_reserved};
+use crate::{errno, next, settings, thread, user};
+use core::sync::atomic::{AtomicU64, Ordering::*};
+use sidestep_sys::lock::Taken;
+use sidestep_sys::signal::{self, Action, KNOWN_FLAGS, SA_RESTORER};
+use sidestep_sys::{Errno, Result};
+
+/// Makes the call with the action that it is given, and tells the former one.
+type Call<'a> = &'a dyn Fn(Option<&Action>) -> Result<Action>;
+
+/// Changes, or asks, what happens on a signal.
+fn change(number: i32, new: Option<&Action>, call: Call) -> Result<Action> {
+    let ours = settings::active() && (1..=64).contains(&number) && !is_reserved(number) && !thread::in_vfork();
+    // Reentered: a handler that we do not know of has interrupted a change.
+    if !ours || LOCK.lock(thread::tid()) == Taken::Reentered {
+        return call(new).map(|present| shown(&present, view(number)));
+    }
+    let result = change_locked(number, new, call);
+    LOCK.unlock();
+    result
+}
+
+fn change_locked(number: i32, new: Option<&Action>, call: Call) -> Result<Action> {
+    let Some(new) = new.filter(|new| is_wrapped(number, new)) else {
+        return call(new).map(|present| shown(&present, view(number)));
+    };
+    let before = View::copy_of(view(number));
+    // The program's handler is known before ours is installed for it.
+    view(number).set(&Action { flags: new.flags & KNOWN_FLAGS, ..*new });
+    match call(Some(&in_front_of(new))) {
+        Ok(present) => Ok(shown(&present, &before)),
+        Err(e) => {
+            view(number).set(&before.stored());
+            Err(e)
+        }
+    }
+}
+
+/// Whether our handler goes in front of what the program wants for this signal.
+fn is_wrapped(number: i32, new: &Action) -> bool {
+    let handled = new.handler > libc::SIG_IGN;
+    if handled && new.flags & SA_RESTORER == 0 {
+        return false; // the kernel ends a process whose handler has no way back
+    }
+    if is_fault(number) { FAULTS.load(Relaxed) } else { handled && OTHERS.load(Relaxed) }
+}
+
+/// What the program sees of an action of the kernel's.
+fn shown(present: &Action, view: &View) -> Action {
+    if caught::is_ours(present) { view.shown(present) } else { *present }
+}
+
+fn to_libc(action: &Action) -> libc::sigaction {
+    // SAFETY: integers and a null pointer: all zero is a value.
+    let mut new: libc::sigaction = unsafe { core::mem::zeroed() };
+    new.sa_sigaction = action.handler;
+    new.sa_flags = action.flags as i32;
+    // SAFETY: libc's mask is larger than the kernel's word; a restorer is only a pointer here.
+    unsafe {
+        (&raw mut new.sa_mask).cast::<u64>().write(action.mask);
+        (&raw mut new.sa_restorer).cast::<usize>().write(action.restorer);
+    }
+    new
+}
+
+/// As libc will hand it to the kernel, but for the restorer, which is libc's own.
+fn from_libc(action: &libc::sigaction) -> Action {
+    let flags = u64::from(action.sa_flags as u32) | SA_RESTORER;
+    // SAFETY: libc's mask is larger than the kernel's word.
+    let mask = unsafe { (&raw const action.sa_mask).cast::<u64>().read() };
+    Action { handler: action.sa_sigaction, flags, restorer: 0, mask }
+}
+
+/// libc's sigaction(), with whatever else it does. Tells the former action.
+pub fn set_by_libc(number: i32, new: Option<&Action>) -> Result<Action> {
+    let new = new.map(to_libc);
+    let mut old = to_libc(&Action { handler: 0, flags: 0, restorer: 0, mask: 0 });
+    let pointer = new.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: two structs of libc's, alive; a handler is the program's or ours.
+    errno::take(unsafe { next::sigaction(number, pointer, &raw mut old) } as isize)?;
+    // SAFETY: as in `to_libc`.
+    let restorer = unsafe { (&raw const old.sa_restorer).cast::<usize>().read() };
+    Ok(Action { flags: u64::from(old.sa_flags as u32), restorer, ..from_libc(&old) })
+}
+
+/// sigaction(3).
+///
+/// # Safety
+/// libc's contract: null, or pointers to its struct.
+pub unsafe fn sigaction(number: i32, new: *const libc::sigaction, old: *mut libc::sigaction) -> i32 {
+    // SAFETY: by contract; libc follows the pointer in the same way.
+    let new = unsafe { new.as_ref() }.map(from_libc);
+    let result = change(number, new.as_ref(), &|action| set_by_libc(number, action));
+    if let Ok(action) = &result
+        && !old.is_null()
+    {
+        // SAFETY: by contract.
+        unsafe { old.write(to_libc(action)) };
+    }
+    errno::give(result.map(|_| 0)) as i32
+}
+
+/// rt_sigaction(2) through syscall().
+///
+/// # Safety
+/// None but that of any system call: the pointers may be bad.
+pub unsafe fn raw(number: i32, new: *const Action, old: *mut Action, size: usize) -> Result<usize> {
+    let call = |new: *const Action, old: *mut Action| {
+        // SAFETY: by contract.
+        let args = [number as usize, new as usize, old as usize, size, 0, 0];
+        // SAFETY: as above.
+        unsafe { sidestep_sys::call(libc::SYS_rt_sigaction, args) }
+    };
+    if size != 8 || !FAULTS.load(Relaxed) && !OTHERS.load(Relaxed) {
+        return call(new, old);
+    }
+    let wanted = if new.is_null() { None } else { Some(user::read(new)?) };
+    let former = change(number, wanted.as_ref(), &|action| {
+        let mut former = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
+        call(action.map_or(core::ptr::null(), core::ptr::from_ref), &raw mut former).map(|_| former)
+    })?;
+    if !old.is_null() {
+        // SAFETY: the place that the program has named.
+        unsafe { user::write(old, former) }?;
+    }
+    Ok(0)
+}
+
+/// signal(3) and its kin: a handler with these flags and this mask. Returns the former one.
+pub fn simple(number: i32, handler: usize, flags: i32, mask: u64) -> usize {
+    if handler == libc::SIG_ERR {
+        return errno::give(Err(Errno(libc::EINVAL))) as usize;
+    }
+    let new = from_libc(&to_libc(&Action { handler, flags: u64::from(flags as u32), restorer: 0, mask }));
+    match change(number, Some(&new), &|action| set_by_libc(number, action)) {
+        Ok(former) => former.handler,
+        Err(e) => errno::give(Err(e)) as usize,
+    }
+}
+
+/// What the program sees of a handler that libc has told.
+pub fn shown_handler(number: i32, handler: usize) -> usize {
+    if handler == caught::address() { view(number).stored().handler } else { handler }
+}
+
+/// Signals whose handlers signal(3) is to install without SA_RESTART, as siginterrupt(3) was told.
+static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
+
+/// signal(3) asks for a restart unless siginterrupt(3) has been called.
+pub fn restarts(number: i32) -> bool {
+    !(1..=64).contains(&number) || INTERRUPTING.load(Relaxed) >> (number - 1) & 1 == 0
+}
+
+/// siginterrupt(3) has succeeded: libc has changed the flag of what the kernel knows.
+pub fn interrupt(number: i32, on: bool) {
+    if (1..=64).contains(&number) {
+        let bit = 1 << (number - 1);
+        if on {
+            INTERRUPTING.fetch_or(bit, Relaxed)
+        } else {
+            INTERRUPTING.fetch_and(!bit, Relaxed)
+        };
+        view(number).set_restart(!on);
+    }
+}
+
+/// Starts another program by `call`: what the program ignores stays ignored there, while our handler would leave the
+/// default action. Until the call returns, a fault in a copy ends the process.
+pub fn as_ignored<T>(call: impl FnOnce() -> T) -> T {
+    let ignored = |number: &i32| FAULTS.load(Relaxed) && view(*number).ignores();
+    let ours = [libc::SIGSEGV, libc::SIGBUS].map(|n| Some(n).filter(ignored).and_then(taken_back));
+    let result = call();
+    for (number, ours) in ours.into_iter().flatten() {
+        // SAFETY: our handler, as it was.
+        let _ = unsafe { signal::set_action(number, &ours) };
+    }
+    result
+}
+
+/// Has the kernel ignore the signal itself. Returns our action, if it was there.
+fn taken_back(number: i32) -> Option<(i32, Action)> {
+    let ours = signal::action(number).ok().filter(caught::is_ours)?;
+    // SAFETY: no handler.
+    unsafe { signal::set_action(number, &view(number).shown(&ours)) }.ok()?;
+    Some((number, ours))
+}

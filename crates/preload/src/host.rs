@@ -1,0 +1,187 @@
+//! The program's libc: which one it is, and what we use of it besides the originals of intercepted calls.
+
+use crate::symbol::{self, StandIn, Symbol};
+use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering::Relaxed};
+use libc::size_t;
+use sidestep_sys::elf::{Name, Object};
+use sidestep_sys::process;
+
+/// Those whose data types we know.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Unknown,
+    Glibc,
+    Musl,
+}
+
+static KIND: AtomicU8 = AtomicU8::new(Kind::Unknown as u8);
+
+pub fn is_known() -> bool {
+    KIND.load(Relaxed) != Kind::Unknown as u8
+}
+
+fn is(kind: Kind) -> bool {
+    KIND.load(Relaxed) == kind as u8
+}
+
+/// A symbol that not every libc has.
+const fn optional(name: &'static CStr) -> Symbol {
+    Symbol::new(name, StandIn::Failing(core::ptr::null()))
+}
+
+static VASPRINTF: Symbol = optional(c"vasprintf");
+static CHK_FAIL: Symbol = optional(c"__chk_fail");
+static GETAUXVAL: Symbol = optional(c"getauxval");
+static REGISTER_ATFORK: Symbol = optional(c"__register_atfork");
+static PTHREAD_ATFORK: Symbol = optional(c"pthread_atfork");
+
+/// The function behind a symbol.
+///
+/// # Safety
+/// `F` must be the type of a pointer to it.
+unsafe fn function<F: Copy>(symbol: &Symbol) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    let address = symbol.get();
+    // SAFETY: by contract, and of the same size.
+    (!address.is_null()).then(|| unsafe { core::mem::transmute_copy(&address) })
+}
+
+unsafe extern "C" {
+    /// What memcpy() and its kin lead to, of which compilers make calls (csrc/freestanding.c).
+    static ss_memcpy: AtomicPtr<c_void>;
+    static ss_memmove: AtomicPtr<c_void>;
+    static ss_memset: AtomicPtr<c_void>;
+    /// free(3) and environ(7) as any library sees them.
+    static ss_free: Option<unsafe extern "C" fn(*mut c_void)>;
+    static ss_environ: *const *const *const c_char;
+}
+
+/// In the constructor: which libc it is, and everything that is used in this file.
+pub fn resolve() {
+    recognize();
+    symbol::resolve(&[
+        Some(&VASPRINTF),
+        Some(&CHK_FAIL),
+        Some(&GETAUXVAL),
+        Some(&REGISTER_ATFORK),
+        Some(&PTHREAD_ATFORK),
+    ]);
+}
+
+/// Which libc it is, is told by what only the one or the other has, in the object that starts programs.
+fn recognize() {
+    const START: Name = Name::new(c"__libc_start_main");
+    /// The third stage of musl's dynamic linker, which looks it up by its name.
+    const MUSL: Name = Name::new(c"__dls3");
+    const GLIBC: Name = Name::new(c"gnu_get_libc_version");
+    symbol::each_object(|object| {
+        // SAFETY: the objects have been relocated: they call us.
+        let has = |name| unsafe { object.find(name) }.is_some();
+        let kind = match (has(&START), has(&MUSL), has(&GLIBC)) {
+            (true, true, false) => Kind::Musl,
+            (true, false, true) => Kind::Glibc,
+            _ => return ControlFlow::Continue(()),
+        };
+        KIND.store(kind as u8, Relaxed);
+        borrow_memory_functions(object);
+        borrow_clock(object);
+        ControlFlow::Break(())
+    });
+}
+
+/// From libc itself: a sanitizer's, which may be in front of it, would judge the bytes of rings by rules of its own.
+fn borrow_memory_functions(libc: &Object) {
+    const MEMCPY: Name = Name::new(c"memcpy");
+    const MEMMOVE: Name = Name::new(c"memmove");
+    const MEMSET: Name = Name::new(c"memset");
+    // SAFETY: pointers to functions, which are only ever read and written as a whole.
+    for (name, used) in unsafe { [(&MEMCPY, &ss_memcpy), (&MEMMOVE, &ss_memmove), (&MEMSET, &ss_memset)] } {
+        // SAFETY: as in `recognize`.
+        if let Some(found) = unsafe { libc.find(name) } {
+            used.store(found, Relaxed);
+        }
+    }
+}
+
+/// It reads the vDSO: waits with a timeout ask for the time.
+fn borrow_clock(libc: &Object) {
+    const CLOCK: Name = Name::new(c"clock_gettime");
+    // SAFETY: as in `recognize`.
+    if let Some(found) = unsafe { libc.find(&CLOCK) } {
+        // SAFETY: the function of the libc that has been recognized, which calls nobody.
+        unsafe { sidestep_sys::clock::ask_libc(found) };
+    }
+}
+
+/// The environment, of which glibc gives the address to constructors (`given`) and other libcs do not. May be null.
+pub fn first_environment(given: *const *const c_char) -> *const *const c_char {
+    if is(Kind::Glibc) { given } else { environment() }
+}
+
+/// The environment as it is now; null if libc does not tell.
+pub fn environment() -> *const *const c_char {
+    // SAFETY: the address of libc's variable of this type, or null.
+    unsafe { ss_environ.as_ref() }.map_or(core::ptr::null(), |environ| *environ)
+}
+
+/// Whether the program has more rights than the user who has started it: then nothing that this user says counts.
+pub fn is_privileged() -> bool {
+    // SAFETY: getauxval(3).
+    match unsafe { function::<extern "C" fn(c_ulong) -> c_ulong>(&GETAUXVAL) } {
+        Some(ask) => ask(libc::AT_SECURE) != 0,
+        None => process::changes_identity(),
+    }
+}
+
+/// Has libc call these around every fork that it knows of: before it, and in the child. False: it does not offer that.
+pub fn register_fork(before: extern "C" fn(), child: extern "C" fn()) -> bool {
+    type Handler = Option<extern "C" fn()>;
+    type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
+    // glibc has the first in every version; the second takes three arguments, and does not look at the fourth.
+    // SAFETY: the types of both.
+    let register = unsafe { function::<Register>(&REGISTER_ATFORK).or_else(|| function(&PTHREAD_ATFORK)) };
+    // SAFETY: two functions that live as long as the library, which is never unloaded (-z nodelete).
+    register.is_some_and(|r| unsafe { r(Some(before), None, Some(child), core::ptr::null_mut()) } == 0)
+}
+
+/// vasprintf(3): the text, to be freed with [`free`], and its length.
+///
+/// # Safety
+/// The format and the arguments must fit together.
+pub unsafe fn formatted(format: *const c_char, args: *mut c_void) -> Option<(*mut c_char, usize)> {
+    type Vasprintf = unsafe extern "C" fn(*mut *mut c_char, *const c_char, *mut c_void) -> c_int;
+    let mut text = core::ptr::null_mut();
+    // SAFETY: the function's type; the rest by contract.
+    let n = unsafe { function::<Vasprintf>(&VASPRINTF)?(&raw mut text, format, args) };
+    (n >= 0).then_some((text, n as usize))
+}
+
+/// free(3), which a program may have replaced together with malloc(3).
+///
+/// # Safety
+/// The memory must have been allocated by libc.
+pub unsafe fn free(memory: *mut c_char) {
+    // SAFETY: a constant that the dynamic linker has filled in.
+    if let Some(free) = unsafe { ss_free } {
+        // SAFETY: by contract.
+        unsafe { free(memory.cast()) }
+    }
+}
+
+/// What _FORTIFY_SOURCE does about an overflow: libc says so and aborts.
+#[cold]
+pub fn overflow() -> ! {
+    // SAFETY: the function's type.
+    match unsafe { function::<extern "C" fn() -> !>(&CHK_FAIL) } {
+        Some(fail) => fail(),
+        None => process::abort(),
+    }
+}
+
+/// A length in a message header. musl's fields have 32 bits, and 32 more that its programs leave as they are.
+pub fn length(field: size_t) -> size_t {
+    if is(Kind::Musl) { field & 0xffff_ffff } else { field }
+}

@@ -1,0 +1,52 @@
+//! Unread bytes of a writer that does nothing: it sleeps or computes, and hears no doorbell. We are about to give the
+//! socket to somebody who reads from the kernel alone, and send these bytes to ourselves, through the writer's socket, as
+//! far as the kernel lets us have it (pidfd_getfd(2)).
+
+use crate::link;
+use crate::record::Conn;
+use core::sync::atomic::Ordering::Relaxed;
+use sidestep_conn::Rx;
+use sidestep_sys::{fd as fdsys, process, tcp};
+
+/// Sends what goes. Only of a ring that we have left.
+#[cold]
+pub fn send_for_writer(c: &Conn, rx: &mut Rx, fd: i32) {
+    let half = c.rx_half();
+    if half.claim_sending() {
+        if let Ok((from, at, len)) = rx.unsent(half)
+            && len > 0
+            && let Some(socket) = writers_socket(c, fd)
+        {
+            let sent = send(c, socket, at, len);
+            rx.sent_to(half, from.wrapping_add(sent as u64));
+            fdsys::close(socket);
+        }
+        half.has_sent();
+    }
+}
+
+fn send(c: &Conn, socket: i32, at: u64, len: usize) -> usize {
+    let data = c.rx_data();
+    let mut sent = 0;
+    while sent < len {
+        let (from, run) = data.run(at.wrapping_add(sent as u64));
+        let part = super::iov::one(from.cast_const().cast(), run.min(len - sent));
+        // SAFETY: `run` bytes of the ring.
+        let Ok(n) = (unsafe { tcp::send(socket, &part) }) else { break };
+        sent += n;
+    }
+    sent
+}
+
+/// A descriptor of our own for the other end of the connection. None: the writer's process, or its number for the
+/// socket, is another one by now, or we may not have it.
+fn writers_socket(c: &Conn, fd: i32) -> Option<i32> {
+    let pid = link::get(c.link.load(Relaxed)).peer_pid();
+    let number = c.words().side[1 - c.my_side()].number.load(Relaxed);
+    let socket = process::descriptor_of(pid, number as i32).ok()?;
+    if tcp::are_two_ends(fd, socket) {
+        return Some(socket);
+    }
+    fdsys::close(socket);
+    None
+}

@@ -1,0 +1,48 @@
+//! Descriptors that a message hands to another process (SCM_RIGHTS).
+
+use crate::fdtable::{self, Kind};
+use crate::{arena, errno, host, life, user};
+use core::ffi::c_int;
+use libc::{cmsghdr, msghdr};
+use sidestep_abi::Reason;
+
+/// Connections that are being passed to another process: whoever receives them reads from the kernel. What cannot be
+/// read the kernel does not pass.
+#[inline]
+pub fn surrender(msg: *const msghdr) {
+    if !fdtable::follows_any() {
+        return;
+    }
+    let Ok(m) = user::read(msg) else { return };
+    let len = host::length(m.msg_controllen);
+    if len > 0 {
+        surrender_in(m.msg_control.cast(), len);
+    }
+}
+
+#[cold]
+fn surrender_in(control: *const u8, len: usize) {
+    // CMSG_FIRSTHDR and CMSG_NXTHDR of cmsg(3): headers at multiples of a word, as long as a whole one fits.
+    const WORD: usize = size_of::<usize>();
+    let mut at = 0;
+    while len - at >= size_of::<cmsghdr>() {
+        let Ok(c) = user::read(control.wrapping_add(at).cast::<cmsghdr>()) else { return };
+        let size = host::length(c.cmsg_len);
+        if size < size_of::<cmsghdr>() || size > len - at {
+            return;
+        }
+        if c.cmsg_level == libc::SOL_SOCKET && c.cmsg_type == libc::SCM_RIGHTS {
+            let first = control.wrapping_add(at + size_of::<cmsghdr>()).cast::<c_int>();
+            (0..(size - size_of::<cmsghdr>()) / size_of::<c_int>()).for_each(|i| surrender_one(first.wrapping_add(i)));
+        }
+        at = (at + size.next_multiple_of(WORD)).min(len);
+    }
+}
+
+fn surrender_one(number: *const c_int) {
+    if let Ok(passed) = user::read(number)
+        && let Kind::Conn(index) = fdtable::get(passed)
+    {
+        errno::keep(|| life::surrender(arena::conn(index), passed, Reason::Passed));
+    }
+}

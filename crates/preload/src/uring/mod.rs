@@ -1,0 +1,153 @@
+//! io_uring(7), as far as programs use it through libc's syscall(): what the kernel will do to our connections by itself has
+//! to be known before it begins.
+//!
+//! A ring is remembered when it is set up, and its submission queue mapped once more. When the program enters the kernel,
+//! the entries that are submitted then are looked at first ([`entry`]): a connection that one of them touches goes back to
+//! the kernel, alone and for good; what is asked of an epoll set of ours we do ourselves. Rings whose entries the kernel
+//! takes without being asked (IORING_SETUP_SQPOLL), and all that we do not know, end upgrades for the whole process.
+
+mod entry;
+mod ring;
+
+pub use entry::Fixed;
+
+use crate::fdtable::{self, Kind};
+use crate::settings::{self, IoUring};
+use crate::{errno, exec, thread, user};
+use core::ffi::{c_int, c_long, c_uint};
+use sidestep_abi::Reason;
+use sidestep_sys::Errno;
+
+/// struct io_uring_params, in words (linux/io_uring.h).
+pub type Params = [u32; 30];
+/// Words of it.
+const FLAGS: usize = 2;
+
+/// What a ring can be set up with (IORING_SETUP_*): of others we do not know what they mean to us.
+const FOLLOWED: u32 = IOPOLL
+    | SQ_AFF
+    | CQSIZE
+    | CLAMP
+    | ATTACH_WQ
+    | R_DISABLED
+    | SUBMIT_ALL
+    | COOP_TASKRUN
+    | TASKRUN_FLAG
+    | SQE128
+    | CQE32
+    | SINGLE_ISSUER
+    | DEFER_TASKRUN
+    | NO_SQARRAY
+    | HYBRID_IOPOLL;
+const IOPOLL: u32 = 1;
+const SQ_AFF: u32 = 1 << 2;
+const CQSIZE: u32 = 1 << 3;
+const CLAMP: u32 = 1 << 4;
+const ATTACH_WQ: u32 = 1 << 5;
+const R_DISABLED: u32 = 1 << 6;
+const SUBMIT_ALL: u32 = 1 << 7;
+const COOP_TASKRUN: u32 = 1 << 8;
+const TASKRUN_FLAG: u32 = 1 << 9;
+const SQE128: u32 = 1 << 10;
+const CQE32: u32 = 1 << 11;
+const SINGLE_ISSUER: u32 = 1 << 12;
+const DEFER_TASKRUN: u32 = 1 << 13;
+const NO_SQARRAY: u32 = 1 << 16;
+const HYBRID_IOPOLL: u32 = 1 << 17;
+
+/// IORING_ENTER_REGISTERED_RING: the number is an index of a table that we do not know.
+const REGISTERED_RING: c_uint = 1 << 4;
+
+/// From now on the kernel may read and write any socket by itself.
+#[cold]
+fn give_up() {
+    exec::surrender_all(Reason::KernelFeature);
+}
+
+/// io_uring_setup(2).
+pub fn setup(params: *mut Params, native: impl FnOnce() -> c_long) -> c_long {
+    if !settings::active() || thread::in_vfork() {
+        return native();
+    }
+    if settings::get().io_uring == IoUring::Refuse {
+        return errno::give(Err(Errno(libc::EPERM))) as c_long; // as where a container or the administrator forbids it
+    }
+    let followed = user::read(params.cast_const()).is_ok_and(|p| p[FLAGS] & !FOLLOWED == 0);
+    let fd = native();
+    let known = followed && fd >= 0 && {
+        let params = user::read(params.cast_const());
+        params.is_ok_and(|p| errno::keep(|| ring::follow(fd as c_int, &p)))
+    };
+    if fd >= 0 && !known {
+        give_up();
+    }
+    fd
+}
+
+/// Before io_uring_enter(2) submits so many entries.
+pub fn entering(fd: c_int, submitted: c_uint, flags: c_uint) {
+    if submitted == 0 || !settings::active() || thread::in_vfork() {
+        return;
+    }
+    match fdtable::get(fd) {
+        Kind::Ring(index) if flags & REGISTERED_RING == 0 => {
+            if !errno::keep(|| ring::get(index).look_at(submitted)) {
+                give_up();
+            }
+        }
+        _ => give_up(), // set up out of sight
+    }
+}
+
+/// Operations of io_uring_register(2) that hand descriptors to the kernel.
+const REGISTER_FILES: c_uint = 2;
+const REGISTER_FILES_UPDATE: c_uint = 6;
+const REGISTER_FILES2: c_uint = 13;
+const REGISTER_FILES_UPDATE2: c_uint = 14;
+
+/// struct io_uring_rsrc_register, and struct io_uring_rsrc_update2 but for its second word.
+type Resources = [u64; 4];
+
+/// Before io_uring_register(2).
+pub fn registering(operation: c_uint, argument: usize, n: c_uint) {
+    if !settings::active() || !fdtable::follows_any() {
+        return;
+    }
+    match operation {
+        REGISTER_FILES => Fixed { at: argument as *const c_int, n }.leave_to_kernel(),
+        // Offset and reserved word, then the address of the numbers.
+        REGISTER_FILES_UPDATE => {
+            if let Ok([_, numbers]) = user::read(argument as *const [u64; 2]) {
+                Fixed { at: numbers as *const c_int, n }.leave_to_kernel();
+            }
+        }
+        // How many, flags, reserved word, the address of the numbers, that of their tags.
+        REGISTER_FILES2 => {
+            if let Ok([count, _, numbers, _]) = user::read(argument as *const Resources) {
+                Fixed { at: numbers as *const c_int, n: count as u32 }.leave_to_kernel();
+            }
+        }
+        // Offset and reserved word, address of the numbers, of their tags, how many.
+        REGISTER_FILES_UPDATE2 => {
+            if let Ok([_, numbers, _, count]) = user::read(argument as *const Resources) {
+                Fixed { at: numbers as *const c_int, n: count as u32 }.leave_to_kernel();
+            }
+        }
+        _ => {}
+    }
+}
+
+/// `new` is another number of the ring.
+pub fn duplicated(index: u32) {
+    ring::get(index).hold();
+}
+
+/// A number of the ring is being closed.
+pub fn closed(index: u32) {
+    ring::get(index).release();
+}
+
+/// In a forked child: other threads of the parent do not exist here.
+pub fn unlock_all() {
+    ring::all().for_each(|r| r.unlock());
+}

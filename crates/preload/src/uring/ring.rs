@@ -1,0 +1,181 @@
+//! The rings of this process, and their submission queues as the kernel sees them.
+
+use super::entry::{Entry, Neighbours};
+use super::{NO_SQARRAY, Params, SQE128};
+use crate::critical::Lock;
+use crate::fdtable::{self, Kind};
+use crate::thread;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+use sidestep_sys::lock::Taken;
+use sidestep_sys::mem;
+
+/// Rings that are followed at once; libuv has one or two for each of its loops.
+const RINGS: usize = 256;
+/// Where the kernel has the two parts (IORING_OFF_SQ_RING, IORING_OFF_SQES).
+const QUEUE_AT: usize = 0;
+const ENTRIES_AT: usize = 0x1000_0000;
+/// No queue has more entries (IORING_MAX_ENTRIES).
+const MOST_ENTRIES: u32 = 32768;
+
+/// Words of struct io_uring_params: entries, flags, and offsets of words of the queue.
+const ENTRIES: usize = 0;
+const FLAGS: usize = 2;
+const HEAD: usize = 10;
+const TAIL: usize = 11;
+const ARRAY: usize = 16;
+
+pub struct Ring {
+    /// Numbers of ours that stand for it; 0: free record.
+    refs: AtomicU32,
+    /// Entries before this one have been looked at. Under the lock.
+    seen: AtomicU32,
+    entries: AtomicU32,
+    flags: AtomicU32,
+    /// Offsets of the kernel's words in the queue.
+    head: AtomicU32,
+    tail: AtomicU32,
+    array: AtomicU32,
+    queue: AtomicPtr<u8>,
+    queue_len: AtomicUsize,
+    sqes: AtomicPtr<u8>,
+    lock: Lock,
+}
+
+static RING: [Ring; RINGS] = [const {
+    Ring {
+        refs: AtomicU32::new(0),
+        seen: AtomicU32::new(0),
+        entries: AtomicU32::new(0),
+        flags: AtomicU32::new(0),
+        head: AtomicU32::new(0),
+        tail: AtomicU32::new(0),
+        array: AtomicU32::new(0),
+        queue: AtomicPtr::new(core::ptr::null_mut()),
+        queue_len: AtomicUsize::new(0),
+        sqes: AtomicPtr::new(core::ptr::null_mut()),
+        lock: Lock::new(),
+    }
+}; RINGS];
+
+pub fn get(index: u32) -> &'static Ring {
+    &RING[index as usize % RINGS]
+}
+
+pub fn all() -> impl Iterator<Item = &'static Ring> {
+    RING.iter().filter(|r| r.refs.load(Relaxed) != 0)
+}
+
+/// Remembers the ring that `fd` stands for. False: it cannot be.
+pub fn follow(fd: i32, params: &Params) -> bool {
+    let claimed = (0..RINGS as u32).find(|i| get(*i).refs.compare_exchange(0, 1, AcqRel, Relaxed).is_ok());
+    let Some(index) = claimed else { return false };
+    let mapped = get(index).map(fd, params);
+    let followed = mapped && fdtable::set(fd, Kind::Ring(index));
+    if !followed {
+        get(index).release();
+    }
+    followed
+}
+
+impl Ring {
+    fn map(&self, fd: i32, params: &Params) -> bool {
+        let entries = params[ENTRIES];
+        if entries > MOST_ENTRIES || !entries.is_power_of_two() {
+            return false;
+        }
+        let array = if params[FLAGS] & NO_SQARRAY == 0 { params[ARRAY] as usize + entries as usize * 4 } else { 0 };
+        let len = [params[HEAD], params[TAIL]].into_iter().fold(array, |len, word| len.max(word as usize + 4));
+        let (Ok(queue), Ok(sqes)) =
+            (mem::file_at(fd, len, QUEUE_AT), mem::file_at(fd, entries as usize * stride(params[FLAGS]), ENTRIES_AT))
+        else {
+            return false; // what was mapped stays until the process ends
+        };
+        for (word, value) in [
+            (&self.entries, entries),
+            (&self.flags, params[FLAGS]),
+            (&self.head, params[HEAD]),
+            (&self.tail, params[TAIL]),
+        ] {
+            word.store(value, Relaxed);
+        }
+        self.array.store(params[ARRAY], Relaxed);
+        self.seen.store(0, Relaxed);
+        self.queue_len.store(len, Relaxed);
+        self.sqes.store(sqes, Relaxed);
+        self.queue.store(queue, Release);
+        true
+    }
+
+    pub fn hold(&self) {
+        self.refs.fetch_add(1, AcqRel);
+    }
+
+    /// One number less; with the last one the mapping goes, which would keep the ring alive.
+    pub fn release(&self) {
+        if self.refs.load(Acquire) == 1 {
+            let queue = self.queue.swap(core::ptr::null_mut(), AcqRel);
+            if !queue.is_null() {
+                mem::unmap(queue, self.queue_len.load(Relaxed));
+                let bytes = self.entries.load(Relaxed) as usize * stride(self.flags.load(Relaxed));
+                mem::unmap(self.sqes.load(Relaxed), bytes);
+            }
+        }
+        self.refs.fetch_sub(1, AcqRel);
+    }
+
+    pub fn unlock(&self) {
+        self.lock.forget();
+    }
+
+    /// A word that kernel and program share.
+    fn word(&self, queue: *mut u8, offset: u32) -> &AtomicU32 {
+        // SAFETY: `map` has made the mapping so long that every word which is asked for lies inside, aligned by the kernel.
+        unsafe { &*queue.add(offset as usize).cast::<AtomicU32>() }
+    }
+
+    /// Looks at the next `submitted` entries, those that have not been looked at. False: that cannot be done.
+    pub fn look_at(&self, submitted: u32) -> bool {
+        if self.lock.lock(thread::tid()) == Taken::Reentered {
+            return false;
+        }
+        let queue = self.queue.load(Acquire);
+        if !queue.is_null() {
+            self.look_at_locked(queue, submitted);
+        }
+        self.lock.unlock();
+        !queue.is_null()
+    }
+
+    fn look_at_locked(&self, queue: *mut u8, submitted: u32) {
+        let head = self.word(queue, self.head.load(Relaxed)).load(Acquire);
+        let tail = self.word(queue, self.tail.load(Relaxed)).load(Acquire);
+        let there = tail.wrapping_sub(head).min(submitted).min(self.entries.load(Relaxed));
+        // Positions count on and wrap: what lies between head and `seen` has been looked at when it could not be submitted.
+        let old = self.seen.load(Relaxed).wrapping_sub(head);
+        let first = if old <= self.entries.load(Relaxed) { old.min(there) } else { 0 };
+        let mut neighbours = Neighbours::default();
+        for position in first..there {
+            if let Some(entry) = self.entry(queue, head.wrapping_add(position)) {
+                entry.foresee(&mut neighbours);
+            }
+        }
+        self.seen.store(head.wrapping_add(there), Relaxed);
+    }
+
+    /// The entry at a position. None: its place is none, and the kernel drops it.
+    fn entry(&self, queue: *mut u8, position: u32) -> Option<Entry> {
+        let (entries, flags) = (self.entries.load(Relaxed), self.flags.load(Relaxed));
+        let slot = position & (entries - 1);
+        let index = match flags & NO_SQARRAY {
+            0 => self.word(queue, self.array.load(Relaxed) + slot * 4).load(Relaxed),
+            _ => slot,
+        };
+        // SAFETY: below the number of entries, so inside the mapping; entries are the kernel's until it has taken them.
+        (index < entries).then(|| unsafe { Entry::at(self.sqes.load(Relaxed).add(index as usize * stride(flags))) })
+    }
+}
+
+/// Bytes of an entry.
+fn stride(flags: u32) -> usize {
+    if flags & SQE128 != 0 { 128 } else { 64 }
+}

@@ -1,0 +1,67 @@
+//! What the kernel says of a set. It says it to us, never to the program's memory: tags of ours must not be found there.
+
+use crate::wait::as_ptr;
+use crate::wait::sets::Set;
+use crate::{calls, errno};
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::*;
+use libc::{epoll_event, sigset_t, timespec};
+use sidestep_sys::{Result, mem};
+
+/// On the stack of the thread that waits.
+pub const FEW: usize = 256;
+/// In memory of the set, one wait at a time; others make do with few.
+const MANY: usize = 16 * 1024;
+
+/// Calls `work` with room for up to `most` events, which the kernel is to be asked for with [`ask`].
+pub fn with_room<T>(s: &Set, most: usize, work: impl FnOnce(&mut [MaybeUninit<epoll_event>]) -> T) -> T {
+    let mut few = [const { MaybeUninit::uninit() }; FEW];
+    if most <= FEW {
+        return work(&mut few[..most]);
+    }
+    let Some(many) = borrow(s) else { return work(&mut few) };
+    // SAFETY: the set's mapping of that size, which nobody else uses until the flag is lowered.
+    let result = work(unsafe { core::slice::from_raw_parts_mut(many, most.min(MANY)) });
+    s.entries_used.store(false, Release);
+    result
+}
+
+/// A thread that leaves its wait by a jump keeps it for good.
+#[cold]
+fn borrow(s: &Set) -> Option<*mut MaybeUninit<epoll_event>> {
+    if s.entries_used.swap(true, Acquire) {
+        return None;
+    }
+    if s.entries.load(Relaxed).is_null()
+        && let Ok(memory) = mem::anonymous(MANY * size_of::<epoll_event>(), false)
+    {
+        s.entries.store(memory.cast(), Relaxed);
+    }
+    let memory = s.entries.load(Relaxed);
+    if memory.is_null() {
+        s.entries_used.store(false, Release);
+        return None;
+    }
+    Some(memory.cast())
+}
+
+/// One epoll_wait(2), for at most as many events as there is room for.
+pub fn ask<'a>(
+    s: &Set,
+    room: &'a mut [MaybeUninit<epoll_event>],
+    left: &Option<timespec>,
+    mask: *const sigset_t,
+) -> Result<&'a [epoll_event]> {
+    let epfd = s.fd.load(Relaxed);
+    let at = room.as_mut_ptr().cast::<epoll_event>();
+    // SAFETY: `room` is writable for its length; the timespec is alive; the mask is the program's or null.
+    let n = errno::take(unsafe { calls::sleep_in_set(epfd, at, room.len() as i32, as_ptr(left), mask) } as isize)?;
+    // SAFETY: the kernel has written so many.
+    Ok(unsafe { core::slice::from_raw_parts(at, n.min(room.len())) })
+}
+
+/// What the last [`ask`], which has returned so many, has left there.
+pub fn written(room: &[MaybeUninit<epoll_event>], n: usize) -> &[epoll_event] {
+    // SAFETY: by the caller's word the kernel has written so many.
+    unsafe { core::slice::from_raw_parts(room.as_ptr().cast(), n.min(room.len())) }
+}

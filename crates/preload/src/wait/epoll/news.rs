@@ -1,0 +1,190 @@
+//! From doorbells and kernel events to the list of what is ready.
+
+use super::kick;
+use super::tag::{self, Source};
+use crate::fdtable::{self, Kind};
+use crate::record::flag;
+use crate::wait::readiness::{self, ARRIVALS, ENDS, IN, OUT, OUT_ANY, PRI};
+use crate::wait::sets::{self, Inner, Reg, Set, reg};
+use crate::{arena, critical, io, place};
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::*;
+use libc::epoll_event;
+use sidestep_sys::arch;
+use sidestep_sys::clock::Due;
+
+/// When to look again at writers that were found without space; not set: there are none. Their readers may have
+/// stalled, so nobody sleeps longer than that, and a set that other connections keep busy looks too.
+static DUE: Due = Due::new();
+
+/// News that is put into the list at once.
+const BATCH: usize = 16;
+
+/// News on its way into a set's list, so that the lock is taken once for many.
+struct Batch<'s> {
+    set: &'s Set,
+    /// When the news was taken.
+    now: u64,
+    len: usize,
+    news: [MaybeUninit<News>; BATCH],
+}
+
+#[derive(Clone, Copy)]
+struct News {
+    fd: i32,
+    ticks: u64,
+    /// What the kernel has said; 0: the news came by ring.
+    says: u32,
+}
+
+impl Batch<'_> {
+    fn new(set: &Set) -> Batch<'_> {
+        Batch { set, now: 0, len: 0, news: [const { MaybeUninit::uninit() }; BATCH] }
+    }
+
+    fn put(&mut self, news: News) {
+        if self.len == BATCH {
+            let set = self.set;
+            set.with(|inner| self.hand_in(inner));
+            self.len = 0;
+        }
+        self.news[self.len].write(news);
+        self.len += 1;
+    }
+
+    /// Lists it all, under the set's lock.
+    fn hand_in(&self, inner: &mut Inner) {
+        if self.len == 0 {
+            return;
+        }
+        // What peers say of the time is believed as far as it can be true.
+        let earliest = inner.taken.min(self.now);
+        for news in &self.news[..self.len] {
+            // SAFETY: `put` has written so many.
+            let News { fd, ticks, says } = unsafe { news.assume_init() };
+            if says != 0
+                && let Some(r) = inner.reg(fd).filter(|r| r.is_managed())
+            {
+                r.state |= if r.is_listed() { 0 } else { reg::BY_KERNEL };
+                r.state |= if is_edge(r, says) { reg::EDGE } else { 0 };
+                r.ends = says & ENDS;
+            }
+            inner.hear(fd, ticks.clamp(earliest, self.now));
+        }
+        inner.settle();
+    }
+
+    /// Takes what has rung for this place.
+    fn take(&mut self, p: u32) {
+        self.now = arch::ticks();
+        place::take_news(p, |index| {
+            io::send::serve(index);
+            let ticks = arena::conn(index).rx_half().writer.news_at.load(Relaxed);
+            for_each_number(index, |fd| self.put(News { fd, ticks, says: 0 }));
+        });
+    }
+}
+
+/// Whether an event of the kernel's is one to a registration if it is edge-triggered. The kernel wakes by what has happened:
+/// arriving bytes, urgent ones too, wake those who want [`ARRIVALS`], space those who want to write, and the end of a
+/// direction or of the connection wakes all.
+fn is_edge(r: &Reg, says: u32) -> bool {
+    says & ENDS & !r.ends != 0
+        || says & (IN | PRI) != 0 && r.events & ARRIVALS != 0
+        || says & OUT != 0 && r.events & OUT_ANY != 0
+}
+
+/// Lists the connections that have rung for this place.
+pub(super) fn list_rung(s: &Set, p: u32) {
+    if place::has_news(p) {
+        heard(s, p, |_| ());
+    }
+}
+
+/// The same, and works on the set under the same lock. No handler jumps out in between: what has been taken would be lost.
+#[inline]
+pub(super) fn heard<T>(s: &Set, p: u32, work: impl FnOnce(&mut Inner) -> T) -> Option<T> {
+    if !place::has_news(p) {
+        return s.with(work);
+    }
+    critical::section(|| {
+        let mut batch = Batch::new(s);
+        batch.take(p);
+        s.with(|inner| {
+            batch.hand_in(inner);
+            inner.taken = inner.taken.max(batch.now);
+            work(inner)
+        })
+    })
+}
+
+/// The numbers of a connection: any of them may be registered.
+pub fn for_each_number(index: u32, mut each: impl FnMut(i32)) {
+    let local = arena::local(index);
+    if local.refs.load(Relaxed) <= 1 {
+        return each(local.fd.load(Relaxed) as i32);
+    }
+    fdtable::for_each(|fd, kind| {
+        if kind == Kind::Conn(index) {
+            each(fd);
+        }
+    });
+}
+
+/// Lists the connections that the kernel speaks of. Returns how many events are the program's own.
+pub(super) fn hear_kernel(s: &Set, entries: &[epoll_event]) -> usize {
+    let natives = entries.iter().filter(|e| !tag::is_ours(e.u64)).count();
+    if natives == entries.len() {
+        return natives;
+    }
+    let mut batch = Batch::new(s);
+    batch.now = arch::ticks();
+    for event in entries {
+        let Source::Managed(fd) = tag::source(event.u64) else { continue };
+        if let Kind::Conn(index) = fdtable::get(fd) {
+            if readiness::is_hint(event.events) {
+                arena::conn(index).raise(flag::HINT);
+            }
+            io::send::serve(index);
+        }
+        batch.put(News { fd, ticks: batch.now, says: event.events });
+    }
+    s.with(|inner| batch.hand_in(inner));
+    natives
+}
+
+/// Some writer has something to send that did not fit; whoever waits next looks after it.
+pub fn expect_space() {
+    DUE.set(io::send::STALLED_US);
+}
+
+/// Whether some writer waits for space.
+pub(super) fn expects_space() -> bool {
+    DUE.is_set()
+}
+
+/// Whether it is time to look at them.
+#[inline]
+pub(super) fn space_is_due() -> bool {
+    DUE.has_come()
+}
+
+/// Has every writer that waits for space looked at again, if there may be some: in whatever sets they are.
+pub(super) fn queue_writers() {
+    if !DUE.take() {
+        return;
+    }
+    fdtable::for_each(|fd, kind| {
+        if let Kind::Conn(index) = kind
+            && arena::conn(index).has(flag::TX_BLOCKED)
+        {
+            for (_, s) in sets::all().filter(|(_, s)| s.has(fd, Reg::is_awaited)) {
+                s.with(|inner| {
+                    inner.hear(fd, arch::ticks());
+                    inner.settle();
+                });
+                kick(s, false);
+            }
+        }
+    });
+}

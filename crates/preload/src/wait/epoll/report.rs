@@ -1,0 +1,255 @@
+//! One look at a set's list and at what the kernel has answered, under the set's lock: writes events where the program wants
+//! them.
+
+use super::news::expect_space;
+use super::tag::{self, Source};
+use super::takeover::{hand_back, put, watch_anew, watched};
+use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl};
+use crate::record::{Conn, flag, state};
+use crate::wait::readiness::{self, ARRIVALS, ERR, HUP, OUT, OUT_ANY};
+use crate::wait::sets::{Inner, Reg, Regs, Set, reg};
+use crate::{arena, user};
+use core::sync::atomic::Ordering::*;
+use libc::{EPOLL_CTL_MOD, epoll_event};
+use sidestep_ready::{self as ready, Asked, Entry, Looked, Node, Nodes, Wait};
+use sidestep_sys::{arch, clock, tcp};
+
+/// There is one doorbell for all connections of a set.
+const GROUP: u32 = 0;
+
+/// What came of one look.
+pub(super) struct Reported {
+    /// Events written, counted from the beginning of the wait.
+    pub n: usize,
+    /// The program could not be told of one that is there.
+    pub failed: bool,
+}
+
+/// What is known and wanted while the lock is held.
+struct Report<'a> {
+    set: &'a Set,
+    regs: Regs,
+    top: i32,
+    entries: &'a [epoll_event],
+    out: &'a mut [epoll_event],
+    n: usize,
+    failed: bool,
+    /// Some are not to be told of a second time in this wait.
+    later: bool,
+}
+
+/// Reports what comes before anything that the kernel may have.
+pub(super) fn begin(s: &Set, inner: &mut Inner, out: &mut [epoll_event]) -> (Wait, Reported) {
+    let room = out.len();
+    let mut report = Report::new(s, inner, &[], out, 0);
+    let wait = inner.ready.begin(&mut report, room);
+    (wait, report.done())
+}
+
+/// Reports what the kernel has answered, if it was asked, and what is listed: from the `n`-th event of the wait on.
+pub(super) fn merge(
+    s: &Set,
+    inner: &mut Inner,
+    wait: &Wait,
+    (entries, asked): (&[epoll_event], Option<Asked>),
+    out: &mut [epoll_event],
+    n: usize,
+) -> Reported {
+    let room = out.len() - n;
+    let mut report = Report::new(s, inner, entries, out, n);
+    inner.ready.merge(&mut report, wait, asked, room);
+    let later = report.later;
+    let done = report.done();
+    if later {
+        list_fresh(inner);
+    }
+    done
+}
+
+/// What has been taken over since the kernel answered.
+#[cold]
+fn list_fresh(inner: &mut Inner) {
+    for fd in 0..inner.top {
+        if inner.reg(fd).is_some_and(|r| r.is_managed() && r.state & reg::FRESH != 0) {
+            inner.hear_edge(fd);
+        }
+    }
+}
+
+impl<'a> Report<'a> {
+    fn new(
+        set: &'a Set,
+        inner: &Inner,
+        entries: &'a [epoll_event],
+        out: &'a mut [epoll_event],
+        n: usize,
+    ) -> Report<'a> {
+        Report { set, regs: inner.regs, top: inner.top, entries, out, n, failed: false, later: false }
+    }
+
+    fn done(self) -> Reported {
+        Reported { n: self.n, failed: self.failed }
+    }
+
+    fn tell(&mut self, event: epoll_event) -> bool {
+        let Some(place) = self.out.get_mut(self.n) else { return false };
+        // SAFETY: the program's own place for events.
+        self.failed = unsafe { user::write(place, event) }.is_err();
+        self.n += usize::from(!self.failed);
+        !self.failed
+    }
+
+    /// Whether the kernel has just reported the same in its own way: it was taken over after that.
+    fn is_told_by_kernel(&self, r: &Reg) -> bool {
+        r.state & reg::FRESH != 0 && self.entries.iter().any(|e| e.u64 == r.data)
+    }
+}
+
+/// What is to be said of a registration.
+pub(super) struct Look {
+    pub found: u32,
+    pub is_to_be_told: bool,
+    tail: u64,
+}
+
+/// Looks at an upgraded connection for the sake of one registration.
+pub(super) fn look_at(r: &Reg, c: &Conn, fd: i32) -> Look {
+    let tail = c.rx_half().writer.tail.load(Acquire);
+    let found = readiness::events(c, fd, r.events & !(ET | ONESHOT | EXCLUSIVE));
+    if found & OUT_ANY != 0 && c.has(flag::TX_BLOCKED) {
+        // The kernel carries, and takes bytes again. Other registrations that wait for that have been listed with this one.
+        c.lower(flag::TX_BLOCKED);
+        c.spaces.fetch_add(1, Relaxed);
+    }
+    let is_ready = found & (r.events | ERR | HUP) != 0;
+    Look { found, is_to_be_told: is_ready && (r.events & ET == 0 || is_edge(r, c, tail)), tail }
+}
+
+/// Whether an edge-triggered registration has something new to tell. `tail`: of the ring, before the connection was looked at.
+fn is_edge(r: &Reg, c: &Conn, tail: u64) -> bool {
+    r.state & reg::EDGE != 0
+        || r.events & ARRIVALS != 0 && r.tail != tail
+        || r.events & OUT_ANY != 0 && r.spaces != c.spaces.load(Relaxed)
+        || c.has(flag::BROKEN)
+}
+
+impl Nodes for Report<'_> {
+    #[inline]
+    fn node(&mut self, number: u32) -> Option<&mut Node> {
+        self.regs.node(number)
+    }
+}
+
+impl ready::Set for Report<'_> {
+    fn entry(&mut self, at: usize) -> Entry {
+        let Some(event) = self.entries.get(at) else { return Entry::Nothing };
+        match tag::source(event.u64) {
+            Source::Program => {
+                let data = event.u64;
+                Entry::Native { data, is_level: is_level(self.set, &mut self.regs, data) }
+            }
+            Source::Doorbell => Entry::Bell(GROUP),
+            Source::Wake => Entry::Nothing,
+            Source::Managed(fd) => {
+                let is_first = self.regs.get(fd).is_some_and(|r| r.state & reg::BY_KERNEL != 0);
+                Entry::Ours { number: fd as u32, is_first }
+            }
+        }
+    }
+
+    fn look(&mut self, number: u32) -> Looked {
+        let fd = number as i32;
+        let Some(r) = self.regs.get(fd).filter(|r| r.is_awaited()).map(|r| *r) else { return Looked::Nothing };
+        if self.is_told_by_kernel(&r) {
+            self.later = true;
+            return Looked::Nothing;
+        }
+        let c = arena::conn(r.conn);
+        if c.state.load(Acquire) != state::ATTACHED {
+            hand_back(self.set, &mut self.regs, fd); // another process of the family has brought it back to the kernel
+            return Looked::Nothing;
+        }
+        let Look { found, is_to_be_told, tail } = look_at(&r, c, fd);
+        if c.has(flag::TX_UNSENT) || r.events & OUT_ANY != 0 && found & OUT_ANY == 0 {
+            if c.has(flag::TX_RING) { expect_space() } else { ask_for_out(self.set, &r, fd) }
+        }
+        if is_to_be_told && !self.tell(epoll_event { events: found, u64: r.data }) {
+            return Looked::Untold;
+        }
+        if let Some(r) = self.regs.get(fd) {
+            (r.tail, r.spaces) = (tail, c.spaces.load(Relaxed));
+            r.state &= !(reg::EDGE | reg::FRESH | reg::BY_KERNEL);
+            if is_to_be_told && r.events & ONESHOT != 0 {
+                r.state |= reg::DISARMED;
+                // An end is told of whatever is asked for: the kernel has told of it, and would once more.
+                if found & (ERR | HUP) == 0 {
+                    watch_anew(self.set, &mut self.regs, fd);
+                }
+            }
+        }
+        if is_to_be_told { Looked::Reported { again: r.events & (ET | ONESHOT) == 0 } } else { Looked::Nothing }
+    }
+
+    fn hand_over(&mut self, at: usize) -> bool {
+        let Some(event) = self.entries.get(at).copied() else { return true };
+        let told = self.tell(event);
+        if !told {
+            let is_told = |data| data == event.u64;
+            (0..self.top).for_each(|fd| arm_again(self.set, &mut self.regs, fd, is_told));
+        }
+        told
+    }
+
+    fn arrived(&mut self, at: usize, news: u64) -> Option<u64> {
+        let now = arch::ticks();
+        if now.saturating_sub(news) < clock::ticks_of_us(2 * CLOSE_US) {
+            return None;
+        }
+        let fd = registered(&mut self.regs, self.entries.get(at)?.u64, Reg::is_native)?;
+        let arrived = now.saturating_sub(clock::ticks_of_us(1000 * tcp::since_last_data_ms(fd)?));
+        (arrived.abs_diff(news) > clock::ticks_of_us(CLOSE_US)).then_some(arrived)
+    }
+}
+
+/// Arrivals that are closer to each other are not told apart by the kernel's clock.
+const CLOSE_US: u64 = 8000;
+/// Registrations that are searched for the data of an event.
+const SEARCHED: i32 = 4096;
+
+/// Which descriptor the program means by this data, of those that pass the test. Many programs have it in there.
+#[cold]
+pub(super) fn registered(regs: &mut Regs, data: u64, test: impl Fn(&Reg) -> bool) -> Option<i32> {
+    let mut is_it = |fd: &i32| regs.get(*fd).is_some_and(|r| r.data == data && test(r));
+    Some(data as u32 as i32).filter(&mut is_it).or_else(|| (0..SEARCHED).find(is_it))
+}
+
+/// Whether the kernel goes on to report an event of the program's as long as it holds. Many programs have the descriptor in
+/// its data; of others it matters for the order of events only.
+fn is_level(s: &Set, regs: &mut Regs, data: u64) -> bool {
+    if !s.has_edge.load(Relaxed) {
+        return true;
+    }
+    if !s.has_level.load(Relaxed) {
+        return false;
+    }
+    regs.get(data as u32 as i32)
+        .filter(|r| r.is_native() && r.data == data)
+        .is_some_and(|r| r.events & (ET | ONESHOT) == 0)
+}
+
+/// The kernel has reported what the program was not told, and would not report it again. `is_told`: whether it has reported an
+/// event with this data.
+#[cold]
+pub(super) fn arm_again(s: &Set, regs: &mut Regs, fd: i32, is_told: impl Fn(u64) -> bool) {
+    if let Some(r) = regs.get(fd).filter(|r| r.is_native() && r.events & (ET | ONESHOT) != 0 && is_told(r.data)) {
+        let _ = put(s, fd, r.events, (r.events, r.data));
+    }
+}
+
+/// The kernel carries and takes no more: it is to tell when it does.
+#[cold]
+fn ask_for_out(s: &Set, r: &Reg, fd: i32) {
+    if kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, watched(s, r.events) | OUT, tag::of(fd)).is_err() {
+        expect_space();
+    }
+}

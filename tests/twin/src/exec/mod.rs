@@ -1,0 +1,12 @@
+//! Executing steps: actors, the threads that make their calls, and the one who tells them what to do.
+
+pub mod actor;
+pub mod bulk;
+pub mod channel;
+pub mod coordinator;
+pub mod links;
+mod memory;
+mod pending;
+mod place;
+mod tell;
+pub mod worker;

@@ -1,0 +1,114 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+const LONG: &str = "\
+twin: random programs of socket calls, on the kernel and with Sidestep, compared call by call
+
+A seed makes a program: connections, listeners, pipes and files in the slots of two sides, and hundreds of calls on them,
+wrong ones among them, by several threads, with signals and forked children. It runs on the kernel twice; what both runs
+agree on is the truth. Then it runs in each way with Sidestep, and every return value, errno, byte, event and its order must
+be the same. What may differ is named in LIMITATIONS.md, and in the source beside its sentence (src/harness/rules.rs).
+
+Ways: upgraded     both sides in one process, connections change to the ring at the first byte
+      flip         each direction changes its carrier every few hundred bytes
+      defaults     as users have it
+      ...-two      a process for each side;  small-two: rings of 4 KiB;  spin-two: waits spin
+      only-0/1     only one side's process is preloaded
+
+A fault is shown as the first call that answers otherwise; then the program is made as small as it can be, and written to a
+file, which --replay runs again.
+
+  twin                              seeds 1 to 20, each in four ways
+  twin --seeds 1..500 --steps 300   more and longer programs
+  twin --time 3600                  new seeds for an hour
+  twin --replay FILE --ways flip    one program, with its trace
+  twin --seeds 0..0 --programs tests/twin/programs   those that were found once
+  twin --show 17                    the program of a seed
+
+The last line is `twin: N passed, N failed`; a program in a way is one. Exit code: 0 all passed, 1 some failed, 2 nothing ran.";
+
+#[derive(clap::Parser)]
+#[command(about = "Random programs of socket calls, on the kernel and with Sidestep", long_about = LONG)]
+pub struct Options {
+    #[command(subcommand)]
+    pub part: Option<Part>,
+    /// Seeds FROM..TO (TO not included), or one seed
+    #[arg(long, default_value = "1..21")]
+    pub seeds: String,
+    /// Steps of a program
+    #[arg(long, default_value_t = 150)]
+    pub steps: usize,
+    /// all, some (four, by the seed), or names with commas between
+    #[arg(long, default_value = "some")]
+    pub ways: String,
+    /// Programs at a time
+    #[arg(long, default_value_t = 2)]
+    pub jobs: usize,
+    /// Go on with seeds that nobody has tried for so many seconds; the first is chosen by the clock
+    #[arg(long)]
+    pub time: Option<u64>,
+    /// So many new seeds after the others, chosen by the clock
+    #[arg(long, default_value_t = 0)]
+    pub new: u64,
+    /// Run this program only, and show its trace
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+    /// Print the program of a seed and leave
+    #[arg(long, value_name = "SEED")]
+    pub show: Option<u64>,
+    /// Programs that always run: a directory of *.twin
+    #[arg(long, value_name = "DIR")]
+    pub programs: Option<PathBuf>,
+    /// Faults that are known and not mended yet count, too, and the same events of a set in another order
+    #[arg(long)]
+    pub strict: bool,
+    /// Seconds for making a program that shows a fault smaller; 0: it stays as it is
+    #[arg(long, default_value_t = 60)]
+    pub shrink: u64,
+    /// Where programs that show a fault are written
+    #[arg(long, value_name = "DIR", default_value = "target/twin")]
+    pub out: PathBuf,
+    /// Seconds that one run may take
+    #[arg(long, default_value_t = 60)]
+    pub deadline: u64,
+    /// The sidestep command (default: beside this program)
+    #[arg(long, value_name = "PATH")]
+    pub sidestep: Option<PathBuf>,
+    /// One JSON object instead of the last line; progress is on standard error in any case
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What the harness starts.
+#[derive(clap::Subcommand)]
+pub enum Part {
+    /// Execute the program in a directory of the harness
+    #[command(hide = true)]
+    Exec {
+        dir: PathBuf,
+        #[arg(long)]
+        reference: bool,
+        #[arg(long)]
+        ring: bool,
+        /// The command of side 1
+        #[arg(last = true)]
+        side: Vec<String>,
+    },
+    /// Side 1 of a program
+    #[command(hide = true)]
+    Side {
+        #[arg(long)]
+        meet: String,
+    },
+}
+
+impl Options {
+    pub fn seed_range(&self) -> Result<std::ops::Range<u64>, String> {
+        let number = |text: &str| text.trim_matches('=').parse().map_err(|_| format!("--seeds: '{text}' is no number"));
+        match self.seeds.split_once("..") {
+            Some((from, to)) => Ok(number(from)?..number(to)?),
+            None => number(&self.seeds).map(|n: u64| n..n + 1),
+        }
+    }
+}

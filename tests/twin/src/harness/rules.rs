@@ -1,0 +1,248 @@
+//! Differences that are none: each stands in LIMITATIONS.md, and is here beside the words that name it.
+//!
+//! Most differences that users may meet are kept out of programs by the way in which these are generated, so that nothing
+//! need be overlooked: `generate::kinds`, `generate::bytes::with_more`, `exec::bulk`.
+
+use super::ways::{Preloaded, Way};
+use crate::generate::EDGE;
+use crate::program::{Act, ActorId, Arg, Call, Slot, Step, Watched};
+use crate::trace::Line;
+
+pub struct Rule {
+    pub name: &'static str,
+    /// Its sentence in LIMITATIONS.md.
+    pub sentence: &'static str,
+    /// What follows such a difference says nothing.
+    pub ends: bool,
+    holds: fn(&Context) -> bool,
+}
+
+pub struct Context<'a> {
+    pub plain: &'a Line,
+    pub line: &'a Line,
+    pub way: Way,
+    pub steps: &'a [Step],
+    /// A connection has returned to the kernel in this run.
+    pub returned: bool,
+}
+
+pub const RULES: &[Rule] = &[
+    Rule {
+        name: "edge-twice",
+        sentence: "An edge-triggered registration can be told twice of one arrival",
+        ends: false,
+        holds: |c| changes_carrier(c) && same_but(c, without_edges) && c.line.events.len() >= c.plain.events.len(),
+    },
+    Rule {
+        name: "acknowledged-end",
+        sentence: "An edge-triggered registration of an end that is shut down for writing is not told once more when the peer's kernel acknowledges that.",
+        ends: false,
+        holds: |c| c.plain.events.len() > c.line.events.len() && same_but(c, without_edges) && shuts_for_writing(c),
+    },
+    Rule {
+        name: "order-in-little-room",
+        sentence: "Between the two, the first news of a ring after the last wait has its exact place.",
+        ends: true,
+        // The wait has room for some of what is ready, and reports others.
+        holds: |c| {
+            let full = |line: &Line| line.events.len() as u64 == room(c) && c.plain.text == line.text;
+            full(c.plain) && full(c.line)
+        },
+    },
+    Rule {
+        name: "which-thread",
+        sentence: "Which one of several threads that wait in one set is woken may not be the one that the kernel would choose.",
+        ends: true,
+        holds: |c| [c.plain, c.line].iter().any(|line| line.after.is_some()) && others_wait_in_its_set(c),
+    },
+    Rule {
+        name: "closed-set",
+        sentence: "A wait in a set that another thread closes ends with EBADF at its next wake-up.",
+        ends: false,
+        holds: |c| {
+            c.line.after.is_some()
+                && c.line.text.starts_with("-1 EBADF")
+                && waits_in(c.steps.get(c.line.step)).is_some()
+        },
+    },
+    Rule {
+        name: "closed-while-watched",
+        sentence: "A descriptor that is closed while another thread waits for it in `poll` or `select`",
+        ends: false,
+        holds: |c| {
+            [c.plain, c.line].iter().any(|line| line.after.is_some() && line.text.contains("0x20"))
+                || c.line.after.is_some() && c.line.text.starts_with("-1 EBADF") && selects(c)
+        },
+    },
+    Rule {
+        name: "closed-while-watched-ends",
+        sentence: "The connection ends then, too, where the kernel keeps it until the wait is over.",
+        ends: true,
+        holds: |c| tells_of_an_end(&c.line.text) && !tells_of_an_end(&c.plain.text) && closes_what_is_watched(c),
+    },
+    Rule {
+        name: "set-for-nothing",
+        sentence: "A set that is watched, by another set or by `poll` or `select`, may be called readable once for nothing",
+        ends: false,
+        // It wakes a thread that sleeps.
+        holds: |c| c.line.after.is_some() && calls_only_sets_readable(c),
+    },
+    Rule {
+        name: "flip-part",
+        sentence: "The connection was switched by the test aid `SIDESTEP_FLIP`.",
+        ends: false,
+        // A send goes in parts then, of which the first may go before the peer's reset is known.
+        holds: |c| c.way.flips && sent(c.plain) > sent(c.line) && sent(c.line) > 0,
+    },
+    Rule {
+        name: "flip-part-received",
+        sentence: "The connection was switched by the test aid `SIDESTEP_FLIP`.",
+        ends: true,
+        // Who waits for bytes is woken by the first part.
+        holds: |c| {
+            c.way.flips && c.line.after.is_some() && received(c.plain) > received(c.line) && received(c.line) > 0
+        },
+    },
+    Rule {
+        name: "behind",
+        sentence: "A call during which a connection returns to the kernel may leave bytes of the stream in the buffer",
+        ends: false,
+        holds: |c| changes_carrier(c) && c.line.events.is_empty() && same_but(c, |line| line.behind = false),
+    },
+];
+
+/// What a call that sends has taken; it says nothing but a number.
+fn sent(line: &Line) -> i64 {
+    line.text.parse().unwrap_or(0)
+}
+
+/// What a call that receives has brought.
+fn received(line: &Line) -> i64 {
+    line.text.split_once(',').and_then(|(n, _)| n.parse().ok()).unwrap_or(0)
+}
+
+/// Connections change their carrier in mid-program, or several threads may wait in one set.
+fn changes_carrier(c: &Context) -> bool {
+    let may = |step: &Step| matches!(step.act, Act::Fork { .. } | Act::Operator { .. } | Act::Pair { warm: false, .. });
+    c.returned || c.way.flips || c.way.preloaded != Preloaded::Both || c.steps.iter().any(may)
+}
+
+/// Of poll(2), beside what the kernel tells.
+fn calls_only_sets_readable(c: &Context) -> bool {
+    let Some(Step { act: Act::Call(call), .. }) = c.steps.get(c.line.step) else { return false };
+    let Some(Arg::Polls(list)) = call.args.first() else { return false };
+    let (Some(kernel), Some(ours)) = (revents(&c.plain.text), revents(&c.line.text)) else { return false };
+    let readable = i64::from(libc::POLLIN | libc::POLLRDNORM);
+    kernel != ours
+        && [kernel.len(), ours.len()] == [list.len(); 2]
+        && list.iter().zip(kernel.iter().zip(&ours)).all(|((watched, _), (kernel, ours))| {
+            kernel == ours || kernel & !ours == 0 && ours & !kernel & !readable == 0 && is_set(c, *watched)
+        })
+}
+
+/// `1, revents [0x10 0x0], ...`
+fn revents(text: &str) -> Option<Vec<i64>> {
+    let list = text.split_once("revents [")?.1.split_once(']')?.0;
+    list.split(' ').map(|word| i64::from_str_radix(word.strip_prefix("0x")?, 16).ok()).collect()
+}
+
+fn is_set(c: &Context, watched: Watched) -> bool {
+    let waits = |step: &Step| match (&step.act, watched) {
+        (Act::Call(call), Watched::Slot(slot)) => {
+            call.name.starts_with("epoll_") && call.args.first() == Some(&Arg::Fd(slot))
+        }
+        _ => false,
+    };
+    c.steps.iter().any(waits)
+}
+
+/// As the answer of a call.
+fn tells_of_an_end(answer: &str) -> bool {
+    answer.starts_with("0, ") || ["ECONNRESET", "EPIPE"].iter().any(|error| answer.contains(error))
+}
+
+/// Whether a descriptor that an earlier poll or select names is closed, or replaced, later.
+fn closes_what_is_watched(c: &Context) -> bool {
+    let steps = &c.steps[..c.line.step.min(c.steps.len())];
+    let calls = || steps.iter().filter_map(|step| if let Act::Call(call) = &step.act { Some(call) } else { None });
+    let watched = |slot: Slot| {
+        calls().flat_map(|call| &call.args).any(|arg| match arg {
+            Arg::Polls(list) => list.iter().any(|(watched, _)| *watched == Watched::Slot(slot)),
+            Arg::Set(list) => list.contains(&slot),
+            _ => false,
+        })
+    };
+    let closes = |call: &&Call| call.name.contains("close") || call.name.contains("dup");
+    calls().filter(closes).flat_map(|call| &call.args).any(|arg| matches!(arg, Arg::Fd(slot) if watched(*slot)))
+}
+
+fn selects(c: &Context) -> bool {
+    let select = |step: &Step| matches!(&step.act, Act::Call(call) if call.name.contains("select"));
+    c.steps.get(c.line.step).is_some_and(select)
+}
+
+/// The call of a step that waits in an epoll set, and who makes it.
+fn waits_in(step: Option<&Step>) -> Option<(ActorId, &Call)> {
+    let step = step?;
+    match &step.act {
+        Act::Call(call) if call.name.starts_with("epoll_wait") || call.name.starts_with("epoll_pwait") => {
+            Some((step.at, call))
+        }
+        _ => None,
+    }
+}
+
+/// For how many events a wait has room; 0: it is none.
+fn room(c: &Context) -> u64 {
+    let args = waits_in(c.steps.get(c.line.step)).map(|(_, call)| call.args.as_slice()).unwrap_or_default();
+    args.iter().find_map(|arg| if let Arg::Events { room } = arg { Some(u64::from(*room)) } else { None }).unwrap_or(0)
+}
+
+/// Whether another step of the same actor waits in the same set.
+fn others_wait_in_its_set(c: &Context) -> bool {
+    let set_of = |at: usize| waits_in(c.steps.get(at)).map(|(actor, call)| (actor, &call.args[0]));
+    let at = c.line.step.max(c.plain.step);
+    let last = c.line.after.max(c.plain.after).unwrap_or(at);
+    set_of(at).is_some_and(|set| (0..=last.max(at)).any(|other| other != at && set_of(other).as_ref() == Some(&set)))
+}
+
+fn shuts_for_writing(c: &Context) -> bool {
+    let shuts = |step: &Step| match &step.act {
+        Act::Call(call) => call.name == "shutdown" && call.args.last() != Some(&Arg::Num(libc::SHUT_RD.into())),
+        _ => false,
+    };
+    c.steps[..c.plain.step.min(c.steps.len())].iter().any(shuts)
+}
+
+/// The answer of a wait begins with the number of events.
+fn without_edges(line: &mut Line) {
+    let before = line.events.len().to_string();
+    line.events.retain(|(data, _)| data & EDGE == 0);
+    if let Some(rest) = line.text.strip_prefix(&before) {
+        line.text = format!("{}{rest}", line.events.len());
+    }
+}
+
+fn same_but(c: &Context, forget: fn(&mut Line)) -> bool {
+    let (mut a, mut b) = (c.plain.clone(), c.line.clone());
+    [&mut a, &mut b].into_iter().for_each(forget);
+    super::compare::says_the_same(&a, &b)
+}
+
+/// The rule that allows this difference.
+pub fn allows(context: &Context) -> Option<&'static Rule> {
+    RULES.iter().find(|rule| (rule.holds)(context))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_stands_in_the_limitations() {
+        let text = include_str!("../../../../LIMITATIONS.md").split_whitespace().collect::<Vec<_>>().join(" ");
+        for rule in RULES {
+            assert!(text.contains(rule.sentence), "{}: LIMITATIONS.md does not say '{}'", rule.name, rule.sentence);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+"""tools/test: how it counts, and what it shows of a log."""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+loader = importlib.machinery.SourceFileLoader("stages", str(ROOT / "tools" / "test"))
+stages = importlib.util.module_from_spec(importlib.util.spec_from_loader("stages", loader))
+loader.exec_module(stages)
+
+CARGO = """     Running tests/one.rs (target/debug/deps/one-1)
+
+running 2 tests
+test good ... ok
+test bad ... FAILED
+
+failures:
+
+---- bad stdout ----
+thread 'bad' panicked at tests/one.rs:3:5:
+it was 5
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+
+     Running tests/two.rs (target/debug/deps/two-1)
+
+running 1 test
+test fine ... ok
+
+test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+"""
+
+
+class Counts(unittest.TestCase):
+    def test_cargo(self):
+        self.assertEqual(stages.by_cargo(CARGO, False), (2, 1))
+
+    def test_what_counts_nothing_or_disagrees_with_its_exit_code_is_a_failure(self):
+        self.assertEqual(stages.by_cargo("", True), (0, 1))
+        self.assertEqual(stages.by_cargo(CARGO.replace("1 failed", "0 failed"), False), (2, 1))
+        self.assertEqual(stages.by_closing_line("apps")("apps: 3 passed, 0 failed", True), (3, 0))
+        self.assertEqual(stages.by_closing_line("apps")("posix: 3 passed, 0 failed", True), (0, 1))
+        self.assertEqual(stages.by_exit_code("", False), (0, 1))
+
+
+class Logs(unittest.TestCase):
+    def test_what_failed_is_not_pushed_out_by_what_passed(self):
+        passed = "".join(f"     Running tests/{n}.rs (x)\n\nrunning 1 test\ntest t{n} ... ok\n\ntest result: ok. 1 passed\n"
+                         for n in range(100))
+        shown = stages.what_matters(CARGO + passed)
+        self.assertLess(len(shown), stages.SHOWN_LINES)
+        self.assertIn("it was 5", shown)
+        self.assertIn("test bad ... FAILED", shown)
+
+
+class Stages(unittest.TestCase):
+    def test_debug_builds_have_one_selection_of_packages(self):
+        """Another one would build what they share once more."""
+        every = [command for stage in stages.stages() if not stage.on_demand and not stage.env for command in stage.commands]
+        selections = {tuple(command[:3]) for command in every if command[0] == "cargo" and "--release" not in command}
+        self.assertEqual(selections, {("cargo", "test", "--workspace"), ("cargo", "fetch", "--locked")})
+
+
+class Again(unittest.TestCase):
+    def run_twice(self, again):
+        with tempfile.TemporaryDirectory(dir=ROOT / "target") as folder:
+            command = ["sh", "-c", f"test -e {folder}/seen || {{ touch {folder}/seen; exit 1; }}"]
+            once = stages.Stage("again", "fails the first time", 10, [command], stages.by_exit_code, needs_build=False)
+            kept, stages.LOGS = stages.LOGS, Path(folder)
+            try:
+                with contextlib.redirect_stdout(io.StringIO()) as said:
+                    results = stages.run_all([once], 1, again)
+            finally:
+                stages.LOGS = kept
+        return [(result.passed, result.failed) for result in results], said.getvalue()
+
+    def test_only_the_second_run_counts_and_both_are_shown(self):
+        counted, said = self.run_twice(again=True)
+        self.assertEqual(counted, [(1, 0)])
+        self.assertIn("FAIL  again: 0 passed, 1 failed", said)
+        self.assertIn("1 failed the first time", said)
+
+    def test_unless_asked_for_the_first_run_counts(self):
+        self.assertEqual(self.run_twice(again=False)[0], [(0, 1)])
+
+
+if __name__ == "__main__":
+    unittest.main()
