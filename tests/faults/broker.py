@@ -137,6 +137,8 @@ def faults(bench, recorded):
                     continue
                 first, count = {"first": (1, 1), "later": (often // LATER_SHARE, 1), "all": (1, inject.ALWAYS)}[when]
                 found.append(Fault(number, name, error, when, first, count))
+        if name in calls.EVERY_ONE:
+            found += [Fault(number, name, "ENOMEM", f"at {first}", first, 1) for first in range(2, often + 1)]
     return found
 
 

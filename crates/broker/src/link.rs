@@ -49,10 +49,16 @@ pub enum Released {
 pub struct Link {
     pub id: u32,
     pub members: [u64; 2],
-    /// What both domains of its members can delay, and nobody else.
-    pub scope: Scope,
+    /// Of its members.
+    pub scopes: [Scope; 2],
     pub dead: [bool; 2],
-    /// What that side rang with has left the other's doorbells, since that one is dead: it may be told to let go of it.
+    /// Of the dead: we hung up on it, and its process lives, with connections of this link.
+    pub lives: [bool; 2],
+    /// Slots that are free once no such process lives.
+    kept: Vec<usize>,
+    /// Nobody rings any more: what rings is being taken out of the doorbells.
+    pub falls_silent: bool,
+    /// What that side rang with has left the other's doorbells: it may be told to let go of it.
     pub unrung: [bool; 2],
     pub mem: LinkMem,
     pub memory: Arc<Memory>,
@@ -87,20 +93,22 @@ impl AsFd for Memory {
 }
 
 impl Link {
-    pub fn create(id: u32, members: [u64; 2], ring_size: u32, scope: Scope, mut permits: Permits) -> io::Result<Link> {
+    pub fn create(id: u32, members: [u64; 2], ring_size: u32, scopes: [Scope; 2], mut permits: Permits) -> io::Result<Link> {
         let (mem, fd) = LinkMem::create(ring_size as usize)?;
         let header = mem.header();
         header.slots.store(SLOTS as u32, Relaxed);
         header.ring_size.store(ring_size, Relaxed);
         header.version.store(sidestep_abi::VERSION, Relaxed);
         header.magic.store(sidestep_abi::MAGIC, SeqCst);
-        let (dead, unrung) = ([false; 2], [false; 2]);
         Ok(Link {
             id,
             members,
-            scope,
-            dead,
-            unrung,
+            scopes,
+            dead: [false; 2],
+            lives: [false; 2],
+            kept: Vec::new(),
+            falls_silent: false,
+            unrung: [false; 2],
             mem,
             memory: Arc::new(Memory { fd, _permits: std::mem::take(&mut permits.descriptors) }),
             used: [0; WORDS],
@@ -160,15 +168,30 @@ impl Link {
     }
 
     /// A side that is gone has not released the slot itself, and may use it still: its process can have lost us and
-    /// live. So its words stay as they are, on a link that gets no further connection; and if both are gone, so do the
-    /// bytes that one of them has yet to read. Then the memory goes when neither has it mapped any more.
+    /// live. So its words stay as they are, on a link that gets no further connection; and so do the bytes that it has yet
+    /// to read, if we have hung up on it or both are gone. Then the memory goes with it, or when neither has it mapped.
     fn free(&mut self, slot: usize) -> Option<Hole> {
         if self.dead == [true; 2] {
             return None;
         }
+        if self.lives != [false; 2] {
+            self.kept.push(slot);
+            return None;
+        }
+        Some(self.hole(slot))
+    }
+
+    /// The dead on this side does not live any more: the memory that it has kept.
+    pub fn outlive(&mut self, side: usize) -> Vec<Hole> {
+        self.lives[side] = false;
+        let kept = if self.lives == [false; 2] { std::mem::take(&mut self.kept) } else { Vec::new() };
+        kept.into_iter().filter_map(|slot| self.free(slot)).collect()
+    }
+
+    fn hole(&self, slot: usize) -> Hole {
         let ring_size = self.mem.ring_size();
         let (at, len) = (link::ring_at(ring_size, slot, 0) as u64, 2 * ring_size as u64);
-        Some(Hole { memory: self.memory.clone(), link: self.id, slot, at, len })
+        Hole { memory: self.memory.clone(), link: self.id, slot, at, len }
     }
 
     /// The memory of a slot was given back: another connection may have it.
@@ -283,7 +306,7 @@ mod tests {
     }
 
     fn link() -> Link {
-        Link::create(1, [1, 2], 4096, Scope::Nobody, Permits::default()).expect("memory")
+        Link::create(1, [1, 2], 4096, [Scope::Nobody; 2], Permits::default()).expect("memory")
     }
 
     /// Both sides give it back, and its memory is.
@@ -316,6 +339,18 @@ mod tests {
         link.punched(2);
         assert_eq!(link.take(connection()), Some(1), "and 2 is somebody's");
         assert!(matches!(link.release(SLOTS - 1, 0), Released::Nothing));
+    }
+
+    #[test]
+    fn memory_that_a_process_without_us_may_read_is_kept_until_its_end() {
+        let mut link = link();
+        let slot = link.take(connection()).expect("a slot");
+        (link.dead[1], link.lives[1]) = (true, true);
+        assert!(matches!(link.release(slot, 1), Released::Half));
+        assert!(matches!(link.release(slot, 0), Released::Whole(None)), "it may still be read");
+        let holes = link.outlive(1);
+        assert_eq!(holes.iter().map(|hole| hole.slot).collect::<Vec<_>>(), [slot]);
+        assert!(link.outlive(1).is_empty(), "only once");
     }
 
     #[test]

@@ -197,9 +197,9 @@ impl Server {
     }
 
     fn pause(&mut self) {
-        if self.hear_listeners(EventFlags::empty()) {
-            self.paused = Some(Instant::now() + PAUSE);
-        }
+        // If one listener could not be silenced, the other one may be: both are heard again all the same.
+        self.hear_listeners(EventFlags::empty());
+        self.paused = Some(Instant::now() + PAUSE);
     }
 
     fn resume(&mut self) {
@@ -209,6 +209,7 @@ impl Server {
         }
     }
 
+    /// Whether both were reached.
     fn hear_listeners(&self, flags: EventFlags) -> bool {
         let hear = |listener: &Listener, number| {
             epoll::modify(&self.epoll, &listener.socket, EventData::new_u64(number), flags).is_ok()

@@ -2,9 +2,11 @@
 
 use crate::raw::sock;
 pub use crate::raw::sock::Sender;
+use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::time::Timespec;
 use sidestep_abi::msg::{self, Msg};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -54,6 +56,13 @@ pub fn receive(socket: BorrowedFd<'_>) -> Incoming {
             Incoming::Garbage { kind: word(0), version: word(4) }
         }
     }
+}
+
+/// Whether the other end has been closed, or its process has ended.
+pub fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut looked = [PollFd::new(&socket, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut looked, Some(&now)).is_ok() && looked[0].revents().contains(PollFlags::HUP)
 }
 
 /// Sends without blocking.

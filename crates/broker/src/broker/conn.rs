@@ -59,6 +59,8 @@ pub struct Conn {
     pub unheard: bool,
     /// The poller tells when the socket takes records again.
     asks_for_room: bool,
+    /// It broke the protocol.
+    pub violated: bool,
     /// To be closed once the outbox is empty.
     pub closing: bool,
     /// A slot of this member was changed: its page says so at the next flush.
@@ -96,7 +98,18 @@ pub struct Member {
 impl Conn {
     pub fn new(socket: Loan, scope: Scope, peer: Sender, role: Role) -> Conn {
         let outbox = Outbox::default();
-        Conn { socket, scope, peer, outbox, role, unheard: false, asks_for_room: false, closing: false, touched: false }
+        Conn {
+            socket,
+            scope,
+            peer,
+            outbox,
+            role,
+            unheard: false,
+            asks_for_room: false,
+            violated: false,
+            closing: false,
+            touched: false,
+        }
     }
 
     /// Tells the member that there is something to look at.

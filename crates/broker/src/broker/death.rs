@@ -24,8 +24,10 @@ impl Broker {
             self.gone.0.add(&totals);
             report::add_reasons(&mut self.gone.1, &reasons);
             self.forget_offers(id);
-            for link in links {
-                self.leave(link, id);
+            let lives = self.outlives_us(id);
+            let shares: Vec<_> = links.into_iter().flat_map(|link| self.leave(link, id, lives)).collect();
+            if !shares.is_empty() {
+                self.cut_off(id, shares);
             }
         }
         self.dirty.remove(&id);
@@ -33,33 +35,33 @@ impl Broker {
             self.poller.remove(&conn.socket);
             if let Some(receiver) = self.receivers.get_mut(&conn.scope) {
                 receiver.connections -= 1;
-                // After all that concerns its doorbells.
                 receiver.mailbox.send(Command::Dismiss { id });
             }
         }
     }
 
-    /// `id` is dead: every direction that it read ends where it is, and the other side is told to look.
-    fn leave(&mut self, link_id: u32, id: u64) {
+    /// `id` is dead, at least for us: every direction that it read ends where it is, and the other side is told to look.
+    /// Returns what it shares on, if its process lives.
+    fn leave(&mut self, link_id: u32, id: u64, lives: bool) -> Vec<(u32, usize)> {
         let Some(link) = self.links.get_mut(&link_id) else {
-            return;
+            return Vec::new();
         };
         let (members, slots) = (link.members, link.slots());
         let sides = (0..2).filter(|&side| members[side] == id);
-        sides.clone().for_each(|side| link.dead[side] = true);
+        for side in sides.clone() {
+            link.dead[side] = true;
+            link.lives[side] = lives && link.connections().any(|(_, connection)| !connection.released[side]);
+        }
         for side in sides.clone() {
             for &slot in &slots {
                 self.leave_slot(link_id, slot, side);
             }
         }
-        for side in sides {
-            // Its doorbells are of no use any more, and what it rang with leaves the other's.
-            self.command(id, Command::Unring { link: link_id, side: 1 - side });
-            self.command(members[1 - side], Command::Unring { link: link_id, side });
-        }
         // The survivor need not wait for what rings at the dead.
         self.open(link_id);
         self.drop_if_done(link_id);
+        let lives = |side: &usize| self.links.get(&link_id).is_some_and(|link| link.lives[*side]);
+        sides.filter(lives).map(|side| (link_id, side)).collect()
     }
 
     fn leave_slot(&mut self, link_id: u32, slot: usize, side: usize) {

@@ -45,10 +45,10 @@ impl Broker {
             let entry = self.member_mut(member).and_then(|member| member.room.link(peer));
             permits.rooms.push(entry.ok_or(Reason::Memory)?);
         }
-        let (id, scope) = (self.next_link, both(scopes));
+        let id = self.next_link;
         // A foreign domain does not say how much memory and address space it takes of a member.
         let ring_size = if scopes[0] == scopes[1] { size_a.max(size_b) } else { size_a.min(size_b) };
-        let link = Link::create(id, members, ring_size, scope, permits).map_err(reason_for)?;
+        let link = Link::create(id, members, ring_size, scopes, permits).map_err(reason_for)?;
         self.next_link = self.next_link.wrapping_add(1).max(1);
         self.links.insert(id, link);
         for member in members {
@@ -231,7 +231,7 @@ impl Broker {
 
     /// Has the memory of a slot given back to the system: a thread does it that only the two domains concerned can delay.
     pub(super) fn punch(&mut self, link: u32, hole: Option<Hole>) {
-        let Some((scope, hole)) = self.links.get(&link).map(|link| link.scope).zip(hole) else {
+        let Some((scope, hole)) = self.links.get(&link).map(|link| both(link.scopes)).zip(hole) else {
             return;
         };
         if let Some(receiver) = self.receiver_of(scope) {
@@ -260,13 +260,19 @@ impl Broker {
         self.drop_if_done(link);
     }
 
-    /// A link whose one side is dead goes when the other has released everything, and rings nowhere any more.
+    /// A link whose one side is dead goes when the other has released everything, and rings nowhere any more, and when no
+    /// process that lives on has a connection of it.
     pub(super) fn drop_if_done(&mut self, id: u32) {
-        let is_done = |l: &&Link| {
-            let is_quiet = (0..2).all(|side| l.dead[side] || l.unrung[side]);
-            l.is_empty() && l.dead != [false; 2] && is_quiet
+        let is_done =
+            |l: &&mut Link| l.is_empty() && (l.dead == [true; 2] || l.dead != [false; 2] && l.lives == [false; 2]);
+        let Some(link) = self.links.get_mut(&id).filter(is_done) else {
+            return;
         };
-        let Some(link) = self.links.get(&id).filter(is_done) else {
+        if !std::mem::replace(&mut link.falls_silent, true) {
+            self.fall_silent(id);
+        }
+        let is_quiet = |l: &&Link| (0..2).all(|side| l.dead[side] || l.unrung[side]);
+        let Some(link) = self.links.get(&id).filter(is_quiet) else {
             return;
         };
         let (members, dead) = (link.members, link.dead);
@@ -284,6 +290,21 @@ impl Broker {
                 member.links.remove(&id);
             }
             self.queue(members[side], Msg { link: id, side: side as u32, ..Msg::new(Kind::Unlink) }, None);
+        }
+    }
+
+    /// Takes what rings out of the doorbells of both, and not before: a process that has lost us may live and go on, with what
+    /// it writes and with what rings for it. If both do, their doorbells stay as they are.
+    fn fall_silent(&mut self, id: u32) {
+        let Some(link) = self.links.get_mut(&id) else {
+            return;
+        };
+        let (scopes, takes_out) = (link.scopes, link.lives != [true; 2]);
+        for side in 0..2 {
+            match self.receivers.get(&scopes[1 - side]) {
+                Some(owner) => owner.mailbox.send(Command::Unring { link: id, side, takes_out }),
+                None => self.unrung(id, side, Vec::new()),
+            }
         }
     }
 
@@ -327,7 +348,7 @@ fn permits(receivers: &Receivers, scopes: [Scope; 2]) -> Result<Permits, Reason>
     Ok(permits)
 }
 
-/// What shares the memory of a link.
+/// What can delay whoever gives the memory of a link back: both domains of its members, and nobody else.
 fn both(scopes: [Scope; 2]) -> Scope {
     match scopes {
         [Scope::Domain(a), Scope::Domain(b)] => Scope::of_pair(a, b),

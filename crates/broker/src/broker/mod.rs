@@ -4,6 +4,7 @@
 //! and tells the poller what to wait for, until nothing changes any more.
 
 mod conn;
+mod cut_off;
 mod death;
 pub mod hold;
 mod links;
@@ -27,6 +28,7 @@ use crate::room::Room;
 use crate::status::{Reasons, Totals};
 use crate::users::Users;
 use conn::{Conn, Member, Role};
+use cut_off::CutOff;
 use links::Opening;
 use offers::{Pending, Proving};
 use rustix::fd::{AsFd, OwnedFd};
@@ -89,6 +91,8 @@ pub struct Broker {
     refused: Reasons,
     /// Processes for whose sake the broker stays, by their number in the epoll set.
     stays: HashMap<u64, OwnedFd>,
+    /// Processes that we have hung up on, and that may live, by number in the poller.
+    cut_off: BTreeMap<u64, CutOff>,
     /// Members that asked to be told when nothing of theirs is under way, and what they asked.
     unsettled: BTreeMap<u64, u64>,
     dirty: BTreeSet<u64>,
@@ -124,6 +128,7 @@ impl Broker {
             gone: Default::default(),
             refused: Reasons::new(),
             stays: HashMap::new(),
+            cut_off: BTreeMap::new(),
             unsettled: BTreeMap::new(),
             dirty: BTreeSet::new(),
             doomed: BTreeSet::new(),
@@ -171,6 +176,7 @@ impl Broker {
             } else if let Some(id) = self.dirty.pop_first() {
                 self.flush(id);
             } else {
+                self.watch_cut_off();
                 self.ask_receivers_of_settled();
                 return self.receivers.values().for_each(|receiver| receiver.mailbox.wake());
             }
@@ -242,6 +248,9 @@ impl Broker {
     /// A member that breaks the protocol is treated as dead: its connections go back to the kernel.
     fn violation(&mut self, id: u64) {
         self.count_refused(Reason::BrokenPeer);
+        if let Some(conn) = self.conns.get_mut(&id) {
+            conn.violated = true;
+        }
         self.doomed.insert(id);
     }
 

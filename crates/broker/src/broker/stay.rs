@@ -33,5 +33,6 @@ impl Broker {
     /// A pidfd became readable.
     pub(super) fn process_ended(&mut self, number: u64) {
         self.stays.remove(&number);
+        self.outlived(number);
     }
 }

@@ -52,8 +52,9 @@ pub enum Command {
     Dismiss { id: u64 },
     /// Answered with [`Event::Ringer`].
     Ringer(Ringing),
-    /// That side of the link rings no more. Answered with [`Event::Unrung`].
-    Unring { link: u32, side: usize },
+    /// What that side of the link rings with is of no use any more, and leaves the doorbells if it is to be taken out of them.
+    /// Answered with [`Event::Unrung`].
+    Unring { link: u32, side: usize, takes_out: bool },
     /// Are these alive, and is the offered socket still what it was? Answered with [`Event::Proved`].
     Prove { ticket: Ticket, socket: InHand, against: Vec<Claim> },
     /// The offered socket is needed no more.

@@ -24,7 +24,6 @@ mod thread;
 use crate::netns::Namespaces;
 use crate::quota::{Accounts, Permit};
 use mailbox::{Mailbox, News};
-use rustix::event::epoll;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -56,7 +55,7 @@ impl Receiver {
         let own = accounts.descriptors.take(DESCRIPTORS).ok_or(rustix::io::Errno::MFILE)?;
         let (mailbox, commands) = mailbox::commands()?;
         let (reports, news) = mailbox::reports()?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let epoll = thread::waits_for(&commands)?;
         let turned_away = Arc::new(AtomicUsize::new(0));
         let account = accounts.descriptors.clone();
         let parts = thread::Parts { epoll, commands, reports, account, turned_away: turned_away.clone() };

@@ -12,7 +12,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{self, Errno};
 use sidestep_abi::link::PLACES;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// One eventfd in the doorbell of (member, place).
@@ -24,11 +24,15 @@ pub struct Rings {
     doorbells: BTreeMap<(u64, usize), Counted>,
     /// By link and ringing side.
     ringers: HashMap<(u32, usize), Vec<Rung>>,
+    /// Eventfds in the doorbells of a member.
+    rung: HashMap<u64, usize>,
+    /// Members that are gone, whose doorbells stay as long as there is something in them.
+    gone: BTreeSet<u64>,
 }
 
 impl Rings {
     pub fn new(account: Arc<Account>) -> Rings {
-        Rings { account, doorbells: BTreeMap::new(), ringers: HashMap::new() }
+        Rings { account, doorbells: BTreeMap::new(), ringers: HashMap::new(), rung: HashMap::new(), gone: BTreeSet::new() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -64,6 +68,7 @@ impl Rings {
         let ringer = self.add_to(doorbell).ok()?;
         let of_side = self.ringers.entry((ringing.link, ringing.side)).or_default();
         of_side.push(((ringing.owner, ringing.place), ringer.clone()));
+        *self.rung.entry(ringing.owner).or_default() += 1;
         Some(ringer)
     }
 
@@ -74,21 +79,43 @@ impl Rings {
         Ok(Arc::new(Counted::with(ringer, permit)))
     }
 
-    /// That side of the link rings no more: what it rang with, to be closed elsewhere.
+    /// What that side of the link rang with, to be closed elsewhere. Others may close theirs without waiting once it was taken
+    /// out.
     #[must_use]
-    pub fn unring(&mut self, link: u32, side: usize) -> Vec<Arc<Counted>> {
-        let take_out = |(at, ringer): Rung| {
-            if let Some(doorbell) = self.doorbells.get(&at) {
-                let _ = epoll::delete(doorbell, &*ringer); // its owner may have closed it
+    pub fn unring(&mut self, link: u32, side: usize, takes_out: bool) -> Vec<Arc<Counted>> {
+        let rung = self.ringers.remove(&(link, side)).unwrap_or_default();
+        for (at, ringer) in &rung {
+            if let Some(doorbell) = self.doorbells.get(at).filter(|_| takes_out) {
+                let _ = epoll::delete(doorbell, &**ringer); // its owner may have closed it
             }
-            ringer
-        };
-        self.ringers.remove(&(link, side)).unwrap_or_default().into_iter().map(take_out).collect()
+            self.is_out(at.0);
+        }
+        rung.into_iter().map(|(_, ringer)| ringer).collect()
     }
 
-    /// The member is gone, and its links have been rung out of.
+    fn is_out(&mut self, owner: u64) {
+        let left = self.rung.get(&owner).map_or(0, |count| count - 1);
+        if left > 0 {
+            self.rung.insert(owner, left);
+            return;
+        }
+        self.rung.remove(&owner);
+        if self.gone.remove(&owner) {
+            self.drop_doorbells(owner);
+        }
+    }
+
+    /// The member is gone.
     pub fn dismiss(&mut self, id: u64) {
-        let gone: Vec<_> = self.doorbells.range((id, 0)..=(id, usize::MAX)).map(|(at, _)| *at).collect();
-        gone.into_iter().for_each(|at| drop(self.doorbells.remove(&at)));
+        if self.rung.contains_key(&id) {
+            self.gone.insert(id);
+        } else {
+            self.drop_doorbells(id);
+        }
+    }
+
+    fn drop_doorbells(&mut self, id: u64) {
+        let theirs: Vec<_> = self.doorbells.range((id, 0)..=(id, usize::MAX)).map(|(at, _)| *at).collect();
+        theirs.into_iter().for_each(|at| drop(self.doorbells.remove(&at)));
     }
 }

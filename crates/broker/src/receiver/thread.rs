@@ -11,7 +11,7 @@ use crate::wire::{self, Incoming, Record};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FallocateFlags;
-use rustix::io::Errno;
+use rustix::io::{self, Errno};
 use sidestep_abi::VERSION;
 use sidestep_abi::msg::Kind;
 use std::collections::HashMap;
@@ -41,6 +41,14 @@ struct Thread {
     rings: Rings,
 }
 
+/// The epoll instance of a thread that is to hear these commands. It is made before the thread is: a thread that hears
+/// nothing would keep its domain waiting for ever.
+pub fn waits_for(commands: &Commands) -> io::Result<OwnedFd> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, commands, EventData::new_u64(COMMANDS), EventFlags::IN | EventFlags::ET)?;
+    Ok(epoll)
+}
+
 pub fn run(parts: Parts, namespaces: Arc<Namespaces>) {
     let offers = Offers::new(parts.account.clone(), namespaces);
     let rings = Rings::new(parts.account.clone());
@@ -51,9 +59,6 @@ pub fn run(parts: Parts, namespaces: Arc<Namespaces>) {
 
 impl Thread {
     fn serve(&mut self) -> Result<(), Over> {
-        let edge = EventFlags::IN | EventFlags::ET;
-        let set = |fd| epoll::add(&self.parts.epoll, fd, EventData::new_u64(COMMANDS), edge);
-        set(self.parts.commands.as_fd()).map_err(|_| Over)?;
         let mut events = Vec::with_capacity(64);
         loop {
             events.clear();
@@ -97,8 +102,8 @@ impl Thread {
             Command::Listen { id, listen } => return self.listen(id, listen),
             Command::Dismiss { id } => self.dismiss(id),
             Command::Ringer(ringing) => return Some(Event::Ringer(ringing, self.rings.ringer(ringing))),
-            Command::Unring { link, side } => {
-                return Some(Event::Unrung { link, side, ringers: self.rings.unring(link, side) });
+            Command::Unring { link, side, takes_out } => {
+                return Some(Event::Unrung { link, side, ringers: self.rings.unring(link, side, takes_out) });
             }
             Command::Prove { ticket, socket, against } => return Some(self.offers.prove(ticket, socket, &against)),
             Command::LetGo(socket) => self.offers.let_go(socket),
