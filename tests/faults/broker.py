@@ -24,7 +24,7 @@ MOST_CALLS = 5000
 CLEAN_ENDS = {0, 1, 127}
 # Rust's answer to an allocation that fails.
 OUT_OF_MEMORY = -signal.SIGABRT
-ALLOCATE = {"brk", "mmap", "mremap", "munmap", "madvise"}
+ALLOCATE = {"mmap", "mprotect", "mremap", "munmap", "madvise"}
 
 Fault = namedtuple("Fault", "number name error when first count")
 

@@ -72,15 +72,18 @@ def errors(name):
 # --- the broker: all calls are its own, whoever makes them in its name ----------------------------------------------
 
 # No call that could fail, or not one of the broker's: the kernel's return from a signal, its own end and beginning; and
-# a close that fails has closed all the same.
-NO_CALLS = NEVER_FAIL | {"close", "exit", "exit_group", "execve", "rt_sigreturn", "restart_syscall"}
+# a close that fails has closed all the same. brk(2) says what the break is, never an error. rseq(2) and rt_sigprocmask(2)
+# fail only for wrong arguments, and libc makes them with its own.
+NO_CALLS = NEVER_FAIL | {"close", "exit", "exit_group", "execve", "rt_sigreturn", "restart_syscall", "brk", "rseq",
+                         "rt_sigprocmask"}
 
 # What it does itself before it serves; the rest of its start is the loader's and the language's.
 START = {"bind", "epoll_create1", "epoll_ctl", "epoll_pwait", "fcntl", "listen", "prlimit64", "setsockopt", "socket",
          "socketpair", "umask"}
 
-# A broker whose every wait fails is none at all, and what can never be unmapped stays.
-NEVER_ALL = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "munmap", "poll", "ppoll"}
+# A broker whose every wait fails is none at all, what can never be unmapped stays, and the heap of a thread that dies of
+# memory that cannot be had is tried again by each allocation of its last words.
+NEVER_ALL = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "mprotect", "munmap", "poll", "ppoll"}
 
 
 # Each time that the broker makes it in a load, it fails once: its threads hear by what it adds, one after the other; and

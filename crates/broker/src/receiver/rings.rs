@@ -12,7 +12,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{self, Errno};
 use sidestep_abi::link::PLACES;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// One eventfd in the doorbell of (member, place).
@@ -23,16 +23,16 @@ pub struct Rings {
     /// By member and place.
     doorbells: BTreeMap<(u64, usize), Counted>,
     /// By link and ringing side.
-    ringers: HashMap<(u32, usize), Vec<Rung>>,
+    ringers: BTreeMap<(u32, usize), Vec<Rung>>,
     /// Eventfds in the doorbells of a member.
-    rung: HashMap<u64, usize>,
+    rung: BTreeMap<u64, usize>,
     /// Members that are gone, whose doorbells stay as long as there is something in them.
     gone: BTreeSet<u64>,
 }
 
 impl Rings {
     pub fn new(account: Arc<Account>) -> Rings {
-        Rings { account, doorbells: BTreeMap::new(), ringers: HashMap::new(), rung: HashMap::new(), gone: BTreeSet::new() }
+        Rings { account, doorbells: BTreeMap::new(), ringers: BTreeMap::new(), rung: BTreeMap::new(), gone: BTreeSet::new() }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -14,7 +14,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::{self, Errno};
 use sidestep_abi::VERSION;
 use sidestep_abi::msg::Kind;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -36,7 +36,7 @@ pub struct Parts {
 
 struct Thread {
     parts: Parts,
-    readers: HashMap<u64, Arc<Counted>>,
+    readers: BTreeMap<u64, Arc<Counted>>,
     offers: Offers,
     rings: Rings,
 }
@@ -52,7 +52,7 @@ pub fn waits_for(commands: &Commands) -> io::Result<OwnedFd> {
 pub fn run(parts: Parts, namespaces: Arc<Namespaces>) {
     let offers = Offers::new(parts.account.clone(), namespaces);
     let rings = Rings::new(parts.account.clone());
-    let mut thread = Thread { parts, readers: HashMap::new(), offers, rings };
+    let mut thread = Thread { parts, readers: BTreeMap::new(), offers, rings };
     // An error: the main thread ends, and this one with it.
     let _ = thread.serve();
 }
