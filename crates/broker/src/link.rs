@@ -93,7 +93,13 @@ impl AsFd for Memory {
 }
 
 impl Link {
-    pub fn create(id: u32, members: [u64; 2], ring_size: u32, scopes: [Scope; 2], mut permits: Permits) -> io::Result<Link> {
+    pub fn create(
+        id: u32,
+        members: [u64; 2],
+        ring_size: u32,
+        scopes: [Scope; 2],
+        mut permits: Permits,
+    ) -> io::Result<Link> {
         let (mem, fd) = LinkMem::create(ring_size as usize)?;
         let header = mem.header();
         header.slots.store(SLOTS as u32, Relaxed);

@@ -43,7 +43,8 @@ impl Broker {
     /// Those that are not watched yet.
     pub(super) fn watch_cut_off(&mut self) {
         let unwatched = self.cut_off.iter().filter(|(_, it)| it.watched.is_none());
-        let found: Vec<_> = unwatched.filter_map(|(&number, it)| Some((number, it.pid?, it.account.take(1)?))).collect();
+        let found: Vec<_> =
+            unwatched.filter_map(|(&number, it)| Some((number, it.pid?, it.account.take(1)?))).collect();
         for (number, pid, permit) in found {
             match pidfd_open(pid, PidfdFlags::empty()) {
                 Ok(process) if self.poller.add(&process, number).is_ok() => {

@@ -32,7 +32,13 @@ pub struct Rings {
 
 impl Rings {
     pub fn new(account: Arc<Account>) -> Rings {
-        Rings { account, doorbells: BTreeMap::new(), ringers: BTreeMap::new(), rung: BTreeMap::new(), gone: BTreeSet::new() }
+        Rings {
+            account,
+            doorbells: BTreeMap::new(),
+            ringers: BTreeMap::new(),
+            rung: BTreeMap::new(),
+            gone: BTreeSet::new(),
+        }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -38,8 +38,7 @@ use super::sets::{self, Set};
 use crate::fdtable::{self, Kind};
 use crate::{place, settings};
 use core::sync::atomic::Ordering::*;
-/// epoll_ctl(2) on our behalf.
-use sidestep_sys::fd::epoll_ctl as kernel_ctl;
+use sidestep_sys::{Errno, Result, TRIES, fd as fdsys};
 
 const ET: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
@@ -47,6 +46,13 @@ const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// What the kernel tells us of a managed connection: every change, once. "Writable" only on demand
 /// ([`ask_for_out`]): it nearly always is.
 const MANAGED: u32 = IN | RDHUP | PRI | ET;
+
+/// epoll_ctl(2) on our behalf. A registration must not be lost because memory was short for a moment.
+fn kernel_ctl(set: i32, op: i32, fd: i32, events: u32, data: u64) -> Result<()> {
+    let attempt = || fdsys::epoll_ctl(set, op, fd, events, data);
+    let is_over = |result: &Result<()>| *result != Err(Errno(libc::ENOMEM));
+    (1..TRIES).map(|_| attempt()).find(is_over).unwrap_or_else(attempt)
+}
 
 /// epoll_create(2) has returned `fd`.
 pub fn created(fd: i32) {

@@ -9,7 +9,7 @@ use crate::{arena, life, place};
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use sidestep_abi::Reason;
-use sidestep_sys::{Result, arch, fdinfo};
+use sidestep_sys::{Errno, Result, arch, fdinfo};
 
 /// Takes over the registrations of an attached connection in every set that holds it. `armed`: the program has
 /// just asked for events, so that even a one-shot registration is known to be armed.
@@ -54,9 +54,13 @@ fn manage_in(s: &Set, inner: &mut Inner, index: u32, fd: i32, armed: bool) -> co
     let events = r.events;
     r.conn = index;
     ensure_place(s).ok_or(Reason::Places)?;
-    if put(s, fd, events, (watched(s, events), tag::of(fd))).is_err() {
-        inner.clear(fd); // the kernel has forgotten it, so do we
-        return Ok(false);
+    match put(s, fd, events, (watched(s, events), tag::of(fd))) {
+        Ok(()) => {}
+        Err(Errno(libc::ENOMEM | libc::ENOSPC)) => return Err(Reason::Memory),
+        Err(_) => {
+            inner.clear(fd); // the kernel has forgotten it, so do we
+            return Ok(false);
+        }
     }
     if let Some(r) = inner.reg(fd) {
         r.state |= reg::MANAGED | reg::FRESH | reg::EDGE;
