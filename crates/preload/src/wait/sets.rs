@@ -105,6 +105,8 @@ pub struct Set {
     /// Descriptors of ours that stand for the set; 0: free record.
     pub refs: AtomicU32,
     pub fd: AtomicI32,
+    /// Counts the sets that have had this record.
+    pub life: AtomicU32,
     /// `fork::generation` when the place was taken: a forked child must not use it.
     pub generation: AtomicU32,
     /// `fork::generation` + 1 when it was last used for the first time in a process.
@@ -155,6 +157,7 @@ static SET: [Set; SETS] = [const {
     Set {
         refs: AtomicU32::new(0),
         fd: AtomicI32::new(-1),
+        life: AtomicU32::new(0),
         generation: AtomicU32::new(0),
         used_in: AtomicU32::new(0),
         family: AtomicU32::new(0),
@@ -222,6 +225,7 @@ pub fn create(fd: i32) -> Option<u32> {
     s.memory.store(memory, Relaxed);
     s.with(|inner| *inner = Inner { regs: Regs(memory), top: 0, ready: Ready::new(), pace: Pace::new(), taken: 0 });
     s.fd.store(fd, Relaxed);
+    s.life.fetch_add(1, Release);
     s.place.store(-1, Relaxed);
     s.used_in.store(0, Relaxed);
     s.family.store(0, Relaxed);

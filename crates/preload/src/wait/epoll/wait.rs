@@ -29,6 +29,8 @@ const HURRY_US: u64 = 25;
 /// The program's call.
 struct Call<'a> {
     s: &'static Set,
+    /// [`Set::life`] as the call found it.
+    life: u32,
     out: &'a mut [epoll_event],
     /// None waits for ever.
     ns: Option<u64>,
@@ -58,6 +60,7 @@ pub fn wait(
     native: impl FnOnce() -> i32,
 ) -> i32 {
     let s = sets::get(index);
+    let life = s.life.load(Acquire);
     debts::settle();
     member::check();
     shared::uses(index);
@@ -68,7 +71,7 @@ pub fn wait(
         native()
     } else {
         let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
-        let mut call = Call { s, out, ns, deadline, mask, hurried: None, is_unarmed: false };
+        let mut call = Call { s, life, out, ns, deadline, mask, hurried: None, is_unarmed: false };
         let most = call.out.len();
         errno::give(entries::with_room(s, most, |room| call.wait(index, room))) as i32
     };
@@ -100,10 +103,11 @@ impl Call<'_> {
         }
     }
 
-    /// If another thread has closed the set meanwhile, its number is nobody's by now, or another file's.
+    /// If another thread has closed the set meanwhile, its number is nobody's by now, or another file's, and its record may
+    /// be another set's.
     fn is_open(&self, index: u32) -> Result<()> {
         match fdtable::get(self.s.fd.load(Relaxed)) {
-            Kind::Set(known) if known == index => Ok(()),
+            Kind::Set(known) if known == index && self.s.life.load(Acquire) == self.life => Ok(()),
             _ => Err(Errno(libc::EBADF)),
         }
     }
@@ -125,6 +129,7 @@ impl Call<'_> {
         debts::paid(Debt::Native(index));
         self.s.natives.fetch_sub(1, SeqCst);
         let Some(found) = found? else { return Ok(None) };
+        self.is_open(index)?;
         if cap.is_some() && found.is_empty() {
             errno::keep(look_after); // the next look finds what nobody has rung for
         }
@@ -178,7 +183,7 @@ impl Call<'_> {
                 continue; // if the news is nothing after all, sleep
             }
             quiet.hold_back(false)?;
-            let n = self.sleep(p, room, quiet.mask(self.mask))?;
+            let n = self.sleep(index, p, room, quiet.mask(self.mask))?;
             if n > 0 || self.deadline.has_passed() {
                 self.listen(p);
                 return Ok(n);
@@ -262,7 +267,7 @@ impl Call<'_> {
         self.report(entries::written(room, asked.entries), asked.natives, room.len())
     }
 
-    fn sleep(&mut self, p: u32, room: &mut Room, mask: *const sigset_t) -> Result<usize> {
+    fn sleep(&mut self, index: u32, p: u32, room: &mut Room, mask: *const sigset_t) -> Result<usize> {
         let (s, most) = (self.s, room.len());
         place::doze(p);
         if place::has_news(p) || has_listed(s) {
@@ -283,6 +288,7 @@ impl Call<'_> {
             errno::keep(refresh_nested);
         }
         place::rise(p, self.listens());
+        self.is_open(index)?;
         s.asked.store(arch::ticks(), Relaxed);
         s.spin.slept(s.asked.load(Relaxed) - began);
         let found = entries::written(room, result?);
