@@ -2,7 +2,7 @@
 
 use super::news::{self, expects_space, queue_writers, space_is_due};
 use super::report;
-use super::takeover::{for_each_managed, unpark, watch_anew};
+use super::takeover::{for_each_managed, unpark, watch_less};
 use crate::wait::UNKNOWN_BELL_US;
 use crate::wait::sets::{self, Inner, Reg, Set};
 use crate::{arena, io, link, place};
@@ -23,7 +23,7 @@ pub fn nest(index: u32) {
         NESTED.fetch_add(1, AcqRel);
         for_each_managed(s, |fd, _| {
             unpark(s, fd);
-            s.with(|inner| watch_anew(s, &mut inner.regs, fd));
+            s.with(|inner| watch_less(s, &mut inner.regs, fd));
         });
         arm_nested(s);
     }

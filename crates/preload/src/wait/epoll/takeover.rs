@@ -129,10 +129,23 @@ pub(super) fn watch_anew(s: &Set, regs: &mut Regs, fd: i32) {
     if !s.nested.load(Relaxed) {
         return;
     }
-    if let Some(r) = regs.get(fd).filter(|r| r.is_managed()) {
-        let wanted = if r.is_awaited() { r.events } else { 0 };
-        let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, watched(s, wanted), tag::of(fd));
+    if let Some(mask) = mask_of(s, regs, fd) {
+        let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, mask, tag::of(fd));
     }
+}
+
+/// Others watch the set from now on. What is asked of the kernel anew it tells of once more, told or not: it is asked only if
+/// it is to tell of less, urgent data aside.
+pub(super) fn watch_less(s: &Set, regs: &mut Regs, fd: i32) {
+    if mask_of(s, regs, fd).is_some_and(|mask| mask | PRI != MANAGED) {
+        watch_anew(s, regs, fd);
+    }
+}
+
+/// What the kernel is to tell us of a connection in this set. None: it is not managed.
+fn mask_of(s: &Set, regs: &mut Regs, fd: i32) -> Option<u32> {
+    let r = regs.get(fd).filter(|r| r.is_managed())?;
+    Some(watched(s, if r.is_awaited() { r.events } else { 0 }))
 }
 
 /// What the kernel leaves of the mask of a one-shot registration that has fired.
