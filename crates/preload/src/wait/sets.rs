@@ -348,13 +348,17 @@ impl Inner {
         if let Some(r) = self.reg(fd).filter(|r| r.is_managed()) {
             r.state |= reg::EDGE;
         }
-        self.hear_since(fd, arch::ticks())
+        self.hear_at(fd, arch::ticks())
     }
 
     /// [`Inner::hear`] of what has come at this time, as far as that can be true, and [`Inner::settle`].
     pub fn hear_since(&mut self, fd: i32, ticks: u64) -> bool {
         let now = arch::ticks();
-        let is_first = self.hear(fd, ticks.clamp(self.taken.min(now), now));
+        self.hear_at(fd, ticks.clamp(self.taken.min(now), now))
+    }
+
+    fn hear_at(&mut self, fd: i32, ticks: u64) -> bool {
+        let is_first = self.hear(fd, ticks);
         self.settle();
         is_first
     }

@@ -2,7 +2,7 @@
 
 use super::seen::{is_seen, reconsider, removed, share};
 use super::takeover::{drop_bell, give_way, holds, leave_to_kernel, note_native, take_over, unpark, watch_anew};
-use super::{ET, EXCLUSIVE, kick, nest, shared, tag};
+use super::{ET, EXCLUSIVE, ONESHOT, kick, nest, shared, tag};
 use crate::fdtable::{self, Kind};
 use crate::wait::readiness::{ERR, HUP, IN, OUT};
 use crate::wait::sets::{self, Reg, Set, reg};
@@ -87,21 +87,30 @@ fn register(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Option<Res
 /// connection that is taken out of the set is only *parked*, for programs that put it back at once. None: not
 /// managed, or not any longer; the kernel's business.
 fn change_managed(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Option<Result<usize>> {
-    let mut is_first = false;
+    let (mut is_first, mut is_less) = (false, false);
     let result = s.with(|inner| {
         let r = inner.reg(fd).filter(|r| r.is_managed())?;
+        is_less = asks_for_less(r, op, wanted);
         let result = change(r, op, wanted)?;
         if result.is_ok() {
             watch_anew(s, &mut inner.regs, fd);
-            is_first = inner.hear_edge(fd);
+            is_first = !is_less && inner.hear_edge(fd);
         }
         Some(result)
     });
-    kick(s, is_first);
+    if !is_less || s.nested.load(Relaxed) {
+        kick(s, is_first);
+    }
     if op == EPOLL_CTL_DEL && s.nested.load(Relaxed) {
         unpark(s, fd); // what it hears would make the set readable
     }
     result.flatten()
+}
+
+/// Whether a level-triggered registration is to tell of a part of what it has told of: whatever of it holds is listed already.
+fn asks_for_less(r: &Reg, op: i32, wanted: Option<(u32, u64)>) -> bool {
+    let is_less = |events: u32| (r.events | events) & (ET | ONESHOT | EXCLUSIVE) == 0 && events & !r.events == 0;
+    op == EPOLL_CTL_MOD && r.is_awaited() && wanted.is_some_and(|(events, _)| is_less(events))
 }
 
 /// What EPOLLEXCLUSIVE can be asked for together with (EPOLLEXCLUSIVE_OK_BITS).
