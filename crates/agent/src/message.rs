@@ -1,6 +1,6 @@
 //! What the threads of the agent tell the one that owns the tables.
 
-use crate::captures::Report;
+use crate::captures::report::Report;
 use crate::settings::Settings;
 use sidestep_agent_api::{Question, Reply, Trouble};
 use sidestep_ebpf::events::Event;

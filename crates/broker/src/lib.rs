@@ -14,7 +14,8 @@
 //! raw       the only unsafe code: memory, system calls        domain    who may hurt whom anyway
 //!                                                             quota     how much of the broker a domain may take
 //!                                                             room      how much of a member its peers may take
-//! config    the TOML file       users  who may share memory   operator  the socket for status, detach and attach
+//! config    the TOML file       users  who may share memory   counted  descriptors that count for a domain
+//! operator  the socket for status, detach and attach          memory   the memory of a link, as a file
 //! client    the other end, for the command line
 //! ```
 #![deny(unsafe_code)]
@@ -23,11 +24,13 @@ pub mod addr;
 pub mod broker;
 pub mod client;
 pub mod config;
+pub mod counted;
 pub mod diag;
 pub mod domain;
 pub mod link;
 pub mod listen;
 pub mod matching;
+pub mod memory;
 pub mod netns;
 pub mod operator;
 pub mod outbox;

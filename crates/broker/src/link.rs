@@ -3,10 +3,9 @@
 use crate::addr::Endpoint;
 use crate::domain::Scope;
 use crate::matching::Ticket;
+use crate::memory::{Hole, Memory};
 use crate::quota::Permit;
 use crate::raw::mem::LinkMem;
-use crate::receiver::message::Hole;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io;
 use sidestep_abi::link::{self, FROZEN, PLACES, SLOTS, Slot, UNUSED, WORDS};
 use sidestep_ring::bell;
@@ -78,20 +77,6 @@ pub struct Permits {
     pub rooms: Vec<Permit>,
 }
 
-/// The memory of a link as a file, which counts for both domains as long as it is open: on its way to a member, or until what
-/// nobody uses is given back, it outlives the link.
-#[derive(Debug)]
-pub struct Memory {
-    fd: OwnedFd,
-    _permits: Vec<Permit>,
-}
-
-impl AsFd for Memory {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
 impl Link {
     pub fn create(
         id: u32,
@@ -116,7 +101,7 @@ impl Link {
             falls_silent: false,
             unrung: [false; 2],
             mem,
-            memory: Arc::new(Memory { fd, _permits: std::mem::take(&mut permits.descriptors) }),
+            memory: Arc::new(Memory::new(fd, std::mem::take(&mut permits.descriptors))),
             used: [0; WORDS],
             connections: BTreeMap::new(),
             permits,

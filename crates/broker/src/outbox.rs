@@ -1,6 +1,6 @@
 //! Records for one member that its socket did not take yet.
 
-use crate::link::Memory;
+use crate::memory::Memory;
 use crate::quota::{Account, Permit};
 use crate::receiver::loan::Loan;
 use crate::wire;

@@ -18,6 +18,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 const BROKER: &str = "TEST_BROKER";
 const PORTS: &str = "TEST_PORTS";
@@ -32,9 +33,12 @@ fn pair(ports: [u16; 2]) -> (TcpStream, TcpStream) {
     (client.into(), listener.accept().expect("accept").0)
 }
 
+/// Below those that the kernel gives to others by itself (ip_local_port_range), and others for each call.
 fn free_ports() -> [u16; 2] {
-    let held = [0, 0].map(|_| TcpListener::bind("127.0.0.1:0").expect("bind"));
-    held.map(|listener| listener.local_addr().expect("address").port())
+    static CALLS: AtomicU16 = AtomicU16::new(0);
+    let first = 10_000 + (std::process::id() % 10_000) as u16 + 100 * CALLS.fetch_add(1, Relaxed);
+    let mut free = (first..first + 100).filter(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok());
+    [0, 0].map(|_| free.next().expect("a port that nobody has"))
 }
 
 /// The part that runs inside.

@@ -10,6 +10,9 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+/// The hidden command that a trial runs under the library.
+pub const TALK_TO_YOURSELF: &str = "talk-to-yourself";
+
 /// Takes the cost of local hops away from unchanged programs.
 ///
 /// Local TCP connections move into shared memory: both ends have to run under `sidestep run`, as the same user.
@@ -40,7 +43,7 @@ pub enum Command {
     Policy(Policy),
     Explain(Explain),
     /// Part of the doctor's trial
-    #[command(name = crate::doctor::selftest::COMMAND, hide = true)]
+    #[command(name = TALK_TO_YOURSELF, hide = true)]
     Talk,
 }
 

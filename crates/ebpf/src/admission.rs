@@ -2,7 +2,7 @@
 
 use crate::capture::inbound::open;
 use crate::error::Result;
-use crate::services;
+use crate::service_pins;
 use crate::table::Table;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub struct Admission {
 
 impl Admission {
     pub fn open(pins: &Path) -> Result<Admission> {
-        let directory = services::maps_path(pins)?;
+        let directory = service_pins::maps_path(pins)?;
         Ok(Admission {
             arming: Table::new(open(&directory, "arming")?, "arming"),
             admitted: Table::new(open(&directory, "admitted")?, "admitted"),

@@ -4,7 +4,7 @@ use crate::capture::Fill;
 use crate::capture::inbound::open;
 use crate::error::Result;
 use crate::layout::{frontend_key, key_of, to_key};
-use crate::services;
+use crate::service_pins;
 use crate::table::Table;
 use sidestep_mesh::bypass::Way;
 use sidestep_mesh::plane::FrontendKey;
@@ -20,7 +20,7 @@ pub struct Bypasses {
 
 impl Bypasses {
     pub fn open(pins: &Path) -> Result<Bypasses> {
-        let directory = services::maps_path(pins)?;
+        let directory = service_pins::maps_path(pins)?;
         let ways = Table::new(open(&directory, "bypasses")?, "bypasses");
         let left: Vec<(frontend_key, u8)> = ways.entries()?;
         let written = left.iter().filter_map(|(key, flags)| Some((to_key(key)?, to_way(*flags)))).collect();

@@ -3,7 +3,7 @@
 use crate::error::{Doing, Result};
 use crate::layout::{self, MapData, event};
 use crate::plane::REASONS;
-use crate::services;
+use crate::service_pins;
 use libbpf_rs::{MapHandle, RingBufferBuilder};
 use sidestep_mesh::address::{Endpoint, Protocol};
 use std::path::Path;
@@ -41,7 +41,7 @@ impl Event {
 
 /// Gives every event to `take`, until that says that no more are wanted.
 pub fn follow(pins: &Path, mut take: impl FnMut(Event) -> bool) -> Result<()> {
-    let path = services::maps_path(pins)?.join("events");
+    let path = service_pins::maps_path(pins)?.join("events");
     let map = MapHandle::from_pinned_path(&path).at("open", &path)?;
     // An event of a kind that this version does not know is none that ends it.
     let each = |bytes: &[u8]| match event::from_bytes(bytes).and_then(|found| Event::new(&found)) {

@@ -3,9 +3,10 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::links::{self, Cgroup};
+use crate::options::Options;
 use crate::pins::Pins;
 use crate::probe;
-use crate::services::{self, Options};
+use crate::service_pins;
 use libbpf_rs::ProgramMut;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use sidestep_bpf::packets::PacketsSkelBuilder;
@@ -29,7 +30,7 @@ pub fn install(options: &Options) -> Result<()> {
         let what = "programs cannot tell whose packets they see: this takes CAP_PERFMON, or Linux 6.15";
         return Err(Error::new("load the packet programs", what));
     }
-    services::use_pinned(open.open_object_mut(), &options.pins)?;
+    service_pins::use_pinned(open.open_object_mut(), &options.pins)?;
     let mut skeleton = open.load().doing("load the packet programs")?;
     let programs: Vec<ProgramMut> = skeleton.object_mut().progs_mut().collect();
     links::attach(&programs, &pins, KIND, &cgroup)

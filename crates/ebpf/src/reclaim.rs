@@ -2,7 +2,7 @@
 
 use crate::error::{Doing, Result};
 use crate::stale::{self, Moved};
-use crate::{services, walk};
+use crate::{service_pins, walk};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject};
 use sidestep_bpf::reclaim::{ReclaimSkel, ReclaimSkelBuilder};
@@ -43,7 +43,7 @@ struct Program<'a> {
 impl<'a> Program<'a> {
     fn load(pins: &Path, object: &'a mut MaybeUninit<OpenObject>) -> Result<Program<'a>> {
         let mut open = ReclaimSkelBuilder::default().open(object).doing("read the reclaiming program")?;
-        services::use_pinned(open.open_object_mut(), pins)?;
+        service_pins::use_pinned(open.open_object_mut(), pins)?;
         let skeleton = open.load().doing("load the reclaiming program")?;
         let link = skeleton.progs.reclaim_udp.attach().doing("attach the iterator")?;
         Ok(Program { skeleton, link })

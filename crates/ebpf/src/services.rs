@@ -2,52 +2,17 @@
 
 use crate::capture::{self, Captures, passthrough};
 use crate::error::{Doing, Result};
-use crate::layout::VERSION;
 use crate::links::{self, Cgroup};
+pub use crate::options::Options;
 use crate::pins::Pins;
 use crate::plane::Maps;
+use crate::service_pins::{KIND, maps_directory, maps_path};
 use crate::{packets, pinned, probe};
+use libbpf_rs::ProgramMut;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{OpenObject, ProgramMut};
 use sidestep_bpf::services::ServicesSkelBuilder;
 use std::mem::MaybeUninit;
-use std::path::{Path, PathBuf};
-
-/// Pins of this kind of programs.
-const KIND: &str = "services";
-const INBOUND: &str = "inbound";
-
-/// What may be chosen when the programs are installed.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// A directory of a BPF file system.
-    pub pins: PathBuf,
-    /// A cgroup v2 directory: sockets of the processes in it, and below, are balanced.
-    pub cgroup: PathBuf,
-    /// Cookie of the network namespace in which the node's own processes are.
-    pub node_netns: u64,
-    /// Connections are counted for each pair of pods and each Service ([`crate::watch`]).
-    pub watch: bool,
-}
-
-fn maps_directory() -> String {
-    format!("maps-{VERSION}")
-}
-
-/// Where the tables of this version are pinned.
-pub(crate) fn maps_path(pins: &Path) -> Result<PathBuf> {
-    Ok(Pins::new(pins)?.path(&[KIND, &maps_directory()]))
-}
-
-/// Where programs of single namespaces are pinned.
-pub(crate) fn inbound_path(pins: &Path) -> Result<PathBuf> {
-    Ok(Pins::new(pins)?.path(&[KIND, INBOUND]))
-}
-
-/// The same, and it is there.
-pub(crate) fn make_inbound_path(pins: &Path) -> Result<PathBuf> {
-    Pins::new(pins)?.make(&[KIND, INBOUND])
-}
+use std::path::Path;
 
 /// Loads the programs over the tables that are there, or new ones, lets `fill` write them, and then attaches every
 /// program or none. What was attached before goes on working until the moment it is exchanged, or until all of them are
@@ -103,11 +68,6 @@ pub fn tables(pins: &Path) -> Result<Option<Maps>> {
 /// Programs that the kernel refused may have left the directory.
 fn has_tables(directory: &Path) -> bool {
     std::fs::read_dir(directory).is_ok_and(|mut tables| tables.next().is_some())
-}
-
-/// Another object's maps are those that are pinned.
-pub(crate) fn use_pinned(object: &mut OpenObject, pins: &Path) -> Result<()> {
-    pinned::find_again(object, &maps_path(pins)?)
 }
 
 /// The number of the cgroup that the pinned programs are attached to. None: they are attached nowhere.

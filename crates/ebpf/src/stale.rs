@@ -8,7 +8,7 @@ use crate::closing::{Owner, close_elsewhere, may_take_of};
 use crate::error::{Doing, Result};
 use crate::layout::{MapData, address, endpoint, to_endpoint};
 use crate::plane::Maps;
-use crate::services;
+use crate::service_pins;
 use libbpf_rs::Iter;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use rustix::fd::OwnedFd;
@@ -38,7 +38,7 @@ unsafe impl MapData for descriptor {}
 const _: () = assert!(size_of::<descriptor>() == 2 * 4 + 20 + 2 * 4);
 
 pub fn reconnect(pins: &Path) -> Result<Moved> {
-    let maps = Maps::open(&services::maps_path(pins)?)?;
+    let maps = Maps::open(&service_pins::maps_path(pins)?)?;
     let (mut done, mut seen) = (Moved::default(), HashSet::new());
     for found in descriptors(pins)? {
         let Some(owner) = Owner::of(found.process) else { continue };
@@ -58,7 +58,7 @@ pub fn reconnect(pins: &Path) -> Result<Moved> {
 fn descriptors(pins: &Path) -> Result<Vec<descriptor>> {
     let mut object = MaybeUninit::uninit();
     let mut open = StaleSkelBuilder::default().open(&mut object).doing("read the program that finds descriptors")?;
-    services::use_pinned(open.open_object_mut(), pins)?;
+    service_pins::use_pinned(open.open_object_mut(), pins)?;
     let skeleton = open.load().doing("load the program that finds descriptors")?;
     let link = skeleton.progs.stale_descriptors.attach().doing("attach the iterator over descriptors")?;
     let mut bytes = Vec::new();

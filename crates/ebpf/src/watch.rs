@@ -3,7 +3,7 @@
 use crate::capture::inbound::open;
 use crate::error::{Doing, Result};
 use crate::layout::MapData;
-use crate::{services, walk};
+use crate::{service_pins, walk};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use sidestep_bpf::services::types::{relation, relation_key};
@@ -77,7 +77,7 @@ pub struct Watch {
 
 impl Watch {
     pub fn open(pins: &Path) -> Result<Watch> {
-        Ok(Watch { pins: pins.into(), relations: open(&services::maps_path(pins)?, "relations")? })
+        Ok(Watch { pins: pins.into(), relations: open(&service_pins::maps_path(pins)?, "relations")? })
     }
 
     /// Everything, with what connections that last have carried so far: that takes a walk through all namespaces.
@@ -111,7 +111,7 @@ impl Watch {
     fn count_traffic(&self) -> Result<()> {
         let mut object = MaybeUninit::uninit();
         let mut open = WatchingSkelBuilder::default().open(&mut object).doing("read the counting program")?;
-        services::use_pinned(open.open_object_mut(), &self.pins)?;
+        service_pins::use_pinned(open.open_object_mut(), &self.pins)?;
         let skeleton = open.load().doing("load the counting program")?;
         let link = skeleton.progs.count_traffic.attach().doing("attach the iterator over TCP sockets")?;
         walk::everywhere(&link)

@@ -1,12 +1,12 @@
 //! From Kubernetes' own types to ours. What of a Service is left to others is said in it, never silently dropped.
 
 use crate::address::Protocol;
-use crate::object::{Bypass, Left, Name, Object, Port, Selection, Service, Slice, SliceEndpoint, SlicePort};
+use crate::field::{Result, address, addresses, invalid, name, parsed, port_number};
+use crate::object::{Bypass, Left, Object, Port, Selection, Service, Slice, SliceEndpoint, SlicePort};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -24,27 +24,6 @@ const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
 const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Kubernetes' default.
 const AFFINITY_SECONDS: i32 = 10_800;
-
-/// A field that does not hold what it must.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
-    /// As in `spec.ports[0].port`.
-    pub path: String,
-    pub found: String,
-    pub expected: &'static str,
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}: {} where {} is expected", self.path, self.found, self.expected)
-    }
-}
-
-type Result<T> = std::result::Result<T, Invalid>;
-
-fn invalid<T>(path: impl Into<String>, found: impl fmt::Debug, expected: &'static str) -> Result<T> {
-    Err(Invalid { path: path.into(), found: format!("{found:?}"), expected })
-}
 
 pub fn service(from: &core::Service) -> Result<Object> {
     let spec = from.spec.clone().unwrap_or_default();
@@ -84,28 +63,8 @@ fn not_ours(metadata: &ObjectMeta) -> Option<&'static str> {
     }
 }
 
-pub(crate) fn name(metadata: &ObjectMeta) -> Result<Name> {
-    let Some(name) = metadata.name.as_deref().filter(|name| !name.is_empty()) else {
-        return invalid("metadata.name", (), "a name");
-    };
-    Ok(Name::new(metadata.namespace.as_deref().unwrap_or("default"), name))
-}
-
 fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.annotations.as_ref()?.get(key).map(String::as_str)
-}
-
-pub(crate) fn addresses(path: &str, texts: &[String]) -> Result<Vec<IpAddr>> {
-    texts.iter().enumerate().map(|(i, text)| address(format!("{path}[{i}]"), text)).collect()
-}
-
-fn address(path: String, text: &str) -> Result<IpAddr> {
-    parsed(text).map_or_else(|| invalid(path, text, "an IP address"), Ok)
-}
-
-/// `::ffff:a.b.c.d` is IPv4, as Go takes it, and with it all of Kubernetes.
-fn parsed(text: &str) -> Option<IpAddr> {
-    text.parse().ok().map(|ip: IpAddr| ip.to_canonical())
 }
 
 /// None of a headless Service.
@@ -148,13 +107,6 @@ fn ports(spec: &core::ServiceSpec, left: &mut Vec<Left>) -> Result<Vec<Port>> {
         }
     }
     Ok(found)
-}
-
-pub(crate) fn port_number(path: String, number: i32) -> Result<u16> {
-    match u16::try_from(number) {
-        Ok(number) if number != 0 => Ok(number),
-        _ => invalid(path, number, "a port from 1 to 65535"),
-    }
 }
 
 /// None: SCTP.

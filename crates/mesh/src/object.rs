@@ -1,5 +1,7 @@
 //! Services, EndpointSlices, pods and policies, as far as they matter here, whatever source they come from.
 
+pub use crate::name::Name;
+
 use crate::address::Protocol;
 use crate::capture::pod::Capture;
 use crate::pod::{Namespace, Pod};
@@ -8,25 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// Namespace and name of an object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name {
-    pub namespace: Arc<str>,
-    pub name: Arc<str>,
-}
-
-impl Name {
-    pub fn new(namespace: &str, name: &str) -> Name {
-        Name { namespace: namespace.into(), name: name.into() }
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// What a source tells of.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,17 +1,13 @@
 //! Pods and namespaces, as far as policies look at them.
 
 use crate::capture::pod::{Capture, Netns};
-use crate::kubernetes::{self, Invalid};
-use crate::object::Name;
+use crate::field::{self, Invalid, labels, requires_proxy};
+use crate::name::Name;
 use crate::policy::rules::Labels;
 use k8s_openapi::api::core::v1 as core;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// On a pod, a document of kind Capture or a namespace: its connections are never led around the proxy.
-pub const REQUIRE_PROXY: &str = "sidestep.dev/require-proxy";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
@@ -37,9 +33,9 @@ pub fn pod(from: &core::Pod) -> Result<Pod, Invalid> {
     let is_nodes = spec.is_some_and(|spec| spec.host_network == Some(true));
     let listed = status.and_then(|status| status.pod_ips.as_deref()).unwrap_or_default();
     let texts: Vec<String> = listed.iter().map(|ip| ip.ip.clone()).collect();
-    let addresses = kubernetes::addresses("status.podIPs", &texts)?;
+    let addresses = field::addresses("status.podIPs", &texts)?;
     Ok(Pod {
-        name: kubernetes::name(&from.metadata)?,
+        name: field::name(&from.metadata)?,
         labels: labels(&from.metadata),
         addresses: if has_ended || is_nodes { BTreeSet::new() } else { addresses.into_iter().collect() },
         node: spec.and_then(|spec| spec.node_name.as_deref()).map(Arc::from),
@@ -49,7 +45,7 @@ pub fn pod(from: &core::Pod) -> Result<Pod, Invalid> {
 }
 
 pub fn namespace(from: &core::Namespace) -> Result<Namespace, Invalid> {
-    let name = kubernetes::name(&from.metadata)?.name;
+    let name = field::name(&from.metadata)?.name;
     Ok(Namespace { name, requires_proxy: requires_proxy(&from.metadata)? })
 }
 
@@ -62,24 +58,5 @@ pub fn of_capture(capture: &Capture) -> Pod {
         node: None,
         requires_proxy: capture.requires_proxy,
         netns: Some(capture.netns.clone()),
-    }
-}
-
-pub(crate) fn labels(metadata: &ObjectMeta) -> Labels {
-    let labels = metadata.labels.iter().flatten();
-    labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
-}
-
-/// A slip of the pen must not lead anything around a proxy.
-pub(crate) fn requires_proxy(metadata: &ObjectMeta) -> Result<bool, Invalid> {
-    let text = metadata.annotations.as_ref().and_then(|all| all.get(REQUIRE_PROXY)).map(String::as_str);
-    match text.unwrap_or("false") {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        other => Err(Invalid {
-            path: format!("metadata.annotations[{REQUIRE_PROXY}]"),
-            found: format!("{other:?}"),
-            expected: "true or false",
-        }),
     }
 }

@@ -4,8 +4,9 @@
 //! only the old list used is given back when no program can still be reading it. So no frontend ever leads to
 //! something that is not there.
 
-use crate::address::{Endpoint, Protocol};
-use crate::alias;
+mod plan;
+
+use crate::address::Endpoint;
 use crate::backends::Backends;
 use crate::choose::Node;
 use crate::claims::{Claim, Claims};
@@ -16,7 +17,7 @@ use crate::plane::{DataPlane, Frontend, FrontendKey, Member, Sizes};
 use crate::ranges::{Numbers, Ranges};
 use crate::retired::Retired;
 use crate::state::State;
-use crate::table::{self, Backend, PortKey, PortTable};
+use crate::table::{self, PortKey, PortTable};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
@@ -262,240 +263,9 @@ impl Reconciler {
         moved.others
     }
 
-    // --- planning: book-keeping only ----------------------------------------------------------------------------
-
-    fn plan(&mut self, name: &Name, wanted: Vec<PortTable>) {
-        let before = self.ports.remove(name).into_iter().flatten();
-        let mut before: HashMap<Arc<PortKey>, Programmed> = before.map(|port| (port.key.clone(), port)).collect();
-        self.problems.remove(name);
-        let mut ports: Vec<Programmed> = Vec::new();
-        for table in wanted {
-            let old = before.remove(&table.key);
-            ports.extend(self.plan_port(table, old));
-        }
-        link_siblings(&mut ports);
-        ports.iter().for_each(|port| self.plan_frontends(port));
-        before.into_values().for_each(|port| self.retire(Some(port), None));
-        if !ports.is_empty() {
-            self.ports.insert(name.clone(), ports);
-        }
-    }
-
-    /// Plans one port. Without room for it, it is left to the kernel, or to what an earlier life has left.
-    fn plan_port(&mut self, table: PortTable, old: Option<Programmed>) -> Option<Programmed> {
-        let key = Arc::new(table.key.clone());
-        let frontends = table.frontends.clone();
-        match self.build(key.clone(), table, old.as_ref()) {
-            Ok(port) => {
-                self.retire(old, Some(&port));
-                Some(port)
-            }
-            Err(what) => {
-                let is_left = |frontend: &FrontendKey| {
-                    self.inherited.as_ref().is_some_and(|known| known.frontends.contains_key(frontend))
-                };
-                let mine = |frontend: &FrontendKey| self.claims.owner(frontend) == Some(&key) && !is_left(frontend);
-                let gone: Vec<FrontendKey> = frontends.into_iter().filter(mine).collect();
-                gone.into_iter().for_each(|frontend| self.set_frontend(frontend, None));
-                self.problem(key.service.clone(), Problem::Full { port: key, what });
-                self.retire(old, None);
-                None
-            }
-        }
-    }
-
-    /// Finds room for everything that the port needs, or for nothing of it; then the error says what there is no more
-    /// room for.
-    fn build(&mut self, key: Arc<PortKey>, table: PortTable, old: Option<&Programmed>) -> Result<Programmed, Full> {
-        let before = old.map_or((0, 0), |old| (old.table.frontends.len() as u32, old.members.len() as u32));
-        if self.frontends - before.0 + table.frontends.len() as u32 > self.sizes.frontends {
-            return Err("frontends");
-        }
-        // During a change old and new members lie side by side.
-        if table.remembers() && self.members - before.1 + table.list.len() as u32 > self.sizes.members / 2 {
-            return Err("members");
-        }
-        self.hold(&table)?;
-        let place = self.place(&table, old).inspect_err(|_| self.release(&table))?;
-        let Some(service) = self.number(&table, old) else {
-            self.release(&table);
-            self.give(place);
-            return Err("services");
-        };
-        let members = self.members_of(&table, service);
-        self.take_over_members(&table, service, &members);
-        self.frontends += table.frontends.len() as u32;
-        self.members += members.len() as u32;
-        self.pending.members.extend(members.iter().map(|member| (*member, true)));
-        Ok(Programmed { key, service, sibling: 0, table, place, members })
-    }
-
-    /// One more user of each of the port's backends.
-    fn hold(&mut self, table: &PortTable) -> Result<(), Full> {
-        let endpoints = table.endpoints();
-        for (done, endpoint) in endpoints.iter().enumerate() {
-            let Some(numbered) = self.backends.hold(*endpoint) else {
-                endpoints.iter().take(done).for_each(|held| self.release_one(held));
-                return Err("backends");
-            };
-            if numbered.fresh {
-                self.pending.backends.push((numbered.number, *endpoint));
-            }
-        }
-        Ok(())
-    }
-
-    fn release(&mut self, table: &PortTable) {
-        table.endpoints().iter().for_each(|endpoint| self.release_one(endpoint));
-    }
-
-    fn release_one(&mut self, endpoint: &Endpoint) {
-        self.pending.replaced.backends.extend(self.backends.release(endpoint));
-    }
-
-    /// Where the port's list lies: where it did if it is the same.
-    fn place(&mut self, table: &PortTable, old: Option<&Programmed>) -> Result<Place, Full> {
-        if let Some(old) = old.filter(|old| old.table.list == table.list) {
-            return Ok(old.place);
-        }
-        let number = |backend: &Backend| Some((self.backends.number(&backend.endpoint)?, backend.weight));
-        let slots = alias::slots(&table.list.iter().filter_map(number).collect::<Vec<_>>());
-        let count = slots.len() as u32;
-        if count == 0 {
-            return Ok(Place::default());
-        }
-        let first = self.ranges.take(count).ok_or("slots")?;
-        self.pending.slots.push((first, slots));
-        Ok(Place { first, count })
-    }
-
-    /// A place that nobody has ever read.
-    fn give(&mut self, place: Place) {
-        if place.count > 0 {
-            self.ranges.give(place.first, place.count);
-            self.pending.slots.retain(|(first, _)| *first != place.first);
-        }
-    }
-
-    /// The number by which the port is counted: the one that it had, in this life or an earlier one.
-    fn number(&mut self, table: &PortTable, old: Option<&Programmed>) -> Option<u32> {
-        if let Some(old) = old {
-            return Some(old.service);
-        }
-        let frontends = table.frontends.iter().copied();
-        if let Some(number) = self.inherited.as_mut().and_then(|inherited| inherited.service(frontends)) {
-            return Some(number);
-        }
-        let number = self.services.take()?;
-        self.pending.services.push(number);
-        Some(number)
-    }
-
-    /// Members are kept where a choice is remembered.
-    fn members_of(&self, table: &PortTable, service: u32) -> BTreeSet<Member> {
-        if !table.remembers() {
-            return BTreeSet::new();
-        }
-        let numbers = table.endpoints().into_iter().filter_map(|endpoint| self.backends.number(&endpoint));
-        numbers.map(|backend| Member { service, backend }).collect()
-    }
-
-    /// Those of an earlier life that are none any more go at once, unless nobody has come in their place: then it may
-    /// be that the endpoints could not be read.
-    fn take_over_members(&mut self, table: &PortTable, service: u32, members: &BTreeSet<Member>) {
-        let Some(inherited) = self.inherited.as_mut().filter(|_| !table.list.is_empty()) else { return };
-        let lost: Vec<Member> = inherited.take_members(service).difference(members).copied().collect();
-        self.lost_udp |= table.key.protocol == Protocol::Udp && !lost.is_empty();
-        self.pending.members.extend(lost.into_iter().map(|member| (member, false)));
-    }
-
-    /// Where an earlier life has left somebody who answers, nobody does not take the place before everything is known.
-    fn plan_frontends(&mut self, port: &Programmed) {
-        for (frontend, value) in port.frontends() {
-            let is_left = value.count == 0 && self.inherited.as_ref().is_some_and(|known| known.serves(&frontend));
-            match self.claims.owner(&frontend).cloned() {
-                Some(owner) if owner == port.key && is_left => {}
-                Some(owner) if owner == port.key => self.set_frontend(frontend, Some(value)),
-                Some(owner) => self.problem(port.key.service.clone(), Problem::Taken { frontend, owner }),
-                None => {}
-            }
-        }
-    }
-
-    /// From now on the frontend is what this life has made of it, whatever an earlier one had left there.
-    fn set_frontend(&mut self, frontend: FrontendKey, value: Option<Frontend>) {
-        self.pending.frontends.insert(frontend, value);
-        if let Some(inherited) = &mut self.inherited {
-            inherited.frontends.remove(&frontend);
-        }
-    }
-
-    /// What the port had and its successor does not use rests until it is given back.
-    fn retire(&mut self, old: Option<Programmed>, new: Option<&Programmed>) {
-        let Some(old) = old else { return };
-        self.release(&old.table);
-        let is_kept = new.is_some_and(|new| new.place == old.place);
-        let range = Some(old.place).filter(|place| place.count > 0 && !is_kept);
-        self.pending.replaced.ranges.extend(range.map(|place| (place.first, place.count)));
-        if new.is_none() {
-            self.pending.replaced.services.push(old.service);
-        }
-        let none = BTreeSet::new();
-        let lost: Vec<_> = old.members.difference(new.map_or(&none, |new| &new.members)).collect();
-        self.frontends -= old.table.frontends.len() as u32;
-        self.members -= old.members.len() as u32;
-        self.lost_udp |= old.key.protocol == Protocol::Udp && !lost.is_empty();
-        self.pending.members.extend(lost.into_iter().map(|member| (*member, false)));
-    }
-
-    /// What nobody has taken over from an earlier life goes, and nobody takes the place of somebody.
-    fn disinherit(&mut self, inherited: Inherited) {
-        let is_programmed = |frontend: &FrontendKey| {
-            self.claims
-                .owner(frontend)
-                .is_some_and(|owner| self.ports_of(&owner.service).iter().any(|p| p.key == *owner))
-        };
-        let unwanted: Vec<_> =
-            inherited.frontends.keys().filter(|frontend| !is_programmed(frontend)).copied().collect();
-        let all =
-            self.ports.values().flatten().flat_map(|port| port.frontends().map(move |(key, value)| (port, key, value)));
-        let emptied = all.filter(|(port, key, value)| {
-            value.count == 0 && inherited.serves(key) && self.claims.owner(key) == Some(&port.key)
-        });
-        let emptied: Vec<_> = emptied.map(|(_, key, value)| (key, Some(value))).collect();
-        self.pending.frontends.extend(unwanted.into_iter().map(|frontend| (frontend, None)).chain(emptied));
-        inherited.backends.iter().for_each(|endpoint| self.release_one(endpoint));
-        let replaced = &mut self.pending.replaced;
-        replaced.backends.extend(inherited.doubles);
-        replaced.ranges.extend(inherited.ranges);
-        replaced.services.extend(inherited.services);
-        let wanted: BTreeSet<&Member> = self.ports.values().flatten().flat_map(|port| &port.members).collect();
-        let lost: Vec<_> = inherited.members.iter().filter(|member| !wanted.contains(member)).collect();
-        self.lost_udp |= !lost.is_empty();
-        self.pending.members.extend(lost.into_iter().map(|member| (*member, false)));
-    }
-
-    fn problem(&mut self, service: Name, problem: Problem) {
-        self.problems.entry(service).or_default().push(problem);
-    }
-
-    // --- writing ------------------------------------------------------------------------------------------------
-
     fn write(&mut self, plane: &mut dyn DataPlane, now_ns: u64) -> io::Result<Outcome> {
         let replaced = self.pending.write(plane)?;
         self.retired.add(now_ns, replaced);
         Ok(Outcome { lost_udp: std::mem::take(&mut self.lost_udp) })
     }
 }
-
-/// The two policies of a port know of each other.
-fn link_siblings(ports: &mut [Programmed]) {
-    let numbers: Vec<_> = ports.iter().map(|port| (port.key.clone(), port.service)).collect();
-    for port in ports {
-        let sibling = numbers.iter().find(|(key, _)| key.is_sibling(&port.key));
-        port.sibling = sibling.map_or(0, |(_, service)| *service);
-    }
-}
-
-/// What there is no room for.
-type Full = &'static str;

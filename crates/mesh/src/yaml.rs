@@ -3,7 +3,8 @@
 
 use crate::capture::pod;
 use crate::document::Document;
-use crate::kubernetes::{self, Invalid};
+use crate::field::Invalid;
+use crate::kubernetes;
 use crate::object::Object;
 use crate::policy::document as policy;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Service};

@@ -4,8 +4,9 @@ use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_mesh::capture::defaults;
 use sidestep_mesh::capture::inbound::{self, Inbound};
 use sidestep_mesh::capture::outbound::{self, NOBODY, Outbound};
+use sidestep_mesh::capture::probe::Probe;
 use sidestep_mesh::capture::rules::{Dns, DnsServers, InboundPorts, OwnerGroups, Ranges, Rules};
-use sidestep_mesh::capture::verdict::{Action, Probe, Rule, Verdict};
+use sidestep_mesh::capture::verdict::{Action, Rule, Verdict};
 
 const PROXY: u32 = 1337;
 const PROGRAM: u32 = 1000;

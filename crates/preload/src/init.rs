@@ -1,6 +1,6 @@
 //! Before main() and after it.
 
-use crate::{calls, exec, fork, host, settings, text};
+use crate::{calls, exec, fork, host, log, settings};
 use core::ffi::{c_char, c_int};
 
 #[used]
@@ -23,7 +23,7 @@ extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *con
     // SAFETY: once, from the constructor, with the process's environment.
     unsafe { settings::load(envp, host::is_known()) };
     if !host::is_known() {
-        text::log(
+        log::say(
             &[b"neither glibc nor musl: the library does nothing in process "],
             sidestep_sys::process::pid().into(),
         );

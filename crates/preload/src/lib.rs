@@ -27,6 +27,7 @@ mod init;
 mod io;
 mod life;
 mod link;
+mod log;
 mod member;
 mod owed;
 mod passed;

@@ -3,12 +3,12 @@
 use crate::critical::Lock;
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, state};
-use crate::{arena, attach, link, owed, place, report, settings, text, thread};
+use crate::{arena, attach, link, log, owed, place, report, settings, thread};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind as MsgKind, Msg};
 use sidestep_sys::lock::Taken;
-use sidestep_sys::{Errno, arch, clock, control, fd, process};
+use sidestep_sys::{Errno, arch, clock, control, fd, limit};
 
 /// The control socket; -1: none.
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
@@ -172,7 +172,7 @@ fn join() {
         Ok(broker) => {
             fdtable::set(broker, Kind::Own);
             ERA.fetch_add(1, Relaxed);
-            let (ring_size, descriptors) = (settings::get().ring_size, process::descriptor_limit());
+            let (ring_size, descriptors) = (settings::get().ring_size, limit::descriptor_limit());
             // The program keeps half of its descriptors, whatever peers do.
             let hello = Msg { arg: u64::from(ring_size), arg2: descriptors / 2, ..Msg::new(MsgKind::Hello) };
             let _ = control::send(broker, &hello, None);
@@ -181,7 +181,7 @@ fn join() {
             link::remove_idle_before(ERA.load(Relaxed));
         }
         Err(Errno(e)) => {
-            text::log(&[b"no broker, errno "], e as u64);
+            log::say(&[b"no broker, errno "], e as u64);
             NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(RETRY_US), Relaxed);
         }
     }
@@ -192,7 +192,7 @@ fn leave() {
     let broker = SOCKET.swap(-1, AcqRel);
     WELCOME.store(0, Relaxed);
     if broker >= 0 {
-        text::log(&[b"broker gone, control socket "], broker as u64);
+        log::say(&[b"broker gone, control socket "], broker as u64);
         link::drop_own(broker);
         owed::cancel();
         NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(RETRY_US), Relaxed);
@@ -297,7 +297,7 @@ fn hear(msg: &Msg, passed: Option<i32>) {
         }
         (Some(MsgKind::Link), Some(memory)) => {
             if let Err(Errno(e)) = link::add(memory, msg, era) {
-                text::log(&[b"link not taken, errno "], e as u64);
+                log::say(&[b"link not taken, errno "], e as u64);
             }
             fd::close(memory);
         }

@@ -53,16 +53,3 @@ impl Line {
         &self.bytes[..self.len]
     }
 }
-
-/// Says something on stderr if the user wants to hear it.
-pub fn log(parts: &[&[u8]], n: u64) {
-    if crate::settings::get().log {
-        let mut line = Line::new();
-        line.push(b"sidestep[").number(u64::from(sidestep_sys::process::pid())).push(b"]: ");
-        for part in parts {
-            line.push(part);
-        }
-        line.number(n).push(b"\n");
-        sidestep_sys::fd::complain(line.bytes());
-    }
-}

@@ -1,6 +1,6 @@
 //! File descriptors of our own, and questions about the program's.
 
-use crate::{Errno, Result, TRIES, call, process};
+use crate::{Errno, Result, TRIES, call, limit};
 
 /// Lowest number for descriptors of our own: never 0-2, never one that a program counts on getting next.
 pub const LOWEST: i32 = 512;
@@ -22,7 +22,7 @@ const LOWEST_OF_FEW: i32 = 128;
 /// Whether this process may have so many descriptors that some can be ours (RLIMIT_NOFILE). Else it needs all of them
 /// itself.
 pub fn may_be_ours() -> bool {
-    process::descriptor_limit() >= process::FEW_DESCRIPTORS as u64
+    limit::descriptor_limit() >= limit::FEW_DESCRIPTORS as u64
 }
 
 /// Before a descriptor of ours is made, even if only for a moment at a low number.
@@ -131,9 +131,9 @@ pub fn poll_now(fd: i32, events: i16) -> i16 {
 fn peek_now(fd: i32, events: i16) -> i16 {
     use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM};
     let mut byte = 0u8;
-    let iov = [libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 }];
-    // SAFETY: one writable byte.
-    let found = match unsafe { crate::tcp::receive(fd, &iov, libc::MSG_PEEK) } {
+    let flags = (libc::MSG_PEEK | libc::MSG_DONTWAIT) as usize;
+    // SAFETY: one writable byte, and nobody asks for the sender.
+    let found = match unsafe { call(libc::SYS_recvfrom, [fd as usize, &raw mut byte as usize, 1, flags, 0, 0]) } {
         Ok(0) => POLLIN | POLLRDNORM | POLLRDHUP,
         Ok(_) => POLLIN | POLLRDNORM,
         Err(e) if e.passes() => 0,

@@ -10,6 +10,7 @@ pub mod control;
 pub mod elf;
 pub mod fd;
 pub mod fdinfo;
+pub mod limit;
 pub mod lock;
 pub mod mem;
 pub mod process;

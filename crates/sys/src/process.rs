@@ -191,18 +191,6 @@ pub fn descriptor_of(pid: u32, number: i32) -> Result<i32> {
     descriptor.map(|fd| fd as i32)
 }
 
-/// A process that may have fewer descriptors than this keeps all of them for itself.
-pub const FEW_DESCRIPTORS: usize = 256;
-
-/// Descriptors that this process may have now (RLIMIT_NOFILE).
-pub fn descriptor_limit() -> u64 {
-    let mut limit = [u64::MAX; 2];
-    let args = [0, libc::RLIMIT_NOFILE as usize, 0, &raw mut limit as usize, 0, 0];
-    // SAFETY: the kernel writes one struct rlimit64, two words.
-    let _ = unsafe { call(libc::SYS_prlimit64, args) };
-    limit[0]
-}
-
 /// Descriptors that the kernel's table of this process has room for now (/proc/self/status). None: /proc does not tell.
 pub fn descriptor_table() -> Option<i32> {
     status("FDSize:")

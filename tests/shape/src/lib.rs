@@ -3,6 +3,7 @@
 
 pub mod built;
 pub mod library;
+pub mod modules;
 pub mod packages;
 pub mod table;
 

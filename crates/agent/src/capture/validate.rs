@@ -9,9 +9,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, set_thread_re
 use sidestep_ebpf::capture::Captures;
 use sidestep_mesh::address::Protocol;
 use sidestep_mesh::capture::outbound::Outbound;
+use sidestep_mesh::capture::probe::Probe;
 use sidestep_mesh::capture::rules::{Ranges, Rules};
 use sidestep_mesh::capture::tables::{Place, Way};
-use sidestep_mesh::capture::verdict::{Action, Probe};
+use sidestep_mesh::capture::verdict::Action;
 use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};

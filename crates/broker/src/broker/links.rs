@@ -2,11 +2,13 @@
 //! a member that heard of a connection first would have its peer look for it every millisecond.
 
 use super::{Broker, Receivers};
+use crate::counted::Counted;
 use crate::domain::Scope;
 use crate::link::{Link, Permits, Released, bits};
+use crate::memory::Hole;
 use crate::outbox::Attached;
-use crate::receiver::loan::{Counted, Loan};
-use crate::receiver::message::{Command, Hole, Ringing};
+use crate::receiver::loan::Loan;
+use crate::receiver::message::{Command, Ringing};
 use rustix::io::Errno;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};

@@ -3,11 +3,12 @@
 
 use super::Broker;
 use super::conn::{Conn, Role};
+use crate::counted::Counted;
 use crate::domain::{Domain, Scope};
 use crate::quota::{Accounts, RECEIVERS};
 use crate::raw::sock;
 use crate::receiver::Receiver;
-use crate::receiver::loan::{Counted, Loan};
+use crate::receiver::loan::Loan;
 use crate::receiver::message::{Command, Event};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;

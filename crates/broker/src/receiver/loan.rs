@@ -2,35 +2,11 @@
 
 use super::mailbox::Mailbox;
 use super::message::Command;
-use crate::quota::{Account, Permit};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::counted::Counted;
+use rustix::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// A descriptor that counts for its domain for as long as it is open.
-#[derive(Debug)]
-pub struct Counted {
-    fd: OwnedFd,
-    _permit: Permit,
-}
-
-impl Counted {
-    /// None: the domain holds enough, and `fd` is closed.
-    pub fn new(fd: OwnedFd, account: &Arc<Account>) -> Option<Counted> {
-        account.take(1).map(|permit| Counted::with(fd, permit))
-    }
-
-    pub fn with(fd: OwnedFd, permit: Permit) -> Counted {
-        Counted { fd, _permit: permit }
-    }
-}
-
-impl AsFd for Counted {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-/// One of them in the hands of the main thread, which uses it and gives it back: it is never the one that closes it.
+/// One descriptor in the hands of the main thread, which uses it and gives it back: it is never the one that closes it.
 #[derive(Debug)]
 pub struct Loan {
     /// None once it is given back.

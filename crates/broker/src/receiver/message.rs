@@ -1,8 +1,8 @@
 //! What the main thread and a receiver thread say to each other.
 
-use super::loan::Counted;
-use crate::link::Memory;
+use crate::counted::Counted;
 use crate::matching::Ticket;
+use crate::memory::Hole;
 use crate::netns::Namespace;
 use crate::proof::Identity;
 use crate::wire::Sender;
@@ -29,16 +29,6 @@ pub struct Ringing {
     pub link: u32,
     /// Of the peer that is to ring.
     pub side: usize,
-}
-
-/// A part of a link's memory that nobody uses any more.
-#[derive(Debug)]
-pub struct Hole {
-    pub memory: Arc<Memory>,
-    pub link: u32,
-    pub slot: usize,
-    pub at: u64,
-    pub len: u64,
 }
 
 /// From the main thread.

@@ -2,8 +2,8 @@
 //! hand and the other one found alive.
 
 use super::closing::Closing;
-use super::loan::Counted;
 use super::message::{Claim, Event, InHand, Offered, Standing};
+use crate::counted::Counted;
 use crate::matching::Ticket;
 use crate::netns::{Namespace, Namespaces, NoNamespace};
 use crate::proof::{self, Identity, NoProof};

@@ -4,8 +4,8 @@
 //! mutex as well. So each is kept here too, and leaves its doorbell before it is let go. Nor is it closed here then: it may be
 //! in a set of the peer's. The receiver of the peer's domain does that.
 
-use super::loan::Counted;
 use super::message::{Event, Ringing};
+use crate::counted::Counted;
 use crate::quota::Account;
 use crate::wire::Record;
 use rustix::event::epoll::{self, EventData, EventFlags};

@@ -1,10 +1,11 @@
 //! The loop of a receiver.
 
-use super::loan::Counted;
 use super::mailbox::{Commands, Over, Reports};
-use super::message::{Command, Event, Hole};
+use super::message::{Command, Event};
 use super::offers::Offers;
 use super::rings::Rings;
+use crate::counted::Counted;
+use crate::memory::Hole;
 use crate::netns::Namespaces;
 use crate::quota::Account;
 use crate::wire::{self, Incoming, Record};

@@ -2,15 +2,13 @@
 //! ring. It goes through library, broker, versions, memory and doorbells at once.
 
 use super::Check;
+use crate::args::TALK_TO_YOURSELF;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// The hidden command that is run under the library.
-pub const COMMAND: &str = "talk-to-yourself";
 
 /// Time for the upgrade, which needs a broker's answer. Answers take well under a millisecond.
 const TALK: Duration = Duration::from_millis(200);
@@ -51,7 +49,7 @@ fn trial() -> Result<Line, String> {
     let own = std::env::current_exe().map_err(|e| format!("cannot find out where this program lies: {e}"))?;
     let report = std::env::temp_dir().join(format!("sidestep-doctor-{}.json", std::process::id()));
     let mut command = Command::new(&own);
-    command.args(["run", "--upgrade-after", "0ops", "--report"]).arg(&report).arg("--").arg(&own).arg(COMMAND);
+    command.args(["run", "--upgrade-after", "0ops", "--report"]).arg(&report).arg("--").arg(&own).arg(TALK_TO_YOURSELF);
     let output = command.stdin(Stdio::null()).output().map_err(|e| format!("cannot run {}: {e}", own.display()))?;
     let text = std::fs::read_to_string(&report);
     // It may not be there, which the next lines tell.

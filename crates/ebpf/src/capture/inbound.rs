@@ -5,7 +5,7 @@ use super::template::{Template, owned};
 use crate::error::{Doing, Result};
 use crate::layout::MapData;
 use crate::links::set_program;
-use crate::services;
+use crate::service_pins;
 use libbpf_rs::libbpf_sys::{BPF_SK_LOOKUP, bpf_link_create, bpf_obj_pin};
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
@@ -39,7 +39,7 @@ impl Installer {
     /// Attaches the program, or exchanges the one that is attached.
     pub fn install(&mut self, namespace: &Path, cookie: u64) -> Result<()> {
         let program = self.prepare()?.load(cookie)?;
-        let path = services::make_inbound_path(&self.pins)?.join(cookie.to_string());
+        let path = service_pins::make_inbound_path(&self.pins)?.join(cookie.to_string());
         if path.exists() {
             let link = Link::open(&path).at("open", &path)?;
             return set_program(&link, program.as_fd()).at("exchange the program of", &path);
@@ -71,7 +71,7 @@ pub fn is_alive(pins: &Path, cookie: u64) -> bool {
 
 /// Of the file that stands for the namespace, while it still is.
 pub fn inode(pins: &Path, cookie: u64) -> Option<u64> {
-    let path = services::inbound_path(pins).ok()?.join(cookie.to_string());
+    let path = service_pins::inbound_path(pins).ok()?.join(cookie.to_string());
     match Link::open(path).ok()?.info().ok()?.info {
         LinkTypeInfo::NetNs(found) if found.ino != 0 => Some(found.ino.into()),
         _ => None,
@@ -80,14 +80,14 @@ pub fn inode(pins: &Path, cookie: u64) -> Option<u64> {
 
 /// Takes it away, unless the pod is captured or judged.
 pub fn remove_unused(pins: &Path, cookie: u64) -> Result<()> {
-    let directory = services::maps_path(pins)?;
+    let directory = service_pins::maps_path(pins)?;
     for table in ["pods", "policed_pods"] {
         let found = open(&directory, table)?.lookup(cookie.bytes(), MapFlags::ANY);
         if found.doing(format!("map {table}: look up"))?.is_some() {
             return Ok(());
         }
     }
-    let path = services::inbound_path(pins)?.join(cookie.to_string());
+    let path = service_pins::inbound_path(pins)?.join(cookie.to_string());
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("remove", &path),
         _ => Ok(()),
@@ -96,7 +96,7 @@ pub fn remove_unused(pins: &Path, cookie: u64) -> Result<()> {
 
 /// Cookies of the namespaces in which one is pinned.
 pub fn installed(pins: &Path) -> Result<Vec<u64>> {
-    let entries = std::fs::read_dir(services::inbound_path(pins)?).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(service_pins::inbound_path(pins)?).into_iter().flatten().flatten();
     Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 

@@ -3,7 +3,7 @@
 use super::layout::{LISTENER_PLACES, ROLES, listener_key};
 use crate::error::{Doing, Result};
 use crate::layout::MapData;
-use crate::{netns, services};
+use crate::{netns, service_pins};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle};
 use sidestep_bpf::listening::ListeningSkelBuilder;
@@ -117,7 +117,7 @@ impl Listeners {
 fn load(pins: &Path) -> Result<Link> {
     let mut object = MaybeUninit::uninit();
     let mut open = ListeningSkelBuilder::default().open(&mut object).doing("read the iterator")?;
-    services::use_pinned(open.open_object_mut(), pins)?;
+    service_pins::use_pinned(open.open_object_mut(), pins)?;
     let skeleton = open.load().doing("load the iterator over TCP sockets")?;
     skeleton.progs.find_listeners.attach().doing("attach the iterator over TCP sockets")
 }

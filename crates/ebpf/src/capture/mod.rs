@@ -15,7 +15,7 @@ mod underway;
 
 use crate::error::Result;
 use crate::layout::MapData;
-use crate::services;
+use crate::service_pins;
 use crate::table::Table;
 use ending::{Ending, Numbered};
 use inbound::Installer;
@@ -76,7 +76,7 @@ impl Captures {
 
     /// For whoever only looks.
     pub fn look(pins: &Path) -> Result<Captures> {
-        let directory = services::maps_path(pins)?;
+        let directory = service_pins::maps_path(pins)?;
         let table = |name| inbound::open(&directory, name);
         let pods = Table::new(table("pods")?, "pods");
         Ok(Captures {

@@ -4,7 +4,7 @@ use super::inbound::open;
 use super::layout::{pending_entry, usage, way};
 use crate::error::Result;
 use crate::layout::MapData;
-use crate::services;
+use crate::service_pins;
 use crate::table::Table;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use rustix::time::{ClockId, clock_gettime};
@@ -21,7 +21,7 @@ pub struct Pending {
 
 impl Pending {
     pub fn open(pins: &Path) -> Result<Pending> {
-        let directory = services::maps_path(pins)?;
+        let directory = service_pins::maps_path(pins)?;
         Ok(Pending { entries: open(&directory, "pending")?, usages: Table::new(open(&directory, "usages")?, "usages") })
     }
 

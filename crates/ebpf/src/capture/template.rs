@@ -2,7 +2,7 @@
 //! given to the kernel and its instructions are relocated once, not for each pod.
 
 use crate::error::{Doing, Error, Result};
-use crate::services;
+use crate::service_pins;
 use libbpf_rs::libbpf_sys::{
     BPF_F_RDONLY_PROG, BPF_PROG_TYPE_SK_LOOKUP, BPF_PSEUDO_MAP_FD, BPF_PSEUDO_MAP_VALUE, BPF_SK_LOOKUP, bpf_insn,
     bpf_map_create_opts, bpf_prog_load, bpf_prog_load_opts,
@@ -35,7 +35,7 @@ impl Template {
     pub fn new(pins: &Path) -> Result<Template> {
         let mut object = MaybeUninit::uninit();
         let mut open = InboundSkelBuilder::default().open(&mut object).doing("read the inbound program")?;
-        services::use_pinned(open.open_object_mut(), pins)?;
+        service_pins::use_pinned(open.open_object_mut(), pins)?;
         let mut skeleton = open.load().doing("load the inbound program")?;
         let data = &skeleton.maps.rodata;
         let settings_number = data.as_fd().as_raw_fd();

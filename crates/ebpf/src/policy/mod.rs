@@ -10,7 +10,7 @@ use crate::capture::Fill;
 use crate::capture::inbound::{self, Installer};
 use crate::error::{Error, Result};
 use crate::grace::wait_for_readers;
-use crate::services;
+use crate::service_pins;
 use crate::table::Table;
 use addresses::AddressTable;
 pub use addresses::Addresses;
@@ -56,7 +56,7 @@ pub struct Policies {
 impl Policies {
     /// What an earlier life has left is judged by as it was, pod by pod, until it is put anew or [`Policies::complete`].
     pub fn open(pins: &Path) -> Result<Policies> {
-        let directory = services::maps_path(pins)?;
+        let directory = service_pins::maps_path(pins)?;
         let map = |name| inbound::open(&directory, name);
         let pods = Table::new(map("policed_pods")?, "policed_pods");
         let identities = Table::new(map("identities")?, "identities");
@@ -302,13 +302,13 @@ impl Policies {
 
 /// The highest number of an identity that an earlier life has left: new ones begin above it.
 pub fn last_identity(pins: &Path) -> Result<u32> {
-    let map = inbound::open(&services::maps_path(pins)?, "identities")?;
+    let map = inbound::open(&service_pins::maps_path(pins)?, "identities")?;
     Ok(highest(&Table::new(map, "identities").entries()?))
 }
 
 /// Whether an earlier life has left pods that are judged.
 pub fn has_left(pins: &Path) -> Result<bool> {
-    let map = inbound::open(&services::maps_path(pins)?, "policed_pods")?;
+    let map = inbound::open(&service_pins::maps_path(pins)?, "policed_pods")?;
     Ok(Table::<u64, policed>::new(map, "policed_pods").keys().next().is_some())
 }
 

@@ -1,8 +1,9 @@
 //! Where a process and its children are accounted for.
 
+use super::spent::Spent;
 use super::{cgroup, tree};
 use procfs::process::Stat;
-use std::ops::{Add, Sub};
+use std::ops::Add;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,13 +13,6 @@ pub enum Account {
     /// A process and all that descend from it: where nobody may make cgroups. One whose parent has ended is lost, and of a
     /// root that has ended the CPU is known until it is waited for: the meter has to end before.
     Tree(u32),
-}
-
-/// Seconds of CPU since the beginning of time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
-    pub user: f64,
-    pub system: f64,
 }
 
 impl Account {
@@ -44,25 +38,4 @@ pub fn spent(accounts: &[Account]) -> Vec<Spent> {
     let trees = accounts.iter().any(|account| matches!(account, Account::Tree(_)));
     let all = if trees { tree::stats(Path::new(tree::PROC)) } else { Vec::new() };
     accounts.iter().map(|account| account.spent(&all)).collect()
-}
-
-impl Spent {
-    pub fn total(self) -> f64 {
-        self.user + self.system
-    }
-}
-
-impl Add for Spent {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self { user: self.user + other.user, system: self.system + other.system }
-    }
-}
-
-/// Never below zero: who has ended takes with them what was read before.
-impl Sub for Spent {
-    type Output = Self;
-    fn sub(self, other: Self) -> Self {
-        Self { user: (self.user - other.user).max(0.0), system: (self.system - other.system).max(0.0) }
-    }
 }

@@ -1,6 +1,6 @@
 //! CPU and members of a cgroup v2. cpu.stat tells usage even where the cpu controller belongs to cgroup v1.
 
-use super::account::Spent;
+use super::spent::Spent;
 use std::fs;
 use std::path::Path;
 

@@ -4,7 +4,8 @@
 //! scenario, and of the root cgroup's cpu.stat the kernel only knows what it saw from tick to tick. For the same reason
 //! threads of the kernel do not count. What ends belongs to who waited for it.
 
-use super::account::{Account, Spent};
+use super::account::Account;
+use super::spent::Spent;
 use super::tree::PROC;
 use super::{Watched, tree};
 use procfs::process::Stat;

@@ -1,6 +1,7 @@
 //! The most processors in use in a tenth of a second.
 
-use super::account::{Account, Spent, spent};
+use super::account::{Account, spent};
+use super::spent::Spent;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};

@@ -8,6 +8,7 @@ mod foreign;
 mod highest;
 mod machine;
 mod memory;
+mod spent;
 mod tree;
 
 pub use account::{Account, spent};
@@ -15,12 +16,12 @@ pub use calls::why_no_calls;
 pub use calm::Calm;
 
 use crate::result::{ProcessUsage, Usage};
-use account::Spent;
 use calls::Calls;
 use foreign::Foreign;
 use highest::Highest;
 use indexmap::IndexMap;
 use machine::Moment;
+use spent::Spent;
 use std::path::{Path, PathBuf};
 
 /// Whose cost it is.

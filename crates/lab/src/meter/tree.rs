@@ -1,6 +1,6 @@
 //! CPU and members of a process with all that descend from it.
 
-use super::account::Spent;
+use super::spent::Spent;
 use procfs::process::{Stat, all_processes_with_root};
 use std::path::Path;
 

@@ -2,19 +2,22 @@
 
 mod cells;
 mod check;
+mod design;
 mod read;
 mod shipped;
 mod text;
+mod variant;
 
 pub use cells::{Values, cells};
 pub use check::{LOAD, NODE};
+pub use design::{Design, Restart};
 pub use read::{parse, read};
 pub use shipped::{find, shipped};
 pub use text::{Scope, Text};
+pub use variant::{Agent, Capture, Fill, Iptables, Rings, Setup, Splice, Variant};
 
 use crate::load::Tool;
-use crate::meter::Calm;
-use crate::result::{Figure, Published};
+use crate::result::Published;
 use indexmap::IndexMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -123,118 +126,6 @@ pub struct Ready {
     pub seconds: Option<Text>,
 }
 
-/// What Sidestep, or another, does to the set-up.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Variant {
-    pub about: String,
-    /// In place of the scenario's own.
-    #[serde(default)]
-    pub values: IndexMap<String, Text>,
-    /// Cells that it takes part in: axis -> values.
-    #[serde(default)]
-    pub cells: IndexMap<String, Vec<Text>>,
-    /// Before every program's command, and the load's.
-    #[serde(default)]
-    pub prefix: Vec<Text>,
-    #[serde(default)]
-    pub env: IndexMap<String, Text>,
-    #[serde(default)]
-    pub rings: Option<Rings>,
-    #[serde(default)]
-    pub iptables: Vec<Iptables>,
-    #[serde(default)]
-    pub capture: Vec<Capture>,
-    #[serde(default)]
-    pub splice: Vec<Splice>,
-    #[serde(default)]
-    pub agent: Option<Agent>,
-    /// Besides the scenario's own.
-    #[serde(default)]
-    pub setup: Vec<Setup>,
-}
-
-/// Programs run under `sidestep run`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rings {
-    /// Names of processes, or `load`; empty: all.
-    #[serde(default)]
-    pub only: Vec<String>,
-    /// Further options of `sidestep run`.
-    #[serde(default)]
-    pub options: Vec<Text>,
-    /// A directory with the programs and the library of another release; by default they are those beside this program.
-    #[serde(default)]
-    pub release: Option<Text>,
-}
-
-/// Rules in the format of iptables-save(8).
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Iptables {
-    #[serde(default)]
-    pub namespace: Option<String>,
-    #[serde(default)]
-    pub rules: Text,
-    /// Rules that match nothing, for `${fill}` in `rules`.
-    #[serde(default)]
-    pub fill: Option<Fill>,
-    /// `legacy` or `nft`; the machine's own default if nothing is said.
-    #[serde(default)]
-    pub backend: Option<String>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fill {
-    pub chain: String,
-    pub count: Text,
-}
-
-/// `sidestep capture` for a namespace.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Capture {
-    pub namespace: String,
-    /// By istio-iptables' names.
-    #[serde(default)]
-    pub options: Vec<Text>,
-}
-
-/// `sidestep splice` for the programs of a namespace.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Splice {
-    #[serde(default)]
-    pub namespace: Option<String>,
-    pub ports: Vec<Text>,
-    #[serde(default)]
-    pub options: Vec<Text>,
-}
-
-/// `sidestep agent` on the node, with these objects.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Agent {
-    /// Services, EndpointSlices, Policies: YAML.
-    #[serde(default)]
-    pub objects: Text,
-    /// It captures, besides.
-    #[serde(default)]
-    pub capture: Vec<Capture>,
-    #[serde(default)]
-    pub options: Vec<Text>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Setup {
-    pub run: Vec<Text>,
-    #[serde(default)]
-    pub namespace: Option<String>,
-}
-
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
@@ -298,58 +189,6 @@ fn patience() -> Text {
 
 fn warm() -> Text {
     Text::from("0.3")
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Design {
-    /// By these figures precision is judged; tables show them first.
-    pub judge: Vec<Figure>,
-    /// Half the width of an interval that is narrow enough, as a part of the ratio.
-    pub precision: f64,
-    pub confidence: f64,
-    pub least_rounds: u32,
-    pub most_rounds: u32,
-    /// The run ends by then, whatever has been reached.
-    pub limit: SignedDuration,
-    pub restart: Restart,
-    /// The baseline takes part twice.
-    pub control: bool,
-    /// A turn in which the hypervisor, or programs that are none of the scenario's, took more than this part of the machine
-    /// is done again.
-    pub steal: f64,
-    pub foreign: f64,
-    /// A turn of whose requests more than this part failed has failed: answers that say no are quick.
-    pub errors: f64,
-}
-
-impl Default for Design {
-    fn default() -> Design {
-        Design {
-            judge: vec![Figure::P50, Figure::P90],
-            precision: 0.05,
-            confidence: 0.95,
-            least_rounds: 8,
-            most_rounds: 40,
-            limit: SignedDuration::from_mins(15),
-            restart: Restart::Rounds(1),
-            control: true,
-            steal: Calm::default().steal,
-            foreign: Calm::default().foreign,
-            errors: 0.01,
-        }
-    }
-}
-
-/// When processes are started anew: one process's luck (its memory's layout, its hash seeds) is no property of a variant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Text", into = "String")]
-pub enum Restart {
-    /// For every turn: only one set-up stands at a time.
-    Turn,
-    /// After so many rounds; all set-ups stand beside each other.
-    Rounds(u32),
-    Never,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -429,11 +268,5 @@ impl When {
     pub fn holds(&self, variant: &str, cell: &Values) -> bool {
         let variant = self.variants.is_empty() || self.variants.iter().any(|each| each == variant);
         variant && cells::among(&self.cells, cell)
-    }
-}
-
-impl Variant {
-    pub fn takes_part_in(&self, cell: &Values) -> bool {
-        cells::among(&self.cells, cell)
     }
 }

@@ -38,6 +38,7 @@ pub mod flags;
 pub mod inbound;
 pub mod outbound;
 pub mod pod;
+pub mod probe;
 pub mod rules;
 pub mod tables;
 mod text;

@@ -3,9 +3,8 @@
 use super::rules::{Dns, DnsServers, Rules, WithoutProxy};
 use super::text::{Result, Text};
 use super::{annotations, defaults};
-use crate::kubernetes;
-use crate::object::Name;
-use crate::pod;
+use crate::field;
+use crate::name::Name;
 use crate::policy::rules::Labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{Error, Visitor};
@@ -137,8 +136,8 @@ impl Visitor<'_> for AnyWord {
 }
 
 pub fn capture(from: Document) -> Result<Capture> {
-    let name = kubernetes::name(&from.metadata)?;
-    let (labels, requires_proxy) = (pod::labels(&from.metadata), pod::requires_proxy(&from.metadata)?);
+    let name = field::name(&from.metadata)?;
+    let (labels, requires_proxy) = (field::labels(&from.metadata), field::requires_proxy(&from.metadata)?);
     let annotations: BTreeMap<_, _> = from.metadata.annotations.unwrap_or_default();
     let proxy = &from.spec.proxy;
     let uid = proxy.uid.as_ref().map_or_else(|| defaults::PROXY.to_string(), |word| word.0.clone());
@@ -147,7 +146,7 @@ pub fn capture(from: Document) -> Result<Capture> {
         name,
         netns: netns(&from.spec.netns.0)?,
         cgroup: from.spec.cgroup.as_deref().map(cgroup).transpose()?,
-        addresses: kubernetes::addresses("spec.addresses", &from.spec.addresses)?,
+        addresses: field::addresses("spec.addresses", &from.spec.addresses)?,
         labels,
         requires_proxy,
         rules: Rules {
@@ -186,7 +185,7 @@ fn cgroup(text: &str) -> Result<PathBuf> {
 }
 
 fn port(path: &str, given: Option<i32>, default: u16) -> Result<u16> {
-    given.map_or(Ok(default), |number| kubernetes::port_number(path.to_string(), number))
+    given.map_or(Ok(default), |number| field::port_number(path.to_string(), number))
 }
 
 /// Names are the pod's own matter: its users are not the agent's.
@@ -214,8 +213,8 @@ fn dns_servers(from: Value) -> Result<DnsServers> {
     }
     let path = "spec.dns.servers";
     match serde_json::from_value::<Vec<String>>(from.clone()) {
-        Ok(servers) => kubernetes::addresses(path, &servers).map(DnsServers::These),
-        Err(_) => Err(kubernetes::Invalid { path: path.to_string(), found: from.to_string(), expected: EXPECTED }),
+        Ok(servers) => field::addresses(path, &servers).map(DnsServers::These),
+        Err(_) => Err(field::Invalid { path: path.to_string(), found: from.to_string(), expected: EXPECTED }),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::outbound::NOBODY;
 use super::rules::{InboundPorts, OwnerGroups, Ranges};
-use crate::kubernetes::Invalid;
+use crate::field::Invalid;
 use ipnet::IpNet;
 use std::str::FromStr;
 

@@ -1,24 +1,6 @@
 //! What becomes of a connection, and which rule says so.
 
-use super::rules::Rules;
-use super::{inbound, outbound};
 use std::fmt;
-
-/// A connection, as far as the rules look at it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe<'a> {
-    Outbound(outbound::Outbound<'a>),
-    Inbound(inbound::Inbound<'a>),
-}
-
-impl Probe<'_> {
-    pub fn verdict(&self, rules: &Rules) -> Verdict {
-        match self {
-            Probe::Outbound(probe) => outbound::verdict(rules, probe),
-            Probe::Inbound(probe) => inbound::verdict(rules, probe),
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {

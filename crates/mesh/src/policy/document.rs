@@ -3,7 +3,7 @@
 use super::identity::IGNORED;
 use super::rules::{Action, BySide, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
 use crate::address::Protocol;
-use crate::kubernetes::{self, Invalid};
+use crate::field::{self, Invalid};
 use ipnet::IpNet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
@@ -97,7 +97,7 @@ struct RuleSpec {
 }
 
 pub fn policy(from: Document) -> Result<Policy> {
-    let (name, spec) = (kubernetes::name(&from.metadata)?, from.spec);
+    let (name, spec) = (field::name(&from.metadata)?, from.spec);
     let egress = spec.egress.into_iter().enumerate().map(|(i, rule)| RuleSpec {
         path: format!("spec.egress[{i}]"),
         other: "to",
@@ -216,7 +216,7 @@ fn port(path: String, from: &PortSpec) -> Result<Ports> {
         "UDP" => Protocol::Udp,
         other => return wrong(format!("{path}.protocol"), other, "TCP or UDP"),
     };
-    let number = |field: &str, number| kubernetes::port_number(format!("{path}.{field}"), number);
+    let number = |field: &str, number| field::port_number(format!("{path}.{field}"), number);
     match (from.port, from.end_port) {
         (None, None) => Ok(Ports::all(protocol)),
         (None, Some(end)) => wrong(format!("{path}.endPort"), end, "a port before it"),

@@ -1,7 +1,7 @@
 //! Policies as they are meant.
 
 use crate::address::Protocol;
-use crate::object::Name;
+use crate::name::Name;
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::fmt;

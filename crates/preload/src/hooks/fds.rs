@@ -90,7 +90,7 @@ fn replace(fd: c_int, new: c_int, native: impl FnOnce() -> c_int) -> c_int {
         return native();
     }
     // A number from before the limit was lowered stays what it is.
-    if u64::from(new as u32) >= sidestep_sys::process::descriptor_limit() {
+    if u64::from(new as u32) >= sidestep_sys::limit::descriptor_limit() {
         return native();
     }
     if is_own(new) {

@@ -1,11 +1,10 @@
 //! sendfile, the splice family, and stdio on a socket.
 
 use super::conn;
-use crate::io::send as transmit;
+use crate::io::{past_us, send as transmit};
 use crate::{arena, errno, fdtable, host, io, life, next, user};
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use core::mem::offset_of;
-use core::sync::atomic::Ordering::Relaxed;
 use libc::{iovec, off_t, size_t, ssize_t};
 use sidestep_abi::Reason;
 use sidestep_ring::Data;
@@ -115,29 +114,9 @@ pub unsafe fn splice(
         errno::keep(|| transmit::tx_to_kernel(c, to, Some(Reason::Splice)));
     }
     let moved = native();
-    source.inspect(|c| count_read(c, moved));
-    sink.inspect(|c| count_written(c, moved));
+    source.inspect(|c| past_us::received(c, moved));
+    sink.inspect(|c| past_us::sent(c, moved));
     moved
-}
-
-/// A call has taken so many bytes from the kernel without passing through our receive.
-pub fn count_read(c: &arena::Conn, n: ssize_t) {
-    if n > 0 {
-        errno::keep(|| match c.is_attached() {
-            false => drop(c.early_rx.fetch_add(n as u64, Relaxed)),
-            true => drop(c.with_rx(|rx| rx.took_kernel(n as usize))),
-        });
-    }
-}
-
-/// A call has given so many bytes to the kernel without passing through our send.
-pub fn count_written(c: &arena::Conn, n: ssize_t) {
-    if n > 0 {
-        errno::keep(|| match c.is_attached() {
-            false => drop(c.early_tx.fetch_add(n as u64, Relaxed)),
-            true => drop(c.with_tx(|end| end.tx.put_kernel(n as usize))),
-        });
-    }
 }
 
 /// Between pipes only; a socket is an error that the kernel reports.

@@ -2,7 +2,7 @@
 
 use super::conn;
 use super::rw::{MOST_VECTORS, address_is_good};
-use crate::io::{iov, recv as receive, send as transmit};
+use crate::io::{iov, past_us, recv as receive, send as transmit};
 use crate::{arena, errno, fdtable, host, life, next, passed, user};
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::offset_of;
@@ -171,7 +171,7 @@ fn send_with_control(c: u32, fd: c_int, m: &msghdr, native: impl FnOnce() -> ssi
         errno::keep(|| transmit::tx_to_kernel(arena::conn(c), fd, Some(Reason::KernelFeature)));
     }
     let sent = native();
-    super::files::count_written(arena::conn(c), sent);
+    past_us::sent(arena::conn(c), sent);
     sent
 }
 

@@ -12,7 +12,7 @@ use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::mem::offset_of;
 use libc::{epoll_event, fd_set, pollfd, sigset_t, size_t, timespec, timeval};
 use sidestep_abi::Reason;
-use sidestep_sys::{Result, process};
+use sidestep_sys::{Result, limit};
 
 /// A signal mask of the program, as the kernel reads it.
 struct Mask(Option<u64>);
@@ -55,8 +55,8 @@ unsafe fn poll_ours(
     mask: &Mask,
     native: impl FnOnce() -> c_int,
 ) -> Result<c_int> {
-    if n >= process::FEW_DESCRIPTORS {
-        match process::descriptor_limit().cmp(&(n as u64)) {
+    if n >= limit::FEW_DESCRIPTORS {
+        match limit::descriptor_limit().cmp(&(n as u64)) {
             Ordering::Less => return Ok(native()), // which the kernel refuses
             // There is no room for a doorbell in a list that is as long as the kernel allows.
             Ordering::Equal => return Ok(leave_to_kernel(fds, n, native)),

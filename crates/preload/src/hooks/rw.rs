@@ -1,7 +1,7 @@
 //! read, write, recv, send and their kin: all become one receive or one send.
 
-use super::{conn, files};
-use crate::io::{iov, recv as receive, send as transmit};
+use super::conn;
+use crate::io::{iov, past_us, recv as receive, send as transmit};
 use crate::{arena, errno, host, life, next, user};
 use core::ffi::{c_int, c_void};
 use libc::{iovec, off_t, size_t, sockaddr, socklen_t, ssize_t};
@@ -110,7 +110,7 @@ pub fn receive_at(
         Asked::Unknown => {
             errno::keep(|| life::surrender(arena::conn(c), fd, Reason::KernelFeature));
             let got = native();
-            files::count_read(arena::conn(c), got);
+            past_us::received(arena::conn(c), got);
             got
         }
     }
@@ -226,7 +226,7 @@ pub fn send_at(
         Asked::Unknown => {
             errno::keep(|| transmit::tx_to_kernel(arena::conn(c), fd, Some(Reason::KernelFeature)));
             let sent = native();
-            files::count_written(arena::conn(c), sent);
+            past_us::sent(arena::conn(c), sent);
             sent
         }
     }

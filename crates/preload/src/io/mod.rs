@@ -3,6 +3,7 @@
 pub mod deputy;
 pub mod iov;
 mod late;
+pub mod past_us;
 pub mod recv;
 pub mod send;
 

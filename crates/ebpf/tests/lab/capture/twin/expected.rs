@@ -5,13 +5,14 @@ use super::probes::{From, Probe};
 use sidestep_mesh::address::Protocol;
 use sidestep_mesh::capture::inbound::Inbound;
 use sidestep_mesh::capture::outbound::Outbound;
+use sidestep_mesh::capture::probe;
 use sidestep_mesh::capture::rules::Rules;
-use sidestep_mesh::capture::verdict::{self, Action, Verdict};
+use sidestep_mesh::capture::verdict::{Action, Verdict};
 
 /// None: the rules are not about it.
 pub fn verdict(rules: &Rules, probe: &Probe) -> Option<Verdict> {
     let asked = match probe.from {
-        From::Pod((uid, gid)) => verdict::Probe::Outbound(Outbound {
+        From::Pod((uid, gid)) => probe::Probe::Outbound(Outbound {
             protocol: probe.protocol,
             destination: probe.to,
             source: probe.source.address(),
@@ -20,7 +21,7 @@ pub fn verdict(rules: &Rules, probe: &Probe) -> Option<Verdict> {
             gid,
         }),
         From::Neighbour(_) if probe.protocol != Protocol::Tcp => return None,
-        From::Neighbour(interface) => verdict::Probe::Inbound(Inbound { interface, destination: probe.to }),
+        From::Neighbour(interface) => probe::Probe::Inbound(Inbound { interface, destination: probe.to }),
     };
     Some(asked.verdict(rules))
 }

@@ -1,0 +1,77 @@
+//! Fields of Kubernetes' objects, as far as several kinds have them.
+
+use crate::name::Name;
+use crate::policy::rules::Labels;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::fmt;
+use std::net::IpAddr;
+
+/// On a pod, a document of kind Capture or a namespace: its connections are never led around the proxy.
+pub const REQUIRE_PROXY: &str = "sidestep.dev/require-proxy";
+
+/// A field that does not hold what it must.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// As in `spec.ports[0].port`.
+    pub path: String,
+    pub found: String,
+    pub expected: &'static str,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}: {} where {} is expected", self.path, self.found, self.expected)
+    }
+}
+
+pub type Result<T> = std::result::Result<T, Invalid>;
+
+pub(crate) fn invalid<T>(path: impl Into<String>, found: impl fmt::Debug, expected: &'static str) -> Result<T> {
+    Err(Invalid { path: path.into(), found: format!("{found:?}"), expected })
+}
+
+pub(crate) fn name(metadata: &ObjectMeta) -> Result<Name> {
+    let Some(name) = metadata.name.as_deref().filter(|name| !name.is_empty()) else {
+        return invalid("metadata.name", (), "a name");
+    };
+    Ok(Name::new(metadata.namespace.as_deref().unwrap_or("default"), name))
+}
+
+pub(crate) fn addresses(path: &str, texts: &[String]) -> Result<Vec<IpAddr>> {
+    texts.iter().enumerate().map(|(i, text)| address(format!("{path}[{i}]"), text)).collect()
+}
+
+pub(crate) fn address(path: String, text: &str) -> Result<IpAddr> {
+    parsed(text).map_or_else(|| invalid(path, text, "an IP address"), Ok)
+}
+
+/// `::ffff:a.b.c.d` is IPv4, as Go takes it, and with it all of Kubernetes.
+pub(crate) fn parsed(text: &str) -> Option<IpAddr> {
+    text.parse().ok().map(|ip: IpAddr| ip.to_canonical())
+}
+
+pub(crate) fn port_number(path: String, number: i32) -> Result<u16> {
+    match u16::try_from(number) {
+        Ok(number) if number != 0 => Ok(number),
+        _ => invalid(path, number, "a port from 1 to 65535"),
+    }
+}
+
+pub(crate) fn labels(metadata: &ObjectMeta) -> Labels {
+    let labels = metadata.labels.iter().flatten();
+    labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
+}
+
+/// A slip of the pen must not lead anything around a proxy.
+pub(crate) fn requires_proxy(metadata: &ObjectMeta) -> Result<bool> {
+    let text = metadata.annotations.as_ref().and_then(|all| all.get(REQUIRE_PROXY)).map(String::as_str);
+    match text.unwrap_or("false") {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        other => Err(Invalid {
+            path: format!("metadata.annotations[{REQUIRE_PROXY}]"),
+            found: format!("{other:?}"),
+            expected: "true or false",
+        }),
+    }
+}

@@ -1,0 +1,23 @@
+//! What objects are called.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Namespace and name of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name {
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+impl Name {
+    pub fn new(namespace: &str, name: &str) -> Name {
+        Name { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
