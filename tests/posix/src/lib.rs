@@ -5,6 +5,7 @@
 //! connection is usually a [`peer`] process, a puppet that does one command after the other.
 //! `posix-cases` runs one case, `posix-run` runs all of them in three modes.
 
+pub mod around;
 pub mod bare;
 pub mod case;
 pub mod cases;

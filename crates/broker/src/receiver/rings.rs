@@ -94,12 +94,13 @@ impl Rings {
             if let Some(doorbell) = self.doorbells.get(at).filter(|_| takes_out) {
                 let _ = epoll::delete(doorbell, &**ringer); // its owner may have closed it
             }
-            self.is_out(at.0);
+            self.forget_one(at.0);
         }
         rung.into_iter().map(|(_, ringer)| ringer).collect()
     }
 
-    fn is_out(&mut self, owner: u64) {
+    /// One eventfd less rings at this member.
+    fn forget_one(&mut self, owner: u64) {
         let left = self.rung.get(&owner).map_or(0, |count| count - 1);
         if left > 0 {
             self.rung.insert(owner, left);

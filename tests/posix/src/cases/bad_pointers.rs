@@ -5,15 +5,13 @@ use std::ptr::{null, null_mut};
 
 use libc::{c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, pollfd, sockaddr, socklen_t, timespec};
 
+use crate::around::{goes_on, on_both};
 use crate::case::{Case, case};
 use crate::end::End;
 use crate::link;
 use crate::sys::errno::{EFAULT, EINVAL, outcome};
 use crate::sys::net::{Addr, Family::V4};
 use crate::sys::{bad, epoll, fds, glibc, io, net};
-
-/// After the bad calls so much goes on by ring.
-const AFTER: usize = 50_000;
 
 pub const CASES: &[Case] = &[
     case("bad_pointers.to_what_is_sent", || on_both(sending)),
@@ -25,26 +23,6 @@ pub const CASES: &[Case] = &[
     case("bad_pointers.of_a_truncated_file", || on_both(truncated)),
     case("bad_pointers.in_threads_that_block_signals", blocked),
 ];
-
-/// On a connection that has not been upgraded yet, and on one that has; and then it is used as before.
-fn on_both(calls: fn(&mut End, &mut End)) {
-    let (mut client, mut server) = link::cold_pair_ends(V4, 1);
-    calls(&mut client, &mut server);
-    client.send(100);
-    server.recv(100);
-    let (mut client, mut server) = link::own_pair(V4);
-    calls(&mut client, &mut server);
-    goes_on(&mut client, &mut server);
-}
-
-fn goes_on(client: &mut End, server: &mut End) {
-    for _ in 0..AFTER / 500 {
-        client.send(500);
-        server.recv(500);
-        server.send(500);
-        client.recv(500);
-    }
-}
 
 #[track_caller]
 fn faults(ret: impl TryInto<i64>) {

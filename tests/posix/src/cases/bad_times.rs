@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use libc::{epoll_event, fd_set, pollfd, timespec, timeval};
 
+use crate::around::{goes_on, on_both};
 use crate::case::{Case, case};
 use crate::end::End;
 use crate::link;
@@ -12,9 +13,6 @@ use crate::sys::epoll::{self, Epoll};
 use crate::sys::errno::{EAGAIN, EDOM, EINVAL, outcome};
 use crate::sys::net::Family::V4;
 use crate::sys::{Fd, bad, fds, glibc, io, net};
-
-/// After the calls so much goes on by ring.
-const AFTER: usize = 50_000;
 
 pub const CASES: &[Case] = &[
     case("bad_times.of_waits", || on_both(waits)),
@@ -25,25 +23,6 @@ pub const CASES: &[Case] = &[
     case("bad_times.more_microseconds_than_a_second_has", || on_both(long_microseconds)),
     case("bad_times.time_that_is_left", || on_both(left)),
 ];
-
-fn on_both(calls: fn(&mut End, &mut End)) {
-    let (mut client, mut server) = link::cold_pair_ends(V4, 1);
-    calls(&mut client, &mut server);
-    client.send(100);
-    server.recv(100);
-    let (mut client, mut server) = link::own_pair(V4);
-    calls(&mut client, &mut server);
-    goes_on(&mut client, &mut server);
-}
-
-fn goes_on(client: &mut End, server: &mut End) {
-    for _ in 0..AFTER / 500 {
-        client.send(500);
-        server.recv(500);
-        server.send(500);
-        client.recv(500);
-    }
-}
 
 const BAD: [timespec; 5] = [
     timespec { tv_sec: -1, tv_nsec: 0 },

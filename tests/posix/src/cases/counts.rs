@@ -6,6 +6,7 @@ use std::ptr::{null, null_mut};
 
 use libc::{c_void, epoll_event, iovec, mmsghdr, msghdr};
 
+use crate::around::on_both;
 use crate::case::{Case, case};
 use crate::end::End;
 use crate::link;
@@ -14,9 +15,6 @@ use crate::sys::errno::{EBADF, EEXIST, EFAULT, EINVAL, EMSGSIZE, EOPNOTSUPP, ESP
 use crate::sys::net::Family::V4;
 use crate::sys::select::{Bits, Sets};
 use crate::sys::{Fd, fds, io, net, poll, process, select};
-
-/// After the calls so much goes on by ring.
-const AFTER: usize = 50_000;
 
 pub const CASES: &[Case] = &[
     case("counts.of_vectors", || on_both(vectors)),
@@ -31,22 +29,6 @@ pub const CASES: &[Case] = &[
     case("counts.flags_that_only_the_kernel_serves", served_by_the_kernel).reason("kernel-feature"),
     case("counts.positions_of_a_socket", || on_both(positions)),
 ];
-
-/// On a connection that has not been upgraded yet, and on one that has; and then it is used as before.
-fn on_both(calls: fn(&mut End, &mut End)) {
-    let (mut client, mut server) = link::cold_pair_ends(V4, 1);
-    calls(&mut client, &mut server);
-    client.send(100);
-    server.recv(100);
-    let (mut client, mut server) = link::own_pair(V4);
-    calls(&mut client, &mut server);
-    for _ in 0..AFTER / 500 {
-        client.send(500);
-        server.recv(500);
-        server.send(500);
-        client.recv(500);
-    }
-}
 
 /// So many vectors of one byte each.
 fn bytes_as_vectors(bytes: &mut [u8]) -> Vec<iovec> {

@@ -2,6 +2,7 @@
 
 use libc::{c_long, c_void, epoll_event, iovec, pollfd, timespec, timeval};
 
+use crate::around::{goes_on, on_both};
 use crate::case::{Case, case};
 use crate::end::{End, Side};
 use crate::link;
@@ -10,7 +11,6 @@ use crate::sys::net::Family::V4;
 use crate::sys::process::{self, Ended};
 use crate::sys::{Fd, bad, bare, epoll, fds, files, io};
 
-const AFTER: usize = 50_000;
 pub const CASES: &[Case] = &[
     case("raw.vectors_with_positions", || on_both(vectors)),
     case("raw.polls_tell_the_time_that_is_left", || on_both(polls)),
@@ -26,25 +26,6 @@ pub const CASES: &[Case] = &[
     case("raw.last_thread_that_exits", last_thread),
     case("raw.native_aio", native_aio).reason("kernel-feature"),
 ];
-
-fn on_both(calls: fn(&mut End, &mut End)) {
-    let (mut client, mut server) = link::cold_pair_ends(V4, 1);
-    calls(&mut client, &mut server);
-    client.send(100);
-    server.recv(100);
-    let (mut client, mut server) = link::own_pair(V4);
-    calls(&mut client, &mut server);
-    goes_on(&mut client, &mut server);
-}
-
-fn goes_on(client: &mut End, server: &mut End) {
-    for _ in 0..AFTER / 500 {
-        client.send(500);
-        server.recv(500);
-        server.send(500);
-        client.recv(500);
-    }
-}
 
 /// A system call with up to six words.
 fn call(number: c_long, words: [usize; 6]) -> Outcome {

@@ -14,6 +14,7 @@
 
 mod entries;
 mod interest;
+mod mask;
 mod nested;
 mod news;
 mod report;

@@ -1,8 +1,9 @@
 //! Sets that are watched from outside: in another set, or in poll(2).
 
+use super::mask::watch_less;
 use super::news::{self, expects_space, queue_writers, space_is_due};
 use super::report;
-use super::takeover::{for_each_managed, unpark, watch_less};
+use super::takeover::{for_each_managed, unpark};
 use crate::wait::UNKNOWN_BELL_US;
 use crate::wait::sets::{self, Inner, Reg, Set};
 use crate::{arena, io, link, place};

@@ -1,9 +1,10 @@
 //! One look at a set's list and at what the kernel has answered, under the set's lock: writes events where the program wants
 //! them.
 
+use super::mask::{watch_anew, watched};
 use super::news::expect_space;
 use super::tag::{self, Source};
-use super::takeover::{hand_back, put, watch_anew, watched};
+use super::takeover::{hand_back, put};
 use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl};
 use crate::record::{Conn, flag, state};
 use crate::wait::readiness::{self, ARRIVALS, ERR, HUP, OUT, OUT_ANY};

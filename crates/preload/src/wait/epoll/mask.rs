@@ -1,0 +1,42 @@
+//! What the kernel tells us of managed connections.
+
+use super::{ET, MANAGED, kernel_ctl, tag};
+use crate::wait::readiness::{ARRIVALS, IN, PRI, RDHUP};
+use crate::wait::sets::{Regs, Set};
+use core::sync::atomic::Ordering::Relaxed;
+use libc::EPOLL_CTL_MOD;
+
+/// What the kernel is to tell us of a managed connection that the program has registered for `wanted`. A set that others
+/// watch is readable as soon as the kernel has something to tell, so there it is no more than what the program may be told.
+pub(super) fn watched(s: &Set, wanted: u32) -> u32 {
+    if !s.nested.load(Relaxed) {
+        return MANAGED;
+    }
+    let arrivals = if wanted & ARRIVALS != 0 { IN } else { 0 };
+    let ends = if wanted & (ET | RDHUP) != 0 { RDHUP } else { 0 };
+    ET | arrivals | ends | wanted & PRI
+}
+
+/// What the program wants to be told of a connection in a set that others watch has changed.
+pub(super) fn watch_anew(s: &Set, regs: &mut Regs, fd: i32) {
+    if !s.nested.load(Relaxed) {
+        return;
+    }
+    if let Some(mask) = mask_of(s, regs, fd) {
+        let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, mask, tag::of(fd));
+    }
+}
+
+/// Others watch the set from now on. What is asked of the kernel anew it tells of once more, told or not: it is asked only if
+/// it is to tell of less, urgent data aside.
+pub(super) fn watch_less(s: &Set, regs: &mut Regs, fd: i32) {
+    if mask_of(s, regs, fd).is_some_and(|mask| mask | PRI != MANAGED) {
+        watch_anew(s, regs, fd);
+    }
+}
+
+/// What the kernel is to tell us of a connection in this set. None: it is not managed.
+fn mask_of(s: &Set, regs: &mut Regs, fd: i32) -> Option<u32> {
+    let r = regs.get(fd).filter(|r| r.is_managed())?;
+    Some(watched(s, if r.is_awaited() { r.events } else { 0 }))
+}
