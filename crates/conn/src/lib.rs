@@ -9,11 +9,13 @@
 #![forbid(unsafe_code)]
 
 mod rx;
+pub mod spin;
 mod stall;
 mod tx;
 
 pub use rx::{Read, Rx};
 pub use sidestep_ring::{Advance, Lie};
+pub use spin::Spin;
 pub use stall::Stall;
 pub use tx::{Tx, Write};
 

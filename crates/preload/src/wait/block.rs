@@ -90,14 +90,14 @@ impl Blocking {
             return Ok(());
         }
         let quiet = self.quiet.get_or_insert_with(|| Quiet::begin(core::ptr::null()));
+        let began = arch::ticks();
         self.looked = may_look && c.spin.wait(|| looks_ready(c, want) || quiet.is_disturbed()) && looks_ready(c, want);
         if self.looked {
             return Ok(());
         }
-        let began = arch::ticks();
         let number = || self.keeps.map_or(fd, |index| life::number(index, fd));
         let result = sleep(c, number, want, deadline, &mut self.patience, (self.restarts, quiet));
-        c.spin.slept(arch::ticks() - began);
+        c.spin.waited(arch::ticks() - began);
         if c.generation.load(Acquire) != generation || c.state.load(Acquire) == state::CLOSED {
             return Err(Errno(libc::EBADF));
         }

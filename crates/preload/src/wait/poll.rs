@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
 use libc::{POLLIN, POLLOUT, POLLPRI, POLLRDHUP, pollfd, sigset_t};
 use sidestep_abi::Reason;
-use sidestep_sys::{Errno, Result, mem};
+use sidestep_sys::{Errno, Result, arch, mem};
 
 /// Entries that fit on the stack: a call needs two for each descriptor. A longer list takes a mapping for the time of the call.
 const ON_STACK: usize = 257;
@@ -201,6 +201,7 @@ impl Poll<'_> {
                     return Ok(n);
                 }
             }
+            let began = arch::ticks();
             spun = !spun && SPIN.wait(|| self.glance() || quiet.is_disturbed());
             if spun {
                 continue; // if there is nothing after all, sleep
@@ -208,7 +209,7 @@ impl Poll<'_> {
             quiet.hold_back(false)?;
             let room = core::mem::take(&mut self.gates);
             let gates = Gates::enter(self.fds, room);
-            let heard = self.sleep(&deadline, quiet.mask(mask));
+            let heard = self.sleep(&deadline, quiet.mask(mask), began);
             self.gates = gates.leave();
             let heard = heard?;
             let passed = deadline.has_passed();
@@ -262,8 +263,8 @@ impl Poll<'_> {
         n
     }
 
-    /// Sleeps on everything. True: something besides a doorbell may have happened.
-    fn sleep(&mut self, deadline: &Deadline, mask: *const sigset_t) -> Result<bool> {
+    /// Sleeps on everything, in a wait that `began` then. True: something besides a doorbell may have happened.
+    fn sleep(&mut self, deadline: &Deadline, mask: *const sigset_t, began: u64) -> Result<bool> {
         let Some(p) = place::acquire_for_thread() else {
             self.fill(-1);
             let left = deadline.left(Some(self.patience.next_us()));
@@ -277,9 +278,8 @@ impl Poll<'_> {
             Ok(true)
         } else {
             self.fill(place::doorbell(p));
-            let began = sidestep_sys::arch::ticks();
             let n = self.kernel(&deadline.left(self.cap(p)), mask);
-            SPIN.slept(sidestep_sys::arch::ticks() - began);
+            SPIN.waited(arch::ticks() - began);
             n.map(|n| self.heard(n, p))
         };
         place::rise(p, false);

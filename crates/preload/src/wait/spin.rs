@@ -1,29 +1,29 @@
-//! Spinning before sleeping: for a time learnt from how long recent waits lasted, only while it pays, and never
-//! when there is no spare processor.
+//! Spinning before sleeping: only while it pays ([`sidestep_conn::Spin`]), and never when there is no spare processor.
 
 use crate::settings::{self, Spin as Setting};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use sidestep_conn::Spin as Learnt;
 use sidestep_sys::{arch, clock, process};
 
-/// No wait is ever spun for longer.
-const MAX_US: u32 = 50;
-/// A budget below this is none.
-const MIN_US: u32 = 2;
 /// So often a spinning thread steps aside, if somebody else wants its processor: perhaps the very peer it waits for.
 const YIELD_US: u64 = 3;
 /// If this much time passes between two looks, somebody else wanted the processor.
 const STOLEN_US: u64 = 15;
 
-/// What one waiting place has learnt. Zero is a place that knows nothing.
+/// What one waiting place has learnt. Zero is a place that knows nothing. Threads that wait there at once may forget each
+/// other's waits.
 #[derive(Default)]
 pub struct Spin {
-    /// Microseconds that a wait may spin.
-    budget_us: AtomicU32,
+    learnt: AtomicU32,
 }
 
 impl Spin {
     pub const fn new() -> Spin {
-        Spin { budget_us: AtomicU32::new(0) }
+        Spin { learnt: AtomicU32::new(0) }
+    }
+
+    fn learnt(&self) -> Learnt {
+        Learnt::from_bits(self.learnt.load(Relaxed))
     }
 
     /// Whether [`Spin::wait`] may spin at all.
@@ -32,45 +32,30 @@ impl Spin {
         match settings::get().spin {
             Setting::Off => false,
             Setting::Micros(_) => true,
-            Setting::Auto => self.budget_us.load(Relaxed) >= MIN_US,
+            Setting::Auto => self.learnt().budget().is_some(),
         }
     }
 
-    /// Looks again and again for a while. True: it was worth it.
+    /// Looks again and again for a while. True: it was worth it. False: a sleep follows, which [`Spin::waited`] is told of.
     #[inline]
     pub fn wait(&self, ready: impl FnMut() -> bool) -> bool {
-        match settings::get().spin {
-            Setting::Off => false,
-            Setting::Micros(us) => turn(us, ready).is_some(),
-            Setting::Auto => self.learn(ready),
-        }
+        let budget = match settings::get().spin {
+            Setting::Off => None,
+            Setting::Micros(us) => Some(us),
+            Setting::Auto => self.learnt().budget().filter(|_| has_spare_processor()),
+        };
+        let us = budget.and_then(|us| turn(us, ready));
+        us.inspect(|us| self.learn(*us)).is_some()
     }
 
-    fn learn(&self, ready: impl FnMut() -> bool) -> bool {
-        let budget = self.budget_us.load(Relaxed);
-        if budget < MIN_US || !has_spare_processor() {
-            return false;
-        }
-        match turn(budget, ready) {
-            Some(us) => {
-                self.budget_us.store(budget.max(4 * us).min(MAX_US), Relaxed);
-                true
-            }
-            None => {
-                self.budget_us.store(budget / 2, Relaxed);
-                false
-            }
-        }
-    }
-
-    /// A sleep lasted so many ticks: if it was short, spinning would have been the better choice.
+    /// A wait that ended with a sleep has lasted so many ticks, the spin before it included.
     #[inline]
-    pub fn slept(&self, ticks: u64) {
-        let us = (ticks / clock::ticks_of_us(1)).min(u64::from(u32::MAX)) as u32;
-        if us <= MAX_US {
-            let budget = self.budget_us.load(Relaxed);
-            self.budget_us.store((2 * budget).max(us + us / 2).clamp(MIN_US, MAX_US), Relaxed);
-        }
+    pub fn waited(&self, ticks: u64) {
+        self.learn((ticks / clock::ticks_of_us(1)).min(u64::from(u32::MAX)) as u32);
+    }
+
+    fn learn(&self, us: u32) {
+        self.learnt.store(self.learnt().after(us).bits(), Relaxed);
     }
 }
 

@@ -175,6 +175,7 @@ impl Call<'_> {
                 self.listen(p);
                 return Ok(n);
             }
+            let began = arch::ticks();
             if !spun && s.spin.may_pay() {
                 place::hush(p);
             }
@@ -183,7 +184,7 @@ impl Call<'_> {
                 continue; // if the news is nothing after all, sleep
             }
             quiet.hold_back(false)?;
-            let n = self.sleep(index, p, room, quiet.mask(self.mask))?;
+            let n = self.sleep(index, p, room, quiet.mask(self.mask), began)?;
             if n > 0 || self.deadline.has_passed() {
                 self.listen(p);
                 return Ok(n);
@@ -267,7 +268,8 @@ impl Call<'_> {
         self.report(entries::written(room, asked.entries), asked.natives, room.len())
     }
 
-    fn sleep(&mut self, index: u32, p: u32, room: &mut Room, mask: *const sigset_t) -> Result<usize> {
+    /// The wait has begun at `began`.
+    fn sleep(&mut self, index: u32, p: u32, room: &mut Room, mask: *const sigset_t, began: u64) -> Result<usize> {
         let (s, most) = (self.s, room.len());
         place::doze(p);
         if place::has_news(p) || has_listed(s) {
@@ -281,7 +283,6 @@ impl Call<'_> {
         } else {
             None
         };
-        let began = arch::ticks();
         let result = entries::ask(s, room, &self.deadline.left(cap), mask).map(<[_]>::len);
         if cap == Some(UNKNOWN_BELL_US) {
             attend_unheard();
@@ -290,7 +291,7 @@ impl Call<'_> {
         place::rise(p, self.listens());
         self.is_open(index)?;
         s.asked.store(arch::ticks(), Relaxed);
-        s.spin.slept(s.asked.load(Relaxed) - began);
+        s.spin.waited(s.asked.load(Relaxed) - began);
         let found = entries::written(room, result?);
         if found.is_empty() {
             queue_writers();

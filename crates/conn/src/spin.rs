@@ -1,0 +1,115 @@
+//! Whether it pays to spin before a sleep, and for how long: learnt from how long the waits of one place last.
+//!
+//! A sleep costs both ends time: the waker a wake-up, the sleeper its way back onto a processor. A spin that is long enough
+//! saves that and costs processor time; one that is not costs it for nothing. So each wait is put to one account, as if it
+//! had been spun for: while the account is not in credit, nobody spins. The account is kept either way, so that a change is
+//! noticed.
+
+/// No wait is ever spun for longer, in microseconds.
+pub const MAX_US: u32 = 50;
+/// ... and no budget is smaller.
+const MIN_US: u32 = 6;
+/// What a sleep costs both ends, in microseconds: processor time, and time until the sleeper runs.
+const SLEEP_US: u32 = 100;
+/// A budget is so many times the usual short wait.
+const MARGIN: u32 = 3;
+/// The account's bounds, in microseconds: how much past is remembered.
+const MOST_CREDIT: i32 = 1000;
+
+/// What one waiting place has learnt. The default knows nothing, and does not spin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spin {
+    /// How long waits of at most [`MAX_US`] usually last, in eighths of a microsecond.
+    usual: u16,
+    /// What spins have saved, less what they have cost, in microseconds of processor time.
+    credit: i16,
+}
+
+impl Spin {
+    pub const fn from_bits(bits: u32) -> Spin {
+        Spin { usual: bits as u16, credit: (bits >> 16) as i16 }
+    }
+
+    pub const fn bits(self) -> u32 {
+        self.usual as u32 | (self.credit as u16 as u32) << 16
+    }
+
+    /// How long to spin, in microseconds; None: sleep at once.
+    #[inline]
+    pub fn budget(self) -> Option<u32> {
+        (self.credit > 0).then(|| self.stake())
+    }
+
+    fn stake(self) -> u32 {
+        (MARGIN * u32::from(self.usual) / 8).clamp(MIN_US, MAX_US)
+    }
+
+    /// A wait has lasted so many microseconds, spun or slept.
+    #[must_use]
+    pub fn after(mut self, us: u32) -> Spin {
+        let change = if us <= self.stake() { (SLEEP_US - us) as i32 } else { -(self.stake() as i32) };
+        self.credit = (i32::from(self.credit) + change).clamp(-MOST_CREDIT, MOST_CREDIT) as i16;
+        if us <= MAX_US {
+            let usual = i32::from(self.usual);
+            self.usual = (usual + (8 * us as i32 - usual) / 4) as u16;
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many waits, as they repeat themselves.
+    fn after(mut spin: Spin, waits: &[u32], n: usize) -> Spin {
+        for us in waits.iter().cycle().take(n) {
+            spin = spin.after(*us);
+        }
+        spin
+    }
+
+    #[test]
+    fn short_waits_are_spun_for_soon() {
+        for us in [0, 1, 5, 10, 20, 40, MAX_US - 1] {
+            let spin = after(Spin::default(), &[us], 100);
+            assert!(spin.budget().is_some_and(|budget| budget >= us), "{us} µs: {spin:?}");
+        }
+    }
+
+    #[test]
+    fn long_waits_are_slept_for() {
+        for us in [MAX_US + 1, 100, 1_000_000, u32::MAX] {
+            assert_eq!(after(Spin::default(), &[us], 100).budget(), None, "{us} µs");
+        }
+    }
+
+    /// A request now and then: one wait of four is short.
+    #[test]
+    fn a_short_wait_among_long_ones_is_slept_for() {
+        let spin = after(Spin::default(), &[30, 200, 150, 600], 1000);
+        assert_eq!(spin.budget(), None, "{spin:?}");
+    }
+
+    #[test]
+    fn a_long_wait_among_short_ones_changes_nothing() {
+        let spin = after(Spin::default(), &[10; 100], 1000);
+        assert!(spin.after(5000).budget().is_some());
+    }
+
+    /// A place that was in use in one way for long is used in the other way.
+    #[test]
+    fn what_was_learnt_is_forgotten() {
+        let spun = after(Spin::default(), &[10], 100_000);
+        assert_eq!(after(spun, &[1000], 50).budget(), None);
+        let slept = after(Spin::default(), &[1000], 100_000);
+        assert!(after(slept, &[10], 200).budget().is_some());
+    }
+
+    #[test]
+    fn bits_are_the_same() {
+        for spin in [Spin::default(), after(Spin::default(), &[1000], 99), after(Spin::default(), &[33], 99)] {
+            assert_eq!(Spin::from_bits(spin.bits()), spin);
+        }
+    }
+}
