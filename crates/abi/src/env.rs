@@ -7,7 +7,7 @@ pub const SWITCH: &str = "SIDESTEP";
 pub const BROKER: &str = "SIDESTEP_BROKER";
 /// `auto`, `off` or a number of microseconds.
 pub const SPIN: &str = "SIDESTEP_SPIN";
-/// `BYTES` or `Nops`: how much traffic makes a connection worth an upgrade.
+/// `auto`, `BYTES` or `Nops`: how much traffic makes a connection worth an upgrade.
 pub const UPGRADE_AFTER: &str = "SIDESTEP_UPGRADE_AFTER";
 /// Bytes of one ring (one direction of one connection), a power of two.
 pub const RING_SIZE: &str = "SIDESTEP_RING_SIZE";
@@ -22,10 +22,14 @@ pub const FLIP: &str = "SIDESTEP_FLIP";
 /// Test aid. `sync`: an operation on an offered connection waits until the broker has decided.
 pub const PAIRING: &str = "SIDESTEP_PAIRING";
 
-/// Operations after which a connection counts as long-lived, unless told otherwise.
+/// By [`UPGRADE_AFTER`]'s default, `auto`, a connection is worth an upgrade after so many operations in quick succession.
 ///
 /// Four requests with their answers: a client that asks once or twice never pays for an upgrade.
-pub const DEFAULT_UPGRADE_OPS: u32 = 8;
+pub const QUICK_OPS: u32 = 8;
+/// Operations that are no further apart than this, in microseconds, are in quick succession; those of a thread that is busy are
+/// in any case. Where messages are rarer, both ends sleep before each, and waking them is what a message costs, by whatever
+/// carrier.
+pub const QUICK_US: u64 = 250;
 /// Default of [`RING_SIZE`], in bytes.
 pub const DEFAULT_RING_SIZE: u32 = 256 * 1024;
 /// Smallest and largest ring, in bytes.

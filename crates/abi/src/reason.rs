@@ -92,6 +92,8 @@ reasons! {
     Unproven = 29, "unproven";
     /// A network namespace that another user namespace owns: its addresses prove nothing.
     Namespace = 30, "namespace";
+    /// Its messages are too far apart for a ring to pay.
+    Rare = 31, "rare";
 }
 
 /// One more than the largest reason number there can be.

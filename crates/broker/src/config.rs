@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! spin = "auto"            # auto, off, or microseconds
-//! upgrade-after = "8ops"   # bytes, or operations
+//! upgrade-after = "auto"   # or bytes, or operations ("8ops")
 //! ring-size = "256K"       # one direction of one connection
 //! io-uring = "follow"      # follow, or refuse
 //! report = "/var/log/sidestep.jsonl"

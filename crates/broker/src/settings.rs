@@ -43,6 +43,8 @@ impl fmt::Display for Spin {
 /// How much traffic makes a connection worth an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpgradeAfter {
+    /// Operations in quick succession.
+    Auto,
     Bytes(u64),
     Ops(u32),
 }
@@ -52,16 +54,18 @@ impl FromStr for UpgradeAfter {
 
     fn from_str(text: &str) -> Result<UpgradeAfter, String> {
         let parsed = match text.strip_suffix("ops") {
+            None if text == "auto" => Some(UpgradeAfter::Auto),
             Some(count) => count.parse().ok().map(UpgradeAfter::Ops),
             None => bytes(text).map(UpgradeAfter::Bytes),
         };
-        parsed.ok_or_else(|| format!("expected bytes (65536, 64K) or operations (4ops), found '{text}'"))
+        parsed.ok_or_else(|| format!("expected auto, bytes (65536, 64K) or operations (4ops), found '{text}'"))
     }
 }
 
 impl fmt::Display for UpgradeAfter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            UpgradeAfter::Auto => f.write_str("auto"),
             UpgradeAfter::Bytes(n) => n.fmt(f),
             UpgradeAfter::Ops(n) => write!(f, "{n}ops"),
         }
@@ -144,7 +148,7 @@ mod tests {
         for (text, canonical) in [("auto", "auto"), ("off", "off"), ("50", "50")] {
             assert_eq!(text.parse::<Spin>().expect(text).to_string(), canonical);
         }
-        for (text, canonical) in [("64K", "65536"), ("0ops", "0ops"), ("4ops", "4ops"), ("0", "0")] {
+        for (text, canonical) in [("auto", "auto"), ("64K", "65536"), ("0ops", "0ops"), ("4ops", "4ops"), ("0", "0")] {
             assert_eq!(text.parse::<UpgradeAfter>().expect(text).to_string(), canonical);
         }
         for text in ["follow", "refuse"] {

@@ -87,7 +87,8 @@ pub struct Run {
     /// Before it sleeps, a waiting thread looks for more: as long as that pays (auto), never (off), or MICROSECONDS
     #[arg(long, value_name = "auto|off|MICROSECONDS")]
     pub spin: Option<Spin>,
-    /// Upgrade a connection once it has carried so many BYTES (64K), or has seen so many operations (4ops)
+    /// Upgrade a connection after some operations in quick succession (auto), or once it has carried so many BYTES (64K), or
+    /// has seen so many operations (4ops), however far apart
     #[arg(long, value_name = "BYTES|Nops")]
     pub upgrade_after: Option<UpgradeAfter>,
     /// Memory for one direction of one connection: a power of two, such as 65536, 256K or 1M

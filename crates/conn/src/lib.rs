@@ -8,11 +8,13 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+mod rest;
 mod rx;
 pub mod spin;
 mod stall;
 mod tx;
 
+pub use rest::Rest;
 pub use rx::{Read, Rx};
 pub use sidestep_ring::{Advance, Lie};
 pub use spin::Spin;

@@ -4,9 +4,10 @@ use crate::record::{self, Conn, flag, state};
 use crate::settings::{self, Threshold};
 use crate::{arena, errno, link, member, report, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use sidestep_abi::Reason;
+use sidestep_abi::{Reason, env};
 use sidestep_conn::Read;
 use sidestep_sys::tcp::{self, Consumed};
+use sidestep_sys::{arch, clock};
 
 /// Counts an operation on a connection that is still native, and offers it once it has proved long-lived.
 #[inline]
@@ -23,11 +24,32 @@ pub fn count(index: u32, c: &Conn, fd: i32) {
 /// Operations on a connection whose other end is never offered that wait for the broker under `sync` pairing.
 const SYNC_OPS: u32 = 1000;
 
+/// Of ticks, as [`Conn::last_op`] counts them: 32 bits last for minutes.
+const COARSE_BITS: u32 = 10;
+
 fn is_worth_it(c: &Conn, ops: u32) -> bool {
     match settings::get().upgrade_after {
+        Threshold::Auto => quick_ops(c, ops) >= env::QUICK_OPS,
         Threshold::Ops(n) => ops >= n,
         Threshold::Bytes(n) => c.early_rx.load(Relaxed) + c.early_tx.load(Relaxed) >= n,
     }
+}
+
+/// Counts the operation among those in quick succession, and says how many there are.
+fn quick_ops(c: &Conn, ops: u32) -> u32 {
+    let now = (arch::ticks() >> COARSE_BITS) as u32;
+    let gap = now.wrapping_sub(c.last_op.load(Relaxed));
+    c.last_op.store(now, Relaxed);
+    let is_quick =
+        ops == 1 || u64::from(gap) <= clock::ticks_of_us(env::QUICK_US) >> COARSE_BITS || wait::rest::is_busy();
+    let count = if is_quick { c.quick_ops.load(Relaxed).saturating_add(1) } else { 0 };
+    c.quick_ops.store(count, Relaxed);
+    count
+}
+
+/// Whether the connection has seen enough operations, but not in quick succession.
+pub fn is_rare(c: &Conn) -> bool {
+    matches!(settings::get().upgrade_after, Threshold::Auto) && c.ops.load(Relaxed) >= env::QUICK_OPS
 }
 
 /// Why no connection of this process may be upgraded any more; 0: they may.

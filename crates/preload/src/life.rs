@@ -344,6 +344,7 @@ pub fn excuse(c: &Conn) {
     let reason = match (c.state.load(Acquire), Reason::from_code(c.reason.load(Relaxed) as u8)) {
         (state::OFFERED, _) => Reason::PeerAbsent,
         (_, Some(reason)) => reason,
+        _ if attach::is_rare(c) => Reason::Rare,
         _ => Reason::Short,
     };
     c.blame(reason);

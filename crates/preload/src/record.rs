@@ -93,6 +93,10 @@ pub struct Conn {
     pub flags: AtomicU32,
     /// Successful reads and writes.
     pub ops: AtomicU32,
+    /// Those in quick succession, up to the last.
+    pub quick_ops: AtomicU32,
+    /// When the last was, in coarse ticks.
+    pub last_op: AtomicU32,
     pub reason: AtomicU32,
     pub link: AtomicU32,
     pub slot: AtomicU32,
@@ -315,7 +319,7 @@ impl Conn {
     /// Back to a free record's values, but for the generation.
     pub fn reset(&self, flags: u32, holder: u64) {
         self.gate.renew();
-        for word in [&self.ops, &self.reason, &self.tx_froze] {
+        for word in [&self.ops, &self.quick_ops, &self.last_op, &self.reason, &self.tx_froze] {
             word.store(0, Relaxed);
         }
         for word in [&self.early_rx, &self.early_tx, &self.rx_timeout_us, &self.tx_timeout_us, &self.rx_asked] {

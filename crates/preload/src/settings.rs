@@ -15,6 +15,7 @@ pub enum Spin {
 /// When a connection has proved long-lived.
 #[derive(Clone, Copy)]
 pub enum Threshold {
+    Auto,
     Ops(u32),
     Bytes(u64),
 }
@@ -83,7 +84,7 @@ unsafe impl Sync for Once {}
 static SETTINGS: Once = Once(UnsafeCell::new(Settings {
     on: false,
     spin: Spin::Auto,
-    upgrade_after: Threshold::Ops(env::DEFAULT_UPGRADE_OPS),
+    upgrade_after: Threshold::Auto,
     ring_size: env::DEFAULT_RING_SIZE,
     flip: 0,
     pairs_in_sync: false,
@@ -171,6 +172,9 @@ fn spin(value: &[u8]) -> Option<Spin> {
 }
 
 fn threshold(value: &[u8]) -> Option<Threshold> {
+    if value == b"auto" {
+        return Some(Threshold::Auto);
+    }
     match value.strip_suffix(b"ops") {
         Some(n) => number(n).map(|n| Threshold::Ops(n as u32)),
         None => number(value).map(Threshold::Bytes),

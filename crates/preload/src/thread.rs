@@ -1,7 +1,7 @@
 //! What each thread has of its own.
 
 use crate::symbol::{StandIn, Symbol};
-use crate::wait::blocked;
+use crate::wait::{blocked, rest};
 use crate::{critical, debts, faults, handlers};
 use core::ffi::c_void;
 use sidestep_sys::arch::stack_pointer;
@@ -25,9 +25,10 @@ pub struct More {
     pub faults: faults::Faults,
     pub debts: debts::Debts,
     pub handled: handlers::Handled,
+    pub rests: rest::Rests,
 }
 
-const _: () = assert!(size_of::<More>() <= 25 * 8, "larger than the C shim has it");
+const _: () = assert!(size_of::<More>() <= 27 * 8, "larger than the C shim has it");
 const _: () = assert!(core::mem::offset_of!(Thread, more) == 16);
 
 /// This thread's storage, which lives as long as the thread.

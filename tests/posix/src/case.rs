@@ -22,12 +22,14 @@ pub struct Case {
     pub bulk: bool,
     /// Waiters spin in any case, not only when they have learnt to.
     pub spins: bool,
+    /// Connections are offered by their pace, as they are when nobody says when; else at their first byte.
+    pub by_pace: bool,
     /// A reason that the processes must give in an upgraded run: LIMITATIONS.md names this case as its proof.
     pub reason: Option<&'static str>,
 }
 
 pub const fn case(name: &'static str, run: fn()) -> Case {
-    Case { name, run, ring: Ring::Must, bulk: false, spins: false, reason: None }
+    Case { name, run, ring: Ring::Must, bulk: false, spins: false, by_pace: false, reason: None }
 }
 
 impl Case {
@@ -54,6 +56,11 @@ impl Case {
 
     pub const fn spins(mut self) -> Case {
         self.spins = true;
+        self
+    }
+
+    pub const fn by_pace(mut self) -> Case {
+        self.by_pace = true;
         self
     }
 

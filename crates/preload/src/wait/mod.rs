@@ -7,6 +7,7 @@ pub mod epoll;
 pub mod ignored;
 pub mod poll;
 pub mod readiness;
+pub mod rest;
 pub mod select;
 pub mod sets;
 pub mod signals;
@@ -53,6 +54,10 @@ impl Deadline {
 
 /// No time at all.
 pub const NOW: Option<libc::timespec> = Some(libc::timespec { tv_sec: 0, tv_nsec: 0 });
+
+pub fn is_now(left: &Option<libc::timespec>) -> bool {
+    matches!(left, Some(libc::timespec { tv_sec: 0, tv_nsec: 0 }))
+}
 
 /// As ppoll(2) wants it: a pointer, null for ever.
 pub fn as_ptr(ts: &Option<libc::timespec>) -> *const libc::timespec {

@@ -36,6 +36,7 @@ mod mixed_sets;
 mod nonblocking;
 mod number_reuse;
 mod other_ways;
+mod pace;
 mod passing;
 mod poll_select;
 mod raw_calls;
@@ -102,6 +103,7 @@ const GROUPS: &[&[Case]] = &[
     raw_calls::CASES,
     told_once::CASES,
     handlers::CASES,
+    pace::CASES,
     daemon::CASES,
     at_exit::CASES,
     early::CASES,

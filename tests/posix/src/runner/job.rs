@@ -88,7 +88,8 @@ impl Job {
         let mut settings = vec![("SIDESTEP_POSIX_SEED", options.seed.to_string())];
         if self.mode != Mode::Plain {
             settings.push(("SIDESTEP_BROKER", format!("@sidestep-test-{}", std::process::id())));
-            settings.push(("SIDESTEP_UPGRADE_AFTER", "0ops".into()));
+            let after = if self.case.by_pace { "auto" } else { "0ops" };
+            settings.push(("SIDESTEP_UPGRADE_AFTER", after.into()));
             settings.push(("SIDESTEP_PAIRING", "sync".into()));
             settings.push(("SIDESTEP_REPORT", report.display().to_string()));
         }

@@ -1,7 +1,7 @@
 //! What the kernel says of a set. It says it to us, never to the program's memory: tags of ours must not be found there.
 
-use crate::wait::as_ptr;
 use crate::wait::sets::Set;
+use crate::wait::{as_ptr, is_now, rest};
 use crate::{calls, errno};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
@@ -55,7 +55,8 @@ pub fn ask<'a>(
     let epfd = s.fd.load(Relaxed);
     let at = room.as_mut_ptr().cast::<epoll_event>();
     // SAFETY: `room` is writable for its length; the timespec is alive; the mask is the program's or null.
-    let n = errno::take(unsafe { calls::sleep_in_set(epfd, at, room.len() as i32, as_ptr(left), mask) } as isize)?;
+    let call = || unsafe { calls::sleep_in_set(epfd, at, room.len() as i32, as_ptr(left), mask) };
+    let n = errno::take(if is_now(left) { call() } else { rest::during(call) } as isize)?;
     // SAFETY: the kernel has written so many.
     Ok(unsafe { core::slice::from_raw_parts(at, n.min(room.len())) })
 }

@@ -7,6 +7,7 @@ use super::report::{self, Reported};
 use super::shared;
 use crate::debts::{self, Debt};
 use crate::fdtable::{self, Kind};
+use crate::wait::rest;
 use crate::wait::sets::{self, Inner, Set};
 use crate::wait::signals::Quiet;
 use crate::wait::{Deadline, NOW, UNKNOWN_BELL_US};
@@ -68,7 +69,7 @@ pub fn wait(
     let is_kernels = s.is_kernels.load(Relaxed);
     // Nothing of ours is in it, and nobody can change that meanwhile.
     let n = if is_kernels || !s.had_place.load(Relaxed) && thread::is_alone() && native_cap().is_none() {
-        native()
+        if ns == Some(0) { native() } else { rest::during(native) }
     } else {
         let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
         let mut call = Call { s, life, out, ns, deadline, mask, hurried: None, is_unarmed: false };

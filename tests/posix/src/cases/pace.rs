@@ -1,0 +1,58 @@
+//! Which connections are offered when nobody says how much traffic is worth it.
+
+use std::time::{Duration, Instant};
+
+use crate::case::{Case, case};
+use crate::end::End;
+use crate::link;
+use crate::sys::cpu::sleep_ms;
+use crate::sys::epoll::{Epoll, IN};
+use crate::sys::net::Family::V4;
+
+pub const CASES: &[Case] = &[
+    case("pace.quick_messages_go_by_ring", quick_messages).by_pace(),
+    case("pace.rare_messages_stay_on_the_kernel", rare_messages).by_pace().never("the ends sleep").reason("rare"),
+    case("pace.rare_messages_of_a_busy_thread_go_by_ring", busy_thread).by_pace(),
+    case("pace.rare_messages_before_quick_ones", rare_then_quick).by_pace(),
+];
+
+fn rounds(client: &mut End, server: &mut End, n: usize, mut pause: impl FnMut()) {
+    for _ in 0..n {
+        client.send(100);
+        pause();
+        server.recv(100);
+        pause();
+    }
+}
+
+fn quick_messages() {
+    let (mut client, mut server) = link::cold_pair_ends(V4, 0);
+    rounds(&mut client, &mut server, 5000, || ());
+}
+
+fn rare_messages() {
+    let (mut client, mut server) = link::cold_pair_ends(V4, 0);
+    rounds(&mut client, &mut server, 100, || sleep_ms(1));
+}
+
+fn rare_then_quick() {
+    let (mut client, mut server) = link::cold_pair_ends(V4, 0);
+    rounds(&mut client, &mut server, 50, || sleep_ms(1));
+    rounds(&mut client, &mut server, 5000, || ());
+}
+
+/// Works for a millisecond before it looks for each message.
+fn busy_thread() {
+    let (mut client, mut server) = link::cold_pair_ends(V4, 0);
+    let set = Epoll::new();
+    set.add(server.fd(), IN);
+    for _ in 0..200 {
+        client.send(100);
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(1) {
+            std::hint::spin_loop();
+        }
+        assert_eq!(set.wait(1000).len(), 1);
+        server.recv(100);
+    }
+}
