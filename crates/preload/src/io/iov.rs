@@ -142,7 +142,37 @@ pub fn slice(iov: &[iovec], from: usize, max: usize, out: &mut [iovec; STEP]) ->
     n
 }
 
+/// The same for a call that has to see all there is at once: not cut if that is the whole vector.
+pub fn window<'a>(iov: &'a [iovec], from: usize, max: usize, out: &'a mut [iovec; STEP]) -> &'a [iovec] {
+    if from == 0 && total(iov) <= max {
+        return iov;
+    }
+    let n = slice(iov, from, max, out);
+    &out[..n]
+}
+
 /// An empty vector to slice into.
 pub const fn empty() -> [iovec; STEP] {
     [NONE; STEP]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_on_everything_is_not_cut() {
+        let many: [iovec; 40] = core::array::from_fn(|_| one(core::ptr::null(), 10)[0]);
+        let has = |from: usize, max: usize, lengths: &[usize]| {
+            let mut out = empty();
+            let window = window(&many, from, max, &mut out);
+            assert!(window.iter().map(|v| v.iov_len).eq(lengths.iter().copied()), "{from}, {max}");
+        };
+        has(0, 400, &[10; 40]);
+        has(0, usize::MAX, &[10; 40]);
+        has(0, 25, &[10, 10, 5]);
+        has(10, 400, &[10; STEP]);
+        has(5, 12, &[5, 7]);
+        has(400, 400, &[]);
+    }
 }

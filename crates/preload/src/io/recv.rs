@@ -153,9 +153,9 @@ fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, (flags, slee
             Read::Kernel(_) if skip > 0 && tcp::is_at_mark(fd) => return Ok(Step::End),
             Read::Kernel(limit) => {
                 let mut part = iov::empty();
-                let room = iov::slice(iov, skip, limit.min(usize::MAX as u64) as usize, &mut part);
-                let taken = iov::total(&part[..room]);
-                return match from_kernel(c, rx, fd, (&part[..room], iov), skip, flags, limit) {
+                let part = iov::window(iov, skip, limit.min(usize::MAX as u64) as usize, &mut part);
+                let taken = iov::total(part);
+                return match from_kernel(c, rx, fd, (part, iov), skip, flags, limit) {
                     Ok(0) => rest(c, rx, fd, iov, skip, flags),
                     Ok(n) if flags & MSG_PEEK == 0 && (n as u64 == limit || n == taken) => Ok(Step::Part(n)),
                     Ok(n) => Ok(Step::Bytes(n)),
@@ -173,9 +173,8 @@ fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, (flags, slee
 /// The connection has become native again under a call that is blocked on it: the slot may be somebody else's.
 fn native_step(c: &Conn, fd: i32, iov: &[iovec], skip: usize, flags: i32) -> Result<Step> {
     let mut part = iov::empty();
-    let room = iov::slice(iov, skip, usize::MAX, &mut part);
     // SAFETY: the program's own buffers.
-    match unsafe { tcp::receive(fd, &part[..room], flags & !MSG_WAITALL) } {
+    match unsafe { tcp::receive(fd, iov::window(iov, skip, usize::MAX, &mut part), flags & !MSG_WAITALL) } {
         Ok(0) => Ok(Step::End),
         Ok(n) => {
             if flags & MSG_PEEK == 0 {
