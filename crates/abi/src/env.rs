@@ -26,6 +26,8 @@ pub const PAIRING: &str = "SIDESTEP_PAIRING";
 ///
 /// Four requests with their answers: a client that asks once or twice never pays for an upgrade.
 pub const QUICK_OPS: u32 = 8;
+/// After so many operations, however far apart, a connection is offered passively: the other end may gain by a ring.
+pub const PASSIVE_OPS: u32 = 64;
 /// Operations that are no further apart than this, in microseconds, are in quick succession; those of a thread that is busy are
 /// in any case. Where messages are rarer, both ends sleep before each, and waking them is what a message costs, by whatever
 /// carrier.

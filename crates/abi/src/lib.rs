@@ -16,7 +16,7 @@ pub use reason::Reason;
 
 /// Grows with every change of a layout or a message. No two versions ever share memory.
 /// (`--cfg sidestep_next` makes the next one, with nothing else changed: tests run two releases side by side.)
-pub const VERSION: u32 = if cfg!(sidestep_next) { 6 } else { 5 };
+pub const VERSION: u32 = if cfg!(sidestep_next) { 7 } else { 6 };
 
 /// First word of every shared segment, so that a wrong file is recognised before anything else is read.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SIDESTEP");

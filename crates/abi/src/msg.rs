@@ -6,7 +6,8 @@
 //!   | Hello ------------------------------> |   version, wished ring size
 //!   | <---------------- Welcome (page fd)   |   or Reject
 //!   | Bell (epoll instance) --------------> |   a place of mine, where peers are to ring
-//!   | Offer (socket fd) ------------------> |   I hold this socket; pair it
+//!   | Offer (socket fd) ------------------> |   I hold this socket; pair it, or (passive) pair it if the other end asks
+//!   | Press ------------------------------> |   a passive offer is passive no more
 //!   | <---------------- Again               |   offer it once more: somebody calls the address it was translated from
 //!   | <---------------- Link (memory fd)    |   first connection between the two processes
 //!   | <---------------- PeerBell (eventfd)  |   to ring at a place of the peer; nobody else has it
@@ -21,7 +22,8 @@ pub enum Kind {
     /// Member: first record. `arg` = wished ring size in bytes, `arg2` = descriptors that it has for doorbells of its peers;
     /// 0: it does not say.
     Hello = 1,
-    /// Member: `offer` = its own number for the connection, `arg` = socket cookie; the socket is attached.
+    /// Member: `offer` = its own number for the connection, `arg` = socket cookie, `arg2` = 1: a passive offer, which is paired
+    /// only if the other end's is not; the socket is attached.
     Offer = 2,
     /// Member: `offer` is no longer wanted. If it has been paired meanwhile, its slot is given back: the member need
     /// not hear of the slot first, which a process that sleeps would do late.
@@ -32,6 +34,8 @@ pub enum Kind {
     Release = 5,
     /// Member: asks for [`Kind::Settled`]. `arg` comes back.
     Settle = 6,
+    /// Member: `offer` is passive no more.
+    Press = 7,
 
     /// Broker: `arg` = member number; the page ([`crate::page::Page`]) is attached.
     Welcome = 16,
@@ -72,9 +76,9 @@ impl Kind {
     /// The kind with this number, if it is one.
     pub const fn from_code(code: u32) -> Option<Kind> {
         use Kind::*;
-        const ALL: [Kind; 21] = [
-            Hello, Offer, Withdraw, Bell, Release, Settle, Welcome, Reject, Link, PeerBell, Slot, Refused, Unlink,
-            Settled, Again, Status, Detach, Attach, Done, Unknown, Stay,
+        const ALL: [Kind; 22] = [
+            Hello, Offer, Withdraw, Bell, Release, Settle, Press, Welcome, Reject, Link, PeerBell, Slot, Refused,
+            Unlink, Settled, Again, Status, Detach, Attach, Done, Unknown, Stay,
         ];
         let mut i = 0;
         while i < ALL.len() {

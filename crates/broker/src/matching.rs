@@ -36,6 +36,8 @@ pub struct Offer {
     pub identity: Identity,
     /// Of the process at the moment of the offer.
     pub uid: u32,
+    /// Paired only with one that is not.
+    pub passive: bool,
 }
 
 /// What became of a new offer.
@@ -163,6 +165,19 @@ impl Matcher {
                 .is_some_and(|o| o.identity.local == identity.local && o.identity.cookie != identity.cookie)
         };
         alike.filter(is_gone).copied().collect()
+    }
+
+    /// Whether one of them asks for a ring: two passive offers wait beside each other.
+    pub fn is_asked_for(&self, new: &Offer, others: &[Ticket]) -> bool {
+        !new.passive || others.iter().any(|other| self.waiting.get(other).is_some_and(|offer| !offer.passive))
+    }
+
+    /// A waiting offer is passive no more. Some: others fit, so that it is to be offered anew; it waits no more.
+    pub fn press(&mut self, ticket: Ticket) -> Option<Offer> {
+        let offer = self.waiting.get_mut(&ticket)?;
+        offer.passive = false;
+        let offer = *offer;
+        if self.candidates(&offer).is_empty() { None } else { self.withdraw(ticket) }
     }
 
     /// What becomes of a new offer. `alive`: those waiting whose sockets were found; others do not count.

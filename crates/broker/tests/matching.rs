@@ -92,7 +92,7 @@ fn offers_of(world: &[Connection], order: &[usize]) -> (Vec<Offer>, HashMap<u64,
             identity.cookie = offers.len() as u64 + 1;
             truth.insert(identity.cookie, n);
             let ticket = Ticket { member: identity.cookie % 3, offer: identity.cookie };
-            offers.push(Offer { ticket, identity, uid: 1000 });
+            offers.push(Offer { ticket, identity, uid: 1000, passive: false });
         }
     }
     for (i, &j) in order.iter().enumerate().take(offers.len()) {
@@ -147,7 +147,7 @@ proptest! {
         for (n, (domain, local, remote, original, cookie)) in identities.iter().copied().enumerate() {
             let ticket = Ticket { member: n as u64 % 4, offer: n as u64 };
             let identity = Identity { cookie, domain, local, remote, original };
-            match matcher.offer(Offer { ticket, identity, uid: 1000 }) {
+            match matcher.offer(Offer { ticket, identity, uid: 1000, passive: false }) {
                 Verdict::Waits => prop_assert!(waiting.insert(ticket)),
                 Verdict::Anew(others) => {
                     prop_assert!(others.iter().all(|o| waiting.remove(&o.ticket)) && waiting.insert(ticket));
@@ -178,7 +178,7 @@ fn offer(n: u64, netns: u64, local: &str, remote: &str) -> Offer {
     let parse = |text: &str| Endpoint::from(text.parse::<SocketAddr>().expect("an address"));
     let domain = Domain { netns, device: 0 };
     let identity = Identity { cookie: n, domain, local: parse(local), remote: parse(remote), original: None };
-    Offer { ticket: Ticket { member: n, offer: n }, identity, uid: 1000 }
+    Offer { ticket: Ticket { member: n, offer: n }, identity, uid: 1000, passive: false }
 }
 
 const A: &str = "10.0.0.1:1000";

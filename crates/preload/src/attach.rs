@@ -9,12 +9,19 @@ use sidestep_conn::Read;
 use sidestep_sys::tcp::{self, Consumed};
 use sidestep_sys::{arch, clock};
 
-/// Counts an operation on a connection that is still native, and offers it once it has proved long-lived.
+/// Counts an operation on a connection that is still native, and offers it once that may pay.
 #[inline]
 pub fn count(index: u32, c: &Conn, fd: i32) {
     let ops = c.ops.fetch_add(1, Relaxed) + 1;
-    if c.state.load(Relaxed) == state::NATIVE && !c.has(flag::KERNEL_ONLY) && is_worth_it(c, ops) {
-        errno::keep(|| offer(index, c, fd));
+    let state = c.state.load(Relaxed);
+    let (is_native, is_passive) = (state == state::NATIVE, state == state::OFFERED && c.has(flag::PASSIVE));
+    if (is_native || is_passive) && !c.has(flag::KERNEL_ONLY) {
+        match worth(c, ops) {
+            Worth::Nothing => {}
+            Worth::Asking if is_passive => errno::keep(|| press(index, c)),
+            Worth::Offering if is_passive => {}
+            worth => errno::keep(|| offer(index, c, fd, worth == Worth::Offering)),
+        }
     }
     if settings::get().pairs_in_sync && ops <= SYNC_OPS && c.state.load(Relaxed) == state::OFFERED {
         errno::keep(member::settle);
@@ -27,11 +34,34 @@ const SYNC_OPS: u32 = 1000;
 /// Of ticks, as [`Conn::last_op`] counts them: 32 bits last for minutes.
 const COARSE_BITS: u32 = 10;
 
-fn is_worth_it(c: &Conn, ops: u32) -> bool {
-    match settings::get().upgrade_after {
+/// What a connection is worth, as far as this end can tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Worth {
+    Nothing,
+    /// A passive offer: this end gains nothing, the other one may.
+    Offering,
+    /// A ring.
+    Asking,
+}
+
+fn worth(c: &Conn, ops: u32) -> Worth {
+    let is_worth_it = match settings::get().upgrade_after {
         Threshold::Auto => quick_ops(c, ops) >= env::QUICK_OPS,
         Threshold::Ops(n) => ops >= n,
         Threshold::Bytes(n) => c.early_rx.load(Relaxed) + c.early_tx.load(Relaxed) >= n,
+    };
+    match settings::get().upgrade_after {
+        _ if is_worth_it => Worth::Asking,
+        Threshold::Auto if ops >= env::PASSIVE_OPS => Worth::Offering,
+        _ => Worth::Nothing,
+    }
+}
+
+/// This end would gain by a ring now. If the broker cannot be told, a later operation tells.
+#[cold]
+fn press(index: u32, c: &Conn) {
+    if member::press(index, c) {
+        c.lower(flag::PASSIVE);
     }
 }
 
@@ -49,7 +79,8 @@ fn quick_ops(c: &Conn, ops: u32) -> u32 {
 
 /// Whether the connection has seen enough operations, but not in quick succession.
 pub fn is_rare(c: &Conn) -> bool {
-    matches!(settings::get().upgrade_after, Threshold::Auto) && c.ops.load(Relaxed) >= env::QUICK_OPS
+    let is_auto = matches!(settings::get().upgrade_after, Threshold::Auto);
+    is_auto && c.ops.load(Relaxed) >= env::QUICK_OPS && (c.state.load(Relaxed) < state::OFFERED || c.has(flag::PASSIVE))
 }
 
 /// Why no connection of this process may be upgraded any more; 0: they may.
@@ -61,7 +92,7 @@ pub fn stop(reason: Reason) {
 }
 
 #[cold]
-fn offer(index: u32, c: &Conn, fd: i32) {
+fn offer(index: u32, c: &Conn, fd: i32, passive: bool) {
     crate::fork::notice();
     if let Some(reason) = Reason::from_code(STOPPED.load(Relaxed) as u8) {
         return stay(c, reason);
@@ -93,7 +124,12 @@ fn offer(index: u32, c: &Conn, fd: i32) {
         return;
     }
     c.owner.store(arena::me().unwrap_or(0), Relaxed);
-    if let Err(reason) = member::offer(index, c, fd) {
+    if passive {
+        c.raise(flag::PASSIVE);
+    } else {
+        c.lower(flag::PASSIVE);
+    }
+    if let Err(reason) = member::offer(index, c, fd, passive) {
         c.reason.store(reason as u32, Relaxed);
         c.state.store(state::NATIVE, Release);
     }

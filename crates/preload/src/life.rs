@@ -341,9 +341,10 @@ pub fn excuse(c: &Conn) {
     if c.state.load(Acquire) >= state::ATTACHED || c.has(flag::REASONED) {
         return;
     }
-    let reason = match (c.state.load(Acquire), Reason::from_code(c.reason.load(Relaxed) as u8)) {
-        (state::OFFERED, _) => Reason::PeerAbsent,
-        (_, Some(reason)) => reason,
+    let is_offered = c.state.load(Acquire) == state::OFFERED;
+    let reason = match Reason::from_code(c.reason.load(Relaxed) as u8) {
+        _ if is_offered && !c.has(flag::PASSIVE) => Reason::PeerAbsent,
+        Some(reason) if !is_offered => reason,
         _ if attach::is_rare(c) => Reason::Rare,
         _ => Reason::Short,
     };

@@ -71,17 +71,24 @@ pub fn stay() {
     }
 }
 
-/// Asks the broker to pair this connection. Err: why not now.
-pub fn offer(index: u32, c: &Conn, socket_fd: i32) -> Result<(), Reason> {
+/// Asks the broker to pair this connection; a passive offer is paired only if the other end asks. Err: why not now.
+pub fn offer(index: u32, c: &Conn, socket_fd: i32, passive: bool) -> Result<(), Reason> {
     let broker = joined().ok_or(Reason::NoBroker)?;
     let cookie = sidestep_sys::tcp::cookie(socket_fd).map_err(|_| Reason::Foreign)?;
-    let msg = Msg { offer: number(index, c), arg: cookie, ..Msg::new(MsgKind::Offer) };
+    let arg2 = u64::from(passive);
+    let msg = Msg { offer: number(index, c), arg: cookie, arg2, ..Msg::new(MsgKind::Offer) };
     send(broker, &msg, Some(socket_fd)).map_err(|_| Reason::NoBroker)
 }
 
 /// The offer's number: index and generation, so that a late answer never meets a record in reuse.
 fn number(index: u32, c: &Conn) -> u64 {
     u64::from(c.generation.load(Relaxed)) << 32 | u64::from(index)
+}
+
+/// A passive offer is passive no more. False: not now.
+pub fn press(index: u32, c: &Conn) -> bool {
+    let msg = Msg { offer: number(index, c), ..Msg::new(MsgKind::Press) };
+    send(SOCKET.load(Relaxed), &msg, None).is_ok()
 }
 
 /// Takes an offer back. False: not now, because the broker has not read what it was sent before.

@@ -64,6 +64,8 @@ pub mod flag {
     pub const DEMOTED: u32 = 1 << 16;
     /// The peer sleeps, and its doorbell could not be rung.
     pub const UNHEARD: u32 = 1 << 17;
+    /// Offered for the sake of the other end only.
+    pub const PASSIVE: u32 = 1 << 18;
 }
 
 /// As a timeout: calls that would wait fail at once.

@@ -219,6 +219,7 @@ impl Broker {
             (Role::Operator, Kind::Status) => self.send_status(id),
             (Role::Operator, Kind::Detach | Kind::Attach) => self.set_hold(id, msg, kind == Kind::Detach),
             (Role::Member(_), Kind::Withdraw) => self.withdrawn(Ticket { member: id, offer: msg.offer }),
+            (Role::Member(_), Kind::Press) => self.pressed(Ticket { member: id, offer: msg.offer }),
             (Role::Member(_), Kind::Release) => self.release(id, msg),
             (Role::Member(_), Kind::Settle) => self.settle_asked(id, msg.arg),
             _ => self.violation(id),

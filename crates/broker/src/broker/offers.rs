@@ -56,15 +56,18 @@ const SPARE: usize = 64;
 impl Broker {
     pub(super) fn offered(&mut self, id: u64, msg: &Msg, sender: Option<Sender>, what: Offered) {
         let ticket = Ticket { member: id, offer: msg.offer };
+        let passive = msg.arg2 != 0;
         let (Some(sender), false) = (sender, self.is_pending(ticket)) else {
             return self.violation(id);
         };
         match what {
             Offered::Violation => self.violation(id),
             Offered::Refuse(reason) => self.refuse(ticket, reason),
-            Offered::NoRoom(identity) => self.no_room(Offer { ticket, identity, uid: sender.uid }, Reason::FdLimit),
+            Offered::NoRoom(identity) => {
+                self.no_room(Offer { ticket, identity, uid: sender.uid, passive }, Reason::FdLimit)
+            }
             Offered::Socket(identity, namespace, socket) => {
-                let offer = Offer { ticket, identity, uid: sender.uid };
+                let offer = Offer { ticket, identity, uid: sender.uid, passive };
                 match self.examine(ticket, &identity, msg.arg) {
                     Ok(permit) => {
                         let pending = Pending { namespace, _permit: permit };
@@ -112,7 +115,7 @@ impl Broker {
             return self.execute(new, verdict);
         }
         let candidates = self.matcher.candidates(&new.offer);
-        if candidates.is_empty() {
+        if candidates.is_empty() || !self.matcher.is_asked_for(&new.offer, &candidates) {
             let verdict = self.matcher.decide(new.offer, &[]);
             return self.execute(new, verdict);
         }
@@ -252,6 +255,15 @@ impl Broker {
         Ok(())
     }
 
+    /// The member would gain by a ring now. What was said of the socket when it was offered may be out of date.
+    pub(super) fn pressed(&mut self, ticket: Ticket) {
+        if let Some(new) = self.proving.get_mut(&ticket) {
+            new.offer.passive = false;
+        } else if let Some(offer) = self.matcher.press(ticket) {
+            self.ask_again(&offer);
+        }
+    }
+
     /// The member has closed the connection, or knows nothing of it any more.
     pub(super) fn withdrawn(&mut self, ticket: Ticket) {
         if let Some(new) = self.proving.remove(&ticket) {
@@ -360,7 +372,10 @@ mod tests {
             let identity =
                 Identity { cookie: offer, domain: Domain { netns, device: 0 }, local, remote, original: None };
             let ticket = Ticket { member: 1, offer };
-            assert_eq!(broker.matcher.decide(Offer { ticket, identity, uid: 1000 }, &[]), Verdict::Waits);
+            assert_eq!(
+                broker.matcher.decide(Offer { ticket, identity, uid: 1000, passive: false }, &[]),
+                Verdict::Waits
+            );
             let permit = accounts.offers.take(1).expect("a domain may have so many");
             broker.waits(ticket, Pending { namespace: namespace.clone(), _permit: permit });
         }

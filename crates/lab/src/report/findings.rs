@@ -46,6 +46,13 @@ impl<'a> Findings<'a> {
         &self.run.variants[finding.variant]
     }
 
+    /// The baseline's, in the same cell by the same figure.
+    pub fn baseline(&self, finding: &Finding) -> Option<&Finding> {
+        let same =
+            |one: &&Finding| (one.cell, one.figure) == (finding.cell, finding.figure) && self.variant(one).baseline;
+        self.judged.iter().find(same)
+    }
+
     /// Of a variant, beside the baseline.
     pub fn compared(&self, variant: usize) -> impl Iterator<Item = (&Finding, &Comparison)> {
         let own = self.judged.iter().filter(move |one| one.variant == variant);

@@ -7,14 +7,16 @@ use super::units;
 use crate::result::Run;
 
 /// What is left of 100 columns beside the numbers.
-const NAME: usize = 30;
+const NAME: usize = 20;
 
-/// One line for each cell, judged figure and variant; then what the control says, and the notes.
+/// One line for each cell, judged figure and variant; then what it all means, what the control says, and the notes.
 pub fn table(run: &Run) -> String {
     let findings = Findings::of(run);
-    let mut text = printable(&run.scenario.name) + "\n\n";
-    text += &rows(&findings).to_string();
-    text.push('\n');
+    let mut text = printable(&run.scenario.name);
+    if let Some(baseline) = run.variants.iter().find(|one| one.baseline) {
+        text += &printable(&format!(", beside {}", baseline.name));
+    }
+    text += &format!("\n\n{}\n", rows(&findings));
     let said = answers(&findings).into_iter().map(|answer| answer.lead() + ".");
     let notes = run.notes.iter().map(|note| format!("Note: {note}"));
     for line in said.chain([control_line(&findings), ending(&findings)]).chain(notes) {
@@ -25,9 +27,12 @@ pub fn table(run: &Run) -> String {
 
 fn rows(findings: &Findings) -> Table {
     let interval = format!("{} INTERVAL", units::part(findings.run.scenario.confidence));
-    let mut table = Table::new(&["FIGURE", "VARIANT", ">MEDIAN", ">CHANGE", &interval, "VERDICT"]);
+    let headings = ["FIGURE", "VARIANT", ">BASELINE", ">MEDIAN", ">CHANGE", &interval, "VERDICT"];
+    let mut table = Table::new(&headings);
     let mut last = None;
-    for finding in &findings.judged {
+    for finding in
+        findings.judged.iter().filter(|one| !findings.variant(one).control && !findings.variant(one).baseline)
+    {
         let title = findings.cell(finding).title();
         if last.replace(finding.cell) != Some(finding.cell) && !title.is_empty() {
             table.heading(&title);
@@ -37,12 +42,13 @@ fn rows(findings: &Findings) -> Table {
     table
 }
 
-fn columns(findings: &Findings, finding: &Finding) -> [String; 6] {
-    let variant = findings.variant(finding);
-    let median = finding.median.map_or(units::NOTHING.into(), |median| units::value(finding.figure, median));
-    let figure = if finding.variant == 0 { finding.figure.title() } else { "" };
-    let [change, interval, verdict] = said(finding, variant.baseline);
-    [figure.into(), cut(&variant.name, NAME), median, change, interval, verdict]
+fn columns(findings: &Findings, finding: &Finding) -> [String; 7] {
+    let shown =
+        |median: Option<f64>| median.map_or(units::NOTHING.into(), |median| units::value(finding.figure, median));
+    let baseline = findings.baseline(finding).and_then(|one| one.median);
+    let [change, interval, verdict] = said(finding, false);
+    let name = cut(&findings.variant(finding).name, NAME);
+    [finding.figure.title().into(), name, shown(baseline), shown(finding.median), change, interval, verdict]
 }
 
 /// Change, interval and verdict.

@@ -13,6 +13,7 @@ pub const CASES: &[Case] = &[
     case("pace.quick_messages_go_by_ring", quick_messages).by_pace(),
     case("pace.rare_messages_stay_on_the_kernel", rare_messages).by_pace().never("the ends sleep").reason("rare"),
     case("pace.rare_messages_of_a_busy_thread_go_by_ring", busy_thread).by_pace(),
+    case("pace.busy_end_has_its_way", busy_end).by_pace(),
     case("pace.rare_messages_before_quick_ones", rare_then_quick).by_pace(),
 ];
 
@@ -41,6 +42,35 @@ fn rare_then_quick() {
     rounds(&mut client, &mut server, 5000, || ());
 }
 
+fn work() {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1) {
+        std::hint::spin_loop();
+    }
+}
+
+/// The one end sleeps for each answer of the other, which works.
+fn busy_end() {
+    let (mut client, mut server) = link::cold_pair_ends(V4, 0);
+    let rounds = 300;
+    let resting = std::thread::spawn(move || {
+        for _ in 0..rounds {
+            client.send(100);
+            client.recv(100);
+        }
+        client
+    });
+    let set = Epoll::new();
+    set.add(server.fd(), IN);
+    for _ in 0..rounds {
+        assert_eq!(set.wait(10_000).len(), 1);
+        server.recv(100);
+        work();
+        server.send(100);
+    }
+    drop(resting.join());
+}
+
 /// Works for a millisecond before it looks for each message.
 fn busy_thread() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
@@ -48,10 +78,7 @@ fn busy_thread() {
     set.add(server.fd(), IN);
     for _ in 0..200 {
         client.send(100);
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(1) {
-            std::hint::spin_loop();
-        }
+        work();
         assert_eq!(set.wait(1000).len(), 1);
         server.recv(100);
     }
