@@ -179,14 +179,10 @@ fn memory_that_cannot_be_given_back_counts_for_those_who_share_it() {
     let (limit, config) = (400, allow(&[MALLORY, CAROL]));
     let broker = Daemon::limited(&["--config", &config.path().to_string_lossy()], Some(limit));
     let join = |user| as_user(user, || FakeMember::join(&broker.address, 4096));
-    let pair = |mallory: &FakeMember, carol: &FakeMember| {
-        let streams = tcp_pair("127.0.0.1");
-        as_user(MALLORY, || mallory.offer(1, &streams.0));
-        as_user(CAROL, || carol.offer(2, &streams.1));
-        streams
-    };
     let (mallory, carol) = (join(MALLORY), join(CAROL));
-    let _streams = pair(&mallory, &carol);
+    let streams = tcp_pair("127.0.0.1");
+    as_user(MALLORY, || mallory.offer(1, &streams.0));
+    as_user(CAROL, || carol.offer(2, &streams.1));
     let memory = mallory.expect_link();
     carol.expect_link();
     let given = (mallory.expect_slot(1), carol.expect_slot(2));
@@ -196,8 +192,18 @@ fn memory_that_cannot_be_given_back_counts_for_those_who_share_it() {
     // Each of these leaves memory to be given back behind the first.
     for _ in 0..limit {
         let (mallory, carol) = (join(MALLORY), join(CAROL));
-        let _streams = pair(&mallory, &carol);
-        let (told, _) = common::receive(&mallory.socket).expect("an answer");
+        let streams = tcp_pair("127.0.0.1");
+        as_user(MALLORY, || {
+            mallory.offer(1, &streams.0);
+            mallory.send(Msg::new(Kind::Settle), None);
+        });
+        let answer = || common::receive(&mallory.socket).expect("an answer").0;
+        let mut told = answer();
+        if told.kind() == Some(Kind::Settled) {
+            // It waits: if its other end is refused, it hears of it.
+            as_user(CAROL, || carol.offer(2, &streams.1));
+            told = answer();
+        }
         if told.kind() == Some(Kind::Refused) {
             assert_eq!(told.arg, u64::from(Reason::FdLimit as u8));
             break;

@@ -9,6 +9,7 @@ pub mod users;
 use memory::Mapped;
 use rustix::event::epoll::{self, CreateFlags};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::page::Page;
@@ -158,7 +159,14 @@ impl FakeMember {
     pub fn offer(&self, number: u64, socket: impl AsFd) {
         let cookie = sockopt::socket_cookie(&socket).expect("cookie");
         let msg = Msg { offer: number, arg: cookie, ..Msg::new(Kind::Offer) };
-        wire::send(self.socket.as_fd(), &msg, Some(socket.as_fd())).expect("send");
+        // A user who has sent more descriptors than have been received yet may not send another.
+        wait_for("it can be sent", || match wire::send(self.socket.as_fd(), &msg, Some(socket.as_fd())) {
+            Err(Errno::TOOMANYREFS) => None,
+            sent => {
+                sent.expect("send");
+                Some(())
+            }
+        });
     }
 
     /// Does so when it is asked to.
