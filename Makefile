@@ -30,8 +30,10 @@ test-kube:
 	cargo build --release -p sidestep-cli -p sidestep-agent
 	tests/kube/run.py $(ARGS)
 
-# Formatting and clippy, of which no complaint may be left.
+# Formatting, clippy and ruff, of which no complaint may be left.
 lint:
+	tools/install-deps test
+	target/venv/bin/ruff check
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 

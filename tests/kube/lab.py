@@ -16,7 +16,6 @@ from sidestep import Sidestep
 from support.failure import Failure
 from twin import Twin
 
-
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 PROGRAMS = ("etcd", "iptables", "ip6tables", "ip", "nft", "nsenter", "openssl", "setpriv", "unshare")
 

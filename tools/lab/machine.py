@@ -8,6 +8,7 @@ import time
 
 from .errors import LabError
 
+
 def describe(places, programs):
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

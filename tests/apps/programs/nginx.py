@@ -3,12 +3,13 @@ proxy in front of another nginx."""
 
 from types import SimpleNamespace
 
-from programs import curl
 from support import files, http, paths, versions, wrk
 from support.failure import check
 from support.marks import slow
 from support.nginx import Nginx
 from support.nginx_proxy import NginxProxy
+
+from programs import curl
 
 # More than any socket buffer or ring holds.
 LARGE = 8 * 1024 * 1024 + 3

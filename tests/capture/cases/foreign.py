@@ -78,7 +78,6 @@ def test_attached_after_ours(lab):
 
 def test_attached_before_ours(lab):
     """A pod with tables of its own, and with Envoy."""
-    from envoy import Envoy
     world = lab.ours
     pins = lab.mount_bpffs("bpf-foreign") / "sidestep"
     try:

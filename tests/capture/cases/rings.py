@@ -14,7 +14,8 @@ from support import wait
 from support.failure import Failure, check
 from support.paths import TARGET
 from support.process import Process
-from tasks import PROGRAM as OWNER, PROXY
+from tasks import PROGRAM as OWNER
+from tasks import PROXY
 from worlds import PORT
 
 ALLOWED = f"[[allow]]\nuids = [{OWNER[0]}, {PROXY[0]}]\n"

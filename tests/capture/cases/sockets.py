@@ -9,8 +9,8 @@ import struct
 import clients
 import recorders
 from envoy import OUTBOUND
-from recorders import ask, met
 from pods import local_ports
+from recorders import ask, met
 from support import wait
 from support.failure import check
 from worlds import PORT

@@ -3,8 +3,19 @@
 from addresses import NODE_NAME
 from objects import namespace, service
 
-from .places import (APPS, CLOSED_PORT, DIRECT_PORT, GUARDED_PORT, HTTP_PORT, NAMESPACE, NODE, PLACES, TCP_PORT,
-                     UDP_PORT, principal)
+from .places import (
+    APPS,
+    CLOSED_PORT,
+    DIRECT_PORT,
+    GUARDED_PORT,
+    HTTP_PORT,
+    NAMESPACE,
+    NODE,
+    PLACES,
+    TCP_PORT,
+    UDP_PORT,
+    principal,
+)
 
 ISTIO_SYSTEM = "istio-system"
 # Its port is HTTP, and no pod is behind it.

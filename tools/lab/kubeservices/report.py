@@ -74,7 +74,8 @@ def every(sizes):
 def dialled(sizes):
     rows = []
     for size, name, results in every(sizes):
-        middle = lambda figure: number(figure.spread(results).median)
+        def middle(figure):
+            return number(figure.spread(results).median)
         rows.append(
             [
                 f"{size:,}",

@@ -103,7 +103,8 @@ class Trial:
 
     def account(self):
         """The work of BPF programs for a connection."""
-        dial = lambda: self.short(self.load.middle)["whole"]["units"]
+        def dial():
+            return self.short(self.load.middle)["whole"]["units"]
         self.results.programs = account(self._cluster.cgroup, dial)
 
     def change(self, old, new):

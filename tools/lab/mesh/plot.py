@@ -86,7 +86,8 @@ def _panel(title, cells, colours, box):
     slot = width / len(groups) / (len(colours) + 1)
     latencies = [_middle(cell, share) for cell in cells for share in ("p5", "p95", "mean")]
     ticks = _powers(min(latencies), max(latencies))
-    up = lambda value: y + BOXES * (1 - math.log(value / ticks[0]) / math.log(ticks[-1] / ticks[0]))
+    def up(value):
+        return y + BOXES * (1 - math.log(value / ticks[0]) / math.log(ticks[-1] / ticks[0]))
     base = y + BOXES + BETWEEN + BARS
     highest = max(_highest(cell) for cell in cells)
     parts = [_text(x, y - 12, title, "head")]

@@ -113,7 +113,8 @@ def turns(results):
         if not each:
             continue
         late = sum(turn["unanswered"] + turn["failed"] for turn in each)
-        of = lambda figure: number(figure.median(each))
+        def of(figure):
+            return number(figure.median(each))
         rate = of(RATE) + (f" ({late:,} late)" if late else "")
         used = [number(median(turn["cpu"][what] for turn in each)) for what in ("programs", "machine")]
         # Of a single turn the kernel's share is a few samples.
@@ -216,9 +217,9 @@ def left_out(absent):
 
 
 def failed(failures):
-    for name, cell, number, why in failures:
+    for name, cell, round_number, why in failures:
         words = " ".join(why.split())
-        yield f"{TITLES.get(name, name)}, {cell}, round {number}: {words}"
+        yield f"{TITLES.get(name, name)}, {cell}, round {round_number}: {words}"
 
 
 def as_json(results, plan, machine):
