@@ -7,6 +7,7 @@ mod daemon;
 mod destination;
 mod doctor;
 mod explain;
+mod help;
 mod hold;
 mod lab;
 mod locate;
@@ -18,11 +19,13 @@ mod show;
 mod table;
 
 use args::{Args, Command};
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match Args::parse().command {
+    let matches = help::grouped(Args::command()).get_matches();
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
+    let result = match args.command {
         Command::Run(args) => run::run(&args),
         Command::Status(args) => show::status(&args),
         Command::Detach(args) => hold::set(&args, true),
