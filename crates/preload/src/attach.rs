@@ -13,6 +13,9 @@ use sidestep_sys::{arch, clock};
 #[inline]
 pub fn count(index: u32, c: &Conn, fd: i32) {
     let ops = c.ops.fetch_add(1, Relaxed) + 1;
+    if c.state.load(Relaxed) == state::OFFERED {
+        await_pairing(c, ops);
+    }
     let state = c.state.load(Relaxed);
     let (is_native, is_passive) = (state == state::NATIVE, state == state::OFFERED && c.has(flag::PASSIVE));
     if (is_native || is_passive) && !c.has(flag::KERNEL_ONLY) {
@@ -25,6 +28,30 @@ pub fn count(index: u32, c: &Conn, fd: i32) {
     }
     if settings::get().pairs_in_sync && ops <= SYNC_OPS && c.state.load(Relaxed) == state::OFFERED {
         errno::keep(member::settle);
+    }
+}
+
+/// Who only waits would not notice that the broker is gone: it is looked for every so many operations.
+const LOOK_OPS: u32 = 1024;
+
+#[inline]
+fn await_pairing(c: &Conn, ops: u32) {
+    if ops.is_multiple_of(LOOK_OPS) {
+        member::look_again();
+    }
+    if c.offered_in.load(Relaxed) != member::era() {
+        forget_offer(c);
+    }
+}
+
+/// The broker that had the offer is gone: another one may be offered the connection. An offer that is just being made has no
+/// broker yet. Each offer is forgotten once, whoever else saw it.
+#[cold]
+fn forget_offer(c: &Conn) {
+    let era = c.offered_in.load(Acquire);
+    let is_ours = arena::me().is_some_and(|me| me == c.owner.load(Relaxed));
+    if era != 0 && era != member::era() && is_ours && c.offered_in.compare_exchange(era, 0, AcqRel, Relaxed).is_ok() {
+        let _ = c.state.compare_exchange(state::OFFERED, state::NATIVE, AcqRel, Relaxed);
     }
 }
 

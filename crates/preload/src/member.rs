@@ -74,10 +74,17 @@ pub fn stay() {
 /// Asks the broker to pair this connection; a passive offer is paired only if the other end asks. Err: why not now.
 pub fn offer(index: u32, c: &Conn, socket_fd: i32, passive: bool) -> Result<(), Reason> {
     let broker = joined().ok_or(Reason::NoBroker)?;
+    c.offered_in.store(ERA.load(Acquire), Relaxed);
     let cookie = sidestep_sys::tcp::cookie(socket_fd).map_err(|_| Reason::Foreign)?;
     let arg2 = u64::from(passive);
     let msg = Msg { offer: number(index, c), arg: cookie, arg2, ..Msg::new(MsgKind::Offer) };
     send(broker, &msg, Some(socket_fd)).map_err(|_| Reason::NoBroker)
+}
+
+/// Which broker we are a member of, by a number of our own; 0: of none.
+#[inline]
+pub fn era() -> u32 {
+    if SOCKET.load(Acquire) < 0 { 0 } else { ERA.load(Acquire) }
 }
 
 /// The offer's number: index and generation, so that a late answer never meets a record in reuse.

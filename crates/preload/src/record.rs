@@ -108,6 +108,8 @@ pub struct Conn {
     pub holders: AtomicU64,
     /// The process (place in the arena's table) that attached it.
     pub owner: AtomicU32,
+    /// The broker that has the offer ([`crate::member::era`]); 0: none has it yet.
+    pub offered_in: AtomicU32,
     /// `Side::froze` of the reading side when our writer last looked.
     pub tx_froze: AtomicU32,
     /// How often a writer that had found no space was found to have some again.
@@ -321,7 +323,7 @@ impl Conn {
     /// Back to a free record's values, but for the generation.
     pub fn reset(&self, flags: u32, holder: u64) {
         self.gate.renew();
-        for word in [&self.ops, &self.quick_ops, &self.last_op, &self.reason, &self.tx_froze] {
+        for word in [&self.ops, &self.quick_ops, &self.last_op, &self.offered_in, &self.reason, &self.tx_froze] {
             word.store(0, Relaxed);
         }
         for word in [&self.early_rx, &self.early_tx, &self.rx_timeout_us, &self.tx_timeout_us, &self.rx_asked] {
