@@ -27,6 +27,7 @@ from namespaces import enter  # noqa: E402, F401 - contestants dial in a namespa
 from objects import namespace  # noqa: E402
 from support.failure import Failure  # noqa: E402
 from twin import COMMANDS as LEGACY_COMMANDS  # noqa: E402, F401 - how kube-proxy gets iptables' own tables
+from twin import LEGACY  # noqa: E402, F401
 
 NODE_NAME = addresses.NODE_NAME
 NODE_ADDRESS = addresses.CONTROL.replace(".0.1", ".0.10")
