@@ -9,7 +9,7 @@ struct ss_thread {
 	unsigned in_vfork; /* this thread's memory is lent to a vfork child */
 	unsigned reserved; /* family place + 1 of the child that this thread is forking */
 	int error;         /* stands in for the errno of a libc that does not tell where it is */
-	unsigned long more[27]; /* laid out in thread.rs */
+	unsigned long parts[36]; /* laid out in thread/parts.rs */
 };
 __thread struct ss_thread ss_self; /* found by thread_storage! */
 

@@ -1,12 +1,12 @@
 //! Where the records live: one mapping, made at the first connection, shared with later children of fork().
 
+use crate::fdtable::{self, Kind};
 pub use crate::record::Conn;
 use crate::record::state;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_sys::{mem, process};
 
-/// Connections that a process and its forked relatives can have at once; more stay untouched on the kernel.
-pub const CONNS: usize = 1 << 16;
+pub use crate::waiters::CONNS;
 /// Processes of a family that can hold connections at once.
 pub const FAMILY: usize = 64;
 
@@ -48,15 +48,12 @@ pub struct Local {
     pub refs: AtomicU32,
     /// One of them.
     pub fd: AtomicU32,
-    /// Threads of ours that are blocked in a call on it (`wait/blocked.rs`).
-    pub waiters: AtomicU32,
     /// 1: closed while one was, and kept alive for it under a number of the library's own.
     pub orphan: AtomicU32,
 }
 
-static LOCAL: [Local; CONNS] = [const {
-    Local { refs: AtomicU32::new(0), fd: AtomicU32::new(0), waiters: AtomicU32::new(0), orphan: AtomicU32::new(0) }
-}; CONNS];
+static LOCAL: [Local; CONNS] =
+    [const { Local { refs: AtomicU32::new(0), fd: AtomicU32::new(0), orphan: AtomicU32::new(0) } }; CONNS];
 
 pub fn local(index: u32) -> &'static Local {
     &LOCAL[index as usize]
@@ -216,4 +213,17 @@ pub fn alloc_set() -> Option<u32> {
     s.managers.store(0, Relaxed);
     s.is_shared.store(0, Release);
     Some(index as u32 + 1)
+}
+
+/// Whether another process of the family has attached the connection.
+pub fn is_inherited(c: &Conn) -> bool {
+    c.owner.load(Relaxed) != me().unwrap_or(u32::MAX)
+}
+
+/// The number by which a call that began with `fd` reaches its connection now.
+pub fn number(index: u32, fd: i32) -> i32 {
+    let local = local(index);
+    // It may be orphaned, or go on under another number that it had all the time.
+    let moved = local.orphan.load(SeqCst) != 0 || fdtable::get(fd) != Kind::Conn(index);
+    if moved { local.fd.load(Relaxed) as i32 } else { fd }
 }

@@ -1,114 +1,11 @@
-//! The way of a connection from the kernel into a slot: offer, assignment, readiness.
+//! The way of a connection from the kernel into a slot, and back: assignment, readiness, demotion.
 
 use crate::record::{self, Conn, flag, state};
-use crate::settings::{self, Threshold};
-use crate::{arena, errno, link, member, report, wait};
+use crate::{arena, errno, handlers, link, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use sidestep_abi::{Reason, env};
+use sidestep_abi::Reason;
 use sidestep_conn::Read;
 use sidestep_sys::tcp::{self, Consumed};
-use sidestep_sys::{arch, clock};
-
-/// Counts an operation on a connection that is still native, and offers it once that may pay.
-#[inline]
-pub fn count(index: u32, c: &Conn, fd: i32) {
-    let ops = c.ops.fetch_add(1, Relaxed) + 1;
-    if c.state.load(Relaxed) == state::OFFERED {
-        await_pairing(c, ops);
-    }
-    let state = c.state.load(Relaxed);
-    let (is_native, is_passive) = (state == state::NATIVE, state == state::OFFERED && c.has(flag::PASSIVE));
-    if (is_native || is_passive) && !c.has(flag::KERNEL_ONLY) {
-        match worth(c, ops) {
-            Worth::Nothing => {}
-            Worth::Asking if is_passive => errno::keep(|| press(index, c)),
-            Worth::Offering if is_passive => {}
-            worth => errno::keep(|| offer(index, c, fd, worth == Worth::Offering)),
-        }
-    }
-    if settings::get().pairs_in_sync && ops <= SYNC_OPS && c.state.load(Relaxed) == state::OFFERED {
-        errno::keep(member::settle);
-    }
-}
-
-/// Who only waits would not notice that the broker is gone: it is looked for every so many operations.
-const LOOK_OPS: u32 = 1024;
-
-#[inline]
-fn await_pairing(c: &Conn, ops: u32) {
-    if ops.is_multiple_of(LOOK_OPS) {
-        member::look_again();
-    }
-    if c.offered_in.load(Relaxed) != member::era() {
-        forget_offer(c);
-    }
-}
-
-/// The broker that had the offer is gone: another one may be offered the connection. An offer that is just being made has no
-/// broker yet. Each offer is forgotten once, whoever else saw it.
-#[cold]
-fn forget_offer(c: &Conn) {
-    let era = c.offered_in.load(Acquire);
-    let is_ours = arena::me().is_some_and(|me| me == c.owner.load(Relaxed));
-    if era != 0 && era != member::era() && is_ours && c.offered_in.compare_exchange(era, 0, AcqRel, Relaxed).is_ok() {
-        let _ = c.state.compare_exchange(state::OFFERED, state::NATIVE, AcqRel, Relaxed);
-    }
-}
-
-/// Operations on a connection whose other end is never offered that wait for the broker under `sync` pairing.
-const SYNC_OPS: u32 = 1000;
-
-/// Of ticks, as [`Conn::last_op`] counts them: 32 bits last for minutes.
-const COARSE_BITS: u32 = 10;
-
-/// What a connection is worth, as far as this end can tell.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Worth {
-    Nothing,
-    /// A passive offer: this end gains nothing, the other one may.
-    Offering,
-    /// A ring.
-    Asking,
-}
-
-fn worth(c: &Conn, ops: u32) -> Worth {
-    let is_worth_it = match settings::get().upgrade_after {
-        Threshold::Auto => quick_ops(c, ops) >= env::QUICK_OPS,
-        Threshold::Ops(n) => ops >= n,
-        Threshold::Bytes(n) => c.early_rx.load(Relaxed) + c.early_tx.load(Relaxed) >= n,
-    };
-    match settings::get().upgrade_after {
-        _ if is_worth_it => Worth::Asking,
-        Threshold::Auto if ops >= env::PASSIVE_OPS => Worth::Offering,
-        _ => Worth::Nothing,
-    }
-}
-
-/// This end would gain by a ring now. If the broker cannot be told, a later operation tells.
-#[cold]
-fn press(index: u32, c: &Conn) {
-    if member::press(index, c) {
-        c.lower(flag::PASSIVE);
-    }
-}
-
-/// Counts the operation among those in quick succession, and says how many there are.
-fn quick_ops(c: &Conn, ops: u32) -> u32 {
-    let now = (arch::ticks() >> COARSE_BITS) as u32;
-    let gap = now.wrapping_sub(c.last_op.load(Relaxed));
-    c.last_op.store(now, Relaxed);
-    let is_quick =
-        ops == 1 || u64::from(gap) <= clock::ticks_of_us(env::QUICK_US) >> COARSE_BITS || wait::rest::is_busy();
-    let count = if is_quick { c.quick_ops.load(Relaxed).saturating_add(1) } else { 0 };
-    c.quick_ops.store(count, Relaxed);
-    count
-}
-
-/// Whether the connection has seen enough operations, but not in quick succession.
-pub fn is_rare(c: &Conn) -> bool {
-    let is_auto = matches!(settings::get().upgrade_after, Threshold::Auto);
-    is_auto && c.ops.load(Relaxed) >= env::QUICK_OPS && (c.state.load(Relaxed) < state::OFFERED || c.has(flag::PASSIVE))
-}
 
 /// Why no connection of this process may be upgraded any more; 0: they may.
 static STOPPED: AtomicU32 = AtomicU32::new(0);
@@ -118,54 +15,9 @@ pub fn stop(reason: Reason) {
     STOPPED.store(reason as u32, Relaxed);
 }
 
-#[cold]
-fn offer(index: u32, c: &Conn, fd: i32, passive: bool) {
-    crate::fork::notice();
-    if let Some(reason) = Reason::from_code(STOPPED.load(Relaxed) as u8) {
-        return stay(c, reason);
-    }
-    if member::holds() {
-        return;
-    }
-    let mut in_sets = None;
-    wait::epoll::for_each_number(index, |n| {
-        if let Some(may) = wait::epoll::may_be_offered(n) {
-            in_sets = Some(may && in_sets != Some(false));
-        }
-    });
-    let is_waited_for = in_sets.unwrap_or(!c.has(flag::NONBLOCK) || c.has(flag::WAITED));
-    if !is_waited_for {
-        // Somebody polls it where we cannot see. Not final: the first wait may be yet to come.
-        c.reason.store(Reason::NeverWaited as u32, Relaxed);
-        return;
-    }
-    if !sidestep_sys::fd::may_be_ours() {
-        return stay(c, Reason::FdLimit);
-    }
-    if arena::held_by_others(c) {
-        // Not final: a server that forks for each connection closes its own copy in a moment.
-        c.reason.store(Reason::Shared as u32, Relaxed);
-        return;
-    }
-    if c.state.compare_exchange(state::NATIVE, state::OFFERED, AcqRel, Relaxed).is_err() {
-        return;
-    }
-    c.owner.store(arena::me().unwrap_or(0), Relaxed);
-    if passive {
-        c.raise(flag::PASSIVE);
-    } else {
-        c.lower(flag::PASSIVE);
-    }
-    if let Err(reason) = member::offer(index, c, fd, passive) {
-        c.reason.store(reason as u32, Relaxed);
-        c.state.store(state::NATIVE, Release);
-    }
-}
-
-/// On the kernel for good.
-pub fn stay(c: &Conn, reason: Reason) {
-    c.raise(flag::KERNEL_ONLY);
-    c.blame(reason);
+/// Why not, if they may not.
+pub fn stopped() -> Option<Reason> {
+    Reason::from_code(STOPPED.load(Relaxed) as u8)
 }
 
 /// The broker has paired the offer: this is our slot.
@@ -186,19 +38,17 @@ pub fn assign(index: u32, c: &'static Conn, link_index: u32, slot: u32) {
     c.side.store(side as u32, Relaxed);
     l.set_conn(slot, Some(index));
     c.state.store(state::ATTACHING, SeqCst);
-    advance(index, c);
+    let _ = advance(index, c); // a doorbell that is on its way is waited for by nobody here
 }
 
 /// Takes the connection as far as it can go now: into the state machine once no thread is inside a native
-/// call, and to readiness once the peer can wake all our waits.
+/// call, and to readiness once the peer can wake all our waits. False: a doorbell is on its way to the peer still.
 #[inline]
-pub fn advance(index: u32, c: &'static Conn) {
+pub fn advance(index: u32, c: &'static Conn) -> bool {
     if c.state.load(SeqCst) == state::ATTACHING && c.gate.is_empty() {
         errno::keep(|| enter(index, c));
     }
-    if c.has(flag::NOT_READY) && c.is_attached() {
-        errno::keep(|| get_ready(index, c));
-    }
+    !(c.has(flag::NOT_READY) && c.is_attached()) || errno::keep(|| get_ready(index, c))
 }
 
 /// From native counting to the state machine, if the kernel counts as we do.
@@ -241,10 +91,10 @@ fn enter(index: u32, c: &'static Conn) {
     });
     match entered {
         Ok(Ok(Ok(true))) => {
-            crate::handlers::install_all();
+            handlers::install_all();
             wait::epoll::for_each_number(index, |n| {
                 if let Err(reason) = wait::epoll::manage(index, c, n, false) {
-                    stay(c, reason);
+                    c.keep_on_kernel(reason);
                 }
             });
         }
@@ -256,7 +106,7 @@ fn enter(index: u32, c: &'static Conn) {
 /// Not fit for a ring after all: gives the slot back.
 fn refuse(c: &Conn, reason: Reason) {
     if c.state.compare_exchange(state::ATTACHING, state::NATIVE, AcqRel, Relaxed).is_ok() {
-        stay(c, reason);
+        c.keep_on_kernel(reason);
         give_slot_back(c);
     }
 }
@@ -266,20 +116,20 @@ pub fn give_slot_back(c: &Conn) {
     let (l, slot) = (link::get(index), c.slot.load(Relaxed));
     l.set_conn(slot, None);
     l.release(slot);
-    member::tidy(index);
+    link::collect(index);
 }
 
 /// Calls on a connection that some set still watches in the kernel's way, before we look closer at it.
 const UNMANAGED_TRIES: u32 = 16;
 
-/// Declares to the peer that we read rings, once it can ring every place where we might wait.
+/// Declares to the peer that we read rings, once it can ring every place where we might wait. False: not yet.
 #[cold]
-fn get_ready(index: u32, c: &Conn) {
+fn get_ready(index: u32, c: &Conn) -> bool {
     let l = link::get(c.link.load(Relaxed));
     let mut bells = c.words().side[c.my_side()].bells.load(Acquire);
     while bells != 0 {
         if !l.knows(bells.trailing_zeros()) {
-            return member::settle(); // a doorbell may be on its way to the peer
+            return false;
         }
         bells &= bells - 1;
     }
@@ -291,7 +141,7 @@ fn get_ready(index: u32, c: &Conn) {
         if tries >= UNMANAGED_TRIES && tries.is_power_of_two() {
             wait::epoll::for_each_number(index, |n| wait::epoll::manage_fired(c, index, n));
         }
-        return;
+        return true;
     }
     // Who gives the direction up for good says so first, and then withdraws readiness under this lock.
     let _ = c.with_rx(|_| {
@@ -301,6 +151,7 @@ fn get_ready(index: u32, c: &Conn) {
             c.words().side[c.my_side()].ready.store(1, SeqCst);
         }
     });
+    true
 }
 
 /// A connection that is on the kernel for good and has nothing left in a ring is native again. False: it is not so
@@ -333,19 +184,4 @@ pub fn demote(index: u32, c: &Conn) -> bool {
         wait::epoll::for_each_number(index, wait::epoll::demoted);
     }
     done
-}
-
-/// Counts the connection as upgraded, once.
-#[inline]
-pub fn mark_upgraded(c: &Conn) {
-    if !c.has(flag::UPGRADED) && c.raise(flag::UPGRADED) {
-        report::page().totals.upgraded.fetch_add(1, Relaxed);
-    }
-}
-
-/// Counts the connection as returned, once.
-pub fn mark_returned(c: &Conn) {
-    if !c.has(flag::RETURNED) && c.raise(flag::RETURNED) {
-        report::page().totals.returned.fetch_add(1, Relaxed);
-    }
 }

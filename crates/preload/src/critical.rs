@@ -4,22 +4,11 @@
 //! thread was working on. So it runs when the last lock has been given back, a few microseconds later: the signal is
 //! sent again, and blocked until then ([`defer`]).
 
-use crate::thread;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, compiler_fence};
+use crate::thread::{self, Sections};
+use core::sync::atomic::{Ordering::Relaxed, compiler_fence};
 use sidestep_sys::arch::{Interrupted, stack_pointer};
 use sidestep_sys::lock::{self, Taken, Tries};
 use sidestep_sys::{process, signal};
-
-/// What a thread knows of its own critical sections.
-#[repr(C)]
-pub struct Sections {
-    /// How deep it is in them; 0: in none.
-    depth: AtomicU32,
-    /// Where its stack ended when the outermost began.
-    stack: AtomicUsize,
-    /// Signals to be let through at the end of the outermost; bit n - 1 is signal n.
-    deferred: AtomicU64,
-}
 
 /// The first of the signals of which several can wait, in their order (signal(7)).
 const FIRST_QUEUED: i32 = 32;
@@ -60,7 +49,7 @@ impl Sections {
 
 /// Runs something that no handler of the program interrupts.
 pub fn section<T>(work: impl FnOnce() -> T) -> T {
-    let sections = &thread::more().critical;
+    let sections = &thread::parts().sections;
     sections.enter();
     let result = work();
     sections.leave();
@@ -72,7 +61,7 @@ pub fn section<T>(work: impl FnOnce() -> T) -> T {
 /// # Safety
 /// The arguments must be those of the signal handler that calls this.
 pub unsafe fn defer(number: i32, information: *const libc::siginfo_t, at: &mut Interrupted) -> bool {
-    let sections = &thread::more().critical;
+    let sections = &thread::parts().sections;
     // The stack of an abandoned section lies below those of its callers.
     if sections.depth.load(Relaxed) == 0 || at.stack() > sections.stack.load(Relaxed) {
         return false;
@@ -104,7 +93,7 @@ impl Lock {
     /// Takes the lock for the calling thread, whose number is `me`.
     #[inline]
     pub fn lock(&self, me: u32) -> Taken {
-        let sections = &thread::more().critical;
+        let sections = &thread::parts().sections;
         sections.enter();
         if self.0.try_lock(me) { Taken::Clean } else { self.lock_slowly(sections, me) }
     }
@@ -140,7 +129,7 @@ impl Lock {
     #[inline]
     pub fn unlock(&self) {
         self.0.unlock();
-        thread::more().critical.leave();
+        thread::parts().sections.leave();
     }
 
     /// In a forked child: the thread that held it does not exist here.

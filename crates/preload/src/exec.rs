@@ -1,7 +1,7 @@
 //! The process is about to become another program, or to end.
 
 use crate::fdtable::{self, Kind};
-use crate::{arena, attach, errno, handlers, life, member, report, settings, thread, wait};
+use crate::{arena, attach, drain, errno, handlers, life::numbers, member, report, settings, thread, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_sys::{fd as fdsys, tcp};
@@ -25,7 +25,7 @@ fn survives(fd: i32) -> bool {
 
 /// Connections that another program is about to inherit go to the kernel.
 pub fn surrender_inherited() {
-    thread::more().faults.restore();
+    thread::parts().faults.restore();
     errno::keep(|| {
         let mut any = false;
         fdtable::for_each(|fd, kind| {
@@ -34,7 +34,7 @@ pub fn surrender_inherited() {
             any |= c.is_attached();
             // One that is on the kernel stays there: the other program may use it at any time.
             if survives(fd) {
-                life::surrender(c, fd, Reason::Exec);
+                drain::to_kernel(c, fd, Reason::Exec);
             }
         });
         if any && thread::in_vfork() {
@@ -54,7 +54,7 @@ pub fn surrender_present(reason: Reason) {
     errno::keep(|| {
         fdtable::for_each(|fd, kind| {
             if let Kind::Conn(index) = kind {
-                life::surrender(arena::conn(index), fd, reason);
+                drain::to_kernel(arena::conn(index), fd, reason);
             }
         });
     });
@@ -70,7 +70,7 @@ pub fn confine() {
     errno::keep(|| {
         fdtable::for_each(|fd, kind| {
             if let Kind::Conn(index) = kind {
-                life::unfollow_native(index, fd);
+                numbers::unfollow_native(index, fd);
             }
         });
         report::write();
@@ -91,7 +91,7 @@ fn surrender_copies() {
                 && arena::local(index).fd.load(Relaxed) == other as u32
                 && tcp::cookie(other) == Ok(cookie)
             {
-                life::surrender(arena::conn(index), other, Reason::Exec);
+                drain::to_kernel(arena::conn(index), other, Reason::Exec);
             }
         });
     }
@@ -101,10 +101,10 @@ fn surrender_copies() {
 pub fn leave() {
     static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
     // Once in each process: exit() ends in _exit().
-    if settings::active() && LEFT.swap(crate::fork::generation(), AcqRel) != crate::fork::generation() {
+    if settings::active() && LEFT.swap(crate::generation::get(), AcqRel) != crate::generation::get() {
         errno::keep(|| {
             report::write();
-            life::end_all();
+            numbers::end_all();
         });
     }
 }

@@ -9,19 +9,11 @@
 //!   only ([`STRICT`]);
 //! - a fault outside of a copy ends the process, as the kernel would have.
 
-use crate::{critical, handlers, thread};
-use core::ffi::c_void;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::*, compiler_fence};
+use crate::critical;
+use crate::thread::{self, Faults};
+use core::sync::atomic::{AtomicU32, Ordering::*, compiler_fence};
 use sidestep_sys::arch::{self, Interrupted};
 use sidestep_sys::signal;
-
-/// What is known of one thread. All zero: nothing.
-#[repr(C)]
-pub struct Faults {
-    state: AtomicU32,
-    /// What has been sent during a copy goes here. Null: no copy lets through just now.
-    kept: AtomicPtr<c_void>,
-}
 
 /// States. Nothing is known.
 const UNKNOWN: u32 = 0;
@@ -115,13 +107,12 @@ impl Faults {
         unsafe { signal::send_again(number, information) }.is_ok()
     }
 
-    /// A copy of a thread that they do not reach yet.
+    /// A copy of a thread that they do not reach yet. The handler for them is installed (`handlers`).
     ///
     /// # Safety
     /// As for [`arch::copy`].
     #[cold]
     pub unsafe fn copy(&self, to: *mut u8, from: *const u8, len: usize) -> bool {
-        handlers::install();
         critical::section(|| {
             let strict = self.state.load(Relaxed) == STRICT;
             let mut kept: Kept = [None; 2];
@@ -152,5 +143,5 @@ impl Faults {
 /// Whether the calling thread's program blocks the signal of a fault that has just been raised. Looks into thread-local storage
 /// only if there is a reason.
 pub fn is_blocked_by_program(number: i32) -> bool {
-    LENT.load(Relaxed) != 0 && thread::more().faults.are_blocked(number)
+    LENT.load(Relaxed) != 0 && thread::parts().faults.are_blocked(number)
 }

@@ -4,6 +4,7 @@
 //! dropped before the number is closed, so that a number in reuse never meets an old entry.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use sidestep_sys::fd;
 
 /// Numbers from here on are not followed.
 pub const MAX_FD: usize = 1 << 18;
@@ -125,5 +126,13 @@ pub fn for_each(mut each: impl FnMut(i32, Kind)) {
             Kind::Other | Kind::Closing => {}
             kind => each(fd, kind),
         }
+    }
+}
+
+/// Closes a descriptor of the library's own; -1: there is none.
+pub fn drop_own(own: i32) {
+    if own >= 0 {
+        set(own, Kind::Other);
+        fd::close(own);
     }
 }

@@ -1,17 +1,13 @@
 //! fork(): the child holds every connection too, but the membership, the doorbells and the counters are the
 //! parent's. A connection that the child touches goes back to the kernel for both.
 
-use crate::{arena, debts, errno, fdtable, handlers, host, link, member, place, report, settings, thread, uring, wait};
+use crate::{
+    arena, counters, debts, errno, fdtable, generation, handlers, host, life::numbers, member, place, settings,
+    stream::late, thread, uring, wait, waiters,
+};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use fdtable::Kind;
 use sidestep_sys::{process, tcp};
-
-/// Grows in each child: what was made before is inherited.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
-
-pub fn generation() -> u32 {
-    GENERATION.load(Relaxed)
-}
 
 /// Whose state this is.
 static PID: AtomicU32 = AtomicU32::new(0);
@@ -66,24 +62,25 @@ pub fn in_child() {
         PID.store(process::pid(), Relaxed);
         thread::forget();
         debts::forget();
-        GENERATION.fetch_add(1, Relaxed);
+        generation::next();
         let place = thread::take_reserved();
         arena::become_child(place);
         if place.is_none() {
             wait::epoll::shared::hold_late();
         }
+        waiters::forget();
         fdtable::for_each(|fd, kind| match kind {
-            Kind::Conn(index) => arena::local(index).waiters.store(0, Relaxed), // threads that do not exist here
+            Kind::Conn(index) => waiters::forget_connection(index),
             // The program has closed it; only a call of a thread that does not exist here keeps it (`life::number`).
-            Kind::Own if tcp::is_tcp(fd) => link::drop_own(fd),
+            Kind::Own if tcp::is_tcp(fd) => fdtable::drop_own(fd),
             _ => {}
         });
-        wait::blocked::forget();
-        report::forget();
+        numbers::forget_orphans();
+        counters::forget();
         wait::sets::unlock_all();
         handlers::unlock();
-        crate::io::unlock();
-        uring::unlock_all();
+        late::unlock();
+        uring::table::unlock_all();
         member::forget();
         place::forget();
     });

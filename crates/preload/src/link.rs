@@ -2,13 +2,14 @@
 
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
-use crate::{arena, fork, member, owed};
+use crate::{arena, broker, generation, thread};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 pub use sidestep_abi::link::LINKS;
 use sidestep_abi::link::{self as layout, Bell, Header, PLACES, SLOTS, SideArea, Slot};
 use sidestep_abi::msg::Msg;
 use sidestep_abi::{MAGIC, VERSION};
 use sidestep_ring::bell;
+use sidestep_sys::lock::Taken;
 use sidestep_sys::reserved::Reserved;
 use sidestep_sys::{Errno, Result, arch, fd, mem};
 
@@ -16,7 +17,7 @@ use sidestep_sys::{Errno, Result, arch, fd, mem};
 pub struct Link {
     /// 1: in use.
     used: AtomicU32,
-    /// `fork::generation` of the process that it belongs to.
+    /// `generation::get` of the process that it belongs to.
     generation: AtomicU32,
     id: AtomicU32,
     side: AtomicU32,
@@ -56,7 +57,7 @@ static HIGH: AtomicU32 = AtomicU32::new(0);
 /// links are its parent's.
 #[inline]
 pub fn all() -> impl Iterator<Item = &'static Link> {
-    let mine = |l: &&Link| l.used.load(Acquire) != 0 && l.generation.load(Relaxed) == fork::generation();
+    let mine = |l: &&Link| l.used.load(Acquire) != 0 && l.generation.load(Relaxed) == generation::get();
     TABLE[..HIGH.load(Acquire) as usize].iter().filter(mine)
 }
 
@@ -96,7 +97,7 @@ pub fn add(memory: i32, msg: &Msg, era: u32) -> Result<()> {
     link.era.store(era, Relaxed);
     link.ring_size.store(size as u32, Release);
     link.peer_pid.store(msg.arg2 as u32, Relaxed);
-    link.generation.store(fork::generation(), Relaxed);
+    link.generation.store(generation::get(), Relaxed);
     link.used.store(1, Release);
     HIGH.fetch_max(index + 1, AcqRel);
     Ok(())
@@ -158,7 +159,7 @@ impl Link {
     /// Whether the peer can ring at our `place`.
     #[inline]
     pub fn knows(&self, place: u32) -> bool {
-        self.generation.load(Relaxed) == fork::generation()
+        self.generation.load(Relaxed) == generation::get()
             && self.area(1 - self.my_side()).known.load(Acquire) & 1 << place != 0
     }
 
@@ -172,17 +173,17 @@ impl Link {
 
     /// Gives a slot back, now or later.
     pub fn release(&self, slot: u32) {
-        if !member::tell_released(self.id(), slot) {
+        if !broker::release(self.id(), slot) {
             let slot = slot as usize % SLOTS;
             self.owed[slot / 64].fetch_or(1 << (slot % 64), AcqRel);
-            owed::note();
+            broker::owe();
         }
     }
 
     /// False: the broker cannot be told everything yet.
     pub fn tell_owed(&self) -> bool {
-        let told = |at: usize, bit| member::tell_released(self.id(), (at * 64) as u32 + bit);
-        self.owed.iter().enumerate().all(|(at, word)| owed::drain(word, |bit| told(at, bit)))
+        let told = |at: usize, bit| broker::release(self.id(), (at * 64) as u32 + bit);
+        self.owed.iter().enumerate().all(|(at, word)| broker::tell_each(word, |bit| told(at, bit)))
     }
 
     pub fn owe_nothing(&self) {
@@ -203,7 +204,7 @@ impl Link {
         let place = place as usize % PLACES;
         fdtable::set(eventfd, Kind::Own);
         let old = self.peer_bells[place].swap(eventfd, AcqRel);
-        drop_own(old);
+        fdtable::drop_own(old);
         self.area(self.my_side()).known.fetch_or(1 << place, SeqCst);
         // From here on the peer sleeps there until it is rung: what it could not be told before it hears now.
         fd::ring(eventfd);
@@ -256,7 +257,7 @@ pub fn remove(index: u32) {
         return;
     }
     for bell in &link.peer_bells {
-        drop_own(bell.swap(-1, AcqRel));
+        fdtable::drop_own(bell.swap(-1, AcqRel));
     }
     link.conns.iter().for_each(|c| c.store(0, Relaxed));
     link.owe_nothing();
@@ -279,9 +280,13 @@ pub fn remove_idle(index: u32) {
     }
 }
 
-pub fn drop_own(own: i32) {
-    if own >= 0 {
-        fdtable::set(own, Kind::Other);
-        fd::close(own);
+/// A slot of this link has been given back. Of a link whose broker is gone nobody will say that it is done with: it goes
+/// with its last slot.
+pub fn collect(index: u32) {
+    let is_orphaned = broker::SOCKET.load(Relaxed) < 0 || get(index).id().2 != broker::link_era();
+    // Reentered: a signal handler while the broker is heard; the link goes when the next one is joined.
+    if is_orphaned && broker::LOCK.lock(thread::tid()) != Taken::Reentered {
+        remove_idle(index);
+        broker::LOCK.unlock();
     }
 }

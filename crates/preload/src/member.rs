@@ -1,45 +1,30 @@
-//! Our membership with the broker: asks for pairs, hears what was paired. Never waits for it.
+//! Our membership with the broker: joins it, asks for pairs, hears what was paired. Never waits for it.
 
-use crate::critical::Lock;
+use crate::broker::{self, HEARD, LOCK, SOCKET};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, state};
-use crate::{arena, attach, link, log, owed, place, report, settings, thread};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use crate::{arena, attach, counters, link, log, owed, place, settings, thread};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind as MsgKind, Msg};
 use sidestep_sys::lock::Taken;
 use sidestep_sys::{Errno, arch, clock, control, fd, limit};
 
-/// The control socket; -1: none.
-static SOCKET: AtomicI32 = AtomicI32::new(-1);
-/// Counts connections to brokers; link numbers are only meaningful within one.
-static ERA: AtomicU32 = AtomicU32::new(0);
 /// 1: Welcome has come, the page is shared.
 static WELCOME: AtomicU32 = AtomicU32::new(0);
-/// What the page's `pending` said when we last listened.
-static HEARD: AtomicU32 = AtomicU32::new(0);
 /// Ticks before which nothing is tried again: after a failure, or while no Welcome has come.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
-/// Places whose announcement did not fit into the socket.
-static UNTOLD: AtomicU64 = AtomicU64::new(0);
 /// The process serves: it is a member even while it has nothing to offer.
 static STAYS: AtomicBool = AtomicBool::new(false);
-static LOCK: Lock = Lock::new();
 
 const RETRY_US: u64 = 1_000_000;
 const LISTEN_US: u64 = 20;
-
-/// Whether operator and broker let us begin stretches of ring.
-#[inline]
-pub fn holds() -> bool {
-    report::page().hold.load(Relaxed) != 0
-}
 
 /// Hears what the broker has to say, if anything. One load when there is nothing.
 #[inline]
 pub fn check() {
     if WELCOME.load(Relaxed) != 0 {
-        if report::page().pending.load(Acquire) != HEARD.load(Relaxed) {
+        if counters::page().pending.load(Acquire) != HEARD.load(Relaxed) {
             catch_up();
         }
     } else if SOCKET.load(Relaxed) >= 0 && arch::ticks() >= NOT_BEFORE.load(Relaxed) {
@@ -52,7 +37,7 @@ pub fn check() {
 
 #[cold]
 fn catch_up() {
-    if listen() && SETTLES_SOON.swap(false, Relaxed) {
+    if listen() && broker::take_settles_soon() {
         settle();
     }
 }
@@ -73,93 +58,18 @@ pub fn stay() {
 
 /// Asks the broker to pair this connection; a passive offer is paired only if the other end asks. Err: why not now.
 pub fn offer(index: u32, c: &Conn, socket_fd: i32, passive: bool) -> Result<(), Reason> {
-    let broker = joined().ok_or(Reason::NoBroker)?;
-    c.offered_in.store(ERA.load(Acquire), Relaxed);
+    joined().ok_or(Reason::NoBroker)?;
+    c.offered_in.store(broker::link_era(), Relaxed);
     let cookie = sidestep_sys::tcp::cookie(socket_fd).map_err(|_| Reason::Foreign)?;
     let arg2 = u64::from(passive);
-    let msg = Msg { offer: number(index, c), arg: cookie, arg2, ..Msg::new(MsgKind::Offer) };
-    send(broker, &msg, Some(socket_fd)).map_err(|_| Reason::NoBroker)
-}
-
-/// Which broker we are a member of, by a number of our own; 0: of none.
-#[inline]
-pub fn era() -> u32 {
-    if SOCKET.load(Acquire) < 0 { 0 } else { ERA.load(Acquire) }
-}
-
-/// The offer's number: index and generation, so that a late answer never meets a record in reuse.
-fn number(index: u32, c: &Conn) -> u64 {
-    u64::from(c.generation.load(Relaxed)) << 32 | u64::from(index)
-}
-
-/// A passive offer is passive no more. False: not now.
-pub fn press(index: u32, c: &Conn) -> bool {
-    let msg = Msg { offer: number(index, c), ..Msg::new(MsgKind::Press) };
-    send(SOCKET.load(Relaxed), &msg, None).is_ok()
-}
-
-/// Takes an offer back. False: not now, because the broker has not read what it was sent before.
-pub fn tell_withdrawn(index: u32, c: &Conn) -> bool {
-    let msg = Msg { offer: number(index, c), ..Msg::new(MsgKind::Withdraw) };
-    !send(SOCKET.load(Relaxed), &msg, None).is_err_and(Errno::passes)
-}
-
-/// Gives a slot back, if the broker that gave it is still there. False: not now.
-pub fn tell_released(id: (u32, u32, u32), slot: u32) -> bool {
-    let (link, side, era) = id;
-    let msg = Msg { link, slot, side, ..Msg::new(MsgKind::Release) };
-    era != ERA.load(Relaxed) || !send(SOCKET.load(Relaxed), &msg, None).is_err_and(Errno::passes)
-}
-
-/// Has the next `check` come to `listen`, and so to what is owed.
-pub fn look_again() {
-    HEARD.store(report::page().pending.load(Acquire).wrapping_sub(1), SeqCst);
-}
-
-/// Gives a doorbell to the broker, which lets all present and future peers ring it.
-pub fn announce(place: u32, doorbell: i32) {
-    let broker = SOCKET.load(Relaxed);
-    let msg = Msg { place, ..Msg::new(MsgKind::Bell) };
-    if broker >= 0 && send(broker, &msg, Some(doorbell)).is_err_and(Errno::passes) {
-        UNTOLD.fetch_or(1 << place, Relaxed);
-        owed::note();
-    }
-}
-
-fn send(broker: i32, msg: &Msg, with: Option<i32>) -> sidestep_sys::Result<()> {
-    if broker < 0 {
-        return Err(Errno(libc::ENOTCONN));
-    }
-    let sent = control::send(broker, msg, with);
-    if matches!(sent, Err(Errno(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN))) {
-        part(broker);
-    }
-    sent
-}
-
-/// More than a broker says to somebody who is not welcome.
-const LAST_WORDS: u32 = 16;
-
-/// The broker has hung up: perhaps it has said why. A reset is told before what was said.
-#[cold]
-fn part(broker: i32) {
-    for _ in 0..LAST_WORDS {
-        match control::receive(broker) {
-            Ok((msg, None)) if msg.kind() == Some(MsgKind::Reject) => return rejected(&msg),
-            Ok((_, passed)) => {
-                passed.inspect(|f| fd::close(*f));
-            }
-            Err(Errno(libc::ECONNRESET | libc::EINTR)) => {}
-            Err(_) => break,
-        }
-    }
-    leave();
+    let msg = Msg { offer: broker::offer_number(index, c), arg: cookie, arg2, ..Msg::new(MsgKind::Offer) };
+    broker::send(&msg, Some(socket_fd)).map_err(|_| Reason::NoBroker)
 }
 
 /// Not a broker for us: never asked again.
 fn rejected(msg: &Msg) {
     let same = msg.arg == u64::from(sidestep_abi::VERSION);
-    report::count(if same { Reason::UserPair } else { Reason::Version });
+    counters::count(if same { Reason::UserPair } else { Reason::Version });
     leave();
     NOT_BEFORE.store(u64::MAX, Relaxed);
 }
@@ -185,14 +95,14 @@ fn join() {
     match control::connect(settings::get().broker.bytes()) {
         Ok(broker) => {
             fdtable::set(broker, Kind::Own);
-            ERA.fetch_add(1, Relaxed);
+            broker::begin_era();
             let (ring_size, descriptors) = (settings::get().ring_size, limit::descriptor_limit());
             // The program keeps half of its descriptors, whatever peers do.
             let hello = Msg { arg: u64::from(ring_size), arg2: descriptors / 2, ..Msg::new(MsgKind::Hello) };
             let _ = control::send(broker, &hello, None);
             SOCKET.store(broker, Release);
             place::announce_all();
-            link::remove_idle_before(ERA.load(Relaxed));
+            link::remove_idle_before(broker::link_era());
         }
         Err(Errno(e)) => {
             log::say(&[b"no broker, errno "], e as u64);
@@ -207,7 +117,7 @@ fn leave() {
     WELCOME.store(0, Relaxed);
     if broker >= 0 {
         log::say(&[b"broker gone, control socket "], broker as u64);
-        link::drop_own(broker);
+        fdtable::drop_own(broker);
         owed::cancel();
         NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(RETRY_US), Relaxed);
     }
@@ -221,13 +131,13 @@ pub fn settle() {
         return;
     }
     let number = ASKED.fetch_add(1, Relaxed) + 1;
-    let broker = SOCKET.load(Relaxed);
+    let socket = SOCKET.load(Relaxed);
     let msg = Msg { arg: number, ..Msg::new(MsgKind::Settle) };
     let until = clock::monotonic_ns() + SETTLE_NS;
-    if send(broker, &msg, None).is_err() {
+    if broker::send(&msg, None).is_err() {
         return;
     }
-    while SETTLED.load(Relaxed) < number && SOCKET.load(Relaxed) == broker && clock::monotonic_ns() < until {
+    while SETTLED.load(Relaxed) < number && SOCKET.load(Relaxed) == socket && clock::monotonic_ns() < until {
         if !listen() {
             return; // from within `listen`
         }
@@ -236,16 +146,6 @@ pub fn settle() {
         }
     }
 }
-
-/// The same at the next [`check`].
-pub fn settle_soon() {
-    if settings::get().pairs_in_sync {
-        SETTLES_SOON.store(true, Relaxed);
-        look_again();
-    }
-}
-
-static SETTLES_SOON: AtomicBool = AtomicBool::new(false);
 
 /// Numbers of what was asked and answered last with [`settle`].
 static ASKED: AtomicU64 = AtomicU64::new(0);
@@ -260,15 +160,15 @@ fn listen() -> bool {
     if LOCK.lock(thread::tid()) == Taken::Reentered {
         return false;
     }
-    let pending = report::page().pending.load(Acquire);
-    if owed::any() {
+    let pending = counters::page().pending.load(Acquire);
+    if broker::owes() {
         owed::tell();
         tell_untold();
     }
     let all = hear_all();
     HEARD.store(pending, SeqCst);
-    if !all || owed::any() {
-        look_again();
+    if !all || broker::owes() {
+        broker::look_again();
     }
     LOCK.unlock();
     true
@@ -292,19 +192,19 @@ fn hear_all() -> bool {
 }
 
 fn tell_untold() {
-    let mut places = UNTOLD.swap(0, Relaxed);
+    let mut places = broker::take_untold();
     while places != 0 {
         let p = places.trailing_zeros();
         places &= places - 1;
-        announce(p, place::doorbell(p));
+        broker::announce(p, place::doorbell(p));
     }
 }
 
 fn hear(msg: &Msg, passed: Option<i32>) {
-    let era = ERA.load(Relaxed);
+    let era = broker::link_era();
     match (msg.kind(), passed) {
         (Some(MsgKind::Welcome), Some(page)) => {
-            if report::share(page) {
+            if counters::share(page) {
                 WELCOME.store(1, Relaxed);
             }
             fd::close(page);
@@ -359,13 +259,13 @@ fn given(msg: &Msg, era: u32) {
         (None, Some((_, c))) => {
             c.state.store(state::NATIVE, Release);
             let no_number = UNRECEIVED.load(Relaxed) == u64::from(msg.link);
-            attach::stay(c, if no_number { Reason::FdLimit } else { Reason::Memory });
-            let _ = tell_released((msg.link, msg.side, era), msg.slot);
+            c.keep_on_kernel(if no_number { Reason::FdLimit } else { Reason::Memory });
+            let _ = broker::release((msg.link, msg.side, era), msg.slot);
         }
         // Withdrawn, but perhaps unheard. Said by the offer's number: the slot may be another connection's by now.
         (_, None) => {
             let again = Msg { offer: msg.offer, ..Msg::new(MsgKind::Withdraw) };
-            let _ = send(SOCKET.load(Relaxed), &again, None);
+            let _ = broker::send(&again, None);
         }
     }
 }
@@ -375,7 +275,7 @@ fn again(msg: &Msg) {
     if let Some((index, c)) = offered(msg.offer) {
         let offer = Msg { offer: msg.offer, arg: msg.arg, ..Msg::new(MsgKind::Offer) };
         let socket = arena::local(index).fd.load(Relaxed) as i32;
-        if send(SOCKET.load(Relaxed), &offer, Some(socket)).is_err() {
+        if broker::send(&offer, Some(socket)).is_err() {
             // A later operation offers it.
             let _ = c.state.compare_exchange(state::OFFERED, state::NATIVE, AcqRel, Relaxed);
         }
@@ -385,7 +285,7 @@ fn again(msg: &Msg) {
 fn refused(msg: &Msg) {
     if let Some((_, c)) = offered(msg.offer) {
         c.state.store(state::NATIVE, Release);
-        attach::stay(c, Reason::from_code(msg.arg as u8).unwrap_or(Reason::PeerAbsent));
+        c.keep_on_kernel(Reason::from_code(msg.arg as u8).unwrap_or(Reason::PeerAbsent));
     }
 }
 
@@ -396,24 +296,10 @@ pub fn quit() {
     NOT_BEFORE.store(u64::MAX, Relaxed);
 }
 
-/// A slot of this link has been given back. Of a link that a broker gave who is gone nobody will say that it is done
-/// with: it goes with its last slot.
-pub fn tidy(link: u32) {
-    let former = SOCKET.load(Relaxed) < 0 || link::get(link).id().2 != ERA.load(Relaxed);
-    // Reentered: a signal handler inside of `listen`; the link goes when the next broker is joined.
-    if former && LOCK.lock(thread::tid()) != Taken::Reentered {
-        link::remove_idle(link);
-        LOCK.unlock();
-    }
-}
-
 /// In a forked child: the membership is the parent's.
 pub fn forget() {
-    link::drop_own(SOCKET.swap(-1, Relaxed));
+    fdtable::drop_own(broker::forget());
     WELCOME.store(0, Relaxed);
     NOT_BEFORE.store(0, Relaxed);
-    UNTOLD.store(0, Relaxed);
     owed::forget();
-    HEARD.store(0, Relaxed);
-    LOCK.forget();
 }

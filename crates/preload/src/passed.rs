@@ -1,7 +1,7 @@
 //! Descriptors that a message hands to another process (SCM_RIGHTS).
 
 use crate::fdtable::{self, Kind};
-use crate::{arena, errno, host, life, user};
+use crate::{arena, drain, errno, host, user};
 use core::ffi::c_int;
 use libc::{cmsghdr, msghdr};
 use sidestep_abi::Reason;
@@ -43,6 +43,6 @@ fn surrender_one(number: *const c_int) {
     if let Ok(passed) = user::read(number)
         && let Kind::Conn(index) = fdtable::get(passed)
     {
-        errno::keep(|| life::surrender(arena::conn(index), passed, Reason::Passed));
+        errno::keep(|| drain::to_kernel(arena::conn(index), passed, Reason::Passed));
     }
 }

@@ -6,8 +6,8 @@
 //! that eventfd to nobody else. One more, which is always readable, is in all doorbells of this process, for rings of our
 //! own: one descriptor for all of them, since asking for it anew in one doorbell makes an edge in that one only.
 
-use crate::debts::{self, Debt};
-use crate::{arena, fdtable, link, member};
+use crate::debts::{self, Debt, Kind};
+use crate::{arena, broker, fdtable, link, thread};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::link::{Bell, PLACES};
 use sidestep_ring::bell::{self, Sleepers};
@@ -23,6 +23,10 @@ struct Place {
 
 static PLACE: [Place; PLACES] =
     [const { Place { doorbell: AtomicI32::new(-1), user: AtomicU32::new(0), sleepers: Sleepers::new() } }; PLACES];
+
+/// A blocking call has a place, and sleeps there.
+static LENT: Kind = Kind(|place, _| leave(place));
+static ASLEEP: Kind = Kind(|place, _| rise(place, false));
 
 /// Bit p: place p is taken.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
@@ -51,13 +55,13 @@ pub fn acquire_for_thread() -> Option<u32> {
 }
 
 fn lend(place: u32) {
-    PLACE[place as usize].user.store(crate::thread::tid(), Relaxed);
-    debts::owe(Debt::Place(place));
+    PLACE[place as usize].user.store(thread::tid(), Relaxed);
+    debts::owe(Debt::new(&LENT, place));
 }
 
 /// Gives back a place that a thread has left by a jump while it was blocked.
 #[cold]
-pub fn leave(place: u32) {
+fn leave(place: u32) {
     fdtable::for_each(|_, kind| {
         if let fdtable::Kind::Conn(index) = kind
             && arena::conn(index).is_attached()
@@ -81,7 +85,7 @@ pub fn acquire() -> Option<u32> {
 }
 
 pub fn release(place: u32) {
-    debts::paid(Debt::Place(place));
+    debts::paid(Debt::new(&LENT, place));
     TAKEN.fetch_and(!(1 << place), AcqRel);
 }
 
@@ -127,8 +131,8 @@ fn create(place: u32) -> bool {
     fd::hush(new);
     fdtable::set(new, fdtable::Kind::Own);
     PLACE[place as usize].doorbell.store(new, Release);
-    member::announce(place, new);
-    member::settle_soon();
+    broker::announce(place, new);
+    broker::settle_soon();
     true
 }
 
@@ -155,20 +159,20 @@ pub fn always() -> Option<i32> {
 pub fn announce_all() {
     for place in 0..PLACES as u32 {
         if doorbell(place) >= 0 {
-            member::announce(place, doorbell(place));
+            broker::announce(place, doorbell(place));
         }
     }
 }
 
 /// Lies down here: from now on producers ring. A look at everything must follow.
 pub fn doze(place: u32) {
-    debts::owe(Debt::Sleep(place));
+    debts::owe(Debt::new(&ASLEEP, place));
     PLACE[place as usize].sleepers.lie_down(|| bells(place));
 }
 
 /// Up again. `listening`: producers go on ringing, as after [`listen`].
 pub fn rise(place: u32, listening: bool) {
-    debts::paid(Debt::Sleep(place));
+    debts::paid(Debt::new(&ASLEEP, place));
     if PLACE[place as usize].sleepers.get_up(listening, || bells(place)) {
         ring(place);
     }
@@ -235,10 +239,10 @@ pub fn take_news(place: u32, mut found: impl FnMut(u32)) {
 /// In a forked child: the places are the parent's.
 pub fn forget() {
     for p in &PLACE {
-        link::drop_own(p.doorbell.swap(-1, Relaxed));
+        fdtable::drop_own(p.doorbell.swap(-1, Relaxed));
         p.user.store(0, Relaxed);
         p.sleepers.forget();
     }
-    link::drop_own(ALWAYS.swap(-1, Relaxed));
+    fdtable::drop_own(ALWAYS.swap(-1, Relaxed));
     TAKEN.store(0, Relaxed);
 }

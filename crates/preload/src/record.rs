@@ -1,5 +1,6 @@
 //! The record of one connection, in memory shared by a process and the children it forks, and by nobody else.
 
+use crate::counters;
 use crate::critical::Lock;
 use crate::gate::Gate;
 use core::cell::UnsafeCell;
@@ -132,7 +133,7 @@ pub struct Conn {
     rx_ring: AtomicPtr<u8>,
     ring_size: AtomicU64,
     /// How long blocking calls on it spin.
-    pub spin: crate::wait::spin::Spin,
+    pub spin: crate::spin::Spin,
 
     rx_lock: Lock,
     rx: UnsafeCell<Rx>,
@@ -313,10 +314,31 @@ impl Conn {
     pub fn blame(&self, reason: Reason) {
         self.reason.store(reason as u32, Relaxed);
         if self.raise(flag::REASONED) {
-            crate::report::count(reason);
+            counters::count(reason);
         }
         if self.is_attached() {
             self.words().counters[self.my_side()].reason.store(reason as u32, Relaxed);
+        }
+    }
+
+    /// Remembers why the connection stays on the kernel for good.
+    pub fn keep_on_kernel(&self, reason: Reason) {
+        self.raise(flag::KERNEL_ONLY);
+        self.blame(reason);
+    }
+
+    /// Counts the connection as upgraded, once.
+    #[inline]
+    pub fn mark_upgraded(&self) {
+        if !self.has(flag::UPGRADED) && self.raise(flag::UPGRADED) {
+            counters::page().totals.upgraded.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts the connection as returned, once.
+    pub fn mark_returned(&self) {
+        if !self.has(flag::RETURNED) && self.raise(flag::RETURNED) {
+            counters::page().totals.returned.fetch_add(1, Relaxed);
         }
     }
 

@@ -5,7 +5,8 @@
 //! first byte is to be copied. A thread that blocks the signals of faults would be ended by such a fault: `faults` lets
 //! them through.
 
-use crate::thread;
+use crate::handlers;
+use crate::thread::{self, Faults};
 use core::mem::MaybeUninit;
 use sidestep_sys::{Errno, Result, arch, signal};
 
@@ -80,7 +81,15 @@ pub unsafe fn write_all<T: Plain>(to: *mut T, from: &[T]) -> Result<()> {
 #[inline]
 #[must_use]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> bool {
-    let faults = &thread::more().faults;
+    let faults = &thread::parts().faults;
     // SAFETY: by contract.
-    unsafe { if faults.reach() { arch::copy(to, from, len) } else { faults.copy(to, from, len) } }
+    unsafe { if faults.reach() { arch::copy(to, from, len) } else { first_copy(faults, to, from, len) } }
+}
+
+/// The same in a thread that the signals of faults do not reach yet, as far as is known.
+#[cold]
+unsafe fn first_copy(faults: &Faults, to: *mut u8, from: *const u8, len: usize) -> bool {
+    handlers::install();
+    // SAFETY: by contract.
+    unsafe { faults.copy(to, from, len) }
 }

@@ -1,9 +1,10 @@
 //! A signal has come: ours to deal with, or the program's.
 
 use super::{is_fault, view::view};
-use crate::{critical, faults, thread};
+use crate::thread::{self, Handled};
+use crate::{critical, faults};
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use sidestep_sys::arch::{self, Interrupted};
 use sidestep_sys::signal::{self, Action};
 use sidestep_sys::{handler_body, process};
@@ -19,14 +20,6 @@ pub fn address() -> usize {
 
 pub fn is_ours(action: &Action) -> bool {
     action.handler == address()
-}
-
-/// Handlers of the program that this thread has run, but for those of faults.
-#[repr(C)]
-pub struct Handled {
-    all: AtomicU32,
-    /// Those that do not ask for a restart of what they interrupt (SA_RESTART).
-    breaking: AtomicU32,
 }
 
 impl Handled {
@@ -67,7 +60,7 @@ unsafe extern "C" fn decide(number: i32, information: *mut libc::siginfo_t, cont
     let (handler, once) = if blocked { (libc::SIG_DFL, false) } else { view(number).take() };
     if handler > libc::SIG_IGN {
         if !raised_here && at.is_native() {
-            thread::more().handled.count(view(number).restarts());
+            thread::parts().handled.count(view(number).restarts());
         }
         if once && !is_fault(number) {
             reset(number);
@@ -85,7 +78,7 @@ unsafe extern "C" fn decide(number: i32, information: *mut libc::siginfo_t, cont
 /// have undone for a moment.
 unsafe fn waits(number: i32, information: *mut libc::siginfo_t, at: &mut Interrupted) -> bool {
     // SAFETY: by contract.
-    unsafe { thread::more().faults.keep(number, information, at) || critical::defer(number, information, at) }
+    unsafe { thread::parts().faults.keep(number, information, at) || critical::defer(number, information, at) }
 }
 
 /// Whether the instruction raises the same signal when it is tried again.

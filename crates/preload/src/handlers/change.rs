@@ -2,17 +2,17 @@
 
 use super::view::{View, view};
 use super::{FAULTS, LOCK, OTHERS, caught, in_front_of, is_fault, is_reserved};
-use crate::{errno, next, settings, thread, user};
+use crate::{errno, next, settings, thread};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use sidestep_sys::lock::Taken;
 use sidestep_sys::signal::{self, Action, KNOWN_FLAGS, SA_RESTORER};
 use sidestep_sys::{Errno, Result};
 
 /// Makes the call with the action that it is given, and tells the former one.
-type Call<'a> = &'a dyn Fn(Option<&Action>) -> Result<Action>;
+pub(super) type Call<'a> = &'a dyn Fn(Option<&Action>) -> Result<Action>;
 
 /// Changes, or asks, what happens on a signal.
-fn change(number: i32, new: Option<&Action>, call: Call) -> Result<Action> {
+pub(super) fn change(number: i32, new: Option<&Action>, call: Call) -> Result<Action> {
     let ours = settings::active() && (1..=64).contains(&number) && !is_reserved(number) && !thread::in_vfork();
     // Reentered: a handler that we do not know of has interrupted a change.
     if !ours || LOCK.lock(thread::tid()) == Taken::Reentered {
@@ -101,32 +101,6 @@ pub unsafe fn sigaction(number: i32, new: *const libc::sigaction, old: *mut libc
         unsafe { old.write(to_libc(action)) };
     }
     errno::give(result.map(|_| 0)) as i32
-}
-
-/// rt_sigaction(2) through syscall().
-///
-/// # Safety
-/// None but that of any system call: the pointers may be bad.
-pub unsafe fn raw(number: i32, new: *const Action, old: *mut Action, size: usize) -> Result<usize> {
-    let call = |new: *const Action, old: *mut Action| {
-        // SAFETY: by contract.
-        let args = [number as usize, new as usize, old as usize, size, 0, 0];
-        // SAFETY: as above.
-        unsafe { sidestep_sys::call(libc::SYS_rt_sigaction, args) }
-    };
-    if size != 8 || !FAULTS.load(Relaxed) && !OTHERS.load(Relaxed) {
-        return call(new, old);
-    }
-    let wanted = if new.is_null() { None } else { Some(user::read(new)?) };
-    let former = change(number, wanted.as_ref(), &|action| {
-        let mut former = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
-        call(action.map_or(core::ptr::null(), core::ptr::from_ref), &raw mut former).map(|_| former)
-    })?;
-    if !old.is_null() {
-        // SAFETY: the place that the program has named.
-        unsafe { user::write(old, former) }?;
-    }
-    Ok(0)
 }
 
 /// signal(3) and its kin: a handler with these flags and this mask. Returns the former one.

@@ -10,10 +10,10 @@
 
 mod caught;
 mod change;
+pub mod raw;
 mod view;
 
-pub use caught::Handled;
-pub use change::{as_ignored, interrupt, raw, restarts, shown_handler, sigaction, simple};
+pub use change::{as_ignored, interrupt, restarts, shown_handler, sigaction, simple};
 
 use crate::{critical::Lock, thread};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};

@@ -2,9 +2,9 @@
 
 use super::conn;
 use crate::fdtable::{self, Kind};
-use crate::io::recv;
 use crate::record::flag;
-use crate::{arena, errno, life, next, thread, user};
+use crate::stream::rx;
+use crate::{arena, drain, errno, life::begin, life::numbers, next, thread, user};
 use core::ffi::{c_int, c_uint, c_ulong};
 use sidestep_abi::Reason;
 use sidestep_sys::Errno;
@@ -18,7 +18,7 @@ pub unsafe fn close(fd: c_int) -> c_int {
     if is_own(fd) {
         return errno::give(Err(Errno(libc::EBADF))) as c_int;
     }
-    let after = life::closing(fd);
+    let after = numbers::closing(fd);
     // SAFETY: the program's own call.
     let result = unsafe { next::close(fd) };
     after.finish();
@@ -67,7 +67,7 @@ pub unsafe fn dup(fd: c_int) -> c_int {
 
 fn duplicated(old: c_int, new: c_int) -> c_int {
     if new >= 0 && !thread::in_vfork() {
-        life::duplicated(old, new);
+        begin::duplicated(old, new);
     }
     new
 }
@@ -101,9 +101,9 @@ fn replace(fd: c_int, new: c_int, native: impl FnOnce() -> c_int) -> c_int {
     if new <= 2
         && let Some(index) = conn(fd)
     {
-        errno::keep(|| life::surrender(arena::conn(index), fd, Reason::Stdio));
+        errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::Stdio));
     }
-    let after = life::closing(new);
+    let after = numbers::closing(new);
     let result = native();
     after.finish();
     duplicated(fd, result)
@@ -114,7 +114,7 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int {
         && arg as c_int & libc::O_ASYNC != 0
         && let Some(index) = conn(fd)
     {
-        life::both_to_kernel_once_read(arena::conn(index), fd, Reason::Async);
+        drain::both_once_read(arena::conn(index), fd, Reason::Async);
     }
     // SAFETY: the program's own call.
     let result = unsafe { next::fcntl(fd, command, arg) };
@@ -137,7 +137,7 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
         && let Some(c) = c
         && user::read(arg as *const c_int).is_ok_and(|on| on != 0)
     {
-        life::both_to_kernel_once_read(c, fd, Reason::Async);
+        drain::both_once_read(c, fd, Reason::Async);
     }
     // SAFETY: the program's own call.
     let result = unsafe { next::ioctl(fd, request, arg) };
@@ -149,7 +149,7 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
         }
         libc::FIONREAD if c.is_attached() => {
             // SAFETY: the program's own place for the number.
-            let told = unsafe { user::write(value, recv::readable(c, fd) as c_int) };
+            let told = unsafe { user::write(value, rx::readable(c, fd) as c_int) };
             return errno::give(told.map(|()| 0)) as c_int;
         }
         // Copies in the kernel's queue are nothing that the program has still to get rid of.

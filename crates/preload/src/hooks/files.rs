@@ -2,7 +2,8 @@
 
 use super::conn;
 use crate::io::{past_us, send as transmit};
-use crate::{arena, errno, fdtable, host, io, life, next, user};
+use crate::stream::source::{Buffers, Source};
+use crate::{arena, drain, errno, fdtable, host, life::numbers, next, stream::iov, user};
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use core::mem::offset_of;
 use libc::{iovec, off_t, size_t, ssize_t};
@@ -19,7 +20,7 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
         Ok(start) if start >= 0 && n <= isize::MAX as usize => start,
         // Not a file with positions; rare enough for the kernel.
         Err(Errno(libc::ESPIPE)) => {
-            transmit::tx_to_kernel(arena::conn(c), out, Some(Reason::Splice));
+            drain::tx(arena::conn(c), out, Some(Reason::Splice));
             return native();
         }
         _ => return native(), // which the kernel refuses
@@ -68,7 +69,7 @@ impl File {
     }
 }
 
-impl transmit::Source for File {
+impl Source for File {
     fn keep(&mut self, _index: u32) -> Result<usize> {
         Err(Errno(libc::EAGAIN))
     }
@@ -89,7 +90,7 @@ impl transmit::Source for File {
         if n == 0 {
             return Ok(0);
         }
-        transmit::Buffers(&io::iov::one(buffer.as_ptr().cast(), n)).send(fd, 0, n, flags)
+        Buffers(&iov::one(buffer.as_ptr().cast(), n)).send(fd, 0, n, flags)
     }
 }
 
@@ -108,10 +109,10 @@ pub unsafe fn splice(
     let end = |fd| conn(fd).filter(|_| !refused).map(arena::conn);
     let (source, sink) = (end(from), end(to));
     if let Some(c) = source {
-        errno::keep(|| life::surrender(c, from, Reason::Splice));
+        errno::keep(|| drain::to_kernel(c, from, Reason::Splice));
     }
     if let Some(c) = sink {
-        errno::keep(|| transmit::tx_to_kernel(c, to, Some(Reason::Splice)));
+        errno::keep(|| drain::tx(c, to, Some(Reason::Splice)));
     }
     let moved = native();
     source.inspect(|c| past_us::received(c, moved));
@@ -138,7 +139,7 @@ fn surrender_request(request: *const libc::aiocb) {
         && let Ok(fd) = user::read(place)
         && let Some(index) = conn(fd)
     {
-        errno::keep(|| life::surrender(arena::conn(index), fd, Reason::KernelFeature));
+        errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::KernelFeature));
     }
 }
 
@@ -171,7 +172,7 @@ pub fn submitted(n: c_long, list: *const *const Iocb) {
     let requests = (0..n.max(0) as usize).map_while(|i| user::read(list.wrapping_add(i)).ok());
     for request in requests.map_while(|r| user::read(r).ok()) {
         if let Some(index) = conn(request.fd) {
-            errno::keep(|| life::surrender(arena::conn(index), request.fd, Reason::KernelFeature));
+            errno::keep(|| drain::to_kernel(arena::conn(index), request.fd, Reason::KernelFeature));
         }
     }
 }
@@ -192,8 +193,8 @@ unsafe impl user::Plain for Iocb {}
 /// It closes the number inside libc, too: so that is followed no longer.
 fn leave_to_stdio(index: u32, fd: c_int) {
     let c = arena::conn(index);
-    life::surrender(c, fd, Reason::Stdio);
-    life::unfollow_native(index, fd);
+    drain::to_kernel(c, fd, Reason::Stdio);
+    numbers::unfollow_native(index, fd);
 }
 
 /// stdio reads and writes inside libc, where nobody can intercept it: the kernel for good.

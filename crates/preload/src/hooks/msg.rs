@@ -2,8 +2,10 @@
 
 use super::conn;
 use super::rw::{MOST_VECTORS, address_is_good};
-use crate::io::{iov, past_us, recv as receive, send as transmit};
-use crate::{arena, errno, fdtable, host, life, next, passed, user};
+use crate::io::{past_us, recv as receive, send as transmit};
+use crate::stream::iov;
+use crate::stream::source::Buffers;
+use crate::{arena, drain, errno, fdtable, host, next, passed, user};
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::offset_of;
 use libc::{iovec, mmsghdr, msghdr, ssize_t, timespec};
@@ -106,7 +108,7 @@ unsafe fn natively_many(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int, 
         && super::time::nanoseconds(timeout).is_ok()
     {
         // What is in the ring must be there when the kernel looks: the call may not wait.
-        errno::keep(|| life::surrender(arena::conn(c), fd, Reason::SocketOption));
+        errno::keep(|| drain::to_kernel(arena::conn(c), fd, Reason::SocketOption));
     }
     // SAFETY: the program's own call.
     unsafe { next::recvmmsg(fd, msgs, n, flags, timeout) }
@@ -151,7 +153,7 @@ pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
             check_name(&m)?;
         }
         with_vector(&m, |iov| match m.msg_controllen {
-            0 => transmit::send(c, fd, &mut transmit::Buffers(iov), flags, native),
+            0 => transmit::send(c, fd, &mut Buffers(iov), flags, native),
             _ => send_with_control(c, fd, &m, native),
         })
     });
@@ -168,7 +170,7 @@ fn check_name(m: &msghdr) -> Result<()> {
 #[cold]
 fn send_with_control(c: u32, fd: c_int, m: &msghdr, native: impl FnOnce() -> ssize_t) -> ssize_t {
     if m.msg_controllen <= i32::MAX as usize && is_readable(m.msg_control, m.msg_controllen) {
-        errno::keep(|| transmit::tx_to_kernel(arena::conn(c), fd, Some(Reason::KernelFeature)));
+        errno::keep(|| drain::tx(arena::conn(c), fd, Some(Reason::KernelFeature)));
     }
     let sent = native();
     past_us::sent(arena::conn(c), sent);

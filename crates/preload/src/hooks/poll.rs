@@ -6,7 +6,7 @@ use super::time::{Left, from_ms, from_spec, from_val};
 use crate::fdtable::{self, Kind};
 use crate::wait::select::Sets;
 use crate::wait::{epoll, poll as polling};
-use crate::{arena, errno, io, life, member, next, thread, user};
+use crate::{arena, drain, errno, member, next, stream::iov, thread, user};
 use core::cmp::Ordering;
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::mem::offset_of;
@@ -111,7 +111,7 @@ fn leave_to_kernel(fds: *const pollfd, n: usize, native: impl FnOnce() -> c_int)
         if let Ok(p) = user::read(fds.wrapping_add(i))
             && let Kind::Conn(index) = fdtable::get(p.fd)
         {
-            errno::keep(|| life::surrender(arena::conn(index), p.fd, Reason::FdLimit));
+            errno::keep(|| drain::to_kernel(arena::conn(index), p.fd, Reason::FdLimit));
         }
     }
     native()
@@ -293,7 +293,7 @@ pub unsafe fn epoll_ctl(ep: c_int, op: c_int, fd: c_int, event: *mut epoll_event
         && op != libc::EPOLL_CTL_DEL
         && let Kind::Conn(c) = fdtable::get(fd)
     {
-        errno::keep(|| life::both_to_kernel(arena::conn(c), fd, Reason::Foreign));
+        errno::keep(|| drain::both(arena::conn(c), fd, Reason::Foreign));
     }
     result
 }
@@ -306,7 +306,7 @@ const NOWHERE: usize = 8;
 /// The buffer as a slice, of which nothing may be touched but by `user`; None: the kernel is to say what is wrong with it.
 unsafe fn buffer<'a>(events: *mut epoll_event, n: c_int) -> Option<&'a mut [epoll_event]> {
     let bytes = size_of::<epoll_event>().checked_mul(usize::try_from(n).ok()?)?;
-    if n == 0 || n > MOST_EVENTS || io::iov::of_file(events.cast::<c_void>(), bytes).is_err() {
+    if n == 0 || n > MOST_EVENTS || iov::of_file(events.cast::<c_void>(), bytes).is_err() {
         return None;
     }
     let start = if events.is_null() { NOWHERE as *mut epoll_event } else { events };

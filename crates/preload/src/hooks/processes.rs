@@ -2,7 +2,7 @@
 
 use super::conn;
 use crate::handlers::as_ignored;
-use crate::{arena, errno, exec, fdtable, fork as forking, life, next, thread, user};
+use crate::{arena, drain, errno, exec, fdtable, fork as forking, next, thread, user};
 use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use libc::pid_t;
 use sidestep_abi::Reason;
@@ -221,7 +221,7 @@ pub unsafe fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::F
 /// The spawned program will have the connection under another number, even if ours is close-on-exec.
 pub unsafe fn adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int {
     if let Some(index) = conn(fd) {
-        errno::keep(|| life::surrender(arena::conn(index), fd, Reason::Exec));
+        errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::Exec));
     }
     // SAFETY: the program's own call.
     unsafe { next::posix_spawn_file_actions_adddup2(actions, fd, new) }

@@ -1,8 +1,10 @@
 //! read, write, recv, send and their kin: all become one receive or one send.
 
 use super::conn;
-use crate::io::{iov, past_us, recv as receive, send as transmit};
-use crate::{arena, errno, host, life, next, user};
+use crate::io::{past_us, recv as receive, send as transmit};
+use crate::stream::iov;
+use crate::stream::source::Buffers;
+use crate::{arena, drain, errno, host, next, user};
 use core::ffi::{c_int, c_void};
 use libc::{iovec, off_t, size_t, sockaddr, socklen_t, ssize_t};
 use sidestep_abi::Reason;
@@ -108,7 +110,7 @@ pub fn receive_at(
         Asked::Stream(flags) => receive_vector(c, fd, (iov, n), flags, native),
         Asked::Nothing => native(),
         Asked::Unknown => {
-            errno::keep(|| life::surrender(arena::conn(c), fd, Reason::KernelFeature));
+            errno::keep(|| drain::to_kernel(arena::conn(c), fd, Reason::KernelFeature));
             let got = native();
             past_us::received(arena::conn(c), got);
             got
@@ -183,7 +185,7 @@ pub unsafe fn write(fd: c_int, buf: *const c_void, n: size_t) -> ssize_t {
     let native = || unsafe { next::write(fd, buf, n) };
     match conn(fd) {
         None => native(),
-        Some(c) => flat(iov::of_file(buf, n).map(|iov| transmit::send(c, fd, &mut transmit::Buffers(&iov), 0, native))),
+        Some(c) => flat(iov::of_file(buf, n).map(|iov| transmit::send(c, fd, &mut Buffers(&iov), 0, native))),
     }
 }
 
@@ -203,7 +205,7 @@ fn send_vector(
     flags: c_int,
     native: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    flat(iov::with_vector(iov, n, |iov| transmit::send(c, fd, &mut transmit::Buffers(iov), flags, native)))
+    flat(iov::with_vector(iov, n, |iov| transmit::send(c, fd, &mut Buffers(iov), flags, native)))
 }
 
 pub unsafe fn pwritev2(fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> ssize_t {
@@ -224,7 +226,7 @@ pub fn send_at(
         Asked::Stream(flags) => send_vector(c, fd, (iov, n), flags, native),
         Asked::Nothing => native(),
         Asked::Unknown => {
-            errno::keep(|| transmit::tx_to_kernel(arena::conn(c), fd, Some(Reason::KernelFeature)));
+            errno::keep(|| drain::tx(arena::conn(c), fd, Some(Reason::KernelFeature)));
             let sent = native();
             past_us::sent(arena::conn(c), sent);
             sent
@@ -248,7 +250,7 @@ fn send_buffer(
     flags: c_int,
     native: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    flat(iov::of_socket(buf, n).map(|iov| transmit::send(c, fd, &mut transmit::Buffers(&iov), flags, native)))
+    flat(iov::of_socket(buf, n).map(|iov| transmit::send(c, fd, &mut Buffers(&iov), flags, native)))
 }
 
 pub unsafe fn sendto(

@@ -70,11 +70,11 @@ pub unsafe fn sigset(signal: c_int, handler: usize) -> usize {
         // SAFETY: the program's own call.
         return unsafe { next::sigset(signal, handler) };
     }
-    thread::more().faults.restore();
+    thread::parts().faults.restore();
     if handler == HOLD {
         // SAFETY: the program's own call.
         let former = handlers::shown_handler(signal, unsafe { next::sigset(signal, handler) });
-        thread::more().faults.forget();
+        thread::parts().faults.forget();
         return former;
     }
     installed(signal, handler, 0);
@@ -98,7 +98,7 @@ pub unsafe fn sigignore(signal: c_int) -> c_int {
 /// rt_sigaction(2) through syscall().
 pub unsafe fn raw(signal: c_int, new: *const Action, old: *mut Action, size: usize) -> c_long {
     // SAFETY: the same contract.
-    let result = unsafe { handlers::raw(signal, new, old, size) };
+    let result = unsafe { handlers::raw::sigaction(signal, new, old, size) };
     if result.is_ok() && !new.is_null() {
         // SAFETY: the kernel has just read it there.
         let new = unsafe { new.read() };
@@ -108,7 +108,7 @@ pub unsafe fn raw(signal: c_int, new: *const Action, old: *mut Action, size: usi
 }
 
 pub unsafe fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
-    thread::more().faults.restore();
+    thread::parts().faults.restore();
     // SAFETY: the program's own call.
     let result = unsafe { next::pthread_sigmask(how, set, old) };
     mask_changed(result, how, set);
@@ -116,7 +116,7 @@ pub unsafe fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset
 }
 
 pub unsafe fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
-    thread::more().faults.restore();
+    thread::parts().faults.restore();
     // SAFETY: the program's own call.
     let result = unsafe { next::sigprocmask(how, set, old) };
     mask_changed(result, how, set);
@@ -126,6 +126,6 @@ pub unsafe fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) 
 fn mask_changed(result: c_int, how: c_int, set: *const sigset_t) {
     if result == 0 && !set.is_null() {
         // SAFETY: libc has just read it there; its mask is larger than the kernel's word.
-        thread::more().faults.mask_changed(how, unsafe { set.cast::<u64>().read() });
+        thread::parts().faults.mask_changed(how, unsafe { set.cast::<u64>().read() });
     }
 }

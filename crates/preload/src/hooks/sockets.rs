@@ -4,7 +4,7 @@ use super::conn;
 use super::rw::address_is_good;
 use crate::record::{self, flag};
 use crate::wait::epoll;
-use crate::{arena, errno, life, member, next, settings, user};
+use crate::{arena, drain, errno, life::begin, life::numbers, life::shutdown, member, next, settings, user};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{sockaddr, socklen_t};
@@ -14,7 +14,7 @@ use sidestep_sys::{Result, tcp};
 pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     // Dissolving the association ends the connection; the number stays open for another.
     let dissolves = conn(fd).filter(|_| address_is_good(to, len) && family(to, len) == Some(libc::AF_UNSPEC));
-    let dissolved = dissolves.map(|index| life::dissolving(index, fd));
+    let dissolved = dissolves.map(|index| numbers::dissolving(index, fd));
     // SAFETY: the program's own call.
     let result = unsafe { next::connect(fd, to, len) };
     if let Some(after) = dissolved {
@@ -22,7 +22,7 @@ pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     }
     let begun = result == 0 || matches!(errno::get(), libc::EINPROGRESS | libc::EINTR);
     if begun && settings::active() && matches!(family(to, len), Some(libc::AF_INET | libc::AF_INET6)) {
-        life::connecting(fd); // unless followed already: a further connect() asks how the first one went
+        begin::connecting(fd); // unless followed already: a further connect() asks how the first one went
     }
     result
 }
@@ -59,7 +59,7 @@ pub unsafe fn accept4(fd: c_int, from: *mut sockaddr, len: *mut socklen_t, flags
 
 fn accepted(fd: c_int) -> c_int {
     if fd >= 0 {
-        life::accepted(fd);
+        begin::accepted(fd);
     }
     fd
 }
@@ -67,7 +67,7 @@ fn accepted(fd: c_int) -> c_int {
 pub unsafe fn shutdown(fd: c_int, how: c_int) -> c_int {
     let ours = conn(fd).filter(|_| matches!(how, libc::SHUT_RD | libc::SHUT_WR | libc::SHUT_RDWR));
     if let Some(index) = ours {
-        life::shutting(arena::conn(index), fd, how);
+        shutdown::shutting(arena::conn(index), fd, how);
     }
     // SAFETY: the program's own call.
     let result = unsafe { next::shutdown(fd, how) };
@@ -105,8 +105,8 @@ pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_v
         let c = arena::conn(index);
         errno::keep(|| match reason {
             // It counts, or passes over, what is unread now.
-            Reason::SocketOption => life::surrender(c, fd, reason),
-            _ => life::both_to_kernel_once_read(c, fd, reason),
+            Reason::SocketOption => drain::to_kernel(c, fd, reason),
+            _ => drain::both_once_read(c, fd, reason),
         });
     }
     // SAFETY: the program's own call.

@@ -82,9 +82,9 @@ pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e:
 
             libc::SYS_rt_sigaction => signals::raw(fd, at(b), at(c), d),
             libc::SYS_rt_sigprocmask => {
-                thread::more().faults.restore();
+                thread::parts().faults.restore();
                 let result = native();
-                thread::more().faults.forget();
+                thread::parts().faults.forget();
                 result
             }
 

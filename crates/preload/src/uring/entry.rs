@@ -2,7 +2,7 @@
 
 use crate::fdtable::{self, Kind};
 use crate::wait::{epoll, sets};
-use crate::{arena, attach, errno, life, passed, user};
+use crate::{arena, attach, drain, errno, life::numbers, passed, user};
 use core::ffi::{c_int, c_uint};
 use libc::{EPOLL_CTL_ADD, epoll_event};
 use sidestep_abi::Reason;
@@ -100,7 +100,7 @@ impl Entry {
         let Kind::Set(index) = fdtable::get(set) else {
             // A set that we do not know: its waits cannot hear doorbells.
             if let Kind::Conn(conn) = fdtable::get(fd) {
-                life::both_to_kernel(arena::conn(conn), fd, Reason::Foreign);
+                drain::both(arena::conn(conn), fd, Reason::Foreign);
             }
             return;
         };
@@ -166,9 +166,9 @@ impl Entry {
                 if c.is_attached() {
                     attach::demote(index, c);
                 }
-                life::closing(fd).finish();
+                numbers::closing(fd).finish();
             }
-            Kind::Set(_) | Kind::Ring(_) => life::closing(fd).finish(),
+            Kind::Set(_) | Kind::Ring(_) => numbers::closing(fd).finish(),
             _ => {}
         }
     }
@@ -177,7 +177,7 @@ impl Entry {
 /// What the number stands for goes back to the kernel, alone and for good.
 fn leave_to_kernel(fd: c_int) {
     match fdtable::get(fd) {
-        Kind::Conn(index) => life::surrender(arena::conn(index), fd, Reason::KernelFeature),
+        Kind::Conn(index) => drain::to_kernel(arena::conn(index), fd, Reason::KernelFeature),
         Kind::Set(index) => epoll::leave_to_kernel(index, Reason::KernelFeature),
         _ => {}
     }

@@ -7,7 +7,7 @@
 //! takes without being asked (IORING_SETUP_SQPOLL), and all that we do not know, end upgrades for the whole process.
 
 mod entry;
-mod ring;
+pub mod table;
 
 pub use entry::Fixed;
 
@@ -15,6 +15,7 @@ use crate::fdtable::{self, Kind};
 use crate::settings::{self, IoUring};
 use crate::{errno, exec, thread, user};
 use core::ffi::{c_int, c_long, c_uint};
+use entry::{Entry, Neighbours};
 use sidestep_abi::Reason;
 use sidestep_sys::Errno;
 
@@ -76,7 +77,7 @@ pub fn setup(params: *mut Params, native: impl FnOnce() -> c_long) -> c_long {
     let fd = native();
     let known = followed && fd >= 0 && {
         let params = user::read(params.cast_const());
-        params.is_ok_and(|p| errno::keep(|| ring::follow(fd as c_int, &p)))
+        params.is_ok_and(|p| errno::keep(|| table::follow(fd as c_int, &p)))
     };
     if fd >= 0 && !known {
         give_up();
@@ -91,12 +92,21 @@ pub fn entering(fd: c_int, submitted: c_uint, flags: c_uint) {
     }
     match fdtable::get(fd) {
         Kind::Ring(index) if flags & REGISTERED_RING == 0 => {
-            if !errno::keep(|| ring::get(index).look_at(submitted)) {
+            if !errno::keep(|| foresee(index, submitted)) {
                 give_up();
             }
         }
         _ => give_up(), // set up out of sight
     }
+}
+
+/// Sees to it that the kernel can do what the next entries ask for. False: they cannot be looked at.
+fn foresee(index: u32, submitted: c_uint) -> bool {
+    let mut neighbours = Neighbours::default();
+    table::get(index).for_each_new(submitted, |place| {
+        // SAFETY: an entry of a mapped ring, which the program has handed over and the kernel has not taken yet.
+        unsafe { Entry::at(place) }.foresee(&mut neighbours);
+    })
 }
 
 /// Operations of io_uring_register(2) that hand descriptors to the kernel.
@@ -135,19 +145,4 @@ pub fn registering(operation: c_uint, argument: usize, n: c_uint) {
         }
         _ => {}
     }
-}
-
-/// `new` is another number of the ring.
-pub fn duplicated(index: u32) {
-    ring::get(index).hold();
-}
-
-/// A number of the ring is being closed.
-pub fn closed(index: u32) {
-    ring::get(index).release();
-}
-
-/// In a forked child: other threads of the parent do not exist here.
-pub fn unlock_all() {
-    ring::all().for_each(|r| r.unlock());
 }

@@ -3,7 +3,7 @@
 //! that is.
 
 use crate::debts::{self, Debt};
-use crate::{errno, fdtable, link};
+use crate::{errno, fdtable};
 use libc::{EPOLL_CTL_ADD, EPOLLET, POLLIN, pollfd};
 use sidestep_sys::{Errno, fd as fdsys};
 
@@ -26,8 +26,8 @@ impl Default for Ignored {
 impl Drop for Ignored {
     fn drop(&mut self) {
         if self.edges >= 0 {
-            debts::paid(Debt::Descriptor(self.edges as u32));
-            errno::keep(|| link::drop_own(self.edges));
+            debts::paid(Debt::descriptor(self.edges));
+            errno::keep(|| fdtable::drop_own(self.edges));
         }
     }
 }
@@ -75,7 +75,7 @@ impl Ignored {
     fn create(&mut self) {
         if let Ok(new) = fdsys::doorbell() {
             fdtable::set(new, fdtable::Kind::Own);
-            debts::owe_from(Debt::Descriptor(new as u32), &raw const *self as usize);
+            debts::owe_from(Debt::descriptor(new), &raw const *self as usize);
             self.edges = new;
         }
     }

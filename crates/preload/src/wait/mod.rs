@@ -2,16 +2,14 @@
 //! on a doorbell at once.
 
 pub mod block;
-pub mod blocked;
 pub mod epoll;
 pub mod ignored;
+pub mod pause;
 pub mod poll;
 pub mod readiness;
-pub mod rest;
 pub mod select;
 pub mod sets;
 pub mod signals;
-pub mod spin;
 
 use sidestep_sys::clock;
 

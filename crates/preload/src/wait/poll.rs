@@ -4,7 +4,10 @@ use super::signals::Quiet;
 use super::{Deadline, NOW, Patience, UNKNOWN_BELL_US, as_ptr, readiness};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag, state};
-use crate::{arena, debts, errno, io, link, member, next, place, wait};
+use crate::{
+    arena, debts, drain, errno, link, member, next, place, stream::due, stream::leave, stream::native, stream::rx,
+    stream::stretch, wait,
+};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
 use libc::{POLLIN, POLLOUT, POLLPRI, POLLRDHUP, pollfd, sigset_t};
@@ -72,9 +75,9 @@ impl<'a> Gates<'a> {
                 continue;
             }
             // SYNC gate: we enter, then look at the state; the attacher sets the state, then looks at the gate.
-            let number = io::enter_gate(index, c);
+            let number = native::enter_gate(index, c);
             if c.state.load(SeqCst) == state::ATTACHED {
-                io::leave_gate(index, c, number);
+                native::leave_gate(index, c, number);
             } else {
                 *entry = pollfd { fd: index as i32, events: (number >> 16) as i16, revents: number as i16 };
             }
@@ -85,7 +88,7 @@ impl<'a> Gates<'a> {
     fn leave(self) -> &'a mut [pollfd] {
         for entry in self.0.iter().filter(|entry| entry.fd >= 0) {
             let number = u32::from(entry.events as u16) << 16 | u32::from(entry.revents as u16);
-            io::leave_gate(entry.fd as u32, arena::conn(entry.fd as u32), number);
+            native::leave_gate(entry.fd as u32, arena::conn(entry.fd as u32), number);
         }
         self.0
     }
@@ -101,7 +104,7 @@ fn survey(fds: &[pollfd]) -> Holds {
                     c.raise(flag::WAITED);
                 }
                 if c.state.load(SeqCst) == state::ATTACHED {
-                    if io::is_inherited(c) {
+                    if arena::is_inherited(c) {
                         leave_to_kernel(c, p.fd);
                     }
                     holds = Holds::Attached;
@@ -122,9 +125,9 @@ fn survey(fds: &[pollfd]) -> Holds {
 /// A forked child waits on a connection of its parent's: nobody can ring it, so the kernel must carry.
 #[cold]
 fn leave_to_kernel(c: &'static Conn, fd: i32) {
-    io::send::tx_to_kernel(c, fd, Some(Reason::Shared));
+    drain::tx(c, fd, Some(Reason::Shared));
     if c.with_rx(|rx| rx.unread(c.rx_half())).unwrap_or(0) == 0 {
-        crate::life::rx_to_kernel(c, Reason::Shared);
+        leave::rx_to_kernel(c, Reason::Shared);
     }
 }
 
@@ -188,7 +191,7 @@ impl Poll<'_> {
         let (mut quiet, mut spun) = (Quiet::begin(mask), false);
         if ns == Some(0) {
             self.each_attached(|c| {
-                if io::recv::is_due(c) {
+                if rx::is_due(c) {
                     c.raise(flag::HINT); // no sleep tells of a peer that has died
                 }
             });
@@ -286,7 +289,7 @@ impl Poll<'_> {
         self.each_attached(|c| {
             c.words().side[c.my_side()].bells.fetch_and(!(1 << p), SeqCst);
         });
-        place::take_news(p, io::send::serve);
+        place::take_news(p, stretch::serve);
         place::release(p);
         result
     }
@@ -302,7 +305,7 @@ impl Poll<'_> {
             if !link::get(c.link.load(Relaxed)).knows(p) {
                 cap = Some(UNKNOWN_BELL_US);
             } else if cap.is_none() && c.has(flag::TX_BLOCKED) {
-                cap = Some(io::send::STALLED_US);
+                cap = Some(due::STALLED_US);
             }
         });
         cap
@@ -344,7 +347,7 @@ impl Poll<'_> {
     }
 }
 
-static SPIN: super::spin::Spin = super::spin::Spin::new();
+static SPIN: crate::spin::Spin = crate::spin::Spin::new();
 
 fn attached(fd: i32) -> Option<&'static Conn> {
     match fdtable::get(fd) {

@@ -1,7 +1,7 @@
 //! What poll(2) and epoll(7) would say of a connection, ring and kernel taken together.
 
-use crate::io;
 use crate::record::{Conn, Reentered, flag};
+use crate::stream::{rx, stretch, tx};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::link::{FROZEN, POSITION};
 use sidestep_conn::{Read, Rx};
@@ -25,7 +25,7 @@ const LIFE: u32 = ENDS | PRI;
 
 /// The events that hold now, of those in `interest` (ERR and HUP always).
 pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
-    io::send::attend(c, fd);
+    stretch::attend(c, fd);
     if c.has(flag::BROKEN) {
         return (interest & (IN_ANY | OUT_ANY | RDHUP)) | ERR | HUP;
     }
@@ -81,7 +81,7 @@ fn ask_kernel(c: &Conn, fd: i32, tx: Answer) -> u32 {
 /// What the kernel says, without copies of bytes that a ring has delivered: they are no news. Some may arrive just before
 /// the kernel is asked, and make it say "readable": then it is asked again.
 fn poll_for_news(c: &Conn, fd: i32) -> u32 {
-    let discard = || c.with_rx(|rx| io::recv::discard_copies(c, rx, fd).unwrap_or(false)).unwrap_or(false);
+    let discard = || c.with_rx(|rx| rx::discard_copies(c, rx, fd).unwrap_or(false)).unwrap_or(false);
     let wanted = (IN_ANY | OUT_ANY | RDHUP | PRI) as i16;
     discard();
     let mut says = 0;
@@ -139,7 +139,7 @@ fn writable(c: &Conn, fd: i32) -> Answer {
     if !c.has(flag::TX_RING) && !c.has(flag::TX_UNSENT) {
         return Answer::AskKernel;
     }
-    match c.with_tx(|end| io::send::offers_space(c, end, fd)) {
+    match c.with_tx(|end| tx::offers_space(c, end, fd)) {
         Ok(Some(true)) => Answer::Yes,
         Ok(Some(false)) => Answer::No,
         Ok(None) | Err(Reentered) => Answer::AskKernel,

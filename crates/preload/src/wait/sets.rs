@@ -3,8 +3,8 @@
 //! The set stays the kernel's. A connection that has been upgraded is *managed*: its kernel registration is
 //! edge-triggered and carries a tag of ours, and what the program asked for is kept here.
 
-use super::spin::Spin;
 use crate::critical::Lock;
+use crate::spin::Spin;
 use crate::{place, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
@@ -107,9 +107,9 @@ pub struct Set {
     pub fd: AtomicI32,
     /// Counts the sets that have had this record.
     pub life: AtomicU32,
-    /// `fork::generation` when the place was taken: a forked child must not use it.
+    /// `generation::get` when the place was taken: a forked child must not use it.
     pub generation: AtomicU32,
-    /// `fork::generation` + 1 when it was last used for the first time in a process.
+    /// `generation::get` + 1 when it was last used for the first time in a process.
     pub used_in: AtomicU32,
     /// Number of what it says of itself to forked relatives (`arena::family_set`); 0: none.
     pub family: AtomicU32,
@@ -269,7 +269,7 @@ impl Set {
     }
 
     pub fn set_place(&self, place: u32) {
-        self.generation.store(crate::fork::generation(), Relaxed);
+        self.generation.store(crate::generation::get(), Relaxed);
         self.had_place.store(true, Relaxed);
         self.shown.store(false, Relaxed);
         self.place.store(place as i32, SeqCst);

@@ -47,7 +47,7 @@ impl Quiet {
     /// wait that is not blocked now: then signals are held back at once, and so where handlers cannot be counted.
     #[inline]
     pub fn begin(mask: *const libc::sigset_t) -> Quiet {
-        let mut quiet = Quiet { held: None, before: thread::more().handled.counts() };
+        let mut quiet = Quiet { held: None, before: thread::parts().handled.counts() };
         if !mask.is_null() || !handlers::are_ours() {
             quiet.hold();
         }
@@ -57,12 +57,12 @@ impl Quiet {
     /// Whether a handler has run since the wait began.
     #[inline]
     pub fn is_disturbed(&self) -> bool {
-        thread::more().handled.counts() != self.before
+        thread::parts().handled.counts() != self.before
     }
 
     /// What a call that a handler has interrupted says. `restarts`: it goes on after a handler with SA_RESTART.
     fn interruption(&self, restarts: bool) -> Errno {
-        let (_, breaking) = thread::more().handled.counts();
+        let (_, breaking) = thread::parts().handled.counts();
         if restarts && breaking == self.before.1 { RESTART } else { Errno(libc::EINTR) }
     }
 
@@ -73,7 +73,7 @@ impl Quiet {
             return Ok(());
         }
         let interruption = self.interruption(restarts);
-        self.before = thread::more().handled.counts();
+        self.before = thread::parts().handled.counts();
         Err(interruption)
     }
 
@@ -96,7 +96,7 @@ impl Drop for Quiet {
     fn drop(&mut self) {
         if let Some(old) = self.held {
             process::block_signals(old);
-            thread::more().faults.mask_changed(libc::SIG_SETMASK, old);
+            thread::parts().faults.mask_changed(libc::SIG_SETMASK, old);
         }
     }
 }
@@ -110,7 +110,7 @@ pub const RESTART: Errno = Errno(512);
 pub fn wait(fds: &mut [pollfd], left: &Option<libc::timespec>, restarts: bool, quiet: &mut Quiet) -> Result<usize> {
     quiet.hold_back(restarts)?;
     let result = wait_held_back(fds, left, restarts, quiet);
-    quiet.before = thread::more().handled.counts(); // what has run in there is told by the result
+    quiet.before = thread::parts().handled.counts(); // what has run in there is told by the result
     result
 }
 
@@ -148,7 +148,7 @@ fn wait_blocked(fds: &mut [pollfd], all: i32, left: &Option<libc::timespec>, bef
     if pending != 0 {
         let interrupts = process::interrupts(pending);
         process::block_signals(before); // the handlers run here
-        thread::more().faults.mask_changed(libc::SIG_SETMASK, before);
+        thread::parts().faults.mask_changed(libc::SIG_SETMASK, before);
         signal::block(HELD);
         if interrupts {
             return Err(Errno(libc::EINTR));
@@ -174,10 +174,10 @@ fn sleep_beside_unblocked(fds: &mut [pollfd], left: &Option<libc::timespec>, bef
         return sleep(fds, left, (&raw const before).cast()); // as where there is no signalfd at all
     };
     fdtable::set(signals, fdtable::Kind::Own);
-    debts::owe(Debt::Descriptor(signals as u32));
+    debts::owe(Debt::descriptor(signals));
     let result = sleep_beside(fds, signals, left);
-    debts::paid(Debt::Descriptor(signals as u32));
-    crate::link::drop_own(signals);
+    debts::paid(Debt::descriptor(signals));
+    fdtable::drop_own(signals);
     result
 }
 
@@ -190,7 +190,7 @@ fn signalfd() -> Option<i32> {
     let new = fdsys::signalfd(u64::MAX).ok()?;
     fdtable::set(new, fdtable::Kind::Own);
     if let Err(other) = SIGNALFD.compare_exchange(-1, new, AcqRel, Acquire) {
-        crate::link::drop_own(new);
+        fdtable::drop_own(new);
         return Some(other);
     }
     Some(new)

@@ -1,8 +1,8 @@
 //! What the kernel says of a set. It says it to us, never to the program's memory: tags of ours must not be found there.
 
 use crate::wait::sets::Set;
-use crate::wait::{as_ptr, is_now, rest};
-use crate::{calls, errno};
+use crate::wait::{as_ptr, is_now};
+use crate::{calls, errno, rest};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
 use libc::{epoll_event, sigset_t, timespec};

@@ -7,7 +7,7 @@ use super::{ET, EXCLUSIVE, ONESHOT, kick, nest, shared, tag};
 use crate::fdtable::{self, Kind};
 use crate::wait::readiness::{ERR, HUP, IN, OUT};
 use crate::wait::sets::{self, Reg, Set, reg};
-use crate::{arena, errno, io, user};
+use crate::{arena, errno, user};
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 use sidestep_abi::Reason;
@@ -74,7 +74,7 @@ fn register(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Option<Res
     let (Kind::Conn(conn), Some((events, data))) = (fdtable::get(fd), wanted) else { return None };
     let ours = matches!(op, EPOLL_CTL_ADD | EPOLL_CTL_MOD) && arena::conn(conn).is_attached();
     if !ours
-        || io::is_inherited(arena::conn(conn))
+        || arena::is_inherited(arena::conn(conn))
         || events & EXCLUSIVE != 0
         || s.is_kernels.load(Relaxed)
         || !is_seen(s)

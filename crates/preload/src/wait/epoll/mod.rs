@@ -26,7 +26,7 @@ mod wait;
 
 pub use interest::ctl;
 pub use nested::{look_after, native_cap, nest};
-pub use news::{expect_space, for_each_number};
+pub use news::for_each_number;
 pub use seen::{closed, may_be_offered, saw_wait};
 pub use takeover::{
     abandon, changed, demoted, forget, has_unmanaged, is_watched, leave_to_kernel, manage, manage_fired,

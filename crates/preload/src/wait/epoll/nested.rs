@@ -1,12 +1,12 @@
 //! Sets that are watched from outside: in another set, or in poll(2).
 
 use super::mask::watch_less;
-use super::news::{self, expects_space, queue_writers, space_is_due};
+use super::news::{self, queue_writers};
 use super::report;
 use super::takeover::{for_each_managed, unpark};
 use crate::wait::UNKNOWN_BELL_US;
 use crate::wait::sets::{self, Inner, Reg, Set};
-use crate::{arena, io, link, place};
+use crate::{arena, link, place, stream::due};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::link::Bell;
 use sidestep_ring::bell;
@@ -51,12 +51,12 @@ pub fn native_cap() -> Option<u64> {
     if is_unheard() {
         return Some(UNKNOWN_BELL_US);
     }
-    (NESTED.load(Relaxed) != 0 && expects_space()).then_some(io::send::STALLED_US)
+    (NESTED.load(Relaxed) != 0 && due::expects_space()).then_some(due::STALLED_US)
 }
 
 /// What such a wait has to do when it has slept so long.
 pub fn look_after() {
-    if space_is_due() {
+    if due::has_come() {
         queue_writers();
     }
     refresh_nested();

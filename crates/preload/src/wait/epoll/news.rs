@@ -6,16 +6,11 @@ use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::wait::readiness::{self, ARRIVALS, ENDS, IN, OUT, OUT_ANY, PRI};
 use crate::wait::sets::{self, Inner, Reg, Set, reg};
-use crate::{arena, critical, io, place};
+use crate::{arena, critical, place, stream::due, stream::stretch};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
 use libc::epoll_event;
 use sidestep_sys::arch;
-use sidestep_sys::clock::Due;
-
-/// When to look again at writers that were found without space; not set: there are none. Their readers may have
-/// stalled, so nobody sleeps longer than that, and a set that other connections keep busy looks too.
-static DUE: Due = Due::new();
 
 /// News that is put into the list at once.
 const BATCH: usize = 16;
@@ -78,7 +73,7 @@ impl Batch<'_> {
     fn take(&mut self, p: u32) {
         self.now = arch::ticks();
         place::take_news(p, |index| {
-            io::send::serve(index);
+            stretch::serve(index);
             let ticks = arena::conn(index).rx_half().writer.news_at.load(Relaxed);
             for_each_number(index, |fd| self.put(News { fd, ticks, says: 0 }));
         });
@@ -145,7 +140,7 @@ pub(super) fn hear_kernel(s: &Set, entries: &[epoll_event]) -> usize {
             if readiness::is_hint(event.events) {
                 arena::conn(index).raise(flag::HINT);
             }
-            io::send::serve(index);
+            stretch::serve(index);
         }
         batch.put(News { fd, ticks: batch.now, says: event.events });
     }
@@ -153,25 +148,9 @@ pub(super) fn hear_kernel(s: &Set, entries: &[epoll_event]) -> usize {
     natives
 }
 
-/// Some writer has something to send that did not fit; whoever waits next looks after it.
-pub fn expect_space() {
-    DUE.set(io::send::STALLED_US);
-}
-
-/// Whether some writer waits for space.
-pub(super) fn expects_space() -> bool {
-    DUE.is_set()
-}
-
-/// Whether it is time to look at them.
-#[inline]
-pub(super) fn space_is_due() -> bool {
-    DUE.has_come()
-}
-
 /// Has every writer that waits for space looked at again, if there may be some: in whatever sets they are.
 pub(super) fn queue_writers() {
-    if !DUE.take() {
+    if !due::take() {
         return;
     }
     fdtable::for_each(|fd, kind| {

@@ -2,11 +2,11 @@
 //! them.
 
 use super::mask::{watch_anew, watched};
-use super::news::expect_space;
 use super::tag::{self, Source};
 use super::takeover::{hand_back, put};
 use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl};
 use crate::record::{Conn, flag, state};
+use crate::stream::due;
 use crate::wait::readiness::{self, ARRIVALS, ERR, HUP, OUT, OUT_ANY};
 use crate::wait::sets::{Inner, Reg, Regs, Set, reg};
 use crate::{arena, user};
@@ -172,7 +172,7 @@ impl ready::Set for Report<'_> {
         }
         let Look { found, is_to_be_told, tail } = look_at(&r, c, fd);
         if c.has(flag::TX_UNSENT) || r.events & OUT_ANY != 0 && found & OUT_ANY == 0 {
-            if c.has(flag::TX_RING) { expect_space() } else { ask_for_out(self.set, &r, fd) }
+            if c.has(flag::TX_RING) { due::expect_space() } else { ask_for_out(self.set, &r, fd) }
         }
         if is_to_be_told && !self.tell(epoll_event { events: found, u64: r.data }) {
             return Looked::Untold;
@@ -251,6 +251,6 @@ pub(super) fn arm_again(s: &Set, regs: &mut Regs, fd: i32, is_told: impl Fn(u64)
 #[cold]
 fn ask_for_out(s: &Set, r: &Reg, fd: i32) {
     if kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, watched(s, r.events) | OUT, tag::of(fd)).is_err() {
-        expect_space();
+        due::expect_space();
     }
 }

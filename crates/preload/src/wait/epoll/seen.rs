@@ -9,7 +9,7 @@ use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::wait::sets::{self, Reg, Set};
 use crate::wait::{Deadline, NOW};
-use crate::{arena, errno, io, life};
+use crate::{arena, drain, errno, suspend};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
@@ -22,12 +22,12 @@ use sidestep_sys::{arch, clock};
 #[cold]
 pub(super) fn share(s: &Set, conn: u32, fd: i32, events: u32) {
     let c = arena::conn(conn);
-    if io::is_inherited(c) {
+    if arena::is_inherited(c) {
         // The set may be the parent's, too: its waits are to be told by the kernel.
-        return life::surrender(c, fd, Reason::Shared);
+        return drain::to_kernel(c, fd, Reason::Shared);
     }
     if !is_seen(s) {
-        return life::suspend(c, fd);
+        return suspend::suspend(c, fd);
     }
     take_in(conn, fd, events & ONESHOT == 0);
 }
@@ -36,9 +36,9 @@ pub(super) fn share(s: &Set, conn: u32, fd: i32, events: u32) {
 fn take_in(conn: u32, fd: i32, armed: bool) {
     let c = arena::conn(conn);
     match manage(conn, c, fd, armed) {
-        Err(reason) => life::surrender(c, fd, reason),
-        Ok(()) if may_use_rings(conn) => life::resume(c),
-        Ok(()) => life::suspend(c, fd),
+        Err(reason) => drain::to_kernel(c, fd, reason),
+        Ok(()) if may_use_rings(conn) => suspend::resume(c),
+        Ok(()) => suspend::suspend(c, fd),
     }
 }
 
@@ -83,8 +83,8 @@ fn trust(s: &Set) {
     }
     // What a parent has upgraded is registered as the parent last asked, which is not known here: the kernel's care.
     for_each_in(s, |fd, conn| {
-        if io::is_inherited(arena::conn(conn)) {
-            life::surrender(arena::conn(conn), fd, Reason::Shared);
+        if arena::is_inherited(arena::conn(conn)) {
+            drain::to_kernel(arena::conn(conn), fd, Reason::Shared);
         }
     });
     let mut ready = [const { MaybeUninit::uninit() }; FEW];
@@ -159,7 +159,7 @@ fn arm_others(s: &Set, told: &[epoll_event]) {
 /// Those that this process has upgraded.
 fn for_each_own(s: &Set, each: impl Fn(i32, u32)) {
     for_each_in(s, |fd, conn| {
-        if !io::is_inherited(arena::conn(conn)) {
+        if !arena::is_inherited(arena::conn(conn)) {
             each(fd, conn);
         }
     });
@@ -193,10 +193,10 @@ pub(super) fn removed(s: &Set, fd: i32) {
 pub(super) fn reconsider(fd: i32) {
     if let Kind::Conn(conn) = fdtable::get(fd)
         && arena::conn(conn).is_attached()
-        && life::is_suspended(arena::conn(conn))
+        && suspend::is_suspended(arena::conn(conn))
         && may_use_rings(conn)
     {
-        life::resume(arena::conn(conn));
+        suspend::resume(arena::conn(conn));
     }
 }
 

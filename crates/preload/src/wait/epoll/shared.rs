@@ -14,7 +14,7 @@ use super::{kernel_ctl, takeover};
 use crate::fdtable::{self, Kind};
 use crate::wait::Deadline;
 use crate::wait::sets::{self, Set};
-use crate::{arena, errno, fork, place};
+use crate::{arena, errno, generation, place};
 use arena::FamilySet;
 use core::sync::atomic::{Ordering::*, fence};
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
@@ -39,7 +39,7 @@ fn mine() -> u64 {
 #[inline]
 pub(super) fn uses(index: u32) {
     let s = sets::get(index);
-    if s.used_in.load(Relaxed) != fork::generation() + 1 {
+    if s.used_in.load(Relaxed) != generation::get() + 1 {
         errno::keep(|| begin_use(s));
     }
     obey(s);
@@ -47,7 +47,7 @@ pub(super) fn uses(index: u32) {
 
 #[cold]
 fn begin_use(s: &Set) {
-    let inherited = s.place().is_some() && s.generation.load(Relaxed) != fork::generation();
+    let inherited = s.place().is_some() && s.generation.load(Relaxed) != generation::get();
     if let Some(r) = record(s) {
         // SYNC users: each process says that it uses the set, then looks for others, so one of two sees both.
         r.users.fetch_or(mine(), SeqCst);
@@ -58,7 +58,7 @@ fn begin_use(s: &Set) {
     if inherited {
         takeover::disinherit(s);
     }
-    s.used_in.store(fork::generation() + 1, Relaxed);
+    s.used_in.store(generation::get() + 1, Relaxed);
 }
 
 /// Leaves the set to the kernel if several processes use it. Every turn of a wait looks.
@@ -150,10 +150,10 @@ pub fn before_fork() {
         }
         match record(s) {
             Some(r) => {
-                if s.used_in.load(Relaxed) == fork::generation() + 1 {
+                if s.used_in.load(Relaxed) == generation::get() + 1 {
                     r.users.fetch_or(mine(), SeqCst);
                 }
-                if s.place().is_some() && s.generation.load(Relaxed) == fork::generation() {
+                if s.place().is_some() && s.generation.load(Relaxed) == generation::get() {
                     r.managers.fetch_or(mine(), SeqCst); // the child may close what is in it, and keep the set
                 }
             }

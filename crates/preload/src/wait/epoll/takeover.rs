@@ -6,7 +6,7 @@ use crate::fdtable::{self, Kind};
 use crate::record::Conn;
 use crate::wait::readiness::{self, HUP, IN};
 use crate::wait::sets::{self, Inner, Reg, Regs, Set, reg};
-use crate::{arena, life, place};
+use crate::{arena, drain, place};
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use sidestep_abi::Reason;
@@ -299,7 +299,7 @@ pub fn return_to_kernel(fd: i32) {
 #[cold]
 pub(super) fn disinherit(s: &Set) {
     for_each_managed(s, |fd, c| {
-        life::surrender(c, fd, Reason::Shared);
+        drain::to_kernel(c, fd, Reason::Shared);
         restore(fd);
     });
     s.set_no_place();
@@ -309,7 +309,7 @@ pub(super) fn disinherit(s: &Set) {
 #[cold]
 pub(super) fn surrender_set(s: &Set) {
     for_each_managed(s, |fd, c| {
-        life::surrender(c, fd, Reason::Shared);
+        drain::to_kernel(c, fd, Reason::Shared);
         drop_bell(s, c);
         s.with(|inner| hand_back(s, &mut inner.regs, fd));
     });
@@ -326,7 +326,7 @@ pub(super) fn give_way(index: u32, depth: u32) -> bool {
     let mut gave = false;
     if let Some(p) = s.place() {
         for_each_managed(s, |fd, c| {
-            life::both_to_kernel(c, fd, Reason::Places);
+            drain::both(c, fd, Reason::Places);
             drop_bell(s, c);
             restore(fd);
         });
@@ -365,7 +365,7 @@ pub fn leave_to_kernel(index: u32, reason: Reason) {
     let s = sets::get(index);
     s.is_kernels.store(true, Relaxed);
     for_each_managed(s, |fd, c| {
-        life::surrender(c, fd, reason);
+        drain::to_kernel(c, fd, reason);
         s.with(|inner| hand_back(s, &mut inner.regs, fd));
     });
     if let Some(p) = s.place() {

@@ -2,16 +2,16 @@
 
 use super::entries;
 use super::nested::{arm_nested, is_unheard, look_after, native_cap, refresh_nested};
-use super::news::{self, expects_space, queue_writers, space_is_due};
+use super::news::{self, queue_writers};
 use super::report::{self, Reported};
 use super::shared;
 use crate::debts::{self, Debt};
 use crate::fdtable::{self, Kind};
-use crate::wait::rest;
+use crate::rest;
 use crate::wait::sets::{self, Inner, Set};
 use crate::wait::signals::Quiet;
 use crate::wait::{Deadline, NOW, UNKNOWN_BELL_US};
-use crate::{errno, io, link, member, place, thread};
+use crate::{errno, link, member, place, stream::due, stream::stretch, thread};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use libc::{epoll_event, sigset_t};
@@ -51,6 +51,11 @@ enum Round {
 }
 
 type Room = [MaybeUninit<epoll_event>];
+
+/// A wait in a set that holds nothing of ours ([`Set::natives`]).
+static NATIVE: debts::Kind = debts::Kind(|set, _| {
+    sets::get(set).natives.fetch_sub(1, SeqCst);
+});
 
 /// epoll_wait(2) in all its forms. `ns`: None waits for ever. `native` makes the program's own call.
 pub fn wait(
@@ -119,7 +124,7 @@ impl Call<'_> {
         let cap = native_cap();
         let left = if has_passed { NOW } else { self.deadline.left(cap) };
         self.s.natives.fetch_add(1, SeqCst);
-        debts::owe(Debt::Native(index));
+        debts::owe(Debt::new(&NATIVE, index));
         // SYNC natives: we are counted, then look for a place; it is set, then whoever has waited there looks at the count.
         fence_after_rmw();
         // With a place there is a doorbell to hear, and nothing is to be slept for here.
@@ -127,7 +132,7 @@ impl Call<'_> {
             None => entries::ask(self.s, room, &left, self.mask).map(Some),
             Some(_) => Ok(None),
         };
-        debts::paid(Debt::Native(index));
+        debts::paid(Debt::new(&NATIVE, index));
         self.s.natives.fetch_sub(1, SeqCst);
         let Some(found) = found? else { return Ok(None) };
         self.is_open(index)?;
@@ -168,7 +173,7 @@ impl Call<'_> {
         loop {
             self.is_open(index)?;
             shared::obey(s);
-            if space_is_due() {
+            if due::has_come() {
                 queue_writers();
             }
             let n = self.round(p, room)?;
@@ -279,8 +284,8 @@ impl Call<'_> {
         }
         let cap = if !link::all().all(|l| l.knows(p)) || is_unheard() {
             Some(UNKNOWN_BELL_US)
-        } else if expects_space() {
-            Some(io::send::STALLED_US)
+        } else if due::expects_space() {
+            Some(due::STALLED_US)
         } else {
             None
         };
@@ -352,7 +357,7 @@ fn attend_unheard() {
     if now >= next && NEXT.compare_exchange(next, later, Relaxed, Relaxed).is_ok() {
         fdtable::for_each(|_, kind| {
             if let Kind::Conn(index) = kind {
-                io::send::serve(index);
+                stretch::serve(index);
             }
         });
     }

@@ -1,27 +1,19 @@
 //! How much of its time this thread sleeps, as far as its waits in epoll sets tell.
 
 use crate::thread;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use sidestep_conn::Rest;
 use sidestep_sys::{arch, clock};
 
 /// How far back what is known goes.
 const WINDOW_US: u64 = 10_000;
 
-/// Of one thread. All zero at its start.
-#[repr(C)]
-pub struct Rests {
-    /// When the last sleep ended, in ticks.
-    woke: AtomicU64,
-    known: AtomicU64,
-}
-
 /// A wait of the thread that may sleep.
 #[inline]
 pub fn during<T>(wait: impl FnOnce() -> T) -> T {
     let began = arch::ticks();
     let result = wait();
-    let (rests, woke) = (&thread::more().rests, arch::ticks());
+    let (rests, woke) = (&thread::parts().rests, arch::ticks());
     let awake = began.saturating_sub(rests.woke.load(Relaxed));
     let window = clock::ticks_of_us(WINDOW_US).min(u64::from(u32::MAX)) as u32;
     let known = Rest::from_bits(rests.known.load(Relaxed)).after(awake, woke.saturating_sub(began), window);
@@ -32,5 +24,5 @@ pub fn during<T>(wait: impl FnOnce() -> T) -> T {
 
 /// Whether it is awake for most of the time.
 pub fn is_busy() -> bool {
-    Rest::from_bits(thread::more().rests.known.load(Relaxed)).is_busy()
+    Rest::from_bits(thread::parts().rests.known.load(Relaxed)).is_busy()
 }

@@ -1,6 +1,5 @@
 //! The rings of this process, and their submission queues as the kernel sees them.
 
-use super::entry::{Entry, Neighbours};
 use super::{NO_SQARRAY, Params, SQE128};
 use crate::critical::Lock;
 use crate::fdtable::{self, Kind};
@@ -61,7 +60,7 @@ pub fn get(index: u32) -> &'static Ring {
     &RING[index as usize % RINGS]
 }
 
-pub fn all() -> impl Iterator<Item = &'static Ring> {
+fn all() -> impl Iterator<Item = &'static Ring> {
     RING.iter().filter(|r| r.refs.load(Relaxed) != 0)
 }
 
@@ -123,7 +122,7 @@ impl Ring {
         self.refs.fetch_sub(1, AcqRel);
     }
 
-    pub fn unlock(&self) {
+    fn unlock(&self) {
         self.lock.forget();
     }
 
@@ -133,49 +132,53 @@ impl Ring {
         unsafe { &*queue.add(offset as usize).cast::<AtomicU32>() }
     }
 
-    /// Looks at the next `submitted` entries, those that have not been looked at. False: that cannot be done.
-    pub fn look_at(&self, submitted: u32) -> bool {
+    /// Shows the next `submitted` entries to `each`, those that have not been shown yet. False: that cannot be done.
+    pub fn for_each_new(&self, submitted: u32, each: impl FnMut(*mut u8)) -> bool {
         if self.lock.lock(thread::tid()) == Taken::Reentered {
             return false;
         }
         let queue = self.queue.load(Acquire);
         if !queue.is_null() {
-            self.look_at_locked(queue, submitted);
+            self.show(queue, submitted, each);
         }
         self.lock.unlock();
         !queue.is_null()
     }
 
-    fn look_at_locked(&self, queue: *mut u8, submitted: u32) {
+    fn show(&self, queue: *mut u8, submitted: u32, mut each: impl FnMut(*mut u8)) {
         let head = self.word(queue, self.head.load(Relaxed)).load(Acquire);
         let tail = self.word(queue, self.tail.load(Relaxed)).load(Acquire);
         let there = tail.wrapping_sub(head).min(submitted).min(self.entries.load(Relaxed));
         // Positions count on and wrap: what lies between head and `seen` has been looked at when it could not be submitted.
         let old = self.seen.load(Relaxed).wrapping_sub(head);
         let first = if old <= self.entries.load(Relaxed) { old.min(there) } else { 0 };
-        let mut neighbours = Neighbours::default();
         for position in first..there {
             if let Some(entry) = self.entry(queue, head.wrapping_add(position)) {
-                entry.foresee(&mut neighbours);
+                each(entry);
             }
         }
         self.seen.store(head.wrapping_add(there), Relaxed);
     }
 
     /// The entry at a position. None: its place is none, and the kernel drops it.
-    fn entry(&self, queue: *mut u8, position: u32) -> Option<Entry> {
+    fn entry(&self, queue: *mut u8, position: u32) -> Option<*mut u8> {
         let (entries, flags) = (self.entries.load(Relaxed), self.flags.load(Relaxed));
         let slot = position & (entries - 1);
         let index = match flags & NO_SQARRAY {
             0 => self.word(queue, self.array.load(Relaxed) + slot * 4).load(Relaxed),
             _ => slot,
         };
-        // SAFETY: below the number of entries, so inside the mapping; entries are the kernel's until it has taken them.
-        (index < entries).then(|| unsafe { Entry::at(self.sqes.load(Relaxed).add(index as usize * stride(flags))) })
+        // SAFETY: below the number of entries, so inside the mapping.
+        (index < entries).then(|| unsafe { self.sqes.load(Relaxed).add(index as usize * stride(flags)) })
     }
 }
 
 /// Bytes of an entry.
 fn stride(flags: u32) -> usize {
     if flags & SQE128 != 0 { 128 } else { 64 }
+}
+
+/// In a forked child: other threads of the parent do not exist here.
+pub fn unlock_all() {
+    all().for_each(|r| r.unlock());
 }

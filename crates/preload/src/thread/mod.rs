@@ -1,8 +1,11 @@
 //! What each thread has of its own.
 
+mod parts;
+
+pub use parts::{Debt, Debts, Faults, Handled, MOST_DEBTS, Parts, Sections};
+
 use crate::symbol::{StandIn, Symbol};
-use crate::wait::{blocked, rest};
-use crate::{critical, debts, faults, handlers};
+use crate::waiters;
 use core::ffi::c_void;
 use sidestep_sys::arch::stack_pointer;
 use sidestep_sys::process;
@@ -15,21 +18,11 @@ struct Thread {
     in_vfork: u32,
     reserved: u32,
     error: i32,
-    more: More,
+    parts: Parts,
 }
 
-/// What parts of the library keep of this thread. All zero at its start; signal handlers of the thread see it too.
-#[repr(C, align(8))]
-pub struct More {
-    pub critical: critical::Sections,
-    pub faults: faults::Faults,
-    pub debts: debts::Debts,
-    pub handled: handlers::Handled,
-    pub rests: rest::Rests,
-}
-
-const _: () = assert!(size_of::<More>() <= 27 * 8, "larger than the C shim has it");
-const _: () = assert!(core::mem::offset_of!(Thread, more) == 16);
+const _: () = assert!(size_of::<Parts>() == 36 * 8, "not as large as the C shim has it");
+const _: () = assert!(core::mem::offset_of!(Thread, parts) == 16);
 
 /// This thread's storage, which lives as long as the thread.
 #[inline(always)]
@@ -44,16 +37,16 @@ pub fn tid() -> u32 {
     let thread = unsafe { &mut *storage() };
     if thread.tid == 0 {
         thread.tid = process::tid();
-        blocked::begin(thread.tid);
+        waiters::begin(thread.tid);
     }
     thread.tid
 }
 
-/// The rest of this thread's own.
+/// What parts of the library keep of this thread.
 #[inline]
-pub fn more() -> &'static More {
+pub fn parts() -> &'static Parts {
     // SAFETY: the thread's own storage, which lives as long as the thread; atomics only.
-    unsafe { &(*storage()).more }
+    unsafe { &(*storage()).parts }
 }
 
 /// Less than the frame that the kernel makes for any signal handler, in bytes: registers, and the state of SSE.

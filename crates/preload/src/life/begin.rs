@@ -1,0 +1,83 @@
+//! A number begins to stand for a connection.
+
+use super::numbers::end_orphans;
+use crate::fdtable::{self, Kind};
+use crate::record::flag;
+use crate::uring::table;
+use crate::{arena, counters, drain, errno, settings, thread, wait, waiters};
+use core::sync::atomic::Ordering::*;
+use sidestep_abi::Reason;
+use sidestep_sys::{fd as fdsys, tcp};
+
+/// accept() has returned `fd`: follows it if it is TCP.
+pub fn accepted(fd: i32) {
+    open(fd, false);
+}
+
+/// connect() has begun on `fd`: the same, unless it is followed already.
+pub fn connecting(fd: i32) {
+    open(fd, fdtable::get(fd) == Kind::Copied);
+}
+
+/// `is_copied`: the connection has another number, which we do not follow.
+fn open(fd: i32, is_copied: bool) {
+    let vacant = matches!(fdtable::get(fd), Kind::Other | Kind::Copied | Kind::Closing);
+    if settings::active() && !thread::in_vfork() && vacant {
+        errno::keep(|| {
+            begin(fd);
+            if let Kind::Conn(index) = fdtable::get(fd)
+                && is_copied
+            {
+                drain::to_kernel(arena::conn(index), fd, Reason::Dup);
+            }
+        });
+    }
+}
+
+fn begin(fd: i32) {
+    if fd as usize >= fdtable::MAX_FD || !tcp::is_tcp(fd) {
+        return;
+    }
+    let (Some(me), Some(index)) = (arena::me(), arena::alloc()) else { return };
+    let open_flags = fdsys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
+    let mut flags = if open_flags & libc::O_NONBLOCK != 0 { flag::NONBLOCK } else { 0 };
+    if open_flags & libc::O_ASYNC != 0 {
+        flags |= flag::KERNEL_ONLY;
+    }
+    sidestep_sys::clock::calibrate();
+    end_orphans();
+    arena::conn(index).reset(flags, 1 << me);
+    let local = arena::local(index);
+    local.refs.store(1, Relaxed);
+    local.fd.store(fd as u32, Relaxed);
+    waiters::is_any(index); // threads may have been cancelled while they were blocked on the last connection here
+    local.orphan.store(0, Relaxed);
+    counters::page().totals.seen.fetch_add(1, Relaxed);
+    fdtable::set(fd, Kind::Conn(index));
+}
+
+/// `new` is now another number for what `old` stands for.
+pub fn duplicated(old: i32, new: i32) {
+    match fdtable::get(old) {
+        Kind::Conn(index) => {
+            if fdtable::set(new, Kind::Conn(index)) {
+                arena::local(index).refs.fetch_add(1, AcqRel);
+            } else {
+                errno::keep(|| drain::to_kernel(arena::conn(index), old, Reason::Dup)); // a number that nobody can follow
+            }
+        }
+        Kind::Set(index) => {
+            wait::sets::get(index).refs.fetch_add(1, AcqRel);
+            fdtable::set(new, Kind::Set(index));
+        }
+        Kind::Ring(index) => {
+            table::get(index).hold();
+            fdtable::set(new, Kind::Ring(index));
+        }
+        Kind::Other | Kind::Copied if settings::active() && errno::keep(|| tcp::is_unconnected(old)) => {
+            fdtable::set(old, Kind::Copied);
+            fdtable::set(new, Kind::Copied);
+        }
+        _ => {}
+    }
+}

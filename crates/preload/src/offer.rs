@@ -1,0 +1,146 @@
+//! Whether a connection is worth a ring, and the offer of it to the broker.
+
+use crate::record::{Conn, flag, state};
+use crate::settings::{self, Threshold};
+use crate::{arena, attach, broker, counters, errno, fork, member, rest, wait};
+use core::sync::atomic::Ordering::*;
+use sidestep_abi::{Reason, env};
+use sidestep_sys::{arch, clock};
+
+/// Counts an operation on a connection that is still native, and offers it once that may pay.
+#[inline]
+pub fn count(index: u32, c: &Conn, fd: i32) {
+    let ops = c.ops.fetch_add(1, Relaxed) + 1;
+    if c.state.load(Relaxed) == state::OFFERED {
+        await_pairing(c, ops);
+    }
+    let state = c.state.load(Relaxed);
+    let (is_native, is_passive) = (state == state::NATIVE, state == state::OFFERED && c.has(flag::PASSIVE));
+    if (is_native || is_passive) && !c.has(flag::KERNEL_ONLY) {
+        match worth(c, ops) {
+            Worth::Nothing => {}
+            Worth::Asking if is_passive => errno::keep(|| press(index, c)),
+            Worth::Offering if is_passive => {}
+            worth => errno::keep(|| offer(index, c, fd, worth == Worth::Offering)),
+        }
+    }
+    if settings::get().pairs_in_sync && ops <= SYNC_OPS && c.state.load(Relaxed) == state::OFFERED {
+        errno::keep(member::settle);
+    }
+}
+
+/// Who only waits would not notice that the broker is gone: it is looked for every so many operations.
+const LOOK_OPS: u32 = 1024;
+
+#[inline]
+fn await_pairing(c: &Conn, ops: u32) {
+    if ops.is_multiple_of(LOOK_OPS) {
+        broker::look_again();
+    }
+    if c.offered_in.load(Relaxed) != broker::era() {
+        forget_offer(c);
+    }
+}
+
+/// The broker that had the offer is gone: another one may be offered the connection. An offer that is just being made has no
+/// broker yet. Each offer is forgotten once, whoever else saw it.
+#[cold]
+fn forget_offer(c: &Conn) {
+    let era = c.offered_in.load(Acquire);
+    let is_ours = arena::me().is_some_and(|me| me == c.owner.load(Relaxed));
+    if era != 0 && era != broker::era() && is_ours && c.offered_in.compare_exchange(era, 0, AcqRel, Relaxed).is_ok() {
+        let _ = c.state.compare_exchange(state::OFFERED, state::NATIVE, AcqRel, Relaxed);
+    }
+}
+
+/// Operations on a connection whose other end is never offered that wait for the broker under `sync` pairing.
+const SYNC_OPS: u32 = 1000;
+
+/// Of ticks, as [`Conn::last_op`] counts them: 32 bits last for minutes.
+const COARSE_BITS: u32 = 10;
+
+/// What a connection is worth, as far as this end can tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Worth {
+    Nothing,
+    /// A passive offer: this end gains nothing, the other one may.
+    Offering,
+    /// A ring.
+    Asking,
+}
+
+fn worth(c: &Conn, ops: u32) -> Worth {
+    let is_worth_it = match settings::get().upgrade_after {
+        Threshold::Auto => quick_ops(c, ops) >= env::QUICK_OPS,
+        Threshold::Ops(n) => ops >= n,
+        Threshold::Bytes(n) => c.early_rx.load(Relaxed) + c.early_tx.load(Relaxed) >= n,
+    };
+    match settings::get().upgrade_after {
+        _ if is_worth_it => Worth::Asking,
+        Threshold::Auto if ops >= env::PASSIVE_OPS => Worth::Offering,
+        _ => Worth::Nothing,
+    }
+}
+
+/// This end would gain by a ring now. If the broker cannot be told, a later operation tells.
+#[cold]
+fn press(index: u32, c: &Conn) {
+    if broker::press(index, c) {
+        c.lower(flag::PASSIVE);
+    }
+}
+
+/// Counts the operation among those in quick succession, and says how many there are.
+fn quick_ops(c: &Conn, ops: u32) -> u32 {
+    let now = (arch::ticks() >> COARSE_BITS) as u32;
+    let gap = now.wrapping_sub(c.last_op.load(Relaxed));
+    c.last_op.store(now, Relaxed);
+    let is_quick = ops == 1 || u64::from(gap) <= clock::ticks_of_us(env::QUICK_US) >> COARSE_BITS || rest::is_busy();
+    let count = if is_quick { c.quick_ops.load(Relaxed).saturating_add(1) } else { 0 };
+    c.quick_ops.store(count, Relaxed);
+    count
+}
+
+#[cold]
+fn offer(index: u32, c: &Conn, fd: i32, passive: bool) {
+    fork::notice();
+    if let Some(reason) = attach::stopped() {
+        return c.keep_on_kernel(reason);
+    }
+    if counters::holds() {
+        return;
+    }
+    let mut in_sets = None;
+    wait::epoll::for_each_number(index, |n| {
+        if let Some(may) = wait::epoll::may_be_offered(n) {
+            in_sets = Some(may && in_sets != Some(false));
+        }
+    });
+    let is_waited_for = in_sets.unwrap_or(!c.has(flag::NONBLOCK) || c.has(flag::WAITED));
+    if !is_waited_for {
+        // Somebody polls it where we cannot see. Not final: the first wait may be yet to come.
+        c.reason.store(Reason::NeverWaited as u32, Relaxed);
+        return;
+    }
+    if !sidestep_sys::fd::may_be_ours() {
+        return c.keep_on_kernel(Reason::FdLimit);
+    }
+    if arena::held_by_others(c) {
+        // Not final: a server that forks for each connection closes its own copy in a moment.
+        c.reason.store(Reason::Shared as u32, Relaxed);
+        return;
+    }
+    if c.state.compare_exchange(state::NATIVE, state::OFFERED, AcqRel, Relaxed).is_err() {
+        return;
+    }
+    c.owner.store(arena::me().unwrap_or(0), Relaxed);
+    if passive {
+        c.raise(flag::PASSIVE);
+    } else {
+        c.lower(flag::PASSIVE);
+    }
+    if let Err(reason) = member::offer(index, c, fd, passive) {
+        c.reason.store(reason as u32, Relaxed);
+        c.state.store(state::NATIVE, Release);
+    }
+}

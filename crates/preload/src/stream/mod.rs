@@ -1,0 +1,14 @@
+//! The two directions of a connection, a step at a time and without waiting: what goes by ring, what by kernel, and the change from
+//! one to the other.
+
+pub mod deputy;
+pub mod due;
+pub mod iov;
+pub mod late;
+pub mod leave;
+pub mod native;
+pub mod peer;
+pub mod rx;
+pub mod source;
+pub mod stretch;
+pub mod tx;

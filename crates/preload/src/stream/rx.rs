@@ -1,0 +1,329 @@
+//! The direction that we read: one step at a time, by whichever carrier it is on, without waiting.
+
+use super::iov;
+use super::peer::{self, broken};
+use crate::record::{Conn, flag};
+use crate::user;
+use core::sync::atomic::Ordering::*;
+use libc::{EAGAIN, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, iovec};
+use sidestep_abi::Reason;
+use sidestep_conn::{Advance, Lie, Read, Rx};
+use sidestep_ring::space;
+use sidestep_sys::{Errno, Result, arch, clock, tcp};
+
+/// What one look at the connection brought.
+pub enum Step {
+    Bytes(usize),
+    /// As `Bytes`, and there may be more behind a boundary: of the carrier, or of what one step can take.
+    Part(usize),
+    End,
+    Empty,
+}
+
+/// FIONREAD: how many bytes can be read now, by whichever carrier.
+pub fn readable(c: &Conn, fd: i32) -> usize {
+    let reach = |rx: &mut Rx| {
+        let half = c.rx_half();
+        let next = rx.next(half);
+        let queued = u64::from(tcp::queued(fd).unwrap_or(0));
+        match next {
+            // What the kernel has besides lies behind the ring, if this is the ring's last word.
+            Ok(Read::Ring(n)) => n as u64 + rx.news_in_kernel(half, queued),
+            Ok(Read::Copies) => rx.news_in_kernel(half, queued),
+            Ok(Read::Kernel(limit)) if queued < limit => queued,
+            Ok(Read::Kernel(limit)) => limit + rx.beyond(half).1 as u64,
+            Err(Lie) => 0,
+        }
+    };
+    c.with_rx(reach).unwrap_or(0) as usize
+}
+
+/// `sleeps`: if there is nothing, the caller sleeps until there is.
+pub fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, (flags, sleeps): (i32, bool)) -> Result<Step> {
+    if c.has(flag::BROKEN) {
+        return Err(Errno(libc::EPROTO));
+    }
+    if !c.is_attached() {
+        return native_step(c, fd, iov, skip, flags);
+    }
+    let half = c.rx_half();
+    loop {
+        match rx.next(half).map_err(|lie| broken(c, fd, lie))? {
+            // An error is the next call's, if this one has brought something.
+            Read::Copies | Read::Ring(0) | Read::Kernel(_) if skip > 0 && tcp::fails_next(fd) => return Ok(Step::End),
+            Read::Copies | Read::Ring(0) => match ask_kernel(c, rx, fd, sleeps)? {
+                Asked::Nothing => return Ok(Step::Empty),
+                Asked::Ended => return rest(c, rx, fd, iov, skip, flags),
+                Asked::Again => {}
+            },
+            // A look ahead that wants more than the ring has sees all of it in the kernel, if it is all there.
+            Read::Ring(n) if flags & MSG_PEEK != 0 && n < iov::total(iov) - skip && leave_for_copies(c, rx, fd)? => {}
+            Read::Ring(n) => {
+                if let Some(step) = from_ring(c, rx, fd, iov, skip, flags, n)? {
+                    return Ok(step);
+                }
+            }
+            // One call does not read past the mark of urgent data, whatever carries the bytes before it.
+            Read::Kernel(_) if skip > 0 && tcp::is_at_mark(fd) => return Ok(Step::End),
+            Read::Kernel(limit) => {
+                let mut part = iov::empty();
+                let part = iov::window(iov, skip, limit.min(usize::MAX as u64) as usize, &mut part);
+                let taken = iov::total(part);
+                return match from_kernel(c, rx, fd, (part, iov), skip, flags, limit) {
+                    Ok(0) => rest(c, rx, fd, iov, skip, flags),
+                    Ok(n) if flags & MSG_PEEK == 0 && (n as u64 == limit || n == taken) => Ok(Step::Part(n)),
+                    Ok(n) => Ok(Step::Bytes(n)),
+                    Err(Errno(EAGAIN)) => {
+                        c.lower(flag::HINT);
+                        Ok(Step::Empty)
+                    }
+                    Err(e) => Err(as_reset(c, e)),
+                };
+            }
+        }
+    }
+}
+
+/// The connection has become native again under a call that is blocked on it: the slot may be somebody else's.
+fn native_step(c: &Conn, fd: i32, iov: &[iovec], skip: usize, flags: i32) -> Result<Step> {
+    let mut part = iov::empty();
+    // SAFETY: the program's own buffers.
+    match unsafe { tcp::receive(fd, iov::window(iov, skip, usize::MAX, &mut part), flags & !MSG_WAITALL) } {
+        Ok(0) => Ok(Step::End),
+        Ok(n) => {
+            if flags & MSG_PEEK == 0 {
+                c.early_rx.fetch_add(n as u64, Relaxed);
+            }
+            Ok(Step::Bytes(n))
+        }
+        Err(Errno(EAGAIN)) => Ok(Step::Empty),
+        Err(e) => Err(e),
+    }
+}
+
+/// Takes up to `available` bytes from the ring. None: the stretch was ended under our hands.
+#[inline]
+fn from_ring(
+    c: &Conn,
+    rx: &mut Rx,
+    fd: i32,
+    iov: &[iovec],
+    skip: usize,
+    flags: i32,
+    available: usize,
+) -> Result<Option<Step>> {
+    let half = c.rx_half();
+    let n = available.min(iov::total(iov) - skip);
+    let n = match copy_out(c, rx.at(half), iov, skip, n, flags) {
+        Ok(()) => n,
+        Err(e) => copy_less(c, rx.at(half), iov, skip, n, flags, e)?,
+    };
+    if flags & MSG_PEEK != 0 {
+        let more = if n == available { peek_behind(c, rx, fd, iov, skip + n) } else { 0 };
+        return Ok(Some(Step::Bytes(n + more)));
+    }
+    c.mark_upgraded();
+    match rx.took_ring(half, n).map_err(|lie| broken(c, fd, lie))? {
+        Advance::Frozen => Ok(None),
+        Advance::Done => {
+            c.words().counters[c.my_side()].ring_rx.store(rx.ring, Relaxed);
+            tell_space(c, available - n);
+            if n < available || !rx.is_last_of_ring(half) {
+                return Ok(Some(Step::Bytes(n)));
+            }
+            // Behind the last byte of a stretch the kernel may have more, after the copies. An error is the next call's: this
+            // one has brought something.
+            while matches!(rx.next(half), Ok(Read::Copies)) && discard_copies(c, rx, fd).unwrap_or(false) {}
+            Ok(Some(Step::Part(n)))
+        }
+    }
+}
+
+/// A look ahead that reached the end of what a ring carries goes on in the kernel, if that has what follows and no copies
+/// before it.
+fn peek_behind(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize) -> usize {
+    let half = c.rx_half();
+    if iov::total(iov) == skip || !rx.is_last_of_ring(half) {
+        return 0;
+    }
+    let queued = tcp::queued(fd).map_or(0, u64::from);
+    if queued == 0 || rx.news_in_kernel(half, queued) != queued {
+        return 0;
+    }
+    let mut part = iov::empty();
+    let room = iov::slice(iov, skip, queued as usize, &mut part);
+    // SAFETY: the program's own buffers.
+    unsafe { tcp::receive(fd, &part[..room], MSG_PEEK) }.unwrap_or(0)
+}
+
+/// EFAULT: a buffer of the program is bad, and nothing has been consumed.
+#[inline]
+fn copy_out(c: &Conn, at: u64, iov: &[iovec], skip: usize, n: usize, flags: i32) -> Result<()> {
+    if flags & MSG_TRUNC != 0 {
+        return Ok(()); // tcp(7): the bytes are thrown away
+    }
+    let data = c.rx_data();
+    iov::pieces(iov, skip, n, |to, len, done| {
+        // SAFETY: a piece of the ring, and of a buffer that the program has named for what it receives.
+        data.get(at.wrapping_add(done as u64), to, len, |to, from, len| unsafe { user::copy(to, from, len) })
+    })
+}
+
+/// A buffer ends too early: what fits before may do, in the grain of the kernel.
+#[cold]
+#[inline(never)]
+fn copy_less(c: &Conn, at: u64, iov: &[iovec], skip: usize, n: usize, flags: i32, e: Errno) -> Result<usize> {
+    if n <= iov::GRAIN { Err(e) } else { copy_out(c, at, iov, skip, iov::GRAIN, flags).map(|()| iov::GRAIN) }
+}
+
+/// Wakes a writer that waits for space, once half of the ring is free.
+#[inline]
+fn tell_space(c: &Conn, left: usize) {
+    let half = c.rx_half();
+    if space::grant(half.writer, left, half.size) {
+        peer::notify(c);
+    }
+}
+
+fn from_kernel(
+    c: &Conn,
+    rx: &mut Rx,
+    fd: i32,
+    (part, whole): (&[iovec], &[iovec]),
+    skip: usize,
+    flags: i32,
+    limit: u64,
+) -> Result<usize> {
+    // SAFETY: the program's own buffers.
+    let n = unsafe { tcp::receive(fd, part, flags & !MSG_WAITALL) }?;
+    if flags & MSG_PEEK != 0 {
+        return Ok(if n as u64 == limit { n + peek_beyond(c, rx, whole, skip + n) } else { n });
+    }
+    rx.took_kernel(n);
+    c.words().counters[c.my_side()].kernel_rx.store(rx.kernel, Relaxed);
+    Ok(n)
+}
+
+/// A look ahead that reached the end of what the kernel carries goes on in the ring.
+fn peek_beyond(c: &Conn, rx: &Rx, iov: &[iovec], skip: usize) -> usize {
+    let (at, there) = rx.beyond(c.rx_half());
+    let n = there.min(iov::total(iov) - skip);
+    if copy_out(c, at, iov, skip, n, 0).is_ok() { n } else { 0 }
+}
+
+/// What we sent by kernel met a socket that was gone: to the program that is one and the same reset.
+fn as_reset(c: &Conn, e: Errno) -> Errno {
+    let killed = c.rx_half().writer.fin.load(Acquire) == 0;
+    if e == Errno(libc::EPIPE) && killed { Errno(libc::ECONNRESET) } else { e }
+}
+
+fn leave_for_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
+    let half = c.rx_half();
+    if !rx.is_last_of_ring(half) {
+        return Ok(false);
+    }
+    let queued = u64::from(tcp::queued(fd)?);
+    rx.leave_for_copies(half, queued).map_err(|lie| broken(c, fd, lie))
+}
+
+/// Discards what the kernel has of copies. True: there were some, or it is known now that there are none.
+pub fn discard_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
+    let expected = rx.expects_copies();
+    let queued = u64::from(tcp::queued(fd)?);
+    let n = rx.discardable(c.rx_half(), queued).map_err(|lie| broken(c, fd, lie))?;
+    if n == 0 {
+        return Ok(expected && !rx.expects_copies());
+    }
+    rx.discarded(tcp::discard(fd, n)?);
+    Ok(true)
+}
+
+enum Asked {
+    /// The kernel has nothing either.
+    Nothing,
+    /// The stream has ended.
+    Ended,
+    /// Something has changed; look again.
+    Again,
+}
+
+/// Whether somebody who does not wait is to ask the kernel for an end or an error now.
+pub fn is_due(c: &Conn) -> bool {
+    let now = arch::ticks();
+    if now < c.rx_asked.load(Relaxed) {
+        return false;
+    }
+    c.rx_asked.store(now + clock::ticks_of_us(ASK_US), Relaxed);
+    !c.was_waited_for(&c.rx_waited)
+}
+
+/// How often a reader that never waits asks the kernel for an end or an error.
+const ASK_US: u64 = 1000;
+
+/// No byte is to be had from the ring: whether the kernel knows of an end or an error. Asked only when there is a sign,
+/// and now and then for programs that never wait. `sleeps`: the caller is about to sleep on the socket, which tells.
+fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
+    let half = c.rx_half();
+    let is_quiet = rx.in_ring() && !c.has(flag::HINT) && half.writer.fin.load(Acquire) == 0;
+    if is_quiet && (sleeps || !is_due(c)) {
+        return Ok(Asked::Nothing);
+    }
+    if discard_copies(c, rx, fd)? {
+        return Ok(Asked::Again);
+    }
+    let mut byte = 0u8;
+    let probe = iov::one((&raw mut byte).cast(), 1);
+    // SAFETY: one writable byte.
+    match unsafe { tcp::receive(fd, &probe, MSG_PEEK) } {
+        Ok(0) => Ok(Asked::Ended),
+        Ok(_) if discard_copies(c, rx, fd)? => Ok(Asked::Again),
+        Ok(_) if rx.next(half) == Ok(Read::Ring(0)) => Err(foreign_bytes(c, fd)),
+        Ok(_) => Ok(Asked::Again),
+        Err(Errno(EAGAIN)) => {
+            c.lower(flag::HINT);
+            Ok(Asked::Nothing)
+        }
+        Err(e) => Err(as_reset(c, e)),
+    }
+}
+
+/// The kernel says that the stream has ended; what a writer left in the ring comes before.
+fn rest(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) -> Result<Step> {
+    let half = c.rx_half();
+    let left = rx.rest(half).map_err(|lie| broken(c, fd, lie))?;
+    let n = left.min(iov::total(iov) - skip);
+    if n == 0 {
+        // An error is the next call's, if this one has brought something.
+        return if skip == 0 && died_unread(c) { Err(Errno(libc::ECONNRESET)) } else { Ok(Step::End) };
+    }
+    copy_out(c, rx.at(half), iov, skip, n, flags)?;
+    if flags & MSG_PEEK == 0 {
+        rx.took_rest(half, n).map_err(|lie| broken(c, fd, lie))?;
+    }
+    Ok(Step::Bytes(n))
+}
+
+/// The stream has ended without a word from the peer's library: it was killed. If it had not read all that we
+/// sent, the kernel would have reset the connection; told once, like any socket error.
+fn died_unread(c: &Conn) -> bool {
+    let said = c.rx_half().writer.fin.load(Acquire) != 0 || c.has(flag::RX_SHUT | flag::TX_SHUT);
+    let unread = || {
+        c.with_tx(|end| {
+            let half = c.tx_half();
+            let _ = end.tx.look(half);
+            if half.claim_sending() {
+                let _ = end.tx.heed_deputy(half); // what it has sent to itself for us
+                half.has_sent();
+            }
+            end.tx.unread() > 0
+        })
+    };
+    !said && (c.has(flag::DIED_UNREAD) || unread().unwrap_or(false)) && c.raise(flag::RESET_TOLD)
+}
+
+/// Bytes came by kernel while the ring carries: somebody writes to the socket behind our back.
+#[cold]
+fn foreign_bytes(c: &Conn, fd: i32) -> Errno {
+    c.blame(Reason::CountMismatch);
+    broken(c, fd, Lie)
+}

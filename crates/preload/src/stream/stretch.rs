@@ -1,0 +1,214 @@
+//! The end of a stretch of ring that we write, whoever wants it, and what is to be sent by kernel then.
+
+use super::peer::{self, broken};
+use super::{due, iov};
+use crate::fdtable::{self, Kind};
+use crate::record::{Conn, TxEnd, flag};
+use crate::{arena, counters, errno, settings};
+use core::sync::atomic::Ordering::*;
+use libc::EAGAIN;
+use sidestep_abi::Reason;
+use sidestep_conn::Write;
+use sidestep_ring::space;
+use sidestep_sys::{Errno, Result, fd as fdsys, tcp};
+
+/// Ends our stretch: the ring carries what is in it, the kernel everything else, as far as that goes now. Without a
+/// reason: as a part of ending the stream.
+pub fn end_stretch(c: &Conn, end: &mut TxEnd, fd: i32, reason: Option<Reason>) -> Result<()> {
+    if end.tx.in_ring() {
+        let half = c.tx_half();
+        // A peer that has ended both sides, and has said so, reads what is in the ring, and takes nothing by kernel.
+        let takes_nothing = peer::has_ended(c) && half.is_unwanted();
+        let ended = if takes_nothing { end.tx.end_without_copies(half) } else { end.tx.end(half) };
+        ended.map_err(|lie| broken(c, fd, lie))?;
+        end.ended_seen = end.tx.ended;
+        if let Some(reason) = reason {
+            returned(c, end, reason);
+        }
+    }
+    match send_unread(c, end, fd) {
+        Err(Errno(EAGAIN)) => Ok(()),
+        other => other,
+    }
+}
+
+/// Counts a return to the kernel, and says when a ring may be tried again.
+fn returned(c: &Conn, end: &mut TxEnd, reason: Reason) {
+    match settings::get().flip {
+        // As soon as who wanted it allows.
+        _ if matches!(reason, Reason::Detached | Reason::NeverWaited) => end.stall.resume_after(end.tx.pos(), 0),
+        0 => end.stall.hold_back(end.tx.pos()),
+        every => end.stall.resume_after(end.tx.pos(), every),
+    }
+    if reason == Reason::NeverWaited {
+        return c.reason.store(reason as u32, Relaxed); // not final: the first wait may be yet to come
+    }
+    c.mark_returned();
+    c.blame(reason);
+}
+
+/// Sends by kernel what the reader has not read of an ended stretch. EAGAIN: the kernel takes no more now.
+pub fn send_unread(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
+    if !end.tx.has_unsent() {
+        return Ok(());
+    }
+    let half = c.tx_half();
+    if !half.claim_sending() {
+        return wait_for_deputy(c, end, fd);
+    }
+    let sent = end.tx.heed_deputy(half).map_err(|lie| broken(c, fd, lie));
+    let sent = sent.and_then(|()| send_claimed(c, end, fd));
+    half.has_sent();
+    c.words().counters[c.my_side()].kernel_tx.store(end.tx.kernel(), Relaxed);
+    sent
+}
+
+/// The reader just sends these bytes to itself (`deputy.rs`), unless it has died meanwhile.
+#[cold]
+fn wait_for_deputy(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
+    let gone = libc::POLLRDHUP | libc::POLLERR | libc::POLLHUP;
+    if fdsys::poll_now(fd, libc::POLLRDHUP) & gone != 0 {
+        end.tx.abandon(c.tx_half());
+        return Ok(());
+    }
+    blocked(c);
+    Err(Errno(EAGAIN))
+}
+
+fn send_claimed(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
+    let (half, data) = (c.tx_half(), c.tx_data());
+    loop {
+        let Write::Unread { at, len } = end.tx.next(half, 0).map_err(|lie| broken(c, fd, lie))? else { return Ok(()) };
+        let says = fdsys::poll_now(fd, libc::POLLRDHUP);
+        if says & libc::POLLERR != 0 {
+            // Reset: nobody takes these bytes, and to try would use up the error that the program is to hear.
+            end.tx.abandon(half);
+            return Ok(());
+        }
+        if says & libc::POLLRDHUP != 0 && !peer::has_ended(c) {
+            c.raise(flag::DIED_UNREAD);
+        }
+        let (from, run) = data.run(at);
+        // SAFETY: `run` bytes of the ring.
+        match unsafe { tcp::send(fd, &iov::one(from.cast_const().cast(), run.min(len))) } {
+            Ok(n) => end.tx.sent_unread(half, n),
+            Err(e) if e.passes() => {
+                space::wish(half.writer); // a reader that empties the ring ends this, too
+                end.tx.look(half).map_err(|lie| broken(c, fd, lie))?;
+                if end.tx.has_unsent() {
+                    blocked(c);
+                    return Err(Errno(EAGAIN));
+                }
+            }
+            // The reader is gone; the next write of the program hears it from the kernel.
+            Err(_) => end.tx.abandon(half),
+        }
+    }
+}
+
+/// Nothing more goes now. Whoever waits next looks after it.
+pub fn blocked(c: &Conn) {
+    c.put(flag::TX_BLOCKED, true);
+    due::expect_space();
+}
+
+/// Whether the operator, or one of the two ends, wants the connection on the kernel for the time being.
+pub fn is_held(c: &Conn) -> bool {
+    let words = c.words();
+    words.hold.load(Relaxed) != 0 || words.side.iter().any(|side| side.away.load(Relaxed) != 0) || counters::holds()
+}
+
+/// What to call it.
+fn holder(c: &Conn) -> Reason {
+    let is_away = c.words().side.iter().any(|side| side.away.load(Relaxed) != 0);
+    if is_away { Reason::NeverWaited } else { Reason::Detached }
+}
+
+/// Something rang for this connection: looks at what our direction has to do with it. Called by waits that ask the kernel,
+/// too.
+#[inline]
+pub fn serve(index: u32) {
+    let c = arena::conn(index);
+    c.mark_waited_for();
+    if c.is_attached() && (has_hint(c) || c.has(flag::TX_UNSENT)) {
+        errno::keep(|| follow(c, arena::local(index).fd.load(Relaxed) as i32));
+    }
+}
+
+/// The same without having been rung. Every look of every wait does it, whatever it is for: what happened before our
+/// doorbell was known nobody could ring for. But a reader that left because its end was closed wants nothing back, and
+/// sending it something would use up the error that the program is to hear.
+#[inline]
+pub fn attend(c: &Conn, fd: i32) {
+    if c.has(flag::TX_UNSENT) || has_hint(c) && !peer::has_ended(c) {
+        errno::keep(|| follow(c, fd));
+    }
+}
+
+/// Whether reader or operator have changed something about a ring of ours since we last looked.
+#[inline]
+fn has_hint(c: &Conn) -> bool {
+    c.has(flag::TX_RING) && c.tx_half().reading_side.froze.load(Acquire) != c.tx_froze.load(Relaxed)
+}
+
+#[cold]
+fn follow(c: &Conn, fd: i32) {
+    let _ = c.with_tx(|end| {
+        let _ = heed_hints(c, end, fd);
+        let _ = send_unread(c, end, fd);
+    });
+}
+
+/// Looks at what was hinted: the reader has left our ring, wants no ring any more, or the operator does not.
+#[inline]
+pub fn heed_hints(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
+    if end.tx.in_ring() && !end.tx.asked_back(c.tx_half()) {
+        return Ok(());
+    }
+    heed(c, end, fd)
+}
+
+#[cold]
+fn heed(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
+    let half = c.tx_half();
+    end.tx.look(half).map_err(|lie| broken(c, fd, lie))?;
+    c.tx_froze.store(end.tx.froze_seen(), Relaxed);
+    if end.tx.in_ring() && (half.is_unwanted() || is_held(c)) {
+        let reason = if is_held(c) { holder(c) } else { Reason::PeerClosing };
+        return end_stretch(c, end, fd, Some(reason));
+    }
+    note_end(c, end);
+    Ok(())
+}
+
+/// If our stretch has been ended by its reader: counts that.
+pub fn note_end(c: &Conn, end: &mut TxEnd) {
+    if end.tx.ended != end.ended_seen {
+        end.ended_seen = end.tx.ended;
+        if !peer::has_ended(c) {
+            returned(c, end, if is_held(c) { holder(c) } else { Reason::PeerClosing });
+        }
+    }
+}
+
+/// Our direction to the kernel for good, as far as that goes at once.
+pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
+    c.raise(flag::KERNEL_ONLY);
+    let _ = c.with_tx(|end| end_stretch(c, end, fd, Some(reason)));
+}
+
+/// Ends our direction's use of rings. True: the reader has left the ring, and the kernel does not take what it has not read.
+pub fn end_for_good(c: &Conn, end: &mut TxEnd, fd: i32, reason: Option<Reason>) -> bool {
+    let _ = end_stretch(c, end, fd, reason);
+    end.tx.stop_copying(c.tx_half()); // the reader has in the ring what the kernel does not take now
+    end.tx.has_unsent()
+}
+
+/// Looks at what every connection of this process has to do for its peer.
+pub fn serve_all() {
+    fdtable::for_each(|_, kind| {
+        if let Kind::Conn(index) = kind {
+            serve(index);
+        }
+    });
+}

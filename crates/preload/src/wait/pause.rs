@@ -1,0 +1,244 @@
+//! A wait for one connection, on its socket and on a doorbell.
+
+use super::signals::{self, Quiet};
+use super::{Deadline, Patience, UNKNOWN_BELL_US, readiness};
+use crate::fdtable::{self, Kind};
+use crate::record::{Conn, flag, state};
+use crate::stream::{due, leave, stretch, tx};
+use crate::{arena, link, place};
+use core::sync::atomic::Ordering::*;
+use libc::{POLLIN, POLLOUT, POLLRDHUP, pollfd};
+use sidestep_abi::Reason;
+use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys};
+
+/// Without a doorbell everything arrives by kernel; this is only for a peer that began a stretch at the very moment we
+/// gave up on them.
+const NO_BELL_US: u64 = 500_000;
+
+/// What the call waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    In,
+    Out,
+}
+
+/// The socket of a wait.
+#[derive(Clone, Copy)]
+pub struct Number {
+    fd: i32,
+    /// The connection outlives the number: closing it does not end the wait ([`arena::number`]).
+    kept: Option<u32>,
+}
+
+impl Number {
+    pub fn of(fd: i32) -> Number {
+        Number { fd, kept: None }
+    }
+
+    pub fn kept(fd: i32, index: u32) -> Number {
+        Number { fd, kept: Some(index) }
+    }
+
+    fn now(self) -> i32 {
+        self.kept.map_or(self.fd, |index| arena::number(index, self.fd))
+    }
+
+    fn is_closed(self) -> bool {
+        self.kept.is_some_and(|index| fdtable::get(self.fd) != Kind::Conn(index))
+    }
+}
+
+/// The waits of one call, as many as it takes.
+pub struct Pause {
+    timeout_us: u64,
+    deadline: Option<Deadline>,
+    /// Whether the call goes on after a handler with SA_RESTART.
+    restarts: bool,
+    /// The last pause ended with a mere look; unless bytes moved since, the next one sleeps.
+    looked: bool,
+    moved: usize,
+    /// Signals are held back from the first wait on.
+    quiet: Option<Quiet>,
+    patience: Patience,
+}
+
+impl Pause {
+    /// `timeout_us`: of all waits together; 0: none.
+    pub fn new(timeout_us: u64) -> Pause {
+        Pause {
+            timeout_us,
+            deadline: None,
+            restarts: true,
+            looked: false,
+            moved: 0,
+            quiet: None,
+            patience: Patience::default(),
+        }
+    }
+
+    /// The call has moved so many bytes so far, which it will return if it is interrupted.
+    pub fn has_moved(&mut self, moved: usize) {
+        self.restarts = moved == 0 && self.timeout_us == 0;
+        self.looked &= moved == self.moved;
+        self.moved = moved;
+    }
+
+    /// Waits until it is worth looking at the connection again. EAGAIN: time is up; EINTR: a signal handler ran;
+    /// EBADF: the connection was closed meanwhile.
+    pub fn pause(&mut self, c: &Conn, number: Number, want: Want) -> Result<()> {
+        let limit = (self.timeout_us > 0).then_some(self.timeout_us * 1000);
+        let deadline = self.deadline.get_or_insert_with(|| Deadline::after_ns(limit));
+        let generation = c.generation.load(Acquire);
+        let may_look = !self.looked;
+        self.looked = may_look && looks_ready(c, want);
+        if self.looked {
+            return Ok(());
+        }
+        let quiet = self.quiet.get_or_insert_with(|| Quiet::begin(core::ptr::null()));
+        let began = arch::ticks();
+        self.looked = may_look && c.spin.wait(|| looks_ready(c, want) || quiet.is_disturbed()) && looks_ready(c, want);
+        if self.looked {
+            return Ok(());
+        }
+        let result = sleep(c, number, want, deadline, &mut self.patience, (self.restarts, quiet));
+        c.spin.waited(arch::ticks() - began);
+        if c.generation.load(Acquire) != generation || c.state.load(Acquire) == state::CLOSED {
+            return Err(Errno(libc::EBADF));
+        }
+        match result {
+            // No answer that a call on a socket could give: look again, and again in a while.
+            Err(Errno(libc::ENOMEM)) => {
+                clock::nap_us(UNKNOWN_BELL_US);
+                Ok(())
+            }
+            // The number may have been closed, by the handler perhaps.
+            Err(signals::RESTART) if number.is_closed() => Err(Errno(libc::EBADF)),
+            Err(signals::RESTART) => Ok(()),
+            // What has come in time is taken, however late we look.
+            Ok(()) if deadline.has_passed() && !has_come(c, number.now(), want) => Err(Errno(libc::EAGAIN)),
+            other => other,
+        }
+    }
+}
+
+/// Whether the call can go on, by whatever carrier.
+fn has_come(c: &Conn, fd: i32, want: Want) -> bool {
+    let wanted = match want {
+        Want::In => readiness::IN,
+        Want::Out => readiness::OUT,
+    };
+    c.is_attached() && readiness::events(c, fd, wanted) != 0
+}
+
+/// A look without locks, for spinning.
+#[inline]
+fn looks_ready(c: &Conn, want: Want) -> bool {
+    if !c.is_attached() {
+        return false;
+    }
+    match want {
+        Want::In => readiness::ring_has_bytes(c) || c.rx_half().writer.fin.load(Relaxed) != 0 || c.has(flag::HINT),
+        Want::Out => c.has(flag::TX_RING) && c.tx_half().writer.wants_space.load(Acquire) == 0,
+    }
+}
+
+fn sleep(
+    c: &Conn,
+    number: Number,
+    want: Want,
+    deadline: &Deadline,
+    patience: &mut Patience,
+    signals: (bool, &mut Quiet),
+) -> Result<()> {
+    if !c.is_attached() || arena::is_inherited(c) {
+        // Native again, or its doorbells are another process's: all comes by kernel.
+        return kernel_wait(number.now(), -1, interest(c, want), deadline.left(Some(NO_BELL_US)), signals).map(drop);
+    }
+    let l = link::get(c.link.load(Relaxed));
+    let Some(p) = place::borrow(l) else {
+        // No doorbell left: what we wait for must come by kernel, for good.
+        return leave_to_kernel(c, number.now(), want, (deadline, patience.next_us()), signals);
+    };
+    let bells = &c.words().side[c.my_side()].bells;
+    bells.fetch_or(1 << p, SeqCst);
+    let fd = number.now(); // from now on a change of it rings here
+    place::doze(p);
+    let result = if is_ready(c, want, fd) {
+        Ok(())
+    } else {
+        let cap = match (l.knows(p), want) {
+            (false, _) => Some(UNKNOWN_BELL_US),
+            (true, Want::Out) if c.has(flag::TX_RING) => Some(due::STALLED_US),
+            _ => None,
+        };
+        let said = kernel_wait(fd, place::doorbell(p), interest(c, want), deadline.left(cap), signals);
+        said.map(|revents| {
+            if readiness::is_hint(revents as u16 as u32) {
+                c.raise(flag::HINT);
+            }
+        })
+    };
+    place::rise(p, false);
+    bells.fetch_and(!(1 << p), SeqCst);
+    place::take_news(p, stretch::serve);
+    place::release(p);
+    result
+}
+
+#[cold]
+fn leave_to_kernel(
+    c: &Conn,
+    fd: i32,
+    want: Want,
+    (deadline, cap_us): (&Deadline, u64),
+    signals: (bool, &mut Quiet),
+) -> Result<()> {
+    match want {
+        Want::In => leave::rx_to_kernel(c, Reason::Places),
+        Want::Out => stretch::leave_ring(c, fd, Reason::Places),
+    }
+    let said = kernel_wait(fd, -1, interest(c, want), deadline.left(Some(cap_us)), signals);
+    if c.is_attached() {
+        stretch::attend(c, fd); // nobody could ring for the other direction
+    }
+    said.map(drop)
+}
+
+/// A look under the locks, after the doorbell is armed.
+fn is_ready(c: &Conn, want: Want, fd: i32) -> bool {
+    if !c.is_attached() {
+        return true;
+    }
+    stretch::attend(c, fd);
+    match want {
+        Want::In => c.with_rx(|rx| readiness::has_bytes(c, rx)).unwrap_or(true),
+        Want::Out => c.with_tx(|end| tx::offers_space(c, end, fd)).is_ok_and(|s| s == Some(true)),
+    }
+}
+
+/// What to ask of the kernel socket.
+fn interest(c: &Conn, want: Want) -> i16 {
+    let wanted = match want {
+        Want::In => POLLIN,
+        Want::Out if c.has(flag::TX_RING) => POLLRDHUP,
+        Want::Out => POLLOUT,
+    };
+    wanted | readiness::for_unsent(c)
+}
+
+/// Sleeps on the socket and on the doorbell.
+fn kernel_wait(
+    fd: i32,
+    doorbell: i32,
+    events: i16,
+    left: Option<libc::timespec>,
+    (restarts, quiet): (bool, &mut Quiet),
+) -> Result<i16> {
+    let none = pollfd { fd: -1, events: 0, revents: 0 };
+    let mut fds = [pollfd { fd, events, revents: 0 }, pollfd { fd: doorbell, events: POLLIN, revents: 0 }, none];
+    let result = signals::wait(&mut fds, &left, restarts, quiet);
+    if fds[1].revents != 0 {
+        fdsys::hush(doorbell);
+    }
+    result.map(|_| fds[0].revents)
+}
