@@ -13,7 +13,7 @@ static DESTRUCTOR: extern "C" fn() = finish;
 
 /// glibc hands main()'s arguments to constructors; in other libcs these are whatever the registers hold.
 extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
-    calls::resolve();
+    calls::symbols::resolve();
     host::resolve();
     let envp = host::first_environment(envp);
     // A program that has more rights than its user takes no orders from the user's environment.

@@ -1,6 +1,6 @@
-//! The table of intercepted calls, as `crates/preload/src/calls.rs` has it.
+//! The table of intercepted calls, as `crates/preload/src/calls/table.rs` has it.
 
-pub const SOURCE: &str = "crates/preload/src/calls.rs";
+pub const SOURCE: &str = "crates/preload/src/calls/table.rs";
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub enum Lacking {
     NoMatter,
 }
 
-/// The body of `calls! { ... }`.
+/// What stands in `$make! { ... }`.
 pub fn calls(source: &str) -> Vec<Call> {
-    block(source, "\ncalls! {", "\n}").split(';').filter(|s| !s.trim().is_empty()).map(call).collect()
+    block(source, "$make! {\n", "\n}").split(';').filter(|s| !s.trim().is_empty()).map(call).collect()
 }
 
 /// `name(arguments) -> result = module::hook, also other, raw SYS_name`

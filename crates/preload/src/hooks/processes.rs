@@ -26,7 +26,7 @@ pub unsafe fn fork() -> pid_t {
 
 /// _Fork(3) runs no handlers. A libc that does not have it needs its own fork() to have a child that works.
 pub unsafe fn fork_plain() -> pid_t {
-    if !crate::calls::has_plain_fork() {
+    if !crate::calls::symbols::has_plain_fork() {
         // SAFETY: the program's own call.
         return unsafe { fork() };
     }

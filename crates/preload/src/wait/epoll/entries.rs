@@ -2,7 +2,7 @@
 
 use crate::wait::sets::Set;
 use crate::wait::{as_ptr, is_now};
-use crate::{calls, errno, rest};
+use crate::{errno, next, rest};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
 use libc::{epoll_event, sigset_t, timespec};
@@ -55,7 +55,7 @@ pub fn ask<'a>(
     let epfd = s.fd.load(Relaxed);
     let at = room.as_mut_ptr().cast::<epoll_event>();
     // SAFETY: `room` is writable for its length; the timespec is alive; the mask is the program's or null.
-    let call = || unsafe { calls::sleep_in_set(epfd, at, room.len() as i32, as_ptr(left), mask) };
+    let call = || unsafe { next::sleep_in_set(epfd, at, room.len() as i32, as_ptr(left), mask) };
     let n = errno::take(if is_now(left) { call() } else { rest::during(call) } as isize)?;
     // SAFETY: the kernel has written so many.
     Ok(unsafe { core::slice::from_raw_parts(at, n.min(room.len())) })

@@ -13,6 +13,7 @@
 //! The order of what is reported is decided by the crate `sidestep-ready`.
 
 mod entries;
+mod family;
 mod interest;
 mod mask;
 mod nested;

@@ -4,7 +4,7 @@
 use super::entries::{self, FEW};
 use super::tag::{self, Source};
 use super::takeover::{drop_bell, for_each_managed, has_unmanaged, manage, manage_one_shot};
-use super::{ONESHOT, news, report, shared};
+use super::{ONESHOT, family, news, report, shared};
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::wait::sets::{self, Reg, Set};
@@ -78,7 +78,7 @@ fn trust_once(s: &Set) {
 }
 
 fn trust(s: &Set) {
-    if shared::is_held(s) {
+    if family::is_held(s) {
         return;
     }
     // What a parent has upgraded is registered as the parent last asked, which is not known here: the kernel's care.

@@ -2,13 +2,14 @@
 //! whatever process that is, and knows nothing of our tags and doorbells. So
 //!
 //! - what is put into a set while a relative has it, too, waits on the kernel until the relative has closed it, or ended
-//!   ([`is_held`]);
+//!   ([`family::is_held`](super::family::is_held));
 //! - once two processes use a set, everything in it is the kernel's, for good ([`obey`]). A relative that has inherited a
 //!   set and does not use it changes nothing for what is there.
 //!
 //! Each set gets a record in the family's memory before the first fork ([`arena::FamilySet`]). Who uses the set says so
 //! there, and then looks for others; who takes a registration over says so, and then looks whether the set is shared.
 
+use super::family::{mine, record};
 use super::tag::{self, Source};
 use super::{kernel_ctl, takeover};
 use crate::fdtable::{self, Kind};
@@ -16,25 +17,14 @@ use crate::wait::Deadline;
 use crate::wait::sets::{self, Set};
 use crate::{arena, errno, generation, place};
 use arena::FamilySet;
-use core::sync::atomic::{Ordering::*, fence};
+use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
-use sidestep_sys::{arch, clock};
+use sidestep_sys::clock;
 
 /// Longest wait for another process to leave a set to the kernel. One that does something else leaves it when it comes back.
 const LEAVE_US: u64 = 20_000;
 /// How often it is woken meanwhile, and by a wait that takes its events.
 const WAKE_US: u64 = 500;
-/// How often at most a wait looks whether relatives still have the set.
-const HELD_US: u64 = 10_000;
-
-fn record(s: &Set) -> Option<&'static FamilySet> {
-    arena::family_set(s.family.load(Acquire))
-}
-
-fn mine() -> u64 {
-    arena::me().map_or(0, |p| 1 << p)
-}
-
 /// This process waits for the set, or registers something in it.
 #[inline]
 pub(super) fn uses(index: u32) {
@@ -115,29 +105,6 @@ pub(super) fn took_foreign(s: &Set, found: &[epoll_event]) {
         wake(s);
         clock::nap_us(WAKE_US);
     }
-}
-
-/// Whether a relative has the set, too, as far as was looked lately.
-pub(super) fn is_held(s: &Set) -> bool {
-    let Some(r) = record(s) else { return false };
-    let now = arch::ticks();
-    if now < s.held_until.load(Relaxed) {
-        return true;
-    }
-    let held = arena::has_others(&r.holders);
-    s.held_until.store(if held { now + clock::ticks_of_us(HELD_US) } else { 0 }, Relaxed);
-    held
-}
-
-/// Before a registration is taken over: whether that may be.
-pub(super) fn may_manage(s: &Set) -> bool {
-    let Some(r) = record(s) else { return !s.is_shared.load(Relaxed) };
-    if r.managers.load(Relaxed) & mine() == 0 && arena::has_others(&r.holders) {
-        r.managers.fetch_or(mine(), SeqCst);
-    }
-    // SYNC shared: we say that we manage, then look whether the set is shared; who shares it says so, then looks for us.
-    fence(SeqCst);
-    r.is_shared.load(SeqCst) == 0
 }
 
 /// Before fork(): every set gets a record that the child has, too. What is put into it from now on waits until one of the two

@@ -1,7 +1,7 @@
 //! Which registrations are ours to report: taken over when a connection upgrades, given back when it returns.
 
 use super::mask::watched;
-use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl, kick, shared, tag};
+use super::{ET, EXCLUSIVE, ONESHOT, family, kernel_ctl, kick, tag};
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
 use crate::wait::readiness::{self, HUP, IN};
@@ -142,7 +142,7 @@ pub(super) fn take_over(s: &Set, index: u32, op: i32, fd: i32, wanted: (u32, u64
 
 /// A set's doorbell is one more member of it, edge-triggered so that it need never be read.
 fn ensure_place(s: &Set) -> Option<u32> {
-    if !shared::may_manage(s) {
+    if !family::may_manage(s) {
         return None;
     }
     if let Some(p) = s.place() {
@@ -164,7 +164,7 @@ fn ensure_place(s: &Set) -> Option<u32> {
 
 /// Or why the set never gets one.
 fn may_have_place(s: &Set) -> core::result::Result<(), Reason> {
-    match (shared::may_manage(s), s.gave_place_up()) {
+    match (family::may_manage(s), s.gave_place_up()) {
         (false, _) => Err(Reason::Shared),
         (true, true) => Err(Reason::Places),
         (true, false) => Ok(()),

@@ -1,128 +1,15 @@
-//! The one table of intercepted calls. It makes the exports, the originals ([`next`]) and the list that the
-//! documentation and the symbol test are made from (`docs/CALLS.md`, `tests/`).
+//! The one table of intercepted calls. `exports`, `next` and `symbols` are made from it, and the list that the documentation
+//! and the symbol test are made from (`docs/CALLS.md`, `tests/`).
 //!
 //! `name(arguments) -> result = hook;` A name behind `also` is another symbol of libc for the same call. The last word says
 //! what is called if the program's libc does not have the function: `raw` the system call with the same arguments, `else`
 //! a function that does the same, `later` one that fails for as long as no library brings the original. Without any of
 //! them the hook needs no original: closefrom() is a close_range().
 
-use crate::hooks::{fds, files, msg, poll, processes, rw, signals, sockets, syscall};
-use crate::stand_in::{self, signals as plain, waits};
-use crate::symbol::{StandIn, Symbol};
-use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
-use libc::{epoll_event, fd_set, iovec, mmsghdr, msghdr, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr};
-use libc::{socklen_t, ssize_t, timespec, timeval};
-
-/// What the dynamic linker finds first.
-macro_rules! export {
-    ($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $hook:path) => {
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-            // SAFETY: the caller keeps libc's contract for this function; the hook relies on no more.
-            unsafe { $hook($($arg),*) }
-        }
-    };
-}
-
-/// The function behind us.
-macro_rules! original {
-    ($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty) => {};
-    ($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $word:tt $stand_in:path) => {
-        /// # Safety
-        /// libc's contract for this function.
-        #[inline]
-        pub unsafe fn $name($($arg: $ty),*) -> $ret {
-            // SAFETY: the symbol has this signature in every libc that has it, and so has its stand-in.
-            let f = unsafe {
-                core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($ty),*) -> $ret>(symbols::$name.get())
-            };
-            // SAFETY: by contract.
-            unsafe { f($($arg),*) }
-        }
-    };
-}
-
-/// Its symbol.
-macro_rules! symbol {
-    ($name:ident $args:tt -> $ret:ty) => {};
-    ($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, raw $number:ident) => {
-        symbol!($name, StandIn::Complete({
-            unsafe extern "C" fn raw($($arg: $ty),*) -> $ret {
-                // SAFETY: the system call of this name, for which the caller's arguments are.
-                let done = unsafe { sidestep_sys::call(libc::$number, stand_in::words([$($arg as usize),*])) };
-                crate::errno::give(done) as $ret
-            }
-            raw as *const c_void
-        }));
-    };
-    ($name:ident $args:tt -> $ret:ty, else $function:path) => {
-        symbol!($name, StandIn::Complete($function as *const c_void));
-    };
-    ($name:ident $args:tt -> $ret:ty, later $function:path) => {
-        symbol!($name, StandIn::Failing($function as *const c_void));
-    };
-    ($name:ident, $stand_in:expr) => {
-        pub static $name: Symbol = Symbol::new(
-            match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => panic!(),
-            },
-            $stand_in,
-        );
-    };
-}
-
-/// Its place in the list of all symbols.
-macro_rules! listed {
-    ($name:ident) => {
-        None
-    };
-    ($name:ident, $word:tt $stand_in:path) => {
-        Some(&symbols::$name)
-    };
-}
-
-macro_rules! calls {
-    ($($name:ident $args:tt -> $ret:ty = $hook:path $(, also $alias:ident)*
-        $(, raw $number:ident)? $(, else $own:path)? $(, later $failing:path)?;)*) => {
-        /// What the dynamic linker finds first.
-        mod exports {
-            use super::*;
-            $(
-                export!($name $args -> $ret = $hook);
-                $(
-                    #[unsafe(no_mangle)]
-                    #[unsafe(naked)]
-                    unsafe extern "C" fn $alias() {
-                        sidestep_sys::jump_body!($name)
-                    }
-                )*
-            )*
-        }
-
-        /// The originals.
-        #[allow(non_snake_case)]
-        pub mod next {
-            use super::*;
-            $(original!($name $args -> $ret $(, raw $number)? $(, else $own)? $(, later $failing)?);)*
-        }
-
-        #[allow(non_upper_case_globals)]
-        mod symbols {
-            use super::*;
-            $(symbol!($name $args -> $ret $(, raw $number)? $(, else $own)? $(, later $failing)?);)*
-        }
-
-        /// Looks up all originals.
-        pub fn resolve() {
-            crate::symbol::resolve(&[
-                $(listed!($name $(, raw $number)? $(, else $own)? $(, later $failing)?),)*
-            ]);
-        }
-    };
-}
-
-calls! {
+/// Hands the table to a macro.
+macro_rules! table {
+    ($make:ident) => {
+        $make! {
     read(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t = rw::read, also __read, raw SYS_read;
     __read_chk(fd: c_int, buf: *mut c_void, n: size_t, room: size_t) -> ssize_t = rw::read_chk;
     readv(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t = rw::readv, raw SYS_readv;
@@ -213,75 +100,7 @@ calls! {
     posix_spawn_file_actions_adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int = processes::adddup2, later stand_in::failing_number;
     syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long = syscall::syscall, else stand_in::syscall;
 }
-
-/// Whether the program's libc has _Fork(3): glibc since 2.34, musl since 1.2.2.
-pub fn has_plain_fork() -> bool {
-    symbols::_Fork.is_there()
+    };
 }
 
-/// The wait of a thread that holds doorbells, in a function of libc's: it is a cancellation point. Older libcs have only
-/// the one that counts milliseconds; it may wait for a part of one too long, as the kernel's epoll_wait(2) does.
-///
-/// # Safety
-/// As for epoll_pwait2(2).
-pub unsafe fn sleep_in_set(
-    ep: c_int,
-    events: *mut epoll_event,
-    n: c_int,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
-    if symbols::epoll_pwait2.is_there() {
-        // SAFETY: by contract.
-        return unsafe { next::epoll_pwait2(ep, events, n, timeout, mask) };
-    }
-    // SAFETY: by contract a timeout, or null.
-    let ms =
-        unsafe { timeout.as_ref() }.map_or(-1, |t| t.tv_sec.saturating_mul(1000) + (t.tv_nsec + 999_999) / 1_000_000);
-    // SAFETY: by contract.
-    unsafe { next::epoll_pwait(ep, events, n, ms.min(c_int::MAX.into()) as c_int, mask) }
-}
-
-/// Variadic calls, and vfork, whose exports are jumps: `execl` and its kin collect their arguments in the C
-/// shim; vfork must return twice.
-mod jumps {
-    use sidestep_sys::{jump_body, vfork_body};
-
-    unsafe extern "C" {
-        fn ss_execl();
-        fn ss_execlp();
-        fn ss_execle();
-        fn ss_dprintf();
-        fn ss_dprintf_chk();
-    }
-
-    macro_rules! jumps {
-        ($($name:ident => $target:ident;)*) => {$(
-            #[unsafe(no_mangle)]
-            #[unsafe(naked)]
-            unsafe extern "C" fn $name() {
-                jump_body!($target)
-            }
-        )*};
-    }
-
-    jumps! {
-        execl => ss_execl;
-        execlp => ss_execlp;
-        execle => ss_execle;
-        dprintf => ss_dprintf;
-        __dprintf_chk => ss_dprintf_chk;
-    }
-
-    #[unsafe(no_mangle)]
-    #[unsafe(naked)]
-    unsafe extern "C" fn vfork() -> libc::pid_t {
-        vfork_body!(crate::fork::vfork_begins, crate::fork::vfork_ends)
-    }
-
-    #[unsafe(no_mangle)]
-    #[unsafe(naked)]
-    unsafe extern "C" fn __vfork() -> libc::pid_t {
-        jump_body!(vfork)
-    }
-}
+pub(crate) use table;

@@ -1,0 +1,41 @@
+//! What the processes of a family say to each other of a set that they have in common.
+
+use crate::arena::{self, FamilySet};
+use crate::wait::sets::Set;
+use core::sync::atomic::{Ordering::*, fence};
+use sidestep_sys::{arch, clock};
+
+/// How often at most a wait looks whether relatives still have the set.
+const HELD_US: u64 = 10_000;
+
+pub fn record(s: &Set) -> Option<&'static FamilySet> {
+    arena::family_set(s.family.load(Acquire))
+}
+
+/// Our bit there.
+pub fn mine() -> u64 {
+    arena::me().map_or(0, |p| 1 << p)
+}
+
+/// Whether a relative has the set, too, as far as was looked lately.
+pub fn is_held(s: &Set) -> bool {
+    let Some(r) = record(s) else { return false };
+    let now = arch::ticks();
+    if now < s.held_until.load(Relaxed) {
+        return true;
+    }
+    let held = arena::has_others(&r.holders);
+    s.held_until.store(if held { now + clock::ticks_of_us(HELD_US) } else { 0 }, Relaxed);
+    held
+}
+
+/// Before a registration is taken over: whether that may be.
+pub fn may_manage(s: &Set) -> bool {
+    let Some(r) = record(s) else { return !s.is_shared.load(Relaxed) };
+    if r.managers.load(Relaxed) & mine() == 0 && arena::has_others(&r.holders) {
+        r.managers.fetch_or(mine(), SeqCst);
+    }
+    // SYNC shared: we say that we manage, then look whether the set is shared; who shares it says so, then looks for us.
+    fence(SeqCst);
+    r.is_shared.load(SeqCst) == 0
+}
