@@ -8,12 +8,14 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+pub mod phase;
 mod rest;
 mod rx;
 pub mod spin;
 mod stall;
 mod tx;
 
+pub use phase::{Event, Phase};
 pub use rest::Rest;
 pub use rx::{Read, Rx};
 pub use sidestep_ring::{Advance, Lie};

@@ -2,8 +2,8 @@
 
 use crate::fdtable::{self, Kind};
 pub use crate::record::Conn;
-use crate::record::state;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
+use sidestep_conn::Event;
 use sidestep_sys::{mem, process};
 
 pub use crate::waiters::CONNS;
@@ -106,7 +106,7 @@ pub fn alloc() -> Option<u32> {
 pub fn free(index: u32) {
     let Some(a) = arena() else { return };
     let c = &a.conns[index as usize];
-    c.state.store(state::FREE, Release);
+    c.phase.go(Event::Free);
     loop {
         let head = a.free.load(Acquire);
         c.next_free.store(head as u32, Relaxed);

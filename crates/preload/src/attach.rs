@@ -1,10 +1,10 @@
 //! The way of a connection from the kernel into a slot, and back: assignment, readiness, demotion.
 
-use crate::record::{self, Conn, flag, state};
+use crate::record::{self, Conn, flag};
 use crate::{arena, errno, handlers, link, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
-use sidestep_conn::Read;
+use sidestep_conn::{Event, Phase, Read};
 use sidestep_sys::tcp::{self, Consumed};
 
 /// Why no connection of this process may be upgraded any more; 0: they may.
@@ -21,13 +21,15 @@ pub fn stopped() -> Option<Reason> {
 }
 
 /// The broker has paired the offer: this is our slot.
-pub fn assign(index: u32, c: &'static Conn, link_index: u32, slot: u32) {
+pub fn assign(index: u32, (c, generation): (&'static Conn, u32), link_index: u32, slot: u32) {
     let l = link::get(link_index);
     if arena::held_by_others(c) {
         // A child was born while the offer was under way, perhaps before the link was mapped: it could not follow.
         c.reason.store(Reason::Shared as u32, Relaxed);
-        c.state.store(state::NATIVE, Release);
-        return l.release(slot);
+        if c.phase.go_in(generation, Event::Lose).is_some() {
+            l.release(slot);
+        }
+        return;
     }
     let side = l.my_side();
     let (tx_ring, size) = l.ring(slot as usize, side);
@@ -37,7 +39,9 @@ pub fn assign(index: u32, c: &'static Conn, link_index: u32, slot: u32) {
     c.slot.store(slot % sidestep_abi::link::SLOTS as u32, Relaxed);
     c.side.store(side as u32, Relaxed);
     l.set_conn(slot, Some(index));
-    c.state.store(state::ATTACHING, SeqCst);
+    if c.phase.go_in(generation, Event::Assign).is_none() {
+        return l.set_conn(slot, None); // closed meanwhile by another thread, which has withdrawn the offer
+    }
     let _ = advance(index, c); // a doorbell that is on its way is waited for by nobody here
 }
 
@@ -45,7 +49,7 @@ pub fn assign(index: u32, c: &'static Conn, link_index: u32, slot: u32) {
 /// call, and to readiness once the peer can wake all our waits. False: a doorbell is on its way to the peer still.
 #[inline]
 pub fn advance(index: u32, c: &'static Conn) -> bool {
-    if c.state.load(SeqCst) == state::ATTACHING && c.gate.is_empty() {
+    if c.phase.is(Phase::Assigned) && c.gate.is_empty() {
         errno::keep(|| enter(index, c));
     }
     !(c.has(flag::NOT_READY) && c.is_attached()) || errno::keep(|| get_ready(index, c))
@@ -58,7 +62,7 @@ fn enter(index: u32, c: &'static Conn) {
     let entered = c.with_rx(|rx| {
         c.with_tx(|end| {
             // Again under the locks: another thread may have been faster, or may have entered a native call.
-            if c.state.load(SeqCst) != state::ATTACHING || !c.gate.is_empty() {
+            if !c.phase.is(Phase::Assigned) || !c.gate.is_empty() {
                 return Ok(false);
             }
             if tcp::option::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).is_ok_and(|mark| mark > 1) {
@@ -85,8 +89,7 @@ fn enter(index: u32, c: &'static Conn) {
             counters.kernel_rx.store(read, Relaxed);
             counters.kernel_tx.store(written, Relaxed);
             c.raise(flag::NOT_READY);
-            c.state.store(state::ATTACHED, SeqCst);
-            Ok(true)
+            Ok(c.phase.go(Event::Enter).is_some())
         })
     });
     match entered {
@@ -105,7 +108,7 @@ fn enter(index: u32, c: &'static Conn) {
 
 /// Not fit for a ring after all: gives the slot back.
 fn refuse(c: &Conn, reason: Reason) {
-    if c.state.compare_exchange(state::ATTACHING, state::NATIVE, AcqRel, Relaxed).is_ok() {
+    if c.phase.go(Event::Unfit).is_some() {
         c.keep_on_kernel(reason);
         give_slot_back(c);
     }
@@ -174,9 +177,7 @@ pub fn demote(index: u32, c: &Conn) -> bool {
             }
             c.early_rx.store(rx.kernel, Relaxed);
             c.early_tx.store(end.tx.kernel(), Relaxed);
-            c.raise(flag::DEMOTED);
-            c.state.store(state::NATIVE, SeqCst);
-            true
+            c.phase.go(Event::Demote).is_some()
         })
     });
     let done = matches!(done, Ok(Ok(true)));

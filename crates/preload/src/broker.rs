@@ -59,7 +59,7 @@ pub fn take_settles_soon() -> bool {
 
 /// The number of a connection's offer: index and generation, so that a late answer never meets a record in reuse.
 pub fn offer_number(index: u32, c: &Conn) -> u64 {
-    u64::from(c.generation.load(Relaxed)) << 32 | u64::from(index)
+    u64::from(c.phase.generation()) << 32 | u64::from(index)
 }
 
 /// A passive offer is passive no more. False: not now.

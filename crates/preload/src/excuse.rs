@@ -1,27 +1,27 @@
 //! Why a connection that ends never made it into a ring.
 
-use crate::record::{Conn, flag, state};
+use crate::record::{Conn, flag};
 use crate::settings::{self, Threshold};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::{Reason, env};
+use sidestep_conn::Phase;
 
 /// Counts the reason, if the connection has none yet.
 pub fn excuse(c: &Conn) {
-    if c.state.load(Acquire) >= state::ATTACHED || c.has(flag::REASONED) {
+    let phase = c.phase.phase();
+    if matches!(phase, Phase::Attached | Phase::Closed) || c.has(flag::REASONED) {
         return;
     }
-    let is_offered = c.state.load(Acquire) == state::OFFERED;
-    let reason = match Reason::from_code(c.reason.load(Relaxed) as u8) {
-        _ if is_offered && !c.has(flag::PASSIVE) => Reason::PeerAbsent,
-        Some(reason) if !is_offered => reason,
-        _ if is_rare(c) => Reason::Rare,
+    let known = Reason::from_code(c.reason.load(Relaxed) as u8);
+    c.blame(match (phase, known) {
+        (Phase::Offered { passive: false }, _) => Reason::PeerAbsent,
+        (Phase::Kernel | Phase::Assigned | Phase::Demoted, Some(reason)) => reason,
+        (Phase::Kernel | Phase::Offered { passive: true }, _) if has_many_operations(c) => Reason::Rare,
         _ => Reason::Short,
-    };
-    c.blame(reason);
+    });
 }
 
-/// Whether the connection has seen enough operations, but not in quick succession.
-fn is_rare(c: &Conn) -> bool {
-    let is_auto = matches!(settings::get().upgrade_after, Threshold::Auto);
-    is_auto && c.ops.load(Relaxed) >= env::QUICK_OPS && (c.state.load(Relaxed) < state::OFFERED || c.has(flag::PASSIVE))
+/// Whether the connection has seen enough operations for an offer, so that they were not in quick succession.
+fn has_many_operations(c: &Conn) -> bool {
+    matches!(settings::get().upgrade_after, Threshold::Auto) && c.ops.load(Relaxed) >= env::QUICK_OPS
 }

@@ -2,11 +2,12 @@
 
 use crate::broker::{self, HEARD, LOCK, SOCKET};
 use crate::fdtable::{self, Kind};
-use crate::record::{Conn, state};
+use crate::record::Conn;
 use crate::{arena, attach, counters, link, log, owed, place, settings, thread};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind as MsgKind, Msg};
+use sidestep_conn::Event;
 use sidestep_sys::lock::Taken;
 use sidestep_sys::{Errno, arch, clock, control, fd, limit};
 
@@ -238,15 +239,15 @@ fn hear(msg: &Msg, passed: Option<i32>) {
     }
 }
 
-/// The connection that an offer's number names, if it is still the one that was offered.
-fn offered(number: u64) -> Option<(u32, &'static Conn)> {
+/// The connection that an offer's number names, with its generation, if it is still the one that was offered.
+fn offered(number: u64) -> Option<(u32, u32, &'static Conn)> {
     let index = number as u32;
     if index as usize >= arena::CONNS {
         return None;
     }
     let c = arena::conn(index);
-    let same = c.generation.load(Acquire) == (number >> 32) as u32 && c.state.load(Acquire) == state::OFFERED;
-    same.then_some((index, c))
+    let (generation, phase) = c.phase.now();
+    (generation == (number >> 32) as u32 && phase.is_offered()).then_some((index, generation, c))
 }
 
 /// The last link whose memory did not come with its record. Links are numbered in 32 bits, so this is none.
@@ -255,9 +256,11 @@ static UNRECEIVED: AtomicU64 = AtomicU64::new(u64::MAX);
 fn given(msg: &Msg, era: u32) {
     let found = link::find(msg.link, msg.side, era);
     match (found, offered(msg.offer)) {
-        (Some(link), Some((index, c))) => attach::assign(index, c, link, msg.slot),
-        (None, Some((_, c))) => {
-            c.state.store(state::NATIVE, Release);
+        (Some(link), Some((index, generation, c))) => attach::assign(index, (c, generation), link, msg.slot),
+        (None, Some((_, generation, c))) => {
+            if c.phase.go_in(generation, Event::Lose).is_none() {
+                return; // whoever has closed it meanwhile has withdrawn the offer
+            }
             let no_number = UNRECEIVED.load(Relaxed) == u64::from(msg.link);
             c.keep_on_kernel(if no_number { Reason::FdLimit } else { Reason::Memory });
             let _ = broker::release((msg.link, msg.side, era), msg.slot);
@@ -272,19 +275,20 @@ fn given(msg: &Msg, era: u32) {
 
 /// The broker compares the cookie with the socket's, which may be another one by the time that it is sent.
 fn again(msg: &Msg) {
-    if let Some((index, c)) = offered(msg.offer) {
+    if let Some((index, generation, c)) = offered(msg.offer) {
         let offer = Msg { offer: msg.offer, arg: msg.arg, ..Msg::new(MsgKind::Offer) };
         let socket = arena::local(index).fd.load(Relaxed) as i32;
         if broker::send(&offer, Some(socket)).is_err() {
             // A later operation offers it.
-            let _ = c.state.compare_exchange(state::OFFERED, state::NATIVE, AcqRel, Relaxed);
+            c.phase.go_in(generation, Event::Lose);
         }
     }
 }
 
 fn refused(msg: &Msg) {
-    if let Some((_, c)) = offered(msg.offer) {
-        c.state.store(state::NATIVE, Release);
+    if let Some((_, generation, c)) = offered(msg.offer)
+        && c.phase.go_in(generation, Event::Lose).is_some()
+    {
         c.keep_on_kernel(Reason::from_code(msg.arg as u8).unwrap_or(Reason::PeerAbsent));
     }
 }

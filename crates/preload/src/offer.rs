@@ -1,30 +1,30 @@
 //! Whether a connection is worth a ring, and the offer of it to the broker.
 
-use crate::record::{Conn, flag, state};
+use crate::record::{Conn, flag};
 use crate::settings::{self, Threshold};
 use crate::{arena, attach, broker, counters, errno, fork, member, rest, wait};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::{Reason, env};
+use sidestep_conn::{Event, Phase};
 use sidestep_sys::{arch, clock};
 
 /// Counts an operation on a connection that is still native, and offers it once that may pay.
 #[inline]
 pub fn count(index: u32, c: &Conn, fd: i32) {
     let ops = c.ops.fetch_add(1, Relaxed) + 1;
-    if c.state.load(Relaxed) == state::OFFERED {
+    if c.phase.phase().is_offered() {
         await_pairing(c, ops);
     }
-    let state = c.state.load(Relaxed);
-    let (is_native, is_passive) = (state == state::NATIVE, state == state::OFFERED && c.has(flag::PASSIVE));
-    if (is_native || is_passive) && !c.has(flag::KERNEL_ONLY) {
-        match worth(c, ops) {
-            Worth::Nothing => {}
-            Worth::Asking if is_passive => errno::keep(|| press(index, c)),
-            Worth::Offering if is_passive => {}
-            worth => errno::keep(|| offer(index, c, fd, worth == Worth::Offering)),
+    let phase = c.phase.phase();
+    let may_gain = matches!(phase, Phase::Kernel | Phase::Offered { passive: true });
+    if may_gain && !c.has(flag::KERNEL_ONLY) {
+        match (worth(c, ops), phase) {
+            (Worth::Nothing, _) | (Worth::Offering, Phase::Offered { .. }) => {}
+            (Worth::Asking, Phase::Offered { .. }) => errno::keep(|| press(index, c)),
+            (worth, _) => errno::keep(|| offer(index, c, fd, worth == Worth::Offering)),
         }
     }
-    if settings::get().pairs_in_sync && ops <= SYNC_OPS && c.state.load(Relaxed) == state::OFFERED {
+    if settings::get().pairs_in_sync && ops <= SYNC_OPS && c.phase.phase().is_offered() {
         errno::keep(member::settle);
     }
 }
@@ -49,7 +49,7 @@ fn forget_offer(c: &Conn) {
     let era = c.offered_in.load(Acquire);
     let is_ours = arena::me().is_some_and(|me| me == c.owner.load(Relaxed));
     if era != 0 && era != broker::era() && is_ours && c.offered_in.compare_exchange(era, 0, AcqRel, Relaxed).is_ok() {
-        let _ = c.state.compare_exchange(state::OFFERED, state::NATIVE, AcqRel, Relaxed);
+        c.phase.go(Event::Lose);
     }
 }
 
@@ -86,7 +86,7 @@ fn worth(c: &Conn, ops: u32) -> Worth {
 #[cold]
 fn press(index: u32, c: &Conn) {
     if broker::press(index, c) {
-        c.lower(flag::PASSIVE);
+        c.phase.go(Event::Press);
     }
 }
 
@@ -130,17 +130,12 @@ fn offer(index: u32, c: &Conn, fd: i32, passive: bool) {
         c.reason.store(Reason::Shared as u32, Relaxed);
         return;
     }
-    if c.state.compare_exchange(state::NATIVE, state::OFFERED, AcqRel, Relaxed).is_err() {
+    if c.phase.go(Event::Offer { passive }).is_none() {
         return;
     }
     c.owner.store(arena::me().unwrap_or(0), Relaxed);
-    if passive {
-        c.raise(flag::PASSIVE);
-    } else {
-        c.lower(flag::PASSIVE);
-    }
     if let Err(reason) = member::offer(index, c, fd, passive) {
         c.reason.store(reason as u32, Relaxed);
-        c.state.store(state::NATIVE, Release);
+        c.phase.go(Event::Lose);
     }
 }

@@ -7,26 +7,9 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::link::Slot;
-use sidestep_conn::{Half, Rx, Stall, Tx};
+use sidestep_conn::{Event, Half, Phase, Rx, Stall, Tx, phase};
 use sidestep_ring::Data;
 use sidestep_sys::lock::Taken;
-
-/// Life of a connection. It grows; a refused attachment, and a connection that is back on the kernel for good, go
-/// back to `NATIVE`.
-pub mod state {
-    /// Free record.
-    pub const FREE: u32 = 0;
-    /// On the kernel; calls are passed through and counted.
-    pub const NATIVE: u32 = 1;
-    /// As `NATIVE`, and the broker has been asked.
-    pub const OFFERED: u32 = 2;
-    /// The broker has given a slot; as soon as no thread is inside a native call, `ATTACHED`.
-    pub const ATTACHING: u32 = 3;
-    /// Calls go through the state machine, under locks.
-    pub const ATTACHED: u32 = 4;
-    /// Closed here; threads still inside give up.
-    pub const CLOSED: u32 = 5;
-}
 
 /// Bits of [`Conn::flags`].
 pub mod flag {
@@ -61,12 +44,8 @@ pub mod flag {
     pub const RESET_TOLD: u32 = 1 << 14;
     /// The peer died, as far as can be told, with bytes of ours unread.
     pub const DIED_UNREAD: u32 = 1 << 15;
-    /// On the kernel for good with nothing left in a ring: native again, but for the slot that is still ours.
-    pub const DEMOTED: u32 = 1 << 16;
     /// The peer sleeps, and its doorbell could not be rung.
-    pub const UNHEARD: u32 = 1 << 17;
-    /// Offered for the sake of the other end only.
-    pub const PASSIVE: u32 = 1 << 18;
+    pub const UNHEARD: u32 = 1 << 16;
 }
 
 /// As a timeout: calls that would wait fail at once.
@@ -89,10 +68,9 @@ pub struct TxEnd {
 /// One connection.
 #[repr(C, align(64))]
 pub struct Conn {
-    pub state: AtomicU32,
+    pub phase: phase::Cell,
     /// Threads inside native calls on this connection.
     pub gate: Gate,
-    pub generation: AtomicU32,
     pub flags: AtomicU32,
     /// Successful reads and writes.
     pub ops: AtomicU32,
@@ -189,7 +167,7 @@ impl Conn {
 
     #[inline]
     pub fn is_attached(&self) -> bool {
-        self.state.load(Acquire) == state::ATTACHED
+        self.phase.is(Phase::Attached)
     }
 
     /// Points the record at its slot and its two rings.
@@ -202,7 +180,7 @@ impl Conn {
 
     #[inline]
     pub fn words(&self) -> &Slot {
-        // SAFETY: set by `map` before the state becomes ATTACHED; mappings of links are never unmapped, only
+        // SAFETY: set by `map` before the connection is attached; mappings of links are never unmapped, only
         // replaced by other memory of the same size (link.rs), so the pointer stays valid.
         unsafe { &*self.words.load(Relaxed) }
     }
@@ -297,9 +275,13 @@ impl Conn {
     /// The bytes so far by kernel and by ring: (kernel rx, kernel tx, ring rx, ring tx).
     pub fn bytes(&self) -> [u64; 4] {
         let early = [self.early_rx.load(Relaxed), self.early_tx.load(Relaxed)];
-        if self.state.load(Acquire) < state::ATTACHED {
-            let ring = if self.has(flag::DEMOTED) { self.ring_bytes() } else { [0, 0] };
-            return [early[0], early[1], ring[0], ring[1]];
+        match self.phase.phase() {
+            Phase::Attached | Phase::Closed => {}
+            Phase::Demoted => {
+                let ring = self.ring_bytes();
+                return [early[0], early[1], ring[0], ring[1]];
+            }
+            _ => return [early[0], early[1], 0, 0],
         }
         let rx = self.with_rx(|rx| (rx.kernel, rx.ring)).unwrap_or((early[0], 0));
         let tx = self.with_tx(|end| (end.tx.kernel(), end.tx.ring)).unwrap_or((early[1], 0));
@@ -342,7 +324,7 @@ impl Conn {
         }
     }
 
-    /// Back to a free record's values, but for the generation.
+    /// The record of a new connection.
     pub fn reset(&self, flags: u32, holder: u64) {
         self.gate.renew();
         for word in [&self.ops, &self.quick_ops, &self.last_op, &self.offered_in, &self.reason, &self.tx_froze] {
@@ -353,7 +335,6 @@ impl Conn {
         }
         self.flags.store(flags, Relaxed);
         self.holders.store(holder, Relaxed);
-        self.generation.fetch_add(1, Relaxed);
-        self.state.store(state::NATIVE, Release);
+        self.phase.go(Event::Open);
     }
 }

@@ -11,6 +11,7 @@ mod carry;
 #[path = "../../../ring/tests/loom/explore.rs"]
 mod explore;
 mod freeze;
+mod phase;
 mod world;
 
 use explore::explore;

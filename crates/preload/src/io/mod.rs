@@ -4,17 +4,18 @@ pub mod past_us;
 pub mod recv;
 pub mod send;
 
-use crate::record::{Conn, flag, state};
+use crate::record::{Conn, flag};
 use crate::{arena, attach, drain, errno, member};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
+use sidestep_conn::Phase;
 
 /// What every call on a connection begins with: the broker's news, and the next step of an upgrade.
 #[inline]
 pub fn arrive(index: u32) -> &'static Conn {
     let c = arena::conn(index);
     member::check();
-    if (c.state.load(Relaxed) == state::ATTACHING || c.has(flag::NOT_READY)) && !attach::advance(index, c) {
+    if (c.phase.is(Phase::Assigned) || c.has(flag::NOT_READY)) && !attach::advance(index, c) {
         errno::keep(member::settle);
     }
     if c.is_attached() && arena::is_inherited(c) {

@@ -4,11 +4,13 @@ use super::adopt::{self, ORPHANS, adopt};
 use super::end::{end, linger};
 use crate::excuse::excuse;
 use crate::fdtable::{self, Kind};
-use crate::record::{Conn, flag, state};
+use crate::record::Conn;
 use crate::uring::table;
 use crate::{arena, attach, broker, counters, debts, drain, errno, owed, thread, wait, waiters};
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 use sidestep_abi::Reason;
+use sidestep_conn::phase::Step;
+use sidestep_conn::{Event, Phase};
 use sidestep_sys::{arch, clock, fd as fdsys};
 
 /// Before `fd` is closed, or replaced by dup2(): forgets it. The returned work follows the close.
@@ -115,8 +117,7 @@ impl After {
 /// Nothing of the connection is left.
 fn forget(index: u32) {
     let c = arena::conn(index);
-    attach::give_slot_back(c);
-    c.state.store(state::CLOSED, Release);
+    settle_with_broker(index, c, c.phase.go(Event::Close));
     arena::free(index);
 }
 
@@ -133,55 +134,70 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     match loss {
         // Its registrations live on with whoever holds it besides.
         Loss::Closed if shared => wait::epoll::abandon(fd),
-        Loss::Closed => wait::epoll::forget(fd, c.state.load(Acquire) == state::OFFERED),
+        Loss::Closed => wait::epoll::forget(fd, c.phase.phase().is_offered()),
         Loss::StaysOpen => wait::epoll::return_to_kernel(fd),
     }
-    if (c.is_attached() || c.has(flag::DEMOTED)) && waiters::is_any(index) && adopt(index, c, fd) {
+    if matches!(c.phase.phase(), Phase::Attached | Phase::Demoted) && waiters::is_any(index) && adopt(index, c, fd) {
         return Left::Adopted(index);
     }
     c.holders.fetch_and(!arena::me().map_or(0, |p| 1 << p), AcqRel);
     counters::add_bytes(c.bytes());
-    match c.state.load(Acquire) {
+    match c.phase.phase() {
         // A child drops what it has inherited: nothing to the owner.
-        state::ATTACHED if shared && arena::is_inherited(c) => Left::Alive,
+        Phase::Kernel | Phase::Free | Phase::Closed => {}
+        Phase::Attached if shared && arena::is_inherited(c) => return Left::Alive,
+        _ if shared && arena::is_inherited(c) => {}
         // Who holds it besides goes on by kernel, and must not look at a slot that others will get.
-        state::ATTACHED if shared => {
+        Phase::Attached if shared => {
             drain::to_kernel(c, fd, Reason::Shared);
             if attach::demote(index, c) {
-                attach::give_slot_back(c);
-                c.lower(flag::DEMOTED);
+                settle_with_broker(index, c, c.phase.go(Event::Release));
             }
-            Left::Alive
+            return Left::Alive;
         }
-        state::ATTACHED => {
+        Phase::Attached => {
             end(c, fd, loss == Loss::Closed);
-            Left::Ended(index)
+            return Left::Ended(index);
         }
-        s => {
-            excuse(c);
-            let mut told = true;
-            if s == state::OFFERED {
-                if !shared {
-                    linger(fd);
-                }
-                told = broker::withdraw(index, c);
-            } else if s == state::ATTACHING || c.has(flag::DEMOTED) {
-                attach::give_slot_back(c);
+        Phase::Offered { .. } if !shared => linger(fd),
+        _ => {}
+    }
+    excuse(c);
+    if shared {
+        leave_to_others(index, c);
+    } else if settle_with_broker(index, c, c.phase.go(Event::Close)) {
+        arena::free(index);
+    } else {
+        owed::keep(index);
+    }
+    Left::Alive
+}
+
+/// The connection goes on with other processes, by kernel. Those may offer it again.
+fn leave_to_others(index: u32, c: &Conn) {
+    while !arena::is_inherited(c) {
+        let event = match c.phase.phase() {
+            Phase::Offered { .. } => Event::Lose,
+            Phase::Assigned => Event::Unfit,
+            Phase::Demoted => Event::Release,
+            _ => return,
+        };
+        if let Some(step) = c.phase.go(event) {
+            if step.from.is_offered() {
+                broker::withdraw(index, c);
             }
-            if shared {
-                // Who holds it besides may offer it again.
-                let _ = c.state.compare_exchange(state::OFFERED, state::NATIVE, AcqRel, Relaxed);
-            } else {
-                c.state.store(state::CLOSED, Release);
-                if told {
-                    arena::free(index);
-                } else {
-                    owed::keep(index);
-                }
-            }
-            Left::Alive
+            settle_with_broker(index, c, Some(step));
+            return;
         }
     }
+}
+
+/// What a transition leaves to be done. False: the broker cannot be told just now.
+fn settle_with_broker(index: u32, c: &Conn, step: Option<Step>) -> bool {
+    if step.is_some_and(Step::gives_slot_back) {
+        attach::give_slot_back(c);
+    }
+    !step.is_some_and(Step::withdraws) || broker::withdraw(index, c)
 }
 
 /// A call that was blocked on the connection is over: if it was the last that kept it alive, it ends now.

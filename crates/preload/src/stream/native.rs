@@ -2,8 +2,7 @@
 
 use crate::arena;
 use crate::debts::{self, Debt, Kind};
-use crate::record::{Conn, state};
-use core::sync::atomic::Ordering::*;
+use crate::record::Conn;
 
 /// A kernel call on a connection holds its upgrade up: record, and what its gate has given.
 static GATE: Kind = Kind(|index, number| arena::conn(index).gate.leave(number));
@@ -17,7 +16,7 @@ pub fn natively<T>(index: u32, c: &Conn, call: impl FnOnce() -> T) -> Option<T> 
     debts::settle();
     // SYNC gate: we enter, then look at the state; the attacher sets the state, then looks at the gate.
     let number = enter_gate(index, c);
-    let result = (c.state.load(SeqCst) != state::ATTACHED).then(call);
+    let result = (!c.is_attached()).then(call);
     leave_gate(index, c, number);
     result
 }

@@ -3,12 +3,13 @@
 use super::signals::{self, Quiet};
 use super::{Deadline, Patience, UNKNOWN_BELL_US, readiness};
 use crate::fdtable::{self, Kind};
-use crate::record::{Conn, flag, state};
+use crate::record::{Conn, flag};
 use crate::stream::{due, leave, stretch, tx};
 use crate::{arena, link, place};
 use core::sync::atomic::Ordering::*;
 use libc::{POLLIN, POLLOUT, POLLRDHUP, pollfd};
 use sidestep_abi::Reason;
+use sidestep_conn::Phase;
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys};
 
 /// Without a doorbell everything arrives by kernel; this is only for a peer that began a stretch at the very moment we
@@ -88,7 +89,7 @@ impl Pause {
     pub fn pause(&mut self, c: &Conn, number: Number, want: Want) -> Result<()> {
         let limit = (self.timeout_us > 0).then_some(self.timeout_us * 1000);
         let deadline = self.deadline.get_or_insert_with(|| Deadline::after_ns(limit));
-        let generation = c.generation.load(Acquire);
+        let generation = c.phase.generation();
         let may_look = !self.looked;
         self.looked = may_look && looks_ready(c, want);
         if self.looked {
@@ -102,7 +103,8 @@ impl Pause {
         }
         let result = sleep(c, number, want, deadline, &mut self.patience, (self.restarts, quiet));
         c.spin.waited(arch::ticks() - began);
-        if c.generation.load(Acquire) != generation || c.state.load(Acquire) == state::CLOSED {
+        let (now, phase) = c.phase.now();
+        if now != generation || matches!(phase, Phase::Closed | Phase::Free) {
             return Err(Errno(libc::EBADF));
         }
         match result {

@@ -3,7 +3,7 @@
 use super::signals::Quiet;
 use super::{Deadline, NOW, Patience, UNKNOWN_BELL_US, as_ptr, readiness};
 use crate::fdtable::{self, Kind};
-use crate::record::{Conn, flag, state};
+use crate::record::{Conn, flag};
 use crate::{
     arena, debts, drain, errno, link, member, next, place, stream::due, stream::leave, stream::native, stream::rx,
     stream::stretch, wait,
@@ -76,7 +76,7 @@ impl<'a> Gates<'a> {
             }
             // SYNC gate: we enter, then look at the state; the attacher sets the state, then looks at the gate.
             let number = native::enter_gate(index, c);
-            if c.state.load(SeqCst) == state::ATTACHED {
+            if c.is_attached() {
                 native::leave_gate(index, c, number);
             } else {
                 *entry = pollfd { fd: index as i32, events: (number >> 16) as i16, revents: number as i16 };
@@ -103,7 +103,7 @@ fn survey(fds: &[pollfd]) -> Holds {
                 if !c.has(flag::WAITED) {
                     c.raise(flag::WAITED);
                 }
-                if c.state.load(SeqCst) == state::ATTACHED {
+                if c.is_attached() {
                     if arena::is_inherited(c) {
                         leave_to_kernel(c, p.fd);
                     }

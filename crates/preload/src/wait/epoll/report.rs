@@ -5,7 +5,7 @@ use super::mask::{watch_anew, watched};
 use super::tag::{self, Source};
 use super::takeover::{hand_back, put};
 use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl};
-use crate::record::{Conn, flag, state};
+use crate::record::{Conn, flag};
 use crate::stream::due;
 use crate::wait::readiness::{self, ARRIVALS, ERR, HUP, OUT, OUT_ANY};
 use crate::wait::sets::{Inner, Reg, Regs, Set, reg};
@@ -166,7 +166,7 @@ impl ready::Set for Report<'_> {
             return Looked::Nothing;
         }
         let c = arena::conn(r.conn);
-        if c.state.load(Acquire) != state::ATTACHED {
+        if !c.is_attached() {
             hand_back(self.set, &mut self.regs, fd); // another process of the family has brought it back to the kernel
             return Looked::Nothing;
         }

@@ -1,0 +1,113 @@
+//! What holds on every way through the table of transitions.
+
+use sidestep_conn::phase::{Cell, Event, Phase, Step};
+use std::collections::BTreeSet;
+
+const EVENTS: [Event; 12] = [
+    Event::Open,
+    Event::Offer { passive: false },
+    Event::Offer { passive: true },
+    Event::Press,
+    Event::Lose,
+    Event::Assign,
+    Event::Enter,
+    Event::Unfit,
+    Event::Demote,
+    Event::Release,
+    Event::Close,
+    Event::Free,
+];
+
+/// What broker and end owe each other for one connection.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Account {
+    offers: i32,
+    slots: i32,
+    has_been_attached: bool,
+}
+
+impl Account {
+    fn after(mut self, step: Step, event: Event) -> Account {
+        match event {
+            Event::Open => self = Account::default(),
+            Event::Offer { .. } => self.offers += 1,
+            Event::Lose => self.offers -= 1,
+            Event::Assign => (self.offers, self.slots) = (self.offers - 1, self.slots + 1),
+            Event::Enter => self.has_been_attached = true,
+            _ => {}
+        }
+        self.offers -= i32::from(step.withdraws());
+        self.slots -= i32::from(step.gives_slot_back());
+        self
+    }
+}
+
+fn phase_number(phase: Phase) -> usize {
+    Phase::ALL.iter().position(|p| *p == phase).expect("listed")
+}
+
+/// Calls `check` for every step of every way from a free record.
+fn every_step(mut check: impl FnMut(Account, Step, Event, Account)) {
+    let mut seen = BTreeSet::new();
+    let mut next = vec![(Phase::Free, Account::default())];
+    while let Some((from, account)) = next.pop() {
+        if !seen.insert((phase_number(from), account)) {
+            continue;
+        }
+        for event in EVENTS {
+            if let Some(to) = from.after(event) {
+                let step = Step { from, to };
+                let then = account.after(step, event);
+                check(account, step, event, then);
+                next.push((to, then));
+            }
+        }
+    }
+    assert_eq!(seen.iter().map(|(phase, _)| phase).collect::<BTreeSet<_>>().len(), Phase::ALL.len());
+}
+
+#[test]
+fn slots_and_offers_are_given_back_once() {
+    every_step(|_, step, event, then| {
+        assert_eq!(then.slots, i32::from(step.to.has_slot()), "{step:?} by {event:?}");
+        assert_eq!(then.offers, i32::from(step.to.is_offered()), "{step:?} by {event:?}");
+    });
+}
+
+#[test]
+fn bytes_go_by_ring_only_with_a_slot_and_never_after_demotion_without_a_new_offer() {
+    every_step(|before, step, event, _| {
+        if step.to == Phase::Attached {
+            assert_eq!((step.from, event), (Phase::Assigned, Event::Enter));
+            assert_eq!(before.slots, 1);
+        }
+        assert!(step.from != Phase::Demoted || matches!(step.to, Phase::Kernel | Phase::Closed));
+    });
+}
+
+#[test]
+fn whatever_happens_a_connection_can_be_closed_and_its_record_used_again() {
+    for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Free) {
+        let closed = phase.after(Event::Close).unwrap_or(phase);
+        assert_eq!(closed, Phase::Closed);
+        assert_eq!(closed.after(Event::Free), Some(Phase::Free));
+    }
+}
+
+#[test]
+fn a_late_answer_does_not_meet_the_next_connection() {
+    let cell = Cell::default();
+    let open = |cell: &Cell| {
+        cell.go(Event::Open).expect("free");
+        cell.go(Event::Offer { passive: true }).expect("open");
+        cell.generation()
+    };
+    let first = open(&cell);
+    assert!(cell.go(Event::Close).expect("open").withdraws());
+    cell.go(Event::Free).expect("closed");
+    let second = open(&cell);
+    assert_ne!(first, second);
+    assert_eq!(cell.go_in(first, Event::Assign), None);
+    assert!(cell.go_in(second, Event::Assign).is_some());
+    assert_eq!(cell.now(), (second, Phase::Assigned));
+}
