@@ -3,6 +3,7 @@
 use super::recv::{broken, notify_peer};
 use super::{arrive, iov, late, natively};
 use crate::record::{Conn, Reentered, TxEnd, flag};
+use crate::wait::Deadline;
 use crate::wait::block::{self, Want};
 use crate::{arena, attach, errno, life, member, settings, user};
 use core::sync::atomic::Ordering::*;
@@ -540,9 +541,10 @@ pub fn tx_to_kernel(c: &'static Conn, fd: i32, reason: Option<Reason>) {
         return;
     }
     let mut wait = block::Blocking::new(LAST_WAIT_US);
+    let deadline = Deadline::after_ns(Some(LAST_WAIT_US * 1000)); // whatever there is to look at again and again
     loop {
         let pending = c.with_tx(|end| end_for_good(c, end, fd, reason));
-        if !matches!(pending, Ok(true)) || wait.pause(c, fd, Want::Out).is_err() {
+        if !matches!(pending, Ok(true)) || deadline.has_passed() || wait.pause(c, fd, Want::Out).is_err() {
             return;
         }
     }
