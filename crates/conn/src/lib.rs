@@ -47,6 +47,11 @@ impl Half<'_> {
         self.writing_side.sends.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
+    /// Whether somebody has claimed it.
+    pub fn is_being_sent(&self) -> bool {
+        self.writing_side.sends.load(Ordering::Relaxed) != 0
+    }
+
     pub fn has_sent(&self) {
         // SYNC sends
         self.writing_side.sends.store(0, Ordering::Release);

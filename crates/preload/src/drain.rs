@@ -19,9 +19,10 @@ pub fn tx(c: &'static Conn, fd: i32, reason: Option<Reason>) {
         return;
     }
     let mut wait = Pause::new(LAST_WAIT_US);
+    let deadline = Deadline::after_ns(Some(LAST_WAIT_US * 1000)); // whatever there is to look at again and again
     loop {
         let pending = c.with_tx(|end| end_for_good(c, end, fd, reason));
-        if !matches!(pending, Ok(true)) || wait.pause(c, Number::of(fd), Want::Out).is_err() {
+        if !matches!(pending, Ok(true)) || deadline.has_passed() || wait.pause(c, Number::of(fd), Want::Out).is_err() {
             return;
         }
     }

@@ -126,6 +126,13 @@ pub const CRAFTED: &[Crafted] = &[
         t.words().hold.store(u32::MAX, SeqCst);
         t.words().side[t.given.side].ready.store(u32::MAX, SeqCst);
     }),
+    ("sends for ever what the victim has left to send", |t| {
+        t.words().side[1 - t.given.side].sends.store(1, SeqCst);
+        t.published().tail.fetch_add(t.memory.ring_size as u64 / 2, SeqCst); // a server answers it
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        t.read_by_us().fetch_or(FROZEN, SeqCst);
+        t.words().side[t.given.side].froze.fetch_add(1, SeqCst);
+    }),
     ("ring here, all of you", |t| t.words().side[t.given.side].bells.store(u64::MAX, SeqCst)),
     ("every word of the slot all ones", |t| t.fill_slot(u64::MAX)),
     ("every word of the slot 0", |t| t.fill_slot(0)),

@@ -34,21 +34,39 @@ static void handle(int number, int flags) {
     sigaction(number, &action, 0);
 }
 
-// Numbers, eight bytes each, come one after the other; each may come again, because whoever sends it cannot know
-// whether it has gone when it is interrupted. The last is UINT64_MAX.
+// Numbers come one after the other, eight bytes each: a mark, and seven times seven bits. Whoever sends one cannot know, when
+// it is interrupted, whether all of it has gone, a part (the kernel's own send(2) of eight bytes that had to wait is cut short
+// nearly always), or nothing. So each may come again, and may be broken off before it does.
+enum { SIZE = 8, MARK = 0xff, END = 0xfe };
+
+static void encode(uint64_t number, unsigned char *bytes) {
+    bytes[0] = MARK;
+    for (int i = 1; i < SIZE; i++, number >>= 7) bytes[i] = number & 0x7f;
+}
+
 static void *receive_numbers(void *argument) {
     int fd = *(int *)argument;
-    uint64_t last = 0, number;
-    char *at = (char *)&number;
-    for (size_t got = 0;;) {
-        ssize_t n = recv(fd, at + got, sizeof number - got, 0);
+    unsigned char room[SIZE], last[SIZE], next[SIZE];
+    uint64_t number = 0;
+    int at = SIZE, is_last = 1, is_next = 1;
+    encode(0, last);
+    encode(1, next);
+    for (;;) {
+        ssize_t n = recv(fd, room, sizeof room, 0);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return (void *)1;
-        if ((got += n) < sizeof number) continue;
-        got = 0;
-        if (number == UINT64_MAX) return 0;
-        if (number != last && number != last + 1) return (void *)2;
-        last = number;
+        for (ssize_t i = 0; i < n; i++) {
+            if (room[i] == END) return 0;
+            if (room[i] == MARK) at = 0, is_last = is_next = 1;
+            if (at == SIZE) return (void *)2;
+            is_last &= room[i] == last[at];
+            is_next &= room[i] == next[at];
+            if (!is_last && !is_next) return (void *)3;
+            if (++at == SIZE && !is_last) {
+                encode(++number, last);
+                encode(number + 1, next);
+            }
+        }
     }
 }
 
@@ -68,16 +86,15 @@ static int sends(int fd, int peer, int signal_flags) {
     if (sigsetjmp(out, 1)) jumps++;
     every(200);
     while (jumps < 3000) {
-        uint64_t next = number + 1;
-        if (send(fd, &next, sizeof next, 0) != sizeof next) {
-            if (errno != EINTR) return __LINE__;
-            continue;
-        }
-        number = next;
+        unsigned char next[SIZE];
+        encode(number + 1, next);
+        ssize_t sent = send(fd, next, sizeof next, 0);
+        if (sent < 0 && errno != EINTR) return __LINE__;
+        if (sent == sizeof next) number++;
     }
     every(0);
-    uint64_t end = UINT64_MAX;
-    CHECK(send(fd, &end, sizeof end, 0) == sizeof end);
+    unsigned char end = END;
+    CHECK(send(fd, &end, 1, 0) == 1);
     CHECK(pthread_join(thread, &wrong) == 0 && wrong == 0);
     return 0;
 }

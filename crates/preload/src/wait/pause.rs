@@ -170,7 +170,8 @@ fn sleep(
     } else {
         let cap = match (l.knows(p), want) {
             (false, _) => Some(UNKNOWN_BELL_US),
-            (true, Want::Out) if c.has(flag::TX_RING) => Some(due::STALLED_US),
+            (true, Want::Out) if !readiness::is_kernels(c) => Some(due::STALLED_US),
+            (true, Want::In) if c.has(flag::TX_UNSENT) && !readiness::is_kernels(c) => Some(due::STALLED_US),
             _ => None,
         };
         let said = kernel_wait(fd, place::doorbell(p), interest(c, want), deadline.left(cap), signals);
@@ -222,7 +223,7 @@ fn is_ready(c: &Conn, want: Want, fd: i32) -> bool {
 fn interest(c: &Conn, want: Want) -> i16 {
     let wanted = match want {
         Want::In => POLLIN,
-        Want::Out if c.has(flag::TX_RING) => POLLRDHUP,
+        Want::Out if !readiness::is_kernels(c) => POLLRDHUP,
         Want::Out => POLLOUT,
     };
     wanted | readiness::for_unsent(c)

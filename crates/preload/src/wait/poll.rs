@@ -362,7 +362,7 @@ fn kernel_interest(c: &Conn, events: i16) -> i16 {
     if events & (POLLIN | libc::POLLRDNORM) != 0 {
         ask |= POLLIN;
     }
-    if events & BYTES & !POLLIN != 0 && !c.has(flag::TX_RING) {
+    if events & BYTES & !POLLIN != 0 && readiness::is_kernels(c) {
         ask |= events & (POLLOUT | libc::POLLWRNORM);
     }
     ask

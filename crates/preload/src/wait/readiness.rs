@@ -48,7 +48,13 @@ pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
 /// What to ask of the kernel besides, for the sake of bytes that are still to be sent there: the program may wait for the
 /// answer to them.
 pub fn for_unsent(c: &Conn) -> i16 {
-    if c.has(flag::TX_UNSENT) { OUT as i16 } else { 0 }
+    if c.has(flag::TX_UNSENT) && is_kernels(c) { OUT as i16 } else { 0 }
+}
+
+/// Whether the kernel knows when our direction can go on. It does not while a ring carries, nor while the peer says that it sends
+/// what is left of a ring itself: that takes no time, or is not true.
+pub fn is_kernels(c: &Conn) -> bool {
+    !c.has(flag::TX_RING) && !(c.has(flag::TX_UNSENT) && c.tx_half().is_being_sent())
 }
 
 /// Whether the kernel has said more than "writable", which is no news of a stream's end.

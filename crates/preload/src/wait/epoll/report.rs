@@ -172,7 +172,7 @@ impl ready::Set for Report<'_> {
         }
         let Look { found, is_to_be_told, tail } = look_at(&r, c, fd);
         if c.has(flag::TX_UNSENT) || r.events & OUT_ANY != 0 && found & OUT_ANY == 0 {
-            if c.has(flag::TX_RING) { due::expect_space() } else { ask_for_out(self.set, &r, fd) }
+            if readiness::is_kernels(c) { ask_for_out(self.set, &r, fd) } else { due::expect_space() }
         }
         if is_to_be_told && !self.tell(epoll_event { events: found, u64: r.data }) {
             return Looked::Untold;
