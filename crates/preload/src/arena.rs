@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_conn::Event;
 use sidestep_sys::{mem, process};
 
-pub use crate::waiters::CONNS;
+pub use crate::blocked::CONNS;
 /// Processes of a family that can hold connections at once.
 pub const FAMILY: usize = 64;
 

@@ -2,8 +2,8 @@
 //! parent's. A connection that the child touches goes back to the kernel for both.
 
 use crate::{
-    arena, counters, debts, errno, fdtable, generation, handlers, host, life::numbers, member, place, settings,
-    stream::late, thread, uring, wait, waiters,
+    arena, blocked, counters, debts, errno, fdtable, generation, handlers, host, life::numbers, member, place,
+    settings, stream::late, thread, uring, wait,
 };
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use fdtable::Kind;
@@ -68,9 +68,9 @@ pub fn in_child() {
         if place.is_none() {
             wait::epoll::shared::hold_late();
         }
-        waiters::forget();
+        blocked::forget();
         fdtable::for_each(|fd, kind| match kind {
-            Kind::Conn(index) => waiters::forget_connection(index),
+            Kind::Conn(index) => blocked::forget_connection(index),
             // The program has closed it; only a call of a thread that does not exist here keeps it (`life::number`).
             Kind::Own if tcp::is_tcp(fd) => fdtable::drop_own(fd),
             _ => {}

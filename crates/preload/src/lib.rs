@@ -11,6 +11,7 @@ extern crate std;
 
 mod arena;
 mod attach;
+mod blocked;
 mod broker;
 mod calls;
 mod counters;
@@ -52,7 +53,6 @@ mod thread;
 mod uring;
 mod user;
 mod wait;
-mod waiters;
 
 use calls::next;
 

@@ -32,6 +32,11 @@ impl Modules {
         Modules(files.iter().map(|file| module(&root, file)).collect())
     }
 
+    /// All of them.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        self.0.values().map(|module| module.file.as_str())
+    }
+
     /// Files, each with those that it takes something from, but for the module that it is a part of: what a module has for all
     /// its parts, such as an error type, stands in the module's own file.
     pub fn arrows(&self) -> BTreeSet<(&str, &str)> {

@@ -2,9 +2,6 @@
 
 use sidestep_shape::modules::Modules;
 
-/// Crates that are knots still.
-const KNOTS: &[&str] = &["preload"];
-
 fn crates() -> Vec<String> {
     let entries = std::fs::read_dir(sidestep_shape::path("crates")).expect("crates/");
     let mut found: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name().display().to_string()).collect();
@@ -15,7 +12,7 @@ fn crates() -> Vec<String> {
 #[test]
 fn no_files_take_from_each_other() {
     let mut found = Vec::new();
-    for name in crates().iter().filter(|name| !KNOTS.contains(&name.as_str())) {
+    for name in crates() {
         let modules = Modules::load(&format!("crates/{name}/src"));
         for circle in modules.circles() {
             let arrows = modules.arrows().into_iter().filter(|(a, b)| circle.contains(a) && circle.contains(b));
@@ -24,12 +21,4 @@ fn no_files_take_from_each_other() {
         }
     }
     assert!(found.is_empty(), "files that take from each other:\n{}", found.join("\n"));
-}
-
-/// A crate that is none any more is held to it like the others.
-#[test]
-fn knots_are_named_only_while_they_are() {
-    for name in KNOTS {
-        assert!(!Modules::load(&format!("crates/{name}/src")).circles().is_empty(), "{name} is no knot any more");
-    }
 }

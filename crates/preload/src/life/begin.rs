@@ -4,7 +4,7 @@ use super::numbers::end_orphans;
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::uring::table;
-use crate::{arena, counters, drain, errno, settings, thread, wait, waiters};
+use crate::{arena, blocked, counters, drain, errno, settings, thread, wait};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
 use sidestep_sys::{fd as fdsys, tcp};
@@ -50,7 +50,7 @@ fn begin(fd: i32) {
     let local = arena::local(index);
     local.refs.store(1, Relaxed);
     local.fd.store(fd as u32, Relaxed);
-    waiters::is_any(index); // threads may have been cancelled while they were blocked on the last connection here
+    blocked::is_any(index); // threads may have been cancelled while they were blocked on the last connection here
     local.orphan.store(0, Relaxed);
     counters::page().totals.seen.fetch_add(1, Relaxed);
     fdtable::set(fd, Kind::Conn(index));

@@ -6,7 +6,7 @@ use crate::excuse::excuse;
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
 use crate::uring::table;
-use crate::{arena, attach, broker, counters, debts, drain, errno, owed, thread, wait, waiters};
+use crate::{arena, attach, blocked, broker, counters, debts, drain, errno, owed, thread, wait};
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 use sidestep_abi::Reason;
 use sidestep_conn::phase::Step;
@@ -137,7 +137,7 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
         Loss::Closed => wait::epoll::forget(fd, c.phase.phase().is_offered()),
         Loss::StaysOpen => wait::epoll::return_to_kernel(fd),
     }
-    if matches!(c.phase.phase(), Phase::Attached | Phase::Demoted) && waiters::is_any(index) && adopt(index, c, fd) {
+    if matches!(c.phase.phase(), Phase::Attached | Phase::Demoted) && blocked::is_any(index) && adopt(index, c, fd) {
         return Left::Adopted(index);
     }
     c.holders.fetch_and(!arena::me().map_or(0, |p| 1 << p), AcqRel);
@@ -204,7 +204,7 @@ fn settle_with_broker(index: u32, c: &Conn, step: Option<Step>) -> bool {
 #[cold]
 pub fn orphan_done(index: u32) {
     let local = arena::local(index);
-    if waiters::is_any(index) || local.orphan.swap(0, SeqCst) == 0 {
+    if blocked::is_any(index) || local.orphan.swap(0, SeqCst) == 0 {
         return;
     }
     let _ = ORPHANS.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1));
@@ -272,8 +272,8 @@ fn look_after_orphans() {
     if now < next || NEXT.compare_exchange(next, later, Relaxed, Relaxed).is_err() {
         return;
     }
-    for index in waiters::connections() {
-        if arena::local(index).orphan.load(SeqCst) != 0 && !waiters::is_any(index) {
+    for index in blocked::connections() {
+        if arena::local(index).orphan.load(SeqCst) != 0 && !blocked::is_any(index) {
             orphan_done(index);
         }
     }

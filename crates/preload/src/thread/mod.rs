@@ -4,8 +4,8 @@ mod parts;
 
 pub use parts::{Debt, Debts, Faults, Handled, MOST_DEBTS, Parts, Sections};
 
+use crate::blocked;
 use crate::symbol::{StandIn, Symbol};
-use crate::waiters;
 use core::ffi::c_void;
 use sidestep_sys::arch::stack_pointer;
 use sidestep_sys::process;
@@ -37,7 +37,7 @@ pub fn tid() -> u32 {
     let thread = unsafe { &mut *storage() };
     if thread.tid == 0 {
         thread.tid = process::tid();
-        waiters::begin(thread.tid);
+        blocked::begin(thread.tid);
     }
     thread.tid
 }

@@ -5,7 +5,7 @@ use crate::debts::{self, Debt, Kind};
 use crate::fdtable;
 use crate::life::numbers::orphan_done;
 use crate::record::{self, Conn};
-use crate::{arena, thread, waiters};
+use crate::{arena, blocked, thread};
 use core::sync::atomic::{Ordering::*, fence};
 use sidestep_sys::{Errno, Result};
 
@@ -52,7 +52,7 @@ impl Blocking {
 /// Makes the connection outlive its number until [`let_go`]. EBADF: the number is just being closed.
 fn keep(index: u32, fd: i32) -> Result<()> {
     let local = arena::local(index);
-    waiters::enter(thread::tid(), index);
+    blocked::enter(thread::tid(), index);
     debts::owe(Debt::new(&KEPT, index));
     // SYNC waiter
     fence(SeqCst);
@@ -65,7 +65,7 @@ fn keep(index: u32, fd: i32) -> Result<()> {
 
 fn let_go(index: u32) {
     debts::paid(Debt::new(&KEPT, index));
-    waiters::leave(thread::tid(), index);
+    blocked::leave(thread::tid(), index);
     if arena::local(index).orphan.load(SeqCst) != 0 {
         orphan_done(index);
     }
