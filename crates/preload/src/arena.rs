@@ -227,3 +227,65 @@ pub fn number(index: u32, fd: i32) -> i32 {
     let moved = local.orphan.load(SeqCst) != 0 || fdtable::get(fd) != Kind::Conn(index);
     if moved { local.fd.load(Relaxed) as i32 } else { fd }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::thread;
+    use std::vec::Vec;
+
+    #[test]
+    fn threads_never_have_the_same_record() {
+        let all: Vec<u32> = thread::scope(|scope| {
+            let work = || {
+                let mut mine = Vec::new();
+                for turn in 0..3000 {
+                    let index = alloc().expect("a record");
+                    conn(index).reset(0, 1);
+                    if turn % 3 == 0 {
+                        mine.push(index);
+                    } else {
+                        conn(index).phase.go(Event::Close);
+                        free(index);
+                    }
+                }
+                mine
+            };
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().flat_map(|t| t.join().expect("no panic")).collect()
+        });
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        for index in all {
+            conn(index).phase.go(Event::Close);
+            free(index);
+        }
+    }
+
+    #[test]
+    fn a_record_of_a_new_connection_knows_nothing_of_the_last() {
+        let index = alloc().expect("a record");
+        let c = conn(index);
+        c.reset(0, 1);
+        let generation = c.phase.generation();
+        c.raise(crate::record::flag::KERNEL_ONLY);
+        c.ops.store(9, Relaxed);
+        c.phase.go(Event::Close);
+        c.phase.go(Event::Free);
+        c.reset(0, 1);
+        assert_ne!(c.phase.generation(), generation);
+        assert!(!c.has(crate::record::flag::KERNEL_ONLY) && c.ops.load(Relaxed) == 0);
+        c.phase.go(Event::Close);
+        free(index);
+    }
+
+    #[test]
+    fn processes_that_are_gone_hold_nothing() {
+        me().expect("a place");
+        let place = reserve(u32::MAX / 2).expect("a place"); // of a process that does not exist
+        let word = AtomicU64::new(1 << place);
+        assert!(!has_others(&word));
+        assert_eq!(word.load(Relaxed), 0);
+        assert!(has_others(&AtomicU64::new(1 << UNKNOWN)), "always taken to be alive");
+    }
+}

@@ -91,3 +91,49 @@ pub fn forget() {
 pub fn forget_connection(index: u32) {
     count(index).store(0, Relaxed);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// The number of a thread that has ended.
+    fn gone() -> u32 {
+        let tid = thread::spawn(process::tid).join().expect("a number");
+        while process::goes_on(tid) {
+            thread::yield_now(); // joined, and the kernel is not done with it yet
+        }
+        tid
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_keeps_nothing_alive() {
+        let me = process::tid();
+        enter(me, 40_001);
+        assert!(is_any(40_001));
+        assert!(connections().any(|index| index == 40_001));
+        leave(me, 40_001);
+        assert!(!is_any(40_001));
+        enter(gone(), 40_001);
+        assert!(!is_any(40_001));
+    }
+
+    #[test]
+    fn a_thread_with_the_number_of_another_is_not_taken_for_it() {
+        let me = process::tid();
+        enter(me, 40_002);
+        begin(me);
+        assert!(!is_any(40_002));
+    }
+
+    #[test]
+    fn a_connection_counts_all_threads() {
+        let me = process::tid();
+        enter(me, 40_003);
+        enter(me, 40_003);
+        leave(me, 40_003);
+        assert!(is_any(40_003));
+        forget_connection(40_003);
+        assert!(!is_any(40_003));
+    }
+}

@@ -145,3 +145,21 @@ pub fn forget() -> i32 {
     LOCK.forget();
     SOCKET.swap(-1, Relaxed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_told_is_owed_on() {
+        let word = AtomicU64::new(0b1_0110);
+        let mut told = 0;
+        assert!(!tell_each(&word, |bit| {
+            told += 1;
+            bit < 2
+        }));
+        assert_eq!((told, word.load(Relaxed)), (2, 0b1_0100));
+        assert!(tell_each(&word, |_| true));
+        assert_eq!(word.load(Relaxed), 0);
+    }
+}

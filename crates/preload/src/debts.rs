@@ -106,3 +106,72 @@ fn give_back_abandoned(debts: &Debts) {
         (kind.0)((word >> 32) as u32, word as u32);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::hint::black_box;
+    use std::vec::Vec;
+
+    std::thread_local! {
+        static GIVEN_BACK: RefCell<Vec<(u32, u32)>> = const { RefCell::new(Vec::new()) };
+    }
+
+    static THING: Kind = Kind(|value, number| GIVEN_BACK.with_borrow_mut(|all| all.push((value, number))));
+
+    fn given_back() -> Vec<(u32, u32)> {
+        GIVEN_BACK.take()
+    }
+
+    /// Runs deep enough in the stack to be over when it has returned.
+    #[inline(never)]
+    fn call(work: impl FnOnce()) {
+        let below = black_box([0u8; 4096]);
+        work();
+        black_box(&below);
+    }
+
+    #[test]
+    fn what_a_call_has_left_is_given_back_at_the_next_one_newest_first() {
+        call(|| {
+            owe(Debt::numbered(&THING, 7, 1));
+            owe(Debt::new(&THING, 8));
+        });
+        settle();
+        assert_eq!(given_back(), [(8, 0), (7, 1)]);
+        settle();
+        assert_eq!(given_back(), []);
+    }
+
+    #[test]
+    fn what_an_interrupted_call_has_is_left_to_it() {
+        owe(Debt::new(&THING, 1));
+        call(settle); // a handler's
+        assert_eq!(given_back(), []);
+        paid(Debt::new(&THING, 1));
+        settle();
+        assert_eq!(given_back(), []);
+    }
+
+    #[test]
+    fn what_is_paid_is_that_debt_alone() {
+        static OTHER: Kind = Kind(|_, _| {});
+        call(|| {
+            for value in [1, 2, 3] {
+                owe(Debt::new(&THING, value));
+            }
+            paid(Debt::new(&OTHER, 2));
+            paid(Debt::new(&THING, 2));
+        });
+        settle();
+        assert_eq!(given_back(), [(3, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn more_than_there_is_room_for_is_not_recorded() {
+        call(|| (0..20).for_each(|value| owe(Debt::new(&THING, value))));
+        settle();
+        assert_eq!(given_back().len(), MOST_DEBTS);
+    }
+}

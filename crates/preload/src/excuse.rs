@@ -25,3 +25,42 @@ pub fn excuse(c: &Conn) {
 fn has_many_operations(c: &Conn) -> bool {
     matches!(settings::get().upgrade_after, Threshold::Auto) && c.ops.load(Relaxed) >= env::QUICK_OPS
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena;
+    use sidestep_conn::Event::{self, *};
+
+    /// The reason of a connection with this life.
+    fn reason(life: &[Event], known: Option<Reason>, ops: u32) -> Option<Reason> {
+        let index = arena::alloc().expect("a record");
+        let c = arena::conn(index);
+        c.reset(0, 1);
+        life.iter().for_each(|event| assert!(c.phase.go(*event).is_some(), "{event:?}"));
+        c.reason.store(known.map_or(0, |reason| reason as u32), Relaxed);
+        c.ops.store(ops, Relaxed);
+        excuse(c);
+        let found = if c.has(flag::REASONED) { Reason::from_code(c.reason.load(Relaxed) as u8) } else { None };
+        c.phase.go(Close);
+        arena::free(index);
+        found
+    }
+
+    #[test]
+    fn each_way_to_stay_on_the_kernel_has_its_reason() {
+        let (passive, asking) = (Offer { passive: true }, Offer { passive: false });
+        assert_eq!(reason(&[], None, 1), Some(Reason::Short));
+        assert_eq!(reason(&[], None, env::QUICK_OPS), Some(Reason::Rare));
+        assert_eq!(reason(&[], Some(Reason::Shared), env::QUICK_OPS), Some(Reason::Shared));
+        assert_eq!(reason(&[asking], None, 100), Some(Reason::PeerAbsent));
+        assert_eq!(reason(&[asking], Some(Reason::NoBroker), 100), Some(Reason::PeerAbsent));
+        assert_eq!(reason(&[passive], Some(Reason::NoBroker), 100), Some(Reason::Rare));
+        assert_eq!(reason(&[asking, Assign], None, 100), Some(Reason::Short));
+    }
+
+    #[test]
+    fn what_was_in_a_ring_needs_none() {
+        assert_eq!(reason(&[Offer { passive: false }, Assign, Enter], None, 100), None);
+    }
+}

@@ -136,3 +136,56 @@ pub fn drop_own(own: i32) {
         fd::close(own);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that no descriptor of the tests has.
+    const FREE: i32 = 200_000;
+
+    #[test]
+    fn a_number_that_is_being_closed_stands_for_nothing_and_is_nobodys() {
+        let fd = FREE;
+        for kind in [Kind::Conn(5), Kind::Set(6), Kind::Ring(7)] {
+            assert!(set(fd, kind));
+            assert!(get(fd) == kind);
+            assert!(close(fd) == kind);
+            assert!(get(fd) == Kind::Closing);
+            assert!(close(fd) == Kind::Other, "another thread was first");
+            closed(fd);
+            assert!(get(fd) == Kind::Other);
+        }
+    }
+
+    #[test]
+    fn what_came_to_the_number_meanwhile_stays() {
+        let fd = FREE + 1;
+        set(fd, Kind::Conn(1));
+        close(fd);
+        set(fd, Kind::Conn(2));
+        closed(fd);
+        assert!(get(fd) == Kind::Conn(2));
+        assert!(follows_any() && follows_connections() && highest() >= fd);
+        set(fd, Kind::Other);
+    }
+
+    #[test]
+    fn descriptors_of_the_library_are_not_followed() {
+        let fd = FREE + 2;
+        set(fd, Kind::Own);
+        assert!(close(fd) == Kind::Other);
+        assert!(get(fd) == Kind::Own);
+        set(fd, Kind::Copied);
+        assert!(close(fd) == Kind::Other);
+        assert!(get(fd) == Kind::Other);
+    }
+
+    #[test]
+    fn too_large_numbers_are_nobodys() {
+        for fd in [-1, MAX_FD as i32, i32::MAX, i32::MIN] {
+            assert!(!set(fd, Kind::Conn(1)));
+            assert!(get(fd) == Kind::Other && close(fd) == Kind::Other);
+        }
+    }
+}

@@ -53,3 +53,24 @@ impl Line {
         &self.bytes[..self.len]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_quoted_text() {
+        let mut line = Line::new();
+        line.number(0).push(b" ").number(u64::MAX).push(b" ").quoted(b"a\"\\\n\xff");
+        assert_eq!(line.bytes(), b"0 18446744073709551615 \"a\\\"\\\\?\xff\"");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_cut() {
+        let mut line = Line::new();
+        for _ in 0..5000 {
+            line.push(b"x");
+        }
+        assert_eq!(line.bytes().len(), 4096);
+    }
+}

@@ -76,3 +76,32 @@ pub fn flush(mut send: impl FnMut(&[u8]) -> usize) {
     }
     LOCK.unlock();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::iov;
+    use std::vec::Vec;
+
+    #[test]
+    fn what_handlers_write_goes_in_order_and_whole() {
+        let write = |index, bytes: &[u8]| keep(index, &iov::one(bytes.as_ptr().cast(), bytes.len()));
+        assert_eq!(write(3, b"abc"), Ok(3));
+        assert_eq!(write(3, b"def"), Ok(3));
+        assert!(has_some(3) && !has_some(4));
+        assert_eq!(write(4, b"x"), Err(Errno(libc::EAGAIN)), "one connection at a time");
+        assert_eq!(write(3, &[0; ROOM]), Err(Errno(libc::EAGAIN)), "all of it, or nothing");
+        let mut sent = Vec::new();
+        flush(|bytes| {
+            sent.extend_from_slice(&bytes[..2]);
+            2
+        });
+        assert!(has_some(3));
+        flush(|bytes| {
+            sent.extend_from_slice(bytes);
+            bytes.len()
+        });
+        assert_eq!(sent, b"abcdef");
+        assert!(!has_some(3));
+    }
+}

@@ -1,7 +1,7 @@
 //! What one entry of a submission queue will do to our connections and sets.
 
 use crate::fdtable::{self, Kind};
-use crate::wait::{epoll, sets};
+use crate::wait::{self, sets};
 use crate::{arena, attach, drain, errno, life::numbers, passed, user};
 use core::ffi::{c_int, c_uint};
 use libc::{EPOLL_CTL_ADD, epoll_event};
@@ -116,11 +116,11 @@ impl Entry {
             // SAFETY: as the program has asked; the kernel checks what it is given.
             unsafe { crate::next::epoll_ctl(set, op, fd, event.cast_mut()) }
         };
-        if epoll::ctl(index, op, fd, event, native) == 0 {
+        if wait::epoll::ctl(index, op, fd, event, native) == 0 {
             self.replace_by_nothing();
         } else if op != EPOLL_CTL_ADD || errno::get() != libc::EEXIST {
             // The kernel is to say no in the same way: what is there only for us would be in its way.
-            epoll::unpark(sets::get(index), fd);
+            wait::epoll::unpark(sets::get(index), fd);
         }
     }
 
@@ -178,7 +178,7 @@ impl Entry {
 fn leave_to_kernel(fd: c_int) {
     match fdtable::get(fd) {
         Kind::Conn(index) => drain::to_kernel(arena::conn(index), fd, Reason::KernelFeature),
-        Kind::Set(index) => epoll::leave_to_kernel(index, Reason::KernelFeature),
+        Kind::Set(index) => wait::epoll::leave_to_kernel(index, Reason::KernelFeature),
         _ => {}
     }
 }
