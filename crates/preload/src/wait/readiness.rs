@@ -54,7 +54,8 @@ pub fn for_unsent(c: &Conn) -> i16 {
 /// Whether the kernel knows when our direction can go on. It does not while a ring carries, nor while the peer says that it sends
 /// what is left of a ring itself: that takes no time, or is not true.
 pub fn is_kernels(c: &Conn) -> bool {
-    !c.has(flag::TX_RING) && !(c.has(flag::TX_UNSENT) && c.tx_half().is_being_sent())
+    let is_others = c.has(flag::TX_UNSENT) && c.tx_half().is_being_sent();
+    !c.has(flag::TX_RING) && !is_others
 }
 
 /// Whether the kernel has said more than "writable", which is no news of a stream's end.
