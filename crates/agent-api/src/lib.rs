@@ -16,10 +16,18 @@ mod policy;
 mod question;
 
 pub use answer::*;
-pub use client::{DEFAULT_SOCKET, ask};
+pub use client::{AskError, DEFAULT_SOCKET, ask};
 pub use metrics::*;
 pub use policy::*;
 pub use question::{Caller, Protocol, Question};
 
+use serde::{Deserialize, Serialize};
+
 /// What the agent sends back: what was asked for, or why not.
-pub type Reply = Result<Answer, String>;
+pub type Reply = Result<Answer, Refusal>;
+
+/// Why there is no answer, in the agent's words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(transparent)]
+#[error("{0}")]
+pub struct Refusal(pub String);

@@ -1,12 +1,13 @@
 //! The socket at which `sidestep service` and `sidestep explain` ask.
 
-use crate::message::Asker;
+use crate::message::{Asker, refused};
 use sidestep_agent_api::Reply;
+use sidestep_ebpf::error::chain;
 use std::fs::Permissions;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,14 +15,26 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST_QUESTION: u64 = 64 * 1024;
 
+/// Why nobody can be answered there.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    #[error("an agent with other pins listens at {} already: choose another --socket", .0.display())]
+    InUse(PathBuf),
+    #[error("cannot listen at {}", path.display())]
+    Listen { path: PathBuf, source: io::Error },
+    #[error("cannot remove {}", path.display())]
+    Remove { path: PathBuf, source: io::Error },
+    #[error("{} is there and no socket: choose another --socket, or remove it", .0.display())]
+    NoSocket(PathBuf),
+}
+
 /// Where an earlier agent listened. Whoever may connect can end the agent: only its own user may.
-pub fn listen(path: &Path) -> Result<UnixListener, String> {
-    let at = path.display();
+pub fn listen(path: &Path) -> Result<UnixListener, SocketError> {
     if is_answered(path) {
-        return Err(format!("an agent with other pins listens at {at} already: choose another --socket"));
+        return Err(SocketError::InUse(path.into()));
     }
     remove(path)?;
-    bind(path).map_err(|error| format!("cannot listen at {at}: {error}"))
+    bind(path).map_err(|source| SocketError::Listen { path: path.into(), source })
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -37,11 +50,11 @@ pub fn is_answered(path: &Path) -> bool {
 }
 
 /// Only what an agent has made there goes: a mistyped option must not cost a file.
-pub fn remove(path: &Path) -> Result<(), String> {
-    let cannot = |error: io::Error| format!("cannot remove {}: {error}", path.display());
+pub fn remove(path: &Path) -> Result<(), SocketError> {
+    let cannot = |source| SocketError::Remove { path: path.into(), source };
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path).map_err(cannot),
-        Ok(_) => Err(format!("{} is there and no socket: choose another --socket, or remove it", path.display())),
+        Ok(_) => Err(SocketError::NoSocket(path.into())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(cannot(error)),
     }
@@ -56,17 +69,21 @@ pub fn serve(listener: &UnixListener, asker: &Asker, busy: &Busy) {
         let _busy = busy.lock().unwrap_or_else(PoisonError::into_inner);
         match stream.and_then(|stream| answer(&stream, asker)) {
             Ok(()) => {}
-            Err(error) => tracing::debug!("a question was not answered: {error}"),
+            Err(error) => tracing::debug!("a question was not answered: {}", chain(&error)),
         }
     }
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("this is no question that it understands")]
+struct NotUnderstood(#[source] serde_json::Error);
 
 fn answer(stream: &UnixStream, asker: &Asker) -> io::Result<()> {
     let mut question = Vec::new();
     Timed::new(stream, PATIENCE).take(LONGEST_QUESTION).read_to_end(&mut question)?;
     let reply: Reply = match serde_json::from_slice(&question) {
         Ok(question) => asker.ask(question),
-        Err(error) => Err(format!("this is no question that it understands: {error}")),
+        Err(error) => Err(refused(&NotUnderstood(error))),
     };
     Timed::new(stream, PATIENCE).write_all(&serde_json::to_vec(&reply)?)
 }
@@ -133,11 +150,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent.sock");
         std::fs::write(&path, "precious").unwrap();
-        assert!(listen(&path).unwrap_err().contains("is there and no socket: choose another --socket"));
+        assert!(listen(&path).unwrap_err().to_string().contains("is there and no socket: choose another --socket"));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
         std::fs::remove_file(&path).unwrap();
         let first = listen(&path).unwrap();
-        assert!(listen(&path).unwrap_err().contains("listens at"));
+        assert!(listen(&path).unwrap_err().to_string().contains("listens at"));
         drop(first);
         listen(&path).unwrap();
         remove(&path).unwrap();

@@ -3,12 +3,13 @@
 use crate::report;
 use crate::view::View;
 use sidestep_agent_api::{Check, Source, Trouble};
+use sidestep_ebpf::error::Result;
 use sidestep_mesh::address::Endpoint;
 use sidestep_mesh::plane::{Frontend, FrontendKey};
 use sidestep_mesh::table::Backend;
 use std::collections::{BTreeSet, HashSet};
 
-pub fn check(view: &View) -> Result<Check, String> {
+pub fn check(view: &View) -> Result<Check> {
     let mut check = Check { troubles: view.troubles().cloned().collect(), ..Check::default() };
     check.problems =
         view.reconciler.problems().map(|(name, problem)| format!("{name}: {}", report::described(problem))).collect();
@@ -28,7 +29,7 @@ pub fn check(view: &View) -> Result<Check, String> {
     }
     check.frontends = meant.len();
     if view.is_complete() {
-        let found = view.maps.frontends().map_err(|error| error.to_string())?;
+        let found = view.maps.frontends()?;
         let strangers = found.into_iter().filter(|(key, _)| !meant.contains(key));
         check.differences.extend(strangers.map(|(key, _)| format!("{key}: is in the tables, and no Service's")));
     }
@@ -43,8 +44,8 @@ fn not_read(source: &Source) -> Trouble {
 }
 
 /// What is wrong with one frontend.
-fn compare(view: &View, key: FrontendKey, value: Frontend, list: &[Backend]) -> Result<Option<String>, String> {
-    let Some(found) = view.maps.frontend(&key).map_err(|error| error.to_string())? else {
+fn compare(view: &View, key: FrontendKey, value: Frontend, list: &[Backend]) -> Result<Option<String>> {
+    let Some(found) = view.maps.frontend(&key)? else {
         return Ok(Some("is not in the tables".into()));
     };
     if found != value {

@@ -9,8 +9,9 @@ use crate::settings::{Settings, SourceSettings};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use known::{Known, QUIET};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use sidestep_ebpf::error::chain;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,6 +26,17 @@ pub struct Cluster {
     /// Who is who matters to policies, which are read beside the captures.
     asks_pods: bool,
     refresh: Arc<Notify>,
+}
+
+/// Why there is no client for the API server.
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    #[error(transparent)]
+    Kubeconfig(#[from] KubeconfigError),
+    #[error(transparent)]
+    InCluster(#[from] InClusterError),
+    #[error(transparent)]
+    Client(#[from] kube::Error),
 }
 
 /// Until there is a first connection.
@@ -43,23 +55,22 @@ impl Cluster {
         Some(Cluster { kubeconfig, node_name, asks_zone, asks_pods, refresh: Arc::default() })
     }
 
-    async fn connect(&self) -> Result<Client, String> {
+    async fn connect(&self) -> Result<Client, ConnectError> {
         let config = match &self.kubeconfig {
             Some(path) => {
-                let file = Kubeconfig::read_from(path).map_err(|error| error.to_string())?;
-                let options = KubeConfigOptions::default();
-                Config::from_custom_kubeconfig(file, &options).await.map_err(|error| error.to_string())?
+                let file = Kubeconfig::read_from(path)?;
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
             }
-            None => Config::incluster().map_err(|error| error.to_string())?,
+            None => Config::incluster()?,
         };
-        Client::try_from(config).map_err(|error| error.to_string())
+        Ok(Client::try_from(config)?)
     }
 
     async fn follow(&self, teller: &Teller) -> Result<(), Gone> {
         let mut client = loop {
             match self.connect().await {
                 Ok(client) => break client,
-                Err(why) => teller.outage(self.name(), why)?,
+                Err(error) => teller.outage(self.name(), chain(&error))?,
             }
             tokio::time::sleep(AGAIN).await;
         };
@@ -73,7 +84,7 @@ impl Cluster {
                     client = new;
                     teller.well(self.name())?;
                 }
-                Err(why) => teller.outage(self.name(), why)?,
+                Err(error) => teller.outage(self.name(), chain(&error))?,
             }
         }
     }
@@ -111,7 +122,7 @@ impl Source for Cluster {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
             Ok(runtime) => runtime.block_on(self.follow(teller)),
-            Err(why) => teller.trouble(self.name(), format!("cannot begin to watch: {why}")),
+            Err(error) => teller.trouble(self.name(), format!("cannot begin to watch: {}", chain(&error))),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! `sidestep agent --detach`: every trace goes.
 
+use crate::answer::{self, SocketError};
 use crate::args::Args;
-use crate::lock::{self, Lock};
-use crate::{answer, settings};
-use sidestep_agent_api::{Question, ask};
+use crate::lock::{self, Held, Lock, LockError};
+use crate::settings;
+use sidestep_agent_api::{AskError, Question, ask};
+use sidestep_ebpf::error::Error;
 use sidestep_ebpf::services;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,30 +13,64 @@ use std::time::{Duration, Instant};
 /// An agent that was asked to end does so when it has answered.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub fn detach(args: &Args) -> Result<(), String> {
+/// Why something is left.
+#[derive(Debug, thiserror::Error)]
+pub enum DetachError {
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("{held}; name its --socket, or end it first (SIGTERM). Nothing is removed")]
+    Running { held: Held, source: AskError },
+    #[error("{0}, and does not end: see its log")]
+    DoesNotEnd(Held),
+    #[error(transparent)]
+    Programs(#[from] Error),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
+pub fn detach(args: &Args) -> Result<(), DetachError> {
     let (pins, socket) = settings::places(args);
     let _alone = stop_running(&pins, &socket)?;
-    services::remove(&pins).map_err(|error| error.to_string())?;
+    services::remove(&pins)?;
     // What was nobody's is gone by now; what another kind of programs keeps there stays.
     let _ = std::fs::remove_dir(&pins);
     // Whoever still answers has other pins.
-    if answer::is_answered(&socket) { Ok(()) } else { answer::remove(&socket) }
+    if answer::is_answered(&socket) { Ok(()) } else { Ok(answer::remove(&socket)?) }
 }
 
 /// Nobody programs what is being removed.
-fn stop_running(pins: &Path, socket: &Path) -> Result<Lock, String> {
+fn stop_running(pins: &Path, socket: &Path) -> Result<Lock, DetachError> {
     if let Some(lock) = Lock::take(pins)? {
         return Ok(lock);
     }
-    let running = lock::held(pins);
-    ask(socket, &Question::Stop { detach: true, pins: lock::identity(pins) })
-        .map_err(|why| format!("{running}; name its --socket, or end it first (SIGTERM). Nothing is removed: {why}"))?;
+    let held = Held::new(pins);
+    if let Err(source) = ask(socket, &Question::Stop { detach: true, pins: lock::identity(pins) }) {
+        return Err(DetachError::Running { held, source });
+    }
     let deadline = Instant::now() + PATIENCE;
     loop {
         match Lock::take(pins)? {
             Some(lock) => return Ok(lock),
             None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
-            None => return Err(format!("{running}, and does not end: see its log")),
+            None => return Err(DetachError::DoesNotEnd(held)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidestep_ebpf::error::chain;
+
+    #[test]
+    fn who_cannot_detach_is_told_who_runs_what_to_do_and_why() {
+        let (held, at) = (Held::new(Path::new("/nonexistent/pins")), "/run/agent.sock".into());
+        let source = AskError::Nobody { at, source: std::io::Error::from_raw_os_error(2) };
+        let told = chain(&DetachError::Running { held, source }).to_string();
+        let (first, then) = told.split_once(". Nothing is removed: ").unwrap();
+        let running = "an agent runs already with the pins /nonexistent/pins (in another PID namespace)";
+        assert_eq!(first, format!("{running}; name its --socket, or end it first (SIGTERM)"));
+        assert!(then.starts_with("no agent answers at /run/agent.sock"), "{told}");
+        assert!(then.ends_with(": No such file or directory (os error 2)"), "{told}");
     }
 }

@@ -7,9 +7,10 @@ mod files;
 mod touched;
 
 use crate::message::{Gone, Refresher, Source, Teller, Told};
-use files::Files;
+use files::{FileError, Files};
 use notify::event::Flag;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use sidestep_ebpf::error::chain;
 use sidestep_mesh::object::{Key, Object};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -85,10 +86,10 @@ impl Directory {
         Directory { only_captures: true, ..Directory::new(path) }
     }
 
-    fn objects(&self, path: &Path) -> Result<BTreeMap<Key, Object>, String> {
+    fn objects(&self, path: &Path) -> Result<BTreeMap<Key, Object>, FileError> {
         let objects = files::objects(path)?;
         match objects.keys().find(|key| self.only_captures && !matches!(key, Key::Capture(_) | Key::Policy(_))) {
-            Some(other) => Err(format!("{other}: only objects of kind Capture and Policy are read here")),
+            Some(other) => Err(FileError::OtherKind(other.clone())),
             None => Ok(objects),
         }
     }
@@ -139,7 +140,7 @@ impl Directory {
                 Ok(Some(there.chain(before).collect()))
             }
             Err(error) => {
-                teller.trouble(self.path.display(), format!("cannot list it: {error}"))?;
+                teller.trouble(self.path.display(), format!("cannot list it: {}", chain(&error)))?;
                 Ok(None)
             }
         }
@@ -154,8 +155,8 @@ impl Directory {
                     changed.extend(self.files.replace(path.clone(), objects));
                     understood.insert(path);
                 }
-                Err(what) => {
-                    teller.trouble(path.display(), what)?;
+                Err(error) => {
+                    teller.trouble(path.display(), chain(&error))?;
                     self.troubled.insert(path);
                 }
             }

@@ -3,15 +3,16 @@
 use crate::message::Message;
 use crate::view::View;
 use crate::words;
+use sidestep_ebpf::error::Result;
 use sidestep_ebpf::events::{self, Event};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::Sender;
 
 /// Tells each event, until nobody listens.
-pub fn follow(pins: &Path, inbox: &Sender<Message>) -> Result<(), String> {
+pub fn follow(pins: &Path, inbox: &Sender<Message>) -> Result<()> {
     let is_wanted = |event| inbox.send(Message::Event(event)).is_ok();
-    events::follow(pins, is_wanted).map_err(|error| error.to_string())
+    events::follow(pins, is_wanted)
 }
 
 /// Kinds that are told in a second; of more there is a number.

@@ -1,10 +1,21 @@
 //! One agent for one directory of pins: two would undo each other's work, whatever sockets they listen at.
 
 use rustix::fs::{FlockOperation, flock, major, minor};
+use sidestep_ebpf::error::Error;
 use sidestep_ebpf::pins::Pins;
 use std::fs::{File, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Why it cannot be found out whether another agent has it.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    #[error(transparent)]
+    Pins(#[from] Error),
+    #[error("{}: cannot lock it", pins.display())]
+    Lock { pins: PathBuf, source: io::Error },
+}
 
 /// Held as long as it lives.
 pub struct Lock {
@@ -13,13 +24,13 @@ pub struct Lock {
 
 impl Lock {
     /// None: another process has it. The directory is made if need be.
-    pub fn take(pins: &Path) -> Result<Option<Lock>, String> {
-        let checked = Pins::new(pins).map_err(|error| error.to_string())?;
-        Lock::of(pins, || checked.create().map_err(|error| error.to_string()))
+    pub fn take(pins: &Path) -> Result<Option<Lock>, LockError> {
+        let checked = Pins::new(pins)?;
+        Lock::of(pins, || checked.create())
     }
 
-    fn of(pins: &Path, create: impl Fn() -> Result<(), String>) -> Result<Option<Lock>, String> {
-        let cannot = |error: std::io::Error| format!("{}: cannot lock it: {error}", pins.display());
+    fn of(pins: &Path, create: impl Fn() -> Result<(), Error>) -> Result<Option<Lock>, LockError> {
+        let cannot = |source| LockError::Lock { pins: pins.into(), source };
         loop {
             create()?;
             let directory = File::open(pins).map_err(cannot)?;
@@ -44,12 +55,24 @@ fn number(of: &Metadata) -> (u64, u64) {
     (of.dev(), of.ino())
 }
 
-/// That somebody has it, and who.
-pub fn held(pins: &Path) -> String {
-    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
-    let holder = identity(pins).and_then(|identity| holder(&locks, identity));
-    let who = holder.map_or_else(|| "in another PID namespace".into(), |pid| format!("process {pid}"));
-    format!("an agent runs already with the pins {} ({who})", pins.display())
+/// Somebody has it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an agent runs already with the pins {} ({})", pins.display(), told(*by))]
+pub struct Held {
+    pins: PathBuf,
+    /// None: a process of another PID namespace.
+    by: Option<u32>,
+}
+
+impl Held {
+    pub fn new(pins: &Path) -> Held {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+        Held { pins: pins.into(), by: identity(pins).and_then(|identity| holder(&locks, identity)) }
+    }
+}
+
+fn told(process: Option<u32>) -> String {
+    process.map_or_else(|| "in another PID namespace".into(), |pid| format!("process {pid}"))
 }
 
 /// Process ids of other PID namespaces are not in proc_locks(5).
@@ -63,15 +86,17 @@ fn holder(locks: &str, (device, inode): (u64, u64)) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sidestep_ebpf::error::Doing;
 
     #[test]
     fn of_two_agents_the_second_is_told_so() {
         let directory = tempfile::tempdir().unwrap();
         let pins = directory.path().join("pins");
-        let take = || Lock::of(&pins, || std::fs::create_dir_all(&pins).map_err(|error| error.to_string()));
+        let take = || Lock::of(&pins, || std::fs::create_dir_all(&pins).at("create", &pins));
         let first = take().unwrap().unwrap();
         assert!(take().unwrap().is_none());
-        assert!(held(&pins).ends_with(&format!("(process {})", std::process::id())), "{}", held(&pins));
+        let held = Held::new(&pins).to_string();
+        assert!(held.ends_with(&format!("(process {})", std::process::id())), "{held}");
         drop(first);
         assert!(take().unwrap().is_some());
     }

@@ -46,20 +46,22 @@ mod view;
 mod words;
 
 use clap::Parser;
+use sidestep_ebpf::error::chain;
+use std::error::Error;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     end_with_any_thread();
     let mut words = std::env::args_os().skip(1).peekable();
     let (name, done) = match words.peek() {
-        Some(first) if first == capture::COMMAND => (capture::COMMAND, capture::run(words)),
-        Some(first) if first == splice::COMMAND => (splice::COMMAND, splice::run(words)),
+        Some(first) if first == capture::COMMAND => (capture::COMMAND, capture::run(words).map_err(Into::into)),
+        Some(first) if first == splice::COMMAND => (splice::COMMAND, splice::run(words).map_err(Into::into)),
         _ => ("agent", agent()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sidestep {name}: {error}");
+            eprintln!("sidestep {name}: {}", chain(&*error));
             ExitCode::FAILURE
         }
     }
@@ -74,7 +76,7 @@ fn end_with_any_thread() {
     }));
 }
 
-fn agent() -> Result<(), String> {
+fn agent() -> Result<(), Box<dyn Error>> {
     let args = args::Args::parse();
-    if args.detach { detach::detach(&args) } else { run::run(args) }
+    if args.detach { Ok(detach::detach(&args)?) } else { Ok(run::run(args)?) }
 }

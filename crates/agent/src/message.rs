@@ -2,7 +2,8 @@
 
 use crate::captures::report::Report;
 use crate::settings::Settings;
-use sidestep_agent_api::{Question, Reply, Trouble};
+use sidestep_agent_api::{Question, Refusal, Reply, Trouble};
+use sidestep_ebpf::error::{Error, chain};
 use sidestep_ebpf::events::Event;
 use sidestep_ebpf::reclaim::Reclaimed;
 use sidestep_mesh::address::Address;
@@ -21,7 +22,7 @@ pub enum Message {
     /// Something rare has happened in the kernel.
     Event(Event),
     /// What became of connected UDP sockets whose backend had gone, or why nothing did.
-    Reclaimed(Result<Reclaimed, String>),
+    Reclaimed(Result<Reclaimed, Error>),
     Asked(Question, SyncSender<Reply>),
     /// As they have been read again.
     Settings(Box<Settings>),
@@ -99,6 +100,15 @@ pub trait Source: Send {
     fn run(self: Box<Self>, teller: &Teller) -> Result<(), Gone>;
 }
 
+/// An error in the words that who asked is given.
+pub fn refused(error: &(dyn std::error::Error + 'static)) -> Refusal {
+    Refusal(chain(error).to_string())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the agent is about to end")]
+struct Ending;
+
 /// Asks the thread that owns the tables.
 #[derive(Clone)]
 pub struct Asker(Sender<Message>);
@@ -110,9 +120,9 @@ impl Asker {
 
     /// Waits for the answer.
     pub fn ask(&self, question: Question) -> Reply {
-        let ending = |_| "the agent is about to end".to_string();
+        let ending = || refused(&Ending);
         let (reply, answer) = sync_channel(1);
-        self.0.send(Message::Asked(question, reply)).map_err(|error| ending(error.to_string()))?;
-        answer.recv().map_err(|error| ending(error.to_string()))?
+        self.0.send(Message::Asked(question, reply)).map_err(|_| ending())?;
+        answer.recv().map_err(|_| ending())?
     }
 }

@@ -2,12 +2,12 @@
 
 mod settings;
 
-use crate::captures::{Keeper, Order, Report, Standing};
+use crate::captures::{CaptureThread, Order, Report, Standing};
 use crate::complaints::Complaints;
 use crate::events::Digest;
 use crate::flows::{Flows, Names};
 use crate::lock;
-use crate::message::{Message, Told};
+use crate::message::{Message, Told, refused};
 use crate::policing::Policing;
 use crate::questions;
 use crate::reclaimer::Reclaimer;
@@ -15,6 +15,7 @@ use crate::settings::Settings;
 use crate::view::{Pods, View};
 use sidestep_agent_api::{Answer, Question, Reconcile, Source};
 use sidestep_ebpf::capture::Captures;
+use sidestep_ebpf::error::chain;
 use sidestep_ebpf::plane::Maps;
 use sidestep_mesh::address::Address;
 use sidestep_mesh::choose;
@@ -23,6 +24,7 @@ use sidestep_mesh::reconcile::{Outcome, Reconciler};
 use sidestep_mesh::state::{Concerned, State};
 use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -52,10 +54,10 @@ pub struct Node {
     reclaimer: Reclaimer,
     /// Some were ended for lack of a backend.
     udp_sockets_wait: bool,
-    keeper: Keeper,
+    controller: CaptureThread,
     /// None: connections are not counted.
     flows: Option<Flows>,
-    /// Captured pods that have changed since the keeper was told.
+    /// Captured pods that have changed since the controller was told.
     recaptured: BTreeSet<Name>,
     /// How far it is with them.
     captures: Stage,
@@ -66,13 +68,17 @@ pub struct Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Waiting,
-    /// The keeper has been told what is wanted.
+    /// The controller has been told what is wanted.
     Begun,
     /// It has done that.
     Settled,
     /// What an earlier agent left and nobody wants any more may go.
     Complete,
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("its pins are others, {}", .0.display())]
+struct OtherPins(PathBuf);
 
 /// After a failed write the tables are written again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -95,7 +101,7 @@ impl Node {
         let sources = source_names.into_iter().map(|name| Source { name, ..Source::default() }).collect();
         let pods = Pods::new(Captures::look(&settings.pins).map_err(io::Error::other)?);
         let policing = Policing::new(&settings.pins).map_err(io::Error::other)?;
-        let keeper = Keeper::start(&settings, netns, inbox.clone());
+        let controller = CaptureThread::start(&settings, netns, inbox.clone());
         let flows = settings.watch.then(|| Flows::start(settings.pins.clone()));
         let reclaimer = Reclaimer::start(settings.pins.clone(), inbox);
         let view = View {
@@ -120,7 +126,7 @@ impl Node {
             log_due: None,
             reclaimer,
             udp_sockets_wait: false,
-            keeper,
+            controller,
             flows,
             recaptured: BTreeSet::new(),
             captures: Stage::Waiting,
@@ -142,7 +148,7 @@ impl Node {
     /// Programs are attached. Keeps the tables as they should be, until the end.
     pub fn keep(&mut self, messages: &Receiver<Message>) -> End {
         self.reclaimer.ask(); // for backends that went while no agent ran
-        self.keeper.tell(Order::Attached);
+        self.controller.tell(Order::Attached);
         let (services, captures) = (self.view.state.services().count(), self.view.state.captures().count());
         tracing::info!(services, captures, "balancing");
         loop {
@@ -202,11 +208,12 @@ impl Node {
                 self.view.reconcile.reclaimed_sockets += done.ended;
                 self.udp_sockets_wait = done.waiting > 0;
             }
-            Message::Reclaimed(Err(why)) => {
-                tracing::warn!("UDP sockets whose backends have gone are not all led to others, or ended: {why}");
+            Message::Reclaimed(Err(error)) => {
+                let error = chain(&error);
+                tracing::warn!("UDP sockets whose backends have gone are not all led to others, or ended: {error}");
             }
             Message::Asked(Question::Stop { pins: Some(other), .. }, reply) if !self.has(other) => {
-                let _ = reply.send(Err(format!("its pins are others, {}", self.view.settings.pins.display())));
+                let _ = reply.send(Err(refused(&OtherPins(self.view.settings.pins.clone()))));
             }
             Message::Asked(Question::Stop { detach, .. }, reply) => {
                 // Whoever asked may have gone.
@@ -214,13 +221,13 @@ impl Node {
                 return Some(if detach { End::Detach } else { End::Leave });
             }
             Message::Asked(Question::Captures { pins: Some(other) }, reply) if !self.has(other) => {
-                let _ = reply.send(Err(format!("its pins are others, {}", self.view.settings.pins.display())));
+                let _ = reply.send(Err(refused(&OtherPins(self.view.settings.pins.clone()))));
             }
             Message::Asked(Question::Check, reply) => {
                 self.settle();
                 match questions::check(&self.view) {
-                    Ok(check) => self.keeper.tell(Order::Check(check, reply)), // who has some to add, and answers
-                    Err(why) => drop(reply.send(Err(why))),
+                    Ok(check) => self.controller.tell(Order::Check(check, reply)), // who has some to add, and answers
+                    Err(error) => drop(reply.send(Err(refused(&error)))),
                 }
             }
             Message::Asked(Question::Metrics, reply) if self.flows.is_some() => {
@@ -269,7 +276,7 @@ impl Node {
         }
     }
 
-    /// Tells the keeper of captured pods what has changed. Where nothing is attached yet nothing is captured before all
+    /// Tells the controller of captured pods what has changed. Where nothing is attached yet nothing is captured before all
     /// is known: a proxy that begins to listen meanwhile would not be found.
     fn recapture(&mut self) {
         let may_begin = self.view.source_of_captures().listed && (self.view.is_listed() || self.view.is_attached());
@@ -278,20 +285,20 @@ impl Node {
         }
         for name in std::mem::take(&mut self.recaptured) {
             let capture = self.view.state.capture(&name).cloned().map(Arc::new);
-            self.keeper.tell(Order::Want(name, capture));
+            self.controller.tell(Order::Want(name, capture));
         }
         let is_whole = self.view.is_listed() && self.view.has_all_captures();
         let View { policing, state, reconciler, .. } = &mut self.view;
         if let Some(court) = policing.news(state, reconciler, is_whole) {
-            self.keeper.tell(Order::Judge(court));
+            self.controller.tell(Order::Judge(court));
         }
         if self.captures == Stage::Waiting {
             self.captures = Stage::Begun;
-            self.keeper.tell(Order::Begin);
+            self.controller.tell(Order::Begin);
         }
         if self.captures == Stage::Settled && self.view.has_all_captures() {
             self.captures = Stage::Complete;
-            self.keeper.tell(Order::Complete);
+            self.controller.tell(Order::Complete);
         }
     }
 
@@ -308,7 +315,7 @@ impl Node {
     fn write(&mut self) {
         let now = self.now_ns();
         if let Err(error) = self.view.reconciler.tidy(&mut self.view.maps, now) {
-            tracing::warn!("old lists are not given back yet: {error}");
+            tracing::warn!("old lists are not given back yet: {}", chain(&error));
         }
         let is_due = self.again.is_some_and(|again| again <= Instant::now());
         if !self.changed.is_empty() || is_due || self.view.reconciler.has_room() {
@@ -345,6 +352,7 @@ impl Node {
             Err(error) => {
                 self.view.reconcile.failures += 1;
                 self.again = Some(Instant::now() + AGAIN);
+                let error = chain(&error);
                 tracing::error!("the tables could not be written, again in {} s: {error}", AGAIN.as_secs());
             }
         }

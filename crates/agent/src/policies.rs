@@ -3,6 +3,7 @@
 use crate::view::View;
 use crate::words;
 use sidestep_agent_api as api;
+use sidestep_ebpf::error::Result;
 use sidestep_mesh::object::{Bypass, Name, Service};
 use sidestep_mesh::pod::Pod;
 use sidestep_mesh::policy::plan::policies_of;
@@ -25,9 +26,9 @@ const REASONS: [&str; 12] = [
     "conversation-not-kept",
 ];
 
-pub fn all(view: &View) -> Result<api::Policies, String> {
+pub fn all(view: &View) -> Result<api::Policies> {
     let here = here(view);
-    let reasons = view.maps.reasons().map_err(|error| error.to_string())?.into_iter();
+    let reasons = view.maps.reasons()?.into_iter();
     let reasons = reasons.filter(|(reason, _)| REASONS.contains(reason));
     Ok(api::Policies {
         policies: view.state.policies().map(|policy| one(policy, &here)).collect(),

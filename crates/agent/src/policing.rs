@@ -1,5 +1,5 @@
-//! Who may talk with whom, and whose proxies are led around: worked out of everything that is known, for the keeper of
-//! captured pods, who writes it, and for whoever asks.
+//! Who may talk with whom, and whose proxies are led around: worked out of everything that is known, for the controller of
+//! captured pods, which writes it, and for whoever asks.
 
 use crate::captures::Court;
 use sidestep_ebpf::error::Result;
@@ -24,7 +24,7 @@ pub struct Policing {
     pub first: u32,
     /// This node's own addresses, from which probes come.
     pub node: BTreeSet<IpAddr>,
-    /// The plan that the keeper has been told.
+    /// The plan that the controller has been told.
     pub plan: Arc<Plan>,
     ways: Arc<BTreeMap<FrontendKey, Way>>,
     /// Services that ask to be led around proxies in vain.
@@ -64,7 +64,7 @@ impl Policing {
         self.node = addresses;
     }
 
-    /// What the keeper is to be told. None: nothing new. `is_whole`: everything has been read, and nothing is hidden.
+    /// What the controller is to be told. None: nothing new. `is_whole`: everything has been read, and nothing is hidden.
     pub fn news(&mut self, state: &State, reconciler: &Reconciler, is_whole: bool) -> Option<Court> {
         let becomes_whole = is_whole && !self.is_whole;
         self.is_whole |= is_whole;

@@ -30,15 +30,26 @@ pub const NEEDED: CapabilitySet = CapabilitySet::BPF
 /// Only where the metrics have such a port.
 const FIRST_ORDINARY_PORT: u16 = 1024;
 
+/// Rights that the agent does not need, and could not give up.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivilegeError {
+    #[error("cannot drop capabilities")]
+    Capabilities(#[source] Errno),
+    #[error("cannot set no_new_privs")]
+    NoNewPrivs(#[source] Errno),
+    #[error("cannot install the seccomp filter")]
+    Seccomp(#[source] seccompiler::Error),
+}
+
 /// Of the calling thread, and of those that it starts from now on: call it before there are others.
-pub fn drop_others(settings: &Settings) -> Result<(), String> {
+pub fn drop_others(settings: &Settings) -> Result<(), PrivilegeError> {
     let has_low_port = settings.metrics.is_some_and(|address| address.port() < FIRST_ORDINARY_PORT);
     let kept = if has_low_port { NEEDED | CapabilitySet::NET_BIND_SERVICE } else { NEEDED };
-    keep(kept).map_err(|error| format!("cannot drop capabilities: {error}"))?;
-    set_no_new_privs(true).map_err(|error| format!("cannot set no_new_privs: {error}"))?;
+    keep(kept).map_err(PrivilegeError::Capabilities)?;
+    set_no_new_privs(true).map_err(PrivilegeError::NoNewPrivs)?;
     // The kubeconfig may name a program that makes its credentials.
     let may_execute = matches!(settings.source, SourceSettings::Kubeconfig(_));
-    forbid(may_execute).map_err(|error| format!("cannot install the seccomp filter: {error}"))
+    forbid(may_execute).map_err(PrivilegeError::Seccomp)
 }
 
 fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {

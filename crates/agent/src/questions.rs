@@ -1,15 +1,35 @@
 //! Who answers which question.
 
+use crate::explain::ExplainError;
+use crate::message::refused;
 use crate::view::View;
 use crate::{check, explain, policies, report};
 use sidestep_agent_api::{Answer, Check, Question, Reply};
-use sidestep_mesh::object::Name;
+use sidestep_ebpf::error::Error;
+use sidestep_mesh::object::{Name, Service};
 
 pub fn answer(view: &View, question: Question) -> Reply {
+    try_to_answer(view, question).map_err(|error| refused(&error))
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum AnswerError {
+    #[error(transparent)]
+    Tables(#[from] Error),
+    #[error(transparent)]
+    Service(#[from] NoService),
+    #[error(transparent)]
+    Explain(#[from] ExplainError),
+}
+
+fn try_to_answer(view: &View, question: Question) -> Result<Answer, AnswerError> {
     Ok(match question {
         Question::Status => Answer::Status(report::status(view)?),
         Question::List => Answer::Services(report::services(view)?),
-        Question::Show { namespace, name } => Answer::Services(report::show(view, &Name::new(&namespace, &name))?),
+        Question::Show { namespace, name } => {
+            Answer::Services(vec![report::show(view, known(view, &namespace, &name)?)?])
+        }
         Question::Check => Answer::Check(check(view)?),
         Question::Explain { from, protocol, to } => Answer::Explanation(explain::explain(view, &from, protocol, to)?),
         Question::ExplainInbound { netns, port, interface, source, protocol } => {
@@ -23,7 +43,30 @@ pub fn answer(view: &View, question: Question) -> Reply {
     })
 }
 
-/// What the keeper of captured pods has to add is not in it.
-pub fn check(view: &View) -> Result<Check, String> {
+#[derive(Debug, thiserror::Error)]
+#[error("there is no Service {0}")]
+struct NoService(Name);
+
+fn known<'a>(view: &'a View, namespace: &str, name: &str) -> Result<&'a Service, NoService> {
+    let name = Name::new(namespace, name);
+    view.state.service(&name).ok_or(NoService(name))
+}
+
+/// What the controller of captured pods has to add is not in it.
+pub fn check(view: &View) -> Result<Check, Error> {
     check::check(view)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_tables_say_is_passed_on_whole() {
+        let error = Error::new("map reasons: look up", std::io::Error::from_raw_os_error(1));
+        let told = refused(&AnswerError::from(error)).0;
+        assert_eq!(told, "map reasons: look up: Operation not permitted (os error 1)");
+        let unknown = AnswerError::from(NoService(Name::new("default", "nobody")));
+        assert_eq!(refused(&unknown).0, "there is no Service default/nobody");
+    }
 }

@@ -36,7 +36,7 @@ fn serve(pins: &Path, asked: &Receiver<()>, inbox: &Sender<Message>) {
     while asked.recv().is_ok() {
         for pause in [Duration::ZERO, STRAGGLERS] {
             std::thread::sleep(pause);
-            let done = reclaim::run(pins, some_wait).map_err(|error| error.to_string());
+            let done = reclaim::run(pins, some_wait);
             if let Ok(done) = &done {
                 some_wait = done.waiting > 0;
             }

@@ -3,7 +3,7 @@
 use crate::policies;
 use crate::view::View;
 use sidestep_agent_api as api;
-use sidestep_ebpf::error::Result as EbpfResult;
+use sidestep_ebpf::error::Result;
 use sidestep_ebpf::plane::{Load, OF_CAPTURE};
 use sidestep_ebpf::splice;
 use sidestep_mesh::address::{Endpoint, Family, Protocol};
@@ -15,16 +15,10 @@ use sidestep_mesh::table::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-type Result<T> = std::result::Result<T, String>;
-
-fn text<T>(result: EbpfResult<T>) -> Result<T> {
-    result.map_err(|error| error.to_string())
-}
-
 pub fn status(view: &View) -> Result<api::Status> {
     let (used, sizes) = (view.reconciler.used(), view.maps.sizes());
     let fill = |table: &str, used, size| api::Fill { table: table.into(), used, size };
-    let reasons = text(view.maps.reasons())?.into_iter();
+    let reasons = view.maps.reasons()?.into_iter();
     Ok(api::Status {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
@@ -45,7 +39,7 @@ pub fn status(view: &View) -> Result<api::Status> {
         .collect(),
         reasons: reasons.map(|(reason, count)| api::Count { reason: reason.into(), count }).collect(),
         reconcile: view.reconcile.clone(),
-        node_addresses: text(view.maps.node_addresses())?.iter().map(ToString::to_string).collect(),
+        node_addresses: view.maps.node_addresses()?.iter().map(ToString::to_string).collect(),
     })
 }
 
@@ -60,15 +54,15 @@ pub fn services(view: &View) -> Result<Vec<api::Service>> {
 }
 
 /// One Service, with all details.
-pub fn show(view: &View, name: &Name) -> Result<Vec<api::Service>> {
-    let Some(known) = view.state.service(name) else { return Err(format!("there is no Service {name}")) };
+pub fn show(view: &View, known: &Service) -> Result<api::Service> {
+    let name = &known.name;
     let mine = view.reconciler.problems().filter(|(whose, _)| *whose == name);
     let mut shown = service(view, known, mine.map(|(_, problem)| described(problem)).collect())?;
     for (port, programmed) in shown.ports.iter_mut().zip(view.reconciler.ports_of(name)) {
         port.backends = backends(view, programmed);
         port.unused = unused(view, programmed);
     }
-    Ok(vec![shown])
+    Ok(shown)
 }
 
 fn service(view: &View, known: &Service, problems: Vec<String>) -> Result<api::Service> {
@@ -124,7 +118,7 @@ fn port(view: &View, programmed: &Programmed) -> Result<api::Port> {
 }
 
 fn counters(view: &View, programmed: &Programmed) -> Result<api::Counters> {
-    let counted = text(view.maps.counters(programmed.service))?;
+    let counted = view.maps.counters(programmed.service)?;
     Ok(api::Counters { picks: counted.picks, affinity_hits: counted.affinity_hits, refused: counted.refused })
 }
 
@@ -211,7 +205,7 @@ pub fn metrics(view: &View) -> Result<api::Metrics> {
         backends: used,
         policing: policies::figures(view),
         flows: None,
-        splice: text(splice::status(&view.settings.pins))?.map(spliced),
+        splice: splice::status(&view.settings.pins)?.map(spliced),
     })
 }
 
@@ -264,7 +258,9 @@ pub fn captures(view: &View) -> Result<api::Captures> {
     let others = others.map(|f| api::Fill { table: f.table.into(), used: f.used as u32, size: f.room });
     Ok(api::Captures {
         captures: captures.collect(),
-        reasons: text(view.maps.reasons())?
+        reasons: view
+            .maps
+            .reasons()?
             .into_iter()
             .filter(|(reason, _)| OF_CAPTURE.contains(reason))
             .map(|(reason, count)| api::Count { reason: reason.into(), count })

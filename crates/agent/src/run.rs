@@ -1,32 +1,60 @@
 //! The agent's life: tables are filled first, then programs are attached, and then both are kept as they should be.
 
+use crate::answer::{self, SocketError};
 use crate::args::Args;
 use crate::cluster::Cluster;
 use crate::directory::Directory;
-use crate::lock::{self, Lock};
+use crate::lock::{Held, Lock, LockError};
 use crate::message::{Asker, Message, Refresher, Source, Teller};
 use crate::node::{End, Node};
-use crate::settings::{Settings, SourceSettings};
+use crate::privileges::{self, PrivilegeError};
+use crate::settings::{Settings, SettingsError, SourceSettings};
 use crate::signals::{self, Caught, IsLoading};
-use crate::{addresses, answer, events, metrics, privileges};
-use sidestep_ebpf::error::Error;
-use sidestep_ebpf::services;
-use sidestep_ebpf::{netns, probe};
+use crate::{addresses, events, metrics};
+use sidestep_ebpf::error::{Doing, Error, chain};
+use sidestep_ebpf::probe::{self, Missing};
+use sidestep_ebpf::{netns, services};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use tracing_subscriber::EnvFilter;
 
-pub fn run(args: Args) -> Result<(), String> {
-    let signals = Caught::new()?;
+/// Why the agent does not run, or has ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("cannot handle signals")]
+    Signals(#[source] io::Error),
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("{0}: end it first (SIGTERM), or choose other --pins and another --socket")]
+    Running(Held),
+    #[error(transparent)]
+    Privileges(#[from] PrivilegeError),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error("cannot serve metrics at {address}; choose another address by --metrics, or `--metrics off`")]
+    Metrics { address: SocketAddr, source: io::Error },
+    #[error("SO_NETNS_COOKIE")]
+    Cookie(#[source] io::Error),
+    #[error(transparent)]
+    Programs(#[from] Error),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("stopped before all Services were known")]
+struct Stopped;
+
+pub fn run(args: Args) -> Result<(), RunError> {
+    let signals = Caught::new().map_err(RunError::Signals)?;
     log();
     let settings = Settings::new(&args)?;
-    let missing = probe::missing();
-    if !missing.is_empty() {
-        return Err(missing.join("; "));
-    }
-    let _lock = Lock::take(&settings.pins)?.ok_or_else(|| {
-        format!("{}: end it first (SIGTERM), or choose other --pins and another --socket", lock::held(&settings.pins))
-    })?;
+    Missing::check(probe::missing())?;
+    let _lock = Lock::take(&settings.pins)?.ok_or_else(|| RunError::Running(Held::new(&settings.pins)))?;
     privileges::drop_others(&settings)?;
     if !probe::may_read_kernel() {
         tracing::warn!(
@@ -49,7 +77,7 @@ pub fn run(args: Args) -> Result<(), String> {
     drop(busy.lock());
     let end = end?;
     if end == End::Detach {
-        services::remove(&settings.pins).map_err(|error| error.to_string())?;
+        services::remove(&settings.pins)?;
         tracing::info!("detached: connections are the kernel's again");
     } else {
         tracing::info!("ended: connections go on being balanced as programmed; `sidestep agent --detach` stops that");
@@ -75,31 +103,32 @@ fn keep(
     inbox: &Sender<Message>,
     messages: &Receiver<Message>,
     is_loading: &IsLoading,
-) -> Result<End, String> {
-    let cookie = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
+) -> Result<End, RunError> {
+    let cookie = netns::cookie().map_err(RunError::Cookie)?;
     let options = settings.options(cookie);
     let mut stopped = None;
     is_loading.store(true, Ordering::SeqCst);
     let filled = services::install(&options, |maps| {
         is_loading.store(false, Ordering::SeqCst);
-        let mut node = Node::new(settings.clone(), source_names, cookie, maps, inbox.clone())
-            .map_err(|e| Error::new("read the tables", e))?;
+        let mut node =
+            Node::new(settings.clone(), source_names, cookie, maps, inbox.clone()).doing("read the tables")?;
         match node.fill(messages) {
             None => Ok(node),
             Some(end) => {
                 stopped = Some(end);
-                Err(Error::new("fill the tables", "stopped before all Services were known"))
+                Err(Stopped).doing("fill the tables")
             }
         }
     });
     is_loading.store(false, Ordering::SeqCst); // if it could not be loaded
     match (filled, stopped) {
         (_, Some(end)) => Ok(end),
-        (Err(error), None) => Err(error.to_string()),
+        (Err(error), None) => Err(error.into()),
         (Ok(mut node), None) => {
             let (pins, inbox) = (settings.pins.clone(), inbox.clone());
             spawn("events", move || {
-                events::follow(&pins, &inbox).unwrap_or_else(|error| tracing::warn!("events are not logged: {error}"));
+                let not_logged = |error| tracing::warn!("events are not logged: {}", chain(&error));
+                events::follow(&pins, &inbox).unwrap_or_else(not_logged);
             });
             Ok(node.keep(messages))
         }
@@ -110,21 +139,18 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name(name.into()).spawn(work).expect("a thread can be had");
 }
 
-fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answer::Busy, String> {
+fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answer::Busy, RunError> {
     let listener = answer::listen(&settings.socket)?;
     let asker = Asker::new(inbox.clone());
     let busy = answer::Busy::default();
     let answering = busy.clone();
     spawn("answer", move || answer::serve(&listener, &asker, &answering));
     if let Some(address) = settings.metrics {
-        let server = metrics::Server::bind(address).map_err(|error| {
-            format!(
-                "cannot serve metrics at {address}: {error}; choose another address by --metrics, or `--metrics off`"
-            )
-        })?;
+        let server = metrics::Server::bind(address).map_err(|source| RunError::Metrics { address, source })?;
         let asker = Asker::new(inbox.clone());
         spawn("metrics", move || {
-            server.run(asker).unwrap_or_else(|error| tracing::warn!("metrics are not served any more: {error}"));
+            let not_served = |error| tracing::warn!("metrics are not served any more: {}", chain(&error));
+            server.run(asker).unwrap_or_else(not_served);
         });
     }
     Ok(busy)
@@ -158,6 +184,25 @@ fn start_addresses(inbox: &Sender<Message>) {
     let inbox = inbox.clone();
     spawn("addresses", move || match addresses::follow(&inbox) {
         Ok(_gone) => {}
-        Err(error) => tracing::error!("NodePorts and policies do not follow this node's addresses any more: {error}"),
+        Err(error) => {
+            let error = chain(&error);
+            tracing::error!("NodePorts and policies do not follow this node's addresses any more: {error}");
+        }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let (address, source) = ("127.0.0.1:80".parse().unwrap(), io::Error::from_raw_os_error(98));
+        let expected = "cannot serve metrics at 127.0.0.1:80; choose another address by --metrics, or `--metrics off`: \
+                        Address already in use (os error 98)";
+        assert_eq!(chain(&RunError::Metrics { address, source }).to_string(), expected);
+        let running = RunError::Running(Held::new(std::path::Path::new("/nonexistent"))).to_string();
+        assert!(running.starts_with("an agent runs already with the pins /nonexistent"), "{running}");
+        assert!(running.ends_with("end it first (SIGTERM), or choose other --pins and another --socket"), "{running}");
+    }
 }

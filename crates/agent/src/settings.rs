@@ -7,6 +7,8 @@ use sidestep_agent_api::DEFAULT_SOCKET;
 use sidestep_ebpf::pins::BPFFS;
 use sidestep_ebpf::services::Options;
 use sidestep_mesh::capture::pod::Netns;
+use sidestep_mesh::field::Invalid;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -59,22 +61,50 @@ struct File {
     exempt: Vec<String>,
 }
 
+/// Settings that make no sense, or cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error("{}: cannot read it", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("{}", file.display())]
+    Parse { file: PathBuf, source: toml::de::Error },
+    #[error("--config {}: Services come from this directory or from an API server, not from both", .0.display())]
+    TwoSources(PathBuf),
+    #[error("--config FILE: exactly one of directory, kubeconfig and in-cluster says where Services come from")]
+    NoSource,
+    #[error(
+        "captures {}: Captures come from the directory {} as Services do: put them there",
+        captures.display(),
+        directory.display()
+    )]
+    TwoDirectories { captures: PathBuf, directory: PathBuf },
+    #[error("exempt")]
+    Exempt(#[source] Invalid),
+    #[error("metrics: {0:?} where ADDRESS:PORT or off is expected")]
+    Metrics(String),
+    #[error("the host name is not UTF-8: name this node by --node-name")]
+    HostName,
+    #[error(transparent)]
+    Cgroup(#[from] NoCgroup),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("cgroup v2 is mounted nowhere: mount it, or name a directory of it by --cgroup")]
+pub struct NoCgroup;
+
 impl File {
-    fn load(path: &Path) -> Result<File, String> {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| format!("{}: cannot read it: {error}", path.display()))?;
-        toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+    fn load(path: &Path) -> Result<File, SettingsError> {
+        let file = || path.to_path_buf();
+        let text = std::fs::read_to_string(path).map_err(|source| SettingsError::Read { file: file(), source })?;
+        toml::from_str(&text).map_err(|source| SettingsError::Parse { file: file(), source })
     }
 }
 
 impl Settings {
-    pub fn new(args: &Args) -> Result<Settings, String> {
+    pub fn new(args: &Args) -> Result<Settings, SettingsError> {
         let directory = args.config.clone().filter(|path| path.is_dir());
         if let Some(path) = directory.as_ref().filter(|_| args.kubeconfig.is_some() || args.in_cluster) {
-            let at = path.display();
-            return Err(format!(
-                "--config {at}: Services come from this directory or from an API server, not from both"
-            ));
+            return Err(SettingsError::TwoSources(path.clone()));
         }
         let file = match &args.config {
             Some(path) if directory.is_none() => File::load(path)?,
@@ -84,10 +114,7 @@ impl Settings {
             if args.node_port_addresses.is_empty() { &file.node_port_addresses } else { &args.node_port_addresses };
         let (source, captures) = (source(args, &file)?, args.captures.clone().or(file.captures));
         if let (SourceSettings::Directory(path), Some(other)) = (&source, &captures) {
-            let (path, other) = (path.display(), other.display());
-            return Err(format!(
-                "captures {other}: Captures come from the directory {path} as Services do: put them there"
-            ));
+            return Err(SettingsError::TwoDirectories { captures: other.clone(), directory: path.clone() });
         }
         Ok(Settings {
             source,
@@ -147,7 +174,7 @@ fn socket(given: Option<PathBuf>) -> PathBuf {
 }
 
 /// An option decides over everything in the file; two of one rank contradict each other.
-fn source(args: &Args, file: &File) -> Result<SourceSettings, String> {
+fn source(args: &Args, file: &File) -> Result<SourceSettings, SettingsError> {
     if let Some(path) = &args.kubeconfig {
         return Ok(SourceSettings::Kubeconfig(path.clone()));
     }
@@ -158,36 +185,33 @@ fn source(args: &Args, file: &File) -> Result<SourceSettings, String> {
         (Some(path), None, false) => Ok(SourceSettings::Directory(path.clone())),
         (None, Some(path), false) => Ok(SourceSettings::Kubeconfig(path.clone())),
         (None, None, true) => Ok(SourceSettings::InCluster),
-        _ => {
-            Err("--config FILE: exactly one of directory, kubeconfig and in-cluster says where Services come from"
-                .into())
-        }
+        _ => Err(SettingsError::NoSource),
     }
 }
 
-fn exempt(texts: &[String]) -> Result<Vec<Netns>, String> {
-    texts.iter().map(|text| Netns::read(text).map_err(|wrong| format!("exempt: {wrong}"))).collect()
+fn exempt(texts: &[String]) -> Result<Vec<Netns>, SettingsError> {
+    texts.iter().map(|text| Netns::read(text).map_err(SettingsError::Exempt)).collect()
 }
 
-fn metrics(text: &str) -> Result<Option<SocketAddr>, String> {
+fn metrics(text: &str) -> Result<Option<SocketAddr>, SettingsError> {
     if text == "off" {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| format!("metrics: {text:?} where ADDRESS:PORT or off is expected"))
+    text.parse().map(Some).map_err(|_| SettingsError::Metrics(text.into()))
 }
 
 /// As the kubelet names a node that nobody has named.
-fn host_name() -> Result<String, String> {
+fn host_name() -> Result<String, SettingsError> {
     let name = rustix::system::uname().nodename().to_str().map(str::to_lowercase);
-    name.map_err(|_| "the host name is not UTF-8: name this node by --node-name".into())
+    name.map_err(|_| SettingsError::HostName)
 }
 
 /// The first mount of type cgroup2, wherever it is.
-pub fn cgroup_mount() -> Result<PathBuf, String> {
+pub fn cgroup_mount() -> Result<PathBuf, NoCgroup> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let found = fields.filter(|f| f.get(2) == Some(&"cgroup2")).find_map(|f| f.get(1).map(PathBuf::from));
-    let found = found.ok_or("cgroup v2 is mounted nowhere: mount it, or name a directory of it by --cgroup")?;
+    let found = found.ok_or(NoCgroup)?;
     if let Some(warning) = warning(&found) {
         tracing::warn!("{warning}");
     }
@@ -211,10 +235,13 @@ fn warning(mount: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use clap::{CommandFactory, Parser};
+    use sidestep_ebpf::error::chain;
 
+    /// An error as it is told.
     fn of(words: &[&str]) -> Result<Settings, String> {
         let words = ["agent", "--cgroup", "/c", "--node-name", "n"].iter().chain(words);
-        Settings::new(&Args::try_parse_from(words).map_err(|error| error.to_string())?)
+        let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
+        Settings::new(&args).map_err(|error| chain(&error).to_string())
     }
 
     #[test]

@@ -5,8 +5,10 @@ use crate::answer;
 use crate::args::Args;
 use crate::message::{Message, Refresher};
 use crate::settings::Settings;
+use sidestep_ebpf::error::chain;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +26,8 @@ pub struct Caught(Signals);
 pub type IsLoading = Arc<AtomicBool>;
 
 impl Caught {
-    pub fn new() -> Result<Caught, String> {
-        Signals::new([SIGTERM, SIGINT, SIGHUP]).map(Caught).map_err(|error| format!("cannot handle signals: {error}"))
+    pub fn new() -> io::Result<Caught> {
+        Signals::new([SIGTERM, SIGINT, SIGHUP]).map(Caught)
     }
 
     /// For ever.
@@ -56,7 +58,9 @@ impl Agent {
                 // Whoever has ended reads no messages.
                 let _ = self.inbox.send(Message::Settings(Box::new(settings)));
             }
-            Err(why) => tracing::error!("SIGHUP: sources are read again; settings stay what they were: {why}"),
+            Err(error) => {
+                tracing::error!("SIGHUP: sources are read again; settings stay what they were: {}", chain(&error));
+            }
         }
         self.refreshers.iter().for_each(|refresh| refresh());
     }

@@ -6,8 +6,17 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+/// Why the broker does not run in the background.
+#[derive(Debug, thiserror::Error)]
+pub enum BackgroundError {
+    #[error("cannot start itself in the background")]
+    Start(#[source] io::Error),
+    #[error("the broker did not start")]
+    NotReady,
+}
+
 /// Starts the same program again without `--background`, and returns once it is ready.
-pub fn start() -> Result<(), String> {
+pub fn start() -> Result<(), BackgroundError> {
     // Fails only for a process group leader, which is one that a shell runs in the foreground of its own.
     let own_session = rustix::process::setsid().is_ok();
     let mut command = Command::new("/proc/self/exe");
@@ -17,7 +26,7 @@ pub fn start() -> Result<(), String> {
         command.process_group(0);
     }
     sidestep_broker::server::pass_on_only_stdio();
-    let mut broker = command.spawn().map_err(|e| format!("cannot start itself in the background: {e}"))?;
+    let mut broker = command.spawn().map_err(BackgroundError::Start)?;
     let mut line = String::new();
     if let Some(out) = broker.stdout.take() {
         // An error means what an empty line means: not ready.
@@ -28,7 +37,7 @@ pub fn start() -> Result<(), String> {
     }
     // It has said why on the stderr that we share; its exit status adds nothing.
     let _ = broker.wait();
-    Err("the broker did not start".into())
+    Err(BackgroundError::NotReady)
 }
 
 /// Whoever waits for the end of our stdout or stderr, or unmounts our directory, must not wait for the broker.

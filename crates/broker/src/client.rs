@@ -11,69 +11,51 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 use sidestep_abi::VERSION;
 use sidestep_abi::msg::{Kind, Msg};
-use std::fmt;
 use std::fs::File;
 use std::io;
 
 /// A broker answers within milliseconds; one that does not is stopped or not a broker.
 const ANSWER_SECONDS: i64 = 5;
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ClientError {
+    #[error("no broker runs at {0}; `sidestep run` starts one")]
     NotRunning(Address),
     /// The address is held by this user's process, which this user must not trust.
+    #[error("{0} is held by a process of user {1}, which is neither you nor root: not used")]
     OtherUser(Address, u32),
     /// The broker speaks this version.
+    #[error(
+        "the broker speaks version {0} of the protocol, this program version {VERSION}; \
+         stop the old broker (it restarts on demand) or use the programs of one release"
+    )]
     Version(u64),
     /// Only the broker's user and root may ask.
+    #[error("only root and user {0}, who runs the broker, may ask it")]
     NotAllowed(u32),
     /// It runs, but its operator's socket is not where we look for it.
-    NoOperator(Address, u32),
+    #[error(
+        "a broker of user {uid} serves {at}, but its operator's socket is not here ({}): ask by the address that \
+         the broker was started with, where it was started",
+        directories(*uid)
+    )]
+    NoOperator { at: Address, uid: u32 },
     /// No such process or connection.
+    #[error("the broker knows nothing by that name; see `sidestep status`")]
     Unknown,
     /// It ended the connection without an answer: a broker that is just leaving, or no broker.
+    #[error("what listens at {0} hangs up instead of answering")]
     HungUp(Address),
     /// It does not answer, or not sensibly.
+    #[error("what listens at {0} does not answer like a broker")]
     Silent(Address),
-    Io(io::Error),
+    #[error("cannot talk to the broker")]
+    Io(#[source] io::Error),
 }
 
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientError::NotRunning(at) => {
-                write!(f, "no broker runs at {at}; `sidestep run` starts one")
-            }
-            ClientError::OtherUser(at, uid) => {
-                write!(f, "{at} is held by a process of user {uid}, which is neither you nor root: not used")
-            }
-            ClientError::Version(theirs) => write!(
-                f,
-                "the broker speaks version {theirs} of the protocol, this program version {VERSION}; \
-                 stop the old broker (it restarts on demand) or use the programs of one release"
-            ),
-            ClientError::NoOperator(at, uid) => write!(
-                f,
-                "a broker of user {uid} serves {at}, but its operator's socket is not here ({}): ask by the address that \
-                 the broker was started with, where it was started",
-                crate::operator::directories(*uid)
-                    .iter()
-                    .map(|dir| dir.display().to_string())
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ),
-            ClientError::NotAllowed(uid) => write!(f, "only root and user {uid}, who runs the broker, may ask it"),
-            ClientError::Unknown => write!(f, "the broker knows nothing by that name; see `sidestep status`"),
-            ClientError::HungUp(at) => write!(f, "what listens at {at} hangs up instead of answering"),
-            ClientError::Silent(at) => {
-                write!(f, "what listens at {at} does not answer like a broker")
-            }
-            ClientError::Io(e) => write!(f, "cannot talk to the broker: {e}"),
-        }
-    }
+fn directories(uid: u32) -> String {
+    operator::directories(uid).iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ")
 }
-
-impl std::error::Error for ClientError {}
 
 impl From<Errno> for ClientError {
     fn from(e: Errno) -> ClientError {
@@ -149,7 +131,7 @@ impl Operator {
         match operator::find(&address, broker_uid) {
             Some(socket) => Ok(Operator(Client { socket, address, broker_uid })),
             None if [0, broker_uid].contains(&rustix::process::geteuid().as_raw()) => {
-                Err(ClientError::NoOperator(address, broker_uid))
+                Err(ClientError::NoOperator { at: address, uid: broker_uid })
             }
             None => Err(ClientError::NotAllowed(broker_uid)),
         }

@@ -13,8 +13,10 @@
 //! uids = [1000, "envoy"]
 //! ```
 
-use crate::settings::{IoUring, RingSize, Spin, UpgradeAfter};
-use std::fmt::Display;
+use crate::settings::{IoUring, RingSize, SettingError, Spin, UpgradeAfter};
+use crate::users;
+use std::error::Error;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -32,16 +34,57 @@ pub struct Config {
     pub allow: Vec<Vec<u32>>,
 }
 
+/// A file that is no configuration, or cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{}: cannot read it", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("{file}:{line}")]
+    Wrong { file: String, line: usize, source: Mistake },
+}
+
+/// What is wrong in a line.
+#[derive(Debug, thiserror::Error)]
+pub enum Mistake {
+    /// In the parser's words.
+    #[error("{0}")]
+    Syntax(String),
+    #[error("{0}: unknown key; {KEYS}")]
+    UnknownKey(String),
+    #[error("allow.{0}: unknown key; the only one is uids")]
+    UnknownKeyOfAllow(String),
+    #[error("{key}: expected {expected}, found {found}")]
+    OtherType { key: String, expected: &'static str, found: &'static str },
+    #[error("{key}")]
+    Setting { key: String, source: SettingError },
+    #[error("report: expected an absolute path, found '{0}'")]
+    RelativePath(String),
+    #[error("allow: expected a table with uids = [...]")]
+    NoTable,
+    #[error("allow: uids = [...] is missing")]
+    NoUids,
+    #[error("allow.uids: expected at least two user ids")]
+    TooFewUids,
+    #[error("allow.uids: expected a user id (a number from 0 up) or a user name")]
+    NoUid,
+    #[error("allow.uids: there is no user '{0}' on this machine")]
+    NoUser(String),
+    #[error("allow.uids: cannot look up the user '{name}'")]
+    LookUp { name: String, source: Box<dyn Error + Send + Sync> },
+}
+
 impl Config {
-    pub fn load(file: &Path) -> Result<Config, String> {
-        let text = std::fs::read_to_string(file).map_err(|e| format!("{}: cannot read it: {e}", file.display()))?;
-        Config::parse(&text, &file.display().to_string(), &crate::users::by_name)
+    pub fn load(file: &Path) -> Result<Config, ConfigError> {
+        let read = std::fs::read_to_string(file);
+        let text = read.map_err(|source| ConfigError::Read { file: file.into(), source })?;
+        Config::parse(&text, &file.display().to_string(), &|name| Ok(users::by_name(name)?))
     }
 
     /// `file`: its name, for errors. `user`: finds the number of a user.
-    pub fn parse(text: &str, file: &str, user: &FindUser<'_>) -> Result<Config, String> {
+    pub fn parse(text: &str, file: &str, user: &FindUser<'_>) -> Result<Config, ConfigError> {
         let source = Source { text, file, user };
-        let table = DeTable::parse(text).map_err(|e| source.error(e.span().unwrap_or(0..0), e.message()))?;
+        let table = DeTable::parse(text)
+            .map_err(|e| source.error(e.span().unwrap_or(0..0), Mistake::Syntax(e.message().into())))?;
         let mut config = Config::default();
         for (key, value) in table.get_ref() {
             source.entry(&mut config, key, value)?;
@@ -51,7 +94,7 @@ impl Config {
 }
 
 /// The number of the user of this name. None: there is no such user. An error: the system cannot tell.
-pub type FindUser<'a> = dyn Fn(&str) -> Result<Option<u32>, String> + 'a;
+pub type FindUser<'a> = dyn Fn(&str) -> Result<Option<u32>, Box<dyn Error + Send + Sync>> + 'a;
 
 /// The text that errors point into.
 struct Source<'a> {
@@ -64,88 +107,75 @@ type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
 type Value<'a> = Spanned<DeValue<'a>>;
 
 impl Source<'_> {
-    fn error(&self, at: Range<usize>, what: impl Display) -> String {
+    fn error(&self, at: Range<usize>, source: Mistake) -> ConfigError {
         let before = self.text.get(..at.start).unwrap_or(self.text);
         let line = before.bytes().filter(|&c| c == b'\n').count() + 1;
-        format!("{}:{line}: {what}", self.file)
+        ConfigError::Wrong { file: self.file.into(), line, source }
     }
 
-    fn entry(&self, config: &mut Config, key: &Key<'_>, value: &Value<'_>) -> Result<(), String> {
+    fn entry(&self, config: &mut Config, key: &Key<'_>, value: &Value<'_>) -> Result<(), ConfigError> {
         let name = key.get_ref().as_ref();
-        let wrong = |what: &dyn Display| self.error(value.span(), format!("{name}: {what}"));
+        let wrong = |mistake| self.error(value.span(), mistake);
         match name {
-            "spin" => config.spin = Some(setting(value).map_err(|e| wrong(&e))?),
-            "upgrade-after" => config.upgrade_after = Some(setting(value).map_err(|e| wrong(&e))?),
-            "ring-size" => config.ring_size = Some(setting(value).map_err(|e| wrong(&e))?),
-            "io-uring" => config.io_uring = Some(setting(value).map_err(|e| wrong(&e))?),
+            "spin" => config.spin = Some(setting(name, value).map_err(wrong)?),
+            "upgrade-after" => config.upgrade_after = Some(setting(name, value).map_err(wrong)?),
+            "ring-size" => config.ring_size = Some(setting(name, value).map_err(wrong)?),
+            "io-uring" => config.io_uring = Some(setting(name, value).map_err(wrong)?),
             "report" => match value.get_ref() {
                 DeValue::String(path) if path.starts_with('/') => config.report = Some(PathBuf::from(path.as_ref())),
-                DeValue::String(path) => {
-                    return Err(wrong(&format!("expected an absolute path, found '{path}'")));
-                }
-                other => {
-                    return Err(wrong(&format!("expected a path in quotes, found {}", kind(other))));
-                }
+                DeValue::String(path) => return Err(wrong(Mistake::RelativePath(path.to_string()))),
+                other => return Err(wrong(other_type(name, "a path in quotes", other))),
             },
             "cross-namespaces" => match value.get_ref() {
                 DeValue::Boolean(yes) => config.cross_namespaces = *yes,
-                other => {
-                    return Err(wrong(&format!("expected true or false, found {}", kind(other))));
-                }
+                other => return Err(wrong(other_type(name, "true or false", other))),
             },
             "allow" => config.allow = self.allow(value)?,
-            _ => return Err(self.error(key.span(), format!("{name}: unknown key; {KEYS}"))),
+            _ => return Err(self.error(key.span(), Mistake::UnknownKey(name.into()))),
         }
         Ok(())
     }
 
-    fn allow(&self, value: &Value<'_>) -> Result<Vec<Vec<u32>>, String> {
+    fn allow(&self, value: &Value<'_>) -> Result<Vec<Vec<u32>>, ConfigError> {
         let DeValue::Array(groups) = value.get_ref() else {
-            return Err(
-                self.error(value.span(), format!("allow: expected [[allow]] tables, found {}", kind(value.get_ref())))
-            );
+            return Err(self.error(value.span(), other_type("allow", "[[allow]] tables", value.get_ref())));
         };
         groups.iter().map(|group| self.group(group)).collect()
     }
 
-    fn group(&self, group: &Value<'_>) -> Result<Vec<u32>, String> {
+    fn group(&self, group: &Value<'_>) -> Result<Vec<u32>, ConfigError> {
         let DeValue::Table(table) = group.get_ref() else {
-            return Err(self.error(group.span(), "allow: expected a table with uids = [...]"));
+            return Err(self.error(group.span(), Mistake::NoTable));
         };
         if let Some((key, _)) = table.iter().find(|(key, _)| key.get_ref() != "uids") {
-            return Err(self.error(key.span(), format!("allow.{}: unknown key; the only one is uids", key.get_ref())));
+            return Err(self.error(key.span(), Mistake::UnknownKeyOfAllow(key.get_ref().to_string())));
         }
         let Some(uids) = table.get("uids") else {
-            return Err(self.error(group.span(), "allow: uids = [...] is missing"));
+            return Err(self.error(group.span(), Mistake::NoUids));
         };
         let DeValue::Array(list) = uids.get_ref() else {
-            return Err(self.error(
-                uids.span(),
-                format!("allow.uids: expected a list of user ids, found {}", kind(uids.get_ref())),
-            ));
+            return Err(self.error(uids.span(), other_type("allow.uids", "a list of user ids", uids.get_ref())));
         };
         if list.len() < 2 {
-            return Err(self.error(uids.span(), "allow.uids: expected at least two user ids"));
+            return Err(self.error(uids.span(), Mistake::TooFewUids));
         }
         list.iter().map(|uid| self.uid(uid)).collect()
     }
 
-    fn uid(&self, value: &Value<'_>) -> Result<u32, String> {
+    fn uid(&self, value: &Value<'_>) -> Result<u32, ConfigError> {
         let found = match value.get_ref() {
             DeValue::Integer(n) => u32::from_str_radix(n.as_str(), n.radix()).ok().filter(|&uid| uid != NO_USER),
             DeValue::String(name) => Some(self.named(name, value)?),
             _ => None,
         };
-        found.ok_or_else(|| {
-            self.error(value.span(), "allow.uids: expected a user id (a number from 0 up) or a user name")
-        })
+        found.ok_or_else(|| self.error(value.span(), Mistake::NoUid))
     }
 
-    fn named(&self, name: &str, value: &Value<'_>) -> Result<u32, String> {
+    fn named(&self, name: &str, value: &Value<'_>) -> Result<u32, ConfigError> {
         match (self.user)(name) {
             Ok(Some(uid)) => Ok(uid),
-            Ok(None) => Err(self.error(value.span(), format!("allow.uids: there is no user '{name}' on this machine"))),
-            Err(why) => Err(self.error(value.span(), format!("allow.uids: cannot look up the user '{name}': {why}"))),
+            Ok(None) => Err(self.error(value.span(), Mistake::NoUser(name.into()))),
+            Err(source) => Err(self.error(value.span(), Mistake::LookUp { name: name.into(), source })),
         }
     }
 }
@@ -156,12 +186,17 @@ const NO_USER: u32 = u32::MAX;
 const KEYS: &str = "known keys: spin, upgrade-after, ring-size, io-uring, report, cross-namespaces, [[allow]]";
 
 /// A setting that is written as a string or as a plain number.
-fn setting<T: std::str::FromStr<Err = String>>(value: &Value<'_>) -> Result<T, String> {
-    match value.get_ref() {
+fn setting<T: std::str::FromStr<Err = SettingError>>(key: &str, value: &Value<'_>) -> Result<T, Mistake> {
+    let parsed = match value.get_ref() {
         DeValue::String(text) => text.parse(),
         DeValue::Integer(n) if n.radix() == 10 => n.as_str().parse(),
-        other => Err(format!("expected a string or a number, found {}", kind(other))),
-    }
+        other => return Err(other_type(key, "a string or a number", other)),
+    };
+    parsed.map_err(|source| Mistake::Setting { key: key.into(), source })
+}
+
+fn other_type(key: &str, expected: &'static str, found: &DeValue<'_>) -> Mistake {
+    Mistake::OtherType { key: key.into(), expected, found: kind(found) }
 }
 
 fn kind(value: &DeValue<'_>) -> &'static str {
@@ -179,8 +214,9 @@ fn kind(value: &DeValue<'_>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chain::chain;
 
-    fn parse(text: &str) -> Result<Config, String> {
+    fn parse(text: &str) -> Result<Config, ConfigError> {
         Config::parse(text, "f", &|name| match name {
             "envoy" => Ok(Some(1337)),
             "remote" => Err("the directory does not answer".into()),
@@ -200,7 +236,7 @@ mod tests {
         assert_eq!(config.report, Some("/tmp/r".into()));
         assert!(config.cross_namespaces);
         assert_eq!(config.allow, [vec![1000, 1337], vec![1, 2]]);
-        assert_eq!(parse(""), Ok(Config::default()));
+        assert_eq!(parse("").expect("valid"), Config::default());
     }
 
     #[test]
@@ -230,7 +266,7 @@ mod tests {
             ("spin = 1\nspin = 2\n", "f:2: "),
         ];
         for (text, expected) in cases {
-            let error = parse(text).expect_err(text);
+            let error = chain(&parse(text).expect_err(text)).to_string();
             assert!(error.starts_with(expected), "{text:?}: {error:?} instead of {expected:?}");
         }
     }
@@ -238,6 +274,7 @@ mod tests {
     #[test]
     fn a_missing_file_is_named() {
         let error = Config::load(Path::new("/nonexistent/c.toml")).expect_err("not there");
+        let error = chain(&error).to_string();
         assert!(error.starts_with("/nonexistent/c.toml: cannot read it"), "{error}");
     }
 }

@@ -1,5 +1,9 @@
 //! One link: the shared segment of a pair of members, and which connection holds which slot.
 
+mod words;
+
+pub use words::bits;
+
 use crate::addr::Endpoint;
 use crate::domain::Scope;
 use crate::matching::Ticket;
@@ -7,12 +11,10 @@ use crate::memory::{Hole, Memory};
 use crate::quota::Permit;
 use crate::raw::mem::LinkMem;
 use rustix::io;
-use sidestep_abi::link::{self, FROZEN, PLACES, SLOTS, Slot, UNUSED, WORDS};
-use sidestep_ring::bell;
+use sidestep_abi::link::{self, SLOTS, Slot, UNUSED, WORDS};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::fence;
 
 /// One connection of a link.
 #[derive(Debug)]
@@ -50,10 +52,8 @@ pub struct Link {
     pub members: [u64; 2],
     /// Of its members.
     pub scopes: [Scope; 2],
-    pub dead: [bool; 2],
-    /// Of the dead: we hung up on it, and its process lives, with connections of this link.
-    pub lives: [bool; 2],
-    /// Slots that are free once no such process lives.
+    pub sides: [Side; 2],
+    /// Slots that are free once no process lives that was cut off.
     kept: Vec<usize>,
     /// Nobody rings any more: what rings is being taken out of the doorbells.
     pub falls_silent: bool,
@@ -65,6 +65,16 @@ pub struct Link {
     used: [u64; WORDS],
     connections: BTreeMap<usize, Connection>,
     pub permits: Permits,
+}
+
+/// How far a member of a link is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Connected,
+    /// We hung up on it, and its process lives, with connections of this link.
+    CutOff,
+    /// Nobody uses the link on this side any more.
+    Gone,
 }
 
 /// What a link takes.
@@ -95,8 +105,7 @@ impl Link {
             id,
             members,
             scopes,
-            dead: [false; 2],
-            lives: [false; 2],
+            sides: [Side::Connected; 2],
             kept: Vec::new(),
             falls_silent: false,
             unrung: [false; 2],
@@ -127,6 +136,17 @@ impl Link {
 
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
+    }
+
+    /// Whether both members are connected.
+    pub fn is_whole(&self) -> bool {
+        self.sides == [Side::Connected; 2]
+    }
+
+    /// Whether it goes as soon as it is empty: a member has gone, and nobody who was cut off may use it still; or both have
+    /// been hung up on.
+    pub fn is_over(&self) -> bool {
+        !self.sides.contains(&Side::Connected) || !self.is_whole() && !self.sides.contains(&Side::CutOff)
     }
 
     pub fn is_full(&self) -> bool {
@@ -162,20 +182,20 @@ impl Link {
     /// live. So its words stay as they are, on a link that gets no further connection; and so do the bytes that it has yet
     /// to read, if we have hung up on it or both are gone. Then the memory goes with it, or when neither has it mapped.
     fn free(&mut self, slot: usize) -> Option<Hole> {
-        if self.dead == [true; 2] {
+        if !self.sides.contains(&Side::Connected) {
             return None;
         }
-        if self.lives != [false; 2] {
+        if self.sides.contains(&Side::CutOff) {
             self.kept.push(slot);
             return None;
         }
         Some(self.hole(slot))
     }
 
-    /// The dead on this side does not live any more: the memory that it has kept.
+    /// The process that was cut off on this side does not live any more: the memory that it has kept.
     pub fn outlive(&mut self, side: usize) -> Vec<Hole> {
-        self.lives[side] = false;
-        let kept = if self.lives == [false; 2] { std::mem::take(&mut self.kept) } else { Vec::new() };
+        self.sides[side] = Side::Gone;
+        let kept = if self.sides.contains(&Side::CutOff) { Vec::new() } else { std::mem::take(&mut self.kept) };
         kept.into_iter().filter_map(|slot| self.free(slot)).collect()
     }
 
@@ -187,68 +207,11 @@ impl Link {
 
     /// The memory of a slot was given back: another connection may have it.
     pub fn punched(&mut self, slot: usize) {
-        if self.dead == [false; 2] && slot < SLOTS && !self.connections.contains_key(&slot) {
+        if self.is_whole() && slot < SLOTS && !self.connections.contains_key(&slot) {
             self.used[slot / 64] &= !(1 << (slot % 64));
             reset(self.mem.slot(slot));
         }
     }
-
-    /// Ends the ring of the direction that `reader` reads; false if it had ended already.
-    pub fn freeze(&self, slot: usize, reader: usize) -> bool {
-        let words = self.mem.slot(slot);
-        // SYNC(frozen): the writer of this direction sees it at its next look at `head`.
-        let before = words.reader[1 - reader].head.fetch_or(FROZEN, SeqCst);
-        if before & FROZEN != 0 {
-            return false;
-        }
-        words.side[reader].froze.fetch_add(1, SeqCst);
-        true
-    }
-
-    /// Has both writers look at this connection's hold (`Half::hint_freeze`), at their next call or wait.
-    pub fn hint(&self, slot: usize) {
-        for side in &self.mem.slot(slot).side {
-            side.froze.fetch_add(1, SeqCst);
-        }
-    }
-
-    /// Whether some direction is carried by a ring, as far as the shared words tell.
-    pub fn is_by_ring(&self, slot: usize) -> bool {
-        let words = self.mem.slot(slot);
-        (0..2).any(|direction| {
-            let writer = &words.writer[direction];
-            let (epoch, complete) = (writer.epoch.load(Relaxed), writer.complete.load(Relaxed));
-            epoch != complete && words.reader[direction].head.load(Relaxed) & FROZEN == 0
-        })
-    }
-
-    /// Tells `side` to look at `slot`: sets its ready bits, and returns the places whose eventfd is to be rung.
-    /// `all` are the places that the side has at all; they are used if it names none for this connection. Who sleeps is
-    /// left marked as asleep: should its eventfd not take our ring, the peer's next one still does.
-    pub fn mark_ready(&self, slot: usize, side: usize, all: u64) -> u64 {
-        let wanted = self.mem.slot(slot).side[side].bells.load(SeqCst);
-        let places = if wanted & all != 0 { wanted & all } else { all };
-        let mut asleep = 0;
-        for place in bits(places) {
-            let bell = &self.mem.side(side).bells[place];
-            // SYNC(bell): bits first, then the flag; the sleeper raises the flag first, then looks at the bits.
-            fence(SeqCst);
-            bell::mark(bell, slot, || ());
-            if bell.asleep.load(SeqCst) != 0 {
-                asleep |= 1 << place;
-            }
-        }
-        asleep
-    }
-}
-
-/// The numbers of the bits set.
-pub fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = mask.trailing_zeros() as usize;
-        mask &= mask.wrapping_sub(1);
-        (bit < PLACES).then_some(bit)
-    })
 }
 
 /// As if it had never carried anything.
@@ -278,11 +241,11 @@ fn reset(slot: &Slot) {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use std::net::SocketAddr;
 
-    fn connection() -> Connection {
+    pub fn connection() -> Connection {
         let end = Endpoint::from("10.0.0.1:80".parse::<SocketAddr>().expect("an address"));
         Connection {
             cookies: [1, 2],
@@ -296,7 +259,7 @@ mod tests {
         }
     }
 
-    fn link() -> Link {
+    pub fn link() -> Link {
         Link::create(1, [1, 2], 4096, [Scope::Nobody; 2], Permits::default()).expect("memory")
     }
 
@@ -336,7 +299,7 @@ mod tests {
     fn memory_that_a_process_without_us_may_read_is_kept_until_its_end() {
         let mut link = link();
         let slot = link.take(connection()).expect("a slot");
-        (link.dead[1], link.lives[1]) = (true, true);
+        link.sides[1] = Side::CutOff;
         assert!(matches!(link.release(slot, 1), Released::Half));
         assert!(matches!(link.release(slot, 0), Released::Whole(None)), "it may still be read");
         let holes = link.outlive(1);
@@ -364,38 +327,5 @@ mod tests {
         assert_eq!((words.reader[0].head.load(Relaxed), words.reader[1].head.load(Relaxed)), (UNUSED, UNUSED));
         assert_eq!((words.side[1].bells.load(Relaxed), words.hold.load(Relaxed)), (0, 0));
         assert_eq!(words.side[0].released.load(Relaxed), 0);
-    }
-
-    #[test]
-    fn freezing_keeps_the_position_and_counts_once() {
-        let mut link = link();
-        let slot = link.take(connection()).expect("free");
-        link.mem.slot(slot).reader[0].head.store(1234, Relaxed);
-        // Direction 0 is read by side 1.
-        assert!(link.freeze(slot, 1));
-        assert!(!link.freeze(slot, 1), "frozen already");
-        let words = link.mem.slot(slot);
-        assert_eq!(words.reader[0].head.load(Relaxed), FROZEN | 1234);
-        assert_eq!((words.side[0].froze.load(Relaxed), words.side[1].froze.load(Relaxed)), (0, 1));
-    }
-
-    #[test]
-    fn only_sleeping_places_are_rung_but_all_named_ones_are_marked() {
-        let mut link = link();
-        let slot = (0..=70).filter_map(|_| link.take(connection())).last().expect("free");
-        assert_eq!(slot, 70);
-        link.mem.slot(slot).side[1].bells.store(1 << 3 | 1 << 5 | 1 << 60, Relaxed);
-        link.mem.side(1).bells[5].asleep.store(1, Relaxed);
-        let all = 1 << 3 | 1 << 5;
-        assert_eq!(link.mark_ready(slot, 1, all), 1 << 5, "3 is awake, 60 does not exist");
-        for place in [3, 5] {
-            let bell = &link.mem.side(1).bells[place];
-            assert!(bell::is_marked(bell, slot));
-        }
-        assert_eq!(link.mem.side(1).bells[5].asleep.swap(0, Relaxed), 1, "the sleeper itself says that it is awake");
-        assert!(!bell::is_marked(&link.mem.side(1).bells[60], slot));
-        link.mem.slot(slot).side[1].bells.store(0, Relaxed);
-        link.mem.side(1).bells[3].asleep.store(1, Relaxed);
-        assert_eq!(link.mark_ready(slot, 1, all), 1 << 3, "no place named: all of them");
     }
 }

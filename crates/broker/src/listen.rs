@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use sidestep_abi::env::BROKER_PREFIX;
 use std::fmt;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -43,22 +44,32 @@ impl Address {
     }
 }
 
-impl FromStr for Address {
-    type Err = String;
+/// sockaddr_un holds 108 bytes, one of them for the leading or the closing NUL.
+const LONGEST: usize = 107;
 
-    fn from_str(text: &str) -> Result<Address, String> {
-        // sockaddr_un holds 108 bytes, one of them for the leading or the closing NUL.
-        const LONGEST: usize = 107;
+/// A text that is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    #[error("an abstract address needs a name after the @")]
+    NoName,
+    #[error("'{0}' is not an address: write @name or an absolute path")]
+    Neither(String),
+    #[error("'{0}' is too long for an address (at most {LONGEST} bytes)")]
+    TooLong(String),
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Address, AddressError> {
         let address = match text.strip_prefix('@') {
-            Some("") => return Err("an abstract address needs a name after the @".into()),
+            Some("") => return Err(AddressError::NoName),
             Some(name) => Address::Abstract(name.into()),
             None if text.starts_with('/') => Address::Path(text.into()),
-            None => {
-                return Err(format!("'{text}' is not an address: write @name or an absolute path"));
-            }
+            None => return Err(AddressError::Neither(text.into())),
         };
         if text.len() > LONGEST || text.as_bytes().contains(&0) {
-            return Err(format!("'{text}' is too long for an address (at most {LONGEST} bytes)"));
+            return Err(AddressError::TooLong(text.into()));
         }
         Ok(address)
     }
@@ -103,10 +114,23 @@ impl Drop for Listener {
     }
 }
 
+/// Why the broker cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    #[error("another broker already serves {0}; see `sidestep status --address {0}`")]
+    InUse(Address),
+    #[error("cannot {what} {address}")]
+    Failed { what: &'static str, address: Address, source: io::Error },
+    #[error("cannot remove the old socket {}", path.display())]
+    Stale { path: PathBuf, source: io::Error },
+    #[error("{} exists and is not a socket; choose another address or remove it", .0.display())]
+    NotASocket(PathBuf),
+}
+
 /// Listens at `address`. `for_guests`: other users may connect (a path's mode; abstract names have none).
-pub fn listen(address: &Address, for_guests: bool) -> Result<Listener, String> {
-    let fail = |what: &str, e: Errno| format!("cannot {what} {address}: {}", std::io::Error::from(e));
-    let in_use = || format!("another broker already serves {address}; see `sidestep status --address {address}`");
+pub fn listen(address: &Address, for_guests: bool) -> Result<Listener, ListenError> {
+    let fail = |what, e: Errno| ListenError::Failed { what, address: address.clone(), source: e.into() };
+    let in_use = || ListenError::InUse(address.clone());
     let lock = match address {
         Address::Abstract(_) => None,
         Address::Path(path) => {
@@ -150,13 +174,13 @@ fn lock_beside(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// A socket that a killed broker left behind. Anything but a socket is not ours to remove.
-fn remove_stale(path: &Path) -> Result<(), String> {
+fn remove_stale(path: &Path) -> Result<(), ListenError> {
     use std::os::unix::fs::FileTypeExt;
     match std::fs::symlink_metadata(path) {
         Ok(meta) if meta.file_type().is_socket() => {
-            std::fs::remove_file(path).map_err(|e| format!("cannot remove the old socket {}: {e}", path.display()))
+            std::fs::remove_file(path).map_err(|source| ListenError::Stale { path: path.into(), source })
         }
-        Ok(_) => Err(format!("{} exists and is not a socket; choose another address or remove it", path.display())),
+        Ok(_) => Err(ListenError::NotASocket(path.into())),
         Err(_) => Ok(()),
     }
 }
@@ -164,6 +188,7 @@ fn remove_stale(path: &Path) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chain::chain;
 
     #[test]
     fn addresses_are_names_or_absolute_paths() {
@@ -178,7 +203,7 @@ mod tests {
     fn a_second_broker_is_told_who_is_in_the_way() {
         let name: Address = format!("@sidestep-test-listen-{}", std::process::id()).parse().expect("valid");
         let first = listen(&name, false).expect("free");
-        let error = listen(&name, false).err().expect("taken");
+        let error = listen(&name, false).err().expect("taken").to_string();
         assert!(error.contains("another broker"), "{error}");
         drop(first);
         listen(&name, false).expect("free again");
@@ -190,13 +215,25 @@ mod tests {
         let path = dir.path().join("broker");
         let address = Address::Path(path.clone());
         let first = listen(&address, false).expect("free");
-        assert!(listen(&address, false).err().expect("taken").contains("another broker"));
+        assert!(listen(&address, false).err().expect("taken").to_string().contains("another broker"));
         drop(first);
         assert!(!path.exists(), "removed on a clean exit");
         drop(std::os::unix::net::UnixListener::bind(&path).expect("bind"));
         assert!(path.exists(), "a socket that nobody serves");
         drop(listen(&address, true).expect("replaced"));
         std::fs::write(&path, "precious").expect("write");
-        assert!(listen(&address, false).err().expect("refused").contains("not a socket"));
+        assert!(listen(&address, false).err().expect("refused").to_string().contains("not a socket"));
+    }
+
+    #[test]
+    fn errors_name_the_address() {
+        assert_eq!(
+            "broker".parse::<Address>().expect_err("neither").to_string(),
+            "'broker' is not an address: write @name or an absolute path"
+        );
+        let nowhere = Address::Path("/nonexistent/broker".into());
+        let error = listen(&nowhere, false).err().expect("no such directory");
+        let expected = "cannot lock /nonexistent/broker: No such file or directory (os error 2)";
+        assert_eq!(chain(&error).to_string(), expected);
     }
 }

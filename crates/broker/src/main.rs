@@ -3,11 +3,13 @@
 
 mod background;
 
+use background::BackgroundError;
 use clap::Parser;
 use rustix::fd::OwnedFd;
 use sidestep_broker::broker::Settings;
-use sidestep_broker::config::Config;
-use sidestep_broker::listen::{Address, listen};
+use sidestep_broker::chain::chain;
+use sidestep_broker::config::{Config, ConfigError};
+use sidestep_broker::listen::{Address, ListenError, listen};
 use sidestep_broker::operator;
 use sidestep_broker::server::{self, Reload, Server, Signals};
 use sidestep_broker::users::Users;
@@ -52,33 +54,52 @@ Examples:
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let done = if args.background { background::start() } else { serve(&args) };
+    let done = if args.background { background::start().map_err(Error::from) } else { serve(&args) };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sidestepd: {error}");
+            eprintln!("sidestepd: {}", chain(&error));
             ExitCode::FAILURE
         }
     }
 }
 
-fn serve(args: &Args) -> Result<(), String> {
+/// Why the broker does not run, or ended.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Background(#[from] BackgroundError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error("cannot handle signals")]
+    Signals(#[source] io::Error),
+    #[error("cannot set up epoll")]
+    Epoll(#[source] io::Error),
+    #[error("--ready-fd {fd}: cannot write to it")]
+    Ready { fd: u32, source: io::Error },
+    #[error("cannot wait for events")]
+    Wait(#[source] io::Error),
+}
+
+fn serve(args: &Args) -> Result<(), Error> {
     let address = args.address.clone().unwrap_or_else(Address::of_this_user);
     let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     let users = Users::of_this_process(&config.allow);
     let listener = listen(&address, users.has_guests())?;
     // Without it connections are upgraded all the same.
-    let operators = operator::listen(&address).inspect_err(|why| eprintln!("sidestepd: warning: {why}")).ok();
+    let operators =
+        operator::listen(&address).inspect_err(|error| eprintln!("sidestepd: warning: {}", chain(error))).ok();
     server::raise_fd_limit();
     let settings = Settings { address: address.to_string(), users, across_namespaces: config.cross_namespaces };
     let idle_exit = Some(Duration::from_secs(args.idle_exit)).filter(|limit| !limit.is_zero());
-    let signals = signals(args.config.clone()).map_err(|e| format!("cannot handle signals: {e}"))?;
-    let server = Server::new(listener, operators, settings, signals, idle_exit)
-        .map_err(|e| format!("cannot set up epoll: {e}"))?;
+    let signals = signals(args.config.clone()).map_err(Error::Signals)?;
+    let server = Server::new(listener, operators, settings, signals, idle_exit).map_err(Error::Epoll)?;
     if let Some(fd) = args.ready_fd {
-        say_ready(fd).map_err(|e| format!("--ready-fd {fd}: cannot write to it: {e}"))?;
+        say_ready(fd).map_err(|source| Error::Ready { fd, source })?;
     }
-    server.run().map(drop).map_err(|e| format!("cannot wait for events: {e}"))
+    server.run().map(drop).map_err(Error::Wait)
 }
 
 /// SIGTERM and SIGINT end the broker; SIGHUP has it read the configuration again, if there is one.

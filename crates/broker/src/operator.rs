@@ -9,6 +9,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -63,17 +64,26 @@ pub fn is_private(directory: &Path, uid: u32) -> bool {
     stat.is_ok_and(|stat| stat.st_uid == uid && stat.st_mode & 0o077 == 0)
 }
 
+/// There is no directory for the operator's socket. Those that were tried, and why they are none.
+#[derive(Debug, thiserror::Error)]
+#[error("no socket for `sidestep status` and `sidestep detach` ({})", listed(.0))]
+pub struct NoPlace(Vec<(PathBuf, io::Error)>);
+
+fn listed(tried: &[(PathBuf, io::Error)]) -> String {
+    tried.iter().map(|(path, error)| format!("{}: {error}", path.display())).collect::<Vec<_>>().join("; ")
+}
+
 /// Listens for operators of the broker at `address`, which must be ours already: nobody else has this name then.
-pub fn listen(address: &Address) -> Result<Listener, String> {
+pub fn listen(address: &Address) -> Result<Listener, NoPlace> {
     let uid = rustix::process::geteuid().as_raw();
     let mut tried = Vec::new();
     for directory in directories(uid) {
         match listen_in(&directory, uid, &name(address)) {
             Ok(listener) => return Ok(listener),
-            Err(e) => tried.push(format!("{}: {}", directory.display(), std::io::Error::from(e))),
+            Err(e) => tried.push((directory, e.into())),
         }
     }
-    Err(format!("no socket for `sidestep status` and `sidestep detach` ({})", tried.join("; ")))
+    Err(NoPlace(tried))
 }
 
 fn listen_in(directory: &Path, uid: u32, name: &str) -> Result<Listener, Errno> {

@@ -1,12 +1,13 @@
 //! Reading the configuration again while the broker serves: in a thread of its own, since its file may be anywhere.
 
+use crate::config::ConfigError;
 use crate::users::Users;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
-type Answer = Result<Users, String>;
+type Answer = Result<Users, ConfigError>;
 type Load = dyn Fn() -> Answer + Send + Sync;
 
 /// When to do it, and how.
@@ -103,7 +104,7 @@ mod tests {
         let load = move || {
             let n = count.fetch_add(1, SeqCst);
             gate.lock().expect("one at a time").recv().expect("the test lives");
-            Err(n.to_string())
+            Err(ConfigError::Read { file: n.to_string().into(), source: io::ErrorKind::NotFound.into() })
         };
         let mut reload = Reload::new(asked.into(), load).expect("set up");
         for _ in 0..3 {
@@ -113,7 +114,8 @@ mod tests {
         for n in ["0", "1"] {
             go.send(()).expect("somebody reads");
             wait(reload.answered());
-            assert_eq!(reload.answer().map(|answer| answer.expect_err("as above")).as_deref(), Some(n));
+            let answer = reload.answer().expect("it is done").expect_err("as above");
+            assert_eq!(answer.to_string(), format!("{n}: cannot read it"));
         }
         assert!(reload.answer().is_none());
         assert_eq!(reads.load(SeqCst), 2);

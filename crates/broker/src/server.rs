@@ -1,6 +1,7 @@
 //! The main thread: one epoll instance, and no blocking call but the wait itself. What could wait for a stranger, receivers do.
 
 use crate::broker::{Broker, Poller, Settings};
+use crate::chain::chain;
 use crate::listen::Listener;
 pub use crate::raw::fds::pass_on_only_stdio;
 pub use crate::reload::Reload;
@@ -191,7 +192,9 @@ impl Server {
                 }
                 self.broker.set_users(users);
             }
-            Some(Err(why)) => complain(&format!("{why}; the users that may share memory stay as they were")),
+            Some(Err(error)) => {
+                complain(&format!("{}; the users that may share memory stay as they were", chain(&error)));
+            }
             None => {}
         }
     }

@@ -4,6 +4,21 @@ use sidestep_abi::env::RING_SIZES;
 use std::fmt;
 use std::str::FromStr;
 
+/// A text that is no value of a setting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingError {
+    #[error("expected {expected}, found '{found}'")]
+    Unexpected { expected: &'static str, found: String },
+    #[error("{0} is not a power of two; the next one is {next}", next = .0.next_power_of_two())]
+    NotPowerOfTwo(u32),
+    #[error("{0} is out of bounds: a ring has {least} to {most} bytes", least = RING_SIZES.start(), most = RING_SIZES.end())]
+    OutOfBounds(u64),
+}
+
+fn unexpected(expected: &'static str, found: &str) -> SettingError {
+    SettingError::Unexpected { expected, found: found.into() }
+}
+
 /// How long a thread looks for more before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spin {
@@ -14,9 +29,9 @@ pub enum Spin {
 }
 
 impl FromStr for Spin {
-    type Err = String;
+    type Err = SettingError;
 
-    fn from_str(text: &str) -> Result<Spin, String> {
+    fn from_str(text: &str) -> Result<Spin, SettingError> {
         /// Longer than a second is not spinning, it is burning.
         const LONGEST: u32 = 1_000_000;
         match text {
@@ -24,7 +39,7 @@ impl FromStr for Spin {
             "off" => Ok(Spin::Off),
             _ => match text.parse() {
                 Ok(us) if us <= LONGEST => Ok(Spin::Microseconds(us)),
-                _ => Err(format!("expected auto, off or a number of microseconds up to {LONGEST}, found '{text}'")),
+                _ => Err(unexpected("auto, off or a number of microseconds up to 1000000", text)),
             },
         }
     }
@@ -50,15 +65,15 @@ pub enum UpgradeAfter {
 }
 
 impl FromStr for UpgradeAfter {
-    type Err = String;
+    type Err = SettingError;
 
-    fn from_str(text: &str) -> Result<UpgradeAfter, String> {
+    fn from_str(text: &str) -> Result<UpgradeAfter, SettingError> {
         let parsed = match text.strip_suffix("ops") {
             None if text == "auto" => Some(UpgradeAfter::Auto),
             Some(count) => count.parse().ok().map(UpgradeAfter::Ops),
             None => bytes(text).map(UpgradeAfter::Bytes),
         };
-        parsed.ok_or_else(|| format!("expected auto, bytes (65536, 64K) or operations (4ops), found '{text}'"))
+        parsed.ok_or_else(|| unexpected("auto, bytes (65536, 64K) or operations (4ops)", text))
     }
 }
 
@@ -82,13 +97,13 @@ pub enum IoUring {
 }
 
 impl FromStr for IoUring {
-    type Err = String;
+    type Err = SettingError;
 
-    fn from_str(text: &str) -> Result<IoUring, String> {
+    fn from_str(text: &str) -> Result<IoUring, SettingError> {
         match text {
             "follow" => Ok(IoUring::Follow),
             "refuse" => Ok(IoUring::Refuse),
-            _ => Err(format!("expected follow or refuse, found '{text}'")),
+            _ => Err(unexpected("follow or refuse", text)),
         }
     }
 }
@@ -107,16 +122,14 @@ impl fmt::Display for IoUring {
 pub struct RingSize(u32);
 
 impl FromStr for RingSize {
-    type Err = String;
+    type Err = SettingError;
 
-    fn from_str(text: &str) -> Result<RingSize, String> {
-        let (least, most) = (*RING_SIZES.start(), *RING_SIZES.end());
-        let size =
-            bytes(text).ok_or_else(|| format!("expected a number of bytes (262144, 256K, 1M), found '{text}'"))?;
+    fn from_str(text: &str) -> Result<RingSize, SettingError> {
+        let size = bytes(text).ok_or_else(|| unexpected("a number of bytes (262144, 256K, 1M)", text))?;
         match u32::try_from(size).ok().filter(|size| RING_SIZES.contains(size)) {
             Some(size) if size.is_power_of_two() => Ok(RingSize(size)),
-            Some(size) => Err(format!("{size} is not a power of two; the next one is {}", size.next_power_of_two())),
-            None => Err(format!("{size} is out of bounds: a ring has {least} to {most} bytes")),
+            Some(size) => Err(SettingError::NotPowerOfTwo(size)),
+            None => Err(SettingError::OutOfBounds(size)),
         }
     }
 }
@@ -171,6 +184,15 @@ mod tests {
             assert!(bad.parse::<RingSize>().is_err(), "{bad}");
         }
         assert!("off".parse::<IoUring>().is_err());
-        assert!("5000".parse::<RingSize>().expect_err("no power of two").contains("8192"));
+        assert_eq!("5000".parse::<RingSize>(), Err(SettingError::NotPowerOfTwo(5000)));
+    }
+
+    #[test]
+    fn errors_say_what_is_expected() {
+        let spin = "fast".parse::<Spin>().expect_err("no number").to_string();
+        assert_eq!(spin, "expected auto, off or a number of microseconds up to 1000000, found 'fast'");
+        let size = |text: &str| text.parse::<RingSize>().expect_err(text).to_string();
+        assert_eq!(size("5000"), "5000 is not a power of two; the next one is 8192");
+        assert_eq!(size("32M"), "33554432 is out of bounds: a ring has 4096 to 16777216 bytes");
     }
 }

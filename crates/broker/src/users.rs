@@ -68,9 +68,14 @@ fn stand_in_uid() -> Option<u32> {
     Some(uid.unwrap_or(65534))
 }
 
+/// The system's databases of users cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.desc())]
+pub struct LookUpError(nix::errno::Errno);
+
 /// The number of the user of this name, as the system's databases say (getpwnam(3)).
-pub fn by_name(name: &str) -> Result<Option<u32>, String> {
-    let found = nix::unistd::User::from_name(name).map_err(|e| e.desc().to_owned())?;
+pub fn by_name(name: &str) -> Result<Option<u32>, LookUpError> {
+    let found = nix::unistd::User::from_name(name).map_err(LookUpError)?;
     Ok(found.map(|user| user.uid.as_raw()))
 }
 

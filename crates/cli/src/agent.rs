@@ -1,26 +1,40 @@
 //! `sidestep agent`: a program of its own, which this one becomes; and asking it.
 
+use crate::Failure;
 use crate::args::AgentSocket;
-use crate::{Failure, locate};
+use crate::locate::{self, LocateError};
 use sidestep_agent_api::{Answer, Question, ask};
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+/// Why this program does not become the other one.
+#[derive(Debug, thiserror::Error)]
+pub enum BecomeError {
+    #[error("{program} is not here: {built}")]
+    NotHere { program: &'static str, built: &'static str, source: LocateError },
+    #[error("cannot execute {}", program.display())]
+    Execute { program: OsString, source: io::Error },
+}
+
+/// An agent that answers something else than what was asked.
+#[derive(Debug, thiserror::Error)]
+#[error("the agent is of another version than this command: it answers {0:?}")]
+struct BesideThePoint(Answer);
+
 /// `command`: what the program is to do besides being the agent.
 pub fn run(command: Option<&str>, args: &[OsString]) -> Result<ExitCode, Failure> {
-    let program = locate::agent().map_err(|why| {
-        Failure::new(format!(
-            "{why}: the agent is built by `cargo build --release -p sidestep-agent`, which needs clang"
-        ))
-    })?;
+    let built = "the agent is built by `cargo build --release -p sidestep-agent`, which needs clang";
+    let not_here = |source| Failure::new(BecomeError::NotHere { program: locate::AGENT, built, source });
+    let program = locate::agent().map_err(not_here)?;
     Err(become_program(Command::new(&program).args(command).args(args)))
 }
 
 /// Only comes back if that did not work.
 pub fn become_program(command: &mut Command) -> Failure {
-    let error = command.exec();
-    Failure::new(format!("cannot execute {}: {error}", command.get_program().display()))
+    let source = command.exec();
+    Failure::new(BecomeError::Execute { program: command.get_program().into(), source })
 }
 
 impl AgentSocket {
@@ -29,9 +43,8 @@ impl AgentSocket {
     }
 }
 
-/// An agent that answers something else than what was asked.
-pub fn beside_the_point(answer: &Answer) -> Failure {
-    Failure::new(format!("the agent is of another version than this command: it answers {answer:?}"))
+pub fn beside_the_point(answer: Answer) -> Failure {
+    Failure::new(BesideThePoint(answer))
 }
 
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {

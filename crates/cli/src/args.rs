@@ -358,10 +358,14 @@ impl Hold {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected LINK.SLOT, such as 3.17, as `sidestep status` prints it")]
+struct NoConnection;
+
 /// `LINK.SLOT`
-fn connection(text: &str) -> Result<Scope, String> {
+fn connection(text: &str) -> Result<Scope, NoConnection> {
     let parsed = text.split_once('.').and_then(|(link, slot)| Some((link.parse().ok()?, slot.parse().ok()?)));
-    let (link, slot) = parsed.ok_or("expected LINK.SLOT, such as 3.17, as `sidestep status` prints it")?;
+    let (link, slot) = parsed.ok_or(NoConnection)?;
     Ok(Scope::Connection { link, slot })
 }
 

@@ -1,31 +1,49 @@
 //! Starting the broker when none runs.
 
-use crate::locate;
+use crate::locate::{self, LocateError};
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::Timespec;
 use sidestep_broker::client::{Client, ClientError};
 use sidestep_broker::listen::Address;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A broker starts within milliseconds; on a machine that thrashes we rather go without.
 const START: Duration = Duration::from_secs(5);
 
+/// Why there is no broker.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error(transparent)]
+    Locate(#[from] LocateError),
+    #[error("cannot start {}", program.display())]
+    Spawn { program: PathBuf, source: io::Error },
+    /// In its own words.
+    #[error("{0}")]
+    Said(String),
+    #[error("the broker did not start")]
+    Silent,
+    #[error("the broker was not ready within {} s", START.as_secs())]
+    NotReady,
+}
+
 /// Makes sure that a broker of our version answers at `address`, and stays as long as this process lives.
-pub fn ensure(address: &Address, config: Option<&Path>) -> Result<(), String> {
+pub fn ensure(address: &Address, config: Option<&Path>) -> Result<(), StartError> {
     match ask(address) {
         // One that hangs up may have been about to leave.
         Err(ClientError::NotRunning(_) | ClientError::HungUp(_)) => {}
-        answer => return answer.map_err(|e| e.to_string()),
+        answer => return Ok(answer?),
     }
     let started = start(address, config);
     // Of several that start at once one wins, and it serves all.
     match (ask(address), started) {
         (Ok(()), _) => Ok(()),
         (Err(ClientError::NotRunning(_)), Err(why)) => Err(why),
-        (Err(e), _) => Err(e.to_string()),
+        (Err(e), _) => Err(e.into()),
     }
 }
 
@@ -33,7 +51,7 @@ fn ask(address: &Address) -> Result<(), ClientError> {
     Client::connect(address)?.stay()
 }
 
-fn start(address: &Address, config: Option<&Path>) -> Result<(), String> {
+fn start(address: &Address, config: Option<&Path>) -> Result<(), StartError> {
     let program = locate::daemon()?;
     let mut command = Command::new(&program);
     command.arg("--background").arg("--address").arg(address.to_string());
@@ -43,15 +61,18 @@ fn start(address: &Address, config: Option<&Path>) -> Result<(), String> {
     // The broker is no customer of its own.
     command.env_remove("LD_PRELOAD");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|e| format!("cannot start {}: {e}", program.display()))?;
+    let mut child = command.spawn().map_err(|source| StartError::Spawn { program, source })?;
     let said = match child.stderr.take().map(until_ready) {
         Some(Ok(said)) => said,
-        _ => return Err(give_up(child)),
+        _ => {
+            give_up(child);
+            return Err(StartError::NotReady);
+        }
     };
     match child.wait() {
         Ok(status) if status.success() => Ok(()),
         // Its first line says why; the second that it did not start.
-        _ => Err(said.lines().next().unwrap_or("the broker did not start").into()),
+        _ => Err(said.lines().next().map_or(StartError::Silent, |line| StartError::Said(line.into()))),
     }
 }
 
@@ -73,9 +94,8 @@ fn until_ready(mut stderr: ChildStderr) -> io::Result<String> {
     }
 }
 
-fn give_up(mut child: Child) -> String {
+fn give_up(mut child: Child) {
     // Errors mean that it has ended by itself meanwhile.
     let _ = child.kill();
     let _ = child.wait();
-    format!("the broker was not ready within {} s", START.as_secs())
 }

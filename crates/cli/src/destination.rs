@@ -4,6 +4,17 @@ use sidestep_agent_api::{Caller, Protocol};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// A text that names nobody, or no place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    #[error("{0}: expected a process id, or the absolute path of a cgroup")]
+    Caller(String),
+    #[error("{0}: expected ADDRESS:PORT, such as 10.96.0.10:80, udp:10.96.0.10:53 or [fd00:96::a]:80")]
+    Destination(String),
+    #[error("{0}: expected a port, as in 8080")]
+    Port(String),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
     pub protocol: Protocol,
@@ -11,26 +22,32 @@ pub struct Destination {
 }
 
 /// A number is a process; everything else is a directory.
-pub fn caller(text: &str) -> Result<Caller, String> {
+pub fn caller(text: &str) -> Result<Caller, TextError> {
     if let Ok(pid) = text.parse() {
         return Ok(Caller::Process(pid));
     }
     let path = PathBuf::from(text);
-    if path.is_absolute() {
-        Ok(Caller::Cgroup(path))
-    } else {
-        Err("expected a process id, or the absolute path of a cgroup".into())
-    }
+    if path.is_absolute() { Ok(Caller::Cgroup(path)) } else { Err(TextError::Caller(text.into())) }
 }
 
-pub fn destination(text: &str) -> Result<Destination, String> {
-    let (protocol, address) = match text.split_once(':') {
-        Some(("tcp", address)) => (Protocol::Tcp, address),
-        Some(("udp", address)) => (Protocol::Udp, address),
+pub fn destination(text: &str) -> Result<Destination, TextError> {
+    let (protocol, address) = with_protocol(text);
+    let parsed = address.parse().map(|address| Destination { protocol, address });
+    parsed.map_err(|_| TextError::Destination(text.into()))
+}
+
+/// A port at which a pod is called.
+pub fn port(text: &str) -> Result<(Protocol, u16), TextError> {
+    let (protocol, port) = with_protocol(text);
+    port.parse().map(|port| (protocol, port)).map_err(|_| TextError::Port(text.into()))
+}
+
+fn with_protocol(text: &str) -> (Protocol, &str) {
+    match text.split_once(':') {
+        Some(("tcp", rest)) => (Protocol::Tcp, rest),
+        Some(("udp", rest)) => (Protocol::Udp, rest),
         _ => (Protocol::Tcp, text),
-    };
-    let expected = "expected ADDRESS:PORT, such as 10.96.0.10:80, udp:10.96.0.10:53 or [fd00:96::a]:80";
-    address.parse().map(|address| Destination { protocol, address }).map_err(|_| expected.into())
+    }
 }
 
 #[cfg(test)]
@@ -50,5 +67,18 @@ mod tests {
         for bad in ["10.96.0.10", "sctp:10.0.0.1:80", "web:80", ""] {
             assert!(destination(bad).is_err(), "{bad}");
         }
+        assert_eq!(port("udp:53"), Ok((Protocol::Udp, 53)));
+        assert_eq!(port("8080"), Ok((Protocol::Tcp, 8080)));
+    }
+
+    #[test]
+    fn errors_name_the_text_and_what_is_expected() {
+        let told = |error: TextError| error.to_string();
+        assert_eq!(
+            told(caller("nginx").unwrap_err()),
+            "nginx: expected a process id, or the absolute path of a cgroup"
+        );
+        assert!(told(destination("web:80").unwrap_err()).starts_with("web:80: expected ADDRESS:PORT, such as"));
+        assert_eq!(told(port("udp:http").unwrap_err()), "udp:http: expected a port, as in 8080");
     }
 }

@@ -6,13 +6,13 @@ use crate::args::Explain;
 use crate::destination::{self, Destination};
 use crate::service;
 use crate::table::Table;
-use sidestep_agent_api::{Answer, Explanation, Protocol, Question, Verdict};
+use sidestep_agent_api::{Answer, Explanation, Question, Verdict};
 use std::process::ExitCode;
 
 pub fn explain(args: &Explain) -> Result<ExitCode, Failure> {
     let explanation = match args.agent.ask(&question(args)?)? {
         Answer::Explanation(explanation) => explanation,
-        other => return Err(beside_the_point(&other)),
+        other => return Err(beside_the_point(other)),
     };
     if args.agent.json {
         print_json(&explanation)?;
@@ -24,18 +24,12 @@ pub fn explain(args: &Explain) -> Result<ExitCode, Failure> {
 
 fn question(args: &Explain) -> Result<Question, Failure> {
     if args.inbound {
-        let (protocol, port) = match args.to.split_once(':') {
-            Some(("udp", port)) => (Protocol::Udp, port),
-            Some(("tcp", port)) => (Protocol::Tcp, port),
-            _ => (Protocol::Tcp, &*args.to),
-        };
-        let port = port.parse().map_err(|_| Failure::usage(format!("{}: expected a port, as in 8080", args.to)))?;
+        let (protocol, port) = destination::port(&args.to).map_err(Failure::usage)?;
         let (netns, interface, source) = (args.from.clone(), args.interface.clone(), args.source);
         return Ok(Question::ExplainInbound { netns, port, interface, source, protocol });
     }
-    let wrong = |text: &str, why| Failure::usage(format!("{text}: {why}"));
-    let from = destination::caller(&args.from).map_err(|why| wrong(&args.from, why))?;
-    let Destination { protocol, address } = destination::destination(&args.to).map_err(|why| wrong(&args.to, why))?;
+    let from = destination::caller(&args.from).map_err(Failure::usage)?;
+    let Destination { protocol, address } = destination::destination(&args.to).map_err(Failure::usage)?;
     Ok(Question::Explain { from, protocol, to: address })
 }
 

@@ -1,5 +1,6 @@
 //! Where the other parts of Sidestep are: beside this program, or where packages put them.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 pub const LIBRARY: &str = "libsidestep.so";
@@ -10,44 +11,69 @@ pub const LAB: &str = "sidestep-lab";
 /// Overrides the search for the library.
 const LIBRARY_VARIABLE: &str = "SIDESTEP_LIBRARY";
 
+/// Why a part of Sidestep is not found.
+#[derive(Debug, thiserror::Error)]
+pub enum LocateError {
+    #[error("{LIBRARY_VARIABLE}={}: no such file", .0.display())]
+    NoSuchLibrary(PathBuf),
+    #[error("{}", path.display())]
+    Resolve { path: PathBuf, source: io::Error },
+    #[error("{}: the loader cannot preload a path with a colon or a space; install it elsewhere", .0.display())]
+    NotPreloadable(PathBuf),
+    #[error("cannot find out where this program lies")]
+    OwnPlace(#[source] io::Error),
+    #[error("{name} is neither in {} nor in {}", beside.display(), lib.display())]
+    Nowhere { name: &'static str, beside: PathBuf, lib: PathBuf },
+}
+
 /// The library to preload, as an absolute path.
-pub fn library() -> Result<PathBuf, String> {
+pub fn library() -> Result<PathBuf, LocateError> {
     let found = match std::env::var_os(LIBRARY_VARIABLE) {
         Some(path) => {
             let path = PathBuf::from(path);
-            if path.is_file() { Ok(path) } else { Err(format!("{LIBRARY_VARIABLE}={}: no such file", path.display())) }
+            if path.is_file() { Ok(path) } else { Err(LocateError::NoSuchLibrary(path)) }
         }
         None => beside_or_in_lib(LIBRARY),
     }?;
-    let path = std::fs::canonicalize(&found).map_err(|e| format!("{}: {e}", found.display()))?;
-    let text = path.to_string_lossy();
+    let path = std::fs::canonicalize(&found).map_err(|source| LocateError::Resolve { path: found, source })?;
     // The dynamic loader separates the names in LD_PRELOAD by these.
-    if text.contains([':', ' ']) {
-        return Err(format!("{text}: the loader cannot preload a path with a colon or a space; install it elsewhere"));
+    if path.to_string_lossy().contains([':', ' ']) {
+        return Err(LocateError::NotPreloadable(path));
     }
     Ok(path)
 }
 
 /// The broker's program.
-pub fn daemon() -> Result<PathBuf, String> {
+pub fn daemon() -> Result<PathBuf, LocateError> {
     beside_or_in_lib(DAEMON)
 }
 
 /// The program of `sidestep agent`.
-pub fn agent() -> Result<PathBuf, String> {
+pub fn agent() -> Result<PathBuf, LocateError> {
     beside_or_in_lib(AGENT)
 }
 
 /// The program of `sidestep lab`.
-pub fn lab() -> Result<PathBuf, String> {
+pub fn lab() -> Result<PathBuf, LocateError> {
     beside_or_in_lib(LAB)
 }
 
-fn beside_or_in_lib(name: &str) -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(|e| format!("cannot find out where this program lies: {e}"))?;
-    let dir = own.parent().unwrap_or(Path::new("/"));
-    let places = [dir.join(name), dir.join("../lib/sidestep").join(name)];
-    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
-        format!("{name} is neither in {} nor in {}", dir.display(), dir.join("../lib/sidestep").display())
-    })
+fn beside_or_in_lib(name: &'static str) -> Result<PathBuf, LocateError> {
+    let own = std::env::current_exe().map_err(LocateError::OwnPlace)?;
+    let beside = own.parent().unwrap_or(Path::new("/")).to_path_buf();
+    let lib = beside.join("../lib/sidestep");
+    let found = [&beside, &lib].map(|dir| dir.join(name)).into_iter().find(|path| path.is_file());
+    found.ok_or(LocateError::Nowhere { name, beside, lib })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_looks_for_a_part_that_is_not_there_is_told_where_it_was_looked_for() {
+        let error = beside_or_in_lib("sidestep-of-nobody").expect_err("nobody has it").to_string();
+        assert!(error.starts_with("sidestep-of-nobody is neither in /"), "{error}");
+        assert!(error.ends_with("/../lib/sidestep"), "{error}");
+    }
 }

@@ -20,6 +20,8 @@ mod table;
 
 use args::{Args, Command};
 use clap::{CommandFactory, FromArgMatches};
+use sidestep_broker::chain::chain;
+use std::error::Error;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("sidestep: {}", failure.message);
+            eprintln!("sidestep: {}", chain(&*failure.error));
             ExitCode::from(failure.code)
         }
     }
@@ -52,18 +54,18 @@ fn main() -> ExitCode {
 
 /// An error for the user, with the exit code it stands for.
 struct Failure {
-    message: String,
+    error: Box<dyn Error>,
     code: u8,
 }
 
 impl Failure {
     /// Something did not work.
-    fn new(message: impl ToString) -> Failure {
-        Failure { message: message.to_string(), code: 1 }
+    fn new(error: impl Error + 'static) -> Failure {
+        Failure { error: Box::new(error), code: 1 }
     }
 
     /// The user asked for something that makes no sense; as clap does.
-    fn usage(message: impl ToString) -> Failure {
-        Failure { message: message.to_string(), code: 2 }
+    fn usage(error: impl Error + 'static) -> Failure {
+        Failure { error: Box::new(error), code: 2 }
     }
 }

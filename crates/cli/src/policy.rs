@@ -19,7 +19,7 @@ pub fn run(command: &Command) -> Result<ExitCode, Failure> {
 fn policies(answer: Answer) -> Result<Policies, Failure> {
     match answer {
         Answer::Policies(policies) => Ok(policies),
-        other => Err(beside_the_point(&other)),
+        other => Err(beside_the_point(other)),
     }
 }
 
@@ -79,11 +79,15 @@ fn print_unjudged(pod: &JudgedPod) {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("there is no Policy {0}")]
+struct NoPolicy(String);
+
 fn show(args: &PolicyShow) -> Result<ExitCode, Failure> {
     let (namespace, name) = args.name.split_once('/').unwrap_or(("default", &args.name));
     let found = policies(args.agent.ask(&Question::Policies)?)?;
     let mine = found.policies.iter().find(|policy| (&*policy.namespace, &*policy.name) == (namespace, name));
-    let Some(policy) = mine else { return Err(Failure::new(format!("there is no Policy {namespace}/{name}"))) };
+    let Some(policy) = mine else { return Err(Failure::new(NoPolicy(format!("{namespace}/{name}")))) };
     if args.agent.json {
         print_json(policy)?;
         return Ok(ExitCode::SUCCESS);

@@ -1,21 +1,48 @@
 //! `sidestep run`: settings into variables, the library into LD_PRELOAD, then exec.
 
+use crate::Failure;
 use crate::args::Run;
-use crate::{Failure, daemon, locate};
+use crate::daemon::{self, StartError};
+use crate::locate::{self, LocateError};
 use sidestep_abi::env;
+use sidestep_broker::chain::chain;
 use sidestep_broker::config::Config;
-use sidestep_broker::listen::Address;
-use sidestep_broker::settings::{IoUring, RingSize, Spin, UpgradeAfter};
+use sidestep_broker::listen::{Address, AddressError};
+use sidestep_broker::settings::{IoUring, RingSize, SettingError, Spin, UpgradeAfter};
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const CONFIG_VARIABLE: &str = "SIDESTEP_CONFIG";
 
+/// Why the program does not run.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error("name a program")]
+    NoProgram,
+    #[error("{}", path.display())]
+    Path { path: PathBuf, source: io::Error },
+    #[error("{0}: not found")]
+    NotFound(String),
+    #[error("{program}: cannot be executed")]
+    Execute { program: String, source: io::Error },
+}
+
+/// Why it runs without the library, or without a broker.
+#[derive(Debug, thiserror::Error)]
+enum Without {
+    #[error(transparent)]
+    Library(#[from] LocateError),
+    #[error("{}", env::BROKER)]
+    Address(#[from] AddressError),
+    #[error(transparent)]
+    Broker(#[from] StartError),
+}
+
 pub fn run(args: &Run) -> Result<ExitCode, Failure> {
-    let (program, its_args) = args.command.split_first().ok_or_else(|| Failure::usage("name a program"))?;
+    let (program, its_args) = args.command.split_first().ok_or_else(|| Failure::usage(RunError::NoProgram))?;
     let mut command = Command::new(program);
     command.args(its_args);
     if std::env::var_os(env::SWITCH).is_none_or(|value| value != "off") {
@@ -23,29 +50,27 @@ pub fn run(args: &Run) -> Result<ExitCode, Failure> {
         set_variables(&mut command, args, &config)?;
         prepare(&mut command, file.as_deref());
     }
-    Err(cannot_execute(program, &command.exec()))
+    Err(cannot_execute(program, command.exec()))
 }
 
 /// Library and broker. Whatever is missing is said in one line, and the program runs all the same.
 fn prepare(command: &mut Command, config: Option<&Path>) {
-    let library = match locate::library() {
-        Ok(library) => library,
-        Err(why) => return warn(&why),
-    };
-    command.env("LD_PRELOAD", preload(&library, std::env::var_os("LD_PRELOAD")));
-    let address = match std::env::var(env::BROKER) {
-        Ok(text) => text.parse().map_err(|e| format!("{}: {e}", env::BROKER)),
-        Err(_) => Ok(Address::of_this_user()),
-    };
-    // Named, so that a program that changes its user still finds the broker of the one who started it.
-    match address.and_then(|address| daemon::ensure(&address, config).map(|()| address)) {
-        Ok(address) => drop(command.env(env::BROKER, address.to_string())),
-        Err(why) => warn(&why),
+    if let Err(error) = try_to_prepare(command, config) {
+        eprintln!("sidestep: warning: {}; the program runs on kernel TCP", chain(&error));
     }
 }
 
-fn warn(why: &str) {
-    eprintln!("sidestep: warning: {why}; the program runs on kernel TCP");
+fn try_to_prepare(command: &mut Command, config: Option<&Path>) -> Result<(), Without> {
+    let library = locate::library()?;
+    command.env("LD_PRELOAD", preload(&library, std::env::var_os("LD_PRELOAD")));
+    let address = match std::env::var(env::BROKER) {
+        Ok(text) => text.parse()?,
+        Err(_) => Address::of_this_user(),
+    };
+    daemon::ensure(&address, config)?;
+    // Named, so that a program that changes its user still finds the broker of the one who started it.
+    command.env(env::BROKER, address.to_string());
+    Ok(())
 }
 
 /// Ours first: it has to see a call before any other library that was already asked for.
@@ -72,8 +97,8 @@ fn find_config(asked: Option<&Path>) -> Result<(Config, Option<PathBuf>), Failur
     };
     match Config::load(&file) {
         Ok(config) => Ok((config, Some(absolute(&file)?))),
-        Err(why) => {
-            eprintln!("sidestep: warning: {why}; the file is ignored");
+        Err(error) => {
+            eprintln!("sidestep: warning: {}; the file is ignored", chain(&error));
             Ok((Config::default(), None))
         }
     }
@@ -118,28 +143,28 @@ fn set_variables(command: &mut Command, args: &Run, config: &Config) -> Result<(
 /// A variable that makes no sense is said to the user, and does not keep the program from running.
 fn setting<T>(name: &str, option: Option<T>, config: Option<T>) -> Option<String>
 where
-    T: std::str::FromStr<Err = String> + ToString,
+    T: std::str::FromStr<Err = SettingError> + ToString,
 {
     let variable = || {
         let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
-        let warn = |why: &String| eprintln!("sidestep: warning: {name}: {why}; the variable is ignored");
+        let warn = |error: &SettingError| eprintln!("sidestep: warning: {name}: {error}; the variable is ignored");
         text.parse::<T>().inspect_err(warn).ok()
     };
     option.or_else(variable).or(config).map(|value| value.to_string())
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))
+    std::path::absolute(path).map_err(|source| Failure::usage(RunError::Path { path: path.into(), source }))
 }
 
 /// With the codes of a shell.
-fn cannot_execute(program: &OsStr, error: &std::io::Error) -> Failure {
+fn cannot_execute(program: &OsStr, source: io::Error) -> Failure {
     // A directory in PATH that this user may not search is reported as a lack of permission, too.
-    let found = error.kind() != ErrorKind::NotFound && is_somewhere(program);
-    let program = program.to_string_lossy();
+    let found = source.kind() != ErrorKind::NotFound && is_somewhere(program);
+    let program = program.to_string_lossy().into_owned();
     match found {
-        false => Failure { message: format!("{program}: not found"), code: 127 },
-        true => Failure { message: format!("{program}: cannot be executed: {error}"), code: 126 },
+        false => Failure { error: Box::new(RunError::NotFound(program)), code: 127 },
+        true => Failure { error: Box::new(RunError::Execute { program, source }), code: 126 },
     }
 }
 

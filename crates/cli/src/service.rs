@@ -37,7 +37,7 @@ fn list(args: &ServiceList) -> Result<ExitCode, Failure> {
 fn services(answer: Answer) -> Result<Vec<Service>, Failure> {
     match answer {
         Answer::Services(services) => Ok(services),
-        other => Err(beside_the_point(&other)),
+        other => Err(beside_the_point(other)),
     }
 }
 
@@ -62,12 +62,19 @@ fn print_remarks(service: &Service) {
     service.left.iter().for_each(|left| println!("{name}: left out: {left}"));
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("the agent knows {count} Services {name}")]
+struct NotOne {
+    count: usize,
+    name: String,
+}
+
 fn show(args: &ServiceShow) -> Result<ExitCode, Failure> {
     let (namespace, name) = args.name.split_once('/').unwrap_or(("default", &args.name));
     let question = Question::Show { namespace: namespace.into(), name: name.into() };
     let services = services(args.agent.ask(&question)?)?;
     let [service] = services.as_slice() else {
-        return Err(Failure::new(format!("the agent knows {} Services {}", services.len(), args.name)));
+        return Err(Failure::new(NotOne { count: services.len(), name: args.name.clone() }));
     };
     if args.agent.json {
         print_json(service)?;
@@ -118,7 +125,7 @@ pub fn backends(backends: &[Backend]) -> Table {
 pub fn check(args: &ServiceCheck) -> Result<ExitCode, Failure> {
     let check = match args.agent.ask(&Question::Check)? {
         Answer::Check(check) => check,
-        other => return Err(beside_the_point(&other)),
+        other => return Err(beside_the_point(other)),
     };
     if args.agent.json {
         print_json(&check)?;

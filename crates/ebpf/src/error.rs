@@ -1,31 +1,45 @@
-//! What went wrong, where, and what to do about it.
+//! What went wrong, where, and what led to it.
 
+use std::error::Error as StdError;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// An error with what was being done.
-#[derive(Debug)]
+/// What led to an error: the kernel's or libbpf's error, or one of the module that found it.
+pub type Cause = Box<dyn StdError + Send + Sync>;
+
+/// What was being done, and with which file. Why it did not work is the source.
+#[derive(Debug, thiserror::Error)]
+#[error("{doing}{}", named(path.as_deref()))]
 pub struct Error {
-    pub doing: String,
-    pub cause: String,
+    doing: String,
+    path: Option<PathBuf>,
+    source: Cause,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// libbpf's errors tell their own cause, the kernel's, only in the alternate form.
-    pub fn new(doing: impl Into<String>, cause: impl fmt::Display) -> Error {
-        Error { doing: doing.into(), cause: format!("{cause:#}") }
+    pub fn new(doing: impl Into<String>, source: impl Into<Cause>) -> Error {
+        Error { doing: doing.into(), path: None, source: source.into() }
+    }
+
+    /// `doing`: up to the path, as in `open`.
+    pub fn at(doing: &str, path: &Path, source: impl Into<Cause>) -> Error {
+        Error { doing: doing.into(), path: Some(path.into()), source: source.into() }
+    }
+
+    /// An error with the file `held` is one with `name`: the name by which people know that file.
+    pub fn known_as(mut self, held: &Path, name: &Path) -> Error {
+        if self.path.as_deref() == Some(held) {
+            self.path = Some(name.into());
+        }
+        self
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}: {}", self.doing, self.cause)
-    }
+fn named(path: Option<&Path>) -> String {
+    path.map_or_else(String::new, |path| format!(" {}", path.display()))
 }
-
-impl std::error::Error for Error {}
 
 /// Says what was being done when it went wrong.
 pub trait Doing<T> {
@@ -33,12 +47,58 @@ pub trait Doing<T> {
     fn at(self, what: &str, path: &Path) -> Result<T>;
 }
 
-impl<T, E: fmt::Display> Doing<T> for std::result::Result<T, E> {
+impl<T, E: Into<Cause>> Doing<T> for std::result::Result<T, E> {
     fn doing(self, what: impl Into<String>) -> Result<T> {
         self.map_err(|error| Error::new(what, error))
     }
 
     fn at(self, what: &str, path: &Path) -> Result<T> {
-        self.map_err(|error| Error::new(format!("{what} {}", path.display()), error))
+        self.map_err(|error| Error::at(what, path, error))
+    }
+}
+
+/// The error, and its sources behind it, in one line. What an outer error has quoted is not said again.
+pub fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl fmt::Display + 'a {
+    fmt::from_fn(move |f| {
+        let (mut told, mut next) = (error.to_string(), error.source());
+        while let Some(source) = next {
+            let own = source.to_string();
+            if !told.contains(&own) {
+                told = format!("{told}: {own}");
+            }
+            next = source.source();
+        }
+        f.write_str(&told)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn an_error_says_what_was_done_and_with_what_and_has_the_kernels_as_its_source() {
+        let denied = || io::Error::from_raw_os_error(13);
+        let error = Error::at("enter", Path::new("/run/netns/web"), denied());
+        assert_eq!(error.to_string(), "enter /run/netns/web");
+        assert_eq!(chain(&error).to_string(), "enter /run/netns/web: Permission denied (os error 13)");
+        let outer = Error::new("look at a pod", error);
+        let expected = "look at a pod: enter /run/netns/web: Permission denied (os error 13)";
+        assert_eq!(chain(&outer).to_string(), expected);
+    }
+
+    #[test]
+    fn what_an_error_quotes_is_told_once() {
+        let inner = Error::new("open", io::Error::from_raw_os_error(2));
+        assert_eq!(chain(&io::Error::other(inner)).to_string(), "open: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn a_file_that_is_held_is_told_by_the_name_that_people_know() {
+        let (held, name) = (Path::new("/proc/self/fd/7"), Path::new("/run/netns/web"));
+        let error = |path| Error::at("enter", path, io::Error::from_raw_os_error(13)).known_as(held, name);
+        assert_eq!(error(held).to_string(), "enter /run/netns/web");
+        assert_eq!(error(Path::new("/proc/self/fd/70")).to_string(), "enter /proc/self/fd/70");
     }
 }

@@ -63,7 +63,7 @@ fn attach_each<'a>(
 ) -> Result<Vec<(String, Link)>> {
     let one = |program: &ProgramMut| {
         let name = program.name().to_string_lossy().into_owned();
-        let link = program.attach_cgroup(cgroup.file.as_raw_fd()).map_err(|error| cgroup.refuses(&name, &error))?;
+        let link = program.attach_cgroup(cgroup.file.as_raw_fd()).map_err(|error| cgroup.refuses(&name, error))?;
         Ok((name, link))
     };
     programs.into_iter().map(one).collect()
@@ -164,15 +164,22 @@ impl Cgroup {
         Ok(self.file.metadata().at("look at the cgroup", &self.path)?.ino())
     }
 
-    fn refuses(&self, program: &str, error: &libbpf_rs::Error) -> Error {
-        let path = self.path.display();
-        let hint = match error.kind() {
-            ErrorKind::PermissionDenied => format!(
-                "; another program is attached exclusively to it or to one above: `bpftool cgroup show {path}` names \
-                 it; detach that one, or choose another --cgroup"
-            ),
-            _ => String::new(),
-        };
-        Error::new(format!("attach {program} to the cgroup {path}"), format!("{error:#}{hint}"))
+    fn refuses(&self, program: &str, error: libbpf_rs::Error) -> Error {
+        let doing = format!("attach {program} to the cgroup {}", self.path.display());
+        match error.kind() {
+            ErrorKind::PermissionDenied => Error::new(doing, Taken { cgroup: self.path.clone(), source: error }),
+            _ => Error::new(doing, error),
+        }
     }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "another program is attached exclusively to it or to one above: `bpftool cgroup show {}` names it; detach that one, \
+     or choose another --cgroup",
+    cgroup.display()
+)]
+struct Taken {
+    cgroup: PathBuf,
+    source: libbpf_rs::Error,
 }

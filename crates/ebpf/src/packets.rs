@@ -16,6 +16,10 @@ use std::path::Path;
 /// Below the pins of the Service programs, with which it is removed.
 pub(crate) const KIND: &str = "services/packets";
 
+#[derive(Debug, thiserror::Error)]
+#[error("programs cannot tell whose packets they see: this takes CAP_PERFMON, or Linux 6.15")]
+struct CannotTell;
+
 /// Attaches the programs, or exchanges those that are attached, over the tables that are there.
 pub fn install(options: &Options) -> Result<()> {
     let pins = Pins::new(&options.pins)?;
@@ -27,8 +31,7 @@ pub fn install(options: &Options) -> Result<()> {
     settings.may_read_kernel = probe::may_read_kernel();
     settings.has_netns_helper = probe::has_netns_helper();
     if !settings.may_read_kernel && !settings.has_netns_helper {
-        let what = "programs cannot tell whose packets they see: this takes CAP_PERFMON, or Linux 6.15";
-        return Err(Error::new("load the packet programs", what));
+        return Err(Error::new("load the packet programs", CannotTell));
     }
     service_pins::use_pinned(open.open_object_mut(), &options.pins)?;
     let mut skeleton = open.load().doing("load the packet programs")?;

@@ -1,9 +1,10 @@
 //! Tables of an object that outlive it: pinned, and found again.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result};
 use crate::pins::Pins;
-use libbpf_rs::{MapCore, MapHandle, Object, OpenMapMut, OpenObject};
+use libbpf_rs::{MapCore, MapHandle, Object, OpenObject};
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -13,7 +14,12 @@ pub fn find_again(open: &mut OpenObject, directory: &Path) -> Result<()> {
         let path = directory.join(map.name());
         if is_ours(map.name()) && path.exists() {
             let pinned = MapHandle::from_pinned_path(&path).at("open", &path)?;
-            same_form(&map, &pinned).map_err(|what| Error::new(format!("map {}", path.display()), what))?;
+            let flags = pinned.info().at("ask", &path)?.info.map_flags;
+            let wanted = Form { key: map.key_size(), value: map.value_size(), flags: map.map_flags() };
+            let found = Form { key: pinned.key_size(), value: pinned.value_size(), flags };
+            if wanted != found {
+                return Err(OtherForm { wanted, found }).at("map", &path);
+            }
             map.reuse_fd(pinned.as_fd()).at("use again", &path)?;
         }
     }
@@ -25,12 +31,25 @@ fn is_ours(map: &OsStr) -> bool {
     !map.to_string_lossy().contains('.')
 }
 
-fn same_form(wanted: &OpenMapMut, pinned: &MapHandle) -> std::result::Result<(), String> {
-    let form = |key, value, flags| format!("keys of {key} and values of {value} bytes, flags {flags:#x}");
-    let wanted = form(wanted.key_size(), wanted.value_size(), wanted.map_flags());
-    let flags = pinned.info().map_err(|error| error.to_string())?.info.map_flags;
-    let found = form(pinned.key_size(), pinned.value_size(), flags);
-    if wanted == found { Ok(()) } else { Err(format!("has {found}, not {wanted}: detach first")) }
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form {
+    key: u32,
+    value: u32,
+    flags: u32,
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Form { key, value, flags } = self;
+        write!(f, "keys of {key} and values of {value} bytes, flags {flags:#x}")
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("has {found}, not {wanted}: detach first")]
+struct OtherForm {
+    wanted: Form,
+    found: Form,
 }
 
 pub fn pin(object: &mut Object, directory: &Path) -> Result<()> {

@@ -20,6 +20,19 @@ pub struct Pins {
     directory: PathBuf,
 }
 
+/// Why a directory is no place for pins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    #[error("is in no BPF file system (mount -t bpf bpf DIRECTORY)")]
+    NoBpffs,
+    #[error("is no directory: remove it")]
+    NoDirectory,
+    #[error("belongs to user {0}, not to this one: remove it, or choose another place")]
+    Of(u32),
+    #[error("can be written by others: look who has put what there, and then `chmod go-w` it")]
+    Writable,
+}
+
 impl Pins {
     /// `directory` lies in a BPF file system. [`BPFFS`] is mounted if nobody has done so; other places must be there. Nobody
     /// else may be able to write there: whoever can puts tables in our tables' place.
@@ -31,8 +44,7 @@ impl Pins {
         let pins = Pins { directory: directory.into() };
         let existing = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
         if !is_bpffs(existing) {
-            let hint = "is in no BPF file system (mount -t bpf bpf DIRECTORY)";
-            return Err(Error::new(directory.display().to_string(), hint));
+            return Err(Error::new(directory.display().to_string(), Unfit::NoBpffs));
         }
         pins.check()?;
         Ok(pins)
@@ -49,13 +61,9 @@ impl Pins {
             let is_last = path == self.directory;
             let may_be_shared = !is_last && found.mode() & STICKY != 0;
             let wrong = match found.mode() & OF_OTHERS {
-                _ if !found.is_dir() => "is no directory: remove it".to_string(),
-                _ if found.uid() != geteuid().as_raw() => {
-                    format!("belongs to user {}, not to this one: remove it, or choose another place", found.uid())
-                }
-                writable if writable != 0 && !may_be_shared => {
-                    "can be written by others: look who has put what there, and then `chmod go-w` it".to_string()
-                }
+                _ if !found.is_dir() => Unfit::NoDirectory,
+                _ if found.uid() != geteuid().as_raw() => Unfit::Of(found.uid()),
+                writable if writable != 0 && !may_be_shared => Unfit::Writable,
                 _ => continue,
             };
             return Err(Error::new(path.display().to_string(), wrong));

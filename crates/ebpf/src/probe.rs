@@ -38,6 +38,18 @@ const OF_CAPTURE: [Feature; 2] = [
 const LEAST: [(&str, CapabilitySet); 2] =
     [("CAP_BPF", CapabilitySet::BPF), ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN)];
 
+/// What the kernel or this process lacks, in words for an operator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("; "))]
+pub struct Missing(Vec<String>);
+
+impl Missing {
+    /// An error unless this is nothing.
+    pub fn check(found: Vec<String>) -> Result<(), Missing> {
+        if found.is_empty() { Ok(()) } else { Err(Missing(found)) }
+    }
+}
+
 /// What is missing, in words for an operator. Empty: everything is there.
 pub fn missing() -> Vec<String> {
     let found = privileges(&LEAST);
@@ -147,5 +159,10 @@ mod tests {
         assert_eq!(lacking(&FEATURES, without_sockopt), ["the kernel has no getsockopt hooks (5.3)"]);
         assert_eq!(lacking(&FEATURES, |feature| !matches!(feature, Feature::Map(..))).len(), 5);
         assert!(lacking(&FEATURES, |_| true).is_empty());
+        assert_eq!(Missing::check(Vec::new()), Ok(()));
+        assert_eq!(
+            Missing::check(vec!["no this".into(), "no that".into()]).unwrap_err().to_string(),
+            "no this; no that"
+        );
     }
 }

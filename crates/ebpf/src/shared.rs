@@ -16,6 +16,15 @@ pub struct Shared<T> {
     types: PhantomData<T>,
 }
 
+/// Why a map's memory is not used.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    #[error("its elements have another size")]
+    OtherSize,
+    #[error("mapped at 0")]
+    AtZero,
+}
+
 // SAFETY: the memory belongs to the mapping, not to a thread; whoever writes has `&mut self`.
 unsafe impl<T: Send> Send for Shared<T> {}
 
@@ -23,7 +32,7 @@ impl<T: MapData> Shared<T> {
     pub fn new(map: &MapHandle, name: &str) -> Result<Shared<T>> {
         assert_eq!(size_of::<T>() % 8, 0, "elements lie eight bytes apart");
         if map.value_size() as usize != size_of::<T>() {
-            return Err(Error::new(format!("map {name}"), "its elements have another size"));
+            return Err(Error::new(format!("map {name}"), Unusable::OtherSize));
         }
         let count = map.max_entries();
         let bytes = count as usize * size_of::<T>();
@@ -31,7 +40,7 @@ impl<T: MapData> Shared<T> {
         // SAFETY: a new mapping, wherever there is room for it, of the whole array.
         let memory = unsafe { mmap(std::ptr::null_mut(), bytes, flags.0, flags.1, map.as_fd(), 0) };
         let memory = memory.doing(format!("map {name}: mmap {bytes} bytes"))?;
-        let first = NonNull::new(memory.cast()).ok_or_else(|| Error::new(format!("map {name}"), "mapped at 0"))?;
+        let first = NonNull::new(memory.cast()).ok_or_else(|| Error::new(format!("map {name}"), Unusable::AtZero))?;
         Ok(Shared { first, count, types: PhantomData })
     }
 

@@ -1,10 +1,11 @@
 //! A hash map of the kernel, with types.
 
-use crate::error::{Doing, Result};
+use crate::error::{Cause, Doing, Result};
 use crate::grace::Written;
 use crate::layout::MapData;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 use std::cell::RefCell;
+use std::io;
 use std::marker::PhantomData;
 
 pub struct Table<K, V> {
@@ -59,26 +60,21 @@ impl<K: MapData, V: MapData> Table<K, V> {
     pub fn add_all(&self, entries: &[(K, V)]) -> Result<()> {
         if let [(key, value)] = entries {
             let put = self.map.update(key.bytes(), value.bytes(), MapFlags::ANY);
-            return put.map_err(|error| self.refused(&error)).doing(format!("map {}: put", self.name));
+            return put.map_err(|error| self.refused(error)).doing(format!("map {}: put", self.name));
         }
         for some in entries.chunks(BATCH) {
             let keys: Vec<u8> = some.iter().flat_map(|(key, _)| key.bytes()).copied().collect();
             let values: Vec<u8> = some.iter().flat_map(|(_, value)| value.bytes()).copied().collect();
             let put = self.map.update_batch(&keys, &values, some.len() as u32, MapFlags::ANY, MapFlags::ANY);
-            let put = put.map_err(|error| self.refused(&error));
+            let put = put.map_err(|error| self.refused(error));
             put.doing(format!("map {}: put {} entries", self.name, some.len()))?;
         }
         Ok(())
     }
 
     /// What the kernel says of a full table is not what people say.
-    fn refused(&self, error: &libbpf_rs::Error) -> String {
-        let said = format!("{error:#}");
-        // E2BIG of hash tables, ENOSPC of those for prefixes.
-        if ["(os error 7)", "(os error 28)"].iter().any(|number| said.contains(number)) {
-            return format!("the table is full, it has room for {} entries", self.room());
-        }
-        said
+    fn refused(&self, error: libbpf_rs::Error) -> Cause {
+        if says_full(&error) { Full { room: self.room() }.into() } else { error.into() }
     }
 
     /// Removes what is not wanted.
@@ -98,6 +94,20 @@ impl<K: MapData, V: MapData> Table<K, V> {
         }
         Ok(())
     }
+}
+
+/// Of an entry that finds no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the table is full, it has room for {room} entries")]
+pub struct Full {
+    pub room: u32,
+}
+
+/// Of the call that has just failed: E2BIG of hash tables, ENOSPC of those for prefixes. The error has no kind for the second
+/// one; libbpf leaves its number in errno.
+fn says_full(error: &libbpf_rs::Error) -> bool {
+    let number = io::Error::last_os_error().raw_os_error();
+    error.kind() == ErrorKind::TooBig || (error.kind() == ErrorKind::Other && number == Some(libc::ENOSPC))
 }
 
 /// Entries a call. The kernel holds nothing during one, but copies all of it.

@@ -24,6 +24,8 @@ impl fmt::Display for Invalid {
     }
 }
 
+impl std::error::Error for Invalid {}
+
 pub type Result<T> = std::result::Result<T, Invalid>;
 
 pub(crate) fn invalid<T>(path: impl Into<String>, found: impl fmt::Debug, expected: &'static str) -> Result<T> {

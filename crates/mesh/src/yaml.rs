@@ -35,6 +35,8 @@ impl fmt::Display for Wrong {
     }
 }
 
+impl std::error::Error for Wrong {}
+
 /// All objects of a file, or the first thing that is wrong in it.
 pub fn parse(text: &str) -> Result<Vec<Object>, Wrong> {
     let mut objects = Vec::new();

@@ -1,14 +1,25 @@
 //! One attachment serves all pods: it has to be at a cgroup that all of them are in.
 
 use sidestep_ebpf::services;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+/// A cgroup to which nothing can be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    #[error("--cgroup {}", path.display())]
+    Unreachable { path: PathBuf, source: io::Error },
+    #[error("--cgroup {}: not a directory of cgroup v2", .0.display())]
+    OtherKind(PathBuf),
+}
+
 /// Where programs are to be attached so that `wanted` is covered besides what is.
-pub fn cover(pins: &Path, wanted: &Path) -> Result<PathBuf, String> {
-    let wanted = wanted.canonicalize().map_err(|error| format!("--cgroup {}: {error}", wanted.display()))?;
+pub fn cover(pins: &Path, wanted: &Path) -> Result<PathBuf, CgroupError> {
+    let unreachable = |source| CgroupError::Unreachable { path: wanted.into(), source };
+    let wanted = wanted.canonicalize().map_err(unreachable)?;
     if !wanted.join("cgroup.procs").exists() {
-        return Err(format!("--cgroup {}: not a directory of cgroup v2", wanted.display()));
+        return Err(CgroupError::OtherKind(wanted));
     }
     let Some(present) = services::attached_to(pins) else { return Ok(wanted) };
     if let Some(above) = ancestors(&wanted).find(|path| number(path) == Some(present)) {
@@ -34,4 +45,17 @@ fn holds(cgroup: &Path, inner: u64) -> bool {
     }
     let entries = std::fs::read_dir(cgroup).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).any(|entry| holds(&entry.path(), inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidestep_ebpf::error::chain;
+
+    #[test]
+    fn a_cgroup_that_is_none_is_named_with_the_option() {
+        let told = |path: &str| chain(&cover(Path::new("/nonexistent"), Path::new(path)).unwrap_err()).to_string();
+        assert_eq!(told("/nonexistent"), "--cgroup /nonexistent: No such file or directory (os error 2)");
+        assert_eq!(told("/proc"), "--cgroup /proc: not a directory of cgroup v2");
+    }
 }

@@ -3,19 +3,20 @@
 use crate::lock;
 use sidestep_agent_api::{Answer, Capture, Captures, Count, Question, ask};
 use sidestep_ebpf::capture;
+use sidestep_ebpf::error::Result;
 use sidestep_ebpf::plane::OF_CAPTURE;
 use sidestep_ebpf::{netns, services};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-pub fn print(pins: &Path, socket: &Path, json: bool) -> Result<(), String> {
+pub fn print(pins: &Path, socket: &Path, json: bool) -> Result<()> {
     let captures = match ask(socket, &Question::Captures { pins: lock::identity(pins) }) {
         Ok(Answer::Captures(captures)) => captures,
         // No agent, or one with other pins.
         _ => by_tables(pins)?,
     };
     if json {
-        println!("{}", serde_json::to_string_pretty(&captures).map_err(|error| error.to_string())?);
+        println!("{}", serde_json::to_string_pretty(&captures).expect("it is JSON"));
         return Ok(());
     }
     println!("{:<32} {:<24} {:>8} {:>8} {:>9}  STATE", "CAPTURE", "NETNS", "OUTBOUND", "INBOUND", "LISTENERS");
@@ -40,12 +41,11 @@ fn print_one(one: &Capture) {
     one.troubles.iter().for_each(|trouble| println!("    {trouble}"));
 }
 
-fn by_tables(pins: &Path) -> Result<Captures, String> {
-    let told = |error: sidestep_ebpf::error::Error| error.to_string();
-    let Some(maps) = services::tables(pins).map_err(told)? else { return Ok(Captures::default()) };
-    let tables = capture::Captures::look(pins).map_err(told)?;
+fn by_tables(pins: &Path) -> Result<Captures> {
+    let Some(maps) = services::tables(pins)? else { return Ok(Captures::default()) };
+    let tables = capture::Captures::look(pins)?;
     let (names, listening) = (names(), tables.all_listening());
-    let pods = tables.pods().map_err(told)?.into_iter().map(|pod| {
+    let pods = tables.pods()?.into_iter().map(|pod| {
         let [outbound_listeners, inbound_listeners] = listening.get(&pod.netns).copied().unwrap_or_default();
         Capture {
             netns: names.get(&pod.netns).cloned().unwrap_or_else(|| "-".into()),
@@ -60,7 +60,7 @@ fn by_tables(pins: &Path) -> Result<Captures, String> {
     });
     let mut captures: Vec<Capture> = pods.collect();
     captures.sort_by(|a, b| (&a.netns, a.cookie).cmp(&(&b.netns, b.cookie)));
-    let reasons = maps.reasons().map_err(told)?.into_iter().filter(|(reason, _)| OF_CAPTURE.contains(reason));
+    let reasons = maps.reasons()?.into_iter().filter(|(reason, _)| OF_CAPTURE.contains(reason));
     let reasons = reasons.map(|(reason, count)| Count { reason: reason.into(), count }).collect();
     Ok(Captures { captures, reasons, ..Captures::default() })
 }

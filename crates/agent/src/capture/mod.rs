@@ -6,28 +6,68 @@ mod file;
 mod list;
 mod validate;
 
-use crate::lock::{self, Lock};
-use crate::settings;
+use crate::lock::{Held, Lock, LockError};
+use crate::settings::{self, NoCgroup};
 use args::Args;
+use attach::CgroupError;
 use clap::Parser;
 use sidestep_ebpf::capture::{Captures, passthrough, place};
-use sidestep_ebpf::error::Error;
-use sidestep_ebpf::{netns, packets, probe, services};
+use sidestep_ebpf::error::{Doing, Error};
+use sidestep_ebpf::probe::{self, Missing};
+use sidestep_ebpf::{netns, packets, services};
 use sidestep_mesh::capture::flags;
 use sidestep_mesh::capture::rules::{Rules, WithoutProxy};
+use sidestep_mesh::field::Invalid;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use validate::ValidationError;
 
 pub const COMMAND: &str = "capture";
 
-pub fn run(words: impl Iterator<Item = OsString>) -> Result<(), String> {
+/// Why a pod is not captured, or still is.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error("--netns {name}: there is no {}; `ip netns list` names namespaces", path.display())]
+    NoNamespace { name: String, path: PathBuf },
+    #[error("--netns {name}: {}", path.display())]
+    Namespace { name: String, path: PathBuf, source: io::Error },
+    #[error("{}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Rules(#[from] Invalid),
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error("{0}; it owns the tables: put the file that `sidestep capture --print` writes into its directory")]
+    Owned(Held),
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    #[error(transparent)]
+    Mount(#[from] NoCgroup),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error("SO_NETNS_COOKIE")]
+    Cookie(#[source] io::Error),
+    #[error(
+        "{}: its tables are of another version: `sidestep agent --detach` removes them, and then every pod is to be \
+         captured anew",
+        .0.display()
+    )]
+    OtherVersion(PathBuf),
+    #[error(transparent)]
+    Programs(#[from] Error),
+    #[error(transparent)]
+    Validation(#[from] ValidationError),
+}
+
+pub fn run(words: impl Iterator<Item = OsString>) -> Result<(), CommandError> {
     let args = Args::parse_from(words);
     let pins = settings::pins(args.pins.clone());
     if args.list || args.action.is_some() {
-        return list::print(&pins, &args.socket, args.json);
+        return Ok(list::print(&pins, &args.socket, args.json)?);
     }
     let name = args.netns.as_deref().unwrap_or_default();
     let namespace = namespace(name)?;
@@ -50,7 +90,7 @@ fn addresses(namespace: &Path) -> BTreeSet<IpAddr> {
 }
 
 /// Where the namespace is found.
-fn namespace(name: &str) -> Result<PathBuf, String> {
+fn namespace(name: &str) -> Result<PathBuf, CommandError> {
     let path = match name.parse::<u32>() {
         Ok(pid) => Path::new("/proc").join(pid.to_string()).join("ns/net"),
         Err(_) if name.contains('/') => PathBuf::from(name),
@@ -58,12 +98,12 @@ fn namespace(name: &str) -> Result<PathBuf, String> {
     };
     match path.try_exists() {
         Ok(true) => Ok(path),
-        Ok(false) => Err(format!("--netns {name}: there is no {}; `ip netns list` names namespaces", path.display())),
-        Err(error) => Err(format!("--netns {name}: {}: {error}", path.display())),
+        Ok(false) => Err(CommandError::NoNamespace { name: name.into(), path }),
+        Err(source) => Err(CommandError::Namespace { name: name.into(), path, source }),
     }
 }
 
-fn rules(args: &Args, name: &str) -> Result<Rules, String> {
+fn rules(args: &Args, name: &str) -> Result<Rules, CommandError> {
     // A namespace that ip-netns(8) has named may have a resolv.conf of its own.
     let own = Path::new("/etc/netns").join(name).join("resolv.conf");
     let resolv_conf = std::fs::read_to_string(own).or_else(|_| std::fs::read_to_string("/etc/resolv.conf"));
@@ -73,7 +113,7 @@ fn rules(args: &Args, name: &str) -> Result<Rules, String> {
         group: &|name| number_in("/etc/group", name),
     };
     let without_proxy = if args.pass_without_proxy { WithoutProxy::Pass } else { WithoutProxy::Refuse };
-    args.flags().rules(&place, without_proxy).map_err(|wrong| wrong.to_string())
+    Ok(args.flags().rules(&place, without_proxy)?)
 }
 
 /// passwd(5) and group(5) have the number in the third field.
@@ -83,69 +123,51 @@ fn number_in(file: &str, name: &str) -> Option<u32> {
     lines.find(|fields| fields.first() == Some(&name))?.get(2)?.parse().ok()
 }
 
-fn alone(pins: &Path) -> Result<Lock, String> {
-    Lock::take(pins)?.ok_or_else(|| {
-        format!(
-            "{}; it owns the tables: put the file that `sidestep capture --print` writes into its directory",
-            lock::held(pins)
-        )
-    })
+fn alone(pins: &Path) -> Result<Lock, CommandError> {
+    Lock::take(pins)?.ok_or_else(|| CommandError::Owned(Held::new(pins)))
 }
 
-fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<(), String> {
-    let missing = [probe::missing(), probe::missing_for_capture()].concat();
-    if !missing.is_empty() {
-        return Err(missing.join("; "));
-    }
+fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<(), CommandError> {
+    Missing::check([probe::missing(), probe::missing_for_capture()].concat())?;
     let _alone = alone(pins)?;
     let wanted = args.cgroup.clone().map_or_else(settings::cgroup_mount, Ok)?;
     let put = || -> Result<(), Error> {
         let mut captures = Captures::open(pins)?;
-        let cookie = netns::cookie_of(namespace).map_err(|error| Error::new(namespace.display().to_string(), error))?;
+        let cookie = netns::cookie_of(namespace).doing(namespace.display().to_string())?;
         captures.put(namespace, cookie, rules, &place::look(namespace)?)?;
         captures.sweep()
     };
     let cgroup = attach::cover(pins, &wanted)?;
     check_version(pins)?;
-    let node_netns = netns::cookie().map_err(|error| format!("SO_NETNS_COOKIE: {error}"))?;
+    let node_netns = netns::cookie().map_err(CommandError::Cookie)?;
     let options = services::Options { pins: pins.into(), cgroup, node_netns, watch: false };
     // Nothing is captured before everything is in the tables; programs of another version are exchanged.
-    let install = services::install(&options, |_| put()).and_then(|()| packets::install(&options));
-    install.map_err(|error| error.to_string())?;
+    services::install(&options, |_| put()).and_then(|()| packets::install(&options))?;
     if args.run_validation { validated(args, pins, namespace, rules) } else { Ok(()) }
 }
 
-fn validated(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<(), String> {
-    let (cookie, place) = place::look_and_name(namespace).map_err(|error| error.to_string())?;
+fn validated(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<(), CommandError> {
+    let (cookie, place) = place::look_and_name(namespace)?;
     let cgroup = args.cgroup.clone().map_or_else(settings::cgroup_mount, Ok)?;
-    validate::run(&validate::Pod { pins, namespace, cookie, cgroup: &cgroup, rules, place: &place })
+    Ok(validate::run(&validate::Pod { pins, namespace, cookie, cgroup: &cgroup, rules, place: &place })?)
 }
 
 /// Tables of another version are not taken over: with them would go the other pods that are captured.
-fn check_version(pins: &Path) -> Result<(), String> {
-    let is_other =
-        services::attached_to(pins).is_some() && services::tables(pins).map_err(|error| error.to_string())?.is_none();
-    if !is_other {
-        return Ok(());
-    }
-    Err(format!(
-        "{}: its tables are of another version: `sidestep agent --detach` removes them, and then every pod is to be \
-         captured anew",
-        pins.display()
-    ))
+fn check_version(pins: &Path) -> Result<(), CommandError> {
+    let is_other = services::attached_to(pins).is_some() && services::tables(pins)?.is_none();
+    if is_other { Err(CommandError::OtherVersion(pins.into())) } else { Ok(()) }
 }
 
 /// With the last pod everything goes, unless Services are balanced.
-fn remove(pins: &Path, namespace: &Path) -> Result<(), String> {
+fn remove(pins: &Path, namespace: &Path) -> Result<(), CommandError> {
     let _alone = alone(pins)?;
-    let told = |error: Error| error.to_string();
-    let Some(maps) = services::tables(pins).map_err(told)? else { return remove_address(namespace) };
-    let cookie = netns::cookie_of(namespace).map_err(|error| format!("{}: {error}", namespace.display()))?;
-    let mut captures = Captures::open(pins).map_err(told)?;
-    captures.remove(cookie).and_then(|()| captures.sweep()).map_err(told)?;
-    let is_last = captures.pods().map_err(told)?.is_empty() && maps.frontends().map_err(told)?.is_empty();
+    let Some(maps) = services::tables(pins)? else { return remove_address(namespace) };
+    let cookie = netns::cookie_of(namespace).map_err(|source| CommandError::File { path: namespace.into(), source })?;
+    let mut captures = Captures::open(pins)?;
+    captures.remove(cookie).and_then(|()| captures.sweep())?;
+    let is_last = captures.pods()?.is_empty() && maps.frontends()?.is_empty();
     if is_last {
-        services::remove(pins).map_err(told)?;
+        services::remove(pins)?;
         let _ = std::fs::remove_dir(pins); // another kind of programs may have pins there
     }
     remove_address(namespace)
@@ -154,9 +176,9 @@ fn remove(pins: &Path, namespace: &Path) -> Result<(), String> {
 /// Connections that the proxy has from it may be about to end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-fn remove_address(namespace: &Path) -> Result<(), String> {
+fn remove_address(namespace: &Path) -> Result<(), CommandError> {
     let deadline = Instant::now() + PATIENCE;
-    while !passthrough::remove(namespace).map_err(|error| error.to_string())? {
+    while !passthrough::remove(namespace)? {
         if Instant::now() > deadline {
             eprintln!(
                 "{}: ::6 stays on the loopback: connections that its proxy has taken use it; give the command again when \

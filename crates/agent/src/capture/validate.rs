@@ -7,6 +7,7 @@ use rustix::net::sockopt;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, set_thread_res_gid, set_thread_res_uid};
 use sidestep_ebpf::capture::Captures;
+use sidestep_ebpf::error::Error;
 use sidestep_mesh::address::Protocol;
 use sidestep_mesh::capture::outbound::Outbound;
 use sidestep_mesh::capture::probe::Probe;
@@ -17,7 +18,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Addresses for documentation: nobody has them, so that nothing happens if nothing is captured.
@@ -51,13 +52,63 @@ struct Trial {
     owner: (u32, u32),
 }
 
-type Result<T> = std::result::Result<T, String>;
+/// What was found to be wrong, or why it could not be tried out.
+#[derive(Debug, thiserror::Error)]
+pub enum ValidationError {
+    #[error("validation: by these rules and routes nothing that a program may dial is captured")]
+    NothingCaptured,
+    #[error("validation: {}", path.display())]
+    Cgroup { path: PathBuf, source: io::Error },
+    #[error("validation: cannot enter the cgroup {}", path.display())]
+    EnterCgroup { path: PathBuf, source: io::Error },
+    #[error("validation: {doing}")]
+    Become { doing: String, source: io::Error },
+    #[error("validation: a proxy listens at port {0} already: validation is for the time before it runs")]
+    ProxyRuns(u16),
+    #[error("validation: cannot listen at port {port}")]
+    Listen { port: u16, source: io::Error },
+    #[error(transparent)]
+    Tables(#[from] Error),
+    #[error(
+        "validation: of {wanted} listeners at port {} {} were found, at port {} {}: the proxy's cgroup has to be in \
+         the one to which programs are attached; name the pod's by --cgroup",
+        ports[0], found[0], ports[1], found[1]
+    )]
+    NotFound { wanted: usize, ports: [u16; 2], found: [usize; 2] },
+    #[error("validation: user {user} dialled {to}")]
+    Dialled { user: u32, to: SocketAddr, source: DialError },
+    #[error("validation: the proxy's own connection to {0} came back to it: see --proxy-uid")]
+    CameBack(SocketAddr),
+}
+
+/// What became of a connection that a program of the pod dialled.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    #[error(transparent)]
+    Refused(#[from] io::Error),
+    #[error("nothing came to port {0}")]
+    Nothing(u16),
+    #[error("the connection ended at once")]
+    Ended,
+    #[error("the proxy asked for what was dialled")]
+    NotTold(#[source] io::Error),
+    #[error("the proxy asked for what was dialled and was told {0}")]
+    ToldOther(SocketAddr),
+    #[error("the proxy sees it come from {seen}, and it comes from {local}")]
+    OtherPeer { seen: SocketAddr, local: SocketAddr },
+    #[error("the proxy sees it come from {seen}, not from {expected}")]
+    OtherSource { seen: IpAddr, expected: IpAddr },
+    #[error("the program was told that it is connected to {0}")]
+    OtherRemote(SocketAddr),
+}
+
+type Result<T> = std::result::Result<T, ValidationError>;
 
 pub fn run(pod: &Pod) -> Result<()> {
     enter_cgroup(pod.cgroup)?;
     let trials: Vec<Trial> = NOWHERE.iter().filter_map(|any| pod.trial(any.is_ipv4())).collect();
     if trials.is_empty() {
-        return Err("validation: by these rules and routes nothing that a program may dial is captured".into());
+        return Err(ValidationError::NothingCaptured);
     }
     let proxy = (pod.rules.proxy_uids[0], pod.rules.proxy_gids[0]);
     std::thread::scope(|scope| {
@@ -76,7 +127,7 @@ pub fn run(pod: &Pod) -> Result<()> {
                 Err(why) => drop(told.send(Err(why))),
             }
         });
-        let outbound = heard.recv().map_err(|error| error.to_string())??;
+        let outbound = heard.recv().expect("who stands in says how it has begun")?;
         pod.taken(&outbound)?;
         trials.iter().try_for_each(|trial| pod.try_out(*trial, proxy, &outbound))?;
         trials.iter().try_for_each(|trial| pod.try_free(*trial, proxy, &outbound))
@@ -87,7 +138,8 @@ pub fn run(pod: &Pod) -> Result<()> {
 
 /// Programs of the kernel see the sockets of processes that are in it.
 fn enter_cgroup(cgroup: &Path) -> Result<()> {
-    let wanted = cgroup.canonicalize().map_err(|error| format!("validation: {}: {error}", cgroup.display()))?;
+    let unreachable = |source| ValidationError::Cgroup { path: cgroup.into(), source };
+    let wanted = cgroup.canonicalize().map_err(unreachable)?;
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     let is_inside = attach::ancestors(&wanted).last().is_some_and(|root| root.join(own).starts_with(&wanted));
@@ -95,18 +147,20 @@ fn enter_cgroup(cgroup: &Path) -> Result<()> {
         return Ok(());
     }
     fs::write(wanted.join("cgroup.procs"), std::process::id().to_string())
-        .map_err(|error| format!("validation: cannot enter the cgroup {}: {error}", wanted.display()))
+        .map_err(|source| ValidationError::EnterCgroup { path: wanted, source })
 }
 
 /// Makes the calling thread one of the pod's, for good.
 fn become_one(namespace: &Path, (user, group): (u32, u32)) -> Result<()> {
-    let cannot = |what: &str, error: &dyn std::fmt::Display| format!("validation: {what}: {error}");
-    let file = File::open(namespace).map_err(|error| cannot("open the namespace", &error))?;
+    let cannot = |doing: String| move |source: io::Error| ValidationError::Become { doing, source };
+    let file = File::open(namespace).map_err(cannot(format!("open the namespace {}", namespace.display())))?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-        .map_err(|error| cannot("enter the namespace", &error))?;
+        .map_err(|errno| cannot(format!("enter the namespace {}", namespace.display()))(errno.into()))?;
     let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(group));
-    set_thread_res_gid(gid, gid, gid).map_err(|error| cannot(&format!("become group {group}"), &error))?;
-    set_thread_res_uid(uid, uid, uid).map_err(|error| cannot(&format!("become user {user}"), &error))
+    let become_group = set_thread_res_gid(gid, gid, gid);
+    become_group.map_err(|errno| cannot(format!("become group {group}"))(errno.into()))?;
+    let become_user = set_thread_res_uid(uid, uid, uid);
+    become_user.map_err(|errno| cannot(format!("become user {user}"))(errno.into()))
 }
 
 /// Runs `work` on a thread that is one of the pod's.
@@ -153,13 +207,11 @@ fn listen(rules: &Rules) -> Result<[Listeners; 2]> {
             match listen_at(SocketAddr::new(ip, port)) {
                 Ok(listener) => listeners.push(listener),
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    return Err(format!(
-                        "validation: a proxy listens at port {port} already: validation is for the time before it runs"
-                    ));
+                    return Err(ValidationError::ProxyRuns(port));
                 }
                 // A namespace without IPv6 has none to listen at.
                 Err(_) if ip.is_ipv6() => {}
-                Err(error) => return Err(format!("validation: cannot listen at port {port}: {error}")),
+                Err(source) => return Err(ValidationError::Listen { port, source }),
             }
         }
         Ok(Listeners(listeners))
@@ -228,7 +280,7 @@ impl Pod<'_> {
 
     /// Listeners are found by what comes in only if the programs saw them begin to listen.
     fn taken(&self, outbound: &Listeners) -> Result<()> {
-        let tables = Captures::look(self.pins).map_err(|error| error.to_string())?;
+        let tables = Captures::look(self.pins)?;
         let found = tables.all_listening().get(&self.cookie).copied().unwrap_or_default();
         let wanted = outbound.0.len();
         if found.iter().all(|count| *count >= wanted) {
@@ -238,46 +290,40 @@ impl Pod<'_> {
             );
             return Ok(());
         }
-        Err(format!(
-            "validation: of {wanted} listeners at port {} {} were found, at port {} {}: the proxy's cgroup has to be in \
-             the one to which programs are attached; name the pod's by --cgroup",
-            self.rules.outbound_port, found[0], self.rules.inbound_port, found[1]
-        ))
+        let ports = [self.rules.outbound_port, self.rules.inbound_port];
+        Err(ValidationError::NotFound { wanted, ports, found })
     }
 
     fn try_out(&self, trial: Trial, proxy: (u32, u32), outbound: &Listeners) -> Result<()> {
         let Trial { to, source, owner } = trial;
-        let wrong = |what: String| format!("validation: user {} dialled {to}: {what}", owner.0);
-        let dial = || TcpStream::connect_timeout(&to, PATIENCE).map_err(|error| wrong(error.to_string()));
-        let stream = as_one(self.namespace, owner, dial)?;
-        let (accepted, peer) = outbound
-            .accept(to.is_ipv4(), PATIENCE)
-            .ok_or_else(|| wrong(format!("nothing came to port {}", self.rules.outbound_port)))?;
-        let told = as_one(self.namespace, proxy, || original(&accepted).map_err(|error| error.to_string()));
+        let port = self.rules.outbound_port;
+        let wrong = |source| ValidationError::Dialled { user: owner.0, to, source };
+        let dialled = as_one(self.namespace, owner, || Ok(TcpStream::connect_timeout(&to, PATIENCE)))?;
+        let stream = dialled.map_err(|error| wrong(error.into()))?;
+        let accepted = outbound.accept(to.is_ipv4(), PATIENCE);
+        let (accepted, peer) = accepted.ok_or_else(|| wrong(DialError::Nothing(port)))?;
+        let told = as_one(self.namespace, proxy, || Ok(original(&accepted)))?;
+        let told = told.map_err(|error| wrong(DialError::NotTold(error)))?;
         let ends = (stream.local_addr(), stream.peer_addr());
-        let (Ok(local), Ok(remote)) = ends else { return Err(wrong("the connection ended at once".into())) };
+        let (Ok(local), Ok(remote)) = ends else { return Err(wrong(DialError::Ended)) };
         let expected = [
-            (told == Ok(to), format!("the proxy asked for what was dialled and was told {told:?}")),
-            (peer == local, format!("the proxy sees it come from {peer}, and it comes from {local}")),
-            (peer.ip() == source, format!("the proxy sees it come from {}, not from {source}", peer.ip())),
-            (remote == to, format!("the program was told that it is connected to {remote}")),
+            (told == to, DialError::ToldOther(told)),
+            (peer == local, DialError::OtherPeer { seen: peer, local }),
+            (peer.ip() == source, DialError::OtherSource { seen: peer.ip(), expected: source }),
+            (remote == to, DialError::OtherRemote(remote)),
         ];
-        match expected.into_iter().find(|(is_so, _)| !is_so) {
-            Some((_, what)) => Err(wrong(what)),
-            None => {
-                let port = self.rules.outbound_port;
-                println!("validation: {to} comes to port {port}, as {to}, from {source}");
-                Ok(())
-            }
+        if let Some((_, error)) = expected.into_iter().find(|(is_so, _)| !is_so) {
+            return Err(wrong(error));
         }
+        println!("validation: {to} comes to port {port}, as {to}, from {source}");
+        Ok(())
     }
 
     fn try_free(&self, trial: Trial, proxy: (u32, u32), outbound: &Listeners) -> Result<()> {
         let to = trial.to;
-        let wrong = || format!("validation: the proxy's own connection to {to} came back to it: see --proxy-uid");
         let interface = self.leaves_by(to.ip()).map_or("", |(interface, _)| interface);
         if self.action(to, interface, proxy) != Action::Bypass {
-            return Err(wrong());
+            return Err(ValidationError::CameBack(to));
         }
         let dial = || {
             // Nobody is there: whether it is refused or forgotten does not matter.
@@ -286,9 +332,25 @@ impl Pod<'_> {
         };
         as_one(self.namespace, proxy, dial)?;
         if outbound.accept(to.is_ipv4(), Duration::ZERO).is_some() {
-            return Err(wrong());
+            return Err(ValidationError::CameBack(to));
         }
         println!("validation: the proxy's own way to {to} is free");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidestep_ebpf::error::chain;
+
+    #[test]
+    fn a_dial_that_went_wrong_is_told_with_who_dialled_what() {
+        let to: SocketAddr = "192.0.2.1:80".parse().unwrap();
+        let told = |source| chain(&ValidationError::Dialled { user: 65534, to, source }).to_string();
+        let refused = io::Error::from_raw_os_error(111).into();
+        assert_eq!(told(refused), "validation: user 65534 dialled 192.0.2.1:80: Connection refused (os error 111)");
+        let nothing = "validation: user 65534 dialled 192.0.2.1:80: nothing came to port 15001";
+        assert_eq!(told(DialError::Nothing(15001)), nothing);
     }
 }

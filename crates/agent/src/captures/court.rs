@@ -1,9 +1,11 @@
 //! Policies in the namespaces that are kept: when they change, and when a namespace is visited.
 
 use super::Court;
-use super::judging::Space;
-use super::keeper::Keeper;
+use super::controller::CaptureController;
+use super::judging::{JudgeError, Space};
+use super::lifecycle::Stage;
 use super::visit::UNJUDGED;
+use sidestep_ebpf::error::chain;
 use sidestep_ebpf::policy::Addresses;
 use sidestep_mesh::capture::tables::Place;
 use sidestep_mesh::object::Name;
@@ -11,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-impl Keeper<'_> {
+impl CaptureController<'_> {
     pub fn lead(&mut self) {
-        let unseen = !self.is_complete || self.pods.values().any(|pod| pod.is_obscure);
+        let unseen = self.stage != Stage::Complete || self.pods.values().any(|pod| pod.is_obscure);
         self.judging.lead(&self.whose(), unseen);
     }
 
@@ -31,11 +33,11 @@ impl Keeper<'_> {
         let spaces = spaces.filter_map(|(cookie, space)| {
             Some(Space { cookie, whose: space.whose()?, held: None, addresses: &space.addresses })
         });
-        let mut failed: BTreeMap<u64, String> = judging.take(court, spaces).into_iter().collect();
+        let mut failed: BTreeMap<u64, JudgeError> = judging.take(court, spaces).into_iter().collect();
         for (cookie, name) in known {
             let is_done = before.contains(&cookie) || self.spaces.get(cookie).is_some_and(|s| s.applied.is_some());
             if let Some(pod) = self.pods.get_mut(&name).filter(|_| is_done) {
-                pod.unjudged = failed.remove(&cookie);
+                pod.unjudged = failed.remove(&cookie).map(|error| chain(&error).to_string());
                 if pod.unjudged.is_some() {
                     self.visit_soon(&name, UNJUDGED);
                 }
@@ -44,7 +46,7 @@ impl Keeper<'_> {
                 self.visit_soon(&name, Duration::ZERO);
             }
         }
-        self.is_led_astray = true;
+        self.bypasses_stale = true;
     }
 
     /// First of all, so that nothing is captured that is not judged.
@@ -54,8 +56,9 @@ impl Keeper<'_> {
         let addresses = &space.addresses;
         let judged = self.judging.judge(&Space { cookie, whose: name, held: Some(held), addresses });
         if let Some(pod) = self.pods.get_mut(name) {
-            pod.unjudged = judged.err();
+            let error = judged.err().map(|error| error.known_as(held, &pod.path));
+            pod.unjudged = error.map(|error| chain(&error).to_string());
         }
-        self.is_led_astray = true;
+        self.bypasses_stale = true;
     }
 }

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use sidestep_agent_api::Fill;
 use sidestep_ebpf::admission::Admission;
 use sidestep_ebpf::bypass::Bypasses;
-use sidestep_ebpf::error::Error;
+use sidestep_ebpf::error::{Error, chain};
 use sidestep_ebpf::packets;
 use sidestep_ebpf::policy::{self, Addresses, Policies};
 use sidestep_ebpf::services::Options;
@@ -24,8 +24,45 @@ pub struct Judging {
     court: Option<Court>,
     /// By what each namespace is judged, and which addresses are its own.
     written: BTreeMap<u64, (Arc<Compiled>, Addresses)>,
-    /// Why some addresses are nobody's, or connections not led around.
-    pub trouble: Option<String>,
+    trouble: Option<Arc<Trouble>>,
+}
+
+/// Why some addresses are nobody's, or connections not led around.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    #[error("no pod is judged")]
+    NotOpen(#[source] Error),
+    #[error("this node is still armed")]
+    StillArmed(#[source] Error),
+    #[error("this node is not armed")]
+    NotArmed(#[source] Error),
+    #[error(transparent)]
+    Tables(Error),
+}
+
+/// Why a namespace is not judged as its pod's policies want it.
+#[derive(Debug, thiserror::Error)]
+pub enum JudgeError {
+    /// That of the whole node.
+    #[error(transparent)]
+    Node(Arc<Trouble>),
+    #[error(transparent)]
+    Tables(#[from] Error),
+    #[error("policies are as an earlier agent left them, since not all files can be read")]
+    Inherited,
+    #[error("policies")]
+    Policies(#[source] Error),
+}
+
+impl JudgeError {
+    /// As [`Error::known_as`].
+    pub fn known_as(self, held: &Path, name: &Path) -> JudgeError {
+        match self {
+            JudgeError::Tables(error) => JudgeError::Tables(error.known_as(held, name)),
+            JudgeError::Policies(error) => JudgeError::Policies(error.known_as(held, name)),
+            other => other,
+        }
+    }
 }
 
 struct Tables {
@@ -61,12 +98,12 @@ impl Judging {
 
     /// This counts from now on, for these namespaces first. Rules before identities: who is new is known to them. In a new
     /// life identities first: nobody asks for them yet.
-    pub fn take<'a>(&mut self, court: Court, spaces: impl Iterator<Item = Space<'a>>) -> Vec<(u64, String)> {
+    pub fn take<'a>(&mut self, court: Court, spaces: impl Iterator<Item = Space<'a>>) -> Vec<(u64, JudgeError)> {
         if self.tables.is_none() && self.is_needed(&court) {
             match Tables::open(&self.options) {
                 Ok(tables) => self.tables = Some(tables),
                 Err(error) => {
-                    self.trouble = Some(format!("no pod is judged: {error}"));
+                    self.note(Trouble::NotOpen(error));
                     return Vec::new();
                 }
             }
@@ -103,28 +140,36 @@ impl Judging {
         let set =
             if court.is_whole { policies.set_identities(identities) } else { policies.prepare_identities(identities) };
         if let Err(error) = set {
-            self.trouble = Some(error.to_string());
+            self.note(Trouble::Tables(error));
         }
     }
 
+    fn note(&mut self, trouble: Trouble) {
+        self.trouble = Some(Arc::new(trouble));
+    }
+
+    /// What is wrong beside what single pods say.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.as_deref().map(|trouble| chain(trouble).to_string())
+    }
+
     /// The namespace is judged as its pod's policies want it, before anything else changes in it.
-    pub fn judge(&mut self, space: &Space) -> Result<(), String> {
+    pub fn judge(&mut self, space: &Space) -> Result<(), JudgeError> {
         let (Some(tables), Some(court)) = (&mut self.tables, &self.court) else {
-            return self.trouble.clone().map_or(Ok(()), Err);
+            return self.trouble.clone().map_or(Ok(()), |trouble| Err(JudgeError::Node(trouble)));
         };
-        let told = |error: Error| error.to_string();
         let cookie = space.cookie;
-        tables.policies.know(cookie, space.addresses).map_err(told)?;
+        tables.policies.know(cookie, space.addresses)?;
         if court.required.contains(space.whose) {
-            tables.bypasses.require(cookie).map_err(told)?;
+            tables.bypasses.require(cookie)?;
         }
-        let is_inherited = !self.written.contains_key(&cookie) && tables.policies.is_judged(cookie).map_err(told)?;
+        let is_inherited = !self.written.contains_key(&cookie) && tables.policies.is_judged(cookie)?;
         if is_inherited && !court.is_whole {
-            return Err("policies are as an earlier agent left them, since not all files can be read".into());
+            return Err(JudgeError::Inherited);
         }
         let Some(planned) = court.plan.pods.get(space.whose) else {
             let is_judged = is_inherited || self.written.remove(&cookie).is_some();
-            return if is_judged { tables.policies.remove(cookie).map_err(told) } else { Ok(()) };
+            return if is_judged { Ok(tables.policies.remove(cookie)?) } else { Ok(()) };
         };
         let is_same = |(compiled, addresses): &(Arc<Compiled>, Addresses)| {
             (Arc::ptr_eq(compiled, &planned.compiled) || *compiled == planned.compiled) && addresses == space.addresses
@@ -134,7 +179,7 @@ impl Judging {
         }
         let held = space.held.unwrap_or(Path::new(NOWHERE));
         let put = tables.policies.put(held, cookie, space.addresses, &planned.compiled);
-        put.map_err(|error| format!("policies: {error}"))?;
+        put.map_err(JudgeError::Policies)?;
         self.written.insert(cookie, (Arc::clone(&planned.compiled), space.addresses.clone()));
         Ok(())
     }
@@ -160,8 +205,7 @@ impl Judging {
         let Some(tables) = &self.tables else { return };
         let was_armed = tables.admission.is_armed().unwrap_or(false);
         if let Err(error) = tables.admission.arm(self.arms) {
-            self.trouble =
-                Some(format!("this node is {}: {error}", if was_armed { "still armed" } else { "not armed" }));
+            self.note(if was_armed { Trouble::StillArmed(error) } else { Trouble::NotArmed(error) });
         } else if self.arms && !was_armed {
             tracing::info!("this node is armed: a network namespace that is not admitted may talk with nobody");
         } else if was_armed && !self.arms {
@@ -192,7 +236,7 @@ impl Judging {
             required.extend(tables.bypasses.required());
         }
         if let Err(error) = tables.bypasses.set(&court.ways, &required) {
-            self.trouble = Some(error.to_string());
+            self.note(Trouble::Tables(error));
         }
     }
 
@@ -234,5 +278,27 @@ impl Tables {
             bypasses: Bypasses::open(pins)?,
             admission: Admission::open(pins)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_is_told_why_the_whole_node_judges_nobody() {
+        let denied = || Error::new("open the tables", std::io::Error::from_raw_os_error(13));
+        let error = JudgeError::Node(Arc::new(Trouble::NotOpen(denied())));
+        let expected = "no pod is judged: open the tables: Permission denied (os error 13)";
+        assert_eq!(chain(&error).to_string(), expected);
+    }
+
+    #[test]
+    fn policies_that_are_not_written_say_at_which_namespace() {
+        let (held, name) = (Path::new("/proc/self/fd/7"), Path::new("/run/netns/web"));
+        let refused = Error::at("attach the inbound program to", held, std::io::Error::from_raw_os_error(1));
+        let error = JudgeError::Policies(refused).known_as(held, name);
+        let expected = "policies: attach the inbound program to /run/netns/web: Operation not permitted (os error 1)";
+        assert_eq!(chain(&error).to_string(), expected);
     }
 }

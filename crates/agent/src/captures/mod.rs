@@ -3,17 +3,21 @@
 //!
 //! ```text
 //!   node        --Order-->  .--------------.
-//!   /run/netns  --Order-->  | [`keeper`]   |  --> namespaces, tables (sidestep_ebpf::{capture, policy, bypass})
+//!   /run/netns  --Order-->  |[`controller`]|  --> namespaces, tables (sidestep_ebpf::{capture, policy, bypass})
 //!   rtnetlink   --Order-->  '--------------'  --> Message::Captured, to the node
 //! ```
 
+mod controller;
 mod court;
 mod identity;
 mod judging;
-mod keeper;
+mod lifecycle;
 mod places;
 pub mod report;
+mod reporter;
+mod schedule;
 mod spaces;
+mod upkeep;
 mod visit;
 
 pub use report::{Figures, Report, Standing};
@@ -32,7 +36,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, channel};
 use std::thread::JoinHandle;
 
-/// What the keeper is told.
+/// What the controller is told.
 pub enum Order {
     /// This is what the file says; None: it has gone.
     Want(Name, Option<Arc<Capture>>),
@@ -69,20 +73,20 @@ pub struct Court {
     pub is_whole: bool,
 }
 
-/// The thread; it ends with this.
-pub struct Keeper {
+/// The thread of the controller; it ends with this.
+pub struct CaptureThread {
     orders: Sender<Order>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl CaptureThread {
     /// `node`: the cookie of this node's own namespace, which is no pod's.
-    pub fn start(settings: &Settings, node: u64, inbox: Sender<Message>) -> Keeper {
+    pub fn start(settings: &Settings, node: u64, inbox: Sender<Message>) -> CaptureThread {
         let (orders, received) = channel();
         let (settings, own) = (settings.clone(), orders.clone());
-        let work = move || keeper::keep(&settings, node, &received, &own, &inbox);
+        let work = move || controller::run(&settings, node, &received, &own, &inbox);
         let thread = std::thread::Builder::new().name("captures".into()).spawn(work).expect("a thread can be had");
-        Keeper { orders, thread: Some(thread) }
+        CaptureThread { orders, thread: Some(thread) }
     }
 
     pub fn tell(&self, order: Order) {
@@ -90,7 +94,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for CaptureThread {
     /// Nothing is written any more when this returns.
     fn drop(&mut self) {
         let _ = self.orders.send(Order::Stop);

@@ -2,19 +2,25 @@
 
 use super::Order;
 use sidestep_ebpf::capture::changes::{Change, Changes};
+use sidestep_ebpf::error::chain;
 use std::sync::mpsc::Sender;
 
 /// Tells every change of any namespace that has a number here, until nobody listens.
 pub fn follow(orders: &Sender<Order>) {
     let end = match Changes::listen() {
-        Err(error) => format!("routes and addresses of captured pods are not followed as they change: {error}"),
+        Err(error) => {
+            format!("routes and addresses of captured pods are not followed as they change: {}", chain(&error))
+        }
         Ok(changes) => loop {
             let order = match changes.next() {
                 Ok(Change::In(number)) => Order::Changed(number),
                 Ok(Change::End(number)) => Order::Ended(number),
                 Ok(Change::Lost) => Order::Lost(String::new()),
                 Err(error) => {
-                    break format!("routes and addresses of captured pods are not followed any more: {error}");
+                    break format!(
+                        "routes and addresses of captured pods are not followed any more: {}",
+                        chain(&error)
+                    );
                 }
             };
             if orders.send(order).is_err() {

@@ -1,11 +1,11 @@
-//! What the keeper of captured pods tells.
+//! What the controller of captured pods tells.
 
 use sidestep_agent_api::Fill;
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::Name;
 use std::sync::Arc;
 
-/// What the keeper tells.
+/// What the controller tells.
 pub enum Report {
     /// What became of these; None: not wanted any more.
     News(Vec<(Name, Option<Standing>)>, Figures),

@@ -1,30 +1,52 @@
 //! A visit to the namespace that a file of kind Capture names: what is found there is what is written.
 
 use super::Standing;
+use super::controller::{CaptureController, OpenError, PAUSES};
 use super::identity::{Identity, Opened};
-use super::keeper::{Keeper, PAUSES};
 use sidestep_ebpf::capture::{changes, place};
-use sidestep_ebpf::error::Error;
+use sidestep_ebpf::error::{Error, chain};
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::capture::tables::Place;
 use sidestep_mesh::object::Name;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Policies that could not be written are tried again after this: a table that is full takes a while to be found so.
 pub const UNJUDGED: Duration = Duration::from_secs(30);
 
-impl Keeper<'_> {
+/// Why a namespace is not as its file wants it. It is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum VisitError {
+    #[error("{}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("there is no network namespace {}", .0.display())]
+    NoNamespace(PathBuf),
+    #[error("{} is the node's own namespace, in which nothing is captured", .0.display())]
+    OfNode(PathBuf),
+    #[error(
+        "spec.cgroup: {} is not in {}, to which programs are attached: start the agent with a --cgroup that has both in it",
+        cgroup.display(),
+        attached.display()
+    )]
+    NotCovered { cgroup: PathBuf, attached: PathBuf },
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Tables(#[from] Error),
+}
+
+impl CaptureController<'_> {
     pub fn visit(&mut self, name: &Name) {
         let Some(pod) = self.pods.get_mut(name) else { return };
-        (pod.due, pod.is_queued, pod.is_obscure) = (None, false, false);
+        pod.is_obscure = false;
         let begun = Instant::now();
         let visited = self.try_visit(name);
         tracing::debug!(%name, took = ?begun.elapsed(), well = visited.is_ok(), "visited");
         let (troubles, again) = match visited {
             Ok(troubles) => (troubles, false),
-            Err(trouble) => (vec![trouble], true),
+            Err(error) => (vec![chain(&error).to_string()], true),
         };
         let Some(pod) = self.pods.get_mut(name) else { return };
         pod.troubles = troubles;
@@ -32,9 +54,9 @@ impl Keeper<'_> {
         pod.pause = if again { (pause * 2).min(PAUSES[1]) } else { PAUSES[0] };
         let unjudged = pod.unjudged.is_some();
         if again {
-            self.set_due(name, Some(Instant::now() + pause));
+            self.schedule.visit_at(name, Instant::now() + pause);
         } else if unjudged {
-            self.set_due(name, Some(Instant::now() + UNJUDGED));
+            self.schedule.visit_at(name, Instant::now() + UNJUDGED);
         }
         self.note(name);
     }
@@ -51,28 +73,29 @@ impl Keeper<'_> {
         let standing = Standing { netns, applied, judged, troubles };
         if pod.told.as_ref() != Some(&standing) {
             pod.told = Some(standing.clone());
-            self.news.insert(name.clone(), Some(standing));
+            self.reporter.note(name, Some(standing));
         }
     }
 
     /// What is not as it should be though everything was done; or why not, in which case it is tried again.
-    fn try_visit(&mut self, name: &Name) -> Result<Vec<String>, String> {
+    fn try_visit(&mut self, name: &Name) -> Result<Vec<String>, VisitError> {
         let pod = self.pods.get_mut(name).expect("it is wanted");
         let (capture, path) = (Arc::clone(&pod.capture), pod.path.clone());
-        let opened = Opened::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let of_file = |source| VisitError::File { path: path.clone(), source };
+        let opened = Opened::open(&path).map_err(of_file)?;
         let Some(opened) = opened else {
             self.now_at(name, None);
-            return Err(format!("there is no network namespace {}", path.display()));
+            return Err(VisitError::NoNamespace(path));
         };
         pod.is_obscure = true;
         let held = opened.path();
-        let number = changes::number(&held).map_err(|error| format!("{}: {error}", path.display()));
+        let number = changes::number(&held).map_err(of_file);
         let number = number.or_else(|error| if self.blind.is_some() { Ok(-1) } else { Err(error) })?;
-        let (cookie, place) = place::look_and_name(&held).map_err(|error| named(&path, &held, &error))?;
+        let (cookie, place) = place::look_and_name(&held).map_err(|error| error.known_as(&held, &path))?;
         self.pods.get_mut(name).expect("it is wanted").is_obscure = false;
         if cookie == self.node {
             self.now_at(name, None);
-            return Err(format!("{} is the node's own namespace, in which nothing is captured", path.display()));
+            return Err(VisitError::OfNode(path));
         }
         self.now_at(name, Some((opened.identity, cookie)));
         for other in self.spaces.claim(name, cookie, number) {
@@ -91,10 +114,10 @@ impl Keeper<'_> {
         let captures = self.captures()?;
         let put = captures.put_untidily(&held, cookie, &capture.rules, &place);
         let put = put.and_then(|()| if renew { captures.renew_listeners(&held, cookie) } else { Ok(()) });
-        put.map_err(|error| named(&path, &held, &error))?;
+        put.map_err(|error| error.known_as(&held, &path))?;
         let is_judged = self.pods.get(name).is_some_and(|pod| pod.unjudged.is_none());
         if is_judged {
-            self.judging.admit(cookie).map_err(|error| error.to_string())?;
+            self.judging.admit(cookie)?;
         }
         let complaints = other_addresses(&capture, &place).into_iter().chain(others.first().map(|_| {
             format!("Capture {} names the same namespace: this file counts, the first by name", others.join(", "))
@@ -120,13 +143,8 @@ impl Keeper<'_> {
     }
 }
 
-/// By the name that people know.
-fn named(path: &Path, held: &Path, error: &Error) -> String {
-    error.to_string().replace(&held.display().to_string(), &path.display().to_string())
-}
-
 /// Programs for what a pod sends are attached to the agent's cgroup: elsewhere only what comes in would be captured.
-fn is_covered(capture: &Capture, attached: &Path) -> Result<(), String> {
+fn is_covered(capture: &Capture, attached: &Path) -> Result<(), VisitError> {
     let Some(cgroup) = &capture.cgroup else { return Ok(()) };
     let of = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.into());
     let attached = of(attached);
@@ -134,11 +152,7 @@ fn is_covered(capture: &Capture, attached: &Path) -> Result<(), String> {
     if cgroup.starts_with(&attached) {
         return Ok(());
     }
-    Err(format!(
-        "spec.cgroup: {} is not in {}, to which programs are attached: start the agent with a --cgroup that has both in it",
-        cgroup.display(),
-        attached.display()
-    ))
+    Err(VisitError::NotCovered { cgroup, attached })
 }
 
 fn other_addresses(capture: &Capture, place: &Place) -> Option<String> {
@@ -150,4 +164,22 @@ fn other_addresses(capture: &Capture, place: &Place) -> Option<String> {
             if present.is_empty() { "none".into() } else { present.join(", ") }
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_namespace_and_the_cause() {
+        let path = || PathBuf::from("/run/netns/web");
+        let told = |error: VisitError| chain(&error).to_string();
+        let denied = VisitError::File { path: path(), source: io::Error::from_raw_os_error(13) };
+        assert_eq!(told(denied), "/run/netns/web: Permission denied (os error 13)");
+        assert_eq!(told(VisitError::NoNamespace(path())), "there is no network namespace /run/netns/web");
+        let (cgroup, attached) = ("/sys/fs/cgroup/b".into(), "/sys/fs/cgroup/a".into());
+        let expected = "spec.cgroup: /sys/fs/cgroup/b is not in /sys/fs/cgroup/a, to which programs are attached: \
+                        start the agent with a --cgroup that has both in it";
+        assert_eq!(told(VisitError::NotCovered { cgroup, attached }), expected);
+    }
 }

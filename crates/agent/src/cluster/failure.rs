@@ -3,7 +3,7 @@
 use kube::Resource;
 use kube::core::Status;
 use kube::runtime::watcher;
-use std::error::Error;
+use sidestep_ebpf::error::chain;
 
 pub struct Failure {
     pub text: String,
@@ -25,7 +25,7 @@ impl Failure {
         let text = match status {
             Some(status) if status.code == 403 => forbidden::<K>(verb, status),
             Some(status) => format!("the API server answers {} {}: {}", status.code, status.reason, status.message),
-            None => causes(error),
+            None => chain(error).to_string(),
         };
         Failure { text: one_line(&text), is_refusal: status.is_some_and(|status| status.code == 403) }
     }
@@ -46,24 +46,6 @@ fn forbidden<K: Resource<DynamicType = ()>>(verb: &str, status: &Status) -> Stri
          {of_group} ({})",
         status.message
     )
-}
-
-/// The innermost cause says most: "Connection refused", where the outer ones say that something went wrong.
-fn causes(error: &dyn Error) -> String {
-    let mut text = String::new();
-    let mut next: Option<&dyn Error> = Some(error);
-    while let Some(error) = next {
-        let own = error.to_string();
-        // An outer one that quotes the inner one has said it all.
-        if !text.contains(&own) {
-            if !text.is_empty() {
-                text.push_str(": ");
-            }
-            text.push_str(&own);
-        }
-        next = error.source();
-    }
-    text
 }
 
 fn one_line(text: &str) -> String {

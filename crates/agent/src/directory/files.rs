@@ -3,7 +3,7 @@
 use rustix::fs::OFlags;
 use sidestep_mesh::object::{Key, Object};
 use sidestep_mesh::state::Change;
-use sidestep_mesh::yaml;
+use sidestep_mesh::yaml::{self, Wrong};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read};
@@ -65,31 +65,48 @@ impl Files {
     }
 }
 
+/// Why a file holds no objects.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    #[error("cannot read it")]
+    Read(#[from] io::Error),
+    #[error("cannot read it: not a regular file")]
+    NotRegular,
+    #[error("cannot read it: more than {} MiB", MOST_BYTES >> 20)]
+    TooLong,
+    #[error(transparent)]
+    Wrong(#[from] Wrong),
+    #[error("{0} is in it twice")]
+    Twice(Key),
+    #[error("{0}: only objects of kind Capture and Policy are read here")]
+    OtherKind(Key),
+}
+
 /// The objects of a file; none if it has gone.
-pub fn objects(path: &Path) -> Result<BTreeMap<Key, Object>, String> {
+pub fn objects(path: &Path) -> Result<BTreeMap<Key, Object>, FileError> {
     let text = match content(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        read => read.map_err(|error| format!("cannot read it: {error}"))?,
+        Err(FileError::Read(error)) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read?,
     };
     let mut objects = BTreeMap::new();
-    for object in yaml::parse(&text).map_err(|wrong| wrong.to_string())? {
+    for object in yaml::parse(&text)? {
         if let Some(double) = objects.insert(object.key(), object) {
-            return Err(format!("{} is in it twice", double.key()));
+            return Err(FileError::Twice(double.key()));
         }
     }
     Ok(objects)
 }
 
 /// Of a regular file, be it through links: to open a pipe would be to wait for its writer, for ever.
-fn content(path: &Path) -> io::Result<String> {
+fn content(path: &Path) -> Result<String, FileError> {
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
+        return Err(FileError::NotRegular);
     }
     let mut text = String::new();
     file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MOST_BYTES {
-        return Err(io::Error::other(format!("more than {} MiB", MOST_BYTES >> 20)));
+        return Err(FileError::TooLong);
     }
     Ok(text)
 }

@@ -2,7 +2,7 @@
 
 use super::around;
 use super::decided;
-use super::{Call, Result, Told};
+use super::{Call, ExplainError, Result, Told, with};
 use crate::view::View;
 use ipnet::IpNet;
 use sidestep_agent_api::{Explanation, Protocol, Verdict};
@@ -16,15 +16,16 @@ use sidestep_mesh::capture::probe::Probe;
 use sidestep_mesh::capture::rules::WithoutProxy;
 use sidestep_mesh::capture::tables::{Place, Way};
 use sidestep_mesh::capture::verdict::Action;
+use sidestep_mesh::field::Invalid;
 use sidestep_mesh::object::Name;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What becomes of a connection of this process. None: what its pod's rules leave alone, or it is in no captured pod.
 pub fn outbound(view: &View, pid: u32, protocol: Protocol, to: SocketAddr, told: &mut Told) -> Result<Option<Verdict>> {
     let path = format!("/proc/{pid}/ns/net");
-    let (cookie, place) = place::look_and_name(Path::new(&path)).map_err(|error| error.to_string())?;
+    let (cookie, place) = place::look_and_name(Path::new(&path))?;
     let Some(capture) = whose(view, cookie, told)? else { return Ok(None) };
     let (uid, gid) = owner(pid)?;
     told.say("owner of its sockets", format!("user {uid}, group {gid}{}", is_proxy(capture, uid, gid)));
@@ -56,8 +57,8 @@ pub fn outbound(view: &View, pid: u32, protocol: Protocol, to: SocketAddr, told:
 /// What becomes of a connection that comes to the pod.
 pub fn inbound(view: &View, netns: &str, call: &Call) -> Result<Explanation> {
     let mut told = Told::default();
-    let path = Netns::read(netns).map_err(|wrong| format!("{}: {}", wrong.found, wrong.expected))?.path();
-    let (cookie, place) = place::look_and_name(&path).map_err(|error| error.to_string())?;
+    let path = Netns::read(netns).map_err(no_netns)?.path();
+    let (cookie, place) = place::look_and_name(&path)?;
     if !is_let_in(view, cookie, &place, call, &mut told) {
         return Ok(told.end(Verdict::DeniedIn));
     }
@@ -65,8 +66,10 @@ pub fn inbound(view: &View, netns: &str, call: &Call) -> Result<Explanation> {
     let port = call.port;
     let interface = match call.interface {
         Some(name) if place.interfaces.contains_key(name) => name,
-        Some(name) => return Err(format!("{} has no interface {name}, but {}", path.display(), names(&place))),
-        None => outside(&place).ok_or_else(|| format!("{} has no interface but lo", path.display()))?,
+        Some(name) => {
+            return Err(ExplainError::NoInterface { netns: path, name: name.into(), others: names(&place) });
+        }
+        None => outside(&place).ok_or(ExplainError::OnlyLoopback(path))?,
     };
     let own = place.addresses.iter().find(|ip| !ip.is_loopback());
     let destination = SocketAddr::new(own.copied().unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port);
@@ -104,6 +107,10 @@ pub fn inbound(view: &View, netns: &str, call: &Call) -> Result<Explanation> {
     })
 }
 
+fn no_netns(wrong: Invalid) -> ExplainError {
+    ExplainError::Netns { found: wrong.found, expected: wrong.expected }
+}
+
 /// By the pod's policies. Without a source they are not asked.
 fn is_let_in(view: &View, cookie: u64, place: &Place, call: &Call, told: &mut Told) -> bool {
     let Some(pod) = decided::judged_at(view, cookie, told) else { return true };
@@ -134,7 +141,7 @@ fn whose<'a>(view: &'a View, cookie: u64, told: &mut Told) -> Result<Option<&'a 
         told.say(RULE, format!("by the rules of Capture {}", capture.name));
         return Ok(Some(capture));
     }
-    if view.pods.tables.is_captured(cookie).map_err(|error| error.to_string())? {
+    if view.pods.tables.is_captured(cookie)? {
         told.say(
             RULE,
             "the pod is captured, by rules of an earlier agent or of a file that has gone: they are not known",
@@ -147,8 +154,8 @@ fn whose<'a>(view: &'a View, cookie: u64, told: &mut Told) -> Result<Option<&'a 
 
 /// The user and group of files that the process makes: not those by which it may do things.
 fn owner(pid: u32) -> Result<(u32, u32)> {
-    let path = format!("/proc/{pid}/status");
-    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let path = PathBuf::from(format!("/proc/{pid}/status"));
+    let text = fs::read_to_string(&path).map_err(with(&path))?;
     let last =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().last()?.parse().ok());
     Ok((last("Uid:").unwrap_or(NOBODY), last("Gid:").unwrap_or(NOBODY)))
@@ -219,8 +226,8 @@ pub fn unknown(told: &mut Told) {
 
 /// Whether a process is in the node's own namespace, and its namespace's cookie.
 pub fn cookie_of(pid: u32) -> Result<u64> {
-    let path = format!("/proc/{pid}/ns/net");
-    netns::cookie_of(Path::new(&path)).map_err(|error| format!("{path}: {error}"))
+    let path = PathBuf::from(format!("/proc/{pid}/ns/net"));
+    netns::cookie_of(&path).map_err(with(&path))
 }
 
 /// Whether the connections of this pod go through its proxy.

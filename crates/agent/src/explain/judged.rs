@@ -27,7 +27,7 @@ impl Caller {
     pub fn new(caller: &api::Caller) -> Result<Option<Caller>> {
         let api::Caller::Process(pid) = caller else { return Ok(None) };
         let path = format!("/proc/{pid}/ns/net");
-        let (netns, place) = place::look_and_name(Path::new(&path)).map_err(|error| error.to_string())?;
+        let (netns, place) = place::look_and_name(Path::new(&path))?;
         Ok(Some(Caller { netns, own: place.addresses.into_iter().collect() }))
     }
 

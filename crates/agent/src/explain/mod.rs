@@ -9,15 +9,39 @@ use crate::report;
 use crate::view::View;
 use judged::Caller as Calling;
 use sidestep_agent_api::{Caller, Explanation, Protocol, Step, Verdict};
+use sidestep_ebpf::error::Error;
 use sidestep_mesh::address::{self, Address, Family};
 use sidestep_mesh::plane::{Frontend, FrontendKey, Scope};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::fs;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-pub type Result<T> = std::result::Result<T, String>;
+/// Why nothing can be said of a connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    #[error("{}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("{}: it names no cgroup of version 2", .0.display())]
+    NoCgroup(PathBuf),
+    #[error("{found}: {expected}")]
+    Netns { found: String, expected: &'static str },
+    #[error("{} has no interface {name}, but {others}", netns.display())]
+    NoInterface { netns: PathBuf, name: String, others: String },
+    #[error("{} has no interface but lo", .0.display())]
+    OnlyLoopback(PathBuf),
+    #[error(transparent)]
+    Tables(#[from] Error),
+}
+
+pub type Result<T> = std::result::Result<T, ExplainError>;
+
+/// An error with this file.
+fn with(path: &Path) -> impl FnOnce(io::Error) -> ExplainError {
+    move |source| ExplainError::File { path: path.into(), source }
+}
 
 pub use captured::inbound;
 
@@ -103,15 +127,15 @@ fn not_attached(view: &View) -> String {
 }
 
 fn resolved(path: &Path) -> Result<PathBuf> {
-    fs::canonicalize(path).map_err(|error| format!("{}: {error}", path.display()))
+    fs::canonicalize(path).map_err(with(path))
 }
 
 /// Where the process is in the hierarchy of version 2, whose mount is found from a directory in it.
 fn cgroup_of(pid: u32, inside: &Path) -> Result<PathBuf> {
-    let path = format!("/proc/{pid}/cgroup");
-    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let path = PathBuf::from(format!("/proc/{pid}/cgroup"));
+    let text = fs::read_to_string(&path).map_err(with(&path))?;
     let own = text.lines().find_map(|line| line.strip_prefix("0::/"));
-    let own = own.ok_or_else(|| format!("{path}: it names no cgroup of version 2"))?;
+    let own = own.ok_or_else(|| ExplainError::NoCgroup(path.clone()))?;
     let inside = resolved(inside)?;
     let is_inside = |path: &&Path| path.join("cgroup.procs").exists();
     // The root of the hierarchy has cgroup.procs, what it is mounted on has not.
@@ -157,7 +181,7 @@ fn find(
 }
 
 fn look_up(view: &View, key: &FrontendKey) -> Result<Option<Frontend>> {
-    view.maps.frontend(key).map_err(|error| error.to_string())
+    Ok(view.maps.frontend(key)?)
 }
 
 fn owner(view: &View, key: &FrontendKey) -> String {
@@ -184,7 +208,7 @@ fn is_node_address(view: &View, address: Address, is_node: bool, told: &mut Told
     let (is, why) = if is_loopback {
         (is_node, if is_node { "yes: its loopback" } else { "no: a pod's loopback is its own" })
     } else {
-        let known = view.maps.node_addresses().map_err(|error| error.to_string())?;
+        let known = view.maps.node_addresses()?;
         let is = known.contains(&address);
         (is, if is { "yes" } else { "no: none of its addresses" })
     };
@@ -233,5 +257,18 @@ fn chosen(frontend: &Frontend) -> String {
     match frontend.affinity_seconds {
         0 => how.into(),
         seconds => format!("the one that this client used last if less than {seconds} s ago, else {how}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidestep_ebpf::error::chain;
+
+    #[test]
+    fn a_process_that_is_gone_is_named_by_its_file() {
+        let error = cgroup_of(u32::MAX, Path::new("/")).unwrap_err();
+        let expected = "/proc/4294967295/cgroup: No such file or directory (os error 2)";
+        assert_eq!(chain(&error).to_string(), expected);
     }
 }

@@ -8,10 +8,11 @@ mod pace;
 
 pub use names::Names;
 
+use crate::message::refused;
 use ledger::Ledger;
 use pace::Pace;
 use sidestep_agent_api::{Answer, Flows as Counts, Metrics, Reply};
-use sidestep_ebpf::error::Result;
+use sidestep_ebpf::error::{Result, chain};
 use sidestep_ebpf::watch::Watch;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -19,6 +20,10 @@ use std::time::Instant;
 
 /// Questions that wait at a time.
 const MOST_ASKED: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+#[error("too many ask for metrics at a time: ask again in a moment")]
+struct TooMany;
 
 /// Metrics to which counts are to be added, and who wants them.
 struct Asked(Box<Metrics>, Names, SyncSender<Reply>);
@@ -44,7 +49,7 @@ impl Flows {
         match self.0.try_send(Asked(metrics, names, reply)) {
             Ok(()) => {}
             Err(TrySendError::Full(Asked(.., reply))) => {
-                let _ = reply.send(Err("too many ask for metrics at a time".into())); // whoever asked may have gone
+                let _ = reply.send(Err(refused(&TooMany))); // whoever asked may have gone
             }
             Err(TrySendError::Disconnected(_)) => unreachable!("it serves as long as somebody may ask"),
         }
@@ -59,7 +64,8 @@ fn serve(mut read: impl FnMut(Names) -> Result<Counts>, asked: &Receiver<Asked>)
             waiting.push((metrics, reply));
             names = newer;
         }
-        let counts = read(names).inspect_err(|error| tracing::warn!("connections are not counted: {error}")).ok();
+        let counts =
+            read(names).inspect_err(|error| tracing::warn!("connections are not counted: {}", chain(error))).ok();
         for (mut metrics, reply) in waiting {
             metrics.flows.clone_from(&counts);
             let _ = reply.send(Ok(Answer::Metrics(metrics))); // whoever asked may have gone

@@ -10,7 +10,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use sidestep_agent_api::{Answer, Question};
+use sidestep_agent_api::{Answer, Question, Refusal};
+use sidestep_ebpf::error::chain;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -125,7 +126,7 @@ async fn serve(stream: TcpStream, service: Service, limits: Limits) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.until_asked).max_buf_size(limits.head).keep_alive(false);
     if let Err(error) = http.serve_connection(TokioIo::new(stream), answer).await {
-        tracing::debug!("a request for metrics came to nothing: {error}");
+        tracing::debug!("a request for metrics came to nothing: {}", chain(&error));
     }
 }
 
@@ -149,7 +150,7 @@ async fn answer(request: &Request<Incoming>, asker: Asker) -> Response<Full<Byte
     }
     let asked = tokio::task::spawn_blocking(move || match asker.ask(Question::Metrics) {
         Ok(Answer::Metrics(metrics)) => Ok(text(*metrics)),
-        Ok(_) => Err("the agent answers something else".into()),
+        Ok(_) => Err(Refusal("the agent answers something else".into())),
         Err(why) => Err(why),
     });
     match asked.await {
@@ -158,7 +159,7 @@ async fn answer(request: &Request<Incoming>, asker: Asker) -> Response<Full<Byte
             found.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
             found
         }
-        Ok(Err(why)) => said(StatusCode::SERVICE_UNAVAILABLE, why),
+        Ok(Err(Refusal(why))) => said(StatusCode::SERVICE_UNAVAILABLE, why),
         Err(_) => said(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be put together\n"),
     }
 }
@@ -190,7 +191,7 @@ mod tests {
         std::thread::spawn(move || {
             for message in asked {
                 if let Message::Asked(_, reply) = message {
-                    reply.send(Err("x".repeat(bytes))).unwrap();
+                    reply.send(Err(Refusal("x".repeat(bytes)))).unwrap();
                 }
             }
         });

@@ -3,6 +3,7 @@
 use super::Node;
 use crate::addresses;
 use crate::settings::Settings;
+use sidestep_ebpf::error::chain;
 use sidestep_mesh::choose;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ impl Node {
     pub(super) fn write_addresses(&mut self) {
         let addresses = addresses::within(&self.view.settings.node_port_addresses, &self.addresses);
         if let Err(error) = self.view.maps.set_node_addresses(&addresses) {
-            tracing::error!("the node's addresses are not in the tables: {error}");
+            tracing::error!("the node's addresses are not in the tables: {}", chain(&error));
         }
     }
 

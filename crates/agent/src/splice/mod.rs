@@ -3,22 +3,39 @@
 mod args;
 mod status;
 
-use crate::lock::Lock;
-use crate::settings;
+use crate::lock::{Lock, LockError};
+use crate::settings::{self, NoCgroup};
 use args::{Args, Command};
 use clap::Parser;
+use sidestep_ebpf::error::Error;
 use sidestep_ebpf::netns;
 use sidestep_ebpf::splice::{self, Options};
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The first argument, which makes the program this one.
 pub const COMMAND: &str = "splice";
 
-pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<(), String> {
+/// Why nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error("{}: another `sidestep splice` is at work there", .0.display())]
+    Busy(PathBuf),
+    #[error("--netns {}", file.display())]
+    Netns { file: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    #[error(transparent)]
+    Cgroup(#[from] NoCgroup),
+    #[error(transparent)]
+    Programs(#[from] Error),
+}
+
+pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<(), CommandError> {
     let args = Args::parse_from(arguments);
     if let Some(Command::Status(args)) = &args.command {
-        return status::print(args);
+        return Ok(status::print(args)?);
     }
     let pins = settings::pins(args.pins.clone());
     let _alone = alone(&pins)?;
@@ -32,16 +49,16 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<(), String> {
     for directory in [splice::directory(&pins), pins] {
         let _ = std::fs::remove_dir(directory);
     }
-    done.map_err(|error| error.to_string())
+    Ok(done?)
 }
 
 /// One of these commands at a time.
-fn alone(pins: &Path) -> Result<Lock, String> {
+fn alone(pins: &Path) -> Result<Lock, CommandError> {
     let own = splice::directory(pins);
-    Lock::take(&own)?.ok_or_else(|| format!("{}: another `sidestep splice` is at work there", own.display()))
+    Lock::take(&own)?.ok_or(CommandError::Busy(own))
 }
 
-fn options(args: &Args, pins: &Path) -> Result<Options, String> {
+fn options(args: &Args, pins: &Path) -> Result<Options, CommandError> {
     Ok(Options {
         pins: pins.into(),
         cgroup: args.cgroup.clone().map_or_else(settings::cgroup_mount, Ok)?,
@@ -52,8 +69,21 @@ fn options(args: &Args, pins: &Path) -> Result<Options, String> {
     })
 }
 
-fn cookie(given: &Path) -> Result<u64, String> {
+fn cookie(given: &Path) -> Result<u64, CommandError> {
     let is_name = given.components().count() == 1;
     let file = if is_name { PathBuf::from("/run/netns").join(given) } else { given.into() };
-    netns::cookie_of(&file).map_err(|error| format!("--netns {}: {error}", file.display()))
+    netns::cookie_of(&file).map_err(|source| CommandError::Netns { file, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sidestep_ebpf::error::chain;
+
+    #[test]
+    fn a_namespace_that_is_not_there_is_named_with_the_option() {
+        let error = cookie(Path::new("of-nobody")).unwrap_err();
+        let expected = "--netns /run/netns/of-nobody: No such file or directory (os error 2)";
+        assert_eq!(chain(&error).to_string(), expected);
+    }
 }

@@ -3,6 +3,7 @@
 use super::args;
 use crate::settings;
 use serde::Serialize;
+use sidestep_ebpf::error::Result;
 use sidestep_ebpf::splice::{self, PortRange, Status, meaning};
 
 #[derive(Serialize)]
@@ -54,8 +55,8 @@ impl Shown {
     }
 }
 
-pub fn print(args: &args::Status) -> Result<(), String> {
-    let status = splice::status(&settings::pins(args.pins.clone())).map_err(|error| error.to_string())?;
+pub fn print(args: &args::Status) -> Result<()> {
+    let status = splice::status(&settings::pins(args.pins.clone()))?;
     match status.map(Shown::new) {
         Some(shown) if args.json => println!("{}", serde_json::to_string_pretty(&shown).expect("it is JSON")),
         Some(shown) => shown.print(),

@@ -2,6 +2,7 @@
 
 use crate::yaml;
 use sidestep_agent_api::{Answer, Capture, Captures, Check, Explanation, Policies, Question, Service, Status, ask};
+use sidestep_ebpf::error::chain;
 use sidestep_testkit::{Lab, Pod};
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -153,7 +154,7 @@ impl Node {
     }
 
     pub fn ask(&self, question: Question) -> Result<Answer, String> {
-        ask(&self.socket(), &question)
+        ask(&self.socket(), &question).map_err(|error| chain(&error).to_string())
     }
 
     pub fn status(&self) -> Result<Status, String> {

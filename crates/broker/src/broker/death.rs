@@ -2,7 +2,7 @@
 
 use super::Broker;
 use super::report;
-use crate::link::Released;
+use crate::link::{Released, Side};
 use crate::receiver::message::Command;
 use rustix::net::Shutdown;
 
@@ -49,8 +49,8 @@ impl Broker {
         let (members, slots) = (link.members, link.slots());
         let sides = (0..2).filter(|&side| members[side] == id);
         for side in sides.clone() {
-            link.dead[side] = true;
-            link.lives[side] = lives && link.connections().any(|(_, connection)| !connection.released[side]);
+            let uses_it = lives && link.connections().any(|(_, connection)| !connection.released[side]);
+            link.sides[side] = if uses_it { Side::CutOff } else { Side::Gone };
         }
         for side in sides.clone() {
             for &slot in &slots {
@@ -60,8 +60,8 @@ impl Broker {
         // The survivor need not wait for what rings at the dead.
         self.open(link_id);
         self.drop_if_done(link_id);
-        let lives = |side: &usize| self.links.get(&link_id).is_some_and(|link| link.lives[*side]);
-        sides.filter(lives).map(|side| (link_id, side)).collect()
+        let uses_it = |side: &usize| self.links.get(&link_id).is_some_and(|link| link.sides[*side] == Side::CutOff);
+        sides.filter(uses_it).map(|side| (link_id, side)).collect()
     }
 
     fn leave_slot(&mut self, link_id: u32, slot: usize, side: usize) {

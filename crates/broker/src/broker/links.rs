@@ -4,7 +4,7 @@
 use super::{Broker, Receivers};
 use crate::counted::Counted;
 use crate::domain::Scope;
-use crate::link::{Link, Permits, Released, bits};
+use crate::link::{Link, Permits, Released, Side, bits};
 use crate::memory::Hole;
 use crate::outbox::Attached;
 use crate::receiver::loan::Loan;
@@ -147,7 +147,7 @@ impl Broker {
 
     /// A place that is newer than the link.
     fn tell_of_ringer(&mut self, ringing: Ringing, ringer: Option<Loan>) {
-        let link = self.links.get(&ringing.link).filter(|link| link.dead == [false; 2]);
+        let link = self.links.get(&ringing.link).filter(|link| link.is_whole());
         if let (Some(link), Some(ringer)) = (link, ringer) {
             self.queue(link.members[ringing.side], peer_bell(ringing), Some(Attached::Ringer(ringer)));
         }
@@ -162,8 +162,7 @@ impl Broker {
         member.bells.insert(place, own);
         for link in member.links.clone() {
             // Out of a link with a dead side all doorbells are taken once, and that has been asked for.
-            let Some(members) = self.links.get(&link).filter(|link| link.dead == [false; 2]).map(|link| link.members)
-            else {
+            let Some(members) = self.links.get(&link).filter(|link| link.is_whole()).map(|link| link.members) else {
                 continue;
             };
             for side in (0..2).filter(|&side| members[1 - side] == id) {
@@ -265,19 +264,17 @@ impl Broker {
     /// A link whose one side is dead goes when the other has released everything, and rings nowhere any more, and when no
     /// process that lives on has a connection of it.
     pub(super) fn drop_if_done(&mut self, id: u32) {
-        let is_done =
-            |l: &&mut Link| l.is_empty() && (l.dead == [true; 2] || l.dead != [false; 2] && l.lives == [false; 2]);
-        let Some(link) = self.links.get_mut(&id).filter(is_done) else {
+        let Some(link) = self.links.get_mut(&id).filter(|link| link.is_empty() && link.is_over()) else {
             return;
         };
         if !std::mem::replace(&mut link.falls_silent, true) {
             self.fall_silent(id);
         }
-        let is_quiet = |l: &&Link| (0..2).all(|side| l.dead[side] || l.unrung[side]);
+        let is_quiet = |l: &&Link| (0..2).all(|side| l.sides[side] != Side::Connected || l.unrung[side]);
         let Some(link) = self.links.get(&id).filter(is_quiet) else {
             return;
         };
-        let (members, dead) = (link.members, link.dead);
+        let (members, sides) = (link.members, link.sides);
         self.links.remove(&id);
         self.openings.remove(&id);
         let key = (members[0].min(members[1]), members[0].max(members[1]));
@@ -287,7 +284,7 @@ impl Broker {
                 self.pairs.remove(&key);
             }
         }
-        for side in (0..2).filter(|&side| !dead[side]) {
+        for side in (0..2).filter(|&side| sides[side] == Side::Connected) {
             if let Some(member) = self.member_mut(members[side]) {
                 member.links.remove(&id);
             }
@@ -301,7 +298,7 @@ impl Broker {
         let Some(link) = self.links.get_mut(&id) else {
             return;
         };
-        let (scopes, takes_out) = (link.scopes, link.lives != [true; 2]);
+        let (scopes, takes_out) = (link.scopes, link.sides != [Side::CutOff; 2]);
         for side in 0..2 {
             match self.receivers.get(&scopes[1 - side]) {
                 Some(owner) => owner.mailbox.send(Command::Unring { link: id, side, takes_out }),

@@ -4,6 +4,7 @@ use object::read::elf::{ElfFile64, ProgramHeader};
 use object::read::{FileKind, ReadCache};
 use object::{Architecture, Endianness, Object};
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -16,8 +17,19 @@ pub struct Elf {
     pub is_go: bool,
 }
 
-pub fn read(path: &Path) -> Result<Elf, String> {
-    let file = File::open(path).map_err(|e| e.to_string())?;
+/// Why a file is no program, as far as can be seen.
+#[derive(Debug, thiserror::Error)]
+pub enum ElfError {
+    #[error("cannot open it")]
+    Open(#[from] io::Error),
+    #[error("neither an ELF program nor a script")]
+    Neither,
+    #[error("damaged ELF file")]
+    Damaged(#[from] object::Error),
+}
+
+pub fn read(path: &Path) -> Result<Elf, ElfError> {
+    let file = File::open(path)?;
     // Reads only what is looked at: programs may be hundreds of megabytes.
     let data = ReadCache::new(file);
     match FileKind::parse(&data) {
@@ -25,9 +37,9 @@ pub fn read(path: &Path) -> Result<Elf, String> {
         Ok(FileKind::Elf32) => {
             return Ok(Elf { other_machine: Some("a 32-bit machine".into()), ..Elf::default() });
         }
-        _ => return Err("neither an ELF program nor a script".into()),
+        _ => return Err(ElfError::Neither),
     }
-    let elf: ElfFile64<'_, Endianness, _> = ElfFile64::parse(&data).map_err(|e| format!("damaged ELF file: {e}"))?;
+    let elf: ElfFile64<'_, Endianness, _> = ElfFile64::parse(&data)?;
     if elf.architecture() != Architecture::X86_64 {
         return Ok(Elf { other_machine: Some(format!("{:?}", elf.architecture())), ..Elf::default() });
     }

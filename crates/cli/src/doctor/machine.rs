@@ -4,11 +4,15 @@ use super::{Check, limits, selftest};
 use crate::locate;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags};
+use sidestep_broker::chain::chain;
 use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::diag::Diag;
 use sidestep_broker::listen::{Address, listen};
 use sidestep_broker::proof;
+use std::error::Error;
+use std::io;
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 
 pub fn checks(broker: &Address) -> Vec<Check> {
     let mut checks = vec![
@@ -68,16 +72,16 @@ fn memory() -> Check {
 }
 
 fn abstract_sockets() -> Check {
-    let name = format!("@sidestep-doctor-{}", std::process::id());
-    let tried = name.parse::<Address>().and_then(|address| {
+    let address = Address::Abstract(format!("sidestep-doctor-{}", std::process::id()));
+    let tried = || -> Result<OwnedFd, Box<dyn Error>> {
         let _listener = listen(&address, false)?;
-        address.connect().map_err(|e| std::io::Error::from(e).to_string())
-    });
-    match tried {
+        Ok(address.connect().map_err(io::Error::from)?)
+    };
+    match tried() {
         Ok(_) => Check::ok("control sockets", "abstract Unix sockets work"),
-        Err(e) => Check::fails(
+        Err(error) => Check::fails(
             "control sockets",
-            e,
+            chain(&*error).to_string(),
             format!("set {} to a path that programs and broker can reach", sidestep_abi::env::BROKER),
         ),
     }
@@ -144,8 +148,13 @@ fn user() -> Check {
 fn library() -> Check {
     match locate::library() {
         Ok(path) => Check::ok("library", path.display().to_string()),
-        Err(why) => {
-            Check::fails("library", why, "install it there, build it (cargo build --release), or set SIDESTEP_LIBRARY")
+        Err(error) => {
+            let found = chain(&error).to_string();
+            Check::fails(
+                "library",
+                found,
+                "install it there, build it (cargo build --release), or set SIDESTEP_LIBRARY",
+            )
         }
     }
 }
@@ -158,13 +167,16 @@ fn daemon(address: &Address) -> Check {
         Err(ClientError::NotAllowed(uid)) => Check::ok("broker", format!("{address}: run by user {uid}")),
         Err(ClientError::NotRunning(_)) => match locate::daemon() {
             Ok(path) => Check::ok("broker", format!("none at {address}; `sidestep run` starts {}", path.display())),
-            Err(why) => Check::fails("broker", why, "install sidestepd beside sidestep, or start one by hand"),
+            Err(error) => {
+                let found = chain(&error).to_string();
+                Check::fails("broker", found, "install sidestepd beside sidestep, or start one by hand")
+            }
         },
         Err(e @ ClientError::OtherUser(..)) => Check::fails(
             "broker",
             e.to_string(),
             format!("somebody took the name; set {} to another address", sidestep_abi::env::BROKER),
         ),
-        Err(e) => Check::fails("broker", e.to_string(), "stop what listens there, or use another address"),
+        Err(e) => Check::fails("broker", chain(&e).to_string(), "stop what listens there, or use another address"),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::elf::{self, Elf};
 use super::{Check, Verdict, users};
+use sidestep_broker::chain::chain;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -78,7 +79,9 @@ fn rights(path: &Path) -> Check {
 fn binary(path: &Path) -> Vec<Check> {
     match elf::read(path) {
         Ok(elf) => judge(&elf),
-        Err(why) => vec![Check::fails("format", why, "name an ELF program or a script")],
+        Err(error) => {
+            vec![Check::fails("format", chain(&error).to_string(), "name an ELF program or a script")]
+        }
     }
 }
 

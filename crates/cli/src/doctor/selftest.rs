@@ -4,10 +4,12 @@
 use super::Check;
 use crate::args::TALK_TO_YOURSELF;
 use serde::Deserialize;
+use sidestep_broker::chain::chain;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time for the upgrade, which needs a broker's answer. Answers take well under a millisecond.
@@ -41,25 +43,44 @@ pub(super) fn check() -> Check {
                 "see LIMITATIONS.md for the reasons, or run with SIDESTEP_LOG=1 to see what the library says",
             )
         }
-        Err(e) => Check::fails(name, e, "run a program with SIDESTEP_LOG=1 to see what the library says"),
+        Err(error) => {
+            let advice = "run a program with SIDESTEP_LOG=1 to see what the library says";
+            Check::fails(name, chain(&error).to_string(), advice)
+        }
     }
 }
 
-fn trial() -> Result<Line, String> {
-    let own = std::env::current_exe().map_err(|e| format!("cannot find out where this program lies: {e}"))?;
+/// Why the trial tells nothing.
+#[derive(Debug, thiserror::Error)]
+enum TrialError {
+    #[error("cannot find out where this program lies")]
+    OwnPlace(#[source] io::Error),
+    #[error("cannot run {}", program.display())]
+    Start { program: PathBuf, source: io::Error },
+    #[error("{status}: {said}")]
+    Failed { status: ExitStatus, said: String },
+    #[error("the library wrote no report: it was not loaded")]
+    NoReport,
+    #[error("the report is not readable")]
+    Unreadable(#[from] serde_json::Error),
+}
+
+fn trial() -> Result<Line, TrialError> {
+    let own = std::env::current_exe().map_err(TrialError::OwnPlace)?;
     let report = std::env::temp_dir().join(format!("sidestep-doctor-{}.json", std::process::id()));
     let mut command = Command::new(&own);
     command.args(["run", "--upgrade-after", "0ops", "--report"]).arg(&report).arg("--").arg(&own).arg(TALK_TO_YOURSELF);
-    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("cannot run {}: {e}", own.display()))?;
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|source| TrialError::Start { program: own, source })?;
     let text = std::fs::read_to_string(&report);
     // It may not be there, which the next lines tell.
     let _ = std::fs::remove_file(&report);
     if !output.status.success() {
-        return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()));
+        let said = String::from_utf8_lossy(&output.stderr).trim().into();
+        return Err(TrialError::Failed { status: output.status, said });
     }
-    let text = text.map_err(|_| "the library wrote no report: it was not loaded".to_string())?;
-    serde_json::from_str(text.lines().last().unwrap_or_default())
-        .map_err(|e| format!("the report is not readable: {e}"))
+    let text = text.map_err(|_| TrialError::NoReport)?;
+    Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)
 }
 
 /// The hidden command: requests and answers on one connection, both ends here.

@@ -121,6 +121,10 @@ fn receive(socket: &Socket, bytes: &mut [u8]) -> io::Result<(usize, Option<i32>)
 
 const LISTEN_ALL_NSID: i32 = 8;
 
+#[derive(Debug, thiserror::Error)]
+#[error("the kernel gives it no number")]
+struct NoNumber;
+
 /// The number of that namespace in this one, given now if it has none.
 pub fn number(namespace: &Path) -> io::Result<i32> {
     let file = File::open(namespace)?;
@@ -136,5 +140,5 @@ pub fn number(namespace: &Path) -> io::Result<i32> {
         _ => {}
     }
     let found = ask(RouteNetlinkMessage::GetNsId(asked(vec![its])))?;
-    found.into_iter().find_map(number_of).ok_or_else(|| io::Error::other("the kernel gives it no number"))
+    found.into_iter().find_map(number_of).ok_or_else(|| io::Error::other(NoNumber))
 }

@@ -31,6 +31,10 @@ pub struct Template {
     _maps: Vec<OwnedFd>,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("there are none")]
+struct NoSettings;
+
 impl Template {
     pub fn new(pins: &Path) -> Result<Template> {
         let mut object = MaybeUninit::uninit();
@@ -40,7 +44,7 @@ impl Template {
         let data = &skeleton.maps.rodata;
         let settings_number = data.as_fd().as_raw_fd();
         let settings = data.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).doing("read the inbound program's settings")?;
-        let settings = settings.ok_or_else(|| Error::new("read the inbound program's settings", "there are none"))?;
+        let settings = settings.ok_or_else(|| Error::new("read the inbound program's settings", NoSettings))?;
         let program = skeleton.object_mut().progs_mut().find(|program| program.name() == PROGRAM);
         let mut instructions = program.expect("it is there").insns().to_vec();
         let (mut settings_at, mut maps) = (Vec::new(), Vec::new());

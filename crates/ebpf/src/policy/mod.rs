@@ -11,7 +11,7 @@ use crate::capture::inbound::{self, Installer};
 use crate::error::{Error, Result};
 use crate::grace::wait_for_readers;
 use crate::service_pins;
-use crate::table::Table;
+use crate::table::{Full, Table};
 use addresses::AddressTable;
 pub use addresses::Addresses;
 use conversations::Conversations;
@@ -267,8 +267,7 @@ impl Policies {
             ("policy_ranges", ranges, more.ranges.len(), self.ranges.room()),
         ] {
             if used + more > room as usize {
-                let cause = format!("the table is full, it has room for {room} entries");
-                return Err(Error::new(format!("map {name}: put {more} entries beside {used}"), cause));
+                return Err(Error::new(format!("map {name}: put {more} entries beside {used}"), Full { room }));
             }
         }
         Ok(())
@@ -330,5 +329,5 @@ fn ranges_of(number: u32, from: &BTreeMap<(Gate, IpNet), u8>) -> Vec<(rule_range
 }
 
 fn too_small(error: Error, what: &str) -> Error {
-    Error::new(error.doing, format!("{}; the tables are too small for these {what}", error.cause))
+    Error::new(format!("the tables are too small for these {what}"), error)
 }

@@ -15,8 +15,9 @@ pub use tables::{Status, Traffic};
 
 use crate::error::{Doing, Error, Result};
 use crate::links::{self, Cgroup};
+use crate::pinned;
 use crate::pins::Pins;
-use crate::{pinned, probe};
+use crate::probe::{self, Missing};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{ProgramMut, ProgramType};
 use sidestep_bpf::splice::{OpenSpliceSkel, SpliceSkelBuilder};
@@ -59,9 +60,7 @@ pub fn install(options: &Options) -> Result<()> {
 }
 
 fn try_to_install(options: &Options) -> Result<()> {
-    if let Some(what) = probe::missing_for_splice().first() {
-        return Err(Error::new("splice", what));
-    }
+    Missing::check(probe::missing_for_splice().into_iter().take(1).collect()).doing("splice")?;
     let pins = Pins::new(&options.pins)?;
     let cgroup = Cgroup::open(&options.cgroup)?;
     let mut object = MaybeUninit::uninit();
@@ -86,9 +85,13 @@ fn make_room(open: &mut OpenSpliceSkel, sockets: Option<u32>) -> Result<()> {
     open.maps.pairs.set_max_entries(sockets.div_ceil(2)).doing("set the number of pairs")
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("it is not installed")]
+struct NotInstalled;
+
 /// The kill switch: nobody is spliced any more, or again. Who is, stays so.
 pub fn pause(pins: &Path, paused: bool) -> Result<()> {
-    let tables = tables(pins)?.ok_or_else(|| Error::new("splice", "it is not installed"))?;
+    let tables = tables(pins)?.ok_or_else(|| Error::new("splice", NotInstalled))?;
     tables.switch(|switches| switches.paused = u32::from(paused))
 }
 

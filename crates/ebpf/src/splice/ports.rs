@@ -8,17 +8,26 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortRange(pub RangeInclusive<u16>);
 
-impl FromStr for PortRange {
-    type Err = String;
+/// A text that is no range of ports.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    #[error("'{0}' is no port: 1 to 65535")]
+    NoPort(String),
+    #[error("{0}: ends before it begins")]
+    Empty(String),
+}
 
-    fn from_str(text: &str) -> Result<PortRange, String> {
+impl FromStr for PortRange {
+    type Err = PortError;
+
+    fn from_str(text: &str) -> Result<PortRange, PortError> {
         let number = |text: &str| match text.parse() {
             Ok(port @ 1..) => Ok(port),
-            _ => Err(format!("'{text}' is no port: 1 to 65535")),
+            _ => Err(PortError::NoPort(text.into())),
         };
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let range = number(first)?..=number(last)?;
-        if range.is_empty() { Err(format!("{text}: ends before it begins")) } else { Ok(PortRange(range)) }
+        if range.is_empty() { Err(PortError::Empty(text.into())) } else { Ok(PortRange(range)) }
     }
 }
 
@@ -96,5 +105,8 @@ mod tests {
         for text in ["0", "65536", "80-", "90-80", "http", ""] {
             assert!(text.parse::<PortRange>().is_err(), "{text}");
         }
+        let told = |text: &str| text.parse::<PortRange>().unwrap_err().to_string();
+        assert_eq!(told("http"), "'http' is no port: 1 to 65535");
+        assert_eq!(told("90-80"), "90-80: ends before it begins");
     }
 }

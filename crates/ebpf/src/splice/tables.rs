@@ -51,6 +51,10 @@ impl Status {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("it has another form")]
+struct OtherForm;
+
 impl Tables {
     /// Those that are pinned in this directory.
     pub fn open(directory: &Path) -> Result<Tables> {
@@ -100,7 +104,7 @@ impl Tables {
     fn switches(&self) -> Result<switches> {
         let found = self.settings.lookup(ONLY.bytes(), MapFlags::ANY).doing("map settings: look up")?;
         let found = found.as_deref().and_then(switches::from_bytes);
-        found.ok_or_else(|| Error::new("map settings", "it has another form"))
+        found.ok_or_else(|| Error::new("map settings", OtherForm))
     }
 
     fn put_switches(&self, switches: &switches) -> Result<()> {

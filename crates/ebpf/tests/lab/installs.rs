@@ -3,6 +3,7 @@
 use crate::node::{Node, install};
 use libbpf_rs::Link;
 use libbpf_rs::query::LinkTypeInfo;
+use sidestep_ebpf::error::chain;
 use sidestep_ebpf::services::{self, Options, is_attached};
 use sidestep_mesh::address::Address;
 use std::collections::BTreeSet;
@@ -67,7 +68,7 @@ fn a_hook_that_somebody_else_holds_leaves_nothing_attached() {
     let cgroup = below.0.to_str().unwrap();
     bpftool(&["cgroup", "attach", cgroup, "cgroup_udp4_recvmsg", "id", &taken]);
     let options = Options { pins: node.lab.bpffs().join("other"), cgroup: below.0.clone(), ..node.options.clone() };
-    let error = services::install(&options, |_| Ok(())).unwrap_err().to_string();
+    let error = chain(&services::install(&options, |_| Ok(())).unwrap_err()).to_string();
     for word in ["attach recvmsg4", "os error 1", "bpftool cgroup show", "choose another --cgroup"] {
         assert!(error.contains(word), "{error}");
     }

@@ -2,6 +2,7 @@
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
+use sidestep_ebpf::error::chain;
 use sidestep_ebpf::pins::{BPFFS, Pins};
 use sidestep_testkit::Lab;
 use std::fs::{self, Permissions};
@@ -15,7 +16,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 fn refusal(path: &Path) -> String {
-    Pins::new(path).unwrap_err().to_string()
+    chain(&Pins::new(path).unwrap_err()).to_string()
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::probe::{Family, Seen, call};
 use super::world::{PORTS, World};
+use sidestep_ebpf::error::chain;
 use sidestep_ebpf::policy::Policies;
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_mesh::policy::identity::Identities;
@@ -89,8 +90,8 @@ fn a_policy_for_which_there_is_no_room_closes_a_pod_and_changes_none() {
     });
     let huge = format!("select: {{matchLabels: {{app: web}}}}, egress: [{huge}{{action: allow}}]");
     world.policy("one", &huge);
-    let error = world.try_settle().unwrap_err();
-    assert!(error.to_string().contains("too small for these rules"), "{error}");
+    let error = chain(&world.try_settle().unwrap_err()).to_string();
+    assert!(error.contains("too small for these rules") && error.contains("the table is full"), "{error}");
     assert_eq!(world.call(&web, to, Tcp), Seen::Refused, "its default is to deny");
     world.policy("one", "select: {matchLabels: {app: web}}, egress: [{action: allow}]");
     world.settle();

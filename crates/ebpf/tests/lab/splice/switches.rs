@@ -5,6 +5,7 @@ use super::world::{End, World};
 use crate::sockets::until;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{MapCore, MapHandle};
+use sidestep_ebpf::error::chain;
 use sidestep_ebpf::splice;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -120,7 +121,7 @@ fn a_hook_that_somebody_else_holds_leaves_nothing_attached() {
     bpftool(&["cgroup", "attach", cgroup, "cgroup_sock_ops", "id", &program]);
     let options =
         splice::Options { pins: world.lab.bpffs().join("other"), cgroup: below.clone(), ..world.options.clone() };
-    let error = splice::install(&options).unwrap_err().to_string();
+    let error = chain(&splice::install(&options).unwrap_err()).to_string();
     assert!(error.contains("choose another --cgroup"), "{error}");
     assert_eq!((bpftool(&["cgroup", "show", cgroup]), splice::is_attached(&options.pins, &below)), (2, false));
     bpftool(&["cgroup", "detach", cgroup, "cgroup_sock_ops", "id", &program]);

@@ -1,0 +1,333 @@
+//! The one who visits namespaces and writes the tables of captured pods.
+//!
+//! Files of kind Capture name namespaces, which come, go and change on their own. Each of these only makes a visit due:
+//! what a visit finds is compared with what was found before, and written.
+
+use super::identity::{self, Identity};
+use super::judging::Judging;
+use super::lifecycle::{Stage, Step};
+use super::reporter::Reporter;
+use super::schedule::Schedule;
+use super::spaces::{Left, Spaces};
+use super::{Order, Standing, places};
+use crate::message::{Message, refused};
+use crate::settings::Settings;
+use notify::RecommendedWatcher;
+use sidestep_agent_api::Answer;
+use sidestep_ebpf::capture::Captures;
+use sidestep_ebpf::error::{Error, chain};
+use sidestep_ebpf::packets;
+use sidestep_ebpf::probe::{self, Missing};
+use sidestep_mesh::capture::pod::Capture;
+use sidestep_mesh::object::Name;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+/// Changes come in swarms.
+const SWARM: Duration = Duration::from_millis(10);
+/// A namespace that is not there is looked for: at first after this, at last so often.
+pub const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(4)];
+/// Orders that are taken together.
+const BATCH: usize = 1024;
+
+pub fn run(settings: &Settings, node: u64, orders: &Receiver<Order>, own: &Sender<Order>, inbox: &Sender<Message>) {
+    let to_us = own.clone();
+    std::thread::spawn(move || places::follow(&to_us));
+    let mut controller = CaptureController::new(settings, node, own, inbox);
+    loop {
+        let first = match controller.pause() {
+            None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(pause) => orders.recv_timeout(pause),
+        };
+        if let Err(RecvTimeoutError::Disconnected) = first {
+            return;
+        }
+        for order in first.into_iter().chain(orders.try_iter().take(BATCH)) {
+            if let Order::Stop = order {
+                return;
+            }
+            controller.take(order);
+        }
+        controller.work();
+    }
+}
+
+/// A file of kind Capture.
+pub struct Pod {
+    pub capture: Arc<Capture>,
+    pub path: PathBuf,
+    /// It has named another namespace before, which is its business no more.
+    pub has_moved: bool,
+    /// The namespace that it names, by its file and by its cookie.
+    pub seen: Option<(Identity, u64)>,
+    /// Why it could not be found out which namespace that is, though there is one.
+    pub is_obscure: bool,
+    pub pause: Duration,
+    /// What the last visit has found to be wrong.
+    pub troubles: Vec<String>,
+    /// Why it is not judged as its policies want it.
+    pub unjudged: Option<String>,
+    pub told: Option<Standing>,
+}
+
+impl Pod {
+    fn new(capture: Arc<Capture>, path: PathBuf) -> Pod {
+        let (has_moved, is_obscure, pause) = (false, false, PAUSES[0]);
+        Pod {
+            capture,
+            path,
+            has_moved,
+            seen: None,
+            is_obscure,
+            pause,
+            troubles: Vec::new(),
+            unjudged: None,
+            told: None,
+        }
+    }
+}
+
+/// Whether inotify tells of names that come and go.
+pub enum NameWatch {
+    /// No file names a namespace.
+    Unneeded,
+    /// There was nothing to watch yet: it is tried again then.
+    Due(Instant),
+    On(#[expect(dead_code, reason = "it ends with this")] RecommendedWatcher),
+}
+
+pub struct CaptureController<'a> {
+    pub settings: &'a Settings,
+    pub node: u64,
+    pub own: &'a Sender<Order>,
+    pub reporter: Reporter<'a>,
+    pub stage: Stage,
+    /// Nothing was done since everything was done.
+    pub has_rested: bool,
+    pub captures: Option<Captures>,
+    pub judging: Judging,
+    /// Namespaces that are admitted though no file names them.
+    pub exempt: BTreeSet<u64>,
+    /// Where connections are led around proxies is to be written anew.
+    pub bypasses_stale: bool,
+    pub pods: HashMap<Name, Pod>,
+    by_path: HashMap<PathBuf, BTreeSet<Name>>,
+    pub spaces: Spaces,
+    pub schedule: Schedule,
+    pub watch: NameWatch,
+    /// When names are compared with the namespaces that they stood for.
+    pub look: Instant,
+    /// Namespaces whose proxies may have begun to listen unseen.
+    pub renew: HashSet<u64>,
+    /// Namespaces that could not be removed from the tables.
+    pub doomed: BTreeSet<u64>,
+    /// Why changes of places are not followed.
+    pub blind: Option<String>,
+    /// Captured namespaces that have ended.
+    pub ended: u64,
+}
+
+/// Why nothing can be captured here.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    #[error(transparent)]
+    Tables(#[from] Error),
+}
+
+impl CaptureController<'_> {
+    fn new<'a>(
+        settings: &'a Settings,
+        node: u64,
+        own: &'a Sender<Order>,
+        inbox: &'a Sender<Message>,
+    ) -> CaptureController<'a> {
+        CaptureController {
+            settings,
+            node,
+            own,
+            reporter: Reporter::new(inbox),
+            stage: Stage::Waiting,
+            has_rested: false,
+            captures: None,
+            judging: Judging::new(settings, node),
+            exempt: BTreeSet::new(),
+            bypasses_stale: false,
+            pods: HashMap::new(),
+            by_path: HashMap::new(),
+            spaces: Spaces::default(),
+            schedule: Schedule::default(),
+            watch: NameWatch::Unneeded,
+            look: Instant::now(),
+            renew: HashSet::new(),
+            doomed: BTreeSet::new(),
+            blind: None,
+            ended: 0,
+        }
+    }
+
+    fn take(&mut self, order: Order) {
+        self.has_rested = false;
+        match order {
+            Order::Want(name, Some(capture)) => self.want(name, capture),
+            Order::Want(name, None) => self.forget(&name),
+            Order::Judge(court) => self.rejudge(court),
+            Order::Begin => self.stage = self.stage.after(Step::Begin),
+            Order::Complete => self.stage = self.stage.after(Step::NothingHidden),
+            Order::Attached => {
+                self.renew.extend(self.spaces.cookies());
+                self.visit_all();
+            }
+            Order::Named(path) => self.named(&path),
+            Order::Renamed => {
+                self.admit_exempt();
+                self.visit_all();
+            }
+            Order::Changed(number) => {
+                let owner = self.spaces.by_number(number).and_then(|cookie| self.spaces.get(cookie)?.owner().cloned());
+                owner.into_iter().for_each(|name| self.visit_soon(&name, SWARM));
+            }
+            Order::Ended(number) => self.spaces.by_number(number).into_iter().for_each(|cookie| self.end(cookie)),
+            Order::Lost(why) => self.lost(why),
+            Order::Check(check, reply) => {
+                // Whoever asked may have gone.
+                let _ = reply.send(self.check(check).map(Answer::Check).map_err(|error| refused(&error)));
+            }
+            Order::Stop => {}
+        }
+    }
+
+    fn want(&mut self, name: Name, capture: Arc<Capture>) {
+        let path = capture.netns.path();
+        match self.pods.get_mut(&name) {
+            Some(pod) => {
+                pod.has_moved |= pod.path != path;
+                pod.capture = capture;
+                let old = std::mem::replace(&mut pod.path, path.clone());
+                self.unname(&name, &old);
+            }
+            None => {
+                self.pods.insert(name.clone(), Pod::new(capture, path.clone()));
+            }
+        }
+        self.by_path.entry(path).or_default().insert(name.clone());
+        self.schedule.enqueue(name);
+        if let NameWatch::Unneeded = self.watch {
+            self.watch = NameWatch::Due(Instant::now());
+        }
+    }
+
+    fn unname(&mut self, name: &Name, path: &Path) {
+        if let Some(names) = self.by_path.get_mut(path) {
+            names.remove(name);
+            if names.is_empty() {
+                self.by_path.remove(path);
+            }
+        }
+    }
+
+    /// A file with this path has come, or gone.
+    fn named(&mut self, path: &Path) {
+        if self.settings.exempt.iter().any(|netns| netns.path() == path) {
+            self.admit_exempt();
+        }
+        for name in self.by_path.get(path).cloned().unwrap_or_default() {
+            self.visit_soon(&name, Duration::ZERO);
+        }
+    }
+
+    fn forget(&mut self, name: &Name) {
+        let Some(pod) = self.pods.remove(name) else { return };
+        self.unname(name, &pod.path);
+        self.schedule.forget(name);
+        self.release(name);
+        self.reporter.note(name, None);
+    }
+
+    /// What the file has named is its business no more.
+    pub fn release(&mut self, name: &Name) {
+        for left in self.spaces.release(name) {
+            self.left(left);
+        }
+    }
+
+    pub fn left(&mut self, left: Left) {
+        match left {
+            Left::Nobody(cookie) => self.remove(cookie),
+            Left::Others(_, names) => names.iter().for_each(|other| self.visit_soon(other, Duration::ZERO)),
+        }
+    }
+
+    pub fn remove(&mut self, cookie: u64) {
+        let removed = self.captures.as_mut().map_or(Ok(()), |captures| captures.remove_untidily(cookie));
+        if let Err(error) = removed.and(self.judging.forget(cookie)) {
+            let error = chain(&error);
+            tracing::error!("a pod is still captured or judged, and will be removed in a moment: {error}");
+            self.doomed.insert(cookie);
+        }
+        self.bypasses_stale = true;
+    }
+
+    fn end(&mut self, cookie: u64) {
+        let was_captured = self.spaces.get(cookie).is_some_and(|space| space.applied.is_some());
+        self.ended += u64::from(was_captured);
+        for name in self.spaces.remove(cookie) {
+            if let Some(pod) = self.pods.get_mut(&name) {
+                pod.seen = None;
+            }
+            self.visit_soon(&name, Duration::ZERO);
+        }
+        self.remove(cookie);
+    }
+
+    fn lost(&mut self, why: String) {
+        if !why.is_empty() {
+            tracing::error!("{why}");
+            self.blind = Some(why);
+        }
+        let dead = |cookie: &u64| {
+            let is_captured = self.spaces.get(*cookie).is_some_and(|space| space.applied.is_some());
+            is_captured && self.captures.as_ref().is_some_and(|captures| !captures.is_alive(*cookie))
+        };
+        let dead: Vec<u64> = self.spaces.cookies().into_iter().filter(dead).collect();
+        dead.into_iter().for_each(|cookie| self.end(cookie));
+        self.visit_all();
+    }
+
+    pub fn visit_all(&mut self) {
+        self.pods.keys().for_each(|name| self.schedule.enqueue(name.clone()));
+    }
+
+    /// Unless a visit is due earlier anyway.
+    pub fn visit_soon(&mut self, name: &Name, after: Duration) {
+        let Some(pod) = self.pods.get_mut(name) else { return };
+        pod.pause = PAUSES[0];
+        self.schedule.visit_by(name, Instant::now() + after);
+    }
+
+    /// The watch over names begins, as soon as there is something to watch.
+    pub fn begin_watch(&mut self, again: Duration) {
+        match identity::watch(self.own) {
+            Some(watcher) => {
+                self.watch = NameWatch::On(watcher);
+                self.visit_all(); // names that came before
+            }
+            None => self.watch = NameWatch::Due(Instant::now() + again),
+        }
+    }
+
+    /// The tables, which are opened by the first who needs them.
+    pub fn captures(&mut self) -> Result<&mut Captures, OpenError> {
+        if self.captures.is_none() {
+            Missing::check(probe::missing_for_capture())?;
+            let captures = Captures::open(&self.settings.pins)?;
+            packets::install(&self.settings.options(self.node))?;
+            self.captures = Some(captures);
+        }
+        Ok(self.captures.as_mut().expect("it was just opened"))
+    }
+}

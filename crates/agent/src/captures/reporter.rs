@@ -1,0 +1,51 @@
+//! What the node is told of captured pods: only what is new, many pods at a time.
+
+use super::{Figures, Report, Standing};
+use crate::message::Message;
+use sidestep_mesh::object::Name;
+use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
+
+/// News that are told together.
+const BATCH: usize = 1024;
+
+pub struct Reporter<'a> {
+    inbox: &'a Sender<Message>,
+    news: BTreeMap<Name, Option<Standing>>,
+    told: Figures,
+}
+
+impl Reporter<'_> {
+    pub fn new(inbox: &Sender<Message>) -> Reporter<'_> {
+        Reporter { inbox, news: BTreeMap::new(), told: Figures::default() }
+    }
+
+    /// None: it is not wanted any more.
+    pub fn note(&mut self, name: &Name, standing: Option<Standing>) {
+        self.news.insert(name.clone(), standing);
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.news.len() >= BATCH
+    }
+
+    pub fn tell(&mut self, figures: Figures) {
+        if self.news.is_empty() && self.told == figures {
+            return;
+        }
+        if let Some(trouble) = figures.trouble.as_ref().filter(|trouble| self.told.trouble.as_ref() != Some(trouble)) {
+            tracing::error!("{trouble}");
+        }
+        self.told = figures.clone();
+        let news = std::mem::take(&mut self.news).into_iter().collect();
+        self.send(Report::News(news, figures));
+    }
+
+    pub fn settled(&self) {
+        self.send(Report::Settled);
+    }
+
+    fn send(&self, report: Report) {
+        let _ = self.inbox.send(Message::Captured(report)); // to an agent that is about to end
+    }
+}

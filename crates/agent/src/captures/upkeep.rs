@@ -1,0 +1,184 @@
+//! What is done between visits: when everything is done, and again and again.
+
+use super::Figures;
+use super::controller::{CaptureController, NameWatch, Pod};
+use super::identity;
+use super::lifecycle::{Stage, Step};
+use sidestep_agent_api::{Check, Fill};
+use sidestep_ebpf::capture::Captures;
+use sidestep_ebpf::error::{Result, chain};
+use sidestep_ebpf::netns::cookie_of;
+use sidestep_ebpf::walk;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Names are compared so often with the namespaces that they stood for, whatever inotify says.
+const LOOK: Duration = Duration::from_secs(5);
+/// While inotify tells nothing, since there is nothing to watch yet.
+const UNWATCHED: Duration = Duration::from_millis(20);
+/// What is to be erased from the tables waits for so much more, or for nothing else to do.
+const UNTIDY: usize = 1024;
+
+impl CaptureController<'_> {
+    /// How long there is nothing to do, if nobody says anything. None: for ever.
+    pub fn pause(&self) -> Option<Duration> {
+        if self.stage == Stage::Waiting {
+            return None;
+        }
+        if self.schedule.has_line() || !self.has_rested {
+            return Some(Duration::ZERO);
+        }
+        let watch = if let NameWatch::Due(at) = self.watch { Some(at) } else { None };
+        let end = self.captures.as_ref().and_then(Captures::next_end);
+        let next = [Some(self.look), self.schedule.next_due(), watch, end].into_iter().flatten().min();
+        next.map(|next| next.saturating_duration_since(Instant::now()))
+    }
+
+    /// One visit, or what is done when there is none.
+    pub fn work(&mut self) {
+        if self.stage == Stage::Waiting {
+            return;
+        }
+        let now = Instant::now();
+        if self.look <= now {
+            self.look_again();
+            self.look = now + LOOK;
+        }
+        if matches!(self.watch, NameWatch::Due(at) if at <= now) {
+            self.begin_watch(UNWATCHED);
+        }
+        match self.schedule.next(now) {
+            Some(name) => {
+                self.has_rested = false;
+                self.visit(&name);
+            }
+            None => self.rest(),
+        }
+        if self.captures.as_ref().is_some_and(|captures| captures.untidy() > UNTIDY) {
+            self.tidy();
+        }
+        if self.reporter.is_full() {
+            self.tell();
+        }
+    }
+
+    /// Everything that is known has been done.
+    fn rest(&mut self) {
+        self.has_rested = true;
+        self.tidy();
+        if std::mem::take(&mut self.bypasses_stale) {
+            self.lead();
+        }
+        if self.stage == Stage::Completing && !self.pods.values().any(|pod| pod.is_obscure) {
+            self.complete();
+        }
+        self.tell();
+        if self.stage == Stage::Begun {
+            self.settle();
+        }
+    }
+
+    /// The first pod is not to wait for what is done once. Where nothing can be captured, its file will say why.
+    fn settle(&mut self) {
+        self.stage = self.stage.after(Step::Settle);
+        self.admit_exempt();
+        self.judging.arm();
+        self.reporter.settled();
+        if let Ok(Err(error)) = self.captures().map(Captures::prepare) {
+            tracing::warn!("no pod can be captured: {}", chain(&error));
+        }
+    }
+
+    fn complete(&mut self) {
+        self.stage = self.stage.after(Step::Complete);
+        let wanted = self.spaces.cookies();
+        // Where nothing can be captured nothing is.
+        let completed = self.captures().ok().map(|captures| captures.complete_but(&wanted));
+        if let Some(Err(error)) = completed {
+            tracing::error!("what an earlier agent has captured besides is not removed: {}", chain(&error));
+        }
+        if let Err(error) = self.judging.complete(&self.whose(), &self.exempt) {
+            tracing::error!("pods that an earlier agent judged besides still are: {}", chain(&error));
+        }
+        self.bypasses_stale = true;
+        self.lead();
+    }
+
+    fn tidy(&mut self) {
+        if let Some(Err(error)) = self.captures.as_mut().map(Captures::tidy) {
+            tracing::warn!("what is not in force any more is not erased yet: {}", chain(&error));
+        }
+    }
+
+    /// Names may stand for other namespaces than before.
+    pub fn admit_exempt(&mut self) {
+        if !self.settings.arm {
+            return;
+        }
+        let found = self.settings.exempt.iter().filter_map(|netns| cookie_of(&netns.path()).ok()).collect();
+        let before = std::mem::replace(&mut self.exempt, found);
+        let gone = before.difference(&self.exempt).filter(|cookie| self.spaces.get(**cookie).is_none());
+        gone.for_each(|cookie| drop(self.judging.forget(*cookie)));
+        for cookie in &self.exempt {
+            if let Err(error) = self.judging.admit(*cookie) {
+                tracing::error!("a network namespace that is exempt may not talk: {}", chain(&error));
+            }
+        }
+    }
+
+    /// What inotify may not have told, and what did not work.
+    fn look_again(&mut self) {
+        if !matches!(self.stage, Stage::Waiting | Stage::Begun) {
+            self.admit_exempt();
+        }
+        std::mem::take(&mut self.doomed).into_iter().for_each(|cookie| self.remove(cookie));
+        let has_changed = |pod: &Pod| pod.seen.is_some_and(|(seen, _)| identity::named(&pod.path) != Some(seen));
+        let is_blind = self.blind.is_some();
+        let changed = self.pods.iter().filter(|(_, pod)| is_blind || has_changed(pod)).map(|(name, _)| name.clone());
+        changed.for_each(|name| self.schedule.enqueue(name));
+    }
+
+    fn tell(&mut self) {
+        let tables = self.captures.as_ref().map(Captures::fill).unwrap_or_default().into_iter();
+        let tables = tables.map(|fill| Fill { table: fill.table.into(), used: fill.used as u32, size: fill.room });
+        let figures = Figures {
+            tables: tables.chain(self.judging.fill()).collect(),
+            ended: self.ended,
+            judged: self.judging.count(),
+            admitted: self.judging.admitted(),
+            trouble: self.judging.trouble(),
+        };
+        self.reporter.tell(figures);
+    }
+
+    /// Adds what is known here.
+    pub fn check(&self, mut check: Check) -> Result<Check> {
+        let is_complete = self.stage == Stage::Complete;
+        let captured = self.captures.as_ref().map(|captures| captures.differences(is_complete));
+        let differences = captured.unwrap_or(Ok(Vec::new()))?;
+        check.captures = self.captures.as_ref().map_or(0, |captures| captures.namespaces().len());
+        let named = |cookie| match self.spaces.get(cookie).and_then(|space| space.applied.as_ref()) {
+            Some(capture) => format!("Capture {}", capture.name),
+            None if cookie == 0 => "policies".into(),
+            None => format!("namespace {cookie}"),
+        };
+        let judged = self.judging.differences(is_complete)?;
+        check.judged = self.judging.count();
+        check.problems.extend(self.judging.trouble());
+        let differences = differences.into_iter().map(|(cookie, what)| (cookie, what.to_string())).chain(judged);
+        check.differences.extend(differences.map(|(cookie, what)| format!("{}: {what}", named(cookie))));
+        check.admitted = self.judging.admitted();
+        if check.admitted.is_some() {
+            check.barred = self.barred();
+        }
+        Ok(check)
+    }
+
+    /// Network namespaces of this node that may talk with nobody, by their files.
+    fn barred(&self) -> Vec<String> {
+        let is_barred = |path: &PathBuf| {
+            cookie_of(path).is_ok_and(|cookie| cookie != self.node && !self.judging.is_admitted(cookie))
+        };
+        walk::namespaces().into_iter().filter(is_barred).map(|path| path.display().to_string()).collect()
+    }
+}
