@@ -6,6 +6,7 @@ use crate::{arena, errno, link, member, report, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::{Reason, env};
 use sidestep_conn::Read;
+use sidestep_ring::{counters, page, side};
 use sidestep_sys::tcp::{self, Consumed};
 use sidestep_sys::{arch, clock};
 
@@ -230,10 +231,10 @@ fn enter(index: u32, c: &'static Conn) {
                     timeout.store(tcp::timeout_us(fd, name), Relaxed);
                 }
             }
-            c.words().side[c.my_side()].number.store(fd as u32, Relaxed);
+            side::set_number(&c.words().side[c.my_side()], fd as u32);
             let counters = &c.words().counters[c.my_side()];
-            counters.kernel_rx.store(read, Relaxed);
-            counters.kernel_tx.store(written, Relaxed);
+            counters::set_kernel_rx(counters, read);
+            counters::set_kernel_tx(counters, written);
             c.raise(flag::NOT_READY);
             c.state.store(state::ATTACHED, SeqCst);
             Ok(true)
@@ -276,7 +277,7 @@ const UNMANAGED_TRIES: u32 = 16;
 #[cold]
 fn get_ready(index: u32, c: &Conn) {
     let l = link::get(c.link.load(Relaxed));
-    let mut bells = c.words().side[c.my_side()].bells.load(Acquire);
+    let mut bells = side::doorbells(&c.words().side[c.my_side()]);
     while bells != 0 {
         if !l.knows(bells.trailing_zeros()) {
             return member::settle(); // a doorbell may be on its way to the peer
@@ -297,8 +298,7 @@ fn get_ready(index: u32, c: &Conn) {
     let _ = c.with_rx(|_| {
         c.lower(flag::NOT_READY);
         if !c.has(flag::KERNEL_ONLY) {
-            // SYNC ready
-            c.words().side[c.my_side()].ready.store(1, SeqCst);
+            c.rx_half().set_ready();
         }
     });
 }
@@ -339,13 +339,13 @@ pub fn demote(index: u32, c: &Conn) -> bool {
 #[inline]
 pub fn mark_upgraded(c: &Conn) {
     if !c.has(flag::UPGRADED) && c.raise(flag::UPGRADED) {
-        report::page().totals.upgraded.fetch_add(1, Relaxed);
+        page::count_upgraded(report::page());
     }
 }
 
 /// Counts the connection as returned, once.
 pub fn mark_returned(c: &Conn) {
     if !c.has(flag::RETURNED) && c.raise(flag::RETURNED) {
-        report::page().totals.returned.fetch_add(1, Relaxed);
+        page::count_returned(report::page());
     }
 }

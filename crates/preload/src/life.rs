@@ -7,7 +7,8 @@ use crate::wait::blocked;
 use crate::{arena, attach, debts, errno, link, member, owed, report, settings, uring, wait};
 use core::sync::atomic::{Ordering::*, fence};
 use sidestep_abi::Reason;
-use sidestep_conn::{Lie, Rx};
+use sidestep_conn::{PeerViolation, Rx};
+use sidestep_ring::{counters, page, side};
 use sidestep_sys::{fd as fdsys, tcp};
 
 /// accept() has returned `fd`: follows it if it is TCP.
@@ -53,7 +54,7 @@ fn begin(fd: i32) {
     local.fd.store(fd as u32, Relaxed);
     blocked::is_any(index); // threads may have been cancelled while they were blocked on the last connection here
     local.orphan.store(0, Relaxed);
-    report::page().totals.seen.fetch_add(1, Relaxed);
+    page::count_seen(report::page());
     fdtable::set(fd, Kind::Conn(index));
 }
 
@@ -268,7 +269,7 @@ fn adopt(index: u32, c: &Conn, fd: i32) -> bool {
     fdtable::set(own as i32, Kind::Own);
     local.fd.store(own as u32, Relaxed);
     if c.is_attached() {
-        c.words().side[c.my_side()].number.store(own as u32, Relaxed);
+        side::set_number(&c.words().side[c.my_side()], own as u32);
     }
     local.refs.store(1, Relaxed);
     local.orphan.store(1, SeqCst);
@@ -281,7 +282,7 @@ fn adopted(index: u32) {
     let c = arena::conn(index);
     c.unlock_ends();
     if c.is_attached() {
-        crate::place::ring_all(c.words().side[c.my_side()].bells.load(SeqCst));
+        crate::place::ring_all(side::doorbells(&c.words().side[c.my_side()]));
     }
     orphan_done(index); // the call may have ended meanwhile
 }
@@ -323,7 +324,7 @@ fn lose_number(index: u32, c: &'static Conn, fd: i32, loss: Loss) {
     if arena::local(index).fd.load(Relaxed) == fd as u32 {
         arena::local(index).fd.store(n as u32, Relaxed);
         if c.is_attached() {
-            c.words().side[c.my_side()].number.store(n as u32, Relaxed);
+            side::set_number(&c.words().side[c.my_side()], n as u32);
         }
     }
     if loss == Loss::StaysOpen {
@@ -371,7 +372,7 @@ fn end(c: &'static Conn, fd: i32, loss: Loss) {
     }
     // Before the FIN goes what the reader has not read: it may turn into somebody without our library.
     send::tx_to_kernel(c, fd, None);
-    c.tx_half().writer.fin.store(1, SeqCst);
+    c.tx_half().set_fin();
     let _ = c.with_rx(|rx| {
         discard_all_copies(c, rx, fd);
         let in_ring = rx.in_ring();
@@ -399,12 +400,8 @@ const COPY_LOOKS: u32 = 40;
 const COPY_LOOK_US: u64 = 50;
 
 /// Leaves the ring that we read, where we are: its writer sends by kernel what we have not read.
-fn leave_ring(c: &Conn, rx: &mut Rx) -> Result<(), Lie> {
-    let half = c.rx_half();
-    half.withdraw_readiness();
-    let left = rx.refuse(half).and_then(|()| rx.freeze(half));
-    half.hint_freeze();
-    left
+fn leave_ring(c: &Conn, rx: &mut Rx) -> Result<(), PeerViolation> {
+    rx.leave_ring(c.rx_half())
 }
 
 /// The direction that we read to the kernel for good, for somebody who reads natively from here on. What the writer has not
@@ -422,7 +419,7 @@ fn rx_to_kernel_once_read(c: &Conn, reason: Reason) {
     });
 }
 
-fn give_rx_up(c: &Conn, reason: Reason, leave: impl FnOnce(&mut Rx) -> Result<(), Lie>) {
+fn give_rx_up(c: &Conn, reason: Reason, leave: impl FnOnce(&mut Rx) -> Result<(), PeerViolation>) {
     c.raise(flag::KERNEL_ONLY);
     if !c.is_attached() {
         return;
@@ -442,8 +439,7 @@ fn give_rx_up(c: &Conn, reason: Reason, leave: impl FnOnce(&mut Rx) -> Result<()
 
 /// Whether the peer may write, or begin to write, into a ring that we read.
 pub fn hears_rings(c: &Conn) -> bool {
-    c.is_attached()
-        && (c.words().side[c.my_side()].ready.load(Acquire) != 0 || c.with_rx(|rx| rx.in_ring()).unwrap_or(false))
+    c.is_attached() && (!c.rx_half().is_unwanted() || c.with_rx(|rx| rx.in_ring()).unwrap_or(false))
 }
 
 /// Both directions to the kernel for good, for somebody who reads natively from here on.
@@ -503,7 +499,7 @@ const SUSPEND_US: u64 = 20_000;
 /// Both directions to the kernel until [`resume`], for a program that perhaps waits where no doorbell is heard. What can be
 /// read is in the kernel, too, when this returns.
 pub fn suspend(c: &'static Conn, fd: i32) {
-    c.words().side[c.my_side()].away.store(1, SeqCst);
+    side::set_away(&c.words().side[c.my_side()]);
     hint_both(c);
     serve_all(); // the writer may be this very thread
     let deadline = wait::Deadline::after_ns(Some(SUSPEND_US * 1000));
@@ -519,12 +515,12 @@ pub fn suspend(c: &'static Conn, fd: i32) {
 
 /// Whether [`suspend`] was called, and nothing since.
 pub fn is_suspended(c: &Conn) -> bool {
-    c.words().side[c.my_side()].away.load(Relaxed) != 0
+    side::is_away(&c.words().side[c.my_side()])
 }
 
 /// The program waits where doorbells are heard.
 pub fn resume(c: &Conn) {
-    if is_suspended(c) && c.words().side[c.my_side()].away.swap(0, SeqCst) != 0 {
+    if is_suspended(c) && side::clear_away(&c.words().side[c.my_side()]) {
         let _ = c.reason.compare_exchange(Reason::NeverWaited as u32, 0, Relaxed, Relaxed);
         hint_both(c);
     }
@@ -557,7 +553,7 @@ fn is_handed_over(c: &Conn, rx: &mut Rx, fd: i32, expected: u64) -> bool {
     }
     let here = rx.pos().saturating_add(u64::from(tcp::queued(fd).unwrap_or(u32::MAX)));
     // What does not fit into our kernel buffer waits in the peer's: the kernel has it all the same.
-    let sent = c.words().counters[1 - c.my_side()].kernel_tx.load(Relaxed).saturating_add(rx.ring);
+    let sent = counters::load(&c.words().counters[1 - c.my_side()]).kernel_tx.saturating_add(rx.ring);
     !rx.expects_copies() && here.max(sent) >= expected
 }
 
@@ -579,7 +575,7 @@ pub fn shutting(c: &'static Conn, fd: i32, how: i32) {
         let _ = c.with_rx(|rx| enter_last_ring(c, rx, fd));
     }
     if how != libc::SHUT_RD {
-        c.tx_half().writer.fin.store(1, SeqCst);
+        c.tx_half().set_fin();
     }
 }
 

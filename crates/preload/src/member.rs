@@ -7,6 +7,7 @@ use crate::{arena, attach, link, log, owed, place, report, settings, thread};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind as MsgKind, Msg};
+use sidestep_ring::page;
 use sidestep_sys::lock::Taken;
 use sidestep_sys::{Errno, arch, clock, control, fd, limit};
 
@@ -32,14 +33,14 @@ const LISTEN_US: u64 = 20;
 /// Whether operator and broker let us begin stretches of ring.
 #[inline]
 pub fn holds() -> bool {
-    report::page().hold.load(Relaxed) != 0
+    page::is_held(report::page())
 }
 
 /// Hears what the broker has to say, if anything. One load when there is nothing.
 #[inline]
 pub fn check() {
     if WELCOME.load(Relaxed) != 0 {
-        if report::page().pending.load(Acquire) != HEARD.load(Relaxed) {
+        if page::announced(report::page()) != HEARD.load(Relaxed) {
             catch_up();
         }
     } else if SOCKET.load(Relaxed) >= 0 && arch::ticks() >= NOT_BEFORE.load(Relaxed) {
@@ -113,13 +114,13 @@ pub fn tell_released(id: (u32, u32, u32), slot: u32) -> bool {
 
 /// Has the next `check` come to `listen`, and so to what is owed.
 pub fn look_again() {
-    HEARD.store(report::page().pending.load(Acquire).wrapping_sub(1), SeqCst);
+    HEARD.store(page::announced(report::page()).wrapping_sub(1), SeqCst);
 }
 
 /// Gives a doorbell to the broker, which lets all present and future peers ring it.
 pub fn announce(place: u32, doorbell: i32) {
     let broker = SOCKET.load(Relaxed);
-    let msg = Msg { place, ..Msg::new(MsgKind::Bell) };
+    let msg = Msg { place, ..Msg::new(MsgKind::Doorbell) };
     if broker >= 0 && send(broker, &msg, Some(doorbell)).is_err_and(Errno::passes) {
         UNTOLD.fetch_or(1 << place, Relaxed);
         owed::note();
@@ -260,7 +261,7 @@ fn listen() -> bool {
     if LOCK.lock(thread::tid()) == Taken::Reentered {
         return false;
     }
-    let pending = report::page().pending.load(Acquire);
+    let pending = page::announced(report::page());
     if owed::any() {
         owed::tell();
         tell_untold();
@@ -317,7 +318,8 @@ fn hear(msg: &Msg, passed: Option<i32>) {
         }
         // The kernel had no number left for the descriptor.
         (Some(MsgKind::Link), None) => UNRECEIVED.store(u64::from(msg.link), Relaxed),
-        (Some(MsgKind::PeerBell), Some(eventfd)) => match (link::find(msg.link, msg.side, era), fd::raise(eventfd)) {
+        (Some(MsgKind::PeerDoorbell), Some(eventfd)) => match (link::find(msg.link, msg.side, era), fd::raise(eventfd))
+        {
             (Some(index), Ok(high)) => link::get(index).set_peer_bell(msg.place, high),
             (None, Ok(high)) => fd::close(high),
             (_, Err(_)) => {}

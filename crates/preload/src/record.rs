@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::
 use sidestep_abi::Reason;
 use sidestep_abi::link::Slot;
 use sidestep_conn::{Half, Rx, Stall, Tx};
-use sidestep_ring::Data;
+use sidestep_ring::{Data, counters};
 use sidestep_sys::lock::Taken;
 
 /// Life of a connection. It grows; a refused attachment, and a connection that is back on the kernel for good, go
@@ -225,15 +225,7 @@ impl Conn {
 
     #[inline]
     fn half(&self, writing: usize) -> Half<'_> {
-        let w = self.words();
-        let size = self.ring_size.load(Relaxed) as usize;
-        Half {
-            writer: &w.writer[writing],
-            reader: &w.reader[writing],
-            reading_side: &w.side[1 - writing],
-            writing_side: &w.side[writing],
-            size,
-        }
+        Half::of(self.words(), writing, self.ring_size.load(Relaxed) as usize)
     }
 
     #[inline]
@@ -316,7 +308,7 @@ impl Conn {
             crate::report::count(reason);
         }
         if self.is_attached() {
-            self.words().counters[self.my_side()].reason.store(reason as u32, Relaxed);
+            counters::set_reason(&self.words().counters[self.my_side()], reason);
         }
     }
 

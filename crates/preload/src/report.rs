@@ -4,8 +4,9 @@ use crate::critical::Lock;
 use crate::text::Line;
 use crate::{arena, fdtable, settings};
 use core::sync::atomic::Ordering::*;
+use sidestep_abi::Reason;
 use sidestep_abi::page::Page;
-use sidestep_abi::{MAGIC, Reason, VERSION};
+use sidestep_ring::page;
 use sidestep_sys::lock::Taken;
 use sidestep_sys::{fd, mem, process};
 
@@ -19,15 +20,12 @@ pub fn page() -> &'static Page {
 
 /// Counts a reason.
 pub fn count(reason: Reason) {
-    PAGE.reasons[reason as usize].fetch_add(1, Relaxed);
+    page::count_reason(&PAGE, reason);
 }
 
 /// Adds the bytes of a connection that has ended here: kernel rx, kernel tx, ring rx, ring tx.
 pub fn add_bytes(bytes: [u64; 4]) {
-    let t = &PAGE.totals;
-    for (word, n) in [&t.kernel_rx, &t.kernel_tx, &t.ring_rx, &t.ring_tx].into_iter().zip(bytes) {
-        word.fetch_add(n, Relaxed);
-    }
+    page::count_bytes(&PAGE, bytes);
 }
 
 /// Maps the broker's page over ours, counters carried over. False: it is not what it should be.
@@ -39,29 +37,13 @@ pub fn share(memory: i32) -> bool {
     let Ok(mapped) = mem::file(memory, len) else { return false };
     // SAFETY: a fresh mapping of a sealed file of at least that size; all fields are atomics; unmapped below.
     let theirs = unsafe { &*mapped.cast::<Page>() };
-    let fits = theirs.magic.load(Relaxed) == MAGIC && theirs.version.load(Relaxed) == VERSION;
+    let fits = page::fits(theirs);
     if fits {
-        carry_over(theirs);
+        page::carry_over(&PAGE, theirs);
     }
     mem::unmap(mapped, len);
     // SAFETY: PAGE is page-aligned, of that size, and holds only atomics, whose values were just carried over.
     fits && unsafe { mem::file_over((&raw const PAGE).cast_mut().cast(), memory, len) }.is_ok()
-}
-
-fn carry_over(to: &Page) {
-    let (a, b) = (&PAGE.totals, &to.totals);
-    let totals = [
-        (&a.seen, &b.seen),
-        (&a.upgraded, &b.upgraded),
-        (&a.returned, &b.returned),
-        (&a.ring_rx, &b.ring_rx),
-        (&a.ring_tx, &b.ring_tx),
-        (&a.kernel_rx, &b.kernel_rx),
-        (&a.kernel_tx, &b.kernel_tx),
-    ];
-    for (from, to) in totals.into_iter().chain(PAGE.reasons.iter().zip(&to.reasons)) {
-        to.store(from.load(Relaxed), Relaxed);
-    }
 }
 
 /// Starts again from zero, on memory of our own: after a fork, in the child.
@@ -75,7 +57,7 @@ static ONCE: Lock = Lock::new();
 /// Before exec(): what has been counted so far, if anything. Counters start again, so that an exec() that fails
 /// loses nothing and nothing is told twice.
 pub fn write_some() {
-    if PAGE.totals.seen.load(Relaxed) != 0 {
+    if page::totals(&PAGE).seen != 0 {
         write();
     }
 }
@@ -110,17 +92,17 @@ fn add_live() {
 
 fn compose(line: &mut Line) {
     let mut path = [0; 1024];
-    let t = &PAGE.totals;
+    let t = page::totals(&PAGE);
     line.push(b"{\"pid\":").number(u64::from(process::pid()));
     line.push(b",\"exe\":").quoted(process::exe(&mut path));
     let fields: [(&[u8], u64); 7] = [
-        (b"seen", t.seen.load(Relaxed)),
-        (b"upgraded", t.upgraded.load(Relaxed)),
-        (b"returned", t.returned.load(Relaxed)),
-        (b"ring_rx", t.ring_rx.load(Relaxed)),
-        (b"ring_tx", t.ring_tx.load(Relaxed)),
-        (b"kernel_rx", t.kernel_rx.load(Relaxed)),
-        (b"kernel_tx", t.kernel_tx.load(Relaxed)),
+        (b"seen", t.seen),
+        (b"upgraded", t.upgraded),
+        (b"returned", t.returned),
+        (b"ring_rx", t.ring_rx),
+        (b"ring_tx", t.ring_tx),
+        (b"kernel_rx", t.kernel_rx),
+        (b"kernel_tx", t.kernel_tx),
     ];
     for (name, value) in fields {
         line.push(b",").quoted(name).push(b":").number(value);
@@ -128,7 +110,7 @@ fn compose(line: &mut Line) {
     line.push(b",\"reasons\":{");
     let mut comma: &[u8] = b"";
     for reason in Reason::ALL {
-        let n = PAGE.reasons[*reason as usize].load(Relaxed);
+        let n = page::count_of(&PAGE, *reason);
         if n > 0 {
             line.push(comma).quoted(reason.name().as_bytes()).push(b":").number(n);
             comma = b",";

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::*;
 use libc::{EAGAIN, MSG_DONTWAIT, iovec};
 use sidestep_abi::Reason;
 use sidestep_conn::Write;
-use sidestep_ring::space;
+use sidestep_ring::{counters, slot, space};
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys, tcp};
 
 /// Copied at a time, so that the reader can begin while we go on.
@@ -222,7 +222,7 @@ fn step(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, from: usiz
                     }
                 })?;
                 end.tx.put_kernel(n);
-                c.words().counters[c.my_side()].kernel_tx.store(end.tx.kernel(), Relaxed);
+                counters::set_kernel_tx(&c.words().counters[c.my_side()], end.tx.kernel());
                 c.lower(flag::TX_BLOCKED);
                 return Ok(n);
             }
@@ -249,7 +249,7 @@ fn into_ring(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, from:
     }
     // The reader may have left, or asked for the kernel, while we wrote: it looked for bytes before it went to sleep there.
     heed_hints(c, end, fd)?;
-    c.words().counters[c.my_side()].ring_tx.store(end.tx.ring, Relaxed);
+    counters::set_ring_tx(&c.words().counters[c.my_side()], end.tx.ring);
     flip(c, end, fd)?;
     Ok(n)
 }
@@ -318,7 +318,7 @@ fn send_unread(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
     let sent = end.tx.heed_deputy(half).map_err(|lie| broken(c, fd, lie));
     let sent = sent.and_then(|()| send_claimed(c, end, fd));
     half.has_sent();
-    c.words().counters[c.my_side()].kernel_tx.store(end.tx.kernel(), Relaxed);
+    counters::set_kernel_tx(&c.words().counters[c.my_side()], end.tx.kernel());
     sent
 }
 
@@ -394,8 +394,7 @@ fn found_space(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<bool> {
 
 /// How far the reader is, as it says.
 fn read_by_peer(c: &Conn) -> u64 {
-    let counters = &c.words().counters[1 - c.my_side()];
-    counters.kernel_rx.load(Relaxed).wrapping_add(counters.ring_rx.load(Relaxed))
+    counters::load(&c.words().counters[1 - c.my_side()]).received()
 }
 
 /// Whether a stretch of ring may begin right here.
@@ -424,14 +423,12 @@ fn may_begin(c: &Conn, end: &mut TxEnd, fd: i32) -> bool {
 
 /// Whether the operator, or one of the two ends, wants the connection on the kernel for the time being.
 fn is_held(c: &Conn) -> bool {
-    let words = c.words();
-    words.hold.load(Relaxed) != 0 || words.side.iter().any(|side| side.away.load(Relaxed) != 0) || member::holds()
+    slot::is_held(c.words()) || slot::is_away(c.words()) || member::holds()
 }
 
 /// What to call it.
 fn holder(c: &Conn) -> Reason {
-    let is_away = c.words().side.iter().any(|side| side.away.load(Relaxed) != 0);
-    if is_away { Reason::NeverWaited } else { Reason::Detached }
+    if slot::is_away(c.words()) { Reason::NeverWaited } else { Reason::Detached }
 }
 
 /// Our ring leads to a reader that may be gone without having been able to say so: asks the kernel when there
@@ -478,7 +475,7 @@ pub fn attend(c: &Conn, fd: i32) {
 /// Whether reader or operator have changed something about a ring of ours since we last looked.
 #[inline]
 fn has_hint(c: &Conn) -> bool {
-    c.has(flag::TX_RING) && c.tx_half().reading_side.froze.load(Acquire) != c.tx_froze.load(Relaxed)
+    c.has(flag::TX_RING) && c.tx_half().hints() != c.tx_froze.load(Relaxed)
 }
 
 #[cold]
@@ -523,7 +520,7 @@ fn note_end(c: &Conn, end: &mut TxEnd) {
 
 /// Whether the peer has closed its end, or half of it: what it left is not a return.
 fn peer_has_ended(c: &Conn) -> bool {
-    c.rx_half().writer.fin.load(Acquire) != 0
+    c.rx_half().has_fin()
 }
 
 /// Our direction to the kernel for good, as far as that goes at once.

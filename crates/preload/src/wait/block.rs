@@ -9,6 +9,7 @@ use crate::{arena, io, life, link, place};
 use core::sync::atomic::{Ordering::*, fence};
 use libc::{POLLIN, POLLOUT, POLLRDHUP, pollfd};
 use sidestep_abi::Reason;
+use sidestep_ring::{side, space};
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys};
 
 /// Without a doorbell everything arrives by kernel; this is only for a peer that began a stretch at the very moment we
@@ -157,8 +158,8 @@ fn looks_ready(c: &Conn, want: Want) -> bool {
         return false;
     }
     match want {
-        Want::In => readiness::ring_has_bytes(c) || c.rx_half().writer.fin.load(Relaxed) != 0 || c.has(flag::HINT),
-        Want::Out => c.has(flag::TX_RING) && c.tx_half().writer.wants_space.load(Acquire) == 0,
+        Want::In => readiness::ring_has_bytes(c) || c.rx_half().has_fin() || c.has(flag::HINT),
+        Want::Out => c.has(flag::TX_RING) && !space::is_wished(c.tx_half().writer),
     }
 }
 
@@ -180,8 +181,8 @@ fn sleep(
         // No doorbell left: what we wait for must come by kernel, for good.
         return leave_to_kernel(c, number(), want, (deadline, patience.next_us()), signals);
     };
-    let bells = &c.words().side[c.my_side()].bells;
-    bells.fetch_or(1 << p, SeqCst);
+    let my_side = &c.words().side[c.my_side()];
+    side::add_doorbell(my_side, p);
     let fd = number(); // from now on a change of it rings here
     place::doze(p);
     let result = if is_ready(c, want, fd) {
@@ -200,7 +201,7 @@ fn sleep(
         })
     };
     place::rise(p, false);
-    bells.fetch_and(!(1 << p), SeqCst);
+    side::remove_doorbell(my_side, p);
     place::take_news(p, io::send::serve);
     place::release(p);
     result
