@@ -1,10 +1,11 @@
-//! One direction of a connection in one thread: a kernel queue, a ring, both ends, and everybody who may end a
-//! stretch. The same world serves the random interleavings of proptest and the fuzzer.
+//! A direction of a connection in one thread, with both ends, and the steps of everybody who may end a stretch.
+#![allow(dead_code)] // each test uses its part
 
-use sidestep_abi::link::{FROZEN, Reader, Side, UNUSED, Writer};
-use sidestep_abi::sync::Ordering::{Relaxed, SeqCst};
-use sidestep_conn::{Advance, Half, Lie, Read, Rx, Tx, Write};
-use std::collections::VecDeque;
+use super::conn_direction::Direction;
+use super::input::Input;
+use sidestep_abi::link::FROZEN;
+use sidestep_abi::sync::Ordering::Relaxed;
+use sidestep_conn::{PeerViolation, Rx, Tx};
 
 /// Bytes of the ring.
 pub const SIZE: usize = 16;
@@ -16,8 +17,7 @@ pub enum Step {
     Begin,
     /// The writer ends the stretch.
     End,
-    /// The same without copies for a reader that is in the ring. What it leaves there then is lost.
-    #[allow(dead_code)]
+    /// The same without copies for a reader that is in the ring. Bytes that the reader leaves there then are lost.
     EndAlone,
     /// The reader takes nothing more from the kernel than what it has there.
     EnterAhead,
@@ -36,264 +36,135 @@ pub enum Step {
 }
 
 impl Step {
+    /// A step as random bytes choose it. [`Step::EndAlone`] is none of them.
+    pub fn from_bytes(bytes: &mut Input) -> Step {
+        match bytes.below(16) {
+            0..=4 => Step::Write(1 + bytes.below(24)),
+            5..=8 => Step::Read(1 + bytes.below(24)),
+            9 | 10 => Step::Begin,
+            11 if bytes.below(6) == 0 => Step::EnterAhead,
+            11 => Step::End,
+            12 => Step::ReaderFreeze,
+            13 => Step::BrokerFreeze,
+            14 if bytes.below(2) == 0 => Step::Refuse,
+            14 => Step::Ambush,
+            _ => match bytes.below(4) {
+                0 => Step::Ready(bytes.below(4) > 0),
+                1 if bytes.below(2) == 0 => Step::Deputy(bytes.below(8)),
+                1 => Step::Discard,
+                2 => Step::Look(bytes.below(8)),
+                _ => Step::Look(usize::MAX),
+            },
+        }
+    }
+
     /// The reader, or the broker on its behalf, leaves the ring.
-    #[allow(dead_code)]
     pub fn is_leaving(&self) -> bool {
         matches!(self, Step::ReaderFreeze | Step::BrokerFreeze | Step::Refuse | Step::Ambush)
     }
 }
 
 pub struct World {
-    pub writer: Writer,
-    pub reader: Reader,
-    pub side: Side,
-    pub other: Side,
+    pub direction: Direction,
     pub tx: Tx,
     pub rx: Rx,
-    ring: [u8; SIZE],
-    kernel: VecDeque<u8>,
     ambush: bool,
-}
-
-/// The shared words of a world, without borrowing the rest of it.
-macro_rules! half {
-    ($world:expr) => {
-        Half {
-            writer: &$world.writer,
-            reader: &$world.reader,
-            reading_side: &$world.side,
-            writing_side: &$world.other,
-            size: SIZE,
-        }
-    };
 }
 
 impl World {
     pub fn new() -> World {
-        let reader = Reader::default();
-        reader.head.store(UNUSED, Relaxed);
-        let side = Side::default();
-        side.ready.store(1, Relaxed);
-        World {
-            writer: Writer::default(),
-            reader,
-            side,
-            other: Side::default(),
-            tx: Tx::default(),
-            rx: Rx::default(),
-            ring: [0; SIZE],
-            kernel: VecDeque::new(),
-            ambush: false,
-        }
+        World::with(Direction::new(SIZE))
     }
 
-    /// One step. Err: a lie was noticed, as the real library would; the connection is over.
-    pub fn apply(&mut self, step: Step) -> Result<(), Lie> {
+    /// For a test that writes anything into the words.
+    pub fn hostile() -> World {
+        World::with(Direction::hostile(SIZE))
+    }
+
+    fn with(direction: Direction) -> World {
+        World { direction, tx: Tx::default(), rx: Rx::default(), ambush: false }
+    }
+
+    /// One step. Err: one end has noticed a violation, and the real library would end the connection.
+    pub fn apply(&mut self, step: Step) -> Result<(), PeerViolation> {
         let before = (self.tx.pos(), self.rx.pos());
         let result = self.make(step);
         assert!(self.tx.pos() >= before.0 && self.rx.pos() >= before.1, "a stream does not go back");
         result
     }
 
-    fn make(&mut self, step: Step) -> Result<(), Lie> {
+    fn make(&mut self, step: Step) -> Result<(), PeerViolation> {
+        let World { direction, tx, rx, ambush } = self;
+        let (direction, half) = (&*direction, direction.half());
+        let meanwhile = || {
+            if core::mem::take(ambush) {
+                half.freeze();
+            }
+        };
         match step {
-            Step::Write(n) => self.write(n),
-            Step::Read(n) => self.read(n).map(drop),
-            Step::Begin => self.begin(),
-            Step::End => self.tx.end(half!(self)),
-            Step::EndAlone => self.tx.end_without_copies(half!(self)),
+            Step::Write(n) => direction.write(tx, n, meanwhile).map(drop),
+            Step::Read(n) => direction.read(rx, n, meanwhile).map(drop),
+            Step::Begin => direction.begin(tx).map(drop),
+            Step::End => tx.end(half),
+            Step::EndAlone => tx.end_without_copies(half),
             Step::EnterAhead => {
-                half!(self).withdraw_readiness();
-                self.rx.enter_ahead(half!(self))
+                half.withdraw_readiness();
+                rx.enter_ahead(half)
             }
-            Step::ReaderFreeze => {
-                self.rx.freeze(half!(self))?;
-                self.hint()
-            }
-            Step::Discard => self.discard().map(drop),
-            Step::Deputy(most) => self.deputy(most),
-            Step::BrokerFreeze => self.broker_freeze(),
-            Step::Ambush => {
-                self.ambush = true;
+            Step::ReaderFreeze => rx.freeze(half).map(|()| half.hint_freeze()),
+            Step::BrokerFreeze => {
+                half.freeze();
                 Ok(())
             }
-            Step::Refuse if !self.rx.in_ring() => {
-                self.rx.refuse(half!(self))?;
-                self.hint()
-            }
+            Step::Refuse if !rx.in_ring() => rx.refuse(half).map(|()| half.hint_freeze()),
             Step::Refuse => Ok(()),
-            Step::Ready(ready) => {
-                self.side.ready.store(u32::from(ready), SeqCst);
+            Step::Ambush => {
+                *ambush = true;
                 Ok(())
             }
-            Step::Look(most) => self.look(most),
-        }
-    }
-
-    fn begin(&mut self) -> Result<(), Lie> {
-        if self.tx.may_begin(half!(self)) {
-            self.tx.begin(half!(self))?;
-        }
-        Ok(())
-    }
-
-    fn broker_freeze(&self) -> Result<(), Lie> {
-        self.reader.head.fetch_or(FROZEN, SeqCst);
-        self.hint()
-    }
-
-    fn spring_ambush(&mut self) -> Result<(), Lie> {
-        if core::mem::take(&mut self.ambush) { self.broker_freeze() } else { Ok(()) }
-    }
-
-    fn hint(&self) -> Result<(), Lie> {
-        half!(self).hint_freeze();
-        Ok(())
-    }
-
-    /// Writes `n` bytes, or as many as fit.
-    fn write(&mut self, mut n: usize) -> Result<(), Lie> {
-        while n > 0 {
-            match self.tx.next(half!(self), n)? {
-                Write::Kernel => {
-                    self.kernel.push_back(byte(self.tx.pos()));
-                    self.tx.put_kernel(1);
-                    n -= 1;
-                }
-                Write::Unread { .. } => self.look(1)?,
-                Write::Ring(0) => return Ok(()),
-                Write::Ring(space) => {
-                    assert!(space <= SIZE, "more space than ring");
-                    let part = n.min(space);
-                    for i in 0..part {
-                        self.ring[(self.tx.at() as usize + i) % SIZE] = byte(self.tx.pos() + i as u64);
-                    }
-                    self.spring_ambush()?;
-                    self.tx.put_ring(half!(self), part)?;
-                    n -= part;
-                }
+            Step::Ready(true) => {
+                half.set_ready();
+                Ok(())
             }
-        }
-        Ok(())
-    }
-
-    fn send_unread(&mut self, at: u64, len: usize) {
-        assert!(len > 0 && len <= SIZE, "{len} bytes unread of {SIZE}");
-        self.kernel.push_back(self.ring[at as usize % SIZE]);
-        self.tx.sent_unread(half!(self), 1);
-    }
-
-    /// What a woken writer does: it looks, and sends at most so many of the unread bytes by kernel.
-    fn look(&mut self, mut most: usize) -> Result<(), Lie> {
-        self.tx.look(half!(self))?;
-        self.tx.heed_deputy(half!(self))?;
-        while let Write::Unread { at, len } = self.tx.next(half!(self), 0)? {
-            if most == 0 {
-                return Ok(());
+            Step::Ready(false) => {
+                half.withdraw_readiness();
+                Ok(())
             }
-            self.send_unread(at, len);
-            most -= 1;
-        }
-        Ok(())
-    }
-
-    fn deputy(&mut self, most: usize) -> Result<(), Lie> {
-        assert!(half!(self).claim_sending(), "in one thread");
-        let unsent = self.rx.unsent(half!(self));
-        if let Ok((from, at, len)) = unsent {
-            assert!(len <= SIZE, "{len} bytes unsent of {SIZE}");
-            let n = len.min(most);
-            for i in 0..n {
-                self.kernel.push_back(self.ring[at.wrapping_add(i as u64) as usize % SIZE]);
-            }
-            self.rx.sent_to(half!(self), from.wrapping_add(n as u64));
-        }
-        half!(self).has_sent();
-        unsent.map(drop)
-    }
-
-    /// Discards copies, if there are some: allowed at any time. Whether anything was done.
-    fn discard(&mut self) -> Result<bool, Lie> {
-        let (queued, expected) = (self.kernel.len() as u64, self.rx.expects_copies());
-        let n = self.rx.discardable(half!(self), queued)?;
-        assert!(n <= queued);
-        self.kernel.drain(..n as usize);
-        self.rx.discarded(n);
-        Ok(n > 0 || expected && !self.rx.expects_copies())
-    }
-
-    /// Reads up to `max` bytes and checks them. How many.
-    fn read(&mut self, max: usize) -> Result<usize, Lie> {
-        match self.rx.next(half!(self))? {
-            Read::Copies => {
-                if self.discard()? {
-                    self.read(max)
-                } else {
-                    Ok(0)
-                }
-            }
-            Read::Kernel(limit) => {
-                let n = max.min(self.kernel.len()).min(limit.min(SIZE as u64) as usize);
-                let got: Vec<u8> = self.kernel.drain(..n).collect();
-                self.check(&got, "kernel");
-                self.rx.took_kernel(n);
-                Ok(n)
-            }
-            Read::Ring(n) => {
-                assert!(n <= SIZE, "more bytes than ring");
-                let n = n.min(max);
-                let at = self.rx.at(half!(self)) as usize;
-                let got: Vec<u8> = (0..n).map(|i| self.ring[at.wrapping_add(i) % SIZE]).collect();
-                self.spring_ambush()?;
-                let pos = self.rx.pos();
-                if n == 0 || self.rx.took_ring(half!(self), n)? == Advance::Frozen {
-                    return Ok(0);
-                }
-                assert_eq!(self.rx.pos(), pos + n as u64);
-                self.check_at(pos, &got, "ring");
-                Ok(n)
-            }
+            Step::Look(most) => direction.serve(tx, most),
+            Step::Discard => direction.discard(rx).map(drop),
+            Step::Deputy(most) => direction.deputy(rx, most).map(|claimed| assert!(claimed, "in one thread")),
         }
     }
 
-    fn check(&self, got: &[u8], carrier: &str) {
-        self.check_at(self.rx.pos(), got, carrier);
-    }
-
-    fn check_at(&self, pos: u64, got: &[u8], carrier: &str) {
-        if self.side.released.load(Relaxed) != 0 {
-            return; // a world of lies: which bytes come is the liar's business
+    /// Writes a value of a hostile peer into one of the words.
+    pub fn violate(&self, bytes: &mut Input) {
+        let near = [0, self.tx.pos(), self.rx.pos(), self.rx.pos() | FROZEN, u64::MAX, FROZEN];
+        let value = bytes.hostile(&near);
+        let Direction { writer, reader, reading_side, .. } = &self.direction;
+        match bytes.below(13) {
+            0 => writer.tail.store(value, Relaxed),
+            1 => writer.base.store(value, Relaxed),
+            2 => writer.ring_from.store(value, Relaxed),
+            3 => writer.epoch.store(value as u32, Relaxed),
+            4 => reading_side.ready.store(value as u32, Relaxed),
+            5 => reading_side.seen_epoch.store(value as u32, Relaxed),
+            6 => reading_side.froze.store(value as u32, Relaxed),
+            7 => writer.fin.store(value as u32, Relaxed),
+            8 => writer.resume.store(value, Relaxed),
+            9 => writer.copied.store(value, Relaxed),
+            10 => writer.sent_to.store(value, Relaxed),
+            11 => writer.complete.store(value as u32, Relaxed),
+            _ => reader.head.store(value, Relaxed),
         }
-        assert!(got.iter().enumerate().all(|(i, b)| *b == byte(pos + i as u64)), "by {carrier} at {pos}");
-    }
-
-    /// From now on words may be anything, and so may the bytes that arrive.
-    #[allow(dead_code)]
-    pub fn distrust(&self) {
-        self.side.released.store(1, Relaxed);
     }
 
     /// The reader reads on alone: everything must be there.
-    #[allow(dead_code)]
     pub fn read_all(&mut self) {
-        while self.read(7).expect("nobody lies") > 0 {}
-        assert_eq!(self.rx.pos(), self.tx.pos(), "all can be read");
+        self.direction.read_all(&self.tx, &mut self.rx);
     }
 
     /// No more writing: everything must arrive.
     pub fn drain(&mut self) {
-        for _ in 0..4 {
-            self.look(usize::MAX).expect("nobody lies");
-            while self.read(7).expect("nobody lies") > 0 {}
-        }
-        assert_eq!(self.rx.pos(), self.tx.pos(), "all has arrived");
-        assert_eq!((self.rx.kernel + self.rx.ring, self.tx.kernel() + self.tx.ring), (self.rx.pos(), self.tx.pos()));
-        assert!(self.rx.ring <= self.tx.ring, "a reader may leave a ring after its writer, and have copies for news");
-        assert_eq!((self.rx.socket, self.kernel.len()), (self.tx.socket, 0), "nothing is left in the kernel");
+        self.direction.drain(&mut self.tx, &mut self.rx);
     }
-}
-
-/// The byte at a position: neighbours differ.
-fn byte(pos: u64) -> u8 {
-    (pos.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }

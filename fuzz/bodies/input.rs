@@ -1,4 +1,5 @@
 //! Bytes of a fuzzer, or of a generator with a fixed seed, as the choices that a body makes.
+#![allow(dead_code)] // each body uses its part
 
 /// Hands out the bytes one after the other; zeros when there are no more.
 pub struct Input<'a> {

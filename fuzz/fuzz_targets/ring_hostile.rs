@@ -1,7 +1,13 @@
 #![no_main]
 
+#[path = "../bodies/engine.rs"]
+mod engine;
 #[path = "../bodies/input.rs"]
 mod input;
+#[path = "../bodies/memory.rs"]
+mod memory;
+#[path = "../bodies/ring_direction.rs"]
+mod ring_direction;
 #[path = "../bodies/ring_hostile.rs"]
 mod ring_hostile;
 

@@ -24,13 +24,12 @@ pub const PAIRING: &str = "SIDESTEP_PAIRING";
 
 /// By [`UPGRADE_AFTER`]'s default, `auto`, a connection is worth an upgrade after so many operations in quick succession.
 ///
-/// Four requests with their answers: a client that asks once or twice never pays for an upgrade.
+/// These are four requests with their answers. A client that asks once or twice never pays for an upgrade.
 pub const QUICK_OPS: u32 = 8;
 /// After so many operations, however far apart, a connection is offered passively: the other end may gain by a ring.
 pub const PASSIVE_OPS: u32 = 64;
-/// Operations that are no further apart than this, in microseconds, are in quick succession; those of a thread that is busy are
-/// in any case. Where messages are rarer, both ends sleep before each, and waking them is what a message costs, by whatever
-/// carrier.
+/// Operations that are no further apart than this, in microseconds, are in quick succession. So are all those of a busy thread.
+/// Where messages are rarer, both ends sleep before each message, and its cost is the wake-up, by either carrier.
 pub const QUICK_US: u64 = 250;
 /// Default of [`RING_SIZE`], in bytes.
 pub const DEFAULT_RING_SIZE: u32 = 256 * 1024;

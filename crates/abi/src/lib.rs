@@ -1,7 +1,5 @@
-//! What two processes must agree on.
-//!
-//! Everything here is either memory that several processes map (`link`, `page`) or bytes that travel over the
-//! control socket (`msg`). Both carry [`VERSION`]; a mismatch means: stay on the kernel.
+//! What two processes must agree on: memory that several processes map (`link`, `page`), and records on the control socket
+//! (`msg`). Both carry [`VERSION`]. A process that finds another version stays on the kernel.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -14,9 +12,9 @@ pub mod sync;
 
 pub use reason::Reason;
 
-/// Grows with every change of a layout or a message. No two versions ever share memory.
-/// (`--cfg sidestep_next` makes the next one, with nothing else changed: tests run two releases side by side.)
+/// Every change of a layout or a message increments it. Two versions never share memory.
+/// `--cfg sidestep_next` builds the next version with nothing else changed, so that tests can run two releases side by side.
 pub const VERSION: u32 = if cfg!(sidestep_next) { 7 } else { 6 };
 
-/// First word of every shared segment, so that a wrong file is recognised before anything else is read.
+/// First word of every shared segment: a process recognises a wrong file before it reads anything else.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SIDESTEP");

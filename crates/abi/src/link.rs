@@ -1,10 +1,10 @@
-//! The memory of one link: the pair of processes that share connections.
+//! The memory of one link. A link belongs to one pair of processes and holds their shared connections.
 //!
 //! ```text
 //!  0        +-----------------------------+
 //!           | Header                      |  4096 bytes, written once by the broker
 //!  4096     +-----------------------------+
-//!           | SideArea[2]                 |  which doorbells a side holds; Bell[PLACES] of that side
+//!           | SideArea[2]                 |  which doorbells a side can ring; Doorbell[PLACES] of that side
 //!           +-----------------------------+
 //!           | Slot[SLOTS]                 |  one per connection: indices, carriers, counters
 //!           +-----------------------------+  page boundary
@@ -12,34 +12,36 @@
 //!           +-----------------------------+
 //! ```
 //!
-//! Any word may be written by the peer at any time. Readers load a word once and check it.
-//! A direction is named by the side that writes it: direction 0 is written by side 0 and read by side 1.
-//! Positions are bytes of that direction since the connection was made, whatever carried them.
+//! The peer may write any word at any time. A reader loads a word once and checks it.
+//! A direction has the number of the side that writes it: side 0 writes direction 0, and side 1 reads it.
+//! A position counts the bytes of a direction since the connection was made, by ring and by kernel.
+//!
+//! This module has the layout only. `sidestep-ring` has every function that reads or writes a word of it.
 
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// Connections in one link; a pair with more gets a further link.
+/// Connections in one link. A pair of processes with more connections gets a further link.
 pub const SLOTS: usize = 1024;
 /// Words of a bitmap over the slots.
 pub const WORDS: usize = SLOTS / 64;
-/// Slots that have a bit in [`Bell::news`] itself: a pair of processes with few connections touches no other line.
+/// Slots that have a bit in [`Doorbell::news`] itself: a pair of processes with few connections touches no other line.
 pub const DIRECT: usize = 64 - WORDS;
 /// Links of one process.
 pub const LINKS: usize = 512;
-/// Doorbells of one process: one bit each in [`Side::bells`].
+/// Doorbells of one process: one bit each in [`Side::doorbells`].
 pub const PLACES: usize = 64;
 
-/// In [`Reader::head`]: the ring has ended at this position; the bytes after it travel by kernel.
+/// In [`Reader::head`]: the stretch has ended at this position. The kernel carries the bytes after it.
 pub const FROZEN: u64 = 1 << 63;
-/// In [`Reader::head`]: the writer sends the unread bytes by kernel, too, from [`Writer::resume`] on. The reader goes on
-/// reading the ring, and later discards from the kernel what it has had from the ring.
+/// In [`Reader::head`]: the writer also sends the unread bytes by kernel, from [`Writer::resume`] on. The reader goes on
+/// reading the ring, and later discards the kernel's copies of bytes that it has read in the ring.
 pub const COPYING: u64 = 1 << 62;
-/// The position in [`Reader::head`].
+/// Mask of the position in [`Reader::head`].
 pub const POSITION: u64 = COPYING - 1;
 /// [`Reader::head`] of a slot that has never carried anything. Larger than any position.
 pub const UNUSED: u64 = FROZEN | POSITION;
 
-/// Start of the segment. Written by the broker before anyone else sees the memory.
+/// Start of the segment. The broker writes it before it sends the memory to a member.
 #[repr(C, align(64))]
 pub struct Header {
     pub magic: AtomicU64,
@@ -49,18 +51,18 @@ pub struct Header {
     pub ring_size: AtomicU32,
 }
 
-/// A doorbell: the place where a thread of this side waits (an epoll set, or one blocking call).
+/// The words of one doorbell. A thread of this side waits at it: in an epoll set, or in one blocking call.
 ///
-/// The producer sets the bits, then looks at `asleep`; the sleeper raises `asleep`, then looks at the bits.
+/// The producer sets the bits and then loads `armed`. The sleeper sets `armed` and then loads the bits.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub struct Bell {
-    /// Bit [`WORDS`]` + s`: slot s, one of the first [`DIRECT`], may have something new. Bit w below: `ready[w]` may be non-zero.
+pub struct Doorbell {
+    /// Bit [`WORDS`]` + s`: slot s, one of the first [`DIRECT`], may have news. Bit w below: `ready[w]` may be non-zero.
     pub news: AtomicU64,
-    /// 1 while somebody sleeps here; whoever swaps it to 0 rings.
-    pub asleep: AtomicU32,
+    /// 1 while somebody sleeps here. Whoever exchanges it for 0 rings.
+    pub armed: AtomicU32,
     _pad: [u32; 13],
-    /// Bit s: slot s, none of the first ones, may have something new. A hint, never the truth.
+    /// Bit s: slot s, from [`DIRECT`] on, may have news. A hint only.
     pub ready: [AtomicU64; WORDS],
 }
 
@@ -70,16 +72,16 @@ pub struct SideArea {
     /// Bit p: this side has an eventfd in the doorbell of the *other* side's place p and will ring it.
     pub known: AtomicU64,
     _pad: [u64; 7],
-    pub bells: [Bell; PLACES],
+    pub doorbells: [Doorbell; PLACES],
 }
 
-/// The writer's words of one direction: those of every write in the first line, those of a switch in the second.
+/// The writer's words of one direction. Every write touches the first line, a switch of carriers the second.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Writer {
     /// Everything before this position is in the ring.
     pub tail: AtomicU64,
-    /// Position whose byte lies at offset 0 of the ring (moved only while the ring is empty).
+    /// Position whose byte lies at offset 0 of the ring. The writer moves it only while the ring is empty.
     pub base: AtomicU64,
     /// Where the present stretch of ring began.
     pub ring_from: AtomicU64,
@@ -89,16 +91,16 @@ pub struct Writer {
     pub wants_space: AtomicU32,
     /// 1: an end (FIN) follows the published bytes; ask the kernel.
     pub fin: AtomicU32,
-    /// Number of the last stretch that is complete: its tail does not move any more, and what follows travels by kernel.
+    /// Number of the last complete stretch: its tail does not move any more, and the kernel carries what follows.
     pub complete: AtomicU32,
-    /// When this side last had news for the other one that it had not rung for, in ticks of the processor's clock. A hint.
+    /// When this side last had news without ringing for it, in ticks of the processor's clock. A hint.
     pub news_at: AtomicU64,
     _line: [u64; 2],
-    /// With [`COPYING`]: position of the first byte that the kernel carries a copy of.
+    /// With [`COPYING`]: position of the first byte of which the kernel carries a copy.
     pub resume: AtomicU64,
-    /// Of a complete stretch: how many of its bytes the kernel carries, too. They come before what follows the stretch.
+    /// Bytes of a complete stretch that the kernel carries, too. They come before what follows the stretch.
     pub copied: AtomicU64,
-    /// Up to this position unread bytes of the stretch have been sent by kernel, by whoever did ([`Side::sends`]).
+    /// Unread bytes of the stretch up to this position have been sent by kernel, by either side ([`Side::sends`]).
     pub sent_to: AtomicU64,
     _pad: [u64; 5],
 }
@@ -107,27 +109,26 @@ pub struct Writer {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Reader {
-    /// Everything before this position has been consumed; or [`FROZEN`].
+    /// The reader has consumed everything before this position. Two bits of it: [`FROZEN`] and [`COPYING`].
     pub head: AtomicU64,
     _pad: [u64; 7],
 }
 
-/// What one side says of its end of the connection; changes rarely.
+/// What one side says of its end of the connection. It changes rarely.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Side {
-    /// Places of this side to ring when something happens.
-    pub bells: AtomicU64,
-    /// 1: this side reads rings, and every wait of its hears doorbells.
+    /// Bit p: the peer rings the doorbell of place p of this side when something happens.
+    pub doorbells: AtomicU64,
+    /// 1: this side reads rings, and each of its waits hears doorbells.
     pub ready: AtomicU32,
     /// The last stretch whose end this side, as a reader, has noticed.
     pub seen_epoch: AtomicU32,
-    /// Counts freezes of the direction that this side reads, so that its writer looks at `head`.
+    /// Counts changes that the writer of the direction that this side reads must look at: of `head`, `ready`, `away`, `hold`.
     pub froze: AtomicU32,
     /// 1: this side has released the slot.
     pub released: AtomicU32,
-    /// 1: somebody sends unread bytes of the direction that this side writes by kernel: this side, or the other one on its
-    /// behalf.
+    /// 1: one of the two sides is sending, by kernel, unread bytes of the direction that this side writes.
     pub sends: AtomicU32,
     /// The socket's number in the process of this side.
     pub number: AtomicU32,
@@ -150,13 +151,14 @@ pub struct Counters {
 }
 
 /// One connection.
+#[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Slot {
     pub writer: [Writer; 2],
     pub reader: [Reader; 2],
     pub side: [Side; 2],
     pub counters: [Counters; 2],
-    /// 1: written by the broker: no stretch of ring may begin.
+    /// 1: no stretch of ring may begin. The broker writes it.
     pub hold: AtomicU32,
     _pad: [u32; 15],
 }
@@ -169,6 +171,16 @@ pub const SLOTS_AT: usize = SIDES_AT + 2 * size_of::<SideArea>();
 /// Offset of the first ring.
 pub const RINGS_AT: usize = (SLOTS_AT + SLOTS * size_of::<Slot>()).next_multiple_of(PAGE);
 
+/// Offset of the `SideArea` of `side`.
+pub const fn side_at(side: usize) -> usize {
+    SIDES_AT + side * size_of::<SideArea>()
+}
+
+/// Offset of `slot`.
+pub const fn slot_at(slot: usize) -> usize {
+    SLOTS_AT + slot * size_of::<Slot>()
+}
+
 /// Offset of the ring that `side` writes for `slot`.
 pub const fn ring_at(ring_size: usize, slot: usize, side: usize) -> usize {
     RINGS_AT + (2 * slot + side) * ring_size
@@ -179,12 +191,12 @@ pub const fn link_size(ring_size: usize) -> usize {
     ring_at(ring_size, SLOTS, 0)
 }
 
-// A model checker's atomics have other sizes; they never meet shared memory.
+// The atomics of a model checker have other sizes. They never lie in shared memory.
 #[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<Header>() <= PAGE);
-    assert!(size_of::<Bell>() == 64 + WORDS * 8 && align_of::<Bell>() == 64);
-    assert!(size_of::<SideArea>() == 64 + PLACES * size_of::<Bell>());
+    assert!(size_of::<Doorbell>() == 64 + WORDS * 8 && align_of::<Doorbell>() == 64);
+    assert!(size_of::<SideArea>() == 64 + PLACES * size_of::<Doorbell>());
     assert!(size_of::<Writer>() == 128 && size_of::<Reader>() == 64);
     assert!(core::mem::offset_of!(Writer, resume) == 64);
     assert!(size_of::<Side>() == 64 && size_of::<Counters>() == 64);

@@ -5,12 +5,12 @@
 //! member                                broker
 //!   | Hello ------------------------------> |   version, wished ring size
 //!   | <---------------- Welcome (page fd)   |   or Reject
-//!   | Bell (epoll instance) --------------> |   a place of mine, where peers are to ring
+//!   | Doorbell (epoll instance) ----------> |   a place of mine, where peers are to ring
 //!   | Offer (socket fd) ------------------> |   I hold this socket; pair it, or (passive) pair it if the other end asks
-//!   | Press ------------------------------> |   a passive offer is passive no more
+//!   | Press ------------------------------> |   a passive offer is passive no longer
 //!   | <---------------- Again               |   offer it once more: somebody calls the address it was translated from
 //!   | <---------------- Link (memory fd)    |   first connection between the two processes
-//!   | <---------------- PeerBell (eventfd)  |   to ring at a place of the peer; nobody else has it
+//!   | <------------ PeerDoorbell (eventfd)  |   to ring at a place of the peer; nobody else has it
 //!   | <---------------- Slot                |   this offer is that slot
 //!   | Release ----------------------------> |   done with the slot
 //! ```
@@ -19,22 +19,22 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
-    /// Member: first record. `arg` = wished ring size in bytes, `arg2` = descriptors that it has for doorbells of its peers;
+    /// Member: first record. `arg` = wished ring size in bytes. `arg2` = descriptors that it has for doorbells of its peers;
     /// 0: it does not say.
     Hello = 1,
-    /// Member: `offer` = its own number for the connection, `arg` = socket cookie, `arg2` = 1: a passive offer, which is paired
-    /// only if the other end's is not; the socket is attached.
+    /// Member: `offer` = its own number for the connection, `arg` = socket cookie; the socket is attached. `arg2` = 1: a passive
+    /// offer, which is paired only if the other end's offer is not passive.
     Offer = 2,
-    /// Member: `offer` is no longer wanted. If it has been paired meanwhile, its slot is given back: the member need
-    /// not hear of the slot first, which a process that sleeps would do late.
+    /// Member: withdraws `offer`. If the broker has paired it meanwhile, this gives the slot back: the member need not
+    /// receive the slot first, which a sleeping process would do late.
     Withdraw = 3,
-    /// Member: `place`; its doorbell is attached: an epoll instance, to which the broker adds an eventfd for each peer.
-    Bell = 4,
-    /// Member: `link`, `slot`, `side` are given back.
+    /// Member: the doorbell of `place` is attached: an epoll instance, to which the broker adds an eventfd for each peer.
+    Doorbell = 4,
+    /// Member: gives `slot` of `link` back, as `side`.
     Release = 5,
     /// Member: asks for [`Kind::Settled`]. `arg` comes back.
     Settle = 6,
-    /// Member: `offer` is passive no more.
+    /// Member: `offer` is passive no longer.
     Press = 7,
 
     /// Broker: `arg` = member number; the page ([`crate::page::Page`]) is attached.
@@ -43,19 +43,20 @@ pub enum Kind {
     Reject = 17,
     /// Broker: `link`, `side` (yours), `arg` = ring size, `arg2` = pid of the peer; the memory is attached.
     Link = 18,
-    /// Broker: `link`, `side` (yours), `place` (the peer's); an eventfd in its doorbell is attached, yours alone.
-    PeerBell = 19,
+    /// Broker: `link`, `side` (yours), `place` (the peer's). An eventfd in that place's doorbell is attached; no other process
+    /// has it.
+    PeerDoorbell = 19,
     /// Broker: `offer` is now `slot` of `link`, you are `side`.
     Slot = 20,
     /// Broker: `offer` will not be paired; `arg` = reason code.
     Refused = 21,
-    /// Broker: the peer of `link` is gone and all your slots there are released: unmap it.
+    /// Broker: the peer of `link` is gone and all your slots there are released: unmap the link.
     Unlink = 22,
-    /// Broker: nothing that the member has sent before its [`Kind::Settle`] is under way any more, and all members
-    /// concerned have been told: each offer has been paired or refused, or waits for its other end. `arg` = the member's.
+    /// Broker: it has dealt with everything that the member sent before [`Kind::Settle`], and has told all members concerned.
+    /// Each offer has been paired or refused, or waits for its other end. `arg` = the member's.
     Settled = 23,
-    /// Broker: somebody fits to `offer`, which waits no more; it is to be offered again, since what connection tracking said of
-    /// its socket may be out of date. `arg` = the cookie that came with it, to be sent again.
+    /// Broker: another offer fits to `offer`, which the broker has dropped. The member must offer it again: what connection
+    /// tracking said of its socket may be out of date. `arg` = the cookie that came with it, to be sent again.
     Again = 24,
 
     /// Command line: asks for the status. Answer: [`Kind::Done`] with a memfd that holds the JSON text.
@@ -66,9 +67,9 @@ pub enum Kind {
     Attach = 34,
     /// Broker: `arg` = connections concerned.
     Done = 35,
-    /// Broker: nothing there by that name.
+    /// Broker: it knows nothing by that name.
     Unknown = 36,
-    /// Command line: do not leave for want of members while the process that sends this lives.
+    /// Command line: the broker must not exit for want of members while the sending process lives.
     Stay = 37,
 }
 
@@ -77,8 +78,28 @@ impl Kind {
     pub const fn from_code(code: u32) -> Option<Kind> {
         use Kind::*;
         const ALL: [Kind; 22] = [
-            Hello, Offer, Withdraw, Bell, Release, Settle, Press, Welcome, Reject, Link, PeerBell, Slot, Refused,
-            Unlink, Settled, Again, Status, Detach, Attach, Done, Unknown, Stay,
+            Hello,
+            Offer,
+            Withdraw,
+            Doorbell,
+            Release,
+            Settle,
+            Press,
+            Welcome,
+            Reject,
+            Link,
+            PeerDoorbell,
+            Slot,
+            Refused,
+            Unlink,
+            Settled,
+            Again,
+            Status,
+            Detach,
+            Attach,
+            Done,
+            Unknown,
+            Stay,
         ];
         let mut i = 0;
         while i < ALL.len() {

@@ -1,20 +1,21 @@
-//! The page that one process shares with the broker: a bell for control messages, and its counters.
+//! The page that one process shares with the broker: a count of control messages, the hold, and the process's counters.
+//! `sidestep-ring` has the functions that read and write it.
 
 use crate::reason::REASONS;
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// 4096 bytes. Both sides map it; the process writes the counters, the broker the first three words.
+/// 4096 bytes. Both sides map it. The broker writes the words before `totals`, the process the counters.
 #[repr(C, align(4096))]
 pub struct Page {
     pub magic: AtomicU64,
     pub version: AtomicU32,
-    /// Increased by the broker after it has sent records, or has done something to a slot.
+    /// The broker increments it after it has sent records or has changed a slot.
     pub pending: AtomicU32,
     /// 1: no connection of this process may begin a stretch of ring.
     pub hold: AtomicU32,
     _pad: [u32; 11],
     pub totals: Totals,
-    /// By reason code: how often it was given.
+    /// By reason code: how often the process gave that reason.
     pub reasons: [AtomicU64; REASONS],
 }
 
@@ -35,7 +36,7 @@ pub struct Totals {
 
 #[cfg(not(loom))]
 impl Page {
-    /// All zero: as good as a fresh mapping.
+    /// All zero, like a fresh mapping.
     #[allow(clippy::new_without_default)] // a page is only ever a static
     pub const fn new() -> Page {
         #[allow(clippy::declare_interior_mutable_const)] // a pattern to copy, not a value to share

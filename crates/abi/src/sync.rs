@@ -1,4 +1,4 @@
-//! The one facade for atomics: the real ones, or loom's when built with `--cfg loom`, in every crate alike.
+//! The atomics of all crates: those of `core`, or loom's when built with `--cfg loom`.
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -7,7 +7,7 @@ pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Orders an atomic read-modify-write that has just been done (SeqCst) before every later load.
 ///
-/// On x86-64 the locked instruction itself is that barrier; a second one would only cost time.
+/// On x86-64 the locked instruction itself is that barrier, and a second one would only cost time.
 #[inline(always)]
 pub fn fence_after_rmw() {
     #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -16,10 +16,10 @@ pub fn fence_after_rmw() {
     fence(Ordering::SeqCst);
 }
 
-/// A relaxed store to a word that the other side exchanges.
+/// A relaxed store to a word that the other side changes only by exchanges.
 ///
-/// An exchange directly follows the value that it read, so this store comes either before both or after both.
-/// Loom knows that only if this is an exchange as well; otherwise it lets the word have both values for ever.
+/// An exchange directly follows, in the word's order, the value that it has read: no store comes between the two. Loom
+/// assumes that only of exchanges, so under loom this is one.
 #[inline(always)]
 pub fn store_exchanged(word: &AtomicU32, value: u32) {
     #[cfg(not(loom))]

@@ -86,7 +86,7 @@ static __noinline int look_at_received(struct __sk_buff *skb, bool was_judged)
 		return DROP;
 	}
 	if (packet.protocol != IPPROTO_TCP && address_kind(netns, &packet.from) == ADDRESS_OWN) {
-		tell_of_packet(REASON_FORGED_SOURCE, netns, &packet, false);
+		tell_of_packet(REASON_SOURCE_FORGED, netns, &packet, false);
 		return DROP;
 	}
 	return was_judged ? PASS : judge_received(netns, &packet);

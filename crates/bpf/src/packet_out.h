@@ -27,7 +27,7 @@ static __always_inline bool is_forged(u64 netns, const struct packet *packet)
 	struct address none = {};
 
 	return !address_is_unspecified(&packet->from) && address_kind(netns, &packet->from) != ADDRESS_OWN &&
-	       address_kind(netns, &none) == ADDRESSES_KNOWN;
+	       address_kind(netns, &none) == ADDRESS_KNOWN;
 }
 
 static __always_inline int judge_sent(u64 netns, const struct packet *packet)
@@ -68,7 +68,7 @@ static __noinline int look_at_sent(struct __sk_buff *skb, bool was_judged)
 		return DROP;
 	}
 	if (is_forged(netns, &packet)) {
-		tell_of_packet(REASON_FORGED_SOURCE, netns, &packet, true);
+		tell_of_packet(REASON_SOURCE_FORGED, netns, &packet, true);
 		return DROP;
 	}
 	return was_judged ? PASS : judge_sent(netns, &packet);

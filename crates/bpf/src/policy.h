@@ -94,7 +94,7 @@ enum address_kind {
 	ADDRESS_OF_OTHERS, /* not in the table */
 	ADDRESS_OWN,	   /* what is sent there never leaves the pod */
 	ADDRESS_SHARED,	   /* many have it: a broadcast address */
-	ADDRESSES_KNOWN,   /* of ::, which nobody has: all addresses of the namespace are in the table */
+	ADDRESS_KNOWN,	   /* of ::, which nobody has: all addresses of the namespace are in the table */
 };
 
 /* Datagrams between two sockets of which one direction was allowed: the other one is an answer. */

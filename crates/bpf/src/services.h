@@ -145,7 +145,7 @@ enum reason {
 	REASON_BYPASS_REFUSED,    /* captured all the same: the pod, or its peer, requires a proxy */
 	REASON_NOT_WATCHED,       /* more pairs than are counted */
 	REASON_SOURCE_ROUTED,     /* refused: a source route leads elsewhere than to the address that rules are asked about */
-	REASON_FORGED_SOURCE,     /* dropped: the source address is not the sender's, or is the receiver's own */
+	REASON_SOURCE_FORGED,     /* dropped: the source address is not the sender's, or is the receiver's own */
 	REASON_NOT_ADMITTED_OUT,  /* refused: the node is armed, and the agent has not admitted this network namespace */
 	REASON_NOT_ADMITTED_IN,   /* the same of what is sent to it */
 	REASON_TOO_MANY_PENDING,  /* refused: the pod has too many connections under way to its proxy */

@@ -89,7 +89,7 @@ enum reason {
 	REASON_ZEROCOPY,
 	REASON_LOW_WATER,
 	REASON_BLOCKING,   /* a program waits in its calls; the kernel's sockmap answers those with EAGAIN when disturbed */
-	REASON_KERNEL,     /* a socket of the kernel's own */
+	REASON_KERNEL_SOCKET, /* a socket of the kernel's own */
 	REASON_EARLY_DATA, /* TCP Fast Open: bytes were sent before there was a connection */
 	REASON_FULL,       /* no room in `sockets` or `pairs` */
 	REASON_NO_STORAGE,

@@ -12,7 +12,7 @@ static __always_inline u32 obstacle_of_caller(const struct sock *sock)
 	enum caller caller = caller_of(sock);
 
 	if (caller == KERNEL)
-		return REASON_KERNEL;
+		return REASON_KERNEL_SOCKET;
 	return caller == WAITS && !(switches && switches->blocking) ? REASON_BLOCKING : REASON_SPLICED;
 }
 

@@ -1,9 +1,5 @@
 //! One link: the shared segment of a pair of members, and which connection holds which slot.
 
-mod words;
-
-pub use words::bits;
-
 use crate::addr::Endpoint;
 use crate::domain::Scope;
 use crate::matching::Ticket;
@@ -11,10 +7,10 @@ use crate::memory::{Hole, Memory};
 use crate::quota::Permit;
 use crate::raw::mem::LinkMem;
 use rustix::io;
-use sidestep_abi::link::{self, SLOTS, Slot, UNUSED, WORDS};
+use sidestep_abi::link::{self, PLACES, SLOTS, WORDS};
+use sidestep_ring::{Half, doorbell, header, side, slot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// One connection of a link.
 #[derive(Debug)]
@@ -96,11 +92,7 @@ impl Link {
         mut permits: Permits,
     ) -> io::Result<Link> {
         let (mem, fd) = LinkMem::create(ring_size as usize)?;
-        let header = mem.header();
-        header.slots.store(SLOTS as u32, Relaxed);
-        header.ring_size.store(ring_size, Relaxed);
-        header.version.store(sidestep_abi::VERSION, Relaxed);
-        header.magic.store(sidestep_abi::MAGIC, SeqCst);
+        header::init(mem.header(), ring_size);
         Ok(Link {
             id,
             members,
@@ -157,25 +149,25 @@ impl Link {
     pub fn take(&mut self, connection: Connection) -> Option<usize> {
         let word = self.used.iter().position(|&w| w != u64::MAX)?;
         let bit = self.used[word].trailing_ones() as usize;
-        let slot = word * 64 + bit;
+        let number = word * 64 + bit;
         self.used[word] |= 1 << bit;
-        reset(self.mem.slot(slot));
-        self.connections.insert(slot, connection);
-        Some(slot)
+        slot::reset(self.mem.slot(number));
+        self.connections.insert(number, connection);
+        Some(number)
     }
 
-    /// `side` is done with `slot`.
-    pub fn release(&mut self, slot: usize, side: usize) -> Released {
-        let Some(connection) = self.connections.get_mut(&slot).filter(|c| !c.released[side]) else {
+    /// `side` is done with slot `number`.
+    pub fn release(&mut self, number: usize, side: usize) -> Released {
+        let Some(connection) = self.connections.get_mut(&number).filter(|c| !c.released[side]) else {
             return Released::Nothing;
         };
         connection.released[side] = true;
         if !connection.released[1 - side] {
-            self.mem.slot(slot).side[side].released.store(1, SeqCst);
+            slot::set_released(self.mem.slot(number), side);
             return Released::Half;
         }
-        self.connections.remove(&slot);
-        Released::Whole(self.free(slot))
+        self.connections.remove(&number);
+        Released::Whole(self.free(number))
     }
 
     /// A side that is gone has not released the slot itself, and may use it still: its process can have lost us and
@@ -206,46 +198,61 @@ impl Link {
     }
 
     /// The memory of a slot was given back: another connection may have it.
-    pub fn punched(&mut self, slot: usize) {
-        if self.is_whole() && slot < SLOTS && !self.connections.contains_key(&slot) {
-            self.used[slot / 64] &= !(1 << (slot % 64));
-            reset(self.mem.slot(slot));
+    pub fn punched(&mut self, number: usize) {
+        if self.is_whole() && number < SLOTS && !self.connections.contains_key(&number) {
+            self.used[number / 64] &= !(1 << (number % 64));
+            slot::reset(self.mem.slot(number));
         }
+    }
+
+    /// The direction of a connection that side `writing` writes.
+    pub fn half(&self, slot: usize, writing: usize) -> Half<'_> {
+        Half::of(self.mem.slot(slot), writing, self.mem.ring_size())
+    }
+
+    /// Ends the ring of the direction that `reader` reads. False: it had ended already.
+    pub fn freeze(&self, slot: usize, reader: usize) -> bool {
+        self.half(slot, 1 - reader).freeze()
+    }
+
+    /// Has both writers look at this connection's hold, at their next call or wait.
+    pub fn hint(&self, slot: usize) {
+        (0..2).for_each(|writing| self.half(slot, writing).hint_freeze());
+    }
+
+    /// Whether a ring carries some direction, as far as the shared words tell.
+    pub fn is_by_ring(&self, slot: usize) -> bool {
+        (0..2).any(|writing| self.half(slot, writing).read_to().is_some())
+    }
+
+    /// Tells `side` to look at `slot`: marks the slot at its doorbells, and returns the places whose eventfd the broker must
+    /// ring. `all` are the places that the side has at all. They are used if it names none for this connection.
+    pub fn mark_ready(&self, slot: usize, side: usize, all: u64) -> u64 {
+        let wanted = side::doorbells(&self.mem.slot(slot).side[side]);
+        let places = if wanted & all != 0 { wanted & all } else { all };
+        let doorbells = &self.mem.side(side).doorbells;
+        let armed = bits(places).filter(|&place| doorbell::ring_and_leave_armed(&doorbells[place], slot));
+        armed.fold(0, |mask, place| mask | 1 << place)
     }
 }
 
-/// As if it had never carried anything.
-fn reset(slot: &Slot) {
-    for direction in 0..2 {
-        let writer = &slot.writer[direction];
-        for word in [&writer.tail, &writer.base, &writer.ring_from, &writer.resume, &writer.copied, &writer.sent_to] {
-            word.store(0, Relaxed);
-        }
-        for word in [&writer.epoch, &writer.wants_space, &writer.fin, &writer.complete] {
-            word.store(0, Relaxed);
-        }
-        slot.reader[direction].head.store(UNUSED, Relaxed);
-        let side = &slot.side[direction];
-        side.bells.store(0, Relaxed);
-        for word in [&side.ready, &side.seen_epoch, &side.froze, &side.released, &side.sends, &side.number, &side.away]
-        {
-            word.store(0, Relaxed);
-        }
-        let counters = &slot.counters[direction];
-        for word in [&counters.kernel_tx, &counters.kernel_rx, &counters.ring_tx, &counters.ring_rx] {
-            word.store(0, Relaxed);
-        }
-        counters.reason.store(0, Relaxed);
-    }
-    slot.hold.store(0, SeqCst);
+/// The numbers of the bits set.
+pub fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros() as usize;
+        mask &= mask.wrapping_sub(1);
+        (bit < PLACES).then_some(bit)
+    })
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
+    use sidestep_abi::link::{FROZEN, UNUSED};
     use std::net::SocketAddr;
+    use std::sync::atomic::Ordering::Relaxed;
 
-    pub fn connection() -> Connection {
+    fn connection() -> Connection {
         let end = Endpoint::from("10.0.0.1:80".parse::<SocketAddr>().expect("an address"));
         Connection {
             cookies: [1, 2],
@@ -259,7 +266,7 @@ pub mod tests {
         }
     }
 
-    pub fn link() -> Link {
+    fn link() -> Link {
         Link::create(1, [1, 2], 4096, [Scope::Nobody; 2], Permits::default()).expect("memory")
     }
 
@@ -317,7 +324,7 @@ pub mod tests {
         words.writer[1].complete.store(3, Relaxed);
         words.writer[1].copied.store(9, Relaxed);
         words.reader[0].head.store(5, Relaxed);
-        words.side[1].bells.store(u64::MAX, Relaxed);
+        words.side[1].doorbells.store(u64::MAX, Relaxed);
         words.hold.store(1, Relaxed);
         free(&mut link, 0);
         assert_eq!(link.take(connection()), Some(0));
@@ -325,7 +332,40 @@ pub mod tests {
         assert_eq!((words.writer[1].tail.load(Relaxed), words.writer[1].epoch.load(Relaxed)), (0, 0));
         assert_eq!((words.writer[1].complete.load(Relaxed), words.writer[1].copied.load(Relaxed)), (0, 0));
         assert_eq!((words.reader[0].head.load(Relaxed), words.reader[1].head.load(Relaxed)), (UNUSED, UNUSED));
-        assert_eq!((words.side[1].bells.load(Relaxed), words.hold.load(Relaxed)), (0, 0));
+        assert_eq!((words.side[1].doorbells.load(Relaxed), words.hold.load(Relaxed)), (0, 0));
         assert_eq!(words.side[0].released.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn freezing_keeps_the_position_and_counts_once() {
+        let mut link = link();
+        let slot = link.take(connection()).expect("free");
+        link.mem.slot(slot).reader[0].head.store(1234, Relaxed);
+        // Direction 0 is read by side 1.
+        assert!(link.freeze(slot, 1));
+        assert!(!link.freeze(slot, 1), "frozen already");
+        let words = link.mem.slot(slot);
+        assert_eq!(words.reader[0].head.load(Relaxed), FROZEN | 1234);
+        assert_eq!((words.side[0].froze.load(Relaxed), words.side[1].froze.load(Relaxed)), (0, 1));
+    }
+
+    #[test]
+    fn only_sleeping_places_are_rung_but_all_named_ones_are_marked() {
+        let mut link = link();
+        let slot = (0..=70).filter_map(|_| link.take(connection())).last().expect("free");
+        assert_eq!(slot, 70);
+        link.mem.slot(slot).side[1].doorbells.store(1 << 3 | 1 << 5 | 1 << 60, Relaxed);
+        link.mem.side(1).doorbells[5].armed.store(1, Relaxed);
+        let all = 1 << 3 | 1 << 5;
+        assert_eq!(link.mark_ready(slot, 1, all), 1 << 5, "3 is awake, 60 does not exist");
+        for place in [3, 5] {
+            let doorbell = &link.mem.side(1).doorbells[place];
+            assert!(doorbell::is_marked(doorbell, slot));
+        }
+        assert_eq!(link.mem.side(1).doorbells[5].armed.swap(0, Relaxed), 1, "the sleeper itself says that it is awake");
+        assert!(!doorbell::is_marked(&link.mem.side(1).doorbells[60], slot));
+        link.mem.slot(slot).side[1].doorbells.store(0, Relaxed);
+        link.mem.side(1).doorbells[3].armed.store(1, Relaxed);
+        assert_eq!(link.mark_ready(slot, 1, all), 1 << 3, "no place named: all of them");
     }
 }

@@ -83,7 +83,7 @@ fn works(address: &Address) {
     });
     a.expect_link();
     b.expect_link();
-    b.expect(Kind::PeerBell);
+    b.expect(Kind::PeerDoorbell);
     assert_eq!(a.expect_slot(1).slot, b.expect_slot(2).slot);
     Operator::connect(address).and_then(|operator| operator.status()).expect("the operator is answered");
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
@@ -117,7 +117,7 @@ const WAYS: [Way; 7] = [
         what: "as a doorbell",
         joins: true,
         hangs_up: false,
-        send: |socket, fd| send(socket, &Msg::new(Kind::Bell).to_bytes(), &[fd]),
+        send: |socket, fd| send(socket, &Msg::new(Kind::Doorbell).to_bytes(), &[fd]),
     },
     Way {
         what: "as a surplus descriptor",

@@ -48,7 +48,7 @@ fn peer_of(broker: &TestBroker, (owner, of): (&FakeMember, u32), user: u32) -> P
     as_user(user, || member.offer(number, &streams.0));
     as_user(of, || owner.offer(number, &streams.1));
     let memory = member.expect_link();
-    let (told, ringer) = member.expect(Kind::PeerBell);
+    let (told, ringer) = member.expect(Kind::PeerDoorbell);
     assert_eq!(told.place, 3);
     member.expect_slot(number);
     Peer { _member: member, memory, ringer: ringer.expect("attached"), _streams: streams }
@@ -58,7 +58,7 @@ fn peer_of(broker: &TestBroker, (owner, of): (&FakeMember, u32), user: u32) -> P
 fn the_broker_rings(bell: &OwnedFd, place: usize, dying: Peer) {
     let side = 1 - dying.memory.side;
     rung(bell);
-    dying.memory.side_area(side).bells[place].asleep.store(1, SeqCst);
+    dying.memory.side_area(side).doorbells[place].armed.store(1, SeqCst);
     drop(dying);
     wait_for("the survivor is rung", || rung(bell).then_some(()));
 }
@@ -195,13 +195,13 @@ fn a_doorbell_that_is_in_hundreds_of_sets_is_rung_at_once() {
     let memory = honest.expect_link();
     let (msg, ringer) = common::receive(&honest.socket).expect("a member");
     let began = Instant::now();
-    if msg.kind() == Some(Kind::PeerBell) {
+    if msg.kind() == Some(Kind::PeerDoorbell) {
         let ringer = ringer.expect("attached");
         (0..100).for_each(|_| ring(&ringer));
     }
     assert!(began.elapsed() < AT_ONCE, "{:?} for a hundred rings", began.elapsed());
     let began = Instant::now();
-    memory.side_area(1 - memory.side).bells[3].asleep.store(1, SeqCst);
+    memory.side_area(1 - memory.side).doorbells[3].armed.store(1, SeqCst);
     drop(honest);
     wait_for("the death is noticed", || (broker.status().processes.len() == 1).then_some(()));
     assert!(began.elapsed() < AT_ONCE, "{:?} until the broker has rung", began.elapsed());
@@ -249,7 +249,7 @@ fn what_is_no_doorbell_ends_the_membership() {
     let before = violations(&broker);
     for (what, fd) in &files {
         let liar = as_user(MALLORY, || broker.join());
-        as_user(MALLORY, || liar.send(Msg { place: 3, ..Msg::new(Kind::Bell) }, Some(fd)));
+        as_user(MALLORY, || liar.send(Msg { place: 3, ..Msg::new(Kind::Doorbell) }, Some(fd)));
         assert!(common::receive(&liar.socket).is_none(), "{what}");
     }
     assert_eq!(violations(&broker) - before, files.len() as u64);

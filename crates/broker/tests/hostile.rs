@@ -92,9 +92,9 @@ fn nonsense_ends_the_membership() {
         ("a command", Msg::new(Kind::Detach), None),
         ("another version", Msg { version: 9, ..Msg::new(Kind::Withdraw) }, None),
         ("an offer without a socket", Msg { offer: 1, arg: cookie, ..Msg::new(Kind::Offer) }, None),
-        ("a doorbell without a descriptor", Msg::new(Kind::Bell), None),
-        ("a doorbell that is none", Msg::new(Kind::Bell), Some(&server)),
-        ("a place that cannot be", Msg { place: 64, ..Msg::new(Kind::Bell) }, Some(&client)),
+        ("a doorbell without a descriptor", Msg::new(Kind::Doorbell), None),
+        ("a doorbell that is none", Msg::new(Kind::Doorbell), Some(&server)),
+        ("a place that cannot be", Msg { place: 64, ..Msg::new(Kind::Doorbell) }, Some(&client)),
     ];
     for (what, msg, fd) in nonsense {
         let member = broker.join();

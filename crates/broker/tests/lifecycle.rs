@@ -6,7 +6,7 @@ use common::{Shared, TestBroker, receive, rung, wait_for};
 use sidestep_abi::link::{FROZEN, UNUSED};
 use sidestep_abi::msg::Kind;
 use sidestep_broker::server::Ended;
-use sidestep_ring::bell;
+use sidestep_ring::doorbell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ fn a_death_freezes_what_the_dead_read_and_wakes_the_survivor() {
     let (_, second) = shared.add();
     let (awake, asleep) = (shared.b.bell(2), shared.b.bell(5));
     for _ in 0..2 {
-        shared.a.expect(Kind::PeerBell);
+        shared.a.expect(Kind::PeerDoorbell);
     }
     let Shared { a, b, memory_b, slot_a, slot_b, .. } = shared;
     // The dead side has read 100 bytes of what the survivor wrote, which has 50 bytes to read still.
     let slot = memory_b.slot(slot_b.slot);
     slot.reader[slot_b.side].head.store(100, SeqCst);
     slot.reader[slot_a.side].head.store(50, SeqCst);
-    slot.side[slot_b.side].bells.store(1 << 2 | 1 << 5, SeqCst);
-    memory_b.side_area(slot_b.side).bells[5].asleep.store(1, SeqCst);
+    slot.side[slot_b.side].doorbells.store(1 << 2 | 1 << 5, SeqCst);
+    memory_b.side_area(slot_b.side).doorbells[5].armed.store(1, SeqCst);
     let pending = b.pending();
 
     drop(a);
@@ -35,10 +35,10 @@ fn a_death_freezes_what_the_dead_read_and_wakes_the_survivor() {
     assert_eq!(slot.side[slot_a.side].froze.load(SeqCst), 1);
     assert_eq!(slot.side[slot_b.side].froze.load(SeqCst), 0);
     for place in [2, 5] {
-        let bell = &memory_b.side_area(slot_b.side).bells[place];
-        assert!(bell::is_marked(bell, slot_b.slot));
+        let bell = &memory_b.side_area(slot_b.side).doorbells[place];
+        assert!(doorbell::is_marked(bell, slot_b.slot));
         assert_eq!(
-            bell.asleep.load(SeqCst),
+            bell.armed.load(SeqCst),
             u32::from(place == 5),
             "a ring that is lost may be made up for by the peer"
         );
@@ -59,8 +59,8 @@ fn a_slot_without_named_places_rings_all_of_them() {
     let broker = TestBroker::start();
     let shared = Shared::new(&broker);
     let bell = shared.b.bell(0);
-    shared.a.expect(Kind::PeerBell);
-    shared.memory_b.side_area(shared.slot_b.side).bells[0].asleep.store(1, SeqCst);
+    shared.a.expect(Kind::PeerDoorbell);
+    shared.memory_b.side_area(shared.slot_b.side).doorbells[0].armed.store(1, SeqCst);
     drop(shared.a);
     wait_for("the doorbell rings", || rung(&bell).then_some(()));
 }

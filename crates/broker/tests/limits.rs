@@ -79,7 +79,7 @@ fn flood_of_members(broker: &Daemon, user: u32) -> Vec<(OwnedFd, OwnedFd)> {
         let socket = common::connect(&broker.address);
         let _ = wire::send(socket.as_fd(), &Msg { arg: 4096, ..Msg::new(Kind::Hello) }, None);
         for place in 0..64 {
-            let _ = wire::send(socket.as_fd(), &Msg { place, ..Msg::new(Kind::Bell) }, Some(bell.as_fd()));
+            let _ = wire::send(socket.as_fd(), &Msg { place, ..Msg::new(Kind::Doorbell) }, Some(bell.as_fd()));
         }
         (socket, bell.try_clone().expect("dup"))
     };
@@ -104,11 +104,11 @@ fn one_user_cannot_take_everything() {
     let memory = a.expect_link();
     a.expect_slot(1);
     b.expect_link();
-    let (told, ringer) = b.expect(Kind::PeerBell);
+    let (told, ringer) = b.expect(Kind::PeerDoorbell);
     assert_eq!((told.link, told.place), (memory.link, 7));
     rustix::io::write(ringer.expect("attached"), &1u64.to_ne_bytes()).expect("ring");
     b.expect_slot(2);
-    memory.side_area(memory.side).bells[7].asleep.store(1, SeqCst);
+    memory.side_area(memory.side).doorbells[7].armed.store(1, SeqCst);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     // And hears of its peer's death.
     rung(&bell);
@@ -227,7 +227,7 @@ fn links_and_bells(server: &FakeMember) -> (usize, usize) {
     let (mut links, mut bells) = (0, 0);
     while let Incoming::Record(record) = wire::receive(server.socket.as_fd()) {
         links += usize::from(record.msg.kind() == Some(Kind::Link));
-        bells += usize::from(record.msg.kind() == Some(Kind::PeerBell));
+        bells += usize::from(record.msg.kind() == Some(Kind::PeerDoorbell));
     }
     (links, bells)
 }
@@ -252,7 +252,7 @@ fn one_user_cannot_take_all_of_a_process() {
         let (client, streams) = (as_user(user, || FakeMember::join(&broker.address, 4096)), tcp_pair("127.0.0.1"));
         let bell = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
         as_user(user, || {
-            (0..doorbells).for_each(|place| client.send(Msg { place, ..Msg::new(Kind::Bell) }, Some(&bell)));
+            (0..doorbells).for_each(|place| client.send(Msg { place, ..Msg::new(Kind::Doorbell) }, Some(&bell)));
             client.offer(1, &streams.0);
         });
         settled(user, &client);
@@ -277,7 +277,7 @@ fn one_user_cannot_take_all_of_a_process() {
     let other = client(DAVE, 64);
     assert_eq!(other.2.kind(), Some(Kind::Link));
     let bells = std::iter::from_fn(|| Some(server.expect_any()).filter(|kind| *kind != Kind::Slot));
-    assert_eq!(bells.filter(|kind| *kind == Kind::PeerBell).count(), 64);
+    assert_eq!(bells.filter(|kind| *kind == Kind::PeerDoorbell).count(), 64);
 }
 
 /// What a ring takes of an address space and a cgroup is for each user to say.

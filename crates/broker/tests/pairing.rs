@@ -78,7 +78,7 @@ fn both_ends_in_one_process() {
     member.offer(2, &server);
     for side in 0..2 {
         assert_eq!(member.expect_link().side, side);
-        let (bell, fd) = member.expect(Kind::PeerBell);
+        let (bell, fd) = member.expect(Kind::PeerDoorbell);
         assert_eq!((bell.side as usize, bell.place), (side, 4));
         assert!(fd.is_some());
     }
@@ -126,7 +126,7 @@ fn doorbells_reach_every_peer_on_every_link() {
     early.0.offer(1, &server);
     let link = hub.expect_link().link;
     // A place known before the link.
-    let (told, bell) = hub.expect(Kind::PeerBell);
+    let (told, bell) = hub.expect(Kind::PeerDoorbell);
     assert_eq!((told.link, told.place), (link, 9));
     rustix::io::write(bell.as_ref().expect("attached"), &1u64.to_ne_bytes()).expect("ring");
     assert!(rung(&early.1));
@@ -135,7 +135,7 @@ fn doorbells_reach_every_peer_on_every_link() {
     early.0.expect_slot(1);
     // A place that comes later goes to all who share a link.
     let _late = hub.bell(63);
-    let (told, bell) = early.0.expect(Kind::PeerBell);
+    let (told, bell) = early.0.expect(Kind::PeerDoorbell);
     assert_eq!((told.link, told.place, bell.is_some()), (link, 63, true));
     hub.expect_silence();
 }

@@ -138,7 +138,7 @@ fn forged_records_are_counted() {
     let forged = [
         (Msg { kind: 99, ..Msg::new(Kind::Hello) }, None),
         (Msg { version: VERSION + 1, ..Msg::new(Kind::Withdraw) }, None),
-        (Msg { place: 64, ..Msg::new(Kind::Bell) }, Some(&client)),
+        (Msg { place: 64, ..Msg::new(Kind::Doorbell) }, Some(&client)),
         (Msg::new(Kind::Welcome), None),
     ];
     for (msg, fd) in forged {

@@ -1,9 +1,9 @@
 //! How much of its time a thread sleeps.
 //!
-//! News for a thread that sleeps costs a wake-up, whatever carries it, and that is most of what a message costs. For a thread
-//! that is awake anyhow a ring saves all the rest.
+//! A message for a thread that sleeps costs a wake-up, by either carrier, and the wake-up is most of its cost. For a thread that
+//! is awake a ring saves the rest of the cost.
 
-/// What is known from a thread's last waits, in any unit of time. The default knows of none: the thread rests.
+/// What a thread's last waits tell, in any unit of time. By default there were none, and the thread counts as asleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
     awake: u32,
@@ -19,8 +19,8 @@ impl Rest {
         self.awake as u64 | (self.asleep as u64) << 32
     }
 
-    /// The thread has been awake for so long, and then asleep. What was before counts less and less; what is longer than a
-    /// `window` ago hardly.
+    /// The thread has been awake for so long, and then asleep. Older times count less and less, and hardly at all if they are
+    /// older than `window`.
     #[must_use]
     pub fn after(self, awake: u64, asleep: u64, window: u32) -> Rest {
         let add = |so_far: u32, more: u64| (u64::from(so_far) + more.min(u64::from(window))) as u32;
@@ -31,7 +31,7 @@ impl Rest {
         Rest { awake, asleep }
     }
 
-    /// Awake for most of the time.
+    /// Whether the thread is awake for most of the time.
     pub fn is_busy(self) -> bool {
         self.awake > self.asleep
     }

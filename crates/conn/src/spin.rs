@@ -1,22 +1,22 @@
-//! Whether it pays to spin before a sleep, and for how long: learnt from how long the waits of one place last.
+//! Whether a thread should spin before it sleeps, and for how long. The waits of one place decide.
 //!
-//! A sleep costs both ends time: the waker a wake-up, the sleeper its way back onto a processor. A spin that is long enough
-//! saves that and costs processor time; one that is not costs it for nothing. So each wait is put to one account, as if it
-//! had been spun for: while the account is not in credit, nobody spins. The account is kept either way, so that a change is
-//! noticed.
+//! A sleep costs both ends time: the waker makes a wake-up, and the sleeper has to get back onto a processor. A spin that is
+//! long enough saves that time and costs processor time. A spin that is too short costs processor time for nothing. So each
+//! place has one account, to which each wait adds what a spin would have saved or cost, whether the thread has spun or slept.
+//! Threads spin only while the account is in credit.
 
-/// No wait is ever spun for longer, in microseconds.
+/// The longest spin, in microseconds.
 pub const MAX_US: u32 = 50;
-/// ... and no budget is smaller.
+/// The shortest budget of a spin, in microseconds.
 const MIN_US: u32 = 6;
 /// What a sleep costs both ends, in microseconds: processor time, and time until the sleeper runs.
 const SLEEP_US: u32 = 100;
 /// A budget is so many times the usual short wait.
 const MARGIN: u32 = 3;
-/// The account's bounds, in microseconds: how much past is remembered.
+/// The bounds of the account, in microseconds. They limit how much of the past counts.
 const MOST_CREDIT: i32 = 1000;
 
-/// What one waiting place has learnt. The default knows nothing, and does not spin.
+/// The account of one waiting place. By default it is empty, and threads do not spin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spin {
     /// How long waits of at most [`MAX_US`] usually last, in eighths of a microsecond.

@@ -1,17 +1,16 @@
 //! When a reader counts as stalled, and when its direction tries a ring again.
 //!
-//! A writer whose ring stays full waits for the reader, for a while: then the kernel takes over, whose buffers are larger.
-//! What happens there says whose fault that was:
+//! A writer whose ring stays full waits for the reader for a while. Then the kernel takes over, whose buffers are larger. What
+//! happens next shows the cause of the stall:
 //!
-//! - The kernel's buffers fill up as well. The reader is slower than the writer, whatever carries, and the writer waits
-//!   in any case. The direction tries a ring again at once, and is more patient with it.
-//! - The kernel takes everything. The ring was too small for what the writer has to say before the reader looks, and each
-//!   further attempt would delay the writer again: each comes later than the one before.
+//! - The kernel's buffers fill up as well. The reader is slower than the writer by either carrier, and the writer waits in any
+//!   case. The direction tries a ring again at once, with more patience.
+//! - The kernel takes everything. The ring was too small for what the writer writes before the reader looks. Each further
+//!   attempt would delay the writer again, so each comes later than the one before.
 //!
-//! A reader that still reads what the kernel was given before the stretch has not stalled, though nothing moves in the
-//! ring.
+//! A reader that still reads the kernel's bytes from before the stretch has not stalled, though nothing moves in the ring.
 
-/// A stretch that has carried so much before its reader stalled was worth it.
+/// A stretch that has carried so many bytes before its reader stalled was worth it.
 const WORTH_IT: u64 = 1 << 20;
 /// Bytes by kernel after a stall, before a ring is tried again: at first, and at most.
 const FIRST_BACK_OFF: u64 = 4096;
@@ -31,7 +30,7 @@ pub struct Stall {
     back_off: u64,
     /// The next stretch may begin at or after this position.
     again_at: u64,
-    /// The kernel carries because the reader has stalled, and has not filled up since.
+    /// The kernel carries because the reader has stalled, and its buffers have not filled up since.
     spilled: bool,
 }
 
@@ -42,8 +41,8 @@ impl Default for Stall {
 }
 
 impl Stall {
-    /// The ring is full. `read`: the reader's position, by whatever carrier, as far as it says. `patience`: how long it may
-    /// stay there at first, in units of `now`. True: it has stalled.
+    /// The ring is full. `read`: the reader's position, by either carrier, as the reader says. `patience`: how long the reader
+    /// may stay there at first, in units of `now`. True: the reader has stalled.
     pub fn is_full(&mut self, now: u64, read: u64, patience: u64) -> bool {
         match self.since {
             Some(since) if read == self.read => now.saturating_sub(since) >= patience << self.patience,
@@ -75,7 +74,7 @@ impl Stall {
         self.hold_back(pos);
     }
 
-    /// The kernel takes no more, at `pos`: the writer waits for its reader here, too.
+    /// The kernel takes no more, at `pos`: the writer waits for its reader there, too.
     #[cold]
     pub fn kernel_is_full(&mut self, pos: u64) {
         if self.spilled {
@@ -96,7 +95,7 @@ impl Stall {
         self.again_at = pos + distance;
     }
 
-    /// Whether a stretch may begin at `pos`, for all that is known here.
+    /// Whether a stretch may begin at `pos`, as far as stalls decide.
     pub fn permits(&self, pos: u64) -> bool {
         pos >= self.again_at
     }

@@ -1,8 +1,6 @@
 //! The writing end of a direction.
 
-use crate::Half;
-use sidestep_abi::sync::Ordering;
-use sidestep_ring::{Head, Lie, Output};
+use sidestep_ring::{Half, Head, Output, PeerViolation};
 
 /// Where the next byte goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +18,13 @@ enum Carrier {
     #[default]
     Kernel,
     Ring,
-    /// The ring carries to its tail, and no further. What the reader has not read yet is sent by kernel, too: from
-    /// `from` on, so far up to `next`. The reader discards what it has had from the ring.
+    /// The ring carries to its tail, and no further. This end also sends the unread bytes by kernel: from `from` on, and so
+    /// far up to `next`. The reader discards the copies of bytes that it has read in the ring.
     Copying {
         from: u64,
         next: u64,
     },
-    /// The reader has left the ring. What it has not read, from here on, goes by kernel.
+    /// The reader has left the ring. Unread bytes from this position on go by kernel.
     TakeBack(u64),
 }
 
@@ -38,13 +36,13 @@ pub struct Tx {
     froze: u32,
     /// Bytes given to the kernel, copies included.
     pub socket: u64,
-    /// Bytes that went into rings and were, or will be, read there.
+    /// Bytes that went into rings, and that the reader reads there.
     pub ring: u64,
     /// Stretches that ended.
     pub ended: u32,
     /// Position after the last byte that the program wrote.
     pos: u64,
-    /// Position from which on the kernel carries what no ring has carried.
+    /// From this position on the kernel carries bytes that no ring has carried.
     kernel_from: u64,
 }
 
@@ -54,7 +52,7 @@ impl Tx {
         Tx { pos, socket: pos, ..Tx::default() }
     }
 
-    /// `Side::froze` when this end last looked.
+    /// `Side::froze` when this end last looked at the reader's word.
     pub fn froze_seen(&self) -> u32 {
         self.froze
     }
@@ -64,13 +62,13 @@ impl Tx {
         self.pos
     }
 
-    /// Bytes of the stream that the kernel has had from us, without copies of what the ring carries.
+    /// Bytes of the stream that this end has given to the kernel, without copies.
     pub fn kernel(&self) -> u64 {
         let unsent = if let Carrier::TakeBack(next) = self.carrier { self.output.tail - next } else { 0 };
         self.pos - self.ring - unsent
     }
 
-    /// Bytes at the end of what the kernel was given that are no copies.
+    /// Bytes given to the kernel since the last copy.
     pub fn news_in_kernel(&self) -> u64 {
         match self.carrier {
             Carrier::Kernel => self.pos - self.kernel_from,
@@ -92,33 +90,29 @@ impl Tx {
     /// Whether the reader has noticed the end of the last stretch, so that another may begin, and at least one
     /// byte has gone by kernel since (see [`Output::begin`]).
     pub fn may_begin(&self, half: Half) -> bool {
-        // SYNC noticed
-        let seen = half.reading_side.seen_epoch.load(Ordering::Acquire);
         self.carrier == Carrier::Kernel
-            && half.reading_side.ready.load(Ordering::Acquire) != 0
-            && seen == self.output.epoch()
+            && half.seen() == self.output.epoch()
+            && !half.is_unwanted()
             && (self.output.epoch() == 0 || self.pos > self.output.tail)
     }
 
-    /// Begins a stretch of ring at the present position. Call only after `may_begin`, and with the position
-    /// checked against the kernel. False: the reader withdrew its readiness meanwhile; nothing changed.
-    pub fn begin(&mut self, half: Half) -> Result<bool, Lie> {
-        self.froze = half.reading_side.froze.load(Ordering::Relaxed);
+    /// Begins a stretch of ring at the present position. The caller has asked `may_begin`, and has checked the position
+    /// against the kernel's. False: the reader withdrew its readiness meanwhile, and the stretch has ended.
+    pub fn begin(&mut self, half: Half) -> Result<bool, PeerViolation> {
+        self.froze = half.hints();
         self.output.begin(half.writer, half.reader, self.pos)?;
         self.carrier = Carrier::Ring;
-        // SYNC ready: the reader withdraws, fences, looks for a stretch; we announce, fence, look at readiness.
-        sidestep_abi::sync::fence(Ordering::SeqCst);
-        if half.reading_side.ready.load(Ordering::Relaxed) == 0 {
+        if !half.is_still_ready() {
             self.end(half)?;
             return Ok(false);
         }
         Ok(true)
     }
 
-    /// Decides where the next byte goes. `want`: how many the caller has; the reader's word, a line that
-    /// bounces between the processors, is looked at only if they do not fit or would leave the warm part.
+    /// Decides where the next byte goes. `want`: how many the caller has. The cache line of the reader's word bounces between
+    /// processors, so this looks at it only if the bytes do not fit, or would leave the warm part of the ring.
     #[inline]
-    pub fn next(&mut self, half: Half, want: usize) -> Result<Write, Lie> {
+    pub fn next(&mut self, half: Half, want: usize) -> Result<Write, PeerViolation> {
         if self.carrier == Carrier::Kernel {
             return Ok(Write::Kernel);
         }
@@ -134,7 +128,7 @@ impl Tx {
         self.next_unread(half)
     }
 
-    fn next_unread(&mut self, half: Half) -> Result<Write, Lie> {
+    fn next_unread(&mut self, half: Half) -> Result<Write, PeerViolation> {
         if let Carrier::Copying { .. } = self.carrier {
             self.look(half)?;
         }
@@ -150,40 +144,40 @@ impl Tx {
         self.output.at()
     }
 
-    /// `n` bytes were copied into the ring.
+    /// The caller has copied `n` bytes into the ring.
     #[inline]
-    pub fn put_ring(&mut self, half: Half, n: usize) -> Result<(), Lie> {
+    pub fn put_ring(&mut self, half: Half, n: usize) -> Result<(), PeerViolation> {
         self.output.publish(half.writer, n);
         self.pos += n as u64;
         self.ring += n as u64;
-        // The reader froze and fenced, then looked for bytes; we published and fenced, now look for its freeze.
+        // The reader freezes, fences and looks for bytes. This end has published and fenced, and looks for the freeze.
         if self.asked_back(half) { self.look(half) } else { Ok(()) }
     }
 
-    /// `n` bytes of the program went to the kernel.
+    /// The caller has given `n` bytes of the program to the kernel.
     #[inline]
     pub fn put_kernel(&mut self, n: usize) {
         self.pos += n as u64;
         self.socket += n as u64;
     }
 
-    /// `n` bytes of [`Write::Unread`] went to the kernel.
+    /// The caller has given `n` bytes of [`Write::Unread`] to the kernel.
     pub fn sent_unread(&mut self, half: Half, n: usize) {
         if let Carrier::Copying { next, .. } | Carrier::TakeBack(next) = &mut self.carrier {
             *next += n as u64;
             self.socket += n as u64;
-            half.writer.sent_to.store(*next, Ordering::Relaxed);
+            half.set_sent_to(*next);
         }
         self.settle(half);
     }
 
-    /// Takes note of unread bytes that the reader has sent to itself on our behalf. Call it after
+    /// Takes note of unread bytes that the reader has sent to itself on behalf of this end. The caller holds
     /// [`Half::claim_sending`].
-    pub fn heed_deputy(&mut self, half: Half) -> Result<(), Lie> {
+    pub fn heed_deputy(&mut self, half: Half) -> Result<(), PeerViolation> {
         if let Carrier::Copying { next, .. } | Carrier::TakeBack(next) = &mut self.carrier {
-            let sent_to = half.writer.sent_to.load(Ordering::Relaxed);
+            let sent_to = half.sent_to();
             if sent_to > self.output.tail {
-                return Err(Lie);
+                return Err(PeerViolation::SentTo);
             }
             if sent_to > *next {
                 self.socket += sent_to - *next;
@@ -194,9 +188,9 @@ impl Tx {
         Ok(())
     }
 
-    /// Ends the stretch: the ring carries what is in it, everything else goes by kernel. What the reader has not read
-    /// is copied to the kernel ([`Write::Unread`]), so that it can leave the ring at any time.
-    pub fn end(&mut self, half: Half) -> Result<(), Lie> {
+    /// Ends the stretch: the ring carries what is in it, and everything else goes by kernel. The caller also sends the unread
+    /// bytes by kernel ([`Write::Unread`]), so that the reader can leave the ring at any time.
+    pub fn end(&mut self, half: Half) -> Result<(), PeerViolation> {
         if self.carrier != Carrier::Ring {
             return Ok(());
         }
@@ -219,40 +213,40 @@ impl Tx {
         Ok(())
     }
 
-    /// Ends the stretch and leaves what is unread to the ring alone: the reader reads it there, or never. For a
-    /// direction that the kernel will not deliver to any more.
-    pub fn end_without_copies(&mut self, half: Half) -> Result<(), Lie> {
+    /// Ends the stretch without copies: the reader reads the unread bytes in the ring, or never. For a direction to which the
+    /// kernel will deliver nothing more.
+    pub fn end_without_copies(&mut self, half: Half) -> Result<(), PeerViolation> {
         self.look(half)?;
         match self.carrier {
-            // A reader that has not entered may just be reading from the kernel: only copies are right for it there.
+            // A reader that has not entered may just be reading from the kernel, and needs copies there.
             Carrier::Ring if self.output.is_waiting(half.reader) => self.end(half)?,
             Carrier::Ring => self.complete(half, 0),
             Carrier::Copying { .. } => self.stop_copying(half),
-            // What a reader that has left is to get by kernel nobody else can bring.
+            // A reader that has left the ring can get the bytes by kernel only.
             Carrier::TakeBack(_) | Carrier::Kernel => {}
         }
         Ok(())
     }
 
-    /// The kernel takes nothing more: the reader is gone. What was to be sent is left where it is.
+    /// The kernel takes nothing more: the reader is gone. Unsent bytes stay where they are.
     pub fn abandon(&mut self, half: Half) {
         self.stop_copying(half);
         self.carrier = Carrier::Kernel;
     }
 
-    /// Leaves to the ring what the kernel has not taken of the copies. Bytes for a reader that has left the ring stay unsent.
+    /// Sends no further copies: the ring carries those bytes. Bytes for a reader that has left the ring stay unsent.
     pub fn stop_copying(&mut self, half: Half) {
         if let Carrier::Copying { from, next } = self.carrier {
             self.complete(half, next - from);
         }
     }
 
-    /// Looks at the reader's word now: space, or the end of the stretch.
-    pub fn look(&mut self, half: Half) -> Result<(), Lie> {
+    /// Looks at the reader's word now, for space and for the end of the stretch.
+    pub fn look(&mut self, half: Half) -> Result<(), PeerViolation> {
         if !matches!(self.carrier, Carrier::Ring | Carrier::Copying { .. }) {
             return Ok(());
         }
-        self.froze = half.reading_side.froze.load(Ordering::Acquire);
+        self.froze = half.hints();
         match self.output.look(half.reader)? {
             Head::At(_) if self.carrier == Carrier::Ring => self.output.rebase(half.writer),
             Head::At(_) => self.settle(half),
@@ -261,10 +255,10 @@ impl Tx {
         Ok(())
     }
 
-    /// Whether a change was hinted that this end has not looked at.
+    /// Whether this end has had a hint ([`Half::hint_freeze`]) and has not looked since.
     #[inline]
     pub fn asked_back(&self, half: Half) -> bool {
-        self.carrier == Carrier::Ring && half.reading_side.froze.load(Ordering::Acquire) != self.froze
+        self.carrier == Carrier::Ring && half.hints() != self.froze
     }
 
     /// Bytes in the ring that the reader had not consumed when last looked at.
@@ -276,7 +270,7 @@ impl Tx {
         }
     }
 
-    /// Copies are complete when all is copied, or when nothing is left to be copied.
+    /// Completes the copies when all bytes are copied, or the reader has read the rest in the ring.
     fn settle(&mut self, half: Half) {
         match self.carrier {
             Carrier::Copying { from, next } if next == self.output.tail || self.output.unread() == 0 => {
@@ -296,7 +290,7 @@ impl Tx {
         self.carrier = Carrier::Kernel;
     }
 
-    /// The reader has left the ring at `end`: the kernel carries what comes after that, and after the last copy.
+    /// The reader has left the ring at `end`. The kernel carries the bytes after `end` and after the last copy.
     fn left_by_reader(&mut self, half: Half, end: u64) {
         self.ring -= self.output.tail - end;
         self.kernel_from = end;

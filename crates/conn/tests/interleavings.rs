@@ -1,30 +1,25 @@
 //! Any interleaving of writer, reader and freezers delivers every byte once and in order.
 #![cfg(not(loom))]
 
+#[path = "../../../fuzz/bodies/conn_direction.rs"]
+mod conn_direction;
+#[path = "../../../fuzz/bodies/conn_steps.rs"]
+mod conn_steps;
 #[path = "../../../fuzz/bodies/conn_world.rs"]
 mod conn_world;
+#[path = "../../../fuzz/bodies/engine.rs"]
+mod engine;
+#[path = "../../../fuzz/bodies/input.rs"]
+mod input;
+#[path = "../../../fuzz/bodies/memory.rs"]
+mod memory;
 
 use conn_world::{Step, World};
+use input::Input;
 use proptest::prelude::*;
-use sidestep_abi::sync::Ordering::Relaxed;
 
 fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        6 => (1usize..12).prop_map(Step::Write),
-        6 => (1usize..12).prop_map(Step::Read),
-        3 => Just(Step::Begin),
-        2 => Just(Step::End),
-        1 => Just(Step::EnterAhead),
-        1 => Just(Step::ReaderFreeze),
-        1 => Just(Step::BrokerFreeze),
-        1 => Just(Step::Refuse),
-        1 => Just(Step::Ambush),
-        1 => any::<bool>().prop_map(Step::Ready),
-        1 => Just(Step::Look(usize::MAX)),
-        2 => (0usize..6).prop_map(Step::Look),
-        1 => Just(Step::Discard),
-        1 => (0usize..6).prop_map(Step::Deputy),
-    ]
+    any::<[u8; 3]>().prop_map(|bytes| Step::from_bytes(&mut Input::new(&bytes)))
 }
 
 proptest! {
@@ -32,50 +27,20 @@ proptest! {
 
     #[test]
     fn every_byte_once_and_in_order(steps in prop::collection::vec(step(), 1..200)) {
-        let mut world = World::new();
-        for step in steps {
-            world.apply(step).expect("nobody lies");
-        }
-        world.drain();
+        conn_steps::every_byte_once_and_in_order(steps);
     }
 
-    /// Whatever the writer does, and wherever it stops for ever: what it has written can be read without it, as long as the
-    /// reader has not left the ring.
     #[test]
     fn no_byte_waits_for_its_writer(
         steps in prop::collection::vec(prop_oneof![20 => step(), 1 => Just(Step::EndAlone)], 1..100)
     ) {
-        let mut world = World::new();
-        for step in steps.into_iter().filter(|s| !s.is_leaving()) {
-            world.apply(step).expect("nobody lies");
-        }
-        world.read_all();
+        conn_steps::no_byte_waits_for_its_writer(steps);
     }
 
     /// A peer that writes anything anywhere can end the connection, nothing else.
     #[test]
-    fn lies_are_contained(steps in prop::collection::vec((step(), any::<u64>(), 0usize..12), 1..200)) {
-        let mut world = World::new();
-        world.distrust();
-        for (step, value, place) in steps {
-            let w = &world;
-            match place {
-                0 => w.writer.tail.store(value, Relaxed),
-                1 => w.writer.base.store(value, Relaxed),
-                2 => w.writer.ring_from.store(value, Relaxed),
-                3 => w.reader.head.store(value, Relaxed),
-                4 => w.writer.epoch.store(value as u32, Relaxed),
-                5 => w.side.seen_epoch.store(value as u32, Relaxed),
-                6 => w.side.froze.store(value as u32, Relaxed),
-                7 => w.writer.resume.store(value, Relaxed),
-                8 => w.writer.copied.store(value, Relaxed),
-                9 => w.writer.complete.store(value as u32, Relaxed),
-                _ => {}
-            }
-            if world.apply(step).is_err() {
-                return Ok(());
-            }
-        }
+    fn violations_are_contained(bytes in prop::collection::vec(any::<u8>(), 1..600)) {
+        conn_steps::violations_are_contained(&mut Input::new(&bytes));
     }
 }
 
@@ -88,7 +53,7 @@ fn a_stream_goes_back_and_forth() {
         for step in
             [Step::Begin, Step::Write(9), Step::Read(5), Step::End, Step::Write(3), Step::Read(99), Step::Read(99)]
         {
-            world.apply(step).expect("nobody lies");
+            world.apply(step).expect("no violation");
         }
         assert_eq!((world.tx.ended, world.rx.ended), (round, round));
     }
@@ -103,11 +68,11 @@ fn a_reader_enters_ahead_of_the_kernels_bytes() {
         for after in 0..=8 {
             let mut world = World::new();
             for step in [Step::Write(3), Step::Begin, Step::Write(5), Step::Read(before), Step::EnterAhead] {
-                world.apply(step).expect("nobody lies");
+                world.apply(step).expect("no violation");
             }
             assert_eq!((world.rx.in_ring(), world.rx.pos()), (true, before as u64));
             for step in [Step::Read(after), Step::EndAlone, Step::Look(99)] {
-                world.apply(step).expect("nobody lies");
+                world.apply(step).expect("no violation");
             }
             world.drain();
             assert_eq!((world.rx.kernel, world.rx.ring, world.rx.socket), (3, 5, 3), "{before} and {after} read");
@@ -121,10 +86,10 @@ fn a_reader_leaves_what_it_has_entered_ahead() {
     for read in 0..=6 {
         let mut world = World::new();
         for step in [Step::Write(3), Step::Begin, Step::Write(5), Step::End, Step::Look(2), Step::EnterAhead] {
-            world.apply(step).expect("nobody lies");
+            world.apply(step).expect("no violation");
         }
         for step in [Step::Read(read), Step::ReaderFreeze, Step::Look(99), Step::Write(2)] {
-            world.apply(step).expect("nobody lies");
+            world.apply(step).expect("no violation");
         }
         world.drain();
         assert_eq!(world.rx.pos(), 10);
@@ -140,10 +105,10 @@ fn a_reader_leaves_between_the_copies() {
             for step in
                 [Step::Begin, Step::Write(9), Step::Read(5), Step::End, Step::Look(copied), Step::Read(read_after)]
             {
-                world.apply(step).expect("nobody lies");
+                world.apply(step).expect("no violation");
             }
             for step in [Step::ReaderFreeze, Step::Ready(false), Step::Discard, Step::Look(99), Step::Write(2)] {
-                world.apply(step).expect("nobody lies");
+                world.apply(step).expect("no violation");
             }
             world.drain();
             assert_eq!(world.rx.pos(), 11, "{copied} copied, {read_after} read after that");
@@ -162,10 +127,10 @@ fn a_reader_that_leaves_an_idle_writer() {
                 for step in
                     [Step::Begin, Step::Write(9), Step::Read(5), Step::End, Step::Look(copied), Step::Read(read_after)]
                 {
-                    world.apply(step).expect("nobody lies");
+                    world.apply(step).expect("no violation");
                 }
                 for step in [Step::ReaderFreeze, Step::Ready(false), Step::Deputy(part), Step::Deputy(9)] {
-                    world.apply(step).expect("nobody lies");
+                    world.apply(step).expect("no violation");
                 }
                 world.read_all();
                 world.apply(Step::Write(2)).expect("the writer comes back");

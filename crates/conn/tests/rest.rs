@@ -22,7 +22,7 @@ fn in_the_middle_of_a_stretch() {
 fn while_it_takes_back() {
     let words = Words::new();
     let (mut tx, mut rx) = words.with_unread(5);
-    rx.freeze(words.half()).expect("nobody lies");
+    rx.freeze(words.half()).expect("no violation");
     words.half().hint_freeze();
     assert_eq!(tx.next(words.half(), 0), Ok(Write::Unread { at: 0, len: 5 }));
     tx.sent_unread(words.half(), 2);
@@ -39,12 +39,12 @@ fn while_it_copies() {
     for read_before in 0..=5 {
         let words = Words::new();
         let (mut tx, mut rx) = words.with_unread(5);
-        tx.end(words.half()).expect("nobody lies");
+        tx.end(words.half()).expect("no violation");
         assert_eq!(tx.next(words.half(), 0), Ok(Write::Unread { at: 0, len: 5 }));
         tx.sent_unread(words.half(), 2);
         assert_eq!(rx.next(words.half()), Ok(Read::Ring(5)));
         assert_eq!(rx.took_ring(words.half(), read_before), Ok(Advance::Done));
-        let early = rx.discardable(words.half(), 2).expect("nobody lies");
+        let early = rx.discardable(words.half(), 2).expect("no violation");
         assert_eq!(early, 2.min(read_before as u64), "no more than what was read in the ring");
         rx.discarded(early);
         assert_eq!(rx.rest(words.half()), Ok(5 - read_before));
@@ -60,10 +60,10 @@ fn while_it_copies() {
 fn while_it_copies_for_a_reader_that_leaves() {
     let words = Words::new();
     let (mut tx, mut rx) = words.with_unread(5);
-    tx.end(words.half()).expect("nobody lies");
+    tx.end(words.half()).expect("no violation");
     tx.sent_unread(words.half(), 3);
     assert_eq!((rx.next(words.half()), rx.took_ring(words.half(), 1)), (Ok(Read::Ring(5)), Ok(Advance::Done)));
-    rx.freeze(words.half()).expect("nobody lies");
+    rx.freeze(words.half()).expect("no violation");
     assert_eq!(rx.next(words.half()), Ok(Read::Copies));
     assert_eq!(rx.discardable(words.half(), 3), Ok(1));
     rx.discarded(1);
@@ -77,7 +77,7 @@ fn while_it_copies_for_a_reader_that_leaves() {
 fn before_it_was_told_of_the_end() {
     let words = Words::new();
     let (mut tx, mut rx) = words.with_unread(3);
-    words.reader.head.fetch_or(FROZEN, SeqCst);
+    words.reader.head.fetch_or(FROZEN, SeqCst); // the freeze, without the hint that follows it
     assert_eq!(rx.next(words.half()), Ok(Read::Kernel(u64::MAX)));
     tx.put_ring(words.half(), 2).expect("it knows of nothing");
     assert!(tx.in_ring() && tx.pos() == 105);
@@ -89,7 +89,7 @@ fn before_it_was_told_of_the_end() {
 fn after_an_orderly_end_there_is_nothing() {
     let words = Words::new();
     let (mut tx, mut rx) = words.with_unread(5);
-    tx.end(words.half()).expect("nobody lies");
+    tx.end(words.half()).expect("no violation");
     tx.sent_unread(words.half(), 5);
     tx.put_kernel(2);
     assert_eq!(rx.next(words.half()), Ok(Read::Ring(5)));
@@ -106,9 +106,9 @@ fn after_an_orderly_end_there_is_nothing() {
 fn without_copies() {
     let words = Words::new();
     let (mut tx, mut rx) = words.with_unread(5);
-    tx.end(words.half()).expect("nobody lies");
+    tx.end(words.half()).expect("no violation");
     tx.sent_unread(words.half(), 2);
-    tx.end_without_copies(words.half()).expect("nobody lies");
+    tx.end_without_copies(words.half()).expect("no violation");
     tx.put_kernel(1);
     assert_eq!((rx.next(words.half()), rx.took_ring(words.half(), 5)), (Ok(Read::Ring(5)), Ok(Advance::Done)));
     assert_eq!((rx.next(words.half()), rx.discardable(words.half(), 3)), (Ok(Read::Copies), Ok(2)));
@@ -133,7 +133,7 @@ fn what_the_kernel_lost_is_not_looked_for_in_the_ring() {
 fn an_old_stretch_is_not_read_once_another_has_begun() {
     let words = Words::new();
     let (mut tx, mut rx) = words.with_unread(5);
-    rx.freeze(words.half()).expect("nobody lies");
+    rx.freeze(words.half()).expect("no violation");
     words.half().hint_freeze();
     assert_eq!(tx.next(words.half(), 0), Ok(Write::Unread { at: 0, len: 5 }));
     tx.sent_unread(words.half(), 5);
@@ -149,10 +149,10 @@ fn an_old_stretch_is_not_read_once_another_has_begun() {
 fn the_number_of_copies_is_asked_in_time() {
     let words = Words::new();
     let (mut tx, mut rx) = words.with_unread(5);
-    tx.end(words.half()).expect("nobody lies");
+    tx.end(words.half()).expect("no violation");
     tx.sent_unread(words.half(), 1);
     assert_eq!((rx.next(words.half()), rx.took_ring(words.half(), 3)), (Ok(Read::Ring(5)), Ok(Advance::Done)));
-    rx.freeze(words.half()).expect("nobody lies");
+    rx.freeze(words.half()).expect("no violation");
     words.half().hint_freeze();
     assert_eq!(tx.next(words.half(), 0), Ok(Write::Unread { at: 3, len: 2 }), "it goes on where the reader has left");
     tx.sent_unread(words.half(), 2);
@@ -171,8 +171,8 @@ fn the_number_of_copies_is_asked_in_time() {
 fn without_copies_but_not_without_bytes() {
     let words = Words::new();
     let (mut tx, mut rx) = words.with_unread(5);
-    rx.freeze(words.half()).expect("nobody lies");
-    tx.end_without_copies(words.half()).expect("nobody lies");
+    rx.freeze(words.half()).expect("no violation");
+    tx.end_without_copies(words.half()).expect("no violation");
     assert_eq!(tx.next(words.half(), 0), Ok(Write::Unread { at: 0, len: 5 }));
     tx.abandon(words.half());
     assert_eq!(tx.next(words.half(), 0), Ok(Write::Kernel), "unless the kernel takes nothing any more");
@@ -185,6 +185,6 @@ fn not_without_copies_for_a_reader_that_has_not_come() {
     let mut tx = Tx::native(100);
     assert_eq!(tx.begin(words.half()), Ok(true));
     tx.put_ring(words.half(), 3).expect("space");
-    tx.end_without_copies(words.half()).expect("nobody lies");
+    tx.end_without_copies(words.half()).expect("no violation");
     assert_eq!(tx.next(words.half(), 0), Ok(Write::Unread { at: 0, len: 3 }));
 }

@@ -101,10 +101,14 @@ impl Bypasses {
 }
 
 /// `enum bypass_flags`
+const OUTBOUND: u8 = 1 << 0;
+const INBOUND: u8 = 1 << 1;
+
 fn flags_of(way: Way) -> u8 {
-    u8::from(way.outbound) | (u8::from(way.inbound) << 1)
+    let bits = [(OUTBOUND, way.outbound), (INBOUND, way.inbound)];
+    bits.into_iter().filter(|(_, set)| *set).fold(0, |all, (bit, _)| all | bit)
 }
 
 fn to_way(flags: u8) -> Way {
-    Way { outbound: flags & 1 != 0, inbound: flags & 2 != 0 }
+    Way { outbound: flags & OUTBOUND != 0, inbound: flags & INBOUND != 0 }
 }

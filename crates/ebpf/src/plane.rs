@@ -42,7 +42,7 @@ pub struct Load {
     pub picks: u64,
 }
 
-/// Names of `enum reason`, in its order.
+/// Names of `enum reason` in crates/bpf/src/services.h, in its order (tests/shape/tests/shared_tables.rs).
 pub const REASONS: [&str; 33] = [
     "translated",
     "refused",

@@ -20,6 +20,11 @@ unsafe impl MapData for relation {}
 const _: () = assert!(size_of::<relation_key>() == 4 * 4);
 const _: () = assert!(size_of::<relation>() == (7 + 4 + LATENCIES) * 8);
 
+/// `enum failure`
+const FAILED_REFUSED: usize = 0;
+const FAILED_RESET: usize = 1;
+const FAILED_TIMEOUT: usize = 2;
+const FAILED_OTHERWISE: usize = 3;
 /// `LATENCIES`
 pub const LATENCIES: usize = 24;
 
@@ -134,18 +139,17 @@ fn between(key: &relation_key) -> Between {
 
 impl From<relation> for Counted {
     fn from(one: relation) -> Counted {
-        let [refused, reset, timed_out, failed_otherwise] = one.failures;
-        let relation { attempts, connections, closed, sent, received, rtt_us, rtts, latencies, .. } = one;
+        let relation { attempts, connections, closed, sent, received, rtt_us, rtts, latencies, failures, .. } = one;
         Counted {
             attempts,
             connections,
             closed,
             sent,
             received,
-            refused,
-            reset,
-            timed_out,
-            failed_otherwise,
+            refused: failures[FAILED_REFUSED],
+            reset: failures[FAILED_RESET],
+            timed_out: failures[FAILED_TIMEOUT],
+            failed_otherwise: failures[FAILED_OTHERWISE],
             latencies,
             rtt_us,
             rtts,

@@ -5,6 +5,7 @@ use crate::{arena, errno, handlers, link, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_conn::{Event, Phase, Read};
+use sidestep_ring::{counters as shared, side};
 use sidestep_sys::tcp::{self, Consumed};
 
 /// Why no connection of this process may be upgraded any more; 0: they may.
@@ -84,10 +85,10 @@ fn enter(index: u32, c: &'static Conn) {
                     timeout.store(tcp::timeout_us(fd, name), Relaxed);
                 }
             }
-            c.words().side[c.my_side()].number.store(fd as u32, Relaxed);
+            side::set_number(&c.words().side[c.my_side()], fd as u32);
             let counters = &c.words().counters[c.my_side()];
-            counters.kernel_rx.store(read, Relaxed);
-            counters.kernel_tx.store(written, Relaxed);
+            shared::set_kernel_rx(counters, read);
+            shared::set_kernel_tx(counters, written);
             c.raise(flag::NOT_READY);
             Ok(c.phase.go(Event::Enter).is_some())
         })
@@ -129,7 +130,7 @@ const UNMANAGED_TRIES: u32 = 16;
 #[cold]
 fn get_ready(index: u32, c: &Conn) -> bool {
     let l = link::get(c.link.load(Relaxed));
-    let mut bells = c.words().side[c.my_side()].bells.load(Acquire);
+    let mut bells = side::doorbells(&c.words().side[c.my_side()]);
     while bells != 0 {
         if !l.knows(bells.trailing_zeros()) {
             return false;
@@ -150,8 +151,7 @@ fn get_ready(index: u32, c: &Conn) -> bool {
     let _ = c.with_rx(|_| {
         c.lower(flag::NOT_READY);
         if !c.has(flag::KERNEL_ONLY) {
-            // SYNC ready
-            c.words().side[c.my_side()].ready.store(1, SeqCst);
+            c.rx_half().set_ready();
         }
     });
     true

@@ -5,6 +5,7 @@ use crate::record::Conn;
 use crate::{counters, settings};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::msg::{Kind, Msg};
+use sidestep_ring::page;
 use sidestep_sys::{Errno, Result, control};
 
 /// The control socket; -1: none.
@@ -42,7 +43,7 @@ pub fn begin_era() {
 
 /// Has the next `member::check` hear the broker, which begins with telling it what is owed.
 pub fn look_again() {
-    HEARD.store(counters::page().pending.load(Acquire).wrapping_sub(1), SeqCst);
+    HEARD.store(page::announced(counters::page()).wrapping_sub(1), SeqCst);
 }
 
 /// With pairing in sync: has the next `member::check` wait until the broker has worked off what this process has sent.
@@ -83,7 +84,7 @@ pub fn release(id: (u32, u32, u32), slot: u32) -> bool {
 
 /// Gives a doorbell to the broker, which lets all present and future peers ring it.
 pub fn announce(place: u32, doorbell: i32) {
-    let msg = Msg { place, ..Msg::new(Kind::Bell) };
+    let msg = Msg { place, ..Msg::new(Kind::Doorbell) };
     if send(&msg, Some(doorbell)).is_err_and(Errno::passes) {
         UNTOLD.fetch_or(1 << place, Relaxed);
         owe();

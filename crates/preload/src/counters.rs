@@ -1,8 +1,8 @@
 //! Counters of this process, and what the broker says to it at any time, on one page that both have mapped.
 
-use core::sync::atomic::Ordering::*;
+use sidestep_abi::Reason;
 use sidestep_abi::page::Page;
-use sidestep_abi::{MAGIC, Reason, VERSION};
+use sidestep_ring::page;
 use sidestep_sys::mem;
 
 /// Ours alone until the broker sends a page; then that is mapped here, at the same address.
@@ -15,15 +15,12 @@ pub fn page() -> &'static Page {
 
 /// Counts a reason.
 pub fn count(reason: Reason) {
-    PAGE.reasons[reason as usize].fetch_add(1, Relaxed);
+    page::count_reason(&PAGE, reason);
 }
 
 /// Adds the bytes of a connection that has ended here: kernel rx, kernel tx, ring rx, ring tx.
 pub fn add_bytes(bytes: [u64; 4]) {
-    let t = &PAGE.totals;
-    for (word, n) in [&t.kernel_rx, &t.kernel_tx, &t.ring_rx, &t.ring_tx].into_iter().zip(bytes) {
-        word.fetch_add(n, Relaxed);
-    }
+    page::count_bytes(&PAGE, bytes);
 }
 
 /// Maps the broker's page over ours, counters carried over. False: it is not what it should be.
@@ -35,29 +32,13 @@ pub fn share(memory: i32) -> bool {
     let Ok(mapped) = mem::file(memory, len) else { return false };
     // SAFETY: a fresh mapping of a sealed file of at least that size; all fields are atomics; unmapped below.
     let theirs = unsafe { &*mapped.cast::<Page>() };
-    let fits = theirs.magic.load(Relaxed) == MAGIC && theirs.version.load(Relaxed) == VERSION;
+    let fits = page::fits(theirs);
     if fits {
-        carry_over(theirs);
+        page::carry_over(&PAGE, theirs);
     }
     mem::unmap(mapped, len);
     // SAFETY: PAGE is page-aligned, of that size, and holds only atomics, whose values were just carried over.
     fits && unsafe { mem::file_over((&raw const PAGE).cast_mut().cast(), memory, len) }.is_ok()
-}
-
-fn carry_over(to: &Page) {
-    let (a, b) = (&PAGE.totals, &to.totals);
-    let totals = [
-        (&a.seen, &b.seen),
-        (&a.upgraded, &b.upgraded),
-        (&a.returned, &b.returned),
-        (&a.ring_rx, &b.ring_rx),
-        (&a.ring_tx, &b.ring_tx),
-        (&a.kernel_rx, &b.kernel_rx),
-        (&a.kernel_tx, &b.kernel_tx),
-    ];
-    for (from, to) in totals.into_iter().chain(PAGE.reasons.iter().zip(&to.reasons)) {
-        to.store(from.load(Relaxed), Relaxed);
-    }
 }
 
 /// Starts again from zero, on memory of our own: after a fork, in the child.
@@ -69,5 +50,5 @@ pub fn forget() {
 /// Whether operator and broker hold this process back from beginning stretches of ring.
 #[inline]
 pub fn holds() -> bool {
-    PAGE.hold.load(Relaxed) != 0
+    page::is_held(&PAGE)
 }

@@ -9,6 +9,7 @@ use crate::wait::pause::{Number, Pause, Want};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
 use sidestep_conn::Rx;
+use sidestep_ring::counters as shared;
 use sidestep_sys::{clock, fd as fdsys, tcp};
 
 /// Our direction to the kernel for good: what is sent next is sent there. Without a reason: as a part of ending it.
@@ -93,6 +94,6 @@ fn is_handed_over(c: &Conn, rx: &mut Rx, fd: i32, expected: u64) -> bool {
     }
     let here = rx.pos().saturating_add(u64::from(tcp::queued(fd).unwrap_or(u32::MAX)));
     // What does not fit into our kernel buffer waits in the peer's: the kernel has it all the same.
-    let sent = c.words().counters[1 - c.my_side()].kernel_tx.load(Relaxed).saturating_add(rx.ring);
+    let sent = shared::load(&c.words().counters[1 - c.my_side()]).kernel_tx.saturating_add(rx.ring);
     !rx.expects_copies() && here.max(sent) >= expected
 }

@@ -5,10 +5,9 @@ use crate::record::flag;
 use crate::{arena, broker, generation, thread};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 pub use sidestep_abi::link::LINKS;
-use sidestep_abi::link::{self as layout, Bell, Header, PLACES, SLOTS, SideArea, Slot};
+use sidestep_abi::link::{self as layout, Doorbell, Header, PLACES, SLOTS, SideArea, Slot};
 use sidestep_abi::msg::Msg;
-use sidestep_abi::{MAGIC, VERSION};
-use sidestep_ring::bell;
+use sidestep_ring::{Half, doorbell, header};
 use sidestep_sys::lock::Taken;
 use sidestep_sys::reserved::Reserved;
 use sidestep_sys::{Errno, Result, arch, fd, mem};
@@ -88,8 +87,7 @@ pub fn add(memory: i32, msg: &Msg, era: u32) -> Result<()> {
     mem::check_sealed(memory, len)?;
     let (index, link) = vacant(len)?;
     link.memory.map(memory, len)?;
-    let header = link.header();
-    if header.magic.load(Relaxed) != MAGIC || header.version.load(Relaxed) != VERSION {
+    if !header::fits(link.header()) {
         return Err(Errno(libc::EPROTO));
     }
     link.id.store(id, Relaxed);
@@ -125,7 +123,7 @@ impl Link {
 
     #[inline]
     fn area(&self, side: usize) -> &SideArea {
-        self.at(layout::SIDES_AT + side * size_of::<SideArea>())
+        self.at(layout::side_at(side))
     }
 
     #[inline]
@@ -135,8 +133,8 @@ impl Link {
 
     /// Our doorbell for `place`, as this link's peer sees it.
     #[inline]
-    pub fn my_bell(&self, place: u32) -> &Bell {
-        &self.area(self.my_side()).bells[place as usize % PLACES]
+    pub fn my_bell(&self, place: u32) -> &Doorbell {
+        &self.area(self.my_side()).doorbells[place as usize % PLACES]
     }
 
     pub fn slot(&self, slot: usize) -> *mut Slot {
@@ -145,7 +143,7 @@ impl Link {
 
     #[inline]
     fn words(&self, slot: usize) -> &Slot {
-        self.at::<Slot>(layout::SLOTS_AT + (slot % SLOTS) * size_of::<Slot>())
+        self.at::<Slot>(layout::slot_at(slot % SLOTS))
     }
 
     pub fn ring(&self, slot: usize, side: usize) -> (*mut u8, usize) {
@@ -160,7 +158,7 @@ impl Link {
     #[inline]
     pub fn knows(&self, place: u32) -> bool {
         self.generation.load(Relaxed) == generation::get()
-            && self.area(1 - self.my_side()).known.load(Acquire) & 1 << place != 0
+            && doorbell::known(self.area(1 - self.my_side())) & 1 << place != 0
     }
 
     pub fn conn_at(&self, slot: usize) -> Option<u32> {
@@ -205,7 +203,7 @@ impl Link {
         fdtable::set(eventfd, Kind::Own);
         let old = self.peer_bells[place].swap(eventfd, AcqRel);
         fdtable::drop_own(old);
-        self.area(self.my_side()).known.fetch_or(1 << place, SeqCst);
+        doorbell::add_known(self.area(self.my_side()), place as u32);
         // From here on the peer sleeps there until it is rung: what it could not be told before it hears now.
         fd::ring(eventfd);
     }
@@ -213,7 +211,7 @@ impl Link {
     /// Rings the doorbells in `bells` for `slot`. The news has been published and fenced.
     #[inline]
     pub fn notify(&self, slot: usize, mut bells: u64) {
-        let stamp = || self.words(slot).writer[self.my_side()].news_at.store(arch::ticks(), Relaxed);
+        let stamp = || Half::of(self.words(slot), self.my_side(), 0).stamp(arch::ticks());
         if bells == 0 {
             stamp(); // whoever begins to wait for it soon looks at this
         }
@@ -221,7 +219,7 @@ impl Link {
         while bells != 0 {
             let place = bells.trailing_zeros() as usize;
             bells &= bells - 1;
-            if bell::ring(&area.bells[place], slot, stamp) {
+            if doorbell::ring(&area.doorbells[place], slot, stamp) {
                 self.wake(place, slot);
             }
         }
@@ -235,7 +233,7 @@ impl Link {
             return;
         }
         // Not ours to ring yet, or it could not be: the next one to ring tries again, `set_peer_bell` at the latest.
-        bell::unrung(&self.area(1 - self.my_side()).bells[place]);
+        doorbell::rearm(&self.area(1 - self.my_side()).doorbells[place]);
         if eventfd < 0 {
             return;
         }
@@ -246,7 +244,7 @@ impl Link {
 
     /// Rings every doorbell of the peer that we hold.
     pub fn notify_all(&self, slot: usize) {
-        self.notify(slot, self.area(self.my_side()).known.load(Acquire));
+        self.notify(slot, doorbell::known(self.area(self.my_side())));
     }
 }
 

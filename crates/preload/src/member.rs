@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind as MsgKind, Msg};
 use sidestep_conn::Event;
+use sidestep_ring::page;
 use sidestep_sys::lock::Taken;
 use sidestep_sys::{Errno, arch, clock, control, fd, limit};
 
@@ -25,7 +26,7 @@ const LISTEN_US: u64 = 20;
 #[inline]
 pub fn check() {
     if WELCOME.load(Relaxed) != 0 {
-        if counters::page().pending.load(Acquire) != HEARD.load(Relaxed) {
+        if page::announced(counters::page()) != HEARD.load(Relaxed) {
             catch_up();
         }
     } else if SOCKET.load(Relaxed) >= 0 && arch::ticks() >= NOT_BEFORE.load(Relaxed) {
@@ -161,7 +162,7 @@ fn listen() -> bool {
     if LOCK.lock(thread::tid()) == Taken::Reentered {
         return false;
     }
-    let pending = counters::page().pending.load(Acquire);
+    let pending = page::announced(counters::page());
     if broker::owes() {
         owed::tell();
         tell_untold();
@@ -218,7 +219,8 @@ fn hear(msg: &Msg, passed: Option<i32>) {
         }
         // The kernel had no number left for the descriptor.
         (Some(MsgKind::Link), None) => UNRECEIVED.store(u64::from(msg.link), Relaxed),
-        (Some(MsgKind::PeerBell), Some(eventfd)) => match (link::find(msg.link, msg.side, era), fd::raise(eventfd)) {
+        (Some(MsgKind::PeerDoorbell), Some(eventfd)) => match (link::find(msg.link, msg.side, era), fd::raise(eventfd))
+        {
             (Some(index), Ok(high)) => link::get(index).set_peer_bell(msg.place, high),
             (None, Ok(high)) => fd::close(high),
             (_, Err(_)) => {}

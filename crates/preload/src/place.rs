@@ -9,8 +9,8 @@
 use crate::debts::{self, Debt, Kind};
 use crate::{arena, broker, fdtable, link, thread};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
-use sidestep_abi::link::{Bell, PLACES};
-use sidestep_ring::bell::{self, Sleepers};
+use sidestep_abi::link::{Doorbell, PLACES};
+use sidestep_ring::{Sleepers, doorbell, side};
 use sidestep_sys::{arch, clock, fd, process};
 
 struct Place {
@@ -67,7 +67,7 @@ fn leave(place: u32) {
             && arena::conn(index).is_attached()
         {
             let c = arena::conn(index);
-            c.words().side[c.my_side()].bells.fetch_and(!(1 << place), SeqCst);
+            side::remove_doorbell(&c.words().side[c.my_side()], place);
         }
     });
     release(place);
@@ -167,26 +167,25 @@ pub fn announce_all() {
 /// Lies down here: from now on producers ring. A look at everything must follow.
 pub fn doze(place: u32) {
     debts::owe(Debt::new(&ASLEEP, place));
-    PLACE[place as usize].sleepers.lie_down(|| bells(place));
+    PLACE[place as usize].sleepers.arm(|| bells(place));
 }
 
 /// Up again. `listening`: producers go on ringing, as after [`listen`].
 pub fn rise(place: u32, listening: bool) {
     debts::paid(Debt::new(&ASLEEP, place));
-    if PLACE[place as usize].sleepers.get_up(listening, || bells(place)) {
+    if PLACE[place as usize].sleepers.disarm(listening, || bells(place)) {
         ring(place);
     }
 }
 
 /// Has producers ring here though nobody sleeps: the next one does, and then no other.
 pub fn listen(place: u32) {
-    bells(place).for_each(bell::doze);
-    bell::settle();
+    doorbell::arm(bells(place));
 }
 
 /// Has no producer ring here, unless somebody sleeps.
 pub fn hush(place: u32) {
-    if PLACE[place as usize].sleepers.hush(|| bells(place)) {
+    if PLACE[place as usize].sleepers.disarm_if_idle(|| bells(place)) {
         ring(place);
     }
 }
@@ -201,7 +200,7 @@ pub fn pass_on(place: u32, more: impl FnOnce() -> bool) {
 }
 
 /// The doorbells of this place, one in each link.
-fn bells(place: u32) -> impl Iterator<Item = &'static Bell> {
+fn bells(place: u32) -> impl Iterator<Item = &'static Doorbell> {
     link::all().map(move |l| l.my_bell(place))
 }
 
@@ -221,14 +220,14 @@ pub fn ring_all(mut places: u64) {
 /// Whether some connection may have news for this place.
 #[inline]
 pub fn has_news(place: u32) -> bool {
-    bells(place).any(bell::is_ready)
+    bells(place).any(doorbell::is_ready)
 }
 
 /// Takes the news: calls `found` with the index of each connection concerned.
 #[inline]
 pub fn take_news(place: u32, mut found: impl FnMut(u32)) {
     for l in link::all() {
-        bell::take(l.my_bell(place), |slot| {
+        doorbell::poll(l.my_bell(place), |slot| {
             if let Some(conn) = l.conn_at(slot) {
                 found(conn);
             }
@@ -241,7 +240,7 @@ pub fn forget() {
     for p in &PLACE {
         fdtable::drop_own(p.doorbell.swap(-1, Relaxed));
         p.user.store(0, Relaxed);
-        p.sleepers.forget();
+        p.sleepers.reset();
     }
     fdtable::drop_own(ALWAYS.swap(-1, Relaxed));
     TAKEN.store(0, Relaxed);

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::
 use sidestep_abi::Reason;
 use sidestep_abi::link::Slot;
 use sidestep_conn::{Event, Half, Phase, Rx, Stall, Tx, phase};
-use sidestep_ring::Data;
+use sidestep_ring::{Data, counters as shared, page};
 use sidestep_sys::lock::Taken;
 
 /// Bits of [`Conn::flags`].
@@ -204,15 +204,7 @@ impl Conn {
 
     #[inline]
     fn half(&self, writing: usize) -> Half<'_> {
-        let w = self.words();
-        let size = self.ring_size.load(Relaxed) as usize;
-        Half {
-            writer: &w.writer[writing],
-            reader: &w.reader[writing],
-            reading_side: &w.side[1 - writing],
-            writing_side: &w.side[writing],
-            size,
-        }
+        Half::of(self.words(), writing, self.ring_size.load(Relaxed) as usize)
     }
 
     #[inline]
@@ -299,7 +291,7 @@ impl Conn {
             counters::count(reason);
         }
         if self.is_attached() {
-            self.words().counters[self.my_side()].reason.store(reason as u32, Relaxed);
+            shared::set_reason(&self.words().counters[self.my_side()], reason);
         }
     }
 
@@ -313,14 +305,14 @@ impl Conn {
     #[inline]
     pub fn mark_upgraded(&self) {
         if !self.has(flag::UPGRADED) && self.raise(flag::UPGRADED) {
-            counters::page().totals.upgraded.fetch_add(1, Relaxed);
+            page::count_upgraded(counters::page());
         }
     }
 
     /// Counts the connection as returned, once.
     pub fn mark_returned(&self) {
         if !self.has(flag::RETURNED) && self.raise(flag::RETURNED) {
-            counters::page().totals.returned.fetch_add(1, Relaxed);
+            page::count_returned(counters::page());
         }
     }
 

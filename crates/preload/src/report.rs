@@ -6,6 +6,7 @@ use crate::text::Line;
 use crate::{arena, counters, fdtable, settings};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
+use sidestep_ring::page;
 use sidestep_sys::lock::Taken;
 use sidestep_sys::{fd, process};
 
@@ -14,7 +15,7 @@ static ONCE: Lock = Lock::new();
 /// Before exec(): what has been counted so far, if anything. Counters start again, so that an exec() that fails
 /// loses nothing and nothing is told twice.
 pub fn write_some() {
-    if counters::page().totals.seen.load(Relaxed) != 0 {
+    if page::totals(counters::page()).seen != 0 {
         write();
     }
 }
@@ -49,17 +50,17 @@ fn add_live() {
 
 fn compose(line: &mut Line) {
     let mut path = [0; 1024];
-    let t = &counters::page().totals;
+    let t = page::totals(counters::page());
     line.push(b"{\"pid\":").number(u64::from(process::pid()));
     line.push(b",\"exe\":").quoted(process::exe(&mut path));
     let fields: [(&[u8], u64); 7] = [
-        (b"seen", t.seen.load(Relaxed)),
-        (b"upgraded", t.upgraded.load(Relaxed)),
-        (b"returned", t.returned.load(Relaxed)),
-        (b"ring_rx", t.ring_rx.load(Relaxed)),
-        (b"ring_tx", t.ring_tx.load(Relaxed)),
-        (b"kernel_rx", t.kernel_rx.load(Relaxed)),
-        (b"kernel_tx", t.kernel_tx.load(Relaxed)),
+        (b"seen", t.seen),
+        (b"upgraded", t.upgraded),
+        (b"returned", t.returned),
+        (b"ring_rx", t.ring_rx),
+        (b"ring_tx", t.ring_tx),
+        (b"kernel_rx", t.kernel_rx),
+        (b"kernel_tx", t.kernel_tx),
     ];
     for (name, value) in fields {
         line.push(b",").quoted(name).push(b":").number(value);
@@ -67,7 +68,7 @@ fn compose(line: &mut Line) {
     line.push(b",\"reasons\":{");
     let mut comma: &[u8] = b"";
     for reason in Reason::ALL {
-        let n = counters::page().reasons[*reason as usize].load(Relaxed);
+        let n = page::count_of(counters::page(), *reason);
         if n > 0 {
             line.push(comma).quoted(reason.name().as_bytes()).push(b":").number(n);
             comma = b",";

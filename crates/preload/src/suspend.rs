@@ -6,6 +6,7 @@ use crate::wait::Deadline;
 use crate::{drain, link};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
+use sidestep_ring::side;
 use sidestep_sys::clock;
 
 /// How long a peer may take to send by kernel what it has put into a ring, until somebody else does.
@@ -14,7 +15,7 @@ const SUSPEND_US: u64 = 20_000;
 /// Both directions to the kernel until [`resume`], for a program that perhaps waits where no doorbell is heard. What can be
 /// read is in the kernel, too, when this returns.
 pub fn suspend(c: &'static Conn, fd: i32) {
-    c.words().side[c.my_side()].away.store(1, SeqCst);
+    side::set_away(&c.words().side[c.my_side()]);
     hint_both(c);
     stretch::serve_all(); // the writer may be this very thread
     let deadline = Deadline::after_ns(Some(SUSPEND_US * 1000));
@@ -30,12 +31,12 @@ pub fn suspend(c: &'static Conn, fd: i32) {
 
 /// Whether [`suspend`] was called, and nothing since.
 pub fn is_suspended(c: &Conn) -> bool {
-    c.words().side[c.my_side()].away.load(Relaxed) != 0
+    side::is_away(&c.words().side[c.my_side()])
 }
 
 /// The program waits where doorbells are heard.
 pub fn resume(c: &Conn) {
-    if is_suspended(c) && c.words().side[c.my_side()].away.swap(0, SeqCst) != 0 {
+    if is_suspended(c) && side::clear_away(&c.words().side[c.my_side()]) {
         let _ = c.reason.compare_exchange(Reason::NeverWaited as u32, 0, Relaxed, Relaxed);
         hint_both(c);
     }

@@ -27,8 +27,8 @@ impl Data {
         (unsafe { self.start.add(offset) }, self.size - offset)
     }
 
-    /// Copies `len` bytes into the ring, in at most two pieces, by `copy(to, from, len)`, which may fail. False: it has, and
-    /// what lies there is anything. `len` is at most `size`.
+    /// Copies `len` bytes into the ring, in at most two pieces, by `copy(to, from, len)`. False: `copy` has failed, and the
+    /// bytes there are undefined. `len` is at most `size`.
     #[inline]
     #[must_use]
     pub fn put(
@@ -45,7 +45,7 @@ impl Data {
         copy(to, src, first) && (first == len || copy(self.start, src.wrapping_add(first), len - first))
     }
 
-    /// Copies `len` bytes out of the ring, by `copy(to, from, len)`, which may fail. False: it has.
+    /// Copies `len` bytes out of the ring, by `copy(to, from, len)`. False: `copy` has failed.
     #[inline]
     #[must_use]
     pub fn get(

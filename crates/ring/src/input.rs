@@ -1,6 +1,6 @@
 //! The reading end of a ring.
 
-use crate::{Lie, PATIENCE};
+use crate::{PATIENCE, PeerViolation};
 use sidestep_abi::link::{COPYING, FROZEN, POSITION, Reader, Writer};
 use sidestep_abi::sync::{Ordering, fence_after_rmw};
 
@@ -9,7 +9,7 @@ use sidestep_abi::sync::{Ordering, fence_after_rmw};
 pub enum Advance {
     /// The bytes are ours.
     Done,
-    /// The stretch had been ended before them: they will come by kernel and must be forgotten.
+    /// The stretch had ended before them. They will come by kernel, and the caller must discard them.
     Frozen,
 }
 
@@ -21,11 +21,39 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Whether it was ended before the reader could enter it: its bytes come by kernel.
+    /// Whether it ended before the reader could enter it. Its bytes come by kernel.
     #[inline]
     pub fn is_cancelled(&self, reader: &Reader) -> bool {
         reader.head.load(Ordering::Acquire) == self.from | FROZEN
     }
+
+    /// Whether it is complete and the kernel carries copies of all its bytes. Nobody needs its ring.
+    pub fn is_all_in_kernel(&self, writer: &Writer) -> bool {
+        // SYNC complete
+        let complete = writer.complete.load(Ordering::Acquire) == self.epoch;
+        let length = writer.tail.load(Ordering::Acquire).wrapping_sub(self.from);
+        complete && writer.copied.load(Ordering::Relaxed) == length
+    }
+}
+
+/// Bytes that the writer has published after position `from`: at most as many as the ring holds.
+#[inline]
+pub fn published_after(writer: &Writer, from: u64, size: usize) -> Result<usize, PeerViolation> {
+    // SYNC tail
+    let n = writer.tail.load(Ordering::Acquire).wrapping_sub(from);
+    if n > size as u64 { Err(PeerViolation::Tail) } else { Ok(n as usize) }
+}
+
+/// Distance of the byte at `position` from the writer's base. Any value is safe: [`crate::Data`] wraps it.
+#[inline]
+pub fn distance(writer: &Writer, position: u64) -> u64 {
+    // SYNC tail: the base belongs to the tail that was read before.
+    position.wrapping_sub(writer.base.load(Ordering::Relaxed))
+}
+
+/// Whether the writer has moved the base beyond `position`: the ring does not hold that byte any more.
+pub fn is_base_beyond(writer: &Writer, position: u64) -> bool {
+    writer.base.load(Ordering::Relaxed) > position
 }
 
 /// The reader's private knowledge of its ring. `Default` is a direction that has never had a stretch.
@@ -35,7 +63,7 @@ pub struct Input {
     pub pos: u64,
     /// Number of the last stretch entered, or seen cancelled.
     pub epoch: u32,
-    /// The writer copies the unread bytes of this stretch into the kernel: as far as known.
+    /// The writer sends copies of the unread bytes of this stretch by kernel, as far as known.
     copying: bool,
 }
 
@@ -56,9 +84,9 @@ impl Input {
         Some(Stretch { epoch, from: writer.ring_from.load(Ordering::Relaxed) })
     }
 
-    /// Enters the stretch at `pos`: its beginning, or somewhere behind it if the kernel carries copies, of which some have
-    /// been read. False: it had been cancelled.
-    pub fn enter(&mut self, reader: &Reader, stretch: Stretch) -> Result<bool, Lie> {
+    /// Enters the stretch at `pos`: at its beginning, or behind that if the reader has read some of the kernel's copies.
+    /// False: the stretch had been cancelled.
+    pub fn enter(&mut self, reader: &Reader, stretch: Stretch) -> Result<bool, PeerViolation> {
         self.epoch = stretch.epoch;
         for _ in 0..PATIENCE {
             let word = reader.head.load(Ordering::Relaxed);
@@ -68,7 +96,7 @@ impl Input {
             // The mark counts only if it was set for this stretch.
             let copying = word == stretch.from | FROZEN | COPYING;
             if word & FROZEN == 0 || self.pos != stretch.from && !copying {
-                return Err(Lie);
+                return Err(PeerViolation::Head);
             }
             let entered = self.pos | if copying { COPYING } else { 0 };
             if reader.head.compare_exchange(word, entered, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
@@ -76,18 +104,16 @@ impl Input {
                 return Ok(true);
             }
         }
-        Err(Lie)
+        Err(PeerViolation::Unsettled)
     }
 
     /// Bytes that can be read now.
     #[inline]
-    pub fn available(&self, writer: &Writer, size: usize) -> Result<usize, Lie> {
-        // SYNC tail
-        let n = writer.tail.load(Ordering::Acquire).wrapping_sub(self.pos);
-        if n > size as u64 { Err(Lie) } else { Ok(n as usize) }
+    pub fn available(&self, writer: &Writer, size: usize) -> Result<usize, PeerViolation> {
+        published_after(writer, self.pos, size)
     }
 
-    /// Whether the tail of this stretch will not move any more. Ask before the last look at the tail.
+    /// Whether the tail of this stretch will not move any more. The last look at the tail comes after this one.
     #[inline]
     pub fn is_complete(&self, writer: &Writer) -> bool {
         // SYNC complete
@@ -99,61 +125,61 @@ impl Input {
         self.copying
     }
 
-    /// Distance of the next byte from the writer's base. Any value is safe: [`crate::Data`] wraps it.
+    /// Distance of the next byte from the writer's base.
     #[inline]
     pub fn at(&self, writer: &Writer) -> u64 {
-        // SYNC tail: the base belongs to the tail that was read before.
-        self.pos.wrapping_sub(writer.base.load(Ordering::Relaxed))
+        distance(writer, self.pos)
     }
 
-    /// Our word as we have left it.
+    /// The reader's word as this end has left it.
     #[inline]
     fn word(&self) -> u64 {
         self.pos | if self.copying { COPYING } else { 0 }
     }
 
-    /// Consumes `n` bytes that have been copied out. The full fence in it lets the caller look for a writer
-    /// that waits for space next.
+    /// Consumes `n` bytes that the caller has copied out. It ends with a full fence, so that the caller can look next for a
+    /// writer that waits for space.
     #[inline]
-    pub fn advance(&mut self, reader: &Reader, n: usize) -> Result<Advance, Lie> {
+    pub fn advance(&mut self, reader: &Reader, n: usize) -> Result<Advance, PeerViolation> {
         loop {
             let word = self.word();
-            // SYNC head: who sees the writer's mark sees where copies begin, also when the exchange fails.
+            // SYNC head: a reader that sees the writer's mark sees where copies begin, also when the exchange fails.
             match reader.head.compare_exchange(word, word + n as u64, Ordering::SeqCst, Ordering::Acquire) {
                 Ok(_) => {
                     fence_after_rmw();
                     self.pos += n as u64;
                     return Ok(Advance::Done);
                 }
-                // The writer has begun to copy: it marks our word once.
+                // The writer has begun to copy. It marks the word once.
                 Err(now) if now == self.pos | COPYING && !self.copying => self.copying = true,
-                Err(_) => return if self.is_frozen(reader)? { Ok(Advance::Frozen) } else { Err(Lie) },
+                Err(_) => return if self.is_frozen(reader)? { Ok(Advance::Frozen) } else { Err(PeerViolation::Head) },
             }
         }
     }
 
-    /// Whether the stretch that this end is in has been ended. Looks only at the reader's own word, whose position
-    /// nobody but the reader may move: a program that is told of bytes by a moved one would look for them for ever.
+    /// Whether the stretch that this end is in has ended. Only the reader may move the position in its word: waits look at
+    /// that word, and a program that a moved position tells of bytes would look for them for ever.
     #[inline]
-    pub fn is_frozen(&mut self, reader: &Reader) -> Result<bool, Lie> {
+    pub fn is_frozen(&mut self, reader: &Reader) -> Result<bool, PeerViolation> {
         let word = reader.head.load(Ordering::Acquire);
         if word & POSITION != self.pos || self.copying && word & COPYING == 0 {
-            return Err(Lie);
+            return Err(PeerViolation::Head);
         }
         self.copying = word & COPYING != 0;
         Ok(word & FROZEN != 0)
     }
 
-    /// Between stretches the reader's word is frozen, wherever. Nobody but the reader may thaw it.
+    /// Whether the reader's word is frozen, as it is between stretches. Only the reader may thaw it.
     #[inline]
     pub fn is_outside(&self, reader: &Reader) -> bool {
         reader.head.load(Ordering::Acquire) & FROZEN != 0
     }
 
-    /// Ends the stretch at the present position. The unread bytes will come by kernel. The full fence lets the
-    /// caller look for what was published before the writer could know.
+    /// Ends the stretch at the present position. The unread bytes will come by kernel. After the full fence the caller can
+    /// look for bytes that were published before the writer could see the end.
     pub fn freeze(&mut self, reader: &Reader) {
-        // SYNC head: the writer marks the word before it sends a copy, so either we see the mark or it sees the end.
+        // SYNC head: the writer marks the word before it sends a copy. Either this exchange sees the mark, or the writer
+        // sees the end.
         let word = reader.head.fetch_or(FROZEN, Ordering::SeqCst);
         self.copying |= word & COPYING != 0;
         fence_after_rmw();
@@ -165,7 +191,7 @@ impl Input {
         self.copying = false;
     }
 
-    /// Of an ended stretch there are no copies any more.
+    /// The ended stretch has no copies any more.
     pub fn forget_copies(&mut self) {
         self.copying = false;
     }

@@ -1,24 +1,34 @@
-//! The byte ring of one direction, and the doorbell of one waiting place.
+//! The protocol of the shared memory: byte ring, doorbell, and every word beside them.
 //!
-//! Single producer, single consumer, bytes not messages. The indices lie in [`sidestep_abi::link`]; each end
-//! keeps its own copy of what it has written there, because the peer may write any word at any time.
+//! A ring carries bytes, not messages, from one producer to one consumer. The words lie in [`sidestep_abi::link`] and
+//! [`sidestep_abi::page`]. This crate has every function that reads or writes one of them, so that library, broker and models
+//! run the same code. Each end keeps a copy of what it has written, because the peer may write any word at any time.
 //!
 //! SYNC labels: the two ends of a release/acquire pair carry the same label in their comments.
 #![cfg_attr(not(test), no_std)]
 
-pub mod bell;
+pub mod counters;
 pub mod data;
+pub mod doorbell;
+mod half;
+pub mod header;
 pub mod input;
 pub mod output;
+pub mod page;
+mod sending;
+pub mod side;
+mod sleepers;
+pub mod slot;
 pub mod space;
+mod switch;
+mod violation;
 
 pub use data::Data;
+pub use half::Half;
 pub use input::{Advance, Input, Stretch};
 pub use output::{Head, Output};
+pub use sleepers::Sleepers;
+pub use violation::PeerViolation;
 
-/// So often a step is tried again because the peer has moved meanwhile. No correct peer comes between that often.
+/// Attempts at a step that fails because the peer changes a word meanwhile. No correct peer changes one that often.
 pub const PATIENCE: u32 = 10_000;
-
-/// The peer wrote a value that no correct peer can write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lie;

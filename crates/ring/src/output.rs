@@ -1,6 +1,6 @@
 //! The writing end of a ring.
 
-use crate::{Lie, PATIENCE};
+use crate::{PATIENCE, PeerViolation};
 use sidestep_abi::link::{COPYING, FROZEN, POSITION, Reader, Writer};
 use sidestep_abi::sync::{Ordering, fence};
 
@@ -9,7 +9,7 @@ use sidestep_abi::sync::{Ordering, fence};
 pub enum Head {
     /// Everything before this position is consumed; the reader goes on.
     At(u64),
-    /// The stretch ended here; what was written after it must travel by kernel.
+    /// The stretch ended here. The kernel must carry what was written after this position.
     Frozen(u64),
 }
 
@@ -22,9 +22,9 @@ pub struct Output {
     pub base: u64,
     /// Where this stretch began.
     pub from: u64,
-    /// Last consumed position that the reader told.
+    /// The reader's position when the writer last looked.
     head: u64,
-    /// The reader's word when the stretch was announced: as long as it is unchanged, the reader has not come.
+    /// The reader's word when the stretch was announced. While it is unchanged, the reader has not entered.
     before: u64,
     epoch: u32,
 }
@@ -32,19 +32,19 @@ pub struct Output {
 impl Output {
     /// Announces a stretch of ring from position `pos` on.
     ///
-    /// The previous stretch, if any, must have ended and been noticed by the reader (`Side::seen_epoch`), and
-    /// `pos` must lie beyond its end, so that the reader's word tells old and new apart.
-    pub fn begin(&mut self, writer: &Writer, reader: &Reader, pos: u64) -> Result<(), Lie> {
+    /// The reader must have noticed the end of the previous stretch, if any (`Side::seen_epoch`), and `pos` must lie beyond
+    /// that end, so that the reader's word tells old and new apart.
+    pub fn begin(&mut self, writer: &Writer, reader: &Reader, pos: u64) -> Result<(), PeerViolation> {
         let before = reader.head.load(Ordering::Relaxed);
         if before & FROZEN == 0 || before & POSITION == pos {
-            return Err(Lie);
+            return Err(PeerViolation::Head);
         }
         *self = Output { tail: pos, base: pos, from: pos, head: pos, before, epoch: self.epoch + 1 };
         writer.base.store(pos, Ordering::Relaxed);
         writer.tail.store(pos, Ordering::Relaxed);
         writer.ring_from.store(pos, Ordering::Relaxed);
         writer.sent_to.store(pos, Ordering::Relaxed);
-        // SYNC stretch: whoever sees the number sees where the stretch begins.
+        // SYNC stretch: a reader that sees the number sees where the stretch begins.
         writer.epoch.store(self.epoch, Ordering::Release);
         Ok(())
     }
@@ -66,23 +66,23 @@ impl Output {
         self.tail - self.head
     }
 
-    /// What `word` of the reader says. A lie is a position outside of what was published and not yet consumed.
+    /// What `word` of the reader says. A position before the last one seen, or beyond the tail, is a violation.
     #[inline]
-    fn read(&self, word: u64) -> Result<Head, Lie> {
-        // A reader that has not come yet: its word is the old one, or our own mark on it ([`Output::is_waiting`]).
+    fn read(&self, word: u64) -> Result<Head, PeerViolation> {
+        // The reader has not entered yet: its word is the old one, or our own mark on that ([`Output::is_waiting`]).
         if word == self.before || word == self.from | FROZEN | COPYING {
-            return if self.head == self.from { Ok(Head::At(self.from)) } else { Err(Lie) };
+            return if self.head == self.from { Ok(Head::At(self.from)) } else { Err(PeerViolation::Head) };
         }
         let pos = word & POSITION;
         if pos < self.head || pos > self.tail {
-            return Err(Lie);
+            return Err(PeerViolation::Head);
         }
         Ok(if word & FROZEN != 0 { Head::Frozen(pos) } else { Head::At(pos) })
     }
 
     /// Looks at the reader's word.
     #[inline]
-    pub fn look(&mut self, reader: &Reader) -> Result<Head, Lie> {
+    pub fn look(&mut self, reader: &Reader) -> Result<Head, PeerViolation> {
         // SYNC head: bytes before this position have been copied out.
         let head = self.read(reader.head.load(Ordering::Acquire))?;
         let (Head::At(pos) | Head::Frozen(pos)) = head;
@@ -106,13 +106,13 @@ impl Output {
         }
     }
 
-    /// Distance of the next byte from the base: what [`crate::Data`] wants.
+    /// Distance of the next byte from the base, for [`crate::Data`].
     #[inline]
     pub fn at(&self) -> u64 {
         self.tail - self.base
     }
 
-    /// Makes `n` bytes, already copied, visible. The full fence lets the caller look for sleepers next.
+    /// Makes `n` bytes visible that the caller has copied. After the full fence the caller can look for sleepers.
     #[inline]
     pub fn publish(&mut self, writer: &Writer, n: usize) {
         self.tail += n as u64;
@@ -121,10 +121,10 @@ impl Output {
         fence(Ordering::SeqCst);
     }
 
-    /// Before copies of unread bytes are sent by kernel: says from which position on. That is the answer, unless the
-    /// stretch has ended meanwhile ([`Head::Frozen`]). The reader's word is marked in the same step in which nobody
-    /// has read further or ended the stretch: so both ends know the same position, or both know that it has ended.
-    pub fn mark_copying(&mut self, writer: &Writer, reader: &Reader) -> Result<Head, Lie> {
+    /// Before the writer sends copies of unread bytes by kernel: says from which position on. That position is the answer,
+    /// unless the stretch has ended meanwhile ([`Head::Frozen`]). The exchange fails if the reader has read further, or has
+    /// ended the stretch. So both ends know the same position, or both know that the stretch has ended.
+    pub fn mark_copying(&mut self, writer: &Writer, reader: &Reader) -> Result<Head, PeerViolation> {
         for _ in 0..PATIENCE {
             let word = reader.head.load(Ordering::Acquire);
             let head = self.read(word)?;
@@ -134,19 +134,19 @@ impl Output {
                 return Ok(head);
             }
             let marked = pos | COPYING | if word & FROZEN != 0 { FROZEN } else { 0 };
-            // SYNC head: whoever sees the mark sees the position.
+            // SYNC head: a reader that sees the mark sees the position.
             writer.resume.store(pos, Ordering::Relaxed);
             if reader.head.compare_exchange(word, marked, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
                 return Ok(head);
             }
         }
-        Err(Lie)
+        Err(PeerViolation::Unsettled)
     }
 
-    /// The stretch is complete: nothing more is published in it. `copied`: bytes of it that the kernel carries, too.
+    /// The stretch is complete: the writer publishes nothing more in it. `copied`: bytes of it that the kernel carries, too.
     pub fn complete(&self, writer: &Writer, copied: u64) {
         writer.copied.store(copied, Ordering::Relaxed);
-        // SYNC complete: what follows is sent by kernel after this, so whoever reads it finds this said.
+        // SYNC complete: the writer sends what follows by kernel after this store, so a reader of that finds it done.
         writer.complete.store(self.epoch, Ordering::Release);
         fence(Ordering::SeqCst);
     }

@@ -3,7 +3,7 @@
 
 use sidestep_abi::link::{COPYING, FROZEN, Reader, UNUSED, Writer};
 use sidestep_abi::sync::Ordering::Relaxed;
-use sidestep_ring::{Head, Input, Output};
+use sidestep_ring::{Head, Input, Output, slot};
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ impl Drop for Stop<'_> {
 #[test]
 fn every_call_returns() {
     let (writer, reader, stop) = (Writer::default(), Reader::default(), AtomicBool::new(false));
-    reader.head.store(UNUSED, Relaxed);
+    slot::reset_reader(&reader);
     let mut fresh = Output::default();
     fresh.begin(&writer, &reader, FROM).expect("a fresh direction");
     fresh.tail = TAIL;
@@ -44,13 +44,13 @@ fn every_call_returns() {
         scope.spawn(|| scribble(&writer, &reader, &stop));
         let _stop = Stop(&stop);
         let end = Instant::now() + Duration::from_secs(1);
-        let (mut lies, mut truths) = (0, 0);
+        let (mut violations, mut rounds) = (0, 0);
         while Instant::now() < end {
             let began = Instant::now();
-            *(if one_round(&writer, &reader, fresh) { &mut truths } else { &mut lies }) += 1;
+            *(if one_round(&writer, &reader, fresh) { &mut rounds } else { &mut violations }) += 1;
             assert!(began.elapsed() < Duration::from_secs(5), "one round took {:?}", began.elapsed());
         }
-        assert!(lies > 0 && truths > 0, "{lies} lies, {truths} truths: nobody scribbles");
+        assert!(violations > 0 && rounds > 0, "{violations} violations in {rounds} rounds: nobody scribbles");
     });
 }
 

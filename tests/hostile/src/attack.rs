@@ -11,7 +11,7 @@ use sidestep_broker::listen::Address;
 use sidestep_broker::wire::{self, Incoming};
 use sidestep_conn::{Advance, Half, Read, Rx, Tx, Write};
 use sidestep_posix::rng::Rng;
-use sidestep_ring::{Data, bell, space};
+use sidestep_ring::{Data, doorbell, side, space};
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -60,9 +60,9 @@ impl Attacker {
             let msg = record.msg;
             match (msg.kind(), record.fd) {
                 (Some(Kind::Link), Some(fd)) => drop(self.links.insert(msg.link, Rc::new(Memory::new(msg, fd)))),
-                (Some(Kind::PeerBell), Some(fd)) => {
+                (Some(Kind::PeerDoorbell), Some(fd)) => {
                     if let Some(memory) = self.links.get(&msg.link) {
-                        memory.side_area(memory.side).known.fetch_or(1 << msg.place, SeqCst);
+                        doorbell::add_known(memory.side_area(memory.side), msg.place);
                     }
                     self.bells.insert((msg.link, msg.place), fd);
                 }
@@ -119,8 +119,8 @@ impl Attacker {
                 let _root = Disguise::root();
                 Held::new(bell)
             });
-            talk.memory.side_area(talk.given.side).bells[place].asleep.store(1, SeqCst);
-            talk.words().side[talk.given.side].bells.fetch_or(1 << place, SeqCst);
+            talk.memory.side_area(talk.given.side).doorbells[place].armed.store(1, SeqCst);
+            side::add_doorbell(&talk.words().side[talk.given.side], place as u32);
         }
     }
 
@@ -132,9 +132,9 @@ impl Attacker {
     /// Rings the victim as a correct member does after it has published something.
     pub fn ring(&self, talk: &Talk) {
         let area = talk.memory.side_area(1 - talk.given.side);
-        let places = talk.words().side[1 - talk.given.side].bells.load(SeqCst);
+        let places = side::doorbells(&talk.words().side[1 - talk.given.side]);
         for place in (0..64u32).filter(|p| places & 1 << p != 0) {
-            if bell::ring(&area.bells[place as usize], talk.given.slot, || ())
+            if doorbell::ring(&area.doorbells[place as usize], talk.given.slot, || ())
                 && let Some(ringer) = self.bells.get(&(talk.given.link, place))
             {
                 crate::mischief::add(ringer, 1);
@@ -144,7 +144,7 @@ impl Attacker {
 
     /// Behaves until bytes went by ring in both directions, and for a while longer. False: it never came to that.
     pub fn behave(&mut self, talk: &mut Talk, calls: bool, rng: &mut Rng) -> bool {
-        talk.words().side[talk.given.side].ready.store(1, SeqCst);
+        talk.half(1 - talk.given.side).0.set_ready();
         let (deadline, mut more) = (Instant::now() + PAIRING, rng.below(30));
         let mut owed = talk.rx.pos().saturating_sub(talk.tx.pos());
         while Instant::now() < deadline && more > 0 {
@@ -229,16 +229,11 @@ impl Talk {
     }
 
     fn half(&self, writing: usize) -> (Half<'_>, Data) {
-        let words = self.words();
-        let (writer, reader) = (&words.writer[writing], &words.reader[writing]);
         let size = self.memory.ring_size;
         let start = self.memory.ring_byte(self.given.slot, writing, 0).as_ptr();
         // SAFETY: a whole ring of the mapping, which lives as long as `self`.
         let data = unsafe { Data::new(start, size) };
-        (
-            Half { writer, reader, reading_side: &words.side[1 - writing], writing_side: &words.side[writing], size },
-            data,
-        )
+        (Half::of(self.words(), writing, size), data)
     }
 
     /// Sends up to `n` bytes as a correct member does. Returns how many went.

@@ -1,7 +1,7 @@
 //! What an attacker writes into the memory that it shares with its victim.
 
 use crate::attack::Talk;
-use sidestep_abi::link::{Bell, FROZEN, RINGS_AT, SIDES_AT, SLOTS_AT, SideArea, Slot, UNUSED};
+use sidestep_abi::link::{Doorbell, FROZEN, RINGS_AT, SIDES_AT, SLOTS_AT, SideArea, Slot, UNUSED};
 use sidestep_posix::rng::Rng;
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -17,10 +17,10 @@ pub fn any(talk: &Talk, rng: &mut Rng) -> String {
     let (what, at) = match rng.below(16) {
         0..=8 => ("slot", own + 4 * rng.below(size_of::<Slot>() as u64 / 4) as usize),
         9 => ("another slot", SLOTS_AT + rng.below((RINGS_AT - SLOTS_AT) as u64) as usize / 8 * 8),
-        10..=12 => ("bells", SIDES_AT + rng.below(2 * size_of::<SideArea>() as u64) as usize / 8 * 8),
+        10..=12 => ("doorbells", SIDES_AT + rng.below(2 * size_of::<SideArea>() as u64) as usize / 8 * 8),
         13 => ("header", 8 * rng.below(8) as usize),
         14 => return scribble(talk, rng),
-        _ => return all_bells(talk, rng),
+        _ => return all_doorbells(talk, rng),
     };
     let now = talk.memory.map.at::<AtomicU64>(at / 8 * 8).load(SeqCst);
     let value = value(talk, rng, now);
@@ -64,20 +64,20 @@ fn scribble(talk: &Talk, rng: &mut Rng) -> String {
     format!("ring {side}: other bytes")
 }
 
-/// Bells and summaries all ones, everybody asleep.
-fn all_bells(talk: &Talk, rng: &mut Rng) -> String {
+/// All doorbells marked for all slots, and armed.
+fn all_doorbells(talk: &Talk, rng: &mut Rng) -> String {
     let side = rng.below(2) as usize;
-    let asleep = *rng.pick(&[0, 1, u32::MAX]);
-    for bell in &talk.memory.side_area(side).bells {
-        fill_bell(bell, asleep);
+    let armed = *rng.pick(&[0, 1, u32::MAX]);
+    for doorbell in &talk.memory.side_area(side).doorbells {
+        fill_doorbell(doorbell, armed);
     }
-    format!("bells of side {side} all ones, asleep {asleep:#x}")
+    format!("doorbells of side {side} all ones, armed {armed:#x}")
 }
 
-fn fill_bell(bell: &Bell, asleep: u32) {
-    bell.ready.iter().for_each(|word| word.store(u64::MAX, SeqCst));
-    bell.news.store(u64::MAX, SeqCst);
-    bell.asleep.store(asleep, SeqCst);
+fn fill_doorbell(doorbell: &Doorbell, armed: u32) {
+    doorbell.ready.iter().for_each(|word| word.store(u64::MAX, SeqCst));
+    doorbell.news.store(u64::MAX, SeqCst);
+    doorbell.armed.store(armed, SeqCst);
 }
 
 /// What a lie is, and how it is told.
@@ -133,11 +133,11 @@ pub const CRAFTED: &[Crafted] = &[
         t.read_by_us().fetch_or(FROZEN, SeqCst);
         t.words().side[t.given.side].froze.fetch_add(1, SeqCst);
     }),
-    ("ring here, all of you", |t| t.words().side[t.given.side].bells.store(u64::MAX, SeqCst)),
+    ("ring here, all of you", |t| t.words().side[t.given.side].doorbells.store(u64::MAX, SeqCst)),
     ("every word of the slot all ones", |t| t.fill_slot(u64::MAX)),
     ("every word of the slot 0", |t| t.fill_slot(0)),
     ("bytes by kernel behind the ring", |t| drop((&t.stream).write(&[*ALPHABET.start(); 77]))),
-    ("every bell all ones", |t| {
-        (0..2).for_each(|side| t.memory.side_area(side).bells.iter().for_each(|b| fill_bell(b, 1)));
+    ("every doorbell all ones", |t| {
+        (0..2).for_each(|side| t.memory.side_area(side).doorbells.iter().for_each(|d| fill_doorbell(d, 1)));
     }),
 ];

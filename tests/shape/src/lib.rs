@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 pub mod built;
+pub mod c;
 pub mod library;
 pub mod modules;
 pub mod packages;
+pub mod rust;
 pub mod table;
 
 use std::path::PathBuf;

@@ -89,6 +89,19 @@ fn terms_of(package: &Value) -> Terms {
     Terms { name: string(&package["name"]), licence: text("license"), source: text("source") }
 }
 
+/// Every `Cargo.toml` of the repository.
+pub fn manifests() -> Vec<String> {
+    let mut found = vec!["Cargo.toml".to_string(), "fuzz/Cargo.toml".to_string()];
+    for directory in ["crates", "tests"] {
+        let entries = std::fs::read_dir(crate::path(directory)).expect(directory);
+        let names = entries.map(|entry| entry.expect("an entry").file_name().display().to_string());
+        found.extend(names.map(|name| format!("{directory}/{name}/Cargo.toml")));
+    }
+    found.retain(|manifest| crate::path(manifest).exists());
+    assert!(found.len() > 10, "not all of them: {found:?}");
+    found
+}
+
 fn edges_of(node: &Value) -> Vec<(String, Vec<Value>)> {
     list(&node["deps"])
         .map(|dep| (string(&dep["pkg"]), list(&dep["dep_kinds"]).map(|k| k["kind"].clone()).collect()))

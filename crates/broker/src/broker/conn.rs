@@ -11,9 +11,9 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
 use sidestep_abi::env::RING_SIZES;
+use sidestep_ring::page;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// The epoll instance. What is in it is registered under a number.
 pub struct Poller(pub OwnedFd);
@@ -84,8 +84,8 @@ pub struct Member {
     pub ring_size: u32,
     /// Detached.
     pub hold: bool,
-    /// By place: what rings there for the broker.
-    pub bells: BTreeMap<usize, Loan>,
+    /// By place: the eventfd by which the broker rings there.
+    pub doorbells: BTreeMap<usize, Loan>,
     pub links: BTreeSet<u32>,
     /// Eventfds in its doorbells that its receiver is to make.
     pub ringers_due: usize,
@@ -115,8 +115,7 @@ impl Conn {
     /// Tells the member that there is something to look at.
     pub fn announce(&self) {
         if let Role::Member(member) = &self.role {
-            // SYNC(pending): after the record is in the socket, or the slot is changed.
-            member.page.get().pending.fetch_add(1, Release);
+            page::announce(member.page.get());
         }
     }
 
@@ -135,36 +134,34 @@ impl Conn {
 const TRIES: usize = 4;
 
 impl Member {
-    pub fn new(pid: u32, page: PageMem, mapping: Permit, wished_ring: u64, room: Room, hold: bool) -> Member {
+    pub fn new(pid: u32, page_mem: PageMem, mapping: Permit, wished_ring: u64, room: Room, hold: bool) -> Member {
         let member = Member {
             pid,
             exe: exe_of(pid),
-            page,
+            page: page_mem,
             ring_size: usable_ring_size(wished_ring),
             hold,
-            bells: BTreeMap::new(),
+            doorbells: BTreeMap::new(),
             links: BTreeSet::new(),
             ringers_due: 0,
             room,
             _mapping: mapping,
         };
-        let words = member.page.get();
-        words.hold.store(u32::from(hold), Relaxed);
-        words.version.store(sidestep_abi::VERSION, Relaxed);
-        words.magic.store(sidestep_abi::MAGIC, Release);
+        page::init(member.page.get(), hold);
         member
     }
 
     /// Places with a doorbell, as a bitmap.
     pub fn places(&self) -> u64 {
-        self.bells.keys().fold(0, |mask, &place| mask | 1 << place)
+        self.doorbells.keys().fold(0, |mask, &place| mask | 1 << place)
     }
 
-    /// Wakes who sleeps there. It cannot block: nobody else has our eventfd, and its count never comes near the limit.
+    /// Wakes a thread that sleeps there. The write cannot block: no other process has this eventfd, and its count stays far
+    /// below the limit.
     pub fn ring(&self, place: usize) {
-        if let Some(bell) = self.bells.get(&place) {
-            // If it cannot be done, the sleeper hears of it from its peer, or from the kernel.
-            let _ = (0..TRIES).any(|_| io::write(bell, &1u64.to_ne_bytes()).is_ok());
+        if let Some(doorbell) = self.doorbells.get(&place) {
+            // If all tries fail, the peer or the kernel wakes the sleeper.
+            let _ = (0..TRIES).any(|_| io::write(doorbell, &1u64.to_ne_bytes()).is_ok());
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Broker;
 use sidestep_abi::msg::{Kind, Msg};
+use sidestep_ring::page;
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering::SeqCst;
 
 /// What a detach or attach is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Broker {
             return Vec::new();
         };
         member.hold = hold;
-        member.page.get().hold.store(u32::from(hold), SeqCst);
+        page::set_hold(member.page.get(), hold);
         let links = member.links.clone();
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.touched = true;

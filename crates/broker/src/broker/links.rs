@@ -12,8 +12,8 @@ use crate::receiver::message::{Command, Ringing};
 use rustix::io::Errno;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
+use sidestep_ring::slot;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 
 /// A link of which its members have not heard yet.
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl Broker {
         let mut opening = Opening::default();
         for side in 0..2 {
             let owner = members[1 - side];
-            let places: Vec<_> = self.member(owner).map(|m| m.bells.keys().copied().collect()).unwrap_or_default();
+            let places: Vec<_> = self.member(owner).map(|m| m.doorbells.keys().copied().collect()).unwrap_or_default();
             for place in places {
                 opening.missing += usize::from(self.have_ringer_made(Ringing { owner, place, link, side }));
             }
@@ -129,7 +129,7 @@ impl Broker {
                 Msg { link: id, side: side as u32, arg: ring_size, arg2: u64::from(peer_pid), ..Msg::new(Kind::Link) };
             self.queue(member, msg, Some(Attached::Memory(memory.clone())));
             for (ringing, ringer) in ringers.extract_if(.., |(ringing, _)| ringing.side == side) {
-                self.queue(member, peer_bell(ringing), Some(Attached::Ringer(ringer)));
+                self.queue(member, peer_doorbell(ringing), Some(Attached::Ringer(ringer)));
             }
         }
         for (member, msg) in opening.slots {
@@ -149,7 +149,7 @@ impl Broker {
     fn tell_of_ringer(&mut self, ringing: Ringing, ringer: Option<Loan>) {
         let link = self.links.get(&ringing.link).filter(|link| link.is_whole());
         if let (Some(link), Some(ringer)) = (link, ringer) {
-            self.queue(link.members[ringing.side], peer_bell(ringing), Some(Attached::Ringer(ringer)));
+            self.queue(link.members[ringing.side], peer_doorbell(ringing), Some(Attached::Ringer(ringer)));
         }
     }
 
@@ -159,7 +159,7 @@ impl Broker {
         let (Some(member), Some(own)) = (self.member_mut(id), own) else {
             return self.violation(id);
         };
-        member.bells.insert(place, own);
+        member.doorbells.insert(place, own);
         for link in member.links.clone() {
             // Out of a link with a dead side all doorbells are taken once, and that has been asked for.
             let Some(members) = self.links.get(&link).filter(|link| link.is_whole()).map(|link| link.members) else {
@@ -324,13 +324,13 @@ impl Broker {
     }
 
     /// Writes the hold that follows from the connection's and its two members' into the slot.
-    pub(super) fn apply_hold(&mut self, link: u32, slot: usize) -> bool {
+    pub(super) fn apply_hold(&mut self, link: u32, number: usize) -> bool {
         let Some(link) = self.links.get(&link) else {
             return false;
         };
         let member_held = link.members.iter().any(|&id| self.member(id).is_some_and(|m| m.hold));
-        let hold = member_held || link.connection(slot).is_some_and(|c| c.hold);
-        link.mem.slot(slot).hold.store(u32::from(hold), SeqCst);
+        let hold = member_held || link.connection(number).is_some_and(|c| c.hold);
+        slot::set_hold(link.mem.slot(number), hold);
         hold
     }
 }
@@ -355,9 +355,9 @@ fn both(scopes: [Scope; 2]) -> Scope {
     }
 }
 
-fn peer_bell(ringing: Ringing) -> Msg {
+fn peer_doorbell(ringing: Ringing) -> Msg {
     let Ringing { link, side, place, .. } = ringing;
-    Msg { link, side: side as u32, place: place as u32, ..Msg::new(Kind::PeerBell) }
+    Msg { link, side: side as u32, place: place as u32, ..Msg::new(Kind::PeerDoorbell) }
 }
 
 pub(super) fn reason_for(error: Errno) -> Reason {

@@ -1,4 +1,4 @@
-//! The status. What stands in shared memory is shown, never believed.
+//! The status. It shows what members have written into shared memory, and no decision rests on that.
 
 use super::Broker;
 use super::conn::{Conn, Member, Role};
@@ -7,13 +7,12 @@ use crate::outbox::Attached;
 use crate::status::{self, Carrier, Direction, Reasons, Status, Totals};
 use rustix::fd::OwnedFd;
 use rustix::fs::MemfdFlags;
-use sidestep_abi::link::{FROZEN, POSITION, Slot};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::page::Page;
 use sidestep_abi::{Reason, VERSION};
+use sidestep_ring::{counters, page, slot};
 use std::io::{Seek, Write};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 impl Broker {
     pub(super) fn send_status(&mut self, id: u64) {
@@ -104,84 +103,48 @@ impl Broker {
         }
     }
 
-    fn connection(&self, link: &Link, slot: usize, connection: &Connection) -> status::Connection {
+    fn connection(&self, link: &Link, number: usize, connection: &Connection) -> status::Connection {
         let pids = self.pids(link);
-        let words = link.mem.slot(slot);
         status::Connection {
-            id: format!("{}.{slot}", link.id),
+            id: format!("{}.{number}", link.id),
             pids,
             local: connection.local.to_string(),
             remote: connection.remote.to_string(),
-            hold: words.hold.load(Relaxed) != 0,
-            directions: [0, 1].map(|d| direction(link, slot, d, pids)),
+            hold: slot::is_held(link.mem.slot(number)),
+            directions: [0, 1].map(|d| direction(link, number, d, pids)),
         }
     }
 }
 
-/// The present stretch of ring of one direction; all 0 while the kernel carries.
-#[derive(Default)]
-struct Stretch {
-    by_ring: bool,
-    /// Position of the reader in the stream.
-    head: u64,
-}
-
-fn stretch(words: &Slot, direction: usize) -> Stretch {
-    let writer = &words.writer[direction];
-    // Of a complete stretch the reader may still read, but what is written now goes by kernel.
-    let begun = writer.epoch.load(Acquire) != writer.complete.load(Acquire);
-    let head = words.reader[direction].head.load(Acquire);
-    if !begun || head & FROZEN != 0 {
-        return Stretch::default();
-    }
-    Stretch { by_ring: true, head: head & POSITION }
-}
-
 fn direction(link: &Link, slot: usize, d: usize, pids: [u32; 2]) -> Direction {
-    let words = link.mem.slot(slot);
-    let counters = &words.counters[d];
-    let now = stretch(words, d);
-    let reason = counters.reason.load(Relaxed);
+    let half = link.half(slot, d);
+    let counted = counters::load(&link.mem.slot(slot).counters[d]);
+    let read_to = half.read_to();
     Direction {
         from_pid: pids[d],
         to_pid: pids[1 - d],
-        carrier: if now.by_ring { Carrier::Ring } else { Carrier::Kernel },
-        ring_bytes: counters.ring_tx.load(Relaxed),
-        kernel_bytes: counters.kernel_tx.load(Relaxed),
-        stretch: words.writer[d].epoch.load(Relaxed),
-        written_to: words.writer[d].tail.load(Relaxed),
-        read_to: now.by_ring.then_some(now.head),
-        reason: (reason != 0).then(|| reason_name(reason as usize)),
+        carrier: if read_to.is_some() { Carrier::Ring } else { Carrier::Kernel },
+        ring_bytes: counted.ring_tx,
+        kernel_bytes: counted.kernel_tx,
+        stretch: half.epoch(),
+        written_to: half.tail(),
+        read_to,
+        reason: (counted.reason != 0).then(|| reason_name(counted.reason as usize)),
     }
 }
 
-/// What `side` has sent and received on one connection so far.
+/// The bytes that `side` has sent and received on one connection so far.
 fn slot_counters(link: &Link, slot: usize, side: usize) -> Totals {
-    let words = link.mem.slot(slot);
-    let counters = &words.counters[side];
-    Totals {
-        ring_tx: counters.ring_tx.load(Relaxed),
-        ring_rx: counters.ring_rx.load(Relaxed),
-        kernel_tx: counters.kernel_tx.load(Relaxed),
-        kernel_rx: counters.kernel_rx.load(Relaxed),
-        ..Totals::default()
-    }
+    let counters::Counted { kernel_tx, kernel_rx, ring_tx, ring_rx, .. } =
+        counters::load(&link.mem.slot(slot).counters[side]);
+    Totals { kernel_tx, kernel_rx, ring_tx, ring_rx, ..Totals::default() }
 }
 
 /// The counters of one member's page.
 fn page_counters(page: &Page) -> (Totals, Reasons) {
-    let t = &page.totals;
-    let totals = Totals {
-        seen: t.seen.load(Relaxed),
-        upgraded: t.upgraded.load(Relaxed),
-        returned: t.returned.load(Relaxed),
-        ring_rx: t.ring_rx.load(Relaxed),
-        ring_tx: t.ring_tx.load(Relaxed),
-        kernel_rx: t.kernel_rx.load(Relaxed),
-        kernel_tx: t.kernel_tx.load(Relaxed),
-    };
-    let counts = page.reasons.iter().enumerate().map(|(code, n)| (code, n.load(Relaxed)));
-    (totals, counts.filter(|&(_, n)| n != 0).map(|(code, n)| (reason_name(code), n)).collect())
+    let page::Counted { seen, upgraded, returned, ring_rx, ring_tx, kernel_rx, kernel_tx } = page::totals(page);
+    let reasons = page::reasons(page).filter(|&(_, n)| n != 0).map(|(code, n)| (reason_name(code), n)).collect();
+    (Totals { seen, upgraded, returned, ring_rx, ring_tx, kernel_rx, kernel_tx }, reasons)
 }
 
 pub(super) fn add_reasons(to: &mut Reasons, from: &Reasons) {

@@ -4,7 +4,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io;
 use rustix::mm::{MapFlags, ProtFlags};
-use sidestep_abi::link::{self, Header, SLOTS, SideArea, Slot};
+use sidestep_abi::link::{self, Header, SLOTS, SideArea, Slot, side_at, slot_at};
 use sidestep_abi::page::Page;
 use std::ptr::NonNull;
 
@@ -106,12 +106,12 @@ impl LinkMem {
     pub fn side(&self, side: usize) -> &SideArea {
         assert!(side < 2);
         // SAFETY: `SideArea` is atomics and padding.
-        unsafe { self.map.at(link::SIDES_AT + side * size_of::<SideArea>()) }
+        unsafe { self.map.at(side_at(side)) }
     }
 
     pub fn slot(&self, slot: usize) -> &Slot {
         assert!(slot < SLOTS);
         // SAFETY: `Slot` is atomics and padding.
-        unsafe { self.map.at(link::SLOTS_AT + slot * size_of::<Slot>()) }
+        unsafe { self.map.at(slot_at(slot)) }
     }
 }

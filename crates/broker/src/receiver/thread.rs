@@ -165,7 +165,7 @@ impl Thread {
     fn record(&mut self, id: u64, record: Record) -> Option<Event> {
         match record.msg.kind().filter(|_| record.msg.version == VERSION) {
             Some(Kind::Offer) => Some(self.offers.offered(id, record)),
-            Some(Kind::Bell) => self.rings.doorbell(id, record),
+            Some(Kind::Doorbell) => self.rings.doorbell(id, record),
             _ => Some(Event::Record { id, msg: record.msg }),
         }
     }

@@ -183,7 +183,7 @@ impl FakeMember {
 
     pub fn bell(&self, place: u32) -> OwnedFd {
         let bell = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
-        self.send(Msg { place, ..Msg::new(Kind::Bell) }, Some(&bell));
+        self.send(Msg { place, ..Msg::new(Kind::Doorbell) }, Some(&bell));
         bell
     }
 
@@ -270,11 +270,11 @@ impl Memory {
     }
 
     pub fn slot(&self, slot: usize) -> &sidestep_abi::link::Slot {
-        self.map.at(sidestep_abi::link::SLOTS_AT + slot * size_of::<sidestep_abi::link::Slot>())
+        self.map.at(sidestep_abi::link::slot_at(slot))
     }
 
     pub fn side_area(&self, side: usize) -> &sidestep_abi::link::SideArea {
-        self.map.at(sidestep_abi::link::SIDES_AT + side * size_of::<sidestep_abi::link::SideArea>())
+        self.map.at(sidestep_abi::link::side_at(side))
     }
 
     /// A byte of the ring that `side` writes.

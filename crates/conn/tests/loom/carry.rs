@@ -1,23 +1,22 @@
 //! Bytes that change from the kernel to the ring and back arrive once and in order.
 
-use crate::explore;
-use crate::world::{START, World};
-use loom::sync::Arc;
-use loom::thread;
+use crate::conn_direction::Direction;
+use crate::engine::{Arc, explore, thread};
+use crate::{SIZE, START, read, write};
 use sidestep_conn::{Rx, Tx};
 
 /// Reads so often, whatever comes.
-fn read_along(world: &World, rx: &mut Rx, times: usize) {
+fn read_along(direction: &Direction, rx: &mut Rx, times: usize) {
     for _ in 0..times {
-        if !world.read(rx) {
+        if !read(direction, rx) {
             thread::yield_now();
         }
     }
 }
 
-fn begin_if_possible(world: &World, tx: &mut Tx) {
-    if tx.may_begin(world.half()) {
-        assert!(tx.begin(world.half()).expect("nobody lies"));
+fn begin_if_possible(direction: &Direction, tx: &mut Tx) {
+    if tx.may_begin(direction.half()) {
+        assert!(tx.begin(direction.half()).expect("no violation"), "the reader is ready all the time");
     }
 }
 
@@ -29,24 +28,24 @@ fn begin_if_possible(world: &World, tx: &mut Tx) {
 #[test]
 fn two_stretches_of_a_writer() {
     explore("two_stretches_of_a_writer", 3, || {
-        let world = Arc::new(World::new());
+        let direction = Arc::new(Direction::new(SIZE));
         let reader = {
-            let world = world.clone();
+            let direction = direction.clone();
             thread::spawn(move || {
                 let mut rx = Rx::native(START);
-                read_along(&world, &mut rx, 3);
+                read_along(&direction, &mut rx, 3);
                 rx
             })
         };
         let mut tx = Tx::native(START);
-        begin_if_possible(&world, &mut tx);
-        assert!(world.write(&mut tx));
-        tx.end(world.half()).expect("nobody lies");
-        assert!(world.write(&mut tx), "by kernel, behind the copies");
-        begin_if_possible(&world, &mut tx);
-        assert!(world.write(&mut tx));
+        begin_if_possible(&direction, &mut tx);
+        assert!(write(&direction, &mut tx));
+        tx.end(direction.half()).expect("no violation");
+        assert!(write(&direction, &mut tx), "by kernel, behind the copies");
+        begin_if_possible(&direction, &mut tx);
+        assert!(write(&direction, &mut tx));
         let mut rx = reader.join().unwrap();
-        world.drain(&mut tx, &mut rx);
+        direction.drain(&mut tx, &mut rx);
         assert_eq!(tx.pos(), START + 3);
     });
 }
@@ -57,50 +56,48 @@ fn two_stretches_of_a_writer() {
 #[test]
 fn a_reader_that_leaves() {
     explore("a_reader_that_leaves", 3, || {
-        let world = Arc::new(World::new());
+        let direction = Arc::new(Direction::new(SIZE));
         let reader = {
-            let world = world.clone();
+            let direction = direction.clone();
             thread::spawn(move || {
                 let mut rx = Rx::native(START);
-                read_along(&world, &mut rx, 2);
-                leave(&world, &mut rx);
-                read_along(&world, &mut rx, 1);
+                read_along(&direction, &mut rx, 2);
+                leave(&direction, &mut rx);
+                read_along(&direction, &mut rx, 1);
                 rx
             })
         };
         let mut tx = Tx::native(START);
-        begin_if_possible(&world, &mut tx);
-        let written = (0..3).filter(|_| world.write(&mut tx)).count();
+        direction.begin(&mut tx).expect("no violation");
+        let written = (0..3).filter(|_| write(&direction, &mut tx)).count();
         let mut rx = reader.join().unwrap();
-        world.drain(&mut tx, &mut rx);
+        direction.drain(&mut tx, &mut rx);
         assert_eq!(tx.pos(), START + written as u64);
     });
 }
 
-fn leave(world: &World, rx: &mut Rx) {
-    rx.refuse(world.half()).expect("nobody lies");
-    rx.freeze(world.half()).expect("nobody lies");
-    world.half().hint_freeze();
+fn leave(direction: &Direction, rx: &mut Rx) {
+    rx.leave_ring(direction.half()).expect("no violation");
 }
 
 /// The writer ends a stretch with two unread bytes, and goes on by kernel, while the reader is at work.
-fn ended_beside(name: &'static str, reads: fn(&World, &mut Rx)) {
+fn ended_beside(name: &'static str, reads: fn(&Direction, &mut Rx)) {
     explore(name, 3, move || {
-        let world = Arc::new(World::new());
+        let direction = Arc::new(Direction::new(SIZE));
         let (mut tx, mut rx) = (Tx::native(START), Rx::native(START));
-        assert!(tx.begin(world.half()).expect("nobody lies"));
-        assert!(world.write(&mut tx) && world.write(&mut tx));
+        assert!(tx.begin(direction.half()).expect("no violation"));
+        assert!(write(&direction, &mut tx) && write(&direction, &mut tx));
         let reader = {
-            let world = world.clone();
+            let direction = direction.clone();
             thread::spawn(move || {
-                reads(&world, &mut rx);
+                reads(&direction, &mut rx);
                 rx
             })
         };
-        tx.end(world.half()).expect("nobody lies");
-        assert!(world.write(&mut tx), "by kernel");
+        tx.end(direction.half()).expect("no violation");
+        assert!(write(&direction, &mut tx), "by kernel");
         let mut rx = reader.join().unwrap();
-        world.drain(&mut tx, &mut rx);
+        direction.drain(&mut tx, &mut rx);
         assert_eq!(tx.pos(), START + 3);
     });
 }
@@ -111,10 +108,10 @@ fn ended_beside(name: &'static str, reads: fn(&World, &mut Rx)) {
 /// that are not continued where the reader has left; `copied` told too late, or for another stretch.
 #[test]
 fn both_end_it() {
-    ended_beside("both_end_it", |world, rx| {
-        read_along(world, rx, 1);
-        leave(world, rx);
-        world.discard(rx);
+    ended_beside("both_end_it", |direction, rx| {
+        read_along(direction, rx, 1);
+        leave(direction, rx);
+        direction.discard(rx).expect("no violation");
     });
 }
 
@@ -123,10 +120,10 @@ fn both_end_it() {
 /// Catches: news that are taken for copies, because the queue's length was asked after the end.
 #[test]
 fn copies_are_discarded_early() {
-    ended_beside("copies_are_discarded_early", |world, rx| {
+    ended_beside("copies_are_discarded_early", |direction, rx| {
         for _ in 0..2 {
-            read_along(world, rx, 1);
-            world.discard(rx);
+            read_along(direction, rx, 1);
+            direction.discard(rx).expect("no violation");
         }
     });
 }
@@ -138,21 +135,21 @@ fn copies_are_discarded_early() {
 #[test]
 fn a_deputy_and_its_writer() {
     explore("a_deputy_and_its_writer", 3, || {
-        let world = Arc::new(World::new());
+        let direction = Arc::new(Direction::new(SIZE));
         let (mut tx, mut rx) = (Tx::native(START), Rx::native(START));
-        assert!(tx.begin(world.half()).expect("nobody lies"));
-        assert!(world.write(&mut tx) && world.write(&mut tx) && world.read(&mut rx));
+        assert!(tx.begin(direction.half()).expect("no violation"));
+        assert!(write(&direction, &mut tx) && write(&direction, &mut tx) && read(&direction, &mut rx));
         let reader = {
-            let world = world.clone();
+            let direction = direction.clone();
             thread::spawn(move || {
-                leave(&world, &mut rx);
-                world.deputy(&mut rx);
+                leave(&direction, &mut rx);
+                direction.deputy(&mut rx, usize::MAX).expect("no violation");
                 rx
             })
         };
-        assert!(world.write(&mut tx));
+        assert!(write(&direction, &mut tx));
         let mut rx = reader.join().unwrap();
-        world.drain(&mut tx, &mut rx);
+        direction.drain(&mut tx, &mut rx);
         assert_eq!(tx.pos(), START + 3);
     });
 }

@@ -1,10 +1,8 @@
 //! A reader that ends a stretch knows what is still to come by kernel.
 
-use crate::explore;
-use crate::world::{START, World};
-use loom::sync::Arc;
-use loom::thread;
-use sidestep_abi::sync::Ordering::Acquire;
+use crate::conn_direction::Direction;
+use crate::engine::{Arc, explore, thread};
+use crate::{SIZE, START, read, write};
 use sidestep_conn::{Rx, Tx};
 
 /// Either the reader sees the byte that was published (and may wait for it), or the writer sees that the stretch
@@ -15,23 +13,23 @@ use sidestep_conn::{Rx, Tx};
 #[test]
 fn a_byte_is_expected_or_sent_by_kernel() {
     explore("a_byte_is_expected_or_sent_by_kernel", 5, || {
-        let world = Arc::new(World::new());
+        let direction = Arc::new(Direction::new(SIZE));
         let (mut tx, mut rx) = (Tx::native(START), Rx::native(START));
-        assert!(tx.begin(world.half()).expect("nobody lies"));
-        assert!(!world.read(&mut rx) && rx.in_ring());
+        assert!(tx.begin(direction.half()).expect("no violation"));
+        assert!(!read(&direction, &mut rx) && rx.in_ring());
         let reader = {
-            let world = world.clone();
+            let direction = direction.clone();
             thread::spawn(move || {
-                rx.freeze(world.half()).expect("nobody lies");
-                world.half().hint_freeze();
-                (rx, world.writer.tail.load(Acquire))
+                rx.freeze(direction.half()).expect("no violation");
+                direction.half().hint_freeze();
+                (rx, direction.half().tail())
             })
         };
-        assert!(world.write(&mut tx));
+        assert!(write(&direction, &mut tx));
         let unaware = tx.in_ring();
         let (mut rx, expected) = reader.join().unwrap();
         assert!(!unaware || expected == tx.pos(), "a byte that nobody knows of");
-        assert!(!unaware || tx.asked_back(world.half()), "a writer that nobody has told");
-        world.drain(&mut tx, &mut rx);
+        assert!(!unaware || tx.asked_back(direction.half()), "a writer that nobody has told");
+        direction.drain(&mut tx, &mut rx);
     });
 }

@@ -1,8 +1,6 @@
 //! The broker's answer meets a thread that closes the connection.
 
-use crate::explore;
-use loom::sync::Arc;
-use loom::thread;
+use crate::engine::{Arc, explore, thread};
 use sidestep_conn::phase::{Cell, Event, Phase};
 
 /// Either the slot becomes the connection's, and goes back with it; or it never does, and the offer is withdrawn.

@@ -1,8 +1,8 @@
 //! The shared words of one direction, for tests that play both of its ends.
 
-use sidestep_abi::link::{Reader, Side, UNUSED, Writer};
-use sidestep_abi::sync::Ordering::Relaxed;
+use sidestep_abi::link::{Reader, Side, Writer};
 use sidestep_conn::{Half, Read, Rx, Tx};
+use sidestep_ring::slot;
 
 pub const SIZE: usize = 16;
 
@@ -21,8 +21,8 @@ impl Words {
             side: Side::default(),
             other: Side::default(),
         };
-        words.reader.head.store(UNUSED, Relaxed);
-        words.side.ready.store(1, Relaxed);
+        slot::reset_reader(&words.reader);
+        words.half().set_ready();
         words
     }
 

@@ -33,8 +33,11 @@ const _: () = assert!(size_of::<listener_key>() == 8 + 2 * 4);
 
 /// `LISTENER_PLACES`, `enum role`
 pub const LISTENER_PLACES: u32 = 64;
-pub const ROLES: [u32; 2] = [0, 1];
+const ROLE_OUTBOUND: u32 = 0;
+const ROLE_INBOUND: u32 = 1;
 pub const ROLE_SINK: u32 = 2;
+/// Those of a proxy's listeners.
+pub const ROLES: [u32; 2] = [ROLE_OUTBOUND, ROLE_INBOUND];
 
 /// Bits of a range's key before the address.
 const OWNER_AND_KIND: u32 = 64;
@@ -43,7 +46,16 @@ const MAPPED: u32 = 96;
 /// So that ::/0 is no range of IPv4.
 const RANGE_OF_V4: u32 = 1 << 8;
 
-/// `POD_INERT`
+/// `enum pod_flags`
+const PASS_WITHOUT_PROXY: u32 = 1 << 0;
+const ALL_RANGES: u32 = 1 << 1;
+const LOOPBACK_INCLUDED: u32 = 1 << 2;
+const INBOUND_ALL_BUT: u32 = 1 << 3;
+const GROUPS_ALL_BUT: u32 = 1 << 4;
+const DNS: u32 = 1 << 5;
+const DNS_ALL: u32 = 1 << 6;
+const HAS_UIDS: u32 = 1 << 7;
+const HAS_GIDS: u32 = 1 << 8;
 const INERT: u32 = 1 << 9;
 
 /// The same pod, of which nothing new is captured: not yet, while its proxy's listeners are gathered, or no more.
@@ -55,20 +67,24 @@ pub fn is_inert(pod: &pod) -> bool {
     pod.flags & INERT != 0
 }
 
-/// The others of `enum pod_flags`
+/// All but [`INERT`].
 fn flags_of(flags: Flags, scalars: &Scalars) -> u32 {
     let bits = [
-        flags.pass_without_proxy,
-        flags.all_ranges,
-        flags.loopback_included,
-        flags.inbound_all_but,
-        flags.groups_all_but,
-        flags.dns,
-        flags.dns_all,
-        scalars.first_uid.is_some(),
-        scalars.first_gid.is_some(),
+        (PASS_WITHOUT_PROXY, flags.pass_without_proxy),
+        (ALL_RANGES, flags.all_ranges),
+        (LOOPBACK_INCLUDED, flags.loopback_included),
+        (INBOUND_ALL_BUT, flags.inbound_all_but),
+        (GROUPS_ALL_BUT, flags.groups_all_but),
+        (DNS, flags.dns),
+        (DNS_ALL, flags.dns_all),
+        (HAS_UIDS, scalars.first_uid.is_some()),
+        (HAS_GIDS, scalars.first_gid.is_some()),
     ];
-    bits.iter().enumerate().fold(0, |all, (bit, set)| all | (u32::from(*set) << bit))
+    set_of(&bits)
+}
+
+fn set_of(bits: &[(u32, bool)]) -> u32 {
+    bits.iter().filter(|(_, set)| *set).fold(0, |all, (bit, _)| all | bit)
 }
 
 pub fn pod_of(scalars: &Scalars, rules: u32, place: u32) -> pod {
@@ -95,11 +111,14 @@ pub fn range_key_of(owner: u32, kind: RangeKind, range: IpNet) -> range_key {
     range_key { bits, owner, kind: kind as u32 + of_v4, address: address_of(Address::from(range.addr())) }
 }
 
+/// `enum route_flags`
+const ROUTE_LOCAL: u32 = 1 << 0;
+const ROUTE_EXCLUDED: u32 = 1 << 1;
 const ROUTE_ERROR_SHIFT: u32 = 16;
 
-/// `enum route_flags`
 pub fn route_of(from: Option<&Route>) -> route {
     let Some(from) = from else { return route::default() };
-    let flags = u32::from(from.local) | (u32::from(from.excluded) << 1) | (u32::from(from.error) << ROUTE_ERROR_SHIFT);
+    let bits = [(ROUTE_LOCAL, from.local), (ROUTE_EXCLUDED, from.excluded)];
+    let flags = u32::from(from.error) << ROUTE_ERROR_SHIFT | set_of(&bits);
     route { flags, source: address_of(Address::from(from.source)) }
 }

@@ -4,6 +4,7 @@ use crate::fdtable::{self, Kind};
 use crate::record::Conn;
 use crate::{arena, place};
 use core::sync::atomic::{AtomicU32, Ordering::*};
+use sidestep_ring::side;
 use sidestep_sys::fd as fdsys;
 
 /// Connections that are closed and only kept for threads that are blocked on them.
@@ -23,7 +24,7 @@ pub fn adopt(index: u32, c: &Conn, fd: i32) -> bool {
     fdtable::set(own as i32, Kind::Own);
     local.fd.store(own as u32, Relaxed);
     if c.is_attached() {
-        c.words().side[c.my_side()].number.store(own as u32, Relaxed);
+        side::set_number(&c.words().side[c.my_side()], own as u32);
     }
     local.refs.store(1, Relaxed);
     local.orphan.store(1, SeqCst);
@@ -36,6 +37,6 @@ pub fn go_on(index: u32) {
     let c = arena::conn(index);
     c.unlock_ends();
     if c.is_attached() {
-        place::ring_all(c.words().side[c.my_side()].bells.load(SeqCst));
+        place::ring_all(side::doorbells(&c.words().side[c.my_side()]));
     }
 }

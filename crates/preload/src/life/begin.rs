@@ -7,6 +7,7 @@ use crate::uring::table;
 use crate::{arena, blocked, counters, drain, errno, settings, thread, wait};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
+use sidestep_ring::page;
 use sidestep_sys::{fd as fdsys, tcp};
 
 /// accept() has returned `fd`: follows it if it is TCP.
@@ -52,7 +53,7 @@ fn begin(fd: i32) {
     local.fd.store(fd as u32, Relaxed);
     blocked::is_any(index); // threads may have been cancelled while they were blocked on the last connection here
     local.orphan.store(0, Relaxed);
-    counters::page().totals.seen.fetch_add(1, Relaxed);
+    page::count_seen(counters::page());
     fdtable::set(fd, Kind::Conn(index));
 }
 

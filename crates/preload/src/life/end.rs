@@ -4,7 +4,6 @@ use crate::drain;
 use crate::record::{Conn, TxEnd};
 use crate::stream::{leave, rx};
 use crate::wait::Deadline;
-use core::sync::atomic::Ordering::*;
 use sidestep_conn::Rx;
 use sidestep_sys::{clock, tcp};
 
@@ -28,7 +27,7 @@ pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
     }
     // Before the FIN goes what the reader has not read: it may turn into somebody without our library.
     drain::tx(c, fd, None);
-    c.tx_half().writer.fin.store(1, SeqCst);
+    c.tx_half().set_fin();
     let _ = c.with_rx(|rx| {
         discard_all_copies(c, rx, fd);
         let in_ring = rx.in_ring();

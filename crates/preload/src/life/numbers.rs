@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 use sidestep_abi::Reason;
 use sidestep_conn::phase::Step;
 use sidestep_conn::{Event, Phase};
+use sidestep_ring::side;
 use sidestep_sys::{arch, clock, fd as fdsys};
 
 /// Before `fd` is closed, or replaced by dup2(): forgets it. The returned work follows the close.
@@ -229,7 +230,7 @@ fn lose_number(index: u32, c: &'static Conn, fd: i32, loss: Loss) {
     if arena::local(index).fd.load(Relaxed) == fd as u32 {
         arena::local(index).fd.store(n as u32, Relaxed);
         if c.is_attached() {
-            c.words().side[c.my_side()].number.store(n as u32, Relaxed);
+            side::set_number(&c.words().side[c.my_side()], n as u32);
         }
     }
     if loss == Loss::StaysOpen {

@@ -3,7 +3,6 @@
 use crate::record::{Conn, flag};
 use crate::stream::rx;
 use crate::{drain, errno};
-use core::sync::atomic::Ordering::*;
 use sidestep_conn::Rx;
 
 /// Before shutdown(2). The end itself goes by kernel, which wakes whoever waits for it.
@@ -24,7 +23,7 @@ pub fn shutting(c: &'static Conn, fd: i32, how: i32) {
         let _ = c.with_rx(|rx| enter_last_ring(c, rx, fd));
     }
     if how != libc::SHUT_RD {
-        c.tx_half().writer.fin.store(1, SeqCst);
+        c.tx_half().set_fin();
     }
 }
 

@@ -6,6 +6,7 @@ use crate::link;
 use crate::record::Conn;
 use core::sync::atomic::Ordering::Relaxed;
 use sidestep_conn::Rx;
+use sidestep_ring::side;
 use sidestep_sys::{fd as fdsys, process, tcp};
 
 /// Sends what goes. Only of a ring that we have left.
@@ -18,7 +19,7 @@ pub fn send_for_writer(c: &Conn, rx: &mut Rx, fd: i32) {
             && let Some(socket) = writers_socket(c, fd)
         {
             let sent = send(c, socket, at, len);
-            rx.sent_to(half, from.wrapping_add(sent as u64));
+            half.set_sent_to(from.wrapping_add(sent as u64));
             fdsys::close(socket);
         }
         half.has_sent();
@@ -42,7 +43,7 @@ fn send(c: &Conn, socket: i32, at: u64, len: usize) -> usize {
 /// socket, is another one by now, or we may not have it.
 fn writers_socket(c: &Conn, fd: i32) -> Option<i32> {
     let pid = link::get(c.link.load(Relaxed)).peer_pid();
-    let number = c.words().side[1 - c.my_side()].number.load(Relaxed);
+    let number = side::number(&c.words().side[1 - c.my_side()]);
     let socket = process::descriptor_of(pid, number as i32).ok()?;
     if tcp::are_two_ends(fd, socket) {
         return Some(socket);

@@ -4,15 +4,11 @@ use crate::link;
 use crate::record::{Conn, flag};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
-use sidestep_conn::{Lie, Rx};
+use sidestep_conn::{PeerViolation, Rx};
 
 /// Leaves the ring that we read, where we are: its writer sends by kernel what we have not read.
-pub fn leave_ring(c: &Conn, rx: &mut Rx) -> Result<(), Lie> {
-    let half = c.rx_half();
-    half.withdraw_readiness();
-    let left = rx.refuse(half).and_then(|()| rx.freeze(half));
-    half.hint_freeze();
-    left
+pub fn leave_ring(c: &Conn, rx: &mut Rx) -> Result<(), PeerViolation> {
+    rx.leave_ring(c.rx_half())
 }
 
 /// The direction that we read to the kernel for good, for somebody who reads natively from here on. What the writer has not
@@ -30,7 +26,7 @@ pub fn rx_to_kernel_once_read(c: &Conn, reason: Reason) {
     });
 }
 
-fn give_rx_up(c: &Conn, reason: Reason, leave: impl FnOnce(&mut Rx) -> Result<(), Lie>) {
+fn give_rx_up(c: &Conn, reason: Reason, leave: impl FnOnce(&mut Rx) -> Result<(), PeerViolation>) {
     c.raise(flag::KERNEL_ONLY);
     if !c.is_attached() {
         return;
@@ -50,6 +46,5 @@ fn give_rx_up(c: &Conn, reason: Reason, leave: impl FnOnce(&mut Rx) -> Result<()
 
 /// Whether the peer may write, or begin to write, into a ring that we read.
 pub fn hears_rings(c: &Conn) -> bool {
-    c.is_attached()
-        && (c.words().side[c.my_side()].ready.load(Acquire) != 0 || c.with_rx(|rx| rx.in_ring()).unwrap_or(false))
+    c.is_attached() && (!c.rx_half().is_unwanted() || c.with_rx(|rx| rx.in_ring()).unwrap_or(false))
 }

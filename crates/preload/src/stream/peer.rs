@@ -4,24 +4,25 @@ use crate::link;
 use crate::record::{Conn, flag};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
-use sidestep_conn::Lie;
+use sidestep_conn::PeerViolation;
+use sidestep_ring::side;
 use sidestep_sys::{Errno, tcp};
 
 /// Rings the peer's doorbells for this connection.
 #[inline]
 pub fn notify(c: &Conn) {
-    let bells = c.words().side[1 - c.my_side()].bells.load(Acquire);
+    let bells = side::doorbells(&c.words().side[1 - c.my_side()]);
     link::get(c.link.load(Relaxed)).notify(c.slot.load(Relaxed) as usize, bells);
 }
 
 /// Whether it has closed its end, or half of it: what it left is not a return to the kernel.
 pub fn has_ended(c: &Conn) -> bool {
-    c.rx_half().writer.fin.load(Acquire) != 0
+    c.rx_half().has_fin()
 }
 
 /// The peer wrote what no correct peer writes: the connection ends here, with an error of its own.
 #[cold]
-pub fn broken(c: &Conn, fd: i32, _lie: Lie) -> Errno {
+pub fn broken(c: &Conn, fd: i32, _which: PeerViolation) -> Errno {
     if c.raise(flag::BROKEN) {
         c.blame(Reason::BrokenPeer);
         tcp::shutdown(fd, libc::SHUT_RDWR);

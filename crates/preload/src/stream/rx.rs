@@ -7,8 +7,8 @@ use crate::user;
 use core::sync::atomic::Ordering::*;
 use libc::{EAGAIN, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, iovec};
 use sidestep_abi::Reason;
-use sidestep_conn::{Advance, Lie, Read, Rx};
-use sidestep_ring::space;
+use sidestep_conn::{Advance, PeerViolation, Read, Rx};
+use sidestep_ring::{counters, space};
 use sidestep_sys::{Errno, Result, arch, clock, tcp};
 
 /// What one look at the connection brought.
@@ -32,7 +32,7 @@ pub fn readable(c: &Conn, fd: i32) -> usize {
             Ok(Read::Copies) => rx.news_in_kernel(half, queued),
             Ok(Read::Kernel(limit)) if queued < limit => queued,
             Ok(Read::Kernel(limit)) => limit + rx.beyond(half).1 as u64,
-            Err(Lie) => 0,
+            Err(_) => 0,
         }
     };
     c.with_rx(reach).unwrap_or(0) as usize
@@ -126,7 +126,7 @@ fn from_ring(
     match rx.took_ring(half, n).map_err(|lie| broken(c, fd, lie))? {
         Advance::Frozen => Ok(None),
         Advance::Done => {
-            c.words().counters[c.my_side()].ring_rx.store(rx.ring, Relaxed);
+            counters::set_ring_rx(&c.words().counters[c.my_side()], rx.ring);
             tell_space(c, available - n);
             if n < available || !rx.is_last_of_ring(half) {
                 return Ok(Some(Step::Bytes(n)));
@@ -200,7 +200,7 @@ fn from_kernel(
         return Ok(if n as u64 == limit { n + peek_beyond(c, rx, whole, skip + n) } else { n });
     }
     rx.took_kernel(n);
-    c.words().counters[c.my_side()].kernel_rx.store(rx.kernel, Relaxed);
+    counters::set_kernel_rx(&c.words().counters[c.my_side()], rx.kernel);
     Ok(n)
 }
 
@@ -213,7 +213,7 @@ fn peek_beyond(c: &Conn, rx: &Rx, iov: &[iovec], skip: usize) -> usize {
 
 /// What we sent by kernel met a socket that was gone: to the program that is one and the same reset.
 fn as_reset(c: &Conn, e: Errno) -> Errno {
-    let killed = c.rx_half().writer.fin.load(Acquire) == 0;
+    let killed = !c.rx_half().has_fin();
     if e == Errno(libc::EPIPE) && killed { Errno(libc::ECONNRESET) } else { e }
 }
 
@@ -264,7 +264,7 @@ const ASK_US: u64 = 1000;
 /// and now and then for programs that never wait. `sleeps`: the caller is about to sleep on the socket, which tells.
 fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
     let half = c.rx_half();
-    let is_quiet = rx.in_ring() && !c.has(flag::HINT) && half.writer.fin.load(Acquire) == 0;
+    let is_quiet = rx.in_ring() && !c.has(flag::HINT) && !half.has_fin();
     if is_quiet && (sleeps || !is_due(c)) {
         return Ok(Asked::Nothing);
     }
@@ -306,7 +306,7 @@ fn rest(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) 
 /// The stream has ended without a word from the peer's library: it was killed. If it had not read all that we
 /// sent, the kernel would have reset the connection; told once, like any socket error.
 fn died_unread(c: &Conn) -> bool {
-    let said = c.rx_half().writer.fin.load(Acquire) != 0 || c.has(flag::RX_SHUT | flag::TX_SHUT);
+    let said = c.rx_half().has_fin() || c.has(flag::RX_SHUT | flag::TX_SHUT);
     let unread = || {
         c.with_tx(|end| {
             let half = c.tx_half();
@@ -325,5 +325,5 @@ fn died_unread(c: &Conn) -> bool {
 #[cold]
 fn foreign_bytes(c: &Conn, fd: i32) -> Errno {
     c.blame(Reason::CountMismatch);
-    broken(c, fd, Lie)
+    broken(c, fd, PeerViolation::KernelBytes)
 }

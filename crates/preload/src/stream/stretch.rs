@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::*;
 use libc::EAGAIN;
 use sidestep_abi::Reason;
 use sidestep_conn::Write;
-use sidestep_ring::space;
+use sidestep_ring::{counters as shared, slot, space};
 use sidestep_sys::{Errno, Result, fd as fdsys, tcp};
 
 /// Ends our stretch: the ring carries what is in it, the kernel everything else, as far as that goes now. Without a
@@ -59,7 +59,7 @@ pub fn send_unread(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
     let sent = end.tx.heed_deputy(half).map_err(|lie| broken(c, fd, lie));
     let sent = sent.and_then(|()| send_claimed(c, end, fd));
     half.has_sent();
-    c.words().counters[c.my_side()].kernel_tx.store(end.tx.kernel(), Relaxed);
+    shared::set_kernel_tx(&c.words().counters[c.my_side()], end.tx.kernel());
     sent
 }
 
@@ -114,14 +114,12 @@ pub fn blocked(c: &Conn) {
 
 /// Whether the operator, or one of the two ends, wants the connection on the kernel for the time being.
 pub fn is_held(c: &Conn) -> bool {
-    let words = c.words();
-    words.hold.load(Relaxed) != 0 || words.side.iter().any(|side| side.away.load(Relaxed) != 0) || counters::holds()
+    slot::is_held(c.words()) || slot::is_away(c.words()) || counters::holds()
 }
 
 /// What to call it.
 fn holder(c: &Conn) -> Reason {
-    let is_away = c.words().side.iter().any(|side| side.away.load(Relaxed) != 0);
-    if is_away { Reason::NeverWaited } else { Reason::Detached }
+    if slot::is_away(c.words()) { Reason::NeverWaited } else { Reason::Detached }
 }
 
 /// Something rang for this connection: looks at what our direction has to do with it. Called by waits that ask the kernel,
@@ -148,7 +146,7 @@ pub fn attend(c: &Conn, fd: i32) {
 /// Whether reader or operator have changed something about a ring of ours since we last looked.
 #[inline]
 fn has_hint(c: &Conn) -> bool {
-    c.has(flag::TX_RING) && c.tx_half().reading_side.froze.load(Acquire) != c.tx_froze.load(Relaxed)
+    c.has(flag::TX_RING) && c.tx_half().hints() != c.tx_froze.load(Relaxed)
 }
 
 #[cold]

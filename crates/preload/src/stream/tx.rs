@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::*;
 use libc::EAGAIN;
 use sidestep_abi::Reason;
 use sidestep_conn::Write;
-use sidestep_ring::space;
+use sidestep_ring::{counters, space};
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys, tcp};
 
 /// Copied at a time, so that the reader can begin while we go on.
@@ -76,7 +76,7 @@ pub fn step(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, from: 
                     }
                 })?;
                 end.tx.put_kernel(n);
-                c.words().counters[c.my_side()].kernel_tx.store(end.tx.kernel(), Relaxed);
+                counters::set_kernel_tx(&c.words().counters[c.my_side()], end.tx.kernel());
                 c.lower(flag::TX_BLOCKED);
                 return Ok(n);
             }
@@ -103,7 +103,7 @@ fn into_ring(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, from:
     }
     // The reader may have left, or asked for the kernel, while we wrote: it looked for bytes before it went to sleep there.
     heed_hints(c, end, fd)?;
-    c.words().counters[c.my_side()].ring_tx.store(end.tx.ring, Relaxed);
+    counters::set_ring_tx(&c.words().counters[c.my_side()], end.tx.ring);
     flip(c, end, fd)?;
     Ok(n)
 }
@@ -148,8 +148,7 @@ fn found_space(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<bool> {
 
 /// How far the reader is, as it says.
 fn read_by_peer(c: &Conn) -> u64 {
-    let counters = &c.words().counters[1 - c.my_side()];
-    counters.kernel_rx.load(Relaxed).wrapping_add(counters.ring_rx.load(Relaxed))
+    counters::load(&c.words().counters[1 - c.my_side()]).received()
 }
 
 /// Whether a stretch of ring may begin right here.

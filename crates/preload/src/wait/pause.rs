@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering::*;
 use libc::{POLLIN, POLLOUT, POLLRDHUP, pollfd};
 use sidestep_abi::Reason;
 use sidestep_conn::Phase;
+use sidestep_ring::{side, space};
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys};
 
 /// Without a doorbell everything arrives by kernel; this is only for a peer that began a stretch at the very moment we
@@ -139,8 +140,8 @@ fn looks_ready(c: &Conn, want: Want) -> bool {
         return false;
     }
     match want {
-        Want::In => readiness::ring_has_bytes(c) || c.rx_half().writer.fin.load(Relaxed) != 0 || c.has(flag::HINT),
-        Want::Out => c.has(flag::TX_RING) && c.tx_half().writer.wants_space.load(Acquire) == 0,
+        Want::In => readiness::ring_has_bytes(c) || c.rx_half().has_fin() || c.has(flag::HINT),
+        Want::Out => c.has(flag::TX_RING) && !space::is_wished(c.tx_half().writer),
     }
 }
 
@@ -161,8 +162,8 @@ fn sleep(
         // No doorbell left: what we wait for must come by kernel, for good.
         return leave_to_kernel(c, number.now(), want, (deadline, patience.next_us()), signals);
     };
-    let bells = &c.words().side[c.my_side()].bells;
-    bells.fetch_or(1 << p, SeqCst);
+    let my_side = &c.words().side[c.my_side()];
+    side::add_doorbell(my_side, p);
     let fd = number.now(); // from now on a change of it rings here
     place::doze(p);
     let result = if is_ready(c, want, fd) {
@@ -182,7 +183,7 @@ fn sleep(
         })
     };
     place::rise(p, false);
-    bells.fetch_and(!(1 << p), SeqCst);
+    side::remove_doorbell(my_side, p);
     place::take_news(p, stretch::serve);
     place::release(p);
     result

@@ -12,6 +12,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
 use libc::{POLLIN, POLLOUT, POLLPRI, POLLRDHUP, pollfd, sigset_t};
 use sidestep_abi::Reason;
+use sidestep_ring::side;
 use sidestep_sys::{Errno, Result, arch, mem};
 
 /// Entries that fit on the stack: a call needs two for each descriptor. A longer list takes a mapping for the time of the call.
@@ -274,7 +275,7 @@ impl Poll<'_> {
             return self.kernel(&left, mask).map(|n| n > 0);
         };
         self.each_attached(|c| {
-            c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);
+            side::add_doorbell(&c.words().side[c.my_side()], p);
         });
         place::doze(p);
         let result = if self.look() > 0 {
@@ -287,7 +288,7 @@ impl Poll<'_> {
         };
         place::rise(p, false);
         self.each_attached(|c| {
-            c.words().side[c.my_side()].bells.fetch_and(!(1 << p), SeqCst);
+            side::remove_doorbell(&c.words().side[c.my_side()], p);
         });
         place::take_news(p, stretch::serve);
         place::release(p);

@@ -3,7 +3,6 @@
 use crate::record::{Conn, Reentered, flag};
 use crate::stream::{rx, stretch, tx};
 use core::sync::atomic::Ordering::*;
-use sidestep_abi::link::{FROZEN, POSITION};
 use sidestep_conn::{Read, Rx};
 use sidestep_sys::fd as fdsys;
 
@@ -38,7 +37,7 @@ pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
     if tx == Answer::Yes {
         found |= OUT_ANY;
     }
-    let ended = c.rx_half().writer.fin.load(Acquire) != 0;
+    let ended = c.rx_half().has_fin();
     if rx == Answer::AskKernel || tx == Answer::AskKernel || ended || c.has(flag::HINT) {
         found |= ask_kernel(c, fd, tx);
     }
@@ -107,10 +106,7 @@ const COPY_LOOKS: u32 = 64;
 /// Whether the ring carries and holds bytes for us: a look without locks, for spinning.
 #[inline]
 pub fn ring_has_bytes(c: &Conn) -> bool {
-    let half = c.rx_half();
-    // A word that is frozen, or has never been used, differs from every tail.
-    let head = half.reader.head.load(Relaxed);
-    head & FROZEN == 0 && half.writer.tail.load(Acquire) != head & POSITION
+    c.rx_half().has_bytes()
 }
 
 #[inline]
@@ -119,14 +115,12 @@ fn readable(c: &Conn) -> Answer {
         return Answer::Yes;
     }
     let half = c.rx_half();
-    let quiet =
-        half.writer.fin.load(Acquire) == 0 && half.writer.complete.load(Acquire) != half.writer.epoch.load(Acquire);
-    if quiet && half.reader.head.load(Acquire) & FROZEN == 0 {
+    if half.is_open() {
         return Answer::No;
     }
     // The kernel carries, unless a stretch has begun that we have not entered yet.
     match c.with_rx(|rx| rx.next(half)) {
-        Ok(Ok(Read::Ring(0))) if half.writer.fin.load(Acquire) == 0 => Answer::No,
+        Ok(Ok(Read::Ring(0))) if !half.has_fin() => Answer::No,
         Ok(Ok(Read::Ring(0) | Read::Kernel(_) | Read::Copies)) => Answer::AskKernel,
         Ok(Ok(Read::Ring(_)) | Err(_)) => Answer::Yes,
         Err(Reentered) => Answer::AskKernel,
@@ -155,7 +149,5 @@ fn writable(c: &Conn, fd: i32) -> Answer {
 
 /// Whether the next byte would fit into the ring, as the shared words say.
 fn ring_has_space(c: &Conn) -> bool {
-    let half = c.tx_half();
-    let head = half.reader.head.load(Acquire);
-    head & FROZEN == 0 && half.writer.tail.load(Relaxed).wrapping_sub(head & POSITION) < half.size as u64
+    c.tx_half().has_space()
 }

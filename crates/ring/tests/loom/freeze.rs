@@ -1,18 +1,15 @@
 //! The end of a stretch: writer, reader and broker agree on the position, and each byte goes one way only.
 
-use crate::explore;
-use crate::world::{Direction, SIZE, START};
-use loom::sync::Arc;
-use loom::thread;
-use sidestep_abi::link::FROZEN;
-use sidestep_abi::sync::Ordering;
+use crate::engine::{Arc, explore, thread};
+use crate::ring_direction::Direction;
+use crate::{SIZE, START, get, put};
 use sidestep_ring::{Advance, Head, Input, Output};
 
 /// Reads until the ring is empty or has ended; the position up to which it kept the bytes.
 fn read(direction: &Direction, input: &mut Input) -> u64 {
     let mut kept = input.pos;
     while input.is_frozen(&direction.reader) == Ok(false) && input.available(&direction.writer, SIZE).unwrap() > 0 {
-        match direction.get(input).expect("nobody lies") {
+        match get(direction, input) {
             Advance::Done => kept += 1,
             Advance::Frozen => break,
         }
@@ -22,10 +19,11 @@ fn read(direction: &Direction, input: &mut Input) -> u64 {
 
 /// A writer that publishes one more byte and marks the stretch for copies: where they begin, or where it has ended.
 fn write_and_mark(direction: &Direction, output: &mut Output) -> Head {
-    direction.put(output);
-    let head = output.mark_copying(&direction.writer, &direction.reader).expect("nobody lies");
+    put(direction, output);
+    let head = output.mark_copying(&direction.writer, &direction.reader).expect("no violation");
     let (Head::At(pos) | Head::Frozen(pos)) = head;
-    direction.look_at_unread(output, pos);
+    let expected: Vec<u8> = (pos..output.tail).map(|pos| pos as u8).collect();
+    assert_eq!(direction.unread(output, pos), expected, "unread from {pos} on");
     head
 }
 
@@ -35,9 +33,9 @@ fn write_and_mark(direction: &Direction, output: &mut Output) -> Head {
 /// takes from what the writer knew before; a `resume` that is stored after the mark.
 fn ended_or_marked(name: &str, by_reader: bool) {
     explore(name, 4, move || {
-        let direction = Arc::new(Direction::new());
-        let (mut output, mut input) = direction.entered();
-        direction.put(&mut output);
+        let direction = Arc::new(Direction::new(SIZE));
+        let (mut output, mut input) = direction.entered(START);
+        put(&direction, &mut output);
         let reader = {
             let direction = direction.clone();
             thread::spawn(move || {
@@ -45,13 +43,13 @@ fn ended_or_marked(name: &str, by_reader: bool) {
                 if by_reader {
                     input.freeze(&direction.reader);
                 }
-                (kept, input.is_copying(), direction.writer.resume.load(Ordering::Relaxed))
+                (kept, input.is_copying(), direction.half().resume())
             })
         };
         let broker = (!by_reader).then(|| {
             let direction = direction.clone();
             thread::spawn(move || {
-                direction.reader.head.fetch_or(FROZEN, Ordering::SeqCst);
+                assert!(direction.half().freeze(), "it was not frozen");
             })
         });
         let head = write_and_mark(&direction, &mut output);
@@ -86,7 +84,7 @@ fn a_third_party_ends_what_the_writer_marks() {
 #[test]
 fn marked_before_it_is_entered_or_after() {
     explore("marked_before_it_is_entered_or_after", 4, || {
-        let direction = Arc::new(Direction::new());
+        let direction = Arc::new(Direction::new(SIZE));
         let reader = {
             let direction = direction.clone();
             thread::spawn(move || {
@@ -96,7 +94,7 @@ fn marked_before_it_is_entered_or_after() {
                 read(&direction, &mut input)
             })
         };
-        let mut output = direction.begun();
+        let mut output = direction.begun(START);
         let Head::At(from) = write_and_mark(&direction, &mut output) else { panic!("nobody has ended it") };
         let kept = reader.join().unwrap();
         assert!(from <= kept, "the reader has entered");

@@ -1,10 +1,10 @@
 //! The other direction of waking: a writer that waits for space is told when half of the ring is free.
 
-use crate::explore;
-use crate::world::{Direction, Place, SIZE, START};
-use loom::sync::Arc;
-use loom::thread;
-use sidestep_ring::{Input, Output, bell, space};
+use crate::engine::{Arc, explore, thread};
+use crate::ring_direction::Direction;
+use crate::sleep::Place;
+use crate::{SIZE, START, get, put};
+use sidestep_ring::{Input, Output, space};
 
 /// Bytes that go through the ring.
 const TOTAL: u64 = 4;
@@ -13,46 +13,36 @@ const END: u64 = START + TOTAL;
 /// The writer's look: says that it waits, then whether half of the ring is free.
 fn has_space(direction: &Direction, output: &mut Output) -> bool {
     space::wish(&direction.writer);
-    output.look(&direction.reader).expect("an honest reader");
+    output.look(&direction.reader).expect("no violation");
     space::is_enough(output.unread() as usize, SIZE)
 }
 
 fn write_all(direction: &Direction, place: &Place, readers: &Place, output: &mut Output) {
     while output.tail < END {
         if output.space(SIZE) > 0 {
-            direction.put(output);
+            put(direction, output);
             readers.ring(0);
             continue;
         }
         if has_space(direction, output) {
             continue;
         }
-        bell::doze(&place.bell);
-        bell::settle();
-        if !has_space(direction, output) {
-            place.eventfd.wait();
-        }
-        bell::rise(&place.bell);
-        bell::take(&place.bell, |_| {});
+        place.sleep_unless(|| has_space(direction, output));
+        place.poll();
     }
 }
 
 fn read_all(direction: &Direction, place: &Place, own: &Place, input: &mut Input) {
     while input.pos < END {
-        let n = input.available(&direction.writer, SIZE).expect("an honest writer");
+        let n = input.available(&direction.writer, SIZE).expect("no violation");
         if n > 0 {
-            direction.get(input).expect("an honest writer");
+            get(direction, input);
             if space::grant(&direction.writer, n - 1, SIZE) {
                 place.ring(0);
             }
             continue;
         }
-        bell::doze(&own.bell);
-        bell::settle();
-        if input.available(&direction.writer, SIZE) == Ok(0) {
-            own.eventfd.wait();
-        }
-        bell::rise(&own.bell);
+        own.sleep_unless(|| input.available(&direction.writer, SIZE) != Ok(0));
     }
 }
 
@@ -61,10 +51,10 @@ fn read_all(direction: &Direction, place: &Place, own: &Place, input: &mut Input
 #[test]
 fn a_waiting_writer_is_woken() {
     explore("a_waiting_writer_is_woken", 4, || {
-        let shared = Arc::new((Direction::new(), Place::new(), Place::new()));
-        let (mut output, mut input) = shared.0.entered();
+        let shared = Arc::new((Direction::new(SIZE), Place::new(), Place::new()));
+        let (mut output, mut input) = shared.0.entered(START);
         while output.space(SIZE) > 0 {
-            shared.0.put(&mut output);
+            put(&shared.0, &mut output);
         }
         shared.1.ring(0); // an earlier signal that nobody has taken: the next finds the bits set
         let reader = {

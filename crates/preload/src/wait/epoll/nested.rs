@@ -8,8 +8,8 @@ use crate::wait::UNKNOWN_BELL_US;
 use crate::wait::sets::{self, Inner, Reg, Set};
 use crate::{arena, link, place, stream::due};
 use core::sync::atomic::{AtomicU32, Ordering::*};
-use sidestep_abi::link::Bell;
-use sidestep_ring::bell;
+use sidestep_abi::link::Doorbell;
+use sidestep_ring::doorbell;
 
 /// Looks at a set that is rung all the time for nothing, before it is called readable all the same.
 const LOOKS: u32 = 8;
@@ -73,7 +73,7 @@ pub(super) fn arm_nested(s: &Set) {
 
 fn refresh(s: &Set) {
     let Some(p) = s.place() else { return };
-    let unrung = |b: &Bell| bell::is_armed(b) && bell::is_ready(b);
+    let unrung = |b: &Doorbell| doorbell::is_armed(b) && doorbell::is_ready(b);
     if link::all().any(|l| unrung(l.my_bell(p))) {
         s.shown.store(false, Relaxed); // by a peer that does not hold the doorbell yet
     } else if !is_armed(p) {
@@ -85,8 +85,7 @@ fn refresh(s: &Set) {
 /// Leaves the doorbell armed although nobody sleeps, and rings it if there is something that it has not told of.
 fn show(s: &Set, p: u32) {
     for _ in 0..LOOKS {
-        link::all().for_each(|l| bell::doze(l.my_bell(p)));
-        bell::settle();
+        doorbell::arm(link::all().map(|l| l.my_bell(p)));
         if has_something(s, p) {
             if !s.shown.swap(true, Relaxed) {
                 place::ring(p);
@@ -107,7 +106,7 @@ fn show(s: &Set, p: u32) {
 
 /// Whether nobody has rung here since the last look.
 fn is_armed(p: u32) -> bool {
-    link::all().all(|l| bell::is_armed(l.my_bell(p)))
+    link::all().all(|l| doorbell::is_armed(l.my_bell(p)))
 }
 
 fn has_something(s: &Set, p: u32) -> bool {

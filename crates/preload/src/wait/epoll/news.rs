@@ -74,7 +74,7 @@ impl Batch<'_> {
         self.now = arch::ticks();
         place::take_news(p, |index| {
             stretch::serve(index);
-            let ticks = arena::conn(index).rx_half().writer.news_at.load(Relaxed);
+            let ticks = arena::conn(index).rx_half().news_at();
             for_each_number(index, |fd| self.put(News { fd, ticks, says: 0 }));
         });
     }

@@ -115,7 +115,7 @@ pub(super) struct Look {
 
 /// Looks at an upgraded connection for the sake of one registration.
 pub(super) fn look_at(r: &Reg, c: &Conn, fd: i32) -> Look {
-    let tail = c.rx_half().writer.tail.load(Acquire);
+    let tail = c.rx_half().tail();
     let found = readiness::events(c, fd, r.events & !(ET | ONESHOT | EXCLUSIVE));
     if found & OUT_ANY != 0 && c.has(flag::TX_BLOCKED) {
         // The kernel carries, and takes bytes again. Other registrations that wait for that have been listed with this one.

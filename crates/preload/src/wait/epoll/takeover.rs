@@ -10,6 +10,7 @@ use crate::{arena, drain, place};
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use sidestep_abi::Reason;
+use sidestep_ring::side;
 use sidestep_sys::{Errno, Result, arch, fdinfo};
 
 /// Takes over the registrations of an attached connection in every set that holds it. `armed`: the program has
@@ -23,12 +24,12 @@ pub fn manage(index: u32, c: &'static Conn, fd: i32, armed: bool) -> core::resul
         match managed {
             Ok(true) => {
                 if let Some(p) = s.place() {
-                    c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);
+                    side::add_doorbell(&c.words().side[c.my_side()], p);
                 }
                 // From the arming of the bell on everything is heard; what came before is looked at once. Another thread may
                 // have told of it by now: that was the edge. Of what came by kernel, the kernel's list has the place.
                 let by_ring = readiness::ring_has_bytes(c);
-                let since = if by_ring { c.rx_half().writer.news_at.load(Relaxed) } else { u64::MAX };
+                let since = if by_ring { c.rx_half().news_at() } else { u64::MAX };
                 let is_first = s.with(|inner| inner.hear_since(fd, since));
                 kick(s, is_first == Some(true));
             }
@@ -108,7 +109,7 @@ pub(super) fn manage_one_shot(s: &Set, c: &Conn, index: u32, fd: i32, has_fired:
         Some(p)
     });
     if let Some(Some(p)) = taken {
-        c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);
+        side::add_doorbell(&c.words().side[c.my_side()], p);
         let is_first = s.with(|inner| inner.hear_since(fd, arch::ticks()));
         kick(s, is_first == Some(true));
     }
@@ -133,7 +134,7 @@ pub(super) fn take_over(s: &Set, index: u32, op: i32, fd: i32, wanted: (u32, u64
         }
     });
     let c = arena::conn(index);
-    c.words().side[c.my_side()].bells.fetch_or(1 << p, SeqCst);
+    side::add_doorbell(&c.words().side[c.my_side()], p);
     // From the arming of the bell on everything is heard; what came before is looked at once.
     let is_first = s.with(|inner| inner.hear_since(fd, arch::ticks()));
     kick(s, is_first == Some(true));
@@ -395,6 +396,6 @@ pub(super) fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)
 
 pub(super) fn drop_bell(s: &Set, c: &Conn) {
     if let Some(p) = s.place() {
-        c.words().side[c.my_side()].bells.fetch_and(!(1 << p), SeqCst);
+        side::remove_doorbell(&c.words().side[c.my_side()], p);
     }
 }

@@ -1,38 +1,38 @@
-//! A peer that moves the reader's own word. Waits take a look at that word for bytes that are there; a reader that did
-//! not find them would be sent to look again for ever.
+//! A peer that moves the reader's own word. Waits look at that word for bytes in the ring, and a reader that did not find them
+//! would look for ever.
 #![cfg(not(loom))]
 
 mod words;
 
 use sidestep_abi::link::FROZEN;
 use sidestep_abi::sync::Ordering::Relaxed;
-use sidestep_conn::{Lie, Read, Rx};
+use sidestep_conn::{PeerViolation, Read, Rx};
 use words::{SIZE, Words};
 
 #[test]
-fn a_head_that_somebody_else_moved_is_a_lie() {
+fn a_head_that_somebody_else_moved_is_a_violation() {
     for head in [0, 99, 101, FROZEN - 1] {
         for bit in [0, FROZEN] {
             let words = Words::new();
             let mut rx = words.with_unread(0).1;
             words.reader.head.store(head | bit, Relaxed);
-            assert_eq!(rx.next(words.half()), Err(Lie), "{head:#x} {bit:#x}");
+            assert_eq!(rx.next(words.half()), Err(PeerViolation::Head), "{head:#x} {bit:#x}");
         }
     }
 }
 
 #[test]
-fn a_head_that_is_thawed_between_stretches_is_a_lie() {
+fn a_head_that_is_thawed_between_stretches_is_a_violation() {
     let words = Words::new();
     let mut fresh = Rx::native(100);
     words.reader.head.store(100, Relaxed);
-    assert_eq!(fresh.next(words.half()), Err(Lie), "before any stretch");
+    assert_eq!(fresh.next(words.half()), Err(PeerViolation::Head), "before any stretch");
     let words = Words::new();
     let mut rx = words.with_unread(0).1;
     words.reader.head.fetch_or(FROZEN, Relaxed);
     assert_eq!(rx.next(words.half()), Ok(Read::Kernel(u64::MAX)));
     words.reader.head.fetch_and(!FROZEN, Relaxed);
-    assert_eq!(rx.next(words.half()), Err(Lie), "after one");
+    assert_eq!(rx.next(words.half()), Err(PeerViolation::Head), "after one");
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! A reader that wants no further stretch: it leaves the ring, refuses a stretch, or takes the last one ahead of its turn.
+
+use super::{Read, Rx};
+use sidestep_abi::link::POSITION;
+use sidestep_ring::{Half, Input, PeerViolation};
+
+impl Rx {
+    /// Leaves the ring here, for good: the writer sends the unread bytes by kernel, and begins no other stretch. The caller
+    /// rings the writer's doorbells after that.
+    pub fn leave_ring(&mut self, half: Half) -> Result<(), PeerViolation> {
+        half.withdraw_readiness();
+        let left = self.refuse(half).and_then(|()| self.freeze(half));
+        half.hint_freeze();
+        left
+    }
+
+    /// Leaves the present stretch if the kernel has copies of all unread bytes in it: one look at the kernel then sees these and
+    /// what follows. `queued`: the length of the kernel's queue.
+    pub fn leave_for_copies(&mut self, half: Half, queued: u64) -> Result<bool, PeerViolation> {
+        if !self.is_last_of_ring(half) || !self.input.is_copying() {
+            return Ok(false);
+        }
+        let unread = self.input.available(half.writer, half.size)?;
+        let have_arrived = self.copies.have_arrived(&self.input, half, unread, queued)?;
+        if have_arrived {
+            self.freeze(half)?;
+        }
+        Ok(have_arrived)
+    }
+
+    /// Ends the stretch here: all unread bytes will come by kernel.
+    pub fn freeze(&mut self, half: Half) -> Result<(), PeerViolation> {
+        if self.in_ring {
+            self.input.freeze(half.reader);
+            self.leave(half)?;
+        }
+        Ok(())
+    }
+
+    /// Cancels an announced stretch that this end has not entered, by entering and ending it at its beginning.
+    pub fn refuse(&mut self, half: Half) -> Result<(), PeerViolation> {
+        if let Some(stretch) = self.input.announced(half.writer) {
+            let mut probe = Input::at_position(stretch.from);
+            if probe.enter(half.reader, stretch)? {
+                // This end has read nothing of it in the ring, so the kernel carries no copies.
+                probe.leave(half.reader);
+            }
+            self.input.epoch = stretch.epoch;
+            self.notice(half, stretch.from);
+        }
+        Ok(())
+    }
+
+    /// Enters a stretch that has begun although the kernel has bytes before it, so that the writer sends no copies of the ring
+    /// by kernel. The caller has withdrawn readiness before, so that no other stretch begins.
+    pub fn enter_ahead(&mut self, half: Half) -> Result<(), PeerViolation> {
+        let Read::Kernel(_) = self.next(half)? else { return Ok(()) };
+        let Some(stretch) = self.input.announced(half.writer).filter(|_| !self.in_ring) else { return Ok(()) };
+        if stretch.from < self.input.pos || stretch.from > POSITION {
+            return Err(PeerViolation::RingFrom);
+        }
+        let ahead = stretch.from - self.input.pos;
+        self.input.pos = stretch.from;
+        let entered = self.enter(half, stretch);
+        if self.in_ring {
+            self.ahead = ahead;
+        } else {
+            self.input.pos -= ahead; // it had been cancelled
+        }
+        entered
+    }
+}

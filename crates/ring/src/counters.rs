@@ -1,0 +1,57 @@
+//! What one side has carried on one connection, as `status` shows it and as the peer's writer learns of progress.
+
+use sidestep_abi::Reason;
+use sidestep_abi::link::Counters;
+use sidestep_abi::sync::Ordering::Relaxed;
+
+/// Values of the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    pub kernel_tx: u64,
+    pub kernel_rx: u64,
+    pub ring_tx: u64,
+    pub ring_rx: u64,
+    /// A reason code, or anything; 0: none.
+    pub reason: u32,
+}
+
+impl Counted {
+    /// Bytes received, by either carrier.
+    pub fn received(&self) -> u64 {
+        self.kernel_rx.wrapping_add(self.ring_rx)
+    }
+}
+
+pub fn load(counters: &Counters) -> Counted {
+    Counted {
+        kernel_tx: counters.kernel_tx.load(Relaxed),
+        kernel_rx: counters.kernel_rx.load(Relaxed),
+        ring_tx: counters.ring_tx.load(Relaxed),
+        ring_rx: counters.ring_rx.load(Relaxed),
+        reason: counters.reason.load(Relaxed),
+    }
+}
+
+#[inline]
+pub fn set_kernel_tx(counters: &Counters, bytes: u64) {
+    counters.kernel_tx.store(bytes, Relaxed);
+}
+
+#[inline]
+pub fn set_kernel_rx(counters: &Counters, bytes: u64) {
+    counters.kernel_rx.store(bytes, Relaxed);
+}
+
+#[inline]
+pub fn set_ring_tx(counters: &Counters, bytes: u64) {
+    counters.ring_tx.store(bytes, Relaxed);
+}
+
+#[inline]
+pub fn set_ring_rx(counters: &Counters, bytes: u64) {
+    counters.ring_rx.store(bytes, Relaxed);
+}
+
+pub fn set_reason(counters: &Counters, reason: Reason) {
+    counters.reason.store(reason as u32, Relaxed);
+}

@@ -1,0 +1,99 @@
+//! One direction as either end, or the broker, sees it, and looks at its words that need no lock.
+
+use sidestep_abi::link::{FROZEN, POSITION, Reader, Side, Slot, Writer};
+use sidestep_abi::sync::Ordering;
+
+/// The shared words of one direction.
+#[derive(Clone, Copy, Debug)]
+pub struct Half<'m> {
+    pub writer: &'m Writer,
+    pub reader: &'m Reader,
+    /// Of the side that reads this direction.
+    pub reading_side: &'m Side,
+    /// Of the side that writes it.
+    pub writing_side: &'m Side,
+    /// Bytes of the ring.
+    pub size: usize,
+}
+
+impl<'m> Half<'m> {
+    /// The direction that side `writing` writes.
+    #[inline]
+    pub fn of(slot: &'m Slot, writing: usize, size: usize) -> Half<'m> {
+        Half {
+            writer: &slot.writer[writing],
+            reader: &slot.reader[writing],
+            reading_side: &slot.side[1 - writing],
+            writing_side: &slot.side[writing],
+            size,
+        }
+    }
+
+    /// Whether the ring carries and holds bytes for the reader.
+    #[inline]
+    pub fn has_bytes(&self) -> bool {
+        // A word that is frozen, or was never used, differs from every tail.
+        let head = self.reader.head.load(Ordering::Relaxed);
+        head & FROZEN == 0 && self.writer.tail.load(Ordering::Acquire) != head & POSITION
+    }
+
+    /// Whether the ring carries and has room for a byte.
+    pub fn has_space(&self) -> bool {
+        let head = self.reader.head.load(Ordering::Acquire);
+        let tail = self.writer.tail.load(Ordering::Relaxed);
+        head & FROZEN == 0 && tail.wrapping_sub(head & POSITION) < self.size as u64
+    }
+
+    /// Whether the reader is in a stretch, and the writer has ended neither it nor the stream.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        !self.has_fin() && self.has_begun() && self.reader.head.load(Ordering::Acquire) & FROZEN == 0
+    }
+
+    /// Position of the reader in the ring, if new bytes go into the ring. For those who are no end of this direction.
+    pub fn read_to(&self) -> Option<u64> {
+        let head = self.reader.head.load(Ordering::Acquire);
+        (self.has_begun() && head & FROZEN == 0).then_some(head & POSITION)
+    }
+
+    /// Whether the writer has begun a stretch and has not completed it. Of a complete stretch the reader may still read, but
+    /// new bytes go by kernel.
+    #[inline]
+    fn has_begun(&self) -> bool {
+        self.writer.complete.load(Ordering::Acquire) != self.writer.epoch.load(Ordering::Acquire)
+    }
+
+    /// Number of the last stretch.
+    pub fn epoch(&self) -> u32 {
+        self.writer.epoch.load(Ordering::Relaxed)
+    }
+
+    /// The writer has published everything before this position, as its word says.
+    #[inline]
+    pub fn tail(&self) -> u64 {
+        self.writer.tail.load(Ordering::Acquire)
+    }
+
+    /// Whether the writer has ended the stream after the published bytes.
+    #[inline]
+    pub fn has_fin(&self) -> bool {
+        self.writer.fin.load(Ordering::Acquire) != 0
+    }
+
+    /// The writer ends the stream after the published bytes.
+    pub fn set_fin(&self) {
+        self.writer.fin.store(1, Ordering::SeqCst);
+    }
+
+    /// When the writer last had news without ringing for it.
+    #[inline]
+    pub fn news_at(&self) -> u64 {
+        self.writer.news_at.load(Ordering::Relaxed)
+    }
+
+    /// The writer has news, at `ticks`, and does not ring.
+    #[inline]
+    pub fn stamp(&self, ticks: u64) {
+        self.writer.news_at.store(ticks, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,18 @@
+//! The first words of a link, by which a member knows it for one.
+
+use sidestep_abi::link::{Header, SLOTS};
+use sidestep_abi::sync::Ordering::{Relaxed, SeqCst};
+use sidestep_abi::{MAGIC, VERSION};
+
+/// The broker writes the header of a new link.
+pub fn init(header: &Header, ring_size: u32) {
+    header.slots.store(SLOTS as u32, Relaxed);
+    header.ring_size.store(ring_size, Relaxed);
+    header.version.store(VERSION, Relaxed);
+    header.magic.store(MAGIC, SeqCst);
+}
+
+/// Whether this is a link of this version.
+pub fn fits(header: &Header) -> bool {
+    header.magic.load(Relaxed) == MAGIC && header.version.load(Relaxed) == VERSION
+}

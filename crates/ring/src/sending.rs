@@ -1,0 +1,42 @@
+//! Sending unread bytes of a stretch by kernel. The writer does it, or the reader on its behalf, but only one at a time.
+
+use crate::Half;
+use sidestep_abi::sync::Ordering;
+
+impl Half<'_> {
+    /// Claims the sending of unread bytes until [`Half::has_sent`]. False: the other side has it.
+    pub fn claim_sending(&self) -> bool {
+        // SYNC sends: the claimant sees how far the other side went.
+        self.writing_side.sends.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether somebody has claimed it.
+    pub fn is_being_sent(&self) -> bool {
+        self.writing_side.sends.load(Ordering::Relaxed) != 0
+    }
+
+    pub fn has_sent(&self) {
+        // SYNC sends
+        self.writing_side.sends.store(0, Ordering::Release);
+    }
+
+    /// Unread bytes before this position have been sent by kernel.
+    pub fn sent_to(&self) -> u64 {
+        self.writer.sent_to.load(Ordering::Relaxed)
+    }
+
+    pub fn set_sent_to(&self, position: u64) {
+        self.writer.sent_to.store(position, Ordering::Relaxed);
+    }
+
+    /// Position of the first byte of which the kernel carries a copy, once the reader has seen the writer's mark.
+    pub fn resume(&self) -> u64 {
+        // SYNC head: the position belongs to the mark that was seen.
+        self.writer.resume.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of a complete stretch that the kernel carries, too.
+    pub fn copied(&self) -> u64 {
+        self.writer.copied.load(Ordering::Relaxed)
+    }
+}

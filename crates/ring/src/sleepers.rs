@@ -1,0 +1,71 @@
+//! The threads that sleep at one place. The place has a doorbell in each link, and the threads share their `armed` words.
+
+use crate::doorbell::{arm, disarm, is_armed, is_ready};
+use sidestep_abi::link::Doorbell;
+use sidestep_abi::sync::{AtomicU32, Ordering, fence, fence_after_rmw};
+
+/// How many threads sleep at one place.
+#[derive(Debug, Default)]
+pub struct Sleepers(AtomicU32);
+
+impl Sleepers {
+    #[cfg(not(loom))]
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Sleepers {
+        Sleepers(AtomicU32::new(0))
+    }
+
+    /// Adds a sleeper: from now on producers ring. A look at everything must follow.
+    pub fn arm<'b, B: Iterator<Item = &'b Doorbell>>(&self, doorbells: impl Fn() -> B) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        fence_after_rmw();
+        arm(doorbells());
+    }
+
+    /// Removes a sleeper. Producers go on ringing if `listening`, or if another thread sleeps here, or has just armed the
+    /// doorbells. True: the caller must wake the other threads, since there is news.
+    #[must_use]
+    pub fn disarm<'b, B: Iterator<Item = &'b Doorbell>>(&self, listening: bool, doorbells: impl Fn() -> B) -> bool {
+        let was_last = self.0.fetch_sub(1, Ordering::SeqCst) == 1;
+        if was_last && !listening {
+            doorbells().for_each(disarm);
+        }
+        // All threads share one word: a thread that has armed it meanwhile may just have lost that.
+        fence(Ordering::SeqCst);
+        self.stay_armed(doorbells)
+    }
+
+    /// Has no producer ring for threads that are awake. True: as [`Sleepers::disarm`].
+    #[must_use]
+    pub fn disarm_if_idle<'b, B: Iterator<Item = &'b Doorbell>>(&self, doorbells: impl Fn() -> B) -> bool {
+        if !self.is_any() {
+            if !doorbells().any(is_armed) {
+                return false; // a thread that goes to sleep meanwhile arms the doorbells, and looks, after that
+            }
+            doorbells().filter(|doorbell| is_armed(doorbell)).for_each(disarm);
+        }
+        fence(Ordering::SeqCst);
+        self.stay_armed(doorbells)
+    }
+
+    /// The caller has taken news, or a signal, that may have been meant for another sleeper: producers go on ringing. True:
+    /// there is news again, and the caller must wake the other threads.
+    #[must_use]
+    pub fn stay_armed<'b, B: Iterator<Item = &'b Doorbell>>(&self, doorbells: impl Fn() -> B) -> bool {
+        if !self.is_any() {
+            return false;
+        }
+        arm(doorbells());
+        doorbells().any(is_ready)
+    }
+
+    /// Whether a thread sleeps here.
+    pub fn is_any(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+
+    /// In a forked child: the sleepers are the parent's threads.
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,70 @@
+//! One connection as a whole: a slot from its assignment to its release, and what keeps it on the kernel.
+
+use crate::side;
+use sidestep_abi::link::{Counters, Reader, Side, Slot, UNUSED, Writer};
+use sidestep_abi::sync::Ordering::{Relaxed, SeqCst};
+
+/// The slot as if it had never carried anything. Only the broker calls this, and nobody uses the slot.
+pub fn reset(slot: &Slot) {
+    slot.writer.iter().for_each(reset_writer);
+    slot.reader.iter().for_each(reset_reader);
+    slot.side.iter().for_each(reset_side);
+    slot.counters.iter().for_each(reset_counters);
+    slot.hold.store(0, SeqCst);
+}
+
+fn reset_writer(writer: &Writer) {
+    for word in [
+        &writer.tail,
+        &writer.base,
+        &writer.ring_from,
+        &writer.news_at,
+        &writer.resume,
+        &writer.copied,
+        &writer.sent_to,
+    ] {
+        word.store(0, Relaxed);
+    }
+    for word in [&writer.epoch, &writer.wants_space, &writer.fin, &writer.complete] {
+        word.store(0, Relaxed);
+    }
+}
+
+/// No stretch has begun in this direction.
+pub fn reset_reader(reader: &Reader) {
+    reader.head.store(UNUSED, Relaxed);
+}
+
+fn reset_side(side: &Side) {
+    side.doorbells.store(0, Relaxed);
+    for word in [&side.ready, &side.seen_epoch, &side.froze, &side.released, &side.sends, &side.number, &side.away] {
+        word.store(0, Relaxed);
+    }
+}
+
+fn reset_counters(counters: &Counters) {
+    for word in [&counters.kernel_tx, &counters.kernel_rx, &counters.ring_tx, &counters.ring_rx] {
+        word.store(0, Relaxed);
+    }
+    counters.reason.store(0, Relaxed);
+}
+
+/// The broker keeps the connection on the kernel, or lets it use rings again.
+pub fn set_hold(slot: &Slot, hold: bool) {
+    slot.hold.store(u32::from(hold), SeqCst);
+}
+
+/// Whether the broker keeps the connection on the kernel.
+pub fn is_held(slot: &Slot) -> bool {
+    slot.hold.load(Relaxed) != 0
+}
+
+/// Whether one of the two sides may wait in ways that hear no doorbell.
+pub fn is_away(slot: &Slot) -> bool {
+    slot.side.iter().any(side::is_away)
+}
+
+/// The broker has been told that side number `side` has released the slot.
+pub fn set_released(slot: &Slot, side: usize) {
+    slot.side[side].released.store(1, SeqCst);
+}
