@@ -17,7 +17,7 @@ pub static HEARD: AtomicU32 = AtomicU32::new(0);
 /// Held by whoever joins, hears the broker, or changes links.
 pub static LOCK: Lock = Lock::new();
 
-/// Whether the broker could not be told something because its socket was full (`owed`).
+/// Whether the broker could not be told something because its socket was full (`pending_releases`).
 static OWES: AtomicBool = AtomicBool::new(false);
 /// Places whose doorbell it could not be told of.
 static UNTOLD: AtomicU64 = AtomicU64::new(0);

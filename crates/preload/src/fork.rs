@@ -2,8 +2,8 @@
 //! parent's. A connection that the child touches goes back to the kernel for both.
 
 use crate::{
-    arena, blocked, counters, debts, errno, fdtable, generation, handlers, host, life::numbers, member, place,
-    settings, stream::late, thread, uring, wait,
+    arena, blocked, counters, debts, errno, fdtable, generation, handlers, host, life::numbers, member, settings,
+    stream::late, thread, uring, wait, waiter,
 };
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use fdtable::Kind;
@@ -82,7 +82,7 @@ pub fn in_child() {
         late::unlock();
         uring::table::unlock_all();
         member::forget();
-        place::forget();
+        waiter::forget();
     });
 }
 

@@ -36,9 +36,8 @@ mod link;
 mod log;
 mod member;
 mod offer;
-mod owed;
 mod passed;
-mod place;
+mod pending_releases;
 mod record;
 mod report;
 mod rest;
@@ -53,6 +52,7 @@ mod thread;
 mod uring;
 mod user;
 mod wait;
+mod waiter;
 
 use calls::next;
 

@@ -3,7 +3,7 @@
 use crate::broker::{self, HEARD, LOCK, SOCKET};
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
-use crate::{arena, attach, counters, link, log, owed, place, settings, thread};
+use crate::{arena, attach, counters, link, log, pending_releases, settings, thread, waiter};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind as MsgKind, Msg};
@@ -103,7 +103,7 @@ fn join() {
             let hello = Msg { arg: u64::from(ring_size), arg2: descriptors / 2, ..Msg::new(MsgKind::Hello) };
             let _ = control::send(broker, &hello, None);
             SOCKET.store(broker, Release);
-            place::announce_all();
+            waiter::announce_all();
             link::remove_idle_before(broker::link_era());
         }
         Err(Errno(e)) => {
@@ -120,7 +120,7 @@ fn leave() {
     if broker >= 0 {
         log::say(&[b"broker gone, control socket "], broker as u64);
         fdtable::drop_own(broker);
-        owed::cancel();
+        pending_releases::cancel();
         NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(RETRY_US), Relaxed);
     }
 }
@@ -164,7 +164,7 @@ fn listen() -> bool {
     }
     let pending = page::announced(counters::page());
     if broker::owes() {
-        owed::tell();
+        pending_releases::tell();
         tell_untold();
     }
     let all = hear_all();
@@ -198,7 +198,7 @@ fn tell_untold() {
     while places != 0 {
         let p = places.trailing_zeros();
         places &= places - 1;
-        broker::announce(p, place::doorbell(p));
+        broker::announce(p, waiter::doorbell(p));
     }
 }
 
@@ -307,5 +307,5 @@ pub fn forget() {
     fdtable::drop_own(broker::forget());
     WELCOME.store(0, Relaxed);
     NOT_BEFORE.store(0, Relaxed);
-    owed::forget();
+    pending_releases::forget();
 }

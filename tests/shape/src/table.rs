@@ -1,6 +1,8 @@
 //! The table of intercepted calls, as `crates/preload/src/calls/table.rs` has it.
 
 pub const SOURCE: &str = "crates/preload/src/calls/table.rs";
+/// Where the exports stand that are jumps.
+pub const JUMPS: &str = "crates/preload/src/calls/jumps.rs";
 
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ impl Call {
 
 /// The exports that are jumps: those of `jumps! { ... }`, and the functions written out beside it.
 pub fn jumps(source: &str) -> Vec<String> {
-    let listed = block(source, "    jumps! {", "\n    }");
+    let listed = block(source, "\njumps! {", "\n}");
     let listed = listed.split(';').filter_map(|entry| Some(entry.split_once("=>")?.0.trim().to_string()));
     let written = source.split("#[unsafe(no_mangle)]").skip(1).filter_map(|rest| {
         let name = rest.split_once("extern \"C\" fn ")?.1.split('(').next()?;
@@ -74,7 +76,8 @@ pub fn jumps(source: &str) -> Vec<String> {
 /// Every symbol that the library is to export, sorted.
 pub fn exports(source: &str) -> Vec<String> {
     let calls = calls(source);
-    let mut all: Vec<String> = calls.iter().flat_map(Call::symbols).cloned().chain(jumps(source)).collect();
+    let mut all: Vec<String> =
+        calls.iter().flat_map(Call::symbols).cloned().chain(jumps(&crate::text(JUMPS))).collect();
     all.sort();
     all
 }

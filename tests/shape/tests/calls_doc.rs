@@ -44,7 +44,7 @@ fn page(source: &str) -> String {
     for module in modules {
         page += &section(module, calls.iter().filter(|c| c.module == module));
     }
-    page + &jumps(source)
+    page + &jumps()
 }
 
 /// The calls of one module of hooks, under what that module says of itself.
@@ -67,8 +67,8 @@ fn section<'a>(module: &str, calls: impl Iterator<Item = &'a Call>) -> String {
     section
 }
 
-fn jumps(source: &str) -> String {
-    let names: Vec<String> = table::jumps(source);
+fn jumps() -> String {
+    let names: Vec<String> = table::jumps(&sidestep_shape::text(table::JUMPS));
     format!(
         "\n## Jumps\n\nVariadic calls, whose arguments a C shim collects, and vfork, which returns twice.\n\n{}\n",
         quoted(&names)

@@ -2,7 +2,7 @@
 
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
-use crate::{arena, place};
+use crate::{arena, waiter};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_ring::side;
 use sidestep_sys::fd as fdsys;
@@ -37,6 +37,6 @@ pub fn go_on(index: u32) {
     let c = arena::conn(index);
     c.unlock_ends();
     if c.is_attached() {
-        place::ring_all(side::doorbells(&c.words().side[c.my_side()]));
+        waiter::ring_all(side::doorbells(&c.words().side[c.my_side()]));
     }
 }

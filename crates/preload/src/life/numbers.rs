@@ -6,7 +6,7 @@ use crate::excuse::excuse;
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
 use crate::uring::table;
-use crate::{arena, attach, blocked, broker, counters, debts, drain, errno, owed, thread, wait};
+use crate::{arena, attach, blocked, broker, counters, debts, drain, errno, pending_releases, thread, wait};
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 use sidestep_abi::Reason;
 use sidestep_conn::phase::Step;
@@ -169,7 +169,7 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     } else if settle_with_broker(index, c, c.phase.go(Event::Close)) {
         arena::free(index);
     } else {
-        owed::keep(index);
+        pending_releases::keep(index);
     }
     Left::Alive
 }

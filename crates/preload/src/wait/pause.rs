@@ -5,7 +5,7 @@ use super::{Deadline, Patience, UNKNOWN_BELL_US, readiness};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::stream::{due, leave, stretch, tx};
-use crate::{arena, link, place};
+use crate::{arena, link, waiter};
 use core::sync::atomic::Ordering::*;
 use libc::{POLLIN, POLLOUT, POLLRDHUP, pollfd};
 use sidestep_abi::Reason;
@@ -158,14 +158,14 @@ fn sleep(
         return kernel_wait(number.now(), -1, interest(c, want), deadline.left(Some(NO_BELL_US)), signals).map(drop);
     }
     let l = link::get(c.link.load(Relaxed));
-    let Some(p) = place::borrow(l) else {
+    let Some(p) = waiter::borrow(l) else {
         // No doorbell left: what we wait for must come by kernel, for good.
         return leave_to_kernel(c, number.now(), want, (deadline, patience.next_us()), signals);
     };
     let my_side = &c.words().side[c.my_side()];
     side::add_doorbell(my_side, p);
     let fd = number.now(); // from now on a change of it rings here
-    place::doze(p);
+    waiter::arm(p);
     let result = if is_ready(c, want, fd) {
         Ok(())
     } else {
@@ -175,17 +175,17 @@ fn sleep(
             (true, Want::In) if c.has(flag::TX_UNSENT) && !readiness::is_kernels(c) => Some(due::STALLED_US),
             _ => None,
         };
-        let said = kernel_wait(fd, place::doorbell(p), interest(c, want), deadline.left(cap), signals);
+        let said = kernel_wait(fd, waiter::doorbell(p), interest(c, want), deadline.left(cap), signals);
         said.map(|revents| {
             if readiness::is_hint(revents as u16 as u32) {
                 c.raise(flag::HINT);
             }
         })
     };
-    place::rise(p, false);
+    waiter::disarm(p, false);
     side::remove_doorbell(my_side, p);
-    place::take_news(p, stretch::serve);
-    place::release(p);
+    waiter::take_news(p, stretch::serve);
+    waiter::release(p);
     result
 }
 

@@ -5,8 +5,8 @@ use super::{Deadline, NOW, Patience, UNKNOWN_BELL_US, as_ptr, readiness};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::{
-    arena, debts, drain, errno, link, member, next, place, stream::due, stream::leave, stream::native, stream::rx,
-    stream::stretch, wait,
+    arena, debts, drain, errno, link, member, next, stream::due, stream::leave, stream::native, stream::rx,
+    stream::stretch, wait, waiter,
 };
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
@@ -269,7 +269,7 @@ impl Poll<'_> {
 
     /// Sleeps on everything, in a wait that `began` then. True: something besides a doorbell may have happened.
     fn sleep(&mut self, deadline: &Deadline, mask: *const sigset_t, began: u64) -> Result<bool> {
-        let Some(p) = place::acquire_for_thread() else {
+        let Some(p) = waiter::acquire_for_thread() else {
             self.fill(-1);
             let left = deadline.left(Some(self.patience.next_us()));
             return self.kernel(&left, mask).map(|n| n > 0);
@@ -277,21 +277,21 @@ impl Poll<'_> {
         self.each_attached(|c| {
             side::add_doorbell(&c.words().side[c.my_side()], p);
         });
-        place::doze(p);
+        waiter::arm(p);
         let result = if self.look() > 0 {
             Ok(true)
         } else {
-            self.fill(place::doorbell(p));
+            self.fill(waiter::doorbell(p));
             let n = self.kernel(&deadline.left(self.cap(p)), mask);
             SPIN.waited(arch::ticks() - began);
             n.map(|n| self.heard(n, p))
         };
-        place::rise(p, false);
+        waiter::disarm(p, false);
         self.each_attached(|c| {
             side::remove_doorbell(&c.words().side[c.my_side()], p);
         });
-        place::take_news(p, stretch::serve);
-        place::release(p);
+        waiter::take_news(p, stretch::serve);
+        waiter::release(p);
         result
     }
 
@@ -335,7 +335,7 @@ impl Poll<'_> {
     fn heard(&self, n: usize, p: u32) -> bool {
         let bell = self.list.last().is_some_and(|k| k.revents != 0);
         if bell {
-            sidestep_sys::fd::hush(place::doorbell(p));
+            sidestep_sys::fd::hush(waiter::doorbell(p));
         }
         for (k, p) in self.list.iter().zip(self.fds.iter()) {
             if readiness::is_hint(k.revents as u16 as u32)

@@ -5,7 +5,7 @@
 
 use crate::critical::Lock;
 use crate::spin::Spin;
-use crate::{place, thread};
+use crate::{thread, waiter};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering::*, fence};
 use libc::epoll_event;
@@ -296,8 +296,8 @@ impl Set {
     /// Gives the record back; the last descriptor of the set is being closed.
     pub fn destroy(&self) {
         match self.place.load(Acquire) {
-            p @ 0.. => place::release(p as u32),
-            p @ ..=GIVEN_UP => place::release((GIVEN_UP - p) as u32),
+            p @ 0.. => waiter::release(p as u32),
+            p @ ..=GIVEN_UP => waiter::release((GIVEN_UP - p) as u32),
             _ => {}
         }
         self.place.store(-1, Release);

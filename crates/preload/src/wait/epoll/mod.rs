@@ -38,7 +38,7 @@ pub use wait::wait;
 use super::readiness::{IN, PRI, RDHUP};
 use super::sets::{self, Set};
 use crate::fdtable::{self, Kind};
-use crate::{place, settings};
+use crate::{settings, waiter};
 use core::sync::atomic::Ordering::*;
 use sidestep_sys::{Errno, Result, TRIES, fd as fdsys};
 
@@ -77,8 +77,8 @@ pub fn has_doorbell(index: u32) -> bool {
 /// Something was listed from outside of a wait: whoever sleeps there must look. `is_first`: the kernel's list is to have the
 /// place of the news.
 fn kick(s: &Set, is_first: bool) {
-    if let Some(p) = s.place().filter(|p| is_first || place::has_sleepers(*p)) {
-        place::ring(p);
+    if let Some(p) = s.place().filter(|p| is_first || waiter::has_sleepers(*p)) {
+        waiter::ring(p);
     }
     // Who waits in an outer set, or in poll, sleeps elsewhere.
     if s.nested.load(Relaxed) {

@@ -6,7 +6,7 @@ use super::report;
 use super::takeover::{for_each_managed, unpark};
 use crate::wait::UNKNOWN_BELL_US;
 use crate::wait::sets::{self, Inner, Reg, Set};
-use crate::{arena, link, place, stream::due};
+use crate::{arena, link, stream::due, waiter};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::link::Doorbell;
 use sidestep_ring::doorbell;
@@ -88,20 +88,20 @@ fn show(s: &Set, p: u32) {
         doorbell::arm(link::all().map(|l| l.my_bell(p)));
         if has_something(s, p) {
             if !s.shown.swap(true, Relaxed) {
-                place::ring(p);
+                waiter::ring(p);
             }
             return;
         }
         // Who has rung since that look is hushed too, so the next one counts as the first.
         s.shown.store(false, Relaxed);
-        sidestep_sys::fd::hush(place::doorbell(p));
+        sidestep_sys::fd::hush(waiter::doorbell(p));
         if !has_something(s, p) && is_armed(p) {
             return;
         }
         // Somebody has rung and disarmed the doorbell, though it may have been nothing to the program.
     }
     s.shown.store(true, Relaxed);
-    place::ring(p);
+    waiter::ring(p);
 }
 
 /// Whether nobody has rung here since the last look.

@@ -6,7 +6,7 @@ use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::wait::readiness::{self, ARRIVALS, ENDS, IN, OUT, OUT_ANY, PRI};
 use crate::wait::sets::{self, Inner, Reg, Set, reg};
-use crate::{arena, critical, place, stream::due, stream::stretch};
+use crate::{arena, critical, stream::due, stream::stretch, waiter};
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
 use libc::epoll_event;
@@ -72,7 +72,7 @@ impl Batch<'_> {
     /// Takes what has rung for this place.
     fn take(&mut self, p: u32) {
         self.now = arch::ticks();
-        place::take_news(p, |index| {
+        waiter::take_news(p, |index| {
             stretch::serve(index);
             let ticks = arena::conn(index).rx_half().news_at();
             for_each_number(index, |fd| self.put(News { fd, ticks, says: 0 }));
@@ -91,7 +91,7 @@ fn is_edge(r: &Reg, says: u32) -> bool {
 
 /// Lists the connections that have rung for this place.
 pub(super) fn list_rung(s: &Set, p: u32) {
-    if place::has_news(p) {
+    if waiter::has_news(p) {
         heard(s, p, |_| ());
     }
 }
@@ -99,7 +99,7 @@ pub(super) fn list_rung(s: &Set, p: u32) {
 /// The same, and works on the set under the same lock. No handler jumps out in between: what has been taken would be lost.
 #[inline]
 pub(super) fn heard<T>(s: &Set, p: u32, work: impl FnOnce(&mut Inner) -> T) -> Option<T> {
-    if !place::has_news(p) {
+    if !waiter::has_news(p) {
         return s.with(work);
     }
     critical::section(|| {

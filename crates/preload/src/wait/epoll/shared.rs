@@ -15,7 +15,7 @@ use super::{kernel_ctl, takeover};
 use crate::fdtable::{self, Kind};
 use crate::wait::Deadline;
 use crate::wait::sets::{self, Set};
-use crate::{arena, errno, generation, place};
+use crate::{arena, errno, generation, waiter};
 use arena::FamilySet;
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
@@ -78,7 +78,7 @@ fn wait_for_managers(s: &Set, r: &FamilySet) {
         wake(s);
         clock::nap_us(WAKE_US);
     }
-    if let Some(always) = place::always() {
+    if let Some(always) = waiter::always() {
         let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, always, 0, 0);
     }
 }
@@ -86,7 +86,7 @@ fn wait_for_managers(s: &Set, r: &FamilySet) {
 /// Wakes one thread that waits for the set, in whatever process.
 fn wake(s: &Set) {
     let (epfd, tag) = (s.fd.load(Relaxed), tag::of_wake());
-    let Some(always) = place::always() else { return };
+    let Some(always) = waiter::always() else { return };
     let event = (libc::EPOLLIN | libc::EPOLLET) as u32;
     if kernel_ctl(epfd, EPOLL_CTL_ADD, always, event, tag).is_err() {
         let _ = kernel_ctl(epfd, EPOLL_CTL_MOD, always, event, tag);

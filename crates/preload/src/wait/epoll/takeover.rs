@@ -6,7 +6,7 @@ use crate::fdtable::{self, Kind};
 use crate::record::Conn;
 use crate::wait::readiness::{self, HUP, IN};
 use crate::wait::sets::{self, Inner, Reg, Regs, Set, reg};
-use crate::{arena, drain, place};
+use crate::{arena, drain, waiter};
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
 use sidestep_abi::Reason;
@@ -150,16 +150,16 @@ fn ensure_place(s: &Set) -> Option<u32> {
         return Some(p);
     }
     may_have_place(s).ok()?;
-    let p = place::acquire()?;
+    let p = waiter::acquire()?;
     // Known before the kernel is: whoever is woken by the doorbell must recognise it.
     s.set_place(p);
-    if kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_ADD, place::doorbell(p), IN | ET, tag::of_doorbell()).is_err() {
+    if kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_ADD, waiter::doorbell(p), IN | ET, tag::of_doorbell()).is_err() {
         s.set_no_place();
-        place::release(p);
+        waiter::release(p);
         return None;
     }
     // Threads that sleep there already do not listen to rings yet.
-    place::ring(p);
+    waiter::ring(p);
     Some(p)
 }
 
@@ -315,7 +315,7 @@ pub(super) fn surrender_set(s: &Set) {
         s.with(|inner| hand_back(s, &mut inner.regs, fd));
     });
     if let Some(p) = s.place() {
-        let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, place::doorbell(p), 0, 0);
+        let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, waiter::doorbell(p), 0, 0);
         s.give_place_up();
     }
 }
@@ -332,7 +332,7 @@ pub(super) fn give_way(index: u32, depth: u32) -> bool {
             restore(fd);
         });
         s.give_place_up();
-        gave = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, place::doorbell(p), 0, 0).is_ok();
+        gave = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, waiter::doorbell(p), 0, 0).is_ok();
     }
     if depth > 0 {
         sets_in(s, |inner| gave |= give_way(inner, depth - 1));
@@ -370,7 +370,7 @@ pub fn leave_to_kernel(index: u32, reason: Reason) {
         s.with(|inner| hand_back(s, &mut inner.regs, fd));
     });
     if let Some(p) = s.place() {
-        let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, place::doorbell(p), 0, 0);
+        let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, waiter::doorbell(p), 0, 0);
         s.destroy();
     }
 }

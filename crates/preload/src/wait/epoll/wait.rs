@@ -11,7 +11,7 @@ use crate::rest;
 use crate::wait::sets::{self, Inner, Set};
 use crate::wait::signals::Quiet;
 use crate::wait::{Deadline, NOW, UNKNOWN_BELL_US};
-use crate::{errno, link, member, place, stream::due, stream::stretch, thread};
+use crate::{errno, link, member, stream::due, stream::stretch, thread, waiter};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use libc::{epoll_event, sigset_t};
@@ -100,7 +100,7 @@ impl Call<'_> {
             };
             let n = self.wait_both(index, p, room);
             // Several threads may wait in one set: what we saw may have been meant for another, and there may be more.
-            place::pass_on(p, || has_listed(self.s));
+            waiter::pass_on(p, || has_listed(self.s));
             wake_natives(self.s, p);
             if self.s.nested.load(Relaxed) {
                 errno::keep(|| arm_nested(self.s));
@@ -183,9 +183,9 @@ impl Call<'_> {
             }
             let began = arch::ticks();
             if !spun && s.spin.may_pay() {
-                place::hush(p);
+                waiter::hush(p);
             }
-            spun = !spun && s.spin.wait(|| place::has_news(p) || quiet.is_disturbed());
+            spun = !spun && s.spin.wait(|| waiter::has_news(p) || quiet.is_disturbed());
             if spun {
                 continue; // if the news is nothing after all, sleep
             }
@@ -257,7 +257,7 @@ impl Call<'_> {
     fn listen(&self, p: u32) {
         let listens = self.listens();
         if listens {
-            place::listen(p);
+            waiter::listen(p);
         } else if self.is_unarmed {
             return;
         }
@@ -277,9 +277,9 @@ impl Call<'_> {
     /// The wait has begun at `began`.
     fn sleep(&mut self, index: u32, p: u32, room: &mut Room, mask: *const sigset_t, began: u64) -> Result<usize> {
         let (s, most) = (self.s, room.len());
-        place::doze(p);
-        if place::has_news(p) || has_listed(s) {
-            place::rise(p, self.listens());
+        waiter::arm(p);
+        if waiter::has_news(p) || has_listed(s) {
+            waiter::disarm(p, self.listens());
             return self.ask_if_late(room);
         }
         let cap = if !link::all().all(|l| l.knows(p)) || is_unheard() {
@@ -294,7 +294,7 @@ impl Call<'_> {
             attend_unheard();
             errno::keep(refresh_nested);
         }
-        place::rise(p, self.listens());
+        waiter::disarm(p, self.listens());
         self.is_open(index)?;
         s.asked.store(arch::ticks(), Relaxed);
         s.spin.waited(s.asked.load(Relaxed) - began);
@@ -321,7 +321,7 @@ fn done(look: Option<Reported>) -> Result<usize> {
 /// passes it on to those who still sleep without listening to rings.
 fn wake_natives(s: &Set, p: u32) {
     if s.natives.load(SeqCst) > 0 {
-        place::ring(p);
+        waiter::ring(p);
     }
 }
 

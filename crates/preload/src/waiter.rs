@@ -26,7 +26,7 @@ static PLACE: [Place; PLACES] =
 
 /// A blocking call has a place, and sleeps there.
 static LENT: Kind = Kind(|place, _| leave(place));
-static ASLEEP: Kind = Kind(|place, _| rise(place, false));
+static ASLEEP: Kind = Kind(|place, _| disarm(place, false));
 
 /// Bit p: place p is taken.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
@@ -165,13 +165,13 @@ pub fn announce_all() {
 }
 
 /// Lies down here: from now on producers ring. A look at everything must follow.
-pub fn doze(place: u32) {
+pub fn arm(place: u32) {
     debts::owe(Debt::new(&ASLEEP, place));
     PLACE[place as usize].sleepers.arm(|| bells(place));
 }
 
 /// Up again. `listening`: producers go on ringing, as after [`listen`].
-pub fn rise(place: u32, listening: bool) {
+pub fn disarm(place: u32, listening: bool) {
     debts::paid(Debt::new(&ASLEEP, place));
     if PLACE[place as usize].sleepers.disarm(listening, || bells(place)) {
         ring(place);
