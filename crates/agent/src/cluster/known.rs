@@ -55,8 +55,9 @@ impl Known {
             (News::Pod(_) | News::Namespace(_), None) => {}
             (News::Node(event), _) => self.mine.take(*event, teller)?,
         }
-        let knows_pods = self.pods.iter().flatten().all(|kind| kind.is_listed || kind.is_refused);
-        let is_all = self.services.is_listed && self.slices.is_listed && knows_pods && self.mine.is_answered;
+        let knows_pods = self.pods.iter().flatten().all(|kind| kind.heard != Heard::Nothing);
+        let knows_services = [&self.services, &self.slices].iter().all(|kind| kind.heard == Heard::List);
+        let is_all = knows_services && knows_pods && self.mine.is_answered;
         if is_all && !std::mem::replace(&mut self.is_told, is_all) {
             teller.tell(Told::Listed)?;
         }
@@ -130,21 +131,22 @@ impl Mine {
 struct Kind {
     told: BTreeSet<Key>,
     listed: BTreeSet<Key>,
-    is_listed: bool,
-    /// The server does not let us see them: they are as good as none.
-    is_refused: bool,
+    heard: Heard,
     outage: Outage,
+}
+
+/// The most that the server has ever said of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Heard {
+    Nothing,
+    /// The server does not let us see them: they are as good as none.
+    Refusal,
+    List,
 }
 
 impl Kind {
     fn of(name: &str) -> Kind {
-        Kind {
-            told: BTreeSet::new(),
-            listed: BTreeSet::new(),
-            is_listed: false,
-            is_refused: false,
-            outage: Outage::of(name),
-        }
+        Kind { told: BTreeSet::new(), listed: BTreeSet::new(), heard: Heard::Nothing, outage: Outage::of(name) }
     }
 
     fn take(&mut self, step: Step, teller: &Teller) -> Result<(), Gone> {
@@ -164,14 +166,14 @@ impl Kind {
             Step::End => {
                 let gone: Vec<Key> = self.told.difference(&self.listed).cloned().collect();
                 gone.into_iter().try_for_each(|key| self.delete(key, teller))?;
-                self.is_listed = true;
+                self.heard = Heard::List;
                 Ok(())
             }
             Step::Put(known) => self.put(known, teller),
             Step::Gone(key) => self.delete(key, teller),
             Step::Failed(why) => self.outage.fail(why, teller),
             Step::Refused(why) => {
-                self.is_refused = true;
+                self.heard = self.heard.max(Heard::Refusal);
                 self.outage.fail(why, teller)
             }
         }

@@ -59,12 +59,19 @@ pub struct Conn {
     pub unheard: bool,
     /// The poller tells when the socket takes records again.
     asks_for_room: bool,
-    /// It broke the protocol.
-    pub violated: bool,
-    /// To be closed once the outbox is empty.
-    pub closing: bool,
+    pub talk: Talk,
     /// A slot of this member was changed: its page says so at the next flush.
     pub touched: bool,
+}
+
+/// How long who connected is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Talk {
+    Open,
+    /// Turned away: to be closed once the outbox is empty.
+    Closing,
+    /// It broke the protocol.
+    Violated,
 }
 
 pub enum Role {
@@ -106,8 +113,7 @@ impl Conn {
             role,
             unheard: false,
             asks_for_room: false,
-            violated: false,
-            closing: false,
+            talk: Talk::Open,
             touched: false,
         }
     }

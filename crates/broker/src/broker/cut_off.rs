@@ -3,6 +3,7 @@
 //! or is rung with, stays.
 
 use super::Broker;
+use super::conn::Talk;
 use crate::quota::{Account, Permit};
 use crate::wire;
 use rustix::fd::{AsFd, OwnedFd};
@@ -25,7 +26,7 @@ pub struct CutOff {
 impl Broker {
     /// Whether the process of `id` may go on without us. One that breaks the protocol has nothing to go on with.
     pub(super) fn outlives_us(&self, id: u64) -> bool {
-        let conn = self.conns.get(&id).filter(|conn| !conn.violated);
+        let conn = self.conns.get(&id).filter(|conn| conn.talk != Talk::Violated);
         conn.is_some_and(|conn| !wire::has_hung_up(conn.socket.as_fd()))
     }
 

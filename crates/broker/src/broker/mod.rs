@@ -27,7 +27,7 @@ use crate::receiver::message::Command;
 use crate::room::Room;
 use crate::status::{Reasons, Totals};
 use crate::users::Users;
-use conn::{Conn, Member, Role};
+use conn::{Conn, Member, Role, Talk};
 use cut_off::CutOff;
 use links::Opening;
 use offers::{Pending, Proving};
@@ -191,12 +191,12 @@ impl Broker {
         if flushed.sent > 0 || std::mem::take(&mut conn.touched) {
             conn.announce();
         }
-        let is_over = flushed.broken || (conn.closing && conn.outbox.is_empty());
+        let is_over = flushed.broken || (conn.talk == Talk::Closing && conn.outbox.is_empty());
         if is_over || conn.ask_for_room(&self.poller, id).is_err() {
             self.doomed.insert(id);
             return;
         }
-        let unheard = conn.outbox.is_full() || conn.closing;
+        let unheard = conn.outbox.is_full() || conn.talk == Talk::Closing;
         if unheard != std::mem::replace(&mut conn.unheard, unheard) {
             self.command(id, Command::Listen { id, listen: !unheard });
         }
@@ -204,7 +204,8 @@ impl Broker {
 
     fn record(&mut self, id: u64, msg: &Msg) {
         // Somebody who is just being turned away has been heard.
-        let Some(conn) = self.conns.get(&id).filter(|conn| !conn.closing && !self.doomed.contains(&id)) else {
+        let is_heard = |conn: &&Conn| conn.talk == Talk::Open && !self.doomed.contains(&id);
+        let Some(conn) = self.conns.get(&id).filter(is_heard) else {
             return;
         };
         let Some(kind) = msg.kind() else {
@@ -242,7 +243,7 @@ impl Broker {
         self.count_refused(reason);
         self.queue(id, Msg { arg: u64::from(VERSION), ..Msg::new(Kind::Reject) }, None);
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.closing = true;
+            conn.talk = Talk::Closing;
         }
     }
 
@@ -250,7 +251,7 @@ impl Broker {
     fn violation(&mut self, id: u64) {
         self.count_refused(Reason::BrokenPeer);
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.violated = true;
+            conn.talk = Talk::Violated;
         }
         self.doomed.insert(id);
     }

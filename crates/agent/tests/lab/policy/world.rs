@@ -48,13 +48,13 @@ impl World {
             let said = said(node, name);
             said.is_some() && said != before && node.policies().pods.iter().any(|pod| pod.name == judged && pod.judged)
         });
-        self.node.check(); // the keeper answers after it has done what it was told before
+        self.node.check(); // the controller answers after it has done what it was told before
     }
 
     pub fn forget(&mut self, name: &str) {
         std::fs::remove_file(self.node.services().join(format!("policy-{name}.yaml"))).unwrap();
         self.node.wait(|node| node.policies().policies.iter().all(|policy| policy.name != name));
-        self.node.check(); // the keeper answers after it has done what it was told before
+        self.node.check(); // the controller answers after it has done what it was told before
     }
 }
 
