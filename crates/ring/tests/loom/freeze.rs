@@ -53,7 +53,9 @@ fn ended_or_marked(name: &str, by_reader: bool) {
             })
         });
         let head = write_and_mark(&direction, &mut output);
-        broker.map(|broker| broker.join().unwrap());
+        if let Some(broker) = broker {
+            broker.join().unwrap();
+        }
         let (kept, copying, resume) = reader.join().unwrap();
         match head {
             Head::Frozen(end) => assert!(end == kept && !copying, "ended before the mark"),
