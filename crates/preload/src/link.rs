@@ -76,7 +76,7 @@ pub fn find(id: u32, side: u32, era: u32) -> Option<u32> {
     })
 }
 
-/// Maps a new link. The descriptor stays the caller's. Callers exclude each other (member lock).
+/// Maps a new link. The descriptor stays the caller's. Callers exclude each other (broker lock).
 pub fn add(memory: i32, msg: &Msg, era: u32) -> Result<()> {
     let (id, side, ring_size) = (msg.link, msg.side, msg.arg);
     let size = usize::try_from(ring_size).map_err(|_| Errno(libc::EINVAL))?;
@@ -262,16 +262,16 @@ pub fn remove(index: u32) {
     link.memory.clear();
 }
 
-/// Gives up links of brokers before `era` that carry nothing any more.
-pub fn remove_idle_before(era: u32) {
+/// Gives up links that carry nothing any more, of brokers for which `of_era` is true. Callers exclude each other (broker lock).
+pub fn remove_idle_ones(of_era: impl Fn(u32) -> bool) {
     for index in 0..HIGH.load(Acquire) {
-        if get(index).era.load(Relaxed) != era {
+        if of_era(get(index).era.load(Relaxed)) {
             remove_idle(index);
         }
     }
 }
 
-/// Gives a link up if it carries nothing any more. Callers exclude each other (member lock).
+/// Gives a link up if it carries nothing any more. Callers exclude each other (broker lock).
 pub fn remove_idle(index: u32) {
     if get(index).conns.iter().all(|c| c.load(Relaxed) == 0) {
         remove(index);

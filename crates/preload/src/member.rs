@@ -104,7 +104,7 @@ fn join() {
             let _ = control::send(broker, &hello, None);
             SOCKET.store(broker, Release);
             waiter::announce_all();
-            link::remove_idle_before(broker::link_era());
+            link::remove_idle_ones(|era| era != broker::link_era());
         }
         Err(Errno(e)) => {
             log::say(&[b"no broker, errno "], e as u64);
@@ -113,7 +113,7 @@ fn join() {
     }
 }
 
-/// The broker is gone. What has been paired goes on; a new one is looked for when next needed.
+/// The broker is gone. What has been paired goes on; a new one is looked for when next needed. Under the lock.
 fn leave() {
     let broker = SOCKET.swap(-1, AcqRel);
     WELCOME.store(0, Relaxed);
@@ -121,6 +121,8 @@ fn leave() {
         log::say(&[b"broker gone, control socket "], broker as u64);
         fdtable::drop_own(broker);
         pending_releases::cancel();
+        // Connections that ended after the broker and before this could not know that nobody would ask for their links.
+        link::remove_idle_ones(|_| true);
         NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(RETRY_US), Relaxed);
     }
 }
@@ -298,8 +300,12 @@ fn refused(msg: &Msg) {
 /// For good.
 pub fn quit() {
     STAYS.store(false, Relaxed);
+    let taken = LOCK.lock(thread::tid());
     leave();
     NOT_BEFORE.store(u64::MAX, Relaxed);
+    if taken != Taken::Reentered {
+        LOCK.unlock();
+    }
 }
 
 /// In a forked child: the membership is the parent's.
