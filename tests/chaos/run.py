@@ -145,10 +145,13 @@ class Chaos:
         self.watch.check_clean()
 
     def fresh_pair_upgrades(self, pair, choose):
-        """After the broker's death the next `sidestep run` starts a new one, and new connections upgrade again."""
+        """After the broker's death the next `sidestep run` starts a new one, and new connections upgrade again.
+
+        They wait for their pairing: on a busy machine these few bytes would else be over before the broker has its turn.
+        """
         directory = pair.directory / "next"
         directory.mkdir()
-        fresh = Pair(directory, self.binary, self.layer, choose)
+        fresh = Pair(directory, self.binary, self.layer.in_sync(), choose)
         try:
             fresh.start()
             fresh.wait_bytes(WARM_BYTES[0], "with the new broker")

@@ -35,6 +35,10 @@ class Sidestep:
     def command(self, argv, report):
         return [self.cli, "run", "--upgrade-after", self.upgrade_after, "--report", str(report), "--", *argv]
 
+    def in_sync(self):
+        """The same, but operations wait until the broker has answered what was offered."""
+        return Sidestep(self.broker, self.upgrade_after, self.bin_dir, self.flip, pairing="sync")
+
     def preload_env(self, report):
         """Variables for a program that is not started by `sidestep run`, beside those of `env`."""
         return {"LD_PRELOAD": str(self.bin_dir / "libsidestep.so"), "SIDESTEP_UPGRADE_AFTER": self.upgrade_after,
