@@ -65,7 +65,8 @@ pub fn run(args: Args) -> Result<(), RunError> {
     let (inbox, messages) = channel();
     let busy = serve_questions(&settings, &inbox)?;
     let (source_names, refreshers) = start_sources(&settings, &inbox);
-    let is_loading = IsLoading::default();
+    // Until the programs are loaded nobody reads messages: a signal that comes now must not wait for that, either.
+    let is_loading = IsLoading::new(true.into());
     let (socket, its_inbox) = (settings.socket.clone(), inbox.clone());
     let agent = signals::Agent { args, inbox: its_inbox, refreshers, is_loading: is_loading.clone(), socket };
     spawn("signals", move || signals.follow(&agent));
@@ -107,7 +108,6 @@ fn keep(
     let cookie = netns::cookie().map_err(RunError::Cookie)?;
     let options = settings.options(cookie);
     let mut stopped = None;
-    is_loading.store(true, Ordering::SeqCst);
     let filled = services::install(&options, |maps| {
         is_loading.store(false, Ordering::SeqCst);
         let mut node =

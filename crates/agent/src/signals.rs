@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Caught from now on; nothing comes of them before [`Caught::follow`].
 pub struct Caught(Signals);
 
-/// Set while the kernel checks programs: it takes seconds on a busy machine, and nobody reads messages meanwhile.
+/// Set until the kernel has checked the programs: it takes seconds on a busy machine, and nobody reads messages meanwhile.
 pub type IsLoading = Arc<AtomicBool>;
 
 impl Caught {

@@ -56,8 +56,8 @@ def check_benchmark(process, seconds=60):
 def test_benchmark(case):
     case.expect_ring("benchmark", "redis", share=0.5)
     server = Server(case)
-    check_benchmark(server.start_benchmark(20_000))
-    check_benchmark(server.start_benchmark(20_000, "-P", 16, "-d", 500))
+    check_benchmark(server.start_benchmark(100_000))
+    check_benchmark(server.start_benchmark(100_000, "-P", 16, "-d", 500))
 
 
 def test_benchmark_with_io_threads(case):
