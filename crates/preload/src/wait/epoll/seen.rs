@@ -9,7 +9,7 @@ use crate::fdtable::{self, Kind};
 use crate::record::flag;
 use crate::wait::sets::{self, Reg, Set};
 use crate::wait::{Deadline, NOW};
-use crate::{arena, drain, errno, suspend};
+use crate::{arena, critical, drain, errno, suspend};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::*;
@@ -59,17 +59,25 @@ pub fn saw_wait(index: u32) {
     }
 }
 
-/// Longest wait for another thread that does the same, and may be interrupted there.
-const CHANGE_US: u64 = 5000;
+/// Longest wait for another thread that does the same. It takes microseconds, but on a busy machine its turn may come late.
+const CHANGE_US: u64 = 1_000_000;
 const CHANGE_LOOK_US: u64 = 20;
 
 /// Of several threads that begin to wait together one takes over what is there. The others wait for it: the kernel would tell them
 /// in its own way what is told once more in ours.
 #[cold]
 fn trust_once(s: &Set) {
-    if !s.is_changing.swap(true, Acquire) {
-        trust(s);
-        return s.is_changing.store(false, Release);
+    // No handler of the program runs in between, which might jump out, or wait for what another thread does.
+    let is_done = critical::section(|| {
+        let is_first = !s.is_changing.swap(true, Acquire);
+        if is_first {
+            trust(s);
+            s.is_changing.store(false, Release);
+        }
+        is_first
+    });
+    if is_done {
+        return;
     }
     let deadline = Deadline::after_ns(Some(CHANGE_US * 1000));
     while s.is_changing.load(Acquire) && !deadline.has_passed() {
