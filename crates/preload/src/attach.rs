@@ -69,6 +69,10 @@ fn enter(index: u32, c: &'static Conn) {
             if tcp::option::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).is_ok_and(|mark| mark > 1) {
                 return Err(Reason::SocketOption); // set before we knew the number, or by a listener
             }
+            if tcp::has_timestamps(fd) {
+                return Err(Reason::SocketOption); // the same
+            }
+            c.put(flag::TELLS_UNREAD, tcp::tells_unread(fd));
             let (read, written) = (c.early_rx.load(Relaxed), c.early_tx.load(Relaxed));
             match (tcp::consumed(fd), tcp::written(fd)) {
                 (Consumed::Moving, _) => return Ok(false),

@@ -46,6 +46,8 @@ pub mod flag {
     pub const DIED_UNREAD: u32 = 1 << 15;
     /// The peer sleeps, and its doorbell could not be rung.
     pub const UNHEARD: u32 = 1 << 16;
+    /// TCP_INQ is set: recvmsg(2) tells how much is left to be read.
+    pub const TELLS_UNREAD: u32 = 1 << 17;
 }
 
 /// As a timeout: calls that would wait fail at once.

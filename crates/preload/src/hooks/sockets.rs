@@ -112,17 +112,17 @@ pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_v
     // SAFETY: the program's own call.
     let result = unsafe { next::setsockopt(fd, level, name, value, len) };
     if result == 0
-        && level == libc::SOL_SOCKET
         && let Some(index) = conn(fd)
     {
         let c = arena::conn(index);
-        match name {
-            libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => {
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW) => {
                 c.rx_timeout_us.store(timeout(fd, libc::SO_RCVTIMEO, value), Relaxed)
             }
-            libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => {
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW) => {
                 c.tx_timeout_us.store(timeout(fd, libc::SO_SNDTIMEO, value), Relaxed)
             }
+            (libc::IPPROTO_TCP, libc::TCP_INQ) => c.put(flag::TELLS_UNREAD, tcp::tells_unread(fd)),
             _ => {}
         }
     }
@@ -148,6 +148,7 @@ fn needs_kernel(level: c_int, name: c_int) -> Option<Reason> {
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT | libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | SO_PEEK_OFF) => {
             Some(Reason::SocketOption)
         }
+        (libc::SOL_SOCKET, name) if tcp::TIMESTAMPS.contains(&name) => Some(Reason::SocketOption),
         (libc::SOL_SOCKET, libc::SO_ZEROCOPY) | (libc::IPPROTO_TCP, libc::TCP_ULP | libc::TCP_REPAIR) => {
             Some(Reason::KernelFeature)
         }

@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 
+mod ancillary;
 mod at_exit;
 mod bad_pointers;
 mod bad_times;
@@ -62,6 +63,7 @@ const GROUPS: &[&[Case]] = &[
     interrupted::CASES,
     nonblocking::CASES,
     flags::CASES,
+    ancillary::CASES,
     epoll_level::CASES,
     epoll_edge::CASES,
     epoll_masks::CASES,
