@@ -8,14 +8,19 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+mod around;
 mod copies;
+pub mod course;
 pub mod phase;
 mod rest;
 mod rx;
 pub mod spin;
 mod stall;
 mod tx;
+mod writer;
 
+pub use around::{Around, holder, is_all_by_kernel};
+pub use course::Course;
 pub use phase::{Event, Phase};
 pub use rest::Rest;
 pub use rx::{Read, Rx};
@@ -23,3 +28,4 @@ pub use sidestep_ring::{Advance, Half, PeerViolation};
 pub use spin::Spin;
 pub use stall::Stall;
 pub use tx::{Tx, Write};
+pub use writer::{Flip, Pace, Space, Writer};

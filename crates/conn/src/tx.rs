@@ -1,5 +1,6 @@
 //! The writing end of a direction.
 
+use crate::Course;
 use sidestep_ring::{Half, Head, Output, PeerViolation};
 
 /// Where the next byte goes.
@@ -34,6 +35,8 @@ pub struct Tx {
     output: Output,
     carrier: Carrier,
     froze: u32,
+    /// This end looks at the reader's word at each write, as if it always had a hint.
+    is_restless: bool,
     /// Bytes given to the kernel, copies included.
     pub socket: u64,
     /// Bytes that went into rings, and that the reader reads there.
@@ -52,9 +55,19 @@ impl Tx {
         Tx { pos, socket: pos, ..Tx::default() }
     }
 
+    /// The same direction with an end that looks at the reader's word at each write.
+    #[must_use]
+    pub fn restless(self) -> Tx {
+        Tx { is_restless: true, ..self }
+    }
+
     /// `Side::froze` when this end last looked at the reader's word.
     pub fn froze_seen(&self) -> u32 {
-        self.froze
+        self.froze.wrapping_add(u32::from(self.is_restless))
+    }
+
+    fn set_froze(&mut self, half: Half) {
+        self.froze = half.hints().wrapping_sub(u32::from(self.is_restless));
     }
 
     /// Bytes of this direction that the program has written.
@@ -74,6 +87,16 @@ impl Tx {
             Carrier::Kernel => self.pos - self.kernel_from,
             Carrier::TakeBack(next) => next - self.kernel_from,
             Carrier::Ring | Carrier::Copying { .. } => 0,
+        }
+    }
+
+    /// Where the next byte goes, as far as this end knows.
+    #[inline]
+    pub fn course(&self) -> Course {
+        match self.carrier {
+            Carrier::Kernel => Course::Kernel,
+            Carrier::Ring => Course::Ring,
+            Carrier::Copying { .. } | Carrier::TakeBack(_) => Course::Unsent,
         }
     }
 
@@ -99,7 +122,7 @@ impl Tx {
     /// Begins a stretch of ring at the present position. The caller has asked `may_begin`, and has checked the position
     /// against the kernel's. False: the reader withdrew its readiness meanwhile, and the stretch has ended.
     pub fn begin(&mut self, half: Half) -> Result<bool, PeerViolation> {
-        self.froze = half.hints();
+        self.set_froze(half);
         self.output.begin(half.writer, half.reader, self.pos)?;
         self.carrier = Carrier::Ring;
         if !half.is_still_ready() {
@@ -246,7 +269,7 @@ impl Tx {
         if !matches!(self.carrier, Carrier::Ring | Carrier::Copying { .. }) {
             return Ok(());
         }
-        self.froze = half.hints();
+        self.set_froze(half);
         match self.output.look(half.reader)? {
             Head::At(_) if self.carrier == Carrier::Ring => self.output.rebase(half.writer),
             Head::At(_) => self.settle(half),

@@ -9,14 +9,14 @@ use sidestep_conn::Phase;
 /// Counts the reason, if the connection has none yet.
 pub fn excuse(c: &Conn) {
     let phase = c.phase.phase();
-    if matches!(phase, Phase::Attached | Phase::Closed) || c.has(flag::REASONED) {
+    if phase.is_attached() || phase == Phase::Closed || c.has(flag::REASONED) {
         return;
     }
     let known = Reason::from_code(c.reason.load(Relaxed) as u8);
     c.blame(match (phase, known) {
-        (Phase::Offered { passive: false }, _) => Reason::PeerAbsent,
-        (Phase::Kernel | Phase::Assigned | Phase::Demoted, Some(reason)) => reason,
-        (Phase::Kernel | Phase::Offered { passive: true }, _) if has_many_operations(c) => Reason::Rare,
+        (Phase::Offered { passive: false, .. }, _) => Reason::PeerAbsent,
+        (Phase::Kernel { .. } | Phase::Assigned { .. } | Phase::Demoted, Some(reason)) => reason,
+        (Phase::Kernel { .. } | Phase::Offered { passive: true, .. }, _) if has_many_operations(c) => Reason::Rare,
         _ => Reason::Short,
     });
 }

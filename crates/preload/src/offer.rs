@@ -16,8 +16,7 @@ pub fn count(index: u32, c: &Conn, fd: i32) {
         await_pairing(c, ops);
     }
     let phase = c.phase.phase();
-    let may_gain = matches!(phase, Phase::Kernel | Phase::Offered { passive: true });
-    if may_gain && !c.has(flag::KERNEL_ONLY) {
+    if phase.may_be_offered() {
         match (worth(c, ops), phase) {
             (Worth::Nothing, _) | (Worth::Offering, Phase::Offered { .. }) => {}
             (Worth::Asking, Phase::Offered { .. }) => errno::keep(|| press(index, c)),

@@ -4,26 +4,24 @@ pub mod past_us;
 pub mod recv;
 pub mod send;
 
-use crate::record::{Conn, flag};
+use crate::record::Conn;
 use crate::{arena, attach, drain, errno, member};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::Ordering::Relaxed;
 use sidestep_abi::Reason;
-use sidestep_conn::Phase;
+use sidestep_conn::{Course, Event, Phase};
 
 /// What every call on a connection begins with: the broker's news, and the next step of an upgrade.
 #[inline]
 pub fn arrive(index: u32) -> &'static Conn {
     let c = arena::conn(index);
     member::check();
-    if (c.phase.is(Phase::Assigned) || c.has(flag::NOT_READY)) && !attach::advance(index, c) {
+    if c.phase.is_entering() && !attach::advance(index, c) {
         errno::keep(member::settle);
     }
     if c.is_attached() && arena::is_inherited(c) {
         disinherit(index, c);
     }
-    if c.flags.load(Relaxed) & (flag::KERNEL_ONLY | flag::TX_RING | flag::TX_UNSENT) == flag::KERNEL_ONLY
-        && c.is_attached()
-    {
+    if c.phase.is(Phase::Returning) && c.course.is(Course::Kernel) {
         errno::keep(|| attach::demote(index, c));
     }
     c
@@ -34,7 +32,7 @@ pub fn arrive(index: u32) -> &'static Conn {
 #[cold]
 fn disinherit(index: u32, c: &'static Conn) {
     let fd = arena::local(index).fd.load(Relaxed) as i32;
-    if c.raise(flag::KERNEL_ONLY) || c.has(flag::TX_RING) {
+    if c.phase.go(Event::Keep).is_some() || c.course.is(Course::Ring) {
         errno::keep(|| drain::tx(c, fd, Some(Reason::Shared)));
     }
 }

@@ -7,7 +7,7 @@ use crate::user;
 use core::sync::atomic::Ordering::*;
 use libc::{EAGAIN, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, iovec};
 use sidestep_abi::Reason;
-use sidestep_conn::{Advance, PeerViolation, Read, Rx};
+use sidestep_conn::{Advance, PeerViolation, Phase, Read, Rx};
 use sidestep_ring::{counters, space};
 use sidestep_sys::{Errno, Result, arch, clock, tcp};
 
@@ -40,11 +40,11 @@ pub fn readable(c: &Conn, fd: i32) -> usize {
 
 /// `sleeps`: if there is nothing, the caller sleeps until there is.
 pub fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, (flags, sleeps): (i32, bool)) -> Result<Step> {
-    if c.has(flag::BROKEN) {
-        return Err(Errno(libc::EPROTO));
-    }
     if !c.is_attached() {
         return native_step(c, fd, iov, skip, flags);
+    }
+    if c.phase.is(Phase::Broken) {
+        return Err(Errno(libc::EPROTO));
     }
     let half = c.rx_half();
     loop {
