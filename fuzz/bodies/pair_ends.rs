@@ -12,6 +12,9 @@ pub const PATIENCE: u64 = 20;
 pub struct Sender {
     pub side: usize,
     pub writer: Writer,
+    is_shut: bool,
+    /// Bytes up to here are in a ring only, and nobody will send them by kernel: the reader has to read them there.
+    pub only_in_ring_to: u64,
     /// shutdown was called, and has sent what had to be sent before it.
     pub has_finished: bool,
     /// The kernel has said that nobody reads there.
@@ -20,7 +23,14 @@ pub struct Sender {
 
 impl Sender {
     pub fn new(side: usize, flip: Flip) -> Sender {
-        Sender { side, writer: Writer::native(0, flip), has_finished: false, is_refused: false }
+        Sender {
+            side,
+            writer: Writer::native(0, flip),
+            is_shut: false,
+            only_in_ring_to: 0,
+            has_finished: false,
+            is_refused: false,
+        }
     }
 
     fn around(&self, wire: &Wire) -> Around {
@@ -57,7 +67,9 @@ impl Sender {
         let around = self.around(wire);
         // The kernel's word on the peer: always asked, since no model of time says when it is due.
         if wire.has_ended(1 - self.side) || wire.is_broken(self.side) {
-            self.writer.end(wire.half(self.side), around, Some(sidestep_abi::Reason::PeerClosing)).expect("no violation");
+            self.writer
+                .end(wire.half(self.side), around, Some(sidestep_abi::Reason::PeerClosing))
+                .expect("no violation");
             self.send_unread(wire);
         }
         self.heed_hints(wire);
@@ -175,19 +187,27 @@ impl Sender {
         wire.phases[self.side].go(Event::Keep);
         let around = self.around(wire);
         self.writer.end(half, around, None).expect("no violation");
-        self.send_unread(wire);
+        if !self.send_unread(wire) {
+            self.only_in_ring_to = self.writer.tx.pos();
+        }
         self.writer.tx.stop_copying(half);
         !self.writer.tx.has_unsent()
     }
 
     /// shutdown(SHUT_WR). False: it waits for the kernel still.
     pub fn shut(&mut self, wire: &Wire) -> bool {
+        self.is_shut = true;
         if !self.has_finished && self.keep(wire) {
             wire.half(self.side).set_fin();
             wire.finish(self.side);
             self.has_finished = true;
         }
         self.has_finished
+    }
+
+    /// Whether shutdown was called.
+    pub fn is_shut(&self) -> bool {
+        self.is_shut
     }
 
     pub fn course(&self) -> Course {
