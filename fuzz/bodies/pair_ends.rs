@@ -47,7 +47,7 @@ impl Sender {
             match self.writer.tx.next(half, left).expect("no violation") {
                 Write::Ring(0) if !self.found_space(wire) => break,
                 Write::Ring(0) => {}
-                Write::Ring(space) => left -= self.into_ring(wire, half, left.min(space)),
+                Write::Ring(space) => left -= self.by_ring(wire, half, left.min(space)),
                 Write::Unread { .. } if !self.send_unread(wire) => break,
                 Write::Unread { .. } => {}
                 Write::Kernel if self.may_begin(wire) => drop(self.writer.begin(half).expect("no violation")),
@@ -75,7 +75,7 @@ impl Sender {
         self.heed_hints(wire);
     }
 
-    fn into_ring(&mut self, wire: &Wire, half: Half, n: usize) -> usize {
+    fn by_ring(&mut self, wire: &Wire, half: Half, n: usize) -> usize {
         wire.put(self.side, self.writer.tx.at(), self.writer.tx.pos(), n);
         self.writer.put_ring(half, n).expect("no violation");
         self.heed_hints(wire);

@@ -35,7 +35,8 @@ pub fn assign(index: u32, (c, generation): (&'static Conn, u32), link_index: u32
     let side = l.my_side();
     let (tx_ring, size) = l.ring(slot as usize, side);
     let (rx_ring, _) = l.ring(slot as usize, 1 - side);
-    c.map(l.slot(slot as usize), tx_ring, rx_ring, size);
+    // SAFETY: inside a mapping of a link, which is never unmapped, only replaced by other memory of the same size.
+    unsafe { c.map(l.slot(slot as usize), tx_ring, rx_ring, size) };
     c.link.store(link_index, Relaxed);
     c.slot.store(slot % sidestep_abi::link::SLOTS as u32, Relaxed);
     c.side.store(side as u32, Relaxed);

@@ -149,7 +149,10 @@ impl Conn {
     }
 
     /// Points the record at its slot and its two rings.
-    pub fn map(&self, words: *mut Slot, tx_ring: *mut u8, rx_ring: *mut u8, size: usize) {
+    ///
+    /// # Safety
+    /// The pointers must stay valid for ever, those of the rings for reads and writes of `size` bytes.
+    pub unsafe fn map(&self, words: *mut Slot, tx_ring: *mut u8, rx_ring: *mut u8, size: usize) {
         self.words.store(words, Relaxed);
         self.tx_ring.store(tx_ring, Relaxed);
         self.rx_ring.store(rx_ring, Relaxed);
