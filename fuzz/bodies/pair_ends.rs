@@ -34,8 +34,7 @@ impl Sender {
     }
 
     fn around(&self, wire: &Wire) -> Around {
-        let (away, held) = (slot::is_away(wire.slot()), slot::is_held(wire.slot()));
-        Around { peer_ended: wire.half(1 - self.side).has_fin(), hold: holder(away, held) }
+        around(wire, self.side)
     }
 
     /// One write of `n` bytes that does not wait: how many it took.
@@ -101,7 +100,7 @@ impl Sender {
         }
     }
 
-    fn may_begin(&self, wire: &Wire) -> bool {
+    fn may_begin(&mut self, wire: &Wire) -> bool {
         let may = wire.phases[self.side].phase().permits_rings()
             && self.writer.may_begin(wire.half(self.side))
             && self.around(wire).hold.is_none();
@@ -130,7 +129,8 @@ impl Sender {
         if self.writer.tx.in_ring() && !self.writer.tx.asked_back(half) {
             return;
         }
-        if self.writer.heed(half, self.around(wire)).expect("no violation").is_some() {
+        let side = self.side;
+        if self.writer.heed(half, || around(wire, side)).expect("no violation").is_some() {
             self.send_unread(wire);
         }
     }
@@ -187,11 +187,13 @@ impl Sender {
         wire.phases[self.side].go(Event::Keep);
         let around = self.around(wire);
         self.writer.end(half, around, None).expect("no violation");
-        if !self.send_unread(wire) {
+        let has_sent_all = self.send_unread(wire);
+        self.writer.tx.leave_in_ring(half).expect("no violation");
+        let is_done = !self.writer.tx.has_unsent();
+        if is_done && !has_sent_all {
             self.only_in_ring_to = self.writer.tx.pos();
         }
-        self.writer.tx.stop_copying(half);
-        !self.writer.tx.has_unsent()
+        is_done
     }
 
     /// shutdown(SHUT_WR). False: it waits for the kernel still.
@@ -213,6 +215,11 @@ impl Sender {
     pub fn course(&self) -> Course {
         self.writer.tx.course()
     }
+}
+
+fn around(wire: &Wire, side: usize) -> Around {
+    let (away, held) = (slot::is_away(wire.slot()), slot::is_held(wire.slot()));
+    Around { peer_ended: wire.half(1 - side).has_fin(), hold: holder(away, held) }
 }
 
 /// What a read brought.

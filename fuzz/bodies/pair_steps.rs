@@ -222,12 +222,17 @@ impl World {
         })
     }
 
-    /// Whatever happened: what plain TCP promises holds, and the connection goes on as plain TCP would.
-    pub fn check_end(&mut self) {
+    /// Whatever happened: what was written arrives.
+    pub fn check_rest(&mut self) {
         self.settle();
         for side in self.living() {
             self.check_arrived(side);
         }
+    }
+
+    /// The same, and the connection goes on as plain TCP would.
+    pub fn check_end(&mut self) {
+        self.check_rest();
         if self.dead.is_some() {
             return self.check_survivor();
         }

@@ -17,6 +17,7 @@ mod rx;
 pub mod spin;
 mod stall;
 mod tx;
+pub mod worth;
 mod writer;
 
 pub use around::{Around, holder, is_all_by_kernel};

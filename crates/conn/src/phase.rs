@@ -87,8 +87,8 @@ impl Phase {
         Phase::Assigned { for_good: false },
         Phase::Assigned { for_good: true },
         Phase::Attached,
-        Phase::Ready,
         Phase::Returning,
+        Phase::Ready,
         Phase::Broken,
         Phase::Demoted,
         Phase::Closed,
@@ -146,9 +146,9 @@ impl Phase {
         matches!(self, Phase::Kernel { for_good: false } | Phase::Offered { passive: true, for_good: false })
     }
 
-    /// Whether the next call on the connection takes it further into the ring.
-    pub const fn is_entering(self) -> bool {
-        matches!(self, Phase::Assigned { .. } | Phase::Attached)
+    /// Whether the next call on the connection may take it a step further, into the ring or back.
+    pub const fn is_moving(self) -> bool {
+        matches!(self, Phase::Assigned { .. } | Phase::Attached | Phase::Returning)
     }
 
     const fn number(self) -> u32 {
@@ -158,8 +158,8 @@ impl Phase {
             Phase::Offered { passive, for_good } => 3 + passive as u32 + 2 * for_good as u32,
             Phase::Assigned { for_good } => 7 + for_good as u32,
             Phase::Attached => 9,
-            Phase::Ready => 10,
-            Phase::Returning => 11,
+            Phase::Returning => 10,
+            Phase::Ready => 11,
             Phase::Broken => 12,
             Phase::Demoted => 13,
             Phase::Closed => 14,
@@ -223,10 +223,10 @@ impl Cell {
         (ENDS.0..=ENDS.1).contains(&(self.0.load(Ordering::SeqCst) as u32))
     }
 
-    /// Whether the next call on the connection takes it further into the ring.
+    /// Whether the next call on the connection may take it a step further, into the ring or back.
     #[inline]
-    pub fn is_entering(&self) -> bool {
-        const ENDS: (u32, u32) = (Phase::Assigned { for_good: false }.number(), Phase::Attached.number());
+    pub fn is_moving(&self) -> bool {
+        const ENDS: (u32, u32) = (Phase::Assigned { for_good: false }.number(), Phase::Returning.number());
         (ENDS.0..=ENDS.1).contains(&(self.0.load(Ordering::Acquire) as u32))
     }
 
@@ -266,7 +266,7 @@ mod tests {
             let cell = Cell(AtomicU64::new(Cell::word(7, phase)));
             assert_eq!(cell.now(), (7, phase));
             assert_eq!(cell.is_attached(), phase.is_attached(), "{phase:?}");
-            assert_eq!(cell.is_entering(), phase.is_entering(), "{phase:?}");
+            assert_eq!(cell.is_moving(), phase.is_moving(), "{phase:?}");
         }
     }
 }

@@ -72,8 +72,9 @@ impl Writer {
         Writer { tx, stall: Stall::default(), flip, stretch_from: 0, ended_seen: 0, ask_at: 0 }
     }
 
-    /// Whether a stretch may begin right here, as far as the direction's own words and the last stalls decide.
-    pub fn may_begin(&self, half: Half) -> bool {
+    /// Whether a stretch may begin right here, as far as the direction's own words and the last stalls decide. The caller looks
+    /// after that whether somebody holds the connection.
+    pub fn may_begin(&mut self, half: Half) -> bool {
         self.stall.permits(self.tx.pos()) && self.tx.may_begin(half)
     }
 
@@ -128,8 +129,11 @@ impl Writer {
     }
 
     /// Looks at what was hinted: the reader has left the ring, or somebody wants the stretch to end, which it does.
-    pub fn heed(&mut self, half: Half, around: Around) -> Result<Option<Reason>, PeerViolation> {
+    /// `around`: asked for after the hints have been noted.
+    pub fn heed(&mut self, half: Half, around: impl FnOnce() -> Around) -> Result<Option<Reason>, PeerViolation> {
+        self.tx.note_hints(half);
         self.tx.look(half)?;
+        let around = around();
         match self.wanted_back(half, around) {
             Some(reason) => self.end(half, around, Some(reason)),
             None => Ok(self.note_end(around)),

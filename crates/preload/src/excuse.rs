@@ -1,10 +1,11 @@
 //! Why a connection that ends never made it into a ring.
 
 use crate::record::{Conn, flag};
-use crate::settings::{self, Threshold};
+use crate::settings;
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::{Reason, env};
 use sidestep_conn::Phase;
+use sidestep_conn::worth::Threshold;
 
 /// Counts the reason, if the connection has none yet.
 pub fn excuse(c: &Conn) {

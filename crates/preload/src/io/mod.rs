@@ -10,21 +10,29 @@ use core::sync::atomic::Ordering::Relaxed;
 use sidestep_abi::Reason;
 use sidestep_conn::{Course, Event, Phase};
 
-/// What every call on a connection begins with: the broker's news, and the next step of an upgrade.
+/// What every call on a connection begins with: the broker's news, and the connection's next step into a ring or back.
 #[inline]
 pub fn arrive(index: u32) -> &'static Conn {
     let c = arena::conn(index);
     member::check();
-    if c.phase.is_entering() && !attach::advance(index, c) {
-        errno::keep(member::settle);
+    if c.phase.is_moving() {
+        move_on(index, c);
     }
     if c.is_attached() && arena::is_inherited(c) {
         disinherit(index, c);
     }
+    c
+}
+
+/// The connection's next step, if it can take it now.
+#[cold]
+fn move_on(index: u32, c: &'static Conn) {
+    if !attach::advance(index, c) {
+        errno::keep(member::settle);
+    }
     if c.phase.is(Phase::Returning) && c.course.is(Course::Kernel) {
         errno::keep(|| attach::demote(index, c));
     }
-    c
 }
 
 /// A forked child touches a connection that its parent has attached. Nobody can ring the child: what we write

@@ -158,7 +158,7 @@ pub fn heed_hints(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
 
 #[cold]
 fn heed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
-    let returned = end.heed(c.tx_half(), around(c)).map_err(|lie| broken(c, fd, lie))?;
+    let returned = end.heed(c.tx_half(), || around(c)).map_err(|lie| broken(c, fd, lie))?;
     c.tx_froze.store(end.tx.froze_seen(), Relaxed);
     if returned.is_none() {
         return Ok(());
@@ -176,8 +176,9 @@ pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
 /// Ends our direction's use of rings. True: the reader has left the ring, and the kernel does not take what it has not read.
 pub fn end_for_good(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> bool {
     let _ = end_stretch(c, end, fd, reason);
-    end.tx.stop_copying(c.tx_half()); // the reader has in the ring what the kernel does not take now
-    end.tx.has_unsent()
+    // The reader has in the ring what the kernel does not take now.
+    let left = end.tx.leave_in_ring(c.tx_half()).map_err(|lie| broken(c, fd, lie));
+    left.is_ok() && end.tx.has_unsent()
 }
 
 /// Looks at what every connection of this process has to do for its peer.

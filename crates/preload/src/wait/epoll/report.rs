@@ -1,9 +1,9 @@
 //! One look at a set's list and at what the kernel has answered, under the set's lock: writes events where the program wants
 //! them.
 
+use super::giveback::{hand_back, put};
 use super::mask::{watch_anew, watched};
 use super::tag::{self, Source};
-use super::takeover::{hand_back, put};
 use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl};
 use crate::record::{Conn, flag};
 use crate::stream::due;
