@@ -1,6 +1,8 @@
 //! What an end knows beside the words of a direction, and what it decides with both directions in view.
 
-use crate::{Course, Read, Rx, Tx};
+use crate::course::Course;
+use crate::rx::{Read, Rx};
+use crate::tx::Tx;
 use sidestep_abi::Reason;
 use sidestep_ring::Half;
 

@@ -1,6 +1,6 @@
 //! The writing end of a direction.
 
-use crate::Course;
+use crate::course::Course;
 use sidestep_ring::{Half, Head, Output, PeerViolation};
 
 /// Where the next byte goes.

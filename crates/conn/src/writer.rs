@@ -3,7 +3,9 @@
 //! [`Tx`] knows how; this knows when. Time, the reader's pace and the test aid are values that the caller gives. A reason in an
 //! answer says that the direction has returned to the kernel, for the caller to count.
 
-use crate::{Around, Stall, Tx};
+use crate::around::Around;
+use crate::stall::Stall;
+use crate::tx::Tx;
 use sidestep_abi::Reason;
 use sidestep_ring::{Half, PeerViolation, space};
 
