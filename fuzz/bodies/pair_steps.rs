@@ -93,6 +93,8 @@ pub struct World {
     is_buried: bool,
     /// The side has read the end of the stream.
     has_read_end: [bool; 2],
+    /// The side writes by kernel for good.
+    is_kept: [bool; 2],
 }
 
 impl World {
@@ -103,7 +105,7 @@ impl World {
 
     /// What threads have left.
     pub fn of(wire: Arc<Wire>, senders: [Sender; 2], receivers: [Receiver; 2]) -> World {
-        World { wire, senders, receivers, dead: None, is_buried: false, has_read_end: [false; 2] }
+        World { wire, senders, receivers, dead: None, is_buried: false, has_read_end: [false; 2], is_kept: [false; 2] }
     }
 
     fn is_alive(&self, side: Side) -> bool {
@@ -152,7 +154,11 @@ impl World {
         let (wire, sender, receiver) = (&self.wire, &mut self.senders[side], &mut self.receivers[side]);
         match step {
             Step::Write(_, _) if sender.is_shut() => {}
-            Step::Write(_, n) => drop(sender.write(wire, n)),
+            Step::Write(_, n) => {
+                let before = sender.writer.tx.ring;
+                sender.write(wire, n);
+                assert!(!self.is_kept[side] || sender.writer.tx.ring <= before, "side {side} is kept on the kernel");
+            }
             Step::Read(_, n) => drop(self.read(side, n)),
             Step::Serve(_) => sender.serve(wire),
             Step::Discard(_) => drop(receiver.discard(wire)),
@@ -160,7 +166,10 @@ impl World {
             Step::Leave(_) if in_ring_to > receiver.rx.pos() => {}
             Step::Leave(_) => receiver.leave(wire),
             Step::Deputise(_, n) => receiver.deputise(wire, n),
-            Step::Keep(_) => drop(sender.keep(wire)),
+            Step::Keep(_) => {
+                sender.keep(wire);
+                self.is_kept[side] = true;
+            }
             Step::Shut(_) => drop(sender.shut(wire)),
             Step::Away(_, is_away) => wire.set_away(side, is_away),
             _ => unreachable!("{step:?} is not a side's"),
@@ -296,6 +305,13 @@ impl World {
         self.wire.hold(false);
     }
 
+    /// Whether `side` could give the connection back to the kernel.
+    pub fn is_all_by_kernel(&mut self, side: Side) -> bool {
+        let (sender, receiver) = (&self.senders[side], &mut self.receivers[side]);
+        let queued = self.wire.queued(1 - side) as u64;
+        is_all_by_kernel(&mut receiver.rx, &sender.writer.tx, self.wire.half(1 - side), queued)
+    }
+
     /// For good: both ends can give the connection back to the kernel, and nothing is missing there.
     fn check_return(&mut self) {
         for side in 0..2 {
@@ -309,9 +325,7 @@ impl World {
         }
         self.settle();
         for side in 0..2 {
-            let (sender, receiver) = (&self.senders[side], &mut self.receivers[side]);
-            let queued = self.wire.queued(1 - side) as u64;
-            assert!(is_all_by_kernel(&mut receiver.rx, &sender.writer.tx, self.wire.half(1 - side), queued));
+            assert!(self.is_all_by_kernel(side), "side {side} could be the kernel's alone");
             assert!(self.wire.phases[side].go(Event::Demote).is_some());
         }
         (0..2).for_each(|side| self.check_arrived(side));

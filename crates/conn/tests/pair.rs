@@ -116,21 +116,56 @@ fn an_end_goes_where_it_hears_no_doorbell() {
     );
 }
 
+/// A reader that takes nothing from a full ring for long enough has stalled: the kernel's buffers take over.
+#[test]
+fn a_full_ring_goes_to_the_kernel_in_time() {
+    let mut world = World::new(Setup { room: 64, flip: Flip::NEVER });
+    for (step, kernel) in [
+        (Write(0, 20), 0),
+        (Pass(PATIENCE - 1), 0),
+        (Write(0, 5), 0),
+        (Pass(1), 0),
+        (Write(0, 5), 5),
+        (Write(0, 5), 10),
+    ] {
+        world.apply(step);
+        assert_eq!(world.senders[0].writer.tx.kernel(), kernel, "after {step:?}");
+    }
+    world.check_end();
+}
+
+/// Neither end is the kernel's alone while a ring has, or may get, something that the kernel has not.
+#[test]
+fn nobody_is_demoted_while_something_is_in_a_ring() {
+    for steps in [&[Write(0, 3)][..], &[Write(0, 3), Read(1, 1), Keep(0)], &[Write(0, 8), Keep(0)]] {
+        let mut world = World::new(Setup { room: 2, flip: Flip::NEVER });
+        steps.iter().for_each(|step| world.apply(*step));
+        assert!(!world.is_all_by_kernel(1), "what side 1 has not read is in a ring: {steps:?}");
+        if steps.len() == 1 {
+            assert!(!world.is_all_by_kernel(0), "side 0 writes into a ring");
+        }
+        world.check_end();
+        assert!(world.is_all_by_kernel(0) && world.is_all_by_kernel(1));
+    }
+}
+
 /// The model is about rings: they are used, left for each reason, and used again.
 #[test]
 fn rings_are_used() {
     let mut world = World::new(Setup::PLAIN);
-    for (step, ring) in [
-        (Write(0, 3), 3),
-        (Write(0, 9), 8),
-        (Pass(PATIENCE), 8),
-        (Write(0, 1), 8),
-        (Pass(PATIENCE), 8),
-        (Write(0, 4), 8),
-        (Read(1, 20), 8),
+    // Bytes by ring, and by kernel besides. A full ring takes nothing until its reader has stalled.
+    for (step, ring, kernel) in [
+        (Write(0, 3), 3, 0),
+        (Write(0, 9), 8, 0),
+        (Pass(PATIENCE - 1), 8, 0),
+        (Write(0, 1), 8, 0),
+        (Read(1, 3), 8, 0),
+        (Pass(1), 8, 0),
+        (Write(0, 1), 9, 0),
     ] {
         world.apply(step);
-        assert_eq!(world.senders[0].writer.tx.ring, ring, "after {step:?}");
+        let tx = &world.senders[0].writer.tx;
+        assert_eq!((tx.ring, tx.kernel()), (ring, kernel), "after {step:?}");
     }
     world.check_end();
     let mut flipping = World::new(Setup { flip: Flip::every(3), ..Setup::PLAIN });

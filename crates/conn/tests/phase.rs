@@ -104,6 +104,10 @@ fn who_is_on_the_kernel_for_good_stays_there() {
         kept.extend(events.filter_map(|event| phase.after(event)));
     }
     assert!(seen.contains(&Phase::Returning) && seen.contains(&Phase::Demoted));
+    for phase in Phase::ALL {
+        let has_a_way = phase.permits_rings() || phase.may_be_offered();
+        assert!(!has_a_way || phase.after(Event::Keep).is_some(), "{phase:?} cannot be kept on the kernel");
+    }
 }
 
 /// What has ended by a violation comes back to no ring, and to no call that succeeds through one.
