@@ -20,7 +20,7 @@ mod tx;
 pub mod worth;
 mod writer;
 
-pub use around::{Around, holder, is_all_by_kernel};
+pub use around::{Around, Ending, holder, is_all_by_kernel};
 pub use course::Course;
 pub use phase::{Event, Phase};
 pub use rest::Rest;

@@ -90,8 +90,6 @@ fn is_handed_over(c: &Conn, rx: &mut Rx, fd: i32, expected: u64) -> bool {
     if fdsys::poll_now(fd, libc::POLLRDHUP) & (libc::POLLHUP | libc::POLLERR) != 0 {
         return true;
     }
-    let here = rx.pos().saturating_add(u64::from(tcp::queued(fd).unwrap_or(u32::MAX)));
-    // What does not fit into our kernel buffer waits in the peer's: the kernel has it all the same.
-    let sent = shared::load(&c.words().counters[1 - c.my_side()]).kernel_tx.saturating_add(rx.ring);
-    !rx.expects_copies() && here.max(sent) >= expected
+    let queued = tcp::queued(fd).map_or(u64::MAX, u64::from);
+    rx.is_in_kernel(expected, queued, shared::load(&c.words().counters[1 - c.my_side()]).kernel_tx)
 }

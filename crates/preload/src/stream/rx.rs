@@ -6,7 +6,7 @@ use crate::record::{Conn, flag};
 use core::sync::atomic::Ordering::*;
 use libc::{EAGAIN, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 use sidestep_abi::Reason;
-use sidestep_conn::{Advance, PeerViolation, Phase, Read, Rx};
+use sidestep_conn::{Advance, Ending, PeerViolation, Phase, Read, Rx};
 use sidestep_ring::{counters, space};
 use sidestep_sys::{Errno, Result, arch, clock, tcp};
 
@@ -304,7 +304,11 @@ fn rest(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize, flags: i32
 /// The stream has ended without a word from the peer's library: it was killed. If it had not read all that we
 /// sent, the kernel would have reset the connection; told once, like any socket error.
 fn died_unread(c: &Conn) -> bool {
-    let said = c.rx_half().has_fin() || c.has(flag::RX_SHUT | flag::TX_SHUT);
+    let ending = Ending {
+        peer_ended: c.rx_half().has_fin(),
+        is_shut: c.has(flag::RX_SHUT | flag::TX_SHUT),
+        died_unread: c.has(flag::DIED_UNREAD),
+    };
     let unread = || {
         c.with_tx(|end| {
             let half = c.tx_half();
@@ -313,10 +317,10 @@ fn died_unread(c: &Conn) -> bool {
                 let _ = end.tx.heed_deputy(half); // what it has sent to itself for us
                 half.has_sent();
             }
-            end.tx.unread() > 0
+            end.tx.unread()
         })
     };
-    !said && (c.has(flag::DIED_UNREAD) || unread().unwrap_or(false)) && c.raise(flag::RESET_TOLD)
+    ending.is_reset(|| unread().unwrap_or(0)) && c.raise(flag::RESET_TOLD)
 }
 
 /// Bytes came by kernel while the ring carries: somebody writes to the socket behind our back.
