@@ -219,4 +219,28 @@ mod tests {
         has(5, 12, &[5, 7]);
         has(400, 400, &[]);
     }
+
+    #[test]
+    fn what_comes_from_a_ring_fills_the_buffers_from_where_the_last_step_ended() {
+        let mut ring = *b"23456701";
+        let (mut first, mut second) = ([b'.'; 3], [b'.'; 5]);
+        let buffers = [one(first.as_mut_ptr().cast(), 3)[0], one(second.as_mut_ptr().cast(), 5)[0]];
+        // SAFETY: both outlive the values made of them.
+        let (data, to) = unsafe { (Data::new(ring.as_mut_ptr(), ring.len()), Destination::new(&buffers)) };
+        assert_eq!(to.total(), 8);
+        assert_eq!(to.fill(data, 6, 2, 4), Ok(()));
+        assert_eq!((&first, &second), (b"..0", b"123.."));
+    }
+
+    #[test]
+    fn bad_memory_is_efault_and_what_fits_before_it_is_there() {
+        let mut ring = *b"01234567";
+        let mut good = [b'.'; 4];
+        let buffers = [one(good.as_mut_ptr().cast(), 4)[0], one(core::ptr::without_provenance(8), 4)[0]];
+        // SAFETY: what is good outlives the values made of it; nothing is mapped at 8.
+        let (data, to) = unsafe { (Data::new(ring.as_mut_ptr(), ring.len()), Destination::new(&buffers)) };
+        assert_eq!(to.fill(data, 0, 0, 4), Ok(()));
+        assert_eq!(to.fill(data, 0, 0, 8), Err(Errno(libc::EFAULT)));
+        assert_eq!(&good, b"0123");
+    }
 }
