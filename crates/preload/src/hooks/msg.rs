@@ -2,10 +2,11 @@
 
 use super::conn;
 use super::rw::{MOST_VECTORS, address_is_good};
-use crate::io::{past_us, recv as receive, send as transmit};
+use crate::io::{past_us, recv, send as transmit};
 use crate::record::{Conn, flag};
+use crate::stream::iov::{self, Destination};
+use crate::stream::rx;
 use crate::stream::source::Buffers;
-use crate::stream::{iov, rx};
 use crate::{arena, drain, errno, fdtable, host, next, passed, user};
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::offset_of;
@@ -55,7 +56,8 @@ unsafe fn receive(c: u32, fd: c_int, msg: *mut msghdr, flags: c_int, native: imp
         native()
     };
     let received = header(msg).and_then(|m| {
-        let got = with_vector(&m, |iov| receive::recv(c, fd, iov, flags, native))?;
+        // SAFETY: the buffers of the program's own header, which it receives into.
+        let got = with_vector(&m, |iov| recv::recv(c, fd, unsafe { Destination::new(iov) }, flags, native))?;
         Ok((got, m))
     });
     let done = received.and_then(|(got, m)| {

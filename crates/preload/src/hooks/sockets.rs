@@ -9,6 +9,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{sockaddr, socklen_t};
 use sidestep_abi::Reason;
+use sidestep_conn::Phase;
 use sidestep_sys::{Result, tcp};
 
 pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
@@ -82,7 +83,7 @@ pub unsafe fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_voi
     let result = unsafe { next::getsockopt(fd, level, name, value, len) };
     if result == 0
         && (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
-        && conn(fd).is_some_and(|c| arena::conn(c).has(flag::BROKEN))
+        && conn(fd).is_some_and(|c| arena::conn(c).phase.is(Phase::Broken))
     {
         // SAFETY: the program's own place for the value.
         return errno::give(unsafe { tell(value, len, libc::EPROTO) }.map(|()| 0)) as c_int;
