@@ -6,10 +6,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from . import paths, procfs, sidestep, wait
-from .failure import Failure, check
-from .process import Process
-from .report import Report
+from testkit import paths, procfs, sidestep, wait
+from testkit.failure import Failure, check
+from testkit.process import Process
+from testkit.report import Report
 
 
 class Case:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from .failure import Failure
+from testkit.failure import Failure
 
 COUNTERS = ("seen", "upgraded", "returned", "ring_rx", "ring_tx", "kernel_rx", "kernel_tx")
 

@@ -6,19 +6,19 @@ import subprocess
 import threading
 from pathlib import Path
 
-from commands import run
-from support.failure import Failure
+from testkit import names
+from testkit.commands import ENV, run
+from testkit.failure import Failure
 
 CLONE_NEWNET = 0x40000000
 RUN_NETNS = Path("/run/netns")
-PREFIX = "sskube"
 
 
 class Namespace:
     """A named namespace with its loopback up."""
 
     def __init__(self, name):
-        self.name = f"{PREFIX}{os.getpid()}-{name}"
+        self.name = names.of_this_run(name)
         self.path = RUN_NETNS / self.name
         run("ip", "netns", "add", self.name)
         self.ip("link set lo up")
@@ -32,7 +32,7 @@ class Namespace:
 
     def around(self, command):
         """The command, so that it runs inside. `ip netns exec` would hide cgroups and file systems from it."""
-        return ["nsenter", f"--net={self.path}", *command]
+        return ["nsenter", f"--net={self.path}", *map(str, command)]
 
     def call(self, function):
         """What the function returns on a thread inside; sockets that it makes stay in the namespace."""
@@ -54,7 +54,11 @@ class Namespace:
         return value
 
     def remove(self):
-        subprocess.run(["ip", "netns", "delete", self.name], capture_output=True)
+        remove(self.name)
+
+
+def remove(name):
+    subprocess.run(["ip", "netns", "delete", name], env=ENV, capture_output=True)
 
 
 def enter(path):

@@ -2,7 +2,7 @@
 
 import time
 
-from .failure import Failure
+from testkit.failure import Failure
 
 POLL_SECONDS = 0.01
 

@@ -1,12 +1,10 @@
 """What a long-lived broker, a survivor and the machine must not have kept when others are gone."""
 
-import json
 import os
 import re
-import subprocess
 
-from support import procfs, wait
-from support.failure import Failure, check
+from testkit import procfs, wait
+from testkit.failure import Failure, check
 
 
 class BrokerWatch:
@@ -38,10 +36,7 @@ class BrokerWatch:
 
     def status_counts(self):
         """Members and links and the like, counted, as `sidestep status --json` tells them."""
-        done = subprocess.run([self.layer.cli, "status", "--json"], env=self.layer.env(), capture_output=True,
-                              text=True, timeout=20)
-        check(done.returncode == 0, f"sidestep status failed: {done.stderr.strip()}")
-        return counts(json.loads(done.stdout))
+        return counts(self.layer.status())
 
     def check_clean(self, seconds=10):
         """The broker may need a moment to notice that a process has ended, and no longer."""

@@ -4,9 +4,9 @@ import os
 import shutil
 from pathlib import Path
 
-from .failure import Failure
+from testkit.failure import Failure
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
 PEERS = ROOT / "tests" / "apps" / "peers"
 
@@ -20,6 +20,17 @@ def program(name):
     if path is None:
         raise Failure(f"{name} is not installed: run tools/install-deps test (for slow tests: compat)")
     return path
+
+
+
+def built(profile, *names, directory=None):
+    """The directory that cargo's profile builds into, where all of these must be."""
+    directory = directory or TARGET / profile
+    missing = [name for name in names if not (directory / name).exists()]
+    if missing:
+        option = " --release" if profile == "release" else ""
+        raise Failure(f"no {', '.join(missing)} in {directory}: run cargo build{option}")
+    return directory
 
 
 def envoy():

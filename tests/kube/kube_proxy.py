@@ -1,9 +1,9 @@
 """A node whose Services are implemented by the real kube-proxy."""
 
-import addresses as at
-from commands import run
-from support.paths import program
-from worlds import World
+from kube import addresses as at
+from kube.worlds import World
+from testkit.commands import run
+from testkit.paths import program
 
 MODES = ("nftables", "iptables")
 STOP_SECONDS = 30
@@ -15,7 +15,7 @@ LEGACY = "xtables-legacy-multi"
 COMMANDS = [f"{name}{action}" for name in ("iptables", "ip6tables") for action in ("", "-save", "-restore")]
 
 
-class Twin(World):
+class KubeProxy(World):
     """Of kind `nftables` or `iptables`, the modes of kube-proxy."""
 
     def build(self):

@@ -4,8 +4,8 @@ import contextlib
 import signal
 import subprocess
 
-from . import procfs, wait
-from .failure import Failure
+from testkit import procfs, wait
+from testkit.failure import Failure
 
 # A program that ends by our SIGTERM ends well; a wrapper tells the same as 128 + 15.
 GOOD_ENDS = {0, -signal.SIGTERM, 128 + signal.SIGTERM}

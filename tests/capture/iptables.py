@@ -1,8 +1,8 @@
 """Pods whose connections iptables redirects, by the rules that istio-iptables writes."""
 
-from commands import run
-from support.paths import program
-from worlds import EXCLUDED, World
+from capture.worlds import EXCLUDED, World
+from testkit.commands import run
+from testkit.paths import program
 
 # What differs between the families: the program, the loopback, and from where Envoy dials its own pod.
 FAMILIES = (("iptables-legacy-restore", "127.0.0.1/32", "127.0.0.6/32"),
@@ -11,9 +11,9 @@ OWNERS = ("--uid-owner 1337", "--gid-owner 1337")
 DNS_PORT = 15053
 
 
-class Twin(World):
-    def __init__(self, lab):
-        super().__init__(lab, "twin")
+class Iptables(World):
+    def __init__(self, testbed):
+        super().__init__(testbed, "twin")
 
     def capture(self, pod, dns=False):
         pod.namespace.ip("-6 addr add ::6/128 dev lo nodad")

@@ -2,36 +2,31 @@
 
 import subprocess
 
-import addresses as at
-from cgroups import Cgroup
-from commands import run
-from differences import SIDESTEP
-from support.failure import Failure
-from support.paths import TARGET
-from worlds import World
+from kube import addresses as at
+from kube.differences import SIDESTEP
+from kube.worlds import World
+from testkit import cgroups, paths
+from testkit.bpffs import BpfFileSystem
+from testkit.commands import run
 
 STOP_SECONDS = 30
 
 
-class Sidestep(World):
+class Agent(World):
     """Programs of its pods are in a cgroup of their own, to which the agent attaches; nobody else's are."""
 
     def __init__(self, *of_world):
         super().__init__(*of_world)
-        self.program = TARGET / "release" / "sidestep"
-        self.bpffs = self.directory / "bpf"
-        self.pins = self.bpffs / "sidestep"
+        self.program = paths.TARGET / "release" / "sidestep"
+        self.bpffs = BpfFileSystem(self.directory / "bpf")
+        self.pins = self.bpffs.pins
         self.socket = self.directory / "agent.sock"
-        self.cgroup = Cgroup(SIDESTEP)
+        self.cgroup = cgroups.of_this_run(SIDESTEP)
 
     def build(self):
-        for program in (self.program, self.program.with_name("sidestep-agent")):
-            if not program.exists():
-                raise Failure(f"{program} is missing: run cargo build --release -p sidestep-cli -p sidestep-agent")
-        self.cgroup.make()
+        paths.built("release", "sidestep", "sidestep-agent")
         super().build()
-        self.bpffs.mkdir()
-        run("mount", "-t", "bpf", "bpf", self.bpffs)
+        self.bpffs.mount()
 
     def around(self, command):
         return self.cgroup.around(command)
@@ -39,7 +34,7 @@ class Sidestep(World):
     def start_services(self):
         command = [self.program, "agent", "--kubeconfig", self.control_plane.kubeconfig, "--node-name", at.NODE_NAME,
                    "--cgroup", self.cgroup.path, "--pins", self.pins, "--socket", self.socket, "--metrics", "off"]
-        self.services = self.start_process("agent", self.namespaces["node"].around([str(word) for word in command]))
+        self.services = self.start_process("agent", self.namespaces["node"].around(command))
 
     def end_services(self):
         """The agent ends; what it has programmed stays."""
@@ -55,5 +50,5 @@ class Sidestep(World):
         if self.pins.exists():
             subprocess.run([self.program, "agent", "--detach", "--pins", self.pins, "--socket", self.socket],
                            capture_output=True)
-        subprocess.run(["umount", "--lazy", self.bpffs], capture_output=True)
+        self.bpffs.unmount()
         self.cgroup.remove()

@@ -1,17 +1,19 @@
 """How to run a program under Sidestep, and how to find and end the broker that this starts."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 
-from . import paths, procfs, wait
-from .failure import Failure
+from testkit import paths, procfs, wait
+from testkit.commands import run
 
 # Settings that somebody may set to run all tests in another way (say, SIDESTEP_FLIP=1000).
 PASSED_ON = ("SIDESTEP_FLIP", "SIDESTEP_SPIN", "SIDESTEP_RING_SIZE", "SIDESTEP_LOG")
 
-
+# `sidestep` itself gives up after five.
+OPERATOR_SECONDS = 20
 BINARIES = ("sidestep", "sidestepd", "libsidestep.so")
 
 
@@ -23,10 +25,7 @@ class Sidestep:
         self.flip = flip
         self.pairing = pairing
         self.upgrade_after = upgrade_after
-        self.bin_dir = bin_dir or paths.TARGET / "release"
-        missing = [name for name in BINARIES if not (self.bin_dir / name).exists()]
-        if missing:
-            raise Failure(f"no {', '.join(missing)} in {self.bin_dir}: run cargo build --release")
+        self.bin_dir = paths.built("release", *BINARIES, directory=bin_dir)
 
     @property
     def cli(self):
@@ -61,6 +60,13 @@ class Sidestep:
     def start_broker(self):
         """Has a broker of this name run, as the first program under Sidestep would."""
         subprocess.run(self.command(["true"], os.devnull), env=self.env(), check=True, timeout=20)
+
+    def operate(self, *words):
+        """A command of the operator, which must succeed; what it prints."""
+        return run(self.cli, *words, env=self.env(), seconds=OPERATOR_SECONDS)
+
+    def status(self):
+        return json.loads(self.operate("status", "--json"))
 
     def broker_pids(self):
         """Brokers of this name: told by their variables or arguments, whatever became of who started them."""

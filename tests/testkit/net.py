@@ -3,8 +3,8 @@
 import random
 import socket
 
-from . import wait
-from .failure import Failure
+from testkit import wait
+from testkit.failure import Failure
 
 LOOPBACK = "127.0.0.1"
 
