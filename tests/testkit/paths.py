@@ -28,8 +28,10 @@ def built(profile, *names, directory=None):
     directory = directory or TARGET / profile
     missing = [name for name in names if not (directory / name).exists()]
     if missing:
-        option = " --release" if profile == "release" else ""
-        raise Failure(f"no {', '.join(missing)} in {directory}: run cargo build{option}")
+        options = " --release" if profile == "release" else ""
+        # What `cargo build` alone leaves out, since it needs clang.
+        options += " -p sidestep-cli -p sidestep-agent" if "sidestep-agent" in names else ""
+        raise Failure(f"no {', '.join(missing)} in {directory}: run cargo build{options}")
     return directory
 
 
