@@ -1,17 +1,14 @@
 //! Epoll sets inside epoll sets, and in poll(2) and select(2).
 
-use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD, SOCK_CLOEXEC, SOCK_NONBLOCK};
+use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD};
 
 use crate::case::{Case, case};
-use crate::end::{End, Side};
-use crate::link::{self, Listener};
-use crate::sys::cpu::eventually;
-use crate::sys::epoll::{ET, Epoll, HUP, IN, ONESHOT, OUT, RDHUP};
-use crate::sys::errno::{EAGAIN, EEXIST, EINPROGRESS, ELOOP};
+use crate::link;
+use crate::sys::epoll::{ET, Epoll, IN, ONESHOT, OUT, RDHUP};
+use crate::sys::errno::{EAGAIN, ELOOP};
 use crate::sys::net::Family::V4;
-use crate::sys::process::in_child;
-use crate::sys::threads::{asleep, blocked};
-use crate::sys::{Fd, fds, io, net, poll, select};
+use crate::sys::threads::blocked;
+use crate::sys::{fds, io, poll, select};
 
 pub const CASES: &[Case] = &[
     case("sets.writer_sleeps_in_an_outer_set", writer_in_outer).bulk(),

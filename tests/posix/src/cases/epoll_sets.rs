@@ -1,18 +1,18 @@
 //! Which descriptors an epoll set holds: several sets, early registration, closed and reused
 //! numbers, copies.
 
-use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD, SOCK_CLOEXEC, SOCK_NONBLOCK};
+use libc::{SOCK_CLOEXEC, SOCK_NONBLOCK};
 
 use crate::case::{Case, case};
 use crate::end::{End, Side};
 use crate::link::{self, Listener};
 use crate::sys::cpu::eventually;
-use crate::sys::epoll::{ET, Epoll, HUP, IN, ONESHOT, OUT, RDHUP};
-use crate::sys::errno::{EAGAIN, EEXIST, EINPROGRESS, ELOOP};
+use crate::sys::epoll::{ET, Epoll, HUP, IN, OUT};
+use crate::sys::errno::{EEXIST, EINPROGRESS};
 use crate::sys::net::Family::V4;
 use crate::sys::process::in_child;
-use crate::sys::threads::{asleep, blocked};
-use crate::sys::{Fd, fds, io, net, poll, select};
+use crate::sys::threads::asleep;
+use crate::sys::{Fd, fds, io, net};
 
 pub const CASES: &[Case] = &[
     case("sets.one_socket_in_two_sets", two_sets),
