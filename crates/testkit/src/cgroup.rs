@@ -33,6 +33,7 @@ impl Cgroup {
         Cgroup { path }
     }
 
+    /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

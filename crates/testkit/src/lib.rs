@@ -36,8 +36,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+/// A node with pods.
 pub struct Testbed {
+    /// The node's own network namespace.
     pub node: Namespace,
+    /// The cgroup that this process is in.
     pub cgroup: Cgroup,
     bpffs: PathBuf,
     name: String,
@@ -47,8 +50,11 @@ pub struct Testbed {
 
 /// A namespace with an address in each family.
 pub struct Pod {
+    /// The pod's network namespace.
     pub namespace: Namespace,
+    /// Its IPv4 address.
     pub v4: IpAddr,
+    /// Its IPv6 address.
     pub v6: IpAddr,
 }
 
@@ -59,6 +65,7 @@ impl Default for Testbed {
 }
 
 impl Testbed {
+    /// A node without pods. Needs root.
     pub fn new() -> Testbed {
         // A test that has failed has cleaned up all the same.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
