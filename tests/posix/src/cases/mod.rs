@@ -20,6 +20,7 @@ mod end_of_stream;
 mod epoll_edge;
 mod epoll_level;
 mod epoll_masks;
+mod epoll_nested;
 mod epoll_order;
 mod epoll_sets;
 mod epoll_waits;
@@ -68,6 +69,7 @@ const GROUPS: &[&[Case]] = &[
     epoll_edge::CASES,
     epoll_masks::CASES,
     epoll_sets::CASES,
+    epoll_nested::CASES,
     epoll_order::CASES,
     epoll_waits::CASES,
     epoll_wakeups::CASES,
