@@ -12,7 +12,7 @@
 
 #include <bpf/bpf_helpers.h>
 
-#include "plain.h"
+#include "types.h"
 
 static __always_inline void *find_entry(void *map, const void *key)
 {

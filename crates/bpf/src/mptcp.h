@@ -8,7 +8,7 @@
 #include "capture_maps.h"
 #include "kernel.h"
 
-static __always_inline void tell_whole(void *subflow, const struct captured *captured)
+static __always_inline void copy_to_mptcp(void *subflow, const struct captured *captured)
 {
 	struct mptcp_sock *whole;
 	struct captured *its;
