@@ -91,7 +91,7 @@ impl Namespaces {
         }
     }
 
-    /// The file does not name it any more, and may go on to have named it: if no other file does, it stays captured.
+    /// The file names this namespace no longer. If no other file names it, it stays captured, as an orphan of this file.
     pub fn abandon(&mut self, name: &Name, cookie: u64) -> Option<Orphaned> {
         let namespace = self.namespaces.get_mut(&cookie)?;
         namespace.claims.remove(name);

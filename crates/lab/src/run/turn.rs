@@ -49,7 +49,7 @@ struct Take<'a> {
 type Taken = Result<(Result<Outcome, TurnError>, Usage), TurnError>;
 
 impl Take<'_> {
-    /// Whatever the tool would say of it nobody hears.
+    /// The output of the tool is dropped.
     fn warm_up(&self) -> Result<(), TurnError> {
         // Some tools know whole seconds only.
         let job = Job { seconds: self.load.warmup.ceil() + 1.0, ..self.load.job.clone() };
