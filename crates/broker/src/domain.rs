@@ -2,7 +2,7 @@
 
 /// The network namespace that a member's socket belongs to, as far as it tells domains apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Space {
+pub enum NetNamespace {
     /// Its cookie. The user namespace of the broker owns it, or it is the broker's very own.
     Known(u64),
     /// Any user makes as many of these as they like: all of them count as one.
@@ -13,7 +13,7 @@ pub enum Space {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Domain {
     pub uid: u32,
-    pub space: Space,
+    pub netns: NetNamespace,
 }
 
 /// What one receiver thread works for: if it is kept waiting, only they are kept waiting.

@@ -11,7 +11,7 @@ use common::{FakeMember, TestBroker, tcp_pair, wait_for};
 use rustix::fd::AsFd;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use sidestep_abi::Reason;
-use sidestep_broker::domain::Space;
+use sidestep_broker::domain::NetNamespace;
 use sidestep_broker::listen::Address;
 use sidestep_broker::netns::Namespaces;
 use sidestep_testkit::{enter_new, rerun};
@@ -178,7 +178,7 @@ fn namespaces_tell_domains_apart_only_if_not_everybody_makes_them() {
         spaces.space_of(made.join().expect("a socket").as_fd())
     });
     let all = [here, elsewhere[0], elsewhere[1]];
-    assert!(all.iter().all(|space| matches!(space, Space::Known(_))), "{all:?}");
+    assert!(all.iter().all(|space| matches!(space, NetNamespace::Known(_))), "{all:?}");
     assert_eq!(std::collections::BTreeSet::from(all).len(), 3, "{all:?}");
     // A connection belongs to the namespace of whoever has made it.
     let dir = tempfile::tempdir().expect("temporary directory");
@@ -188,5 +188,5 @@ fn namespaces_tell_domains_apart_only_if_not_everybody_makes_them() {
         rerun::in_network_of_user_namespace("namespaces_tell_domains_apart_only_if_not_everybody_makes_them");
     assert!(command.env(USER_MADE, address.to_string()).status().expect("unshare is there").success());
     let accepted = rustix::net::accept(&listener.socket).expect("accept");
-    assert_eq!(spaces.space_of(accepted.as_fd()), Space::UserMade);
+    assert_eq!(spaces.space_of(accepted.as_fd()), NetNamespace::UserMade);
 }

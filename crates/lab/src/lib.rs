@@ -6,6 +6,7 @@
 
 mod cgroup;
 pub mod compare;
+pub mod error;
 mod ground;
 pub mod load;
 pub mod meter;

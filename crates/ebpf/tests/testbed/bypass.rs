@@ -75,7 +75,7 @@ impl Pair {
 
     fn settle(&mut self) {
         let state = &self.world.node.state;
-        let ways = plan(state, self.world.node.reconciler.node(), |_, _| true).ways;
+        let ways = plan(state, self.world.node.reconciler.node(), |_, _| true).bypasses;
         let pods = state.pods();
         let required = pods.values().filter(|pod| policy::plan::requires_proxy(state, pod));
         let namespaces = [&self.client, &self.server].map(|pod| (pod.v4, pod.namespace.path()));
@@ -211,7 +211,7 @@ fn a_new_agent_finds_what_is_written() {
     pair.bypasses = Bypasses::open(&pair.world.node.options.pins).unwrap();
     let node_port =
         pair.world.node.reconciler.ports()[0].frontends().map(|(key, _)| key).find(|key| key.scope == Scope::Node);
-    assert!(pair.bypasses.way(&node_port.unwrap()).outbound);
+    assert!(pair.bypasses.flags(&node_port.unwrap()).outbound);
     pair.service("web", Bypass::Nobody, VIP);
     pair.settle();
     assert_eq!((pair.dial(at(VIP, 80)).seen.listener, pair.forwarded()), (OUTBOUND, INBOUND));

@@ -40,7 +40,7 @@ impl Scene {
         for (name, pod) in &self.world.pods {
             let path = pod.namespace.path();
             let cookie = sidestep_ebpf::netns::cookie_of(&path).unwrap();
-            let place = sidestep_ebpf::capture::place::look(&path).unwrap();
+            let place = sidestep_ebpf::capture::pod_network::read(&path).unwrap();
             self.world.policies.know(cookie, &(&place).into()).unwrap_or_else(|error| panic!("{name}: {error}"));
             admission.admit(cookie).unwrap();
         }
@@ -268,7 +268,7 @@ fn interface_here() -> u32 {
 }
 
 fn link_local(scene: &Scene) -> Ipv6Addr {
-    let place = sidestep_ebpf::capture::place::look(&scene.world.pods[&scene.db].namespace.path()).unwrap();
+    let place = sidestep_ebpf::capture::pod_network::read(&scene.world.pods[&scene.db].namespace.path()).unwrap();
     let found = place.addresses.into_iter().find_map(|ip| match ip {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => Some(v6),
         _ => None,

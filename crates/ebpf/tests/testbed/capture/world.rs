@@ -3,7 +3,7 @@
 use crate::node::Node;
 use crate::sockets::PATIENCE;
 use ipnet::IpNet;
-use sidestep_ebpf::capture::{Captures, place};
+use sidestep_ebpf::capture::{Captures, pod_network};
 use sidestep_ebpf::{netns, packets};
 use sidestep_mesh::capture::rules::{InboundPorts, OwnerGroups, Ranges, Rules, WithoutProxy};
 use sidestep_testkit::Pod;
@@ -38,7 +38,7 @@ impl World {
 
     pub fn capture(&mut self, pod: &Pod, rules: &Rules) {
         let path = pod.namespace.path();
-        let place = place::look(&path).unwrap();
+        let place = pod_network::read(&path).unwrap();
         self.captures.put(&path, netns::cookie_of(&path).unwrap(), rules, &place).unwrap();
     }
 }

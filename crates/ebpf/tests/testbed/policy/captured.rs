@@ -2,7 +2,7 @@
 
 use super::world::World;
 use crate::capture::world::{INBOUND, OUTBOUND, dial_as, of, proxy, rules};
-use sidestep_ebpf::capture::{Captures, place};
+use sidestep_ebpf::capture::{Captures, pod_network};
 use sidestep_ebpf::netns;
 use sidestep_testkit::greeter::{PROXY, ROOT};
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ fn a_connection_is_judged_where_it_leaves_a_pod_and_where_it_comes_in() {
     let _proxies = [&web, &db].map(|name| {
         let path = world.pods[name].namespace.path();
         let proxy = proxy(&world.pods[name]);
-        captures.put(&path, netns::cookie_of(&path).unwrap(), &rules(), &place::look(&path).unwrap()).unwrap();
+        captures.put(&path, netns::cookie_of(&path).unwrap(), &rules(), &pod_network::read(&path).unwrap()).unwrap();
         proxy
     });
     let to = of(world.address(&db, false), 9000);

@@ -2,7 +2,7 @@
 
 use crate::node::{Backend, Node, backend};
 use crate::sockets::{Echo, echo};
-use sidestep_ebpf::capture::place;
+use sidestep_ebpf::capture::pod_network;
 use sidestep_ebpf::error::Result;
 use sidestep_ebpf::netns;
 use sidestep_ebpf::packets;
@@ -113,7 +113,7 @@ impl World {
             let cookie = netns::cookie_of(&path).unwrap();
             match pods.get(name) {
                 Some(planned) => {
-                    let addresses = Addresses::from(&place::look(&path).unwrap());
+                    let addresses = Addresses::from(&pod_network::read(&path).unwrap());
                     self.policies.put(&path, cookie, &addresses, &planned.compiled)?;
                 }
                 None => self.policies.remove(cookie)?,

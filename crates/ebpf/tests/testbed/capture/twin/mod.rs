@@ -17,7 +17,7 @@ use crate::scratch::Scratch;
 use dial::{Outcome, dial};
 use differences::Case;
 use probes::{From, Picker, Probe};
-use sidestep_ebpf::capture::{Captures, place};
+use sidestep_ebpf::capture::{Captures, pod_network};
 use sidestep_ebpf::netns;
 use sidestep_mesh::address::{Family, Protocol};
 use sidestep_mesh::capture::rules::Rules;
@@ -76,7 +76,7 @@ impl Twins {
             restore(&self.theirs.pod, program, &istio_rules::tables(rules, family));
         }
         let path = self.ours.pod.path();
-        let place = place::look(&path).unwrap();
+        let place = pod_network::read(&path).unwrap();
         self.captures.put(&path, netns::cookie_of(&path).unwrap(), rules, &place).unwrap();
         let first = FIRST_PORT + self.rounds % WINDOWS * WINDOW;
         [&self.theirs, &self.ours].iter().for_each(|site| site.take_ports(first, first + WINDOW - 1));

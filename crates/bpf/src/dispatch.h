@@ -5,7 +5,7 @@
 #include "arming.h"
 #include "connect.h"
 #include "datagram.h"
-#include "diversion.h"
+#include "redirect.h"
 #include "source_route.h"
 
 /* Whether the call is to be denied, with its error set, since the agent has not admitted its network namespace yet. */
@@ -18,14 +18,14 @@ static __always_inline bool is_barred(struct bpf_sock_addr *ctx, const struct en
 	netns = bpf_get_netns_cookie(ctx);
 	if (is_admitted(netns))
 		return false;
-	tell(REASON_NOT_ADMITTED_OUT, netns, protocol_of(ctx), to, 0);
+	emit_event(REASON_NOT_ADMITTED_OUT, netns, protocol_of(ctx), to, 0);
 	bpf_set_retval(-ENETUNREACH);
 	return true;
 }
 
 static __always_inline int connect_out(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
-	enum diversion diversion = NOT_DIVERTED;
+	enum redirect redirect = NOT_REDIRECTED;
 	struct pod pod;
 
 	if (is_barred(ctx, to))
@@ -33,25 +33,25 @@ static __always_inline int connect_out(struct bpf_sock_addr *ctx, struct endpoin
 	if (captured_pod(bpf_get_netns_cookie(ctx), &pod)) {
 		if (is_source_routed(ctx, to))
 			return DENY;
-		diversion = divert_connect(ctx, &pod, to);
+		redirect = redirect_connect(ctx, &pod, to);
 	}
-	if (diversion == NOT_DIVERTED)
+	if (redirect == NOT_REDIRECTED)
 		return connect_to(ctx, to);
-	forget_earlier(ctx);
-	return diversion == DIVERTED ? ALLOW : DENY;
+	end_earlier(ctx);
+	return redirect == REDIRECTED ? ALLOW : DENY;
 }
 
 /* `from` becomes the datagram's source, if it is to have another one than the kernel takes. */
 static __always_inline int send_out(struct bpf_sock_addr *ctx, struct endpoint *to, struct address *from)
 {
-	enum diversion diversion = NOT_DIVERTED;
+	enum redirect redirect = NOT_REDIRECTED;
 	struct pod pod;
 
 	if (is_barred(ctx, to))
 		return DENY;
 	if (captured_pod(bpf_get_netns_cookie(ctx), &pod))
-		diversion = divert_datagram(ctx, &pod, to, from);
-	if (diversion == NOT_DIVERTED)
+		redirect = redirect_datagram(ctx, &pod, to, from);
+	if (redirect == NOT_REDIRECTED)
 		return send_to(ctx, to);
-	return diversion == DIVERTED ? ALLOW : DENY;
+	return redirect == REDIRECTED ? ALLOW : DENY;
 }

@@ -5,14 +5,14 @@
  * may find neither of the two, or see another key's value where it has found its own.
  *
  * User space exchanges no entry twice within a grace period, and the programs run within one: of all readings of one
- * entry in one run a single one can be spoiled so. Not to find it counts if it happens twice; what was found, if it is read
- * again. crates/ebpf/tests/exchange.rs has a model of this.
+ * entry in one run at most one can be spoiled. So an entry is missing only if two look-ups miss it, and its value is right
+ * only if two readings agree. crates/ebpf/tests/exchange.rs has a model of this.
  */
 #pragma once
 
 #include <bpf/bpf_helpers.h>
 
-#include "plain.h"
+#include "types.h"
 
 static __always_inline void *find_entry(void *map, const void *key)
 {

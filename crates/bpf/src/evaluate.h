@@ -3,7 +3,7 @@
 #pragma once
 
 #include "policy_maps.h"
-#include "telling.h"
+#include "events.h"
 
 /* The pod's end and the other one. */
 struct asked {
@@ -128,7 +128,7 @@ static __always_inline u32 verdict_of(const struct policed *pod, const struct as
 }
 
 /* The same, but for datagrams that answer one which was allowed the other way. */
-static __always_inline u32 judged(const struct policed *pod, const struct asked *asked, u16 own_port)
+static __always_inline u32 evaluate(const struct policed *pod, const struct asked *asked, u16 own_port)
 {
 	bool is_ingress = asked->direction == INGRESS;
 	/* Both are read: to choose the place is arithmetic with a pointer, which takes CAP_PERFMON to load. */
@@ -153,7 +153,7 @@ static __always_inline u32 reason_of(u32 verdict, u8 direction)
 	return direction == INGRESS ? REASON_POLICY_WOULD_DENY_IN : REASON_POLICY_WOULD_DENY_OUT;
 }
 
-static __always_inline void tell_verdict(u32 verdict, const struct asked *asked, u32 pid)
+static __always_inline void emit_verdict(u32 verdict, const struct asked *asked, u32 pid)
 {
 	struct event facts = {
 		.time_ns = bpf_ktime_get_ns(), .netns = asked->netns, .frontend = asked->peer,
@@ -163,5 +163,5 @@ static __always_inline void tell_verdict(u32 verdict, const struct asked *asked,
 
 	/* What matters is the port that was dialled; a client's own is as good as any. */
 	facts.frontend.port = __builtin_bswap16(asked->port);
-	tell_of(&facts);
+	emit(&facts);
 }

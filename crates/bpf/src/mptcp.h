@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Of MPTCP, the program's own socket is another than the one that dials or is accepted. What is asked is asked of the
- * program's, so it has to know as well.
+ * An MPTCP connection has two kinds of sockets: subflows dial and are accepted, while the program holds the MPTCP socket
+ * above them. SO_ORIGINAL_DST is asked of the program's socket, so each entry is copied from the subflow to it.
  */
 #pragma once
 
 #include "capture_maps.h"
 #include "kernel.h"
 
-static __always_inline void tell_whole(void *subflow, const struct captured *captured)
+static __always_inline void copy_to_mptcp(void *subflow, const struct captured *captured)
 {
 	struct mptcp_sock *whole;
 	struct captured *its;

@@ -9,7 +9,7 @@
 #include "context.h"
 #include "owner.h"
 #include "pending.h"
-#include "whole.h"
+#include "mptcp.h"
 
 #define SO_ORIGINAL_DST 80
 #define SOL_IP 0
@@ -28,32 +28,32 @@ static __always_inline struct endpoint remote_end(const volatile struct bpf_sock
 }
 
 /* The SYN is about to leave. What is not kept is refused where the SYN arrives. */
-static __always_inline void send_along(struct bpf_sock_ops *ops, u64 netns)
+static __always_inline void send_orig_dst(struct bpf_sock_ops *ops, u64 netns)
 {
 	struct bpf_sock *sk = ops->sk;
 	struct captured *captured = sk ? bpf_sk_storage_get(&captures, sk, NULL, 0) : NULL;
-	struct way way = { .netns = netns, .from = local_end(ops), .to = remote_end(ops) };
+	struct redirected_flow flow = { .netns = netns, .from = local_end(ops), .to = remote_end(ops) };
 	struct endpoint original;
 	u64 owner;
 
-	if (!captured || !captured->dialled || !endpoint_equal(&captured->proxy, &way.to))
+	if (!captured || !captured->dialled || !endpoint_equal(&captured->proxy, &flow.to))
 		return;
 	original = captured->original;
 	owner = bpf_get_socket_cookie(ops);
 	captured->fresh = 0;
-	if (keep_pending(&way, &original, owner)) {
-		captured->from = way.from;
+	if (insert_pending(&flow, &original, owner)) {
+		captured->from = flow.from;
 		captured->owner = owner;
 		/* So that the connection's end is heard of, also that of a socket which no hook sees closed. */
 		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	} else {
-		tell(REASON_WAY_NOT_KEPT, netns, IPPROTO_TCP, &original, 0);
+		emit_event(REASON_WAY_NOT_KEPT, netns, IPPROTO_TCP, &original, 0);
 	}
-	tell_whole(sk, captured);
+	copy_to_mptcp(sk, captured);
 }
 
 /* The connection is over, be it that it never came to be: nobody takes any more what it has sent along. */
-static __always_inline void end_of_way(struct bpf_sock_ops *ops)
+static __always_inline void end_flow(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sk = ops->args[1] == BPF_TCP_CLOSE ? ops->sk : NULL;
 	struct captured *captured = sk ? bpf_sk_storage_get(&captures, sk, NULL, 0) : NULL;
@@ -63,9 +63,9 @@ static __always_inline void end_of_way(struct bpf_sock_ops *ops)
 }
 
 /* A connection has come to be at the proxy's end. */
-static __always_inline void take_over(struct bpf_sock_ops *ops, u64 netns, const struct pod *pod)
+static __always_inline void accept_orig_dst(struct bpf_sock_ops *ops, u64 netns, const struct pod *pod)
 {
-	struct way way = { .netns = netns };
+	struct redirected_flow flow = { .netns = netns };
 	struct bpf_sock *sk = ops->sk;
 	struct captured *captured;
 	struct pending_entry *entry;
@@ -73,21 +73,21 @@ static __always_inline void take_over(struct bpf_sock_ops *ops, u64 netns, const
 
 	if (port != pod->outbound_port && port != pod->inbound_port && port != pod->dns_port)
 		return;
-	way.from = remote_end(ops);
-	way.to = local_end(ops);
-	entry = bpf_map_lookup_elem(&pending, &way);
+	flow.from = remote_end(ops);
+	flow.to = local_end(ops);
+	entry = bpf_map_lookup_elem(&pending, &flow);
 	if (!entry)
 		return;
 	captured = sk ? bpf_sk_storage_get(&captures, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE) : NULL;
 	if (captured) {
 		captured->original = entry->original;
 		captured->accepted = 1;
-		tell_whole(sk, captured);
+		copy_to_mptcp(sk, captured);
 		count(REASON_ACCEPTED);
 	} else {
-		tell(REASON_NO_STORAGE, netns, IPPROTO_TCP, &entry->original, 0);
+		emit_event(REASON_NO_STORAGE, netns, IPPROTO_TCP, &entry->original, 0);
 	}
-	remove_pending(&way);
+	remove_pending(&flow);
 }
 
 /* Without the right to look, whoever has the port is taken for the proxy. */
@@ -125,7 +125,7 @@ static __always_inline void keep_listener(struct bpf_sock_ops *ops, u64 netns, c
 }
 
 /* The socket is being closed: if its connection never came to be, nobody has taken what it sent along. */
-static __always_inline void forget_diversion(struct bpf_sock *ctx)
+static __always_inline void remove_orig_dst(struct bpf_sock *ctx)
 {
 	struct captured *captured = bpf_sk_storage_get(&captures, ctx, NULL, 0);
 

@@ -2,7 +2,7 @@
 //!
 //! Here with the captures, since both put one program into a namespace, which goes with the last of them.
 
-use super::Court;
+use super::PolicyPlan;
 use crate::settings::Settings;
 use sidestep_agent_api::Fill;
 use sidestep_ebpf::admission::Admission;
@@ -17,11 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-pub struct Judging {
+pub struct PolicyEnforcer {
     options: Options,
     arms: bool,
     tables: Option<Tables>,
-    court: Option<Court>,
+    plan: Option<PolicyPlan>,
     /// By what each namespace is judged, and which addresses are its own.
     written: BTreeMap<u64, (Arc<Compiled>, Addresses)>,
     trouble: Option<Arc<Trouble>>,
@@ -42,7 +42,7 @@ pub enum Trouble {
 
 /// Why a namespace is not judged as its pod's policies want it.
 #[derive(Debug, thiserror::Error)]
-pub enum JudgeError {
+pub enum EnforceError {
     /// That of the whole node.
     #[error(transparent)]
     Node(Arc<Trouble>),
@@ -54,12 +54,12 @@ pub enum JudgeError {
     Policies(#[source] Error),
 }
 
-impl JudgeError {
+impl EnforceError {
     /// As [`Error::known_as`].
-    pub fn known_as(self, held: &Path, name: &Path) -> JudgeError {
+    pub fn known_as(self, held: &Path, name: &Path) -> EnforceError {
         match self {
-            JudgeError::Tables(error) => JudgeError::Tables(error.known_as(held, name)),
-            JudgeError::Policies(error) => JudgeError::Policies(error.known_as(held, name)),
+            EnforceError::Tables(error) => EnforceError::Tables(error.known_as(held, name)),
+            EnforceError::Policies(error) => EnforceError::Policies(error.known_as(held, name)),
             other => other,
         }
     }
@@ -72,9 +72,9 @@ struct Tables {
 }
 
 /// What is known of a namespace that somebody may want to be judged.
-pub struct Space<'a> {
+pub struct Subject<'a> {
     pub cookie: u64,
-    pub whose: &'a Name,
+    pub pod: &'a Name,
     /// A file that surely is the namespace. None: its programs are there, or it is visited first.
     pub held: Option<&'a Path>,
     pub addresses: &'a Addresses,
@@ -83,14 +83,14 @@ pub struct Space<'a> {
 /// No namespace is here.
 const NOWHERE: &str = "";
 
-impl Judging {
+impl PolicyEnforcer {
     /// `node`: the cookie of this node's own namespace.
-    pub fn new(settings: &Settings, node: u64) -> Judging {
-        Judging {
+    pub fn new(settings: &Settings, node: u64) -> PolicyEnforcer {
+        PolicyEnforcer {
             options: settings.options(node),
             arms: settings.arm,
             tables: None,
-            court: None,
+            plan: None,
             written: BTreeMap::new(),
             trouble: None,
         }
@@ -98,8 +98,12 @@ impl Judging {
 
     /// This counts from now on, for these namespaces first. Rules before identities: who is new is known to them. In a new
     /// life identities first: nobody asks for them yet.
-    pub fn take<'a>(&mut self, court: Court, spaces: impl Iterator<Item = Space<'a>>) -> Vec<(u64, JudgeError)> {
-        if self.tables.is_none() && self.is_needed(&court) {
+    pub fn apply<'a>(
+        &mut self,
+        plan: PolicyPlan,
+        subjects: impl Iterator<Item = Subject<'a>>,
+    ) -> Vec<(u64, EnforceError)> {
+        if self.tables.is_none() && self.is_needed(&plan) {
             match Tables::open(&self.options) {
                 Ok(tables) => self.tables = Some(tables),
                 Err(error) => {
@@ -108,22 +112,22 @@ impl Judging {
                 }
             }
         }
-        let is_first = self.court.is_none();
-        self.court = Some(court);
+        let is_first = self.plan.is_none();
+        self.plan = Some(plan);
         self.trouble = None;
         if is_first {
-            self.identify();
+            self.write_identities();
         }
-        let failed = spaces.filter_map(|space| Some((space.cookie, self.judge(&space).err()?))).collect();
+        let failed = subjects.filter_map(|subject| Some((subject.cookie, self.enforce(&subject).err()?))).collect();
         if !is_first {
-            self.identify();
+            self.write_identities();
         }
         failed
     }
 
     /// A node on which nothing of all this is used bears none of it.
-    fn is_needed(&self, court: &Court) -> bool {
-        let is_asked = !court.plan.pods.is_empty() || !court.ways.is_empty() || !court.required.is_empty();
+    fn is_needed(&self, plan: &PolicyPlan) -> bool {
+        let is_asked = !plan.policies.pods.is_empty() || !plan.bypasses.is_empty() || !plan.required.is_empty();
         // What cannot be looked at will be told when it is opened.
         let is_wanted = is_asked || self.options.watch || self.arms;
         is_wanted || policy::has_left(&self.options.pins).unwrap_or(true) || self.was_armed().unwrap_or(true)
@@ -134,11 +138,11 @@ impl Judging {
         Admission::open(&self.options.pins)?.is_armed()
     }
 
-    fn identify(&mut self) {
-        let (Some(tables), Some(court)) = (&mut self.tables, &self.court) else { return };
-        let (policies, identities) = (&mut tables.policies, &court.plan.identities);
+    fn write_identities(&mut self) {
+        let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
+        let (policies, identities) = (&mut tables.policies, &plan.policies.identities);
         let set =
-            if court.is_whole { policies.set_identities(identities) } else { policies.prepare_identities(identities) };
+            if plan.is_whole { policies.set_identities(identities) } else { policies.prepare_identities(identities) };
         if let Err(error) = set {
             self.note(Trouble::Tables(error));
         }
@@ -154,38 +158,39 @@ impl Judging {
     }
 
     /// The namespace is judged as its pod's policies want it, before anything else changes in it.
-    pub fn judge(&mut self, space: &Space) -> Result<(), JudgeError> {
-        let (Some(tables), Some(court)) = (&mut self.tables, &self.court) else {
-            return self.trouble.clone().map_or(Ok(()), |trouble| Err(JudgeError::Node(trouble)));
+    pub fn enforce(&mut self, subject: &Subject) -> Result<(), EnforceError> {
+        let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else {
+            return self.trouble.clone().map_or(Ok(()), |trouble| Err(EnforceError::Node(trouble)));
         };
-        let cookie = space.cookie;
-        tables.policies.know(cookie, space.addresses)?;
-        if court.required.contains(space.whose) {
+        let cookie = subject.cookie;
+        tables.policies.know(cookie, subject.addresses)?;
+        if plan.required.contains(subject.pod) {
             tables.bypasses.require(cookie)?;
         }
-        let is_inherited = !self.written.contains_key(&cookie) && tables.policies.is_judged(cookie)?;
-        if is_inherited && !court.is_whole {
-            return Err(JudgeError::Inherited);
+        let is_inherited = !self.written.contains_key(&cookie) && tables.policies.is_policed(cookie)?;
+        if is_inherited && !plan.is_whole {
+            return Err(EnforceError::Inherited);
         }
-        let Some(planned) = court.plan.pods.get(space.whose) else {
-            let is_judged = is_inherited || self.written.remove(&cookie).is_some();
-            return if is_judged { Ok(tables.policies.remove(cookie)?) } else { Ok(()) };
+        let Some(planned) = plan.policies.pods.get(subject.pod) else {
+            let is_policed = is_inherited || self.written.remove(&cookie).is_some();
+            return if is_policed { Ok(tables.policies.remove(cookie)?) } else { Ok(()) };
         };
         let is_same = |(compiled, addresses): &(Arc<Compiled>, Addresses)| {
-            (Arc::ptr_eq(compiled, &planned.compiled) || *compiled == planned.compiled) && addresses == space.addresses
+            (Arc::ptr_eq(compiled, &planned.compiled) || *compiled == planned.compiled)
+                && addresses == subject.addresses
         };
         if self.written.get(&cookie).is_some_and(is_same) {
             return Ok(());
         }
-        let held = space.held.unwrap_or(Path::new(NOWHERE));
-        let put = tables.policies.put(held, cookie, space.addresses, &planned.compiled);
-        put.map_err(JudgeError::Policies)?;
-        self.written.insert(cookie, (Arc::clone(&planned.compiled), space.addresses.clone()));
+        let held = subject.held.unwrap_or(Path::new(NOWHERE));
+        let put = tables.policies.put(held, cookie, subject.addresses, &planned.compiled);
+        put.map_err(EnforceError::Policies)?;
+        self.written.insert(cookie, (Arc::clone(&planned.compiled), subject.addresses.clone()));
         Ok(())
     }
 
     /// Whether it is judged as its policies want it.
-    pub fn is_judged(&self, cookie: u64) -> bool {
+    pub fn is_policed(&self, cookie: u64) -> bool {
         self.written.contains_key(&cookie)
     }
 
@@ -225,27 +230,27 @@ impl Judging {
 
     /// Connections are led around proxies as it is wanted; never before all pods that require theirs have been found, and
     /// not while a file that may say so cannot be read. `unseen`: such pods may still be among those of an earlier life.
-    pub fn lead(&mut self, spaces: &BTreeMap<u64, Name>, unseen: bool) {
-        let (Some(tables), Some(court)) = (&mut self.tables, &self.court) else { return };
-        if !court.is_whole {
+    pub fn apply_bypasses(&mut self, subjects: &BTreeMap<u64, Name>, unseen: bool) {
+        let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
+        if !plan.is_whole {
             return;
         }
-        let required = spaces.iter().filter(|(_, whose)| court.required.contains(*whose)).map(|(cookie, _)| *cookie);
+        let required = subjects.iter().filter(|(_, pod)| plan.required.contains(*pod)).map(|(cookie, _)| *cookie);
         let mut required: BTreeSet<u64> = required.collect();
         if unseen {
             required.extend(tables.bypasses.required());
         }
-        if let Err(error) = tables.bypasses.set(&court.ways, &required) {
+        if let Err(error) = tables.bypasses.set(&plan.bypasses, &required) {
             self.note(Trouble::Tables(error));
         }
     }
 
     /// Everything wanted has been done, as far as it can be: what an earlier life has left besides goes. Where the policies
     /// of a pod could not be written it stays judged as it was.
-    pub fn complete(&mut self, spaces: &BTreeMap<u64, Name>, exempt: &BTreeSet<u64>) -> Result<(), Error> {
-        let (Some(tables), Some(court)) = (&mut self.tables, &self.court) else { return Ok(()) };
-        tables.admission.retain(&spaces.keys().chain(exempt).copied().collect())?;
-        let wanted = spaces.iter().filter(|(_, whose)| court.plan.pods.contains_key(*whose));
+    pub fn complete(&mut self, subjects: &BTreeMap<u64, Name>, exempt: &BTreeSet<u64>) -> Result<(), Error> {
+        let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return Ok(()) };
+        tables.admission.retain(&subjects.keys().chain(exempt).copied().collect())?;
+        let wanted = subjects.iter().filter(|(_, pod)| plan.policies.pods.contains_key(*pod));
         tables.policies.complete_but(&wanted.map(|(cookie, _)| *cookie).collect())
     }
 
@@ -259,9 +264,10 @@ impl Judging {
     pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, String)>, Error> {
         let Some(Tables { policies, bypasses, .. }) = &self.tables else { return Ok(Vec::new()) };
         let judged = policies.differences(strangers)?.into_iter().map(|(cookie, what)| (cookie, what.to_string()));
-        let ways = bypasses.differences()?.into_iter();
-        let ways = ways.map(|key| (0, format!("{key}: the tables lead it around proxies otherwise than was written")));
-        Ok(judged.chain(ways).collect())
+        let bypasses = bypasses.differences()?.into_iter();
+        let bypasses =
+            bypasses.map(|key| (0, format!("{key}: the tables lead it around proxies otherwise than was written")));
+        Ok(judged.chain(bypasses).collect())
     }
 
     pub fn count(&self) -> usize {
@@ -288,7 +294,7 @@ mod tests {
     #[test]
     fn a_pod_is_told_why_the_whole_node_judges_nobody() {
         let denied = || Error::new("open the tables", std::io::Error::from_raw_os_error(13));
-        let error = JudgeError::Node(Arc::new(Trouble::NotOpen(denied())));
+        let error = EnforceError::Node(Arc::new(Trouble::NotOpen(denied())));
         let expected = "no pod is judged: open the tables: Permission denied (os error 13)";
         assert_eq!(chain(&error).to_string(), expected);
     }
@@ -297,7 +303,7 @@ mod tests {
     fn policies_that_are_not_written_say_at_which_namespace() {
         let (held, name) = (Path::new("/proc/self/fd/7"), Path::new("/run/netns/web"));
         let refused = Error::at("attach the inbound program to", held, std::io::Error::from_raw_os_error(1));
-        let error = JudgeError::Policies(refused).known_as(held, name);
+        let error = EnforceError::Policies(refused).known_as(held, name);
         let expected = "policies: attach the inbound program to /run/netns/web: Operation not permitted (os error 1)";
         assert_eq!(chain(&error).to_string(), expected);
     }

@@ -7,12 +7,12 @@
 #include "datagram.h"
 #include "outbound.h"
 #include "pending.h"
-#include "whole.h"
+#include "mptcp.h"
 
 /* What became of a call. */
-enum diversion {
-	NOT_DIVERTED,
-	DIVERTED,
+enum redirect {
+	NOT_REDIRECTED,
+	REDIRECTED,
 	REFUSED,
 };
 
@@ -49,13 +49,13 @@ static __always_inline bool is_link_local(const struct address *a)
 
 static __always_inline struct route *ask_route(const struct bpf_sock_addr *ctx, const struct pod *pod, struct outgoing *out)
 {
-	struct route *route = find_range(pod->place, KIND_ROUTE, &out->to.address);
+	struct route *route = find_range(pod->network, KIND_ROUTE, &out->to.address);
 	u32 bound = ((const volatile struct bpf_sock *)ctx->sk)->bound_dev_if;
 	bool is_local = route && route->flags & ROUTE_LOCAL;
 
 	/* What is for the pod itself goes by the loopback, whatever the socket is bound to. */
 	out->is_lo = is_local || bound == LOOPBACK_INTERFACE;
-	out->is_excluded = bound && !is_local ? in_set(pod->place, KIND_EXCLUDED_INTERFACE, bound)
+	out->is_excluded = bound && !is_local ? in_set(pod->network, KIND_EXCLUDED_INTERFACE, bound)
 					      : route && route->flags & ROUTE_EXCLUDED;
 	out->has_device = (bound && bound != LOOPBACK_INTERFACE) || (!is_local && is_link_local(&out->to.address));
 	return route;
@@ -65,9 +65,9 @@ static __always_inline struct route *ask_route(const struct bpf_sock_addr *ctx, 
  * Why there is no way there: what the route says, if there is one. The proxy for DNS listens at the loopback, which a socket
  * that is bound to another interface does not reach.
  */
-static __always_inline int way_error(const struct route *route, const struct outgoing *out, enum way_out way)
+static __always_inline int route_error(const struct route *route, const struct outgoing *out, enum out_target target)
 {
-	if (!route || (way == WAY_DNS && out->has_device))
+	if (!route || (target == TARGET_DNS && out->has_device))
 		return ENETUNREACH;
 	return route->flags >> ROUTE_ERROR_SHIFT;
 }
@@ -140,20 +140,20 @@ static __always_inline void release_source(struct bpf_sock_addr *ctx, struct cap
 }
 
 /* Nobody may go around the proxy because something could not be kept: seen by the program as a proxy that is not there. */
-static __always_inline enum diversion refuse_diversion(struct bpf_sock_addr *ctx, const struct endpoint *to, u32 reason, int error)
+static __always_inline enum redirect refuse_redirect(struct bpf_sock_addr *ctx, const struct endpoint *to, u32 reason, int error)
 {
-	tell(reason, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, 0);
+	emit_event(reason, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, 0);
 	bpf_set_retval(error);
 	return REFUSED;
 }
 
-static __always_inline u16 proxy_port(const struct pod *pod, enum way_out way)
+static __always_inline u16 proxy_port(const struct pod *pod, enum out_target target)
 {
 	/* All three are read: to choose the place is arithmetic with a pointer, which takes CAP_PERFMON to load. */
 	const volatile struct pod *its = pod;
 	u16 outbound = its->outbound_port, inbound = its->inbound_port, dns = its->dns_port;
 
-	return way == WAY_OUTBOUND ? outbound : way == WAY_INBOUND ? inbound : dns;
+	return target == TARGET_OUTBOUND ? outbound : target == TARGET_INBOUND ? inbound : dns;
 }
 
 /* Whoever dials 0.0.0.0 reaches the address that the socket is bound to, and else the loopback; :: is always that. */
@@ -170,7 +170,7 @@ static __always_inline void mean_own(struct endpoint *to, const struct address *
 }
 
 /* The rules' answer for this call. */
-static __always_inline enum way_out ask_rules(struct bpf_sock_addr *ctx, const struct pod *pod, struct outgoing *out,
+static __always_inline enum out_target ask_rules(struct bpf_sock_addr *ctx, const struct pod *pod, struct outgoing *out,
 					      struct route **route)
 {
 	out->source = bound_source(ctx, address_is_v4(&out->to.address));
@@ -183,11 +183,11 @@ static __always_inline enum way_out ask_rules(struct bpf_sock_addr *ctx, const s
 	if (!out->is_bound && *route)
 		out->source = (*route)->source;
 	out->owner = owner_of_caller(ctx);
-	return way_of(pod, out);
+	return target_of(pod, out);
 }
 
 /* What was dialled and what it was exchanged for, in the socket. */
-static __always_inline struct captured *remember_diversion(struct bpf_sock_addr *ctx, const struct outgoing *out,
+static __always_inline struct captured *store_redirect(struct bpf_sock_addr *ctx, const struct outgoing *out,
 							   const struct endpoint *proxy)
 {
 	struct captured *captured = bpf_sk_storage_get(&captures, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
@@ -206,7 +206,7 @@ static __always_inline struct captured *remember_diversion(struct bpf_sock_addr 
  * ::1 at the interface that has the other address. The last word of the proxy would never be acknowledged, and its end of
  * the connection lie in the way of the next one from the same port.
  */
-static __always_inline bool has_no_way_back(const struct outgoing *out)
+static __always_inline bool has_no_return_route(const struct outgoing *out)
 {
 	return out->protocol == IPPROTO_TCP && !address_is_v4(&out->source);
 }
@@ -217,15 +217,15 @@ static __always_inline bool has_no_way_back(const struct outgoing *out)
  * socket that is bound to an interface reaches no address of another one.
  */
 static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct pod *pod, const struct outgoing *out,
-					enum way_out way, struct endpoint *proxy, struct captured *captured)
+					enum out_target target, struct endpoint *proxy, struct captured *captured)
 {
-	bool may_bind = !out->is_bound && !ctx->sk->src_port && !has_no_way_back(out);
+	bool may_bind = !out->is_bound && !ctx->sk->src_port && !has_no_return_route(out);
 	struct endpoint own = { .address = out->source, .port = proxy->port };
 
 	if (is_loopback_host(&out->source))
 		return true;
 	/* A proxy for DNS listens at the loopback only. */
-	if (way != WAY_DNS && (out->has_device || (!out->is_bound && !may_bind) || has_no_way_back(out)) &&
+	if (target != TARGET_DNS && (out->has_device || (!out->is_bound && !may_bind) || has_no_return_route(out)) &&
 	    proxy_listens_at(ctx, pod, &own)) {
 		captured->proxy = *proxy = own;
 		return true;
@@ -242,61 +242,61 @@ static __always_inline bool is_for_proxy_itself(const struct pod *pod, const str
 }
 
 /* Changes `to` into the proxy's address if the rules of the caller's pod say so. */
-static __always_inline enum diversion divert_connect(struct bpf_sock_addr *ctx, const struct pod *pod, struct endpoint *to)
+static __always_inline enum redirect redirect_connect(struct bpf_sock_addr *ctx, const struct pod *pod, struct endpoint *to)
 {
 	struct captured *before = bpf_sk_storage_get(&captures, ctx->sk, NULL, 0), *captured;
 	struct outgoing out = { .to = *to };
 	struct endpoint proxy = {};
 	struct route *route;
-	enum way_out way;
+	enum out_target target;
 
 	/* While programs move from one cgroup to another, a process in both meets both. */
 	if (before && before->fresh && endpoint_equal(&before->proxy, to))
-		return DIVERTED;
+		return REDIRECTED;
 	if (before)
 		remove_own_pending(bpf_get_netns_cookie(ctx), before);
 	if (before && before->dialled)
 		release_source(ctx, before);
-	way = ask_rules(ctx, pod, &out, &route);
-	if (way == WAY_DIRECT) {
+	target = ask_rules(ctx, pod, &out, &route);
+	if (target == TARGET_DIRECT) {
 		count(REASON_NOT_CAPTURED);
 		if (is_for_proxy_itself(pod, &out))
-			remember_diversion(ctx, &out, &out.to);
-		return NOT_DIVERTED;
+			store_redirect(ctx, &out, &out.to);
+		return NOT_REDIRECTED;
 	}
-	if (way == WAY_OUTBOUND && is_led_around(&out.to, bpf_get_netns_cookie(ctx)))
-		return NOT_DIVERTED;
-	if (way_error(route, &out, way))
-		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -way_error(route, &out, way));
+	if (target == TARGET_OUTBOUND && bypasses_outbound(&out.to, bpf_get_netns_cookie(ctx)))
+		return NOT_REDIRECTED;
+	if (route_error(route, &out, target))
+		return refuse_redirect(ctx, to, REASON_NO_ROUTE, -route_error(route, &out, target));
 	if (out.protocol == IPPROTO_TCP && !may_have_pending(bpf_get_netns_cookie(ctx)))
-		return refuse_diversion(ctx, to, REASON_TOO_MANY_PENDING, -EADDRNOTAVAIL);
-	set_loopback(&proxy, address_is_v4(&to->address), proxy_port(pod, way));
-	captured = remember_diversion(ctx, &out, &proxy);
+		return refuse_redirect(ctx, to, REASON_TOO_MANY_PENDING, -EADDRNOTAVAIL);
+	set_loopback(&proxy, address_is_v4(&to->address), proxy_port(pod, target));
+	captured = store_redirect(ctx, &out, &proxy);
 	if (!captured)
-		return refuse_diversion(ctx, to, REASON_NO_STORAGE, -ECONNREFUSED);
-	if (!keep_source(ctx, pod, &out, way, &proxy, captured))
+		return refuse_redirect(ctx, to, REASON_NO_STORAGE, -ECONNREFUSED);
+	if (!keep_source(ctx, pod, &out, target, &proxy, captured))
 		count(REASON_SOURCE_NOT_KEPT);
-	tell_whole(ctx->sk, captured);
-	count(way == WAY_OUTBOUND ? REASON_CAPTURED_OUTBOUND : way == WAY_INBOUND ? REASON_CAPTURED_INBOUND : REASON_CAPTURED_DNS);
+	copy_to_mptcp(ctx->sk, captured);
+	count(target == TARGET_OUTBOUND ? REASON_CAPTURED_OUTBOUND : target == TARGET_INBOUND ? REASON_CAPTURED_INBOUND : REASON_CAPTURED_DNS);
 	*to = proxy;
-	return DIVERTED;
+	return REDIRECTED;
 }
 
 /*
  * A datagram that is for the pod's DNS proxy; its answer will have the name of the server that was asked. `from` becomes the
  * source that the proxy is to see, if the program has bound none.
  */
-static __always_inline enum diversion divert_datagram(struct bpf_sock_addr *ctx, const struct pod *pod, struct endpoint *to,
+static __always_inline enum redirect redirect_datagram(struct bpf_sock_addr *ctx, const struct pod *pod, struct endpoint *to,
 						      struct address *from)
 {
 	struct outgoing out = { .to = *to };
 	struct endpoint proxy = {};
 	struct route *route;
 
-	if (to->port != __builtin_bswap16(DNS_PORT) || ask_rules(ctx, pod, &out, &route) != WAY_DNS)
-		return NOT_DIVERTED;
-	if (way_error(route, &out, WAY_DNS))
-		return refuse_diversion(ctx, to, REASON_NO_ROUTE, -way_error(route, &out, WAY_DNS));
+	if (to->port != __builtin_bswap16(DNS_PORT) || ask_rules(ctx, pod, &out, &route) != TARGET_DNS)
+		return NOT_REDIRECTED;
+	if (route_error(route, &out, TARGET_DNS))
+		return refuse_redirect(ctx, to, REASON_NO_ROUTE, -route_error(route, &out, TARGET_DNS));
 	set_loopback(&proxy, address_is_v4(&to->address), pod->dns_port);
 	expect_replies(ctx);
 	keep_reply(ctx, &proxy, &out.to, 0);
@@ -304,5 +304,5 @@ static __always_inline enum diversion divert_datagram(struct bpf_sock_addr *ctx,
 	*to = proxy;
 	if (!out.is_bound && !is_loopback_host(&out.source))
 		*from = out.source;
-	return DIVERTED;
+	return REDIRECTED;
 }

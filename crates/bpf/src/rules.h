@@ -3,7 +3,7 @@
 #pragma once
 
 #include "capture_maps.h"
-#include "reading.h"
+#include "stable_read.h"
 
 #define LOOPBACK_INTERFACE 1
 

@@ -8,7 +8,7 @@ use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use sidestep_mesh::capture::tables::{Place, Way};
+use sidestep_mesh::capture::tables::{PodNetwork, Route};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
@@ -16,17 +16,17 @@ use std::path::Path;
 const TABLES: [u32; 2] = [255, 254];
 
 /// Looks at the namespace that this file stands for.
-pub fn look(namespace: &Path) -> Result<Place> {
-    netns::inside(namespace, look_here).at("enter", namespace)?.at("look at the routes of", namespace)
+pub fn read(namespace: &Path) -> Result<PodNetwork> {
+    netns::inside(namespace, read_here).at("enter", namespace)?.at("look at the routes of", namespace)
 }
 
 /// The same, with the namespace's cookie.
-pub fn look_and_name(namespace: &Path) -> Result<(u64, Place)> {
-    let seen = netns::inside(namespace, || Ok::<_, std::io::Error>((netns::cookie()?, look_here()?)));
+pub fn read_named(namespace: &Path) -> Result<(u64, PodNetwork)> {
+    let seen = netns::inside(namespace, || Ok::<_, std::io::Error>((netns::cookie()?, read_here()?)));
     seen.at("enter", namespace)?.at("look at the routes of", namespace)
 }
 
-fn look_here() -> std::io::Result<Place> {
+fn read_here() -> std::io::Result<PodNetwork> {
     let links = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let addresses = dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
     let routes = dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()))?;
@@ -37,11 +37,11 @@ fn look_here() -> std::io::Result<Place> {
     // The first of a prefix is the one that counts.
     found.sort_by_key(|route| (route.net, route.rank, route.metric));
     found.dedup_by_key(|route| route.net);
-    Ok(Place {
+    Ok(PodNetwork {
         interfaces,
         addresses: addresses.iter().map(|(_, net)| net.addr()).collect(),
         broadcasts,
-        routes: found.into_iter().map(|route| (route.net, route.way)).collect(),
+        routes: found.into_iter().map(|route| (route.net, route.route)).collect(),
     })
 }
 
@@ -81,7 +81,7 @@ struct Found {
     /// The local table is asked before the main one.
     rank: usize,
     metric: u32,
-    way: Way,
+    route: Route,
 }
 
 fn route(message: RouteNetlinkMessage, addresses: &[(u32, IpNet)]) -> Option<Found> {
@@ -96,16 +96,16 @@ fn route(message: RouteNetlinkMessage, addresses: &[(u32, IpNet)]) -> Option<Fou
     let rank = TABLES.iter().position(|table| *table == its.table)?;
     let any = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let net = IpNet::new(its.destination.unwrap_or(any), route.header.destination_prefix_length).ok()?;
-    let way = match route.header.kind {
-        RouteType::Local => Way::Local { source: its.source.unwrap_or(net.addr()) },
+    let route = match route.header.kind {
+        RouteType::Local => Route::Local { source: its.source.unwrap_or(net.addr()) },
         RouteType::Unicast => {
             let interface = its.interface?;
             let source = its.source.or_else(|| source(interface, its.gateway.unwrap_or(net.addr()), v4, addresses));
-            Way::By { interface, source: source.unwrap_or(any) }
+            Route::By { interface, source: source.unwrap_or(any) }
         }
-        kind => Way::Nowhere { error: error_of(kind) },
+        kind => Route::Nowhere { error: error_of(kind) },
     };
-    Some(Found { net, rank, metric: its.metric, way })
+    Some(Found { net, rank, metric: its.metric, route })
 }
 
 /// What connect(2) says.

@@ -13,7 +13,7 @@ static __always_inline void count(u32 reason)
 }
 
 /* Counts, and tells the agent. A full buffer loses the event, never the count. */
-static __always_inline void tell_of(const struct event *facts)
+static __always_inline void emit(const struct event *facts)
 {
 	struct event *event;
 
@@ -25,7 +25,7 @@ static __always_inline void tell_of(const struct event *facts)
 	bpf_ringbuf_submit(event, 0);
 }
 
-static __always_inline void tell(u32 reason, u64 netns, u8 protocol, const struct endpoint *to, u32 service)
+static __always_inline void emit_event(u32 reason, u64 netns, u8 protocol, const struct endpoint *to, u32 service)
 {
 	struct event facts = {
 		.time_ns = bpf_ktime_get_ns(),
@@ -37,5 +37,5 @@ static __always_inline void tell(u32 reason, u64 netns, u8 protocol, const struc
 		.protocol = protocol,
 	};
 
-	tell_of(&facts);
+	emit(&facts);
 }
