@@ -5,7 +5,6 @@ use std::time::Duration;
 /// Nanoseconds a unit of work took, one entry a unit.
 pub struct Times {
     nanos: Vec<f64>,
-    pub units: u64,
 }
 
 impl Times {
@@ -13,7 +12,7 @@ impl Times {
     pub fn of(each: &[Duration]) -> Times {
         let mut nanos: Vec<f64> = each.iter().map(|time| time.as_nanos() as f64).collect();
         nanos.sort_by(f64::total_cmp);
-        Times { nanos, units: each.len() as u64 }
+        Times { nanos }
     }
 
     /// The time of which `share` (0 to 1) of the batches stayed below.
@@ -25,18 +24,6 @@ impl Times {
     pub fn mean(&self) -> f64 {
         self.nanos.iter().sum::<f64>() / self.nanos.len() as f64
     }
-
-    /// The fields of a JSON object, in microseconds.
-    pub fn json_us(&self) -> String {
-        format!(
-            "\"units\":{},\"mean_us\":{:.4},\"p50_us\":{:.4},\"p90_us\":{:.4},\"p99_us\":{:.4}",
-            self.units,
-            self.mean() / 1e3,
-            self.percentile(0.5) / 1e3,
-            self.percentile(0.9) / 1e3,
-            self.percentile(0.99) / 1e3,
-        )
-    }
 }
 
 #[cfg(test)]
@@ -45,7 +32,7 @@ mod tests {
 
     #[test]
     fn percentiles_of_known_values() {
-        let times = Times { nanos: (0..=100).map(f64::from).collect(), units: 101 };
+        let times = Times { nanos: (0..=100).map(f64::from).collect() };
         assert_eq!(times.percentile(0.5), 50.0);
         assert_eq!(times.percentile(0.99), 99.0);
         assert_eq!(times.mean(), 50.0);
