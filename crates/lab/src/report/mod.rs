@@ -5,6 +5,7 @@ mod findings;
 mod html;
 mod json;
 mod markdown;
+mod profile;
 mod published;
 pub(crate) mod table;
 mod terminal;

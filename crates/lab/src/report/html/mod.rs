@@ -6,6 +6,7 @@ mod boxes;
 mod cpu;
 mod curves;
 mod forest;
+mod profile;
 mod published;
 mod redo;
 mod scale;
@@ -43,6 +44,7 @@ pub fn page(run: &Run) -> String {
                     (boxes::section(&findings))
                     (curves::section(&findings))
                     (cpu::section(&findings))
+                    (profile::section(&findings))
                     (turns::section(&findings))
                     (redo::section(run))
                 }
