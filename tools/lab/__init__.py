@@ -1,4 +1,4 @@
-"""What bench-mesh and bench-services share: processes of a measurement, in network namespaces. The other measurements are
+"""What bench-services is made of: processes of a measurement, in network namespaces. The other measurements are
 scenarios of `sidestep lab`.
 
 errors     the error that ends a measurement
@@ -14,5 +14,4 @@ page       a page of the documentation of which a command writes a part
 netns      network namespaces and cgroups of a measurement
 talk       a process that is asked line by line
 kubeservices/  `make bench-services`
-mesh/      `make bench-mesh`
 """

@@ -15,7 +15,7 @@ SEARCH = os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin"
 class Places:
     """Options beat defaults; every lookup that fails says what to run."""
 
-    def __init__(self, release=None, envoy=None, out=None, install="bench-mesh", kube=None):
+    def __init__(self, release=None, envoy=None, out=None, install="bench-services", kube=None):
         self.release = Path(release) if release else ROOT / "target" / "release"
         self.out = Path(out) if out else ROOT / "target"
         self.kube = Path(kube) if kube else ROOT / "target" / "kube" / "bin"

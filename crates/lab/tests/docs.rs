@@ -31,6 +31,23 @@ fn the_complete_scenario_is_one() {
     }
 }
 
+/// The columns that the page shows are those that there are.
+#[test]
+fn the_profile_looks_as_it_is_shown() {
+    let shown = blocks("text").into_iter().find(|block| block.starts_with("VARIANT")).expect("a profile");
+    let burner = "server: {run: [sh, -c, 'exec timeout 60 dd if=/dev/zero of=/dev/null']}";
+    let lab = Lab::new(&running::scenario("command: [sleep, 0.3]", burner, ""));
+    let done = lab.run(&["--only", "plain", "--rounds", "1", "--profile"]);
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let headings = said.lines().find(|line| line.starts_with("VARIANT  ")).unwrap_or_else(|| panic!("{said}"));
+    let words = |line: &str| {
+        line.split("  ").map(str::trim).filter(|word| !word.is_empty()).map(String::from).collect::<Vec<_>>()
+    };
+    // A column for a system call is there if it was met.
+    let shown = words(shown.lines().next().expect("a line"));
+    assert_eq!(words(headings)[..7], shown[..7], "{said}");
+}
+
 #[test]
 fn the_command_lines_of_mine_are_understood() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -29,6 +29,19 @@ fn the_table_tells_medians_changes_and_verdicts() {
     assert!(wide.max().expect("lines") <= 100, "{text}");
 }
 
+/// The same trials beside another variant: changes are the other way round, and nothing is said of a control.
+#[test]
+fn another_variant_can_be_the_baseline() {
+    let run = common::run().beside("sidestep").expect("there is such a variant");
+    let text = table(&run);
+    assert!(text.lines().next().expect("a line").ends_with(", beside sidestep"), "{text}");
+    let plain = line(&text, "connections 64\n", "plain");
+    assert!(plain.contains("\u{2212}4") && plain.ends_with("worse"), "{plain}");
+    assert!(text.contains("No control took part"), "{text}");
+    let why = common::run().beside("sidestpe").expect_err("there is none");
+    assert!(why.starts_with("--baseline: 'sidestpe' is none of plain, sidestep, "), "{why}");
+}
+
 #[test]
 fn texts_are_the_same_each_time() {
     let (one, other) = (common::run(), common::run());
@@ -134,7 +147,7 @@ fn broken() -> [Run; 5] {
     idle.scenario.judged = Figure::ALL.into();
     bytes.scenario.judged = vec![Figure::Throughput, Figure::P50];
     let empty = Run {
-        cells: vec![Cell { values: IndexMap::new(), variants: Vec::new(), turns: Vec::new() }],
+        cells: vec![Cell { values: IndexMap::new(), variants: Vec::new(), turns: Vec::new(), profiles: Vec::new() }],
         ..common::small()
     };
     [failed, bytes, idle, Run { cells: Vec::new(), variants: Vec::new(), ..common::small() }, empty]

@@ -1,21 +1,17 @@
 //! Small programs to measure with, where no tool of others does the same. They know nothing of Sidestep: each is an
 //! ordinary program that runs the same on the kernel and under `sidestep run`.
 
-mod answer;
 mod args;
 mod client;
-mod clock;
 mod dial;
 mod epoll;
 mod found;
 mod idle;
-mod load;
 mod net;
 mod notours;
 mod pods;
 mod services;
 mod step;
-mod ticks;
 
 use args::Args;
 
@@ -44,11 +40,6 @@ usage: sidestep-bench PROGRAM [--OPTION VALUE]...
              --as iptables|nftables|ipvs|addresses|object|slice, or --as objects --into DIRECTORY
   services-api  the API server of such a cluster, as far as kube-proxy needs one
              --count N  --port PORT  --node ADDRESS
-  load       HTTP load on kept connections, every latency counted from when the request was due; prints `ready`, begins
-             with the next line of its standard input
-             --target ADDRESS:PORT  --connections N  --seconds 1
-             --rate REQUESTS_A_SECOND (0: as fast as they are answered)
-             --requests N (on a connection, which then is given up for a new one; 0: any number)
 
 example:
   sidestep-bench notours --on unix --calls 1000000
@@ -70,7 +61,6 @@ fn main() {
 fn dispatch(program: &str, args: &Args) -> Result<(), String> {
     let run: fn(&Args) -> Result<(), String> = match program {
         "idle" => idle::run,
-        "load" => load::run,
         "notours" => notours::run,
         "pods" => pods::run,
         "dial" => dial::run,

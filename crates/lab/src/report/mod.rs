@@ -6,6 +6,7 @@ mod goals;
 mod html;
 mod json;
 mod markdown;
+mod profile;
 mod published;
 pub(crate) mod table;
 mod terminal;

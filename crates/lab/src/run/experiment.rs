@@ -1,5 +1,7 @@
 //! The design: rounds, in each of them every cell, in each of those every contestant once, in an order that chance decides.
 
+mod profile;
+
 use super::contestant::{Contestant, contestants};
 use super::order::Order;
 use super::progress::Progress;
@@ -9,7 +11,7 @@ use crate::ground::Ground;
 use crate::load::Outcome;
 use crate::meter::{Calm, why_no_calls};
 use crate::result::{About, Cell, Ended, FORMAT, Machine, Run, Turn, Usage};
-use crate::scenario::{LOAD, Restart, Scenario, Values, cells};
+use crate::scenario::{LOAD, Restart, Scenario, Values};
 use crate::stats::{Comparison, Rule, compare, half_width};
 use crate::world::{Cmd, Place, Spec, World, run};
 use indexmap::IndexMap;
@@ -46,7 +48,7 @@ pub struct Experiment<'a> {
 impl<'a> Experiment<'a> {
     pub fn new(order: &'a Order, ground: &'a Ground, stop: Stop) -> Result<Experiment<'a>, String> {
         let scenario = &order.scenario;
-        let cells = cells(&scenario.axes);
+        let cells = scenario.cells();
         let absent = needs::unmet(ground, scenario)?;
         let mut experiment = Experiment {
             result: blank(order, &cells),
@@ -101,6 +103,9 @@ impl<'a> Experiment<'a> {
                 }
             }
         }
+        if self.order.profile {
+            crate::profile::allowed()?;
+        }
         let tool = self.scenario().load.tool;
         self.result.notes.extend(tool.limits().notes.iter().map(|note| note.to_string()));
         self.result.notes.extend(why_no_calls());
@@ -125,6 +130,9 @@ impl<'a> Experiment<'a> {
             round += 1;
             self.save()?;
         };
+        if self.order.profile {
+            self.profile();
+        }
         self.standing.clear();
         let more = notes::of(&self.result);
         self.result.notes.extend(more);
@@ -380,7 +388,12 @@ fn blank(order: &Order, cells: &[Values]) -> Run {
         variants: Vec::new(),
         cells: cells
             .iter()
-            .map(|values| Cell { values: values.clone(), variants: Vec::new(), turns: Vec::new() })
+            .map(|values| Cell {
+                values: values.clone(),
+                variants: Vec::new(),
+                turns: Vec::new(),
+                profiles: Vec::new(),
+            })
             .collect(),
         notes: Vec::new(),
         wrong: Vec::new(),

@@ -1,6 +1,6 @@
 //! What a scenario that can be read may still have wrong.
 
-use super::{Load, Process, Restart, Scenario, Text, When, cells};
+use super::{Load, Process, Restart, Scenario, Text, When};
 use crate::load::Tool;
 use indexmap::IndexMap;
 use std::collections::HashSet;
@@ -31,11 +31,17 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
             return Err(format!("{place}.needs: run: there is no program"));
         }
     }
+    for (number, combination) in scenario.skip.iter().enumerate() {
+        known_cells(scenario, &format!("skip.{}", number + 1), combination)?;
+    }
     for each in &scenario.setup {
         check_namespace(scenario, "setup", each.namespace.as_deref())?;
     }
     for each in &scenario.checks {
         check_when(scenario, "checks", &each.when)?;
+        if each.run.is_empty() == each.moved.is_empty() {
+            return Err("checks: each has either a command, run, or ways, moved".into());
+        }
     }
     check_namespace(scenario, "load", scenario.load.namespace.as_deref())?;
     check_names(scenario)?;
@@ -209,8 +215,8 @@ pub fn check_design(scenario: &Scenario) -> Result<(), String> {
     if design.least_rounds > design.most_rounds || design.least_rounds == 0 {
         return Err("design: least_rounds has to be from 1 to most_rounds".into());
     }
-    if cells::cells(&scenario.axes).is_empty() {
-        return Err("axes: one of them has no values".into());
+    if scenario.cells().is_empty() {
+        return Err("axes: one of them has no values, or all cells are skipped".into());
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ mod shipped;
 mod text;
 mod variant;
 
-pub use cells::{Values, cells};
+pub use cells::Values;
 pub use check::{LOAD, NODE};
 pub use design::{Design, Restart};
 pub use read::{parse, read};
@@ -33,6 +33,9 @@ pub struct Scenario {
     /// axis -> its values; each combination is a cell.
     #[serde(default)]
     pub axes: IndexMap<String, Vec<Text>>,
+    /// Cells that are not measured: axis -> values; a cell that is among all of one of them is left out.
+    #[serde(default)]
+    pub skip: Vec<IndexMap<String, Vec<Text>>>,
     /// Names for use in templates; a variant may give others.
     #[serde(default)]
     pub values: IndexMap<String, Text>,
@@ -132,7 +135,11 @@ pub struct Ready {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
+    #[serde(default)]
     pub run: Vec<Text>,
+    /// Instead: ways that bytes of the turn's load have gone, as results call them (`by ring`, `spliced in pod`).
+    #[serde(default)]
+    pub moved: Vec<String>,
     #[serde(default)]
     pub when: When,
 }
@@ -254,6 +261,19 @@ impl Scenario {
 }
 
 impl Scenario {
+    /// Another text for a name that there is.
+    pub fn set_value(&mut self, name: &str, value: Text) -> Result<(), String> {
+        check::one_of("--set", name, self.values.keys())?;
+        self.values.insert(name.into(), value);
+        Ok(())
+    }
+
+    /// Combinations of the axes' values that are measured.
+    pub fn cells(&self) -> Vec<Values> {
+        let skipped = |cell: &Values| self.skip.iter().any(|combination| cells::among(combination, cell));
+        cells::cells(&self.axes).into_iter().filter(|cell| !skipped(cell)).collect()
+    }
+
     /// Whether something is there for some values of an axis only: then others would mean nothing.
     fn depends_on(&self, axis: &str) -> bool {
         let whens = self.processes.values().map(|each| &each.when).chain(self.checks.iter().map(|each| &each.when));

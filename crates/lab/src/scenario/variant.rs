@@ -82,7 +82,7 @@ pub struct Iptables {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fill {
-    pub chain: String,
+    pub chain: Text,
     pub count: Text,
 }
 

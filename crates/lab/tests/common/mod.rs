@@ -113,7 +113,7 @@ fn cell(rng: &mut ChaCha8Rng, connections: u32) -> Cell {
         }
     }
     let values = IndexMap::from([("connections".to_owned(), connections.to_string())]);
-    Cell { values, variants: Vec::new(), turns }
+    Cell { values, variants: Vec::new(), turns, profiles: Vec::new() }
 }
 
 /// One turn, or one that was disturbed and then repeated; once in each cell one that fails.

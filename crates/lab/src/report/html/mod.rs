@@ -7,6 +7,7 @@ mod cpu;
 mod curves;
 mod forest;
 mod goals;
+mod profile;
 mod published;
 mod redo;
 mod scale;
@@ -45,6 +46,7 @@ pub fn page(run: &Run) -> String {
                     (boxes::section(&findings))
                     (curves::section(&findings))
                     (cpu::section(&findings))
+                    (profile::section(&findings))
                     (turns::section(&findings))
                     (redo::section(run))
                 }
