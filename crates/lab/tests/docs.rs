@@ -20,11 +20,13 @@ fn blocks(language: &str) -> Vec<String> {
 /// Rings need the release build of the library, so only the plain variant is measured; the other stages measure rings.
 #[test]
 fn the_complete_scenario_is_one() {
-    let [scenario] = &blocks("yaml")[..] else { panic!("one scenario") };
+    let [scenario, goals] = &blocks("yaml")[..] else { panic!("one scenario, and goals for it") };
     // Where tests run beside each other a request may wait for seconds, which wrk calls an error.
-    let lab = Lab::new(&scenario.replace("design: {", "design: {errors: 0.99, "));
+    let lab = Lab::new(&(scenario.replace("design: {", "design: {errors: 0.99, ") + goals));
     let done = lab.run(&["--quick", "--only", "plain", "--rounds", "1", "--out", "test.json"]);
     assert!(done.status.success(), "{done:?}");
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(said.contains("\nGoal not measured: at most 3 % slower than plain.\n"), "{said}");
     let run = lab.result();
     for turn in &run.cells[0].turns {
         assert!(turn.outcome.as_ref().is_some_and(|outcome| outcome.requests > 100), "{turn:?}");

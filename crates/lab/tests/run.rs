@@ -231,11 +231,47 @@ fn a_scenario_that_is_wrong_is_not_begun() {
         ("baseline: plain\nfiles: {load: x}", "files: 'load' is a path, or a file of the lab's own"),
         ("baseline: plain\naxes: {dir: [1]}", "'dir' is a name of the lab's own"),
         ("baseline: plain\nquick: {axes: {size: [1]}}", "quick.axes: 'size' is none of"),
+        (
+            "baseline: plain\ngoals: [{goal: g, variant: plian, figures: [p50], limit: 1}]",
+            "goals.g: 'plian' is none of plain, other",
+        ),
+        (
+            "baseline: plain\ngoals: [{goal: g, variant: other, beside: [plain], figures: [p50], limit: 0}]",
+            "goals.g: limit: 0 is no limit",
+        ),
     ] {
         let lab = Lab::new(&sleeper("0.02").replace("baseline: plain", wrong));
         let said = lab.is_not_begun(&[]);
         assert!(said.contains(why), "{said}");
     }
+}
+
+/// What the machine cannot do is no failure, and no secret.
+#[test]
+fn a_variant_that_needs_what_is_not_there_is_left_out_with_a_note() {
+    let needs =
+        "needs: [{run: [\"true\"], otherwise: truth}, {run: [no-such-program], otherwise: there is no such program}]";
+    let lab = Lab::new(&scenario("command: [sleep, 0.02]", "", needs));
+    let done = lab.run(&["--rounds", "1", "--strict"]);
+    assert!(done.status.success(), "{done:?}");
+    let run = lab.result();
+    assert_eq!(run.variants.iter().map(|each| each.name.as_str()).collect::<Vec<_>>(), ["plain", "plain (again)"]);
+    assert!(run.notes.contains(&"other takes no part: there is no such program".into()), "{:?}", run.notes);
+    let text = scenario("command: [sleep, 0.02]", "", needs).replace("baseline: plain", "baseline: other");
+    let said = Lab::new(&text).is_not_begun(&[]);
+    assert!(said.contains("the baseline, other, cannot be measured here: there is no such program"), "{said}");
+}
+
+/// Both limits are far from what is measured.
+#[test]
+fn goals_are_reached_or_missed() {
+    let goal = |what: &str, limit: &str| format!("{{goal: {what}, variant: other, figures: [p50], {limit}}}");
+    let goals = [goal("under a minute", "limit: 60"), goal("as quick", "beside: [plain], limit: 1.1")].join(", ");
+    let lab = Lab::new(&(sleeper("0.08") + &format!("goals: [{goals}]\n")));
+    let done = lab.run(&["--rounds", "6"]);
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(said.contains("\nGoal reached in 1 of 1 comparison: under a minute.\n"), "{said}");
+    assert!(said.contains("\nGoal missed in 1 of 1 comparison: as quick (missed: p50 beside plain: "), "{said}");
 }
 
 #[test]

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 /// Between a command that takes Services away and their last answer.
 const GONE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(1);
+/// Between two looks at a Service that is being set up, as a part of the time since: what is set up needs the processor more.
+const PAUSE: f64 = 0.02;
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// From the start of a command to the first answer of a Service that it sets up, again and again.
 pub fn appear(args: &Args) -> Result<(), String> {
@@ -29,8 +31,7 @@ pub fn appear(args: &Args) -> Result<(), String> {
             if since.elapsed() > limit {
                 return Err(format!("'{start}': no Service after {} s", limit.as_secs_f64()));
             }
-            // What is set up needs the processor more than who waits for it.
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(since.elapsed().mul_f64(PAUSE).max(SHORTEST));
         }
         found.add(since.elapsed());
         Step::start(&stop)?.succeed()?;

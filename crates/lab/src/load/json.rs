@@ -57,3 +57,49 @@ impl Driver for Json {
         Ok(Outcome { requests, errors, seconds, bytes, latency })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn job() -> Job {
+        Job {
+            tool: Tool::Json,
+            target: String::new(),
+            connections: 1,
+            threads: 1,
+            rate: None,
+            seconds: 0.25,
+            body: None,
+            requests: None,
+            options: Vec::new(),
+            command: ["bench", "dial"].map(String::from).to_vec(),
+            folder: PathBuf::new(),
+        }
+    }
+
+    #[test]
+    fn the_last_line_is_what_was_found() {
+        let said = "a word\n{\"requests\": 3, \"seconds\": 0.5, \"latencies\": [[1000, 2], [3000, 1]]}\n";
+        let outcome = Tool::Json.read(&job(), said).expect("an outcome");
+        assert_eq!((outcome.requests, outcome.errors, outcome.seconds), (3, 0, 0.5));
+        assert_eq!(outcome.latency.map(|all| (all.count(), all.percentile(50.0))), Some((3, 1_000)));
+        assert_eq!(Tool::Json.argv(&job()).expect("words"), ["bench", "dial", "--seconds", "0.25"]);
+    }
+
+    #[test]
+    fn what_is_no_such_line_is_told() {
+        for said in [
+            "",
+            "ready",
+            "{\"requests\": 3}",
+            "{\"requests\": 0, \"seconds\": 1}",
+            "{\"requests\": -1, \"seconds\": 1}",
+        ] {
+            assert!(Tool::Json.read(&job(), said).is_err(), "{said}");
+        }
+        let nothing = Job { command: Vec::new(), ..job() };
+        assert!(Tool::Json.check(&nothing).is_err_and(|why| why.to_string().contains("its command line is empty")));
+    }
+}

@@ -5,10 +5,10 @@ mod profile;
 use super::contestant::{Contestant, contestants};
 use super::order::Order;
 use super::progress::Progress;
+use super::sound::sound;
 use super::stop::Stop;
 use super::{needs, notes, turn, versions};
 use crate::ground::Ground;
-use crate::load::Outcome;
 use crate::meter::{Calm, why_no_calls};
 use crate::result::{About, Cell, Ended, FORMAT, Machine, Run, Turn, Usage};
 use crate::scenario::{LOAD, Restart, Scenario, Values};
@@ -115,7 +115,8 @@ impl<'a> Experiment<'a> {
 
     /// As if it stood nowhere.
     fn spec(&self, contestant: &Contestant, cell: &Values) -> Result<Spec, String> {
-        let nowhere = Place { dir: self.ground.shared(), prefix: "w".into(), cgroup: None };
+        let cgroup = self.ground.cgroup().map(|all| all.path().into());
+        let nowhere = Place { dir: self.ground.shared(), prefix: "w".into(), cgroup };
         Spec::fill(self.ground, self.scenario(), (&contestant.variant, &contestant.definition), cell, nowhere)
     }
 
@@ -273,7 +274,7 @@ impl<'a> Experiment<'a> {
         match measured {
             Err(failure) => Turn { failure: Some(failure), ..blank },
             Ok(turn::Measured { outcome, usage, moved }) => {
-                let outcome = outcome.and_then(|outcome| good_enough(outcome, design.errors));
+                let outcome = outcome.and_then(|outcome| sound(outcome, design.errors, usage.seconds));
                 let calm = Calm { steal: design.steal, foreign: design.foreign };
                 Turn {
                     disturbed: calm.disturbance(&usage, self.result.machine.cores),
@@ -348,15 +349,6 @@ impl<'a> Experiment<'a> {
         crate::result::write(&self.order.out, &self.result)
             .map_err(|why| format!("{}: {why}", self.order.out.display()))
     }
-}
-
-/// Answers that say no are quick: figures with many of them in it are no figures.
-fn good_enough(outcome: Outcome, most: f64) -> Result<Outcome, String> {
-    let (errors, all) = (outcome.errors, outcome.errors + outcome.requests);
-    if errors as f64 > most * all as f64 {
-        return Err(format!("{errors} of {all} requests failed (design.errors)"));
-    }
-    Ok(outcome)
 }
 
 fn limit(scenario: &Scenario) -> Duration {

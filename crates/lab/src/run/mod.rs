@@ -13,6 +13,7 @@ mod notes;
 mod order;
 mod outside;
 mod progress;
+mod sound;
 mod stop;
 mod turn;
 mod versions;
