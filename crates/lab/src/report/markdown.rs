@@ -2,6 +2,7 @@
 
 use super::answer::{answers, control_line, ending, machine};
 use super::findings::{Finding, Findings};
+use super::goals::goals;
 use super::profile::{ABOUT, Profiles};
 use super::published::ours;
 use super::terminal::said;
@@ -15,6 +16,7 @@ pub fn markdown(run: &Run) -> String {
     let mut text = format!("## {}\n\n{}\n\n", plain(&run.scenario.name), plain(&run.scenario.about));
     text += &format!("`{}`\n\n{}.\n\n", command(run), plain(&machine(run)));
     table(&mut text, &findings);
+    goals(&findings).iter().for_each(|goal| text += &format!("\nGoal {}.\n", plain(&goal.to_string())));
     answers(&findings).iter().for_each(|answer| text += &format!("\n{}\n", plain(&answer.to_string())));
     text += &format!("\n{} {}\n", plain(&control_line(&findings)), plain(&ending(&findings)));
     published(&mut text, &findings);

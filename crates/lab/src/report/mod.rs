@@ -2,6 +2,7 @@
 
 mod answer;
 mod findings;
+mod goals;
 mod html;
 mod json;
 mod markdown;

@@ -2,6 +2,7 @@
 
 use super::answer::{answers, control_line, ending};
 use super::findings::{Finding, Findings, word};
+use super::goals::goals;
 use super::profile::{ABOUT, Profiles};
 use super::table::{Table, cut, printable};
 use super::units;
@@ -19,8 +20,9 @@ pub fn table(run: &Run) -> String {
     }
     text += &format!("\n\n{}\n", rows(&findings));
     let said = answers(&findings).into_iter().map(|answer| answer.lead() + ".");
+    let goals = goals(&findings).into_iter().map(|goal| format!("Goal {goal}."));
     let notes = run.notes.iter().map(|note| format!("Note: {note}"));
-    for line in said.chain([control_line(&findings), ending(&findings)]).chain(notes) {
+    for line in said.chain(goals).chain([control_line(&findings), ending(&findings)]).chain(notes) {
         text += &(printable(&line) + "\n");
     }
     text + &Profiles::of(run).map(|profiles| sampled(&profiles)).unwrap_or_default()

@@ -2,6 +2,7 @@
 
 mod figure;
 mod file;
+mod goal;
 mod look;
 mod machine;
 mod profile;
@@ -9,6 +10,7 @@ mod usage;
 
 pub use figure::{Better, Figure};
 pub use file::{ReadError, may_write, read, write};
+pub use goal::Goal;
 pub use machine::{Machine, Program};
 pub use profile::{ProcessProfile, Profile};
 pub use usage::{Disturbance, ProcessUsage, Usage};
@@ -72,6 +74,8 @@ pub struct About {
     pub precision: f64,
     /// Of the intervals: 0.95.
     pub confidence: f64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<Goal>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
 }

@@ -6,7 +6,7 @@ use super::contestant::{Contestant, contestants};
 use super::order::Order;
 use super::progress::Progress;
 use super::stop::Stop;
-use super::{notes, turn, versions};
+use super::{needs, notes, turn, versions};
 use crate::ground::Ground;
 use crate::load::Outcome;
 use crate::meter::{Calm, why_no_calls};
@@ -49,9 +49,10 @@ impl<'a> Experiment<'a> {
     pub fn new(order: &'a Order, ground: &'a Ground, stop: Stop) -> Result<Experiment<'a>, String> {
         let scenario = &order.scenario;
         let cells = scenario.cells();
+        let absent = needs::unmet(ground, scenario)?;
         let mut experiment = Experiment {
             result: blank(order, &cells),
-            contestants: contestants(scenario),
+            contestants: contestants(scenario, &absent),
             cells,
             standing: Vec::new(),
             failures: IndexMap::new(),
@@ -62,6 +63,7 @@ impl<'a> Experiment<'a> {
             ground,
             stop,
         };
+        experiment.result.notes.extend(absent.iter().map(|(name, why)| format!("{name} takes no part: {why}")));
         experiment.check()?;
         experiment.result.variants = experiment.contestants.iter().map(Contestant::as_result).collect();
         for (cell, values) in experiment.result.cells.iter_mut().zip(&experiment.cells) {
@@ -380,6 +382,7 @@ fn blank(order: &Order, cells: &[Values]) -> Run {
             judged: scenario.design.judge.clone(),
             precision: scenario.design.precision,
             confidence: scenario.design.confidence,
+            goals: scenario.goals.clone(),
             published: scenario.published.clone(),
         },
         variants: Vec::new(),

@@ -8,6 +8,7 @@ mod contestant;
 mod experiment;
 mod inside;
 mod leftovers;
+mod needs;
 mod notes;
 mod order;
 mod outside;

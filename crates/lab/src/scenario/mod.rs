@@ -14,10 +14,10 @@ pub use design::{Design, Restart};
 pub use read::{parse, read};
 pub use shipped::{find, shipped};
 pub use text::{Scope, Text};
-pub use variant::{Agent, Capture, Fill, Iptables, Rings, Setup, Splice, Variant};
+pub use variant::{Agent, Capture, Fill, Iptables, Need, Rings, Setup, Splice, Variant};
 
 use crate::load::Tool;
-use crate::result::Published;
+use crate::result::{Goal, Published};
 use indexmap::IndexMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ pub struct Scenario {
     /// Files of `${dir}`, written anew for each set-up.
     #[serde(default)]
     pub files: IndexMap<String, Text>,
-    /// Commands that run in each set-up before its processes are started.
+    /// Commands that run in each set-up before its rules are loaded and anything is started.
     #[serde(default)]
     pub setup: Vec<Setup>,
     #[serde(default)]
@@ -61,6 +61,9 @@ pub struct Scenario {
     /// a set-up's first turn, as the load does. If one fails, its set-up's turns do not count, and the run is no success.
     #[serde(default)]
     pub checks: Vec<Check>,
+    /// What is to be reached; the report says whether it was.
+    #[serde(default)]
+    pub goals: Vec<Goal>,
     #[serde(default)]
     pub design: Design,
     /// What `--quick` changes.
@@ -169,7 +172,7 @@ pub struct Load {
     pub requests: Option<Text>,
     #[serde(default)]
     pub options: Vec<Text>,
-    /// Of the tool `command`: program and arguments.
+    /// Of the tools `command` and `json`: program and arguments.
     #[serde(default)]
     pub command: Vec<Text>,
     #[serde(default)]

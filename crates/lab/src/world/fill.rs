@@ -1,6 +1,6 @@
 //! From a scenario to the set-up of one variant in one cell: every template is filled in.
 
-use super::command::Cmd;
+use super::command::{Cmd, NETNS};
 use super::namespaces;
 use super::ready::Ready;
 use super::rules;
@@ -82,6 +82,13 @@ pub fn base_scope(ground: &Ground, scenario: &Scenario) -> Scope {
 fn scope(ground: &Ground, scenario: &Scenario, variant: &Variant, cell: &Values, place: &Place) -> Scope {
     let mut scope = base_scope(ground, scenario);
     scope.set("dir", place.dir.display().to_string());
+    scope.set("pins", super::sidestep::pins(ground, place).display().to_string());
+    if let Some(cgroup) = &place.cgroup {
+        scope.set("cgroup", cgroup.display().to_string());
+    }
+    for name in [NODE].into_iter().chain(scenario.namespaces.iter().map(String::as_str)) {
+        scope.set(format!("{name}.netns"), format!("{NETNS}/{}-{name}", place.prefix));
+    }
     scope.layer(&variant.values);
     for (axis, value) in cell {
         scope.set(axis, value);

@@ -84,11 +84,11 @@ impl World {
         }
         let own: Result<Vec<Cgroup>, String> = self.spec.cgroups().map(Cgroup::new).collect();
         self.cgroups = own?;
-        iptables::load(&self.spec)?;
-        self.steer(ground)?;
         for command in self.spec.setup.clone() {
             run(&command, None)?;
         }
+        iptables::load(&self.spec)?;
+        self.steer(ground)?;
         for (name, process) in self.spec.processes.clone() {
             self.start_process(name, &process)?;
         }

@@ -6,6 +6,7 @@ mod boxes;
 mod cpu;
 mod curves;
 mod forest;
+mod goals;
 mod profile;
 mod published;
 mod redo;
@@ -38,6 +39,7 @@ pub fn page(run: &Run) -> String {
                 (answer::section(&findings))
                 (legend(run))
                 main {
+                    (goals::section(&findings))
                     (verdicts::section(&findings))
                     (published::section(&findings))
                     (axes::section(&findings))
