@@ -48,16 +48,18 @@ impl Clock {
     }
 
     /// Those since the last time. Idle processors, and processes outside of this PID namespace, have the number 0.
-    pub fn fetch(&mut self) -> Vec<Sample> {
+    pub fn fetch(&mut self) -> Result<Vec<Sample>, String> {
         let mut all = Vec::new();
         for sampler in &mut self.0 {
             while let Some(record) = sampler.next_record() {
-                if let Ok(Record::Sample(sample)) = record.parse_record() {
+                let record =
+                    record.parse_record().map_err(|why| format!("a sample of cpu-clock cannot be read: {why}"))?;
+                if let Record::Sample(sample) = record {
                     all.extend(read(&sample).filter(|sample| sample.pid > 0));
                 }
             }
         }
-        all
+        Ok(all)
     }
 }
 
@@ -72,7 +74,9 @@ fn read(sample: &perf_event::data::Sample) -> Option<Sample> {
 fn sampler(processor: usize) -> std::io::Result<Sampler> {
     let mut builder = Builder::new(Software::CPU_CLOCK);
     builder.any_pid().one_cpu(processor).include_kernel().exclude_idle(true).sample_frequency(FREQUENCY);
-    builder.sample(SampleFlag::IP | SampleFlag::TID | SampleFlag::CALLCHAIN).exclude_callchain_user(true);
+    // The last one only so that something follows the stack: an empty one at a record's end is what the parser cannot read.
+    let fields = SampleFlag::IP | SampleFlag::TID | SampleFlag::CALLCHAIN | SampleFlag::DATA_SRC;
+    builder.sample(fields).exclude_callchain_user(true);
     let mut sampler = builder.build()?.sampled(BUFFER)?;
     sampler.enable()?;
     Ok(sampler)

@@ -28,7 +28,7 @@ pub fn allowed() -> Result<(), String> {
 /// Takes samples until its end, or until it is dropped.
 pub struct Sampler {
     alive: Sender<()>,
-    watcher: JoinHandle<Counted>,
+    watcher: JoinHandle<Result<Counted, String>>,
 }
 
 type Counted = IndexMap<String, ProcessProfile>;
@@ -44,16 +44,16 @@ impl Sampler {
 
     pub fn end(self) -> Result<IndexMap<String, ProcessProfile>, String> {
         drop(self.alive);
-        self.watcher.join().map_err(|_| "the thread that takes samples has panicked".into())
+        self.watcher.join().map_err(|_| "the thread that takes samples has panicked")?
     }
 }
 
-fn watch(mut clock: Clock, mut counter: Counter, over: &Receiver<()>) -> Counted {
+fn watch(mut clock: Clock, mut counter: Counter, over: &Receiver<()>) -> Result<Counted, String> {
     loop {
         let ended = over.recv_timeout(FETCH) != Err(RecvTimeoutError::Timeout);
-        counter.count(&clock.fetch());
+        counter.count(&clock.fetch()?);
         if ended {
-            return counter.counted;
+            return Ok(counter.counted);
         }
     }
 }
