@@ -27,13 +27,13 @@ const OURS: [(&str, &str); 3] = [("sidestep", "sidestep"), ("agent", "sidestep-a
 /// Not in any PATH, but in a package of Python's.
 const ENVOY: &str = "envoy";
 /// Nor this, which the tests with Kubernetes build.
-const KUBE_PROXY: &str = "kube-proxy";
+const KUBE_PROXY: (&str, &str) = ("kubeproxy", "kube-proxy");
 
 impl Ground {
     /// `dir` and `cgroup` are there already, and whoever made them takes them away.
     pub fn new(dir: &Path, cgroup: Option<Cgroup>) -> Ground {
         let ours = OURS.map(|(name, file)| (name, beside(file)));
-        let found = ours.into_iter().chain([(ENVOY, envoy()), (KUBE_PROXY, load::find_program(KUBE_PROXY))]);
+        let found = ours.into_iter().chain([(ENVOY, envoy()), (KUBE_PROXY.0, load::find_program(KUBE_PROXY.1))]);
         let programs = found.filter_map(|(name, path)| Some((name, path?.display().to_string()))).collect();
         Ground { dir: dir.into(), cgroup, programs, worlds: Cell::new(0) }
     }

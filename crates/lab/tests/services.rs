@@ -30,25 +30,25 @@ fn measured(name: &str, options: &[&str], variants: &[&str]) {
 #[test]
 fn a_service_is_reached_in_everybodys_way() {
     let cells =
-        ["--axis", "services=10", "--axis", "place=middle", "--axis", "time=connection,request", "--seconds", "0.1"];
+        ["--axis", "services=10", "--axis", "place=middle", "--axis", "time=connection,request", "--seconds", "0.5"];
     measured("services", &cells, &["direct", "sidestep", "nftables", "iptables-nft", "iptables-legacy"]);
 }
 
 #[test]
 fn the_last_of_all_services_is_reached_too() {
-    let cells = ["--axis", "services=1000", "--axis", "place=last", "--axis", "time=connect", "--seconds", "0.1"];
+    let cells = ["--axis", "services=1000", "--axis", "place=last", "--axis", "time=connect", "--seconds", "0.5"];
     measured("services", &cells, &["direct", "sidestep", "iptables-legacy"]);
 }
 
 #[test]
 fn services_come_and_go() {
-    let cells = ["--axis", "services=10"];
+    let cells = ["--axis", "services=100"];
     measured("services-setup", &cells, &["sidestep", "nftables", "iptables-nft", "iptables-legacy"]);
 }
 
 #[test]
 fn a_changed_endpoint_is_seen() {
-    let cells = ["--axis", "services=10"];
+    let cells = ["--axis", "services=100"];
     measured("services-change", &cells, &["sidestep", "nftables", "iptables-nft", "iptables-legacy"]);
 }
 

@@ -102,7 +102,7 @@ fn check_namespace(scenario: &Scenario, place: &str, namespace: Option<&str>) ->
 
 /// Names of templates that are the lab's own.
 const TAKEN: [&str; 10] =
-    ["dir", "shared", "cgroup", "pins", "sidestep", "agent", "bench", "envoy", "kube-proxy", "fill"];
+    ["dir", "shared", "cgroup", "pins", "sidestep", "agent", "bench", "envoy", "kubeproxy", "fill"];
 /// Names of files that it writes into `${dir}` itself.
 const OWN_FILES: [&str; 6] = ["load", "broker", "report.jsonl", "sidestep.toml", "objects", "agent.sock"];
 
