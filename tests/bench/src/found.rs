@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn each_time_is_there_once_with_its_number() {
         let mut found = Found::default();
-        [12_345, 12_341, 99].map(|nanos| found.add(Duration::from_nanos(nanos)));
+        [12_345, 12_341, 99].into_iter().for_each(|nanos| found.add(Duration::from_nanos(nanos)));
         let line = found.line(Duration::from_millis(1500));
         assert_eq!(line, r#"{"requests":3,"seconds":1.500000,"latencies":[[90,1],[12340,2]]}"#);
     }
