@@ -38,7 +38,7 @@ fn the_complete_scenario_is_one() {
 fn the_profile_looks_as_it_is_shown() {
     let shown = blocks("text").into_iter().find(|block| block.starts_with("VARIANT")).expect("a profile");
     let burner = "server: {run: [sh, -c, 'exec timeout 60 dd if=/dev/zero of=/dev/null']}";
-    let lab = Lab::new(&running::scenario("command: [sleep, 0.3]", burner, ""));
+    let lab = Lab::new(&running::scenario("command: [sleep, 1]", burner, ""));
     let done = lab.run(&["--only", "plain", "--rounds", "1", "--profile"]);
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     let headings = said.lines().find(|line| line.starts_with("VARIANT  ")).unwrap_or_else(|| panic!("{said}"));

@@ -76,7 +76,7 @@ fn pods_have_the_rules_that_istio_writes() {
 
 fn node(walk: &str) -> String {
     let changed = [("walk", walk)];
-    value("kube-proxy", &changed) + &value(&format!("firewall-{walk}"), &changed)
+    value("services-rules", &changed) + &value(&format!("firewall-{walk}"), &changed)
 }
 
 #[test]

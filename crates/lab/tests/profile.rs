@@ -13,7 +13,9 @@ fn servers() -> String {
 
 #[test]
 fn each_variant_is_sampled_once_and_by_program() {
-    let lab = Lab::new(&scenario("command: [sleep, 0.3]", &servers(), ""));
+    // One set-up at a time: each of them keeps two processors busy.
+    let text = scenario("command: [sleep, 1]", &servers(), "").replace("design: {", "design: {restart: turn, ");
+    let lab = Lab::new(&text);
     let done = lab.run(&["--rounds", "1", "--profile"]);
     assert!(done.status.success(), "{done:?}");
     let run = lab.result();
@@ -41,7 +43,7 @@ fn each_variant_is_sampled_once_and_by_program() {
 
 #[test]
 fn without_the_option_nothing_is_said_of_it() {
-    let lab = Lab::new(&scenario("command: [sleep, 0.05]", "idle: {run: [sleep, 60]}", ""));
+    let lab = Lab::new(&scenario("command: [sleep, 1]", "idle: {run: [sleep, 60]}", ""));
     assert!(lab.run(&["--rounds", "1"]).status.success());
     let run = lab.result();
     assert!(run.cells[0].profiles.is_empty());
