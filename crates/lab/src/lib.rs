@@ -10,6 +10,7 @@ pub mod error;
 mod ground;
 pub mod load;
 pub mod meter;
+mod profile;
 pub mod report;
 pub mod result;
 pub mod run;

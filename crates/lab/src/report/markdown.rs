@@ -2,6 +2,8 @@
 
 use super::answer::{answers, control_line, ending, machine};
 use super::findings::{Finding, Findings};
+use super::goals::goals;
+use super::profile::{ABOUT, Profiles};
 use super::published::ours;
 use super::terminal::said;
 use super::units;
@@ -14,9 +16,11 @@ pub fn markdown(run: &Run) -> String {
     let mut text = format!("## {}\n\n{}\n\n", plain(&run.scenario.name), plain(&run.scenario.about));
     text += &format!("`{}`\n\n{}.\n\n", command(run), plain(&machine(run)));
     table(&mut text, &findings);
+    goals(&findings).iter().for_each(|goal| text += &format!("\nGoal {}.\n", plain(&goal.to_string())));
     answers(&findings).iter().for_each(|answer| text += &format!("\n{}\n", plain(&answer.to_string())));
     text += &format!("\n{} {}\n", plain(&control_line(&findings)), plain(&ending(&findings)));
     published(&mut text, &findings);
+    Profiles::of(run).iter().for_each(|profiles| sampled(&mut text, profiles));
     for note in &run.notes {
         text += &format!("\n- {}", plain(note));
     }
@@ -55,6 +59,18 @@ fn published(text: &mut String, findings: &Findings) {
     }
     if !published.differs.is_empty() {
         let _ = writeln!(text, "\n{}", published.differs.iter().map(|one| plain(one)).collect::<Vec<_>>().join(" "));
+    }
+}
+
+fn sampled(text: &mut String, profiles: &Profiles) {
+    let headings = profiles.headings();
+    let rule = (0..headings.len()).map(|column| if column < 2 { "---|" } else { "--:|" }).collect::<String>();
+    let _ = writeln!(text, "\n{ABOUT}\n\n| cell | {} |\n|---|{rule}", headings.join(" | "));
+    for (title, lines) in profiles.cells() {
+        for line in lines {
+            let line: Vec<String> = line.iter().map(|word| plain(word)).collect();
+            let _ = writeln!(text, "| {} | {} |", plain(&title), line.join(" | "));
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 
 mod answer;
 mod findings;
+mod goals;
 mod html;
 mod json;
 mod markdown;
+mod profile;
 mod published;
 pub(crate) mod table;
 mod terminal;

@@ -3,6 +3,7 @@
 use crate::error::FileError;
 use crate::ground::ProgramError;
 use crate::load::LoadError;
+use crate::profile::ProfileError;
 use crate::scenario::TemplateError;
 use crate::world::{ProcessError, SpecError, WorldError};
 use std::io;
@@ -29,6 +30,12 @@ pub enum WrongError {
     Load(#[from] LoadError),
     #[error(transparent)]
     Program(#[from] ProgramError),
+    #[error("needs, variant {variant}: {source}")]
+    Need { variant: String, source: TemplateError },
+    #[error("the baseline, {baseline}, cannot be measured here: {why}")]
+    NoBaseline { baseline: String, why: String },
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
 }
 
 /// Why nothing could be measured.
@@ -87,4 +94,9 @@ pub enum TurnError {
     /// Answers that say no are quick: figures with many of them in it are no figures.
     #[error("{errors} of {all} requests failed (design.errors)")]
     Refused { errors: u64, all: u64 },
+    /// On a machine that is too busy the load may be over before the lab looks.
+    #[error("the lab was kept from measuring: it saw {seen:.3} s of {seconds:.3} s")]
+    KeptFromMeasuring { seen: f64, seconds: f64 },
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
 }

@@ -28,17 +28,27 @@ pub fn check(scenario: &Scenario) -> Result<(), FieldError> {
         is_name(&place, name)?;
         known_cells(scenario, &place, &variant.cells)?;
         check_places(scenario, &place, variant)?;
+        if variant.needs.iter().any(|need| need.run.is_empty()) {
+            return Err(Mistake::NoProgram.at(format!("{place}.needs.run")));
+        }
+    }
+    for (number, combination) in scenario.skip.iter().enumerate() {
+        known_cells(scenario, &format!("skip.{}", number + 1), combination)?;
     }
     for each in &scenario.setup {
         check_namespace(scenario, "setup", each.namespace.as_deref())?;
     }
     for each in &scenario.checks {
         check_when(scenario, "checks", &each.when)?;
+        if each.run.is_empty() == each.moved.is_empty() {
+            return Err(Mistake::RunOrMoved.at("checks"));
+        }
     }
     check_namespace(scenario, "load", scenario.load.namespace.as_deref())?;
     check_names(scenario)?;
     check_load(&scenario.load)?;
     check_published(scenario)?;
+    check_goals(scenario)?;
     check_background(scenario)?;
     check_quick(scenario)?;
     check_design(scenario)
@@ -92,14 +102,15 @@ fn check_namespace(scenario: &Scenario, place: &str, namespace: Option<&str>) ->
 }
 
 /// Names of templates that are the lab's own.
-const TAKEN: [&str; 6] = ["dir", "shared", "sidestep", "bench", "envoy", "fill"];
+const TAKEN: [&str; 10] =
+    ["dir", "shared", "cgroup", "pins", "sidestep", "agent", "bench", "envoy", "kubeproxy", "fill"];
 /// Names of files that it writes into `${dir}` itself.
 const OWN_FILES: [&str; 6] = ["load", "broker", "report.jsonl", "sidestep.toml", "objects", "agent.sock"];
 
 fn check_names(scenario: &Scenario) -> Result<(), FieldError> {
     let values = scenario.values.keys().chain(scenario.axes.keys());
     for name in values.chain(scenario.variants.values().flat_map(|each| each.values.keys())) {
-        if TAKEN.contains(&name.as_str()) || name.ends_with(".address") {
+        if TAKEN.contains(&name.as_str()) || name.ends_with(".address") || name.ends_with(".netns") {
             return Err(Mistake::ReservedName { name: name.clone() }.at("values"));
         }
     }
@@ -114,10 +125,12 @@ fn check_names(scenario: &Scenario) -> Result<(), FieldError> {
 /// What would be left out without a word.
 fn check_load(load: &Load) -> Result<(), FieldError> {
     match (load.tool, load.command.is_empty()) {
-        (Tool::Command, _) if load.requests.is_some() || !load.options.is_empty() || !load.target.raw().is_empty() => {
-            Err(Mistake::MoreThanCommand.at("load"))
+        (tool @ (Tool::Command | Tool::Json), _)
+            if load.requests.is_some() || !load.options.is_empty() || !load.target.raw().is_empty() =>
+        {
+            Err(Mistake::MoreThanCommand { tool }.at("load"))
         }
-        (Tool::Command, _) | (_, true) => Ok(()),
+        (Tool::Command | Tool::Json, _) | (_, true) => Ok(()),
         (tool, false) => Err(Mistake::NoCommand { tool }.at("load.command")),
     }
 }
@@ -148,6 +161,25 @@ fn check_published(scenario: &Scenario) -> Result<(), FieldError> {
         let texts = |value: &String| vec![Text::from(value.as_str())];
         let cell: IndexMap<_, _> = figure.cell.iter().map(|(axis, value)| (axis.clone(), texts(value))).collect();
         known_cells(scenario, &place, &cell)?;
+    }
+    Ok(())
+}
+
+fn check_goals(scenario: &Scenario) -> Result<(), FieldError> {
+    for goal in &scenario.goals {
+        let place = format!("goals.{}", goal.goal);
+        for variant in [&goal.variant].into_iter().chain(&goal.beside) {
+            one_of(&place, variant, scenario.variants.keys())?;
+        }
+        let texts = |values: &Vec<String>| values.iter().map(|value| Text::from(value.as_str())).collect();
+        let cells: IndexMap<_, _> = goal.cells.iter().map(|(axis, values)| (axis.clone(), texts(values))).collect();
+        known_cells(scenario, &place, &cells)?;
+        if goal.figures.is_empty() {
+            return Err(Mistake::NoFigure.at(place));
+        }
+        if !(goal.limit.is_finite() && goal.limit > 0.0) {
+            return Err(Mistake::NotALimit { limit: goal.limit }.at(format!("{place}.limit")));
+        }
     }
     Ok(())
 }
@@ -184,10 +216,10 @@ pub fn check_design(scenario: &Scenario) -> Result<(), FieldError> {
     if design.least_rounds > design.most_rounds || design.least_rounds == 0 {
         return Err(Mistake::Rounds.at("design"));
     }
-    match scenario.axes.iter().find(|(_, values)| values.is_empty()) {
-        Some((axis, _)) => Err(Mistake::NoValues.at(format!("axes.{axis}"))),
-        None => Ok(()),
+    if scenario.cells().is_empty() {
+        return Err(Mistake::NoCells.at("axes"));
     }
+    Ok(())
 }
 
 /// They become names of directories and namespaces.

@@ -49,12 +49,16 @@ pub enum Mistake {
     ReservedFile { name: String },
     #[error("there is no program")]
     NoProgram,
-    #[error("the tool command takes a command, and no target, options or requests")]
-    MoreThanCommand,
-    #[error("is for the tool command; {} takes options", tool.name())]
+    #[error("the tool {} takes a command, and no target, options or requests", tool.name())]
+    MoreThanCommand { tool: Tool },
+    #[error("is for the tools command and json; {} takes options", tool.name())]
     NoCommand { tool: Tool },
+    #[error("each has either a command, run, or ways, moved")]
+    RunOrMoved,
     #[error("it has no values")]
     NoValues,
+    #[error("one of them has no values, or all cells are skipped")]
+    NoCells,
     #[error("the baseline, {baseline}, has to be among them")]
     NoBaseline { baseline: String },
     #[error("with a process in the background, design.restart has to be turn")]
@@ -63,6 +67,8 @@ pub enum Mistake {
     NotAPart { value: f64 },
     #[error("name at least one figure")]
     NoFigure,
+    #[error("{limit} is no limit, such as 1.05")]
+    NotALimit { limit: f64 },
     #[error("least_rounds has to be from 1 to most_rounds")]
     Rounds,
 }

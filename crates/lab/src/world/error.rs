@@ -27,7 +27,16 @@ pub enum WorldError {
     NoBytes(serde_json::Value),
     /// A check of the scenario; it has failed once for all turns of the set-up.
     #[error(transparent)]
-    Check(Arc<ProcessError>),
+    Check(Arc<CheckError>),
+}
+
+/// What a check of the scenario says against the way that a load has taken.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error("not a byte of the load went {way} (bytes: {counted})")]
+    NothingMoved { way: String, counted: String },
 }
 
 /// The field of the scenario, and the variant for which it cannot be filled in.

@@ -13,7 +13,7 @@ mod sidestep;
 mod spec;
 
 pub use command::{Cmd, NETNS};
-pub use error::{SpecError, WorldError};
+pub use error::{CheckError, SpecError, WorldError};
 pub use fill::base_scope;
 pub use process::{Fate, Output, ProcessError, Running, run};
 pub use spec::{LoadSpec, Place, Spec};
@@ -25,7 +25,7 @@ use crate::meter::{self, Account, Watched};
 use crate::scenario::{LOAD, Scenario, Values, Variant};
 use indexmap::IndexMap;
 use namespaces::Namespaces;
-use spec::ProcessSpec;
+use spec::{CheckSpec, ProcessSpec};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -41,14 +41,10 @@ pub struct World {
     /// Of processes; those of its own programs are below `cgroup`.
     cgroups: Vec<Cgroup>,
     undo: Vec<Cmd>,
-    checks: Checks,
-}
-
-/// The scenario's checks of a set-up: they run once.
-enum Checks {
-    Due,
-    Passed,
-    Failed(Arc<ProcessError>),
+    /// Checks that have been made.
+    checked: Vec<CheckSpec>,
+    /// What the first of them that failed has said.
+    failed_check: Option<Arc<CheckError>>,
 }
 
 impl World {
@@ -77,7 +73,8 @@ impl World {
             cgroup,
             cgroups: Vec::new(),
             undo,
-            checks: Checks::Due,
+            checked: Vec::new(),
+            failed_check: None,
         };
         world.furnish(ground)?;
         Ok(world)
@@ -90,11 +87,11 @@ impl World {
         }
         let own: Result<Vec<Cgroup>, FileError> = self.spec.cgroups().map(Cgroup::new).collect();
         self.cgroups = own?;
-        iptables::load(&self.spec)?;
-        self.steer(ground)?;
         for command in self.spec.setup.clone() {
             run(&command, None)?;
         }
+        iptables::load(&self.spec)?;
+        self.steer(ground)?;
         for (name, process) in self.spec.processes.clone() {
             self.start_process(name, &process)?;
         }
@@ -118,22 +115,21 @@ impl World {
         Ok(())
     }
 
-    /// After a turn. A process that has ended though nobody asked it to: what it said. A load that took another way: what
-    /// the scenario's check said.
-    pub fn check(&mut self) -> Result<(), WorldError> {
+    /// After a turn, in which so many bytes went each way. A process that has ended though nobody asked it to: what it said.
+    /// A load that took another way: what the scenario's check said.
+    pub fn check(&mut self, load: &LoadSpec, moved: &IndexMap<String, u64>) -> Result<(), WorldError> {
         self.processes.iter_mut().try_for_each(|(_, running)| running.check())?;
-        if let Checks::Due = self.checks {
-            let failed = self.spec.checks.iter().find_map(|command| run(command, None).err());
-            self.checks = failed.map_or(Checks::Passed, |error| Checks::Failed(Arc::new(error)));
+        for check in &load.checks {
+            if !self.checked.contains(check) {
+                self.failed_check = self.failed_check.take().or_else(|| check.complaint(moved).map(Arc::new));
+                self.checked.push(check.clone());
+            }
         }
         self.failed_check().cloned().map_or(Ok(()), |error| Err(WorldError::Check(error)))
     }
 
-    pub fn failed_check(&self) -> Option<&Arc<ProcessError>> {
-        match &self.checks {
-            Checks::Failed(error) => Some(error),
-            Checks::Due | Checks::Passed => None,
-        }
+    pub fn failed_check(&self) -> Option<&Arc<CheckError>> {
+        self.failed_check.as_ref()
     }
 
     /// See `result::Turn`: since it stands.
@@ -162,6 +158,15 @@ impl World {
             processes: pids.chain(loads).map(account).collect(),
             whole: self.cgroup.as_ref().map(|each| each.path().to_path_buf()),
             outside: Some(ground.outside_proc()),
+        }
+    }
+}
+
+impl CheckSpec {
+    fn complaint(&self, moved: &IndexMap<String, u64>) -> Option<CheckError> {
+        match self {
+            CheckSpec::Run(command) => run(command, None).err().map(CheckError::from),
+            CheckSpec::Moved(ways) => moved::unused(ways, moved),
         }
     }
 }
