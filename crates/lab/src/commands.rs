@@ -3,6 +3,7 @@
 use crate::args::{Compare, List, Report, Run};
 use crate::mine;
 use serde_json::json;
+use sidestep_lab::report::Judgement;
 use sidestep_lab::result::{self, ReadError};
 use sidestep_lab::run::{self, Request};
 use sidestep_lab::scenario::{self, Scenario, Text};
@@ -54,7 +55,7 @@ pub fn run(args: &Run) -> Done {
     let seed = args.seed.unwrap_or_else(rand::random);
     run::run(Request { scenario: scenario.clone(), text, seed, out: out.clone() })?;
     let done = result::read(&out)?;
-    println!("{}", if args.json { pretty(&report::judgement(&done))? } else { report::table(&done) });
+    println!("{}", if args.json { judgement(&done)? } else { report::table(&done) });
     eprintln!("result: {}", out.display());
     if let Some(html) = html {
         write(&html, &report::page(&done))?;
@@ -141,11 +142,15 @@ pub fn report(args: &Report) -> Done {
         return Ok(ExitCode::SUCCESS);
     }
     match (args.json, args.markdown) {
-        (true, _) => println!("{}", pretty(&report::judgement(&run))?),
-        (_, true) => print!("{}", report::markdown(&run)),
+        (true, _) => println!("{}", judgement(&run)?),
+        (_, true) => print!("{}", report::section(&Judgement::of(&run), run.scenario.published.as_ref())),
         _ => print!("{}", report::table(&run)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn judgement(run: &result::Run) -> Result<String, Failure> {
+    Judgement::of(run).text().map_err(|why| why.to_string().into())
 }
 
 fn pretty(value: &impl serde::Serialize) -> Result<String, Failure> {

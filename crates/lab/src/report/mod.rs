@@ -3,15 +3,16 @@
 mod answer;
 mod findings;
 mod html;
-mod json;
+mod judgement;
 mod markdown;
 mod published;
+mod sentence;
 pub(crate) mod table;
 mod terminal;
 pub(crate) mod units;
 
 pub(crate) use findings::word;
 pub use html::page;
-pub use json::judgement;
-pub use markdown::markdown;
+pub use judgement::{Judgement, Line};
+pub use markdown::{comparison, section};
 pub use terminal::table;

@@ -2,6 +2,8 @@
 
 use super::answer::{answers, control_line, ending};
 use super::findings::{Finding, Findings, word};
+use super::judgement::Judgement;
+use super::sentence::sentences;
 use super::table::{Table, cut, printable};
 use super::units;
 use crate::result::Run;
@@ -9,7 +11,7 @@ use crate::result::Run;
 /// What is left of 100 columns beside the numbers.
 const NAME: usize = 20;
 
-/// One line for each cell, judged figure and variant; then what it all means, what the control says, and the notes.
+/// One line for each cell, judged figure and variant; then what the control says, the notes, and last what it all means.
 pub fn table(run: &Run) -> String {
     let findings = Findings::of(run);
     let mut text = printable(&run.scenario.name);
@@ -19,7 +21,8 @@ pub fn table(run: &Run) -> String {
     text += &format!("\n\n{}\n", rows(&findings));
     let said = answers(&findings).into_iter().map(|answer| answer.lead() + ".");
     let notes = run.notes.iter().map(|note| format!("Note: {note}"));
-    for line in said.chain([control_line(&findings), ending(&findings)]).chain(notes) {
+    let ending = [control_line(&findings), ending(&findings)];
+    for line in said.chain(ending).chain(notes).chain(sentences(&Judgement::of(run))) {
         text += &(printable(&line) + "\n");
     }
     text
