@@ -1,5 +1,6 @@
 //! The design: rounds, in each of them every cell, in each of those every contestant once, in an order that chance decides.
 
+use super::budget::Budget;
 use super::contestant::{Contestant, contestants};
 use super::order::Order;
 use super::progress::Progress;
@@ -41,6 +42,7 @@ pub struct Experiment<'a> {
     random: ChaCha8Rng,
     progress: Progress,
     begun: Instant,
+    budget: Budget,
 }
 
 impl<'a> Experiment<'a> {
@@ -56,6 +58,7 @@ impl<'a> Experiment<'a> {
             random: ChaCha8Rng::seed_from_u64(order.seed),
             progress: Progress::new(limit(scenario)),
             begun: Instant::now(),
+            budget: Budget::default(),
             order,
             ground,
             stop,
@@ -142,6 +145,7 @@ impl<'a> Experiment<'a> {
         {
             self.standing.clear();
         }
+        self.leave_out();
         let mut order: Vec<usize> = (0..self.cells.len()).filter(|cell| !self.enough(*cell)).collect();
         self.progress.widest(self.widest(&order));
         if order.is_empty() {
@@ -162,6 +166,15 @@ impl<'a> Experiment<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// The scenario's last cells, if there is no time for a verdict on all.
+    fn leave_out(&mut self) {
+        let design = &self.scenario().design;
+        let kept = self.budget.next(design, self.cells.len(), self.begun.elapsed(), limit(self.scenario()));
+        let without = self.result.cells.split_off(kept);
+        self.cells.truncate(kept);
+        self.result.notes.extend(notes::left_out(&without));
     }
 
     fn takes_part(&self, cell: usize, who: usize) -> bool {
