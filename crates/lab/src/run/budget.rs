@@ -4,9 +4,6 @@ use crate::scenario::Design;
 use crate::stats::fewest;
 use std::time::Duration;
 
-/// Of the first round alone nothing is concluded: much of it is the beginning.
-const SEEN: u32 = 2;
-
 /// What the rounds have cost so far.
 #[derive(Default)]
 pub struct Budget {
@@ -28,7 +25,7 @@ impl Budget {
 
     fn affordable(&self, design: &Design, cells: usize, spent: f64, limit: f64) -> usize {
         let needed = fewest(design.confidence) as u32;
-        if self.rounds < SEEN || self.rounds >= needed || design.most_rounds < needed {
+        if self.rounds == 0 || self.rounds >= needed || design.most_rounds < needed {
             return cells;
         }
         let each = spent / self.measured as f64 * f64::from(needed - self.rounds);
@@ -58,8 +55,8 @@ mod tests {
 
     #[test]
     fn a_slow_machine_measures_fewer_cells_and_those_in_time() {
-        assert_eq!(left(10.0, &Design::default()), [4, 4, 2, 2, 2, 2, 2]);
-        assert_eq!(left(30.0, &Design::default()), [4, 4, 1, 1, 1, 1, 1], "one at least");
+        assert_eq!(left(10.0, &Design::default()), [4, 2, 2, 2, 2, 2, 2]);
+        assert_eq!(left(30.0, &Design::default()), [4, 1, 1, 1, 1, 1, 1], "one at least");
     }
 
     #[test]
