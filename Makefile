@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test test-kube lint bench bench-services bench-mesh bench-splice results compat soak faults fuzz clean
+.PHONY: all demo test test-kube lint bench bench-splice results compat soak faults fuzz clean
 
 all:
 	cargo build --release
@@ -38,27 +38,17 @@ lint:
 	cargo clippy --workspace --all-targets -- -D warnings
 
 # What rings are good for, and what they cost where they are not; no privilege is needed. Over an hour.
-# SCENARIOS="stream redis" takes some, ARGS="--quick" a minute or two for each.
-bench: SCENARIOS ?= proxies ping-pong stream kmap redis connect one-end idle-cost idle
+# SCENARIOS="stream redis" takes some, ARGS="--quick" a minute or two for each. Others than these need root, and more programs:
+# SCENARIOS=mesh is what it costs to lead the traffic of two pods through their Envoys (docs/mesh-performance.md),
+# SCENARIOS="services services-setup services-change" what Kubernetes Services cost (docs/services-performance.md).
+rings := proxies ping-pong stream kmap redis connect one-end idle-cost idle
+bench: SCENARIOS ?= $(rings)
+bench: others = $(filter-out $(rings),$(SCENARIOS))
 bench:
-	tools/install-deps bench
+	tools/install-deps $(if $(others),lab,bench)
 	cargo build --release
+	$(if $(others),cargo build --release -p sidestep-agent)
 	$(run-scenarios)
-
-# What Kubernetes Services cost, beside kube-proxy's rules: docs/services-performance.md. Needs root; under half an hour,
-# or ten minutes more where `make test-kube` has built kube-proxy.
-bench-services:
-	tools/install-deps bench-services
-	cargo build --release -p sidestep-bench -p sidestep-agent
-	tools/bench-services $(ARGS)
-
-# What it costs to lead the traffic of two pods through their Envoys, by iptables and by Sidestep:
-# docs/mesh-performance.md. Needs root. ARGS="--quick" for a minute or two.
-bench-mesh:
-	tools/install-deps bench-mesh
-	cargo build --release
-	cargo build --release -p sidestep-agent
-	tools/bench-mesh $(ARGS)
 
 # What splicing local sockets gains and loses, by message size: docs/splice.md. Needs root; 20 minutes. ARGS="--quick".
 bench-splice: SCENARIOS ?= splice splice-stream splice-connect

@@ -68,6 +68,9 @@ pub struct Run {
     /// Only these values of an axis; may be given several times
     #[arg(long = "axis", value_name = "AXIS=VALUE,...", value_parser = axis)]
     pub axes: Vec<(String, Vec<String>)>,
+    /// Another text for a name of the scenario's `values`; may be given several times
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = value)]
+    pub values: Vec<(String, String)>,
     /// End by then, whatever has been reached
     #[arg(long, value_name = "15m")]
     pub limit: Option<SignedDuration>,
@@ -80,6 +83,9 @@ pub struct Run {
     /// Length of a turn
     #[arg(long, value_name = "S")]
     pub seconds: Option<f64>,
+    /// Afterwards, sample where CPU time goes in one more trial of each variant and cell
+    #[arg(long)]
+    pub profile: bool,
     /// Fail if a variant could not be measured in some cell
     #[arg(long)]
     pub strict: bool,
@@ -160,6 +166,9 @@ pub struct Compare {
 pub struct Report {
     #[arg(value_name = "RESULT.json")]
     pub result: PathBuf,
+    /// Beside this variant instead of the scenario's baseline; without a control
+    #[arg(long, value_name = "VARIANT")]
+    pub baseline: Option<String>,
     /// Write the report as a page that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
@@ -175,4 +184,10 @@ pub struct Report {
 fn axis(text: &str) -> Result<(String, Vec<String>), String> {
     let (axis, values) = text.split_once('=').ok_or("expected AXIS=VALUE,..., such as connections=1,16")?;
     Ok((axis.into(), values.split(',').map(String::from).collect()))
+}
+
+/// `NAME=VALUE`
+fn value(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    Ok((name.into(), value.into()))
 }

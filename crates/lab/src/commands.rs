@@ -53,7 +53,8 @@ pub fn run(args: &Run) -> Done {
     result::may_write(&out)?;
     html.as_deref().map_or(Ok(()), result::may_write)?;
     let seed = args.seed.unwrap_or_else(rand::random);
-    run::run(Request { scenario: scenario.clone(), text, seed, out: out.clone() })?;
+    let request = Request { scenario: scenario.clone(), text, seed, profile: args.profile, out: out.clone() };
+    run::run(request)?;
     let done = result::read(&out)?;
     println!("{}", if args.json { judgement(&done)? } else { report::table(&done) });
     eprintln!("result: {}", out.display());
@@ -78,6 +79,9 @@ fn adjusted(scenario: Scenario, args: &Run) -> Result<Scenario, String> {
     }
     for (axis, values) in &args.axes {
         scenario.set_axis(axis, values.iter().map(|value| Text::from(value.as_str())).collect())?;
+    }
+    for (name, value) in &args.values {
+        scenario.set_value(name, Text::from(value.as_str()))?;
     }
     let design = &mut scenario.design;
     design.limit = args.limit.unwrap_or(design.limit);
@@ -137,13 +141,17 @@ pub fn compare(args: &Compare) -> Done {
 
 pub fn report(args: &Report) -> Done {
     let run = result::read(&args.result)?;
+    let run = match &args.baseline {
+        Some(name) => run.beside(name).map_err(usage)?,
+        None => run,
+    };
     if let Some(html) = &args.html {
         write(html, &report::page(&run))?;
         return Ok(ExitCode::SUCCESS);
     }
     match (args.json, args.markdown) {
         (true, _) => println!("{}", judgement(&run)?),
-        (_, true) => print!("{}", report::section(&Judgement::of(&run), run.scenario.published.as_ref())),
+        (_, true) => print!("{}", report::markdown(&run)),
         _ => print!("{}", report::table(&run)),
     }
     Ok(ExitCode::SUCCESS)

@@ -23,15 +23,17 @@ pub const BPF: &str = "bpf";
 const OUTSIDE_PROC: &str = "proc";
 
 /// Our own programs, as templates call them; they lie beside this one.
-const OURS: [(&str, &str); 2] = [("sidestep", "sidestep"), ("bench", "sidestep-bench")];
+const OURS: [(&str, &str); 3] = [("sidestep", "sidestep"), ("agent", "sidestep-agent"), ("bench", "sidestep-bench")];
 /// Not in any PATH, but in a package of Python's.
 const ENVOY: &str = "envoy";
+/// Nor this, which the tests with Kubernetes build.
+const KUBE_PROXY: &str = "kube-proxy";
 
 impl Ground {
     /// `dir` and `cgroup` are there already, and whoever made them takes them away.
     pub fn new(dir: &Path, cgroup: Option<Cgroup>) -> Ground {
         let ours = OURS.map(|(name, file)| (name, beside(file)));
-        let found = ours.into_iter().chain([(ENVOY, envoy())]);
+        let found = ours.into_iter().chain([(ENVOY, envoy()), (KUBE_PROXY, load::find_program(KUBE_PROXY))]);
         let programs = found.filter_map(|(name, path)| Some((name, path?.display().to_string()))).collect();
         Ground { dir: dir.into(), cgroup, programs, worlds: Cell::new(0) }
     }

@@ -9,6 +9,7 @@ pub mod compare;
 mod ground;
 pub mod load;
 pub mod meter;
+mod profile;
 pub mod report;
 pub mod result;
 pub mod run;

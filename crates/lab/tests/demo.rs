@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal};
 use sidestep_lab::report::table;
 use sidestep_lab::result::{About, Cell, Ended, Run, Turn, Variant};
-use sidestep_lab::scenario::{Scenario, cells, find, parse};
+use sidestep_lab::scenario::{Scenario, find, parse};
 use sidestep_lab::stats::fewest;
 
 const MOST_ROWS: usize = 12;
@@ -47,8 +47,11 @@ fn noisy() -> Run {
             })
             .collect()
     };
-    let cells =
-        cells(&scenario.axes).into_iter().map(|values| Cell { values, variants: Vec::new(), turns: turns() }).collect();
+    let cells = scenario
+        .cells()
+        .into_iter()
+        .map(|values| Cell { values, variants: Vec::new(), turns: turns(), profiles: Vec::new() })
+        .collect();
     let about = About {
         name: scenario.name.clone(),
         about: scenario.about.clone(),
@@ -79,7 +82,7 @@ fn enough_rounds_fit_into_the_time_on_a_busy_machine() {
     let sidestep_lab::scenario::Restart::Rounds(stands) = design.restart else {
         panic!("set-ups stand for some rounds")
     };
-    let trials = rounds * cells(&scenario.axes).len() as f64 * contestants * TRIAL;
+    let trials = rounds * scenario.cells().len() as f64 * contestants * TRIAL;
     let starts = (rounds / f64::from(stands)).ceil() * contestants * START;
     assert!(trials + starts <= design.limit.as_secs_f64(), "{trials} s of trials, {starts} s of starts");
     assert!(design.limit.as_secs_f64() <= 165.0, "and the rest of `make demo` needs some time, too");

@@ -20,15 +20,34 @@ fn blocks(language: &str) -> Vec<String> {
 /// Rings need the release build of the library, so only the plain variant is measured; the other stages measure rings.
 #[test]
 fn the_complete_scenario_is_one() {
-    let [scenario] = &blocks("yaml")[..] else { panic!("one scenario") };
+    let [scenario, goals] = &blocks("yaml")[..] else { panic!("one scenario, and goals for it") };
     // Where tests run beside each other a request may wait for seconds, which wrk calls an error.
-    let lab = Lab::new(&scenario.replace("design: {", "design: {errors: 0.99, "));
+    let lab = Lab::new(&(scenario.replace("design: {", "design: {errors: 0.99, ") + goals));
     let done = lab.run(&["--quick", "--only", "plain", "--rounds", "1", "--out", "test.json"]);
     assert!(done.status.success(), "{done:?}");
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(said.contains("\nGoal not measured: at most 3 % slower than plain.\n"), "{said}");
     let run = lab.result();
     for turn in &run.cells[0].turns {
         assert!(turn.outcome.as_ref().is_some_and(|outcome| outcome.requests > 100), "{turn:?}");
     }
+}
+
+/// The columns that the page shows are those that there are.
+#[test]
+fn the_profile_looks_as_it_is_shown() {
+    let shown = blocks("text").into_iter().find(|block| block.starts_with("VARIANT")).expect("a profile");
+    let burner = "server: {run: [sh, -c, 'exec timeout 60 dd if=/dev/zero of=/dev/null']}";
+    let lab = Lab::new(&running::scenario("command: [sleep, 1]", burner, ""));
+    let done = lab.run(&["--only", "plain", "--rounds", "1", "--profile"]);
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    let headings = said.lines().find(|line| line.starts_with("VARIANT  ")).unwrap_or_else(|| panic!("{said}"));
+    let words = |line: &str| {
+        line.split("  ").map(str::trim).filter(|word| !word.is_empty()).map(String::from).collect::<Vec<_>>()
+    };
+    // A column for a system call is there if it was met.
+    let shown = words(shown.lines().next().expect("a line"));
+    assert_eq!(words(headings)[..7], shown[..7], "{said}");
 }
 
 #[test]

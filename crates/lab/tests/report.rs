@@ -4,12 +4,8 @@ mod common;
 
 use common::HOSTILE;
 use indexmap::IndexMap;
-use sidestep_lab::report::{Judgement, page, section, table};
+use sidestep_lab::report::{Judgement, markdown, page, section, table};
 use sidestep_lab::result::{Cell, Figure, Run};
-
-fn markdown(run: &Run) -> String {
-    section(&Judgement::of(run), run.scenario.published.as_ref())
-}
 
 /// The line of a variant, the first after that heading.
 fn line<'a>(text: &'a str, heading: &str, variant: &str) -> &'a str {
@@ -31,6 +27,19 @@ fn the_table_tells_medians_changes_and_verdicts() {
     assert!(text.contains("\nNote: bypass4netns was left out"), "{text}");
     let wide = text.lines().filter(|line| !line.contains(". ") && line.contains("  ")).map(|line| line.chars().count());
     assert!(wide.max().expect("lines") <= 100, "{text}");
+}
+
+/// The same trials beside another variant: changes are the other way round, and nothing is said of a control.
+#[test]
+fn another_variant_can_be_the_baseline() {
+    let run = common::run().beside("sidestep").expect("there is such a variant");
+    let text = table(&run);
+    assert!(text.lines().next().expect("a line").ends_with(", beside sidestep"), "{text}");
+    let plain = line(&text, "connections 64\n", "plain");
+    assert!(plain.contains("\u{2212}4") && plain.ends_with("worse"), "{plain}");
+    assert!(text.contains("No control took part"), "{text}");
+    let why = common::run().beside("sidestpe").expect_err("there is none");
+    assert!(why.starts_with("--baseline: 'sidestpe' is none of plain, sidestep, "), "{why}");
 }
 
 #[test]
@@ -58,6 +67,28 @@ fn a_control_that_differs_is_not_passed_over() {
     assert!(text.contains("was called different in 8 of 16 comparisons (by chance: 0.8)"), "{text}");
     assert!(text.contains("That is more than chance"), "{text}");
     assert!(page(&run).contains(r#"<p class="warning">"#));
+}
+
+/// The interval decides: on one side of the limit, on the other, or on both.
+#[test]
+fn goals_are_told_with_what_misses_them() {
+    let run = common::run();
+    let said = table(&run);
+    assert!(said.contains("\nGoal reached in 8 of 8 comparisons: half as quick again as the kernel.\n"), "{said}");
+    assert!(
+        said.contains("\nGoal missed in 8 of 8 comparisons: a sidecar costs nothing (missed: requests/s, "),
+        "{said}"
+    );
+    assert!(said.contains("\nGoal reached in 1 of 1 comparison: 100,000 a second.\n"), "{said}");
+    assert!(markdown(&run).contains("\nGoal reached in 8 of 8 comparisons: half as quick again as the kernel.\n"));
+    let json = serde_json::to_value(Judgement::of(&run)).expect("JSON");
+    let standing: Vec<_> = json["goals"].as_array().expect("goals").iter().map(|goal| &goal["standing"]).collect();
+    assert_eq!(standing, ["reached", "missed", "reached"]);
+    let mut without = common::run();
+    without.variants.retain(|variant| variant.name != "sidestep");
+    assert!(table(&without).contains("\nGoal not measured: half as quick again as the kernel.\n"));
+    let few = table(&common::small());
+    assert!(few.contains("\nGoal open in 2 of 2 comparisons: half as quick again"), "{few}");
 }
 
 #[test]
@@ -180,7 +211,7 @@ fn broken() -> [Run; 5] {
     idle.scenario.judged = Figure::ALL.into();
     bytes.scenario.judged = vec![Figure::Throughput, Figure::P50];
     let empty = Run {
-        cells: vec![Cell { values: IndexMap::new(), variants: Vec::new(), turns: Vec::new() }],
+        cells: vec![Cell { values: IndexMap::new(), variants: Vec::new(), turns: Vec::new(), profiles: Vec::new() }],
         ..common::small()
     };
     [failed, bytes, idle, Run { cells: Vec::new(), variants: Vec::new(), ..common::small() }, empty]

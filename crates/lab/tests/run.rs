@@ -163,6 +163,59 @@ fn a_check_that_fails_in_one_variant_fails_the_run() {
     assert_eq!(run.wrong.len(), 1, "{:?}", run.wrong);
 }
 
+/// That its load has taken a variant's way is the lab's to count, and a check's to demand.
+#[test]
+fn a_way_that_no_byte_went_fails_the_run_where_a_check_demands_it() {
+    let lab = Lab::new(&(sleeper("0.02") + "checks: [{moved: [by ring], when: {variants: [other]}}]\n"));
+    let said = lab.fails(&["--rounds", "1"]);
+    assert!(said.contains("other: not a byte of the load went by ring (bytes: nothing was counted)"), "{said}");
+    let lab = Lab::new(&(sleeper("0.02") + "checks: [{run: [\"true\"], moved: [by ring]}]\n"));
+    assert!(lab.is_not_begun(&[]).contains("checks: each has either a command, run, or ways, moved"));
+}
+
+/// Cells that differ in their checks alone share a set-up, and each check is made once, after the first turn that it is for.
+#[test]
+fn checks_of_some_cells_are_made_in_those() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let made = dir.path().join("made");
+    let check = |word: &str, when: &str| {
+        format!("  - {{run: [sh, -c, 'echo {word} ${{size}} >>{}'], when: {{{when}}}}}\n", made.display())
+    };
+    let checks = check("some", "variants: [plain], cells: {size: [2]}") + &check("all", "variants: [plain]");
+    let text = sleeper("0.02").replace("design: {", "design: {restart: never, control: false, ");
+    let lab = Lab::new(&(text + "axes: {size: [1, 2]}\nchecks:\n" + &checks));
+    let done = lab.run(&["--rounds", "3", "--strict"]);
+    assert!(done.status.success(), "{done:?}");
+    let said = std::fs::read_to_string(made).expect("what checks have written");
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["all 1", "all 2", "some 2"]);
+}
+
+#[test]
+fn cells_that_are_skipped_are_not_measured() {
+    let text = sleeper("0.02") + "axes: {a: [1, 2], b: [1, 2]}\nskip: [{a: [1], b: [1, 2]}, {a: [2], b: [1]}]\n";
+    let lab = Lab::new(&text);
+    assert!(lab.run(&["--rounds", "1"]).status.success());
+    let titles: Vec<String> = lab.result().cells.iter().map(|cell| cell.title()).collect();
+    assert_eq!(titles, ["a 2, b 2"]);
+    assert!(
+        Lab::new(&text.replace("b: [1]}]", "c: [1]}]")).is_not_begun(&[]).contains("skip.2.cells: 'c' is none of a, b")
+    );
+    assert!(
+        Lab::new(&text.replace("{a: [2], b: [1]}", "{a: [2]}")).is_not_begun(&[]).contains("all cells are skipped")
+    );
+}
+
+#[test]
+fn values_can_be_set_by_an_option() {
+    let lab =
+        Lab::new(&scenario("command: [sh, -c, 'test ${word} = other']", "", "").replace("time: 0.02", "word: one"));
+    assert!(lab.run(&["--rounds", "1", "--set", "word=other"]).status.success());
+    assert!(lab.fails(&["--rounds", "1"]).contains("has failed each time"));
+    assert!(lab.is_not_begun(&["--set", "wrod=other"]).contains("--set: 'wrod' is none of word"));
+}
+
 #[test]
 fn nothing_outside_can_be_reached() {
     let text = scenario("command: [sh, -c, '! ip route get 192.0.2.1 && ! ip -6 route get 2001:db8::1']", "", "");
@@ -178,11 +231,47 @@ fn a_scenario_that_is_wrong_is_not_begun() {
         ("baseline: plain\nfiles: {load: x}", "files: 'load' is a path, or a file of the lab's own"),
         ("baseline: plain\naxes: {dir: [1]}", "'dir' is a name of the lab's own"),
         ("baseline: plain\nquick: {axes: {size: [1]}}", "quick.axes: 'size' is none of"),
+        (
+            "baseline: plain\ngoals: [{goal: g, variant: plian, figures: [p50], limit: 1}]",
+            "goals.g: 'plian' is none of plain, other",
+        ),
+        (
+            "baseline: plain\ngoals: [{goal: g, variant: other, beside: [plain], figures: [p50], limit: 0}]",
+            "goals.g: limit: 0 is no limit",
+        ),
     ] {
         let lab = Lab::new(&sleeper("0.02").replace("baseline: plain", wrong));
         let said = lab.is_not_begun(&[]);
         assert!(said.contains(why), "{said}");
     }
+}
+
+/// What the machine cannot do is no failure, and no secret.
+#[test]
+fn a_variant_that_needs_what_is_not_there_is_left_out_with_a_note() {
+    let needs =
+        "needs: [{run: [\"true\"], otherwise: truth}, {run: [no-such-program], otherwise: there is no such program}]";
+    let lab = Lab::new(&scenario("command: [sleep, 0.02]", "", needs));
+    let done = lab.run(&["--rounds", "1", "--strict"]);
+    assert!(done.status.success(), "{done:?}");
+    let run = lab.result();
+    assert_eq!(run.variants.iter().map(|each| each.name.as_str()).collect::<Vec<_>>(), ["plain", "plain (again)"]);
+    assert!(run.notes.contains(&"other takes no part: there is no such program".into()), "{:?}", run.notes);
+    let text = scenario("command: [sleep, 0.02]", "", needs).replace("baseline: plain", "baseline: other");
+    let said = Lab::new(&text).is_not_begun(&[]);
+    assert!(said.contains("the baseline, other, cannot be measured here: there is no such program"), "{said}");
+}
+
+/// Both limits are far from what is measured.
+#[test]
+fn goals_are_reached_or_missed() {
+    let goal = |what: &str, limit: &str| format!("{{goal: {what}, variant: other, figures: [p50], {limit}}}");
+    let goals = [goal("under a minute", "limit: 60"), goal("as quick", "beside: [plain], limit: 1.1")].join(", ");
+    let lab = Lab::new(&(sleeper("0.08") + &format!("goals: [{goals}]\n")));
+    let done = lab.run(&["--rounds", "6"]);
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(said.contains("\nGoal reached in 1 of 1 comparison: under a minute.\n"), "{said}");
+    assert!(said.contains("\nGoal missed in 1 of 1 comparison: as quick (missed: p50 beside plain: "), "{said}");
 }
 
 #[test]

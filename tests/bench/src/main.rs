@@ -1,18 +1,17 @@
 //! Small programs to measure with, where no tool of others does the same. They know nothing of Sidestep: each is an
 //! ordinary program that runs the same on the kernel and under `sidestep run`.
 
-mod answer;
 mod args;
-mod clock;
-mod cpu;
+mod client;
 mod dial;
 mod epoll;
+mod found;
 mod idle;
-mod load;
 mod net;
 mod notours;
 mod pods;
-mod ticks;
+mod services;
+mod step;
 
 use args::Args;
 
@@ -26,18 +25,21 @@ usage: sidestep-bench PROGRAM [--OPTION VALUE]...
              client: --rounds 64; prints `ready`, stays idle until its standard input ends
   notours    calls on descriptors that are no TCP connection
              --on pipe|file|unix|udp|epoll  --calls 1000000
-  pods       answers requests in many network namespaces (needs root); prints `ready`, runs until it is ended
-             --port PORT  --namespaces FILE,FILE,...
-  dial       reads commands from its standard input and answers each with a line of JSON
-             --watch PID,PID,...  processes whose CPU time counts, too
-             short SECONDS TARGET,...          new connections, one request each, ended by a reset
-             keep SECONDS TARGET,...           requests on one connection
-             await SECONDS NUMBER TARGET,...   new connections until the pod of that number answers
-  load       HTTP load on kept connections, every latency counted from when the request was due; prints `ready`, begins
-             with the next line of its standard input
-             --target ADDRESS:PORT  --connections N  --seconds 1
-             --rate REQUESTS_A_SECOND (0: as fast as they are answered)
-             --requests N (on a connection, which then is given up for a new one; 0: any number)
+  pods       answers requests at many addresses, each with its number; prints `ready`, runs until it is ended
+             --at ADDRESS:PORT,...
+  dial       connections to pods or a Service, one after another
+             --to ADDRESS:PORT,...  --time connect|connection|request  --seconds 1
+  reach      whether that many pods answer at an address, each of them and no other
+             --to ADDRESS:PORT,...  --pods N
+  appear     how long a command takes to set up a Service; --stop takes it away again
+             --to ADDRESS:PORT  --start COMMAND  --stop COMMAND  --seconds 1  --limit 120
+  change     how long a command takes to exchange one pod of a Service for another, there and back
+             --to ADDRESS:PORT  --there COMMAND  --back COMMAND  --pods NEW,OLD (12,11)  --idle 0  --seconds 1  --limit 120
+  services   a cluster's Services, as others read them
+             --count N  --whole all|dialled (which of them have endpoints)  --change none|there|back (what is written for it)
+             --as iptables|nftables|ipvs|addresses|object|slice, or --as objects --into DIRECTORY
+  services-api  the API server of such a cluster, as far as kube-proxy needs one
+             --count N  --port PORT  --node ADDRESS
 
 example:
   sidestep-bench notours --on unix --calls 1000000
@@ -59,10 +61,14 @@ fn main() {
 fn dispatch(program: &str, args: &Args) -> Result<(), String> {
     let run: fn(&Args) -> Result<(), String> = match program {
         "idle" => idle::run,
-        "load" => load::run,
         "notours" => notours::run,
         "pods" => pods::run,
         "dial" => dial::run,
+        "reach" => step::reach,
+        "appear" => step::appear,
+        "change" => step::change,
+        "services" => services::run,
+        "services-api" => services::api::run,
         _ => return Err("no such program; `sidestep-bench --help` lists them".into()),
     };
     run(args)

@@ -35,17 +35,17 @@ pub fn accept(listener: &TcpListener) -> Result<TcpStream, String> {
 }
 
 pub fn connect_to(port: u16) -> Result<TcpStream, String> {
-    let fd = tcp_socket()?;
-    let address = loopback(port);
+    nodelay(connect(tcp_socket()?, SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?)
+}
+
+pub fn connect(socket: OwnedFd, to: SocketAddrV4) -> Result<TcpStream, String> {
+    let address = sockaddr(to);
     // SAFETY: as in `listen`.
     let answer = unsafe {
         let at = (&raw const address).cast();
-        libc::connect(fd.as_raw_fd(), at, size_of::<libc::sockaddr_in>() as u32)
+        libc::connect(socket.as_raw_fd(), at, size_of::<libc::sockaddr_in>() as u32)
     };
-    if answer != 0 {
-        return Err(last(&format!("cannot connect to 127.0.0.1:{port}")));
-    }
-    nodelay(TcpStream::from(fd))
+    if answer == 0 { Ok(TcpStream::from(socket)) } else { Err(last(&format!("cannot connect to {to}"))) }
 }
 
 /// The close of this socket will be a reset: it leaves no TIME_WAIT behind.
@@ -64,7 +64,7 @@ fn nodelay(stream: TcpStream) -> Result<TcpStream, String> {
     Ok(stream)
 }
 
-fn tcp_socket() -> Result<OwnedFd, String> {
+pub fn tcp_socket() -> Result<OwnedFd, String> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
@@ -78,7 +78,7 @@ fn loopback(port: u16) -> libc::sockaddr_in {
     sockaddr(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
 }
 
-pub fn sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
+fn sockaddr(address: SocketAddrV4) -> libc::sockaddr_in {
     libc::sockaddr_in {
         sin_family: libc::AF_INET as u16,
         sin_port: address.port().to_be(),

@@ -1,10 +1,9 @@
-//! The backends of a Service: one thread that answers in many network namespaces.
+//! The backends of a Service: one thread that answers at many addresses.
 //!
 //! One thread for all of them, so that what is measured on one processor is the work of the kernel and not the choice
 //! of the scheduler among servers.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
@@ -26,13 +25,11 @@ struct Pods {
 }
 
 pub fn run(args: &Args) -> Result<(), String> {
-    let port: u16 = args.required("port")?;
-    let namespaces: String = args.required("namespaces")?;
+    let addresses: String = args.required("at")?;
     args.finish()?;
     let mut pods = Pods { epoll: Epoll::new(EVENTS)?, listeners: HashMap::new(), connections: HashMap::new() };
-    for (number, namespace) in (0u8..).zip(namespaces.split(',')) {
-        enter(namespace)?;
-        let listener = TcpListener::bind(("0.0.0.0", port)).map_err(|e| format!("{namespace}: port {port}: {e}"))?;
+    for (number, address) in (0u8..).zip(addresses.split(',')) {
+        let listener = TcpListener::bind(address).map_err(|e| format!("--at {address}: {e}"))?;
         listener.set_nonblocking(true).map_err(|e| format!("O_NONBLOCK: {e}"))?;
         watch(&pods.epoll, &listener)?;
         pods.listeners.insert(listener.as_raw_fd(), (number, listener));
@@ -89,14 +86,4 @@ fn accept(
 /// The key is the descriptor.
 fn watch(epoll: &Epoll, what: &impl AsRawFd) -> Result<(), String> {
     epoll.add(what.as_raw_fd(), what.as_raw_fd() as u64)
-}
-
-/// Moves this thread into the namespace: sockets that it makes there stay there.
-fn enter(namespace: &str) -> Result<(), String> {
-    let file = File::open(namespace).map_err(|e| format!("{namespace}: {e}"))?;
-    // SAFETY: an open descriptor and a number.
-    match unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } {
-        0 => Ok(()),
-        _ => Err(net::last(&format!("{namespace}: setns (needs root)"))),
-    }
 }

@@ -5,6 +5,7 @@ mod error;
 mod fortio;
 mod h2load;
 mod iperf3;
+mod json;
 mod k6;
 mod limits;
 mod oha;
@@ -34,6 +35,8 @@ pub enum Tool {
     Sockperf,
     Fortio,
     K6,
+    /// A command line that measures by itself.
+    Json,
     /// Any command line: each run of it is one request, and its duration the latency.
     Command,
 }
@@ -56,7 +59,7 @@ pub struct Job {
     pub requests: Option<u64>,
     /// Further options, put before the target.
     pub options: Vec<String>,
-    /// Of `Tool::Command`.
+    /// Of `Tool::Json` and `Tool::Command`.
     pub command: Vec<String>,
     /// Where the tool may leave its files; empty and its own.
     pub folder: PathBuf,
@@ -88,6 +91,7 @@ impl Tool {
             Tool::Sockperf => &sockperf::Sockperf,
             Tool::Fortio => &fortio::Fortio,
             Tool::K6 => &k6::K6,
+            Tool::Json => &json::Json,
             Tool::Command => &command::Command,
         }
     }
@@ -103,6 +107,7 @@ impl Tool {
             Tool::Sockperf => "sockperf",
             Tool::Fortio => "fortio",
             Tool::K6 => "k6",
+            Tool::Json => "json",
             Tool::Command => "command",
         }
     }
@@ -110,7 +115,7 @@ impl Tool {
     /// What is started: the tool, or the first word of the command line.
     pub fn program(self, job: &Job) -> &str {
         match self {
-            Tool::Command => job.command.first().map_or("", String::as_str),
+            Tool::Json | Tool::Command => job.command.first().map_or("", String::as_str),
             tool => tool.name(),
         }
     }

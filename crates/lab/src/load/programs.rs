@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// Where an ordinary user's PATH does not look, and servers lie.
 const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// What `tools/install-deps lab` builds, in the target folder: above the lab's own target/release, and its tests' too.
-const BUILT: &str = "lab-tools/bin";
+/// What `tools/install-deps lab` and `make test-kube` build, in the target folder: above the lab's own target/release, and its tests' too.
+const BUILT: [&str; 2] = ["lab-tools/bin", "kube/bin"];
 
 /// A program by its name: what lies beside the lab, what was built for it, what PATH knows. A path stands for itself.
 pub fn find_program(name: &str) -> Option<PathBuf> {
@@ -26,7 +26,8 @@ pub fn require_program(name: &str) -> Result<PathBuf, LoadError> {
 fn places() -> impl Iterator<Item = PathBuf> {
     let me = std::env::current_exe().unwrap_or_default();
     let beside: Vec<PathBuf> = me.ancestors().skip(1).take(1).map(Path::to_owned).collect();
-    let built: Vec<PathBuf> = me.ancestors().skip(2).take(2).map(|folder| folder.join(BUILT)).collect();
+    let built: Vec<PathBuf> =
+        me.ancestors().skip(2).take(2).flat_map(|folder| BUILT.map(|built| folder.join(built))).collect();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path: Vec<PathBuf> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
     beside.into_iter().chain(built).chain(path).chain(SYSTEM.map(PathBuf::from))
@@ -42,6 +43,7 @@ pub fn install_hint(name: &str) -> String {
         "oha" | "fortio" => "tools/install-deps lab".to_owned(),
         "k6" => "tools/install-deps lab-k6".to_owned(),
         "envoy" => "tools/install-deps bench".to_owned(),
+        "kube-proxy" => "make test-kube".to_owned(),
         _ => format!("apt-get install {}", debian_package(name)),
     }
 }

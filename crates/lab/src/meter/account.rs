@@ -2,6 +2,7 @@
 
 use super::spent::Spent;
 use super::{cgroup, tree};
+use indexmap::IndexMap;
 use procfs::process::Stat;
 use std::ops::Add;
 use std::path::{Path, PathBuf};
@@ -32,10 +33,23 @@ impl Account {
     }
 }
 
+/// Numbers of the processes of each, of those that run now.
+pub fn members(accounts: &IndexMap<String, Account>) -> Vec<(String, Vec<u32>)> {
+    let all = seen(accounts.values());
+    let numbers =
+        |account: &Account| account.members(&all).into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
+    accounts.iter().map(|(name, account)| (name.clone(), numbers(account))).collect()
+}
+
+/// All processes, where somebody asks by process.
+fn seen<'a>(mut accounts: impl Iterator<Item = &'a Account>) -> Vec<Stat> {
+    let trees = accounts.any(|account| matches!(account, Account::Tree(_)));
+    if trees { tree::stats(Path::new(tree::PROC)) } else { Vec::new() }
+}
+
 /// Of each; nothing where it does not exist (any more). Looks at all processes once, if at all: this is done ten times a
 /// second while a load runs.
 pub fn spent(accounts: &[Account]) -> Vec<Spent> {
-    let trees = accounts.iter().any(|account| matches!(account, Account::Tree(_)));
-    let all = if trees { tree::stats(Path::new(tree::PROC)) } else { Vec::new() };
+    let all = seen(accounts.iter());
     accounts.iter().map(|account| account.spent(&all)).collect()
 }

@@ -1,5 +1,6 @@
 //! System calls of the whole machine, by the kernel's trace point for their entry.
 
+use super::processors::processors;
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
 use rustix::fd::OwnedFd;
@@ -25,9 +26,8 @@ impl Calls {
     /// Counting from now.
     pub fn open() -> Result<Calls, String> {
         let point = Tracepoint::with_id(point()?);
-        let online =
-            fs::read_to_string("/sys/devices/system/cpu/online").map_err(|error| format!("system calls: {error}"))?;
-        let counters: Result<_, _> = processors(&online).map(|processor| counter(point, processor)).collect();
+        let processors = processors().map_err(|error| format!("system calls: {error}"))?;
+        let counters: Result<_, _> = processors.into_iter().map(|processor| counter(point, processor)).collect();
         counters.map(Calls).map_err(|error| {
             format!("system calls cannot be counted: {error} (it needs CAP_PERFMON, or kernel.perf_event_paranoid=-1)")
         })
@@ -74,16 +74,6 @@ fn counter(point: Tracepoint, processor: usize) -> std::io::Result<Counter> {
     Ok(counter)
 }
 
-/// Of `0-3,6`.
-fn processors(online: &str) -> impl Iterator<Item = usize> {
-    online.trim().split(',').filter_map(range).flatten()
-}
-
-fn range(words: &str) -> Option<std::ops::RangeInclusive<usize>> {
-    let (first, last) = words.split_once('-').unwrap_or((words, words));
-    Some(first.parse().ok()?..=last.parse().ok()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,11 +83,5 @@ mod tests {
     fn the_trace_point_is_found_without_a_mounted_tracefs() {
         let number: u64 = read_unmounted().unwrap().trim().parse().unwrap();
         assert_eq!(point(), Ok(number));
-    }
-
-    #[test]
-    fn processors_that_are_online() {
-        assert_eq!(processors("0-3,6\n").collect::<Vec<_>>(), [0, 1, 2, 3, 6]);
-        assert_eq!(processors("0\n").collect::<Vec<_>>(), [0]);
     }
 }

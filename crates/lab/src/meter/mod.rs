@@ -8,12 +8,14 @@ mod foreign;
 mod highest;
 mod machine;
 mod memory;
+mod processors;
 mod spent;
 mod tree;
 
-pub use account::{Account, spent};
+pub use account::{Account, members, spent};
 pub use calls::why_no_calls;
 pub use calm::Calm;
+pub(crate) use processors::processors;
 
 use crate::result::{ProcessUsage, Usage};
 use calls::Calls;

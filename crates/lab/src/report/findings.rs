@@ -80,8 +80,14 @@ fn find(run: &Run, cell: usize, figure: Figure, variant: usize) -> Finding {
     let median = box_of(&all).map(|all| all.median);
     let interval = median_interval(&all, confidence).map(|(_, interval)| interval);
     let base = run.variants.iter().position(|one| one.baseline).filter(|&base| base != variant);
-    let beside = base.and_then(|base| compare(&own, &values(run, cell, figure, base), figure.better(), confidence));
+    let beside = base.and_then(|base| beside(run, cell, figure, (variant, base)));
     Finding { cell, figure, variant, median, interval, beside }
+}
+
+/// One variant beside any other.
+pub fn beside(run: &Run, cell: usize, figure: Figure, (own, base): (usize, usize)) -> Option<Comparison> {
+    let (own, base) = (values(run, cell, figure, own), values(run, cell, figure, base));
+    compare(&own, &base, figure.better(), run.scenario.confidence)
 }
 
 /// Never colour alone: a sign and a word.

@@ -1,6 +1,7 @@
 //! What a run says, for programs and for documents: the names of these fields stay.
 
 use super::findings::{Finding, Findings};
+use super::goals::{self, Part, Standing};
 use super::published::ours;
 use crate::result::{Ended, Figure, Machine, Run};
 use crate::stats::{Comparison, Interval};
@@ -29,7 +30,19 @@ pub struct Judgement {
     /// The figures that decide, the first ones first.
     pub judged: Vec<Figure>,
     pub lines: Vec<Line>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<Reached>,
     pub notes: Vec<String>,
+}
+
+/// A goal of the scenario, and what was measured for it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Reached {
+    pub goal: String,
+    pub standing: Standing,
+    pub parts: Vec<Part>,
+    /// All of it in a sentence.
+    pub said: String,
 }
 
 /// One variant in one cell by one figure: one that is judged, or one that stands beside a published one.
@@ -65,6 +78,7 @@ impl Judgement {
             precision: scenario.precision,
             judged: scenario.judged.clone(),
             lines: lines(&findings),
+            goals: goals::goals(&findings).into_iter().map(reached).collect(),
             notes: run.notes.clone(),
         }
     }
@@ -113,6 +127,11 @@ fn lines(findings: &Findings) -> Vec<Line> {
         }
     }
     all.iter().map(|finding| line(findings, finding)).collect()
+}
+
+fn reached(goal: goals::Judged<'_>) -> Reached {
+    let (standing, said) = (goal.standing(), goal.to_string());
+    Reached { goal: goal.goal.goal.clone(), standing, parts: goal.parts, said }
 }
 
 fn line(findings: &Findings, finding: &Finding) -> Line {

@@ -3,14 +3,34 @@
 use super::answer::{Control, VERDICTS, lead, machine};
 use super::findings::word;
 use super::judgement::{Judgement, Line};
+use super::profile::{ABOUT, Profiles};
 use super::units;
-use crate::result::{Ended, Figure, Published, PublishedFigure};
+use crate::result::{Ended, Figure, Published, PublishedFigure, Run};
 use crate::stats::{Comparison, Interval, Verdict};
 use indexmap::{IndexMap, IndexSet};
 use std::fmt::Write;
 
 /// Figures that a table has room for: the first ones that are judged. The judgement itself has all.
 const FIGURES: usize = 3;
+
+/// All that a result says, also where CPU time went.
+pub fn markdown(run: &Run) -> String {
+    let mut text = section(&Judgement::of(run), run.scenario.published.as_ref());
+    Profiles::of(run).iter().for_each(|profiles| sampled(&mut text, profiles));
+    text
+}
+
+fn sampled(text: &mut String, profiles: &Profiles) {
+    let headings = profiles.headings();
+    let rule = (0..headings.len()).map(|column| if column < 2 { "---|" } else { "--:|" }).collect::<String>();
+    let _ = writeln!(text, "\n{ABOUT}\n\n| cell | {} |\n|---|{rule}", headings.join(" | "));
+    for (title, lines) in profiles.cells() {
+        for line in lines {
+            let line: Vec<String> = line.iter().map(|word| plain(word)).collect();
+            let _ = writeln!(text, "| {} | {} |", plain(&title), line.join(" | "));
+        }
+    }
+}
 
 /// A section: heading, command, machine, what it comes to, a table with one row for each variant in each cell, what was
 /// published, and the notes.
@@ -19,6 +39,7 @@ pub fn section(judgement: &Judgement, published: Option<&Published>) -> String {
     let _ = writeln!(text, "\n`{}` {}.\n", command(judgement), circumstances(judgement));
     table(&mut text, judgement);
     let _ = writeln!(text, "\n{}", plain(&said(judgement)));
+    judgement.goals.iter().for_each(|goal| text += &format!("\nGoal {}.\n", plain(&goal.said)));
     published.iter().for_each(|published| beside_published(&mut text, judgement, published));
     let notes: Vec<String> = judgement.notes.iter().map(|note| format!("- {}\n", plain(note))).collect();
     if !notes.is_empty() {

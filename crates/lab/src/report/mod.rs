@@ -2,9 +2,11 @@
 
 mod answer;
 mod findings;
+mod goals;
 mod html;
 mod judgement;
 mod markdown;
+mod profile;
 mod published;
 mod sentence;
 pub(crate) mod table;
@@ -14,5 +16,5 @@ pub(crate) mod units;
 pub(crate) use findings::word;
 pub use html::page;
 pub use judgement::{Judgement, Line};
-pub use markdown::{comparison, section};
+pub use markdown::{comparison, markdown, section};
 pub use terminal::table;

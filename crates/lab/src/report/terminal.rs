@@ -2,7 +2,9 @@
 
 use super::answer::{answers, control_line, ending};
 use super::findings::{Finding, Findings, word};
+use super::goals::goals;
 use super::judgement::Judgement;
+use super::profile::{ABOUT, Profiles};
 use super::sentence::sentences;
 use super::table::{Table, cut, printable};
 use super::units;
@@ -20,12 +22,25 @@ pub fn table(run: &Run) -> String {
     }
     text += &format!("\n\n{}\n", rows(&findings));
     let said = answers(&findings).into_iter().map(|answer| answer.lead() + ".");
+    let goals = goals(&findings).into_iter().map(|goal| format!("Goal {goal}."));
     let notes = run.notes.iter().map(|note| format!("Note: {note}"));
     let ending = [control_line(&findings), ending(&findings)];
-    for line in said.chain(ending).chain(notes).chain(sentences(&Judgement::of(run))) {
+    for line in said.chain(goals).chain(ending).chain(notes).chain(sentences(&Judgement::of(run))) {
         text += &(printable(&line) + "\n");
     }
-    text
+    text + &Profiles::of(run).map(|profiles| sampled(&profiles)).unwrap_or_default()
+}
+
+fn sampled(profiles: &Profiles) -> String {
+    let headings = profiles.headings().into_iter().enumerate();
+    let headings: Vec<String> =
+        headings.map(|(place, name)| if place < 2 { name } else { format!(">{name}") }.to_uppercase()).collect();
+    let mut table = Table::new(&headings.iter().map(String::as_str).collect::<Vec<_>>());
+    for (title, lines) in profiles.cells() {
+        table.heading(&title);
+        lines.into_iter().for_each(|line| table.row(line));
+    }
+    format!("\n{ABOUT}\n\n{table}")
 }
 
 fn rows(findings: &Findings) -> Table {

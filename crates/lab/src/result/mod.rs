@@ -2,13 +2,17 @@
 
 mod figure;
 mod file;
+mod goal;
 mod look;
 mod machine;
+mod profile;
 mod usage;
 
 pub use figure::{Better, Figure};
 pub use file::{ReadError, may_write, read, write};
+pub use goal::Goal;
 pub use machine::{Machine, Program};
+pub use profile::{ProcessProfile, Profile};
 pub use usage::{Disturbance, ProcessUsage, Usage};
 
 use crate::load::Outcome;
@@ -70,6 +74,8 @@ pub struct About {
     pub precision: f64,
     /// Of the intervals: 0.95.
     pub confidence: f64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<Goal>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
 }
@@ -133,6 +139,9 @@ pub struct Cell {
     pub variants: Vec<String>,
     /// In the order in which they were taken, those that were repeated too.
     pub turns: Vec<Turn>,
+    /// Where CPU time went, of each variant that was sampled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<Profile>,
 }
 
 /// One load on one variant.
@@ -160,6 +169,17 @@ pub struct Turn {
 }
 
 impl Run {
+    /// The same trials, compared with another variant. The control was the other baseline's.
+    pub fn beside(mut self, name: &str) -> Result<Run, String> {
+        self.variants.retain(|variant| !variant.control);
+        if !self.variants.iter().any(|variant| variant.name == name) {
+            let names: Vec<&str> = self.variants.iter().map(|variant| variant.name.as_str()).collect();
+            return Err(format!("--baseline: '{name}' is none of {}", names.join(", ")));
+        }
+        self.variants.iter_mut().for_each(|variant| variant.baseline = variant.name == name);
+        Ok(self)
+    }
+
     /// Who has no figures in a cell and should have, and why.
     pub fn missing(&self) -> Vec<String> {
         let pairs = self.cells.iter().flat_map(|cell| self.variants.iter().map(move |variant| (cell, &variant.name)));

@@ -2,6 +2,7 @@
 
 use crate::result;
 use crate::scenario::{Scenario, Variant};
+use indexmap::IndexMap;
 
 #[derive(Clone, Debug)]
 pub struct Contestant {
@@ -16,7 +17,8 @@ pub struct Contestant {
 
 pub const AGAIN: &str = " (again)";
 
-pub fn contestants(scenario: &Scenario) -> Vec<Contestant> {
+/// Without the variants of those names.
+pub fn contestants(scenario: &Scenario, without: &IndexMap<String, String>) -> Vec<Contestant> {
     let one = |(name, definition): (&String, &Variant)| Contestant {
         name: name.clone(),
         variant: name.clone(),
@@ -24,7 +26,8 @@ pub fn contestants(scenario: &Scenario) -> Vec<Contestant> {
         baseline: *name == scenario.baseline,
         control: false,
     };
-    let mut all: Vec<Contestant> = scenario.variants.iter().map(one).collect();
+    let mut all: Vec<Contestant> =
+        scenario.variants.iter().filter(|(name, _)| !without.contains_key(*name)).map(one).collect();
     let baseline = all.iter().find(|each| each.baseline).cloned();
     if let Some(baseline) = baseline.filter(|_| scenario.design.control) {
         all.push(Contestant { name: baseline.name.clone() + AGAIN, baseline: false, control: true, ..baseline });

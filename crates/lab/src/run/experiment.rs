@@ -1,16 +1,19 @@
 //! The design: rounds, in each of them every cell, in each of those every contestant once, in an order that chance decides.
 
+mod leave_out;
+mod profile;
+
 use super::budget::Budget;
 use super::contestant::{Contestant, contestants};
 use super::order::Order;
 use super::progress::Progress;
+use super::sound::sound;
 use super::stop::Stop;
-use super::{notes, turn, versions};
+use super::{needs, notes, turn, versions};
 use crate::ground::Ground;
-use crate::load::Outcome;
 use crate::meter::{Calm, why_no_calls};
 use crate::result::{About, Cell, Ended, FORMAT, Machine, Run, Turn, Usage};
-use crate::scenario::{LOAD, Restart, Scenario, Values, cells};
+use crate::scenario::{LOAD, Restart, Scenario, Values};
 use crate::stats::{Comparison, Rule, compare, half_width};
 use crate::world::{Cmd, Place, Spec, World, run};
 use indexmap::IndexMap;
@@ -48,10 +51,11 @@ pub struct Experiment<'a> {
 impl<'a> Experiment<'a> {
     pub fn new(order: &'a Order, ground: &'a Ground, stop: Stop) -> Result<Experiment<'a>, String> {
         let scenario = &order.scenario;
-        let cells = cells(&scenario.axes);
+        let cells = scenario.cells();
+        let absent = needs::unmet(ground, scenario)?;
         let mut experiment = Experiment {
             result: blank(order, &cells),
-            contestants: contestants(scenario),
+            contestants: contestants(scenario, &absent),
             cells,
             standing: Vec::new(),
             failures: IndexMap::new(),
@@ -63,6 +67,7 @@ impl<'a> Experiment<'a> {
             ground,
             stop,
         };
+        experiment.result.notes.extend(absent.iter().map(|(name, why)| format!("{name} takes no part: {why}")));
         experiment.check()?;
         experiment.result.variants = experiment.contestants.iter().map(Contestant::as_result).collect();
         for (cell, values) in experiment.result.cells.iter_mut().zip(&experiment.cells) {
@@ -102,6 +107,9 @@ impl<'a> Experiment<'a> {
                 }
             }
         }
+        if self.order.profile {
+            crate::profile::allowed()?;
+        }
         let tool = self.scenario().load.tool;
         self.result.notes.extend(tool.limits().notes.iter().map(|note| note.to_string()));
         self.result.notes.extend(why_no_calls());
@@ -111,7 +119,8 @@ impl<'a> Experiment<'a> {
 
     /// As if it stood nowhere.
     fn spec(&self, contestant: &Contestant, cell: &Values) -> Result<Spec, String> {
-        let nowhere = Place { dir: self.ground.shared(), prefix: "w".into(), cgroup: None };
+        let cgroup = self.ground.cgroup().map(|all| all.path().into());
+        let nowhere = Place { dir: self.ground.shared(), prefix: "w".into(), cgroup };
         Spec::fill(self.ground, self.scenario(), (&contestant.variant, &contestant.definition), cell, nowhere)
     }
 
@@ -126,6 +135,9 @@ impl<'a> Experiment<'a> {
             round += 1;
             self.save()?;
         };
+        if self.order.profile {
+            self.profile();
+        }
         self.standing.clear();
         let more = notes::of(&self.result);
         self.result.notes.extend(more);
@@ -166,15 +178,6 @@ impl<'a> Experiment<'a> {
             }
         }
         Ok(None)
-    }
-
-    /// The scenario's last cells, if there is no time for a verdict on all.
-    fn leave_out(&mut self) {
-        let design = &self.scenario().design;
-        let kept = self.budget.next(design, self.cells.len(), self.begun.elapsed(), limit(self.scenario()));
-        let without = self.result.cells.split_off(kept);
-        self.cells.truncate(kept);
-        self.result.notes.extend(notes::left_out(&without));
     }
 
     fn takes_part(&self, cell: usize, who: usize) -> bool {
@@ -276,7 +279,7 @@ impl<'a> Experiment<'a> {
         match measured {
             Err(failure) => Turn { failure: Some(failure), ..blank },
             Ok(turn::Measured { outcome, usage, moved }) => {
-                let outcome = outcome.and_then(|outcome| good_enough(outcome, design.errors));
+                let outcome = outcome.and_then(|outcome| sound(outcome, design.errors, usage.seconds));
                 let calm = Calm { steal: design.steal, foreign: design.foreign };
                 Turn {
                     disturbed: calm.disturbance(&usage, self.result.machine.cores),
@@ -353,15 +356,6 @@ impl<'a> Experiment<'a> {
     }
 }
 
-/// Answers that say no are quick: figures with many of them in it are no figures.
-fn good_enough(outcome: Outcome, most: f64) -> Result<Outcome, String> {
-    let (errors, all) = (outcome.errors, outcome.errors + outcome.requests);
-    if errors as f64 > most * all as f64 {
-        return Err(format!("{errors} of {all} requests failed (design.errors)"));
-    }
-    Ok(outcome)
-}
-
 fn limit(scenario: &Scenario) -> Duration {
     Duration::try_from(scenario.design.limit).unwrap_or_default()
 }
@@ -385,12 +379,18 @@ fn blank(order: &Order, cells: &[Values]) -> Run {
             judged: scenario.design.judge.clone(),
             precision: scenario.design.precision,
             confidence: scenario.design.confidence,
+            goals: scenario.goals.clone(),
             published: scenario.published.clone(),
         },
         variants: Vec::new(),
         cells: cells
             .iter()
-            .map(|values| Cell { values: values.clone(), variants: Vec::new(), turns: Vec::new() })
+            .map(|values| Cell {
+                values: values.clone(),
+                variants: Vec::new(),
+                turns: Vec::new(),
+                profiles: Vec::new(),
+            })
             .collect(),
         notes: Vec::new(),
         wrong: Vec::new(),

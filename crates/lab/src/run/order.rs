@@ -11,6 +11,8 @@ pub struct Order {
     pub text: String,
     pub command: Vec<String>,
     pub seed: u64,
+    /// Each variant is sampled once more after the measurement.
+    pub profile: bool,
     /// Where the result goes.
     pub out: PathBuf,
     /// An empty file system, and a cgroup: both are there.

@@ -20,6 +20,7 @@ pub struct Request {
     pub scenario: Scenario,
     pub text: String,
     pub seed: u64,
+    pub profile: bool,
     pub out: PathBuf,
 }
 
@@ -32,6 +33,7 @@ pub fn run(request: Request) -> Result<(), Failure> {
         text: request.text,
         command: ["sidestep", "lab"].map(String::from).into_iter().chain(std::env::args().skip(1)).collect(),
         seed: request.seed,
+        profile: request.profile,
         out: request.out,
         dir: ground.dir.clone(),
         cgroup: ground.cgroup.as_ref().map(|each| each.path().into()),

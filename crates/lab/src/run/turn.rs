@@ -4,7 +4,8 @@ use super::stop::Stop;
 use crate::ground::{Ground, open_dir};
 use crate::load::{Execution, Job, Outcome, Tool};
 use crate::meter::Meter;
-use crate::result::Usage;
+use crate::profile::Sampler;
+use crate::result::{ProcessProfile, Usage};
 use crate::world::{LoadSpec, Output, Running, World};
 use indexmap::IndexMap;
 use std::time::{Duration, Instant};
@@ -21,20 +22,35 @@ pub struct Measured {
 /// Warm-up, then measurement. `load` is the cell's, the set-up may be shared with others.
 pub fn take(ground: &Ground, world: &mut World, load: &LoadSpec, stop: &Stop) -> Result<Measured, String> {
     let turn = Take { ground, world, load, stop };
-    if load.warmup > 0.0 {
-        turn.warm_up()?;
-    }
+    turn.warm_up()?;
     let before = world.moved(ground)?;
-    let (outcome, usage) = match load.job.tool {
-        Tool::Command => turn.repeat()?,
-        _ => turn.once()?,
-    };
+    let (outcome, usage) = turn.measure()?;
     let since = |(way, bytes): (String, u64)| (way.clone(), bytes - before[&way]);
     let moved = world.moved(ground)?.into_iter().map(since).collect();
     if outcome.is_ok() {
-        world.check()?;
+        world.check(load, &moved)?;
     }
     Ok(Measured { outcome, usage, moved })
+}
+
+/// A profile takes at least so many seconds: in one there are a thousand samples of a processor.
+const PROFILE_SECONDS: f64 = 5.0;
+
+/// One more load, of which only samples count.
+pub fn profile(
+    ground: &Ground,
+    world: &World,
+    load: &LoadSpec,
+    stop: &Stop,
+) -> Result<IndexMap<String, ProcessProfile>, String> {
+    let mut load = load.clone();
+    load.job.seconds = load.job.seconds.max(PROFILE_SECONDS);
+    let turn = Take { ground, world, load: &load, stop };
+    turn.warm_up()?;
+    let sampler = Sampler::begin(world.watched(ground, None).processes)?;
+    let (outcome, _) = turn.measure()?;
+    outcome?;
+    sampler.end()
 }
 
 struct Take<'a> {
@@ -50,6 +66,9 @@ type Taken = Result<(Result<Outcome, String>, Usage), String>;
 impl Take<'_> {
     /// Whatever the tool would say of it nobody hears.
     fn warm_up(&self) -> Result<(), String> {
+        if self.load.warmup == 0.0 {
+            return Ok(());
+        }
         // Some tools know whole seconds only.
         let job = Job { seconds: self.load.warmup.ceil() + 1.0, ..self.load.job.clone() };
         let mut running = self.start(&job)?;
@@ -58,6 +77,13 @@ impl Take<'_> {
         }
         running.stop();
         Ok(())
+    }
+
+    fn measure(&self) -> Taken {
+        match self.load.job.tool {
+            Tool::Command => self.repeat(),
+            _ => self.once(),
+        }
     }
 
     fn once(&self) -> Taken {
@@ -76,10 +102,11 @@ impl Take<'_> {
     fn repeat(&self) -> Taken {
         let job = &self.load.job;
         let mut all = Vec::new();
+        // Without cgroups the CPU of many short processes cannot be told. With them the meter need not know of any, and what it
+        // takes to begin is no part of the first one's time.
+        let mut meter = self.meter(None);
         let (begun, until) = (Instant::now(), self.until());
         let mut running = self.start(job)?;
-        // Without cgroups the CPU of many short processes cannot be told.
-        let mut meter = self.meter(None);
         let mut last = begun;
         loop {
             self.end(&running, until, &mut meter)?;

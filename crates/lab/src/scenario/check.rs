@@ -1,6 +1,6 @@
 //! What a scenario that can be read may still have wrong.
 
-use super::{Load, Process, Restart, Scenario, Text, When, cells};
+use super::{Load, Process, Restart, Scenario, Text, When};
 use crate::load::Tool;
 use indexmap::IndexMap;
 use std::collections::HashSet;
@@ -27,17 +27,27 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         is_name(&place, name)?;
         known_cells(scenario, &place, &variant.cells)?;
         check_places(scenario, &place, variant)?;
+        if variant.needs.iter().any(|need| need.run.is_empty()) {
+            return Err(format!("{place}.needs: run: there is no program"));
+        }
+    }
+    for (number, combination) in scenario.skip.iter().enumerate() {
+        known_cells(scenario, &format!("skip.{}", number + 1), combination)?;
     }
     for each in &scenario.setup {
         check_namespace(scenario, "setup", each.namespace.as_deref())?;
     }
     for each in &scenario.checks {
         check_when(scenario, "checks", &each.when)?;
+        if each.run.is_empty() == each.moved.is_empty() {
+            return Err("checks: each has either a command, run, or ways, moved".into());
+        }
     }
     check_namespace(scenario, "load", scenario.load.namespace.as_deref())?;
     check_names(scenario)?;
     check_load(&scenario.load)?;
     check_published(scenario)?;
+    check_goals(scenario)?;
     check_background(scenario)?;
     check_quick(scenario)?;
     check_design(scenario)
@@ -91,14 +101,15 @@ fn check_namespace(scenario: &Scenario, place: &str, namespace: Option<&str>) ->
 }
 
 /// Names of templates that are the lab's own.
-const TAKEN: [&str; 6] = ["dir", "shared", "sidestep", "bench", "envoy", "fill"];
+const TAKEN: [&str; 10] =
+    ["dir", "shared", "cgroup", "pins", "sidestep", "agent", "bench", "envoy", "kube-proxy", "fill"];
 /// Names of files that it writes into `${dir}` itself.
 const OWN_FILES: [&str; 6] = ["load", "broker", "report.jsonl", "sidestep.toml", "objects", "agent.sock"];
 
 fn check_names(scenario: &Scenario) -> Result<(), String> {
     let values = scenario.values.keys().chain(scenario.axes.keys());
     for name in values.chain(scenario.variants.values().flat_map(|each| each.values.keys())) {
-        if TAKEN.contains(&name.as_str()) || name.ends_with(".address") {
+        if TAKEN.contains(&name.as_str()) || name.ends_with(".address") || name.ends_with(".netns") {
             return Err(format!("'{name}' is a name of the lab's own: give the value, or the axis, another one"));
         }
     }
@@ -113,11 +124,13 @@ fn check_names(scenario: &Scenario) -> Result<(), String> {
 /// What would be left out without a word.
 fn check_load(load: &Load) -> Result<(), String> {
     match (load.tool, load.command.is_empty()) {
-        (Tool::Command, _) if load.requests.is_some() || !load.options.is_empty() || !load.target.raw().is_empty() => {
-            Err("load: the tool command takes a command, and no target, options or requests".into())
+        (tool @ (Tool::Command | Tool::Json), _)
+            if load.requests.is_some() || !load.options.is_empty() || !load.target.raw().is_empty() =>
+        {
+            Err(format!("load: the tool {} takes a command, and no target, options or requests", tool.name()))
         }
-        (Tool::Command, _) | (_, true) => Ok(()),
-        (tool, false) => Err(format!("load.command: is for the tool command; {} takes options", tool.name())),
+        (Tool::Command | Tool::Json, _) | (_, true) => Ok(()),
+        (tool, false) => Err(format!("load.command: is for the tools command and json; {} takes options", tool.name())),
     }
 }
 
@@ -147,6 +160,25 @@ fn check_published(scenario: &Scenario) -> Result<(), String> {
         let texts = |value: &String| vec![Text::from(value.as_str())];
         let cell: IndexMap<_, _> = figure.cell.iter().map(|(axis, value)| (axis.clone(), texts(value))).collect();
         known_cells(scenario, &place, &cell)?;
+    }
+    Ok(())
+}
+
+fn check_goals(scenario: &Scenario) -> Result<(), String> {
+    for goal in &scenario.goals {
+        let place = format!("goals.{}", goal.goal);
+        for variant in [&goal.variant].into_iter().chain(&goal.beside) {
+            one_of(&place, variant, scenario.variants.keys())?;
+        }
+        let texts = |values: &Vec<String>| values.iter().map(|value| Text::from(value.as_str())).collect();
+        let cells: IndexMap<_, _> = goal.cells.iter().map(|(axis, values)| (axis.clone(), texts(values))).collect();
+        known_cells(scenario, &place, &cells)?;
+        if goal.figures.is_empty() {
+            return Err(format!("{place}: name at least one figure"));
+        }
+        if !(goal.limit.is_finite() && goal.limit > 0.0) {
+            return Err(format!("{place}: limit: {} is no limit, such as 1.05", goal.limit));
+        }
     }
     Ok(())
 }
@@ -183,8 +215,8 @@ pub fn check_design(scenario: &Scenario) -> Result<(), String> {
     if design.least_rounds > design.most_rounds || design.least_rounds == 0 {
         return Err("design: least_rounds has to be from 1 to most_rounds".into());
     }
-    if cells::cells(&scenario.axes).is_empty() {
-        return Err("axes: one of them has no values".into());
+    if scenario.cells().is_empty() {
+        return Err("axes: one of them has no values, or all cells are skipped".into());
     }
     Ok(())
 }

@@ -8,16 +8,16 @@ mod shipped;
 mod text;
 mod variant;
 
-pub use cells::{Values, cells};
+pub use cells::Values;
 pub use check::{LOAD, NODE};
 pub use design::{Design, Restart};
 pub use read::{parse, read};
 pub use shipped::{find, shipped};
 pub use text::{Scope, Text};
-pub use variant::{Agent, Capture, Fill, Iptables, Rings, Setup, Splice, Variant};
+pub use variant::{Agent, Capture, Fill, Iptables, Need, Rings, Setup, Splice, Variant};
 
 use crate::load::Tool;
-use crate::result::Published;
+use crate::result::{Goal, Published};
 use indexmap::IndexMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ pub struct Scenario {
     /// axis -> its values; each combination is a cell.
     #[serde(default)]
     pub axes: IndexMap<String, Vec<Text>>,
+    /// Cells that are not measured: axis -> values; a cell that is among all of one of them is left out.
+    #[serde(default)]
+    pub skip: Vec<IndexMap<String, Vec<Text>>>,
     /// Names for use in templates; a variant may give others.
     #[serde(default)]
     pub values: IndexMap<String, Text>,
@@ -45,7 +48,7 @@ pub struct Scenario {
     /// Files of `${dir}`, written anew for each set-up.
     #[serde(default)]
     pub files: IndexMap<String, Text>,
-    /// Commands that run in each set-up before its processes are started.
+    /// Commands that run in each set-up before its rules are loaded and anything is started.
     #[serde(default)]
     pub setup: Vec<Setup>,
     #[serde(default)]
@@ -58,6 +61,9 @@ pub struct Scenario {
     /// a set-up's first turn, as the load does. If one fails, its set-up's turns do not count, and the run is no success.
     #[serde(default)]
     pub checks: Vec<Check>,
+    /// What is to be reached; the report says whether it was.
+    #[serde(default)]
+    pub goals: Vec<Goal>,
     #[serde(default)]
     pub design: Design,
     /// What `--quick` changes.
@@ -129,7 +135,11 @@ pub struct Ready {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
+    #[serde(default)]
     pub run: Vec<Text>,
+    /// Instead: ways that bytes of the turn's load have gone, as results call them (`by ring`, `spliced in pod`).
+    #[serde(default)]
+    pub moved: Vec<String>,
     #[serde(default)]
     pub when: When,
 }
@@ -162,7 +172,7 @@ pub struct Load {
     pub requests: Option<Text>,
     #[serde(default)]
     pub options: Vec<Text>,
-    /// Of the tool `command`: program and arguments.
+    /// Of the tools `command` and `json`: program and arguments.
     #[serde(default)]
     pub command: Vec<Text>,
     #[serde(default)]
@@ -251,6 +261,19 @@ impl Scenario {
 }
 
 impl Scenario {
+    /// Another text for a name that there is.
+    pub fn set_value(&mut self, name: &str, value: Text) -> Result<(), String> {
+        check::one_of("--set", name, self.values.keys())?;
+        self.values.insert(name.into(), value);
+        Ok(())
+    }
+
+    /// Combinations of the axes' values that are measured.
+    pub fn cells(&self) -> Vec<Values> {
+        let skipped = |cell: &Values| self.skip.iter().any(|combination| cells::among(combination, cell));
+        cells::cells(&self.axes).into_iter().filter(|cell| !skipped(cell)).collect()
+    }
+
     /// Whether something is there for some values of an axis only: then others would mean nothing.
     fn depends_on(&self, axis: &str) -> bool {
         let whens = self.processes.values().map(|each| &each.when).chain(self.checks.iter().map(|each| &each.when));

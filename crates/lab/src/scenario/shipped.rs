@@ -22,6 +22,9 @@ scenarios![
     "splice",
     "splice-stream",
     "splice-connect",
+    "services",
+    "services-setup",
+    "services-change",
     "kmap",
     "socket-ebpf",
     "sidecar",
@@ -43,16 +46,16 @@ pub fn find(name: &str) -> Result<&'static str, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{cells, parse};
+    use crate::scenario::parse;
 
     #[test]
     fn each_can_be_read_has_its_name_and_is_something_when_quick() {
         for (name, text) in shipped() {
             let scenario = parse(text).unwrap_or_else(|why| panic!("{name}: {why}"));
             assert_eq!(scenario.name, *name);
-            let (all, quick) = (cells(&scenario.axes).len(), scenario.clone().quick());
+            let (all, quick) = (scenario.cells().len(), scenario.clone().quick());
             assert!(quick.variants.contains_key(&scenario.baseline), "{name}");
-            assert!((1..=all).contains(&cells(&quick.axes).len()), "{name}");
+            assert!((1..=all).contains(&quick.cells().len()), "{name}");
         }
     }
 

@@ -13,6 +13,9 @@ pub struct Variant {
     /// In place of the scenario's own.
     #[serde(default)]
     pub values: IndexMap<String, Text>,
+    /// What it needs of the machine; without it the variant is left out, and a note says so.
+    #[serde(default)]
+    pub needs: Vec<Need>,
     /// Cells that it takes part in: axis -> values.
     #[serde(default)]
     pub cells: IndexMap<String, Vec<Text>>,
@@ -34,6 +37,15 @@ pub struct Variant {
     /// Besides the scenario's own.
     #[serde(default)]
     pub setup: Vec<Setup>,
+}
+
+/// A command that succeeds where a variant can take part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Need {
+    pub run: Vec<Text>,
+    /// What is missing if it does not: `this kernel has no IPVS`.
+    pub otherwise: String,
 }
 
 /// Programs run under `sidestep run`.
@@ -70,7 +82,7 @@ pub struct Iptables {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fill {
-    pub chain: String,
+    pub chain: Text,
     pub count: Text,
 }
 
@@ -99,7 +111,7 @@ pub struct Splice {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
-    /// Services, EndpointSlices, Policies: YAML.
+    /// Services, EndpointSlices, Policies: YAML. Further files may be put into `${dir}/objects` by a `setup`.
     #[serde(default)]
     pub objects: Text,
     /// It captures, besides.

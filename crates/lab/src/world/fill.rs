@@ -1,11 +1,11 @@
 //! From a scenario to the set-up of one variant in one cell: every template is filled in.
 
-use super::command::Cmd;
+use super::command::{Cmd, NETNS};
 use super::namespaces;
 use super::ready::Ready;
 use super::rules;
 use super::spec::{
-    AgentSpec, BROKER, CaptureSpec, LoadSpec, Place, ProcessSpec, RulesSpec, SIDESTEP, Spec, SpliceSpec,
+    AgentSpec, BROKER, CaptureSpec, CheckSpec, LoadSpec, Place, ProcessSpec, RulesSpec, SIDESTEP, Spec, SpliceSpec,
 };
 use crate::ground::Ground;
 use crate::load::Job;
@@ -44,8 +44,10 @@ impl Spec {
                 .map_err(|why| at("iptables", why))?,
             processes: processes?,
             setup: filler.setup(&scenario.setup).map_err(|why| at("setup", why))?,
-            checks: filler.checks(scenario, name, cell).map_err(|why| at("checks", why))?,
-            load: filler.load(&scenario.load).map_err(|why| at("load", why))?,
+            load: LoadSpec {
+                checks: filler.checks(scenario, name, cell).map_err(|why| at("checks", why))?,
+                ..filler.load(&scenario.load).map_err(|why| at("load", why))?
+            },
             broker: filler.broker()?,
             load_rings: filler.rings(LOAD).is_some(),
             captures: filler.captures(&variant.capture).map_err(|why| at("capture", why))?,
@@ -80,6 +82,13 @@ pub fn base_scope(ground: &Ground, scenario: &Scenario) -> Scope {
 fn scope(ground: &Ground, scenario: &Scenario, variant: &Variant, cell: &Values, place: &Place) -> Scope {
     let mut scope = base_scope(ground, scenario);
     scope.set("dir", place.dir.display().to_string());
+    scope.set("pins", super::sidestep::pins(ground, place).display().to_string());
+    if let Some(cgroup) = &place.cgroup {
+        scope.set("cgroup", cgroup.display().to_string());
+    }
+    for name in [NODE].into_iter().chain(scenario.namespaces.iter().map(String::as_str)) {
+        scope.set(format!("{name}.netns"), format!("{NETNS}/{}-{name}", place.prefix));
+    }
     scope.layer(&variant.values);
     for (axis, value) in cell {
         scope.set(axis, value);
@@ -222,7 +231,7 @@ impl Filler<'_> {
     fn rules(&self, rules: &Iptables) -> Result<RulesSpec, String> {
         let mut scope = self.scope.clone();
         if let Some(fill) = &rules.fill {
-            scope.set("fill", rules::fill(&fill.chain, self.number("fill.count", &fill.count)?));
+            scope.set("fill", rules::fill(&self.one(&fill.chain)?, self.number("fill.count", &fill.count)?));
         }
         Ok(RulesSpec {
             namespace: self.namespace(rules.namespace.as_deref()),
@@ -264,9 +273,13 @@ impl Filler<'_> {
     }
 
     /// They run as the load does: as another client.
-    fn checks(&self, scenario: &Scenario, variant: &str, cell: &Values) -> Result<Vec<Cmd>, String> {
+    fn checks(&self, scenario: &Scenario, variant: &str, cell: &Values) -> Result<Vec<CheckSpec>, String> {
         let those = scenario.checks.iter().enumerate().filter(|(_, each)| each.when.holds(variant, cell));
-        those.map(|(number, check)| self.check(number, check, &scenario.load)).collect()
+        let one = |(number, check): (usize, &Check)| match check.moved.as_slice() {
+            [] => self.check(number, check, &scenario.load).map(CheckSpec::Run),
+            ways => Ok(CheckSpec::Moved(ways.to_vec())),
+        };
+        those.map(one).collect()
     }
 
     fn check(&self, number: usize, check: &Check, load: &Load) -> Result<Cmd, String> {
@@ -311,6 +324,7 @@ impl Filler<'_> {
             folder: self.place.dir.join("load"),
         };
         let warmup = self.duration("warmup", &load.warmup)?;
-        Ok(LoadSpec { command, job, warmup, patience: self.duration("patience", &load.patience)? })
+        let patience = self.duration("patience", &load.patience)?;
+        Ok(LoadSpec { command, job, warmup, patience, checks: Vec::new() })
     }
 }

@@ -23,7 +23,7 @@ use crate::meter::{self, Account, Watched};
 use crate::scenario::{LOAD, Scenario, Values, Variant};
 use indexmap::IndexMap;
 use namespaces::Namespaces;
-use spec::ProcessSpec;
+use spec::{CheckSpec, ProcessSpec};
 use std::path::PathBuf;
 
 /// Processes of it end when it is dropped, the youngest first; then everything else of it goes.
@@ -38,8 +38,8 @@ pub struct World {
     /// Of processes; those of its own programs are below `cgroup`.
     cgroups: Vec<Cgroup>,
     undo: Vec<Cmd>,
-    /// The scenario's checks have run.
-    checked: bool,
+    /// Checks that have been made.
+    checked: Vec<CheckSpec>,
     /// What one of them said against it.
     wrong: Option<String>,
 }
@@ -70,7 +70,7 @@ impl World {
             cgroup,
             cgroups: Vec::new(),
             undo,
-            checked: false,
+            checked: Vec::new(),
             wrong: None,
         };
         world.furnish(ground)?;
@@ -84,11 +84,11 @@ impl World {
         }
         let own: Result<Vec<Cgroup>, String> = self.spec.cgroups().map(Cgroup::new).collect();
         self.cgroups = own?;
-        iptables::load(&self.spec)?;
-        self.steer(ground)?;
         for command in self.spec.setup.clone() {
             run(&command, None)?;
         }
+        iptables::load(&self.spec)?;
+        self.steer(ground)?;
         for (name, process) in self.spec.processes.clone() {
             self.start_process(name, &process)?;
         }
@@ -112,12 +112,15 @@ impl World {
         Ok(())
     }
 
-    /// After a turn. A process that has ended though nobody asked it to: what it said. A load that took another way: what
-    /// the scenario's check said.
-    pub fn check(&mut self) -> Result<(), String> {
+    /// After a turn, in which so many bytes went each way. A process that has ended though nobody asked it to: what it said.
+    /// A load that took another way: what the scenario's check said.
+    pub fn check(&mut self, load: &LoadSpec, moved: &IndexMap<String, u64>) -> Result<(), String> {
         self.processes.iter_mut().try_for_each(|(_, running)| running.check())?;
-        if !std::mem::replace(&mut self.checked, true) {
-            self.wrong = self.spec.checks.iter().find_map(|command| run(command, None).err());
+        for check in &load.checks {
+            if !self.checked.contains(check) {
+                self.wrong = self.wrong.take().or_else(|| check.complaint(moved));
+                self.checked.push(check.clone());
+            }
         }
         self.wrong.clone().map_or(Ok(()), Err)
     }
@@ -152,6 +155,15 @@ impl World {
             processes: pids.chain(loads).map(account).collect(),
             whole: self.cgroup.as_ref().map(|each| each.path().to_path_buf()),
             outside: Some(ground.outside_proc()),
+        }
+    }
+}
+
+impl CheckSpec {
+    fn complaint(&self, moved: &IndexMap<String, u64>) -> Option<String> {
+        match self {
+            CheckSpec::Run(command) => run(command, None).err(),
+            CheckSpec::Moved(ways) => moved::unused(ways, moved),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::command::Cmd;
 use super::process::run;
 use super::sidestep::splice_pins;
-use super::spec::Spec;
+use super::spec::{Spec, SpliceSpec};
 use crate::ground::Ground;
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -19,12 +19,26 @@ pub fn moved(ground: &Ground, spec: &Spec) -> Result<IndexMap<String, u64>, Stri
         let text = std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
         moved.insert(BY_RING.to_string(), by_ring(&text));
     }
-    if !spec.splices.is_empty() {
-        let each: Result<Vec<u64>, String> =
-            (0..spec.splices.len()).map(|number| spliced(ground, spec, number)).collect();
-        moved.insert(SPLICED.to_string(), each?.iter().sum());
+    for (number, splice) in spec.splices.iter().enumerate() {
+        *moved.entry(way(spec, splice)).or_default() += spliced(ground, spec, number)?;
     }
     Ok(moved)
+}
+
+/// Of several splices each has to be used: those of different namespaces are told apart.
+fn way(spec: &Spec, splice: &SpliceSpec) -> String {
+    match splice.namespace.as_deref().and_then(|name| name.strip_prefix(&format!("{}-", spec.place.prefix))) {
+        Some(namespace) if spec.splices.len() > 1 => format!("{SPLICED} in {namespace}"),
+        _ => SPLICED.into(),
+    }
+}
+
+/// What a check says of ways that not a byte went.
+pub fn unused(ways: &[String], moved: &IndexMap<String, u64>) -> Option<String> {
+    let unused = ways.iter().find(|way| moved.get(way.as_str()).is_none_or(|bytes| *bytes == 0))?;
+    let counted: Vec<String> = moved.iter().map(|(way, bytes)| format!("{way} {bytes}")).collect();
+    let counted = if counted.is_empty() { "nothing was counted".into() } else { counted.join(", ") };
+    Some(format!("not a byte of the load went {unused} (bytes: {counted})"))
 }
 
 #[derive(Deserialize)]
@@ -50,6 +64,17 @@ fn spliced(ground: &Ground, spec: &Spec, number: usize) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_way_that_no_byte_went_is_named() {
+        let ways = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+        let moved = IndexMap::from([("spliced in client".to_string(), 9), ("spliced in server".to_string(), 0)]);
+        assert_eq!(unused(&ways(&["spliced in client"]), &moved), None);
+        let why = "not a byte of the load went spliced in server (bytes: spliced in client 9, spliced in server 0)";
+        assert_eq!(unused(&ways(&["spliced in client", "spliced in server"]), &moved).as_deref(), Some(why));
+        let why = "not a byte of the load went by ring (bytes: nothing was counted)";
+        assert_eq!(unused(&ways(&["by ring"]), &IndexMap::new()).as_deref(), Some(why));
+    }
 
     #[test]
     fn lines_are_added_and_halves_are_not() {

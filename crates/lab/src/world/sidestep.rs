@@ -3,13 +3,14 @@
 use super::command::Cmd;
 use super::process::run;
 use super::ready::Ready;
-use super::spec::{AGENT, AgentSpec, BROKER, CaptureSpec, ProcessSpec, Spec, SpliceSpec};
+use super::spec::{AGENT, AgentSpec, BROKER, CaptureSpec, Place, ProcessSpec, Spec, SpliceSpec};
 use crate::ground::Ground;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Tables of capture and services; each splice has its own beside them.
-fn pins(ground: &Ground, spec: &Spec) -> PathBuf {
-    ground.bpf().join(&spec.place.prefix)
+pub fn pins(ground: &Ground, place: &Place) -> PathBuf {
+    ground.bpf().join(&place.prefix)
 }
 
 pub fn splice_pins(ground: &Ground, spec: &Spec, number: usize) -> PathBuf {
@@ -17,6 +18,8 @@ pub fn splice_pins(ground: &Ground, spec: &Spec, number: usize) -> PathBuf {
 }
 
 const READY_SECONDS: f64 = 20.0;
+/// Tens of thousands of Services take it a while.
+const AGENT_LIMIT: Duration = Duration::from_secs(120);
 
 /// They are started before anything else.
 pub fn daemons(ground: &Ground, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, String> {
@@ -41,14 +44,14 @@ fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), String> {
 
 fn agent(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(String, ProcessSpec), String> {
     let objects = spec.place.dir.join("objects");
-    std::fs::create_dir(&objects).map_err(|why| format!("{}: {why}", objects.display()))?;
+    std::fs::create_dir_all(&objects).map_err(|why| format!("{}: {why}", objects.display()))?;
     write(&objects.join("services.yaml"), &agent.objects)?;
     for each in &agent.captures {
         let command = capture(ground, spec, each, &["--print"])?;
         write(&objects.join(format!("{}.yaml", each.namespace)), &run(&command, None)?)?;
     }
     let cgroup = spec.place.cgroup.as_deref().ok_or(NEEDS_CGROUP)?;
-    let pins = pins(ground, spec);
+    let pins = pins(ground, &spec.place);
     let options = [
         ("--config", text(&objects)),
         ("--cgroup", text(cgroup)),
@@ -60,7 +63,10 @@ fn agent(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(String, Pro
     let words = options.into_iter().flat_map(|(name, value)| [name.to_string(), value]);
     let argv = [ground.part(AGENT)?].into_iter().chain(words).chain(agent.options.iter().cloned()).collect();
     // It makes this in one step when all tables are filled and all programs attached.
-    Ok((AGENT.into(), daemon(spec, AGENT, argv, Ready::path(&pins.join("services/links")))))
+    Ok((
+        AGENT.into(),
+        daemon(spec, AGENT, argv, Ready { limit: AGENT_LIMIT, ..Ready::path(&pins.join("services/links")) }),
+    ))
 }
 
 const NEEDS_CGROUP: &str = "capture, splice and the agent need cgroup v2 and root";
@@ -91,12 +97,17 @@ pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), String> {
 /// What undoes it, in order. Programs attached to a cgroup go with it, if one of these fails.
 pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, String> {
     let detach = spec.agent.iter().map(|_| {
-        let words =
-            ["--detach", "--pins", &text(&pins(ground, spec)), "--socket", &text(&spec.place.dir.join("agent.sock"))];
+        let words = [
+            "--detach",
+            "--pins",
+            &text(&pins(ground, &spec.place)),
+            "--socket",
+            &text(&spec.place.dir.join("agent.sock")),
+        ];
         Ok(call("agent --detach", ground.part(AGENT)?, &words))
     });
     let captures = spec.captures.iter().map(|each| {
-        let words = ["capture", "--netns", &each.namespace, "--pins", &text(&pins(ground, spec)), "--remove"];
+        let words = ["capture", "--netns", &each.namespace, "--pins", &text(&pins(ground, &spec.place)), "--remove"];
         Ok(call("capture --remove", ground.sidestep()?, &words))
     });
     let splices = (0..spec.splices.len()).map(|number| {
@@ -108,7 +119,7 @@ pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, String> {
 
 fn capture(ground: &Ground, spec: &Spec, each: &CaptureSpec, more: &[&str]) -> Result<Cmd, String> {
     let cgroup = spec.place.cgroup.as_deref().ok_or(NEEDS_CGROUP)?;
-    let pins = text(&pins(ground, spec));
+    let pins = text(&pins(ground, &spec.place));
     let words = ["capture", "--netns", &each.namespace, "--pins", &pins, "--cgroup", &text(cgroup)].map(String::from);
     let more = more.iter().map(|word| word.to_string());
     let argv = [ground.sidestep()?].into_iter().chain(words).chain(each.options.iter().cloned()).chain(more).collect();
@@ -133,17 +144,17 @@ fn wait_captured(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(), 
         "--list",
         "--json",
         "--pins",
-        &text(&pins(ground, spec)),
+        &text(&pins(ground, &spec.place)),
         "--socket",
         &text(&spec.place.dir.join("agent.sock")),
     ];
     let command = call("capture --list", ground.sidestep()?, &words);
-    let until = std::time::Instant::now() + std::time::Duration::from_secs_f64(READY_SECONDS);
+    let until = std::time::Instant::now() + Duration::from_secs_f64(READY_SECONDS);
     while captured(&run(&command, None)?) < agent.captures.len() {
         if std::time::Instant::now() > until {
             return Err(format!("the agent has not captured all pods after {READY_SECONDS} s"));
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }

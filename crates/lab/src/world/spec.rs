@@ -16,7 +16,6 @@ pub struct Spec {
     pub rules: Vec<RulesSpec>,
     pub processes: IndexMap<String, ProcessSpec>,
     pub setup: Vec<Cmd>,
-    pub checks: Vec<Cmd>,
     pub load: LoadSpec,
     /// The broker's program, if there are rings.
     pub broker: Option<String>,
@@ -26,6 +25,15 @@ pub struct Spec {
     pub splices: Vec<SpliceSpec>,
     pub agent: Option<AgentSpec>,
     pub place: Place,
+}
+
+/// What is looked at after the first turn.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CheckSpec {
+    /// It must succeed.
+    Run(Cmd),
+    /// Bytes of the load must have gone each of these ways.
+    Moved(Vec<String>),
 }
 
 /// Where it all is.
@@ -92,6 +100,8 @@ pub struct LoadSpec {
     pub job: Job,
     pub warmup: f64,
     pub patience: f64,
+    /// What has to be so after it.
+    pub checks: Vec<CheckSpec>,
 }
 
 impl Spec {

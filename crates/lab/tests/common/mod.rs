@@ -7,8 +7,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal};
 use sidestep_lab::load::{Latencies, Outcome};
 use sidestep_lab::result::{
-    About, Cell, Disturbance, Ended, FORMAT, Figure, Machine, ProcessUsage, Program, Published, PublishedFigure, Run,
-    Turn, Usage, Variant,
+    About, Cell, Disturbance, Ended, FORMAT, Figure, Goal, Machine, ProcessUsage, Program, Published, PublishedFigure,
+    Run, Turn, Usage, Variant,
 };
 use std::sync::LazyLock;
 
@@ -113,7 +113,7 @@ fn cell(rng: &mut ChaCha8Rng, connections: u32) -> Cell {
         }
     }
     let values = IndexMap::from([("connections".to_owned(), connections.to_string())]);
-    Cell { values, variants: Vec::new(), turns }
+    Cell { values, variants: Vec::new(), turns, profiles: Vec::new() }
 }
 
 /// One turn, or one that was disturbed and then repeated; once in each cell one that fails.
@@ -222,8 +222,32 @@ fn about() -> About {
         judged: vec![Figure::Rate, Figure::P50, Figure::P99, Figure::Cpu],
         precision: 0.05,
         confidence: 0.95,
+        goals: goals(),
         published: Some(published()),
     }
+}
+
+/// One that is reached, one that is missed, one by figures of its own.
+fn goals() -> Vec<Goal> {
+    let goal = |text: &str, variant: &str, beside: &str, limit: f64| Goal {
+        goal: text.into(),
+        variant: variant.into(),
+        beside: vec![beside.into()],
+        figures: vec![Figure::Rate, Figure::P50],
+        limit,
+        cells: IndexMap::new(),
+    };
+    let cells = IndexMap::from([("connections".to_owned(), vec!["64".to_owned()])]);
+    vec![
+        goal("half as quick again as the kernel", "sidestep", "plain", 1.0 / 1.5),
+        goal("a sidecar costs nothing", "sidecar-redirected", "sidestep", 1.0),
+        Goal {
+            beside: Vec::new(),
+            figures: vec![Figure::Rate],
+            cells,
+            ..goal("100,000 a second", "sidestep", "", 100e3)
+        },
+    ]
 }
 
 fn published() -> Published {

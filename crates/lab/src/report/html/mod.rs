@@ -6,6 +6,8 @@ mod boxes;
 mod cpu;
 mod curves;
 mod forest;
+mod goals;
+mod profile;
 mod published;
 mod redo;
 mod scale;
@@ -37,12 +39,14 @@ pub fn page(run: &Run) -> String {
                 (answer::section(&findings))
                 (legend(run))
                 main {
+                    (goals::section(&findings))
                     (verdicts::section(&findings))
                     (published::section(&findings))
                     (axes::section(&findings))
                     (boxes::section(&findings))
                     (curves::section(&findings))
                     (cpu::section(&findings))
+                    (profile::section(&findings))
                     (turns::section(&findings))
                     (redo::section(run))
                 }

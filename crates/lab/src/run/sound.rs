@@ -1,0 +1,33 @@
+//! Whether the figures of a load count.
+
+use crate::load::Outcome;
+
+/// The part of a load that has to be seen, or its costs are not known.
+const SEEN: f64 = 0.5;
+
+/// An error if not: `errors` is the part of failed requests that is allowed, `seen` for how many seconds its costs were measured.
+pub fn sound(outcome: Outcome, errors: f64, seen: f64) -> Result<Outcome, String> {
+    let (failed, all) = (outcome.errors, outcome.errors + outcome.requests);
+    // Answers that say no are quick: figures with many of them in it are no figures.
+    if failed as f64 > errors * all as f64 {
+        return Err(format!("{failed} of {all} requests failed (design.errors)"));
+    }
+    // On a machine that is too busy the load may be over before the lab looks.
+    if seen < SEEN * outcome.seconds {
+        return Err(format!("the lab was kept from measuring: it saw {seen:.3} s of {:.3} s", outcome.seconds));
+    }
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_of_which_too_little_was_seen_or_too_much_failed_does_not_count() {
+        let outcome = |errors| Outcome { requests: 100, errors, seconds: 1.0, bytes: None, latency: None };
+        assert!(sound(outcome(1), 0.01, 0.6).is_ok());
+        assert!(sound(outcome(2), 0.01, 1.0).unwrap_err().contains("2 of 102 requests failed"));
+        assert!(sound(outcome(0), 0.01, 0.4).unwrap_err().contains("it saw 0.400 s of 1.000 s"));
+    }
+}
