@@ -64,8 +64,8 @@ compat:
 	cargo build --release
 	tools/compat $(ARGS)
 
-# docs/RESULTS.md: what the lab finds here of published experiments. Needs root and a quiet machine; three quarters of an hour.
-# ARGS="kmap mesh" measures some of them anew.
+# docs/results: what the lab finds here, beside what was published. Needs root and a quiet machine; 44 minutes.
+# ARGS="kmap mesh" measures some of them anew, ARGS="--page" none; ARGS="--help" says how long each takes.
 results:
 	tools/install-deps lab
 	cargo build --release

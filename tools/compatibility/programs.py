@@ -3,17 +3,18 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 
 from .markdown import size, table
 
 MODES = ("plain", "preloaded", "flip")
 TITLE = "Programs"
-INTRODUCTION = """Each line is a test in `tests/apps/programs/` that runs a real program under load and compares every
-byte.
-
-*By ring* counts, in the upgraded run, connections (ends) and bytes of all processes with the library in them; what is
-missing there has a reason code, see [LIMITATIONS.md](../LIMITATIONS.md#reason-codes)."""
-HEAD = ["program", "version", "exercised", "by ring", "plain", "upgraded", "changing", "reason codes"]
+INTRODUCTION = """Tests in `tests/apps/programs/` run real programs under load and compare every byte. *Connections* (their ends) and
+*bytes* count, in the upgraded run, what went by ring, of all that processes with the library had. The rest stayed on the kernel
+for the reasons in the last column: [reason codes](../LIMITATIONS.md#reason-codes)."""
+HEAD = ["program", "version", "tests", "connections by ring", "bytes by ring", "reasons, most frequent first"]
+# A program's further reasons are in the JSON file.
+REASONS = 3
 
 
 def run(root, wanted):
@@ -25,8 +26,11 @@ def run(root, wanted):
 
 
 def parse(texts):
-    """The results in one or more runs' output."""
-    return [result for text in texts for result in first_object(text)["results"]]
+    """What is kept of one or more runs' output: one entry a test."""
+    tests = {}
+    for result in (result for text in texts for result in first_object(text)["results"]):
+        tests.setdefault(result["name"], {})[result["mode"]] = result
+    return [entry(name, modes) for name, modes in sorted(tests.items())]
 
 
 def first_object(text):
@@ -36,43 +40,49 @@ def first_object(text):
     return json.loads(line)
 
 
+def entry(name, modes):
+    """Verdicts of all modes, and counts of the upgraded run."""
+    result = modes.get("preloaded") or next(iter(modes.values()))
+    reports = result["reports"].values()
+    program, test = name.split(".", 1)
+    reasons = Counter()
+    for report in reports:
+        reasons.update(report["reasons"])
+    return {
+        "program": program, "version": result["version"],
+        "about": result["about"].rstrip(".") or test.replace("_", " "),
+        "ok": {mode: modes[mode]["ok"] for mode in MODES if mode in modes},
+        **{key: sum(report[key] for report in reports) for key in ("upgraded", "seen", "ring", "kernel")},
+        "reasons": dict(sorted(reasons.items())),
+    }
+
+
 def count(found):
     """Passed and failed."""
-    failed = sum(not result["ok"] for result in found)
-    return len(found) - failed, failed
+    verdicts = [ok for test in found for ok in test["ok"].values()]
+    return verdicts.count(True), verdicts.count(False)
 
 
 def section(found):
-    tests = {}
-    for result in found:
-        tests.setdefault(result["name"], {})[result["mode"]] = result
-    return f"{INTRODUCTION}\n\n{table(HEAD, [row(name, modes) for name, modes in sorted(tests.items())])}"
+    programs = {}
+    for test in found:
+        programs.setdefault((test["program"], test["version"]), []).append(test)
+    parts = [INTRODUCTION, table(HEAD, [row(*key, tests) for key, tests in programs.items()])]
+    failed = [f"- {test['program']}, {mode}: {test['about']}" for test in found
+              for mode, ok in test["ok"].items() if not ok]
+    return "\n\n".join(parts + (["Failures:\n\n" + "\n".join(failed)] if failed else []))
 
 
-def row(name, modes):
-    """One line of the table."""
-    result = modes.get("preloaded") or next(iter(modes.values()))
-    program, test = name.split(".", 1)
-    reports = result["reports"]
-    ring, kernel = total(reports, "ring"), total(reports, "kernel")
-    by_ring = f"{total(reports, 'upgraded')} of {total(reports, 'seen')}; {size(ring)} of {size(ring + kernel)}"
-    about = result["about"].rstrip(".") or test.replace("_", " ")
-    return [program, result["version"], about, by_ring, *(verdict(modes, mode) for mode in MODES), reasons(reports)]
+def row(program, version, tests):
+    total = {key: sum(test[key] for test in tests) for key in ("upgraded", "seen", "ring", "kernel")}
+    reasons = Counter()
+    for test in tests:
+        reasons.update(test["reasons"])
+    named = ", ".join(f"{name} {number}" for name, number in reasons.most_common(REASONS))
+    by_ring = f"{size(total['ring'])} of {size(total['ring'] + total['kernel'])}"
+    return [program, version, verdict(tests), f"{total['upgraded']} of {total['seen']}", by_ring, named]
 
 
-def total(reports, *keys):
-    return sum(report[key] for report in reports.values() for key in keys)
-
-
-def reasons(reports):
-    counts = {}
-    for report in reports.values():
-        for name, count_of in report["reasons"].items():
-            counts[name] = counts.get(name, 0) + count_of
-    return ", ".join(f"{name} {count_of}" for name, count_of in sorted(counts.items()))
-
-
-def verdict(modes, mode):
-    if mode not in modes:
-        return "-"
-    return "ok" if modes[mode]["ok"] else "**FAIL**"
+def verdict(tests):
+    failed = sum(not all(test["ok"].values()) for test in tests)
+    return f"**{failed} of {len(tests)} FAIL**" if failed else f"{len(tests)} ok"

@@ -2,16 +2,17 @@
 
 import subprocess
 import sys
+from collections import Counter
 
 from .markdown import size, table
 from .programs import first_object
 
 WAYS = ("plain", "upgraded", "flip")
 TITLE = "Test suites"
-INTRODUCTION = """Each line is a module, a stressor or a build of a suite in `tests/suites/`. *Plain*, *upgraded*
-and *changing* count tests passed / failed / skipped; what fails or is skipped on kernel TCP too is no failure of
-Sidestep. *By ring*: bytes of all processes, in the upgraded run and in the changing one."""
-HEAD = ["suite", "version", "what", "plain", "upgraded", "changing", "by ring", "result"]
+INTRODUCTION = """Each line is a suite of `tests/suites/`: modules of a suite, stressors, or builds of our own cases. *Plain*, *upgraded* and
+*changing* count tests passed / failed / skipped; what fails or is skipped on kernel TCP too is no failure of Sidestep.
+*By ring*: bytes of all processes, in the upgraded run and in the changing one."""
+HEAD = ["suite", "version", "parts", "plain", "upgraded", "changing", "by ring", "result"]
 
 
 def run(root, wanted):
@@ -50,53 +51,42 @@ def count(merged):
 
 
 def section(merged):
-    rows = [row(suite, merged[suite], name) for suite in merged for name in merged[suite]["rows"]]
-    parts = [INTRODUCTION, table(HEAD, rows)]
+    parts = [INTRODUCTION, table(HEAD, [row(suite, found) for suite, found in merged.items()])]
     parts += listed(merged, "failures", "Failures", "detail")
     parts += listed(merged, "excused", "Fails with Sidestep only, and is no defect", "reason")
     parts += listed(merged, "unsteady", "Failed once with Sidestep, and no more when run alone in both ways", "detail")
     parts += listed(merged, "baseline", "Fails without Sidestep")
-    parts += skips(merged)
     return "\n\n".join(parts)
 
 
-def row(suite, found, name):
-    ways = found["rows"][name]
-    by_ring = ", ".join(size(ways[way]["ring"]) for way in WAYS[1:] if way in ways)
-    cells = [cell(ways.get(way)) for way in WAYS]
-    return [suite, found["version"], name, *cells, by_ring, verdict(found["notes"][name])]
+def row(suite, found):
+    totals = {}
+    for ways in found["rows"].values():
+        for way, counts in ways.items():
+            totals.setdefault(way, Counter()).update(counts)
+    by_ring = ", ".join(size(totals[way]["ring"]) for way in WAYS[1:] if way in totals)
+    cells = [cell(totals.get(way)) for way in WAYS]
+    return [suite, found["version"], len(found["rows"]), *cells, by_ring, verdict(found["notes"].values())]
 
 
 def cell(counts):
     return f"{counts['passed']} / {counts['failed']} / {counts['skipped']}" if counts else "-"
 
 
-def verdict(one):
-    if one["failures"]:
-        return f"**{len(one['failures'])} FAIL**"
-    told = [f"{len(one[kind])} {kind}" for kind in ("excused", "unsteady") if one[kind]]
-    return ", ".join(["ok", *told])
+def verdict(notes):
+    total = {kind: sum(len(one[kind]) for one in notes) for kind in ("failures", "excused", "unsteady")}
+    if total["failures"]:
+        return f"**{total['failures']} FAIL**"
+    return ", ".join(["ok", *(f"{total[kind]} {kind}" for kind in ("excused", "unsteady") if total[kind])])
 
 
 def listed(merged, kind, title, key=None):
     """A list of findings, one line each, under its title."""
     found = [entry for suite in merged.values() for one in suite["notes"].values() for entry in one[kind]]
     lines = [f"- `{e['name']}`" + (f" ({e['way']}): {first_line(e[key])}" if key else "") for e in found]
-    return [f"{title}:\n\n" + "\n".join(lines)] if lines else []
+    # In several builds the same may fail.
+    return [f"{title}:\n\n" + "\n".join(dict.fromkeys(lines))] if lines else []
 
 
 def first_line(text):
     return str(text).splitlines()[0] if text else ""
-
-
-def skips(merged):
-    """Reasons, in the tests' own words, and where they were met."""
-    by_reason = {}
-    for suite in merged.values():
-        for one in suite["notes"].values():
-            for entry in one["skips"]:
-                by_reason.setdefault(entry["reason"], []).append(f"{entry['row']} {entry['count']}")
-    if not by_reason:
-        return []
-    rows = [[reason, ", ".join(where)] for reason, where in sorted(by_reason.items())]
-    return ["Skipped, without Sidestep too:\n\n" + table(["reason, as the test gives it", "tests"], rows)]

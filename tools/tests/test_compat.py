@@ -11,7 +11,7 @@ from pathlib import Path
 TOOLS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOOLS))
 
-from compatibility import suites  # noqa: E402
+from compatibility import programs, suites  # noqa: E402
 
 FINDINGS = {"failures": [], "unsteady": [], "excused": [], "skips": [], "baseline": []}
 
@@ -38,7 +38,7 @@ class Suites(unittest.TestCase):
 
     def test_a_line_of_the_table(self):
         merged = suites.parse([output({"test_x": self.ROW})])
-        self.assertIn("| cpython | 3.11 | test_x | 3 / 0 / 0 | 3 / 0 / 0 | 3 / 0 / 0 | 2.5 kB, 40 B | ok |",
+        self.assertIn("| cpython | 3.11 | 1 | 3 / 0 / 0 | 3 / 0 / 0 | 3 / 0 / 0 | 2.5 kB, 40 B | ok |",
                       suites.section(merged))
         self.assertEqual(suites.count(merged), (1, 0))
 
@@ -60,18 +60,44 @@ class Suites(unittest.TestCase):
                                output({"test_x": self.ROW})])
         self.assertEqual(suites.count(merged), (2, 0))
 
+    def test_a_suite_is_one_line(self):
+        merged = suites.parse([output({"test_x": self.ROW, "test_y": self.ROW})])
+        self.assertIn("| cpython | 3.11 | 2 | 6 / 0 / 0 | 6 / 0 / 0 | 6 / 0 / 0 | 5 kB, 80 B | ok |",
+                      suites.section(merged))
+
+
+class Programs(unittest.TestCase):
+    def test_a_program_is_one_line_and_failures_are_named(self):
+        report = {"upgraded": 2, "seen": 3, "ring": 1500, "kernel": 500, "reasons": {"short": 1}}
+        result = {"version": "1.2", "ok": True, "reports": {"1": report}}
+        texts = [json.dumps({"results": [
+            {**result, "name": "prog.one", "about": "It works.", "mode": "preloaded"},
+            {**result, "name": "prog.two", "about": "", "mode": "preloaded"},
+            {**result, "name": "prog.two", "about": "", "mode": "flip", "ok": False},
+        ]})]
+        found = programs.parse(texts)
+        self.assertEqual(programs.count(found), (2, 1))
+        self.assertIn("| prog | 1.2 | **1 of 2 FAIL** | 4 of 6 | 3 kB of 4 kB | short 2 |", programs.section(found))
+        self.assertIn("- prog, flip: two", programs.section(found))
+
 
 class Page(unittest.TestCase):
     def test_a_part_that_was_not_run_stays(self):
         compat = load_compat()
+        merged = suites.parse([output({"test_x": Suites.ROW})])
         with tempfile.TemporaryDirectory() as directory:
-            compat.PAGE = Path(directory) / "page.md"
-            compat.write({"Programs": "old | table"})
-            compat.write({"Test suites": "suites"})
-            compat.write({"Programs": "new\n\nlines"})
-            self.assertEqual(compat.parse_page(compat.PAGE.read_text()),
-                             {"Programs": "new\n\nlines", "Test suites": "suites"})
-            self.assertTrue(compat.PAGE.read_text().startswith("# Compatibility\n"))
+            compat.PAGE, compat.KEPT = Path(directory) / "page.md", Path(directory) / "kept.json"
+            compat.write({"programs": []})
+            compat.write({"suites": merged})
+            self.assertEqual(json.loads(compat.KEPT.read_text()), {"programs": [], "suites": merged})
+            page = compat.PAGE.read_text()
+            self.assertTrue(page.startswith("# Compatibility\n"))
+            self.assertIn("## Programs\n", page)
+            self.assertIn("| cpython |", page)
+
+    def test_the_page_is_what_the_kept_results_say(self):
+        compat = load_compat()
+        self.assertEqual(compat.PAGE.read_text(), compat.page(json.loads(compat.KEPT.read_text())))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ use crate::args::{Compare, List, Report, Run};
 use crate::mine::{self, MineError};
 use serde_json::json;
 use sidestep_lab::error::{AtPath, FileError};
+use sidestep_lab::report::Judgement;
 use sidestep_lab::result;
 use sidestep_lab::run::{self, Request};
 use sidestep_lab::scenario::{self, FieldError, Scenario, ScenarioError, Text};
@@ -52,7 +53,7 @@ pub fn run(args: &Run) -> Done {
     let request = Request { scenario: scenario.clone(), text, seed, profile: args.profile, out: out.clone() };
     run::run(request)?;
     let done = result::read(&out)?;
-    println!("{}", if args.json { pretty(&report::judgement(&done))? } else { report::table(&done) });
+    println!("{}", if args.json { judgement(&done)? } else { report::table(&done) });
     eprintln!("result: {}", out.display());
     if let Some(html) = html {
         write(&html, &report::page(&done))?;
@@ -146,11 +147,15 @@ pub fn report(args: &Report) -> Done {
         return Ok(ExitCode::SUCCESS);
     }
     match (args.json, args.markdown) {
-        (true, _) => println!("{}", pretty(&report::judgement(&run))?),
+        (true, _) => println!("{}", judgement(&run)?),
         (_, true) => print!("{}", report::markdown(&run)),
         _ => print!("{}", report::table(&run)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn judgement(run: &result::Run) -> serde_json::Result<String> {
+    Judgement::of(run).text()
 }
 
 fn pretty(value: &impl serde::Serialize) -> serde_json::Result<String> {

@@ -4,7 +4,7 @@ mod common;
 
 use common::HOSTILE;
 use indexmap::IndexMap;
-use sidestep_lab::report::{judgement, markdown, page, table};
+use sidestep_lab::report::{Judgement, markdown, page, section, table};
 use sidestep_lab::result::{Cell, Figure, Run};
 
 /// The line of a variant, the first after that heading.
@@ -81,7 +81,7 @@ fn goals_are_told_with_what_misses_them() {
     );
     assert!(said.contains("\nGoal reached in 1 of 1 comparison: 100,000 a second.\n"), "{said}");
     assert!(markdown(&run).contains("\nGoal reached in 8 of 8 comparisons: half as quick again as the kernel.\n"));
-    let json = serde_json::to_value(judgement(&run)).expect("JSON");
+    let json = serde_json::to_value(Judgement::of(&run)).expect("JSON");
     let standing: Vec<_> = json["goals"].as_array().expect("goals").iter().map(|goal| &goal["standing"]).collect();
     assert_eq!(standing, ["reached", "missed", "reached"]);
     let mut without = common::run();
@@ -95,14 +95,56 @@ fn goals_are_told_with_what_misses_them() {
 fn markdown_is_a_section() {
     let text = markdown(&common::run());
     assert!(text.starts_with("## HTTP through a sidecar\n\nRequests of 1 kB"), "{text}");
-    assert!(text.contains("`sidestep-lab run scenarios/http.yaml --seed 7`\n\n4 cores of AMD EPYC"), "{text}");
     assert!(
-        text.contains("\n| cell | figure | variant | median | change | 95 % interval | verdict |\n|---|"),
+        text.contains("`sidestep-lab run scenarios/http.yaml --seed 7` ran for 24 min 12 s, its time limit, on 4 cores of AMD EPYC"),
         "{text}"
     );
-    assert!(text.contains("\n| connections 1 | requests/s | plain | 29.8 k/s |  |  | baseline |\n"), "{text}");
-    assert!(text.contains("| **better** |\n") && !text.contains("<script"), "{text}");
-    assert!(markdown(&common::small()).contains("\n| figure | variant |"));
+    assert!(text.contains("\n| connections | variant | requests/s | p50 | p99 |\n|---|---|---|---|---|\n"), "{text}");
+    let row = line(&text, "\n| 1 | sidestep |", "|");
+    assert!(row.starts_with(" 29.8 k/s → 53.5 k/s: **better**, +79.") && !text.contains("<script"), "{row} in {text}");
+    assert!(text.contains("sidestep is better than plain in 16 of 16 comparisons, worse in none."), "{text}");
+    assert!(markdown(&common::small()).contains("\n| p50 |\n|---|\n"));
+}
+
+/// The control has a row nowhere; where it differs by no more than chance it is said in which comparison.
+#[test]
+fn markdown_names_what_the_control_says() {
+    let mut run = common::run();
+    assert!(!markdown(&run).contains("| control |"));
+    let cell = run.cells.iter_mut().find(|cell| cell.values["connections"] == "64").expect("the cell");
+    for turn in cell.turns.iter_mut().filter(|turn| turn.variant == "control") {
+        turn.outcome.iter_mut().for_each(|outcome| outcome.requests = outcome.requests * 13 / 10);
+    }
+    let text = markdown(&run);
+    assert!(text.contains("connections 64, requests/s, +"), "{text}");
+    common::scaled(&mut run, "control", 1.3);
+    assert!(markdown(&run).contains("That is more than chance"));
+}
+
+#[test]
+fn published_figures_stand_in_a_table_of_their_own() {
+    let text = markdown(&common::run());
+    let row = line(&text, "| what | published | here |", "64 connections");
+    assert!(
+        row.starts_with(
+            "| 64 connections, requests/s | 41 k/s → 70 k/s: +71 % | sidestep, 84.7 k/s → 151 k/s: **better**"
+        ),
+        "{row}"
+    );
+    assert!(line(&text, "| what | published | here |", "1024 connections").ends_with("| not measured |"), "{text}");
+}
+
+#[test]
+fn judgements_can_be_read_again() {
+    let said = Judgement::of(&common::run());
+    let text = said.text().expect("JSON");
+    let again: Judgement = serde_json::from_str(&text).expect("a judgement");
+    assert_eq!(again.text().expect("JSON"), text);
+    assert_eq!(section(&again, None), section(&said, None));
+    assert!(
+        text.lines().filter(|line| line.contains(r#""figure":"#)).count() == said.lines.len(),
+        "a line each: {text}"
+    );
 }
 
 #[test]

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 /// Where the paths begin that documents name as code.
 const ROOTS: &[&str] = &["crates/", "tests/", "tools/", "docs/", "examples/", "dist/", "fuzz/"];
 
+/// Where documents are.
+const DIRECTORIES: &[&str] = &[".", "docs", "docs/man", "docs/results"];
+
 fn documents() -> Vec<PathBuf> {
-    let top = std::fs::read_dir(path(".")).expect("the repository");
-    let docs = std::fs::read_dir(path("docs")).expect("docs/");
-    let manuals = std::fs::read_dir(path("docs/man")).expect("docs/man/");
-    let all = top.chain(docs).chain(manuals).map(|entry| entry.expect("an entry").path());
+    let directory = |name: &&str| std::fs::read_dir(path(name)).unwrap_or_else(|why| panic!("{name}: {why}"));
+    let all = DIRECTORIES.iter().flat_map(directory).map(|entry| entry.expect("an entry").path());
     all.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
 }
 

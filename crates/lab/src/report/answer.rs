@@ -1,8 +1,8 @@
 //! The run in a few sentences, before any table.
 
-use super::findings::{Findings, word};
+use super::findings::Findings;
 use super::units;
-use crate::result::{Ended, Figure, Run};
+use crate::result::{Ended, Figure, Machine};
 use crate::stats::{Comparison, Interval, Verdict, half_width};
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub struct Part {
     pub hull: Option<Interval>,
 }
 
-const VERDICTS: [Verdict; 4] = [Verdict::Better, Verdict::Worse, Verdict::NoDifference, Verdict::TooFewRounds];
+pub const VERDICTS: [Verdict; 4] = [Verdict::Better, Verdict::Worse, Verdict::NoDifference, Verdict::TooFewRounds];
 
 /// More cells than that are counted, not named.
 const NAMED: usize = 3;
@@ -68,26 +68,29 @@ fn hull(intervals: impl Iterator<Item = Interval>) -> Option<Interval> {
     intervals.reduce(|one, other| Interval { low: one.low.min(other.low), high: one.high.max(other.high) })
 }
 
+/// `sidestep is better than plain in 10 of 12 comparisons, worse in none; no difference in 2`; counts are by `VERDICTS`.
+pub fn lead(name: &str, base: &str, counts: [usize; 4]) -> String {
+    let [better, worse, same, few] = counts;
+    let all: usize = counts.iter().sum();
+    let of = if all > 1 { format!(" of {all} comparisons") } else { String::new() };
+    let place = |number: usize| if all > 1 { format!(" in {number}{of}") } else { String::new() };
+    let mut text = match (better, worse, same) {
+        (0, 0, 0) if all == 0 => return format!("{name} could not be compared with {base}"),
+        (0, 0, 0) => return format!("{name} had too few rounds to be compared with {base}"),
+        (0, 0, _) => format!("{name} is no different from {base}{}", place(same)),
+        (0, _, _) => format!("{name} is worse than {base}{}", place(worse)),
+        _ => format!("{name} is better than {base}{}", place(better)),
+    };
+    if better > 0 && all > 1 {
+        text += &format!(", worse in {}", if worse == 0 { "none".into() } else { worse.to_string() });
+    }
+    let rest = [(same * (better + worse).min(1), "no difference in"), (few, "too few rounds in")];
+    text + &rest.iter().filter(|one| one.0 > 0).map(|(count, what)| format!("; {what} {count}")).collect::<String>()
+}
+
 impl Answer<'_> {
-    /// `sidestep is better than plain in 10 of 12 comparisons, worse in none; no difference in 2`
     pub fn lead(&self) -> String {
-        let counts @ [better, worse, same, few] = VERDICTS.map(|verdict| self.count(verdict));
-        let all: usize = counts.iter().sum();
-        let of = if all > 1 { format!(" of {all} comparisons") } else { String::new() };
-        let place = |number: usize| if all > 1 { format!(" in {number}{of}") } else { String::new() };
-        let (name, base) = (self.name, self.baseline);
-        let mut text = match (better, worse, same) {
-            (0, 0, 0) if all == 0 => return format!("{name} could not be compared with {base}"),
-            (0, 0, 0) => return format!("{name} had too few rounds to be compared with {base}"),
-            (0, 0, _) => format!("{name} is no different from {base}{}", place(same)),
-            (0, _, _) => format!("{name} is worse than {base}{}", place(worse)),
-            _ => format!("{name} is better than {base}{}", place(better)),
-        };
-        if better > 0 && all > 1 {
-            text += &format!(", worse in {}", if worse == 0 { "none".into() } else { worse.to_string() });
-        }
-        let rest = [(same * (better + worse).min(1), "no difference in"), (few, "too few rounds in")];
-        text + &rest.iter().filter(|one| one.0 > 0).map(|(count, what)| format!("; {what} {count}")).collect::<String>()
+        lead(self.name, self.baseline, VERDICTS.map(|verdict| self.count(verdict)))
     }
 
     fn count(&self, verdict: Verdict) -> usize {
@@ -117,16 +120,6 @@ impl Part {
     }
 }
 
-impl fmt::Display for Answer<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.", self.lead())?;
-        for part in &self.parts {
-            write!(f, " {} {}{}: {}.", part.figure.title(), word(part.verdict), part.place(), part.size())?;
-        }
-        Ok(())
-    }
-}
-
 /// What the baseline beside itself says about all other verdicts.
 pub struct Control {
     pub different: usize,
@@ -139,18 +132,22 @@ pub struct Control {
 
 pub fn control(findings: &Findings) -> Option<Control> {
     let variant = findings.run.variants.iter().position(|one| one.control)?;
-    let all: Vec<&Comparison> = findings.compared(variant).map(|(_, beside)| beside).collect();
-    let judged: Vec<_> = all.iter().filter(|one| one.verdict != Verdict::TooFewRounds).collect();
-    let by_size = |one: &f64, other: &f64| one.ln().abs().total_cmp(&other.ln().abs());
-    Some(Control {
-        different: judged.iter().filter(|one| one.verdict != Verdict::NoDifference).count(),
-        of: judged.len(),
-        chance: judged.len() as f64 * (1.0 - findings.run.scenario.confidence),
-        largest: all.iter().map(|one| one.ratio).max_by(by_size).unwrap_or(1.0),
-    })
+    let all: Vec<Comparison> = findings.compared(variant).map(|(_, beside)| *beside).collect();
+    Some(Control::of(&all, findings.run.scenario.confidence))
 }
 
 impl Control {
+    pub fn of(all: &[Comparison], confidence: f64) -> Control {
+        let judged: Vec<_> = all.iter().filter(|one| one.verdict != Verdict::TooFewRounds).collect();
+        let by_size = |one: &f64, other: &f64| one.ln().abs().total_cmp(&other.ln().abs());
+        Control {
+            different: judged.iter().filter(|one| one.verdict != Verdict::NoDifference).count(),
+            of: judged.len(),
+            chance: judged.len() as f64 * (1.0 - confidence),
+            largest: all.iter().map(|one| one.ratio).max_by(by_size).unwrap_or(1.0),
+        }
+    }
+
     /// Twice the standard deviation of a count above what chance makes.
     pub fn suspicious(&self) -> bool {
         self.different as f64 > self.chance + 2.0 * self.chance.sqrt()
@@ -198,8 +195,7 @@ fn narrow(findings: &Findings) -> (usize, usize) {
 }
 
 /// On what: `4 cores of AMD EPYC, Linux 6.1, kvm`.
-pub fn machine(run: &Run) -> String {
-    let machine = &run.machine;
+pub fn machine(machine: &Machine) -> String {
     let under = machine.hypervisor.as_ref().map(|name| format!(", under {name}")).unwrap_or_default();
     let cores = units::many(machine.cores, "core");
     let memory = units::bytes(machine.memory as f64);

@@ -7,10 +7,10 @@ use super::findings::{self, Findings};
 use super::units;
 use crate::result::{Better, Figure, Goal, Run};
 use crate::stats::Interval;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
     Reached,
@@ -37,7 +37,7 @@ pub struct Judged<'a> {
 }
 
 /// One figure in one cell, by itself or beside one other variant.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     pub what: String,
     pub standing: Standing,

@@ -3,7 +3,9 @@
 use super::answer::{answers, control_line, ending};
 use super::findings::{Finding, Findings, word};
 use super::goals::goals;
+use super::judgement::Judgement;
 use super::profile::{ABOUT, Profiles};
+use super::sentence::sentences;
 use super::table::{Table, cut, printable};
 use super::units;
 use crate::result::Run;
@@ -11,7 +13,7 @@ use crate::result::Run;
 /// What is left of 100 columns beside the numbers.
 const NAME: usize = 20;
 
-/// One line for each cell, judged figure and variant; then what it all means, what the control says, and the notes.
+/// One line for each cell, judged figure and variant; then what the control says, the notes, and last what it all means.
 pub fn table(run: &Run) -> String {
     let findings = Findings::of(run);
     let mut text = printable(&run.scenario.name);
@@ -22,7 +24,8 @@ pub fn table(run: &Run) -> String {
     let said = answers(&findings).into_iter().map(|answer| answer.lead() + ".");
     let goals = goals(&findings).into_iter().map(|goal| format!("Goal {goal}."));
     let notes = run.notes.iter().map(|note| format!("Note: {note}"));
-    for line in said.chain(goals).chain([control_line(&findings), ending(&findings)]).chain(notes) {
+    let ending = [control_line(&findings), ending(&findings)];
+    for line in said.chain(goals).chain(ending).chain(notes).chain(sentences(&Judgement::of(run))) {
         text += &(printable(&line) + "\n");
     }
     text + &Profiles::of(run).map(|profiles| sampled(&profiles)).unwrap_or_default()

@@ -1,7 +1,9 @@
 //! The design: rounds, in each of them every cell, in each of those every contestant once, in an order that chance decides.
 
+mod leave_out;
 mod profile;
 
+use super::budget::Budget;
 use super::contestant::{Contestant, contestants};
 use super::error::{PrepareError, RunError, TurnError, WrongError};
 use super::order::Order;
@@ -45,6 +47,7 @@ pub struct Experiment<'a> {
     random: ChaCha8Rng,
     progress: Progress,
     begun: Instant,
+    budget: Budget,
 }
 
 impl<'a> Experiment<'a> {
@@ -61,6 +64,7 @@ impl<'a> Experiment<'a> {
             random: ChaCha8Rng::seed_from_u64(order.seed),
             progress: Progress::new(limit(scenario)),
             begun: Instant::now(),
+            budget: Budget::default(),
             order,
             ground,
             stop,
@@ -159,6 +163,7 @@ impl<'a> Experiment<'a> {
         {
             self.standing.clear();
         }
+        self.leave_out();
         let mut order: Vec<usize> = (0..self.cells.len()).filter(|cell| !self.enough(*cell)).collect();
         self.progress.widest(self.widest(&order));
         if order.is_empty() {

@@ -44,6 +44,13 @@ fn disturbed(run: &Run) -> Option<String> {
     })
 }
 
+/// Cells for which the time limit had no rounds.
+pub fn left_out(cells: &[Cell]) -> Option<String> {
+    let titles: Vec<String> = cells.iter().map(Cell::title).collect();
+    let these = titles.join("; ");
+    (!cells.is_empty()).then(|| format!("left out, as a verdict on all does not fit into the time limit: {these}"))
+}
+
 /// `rings, connections 64`
 pub fn with_cell(variant: &str, cell: &Cell) -> String {
     let title = cell.title();

@@ -41,7 +41,7 @@ fn facts(run: &Run) -> Vec<(&'static str, String)> {
     let governor = run.machine.governor.clone().unwrap_or("none".into());
     vec![
         ("begun", run.begun.to_string()),
-        ("machine", machine(run)),
+        ("machine", machine(&run.machine)),
         ("clock, governor", format!("{}, {governor}", run.machine.clocksource)),
         ("Sidestep", run.version.clone()),
         ("seed", run.seed.to_string()),

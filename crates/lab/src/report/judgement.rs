@@ -1,0 +1,149 @@
+//! What a run says, for programs and for documents: the names of these fields stay.
+
+use super::findings::{Finding, Findings};
+use super::goals::{self, Part, Standing};
+use super::published::ours;
+use crate::result::{Ended, Figure, Machine, Run};
+use crate::stats::{Comparison, Interval};
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A result without its trials: all that a table needs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Judgement {
+    /// Its name.
+    pub scenario: String,
+    pub about: String,
+    /// What was typed.
+    pub command: String,
+    /// Of Sidestep.
+    pub version: String,
+    pub begun: Timestamp,
+    pub seconds: f64,
+    pub ended: Ended,
+    pub machine: Machine,
+    /// Of the intervals: 0.95.
+    pub confidence: f64,
+    /// Half the width of an interval that is narrow enough, as a part of the ratio.
+    pub precision: f64,
+    /// The figures that decide, the first ones first.
+    pub judged: Vec<Figure>,
+    pub lines: Vec<Line>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goals: Vec<Reached>,
+    pub notes: Vec<String>,
+}
+
+/// A goal of the scenario, and what was measured for it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Reached {
+    pub goal: String,
+    pub standing: Standing,
+    pub parts: Vec<Part>,
+    /// All of it in a sentence.
+    pub said: String,
+}
+
+/// One variant in one cell by one figure: one that is judged, or one that stands beside a published one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Line {
+    pub cell: IndexMap<String, String>,
+    pub figure: Figure,
+    pub variant: String,
+    pub baseline: bool,
+    pub control: bool,
+    /// Seconds, bytes or a count.
+    pub median: Option<f64>,
+    pub interval: Option<Interval>,
+    /// Absent for the baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Comparison>,
+}
+
+impl Judgement {
+    pub fn of(run: &Run) -> Judgement {
+        let findings = Findings::of(run);
+        let scenario = &run.scenario;
+        Judgement {
+            scenario: scenario.name.clone(),
+            about: scenario.about.clone(),
+            command: run.command.join(" "),
+            version: run.version.clone(),
+            begun: run.begun,
+            seconds: run.seconds,
+            ended: run.ended,
+            machine: run.machine.clone(),
+            confidence: scenario.confidence,
+            precision: scenario.precision,
+            judged: scenario.judged.clone(),
+            lines: lines(&findings),
+            goals: goals::goals(&findings).into_iter().map(reached).collect(),
+            notes: run.notes.clone(),
+        }
+    }
+
+    /// As JSON of which each line is one line, so that files of it can be read and compared.
+    pub fn text(&self) -> serde_json::Result<String> {
+        let lines: Result<Vec<String>, _> = self.lines.iter().map(serde_json::to_string).collect();
+        let lines = lines?.iter().map(|line| format!("\n    {line}")).collect::<Vec<_>>().join(",");
+        let head = serde_json::to_string_pretty(&Judgement { lines: Vec::new(), ..self.clone() })?;
+        // Within a string the quotes would be escaped.
+        Ok(head.replacen("\"lines\": []", &format!("\"lines\": [{lines}\n  ]"), 1))
+    }
+
+    /// Of a variant, by a figure, in the one cell that has these values among its own.
+    pub fn line(&self, cell: &IndexMap<String, String>, figure: Figure, variant: &str) -> Option<&Line> {
+        let within = |line: &&Line| cell.iter().all(|(axis, value)| line.cell.get(axis) == Some(value));
+        let mut fitting =
+            self.lines.iter().filter(|line| line.figure == figure && line.variant == variant).filter(within);
+        let line = fitting.next()?;
+        fitting.next().is_none().then_some(line)
+    }
+
+    pub fn baseline(&self) -> Option<&str> {
+        self.lines.iter().find(|line| line.baseline).map(|line| line.variant.as_str())
+    }
+
+    /// Beside the baseline, by the figures that decide; the control is none of them.
+    pub fn compared(&self) -> impl Iterator<Item = (&Line, &Comparison)> {
+        self.decisive().filter(|line| !line.control).filter_map(|line| Some((line, line.beside.as_ref()?)))
+    }
+
+    pub fn decisive(&self) -> impl Iterator<Item = &Line> {
+        self.lines.iter().filter(|line| self.judged.contains(&line.figure))
+    }
+}
+
+/// Of the judged figures, then of those that stand beside a published one.
+fn lines(findings: &Findings) -> Vec<Line> {
+    let published = findings.run.scenario.published.iter().flat_map(|published| &published.figures);
+    let pairs = published.filter_map(|figure| ours(findings, figure)).flat_map(|(base, own)| [base, own]);
+    let mut all = findings.judged.clone();
+    for one in pairs {
+        let place = |each: &Finding| (each.cell, each.figure, each.variant);
+        if !all.iter().any(|each| place(each) == place(&one)) {
+            all.push(one);
+        }
+    }
+    all.iter().map(|finding| line(findings, finding)).collect()
+}
+
+fn reached(goal: goals::Judged<'_>) -> Reached {
+    let (standing, said) = (goal.standing(), goal.to_string());
+    Reached { goal: goal.goal.goal.clone(), standing, parts: goal.parts, said }
+}
+
+fn line(findings: &Findings, finding: &Finding) -> Line {
+    let variant = findings.variant(finding);
+    Line {
+        cell: findings.cell(finding).values.clone(),
+        figure: finding.figure,
+        variant: variant.name.clone(),
+        baseline: variant.baseline,
+        control: variant.control,
+        median: finding.median,
+        interval: finding.interval,
+        beside: finding.beside,
+    }
+}
