@@ -18,6 +18,8 @@
 //! operator  the socket for status, detach and attach          memory   the memory of a link, as a file
 //! client    the other end, for the command line        chain     an error and its sources in one line
 //! ```
+// Not all of it is documented yet.
+#![allow(missing_docs)]
 #![deny(unsafe_code)]
 
 pub mod addr;

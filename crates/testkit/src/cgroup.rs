@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 /// Where cgroup v2 is mounted: alone, or beside version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
+/// A cgroup of this test, removed with all below it at its end.
 pub struct Cgroup {
     root: PathBuf,
     path: PathBuf,
@@ -23,6 +24,7 @@ impl Cgroup {
         cgroup
     }
 
+    /// Its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

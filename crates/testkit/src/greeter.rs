@@ -15,11 +15,13 @@ use std::time::Duration;
 /// Whose files a thread's are: (user, group).
 pub type Owner = (u32, u32);
 
+/// User and group that are root's.
 pub const ROOT: Owner = (0, 0);
 /// What Istio's sidecars run as.
 pub const PROXY: Owner = (1337, 1337);
 /// Ports of the proxy.
 pub const OUTBOUND: u16 = 15001;
+/// The proxy's port for what a pod receives.
 pub const INBOUND: u16 = 15006;
 /// On one machine nothing takes that long.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -29,7 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Seen {
     /// Port of the listener.
     pub listener: u16,
+    /// The proxy's end.
     pub local: SocketAddr,
+    /// The other end.
     pub peer: SocketAddr,
     /// SO_ORIGINAL_DST's answer.
     pub original: Option<SocketAddr>,
@@ -86,6 +90,7 @@ pub struct Greeter {
 }
 
 impl Greeter {
+    /// Starts one in the pod, as this user and group, that listens at these addresses.
     pub fn new(pod: &Pod, owner: Owner, addresses: &[SocketAddr]) -> Greeter {
         let listeners: Vec<_> = pod.namespace.run(|| {
             let all = || addresses.iter().map(|at| (*at, Arc::new(listener(*at)))).collect();

@@ -29,8 +29,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
+/// A node with pods.
 pub struct Lab {
+    /// The node's own network namespace.
     pub node: Namespace,
+    /// The cgroup that all pods are in.
     pub cgroup: Cgroup,
     bpffs: PathBuf,
     name: String,
@@ -40,8 +43,11 @@ pub struct Lab {
 
 /// A namespace with an address in each family.
 pub struct Pod {
+    /// The pod's network namespace.
     pub namespace: Namespace,
+    /// Its IPv4 address.
     pub v4: IpAddr,
+    /// Its IPv6 address.
     pub v6: IpAddr,
 }
 
@@ -52,6 +58,7 @@ impl Default for Lab {
 }
 
 impl Lab {
+    /// A node without pods. Needs root.
     pub fn new() -> Lab {
         // A test that has failed has cleaned up all the same.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,6 +12,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// Makes a network namespace of this name, whose loopback interface is up.
     pub fn new(name: &str) -> Namespace {
         must("ip", &["netns", "add", name]);
         let namespace = Namespace { name: name.into() };
@@ -19,10 +20,12 @@ impl Namespace {
         namespace
     }
 
+    /// As ip-netns(8) calls it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// The file that keeps it.
     pub fn path(&self) -> PathBuf {
         PathBuf::from("/run/netns").join(&self.name)
     }

@@ -21,7 +21,9 @@ pub fn sidestep() -> Library {
 /// Cargo's profiles, which link different code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
+    /// What is shipped.
     Release,
+    /// Not optimised, and with debug assertions.
     Dev,
 }
 
@@ -55,6 +57,7 @@ pub fn libc() -> Library {
     read(path.expect("a dynamically linked glibc").into())
 }
 
+/// Reads an ELF file.
 pub fn read(path: PathBuf) -> Library {
     Library { bytes: std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())) }
 }

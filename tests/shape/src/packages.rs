@@ -14,14 +14,17 @@ pub enum For {
     Shipping,
 }
 
+/// All packages, as cargo resolves them.
 pub struct Packages {
     names: BTreeMap<String, String>,
     /// By package id: (id, kinds) of each dependency; the kind of an ordinary one is null.
     edges: BTreeMap<String, Vec<(String, Vec<Value>)>>,
+    /// Where cargo builds.
     pub target_directory: PathBuf,
 }
 
 impl Packages {
+    /// Asks cargo.
     pub fn load() -> Packages {
         let out = Command::new(env!("CARGO"))
             .args(["metadata", "--format-version=1", "--locked", "--filter-platform", &host()])
