@@ -34,8 +34,9 @@ macro_rules! originals {
 
 table!(originals);
 
-/// The wait of a thread that holds doorbells, in a function of libc's: it is a cancellation point. Older libcs have only
-/// the one that counts milliseconds; it may wait for a part of one too long, as the kernel's epoll_wait(2) does.
+/// The wait of a thread that holds doorbells, in a function of libc's: it is a cancellation point. Whole milliseconds are waited
+/// for by epoll_pwait(2), which takes the kernel less. Older libcs have only that; it may wait for a part of one too long, as
+/// the kernel's epoll_wait(2) does.
 ///
 /// # Safety
 /// As for epoll_pwait2(2).
@@ -46,13 +47,39 @@ pub unsafe fn sleep_in_set(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    if symbols::epoll_pwait2.is_there() {
+    // SAFETY: by contract a timeout, or null.
+    let (ms, is_exact) = unsafe { timeout.as_ref() }.map_or((-1, true), milliseconds);
+    if !is_exact && symbols::epoll_pwait2.is_there() {
         // SAFETY: by contract.
         return unsafe { epoll_pwait2(ep, events, n, timeout, mask) };
     }
-    // SAFETY: by contract a timeout, or null.
-    let ms =
-        unsafe { timeout.as_ref() }.map_or(-1, |t| t.tv_sec.saturating_mul(1000) + (t.tv_nsec + 999_999) / 1_000_000);
     // SAFETY: by contract.
-    unsafe { epoll_pwait(ep, events, n, ms.min(c_int::MAX.into()) as c_int, mask) }
+    unsafe { epoll_pwait(ep, events, n, ms, mask) }
+}
+
+/// A timeout in milliseconds, rounded up, and whether it is no other than that.
+fn milliseconds(t: &timespec) -> (c_int, bool) {
+    const NS: c_long = 1_000_000;
+    let ms = t.tv_sec.saturating_mul(1000).saturating_add((t.tv_nsec + NS - 1) / NS);
+    match c_int::try_from(ms) {
+        Ok(ms) => (ms, t.tv_nsec % NS == 0),
+        Err(_) => (c_int::MAX, false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_milliseconds_that_fit_are_exact() {
+        let of = |tv_sec, tv_nsec| milliseconds(&timespec { tv_sec, tv_nsec });
+        assert_eq!(of(0, 0), (0, true));
+        assert_eq!(of(2, 5_000_000), (2005, true));
+        assert_eq!(of(0, 1), (1, false));
+        assert_eq!(of(0, 1_000_001), (2, false));
+        assert_eq!(of(2_147_483, 647_000_000), (c_int::MAX, true));
+        assert_eq!(of(2_147_483, 648_000_000), (c_int::MAX, false));
+        assert_eq!(of(i64::MAX, 999_999_999), (c_int::MAX, false));
+    }
 }

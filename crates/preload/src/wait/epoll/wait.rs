@@ -10,8 +10,8 @@ use crate::fdtable::{self, Kind};
 use crate::rest;
 use crate::wait::sets::{self, Inner, Set};
 use crate::wait::signals::Quiet;
-use crate::wait::{Deadline, NOW, UNKNOWN_BELL_US};
-use crate::{errno, link, member, stream::due, stream::stretch, thread, waiter};
+use crate::wait::{Deadline, NOW, UNKNOWN_BELL_US, is_now};
+use crate::{errno, link, member, stream::due, stream::stretch, thread, user, waiter};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 use libc::{epoll_event, sigset_t};
@@ -120,9 +120,9 @@ impl Call<'_> {
 
     /// Waits in a set that holds nothing of ours, as far as can be told now. None: it does now.
     fn wait_natively(&mut self, index: u32, room: &mut Room) -> Result<Option<usize>> {
-        let (most, has_passed) = (room.len(), self.ns == Some(0) || self.deadline.has_passed());
-        let cap = native_cap();
-        let left = if has_passed { NOW } else { self.deadline.left(cap) };
+        let (most, cap) = (room.len(), native_cap());
+        let left = if self.ns == Some(0) { NOW } else { self.deadline.left(cap) };
+        let has_passed = is_now(&left);
         self.s.natives.fetch_add(1, SeqCst);
         debts::owe(Debt::new(&NATIVE, index));
         // SYNC natives: we are counted, then look for a place; it is set, then whoever has waited there looks at the count.
@@ -144,11 +144,24 @@ impl Call<'_> {
         if natives < found.len() {
             shared::took_foreign(self.s, found);
         }
-        let n = self.report(found, natives, most)?;
+        let n = match self.pass_on(found, natives) {
+            Some(n) => n,
+            None => self.report(found, natives, most)?,
+        };
         if let Some(p) = self.s.place() {
             wake_natives(self.s, p);
         }
         Ok((n > 0 || has_passed && found.is_empty() || self.deadline.has_passed()).then_some(n))
+    }
+
+    /// Reports what the kernel has answered as it is, if nothing of ours has ever been in the set: then there is no order to
+    /// keep. This is the whole wait of a program whose messages are too rare for rings, so it is to touch little memory.
+    fn pass_on(&mut self, found: &[epoll_event], natives: usize) -> Option<usize> {
+        if natives < found.len() || found.len() > self.out.len() || self.s.had_place.load(SeqCst) {
+            return None;
+        }
+        // SAFETY: the program's own place for events, which has room for as many.
+        unsafe { user::write_all(self.out.as_mut_ptr(), found) }.ok().map(|()| found.len())
     }
 
     /// Reports what the kernel has answered and what is listed.
