@@ -18,8 +18,6 @@
 //! operator  the socket for status, detach and attach          memory   the memory of a link, as a file
 //! client    the other end, for the command line        chain     an error and its sources in one line
 //! ```
-// Not all of it is documented yet.
-#![allow(missing_docs)]
 #![deny(unsafe_code)]
 
 pub mod addr;
@@ -27,21 +25,21 @@ pub mod broker;
 pub mod chain;
 pub mod client;
 pub mod config;
-pub mod counted;
+mod counted;
 pub mod diag;
 pub mod domain;
-pub mod link;
+mod link;
 pub mod listen;
 pub mod matching;
-pub mod memory;
+mod memory;
 pub mod netns;
 pub mod operator;
 pub mod outbox;
 mod parking;
 pub mod proof;
-pub mod quota;
+mod quota;
 mod raw;
-pub mod receiver;
+mod receiver;
 pub mod reload;
 mod room;
 pub mod server;
