@@ -83,6 +83,7 @@ pub enum Mistake {
 }
 
 impl Config {
+    /// Reads and checks the file.
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
         let read = std::fs::read_to_string(file);
         let text = read.map_err(|source| ConfigError::Read { file: file.into(), source })?;
