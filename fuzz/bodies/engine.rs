@@ -26,6 +26,7 @@ pub fn explore(name: &str, preemptions: usize, body: impl Fn() + Sync + Send + '
     let count = runs.clone();
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000; // of one run, which ends with a check in one thread
     builder.check(move || {
         count.fetch_add(1, Ordering::Relaxed);
         body();

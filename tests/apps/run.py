@@ -26,12 +26,13 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import programs  # noqa: E402
-from support.case import Case  # noqa: E402
-from support.failure import Failure  # noqa: E402
-from support.sidestep import Sidestep  # noqa: E402
+from apps import programs
+from testkit import console
+from testkit.case import Case
+from testkit.failure import Failure
+from testkit.sidestep import Sidestep
 
 MODES = ("plain", "preloaded", "flip")
 # Bytes between two changes of carrier.
@@ -63,7 +64,7 @@ def discover(text, skipped, slow):
     """The tests as (name, function), sorted by name."""
     tests = []
     for module in pkgutil.iter_modules(programs.__path__):
-        loaded = importlib.import_module(f"programs.{module.name}")
+        loaded = importlib.import_module(f"apps.programs.{module.name}")
         for name, function in vars(loaded).items():
             if name.startswith("test_"):
                 tests.append((f"{module.name}.{name.removeprefix('test_')}", function))
@@ -140,10 +141,6 @@ def on_alarm(_signal, _frame):
     raise TimeoutError("the test did not end in its time")
 
 
-def on_terminate(_signal, _frame):
-    raise KeyboardInterrupt
-
-
 def main():
     options = parse_arguments()
     tests = discover(options.filter, options.skip, options.slow)
@@ -156,7 +153,7 @@ def main():
         print("apps: 0 passed, 1 failed")
         return 1
     signal.signal(signal.SIGALRM, on_alarm)
-    signal.signal(signal.SIGTERM, on_terminate)
+    console.end_by_signals()
     results = []
     try:
         for name, function in tests:

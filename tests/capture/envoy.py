@@ -7,9 +7,9 @@ import os
 import re
 import shutil
 
-import clients
-from support import paths, wait
-from tasks import PROXY
+from capture import clients
+from capture.tasks import PROXY
+from testkit import paths, wait
 
 OUTBOUND, INBOUND = 15001, 15006
 WORKERS = 2

@@ -4,9 +4,9 @@ import mmap
 import struct
 from collections import Counter
 
-from clients import outcome
-from support import wait
-from worlds import PORT
+from capture.clients import outcome
+from capture.worlds import PORT
+from testkit import wait
 
 # What becomes of a connection whose proxy ends.
 BROKEN = ("ECONNREFUSED", "ECONNRESET", "EPIPE", "ENODATA")

@@ -3,11 +3,10 @@
 import sys
 from pathlib import Path
 
-import tasks
-from cgroups import Cgroup
-from namespaces import Namespace, enter, link
-from support import wait
-from support.process import Process
+from capture import tasks
+from testkit import wait
+from testkit.namespaces import Namespace, enter, link
+from testkit.process import Process
 
 # One that every user can read, if there is one.
 PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
@@ -25,7 +24,7 @@ class Pod:
         self.name = name
         self.ip = {4: f"10.244.0.{number}", 6: f"fd00:244::{number:x}"}
         self.namespace = Namespace(f"{world.name}-{name}")
-        self.cgroup = Cgroup(world.cgroup.path / name)
+        self.cgroup = world.cgroup.child(name)
         self.processes = []
         self.tasks = []
 

@@ -4,9 +4,9 @@ import contextlib
 import json
 import socket
 
-import clients
-from envoy import INBOUND, OUTBOUND
-from tasks import PROXY
+from capture import clients
+from capture.envoy import INBOUND, OUTBOUND
+from capture.tasks import PROXY
 
 # The last part of the addresses of such a pod.
 NUMBER = 5

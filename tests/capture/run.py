@@ -13,7 +13,6 @@ The last line is `capture: N passed, N failed`.
 
 import argparse
 import importlib
-import os
 import pkgutil
 import signal
 import subprocess
@@ -22,14 +21,13 @@ import time
 import traceback
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import cases  # noqa: E402
-import tasks  # noqa: E402
-from lab import Lab  # noqa: E402
-from report import say  # noqa: E402
-from support.failure import Failure  # noqa: E402
+from capture import cases, tasks
+from capture.testbed import Testbed
+from testkit import console
+from testkit.console import say
+from testkit.failure import Failure
 
 CASE_SECONDS = 120
 SLOW_SECONDS = 600
@@ -50,7 +48,7 @@ def discover(texts):
     """The cases as (name, function)."""
     found = []
     for module in pkgutil.iter_modules(cases.__path__):
-        loaded = importlib.import_module(f"cases.{module.name}")
+        loaded = importlib.import_module(f"capture.cases.{module.name}")
         found += [(f"{module.name}.{name.removeprefix('test_')}", function)
                   for name, function in vars(loaded).items() if name.startswith("test_")]
     found.sort(key=lambda one: (one[0].startswith(LAST), one[0]))
@@ -62,13 +60,13 @@ def details(failure):
     return "".join(traceback.format_exception(failure, limit=-2)).strip()
 
 
-def run_case(lab, name, function):
+def run_case(testbed, name, function):
     """Whether it passed."""
     started, error = time.monotonic(), None
-    signal.alarm(SLOW_SECONDS if lab.slow else CASE_SECONDS)
+    signal.alarm(SLOW_SECONDS if testbed.slow else CASE_SECONDS)
     try:
-        function(lab)
-        for world in (lab.ours, lab.twin):
+        function(testbed)
+        for world in (testbed.ours, testbed.twin):
             world.must_run()
     except (Failure, TimeoutError) as failure:
         error = f"{failure}"
@@ -87,33 +85,23 @@ def on_alarm(_signal, _frame):
     raise TimeoutError("the case did not end in its time")
 
 
-def on_terminate(_signal, _frame):
-    # Once: what follows is the clearing up.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
 def main():
     options = parse_arguments()
     chosen = discover(options.filter)
     if options.list:
         print("\n".join(name for name, _ in chosen))
         return 0
-    if os.geteuid() != 0:
-        sys.exit("tests/capture/run.py: needs root, for network namespaces")
+    console.must_be_root("tests/capture/run.py")
     signal.signal(signal.SIGALRM, on_alarm)
-    signal.signal(signal.SIGTERM, on_terminate)
-    # A shell lets what it runs in the background ignore SIGINT.
-    signal.signal(signal.SIGINT, on_terminate)
+    console.end_by_signals()
     passed = failed = 0
     try:
-        with Lab(options.slow, options.keep) as lab:
+        with Testbed(options.slow, options.keep) as testbed:
             for name, function in chosen:
-                good = run_case(lab, name, function)
+                good = run_case(testbed, name, function)
                 passed, failed = passed + good, failed + (not good)
     except (Failure, OSError, subprocess.SubprocessError) as failure:
-        say(f"FAIL lab: {failure}")
+        say(f"FAIL testbed: {failure}")
         failed += 1
     except KeyboardInterrupt:
         say("interrupted; everything that was started has been stopped")

@@ -1,11 +1,10 @@
 """Pods that `sidestep capture` captures."""
 
-from commands import bpftool, run
-from support.failure import Failure
-from support.paths import TARGET
-from worlds import EXCLUDED, World
+from capture.worlds import EXCLUDED, World
+from testkit import paths
+from testkit.commands import bpftool, run
 
-PROGRAM = TARGET / "debug" / "sidestep"
+PROGRAM = paths.TARGET / "debug" / "sidestep"
 RULES = ("-p", "15001", "-z", "15006", "-u", "1337", "-g", "1337", "-i", "*", "-b", "*",
          "-d", ",".join(map(str, EXCLUDED)))
 
@@ -13,9 +12,9 @@ RULES = ("-p", "15001", "-z", "15006", "-u", "1337", "-g", "1337", "-i", "*", "-
 class Sidestep(World):
     """`pins`: where programs and tables are."""
 
-    def __init__(self, lab, name="ours"):
-        super().__init__(lab, name)
-        self.pins = lab.bpffs / "sidestep"
+    def __init__(self, testbed, name="ours"):
+        super().__init__(testbed, name)
+        self.pins = testbed.bpffs.pins
         # Those that are captured with these pins.
         self.captured = set()
 
@@ -49,6 +48,4 @@ class Sidestep(World):
 
 
 def must_be_built():
-    for name in ("sidestep", "sidestep-agent"):
-        if not PROGRAM.with_name(name).exists():
-            raise Failure(f"{PROGRAM.with_name(name)} is missing: run cargo build -p sidestep-cli -p sidestep-agent")
+    paths.built("debug", "sidestep", "sidestep-agent")

@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 
-from support.failure import Failure
+from testkit.failure import Failure
 
 # Whose a process is: (user, group).
 PROGRAM = (1000, 1000)

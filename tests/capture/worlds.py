@@ -9,10 +9,9 @@
 Doubles have the same addresses, so that a case means the same in each of them.
 """
 
-from cgroups import Cgroup
-from envoy import Envoy
-from namespaces import Namespace
-from pods import Pod
+from capture.envoy import Envoy
+from capture.pods import Pod
+from testkit.namespaces import Namespace
 
 GATEWAY = {4: "10.244.0.1", 6: "fd00:244::1"}
 NUMBERS = {"client": 2, "server": 3, "outside": 4}
@@ -25,12 +24,12 @@ SECOND_PORT = 8081
 class World:
     """`name`: which of the doubles. `capture(pod)` makes its connections go through its proxy."""
 
-    def __init__(self, lab, name):
-        self.lab = lab
+    def __init__(self, testbed, name):
+        self.testbed = testbed
         self.name = name
-        self.env = lab.env
-        self.cgroup = Cgroup(lab.cgroup.path / name)
-        self.directory = lab.directory / name
+        self.env = testbed.env
+        self.cgroup = testbed.cgroup.child(name)
+        self.directory = testbed.directory / name
         self.directory.mkdir()
         self.directory.chmod(0o755)
         self.pods = {}

@@ -2,13 +2,12 @@
 
 import os
 import signal
-import subprocess
 import time
 
-from pair import OTHER, all_threads_stopped
-from progress import kind
-from support import procfs, wait
-from support.failure import check
+from chaos.pair import OTHER, all_threads_stopped
+from chaos.progress import kind
+from testkit import procfs, wait
+from testkit.failure import check
 
 # A stream must move on by so many bytes to prove that it lives.
 PROOF_BYTES = 20_000
@@ -74,20 +73,14 @@ def detach_attach(pair, _side, choose):
     """The operator takes all connections back to the kernel and lets them upgrade again, under load."""
     for _ in range(choose.randint(1, 3)):
         try:
-            command(pair, "detach", "--all")
+            pair.layer.operate("detach", "--all")
             pair.wait_bytes(PROOF_BYTES, "after detach")
         finally:
-            command(pair, "attach", "--all")  # else all later rounds would stay on the kernel
+            pair.layer.operate("attach", "--all")  # else all later rounds would stay on the kernel
         pair.wait_bytes(PROOF_BYTES, "after attach")
     go_on(pair, "after the last attach")
     check(pair.returned() > 0, f"no connection was returned by detach: {pair.reports()}")
     check("detached" in pair.reasons(), f"nobody says that it was detached: {pair.reports()}")
-
-
-def command(pair, *words):
-    """A command of the operator, which must succeed."""
-    done = subprocess.run([pair.layer.cli, *words], env=pair.layer.env(), capture_output=True, text=True, timeout=20)
-    check(done.returncode == 0, f"sidestep {' '.join(words)} failed: {done.stderr.strip()}")
 
 
 def go_on(pair, when):

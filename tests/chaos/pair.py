@@ -7,11 +7,11 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-from progress import Progress, flows, kind
-from support import procfs, sidestep, wait
-from support.failure import Failure, check
-from support.process import Process
-from support.report import Report
+from chaos.progress import Progress, flows, kind
+from testkit import procfs, sidestep, wait
+from testkit.failure import Failure, check
+from testkit.process import Process
+from testkit.report import Report
 
 MODES = ("block", "poll", "epoll", "epollet")
 OTHER = {"client": "server", "server": "client"}

@@ -28,14 +28,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import faults  # noqa: E402
-import leaks  # noqa: E402
-from pair import Chain, Pair, build  # noqa: E402
-from support.failure import Failure, check  # noqa: E402
-from support.sidestep import Sidestep  # noqa: E402
+from chaos import faults
+from chaos.pair import Chain, Pair, build
+from testkit import console, leaks
+from testkit.failure import Failure, check
+from testkit.sidestep import Sidestep
 
 # How often each fault is chosen, in parts; the second list needs Sidestep.
 PLAIN_FAULTS = {faults.kill: 30, faults.kill_frozen: 25, faults.stop: 25}
@@ -213,13 +212,9 @@ class Chaos:
             shutil.rmtree(self.tmp, ignore_errors=True)
 
 
-def on_terminate(_signal, _frame):
-    raise KeyboardInterrupt
-
-
 def main():
     options = parse_arguments()
-    signal.signal(signal.SIGTERM, on_terminate)
+    console.end_by_signals()
     started = time.monotonic()
     errors = ["no round was run"]
     chaos = None

@@ -3,21 +3,16 @@
 import os
 import random
 import signal
-import subprocess
 from collections import namedtuple
 
-import calls
-import inject
-import leaks
-from pair import Pair
-from rounds import CONNECTIONS, LATER_SHARE, SLOW_SECONDS, SOME_BYTES
-from support import wait
-from support.failure import Failure, check
-from support.process import Process
-from support.sidestep import Sidestep
+from chaos.pair import Pair
+from faults import calls, inject
+from faults.rounds import CONNECTIONS, LATER_SHARE, SLOW_SECONDS, SOME_BYTES
+from testkit import leaks, wait
+from testkit.failure import Failure, check
+from testkit.process import Process
+from testkit.sidestep import Sidestep
 
-# An operator asks at most so long; `sidestep` itself gives up after five seconds.
-OPERATOR_SECONDS = 20
 # A broker that cannot do what it should waits before it tries again. (Some tries come with each request of the load.)
 MOST_CALLS = 5000
 # What a broker that cannot go on ends with: by itself, or in the loader before it has begun.
@@ -45,7 +40,7 @@ class Tracked:
         return not self.has_ended()
 
     def answers(self):
-        return operator(self.layer, "status") == 0
+        return obeys(self.layer, "status")
 
     def has_ended(self):
         return self.process.popen.poll() is not None
@@ -73,10 +68,13 @@ class Tracked:
         self.layer.stop_brokers()
 
 
-def operator(layer, *words):
-    """A command of the operator, which need not succeed now: its exit code."""
-    done = subprocess.run([layer.cli, *words], env=layer.env(), capture_output=True, timeout=OPERATOR_SECONDS)
-    return done.returncode
+def obeys(layer, *words):
+    """Whether a command of the operator succeeds, which it need not now."""
+    try:
+        layer.operate(*words)
+    except Failure:
+        return False
+    return True
 
 
 class PreloadedPair(Pair):
@@ -94,7 +92,7 @@ def load(bench, tracked, directory, seed):
         pair.start()
         for word in ("detach", "attach"):
             pair.wait_bytes(SOME_BYTES, f"before {word}", SLOW_SECONDS)
-            operator(tracked.layer, word, "--all")
+            obeys(tracked.layer, word, "--all")
         pair.wait_bytes(SOME_BYTES, "after attach", SLOW_SECONDS)
         pair.finish()
         return pair.ring_bytes()
@@ -174,7 +172,7 @@ def after(bench, tracked, watch, fault):
         tracked.layer.start_broker()
     else:
         told = "it goes on"
-        check(operator(tracked.layer, "attach", "--all") == 0, "the broker does not answer any more")
+        check(obeys(tracked.layer, "attach", "--all"), "the broker does not answer any more")
         watch.check_clean()
     directory = bench.fresh("after")
     check(load(bench, tracked, directory, 2) > 0, f"no byte by ring afterwards ({told})")

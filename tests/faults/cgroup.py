@@ -1,62 +1,58 @@
 """A control group with a memory limit, of either version, that is gone afterwards."""
 
 import contextlib
-import os
 import re
 from pathlib import Path
 
-from outcome import NotTried
-from support import wait
+from faults.outcome import NotTried
+from testkit import cgroups
 
 V1 = Path("/sys/fs/cgroup/memory")
-V2 = (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup"))
 
 
 class Group:
     """`limit` and `events`: the files that say how much is allowed and what has happened."""
 
-    def __init__(self, path, limit, events):
-        self.path = path
-        self.limit = path / limit
-        self.events = path / events
+    def __init__(self, root, limit, events):
+        self.cgroup = cgroups.of_this_run("memory", root)
+        self.limit = self.cgroup.path / limit
+        self.events = self.cgroup.path / events
 
     def around(self):
         """What a process is started inside of."""
-        return ["sh", "-ec", f'echo $$ >{self.path}/cgroup.procs; exec "$@"', "sh"]
+        return self.cgroup.around([])
 
     def kills(self):
         """How many processes the kernel has killed for want of memory."""
         return int(re.search(r"^oom_kill (\d+)$", self.events.read_text(), re.MULTILINE).group(1))
 
 
-def find():
-    """The group to be made on this machine."""
-    name = f"sidestep-faults-{os.getpid()}"
+def make():
+    """The one that can be had on this machine."""
     if (V1 / "memory.limit_in_bytes").exists():
-        return Group(V1 / name, "memory.limit_in_bytes", "memory.oom_control")
-    for root in V2:
+        return Group(V1, "memory.limit_in_bytes", "memory.oom_control")
+    for root in cgroups.MOUNTS:
         control = root / "cgroup.subtree_control"
         if control.exists() and "memory" in control.read_text().split():
-            return Group(root / name, "memory.max", "memory.events")
+            return Group(root, "memory.max", "memory.events")
     raise NotTried("no memory controller")
 
 
 @contextlib.contextmanager
 def limited(size):
-    group = find()
     try:
-        group.path.mkdir()
-        group.limit.write_text(str(size))
+        group = make()
     except OSError as error:
         raise NotTried(f"no control group may be made: {error}") from None
     try:
+        limit(group, size)
         yield group
     finally:
-        wait.until(lambda: removed(group.path), f"{group.path} to be empty")
+        group.cgroup.remove()
 
 
-def removed(path):
-    """Processes that have just ended are counted for a moment more."""
-    with contextlib.suppress(OSError):
-        path.rmdir()
-    return not path.exists()
+def limit(group, size):
+    try:
+        group.limit.write_text(str(size))
+    except OSError as error:
+        raise NotTried(f"no limit may be set: {error}") from None

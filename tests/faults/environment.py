@@ -5,14 +5,14 @@ import contextlib
 import signal
 import subprocess
 
-import cgroup
-from outcome import NotTried
-from pair import KILLED
-from rounds import SLOW_SECONDS, SOME_BYTES
-from scene import Scene, by_kernel, by_ring, finish_by_status
-from support import wait
-from support.failure import check
-from support.sidestep import Sidestep
+from chaos.pair import KILLED
+from faults import cgroup
+from faults.outcome import NotTried
+from faults.rounds import SLOW_SECONDS, SOME_BYTES
+from faults.scene import Scene, by_kernel, by_ring, finish_by_status
+from testkit import wait
+from testkit.failure import check
+from testkit.sidestep import Sidestep
 
 # --- disks and file systems -------------------------------------------------------------------------------------------
 

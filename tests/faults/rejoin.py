@@ -5,10 +5,10 @@ import signal
 import sys
 from pathlib import Path
 
-from rounds import SLOW_SECONDS
-from scene import Scene
-from support import procfs, wait
-from support.process import Process
+from faults.rounds import SLOW_SECONDS
+from faults.scene import Scene
+from testkit import procfs, wait
+from testkit.process import Process
 
 TALKER = Path(__file__).with_name("talker.py")
 

@@ -4,11 +4,11 @@ a reason, and nothing else changes. Each is a function of the bench that returns
 import os
 import subprocess
 
-from rounds import SLOW_SECONDS, SOME_BYTES
-from scene import Scene, by_kernel, by_ring
-from support import paths
-from support.failure import check
-from support.sidestep import Sidestep
+from faults.rounds import SLOW_SECONDS, SOME_BYTES
+from faults.scene import Scene, by_kernel, by_ring
+from testkit import paths
+from testkit.failure import check
+from testkit.sidestep import Sidestep
 
 
 def next_release():

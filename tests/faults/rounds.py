@@ -1,19 +1,15 @@
 """Rounds in which system calls of the library fail under a checked load."""
 
-import json
 import random
 import shutil
-import subprocess
 from collections import namedtuple
 
-import calls
-import inject
-import leaks
-from outcome import NotTried
-from pair import MODES, OTHER, Pair
-from support import wait
-from support.failure import Failure, check
-from support.sidestep import Sidestep
+from chaos.pair import MODES, OTHER, Pair
+from faults import calls, inject
+from faults.outcome import NotTried
+from testkit import leaks, wait
+from testkit.failure import Failure, check
+from testkit.sidestep import Sidestep
 
 CONNECTIONS = 4
 # Bytes on every stream before and after each thing that happens. With all calls failing a round may be slow.
@@ -80,10 +76,7 @@ class Bench:
 
     def sees_ring(self):
         """Whether the broker knows of a connection with bytes by ring."""
-        done = subprocess.run([self.layer.cli, "status", "--json"], env=self.layer.env(), capture_output=True,
-                              text=True, timeout=20)
-        check(done.returncode == 0, f"sidestep status failed: {done.stderr.strip()}")
-        return any(direction["ring_bytes"] for connection in json.loads(done.stdout)["connections"]
+        return any(direction["ring_bytes"] for connection in self.layer.status()["connections"]
                    for direction in connection["directions"])
 
     def fresh(self, name):
@@ -92,12 +85,6 @@ class Bench:
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir()
         return path
-
-    def operator(self, *words):
-        """A command of the operator, which must succeed."""
-        done = subprocess.run([self.layer.cli, *words], env=self.layer.env(), capture_output=True, text=True,
-                              timeout=20)
-        check(done.returncode == 0, f"sidestep {' '.join(words)} failed: {done.stderr.strip()}")
 
 
 def load(bench, pair, switch, upgraded=False):
@@ -110,10 +97,10 @@ def load(bench, pair, switch, upgraded=False):
         pair.wait_bytes(SOME_BYTES, "once upgraded", SLOW_SECONDS)
     if switch:
         try:
-            bench.operator("detach", "--all")
+            bench.layer.operate("detach", "--all")
             pair.wait_bytes(SOME_BYTES, "after detach", SLOW_SECONDS)
         finally:
-            bench.operator("attach", "--all")
+            bench.layer.operate("attach", "--all")
         pair.wait_bytes(SOME_BYTES, "after attach", SLOW_SECONDS)
     pair.finish()
 

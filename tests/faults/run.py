@@ -31,20 +31,13 @@ import time
 from functools import partial
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "chaos"), str(HERE.parent / "apps")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import broker  # noqa: E402
-import calls  # noqa: E402
-import environment  # noqa: E402
-import inject  # noqa: E402
-import leaks  # noqa: E402
-import pair  # noqa: E402
-import rejoin  # noqa: E402
-import releases  # noqa: E402
-import rounds  # noqa: E402
-from outcome import NotTried  # noqa: E402
-from support.failure import Failure, check  # noqa: E402
+from chaos import pair
+from faults import broker, calls, environment, inject, rejoin, releases, rounds
+from faults.outcome import NotTried
+from testkit import console, leaks
+from testkit.failure import Failure, check
 
 PARTS = ("library", "broker", "releases", "environment")
 # A selection takes every so many-th round: primes, so that all calls, errors and modes have their turn. It leaves out
@@ -184,13 +177,9 @@ def selection(rounds_of_part, step):
             if number % step == 0 or name in QUICK_ALWAYS]
 
 
-def on_terminate(_signal, _frame):
-    raise KeyboardInterrupt
-
-
 def main():
     options = parse_arguments()
-    signal.signal(signal.SIGTERM, on_terminate)
+    console.end_by_signals()
     started, errors, run = time.monotonic(), [], Run(options)
     try:
         run.prepare()

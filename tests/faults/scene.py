@@ -1,16 +1,14 @@
 """A broker of its own and pairs under it, in surroundings that are made for them."""
 
-import json
 import random
-import subprocess
 
-from pair import OTHER, Pair
-from rounds import CONNECTIONS, SLOW_SECONDS, SOME_BYTES
-from support import wait
-from support.failure import Failure, check
-from support.process import Process
-from support.report import Report
-from support.sidestep import Sidestep
+from chaos.pair import OTHER, Pair
+from faults.rounds import CONNECTIONS, SLOW_SECONDS, SOME_BYTES
+from testkit import wait
+from testkit.failure import Failure, check
+from testkit.process import Process
+from testkit.report import Report
+from testkit.sidestep import Sidestep
 
 
 class Surrounded(Pair):
@@ -59,9 +57,11 @@ class Scene:
         self.broker.destroy()
 
     def status(self):
-        done = subprocess.run([self.layer.cli, "status", "--json"], env=self.layer.env(), capture_output=True,
-                              text=True, timeout=20)
-        return json.loads(done.stdout) if done.returncode == 0 else None
+        """None: the broker does not answer."""
+        try:
+            return self.layer.status()
+        except Failure:
+            return None
 
     def pair(self, layers=None, **how):
         """A started pair."""

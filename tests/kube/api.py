@@ -7,8 +7,8 @@ import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from addresses import API_PORT, CONTROL
-from support.failure import Failure
+from kube.addresses import API_PORT, CONTROL
+from testkit.failure import Failure
 
 THREADS = 8
 KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -15,12 +15,12 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from testkit.failure import Failure
+from testkit.paths import TARGET, program
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
-
-from support.failure import Failure  # noqa: E402
-from support.paths import TARGET, program  # noqa: E402
-
 WORK = TARGET / "kube"
 BINARIES = WORK / "bin"
 BUILD_SECONDS = 3600

@@ -1,6 +1,6 @@
 """What has been checked, and what was found wrong."""
 
-import sys
+from testkit.console import say
 
 # Of each part; the others are in the JSON file.
 MOST_SHOWN = 25
@@ -20,7 +20,3 @@ class Checks:
         self.failures.append(text() if callable(text) else text)
         if len(self.failures) <= MOST_SHOWN:
             say(f"FAIL {self.failures[-1]}")
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)

@@ -1,11 +1,11 @@
 """Pods instead of slices: what the real EndpointSlice controller makes of them is what is balanced."""
 
-import addresses as at
-from checks import say
-from marker import Marker
-from model import SERVICE_NAME
-from objects import namespace, service
-from support import wait
+from kube import addresses as at
+from kube.marker import Marker
+from kube.model import SERVICE_NAME
+from kube.objects import namespace, service
+from testkit import wait
+from testkit.console import say
 
 NAMESPACE = "pods"
 # Until the controller has written slices. It waits a moment for more.
@@ -13,17 +13,17 @@ SLICE_SECONDS = 60
 TIMES = 120
 
 
-def run(lab, _options, checks):
-    bench = Bench(lab, checks)
+def run(testbed, _options, checks):
+    bench = Bench(testbed, checks)
     bench.one_name_two_ports()
     bench.comes_and_goes()
     bench.not_ready_published()
 
 
 class Bench:
-    def __init__(self, lab, checks):
-        self.worlds, self.checks = lab.worlds, checks
-        self.api = lab.control_plane.api
+    def __init__(self, testbed, checks):
+        self.worlds, self.checks = testbed.worlds, checks
+        self.api = testbed.control_plane.api
         self.marker = Marker(self.api, "pods-marker")
         self.api.create(namespace(NAMESPACE))
 

@@ -3,13 +3,13 @@
 import base64
 import secrets
 
-from addresses import API_PORT, CONTROL, CONTROL_LENGTH, NODE, NODE_NAME, POD_NETWORKS, SERVICE_NETWORKS, ZONE
-from api import Api
-from commands import run
-from namespaces import Namespace
-from support import wait
-from support.paths import program
-from support.process import Process
+from kube.addresses import API_PORT, CONTROL, CONTROL_LENGTH, NODE, NODE_NAME, POD_NETWORKS, SERVICE_NETWORKS, ZONE
+from kube.api import Api
+from testkit import wait
+from testkit.commands import run
+from testkit.namespaces import Namespace
+from testkit.paths import program
+from testkit.process import Process
 
 BRIDGE = "br0"
 ETCD = "http://127.0.0.1:2379"
@@ -45,7 +45,7 @@ class ControlPlane:
         self.make_node()
 
     def start_process(self, role, command):
-        command = self.namespace.around(["nice", "-n", "5", *map(str, command)])
+        command = self.namespace.around(["nice", "-n", "5", *command])
         process = Process(role, command, self.directory / f"{role}.log", self.env)
         self.processes.append(process)
         return process

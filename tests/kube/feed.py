@@ -4,12 +4,12 @@ import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import addresses as at
-from checks import say
-from marker import Marker
-from objects import namespace, ready_slice, service
-from support import procfs
-from support.failure import Failure
+from kube import addresses as at
+from kube.marker import Marker
+from kube.objects import namespace, ready_slice, service
+from testkit import procfs
+from testkit.console import say
+from testkit.failure import Failure
 
 NAMESPACE = "scale"
 # Services and endpoints of each.
@@ -25,32 +25,32 @@ PAUSE_SECONDS = 2.0
 TIMES = 240
 
 
-def run(lab, options, checks):
+def run(testbed, options, checks):
     size = QUICK_SIZE if options.quick else SIZE
-    api = lab.control_plane.api
+    api = testbed.control_plane.api
     marker = Marker(api, "feed-marker")
     api.create(namespace(NAMESPACE))
     checks.figures["services"], checks.figures["endpoints"] = size
-    services = load(lab, size, marker, checks)
+    services = load(testbed, size, marker, checks)
     real = services[::REAL_EVERY]
-    compare(lab, real, checks, "after loading")
-    restart(lab, real[0], marker, checks)
-    compare(lab, real, checks, "after a new start")
-    change(lab, real[0], QUICK_CHANGES if options.quick else CHANGES, checks)
-    account(lab, checks)
+    compare(testbed, real, checks, "after loading")
+    restart(testbed, real[0], marker, checks)
+    compare(testbed, real, checks, "after a new start")
+    change(testbed, real[0], QUICK_CHANGES if options.quick else CHANGES, checks)
+    account(testbed, checks)
 
 
-def load(lab, size, marker, checks):
+def load(testbed, size, marker, checks):
     """All of them, as fast as the API server takes them."""
     count, endpoints = size
-    api = lab.control_plane.api
-    cpu = {world.kind: procfs.cpu_seconds(world.services.pid) for world in lab.worlds}
+    api = testbed.control_plane.api
+    cpu = {world.kind: procfs.cpu_seconds(world.services.pid) for world in testbed.worlds}
     started = time.monotonic()
     services = api.each(lambda number: create(api, number, endpoints), range(count))
     written = time.monotonic() - started
-    took = marker.wait(lab.worlds, LOAD_SECONDS)
+    took = marker.wait(testbed.worlds, LOAD_SECONDS)
     say(f"feed: {count} Services with {endpoints} endpoints each written in {written:.1f} s")
-    for world in lab.worlds:
+    for world in testbed.worlds:
         used = procfs.cpu_seconds(world.services.pid) - cpu[world.kind]
         checks.figures[f"{world.kind}: loaded, seconds after the last write"] = round(took[world.kind], 3)
         checks.figures[f"{world.kind}: loaded, processor seconds"] = round(used, 2)
@@ -77,25 +77,25 @@ def address_of(one):
     return one["spec"]["clusterIPs"][0]
 
 
-def compare(lab, real, checks, when):
+def compare(testbed, real, checks, when):
     """The endpoints that are real are all there, and nobody else."""
     wanted = {at.endpoint(address, at.BACKEND_PORTS[0]) for address in at.backends(4)}
     probes = [{"how": "tcp", "host": address_of(one), "port": 80, "times": TIMES} for one in real]
-    for world in lab.worlds:
+    for world in testbed.worlds:
         for one, seen in zip(real, world.probe("pod", probes)):
             checks.check(set(seen) == wanted, f"{world.kind}: {one['metadata']['name']} {when}: saw "
                                               f"{sorted(seen)}, expected {sorted(wanted)}")
 
 
-def restart(lab, one, marker, checks):
+def restart(testbed, one, marker, checks):
     """From nothing: how long it takes until a node that has just come up knows them all."""
-    for world in lab.worlds:
+    for world in testbed.worlds:
         world.end_services()
         world.clear_services()
         seen = world.probe("pod", [{"how": "tcp", "host": address_of(one), "port": 80, "times": 1}])[0]
         checks.check("timeout" in seen, f"{world.kind}: all was cleared away, and a Service still answers: {seen}")
     mark = marker.set()
-    for world in lab.worlds:
+    for world in testbed.worlds:
         started = time.monotonic()
         world.start_services()
         seconds = marker.wait_for(world, mark, LOAD_SECONDS) - started
@@ -104,17 +104,17 @@ def restart(lab, one, marker, checks):
     marker.remove(mark)
 
 
-def change(lab, one, count, checks):
+def change(testbed, one, count, checks):
     """One Service gets another endpoint. The clock runs from before the write until a connection arrives there."""
-    api, took = lab.control_plane.api, {world.kind: [] for world in lab.worlds}
+    api, took = testbed.control_plane.api, {world.kind: [] for world in testbed.worlds}
     probe = {"how": "tcp", "host": address_of(one), "port": 80}
     for number in range(count):
         time.sleep(PAUSE_SECONDS)
         port = at.BACKEND_PORTS[(number + 1) % len(at.BACKEND_PORTS)]
         piece = ready_slice(one, [at.HERE[4][0]], port)
-        with ThreadPoolExecutor(len(lab.worlds)) as threads:
+        with ThreadPoolExecutor(len(testbed.worlds)) as threads:
             waiting = {world.kind: threads.submit(world.await_outcome, probe, at.endpoint(at.HERE[4][0], port),
-                                                  CHANGE_SECONDS) for world in lab.worlds}
+                                                  CHANGE_SECONDS) for world in testbed.worlds}
             started = time.monotonic()
             api.replace(piece)
             for kind, future in waiting.items():
@@ -128,9 +128,9 @@ def change(lab, one, count, checks):
             f"({figure['least'] * 1000:.0f} to {figure['most'] * 1000:.0f})")
 
 
-def account(lab, checks):
+def account(testbed, checks):
     """What it takes to know them all."""
-    for world in lab.worlds:
+    for world in testbed.worlds:
         kib = resident_kib(world.services.pid)
         checks.figures[f"{world.kind}: resident MiB"] = round(kib / 1024, 1)
         say(f"feed: {world.kind} has {kib / 1024:.0f} MiB of memory")

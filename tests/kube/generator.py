@@ -2,8 +2,8 @@
 
 import copy
 
-import addresses as at
-from model import PROXY_NAME, SERVICE_NAME
+from kube import addresses as at
+from kube.model import PROXY_NAME, SERVICE_NAME
 
 NAMESPACE = "random"
 MOST_ENDPOINTS = 7

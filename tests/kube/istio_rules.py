@@ -16,13 +16,13 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from kube import build
+from testkit.failure import Failure
+from testkit.namespaces import Namespace
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
-
-import build  # noqa: E402
-from namespaces import Namespace  # noqa: E402
-from support.failure import Failure  # noqa: E402
-
 DIRECTORY = HERE / "istio-rules"
 # As the injected init container calls it.
 INJECTED = "-p 15001 -z 15006 -u 1337 -g 1337 -m REDIRECT -i '*' -x '' -b '*' -d 15090,15021,15020"

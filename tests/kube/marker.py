@@ -7,9 +7,9 @@ serves them has seen all that came before. Each family has an endpoint of its ow
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import addresses as at
-from objects import namespace, ready_slice, service
-from support.failure import Failure
+from kube import addresses as at
+from kube.objects import namespace, ready_slice, service
+from testkit.failure import Failure
 
 PORT = 80
 # Between two looks at whether what is waited for still runs.

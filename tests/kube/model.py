@@ -5,7 +5,7 @@ It is the third opinion next to kube-proxy and Sidestep: where those two agree b
 
 from collections import namedtuple
 
-import addresses as at
+from kube import addresses as at
 
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 SERVICE_NAME = "kubernetes.io/service-name"

@@ -1,7 +1,7 @@
 """Services and EndpointSlices that tests write by hand."""
 
-import addresses as at
-from model import SERVICE_NAME
+from kube import addresses as at
+from kube.model import SERVICE_NAME
 
 
 def namespace(name):

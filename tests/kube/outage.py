@@ -8,14 +8,14 @@ import subprocess
 import sys
 import time
 
-import addresses as at
-from checks import say
-from differences import SIDESTEP
-from marker import Marker
-from objects import namespace, ready_slice, service
-from support import wait
-from support.failure import Failure
-from worlds import PEERS
+from kube import addresses as at
+from kube.differences import SIDESTEP
+from kube.marker import Marker
+from kube.objects import namespace, ready_slice, service
+from kube.worlds import PEERS
+from testkit import wait
+from testkit.console import say
+from testkit.failure import Failure
 
 NAMESPACE = "outage"
 AWAY_SECONDS, QUICK_AWAY_SECONDS = 20, 4
@@ -28,29 +28,29 @@ BEFORE, AFTER = at.BACKEND_PORTS[0], at.BACKEND_PORTS[1]
 TIMES = 100
 
 
-def run(lab, options, checks):
-    api = lab.control_plane.api
+def run(testbed, options, checks):
+    api = testbed.control_plane.api
     marker = Marker(api, "outage-marker")
     api.create(namespace(NAMESPACE))
     for name, with_restart in (("watching", False), ("restarted", True)):
         services = {role: make(api, f"{name}-{role}", BEFORE) for role in ("kept", "changed", "gone")}
-        marker.wait(lab.worlds)
-        one_outage(lab, options, name, services, with_restart, marker, checks)
+        marker.wait(testbed.worlds)
+        one_outage(testbed, options, name, services, with_restart, marker, checks)
 
 
-def one_outage(lab, options, name, services, with_restart, marker, checks):
+def one_outage(testbed, options, name, services, with_restart, marker, checks):
     loads = []
     try:
-        for world in lab.worlds:
+        for world in testbed.worlds:
             loads.append(Load(world, [address_of(services[role]) for role in ("kept", "changed")]))
-        lab.control_plane.kill_api_server()
+        testbed.control_plane.kill_api_server()
         say(f"outage {name}: the API server is killed")
         if with_restart:
-            restart_agents(lab)
-        away(lab, options, services.values(), checks)
-        lab.control_plane.start_api_server()
+            restart_agents(testbed)
+        away(testbed, options, services.values(), checks)
+        testbed.control_plane.start_api_server()
         say(f"outage {name}: the API server is back")
-        back(lab, name, services, marker, checks)
+        back(testbed, name, services, marker, checks)
         tell(name, loads, checks)
     finally:
         for load in loads:
@@ -67,35 +67,35 @@ def address_of(one):
     return one["spec"]["clusterIPs"][0]
 
 
-def away(lab, options, services, checks):
+def away(testbed, options, services, checks):
     """Whoever asks now is answered as before, by all backends."""
     deadline = time.monotonic() + (QUICK_AWAY_SECONDS if options.quick else AWAY_SECONDS)
     while time.monotonic() < deadline:
-        for world in lab.worlds:
+        for world in testbed.worlds:
             for one in services:
                 seen = meets(world, one)
                 checks.check(seen == backends(BEFORE), f"{world.kind}: without the API server "
                                                        f"{one['metadata']['name']} is served by {sorted(seen)}")
 
 
-def restart_agents(lab):
+def restart_agents(testbed):
     """Not kube-proxy, whose start without an API server is no matter of ours."""
-    for world in lab.worlds:
+    for world in testbed.worlds:
         if world.kind == SIDESTEP:
             world.end_services()
             world.start_services()
             say("outage: Sidestep's agent has been ended and started again meanwhile")
 
 
-def back(lab, name, services, marker, checks):
+def back(testbed, name, services, marker, checks):
     """What is changed now arrives: an endpoint, a Service that goes, a Service that comes."""
-    api, changed, gone = lab.control_plane.api, services["changed"], services["gone"]
+    api, changed, gone = testbed.control_plane.api, services["changed"], services["gone"]
     api.replace(ready_slice(changed, at.HERE[4], AFTER))
     api.delete(gone)
-    for kind, seconds in marker.wait(lab.worlds, BACK_SECONDS).items():
+    for kind, seconds in marker.wait(testbed.worlds, BACK_SECONDS).items():
         checks.figures[f"{name}: {kind}: seconds from the return until changes are seen"] = round(seconds, 2)
         say(f"outage {name}: {kind} has taken up the changes {seconds:.1f} s after the API server's return")
-    for world in lab.worlds:
+    for world in testbed.worlds:
         seen = settled(world, changed, lambda seen: seen == backends(AFTER))
         checks.check(seen == backends(AFTER), f"{world.kind}: after the return a changed Service is served by {seen}")
         seen = settled(world, gone, lambda seen: not seen & backends(BEFORE))

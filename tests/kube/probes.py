@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass, replace
 
-import addresses as at
-from model import DROPPED, REFUSED, UNSERVED, drops_external, expected, family_of, frontends, not_served
+from kube import addresses as at
+from kube.model import DROPPED, REFUSED, UNSERVED, drops_external, expected, family_of, frontends, not_served
 
 ASKERS = ("pod", "node")
 # How unlikely it is that a probe misses a backend by chance.

@@ -14,26 +14,20 @@ The last line is `kube: N passed, N failed`.
 
 import argparse
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "apps")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import build  # noqa: E402
-import controllers  # noqa: E402
-import feed  # noqa: E402
-import mesh  # noqa: E402
-import outage  # noqa: E402
-import semantics  # noqa: E402
-from checks import Checks, say  # noqa: E402
-from lab import Lab  # noqa: E402
-from support.failure import Failure  # noqa: E402
-from twin import MODES  # noqa: E402
+from kube import build, controllers, feed, mesh, outage, semantics
+from kube.checks import Checks
+from kube.kube_proxy import MODES
+from kube.testbed import Testbed
+from testkit import console
+from testkit.console import say
+from testkit.failure import Failure
 
 # In this order: the last one leaves so much behind that it is the last.
 PARTS = {"semantics": semantics, "controllers": controllers, "mesh": mesh, "outage": outage, "feed": feed}
@@ -59,13 +53,13 @@ def parse_arguments():
 
 def run_parts(options, results):
     """A part that breaks off is one failed check, and the others run all the same."""
-    with Lab(options) as lab:
+    with Testbed(options) as testbed:
         for name in options.parts:
             results[name] = Checks()
             say(f"{name}: begins")
             try:
-                PARTS[name].run(lab, options, results[name])
-                for world in lab.worlds:
+                PARTS[name].run(testbed, options, results[name])
+                for world in testbed.worlds:
                     world.must_run()
             except (Failure, OSError, subprocess.SubprocessError) as failure:
                 results[name].check(False, f"{name}: broken off: {failure}")
@@ -78,29 +72,19 @@ def write(path, options, results):
     path.write_text(json.dumps({"seed": options.seed, "modes": options.modes, "parts": parts}, indent=1) + "\n")
 
 
-def on_terminate(_signal, _frame):
-    # Once: what follows is the clearing up.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
 def main():
     options = parse_arguments()
-    if os.geteuid() != 0:
-        sys.exit("tests/kube/run.py: needs root, for network namespaces")
-    signal.signal(signal.SIGTERM, on_terminate)
-    # A shell lets what it runs in the background ignore SIGINT.
-    signal.signal(signal.SIGINT, on_terminate)
+    console.must_be_root("tests/kube/run.py")
+    console.end_by_signals()
     results = {}
     say(f"kube: seed {options.seed}")
     try:
         build.build(say, build.MODULES if "mesh" in options.parts else (build.KUBERNETES,))
         run_parts(options, results)
     except (Failure, OSError, subprocess.SubprocessError) as failure:
-        results.setdefault("lab", Checks()).check(False, f"lab: {failure}")
+        results.setdefault("testbed", Checks()).check(False, f"testbed: {failure}")
     except KeyboardInterrupt:
-        results.setdefault("lab", Checks()).check(False, "interrupted")
+        results.setdefault("testbed", Checks()).check(False, "interrupted")
     if options.json:
         write(options.json, options, results)
     passed = sum(part.passed for part in results.values())

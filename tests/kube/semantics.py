@@ -4,31 +4,31 @@ import random
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-import probes as asking
-from checks import say
-from differences import DIFFERENCES, SIDESTEP, difference_of, expected_by
-from marker import Marker
-from state import State
+from kube import probes as asking
+from kube.differences import DIFFERENCES, SIDESTEP, difference_of, expected_by
+from kube.marker import Marker
+from kube.state import State
+from testkit.console import say
 
 ROUNDS, QUICK_ROUNDS = 6, 2
 SERVICES, QUICK_SERVICES = 45, 25
 
 
-def run(lab, options, checks):
-    state = State(lab.control_plane.api, random.Random(options.seed))
+def run(testbed, options, checks):
+    state = State(testbed.control_plane.api, random.Random(options.seed))
     # What is asked is chosen apart, so that one more question does not make other Services.
     choices = random.Random(options.seed)
-    marker = Marker(lab.control_plane.api, "semantics-marker")
+    marker = Marker(testbed.control_plane.api, "semantics-marker")
     explained = Counter()
     rounds = QUICK_ROUNDS if options.quick else ROUNDS
     for number in range(rounds):
         if number:
             state.change()
         state.fill(QUICK_SERVICES if options.quick else SERVICES)
-        took = marker.wait(lab.worlds)
+        took = marker.wait(testbed.worlds)
         pairs = asking.of_all(state.specs, choices)
         before = len(checks.failures)
-        compare(lab, pairs, state.specs, checks, explained)
+        compare(testbed, pairs, state.specs, checks, explained)
         times = ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in sorted(took.items()))
         say(f"semantics: round {number + 1}/{rounds}: {len(state.specs)} Services, {len(pairs)} probes, "
             f"{len(checks.failures) - before} failed; changes seen after {times}")
@@ -37,16 +37,16 @@ def run(lab, options, checks):
         say(f"semantics: {explained[difference.name]:4} probes differ as explained: {difference.name}")
 
 
-def compare(lab, pairs, specs, checks, explained):
+def compare(testbed, pairs, specs, checks, explained):
     """Every probe in every world at once; one check a probe, and one for each group with affinity in each world."""
     requests = {who: [pair for pair in pairs if pair[0].who == who] for who in asking.ASKERS}
-    keys = [(world, who) for world in lab.worlds for who in requests]
+    keys = [(world, who) for world in testbed.worlds for who in requests]
     with ThreadPoolExecutor(len(keys)) as threads:
         waiting = {key: threads.submit(ask, *key, requests[key[1]], checks) for key in keys}
     answers = {(world.kind, who): future.result() for (world, who), future in waiting.items()}
     for who, asked in requests.items():
         for i, (probe, says) in enumerate(asked):
-            seen = {world.kind: answers[world.kind, who][i] for world in lab.worlds}
+            seen = {world.kind: answers[world.kind, who][i] for world in testbed.worlds}
             compare_one(probe, says, seen, specs, checks, explained)
     for kind, who in answers:
         compare_affinity(kind, zip(requests[who], answers[kind, who]), checks)

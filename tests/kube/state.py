@@ -1,7 +1,7 @@
 """The random Services of a run, as the API server has them, and how they change from round to round."""
 
-from generator import NAMESPACE, Generator
-from model import Spec
+from kube.generator import NAMESPACE, Generator
+from kube.model import Spec
 
 # Of a round, in percent: Services that get other endpoints, other policies, or go.
 OTHER_ENDPOINTS = 40

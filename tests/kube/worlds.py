@@ -10,11 +10,11 @@ import sys
 import threading
 from pathlib import Path
 
-import addresses as at
-from namespaces import Namespace, link
-from support import wait
-from support.failure import Failure
-from support.process import Process
+from kube import addresses as at
+from testkit import wait
+from testkit.failure import Failure
+from testkit.namespaces import Namespace, link
+from testkit.process import Process
 
 PEERS = Path(__file__).resolve().parent / "peers"
 START_SECONDS = 30

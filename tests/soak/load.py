@@ -3,12 +3,12 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
-from support import http, paths, wait, wrk
-from support.failure import check
+from apps.support import http, wrk
+from testkit import paths, wait
+from testkit.failure import check
 
 PEERS = Path(__file__).resolve().parent / "peers"
 SHORT_COUNT = 20_000  # never reached: the time ends it
@@ -99,9 +99,7 @@ class Load:
 
     def _detach_and_attach(self):
         for command in ("detach", "attach"):
-            done = subprocess.run([self.case.layer.cli, command, "--all"], env=self.case.layer.env(), timeout=20,
-                                  capture_output=True, text=True)
-            check(done.returncode == 0, f"sidestep {command} --all failed: {done.stderr.strip()}")
+            self.case.layer.operate(command, "--all")
         self.detached += 1
 
     def _forget(self):

@@ -9,12 +9,11 @@ import os
 import signal
 import sys
 
-from soak import status_of
-from support import wait
-from support.case import Case
-from support.failure import Failure
-from support.sidestep import Sidestep
-from world import Idle, connections, start_redis
+from soak.world import Idle, connections, start_redis
+from testkit import wait
+from testkit.case import Case
+from testkit.failure import Failure
+from testkit.sidestep import Sidestep
 
 CONNECTIONS = 900
 SECONDS = 15
@@ -32,16 +31,16 @@ def one(what, preload, count):
     try:
         port, _ = start_redis(case)
         witness = Idle(case, [("redis", port, 1)], "witness")
-        kept = count(status_of(layer))
+        kept = count(layer.status())
         many = Idle(case, [("redis", port, CONNECTIONS)], "many", preload)
-        wait.until(lambda: count(status_of(layer)) >= CONNECTIONS, f"{CONNECTIONS} {what}", SECONDS)
+        wait.until(lambda: count(layer.status()) >= CONNECTIONS, f"{CONNECTIONS} {what}", SECONDS)
         with stopped(layer):
             many.end()
             wait.until(lambda: connections([port]) == 2, "redis to close its ends", SECONDS)
 
         def left():
             witness.ask()  # a call of the server: it does nothing of its own accord
-            return count(status_of(layer)) - kept
+            return count(layer.status()) - kept
         result = verdict(what, left)
         witness.end()
         case.expect_ring("redis", "witness")

@@ -24,19 +24,17 @@ The last line is `soak: N passed, N failed`, in checks.
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "apps"), str(HERE.parent / "chaos")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import pause  # noqa: E402
-import selftest  # noqa: E402
-from soak import Soak, rest_of_plain  # noqa: E402
-from support.failure import Failure  # noqa: E402
+from soak import pause, selftest
+from soak.soak import Soak, rest_of_plain
+from testkit import console
+from testkit.failure import Failure
 
 PASSES = ("selftest", "pause", "upgraded", "flip")
 QUICK_SECONDS = 40
@@ -82,13 +80,9 @@ def guarded(name, function):
         return [{"pass": name, "check": "came to its end", "ok": False, "detail": str(failure)}]
 
 
-def on_terminate(_signal, _frame):
-    raise KeyboardInterrupt
-
-
 def main():
     options = parse_arguments()
-    signal.signal(signal.SIGTERM, on_terminate)
+    console.end_by_signals()
     started, results = time.monotonic(), []
     try:
         run_passes(options, results)

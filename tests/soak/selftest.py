@@ -7,9 +7,8 @@ import struct
 import sys
 from pathlib import Path
 
-import level
-import sampling
-from support.case import Case
+from soak import level, sampling
+from testkit.case import Case
 
 LEAKY = Path(__file__).resolve().parent / "peers" / "leaky.py"
 LISTENING = re.compile(r"listening on (\d+)")

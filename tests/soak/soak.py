@@ -1,20 +1,17 @@
 """One pass: services, bursts of load with samples between them, rest, end."""
 
-import json
 import os
-import subprocess
 import sys
 import time
 
-import level
-import sampling
-from leaks import BrokerWatch
-from load import Load
-from support import wait
-from support.case import Case
-from support.failure import Failure, check
-from support.sidestep import Sidestep
-from world import World
+from soak import level, sampling
+from soak.load import Load
+from soak.world import World
+from testkit import wait
+from testkit.case import Case
+from testkit.failure import Failure
+from testkit.leaks import BrokerWatch
+from testkit.sidestep import Sidestep
 
 BURST_SECONDS = 4
 QUICK_BURST_SECONDS = 1.2
@@ -84,16 +81,13 @@ class Soak:
 
     def left_behind(self, world):
         """Links with processes that have ended, and offers that wait."""
-        status = self.status()
+        status = self.layer.status()
         living = {pid for pids in world.roles().values() for pid in pids}
         links = [link for link in status["links"] if not set(link["pids"]) <= living]
         if not links and not status["waiting_offers"]:
             return None
         return {"links": links, "waiting_offers": status["waiting_offers"], "living": sorted(living),
                 "connections": [c for c in status["connections"] if not set(c["pids"]) <= living]}
-
-    def status(self):
-        return status_of(self.layer)
 
     # --- judgement ------------------------------------------------------------------------------
 
@@ -121,21 +115,21 @@ class Soak:
     def rest(self, world):
         """With the idle connections, which are upgraded, and without anybody."""
         seconds = QUICK_REST_SECONDS if self.options.quick else REST_SECONDS
-        connections = self.status()["connections"]
+        connections = self.layer.status()["connections"]
         self.record("idle connections are upgraded", len(connections) >= world.held, f"{len(connections)} slots")
         self.wait_for_offers()
         self.compare("with idle connections", resting(world, seconds), self.plain["idle"])
         world.idle.end()
         world.idle = None
         world.wait_rest(0)
-        wait.until(lambda: not self.status()["connections"], "all slots to be free", 20)
-        self.record("no slot taken", not any(link["slots_used"] for link in self.status()["links"]), "")
+        wait.until(lambda: not self.layer.status()["connections"], "all slots to be free", 20)
+        self.record("no slot taken", not any(link["slots_used"] for link in self.layer.status()["links"]), "")
         self.wait_for_offers()
         self.compare("without connections", resting(world, seconds), self.plain["none"])
 
     def wait_for_offers(self):
         """Offers that a process could not take back in the rush are found by the broker, which looks every five seconds."""
-        wait.until(lambda: self.status()["waiting_offers"] == 0, "the offers of connections that are gone to be forgotten", 40)
+        wait.until(lambda: self.layer.status()["waiting_offers"] == 0, "the offers of connections that are gone to be forgotten", 40)
 
     def compare(self, when, now, plain):
         for role, (used, switches) in now.items():
@@ -167,12 +161,6 @@ class Soak:
 
     def say(self, text):
         print(f"{self.name}: {text}", file=sys.stderr, flush=True)
-
-
-def status_of(layer):
-    done = subprocess.run([layer.cli, "status", "--json"], env=layer.env(), capture_output=True, text=True, timeout=20)
-    check(done.returncode == 0, f"sidestep status failed: {done.stderr.strip()}")
-    return json.loads(done.stdout)
 
 
 def settle(world):

@@ -5,10 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import sampling
-from support import envoy, net, paths, procfs, wait
-from support.failure import Failure
-from support.nginx import Nginx
+from apps.support import envoy
+from apps.support.nginx import Nginx
+from soak import sampling
+from testkit import net, paths, procfs, wait
+from testkit.failure import Failure
 
 HTTP_OPTIONS = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 PEER = Path(__file__).resolve().parent / "peers" / "idle.py"

@@ -14,14 +14,18 @@ The last line is `splice: N passed, N failed`.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
-CGROUPS = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from testkit import cgroups, console
+from testkit.bpffs import BpfFileSystem
+from testkit.commands import run
+from testkit.namespaces import Namespace
+from testkit.paths import TARGET
+from testkit.testbed import Testbed
 
 # What each does otherwise, and the cases that see it. Not all of them do in every run.
 KNOWN = {
@@ -76,7 +80,7 @@ KNOWN = {
         "looking.fionread_counts_exactly", "looking.fionread_in_mid_stream", "flags.peek_sees_what_arrives_later",
         "counts.of_messages",
     ],
-    # The cases of `handlers` use a call with a bad pointer to have the library's own handlers in place.
+    # The cases of `handlers` use a call with a bad pointer to have the library's own handlers in spliced.
     "sending from memory that cannot be read says 0, not EFAULT": [
         "bad_pointers.behind_a_good_beginning", "bad_pointers.in_threads_that_block_signals",
         "bad_pointers.of_a_truncated_file", "bad_pointers.to_what_is_sent", "handlers.are_shown_as_they_are_set",
@@ -89,34 +93,35 @@ KNOWN = {
 }
 
 
-def must(*words):
-    return subprocess.run([str(word) for word in words], check=True, stdout=subprocess.PIPE, text=True).stdout
+class Spliced(Testbed):
+    """A namespace and a cgroup, and what is spliced there."""
 
-
-class Place:
     def __init__(self, sidestep):
-        self.sidestep, self.name = sidestep, f"stposix{os.getpid()}"
-        self.cgroup = next(path for path in CGROUPS if (path / "cgroup.controllers").exists()) / self.name
-        self.pins = Path("/sys/fs/bpf") / self.name
+        super().__init__(("ip", "nsenter"), "test", keep=False)
+        self.sidestep = sidestep
 
-    def __enter__(self):
-        must("ip", "netns", "add", self.name)
-        must("ip", "-n", self.name, "link", "set", "lo", "up")
-        self.cgroup.mkdir()
-        return self
+    def start(self):
+        super().start()
+        self.namespace = Namespace("splice")
+        self.stack.callback(self.namespace.remove)
+        self.cgroup = cgroups.of_this_run("splice")
+        self.stack.callback(self.cgroup.remove)
+        self.bpffs = BpfFileSystem(self.directory / "bpf")
+        self.bpffs.mount()
+        self.stack.callback(self.bpffs.unmount)
 
     def __exit__(self, *_):
-        self.splice("--remove")
-        must("ip", "netns", "delete", self.name)
-        self.cgroup.rmdir()
+        try:
+            self.splice("--remove")
+        finally:
+            super().__exit__()
 
     def splice(self, *words):
-        return must(self.sidestep, "splice", *words, "--pins", self.pins)
+        return run(self.sidestep, "splice", *words, "--pins", self.bpffs.pins)
 
     def posix(self, runner, filters):
         """Names of those that failed, and how many passed."""
-        enter = f'echo $$ > {self.cgroup}/cgroup.procs && exec nsenter --net=/run/netns/{self.name} "$@"'
-        words = ["sh", "-c", enter, "sh", str(runner), "--mode", "plain", "--json", *filters]
+        words = self.cgroup.around(self.namespace.around([runner, "--mode", "plain", "--json", *filters]))
         said = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
         cases = json.loads(said)["cases"]
         failed = [case["name"] for case in cases if case["failure"]]
@@ -134,19 +139,21 @@ def main():
     parser.add_argument("--filter", action="append", default=[])
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
+    console.must_be_root("tests/splice/posix.py")
+    console.end_by_signals()
     filters = [word for text in args.filter for word in ("--filter", text)]
     known = {name for names in KNOWN.values() for name in names}
     passed, wrong = 0, []
-    with Place(args.sidestep) as place:
+    with Spliced(args.sidestep) as spliced:
         ways = [((), set()), (("--blocking",), known)]
         for also, excused in ways[1:] if args.quick else ways:
-            place.splice("--port", "1024-65535", "--cgroup", place.cgroup, *also)
-            failed, good = place.posix(args.posix_run, filters)
+            spliced.splice("--port", "1024-65535", "--cgroup", spliced.cgroup.path, *also)
+            failed, good = spliced.posix(args.posix_run, filters)
             # What fails once on a busy machine is shown, and runs again.
-            twice = [name for name in sorted(failed - excused) if place.fails_again(args.posix_run, name)]
+            twice = [name for name in sorted(failed - excused) if spliced.fails_again(args.posix_run, name)]
             passed += good + len(failed) - len(twice)
             wrong += [f"{name} {' '.join(also)}" for name in twice]
-        status = json.loads(place.splice("status", "--json"))
+        status = json.loads(spliced.splice("status", "--json"))
     print(f"{status['bytes']} bytes in {status['messages']} messages went from socket to socket")
     for name in wrong:
         print(f"failed: {name}")
@@ -156,4 +163,5 @@ def main():
     sys.exit(1 if wrong else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

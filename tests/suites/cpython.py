@@ -10,9 +10,8 @@ from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
-import cpython_lists
-import ways
-from support.failure import check
+from suites import cpython_lists, ways
+from testkit.failure import check
 
 PYTHON = "/usr/bin/python3.11"
 TESTS = Path("/usr/lib/python3.11/test")

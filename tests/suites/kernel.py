@@ -5,8 +5,8 @@ The cases are our own, in tests/posix/src/cases/epoll_wakeups.rs.
 
 import os
 
-import socket_cases
-from support import paths
+from suites import socket_cases
+from testkit import paths
 
 WANTED = "epoll_wakeups"
 

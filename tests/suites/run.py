@@ -17,23 +17,19 @@ too, it is named as unsteady and counts as passed. The last line is `suites: N p
 import argparse
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "apps"), str(HERE.parent / "chaos")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import cpython  # noqa: E402
-import kernel  # noqa: E402
-import sanitizers  # noqa: E402
-import stress_ng  # noqa: E402
-from support.failure import Failure  # noqa: E402
-from tally import Tally  # noqa: E402
-from ways import Way  # noqa: E402
+from suites import cpython, kernel, sanitizers, stress_ng
+from suites.tally import Tally
+from suites.ways import Way
+from testkit import console
+from testkit.failure import Failure
 
 SUITES = {"cpython": cpython, "stress-ng": stress_ng, "kernel": kernel, "sanitizers": sanitizers}
 
@@ -72,15 +68,10 @@ def run_suite(name, options, tmp):
     return tally
 
 
-def on_terminate(_signal, _frame):
-    raise KeyboardInterrupt
-
-
 def main():
     options = parse_arguments()
-    signal.signal(signal.SIGTERM, on_terminate)
-    # A shell starts what runs in the background with SIGINT ignored. Tests that send it would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Tests that send SIGINT would inherit that a shell ignores it for what runs in the background.
+    console.end_by_signals()
     started, tallies, interrupted = time.monotonic(), [], 0
     tmp = Path(tempfile.mkdtemp(prefix="ss-suites-"))
     try:

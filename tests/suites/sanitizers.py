@@ -9,9 +9,9 @@ import os
 import subprocess
 from pathlib import Path
 
-import socket_cases
-from support import paths
-from support.failure import check
+from suites import socket_cases
+from testkit import paths
+from testkit.failure import check
 
 TARGET = "x86_64-unknown-linux-gnu"
 BUILDS = {

@@ -4,8 +4,8 @@ import json
 import subprocess
 from dataclasses import dataclass
 
-from support import paths
-from support.failure import Failure
+from testkit import paths
+from testkit.failure import Failure
 
 MODES = ("plain", "upgraded", "flip")
 RUN_SECONDS = 1800

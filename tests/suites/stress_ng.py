@@ -6,8 +6,8 @@ Each is run for some seconds, and must end well, have done something, and have l
 import re
 import subprocess
 
-import ways
-from support import paths
+from suites import ways
+from testkit import paths
 
 SECONDS, QUICK_SECONDS = 60, 2
 # What a stressor needs beside its time, to start and to clean up.

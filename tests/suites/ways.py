@@ -7,12 +7,11 @@ import subprocess
 import time
 from dataclasses import dataclass
 
-import leaks
-from support import procfs, wait
-from support.failure import Failure
-from support.process import Process
-from support.report import Report
-from support.sidestep import Sidestep, plain_env
+from testkit import leaks, procfs, wait
+from testkit.failure import Failure
+from testkit.process import Process
+from testkit.report import Report
+from testkit.sidestep import Sidestep, plain_env
 
 PLAIN, UPGRADED, FLIP = "plain", "upgraded", "flip"
 LAYERED = (UPGRADED, FLIP)

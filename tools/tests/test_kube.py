@@ -4,10 +4,11 @@ import sys
 import unittest
 from pathlib import Path
 
-KUBE = Path(__file__).resolve().parents[2] / "tests" / "kube"
-sys.path.insert(0, str(KUBE))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
-from differences import DIFFERENCES  # noqa: E402
+from kube.differences import DIFFERENCES
+
+KUBE = Path(__file__).resolve().parents[2] / "tests" / "kube"
 
 
 class Differences(unittest.TestCase):

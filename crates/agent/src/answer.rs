@@ -1,6 +1,6 @@
 //! The socket at which `sidestep service` and `sidestep explain` ask.
 
-use crate::message::{Asker, refused};
+use crate::message::{QueryHandle, refused};
 use sidestep_agent_api::Reply;
 use sidestep_ebpf::error::chain;
 use std::fs::Permissions;
@@ -64,10 +64,10 @@ pub fn remove(path: &Path) -> Result<(), SocketError> {
 pub type Busy = Arc<Mutex<()>>;
 
 /// Answers one after the other, for ever.
-pub fn serve(listener: &UnixListener, asker: &Asker, busy: &Busy) {
+pub fn serve(listener: &UnixListener, queries: &QueryHandle, busy: &Busy) {
     for stream in listener.incoming() {
         let _busy = busy.lock().unwrap_or_else(PoisonError::into_inner);
-        match stream.and_then(|stream| answer(&stream, asker)) {
+        match stream.and_then(|stream| answer(&stream, queries)) {
             Ok(()) => {}
             Err(error) => tracing::debug!("a question was not answered: {}", chain(&error)),
         }
@@ -78,11 +78,11 @@ pub fn serve(listener: &UnixListener, asker: &Asker, busy: &Busy) {
 #[error("this is no question that it understands")]
 struct NotUnderstood(#[source] serde_json::Error);
 
-fn answer(stream: &UnixStream, asker: &Asker) -> io::Result<()> {
+fn answer(stream: &UnixStream, queries: &QueryHandle) -> io::Result<()> {
     let mut question = Vec::new();
     Timed::new(stream, PATIENCE).take(LONGEST_QUESTION).read_to_end(&mut question)?;
     let reply: Reply = match serde_json::from_slice(&question) {
-        Ok(question) => asker.ask(question),
+        Ok(question) => queries.ask(question),
         Err(error) => Err(refused(&NotUnderstood(error))),
     };
     Timed::new(stream, PATIENCE).write_all(&serde_json::to_vec(&reply)?)

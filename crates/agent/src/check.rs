@@ -15,8 +15,8 @@ pub fn check(view: &View) -> Result<Check> {
         view.reconciler.problems().map(|(name, problem)| format!("{name}: {}", report::described(problem))).collect();
     let refused = view.policing.refused.iter();
     check.problems.extend(refused.map(|(name, why)| format!("{name} is not led around proxies: {why}")));
-    for (name, standing) in &view.pods.standings {
-        check.problems.extend(standing.troubles.iter().map(|trouble| format!("Capture {name}: {trouble}")));
+    for (name, status) in &view.pods.statuses {
+        check.problems.extend(status.troubles.iter().map(|trouble| format!("Capture {name}: {trouble}")));
     }
     let mut meant = HashSet::new();
     for port in view.reconciler.ports() {

@@ -4,7 +4,7 @@ mod failure;
 mod known;
 mod news;
 
-use crate::message::{Gone, Refresher, Source, Teller};
+use crate::message::{EventSink, Gone, Refresher, Source};
 use crate::settings::{Settings, SourceSettings};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
@@ -66,38 +66,38 @@ impl Cluster {
         Ok(Client::try_from(config)?)
     }
 
-    async fn follow(&self, teller: &Teller) -> Result<(), Gone> {
+    async fn follow(&self, sink: &EventSink) -> Result<(), Gone> {
         let mut client = loop {
             match self.connect().await {
                 Ok(client) => break client,
-                Err(error) => teller.outage(self.name(), chain(&error))?,
+                Err(error) => sink.outage(self.name(), chain(&error))?,
             }
             tokio::time::sleep(AGAIN).await;
         };
-        teller.well(self.name())?;
+        sink.well(self.name())?;
         let mut known = Known::new(self);
         loop {
-            self.watch(&client, &mut known, teller).await?;
+            self.watch(&client, &mut known, sink).await?;
             // The settings of the connection have changed, perhaps. If they make no sense, it goes on by the old ones.
             match self.connect().await {
                 Ok(new) => {
                     client = new;
-                    teller.well(self.name())?;
+                    sink.well(self.name())?;
                 }
-                Err(error) => teller.outage(self.name(), chain(&error))?,
+                Err(error) => sink.outage(self.name(), chain(&error))?,
             }
         }
     }
 
     /// Tells what happens, until everything is to be read again.
-    async fn watch(&self, client: &Client, known: &mut Known, teller: &Teller) -> Result<(), Gone> {
+    async fn watch(&self, client: &Client, known: &mut Known, sink: &EventSink) -> Result<(), Gone> {
         let mut news = pin!(news::follow(client, (self.asks_zone).then_some(&*self.node_name), self.asks_pods));
         let mut refresh = pin!(self.refresh.notified());
         loop {
-            known.end_quiet_outages(teller)?;
+            known.end_quiet_outages(sink)?;
             let next = select(news.next(), refresh.as_mut());
             match tokio::time::timeout(QUIET, next).await {
-                Ok(Either::Left((Some(next), _))) => known.take(next, teller)?,
+                Ok(Either::Left((Some(next), _))) => known.take(next, sink)?,
                 Ok(Either::Left((None, _)) | Either::Right(_)) => return Ok(()),
                 Err(_) => {}
             }
@@ -118,11 +118,11 @@ impl Source for Cluster {
         Box::new(move || refresh.notify_one())
     }
 
-    fn run(self: Box<Self>, teller: &Teller) -> Result<(), Gone> {
+    fn run(self: Box<Self>, sink: &EventSink) -> Result<(), Gone> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         match runtime {
-            Ok(runtime) => runtime.block_on(self.follow(teller)),
-            Err(error) => teller.trouble(self.name(), format!("cannot begin to watch: {}", chain(&error))),
+            Ok(runtime) => runtime.block_on(self.follow(sink)),
+            Err(error) => sink.trouble(self.name(), format!("cannot begin to watch: {}", chain(&error))),
         }
     }
 }

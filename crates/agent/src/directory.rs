@@ -6,7 +6,7 @@
 mod files;
 mod touched;
 
-use crate::message::{Gone, Refresher, Source, Teller, Told};
+use crate::message::{EventSink, Gone, Refresher, Source, Update};
 use files::{FileError, Files};
 use notify::event::Flag;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
@@ -54,15 +54,15 @@ impl Source for Directory {
         })
     }
 
-    fn run(mut self: Box<Self>, teller: &Teller) -> Result<(), Gone> {
+    fn run(mut self: Box<Self>, sink: &EventSink) -> Result<(), Gone> {
         loop {
             match self.watch() {
                 Ok((watcher, events)) => {
-                    teller.well(self.path.display())?;
-                    self.follow(&events, teller)?;
+                    sink.well(self.path.display())?;
+                    self.follow(&events, sink)?;
                     drop(watcher);
                 }
-                Err(why) => teller.trouble(self.path.display(), why)?,
+                Err(why) => sink.trouble(self.path.display(), why)?,
             }
             std::thread::sleep(AGAIN);
         }
@@ -103,10 +103,10 @@ impl Directory {
     }
 
     /// Reads everything, and then what changes; until the directory has gone.
-    fn follow(&mut self, events: &Receiver<notify::Result<Event>>, teller: &Teller) -> Result<(), Gone> {
-        let Some(all) = self.all(teller)? else { return Ok(()) };
-        self.read(all, teller)?;
-        teller.tell(Told::Listed)?;
+    fn follow(&mut self, events: &Receiver<notify::Result<Event>>, sink: &EventSink) -> Result<(), Gone> {
+        let Some(all) = self.all(sink)? else { return Ok(()) };
+        self.read(all, sink)?;
+        sink.tell(Update::Listed)?;
         while let Ok(first) = events.recv() {
             let mut touched = Touched::default();
             touched.add(&first, &self.path);
@@ -118,20 +118,20 @@ impl Directory {
                 touched.add(&next, &self.path);
             }
             let files = if touched.everything {
-                let Some(all) = self.all(teller)? else { return Ok(()) };
+                let Some(all) = self.all(sink)? else { return Ok(()) };
                 all.union(&touched.files).cloned().collect()
             } else {
                 touched.files
             };
             if !files.is_empty() {
-                self.read(files, teller)?;
+                self.read(files, sink)?;
             }
         }
         Ok(())
     }
 
     /// The files that are there and those that were. None: the directory cannot be read.
-    fn all(&self, teller: &Teller) -> Result<Option<BTreeSet<PathBuf>>, Gone> {
+    fn all(&self, sink: &EventSink) -> Result<Option<BTreeSet<PathBuf>>, Gone> {
         let listed = std::fs::read_dir(&self.path).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
         match listed {
             Ok(entries) => {
@@ -140,13 +140,13 @@ impl Directory {
                 Ok(Some(there.chain(before).collect()))
             }
             Err(error) => {
-                teller.trouble(self.path.display(), format!("cannot list it: {}", chain(&error)))?;
+                sink.trouble(self.path.display(), format!("cannot list it: {}", chain(&error)))?;
                 Ok(None)
             }
         }
     }
 
-    fn read(&mut self, files: BTreeSet<PathBuf>, teller: &Teller) -> Result<(), Gone> {
+    fn read(&mut self, files: BTreeSet<PathBuf>, sink: &EventSink) -> Result<(), Gone> {
         let (mut changed, mut understood) = (BTreeSet::new(), BTreeSet::new());
         for path in files {
             match self.objects(&path) {
@@ -156,29 +156,29 @@ impl Directory {
                     understood.insert(path);
                 }
                 Err(error) => {
-                    teller.trouble(path.display(), chain(&error))?;
+                    sink.trouble(path.display(), chain(&error))?;
                     self.troubled.insert(path);
                 }
             }
         }
         if !changed.is_empty() {
-            teller.tell(Told::Changes(changed.into_iter().map(|key| self.files.change(key)).collect()))?;
+            sink.tell(Update::Changes(changed.into_iter().map(|key| self.files.change(key)).collect()))?;
         }
         // Not before what they hold is known: what an earlier agent left besides goes as soon as nothing is hidden.
-        understood.iter().try_for_each(|path| teller.well(path.display()))?;
-        self.complain(understood, teller)
+        understood.iter().try_for_each(|path| sink.well(path.display()))?;
+        self.complain(understood, sink)
     }
 
     /// About objects of these files that another one names, too; and no more about those of which that is over.
-    fn complain(&mut self, files: BTreeSet<PathBuf>, teller: &Teller) -> Result<(), Gone> {
+    fn complain(&mut self, files: BTreeSet<PathBuf>, sink: &EventSink) -> Result<(), Gone> {
         let before = std::mem::take(&mut self.doubled);
         for path in before.union(&files) {
             let doubles = self.files.doubles(path);
             if !doubles.is_empty() {
-                teller.trouble(path.display(), doubles.join("; "))?;
+                sink.trouble(path.display(), doubles.join("; "))?;
                 self.doubled.insert(path.clone());
             } else if before.contains(path) {
-                teller.well(path.display())?;
+                sink.well(path.display())?;
             }
         }
         Ok(())

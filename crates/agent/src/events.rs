@@ -87,7 +87,7 @@ fn log(view: &View, event: &Event, count: u64) {
 /// With both ends: the pod whose policies decide, and the other one.
 fn log_judged(view: &View, event: &Event, count: u64) {
     let identity = view.policing.identities.name(event.identity);
-    let pod = view.pods.whose(event.netns).map(ToString::to_string);
+    let pod = view.pods.pod_of(event.netns).map(ToString::to_string);
     tracing::info!(
         reason = event.reason,
         count,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   directory ----.
-//!   API server ---+- Told -->  [`node::Node`]  --> tables of Services (crates/ebpf, crates/mesh)
+//!   API server ---+- Update -->  [`node::Node`]  --> tables of Services (crates/ebpf, crates/mesh)
 //!   addresses ----'            |  ^    ^   |
 //!                         answers |    |  captured pods --> [`captures`] --> tables of capture, namespaces
 //!                                 |    |                        |

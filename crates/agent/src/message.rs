@@ -14,7 +14,7 @@ use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 
 pub enum Message {
     /// By the source of this number.
-    Told(usize, Told),
+    Update(usize, Update),
     /// What became of captured pods.
     Captured(Report),
     /// The addresses of this node, all of them.
@@ -31,7 +31,7 @@ pub enum Message {
 
 /// What a source tells.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Told {
+pub enum Update {
     /// What happened together, such as an object that moved from one file to another: nobody sees a part of it.
     Changes(Vec<Change>),
     /// Something cannot be read. What it held before stands.
@@ -50,38 +50,38 @@ pub struct Gone;
 
 /// A source's way to the agent.
 #[derive(Clone)]
-pub struct Teller {
+pub struct EventSink {
     inbox: Sender<Message>,
     source: usize,
 }
 
-impl Teller {
+impl EventSink {
     /// Of the source of this number.
-    pub fn new(inbox: Sender<Message>, source: usize) -> Teller {
-        Teller { inbox, source }
+    pub fn new(inbox: Sender<Message>, source: usize) -> EventSink {
+        EventSink { inbox, source }
     }
 
-    pub fn tell(&self, told: Told) -> Result<(), Gone> {
-        self.inbox.send(Message::Told(self.source, told)).map_err(|_| Gone)
+    pub fn tell(&self, told: Update) -> Result<(), Gone> {
+        self.inbox.send(Message::Update(self.source, told)).map_err(|_| Gone)
     }
 
     pub fn change(&self, change: Change) -> Result<(), Gone> {
-        self.tell(Told::Changes(vec![change]))
+        self.tell(Update::Changes(vec![change]))
     }
 
     pub fn trouble(&self, place: impl ToString, what: impl ToString) -> Result<(), Gone> {
         let (place, what) = (place.to_string(), what.to_string());
-        self.tell(Told::Trouble(Trouble { place, what, hides_objects: true }))
+        self.tell(Update::Trouble(Trouble { place, what, hides_objects: true }))
     }
 
     /// A trouble with the origin itself, of which everything is known that it has told.
     pub fn outage(&self, place: impl ToString, what: impl ToString) -> Result<(), Gone> {
         let (place, what) = (place.to_string(), what.to_string());
-        self.tell(Told::Trouble(Trouble { place, what, hides_objects: false }))
+        self.tell(Update::Trouble(Trouble { place, what, hides_objects: false }))
     }
 
     pub fn well(&self, place: impl ToString) -> Result<(), Gone> {
-        self.tell(Told::Well(place.to_string()))
+        self.tell(Update::Well(place.to_string()))
     }
 }
 
@@ -95,9 +95,9 @@ pub trait Source: Send {
     /// Makes it read everything again, from another thread.
     fn refresher(&self) -> Refresher;
 
-    /// Tells everything there is, then [`Told::Listed`], then every change, until nobody listens. A source that loses
+    /// Tells everything there is, then [`Update::Listed`], then every change, until nobody listens. A source that loses
     /// its origin says so as a trouble and tries again: what it has told before stands.
-    fn run(self: Box<Self>, teller: &Teller) -> Result<(), Gone>;
+    fn run(self: Box<Self>, sink: &EventSink) -> Result<(), Gone>;
 }
 
 /// An error in the words that who asked is given.
@@ -111,11 +111,11 @@ struct Ending;
 
 /// Asks the thread that owns the tables.
 #[derive(Clone)]
-pub struct Asker(Sender<Message>);
+pub struct QueryHandle(Sender<Message>);
 
-impl Asker {
-    pub fn new(inbox: Sender<Message>) -> Asker {
-        Asker(inbox)
+impl QueryHandle {
+    pub fn new(inbox: Sender<Message>) -> QueryHandle {
+        QueryHandle(inbox)
     }
 
     /// Waits for the answer.

@@ -2,12 +2,12 @@
 
 mod settings;
 
-use crate::captures::{CaptureThread, Order, Report, Standing};
+use crate::captures::{CaptureStatus, CaptureThread, Order, Report};
 use crate::complaints::Complaints;
 use crate::events::Digest;
 use crate::flows::{Flows, Names};
 use crate::lock;
-use crate::message::{Message, Told, refused};
+use crate::message::{Message, Update, refused};
 use crate::policing::Policing;
 use crate::questions;
 use crate::reclaimer::Reclaimer;
@@ -186,12 +186,12 @@ impl Node {
 
     fn take(&mut self, message: Message) -> Option<End> {
         match message {
-            Message::Told(source, told) => self.told(source, told),
+            Message::Update(source, told) => self.told(source, told),
             Message::Captured(Report::Settled) => self.captures = self.captures.max(Stage::Settled),
             Message::Captured(Report::News(news, figures)) => {
                 self.view.pods.figures = figures;
                 log(&news);
-                news.into_iter().for_each(|(name, standing)| self.view.pods.take(name, standing));
+                news.into_iter().for_each(|(name, status)| self.view.pods.update(name, status));
             }
             Message::NodeAddresses(addresses) => {
                 self.view.policing.set_node(&addresses);
@@ -250,10 +250,10 @@ impl Node {
         lock::identity(&self.view.settings.pins) == Some(pins)
     }
 
-    fn told(&mut self, source: usize, told: Told) {
+    fn told(&mut self, source: usize, told: Update) {
         let its = &mut self.view.sources[source];
         match told {
-            Told::Changes(changes) => {
+            Update::Changes(changes) => {
                 let (first, last) = (source == 0, source + 1 == self.view.sources.len());
                 let is_its = |key: &Key| if matches!(key, Key::Capture(_) | Key::Policy(_)) { last } else { first };
                 let state = &mut self.view.state;
@@ -262,17 +262,17 @@ impl Node {
                 self.view.policing.is_stale |= concerned.policy;
                 self.recaptured.extend(concerned.captures);
             }
-            Told::Listed => its.listed = true,
-            Told::Trouble(trouble) => {
+            Update::Listed => its.listed = true,
+            Update::Trouble(trouble) => {
                 self.complaints.tell(&trouble);
                 its.troubles.retain(|known| known.place != trouble.place);
                 its.troubles.push(trouble);
             }
-            Told::Well(place) => {
+            Update::Well(place) => {
                 self.complaints.end(&place);
                 its.troubles.retain(|known| known.place != place);
             }
-            Told::Zone(zone) => self.set_zone(zone),
+            Update::Zone(zone) => self.set_zone(zone),
         }
     }
 
@@ -289,8 +289,8 @@ impl Node {
         }
         let is_whole = self.view.is_listed() && self.view.has_all_captures();
         let View { policing, state, reconciler, .. } = &mut self.view;
-        if let Some(court) = policing.news(state, reconciler, is_whole) {
-            self.controller.tell(Order::Judge(court));
+        if let Some(plan) = policing.news(state, reconciler, is_whole) {
+            self.controller.tell(Order::Enforce(plan));
         }
         if self.captures == Stage::Waiting {
             self.captures = Stage::Begun;
@@ -374,11 +374,11 @@ impl Node {
 /// Lines of the log about captured pods at a time; the rest is a number.
 const LINES: usize = 10;
 
-fn log(news: &[(Name, Option<Standing>)]) {
-    let troubled = news.iter().filter_map(|(name, standing)| Some((name, standing.as_ref()?)));
-    let troubled: Vec<_> = troubled.filter(|(_, standing)| !standing.troubles.is_empty()).collect();
-    for (name, standing) in troubled.iter().take(LINES) {
-        tracing::warn!("Capture {name}: {}", standing.troubles.join("; "));
+fn log(news: &[(Name, Option<CaptureStatus>)]) {
+    let troubled = news.iter().filter_map(|(name, status)| Some((name, status.as_ref()?)));
+    let troubled: Vec<_> = troubled.filter(|(_, status)| !status.troubles.is_empty()).collect();
+    for (name, status) in troubled.iter().take(LINES) {
+        tracing::warn!("Capture {name}: {}", status.troubles.join("; "));
     }
     if troubled.len() > LINES {
         tracing::warn!("{} more captures have troubles: `sidestep capture list` names them", troubled.len() - LINES);

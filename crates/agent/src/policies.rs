@@ -67,13 +67,13 @@ fn one(policy: &Policy, here: &BTreeMap<Name, Pod>) -> api::Policy {
 /// None: no policy selects it.
 fn judged(view: &View, pod: &Pod) -> Option<api::JudgedPod> {
     let policies: Vec<String> = policies_of(&view.state, pod).map(|policy| policy.name.to_string()).collect();
-    let standing = view.pods.standings.get(&pod.name);
+    let status = view.pods.statuses.get(&pod.name);
     (!policies.is_empty()).then(|| api::JudgedPod {
         namespace: pod.name.namespace.to_string(),
         name: pod.name.name.to_string(),
-        judged: standing.is_some_and(|standing| standing.judged),
+        judged: status.is_some_and(|status| status.judged),
         policies,
-        troubles: standing.map_or_else(|| vec!["not visited yet".into()], |standing| standing.troubles.clone()),
+        troubles: status.map_or_else(|| vec!["not visited yet".into()], |status| status.troubles.clone()),
     })
 }
 
@@ -92,7 +92,7 @@ pub fn bypass(view: &View, service: &Service) -> Option<api::Bypass> {
 
 pub fn figures(view: &View) -> api::PolicingFigures {
     let wanted: BTreeSet<&Name> = view.policing.plan.pods.keys().collect();
-    let judged = view.pods.standings.iter().filter(|(name, one)| one.judged && wanted.contains(name)).count();
+    let judged = view.pods.statuses.iter().filter(|(name, one)| one.judged && wanted.contains(name)).count();
     let asking = view.state.services().filter(|service| service.bypass != Bypass::Nobody).count();
     let bypass_refused = view.policing.refused.len();
     api::PolicingFigures {

@@ -1,11 +1,11 @@
 //! Who may talk with whom, and whose proxies are led around: worked out of everything that is known, for the controller of
 //! captured pods, which writes it, and for whoever asks.
 
-use crate::captures::Court;
+use crate::captures::PolicyPlan;
 use sidestep_ebpf::error::Result;
 use sidestep_ebpf::policy;
 use sidestep_mesh::address::Address;
-use sidestep_mesh::bypass::{self, Refusal, Way};
+use sidestep_mesh::bypass::{self, BypassFlags, Refusal};
 use sidestep_mesh::object::{Bypass, Name};
 use sidestep_mesh::plane::FrontendKey;
 use sidestep_mesh::policy::identity::{FIRST, Identities};
@@ -26,7 +26,7 @@ pub struct Policing {
     pub node: BTreeSet<IpAddr>,
     /// The plan that the controller has been told.
     pub plan: Arc<Plan>,
-    ways: Arc<BTreeMap<FrontendKey, Way>>,
+    bypasses: Arc<BTreeMap<FrontendKey, BypassFlags>>,
     /// Services that ask to be led around proxies in vain.
     pub refused: BTreeMap<Name, Refusal>,
     required: Arc<BTreeSet<Name>>,
@@ -48,7 +48,7 @@ impl Policing {
             first: last.saturating_add(1).max(FIRST),
             node: BTreeSet::new(),
             plan: Arc::default(),
-            ways: Arc::default(),
+            bypasses: Arc::default(),
             refused: BTreeMap::new(),
             required: Arc::default(),
             is_whole: false,
@@ -65,23 +65,24 @@ impl Policing {
     }
 
     /// What the controller is to be told. None: nothing new. `is_whole`: everything has been read, and nothing is hidden.
-    pub fn news(&mut self, state: &State, reconciler: &Reconciler, is_whole: bool) -> Option<Court> {
+    pub fn news(&mut self, state: &State, reconciler: &Reconciler, is_whole: bool) -> Option<PolicyPlan> {
         let becomes_whole = is_whole && !self.is_whole;
         self.is_whole |= is_whole;
-        let has_ways = || state.services().any(|service| service.bypass != Bypass::Nobody) || !self.ways.is_empty();
-        let leads_anew = (self.is_stale || self.services_changed) && has_ways();
+        let has_bypasses =
+            || state.services().any(|service| service.bypass != Bypass::Nobody) || !self.bypasses.is_empty();
+        let plans_bypasses = (self.is_stale || self.services_changed) && has_bypasses();
         let mut is_news = becomes_whole || !self.is_told;
         if std::mem::take(&mut self.is_stale) {
             is_news |= self.plan(state);
         }
-        if leads_anew {
-            is_news |= self.lead(state, reconciler);
+        if plans_bypasses {
+            is_news |= self.plan_bypasses(state, reconciler);
         }
         self.services_changed = false;
         self.is_told |= is_news;
-        let Policing { plan, ways, required, is_whole, .. } = self;
-        let (plan, ways, required) = (Arc::clone(plan), Arc::clone(ways), Arc::clone(required));
-        is_news.then_some(Court { plan, ways, required, is_whole: *is_whole })
+        let Policing { plan, bypasses, required, is_whole, .. } = self;
+        let (plan, bypasses, required) = (Arc::clone(plan), Arc::clone(bypasses), Arc::clone(required));
+        is_news.then_some(PolicyPlan { policies: plan, bypasses, required, is_whole: *is_whole })
     }
 
     fn plan(&mut self, state: &State) -> bool {
@@ -98,17 +99,17 @@ impl Policing {
         is_news
     }
 
-    fn lead(&mut self, state: &State, reconciler: &Reconciler) -> bool {
+    fn plan_bypasses(&mut self, state: &State, reconciler: &Reconciler) -> bool {
         let owns = |key: &FrontendKey, name: &Name| reconciler.owner(key).is_some_and(|owner| owner.service == *name);
-        let bypass::Plan { ways, refused } = bypass::plan(state, reconciler.node(), owns);
-        let is_news = ways != *self.ways;
-        (self.ways, self.refused) = (Arc::new(ways), refused);
+        let bypass::Plan { bypasses, refused } = bypass::plan(state, reconciler.node(), owns);
+        let is_news = bypasses != *self.bypasses;
+        (self.bypasses, self.refused) = (Arc::new(bypasses), refused);
         is_news
     }
 
     /// Where connections are meant to be led around proxies.
-    pub fn way(&self, key: &FrontendKey) -> Way {
-        self.ways.get(key).copied().unwrap_or_default()
+    pub fn flags(&self, key: &FrontendKey) -> BypassFlags {
+        self.bypasses.get(key).copied().unwrap_or_default()
     }
 
     pub fn requires_proxy(&self, pod: &Name) -> bool {

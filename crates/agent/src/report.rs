@@ -8,7 +8,7 @@ use sidestep_ebpf::plane::{Load, OF_CAPTURE};
 use sidestep_ebpf::splice;
 use sidestep_mesh::address::{Endpoint, Family, Protocol};
 use sidestep_mesh::capture::pod::Capture;
-use sidestep_mesh::object::{Left, Name, Selection, Service, SliceEndpoint};
+use sidestep_mesh::object::{Name, Selection, Service, Skipped, SliceEndpoint};
 use sidestep_mesh::plane::{DataPlane, Scope};
 use sidestep_mesh::reconcile::{Problem, Programmed};
 use sidestep_mesh::table::Policy;
@@ -79,7 +79,7 @@ fn service(view: &View, known: &Service, problems: Vec<String>) -> Result<api::S
 
 /// What is not programmed of the Service, and of its slices.
 fn remarks(view: &View, known: &Service) -> Vec<String> {
-    let of = |left: &Left| format!("{}: {}", left.what, left.why);
+    let of = |left: &Skipped| format!("{}: {}", left.what, left.why);
     let slices = view.state.slices(&known.name).into_iter();
     let theirs = slices
         .flat_map(|slice| slice.left.iter().map(move |left| format!("EndpointSlice {}: {}", slice.name, of(left))));
@@ -239,19 +239,19 @@ pub fn captures(view: &View) -> Result<api::Captures> {
     let of = |netns: Option<u64>| netns.and_then(|cookie| listening.get(&cookie)).copied().unwrap_or_default();
     let known: BTreeMap<&Name, &Capture> = view.state.captures().map(|capture| (&capture.name, capture)).collect();
     let captures = known.into_values().map(|capture| {
-        let standing = view.pods.standings.get(&capture.name);
-        let [outbound_listeners, inbound_listeners] = of(standing.and_then(|standing| standing.netns));
+        let status = view.pods.statuses.get(&capture.name);
+        let [outbound_listeners, inbound_listeners] = of(status.and_then(|status| status.netns));
         api::Capture {
             namespace: capture.name.namespace.to_string(),
             name: capture.name.name.to_string(),
             netns: capture.netns.to_string(),
-            cookie: standing.and_then(|standing| standing.netns),
-            captured: standing.is_some_and(|standing| standing.applied.is_some()),
+            cookie: status.and_then(|status| status.netns),
+            captured: status.is_some_and(|status| status.applied.is_some()),
             outbound_port: capture.rules.outbound_port,
             inbound_port: capture.rules.inbound_port,
             outbound_listeners,
             inbound_listeners,
-            troubles: standing.map_or_else(|| vec!["not visited yet".into()], |standing| standing.troubles.clone()),
+            troubles: status.map_or_else(|| vec!["not visited yet".into()], |status| status.troubles.clone()),
         }
     });
     let others = view.pods.tables.fill_by_others().into_iter();

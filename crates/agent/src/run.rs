@@ -5,7 +5,7 @@ use crate::args::Args;
 use crate::cluster::Cluster;
 use crate::directory::Directory;
 use crate::lock::{Held, Lock, LockError};
-use crate::message::{Asker, Message, Refresher, Source, Teller};
+use crate::message::{EventSink, Message, QueryHandle, Refresher, Source};
 use crate::node::{End, Node};
 use crate::privileges::{self, PrivilegeError};
 use crate::settings::{Settings, SettingsError, SourceSettings};
@@ -141,16 +141,16 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
 
 fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answer::Busy, RunError> {
     let listener = answer::listen(&settings.socket)?;
-    let asker = Asker::new(inbox.clone());
+    let queries = QueryHandle::new(inbox.clone());
     let busy = answer::Busy::default();
     let answering = busy.clone();
-    spawn("answer", move || answer::serve(&listener, &asker, &answering));
+    spawn("answer", move || answer::serve(&listener, &queries, &answering));
     if let Some(address) = settings.metrics {
         let server = metrics::Server::bind(address).map_err(|source| RunError::Metrics { address, source })?;
-        let asker = Asker::new(inbox.clone());
+        let queries = QueryHandle::new(inbox.clone());
         spawn("metrics", move || {
             let not_served = |error| tracing::warn!("metrics are not served any more: {}", chain(&error));
-            server.run(asker).unwrap_or_else(not_served);
+            server.run(queries).unwrap_or_else(not_served);
         });
     }
     Ok(busy)
@@ -163,9 +163,9 @@ fn start_sources(settings: &Settings, inbox: &Sender<Message>) -> (Vec<String>, 
     let start = |(number, source): (usize, Box<dyn Source>)| {
         let (name, refresher) = (source.name(), source.refresher());
         tracing::info!(source = name, node = settings.node_name, "reading");
-        let teller = Teller::new(inbox.clone(), number);
+        let sink = EventSink::new(inbox.clone(), number);
         spawn("source", move || {
-            let _gone = source.run(&teller);
+            let _gone = source.run(&sink);
         });
         (name, refresher)
     };

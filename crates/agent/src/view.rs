@@ -1,6 +1,6 @@
 //! What is known and what is programmed: all that questions are answered from.
 
-use crate::captures::{Figures, Standing};
+use crate::captures::{CaptureStatus, Figures};
 use crate::policing::Policing;
 use crate::settings::Settings;
 use sidestep_agent_api::{Reconcile, Source, Trouble};
@@ -30,7 +30,7 @@ pub struct View {
 
 /// What became of captured pods.
 pub struct Pods {
-    pub standings: BTreeMap<Name, Standing>,
+    pub statuses: BTreeMap<Name, CaptureStatus>,
     /// Those that are captured, by their namespaces' cookies.
     applied: HashMap<u64, Arc<Capture>>,
     pub figures: Figures,
@@ -40,7 +40,7 @@ pub struct Pods {
 
 impl Pods {
     pub fn new(tables: Captures) -> Pods {
-        Pods { standings: BTreeMap::new(), applied: HashMap::new(), figures: Figures::default(), tables }
+        Pods { statuses: BTreeMap::new(), applied: HashMap::new(), figures: Figures::default(), tables }
     }
 
     /// By which rules connections in this namespace are captured.
@@ -49,27 +49,27 @@ impl Pods {
     }
 
     /// Whose namespace it is: of several files that name it, the first one's.
-    pub fn whose(&self, netns: u64) -> Option<&Name> {
+    pub fn pod_of(&self, netns: u64) -> Option<&Name> {
         let by_capture = self.of(netns).map(|capture| &capture.name);
         by_capture.or_else(|| {
-            let named = self.standings.iter().find(|(_, standing)| standing.netns == Some(netns));
+            let named = self.statuses.iter().find(|(_, status)| status.netns == Some(netns));
             named.map(|(name, _)| name)
         })
     }
 
-    pub fn take(&mut self, name: Name, standing: Option<Standing>) {
-        let before = self.standings.get(&name).and_then(|before| before.netns);
+    pub fn update(&mut self, name: Name, status: Option<CaptureStatus>) {
+        let before = self.statuses.get(&name).and_then(|before| before.netns);
         if let Some(netns) = before.filter(|netns| self.of(*netns).is_some_and(|capture| capture.name == name)) {
             self.applied.remove(&netns);
         }
-        let Some(standing) = standing else {
-            self.standings.remove(&name);
+        let Some(status) = status else {
+            self.statuses.remove(&name);
             return;
         };
-        if let (Some(netns), Some(capture)) = (standing.netns, &standing.applied) {
+        if let (Some(netns), Some(capture)) = (status.netns, &status.applied) {
             self.applied.insert(netns, Arc::clone(capture));
         }
-        self.standings.insert(name, standing);
+        self.statuses.insert(name, status);
     }
 }
 

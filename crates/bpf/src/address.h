@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "plain.h"
+#include "types.h"
 
 struct address {
 	u32 word[4]; /* network order */

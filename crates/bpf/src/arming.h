@@ -7,7 +7,7 @@
 
 #include <bpf/bpf_helpers.h>
 
-#include "reading.h"
+#include "stable_read.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

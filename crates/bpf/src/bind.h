@@ -4,7 +4,7 @@
 
 #include "context.h"
 #include "kernel.h"
-#include "reading.h"
+#include "stable_read.h"
 
 /* Whether a Service on this node holds the port at that address, as kube-proxy once did by a socket of its own. */
 static __always_inline bool is_held(const struct endpoint *at, u8 protocol)
@@ -42,7 +42,7 @@ static __always_inline int bound_to(struct bpf_sock *ctx, struct endpoint *at)
 		return ALLOW;
 	if (!is_held(at, ctx->protocol) && !is_held_by_other_family(ctx, at))
 		return ALLOW;
-	tell(REASON_BIND_REFUSED, netns, ctx->protocol, at, 0);
+	emit_event(REASON_BIND_REFUSED, netns, ctx->protocol, at, 0);
 	bpf_set_retval(-EADDRINUSE);
 	return DENY;
 }

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "choice.h"
-#include "judge.h"
-#include "sets.h"
+#include "evaluate.h"
+#include "rules.h"
 
 enum bypass_flags {
 	BYPASS_OUTBOUND = 1 << 0, /* who dials it needs no proxy */
@@ -50,7 +50,7 @@ static __always_inline bool may_bypass(u64 netns, u32 reason)
 }
 
 /* What a pod dials, and its rules would give to its proxy. */
-static __always_inline bool is_led_around(const struct endpoint *to, u64 netns)
+static __always_inline bool bypasses_outbound(const struct endpoint *to, u64 netns)
 {
 	struct frontend_key key = { .address = to->address, .port = to->port, .protocol = IPPROTO_TCP };
 	u32 flags = bypass_at(&key);
@@ -66,7 +66,7 @@ static __always_inline bool is_led_around(const struct endpoint *to, u64 netns)
 }
 
 /* What comes to a pod, and its rules would give to its proxy. */
-static __always_inline bool is_let_in(const struct endpoint *at, u64 netns, const struct address *from)
+static __always_inline bool bypasses_inbound(const struct endpoint *at, u64 netns, const struct address *from)
 {
 	struct frontend_key key = { .address = at->address, .port = at->port, .protocol = IPPROTO_TCP };
 	struct identity client;

@@ -2,12 +2,12 @@
 /*
  * Keys and values of capture's maps: which connections of a pod go through its proxy.
  *
- *   pods      [network namespace] -> {ports, flags, rules, place}
+ *   pods      [network namespace] -> {ports, flags, rules, network}
  *                                                    |      |
  *   sets      {rules, kind, number}  ports, owners <-+      |
  *   ranges    {rules, kind, prefix}  addresses     <-+      |
- *   sets      {place, kind, number}  interfaces        <----+
- *   ranges    {place, kind, prefix}  routes            <----+
+ *   sets      {network, kind, number}  interfaces  <--------+
+ *   ranges    {network, kind, prefix}  routes      <--------+
  *
  * Pods with the same rules share them. A change writes the new rules under another number and then replaces the pod, which
  * the kernel does atomically: a connection meets the old rules or the new ones.
@@ -31,7 +31,7 @@ enum pod_flags {
 
 struct pod {
 	u32 rules;
-	u32 place; /* what depends on the namespace itself: routes and interfaces */
+	u32 network; /* what depends on the namespace itself: routes and interfaces */
 	u32 flags;
 	u32 first_uid;
 	u32 first_gid;
@@ -49,12 +49,12 @@ enum set_kind {
 	KIND_EXCLUDED_PORT,
 	KIND_INCLUDED_PORT,
 	KIND_INBOUND_PORT,
-	KIND_EXCLUDED_INTERFACE, /* these two by `place` */
+	KIND_EXCLUDED_INTERFACE, /* these two by `network` */
 	KIND_VIRTUAL_INTERFACE,
 };
 
 struct set_key {
-	u32 owner; /* `rules` or `place` */
+	u32 owner; /* `rules` or `network` */
 	u32 kind;
 	u32 number;
 };
@@ -64,7 +64,7 @@ enum range_kind {
 	KIND_INCLUDED_RANGE,
 	KIND_EXCLUDED_RANGE,
 	KIND_RESOLVER,
-	KIND_ROUTE, /* by `place` */
+	KIND_ROUTE, /* by `network` */
 };
 
 /* Added to the kind: ::/0 is a range of IPv6, though every IPv4 address has a form that is in it. */
@@ -105,7 +105,7 @@ struct captured {
 };
 
 /* A connection that is on its way to the proxy: from where to where. */
-struct way {
+struct redirected_flow {
 	u64 netns;
 	struct endpoint from;
 	struct endpoint to;

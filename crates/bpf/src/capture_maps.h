@@ -43,7 +43,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 128 * MOST_PENDING);
-	__type(key, struct way);
+	__type(key, struct redirected_flow);
 	__type(value, struct pending_entry);
 } pending SEC(".maps");
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "arming.h"
-#include "reading.h"
-#include "telling.h"
+#include "stable_read.h"
+#include "events.h"
 
 /* Choices that are tried until one is not the peer of the same source port already. */
 #define TRIES 4

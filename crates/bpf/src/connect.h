@@ -7,7 +7,7 @@
 #include "refuse.h"
 
 /* The tuple of a connection whose source port was chosen by bind() is free again, if it is this socket's. */
-static __always_inline void forget_fixed_port(u64 socket, const struct fixed_port_key *key)
+static __always_inline void remove_fixed_port(u64 socket, const struct fixed_port_key *key)
 {
 	u64 *owner = bpf_map_lookup_elem(&fixed_ports, key);
 
@@ -16,7 +16,7 @@ static __always_inline void forget_fixed_port(u64 socket, const struct fixed_por
 }
 
 /* What an earlier connect() of this socket left is no longer true. */
-static __always_inline void forget_connect(struct translation *translation, u64 netns, u64 socket, u8 protocol)
+static __always_inline void end_connect(struct translation *translation, u64 netns, u64 socket, u8 protocol)
 {
 	struct fixed_port_key key = {
 		.netns = netns, .peer = translation->backend, .port = translation->fixed_port, .protocol = protocol,
@@ -27,7 +27,7 @@ static __always_inline void forget_connect(struct translation *translation, u64 
 		return;
 	translation->connected = 0;
 	if (key.port)
-		forget_fixed_port(socket, &key);
+		remove_fixed_port(socket, &key);
 	backend = bpf_map_lookup_elem(&backends, &translation->backend_index);
 	if (backend && backend->generation == translation->generation)
 		__sync_fetch_and_add(&backend->active, -1);
@@ -112,16 +112,16 @@ static __always_inline void give_back_tuple(struct bpf_sock_addr *ctx, const str
 	};
 
 	if (key.port)
-		forget_fixed_port(bpf_get_socket_cookie(ctx), &key);
+		remove_fixed_port(bpf_get_socket_cookie(ctx), &key);
 }
 
 /* The socket is about to get another peer. */
-static __always_inline void forget_earlier(struct bpf_sock_addr *ctx)
+static __always_inline void end_earlier(struct bpf_sock_addr *ctx)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
 
 	if (translation)
-		forget_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), protocol_of(ctx));
+		end_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), protocol_of(ctx));
 }
 
 /*
@@ -134,10 +134,10 @@ static __always_inline struct backend *backend_or_error(struct bpf_sock_addr *ct
 	struct backend *backend;
 
 	if (protocol_of(ctx) == IPPROTO_TCP)
-		forget_earlier(ctx);
+		end_earlier(ctx);
 	backend = backend_to_connect(ctx, frontend, index);
 	if (!backend) {
-		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, frontend->service);
+		emit_event(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, frontend->service);
 		bpf_set_retval(-ECONNREFUSED);
 		return NULL;
 	}
@@ -162,13 +162,13 @@ static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint
 	if (!is_service && is_forbidden(ctx, to))
 		return DENY;
 	if (!is_service) {
-		forget_earlier(ctx);
+		end_earlier(ctx);
 		return ALLOW;
 	}
 	backend = backend_or_error(ctx, &frontend, to, &index);
 	if (!backend)
 		return DENY;
-	forget_earlier(ctx);
+	end_earlier(ctx);
 	count(REASON_TRANSLATED);
 	__sync_fetch_and_add(&backend->picks, 1);
 	if (!is_kernels_own(ctx))

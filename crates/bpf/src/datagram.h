@@ -11,7 +11,7 @@
 #define FLOW_SECONDS 120
 
 /* A datagram that is meant for a peer itself: what that peer answers is no Service's answer. */
-static __always_inline void forget_reply(struct bpf_sock_addr *ctx, const struct endpoint *peer)
+static __always_inline void remove_reply(struct bpf_sock_addr *ctx, const struct endpoint *peer)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
 	struct flow_key key = { .socket = bpf_get_socket_cookie(ctx), .peer = *peer };
@@ -19,7 +19,7 @@ static __always_inline void forget_reply(struct bpf_sock_addr *ctx, const struct
 	if (!translation || !translation->unconnected)
 		return;
 	bpf_map_delete_elem(&replies, &key);
-	forget_talk(ctx, peer);
+	remove_talk(ctx, peer);
 }
 
 /* The backend that this socket's datagrams go to already, or 0. One that others have had forgotten is noted again. */
@@ -99,9 +99,9 @@ static __noinline void keep_reply(struct bpf_sock_addr *ctx, const struct endpoi
 {
 	struct flow_key key = { .socket = bpf_get_socket_cookie(ctx), .peer = *peer };
 	struct talked now = {
-		.frontend = *to, .peer = *peer, .used_ns = bpf_ktime_get_ns(), .backend = backend, .diverted = !backend,
+		.frontend = *to, .peer = *peer, .used_ns = bpf_ktime_get_ns(), .backend = backend, .redirected = !backend,
 	};
-	struct reply reply = { .frontend = *to, .diverted = !backend };
+	struct reply reply = { .frontend = *to, .redirected = !backend };
 	struct reply *known = bpf_map_lookup_elem(&replies, &key);
 
 	keep_talk(ctx, &now);
@@ -142,7 +142,7 @@ static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *t
 		/* The peer was judged at connect(). The kernel itself names a mapped one again for each datagram. */
 		if (!is_connected_to(ctx, to) && is_forbidden(ctx, to))
 			return DENY;
-		forget_reply(ctx, to);
+		remove_reply(ctx, to);
 		return ALLOW;
 	}
 	if (!frontend.count)
@@ -153,7 +153,7 @@ static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *t
 		index = backend_to_send(ctx, &frontend, to, forward.socket);
 	backend = bpf_map_lookup_elem(&backends, &index);
 	if (!index || !backend) {
-		tell(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, frontend.service);
+		emit_event(REASON_BACKEND_MISSING, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, frontend.service);
 		bpf_set_retval(-ECONNREFUSED);
 		return DENY;
 	}

@@ -24,7 +24,7 @@ int inbound(struct bpf_sk_lookup *ctx)
 	struct pod pod;
 	u32 verdict;
 
-	verdict = judge_arrival(ctx, netns);
+	verdict = evaluate_arrival(ctx, netns);
 	if (verdict)
 		return verdict & SAYS_DROP ? swallow(ctx) : SK_DROP;
 	if (ctx->protocol != IPPROTO_TCP)
@@ -40,7 +40,7 @@ int inbound(struct bpf_sk_lookup *ctx)
 	case ROLE_OUTBOUND:
 		return give_to(ctx, &pod, ROLE_OUTBOUND);
 	case ROLE_INBOUND:
-		if (is_let_in(&at, netns, &from))
+		if (bypasses_inbound(&at, netns, &from))
 			return SK_PASS;
 		return give_to(ctx, &pod, ROLE_INBOUND);
 	default:

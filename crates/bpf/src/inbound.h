@@ -2,8 +2,8 @@
 /* Who gets a connection that comes in. */
 #pragma once
 
-#include "telling.h"
-#include "sets.h"
+#include "events.h"
+#include "rules.h"
 
 /* The pod's network namespace, by its cookie: a program of this kind cannot ask. */
 const volatile u64 netns = 0;
@@ -13,9 +13,9 @@ const volatile u64 netns = 0;
 /* The rules, in their order. Of a virtual machine's traffic only the included ranges count. */
 static __always_inline int role_of(const struct bpf_sk_lookup *ctx, const struct pod *pod, const struct address *to)
 {
-	if (in_set(pod->place, KIND_VIRTUAL_INTERFACE, ctx->ingress_ifindex))
+	if (in_set(pod->network, KIND_VIRTUAL_INTERFACE, ctx->ingress_ifindex))
 		return is_included(pod, to) ? ROLE_OUTBOUND : NO_ROLE;
-	if (in_set(pod->place, KIND_EXCLUDED_INTERFACE, ctx->ingress_ifindex))
+	if (in_set(pod->network, KIND_EXCLUDED_INTERFACE, ctx->ingress_ifindex))
 		return NO_ROLE;
 	return is_captured_port(pod, ctx->local_port) ? ROLE_INBOUND : NO_ROLE;
 }
@@ -54,7 +54,7 @@ static __always_inline bool is_from_inside(const struct bpf_sk_lookup *ctx, cons
 
 	if (ctx->ingress_ifindex == LOOPBACK_INTERFACE)
 		return true;
-	back = find_range(pod->place, KIND_ROUTE, from);
+	back = find_range(pod->network, KIND_ROUTE, from);
 	return back && back->flags & ROUTE_LOCAL;
 }
 
@@ -65,18 +65,18 @@ static __always_inline bool is_from_inside(const struct bpf_sk_lookup *ctx, cons
 static __always_inline int from_inside(const struct bpf_sk_lookup *ctx, const struct pod *pod, const struct address *from)
 {
 	const volatile struct bpf_sk_lookup *syn = ctx;
-	struct way way = { .netns = netns };
+	struct redirected_flow flow = { .netns = netns };
 
 	if (ctx->local_port != pod->outbound_port && ctx->local_port != pod->inbound_port)
 		return SK_PASS;
 	/* Nobody dials from port 0: connect() asks who listens. */
 	if (!syn->remote_port)
 		return SK_PASS;
-	way.from.address = *from;
-	way.from.port = (u16)syn->remote_port;
-	way.to.address = ADDRESS_IN(syn, local);
-	way.to.port = __builtin_bswap16((u16)syn->local_port);
-	if (is_loopback_host(from) || bpf_map_lookup_elem(&pending, &way))
+	flow.from.address = *from;
+	flow.from.port = (u16)syn->remote_port;
+	flow.to.address = ADDRESS_IN(syn, local);
+	flow.to.port = __builtin_bswap16((u16)syn->local_port);
+	if (is_loopback_host(from) || bpf_map_lookup_elem(&pending, &flow))
 		return SK_PASS;
 	count(REASON_REFUSED_INSIDE);
 	return SK_DROP;

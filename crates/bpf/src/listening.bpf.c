@@ -8,7 +8,7 @@
 
 #include "capture_maps.h"
 #include "owner.h"
-#include "reading.h"
+#include "stable_read.h"
 
 #define TCP_LISTEN 10
 

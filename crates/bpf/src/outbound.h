@@ -9,11 +9,11 @@
 
 #define DNS_PORT 53
 
-enum way_out {
-	WAY_DIRECT,
-	WAY_OUTBOUND,
-	WAY_INBOUND,
-	WAY_DNS,
+enum out_target {
+	TARGET_DIRECT,
+	TARGET_OUTBOUND,
+	TARGET_INBOUND,
+	TARGET_DNS,
 };
 
 struct outgoing {
@@ -57,24 +57,24 @@ static __always_inline bool stays_inside(const struct pod *pod, const struct out
  * Rules 4 and 5 ask each owner in turn. Where 4b applies, the first owner decides alone: whoever it is not, is not the
  * proxy. Returns false if none of them decides.
  */
-static __always_inline bool decided_by_owner(const struct pod *pod, const struct outgoing *out, enum way_out *way)
+static __always_inline bool decided_by_owner(const struct pod *pod, const struct outgoing *out, enum out_target *target)
 {
 	bool inside = stays_inside(pod, out);
 	bool is_uid = inside ? pod->flags & POD_HAS_UIDS && out->owner.uid == pod->first_uid
 			     : in_set(pod->rules, KIND_UID, out->owner.uid);
 	bool is_gid;
 
-	*way = WAY_DIRECT;
+	*target = TARGET_DIRECT;
 	if (is_uid) {
 		if (calls_itself(pod, out, true))
-			*way = WAY_INBOUND;
+			*target = TARGET_INBOUND;
 		return true;
 	}
 	if (inside && pod->flags & POD_HAS_UIDS)
 		return true;
 	is_gid = inside ? pod->flags & POD_HAS_GIDS && out->owner.gid == pod->first_gid : in_set(pod->rules, KIND_GID, out->owner.gid);
 	if (is_gid && calls_itself(pod, out, false))
-		*way = WAY_INBOUND;
+		*target = TARGET_INBOUND;
 	return is_gid || (inside && pod->flags & POD_HAS_GIDS);
 }
 
@@ -86,32 +86,32 @@ static __always_inline bool is_dns(const struct pod *pod, const struct outgoing 
 }
 
 /* Rules 8 to 11. */
-static __always_inline enum way_out by_destination(const struct pod *pod, const struct outgoing *out)
+static __always_inline enum out_target by_destination(const struct pod *pod, const struct outgoing *out)
 {
 	if (out->protocol != IPPROTO_TCP || out->is_127_0_0_1)
-		return WAY_DIRECT;
+		return TARGET_DIRECT;
 	if (find_range(pod->rules, KIND_EXCLUDED_RANGE, &out->to.address))
-		return WAY_DIRECT;
+		return TARGET_DIRECT;
 	if (in_set(pod->rules, KIND_INCLUDED_PORT, out->port) || is_included(pod, &out->to.address))
-		return WAY_OUTBOUND;
-	return WAY_DIRECT;
+		return TARGET_OUTBOUND;
+	return TARGET_DIRECT;
 }
 
-static __always_inline enum way_out way_of(const struct pod *pod, const struct outgoing *out)
+static __always_inline enum out_target target_of(const struct pod *pod, const struct outgoing *out)
 {
 	bool listed;
-	enum way_out way;
+	enum out_target target;
 
 	if (out->is_excluded || in_set(pod->rules, KIND_EXCLUDED_PORT, out->port))
-		return WAY_DIRECT;
+		return TARGET_DIRECT;
 	if (out->is_lo && is_passthrough_source(&out->source))
-		return WAY_DIRECT;
-	if (decided_by_owner(pod, out, &way))
-		return way;
+		return TARGET_DIRECT;
+	if (decided_by_owner(pod, out, &target))
+		return target;
 	listed = in_set(pod->rules, KIND_GROUP, out->owner.gid);
 	if (listed == !!(pod->flags & POD_GROUPS_ALL_BUT))
-		return WAY_DIRECT;
+		return TARGET_DIRECT;
 	if (is_dns(pod, out))
-		return WAY_DNS;
+		return TARGET_DNS;
 	return by_destination(pod, out);
 }

@@ -5,7 +5,7 @@
 #include <bpf/bpf_core_read.h>
 
 #include "kernel.h"
-#include "sets.h"
+#include "rules.h"
 
 #define NOBODY (~0u) /* owner of a socket without a file */
 

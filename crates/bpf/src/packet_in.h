@@ -52,7 +52,7 @@ static __always_inline bool is_from_node(const struct address *from)
 	return generation && identity_of(*generation, from, &sender) && sender.number == IDENTITY_NODE;
 }
 
-static __always_inline int judge_received(u64 netns, const struct packet *packet)
+static __always_inline int evaluate_received(u64 netns, const struct packet *packet)
 {
 	struct asked asked = {
 		.netns = netns, .peer = { .address = packet->from, .port = packet->from_port },
@@ -67,14 +67,14 @@ static __always_inline int judge_received(u64 netns, const struct packet *packet
 	identify(&asked, &pod, ADDRESS_OF_OTHERS);
 	if (asked.identity == IDENTITY_NODE)
 		return PASS;
-	verdict = judged(&pod, &asked, asked.port);
+	verdict = evaluate(&pod, &asked, asked.port);
 	if (verdict)
-		tell_verdict(verdict, &asked, 0);
+		emit_verdict(verdict, &asked, 0);
 	return verdict & SAYS_DENY ? DROP : PASS;
 }
 
 /* `was_judged`: by sk_lookup. */
-static __noinline int look_at_received(struct __sk_buff *skb, bool was_judged)
+static __noinline int look_at_received(struct __sk_buff *skb, bool was_evaluated)
 {
 	struct packet packet = {};
 	u64 netns = netns_of(skb);
@@ -89,7 +89,7 @@ static __noinline int look_at_received(struct __sk_buff *skb, bool was_judged)
 		tell_of_packet(REASON_SOURCE_FORGED, netns, &packet, false);
 		return DROP;
 	}
-	return was_judged ? PASS : judge_received(netns, &packet);
+	return was_evaluated ? PASS : evaluate_received(netns, &packet);
 }
 
 /*
@@ -99,14 +99,14 @@ static __noinline int look_at_received(struct __sk_buff *skb, bool was_judged)
 static __always_inline int receive_packet(struct __sk_buff *skb)
 {
 	u32 protocol = plain_protocol(skb);
-	bool was_judged = protocol && !is_raw_socket(skb);
+	bool was_evaluated = protocol && !is_raw_socket(skb);
 
-	if (was_judged && protocol == IPPROTO_TCP && (!is_armed() || !opens_connection(skb)))
+	if (was_evaluated && protocol == IPPROTO_TCP && (!is_armed() || !opens_connection(skb)))
 		return PASS;
-	if (was_judged && protocol == IPPROTO_UDP) {
-		was_judged = !is_for_many(skb);
-		if (was_judged && !is_armed() && skb->protocol == bpf_htons(ETH_P_IP))
+	if (was_evaluated && protocol == IPPROTO_UDP) {
+		was_evaluated = !is_for_many(skb);
+		if (was_evaluated && !is_armed() && skb->protocol == bpf_htons(ETH_P_IP))
 			return PASS;
 	}
-	return look_at_received(skb, was_judged);
+	return look_at_received(skb, was_evaluated);
 }

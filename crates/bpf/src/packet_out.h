@@ -5,15 +5,15 @@
  */
 #pragma once
 
-#include "judge.h"
+#include "evaluate.h"
 #include "packet.h"
-#include "sets.h"
+#include "rules.h"
 
 static __always_inline void tell_of_packet(u32 reason, u64 netns, const struct packet *packet, bool is_out)
 {
 	struct endpoint peer = { .address = is_out ? packet->to : packet->from, .port = packet->to_port };
 
-	tell(reason, netns, packet->protocol, &peer, 0);
+	emit_event(reason, netns, packet->protocol, &peer, 0);
 }
 
 /* Whether the pod has rules, of which kind ever. */
@@ -30,7 +30,7 @@ static __always_inline bool is_forged(u64 netns, const struct packet *packet)
 	       address_kind(netns, &none) == ADDRESS_KNOWN;
 }
 
-static __always_inline int judge_sent(u64 netns, const struct packet *packet)
+static __always_inline int evaluate_sent(u64 netns, const struct packet *packet)
 {
 	struct asked asked = {
 		.netns = netns, .peer = { .address = packet->to, .port = packet->to_port },
@@ -43,14 +43,14 @@ static __always_inline int judge_sent(u64 netns, const struct packet *packet)
 		return PASS;
 	ask_by_protocol(&asked, packet->protocol);
 	identify(&asked, &pod, address_kind(netns, &packet->to));
-	verdict = judged(&pod, &asked, bpf_ntohs(packet->from_port));
+	verdict = evaluate(&pod, &asked, bpf_ntohs(packet->from_port));
 	if (verdict)
-		tell_verdict(verdict, &asked, 0);
+		emit_verdict(verdict, &asked, 0);
 	return verdict & SAYS_DENY ? DROP : PASS;
 }
 
 /* `was_judged`: by the call that has sent it. */
-static __noinline int look_at_sent(struct __sk_buff *skb, bool was_judged)
+static __noinline int look_at_sent(struct __sk_buff *skb, bool was_evaluated)
 {
 	struct packet packet = {};
 	u64 netns = netns_of(skb);
@@ -71,7 +71,7 @@ static __noinline int look_at_sent(struct __sk_buff *skb, bool was_judged)
 		tell_of_packet(REASON_SOURCE_FORGED, netns, &packet, true);
 		return DROP;
 	}
-	return was_judged ? PASS : judge_sent(netns, &packet);
+	return was_evaluated ? PASS : evaluate_sent(netns, &packet);
 }
 
 /*
@@ -81,7 +81,7 @@ static __noinline int look_at_sent(struct __sk_buff *skb, bool was_judged)
 static __always_inline int send_packet(struct __sk_buff *skb)
 {
 	u32 protocol = plain_protocol(skb);
-	bool was_judged = protocol && !is_raw_socket(skb);
+	bool was_evaluated = protocol && !is_raw_socket(skb);
 
-	return was_judged && protocol == IPPROTO_TCP ? PASS : look_at_sent(skb, was_judged);
+	return was_evaluated && protocol == IPPROTO_TCP ? PASS : look_at_sent(skb, was_evaluated);
 }

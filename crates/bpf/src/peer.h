@@ -40,7 +40,7 @@ static __always_inline bool find_reply(struct bpf_sock_addr *ctx, const struct f
 	}
 	if (!last_talk(ctx, &last) || !endpoint_equal(&last.peer, &key->peer))
 		return false;
-	*reply = (struct reply){ .frontend = last.frontend, .diverted = last.diverted };
+	*reply = (struct reply){ .frontend = last.frontend, .redirected = last.redirected };
 	return true;
 }
 
@@ -58,12 +58,12 @@ static __always_inline int received_from(struct bpf_sock_addr *ctx, struct endpo
 		return connected_peer(ctx, from);
 	if (!translation || !translation->unconnected || !find_reply(ctx, &key, &reply))
 		return ALLOW;
-	if (reply.diverted || find_frontend(&reply.frontend, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend)) {
+	if (reply.redirected || find_frontend(&reply.frontend, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend)) {
 		*from = reply.frontend;
 		return ALLOW;
 	}
 	/* The Service has gone. */
 	bpf_map_delete_elem(&replies, &key);
-	forget_talk(ctx, from);
+	remove_talk(ctx, from);
 	return ALLOW;
 }

@@ -29,28 +29,28 @@ static __always_inline bool may_have_pending(u64 netns)
 }
 
 /* Two sockets never have one tuple at the same time: an entry that is there is what a socket before has left. */
-static __always_inline bool keep_pending(const struct way *way, const struct endpoint *original, u64 owner)
+static __always_inline bool insert_pending(const struct redirected_flow *flow, const struct endpoint *original, u64 owner)
 {
 	struct pending_entry entry = { .owner = owner, .since_ns = bpf_ktime_get_ns(), .original = *original };
-	struct usage *usage = usage_of(way->netns);
+	struct usage *usage = usage_of(flow->netns);
 
 	if (!usage || usage->pending >= MOST_PENDING)
 		return false;
-	if (bpf_map_update_elem(&pending, way, &entry, BPF_NOEXIST) == 0) {
+	if (bpf_map_update_elem(&pending, flow, &entry, BPF_NOEXIST) == 0) {
 		__sync_fetch_and_add(&usage->pending, 1);
 		return true;
 	}
-	return bpf_map_update_elem(&pending, way, &entry, BPF_EXIST) == 0;
+	return bpf_map_update_elem(&pending, flow, &entry, BPF_EXIST) == 0;
 }
 
 /* Of all who try, one succeeds, and that one gives the place back. */
-static __always_inline void remove_pending(const struct way *way)
+static __always_inline void remove_pending(const struct redirected_flow *flow)
 {
 	struct usage *usage;
 
-	if (bpf_map_delete_elem(&pending, way))
+	if (bpf_map_delete_elem(&pending, flow))
 		return;
-	usage = bpf_map_lookup_elem(&usages, &way->netns);
+	usage = bpf_map_lookup_elem(&usages, &flow->netns);
 	if (usage)
 		__sync_fetch_and_add(&usage->pending, -1);
 }
@@ -58,13 +58,13 @@ static __always_inline void remove_pending(const struct way *way)
 /* What this socket has put there, if nobody has taken it. */
 static __always_inline void remove_own_pending(u64 netns, struct captured *captured)
 {
-	struct way way = { .netns = netns, .from = captured->from, .to = captured->proxy };
+	struct redirected_flow flow = { .netns = netns, .from = captured->from, .to = captured->proxy };
 	struct pending_entry *entry;
 
 	if (!captured->from.port)
 		return;
 	captured->from.port = 0;
-	entry = bpf_map_lookup_elem(&pending, &way);
+	entry = bpf_map_lookup_elem(&pending, &flow);
 	if (entry && entry->owner == captured->owner)
-		remove_pending(&way);
+		remove_pending(&flow);
 }

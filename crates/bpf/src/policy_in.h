@@ -2,8 +2,8 @@
 /* What a pod's policies say of what comes in: of its true source and the port that was dialled, before any capture. */
 #pragma once
 
-#include "judge.h"
-#include "sets.h"
+#include "evaluate.h"
+#include "rules.h"
 
 /* To a socket that takes everything and answers nothing. Without one the sender is told that nobody listens. */
 static __always_inline int swallow(struct bpf_sk_lookup *ctx)
@@ -30,7 +30,7 @@ static __always_inline bool is_from_own(u64 netns, u32 interface, const struct a
 }
 
 /* SAYS_DENY, with or without SAYS_DROP, or 0. */
-static __always_inline u32 judge_arrival(const struct bpf_sk_lookup *ctx, u64 netns)
+static __always_inline u32 evaluate_arrival(const struct bpf_sk_lookup *ctx, u64 netns)
 {
 	const volatile struct bpf_sk_lookup *packet = ctx;
 	struct asked asked = { .netns = netns, .direction = INGRESS };
@@ -48,8 +48,8 @@ static __always_inline u32 judge_arrival(const struct bpf_sk_lookup *ctx, u64 ne
 	identify(&asked, &pod, ADDRESS_OF_OTHERS);
 	if (asked.identity == IDENTITY_NODE)
 		return 0;
-	verdict = judged(&pod, &asked, asked.port);
+	verdict = evaluate(&pod, &asked, asked.port);
 	if (verdict)
-		tell_verdict(verdict, &asked, 0);
+		emit_verdict(verdict, &asked, 0);
 	return verdict & (SAYS_DENY | SAYS_DROP);
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "policy.h"
-#include "reading.h"
+#include "stable_read.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

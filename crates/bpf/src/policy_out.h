@@ -6,7 +6,7 @@
 #pragma once
 
 #include "context.h"
-#include "judge.h"
+#include "evaluate.h"
 #include "source_route.h"
 
 /* Whoever dials 0.0.0.0 or :: reaches the loopback. */
@@ -16,7 +16,7 @@ static __always_inline bool is_own_host(const struct address *to)
 }
 
 /* 0, or the error with which the call is refused. A function of its own: it is wanted in several places. */
-static __noinline int judge_call(struct bpf_sock_addr *ctx, const struct endpoint *to)
+static __noinline int evaluate_call(struct bpf_sock_addr *ctx, const struct endpoint *to)
 {
 	u64 netns = bpf_get_netns_cookie(ctx);
 	struct asked asked = {
@@ -30,7 +30,7 @@ static __noinline int judge_call(struct bpf_sock_addr *ctx, const struct endpoin
 		return 0;
 	ask_by_protocol(&asked, protocol_of(ctx));
 	if (has_source_route(ctx)) {
-		tell(REASON_SOURCE_ROUTED, netns, asked.protocol, to, 0);
+		emit_event(REASON_SOURCE_ROUTED, netns, asked.protocol, to, 0);
 		return -EACCES;
 	}
 	if (is_own_host(&to->address))
@@ -39,9 +39,9 @@ static __noinline int judge_call(struct bpf_sock_addr *ctx, const struct endpoin
 	if (kind == ADDRESS_OWN)
 		return 0;
 	identify(&asked, &pod, kind);
-	verdict = judged(&pod, &asked, asked.protocol == PROTOCOL_OTHER ? 0 : (u16)ctx->sk->src_port);
+	verdict = evaluate(&pod, &asked, asked.protocol == PROTOCOL_OTHER ? 0 : (u16)ctx->sk->src_port);
 	if (verdict)
-		tell_verdict(verdict, &asked, bpf_get_current_pid_tgid() >> 32);
+		emit_verdict(verdict, &asked, bpf_get_current_pid_tgid() >> 32);
 	if (!(verdict & SAYS_DENY))
 		return 0;
 	return verdict & SAYS_DROP ? -EHOSTUNREACH : -ECONNREFUSED;
@@ -50,7 +50,7 @@ static __noinline int judge_call(struct bpf_sock_addr *ctx, const struct endpoin
 /* Whether the call is to be denied, with its error set. */
 static __always_inline bool is_forbidden(struct bpf_sock_addr *ctx, const struct endpoint *to)
 {
-	int error = judge_call(ctx, to);
+	int error = evaluate_call(ctx, to);
 
 	if (error)
 		bpf_set_retval(error);

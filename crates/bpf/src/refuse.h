@@ -11,7 +11,7 @@ static __always_inline int refuse(struct bpf_sock_addr *ctx, const struct fronte
 
 	if (counters)
 		counters->refused += 1;
-	tell(REASON_REFUSED, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, frontend->service);
+	emit_event(REASON_REFUSED, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, frontend->service);
 	bpf_set_retval(-ECONNREFUSED);
 	return DENY;
 }

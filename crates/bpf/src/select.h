@@ -2,7 +2,7 @@
 /* Which of its backends a Service uses next. Randomness and time come from the caller. */
 #pragma once
 
-#include "plain.h"
+#include "types.h"
 
 /*
  * One place of a Service's list. A backend's weight is kept by Vose's alias method: a place holds a backend and another

@@ -13,11 +13,11 @@
 #include "bind.h"
 #include "connect.h"
 #include "datagram.h"
-#include "handover.h"
+#include "orig_dst.h"
 #include "peer.h"
 #include "true_peer.h"
 #include "watch_life.h"
-#include "work.h"
+#include "dispatch.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -97,8 +97,8 @@ int sock_release(struct bpf_sock *ctx)
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx, NULL, 0);
 
 	if (translation)
-		forget_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), ctx->protocol);
-	forget_diversion(ctx);
+		end_connect(translation, bpf_get_netns_cookie(ctx), bpf_get_socket_cookie(ctx), ctx->protocol);
+	remove_orig_dst(ctx);
 	return ALLOW;
 }
 
@@ -111,7 +111,7 @@ int connections(struct bpf_sock_ops *ctx)
 	if (watching)
 		watch_life(ctx);
 	if (ctx->op == BPF_SOCK_OPS_STATE_CB)
-		end_of_way(ctx);
+		end_flow(ctx);
 	if (ctx->op != BPF_SOCK_OPS_TCP_CONNECT_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
 	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
 		return 1;
@@ -119,9 +119,9 @@ int connections(struct bpf_sock_ops *ctx)
 	if (!READ_ENTRY(&pods, &netns, &pod))
 		return 1;
 	if (ctx->op == BPF_SOCK_OPS_TCP_CONNECT_CB)
-		send_along(ctx, netns);
+		send_orig_dst(ctx, netns);
 	else if (ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
-		take_over(ctx, netns, &pod);
+		accept_orig_dst(ctx, netns, &pod);
 	else
 		keep_listener(ctx, netns, &pod);
 	return 1;

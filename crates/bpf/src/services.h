@@ -89,7 +89,7 @@ struct flow_key {
 
 struct reply {
 	struct endpoint frontend;
-	u32 diverted; /* the answers are the pod's DNS proxy's, not a Service's */
+	u32 redirected; /* the answers are the pod's DNS proxy's, not a Service's */
 };
 
 /* What a datagram was sent to last, and where it went. */
@@ -98,7 +98,7 @@ struct talked {
 	struct endpoint peer; /* without a port: its answers are its own */
 	u64 used_ns;
 	u32 backend;
-	u32 diverted; /* as in `reply` */
+	u32 redirected; /* as in `reply` */
 };
 
 /* A connection whose source port was chosen by bind(): no two of them may have the same peer. */

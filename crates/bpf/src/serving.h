@@ -3,7 +3,7 @@
 #pragma once
 
 #include "maps.h"
-#include "reading.h"
+#include "stable_read.h"
 
 /* Whether the backend is still one of the Service, and its number still its own. */
 static __always_inline bool still_serves(const struct translation *translation)

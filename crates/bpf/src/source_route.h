@@ -33,7 +33,7 @@ static __always_inline bool is_source_routed(struct bpf_sock_addr *ctx, const st
 {
 	if (!has_source_route(ctx))
 		return false;
-	tell(REASON_SOURCE_ROUTED, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, 0);
+	emit_event(REASON_SOURCE_ROUTED, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, 0);
 	bpf_set_retval(-EACCES);
 	return true;
 }

@@ -64,7 +64,7 @@ static __always_inline u32 enter(struct bpf_sock_ops *ctx, const struct end *wan
 }
 
 /* What an earlier connection of this socket has left, which ended by connect(AF_UNSPEC): bytes that nobody is to read. */
-static __always_inline void forget_earlier(struct bpf_sock_ops *ctx)
+static __always_inline void end_earlier(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct end *end = sk ? bpf_sk_storage_get(&ends, sk, NULL, 0) : NULL;
@@ -136,7 +136,7 @@ static __always_inline void offer(struct bpf_sock_ops *ctx)
 	struct end end = { .first = ctx->snd_nxt, .is_client = 1 };
 	u32 reason;
 
-	forget_earlier(ctx);
+	end_earlier(ctx);
 	if (!is_wanted(ctx, remote_port(ctx)))
 		return;
 	flow_of_client(ctx, &end.key.flow);

@@ -30,7 +30,7 @@ static __always_inline void keep_talk(struct bpf_sock_addr *ctx, const struct ta
 }
 
 /* What this peer answers is its own. */
-static __always_inline void forget_talk(struct bpf_sock_addr *ctx, const struct endpoint *peer)
+static __always_inline void remove_talk(struct bpf_sock_addr *ctx, const struct endpoint *peer)
 {
 	struct talk *talk = bpf_sk_storage_get(&talks, ctx->sk, NULL, 0);
 

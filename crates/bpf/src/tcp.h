@@ -2,7 +2,7 @@
 /* What of the kernel's TCP sockets is read, by name only: the loader finds where the fields lie (CO-RE). */
 #pragma once
 
-#include "plain.h"
+#include "types.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

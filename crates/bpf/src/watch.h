@@ -7,8 +7,8 @@
 #pragma once
 
 #include "policy_maps.h"
-#include "sets.h"
-#include "telling.h"
+#include "rules.h"
+#include "events.h"
 
 enum side {
 	SIDE_CLIENT, /* it has dialled */

@@ -2,7 +2,7 @@
 /* The life of a connection that is watched: dialled or accepted, established, over. */
 #pragma once
 
-#include "handover.h"
+#include "orig_dst.h"
 #include "kernel.h"
 #include "watch.h"
 

@@ -101,7 +101,7 @@ static void nowhere(void)
 	assert(address_is_v6_loopback(&loopback) && !address_is_v6_loopback(&v6) && !address_is_v6_loopback(&v4));
 }
 
-static void judged(void)
+static void evaluate(void)
 {
 	const u32 closed = JUDGED | SAYS_DENY | DRY_DENY, silent = closed | SAYS_DROP, dry = JUDGED | DRY_DENY;
 
@@ -116,7 +116,7 @@ static void judged(void)
 int main(void)
 {
 	nowhere();
-	judged();
+	evaluate();
 	addresses();
 	unspecified();
 	loopback();

@@ -2,7 +2,7 @@
 
 /// The network namespace that a member's socket belongs to, as far as it tells domains apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Space {
+pub enum NetNamespace {
     /// Its cookie. The user namespace of the broker owns it, or it is the broker's very own.
     Known(u64),
     /// Any user makes as many of these as they like: all of them count as one.
@@ -15,7 +15,7 @@ pub struct Domain {
     /// The user's number.
     pub uid: u32,
     /// The network namespace.
-    pub space: Space,
+    pub netns: NetNamespace,
 }
 
 /// What one receiver thread works for: if it is kept waiting, only they are kept waiting.

@@ -4,7 +4,7 @@
 //! namespace owns the network namespace, and in the broker's very own.
 
 use crate::diag::{Diag, Wanted};
-use crate::domain::Space;
+use crate::domain::NetNamespace;
 use crate::proof::Identity;
 use crate::raw::{netns, sock};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -74,12 +74,12 @@ impl Namespaces {
     }
 
     /// Which namespace a member's socket belongs to, as far as it tells domains apart.
-    pub fn space_of(&self, socket: BorrowedFd<'_>) -> Space {
+    pub fn space_of(&self, socket: BorrowedFd<'_>) -> NetNamespace {
         let Ok(cookie) = sock::netns_cookie(socket) else {
-            return Space::UserMade;
+            return NetNamespace::UserMade;
         };
         let is_owned = cookie == self.own || self.remembers(cookie) || self.open(cookie, socket).is_ok();
-        if is_owned { Space::Known(cookie) } else { Space::UserMade }
+        if is_owned { NetNamespace::Known(cookie) } else { NetNamespace::UserMade }
     }
 
     /// Where the sockets of this one's namespace can be looked for.

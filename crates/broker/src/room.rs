@@ -48,7 +48,7 @@ impl Room {
     }
 
     /// For what rings at a peer of that domain.
-    pub fn bell(&mut self, peer: Scope) -> Option<Permit> {
+    pub fn doorbell(&mut self, peer: Scope) -> Option<Permit> {
         self.take(peer, |taken| &taken.bells)
     }
 
@@ -83,10 +83,10 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Domain, Space};
+    use crate::domain::{Domain, NetNamespace};
 
     fn of_user(uid: u32) -> Scope {
-        Scope::Domain(Domain { uid, space: Space::Known(1) })
+        Scope::Domain(Domain { uid, netns: NetNamespace::Known(1) })
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
     fn domains_that_hold_nothing_are_forgotten() {
         let mut room = Room::new(of_user(1), 0);
         let permit = room.link(of_user(2));
-        (0..10_000).for_each(|uid| drop(room.bell(of_user(uid))));
+        (0..10_000).for_each(|uid| drop(room.doorbell(of_user(uid))));
         assert!(room.peers.len() <= FORMER && room.peers.contains_key(&of_user(2)));
         drop(permit);
     }

@@ -7,13 +7,14 @@
 mod common;
 
 use common::users::{MALLORY, as_user};
-use common::{FakeMember, TestBroker, namespace, tcp_pair, wait_for};
+use common::{FakeMember, TestBroker, tcp_pair, wait_for};
 use rustix::fd::AsFd;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use sidestep_abi::Reason;
-use sidestep_broker::domain::Space;
+use sidestep_broker::domain::NetNamespace;
 use sidestep_broker::listen::Address;
 use sidestep_broker::netns::Namespaces;
+use sidestep_testkit::{enter_new, rerun};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -43,7 +44,7 @@ fn free_ports() -> [u16; 2] {
 
 /// The part that runs inside.
 fn inside(broker: &Address, ports: [u16; 2]) {
-    namespace::raise_loopback();
+    rerun::arrive();
     let (client, server) = pair(ports);
     let member = FakeMember::join(broker, 4096);
     member.offer(1, &server);
@@ -81,7 +82,7 @@ fn equal_tuples_in_two_namespaces_never_meet() {
     let (client, _server) = pair(ports);
     let member = broker.join();
     member.offer(1, &client);
-    let mut command = namespace::again_as_root("equal_tuples_in_two_namespaces_never_meet");
+    let mut command = rerun::in_network_namespace("equal_tuples_in_two_namespaces_never_meet");
     command.env(BROKER, broker.address.to_string()).env(PORTS, format!("{} {}", ports[0], ports[1]));
     let mut child = Inside(command.stdin(Stdio::piped()).spawn().expect("unshare (util-linux) is there"));
     wait_for("both wait", || {
@@ -101,7 +102,7 @@ const USER_MADE: &str = "TEST_USER_MADE";
 fn addresses_in_a_namespace_that_a_user_made_prove_nothing() {
     if std::env::var(USER_MADE).is_ok() {
         let broker = std::env::var(BROKER).expect("set").parse().expect("address");
-        namespace::raise_loopback();
+        rerun::arrive();
         let member = FakeMember::join(&broker, 4096);
         let ports = std::env::var(PORTS).expect("set");
         let (a, b) = ports.split_once(' ').expect("two ports");
@@ -120,7 +121,7 @@ fn addresses_in_a_namespace_that_a_user_made_prove_nothing() {
     let member = broker.join();
     member.offer(1, &client);
     member.expect_silence();
-    let mut command = namespace::again("addresses_in_a_namespace_that_a_user_made_prove_nothing");
+    let mut command = rerun::in_network_of_user_namespace("addresses_in_a_namespace_that_a_user_made_prove_nothing");
     command
         .env(USER_MADE, "1")
         .env(BROKER, broker.address.to_string())
@@ -148,9 +149,7 @@ fn a_namespace_that_the_broker_cannot_enter_proves_nothing() {
     let _broker = Inside(command.spawn().expect("spawn"));
     wait_for("it listens", || address.connect().ok());
     let ends = || {
-        // SAFETY: concerns only this thread, which ends at once.
-        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "this test needs root");
-        namespace::raise_loopback();
+        enter_new();
         let (client, server) = tcp_pair("127.0.0.1");
         let member = as_user(MALLORY, || FakeMember::join(&address, 4096));
         for (number, end) in [(1, &client), (2, &server)] {
@@ -173,21 +172,21 @@ fn namespaces_tell_domains_apart_only_if_not_everybody_makes_them() {
     let here = spaces.space_of(socket(()).as_fd());
     let elsewhere = [0, 1].map(|_| {
         let made = std::thread::spawn(move || {
-            // SAFETY: concerns only this thread, which ends at once.
-            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "this test needs root");
+            enter_new();
             socket(())
         });
         spaces.space_of(made.join().expect("a socket").as_fd())
     });
     let all = [here, elsewhere[0], elsewhere[1]];
-    assert!(all.iter().all(|space| matches!(space, Space::Known(_))), "{all:?}");
+    assert!(all.iter().all(|space| matches!(space, NetNamespace::Known(_))), "{all:?}");
     assert_eq!(std::collections::BTreeSet::from(all).len(), 3, "{all:?}");
     // A connection belongs to the namespace of whoever has made it.
     let dir = tempfile::tempdir().expect("temporary directory");
     let address = Address::Path(dir.path().join("listener"));
     let listener = sidestep_broker::listen::listen(&address, false).expect("listen");
-    let mut command = namespace::again("namespaces_tell_domains_apart_only_if_not_everybody_makes_them");
+    let mut command =
+        rerun::in_network_of_user_namespace("namespaces_tell_domains_apart_only_if_not_everybody_makes_them");
     assert!(command.env(USER_MADE, address.to_string()).status().expect("unshare is there").success());
     let accepted = rustix::net::accept(&listener.socket).expect("accept");
-    assert_eq!(spaces.space_of(accepted.as_fd()), Space::UserMade);
+    assert_eq!(spaces.space_of(accepted.as_fd()), NetNamespace::UserMade);
 }

@@ -3,8 +3,9 @@
 
 mod common;
 
-use common::{FakeMember, TestBroker, namespace};
+use common::{FakeMember, TestBroker};
 use rustix::net::{AddressFamily, SocketType, sockopt};
+use sidestep_testkit::rerun;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -70,7 +71,7 @@ fn pairs(a: &FakeMember, b: &FakeMember, ends: &(TcpStream, TcpStream)) {
 }
 
 fn inside() {
-    namespace::raise_loopback();
+    rerun::arrive();
     nft(RULES);
     let broker = TestBroker::start();
     let (a, b) = (broker.join(), broker.join());
@@ -167,6 +168,6 @@ fn translated_connections_pair_by_the_address_that_was_called() {
     if std::env::var_os(INSIDE).is_some() {
         return inside();
     }
-    let mut command = namespace::again("translated_connections_pair_by_the_address_that_was_called");
+    let mut command = rerun::in_network_of_user_namespace("translated_connections_pair_by_the_address_that_was_called");
     assert!(command.env(INSIDE, "1").status().expect("unshare (util-linux) is there").success());
 }

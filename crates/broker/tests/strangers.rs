@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{FakeMember, Shared, TestBroker, connect, namespace, receive, tcp_pair, wait_for};
+use common::{FakeMember, Shared, TestBroker, connect, receive, tcp_pair, wait_for};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use sidestep_abi::msg::{Kind, Msg};
@@ -12,6 +12,7 @@ use sidestep_broker::broker::Settings;
 use sidestep_broker::listen::Address;
 use sidestep_broker::users::Users;
 use sidestep_broker::wire;
+use sidestep_testkit::Namespace;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -155,48 +156,28 @@ fn forged_records_are_counted() {
     drop(shared);
 }
 
-fn ip(arguments: &str) {
-    let done = Command::new("ip").args(arguments.split(' ')).status().expect("ip (iproute2) is there");
-    assert!(done.success(), "ip {arguments}");
-}
-
-/// A network namespace for this thread alone.
-fn leave_the_network() {
-    // SAFETY: concerns only this thread, which ends with the test.
-    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "this test needs root");
-    namespace::raise_loopback();
-}
-
-fn tid() -> String {
-    let link = std::fs::read_link("/proc/thread-self").expect("/proc is there");
-    link.file_name().and_then(|name| name.to_str()).expect("a number").to_owned()
-}
-
 /// One connection over a pair of interfaces between two namespaces, its ends made by a thread in each.
 fn across(ends: impl Fn(&str, TcpStream) + Sync) {
-    let (there, here) = std::sync::mpsc::channel();
-    let (ready, go) = std::sync::mpsc::channel::<()>();
+    let (accepting, calling) = (Namespace::fresh(), Namespace::fresh());
+    calling.ip(&format!("link add outer type veth peer name inner netns {}", accepting.name()));
+    for (namespace, interface, address) in [(&accepting, "inner", "10.77.0.2/24"), (&calling, "outer", "10.77.0.1/24")]
+    {
+        namespace.ip(&format!("address add {address} dev {interface}"));
+        namespace.ip(&format!("link set {interface} up"));
+    }
     let ends = &ends;
     std::thread::scope(|scope| {
-        scope.spawn(move || {
-            leave_the_network();
-            there.send(tid()).expect("the other thread lives");
-            go.recv().expect("the interface has come");
-            ip("address add 10.77.0.2/24 dev inner");
-            ip("link set inner up");
-            let listener = TcpListener::bind("10.77.0.2:7777").expect("bind");
-            ends("accepting", listener.accept().expect("accept").0);
+        scope.spawn(|| {
+            accepting.run(|| {
+                let listener = TcpListener::bind("10.77.0.2:7777").expect("bind");
+                ends("accepting", listener.accept().expect("accept").0);
+            });
         });
-        scope.spawn(move || {
-            leave_the_network();
-            let other = here.recv().expect("the other thread lives");
-            ip("link add outer type veth peer name inner");
-            ip(&format!("link set inner netns {other}"));
-            ip("address add 10.77.0.1/24 dev outer");
-            ip("link set outer up");
-            ready.send(()).expect("the other thread lives");
-            let called = wait_for("the other namespace listens", || TcpStream::connect("10.77.0.2:7777").ok());
-            ends("calling", called);
+        scope.spawn(|| {
+            calling.run(|| {
+                let called = wait_for("the other namespace listens", || TcpStream::connect("10.77.0.2:7777").ok());
+                ends("calling", called);
+            });
         });
     });
 }

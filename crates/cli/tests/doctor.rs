@@ -4,6 +4,7 @@ mod common;
 
 use common::Sandbox;
 use serde_json::Value;
+use sidestep_testkit::rerun;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -142,11 +143,7 @@ fn workers_that_change_their_user_are_noticed() {
 fn file_capabilities_are_noticed() {
     // Only root may set them; anybody is root of a user namespace of their own.
     if !rustix::process::geteuid().is_root() {
-        let status = Command::new("unshare")
-            .args(["--map-root-user", "--"])
-            .arg(std::env::current_exe().expect("own path"))
-            .args(["--exact", "file_capabilities_are_noticed"])
-            .status();
+        let status = rerun::in_user_namespace("file_capabilities_are_noticed").status();
         return assert!(status.expect("unshare (util-linux) is there").success());
     }
     let sandbox = Sandbox::new();

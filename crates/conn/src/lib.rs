@@ -10,14 +10,20 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
+mod around;
 mod copies;
+pub mod course;
 pub mod phase;
 mod rest;
 mod rx;
 pub mod spin;
 mod stall;
 mod tx;
+pub mod worth;
+mod writer;
 
+pub use around::{Around, Ending, holder, is_all_by_kernel};
+pub use course::Course;
 pub use phase::{Event, Phase};
 pub use rest::Rest;
 pub use rx::{Read, Rx};
@@ -25,3 +31,4 @@ pub use sidestep_ring::{Advance, Half, PeerViolation};
 pub use spin::Spin;
 pub use stall::Stall;
 pub use tx::{Tx, Write};
+pub use writer::{Flip, Pace, Space, Writer};

@@ -1,15 +1,16 @@
 //! The life of a connection at one end, on its way from the kernel into a ring and back: one table of transitions.
 //!
 //! ```text
-//!                     Offer              Assign            Enter
-//!   Free --Open--> Kernel <-----> Offered -----> Assigned -----> Attached
-//!                     ^    Lose                     |               | Demote
-//!                     +-----------------------------+ Unfit         v
-//!                     +------------------------------------------ Demoted
-//!                                     Release
+//!                     Offer              Assign            Enter              Ready
+//!   Free --Open--> Kernel <-----> Offered -----> Assigned -----> Attached ---------> Ready
+//!                   ^  ^   Lose                     |                 | Keep           | Keep
+//!                   |  +----------------------------+ Unfit           v                v
+//!                   +-------------- Demoted <---------------------------- Returning <--+
+//!                      Release                Demote
 //! ```
 //!
-//! `Close` leads from all of them to `Closed`, `Free` from there back to the beginning.
+//! `Keep` says that the kernel carries for good: who has no slot remembers that (`for_good`), who has one returns. `Break` leads
+//! from all phases with rings to `Broken`, `Close` from all to `Closed`, `Free` from there back to the beginning.
 
 use sidestep_abi::sync::{AtomicU64, Ordering};
 
@@ -18,13 +19,20 @@ pub enum Phase {
     /// No connection.
     Free,
     /// The kernel carries; calls are passed through and counted.
-    Kernel,
+    Kernel { for_good: bool },
     /// The same, and the broker has been asked for a ring. Passive: only for the sake of the other end.
-    Offered { passive: bool },
+    Offered { passive: bool, for_good: bool },
     /// The broker has given a slot. As soon as no thread is inside a native call, `Attached`.
-    Assigned,
-    /// Each direction is carried by what its two ends have agreed upon, byte by byte.
+    Assigned { for_good: bool },
+    /// Each direction is carried by what its two ends have agreed upon, byte by byte. The peer cannot ring all our waits yet, so
+    /// it does not write into rings.
     Attached,
+    /// The same, and we read rings.
+    Ready,
+    /// Attached still, on the way to the kernel for good: no stretch begins.
+    Returning,
+    /// The peer has violated the protocol: calls fail. The slot is still ours.
+    Broken,
     /// The kernel carries for good. The slot is still ours.
     Demoted,
     /// Closed here; threads still inside give up.
@@ -44,6 +52,12 @@ pub enum Event {
     Lose,
     Assign,
     Enter,
+    /// The peer can ring every place where this end might wait.
+    Ready,
+    /// The kernel is to carry for good.
+    Keep,
+    /// The peer wrote what no correct peer writes.
+    Break,
     /// Not fit for a ring after all.
     Unfit,
     Demote,
@@ -61,39 +75,55 @@ pub struct Step {
 }
 
 impl Phase {
-    pub const ALL: [Phase; 8] = [
+    /// In the order of their numbers.
+    pub const ALL: [Phase; 15] = [
         Phase::Free,
-        Phase::Kernel,
-        Phase::Offered { passive: false },
-        Phase::Offered { passive: true },
-        Phase::Assigned,
+        Phase::Kernel { for_good: false },
+        Phase::Kernel { for_good: true },
+        Phase::Offered { passive: false, for_good: false },
+        Phase::Offered { passive: true, for_good: false },
+        Phase::Offered { passive: false, for_good: true },
+        Phase::Offered { passive: true, for_good: true },
+        Phase::Assigned { for_good: false },
+        Phase::Assigned { for_good: true },
         Phase::Attached,
+        Phase::Returning,
+        Phase::Ready,
+        Phase::Broken,
         Phase::Demoted,
         Phase::Closed,
     ];
 
     /// The table of transitions. None: the event cannot happen in this phase, or changes nothing.
     pub const fn after(self, event: Event) -> Option<Phase> {
+        use Phase::*;
         Some(match (self, event) {
-            (Phase::Free, Event::Open) => Phase::Kernel,
-            (Phase::Kernel, Event::Offer { passive }) => Phase::Offered { passive },
-            (Phase::Offered { passive: true }, Event::Press) => Phase::Offered { passive: false },
-            (Phase::Offered { .. }, Event::Lose) => Phase::Kernel,
-            (Phase::Offered { .. }, Event::Assign) => Phase::Assigned,
-            (Phase::Assigned, Event::Enter) => Phase::Attached,
-            (Phase::Assigned, Event::Unfit) => Phase::Kernel,
-            (Phase::Attached, Event::Demote) => Phase::Demoted,
-            (Phase::Demoted, Event::Release) => Phase::Kernel,
-            (Phase::Closed | Phase::Free, Event::Close) => return None,
-            (_, Event::Close) => Phase::Closed,
-            (Phase::Closed, Event::Free) => Phase::Free,
+            (Free, Event::Open) => Kernel { for_good: false },
+            (Kernel { for_good }, Event::Offer { passive }) => Offered { passive, for_good },
+            (Offered { passive: true, for_good }, Event::Press) => Offered { passive: false, for_good },
+            (Offered { for_good, .. }, Event::Lose) => Kernel { for_good },
+            (Offered { for_good, .. }, Event::Assign) => Assigned { for_good },
+            (Assigned { for_good: false }, Event::Enter) => Attached,
+            (Assigned { for_good: true }, Event::Enter) => Returning,
+            (Assigned { for_good }, Event::Unfit) => Kernel { for_good },
+            (Attached, Event::Ready) => Ready,
+            (Kernel { for_good: false }, Event::Keep) => Kernel { for_good: true },
+            (Offered { passive, for_good: false }, Event::Keep) => Offered { passive, for_good: true },
+            (Assigned { for_good: false }, Event::Keep) => Assigned { for_good: true },
+            (Attached | Ready, Event::Keep) => Returning,
+            (Attached | Ready | Returning, Event::Break) => Broken,
+            (Attached | Ready | Returning | Broken, Event::Demote) => Demoted,
+            (Demoted, Event::Release) => Kernel { for_good: true },
+            (Closed | Free, Event::Close) => return None,
+            (_, Event::Close) => Closed,
+            (Closed, Event::Free) => Free,
             _ => return None,
         })
     }
 
     /// Whether a slot is ours.
     pub const fn has_slot(self) -> bool {
-        matches!(self, Phase::Assigned | Phase::Attached | Phase::Demoted)
+        matches!(self, Phase::Assigned { .. } | Phase::Demoted) || self.is_attached()
     }
 
     /// Whether the broker has an offer of ours.
@@ -101,30 +131,43 @@ impl Phase {
         matches!(self, Phase::Offered { .. })
     }
 
-    const fn bits(self) -> u32 {
+    /// Whether calls go through the two ends' state machines, and are not the kernel's alone.
+    pub const fn is_attached(self) -> bool {
+        matches!(self, Phase::Attached | Phase::Ready | Phase::Returning | Phase::Broken)
+    }
+
+    /// Whether a stretch of ring may begin.
+    pub const fn permits_rings(self) -> bool {
+        matches!(self, Phase::Attached | Phase::Ready)
+    }
+
+    /// Whether an offer could lead to a ring, or to one sooner.
+    pub const fn may_be_offered(self) -> bool {
+        matches!(self, Phase::Kernel { for_good: false } | Phase::Offered { passive: true, for_good: false })
+    }
+
+    /// Whether the next call on the connection may take it a step further, into the ring or back.
+    pub const fn is_moving(self) -> bool {
+        matches!(self, Phase::Assigned { .. } | Phase::Attached | Phase::Returning)
+    }
+
+    const fn number(self) -> u32 {
         match self {
             Phase::Free => 0,
-            Phase::Kernel => 1,
-            Phase::Offered { passive: false } => 2,
-            Phase::Offered { passive: true } => 3,
-            Phase::Assigned => 4,
-            Phase::Attached => 5,
-            Phase::Demoted => 6,
-            Phase::Closed => 7,
+            Phase::Kernel { for_good } => 1 + for_good as u32,
+            Phase::Offered { passive, for_good } => 3 + passive as u32 + 2 * for_good as u32,
+            Phase::Assigned { for_good } => 7 + for_good as u32,
+            Phase::Attached => 9,
+            Phase::Returning => 10,
+            Phase::Ready => 11,
+            Phase::Broken => 12,
+            Phase::Demoted => 13,
+            Phase::Closed => 14,
         }
     }
 
-    const fn from_bits(bits: u32) -> Phase {
-        match bits {
-            1 => Phase::Kernel,
-            2 => Phase::Offered { passive: false },
-            3 => Phase::Offered { passive: true },
-            4 => Phase::Assigned,
-            5 => Phase::Attached,
-            6 => Phase::Demoted,
-            7 => Phase::Closed,
-            _ => Phase::Free,
-        }
+    const fn from_number(number: u32) -> Phase {
+        if (number as usize) < Phase::ALL.len() { Phase::ALL[number as usize] } else { Phase::Free }
     }
 }
 
@@ -148,12 +191,12 @@ pub struct Cell(AtomicU64);
 impl Cell {
     /// The generation in the upper half, the phase in the lower one. Zero is a free record.
     const fn word(generation: u32, phase: Phase) -> u64 {
-        (generation as u64) << 32 | phase.bits() as u64
+        (generation as u64) << 32 | phase.number() as u64
     }
 
     #[inline]
     pub fn phase(&self) -> Phase {
-        Phase::from_bits(self.0.load(Ordering::SeqCst) as u32)
+        Phase::from_number(self.0.load(Ordering::SeqCst) as u32)
     }
 
     #[inline]
@@ -164,13 +207,27 @@ impl Cell {
     /// Both, as of one moment.
     pub fn now(&self) -> (u32, Phase) {
         let word = self.0.load(Ordering::SeqCst);
-        ((word >> 32) as u32, Phase::from_bits(word as u32))
+        ((word >> 32) as u32, Phase::from_number(word as u32))
     }
 
     /// Whether this is the phase, in one order with what other threads do.
     #[inline]
     pub fn is(&self, phase: Phase) -> bool {
-        self.0.load(Ordering::SeqCst) as u32 == phase.bits()
+        self.0.load(Ordering::SeqCst) as u32 == phase.number()
+    }
+
+    /// Whether the connection is attached, in one order with what other threads do.
+    #[inline]
+    pub fn is_attached(&self) -> bool {
+        const ENDS: (u32, u32) = (Phase::Attached.number(), Phase::Broken.number());
+        (ENDS.0..=ENDS.1).contains(&(self.0.load(Ordering::SeqCst) as u32))
+    }
+
+    /// Whether the next call on the connection may take it a step further, into the ring or back.
+    #[inline]
+    pub fn is_moving(&self) -> bool {
+        const ENDS: (u32, u32) = (Phase::Assigned { for_good: false }.number(), Phase::Returning.number());
+        (ENDS.0..=ENDS.1).contains(&(self.0.load(Ordering::Acquire) as u32))
     }
 
     /// The event happens, unless the table has no transition for it now.
@@ -186,7 +243,7 @@ impl Cell {
     fn go_if(&self, event: Event, is_it: impl Fn(u32) -> bool) -> Option<Step> {
         let mut word = self.0.load(Ordering::SeqCst);
         loop {
-            let (generation, from) = ((word >> 32) as u32, Phase::from_bits(word as u32));
+            let (generation, from) = ((word >> 32) as u32, Phase::from_number(word as u32));
             let to = from.after(event).filter(|_| is_it(generation))?;
             // A free record's next connection is another one.
             let generation = if event == Event::Open { generation.wrapping_add(1) } else { generation };
@@ -194,6 +251,22 @@ impl Cell {
                 Ok(_) => return Some(Step { from, to }),
                 Err(now) => word = now,
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_phase_has_its_number_and_ranges_hold_what_they_say() {
+        for (number, phase) in Phase::ALL.into_iter().enumerate() {
+            assert_eq!((phase.number(), Phase::from_number(number as u32)), (number as u32, phase));
+            let cell = Cell(AtomicU64::new(Cell::word(7, phase)));
+            assert_eq!(cell.now(), (7, phase));
+            assert_eq!(cell.is_attached(), phase.is_attached(), "{phase:?}");
+            assert_eq!(cell.is_moving(), phase.is_moving(), "{phase:?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The writing end of a direction.
 
+use crate::course::Course;
 use sidestep_ring::{Half, Head, Output, PeerViolation};
 
 /// Where the next byte goes.
@@ -34,6 +35,8 @@ pub struct Tx {
     output: Output,
     carrier: Carrier,
     froze: u32,
+    /// This end looks at the reader's word at each write, as if it always had a hint.
+    is_restless: bool,
     /// Bytes given to the kernel, copies included.
     pub socket: u64,
     /// Bytes that went into rings, and that the reader reads there.
@@ -52,9 +55,21 @@ impl Tx {
         Tx { pos, socket: pos, ..Tx::default() }
     }
 
-    /// `Side::froze` when this end last looked at the reader's word.
+    /// The same direction with an end that looks at the reader's word at each write.
+    #[must_use]
+    pub fn restless(self) -> Tx {
+        Tx { is_restless: true, ..self }
+    }
+
+    /// `Side::froze` when this end last noted hints.
     pub fn froze_seen(&self) -> u32 {
-        self.froze
+        self.froze.wrapping_add(u32::from(self.is_restless))
+    }
+
+    /// This end is about to look at all that hints may be about, and needs no further one for what it finds. Whatever changes
+    /// after that is told by another hint.
+    pub fn note_hints(&mut self, half: Half) {
+        self.froze = half.hints().wrapping_sub(u32::from(self.is_restless));
     }
 
     /// Bytes of this direction that the program has written.
@@ -77,6 +92,16 @@ impl Tx {
         }
     }
 
+    /// Where the next byte goes, as far as this end knows.
+    #[inline]
+    pub fn course(&self) -> Course {
+        match self.carrier {
+            Carrier::Kernel => Course::Kernel,
+            Carrier::Ring => Course::Ring,
+            Carrier::Copying { .. } | Carrier::TakeBack(_) => Course::Unsent,
+        }
+    }
+
     /// Whether new bytes go into the ring, as far as this end knows.
     pub fn in_ring(&self) -> bool {
         self.carrier == Carrier::Ring
@@ -89,17 +114,20 @@ impl Tx {
 
     /// Whether the reader has noticed the end of the last stretch, so that another may begin, and at least one
     /// byte has gone by kernel since (see [`Output::begin`]).
-    pub fn may_begin(&self, half: Half) -> bool {
-        self.carrier == Carrier::Kernel
-            && half.seen() == self.output.epoch()
+    pub fn may_begin(&mut self, half: Half) -> bool {
+        if self.carrier != Carrier::Kernel {
+            return false;
+        }
+        // Before the caller looks who holds the connection: of a hold that it does not see it is told by a later hint.
+        self.note_hints(half);
+        half.seen() == self.output.epoch()
             && !half.is_unwanted()
             && (self.output.epoch() == 0 || self.pos > self.output.tail)
     }
 
-    /// Begins a stretch of ring at the present position. The caller has asked `may_begin`, and has checked the position
-    /// against the kernel's. False: the reader withdrew its readiness meanwhile, and the stretch has ended.
+    /// Begins a stretch of ring at the present position. The caller has asked `may_begin`, and after that whether somebody holds
+    /// the connection, and has checked the position against the kernel's. False: the reader withdrew its readiness meanwhile, and the stretch has ended.
     pub fn begin(&mut self, half: Half) -> Result<bool, PeerViolation> {
-        self.froze = half.hints();
         self.output.begin(half.writer, half.reader, self.pos)?;
         self.carrier = Carrier::Ring;
         if !half.is_still_ready() {
@@ -234,8 +262,23 @@ impl Tx {
         self.carrier = Carrier::Kernel;
     }
 
-    /// Sends no further copies: the ring carries those bytes. Bytes for a reader that has left the ring stay unsent.
-    pub fn stop_copying(&mut self, half: Half) {
+    /// Sends no further copies: the ring carries those bytes, for a reader that is in it. What a reader needs by kernel that has
+    /// left it stays unsent, and so does what such a reader is just sending to itself: to go on by kernel before that is there
+    /// would change the order of the bytes.
+    pub fn leave_in_ring(&mut self, half: Half) -> Result<(), PeerViolation> {
+        if !self.has_unsent() || !half.claim_sending() {
+            return Ok(());
+        }
+        let looked = self.heed_deputy(half).and_then(|()| self.look(half));
+        if looked.is_ok() {
+            self.stop_copying(half);
+        }
+        half.has_sent();
+        looked
+    }
+
+    /// The same without a look. Nobody sends meanwhile.
+    fn stop_copying(&mut self, half: Half) {
         if let Carrier::Copying { from, next } = self.carrier {
             self.complete(half, next - from);
         }
@@ -246,7 +289,6 @@ impl Tx {
         if !matches!(self.carrier, Carrier::Ring | Carrier::Copying { .. }) {
             return Ok(());
         }
-        self.froze = half.hints();
         match self.output.look(half.reader)? {
             Head::At(_) if self.carrier == Carrier::Ring => self.output.rebase(half.writer),
             Head::At(_) => self.settle(half),
@@ -255,7 +297,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Whether this end has had a hint ([`Half::hint_freeze`]) and has not looked since.
+    /// Whether this end has had a hint ([`Half::hint_freeze`]) and has not noted it ([`Tx::note_hints`]).
     #[inline]
     pub fn asked_back(&self, half: Half) -> bool {
         self.carrier == Carrier::Ring && half.hints() != self.froze

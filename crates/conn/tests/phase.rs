@@ -3,7 +3,7 @@
 use sidestep_conn::phase::{Cell, Event, Phase, Step};
 use std::collections::BTreeSet;
 
-const EVENTS: [Event; 12] = [
+const EVENTS: [Event; 15] = [
     Event::Open,
     Event::Offer { passive: false },
     Event::Offer { passive: true },
@@ -11,6 +11,9 @@ const EVENTS: [Event; 12] = [
     Event::Lose,
     Event::Assign,
     Event::Enter,
+    Event::Ready,
+    Event::Keep,
+    Event::Break,
     Event::Unfit,
     Event::Demote,
     Event::Release,
@@ -77,12 +80,42 @@ fn slots_and_offers_are_given_back_once() {
 #[test]
 fn bytes_go_by_ring_only_with_a_slot_and_never_after_demotion_without_a_new_offer() {
     every_step(|before, step, event, _| {
-        if step.to == Phase::Attached {
-            assert_eq!((step.from, event), (Phase::Assigned, Event::Enter));
+        if step.to.is_attached() && !step.from.is_attached() {
+            assert!(matches!(step.from, Phase::Assigned { .. }) && event == Event::Enter, "{step:?} by {event:?}");
             assert_eq!(before.slots, 1);
         }
-        assert!(step.from != Phase::Demoted || matches!(step.to, Phase::Kernel | Phase::Closed));
+        assert!(step.from != Phase::Demoted || matches!(step.to, Phase::Kernel { .. } | Phase::Closed));
     });
+}
+
+/// `Keep` holds until the record is another connection's: no stretch may begin, no further offer is made.
+#[test]
+fn who_is_on_the_kernel_for_good_stays_there() {
+    let mut kept: Vec<Phase> = Phase::ALL.into_iter().filter_map(|phase| phase.after(Event::Keep)).collect();
+    let mut seen = Vec::new();
+    while let Some(phase) = kept.pop() {
+        if seen.contains(&phase) || phase == Phase::Free {
+            continue;
+        }
+        assert!(!phase.permits_rings() && !phase.may_be_offered(), "{phase:?}");
+        seen.push(phase);
+        // Nobody asks to offer what may not be offered.
+        let events = EVENTS.into_iter().filter(|event| !matches!(event, Event::Offer { .. }));
+        kept.extend(events.filter_map(|event| phase.after(event)));
+    }
+    assert!(seen.contains(&Phase::Returning) && seen.contains(&Phase::Demoted));
+    for phase in Phase::ALL {
+        let has_a_way = phase.permits_rings() || phase.may_be_offered();
+        assert!(!has_a_way || phase.after(Event::Keep).is_some(), "{phase:?} cannot be kept on the kernel");
+    }
+}
+
+/// What has ended by a violation comes back to no ring, and to no call that succeeds through one.
+#[test]
+fn broken_is_left_by_its_end_only() {
+    let ways: BTreeSet<usize> =
+        EVENTS.into_iter().filter_map(|event| Phase::Broken.after(event)).map(phase_number).collect();
+    assert_eq!(ways, BTreeSet::from([phase_number(Phase::Demoted), phase_number(Phase::Closed)]));
 }
 
 #[test]
@@ -109,5 +142,5 @@ fn a_late_answer_does_not_meet_the_next_connection() {
     assert_ne!(first, second);
     assert_eq!(cell.go_in(first, Event::Assign), None);
     assert!(cell.go_in(second, Event::Assign).is_some());
-    assert_eq!(cell.now(), (second, Phase::Assigned));
+    assert_eq!(cell.now(), (second, Phase::Assigned { for_good: false }));
 }

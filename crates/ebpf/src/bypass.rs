@@ -6,52 +6,56 @@ use crate::error::Result;
 use crate::layout::{frontend_key, key_of, to_key};
 use crate::service_pins;
 use crate::table::Table;
-use sidestep_mesh::bypass::Way;
+use sidestep_mesh::bypass::BypassFlags;
 use sidestep_mesh::plane::FrontendKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What is written goes on when nobody runs, and is found again.
 pub struct Bypasses {
-    ways: Table<frontend_key, u8>,
+    bypasses: Table<frontend_key, u8>,
     required: Table<u64, u8>,
-    written: BTreeMap<FrontendKey, Way>,
+    written: BTreeMap<FrontendKey, BypassFlags>,
 }
 
 impl Bypasses {
     /// The tables of the programs that are installed there.
     pub fn open(pins: &Path) -> Result<Bypasses> {
         let directory = service_pins::maps_path(pins)?;
-        let ways = Table::new(open(&directory, "bypasses")?, "bypasses");
-        let left: Vec<(frontend_key, u8)> = ways.entries()?;
-        let written = left.iter().filter_map(|(key, flags)| Some((to_key(key)?, to_way(*flags)))).collect();
-        Ok(Bypasses { ways, required: Table::new(open(&directory, "proxy_required")?, "proxy_required"), written })
+        let bypasses = Table::new(open(&directory, "bypasses")?, "bypasses");
+        let left: Vec<(frontend_key, u8)> = bypasses.entries()?;
+        let written = left.iter().filter_map(|(key, flags)| Some((to_key(key)?, to_flags(*flags)))).collect();
+        Ok(Bypasses { bypasses, required: Table::new(open(&directory, "proxy_required")?, "proxy_required"), written })
     }
 
     /// At these addresses, but not for pods in these namespaces, from now on.
     ///
     /// What is sent plainly is understood by a server's proxy if it is allowed to; what a client's proxy sends is not
     /// understood by a program. So clients come first where a way opens, and servers where one closes.
-    pub fn set(&mut self, wanted: &BTreeMap<FrontendKey, Way>, required: &BTreeSet<u64>) -> Result<()> {
+    pub fn set(&mut self, wanted: &BTreeMap<FrontendKey, BypassFlags>, required: &BTreeSet<u64>) -> Result<()> {
         let before = self.required();
         self.required.put_all(&required.difference(&before).map(|cookie| (*cookie, 1)).collect::<Vec<_>>())?;
-        self.write(wanted, |old, new| Way { inbound: old.inbound && new.inbound, ..old })?;
-        self.write(wanted, |old, new| Way { inbound: old.inbound, ..new })?;
+        self.write(wanted, |old, new| BypassFlags { inbound: old.inbound && new.inbound, ..old })?;
+        self.write(wanted, |old, new| BypassFlags { inbound: old.inbound, ..new })?;
         self.write(wanted, |_, new| new)?;
         self.required.remove_all(&before.difference(required).copied().collect::<Vec<_>>())
     }
 
     /// One step of a change, for all addresses.
-    fn write(&mut self, wanted: &BTreeMap<FrontendKey, Way>, step: impl Fn(Way, Way) -> Way) -> Result<()> {
+    fn write(
+        &mut self,
+        wanted: &BTreeMap<FrontendKey, BypassFlags>,
+        step: impl Fn(BypassFlags, BypassFlags) -> BypassFlags,
+    ) -> Result<()> {
         let keys: BTreeSet<FrontendKey> = self.written.keys().chain(wanted.keys()).copied().collect();
         for key in keys {
-            let (old, new) = (self.way(&key), wanted.get(&key).copied().unwrap_or_default());
+            let (old, new) = (self.flags(&key), wanted.get(&key).copied().unwrap_or_default());
             let next = step(old, new);
-            if next == Way::default() && self.written.contains_key(&key) {
-                self.ways.remove_all(&[key_of(&key)])?;
+            if next == BypassFlags::default() && self.written.contains_key(&key) {
+                self.bypasses.remove_all(&[key_of(&key)])?;
                 self.written.remove(&key);
             } else if next != old {
-                self.ways.put_all(&[(key_of(&key), flags_of(next))])?;
+                self.bypasses.put_all(&[(key_of(&key), flags_of(next))])?;
                 self.written.insert(key, next);
             }
         }
@@ -59,7 +63,7 @@ impl Bypasses {
     }
 
     /// How the programs treat connections to this address.
-    pub fn way(&self, key: &FrontendKey) -> Way {
+    pub fn flags(&self, key: &FrontendKey) -> BypassFlags {
         self.written.get(key).copied().unwrap_or_default()
     }
 
@@ -79,14 +83,14 @@ impl Bypasses {
     }
 
     /// The addresses at which connections are led around proxies, as they were written.
-    pub fn written(&self) -> &BTreeMap<FrontendKey, Way> {
+    pub fn written(&self) -> &BTreeMap<FrontendKey, BypassFlags> {
         &self.written
     }
 
     /// Addresses of which the tables say something else than was written.
     pub fn differences(&self) -> Result<BTreeSet<FrontendKey>> {
-        let found: BTreeMap<FrontendKey, Way> =
-            self.ways.entries()?.iter().filter_map(|(key, flags)| Some((to_key(key)?, to_way(*flags)))).collect();
+        let found: BTreeMap<FrontendKey, BypassFlags> =
+            self.bypasses.entries()?.iter().filter_map(|(key, flags)| Some((to_key(key)?, to_flags(*flags)))).collect();
         let all: BTreeSet<FrontendKey> = found.keys().chain(self.written.keys()).copied().collect();
         Ok(all.into_iter().filter(|key| found.get(key) != self.written.get(key)).collect())
     }
@@ -96,7 +100,7 @@ impl Bypasses {
         let fill = |table, used, room| Fill { table, used, room };
         let required = self.required.keys().count();
         vec![
-            fill("bypasses", self.written.len(), self.ways.room()),
+            fill("bypasses", self.written.len(), self.bypasses.room()),
             fill("proxy_required", required, self.required.room()),
         ]
     }
@@ -106,11 +110,11 @@ impl Bypasses {
 const OUTBOUND: u8 = 1 << 0;
 const INBOUND: u8 = 1 << 1;
 
-fn flags_of(way: Way) -> u8 {
-    let bits = [(OUTBOUND, way.outbound), (INBOUND, way.inbound)];
+fn flags_of(flags: BypassFlags) -> u8 {
+    let bits = [(OUTBOUND, flags.outbound), (INBOUND, flags.inbound)];
     bits.into_iter().filter(|(_, set)| *set).fold(0, |all, (bit, _)| all | bit)
 }
 
-fn to_way(flags: u8) -> Way {
-    Way { outbound: flags & OUTBOUND != 0, inbound: flags & INBOUND != 0 }
+fn to_flags(flags: u8) -> BypassFlags {
+    BypassFlags { outbound: flags & OUTBOUND != 0, inbound: flags & INBOUND != 0 }
 }

@@ -24,7 +24,7 @@ pub(crate) fn wait_for_readers() {
 }
 
 /// Keys whose entries have been written within this grace period. Programs bear it that an entry is exchanged while they
-/// read it, but not twice (crates/bpf/src/reading.h).
+/// read it, but not twice (crates/bpf/src/stable_read.h).
 #[derive(Default)]
 pub(crate) struct Written {
     keys: HashSet<u64>,

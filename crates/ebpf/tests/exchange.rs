@@ -1,4 +1,4 @@
-//! A reader of a hash table while an entry is exchanged, in every order: what `crates/bpf/src/reading.h` relies on. The
+//! A reader of a hash table while an entry is exchanged, in every order: what `crates/bpf/src/stable_read.h` relies on. The
 //! bucket is the kernel's (`kernel/bpf/hashtab.c`, htab_map_update_elem and lookup_nulls_elem_raw), with processors that keep
 //! loads in their order, as x86 does.
 
@@ -18,7 +18,7 @@ const NEW: usize = 2;
 /// How a bucket ends: each in its own way, so that a reader notices that it was led into another one.
 const END: usize = 10;
 const END_OF_ANOTHER: usize = 11;
-/// As in `reading.h`.
+/// As in `stable_read.h`.
 const READINGS: usize = 3;
 
 struct Entry {

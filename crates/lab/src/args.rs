@@ -171,8 +171,12 @@ pub struct Report {
     pub json: bool,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("expected AXIS=VALUE,..., such as connections=1,16")]
+struct NoAxis;
+
 /// `AXIS=VALUE,VALUE`
-fn axis(text: &str) -> Result<(String, Vec<String>), String> {
-    let (axis, values) = text.split_once('=').ok_or("expected AXIS=VALUE,..., such as connections=1,16")?;
+fn axis(text: &str) -> Result<(String, Vec<String>), NoAxis> {
+    let (axis, values) = text.split_once('=').ok_or(NoAxis)?;
     Ok((axis.into(), values.split(',').map(String::from).collect()))
 }

@@ -1,5 +1,6 @@
 //! A cgroup v2 directory of the lab's own.
 
+use crate::error::{AtPath, FileError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,8 @@ pub fn root() -> Option<PathBuf> {
 const EMPTY_LIMIT: Duration = Duration::from_secs(5);
 
 impl Cgroup {
-    pub fn new(path: &Path) -> Result<Cgroup, String> {
-        std::fs::create_dir(path).map_err(|why| format!("{}: {why}", path.display()))?;
+    pub fn new(path: &Path) -> Result<Cgroup, FileError> {
+        std::fs::create_dir(path).at("make the cgroup", path)?;
         Ok(Cgroup(path.into()))
     }
 
@@ -27,7 +28,7 @@ impl Cgroup {
         Cgroup(path.into())
     }
 
-    pub fn child(&self, name: &str) -> Result<Cgroup, String> {
+    pub fn child(&self, name: &str) -> Result<Cgroup, FileError> {
         Cgroup::new(&self.0.join(name))
     }
 

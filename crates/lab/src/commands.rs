@@ -1,46 +1,43 @@
 //! What each command does.
 
 use crate::args::{Compare, List, Report, Run};
-use crate::mine;
+use crate::mine::{self, MineError};
 use serde_json::json;
-use sidestep_lab::result::{self, ReadError};
+use sidestep_lab::error::{AtPath, FileError};
+use sidestep_lab::result;
 use sidestep_lab::run::{self, Request};
-use sidestep_lab::scenario::{self, Scenario, Text};
+use sidestep_lab::scenario::{self, FieldError, Scenario, ScenarioError, Text};
 use sidestep_lab::{compare, report};
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What did not work, with the exit code it stands for.
 pub struct Failure {
-    pub message: String,
+    /// None: the half that measures has said it.
+    pub error: Option<Box<dyn Error>>,
     pub code: u8,
 }
 
-impl From<String> for Failure {
-    fn from(message: String) -> Failure {
-        Failure { message, code: 1 }
-    }
-}
-
-impl From<ReadError> for Failure {
-    fn from(why: ReadError) -> Failure {
-        why.to_string().into()
-    }
-}
-
-impl From<run::Failure> for Failure {
-    fn from(why: run::Failure) -> Failure {
-        match why {
-            run::Failure::Wrong(message) => usage(message),
-            run::Failure::NotMeasured(message) => message.into(),
+impl<E: Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        match (&error as &dyn Error).downcast_ref() {
+            Some(run::Failure::Wrong(_)) => usage(error),
+            Some(run::Failure::Said { code }) => Failure { error: None, code: *code },
+            _ => Failure { error: Some(Box::new(error)), code: 1 },
         }
     }
 }
 
 /// The user asked for something that makes no sense; as clap does.
-fn usage(message: String) -> Failure {
-    Failure { message, code: run::WRONG as u8 }
+fn usage(error: impl Error + 'static) -> Failure {
+    Failure { error: Some(Box::new(error)), code: run::WRONG as u8 }
 }
+
+/// What `--strict` and the scenario's checks find in a run that has a result.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+struct Complaints(Vec<String>);
 
 type Done = Result<ExitCode, Failure>;
 
@@ -62,15 +59,15 @@ pub fn run(args: &Run) -> Done {
     }
     let missing = if args.strict { done.missing() } else { Vec::new() };
     let complaints = if done.wrong.is_empty() { missing } else { done.wrong };
-    if complaints.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(complaints.join("\n").into()) }
+    if complaints.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(Complaints(complaints).into()) }
 }
 
-fn named(args: &Run) -> Result<(Scenario, String), String> {
-    if args.scenario == mine::NAME { mine::scenario(&args.mine) } else { scenario::read(&args.scenario) }
+fn named(args: &Run) -> Result<(Scenario, String), MineError> {
+    if args.scenario == mine::NAME { mine::scenario(&args.mine) } else { Ok(scenario::read(&args.scenario)?) }
 }
 
 /// The scenario with what the options change.
-fn adjusted(scenario: Scenario, args: &Run) -> Result<Scenario, String> {
+fn adjusted(scenario: Scenario, args: &Run) -> Result<Scenario, FieldError> {
     let mut scenario = if args.quick { scenario.quick() } else { scenario };
     if !args.only.is_empty() {
         scenario.keep_variants(&args.only)?;
@@ -91,10 +88,10 @@ fn adjusted(scenario: Scenario, args: &Run) -> Result<Scenario, String> {
 }
 
 /// As given, or named after the scenario; whole, since the half that measures may stand elsewhere.
-fn place(given: &Path, scenario: &Scenario, end: &str) -> Result<PathBuf, Failure> {
+fn place(given: &Path, scenario: &Scenario, end: &str) -> Result<PathBuf, FileError> {
     let named = PathBuf::from(format!("{}.{end}", scenario.name));
     let path = if given == Path::new(&format!("NAME.{end}")) { &named } else { given };
-    std::path::absolute(path).map_err(|why| format!("{}: {why}", path.display()).into())
+    std::path::absolute(path).at("find the whole path of", path)
 }
 
 pub fn list(args: &List) -> Done {
@@ -102,7 +99,7 @@ pub fn list(args: &List) -> Done {
         print!("{}", scenario::find(name).map_err(usage)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let all: Result<Vec<Scenario>, String> =
+    let all: Result<Vec<Scenario>, ScenarioError> =
         scenario::shipped().iter().map(|(_, text)| scenario::parse(text)).collect();
     let all = all?;
     if args.json {
@@ -148,10 +145,10 @@ pub fn report(args: &Report) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn pretty(value: &impl serde::Serialize) -> Result<String, Failure> {
-    serde_json::to_string_pretty(value).map_err(|why| why.to_string().into())
+fn pretty(value: &impl serde::Serialize) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(value)
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display()).into())
+fn write(path: &Path, text: &str) -> Result<(), FileError> {
+    std::fs::write(path, text).at("write", path)
 }

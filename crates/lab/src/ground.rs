@@ -1,7 +1,8 @@
 //! What all set-ups of a run stand on: a scratch directory, a cgroup, a BPF file system, programs.
 
 use crate::cgroup::Cgroup;
-use crate::load;
+use crate::error::{AtPath, FileError};
+use crate::load::{self, LoadError};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,7 @@ impl Ground {
     }
 
     /// Servers that drop privileges reach it, too.
-    pub fn new_dir(&self, name: &str) -> Result<PathBuf, String> {
+    pub fn new_dir(&self, name: &str) -> Result<PathBuf, FileError> {
         let dir = self.dir.join(name);
         open_dir(&dir)?;
         Ok(dir)
@@ -68,32 +69,43 @@ impl Ground {
         self.programs.iter().map(|(name, path)| (*name, path.as_str()))
     }
 
-    pub fn sidestep(&self) -> Result<String, String> {
+    pub fn sidestep(&self) -> Result<String, ProgramError> {
         self.part("sidestep")
     }
 
     /// A program of Sidestep's.
-    pub fn part(&self, file: &str) -> Result<String, String> {
+    pub fn part(&self, file: &str) -> Result<String, ProgramError> {
         let found = beside(file).map(|path| path.display().to_string());
-        found.ok_or_else(|| format!("{file} is not beside this program; run: cargo build --release --workspace"))
+        found.ok_or_else(|| ProgramError::NotBuilt(file.into()))
     }
 
     /// The command with its program's path; the error says how to install it.
-    pub fn resolve(&self, mut argv: Vec<String>) -> Result<Vec<String>, String> {
-        let name = argv.first().ok_or("there is no program to start")?;
+    pub fn resolve(&self, mut argv: Vec<String>) -> Result<Vec<String>, ProgramError> {
+        let name = argv.first().ok_or(ProgramError::Unnamed)?;
         if !name.contains('/') {
-            argv[0] = load::require_program(name).map_err(|why| why.to_string())?.display().to_string();
+            argv[0] = load::require_program(name)?.display().to_string();
         }
         Ok(argv)
     }
 }
 
+/// Why a program cannot be started, and how to get it.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    #[error("{0} is not beside this program; run: cargo build --release --workspace")]
+    NotBuilt(String),
+    #[error("the command line names no program")]
+    Unnamed,
+    #[error(transparent)]
+    NotInstalled(#[from] LoadError),
+}
+
 /// A directory that any user may write to.
-pub fn open_dir(dir: &Path) -> Result<(), String> {
+pub fn open_dir(dir: &Path) -> Result<(), FileError> {
     use std::os::unix::fs::PermissionsExt;
     let all = std::fs::Permissions::from_mode(0o777);
     let made = std::fs::create_dir(dir).and_then(|()| std::fs::set_permissions(dir, all));
-    made.map_err(|why| format!("{}: {why}", dir.display()))
+    made.at("make the directory", dir)
 }
 
 fn beside(file: &str) -> Option<PathBuf> {

@@ -8,6 +8,7 @@
 
 mod cgroup;
 pub mod compare;
+pub mod error;
 mod ground;
 pub mod load;
 pub mod meter;

@@ -20,9 +20,8 @@ fn main() -> ExitCode {
         Command::Inside => inside().map(|()| ExitCode::SUCCESS).map_err(Failure::from),
     };
     done.unwrap_or_else(|failure| {
-        // Empty: it has been said.
-        if !failure.message.is_empty() {
-            eprintln!("sidestep lab: {}", failure.message);
+        if let Some(error) = failure.error {
+            eprintln!("sidestep lab: {error}");
         }
         ExitCode::from(failure.code)
     })

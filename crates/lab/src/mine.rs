@@ -3,18 +3,39 @@
 use crate::args::Mine;
 use indexmap::IndexMap;
 use serde_json::{Value, json};
-use sidestep_lab::scenario::{self, Scenario};
+use sidestep_lab::scenario::{self, Scenario, ScenarioError};
 
 pub const NAME: &str = "mine";
 pub const ABOUT: &str = "Your own command lines: --server, --port, and --tool or --load; see `sidestep lab run --help`";
 
+/// Why the options make no scenario.
+#[derive(Debug, thiserror::Error)]
+pub enum MineError {
+    #[error("there are more --port than --server: give one --port for each --server")]
+    Ports,
+    #[error("splice works by port: give --port for each --server")]
+    SpliceByPort,
+    #[error("--variants: '{0}' is neither rings nor splice")]
+    Variant(String),
+    #[error("--tool needs --target")]
+    Target,
+    #[error("mine needs --load COMMAND, or --tool TOOL and --target TARGET")]
+    Load,
+    #[error("{option} '{line}': empty, or a quote is not closed")]
+    Words { option: &'static str, line: String },
+    #[error("the scenario of these options cannot be written: {0}")]
+    Yaml(#[from] yaml_serde::Error),
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+}
+
 /// Written as a file would be, so that the result carries what can be run again, and read like one.
-pub fn scenario(mine: &Mine) -> Result<(Scenario, String), String> {
-    let text = yaml_serde::to_string(&document(mine)?).map_err(|why| why.to_string())?;
+pub fn scenario(mine: &Mine) -> Result<(Scenario, String), MineError> {
+    let text = yaml_serde::to_string(&document(mine)?)?;
     Ok((scenario::parse(&text)?, text))
 }
 
-fn document(mine: &Mine) -> Result<Value, String> {
+fn document(mine: &Mine) -> Result<Value, MineError> {
     let (mut axes, connections) = (
         IndexMap::new(),
         match mine.connections.as_slice() {
@@ -38,9 +59,9 @@ fn document(mine: &Mine) -> Result<Value, String> {
     }))
 }
 
-fn servers(mine: &Mine) -> Result<IndexMap<String, Value>, String> {
+fn servers(mine: &Mine) -> Result<IndexMap<String, Value>, MineError> {
     if mine.port.len() > mine.server.len() {
-        return Err("there are more --port than --server".into());
+        return Err(MineError::Ports);
     }
     let one = |(number, line): (usize, &String)| {
         let ready = mine.port.get(number).map_or(json!({}), |port| json!({ "port": port }));
@@ -49,19 +70,19 @@ fn servers(mine: &Mine) -> Result<IndexMap<String, Value>, String> {
     mine.server.iter().enumerate().map(one).collect()
 }
 
-fn variants(mine: &Mine) -> Result<IndexMap<&str, Value>, String> {
+fn variants(mine: &Mine) -> Result<IndexMap<&str, Value>, MineError> {
     let mut variants = IndexMap::from([("plain", json!({ "about": "as it is" }))]);
     for name in &mine.variants {
         let variant = match name.as_str() {
             "plain" => continue,
             "rings" => json!({ "about": "all of them under `sidestep run`", "rings": {} }),
             "splice" if mine.port.is_empty() => {
-                return Err("splice works by port: give --port for each --server".into());
+                return Err(MineError::SpliceByPort);
             }
             "splice" => {
                 json!({ "about": "sockets joined in the kernel", "splice": [{ "ports": mine.port, "options": ["--blocking"] }] })
             }
-            other => return Err(format!("--variants: '{other}' is neither rings nor splice")),
+            other => return Err(MineError::Variant(other.into())),
         };
         variants.insert(name, variant);
     }
@@ -76,24 +97,24 @@ fn judged(mine: &Mine) -> [&'static str; 2] {
     }
 }
 
-fn load(mine: &Mine, connections: Value) -> Result<Value, String> {
+fn load(mine: &Mine, connections: Value) -> Result<Value, MineError> {
     match (&mine.load, &mine.tool) {
         (Some(line), None) => Ok(json!({ "tool": "command", "command": words("--load", line)? })),
         (None, Some(tool)) => {
-            let target = mine.target.as_deref().ok_or("--tool needs --target")?;
+            let target = mine.target.as_deref().ok_or(MineError::Target)?;
             // Neither of the two if it is 0.
             let (rate, requests) = (mine.rate.unwrap_or(0.0), mine.requests.unwrap_or(0));
             Ok(
                 json!({ "tool": tool, "target": target, "connections": connections, "rate": rate, "requests": requests }),
             )
         }
-        _ => Err("mine needs --load COMMAND, or --tool TOOL and --target TARGET".into()),
+        _ => Err(MineError::Load),
     }
 }
 
 /// As a shell splits it; a dollar sign is no template's.
-fn words(option: &str, line: &str) -> Result<Vec<String>, String> {
+fn words(option: &'static str, line: &str) -> Result<Vec<String>, MineError> {
     let words = shlex::split(line).filter(|words| !words.is_empty());
-    let words = words.ok_or_else(|| format!("{option} '{line}': empty, or a quote is not closed"))?;
+    let words = words.ok_or_else(|| MineError::Words { option, line: line.into() })?;
     Ok(words.into_iter().map(|word| word.replace('$', "$$")).collect())
 }

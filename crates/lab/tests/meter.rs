@@ -4,43 +4,32 @@
 use indexmap::IndexMap;
 use sidestep_lab::meter::{Account, Meter, Watched, why_no_calls};
 use sidestep_lab::result::Usage;
+use sidestep_testkit::Cgroup;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Goes away with what is in it.
-struct Cgroup(PathBuf);
+struct Group(Cgroup);
 
-impl Cgroup {
-    fn new(name: &str) -> Cgroup {
-        let mounted = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
-        let root = mounted.into_iter().find(|path| path.join("cgroup.procs").exists()).expect("cgroup v2");
-        let path = root.join(format!("sidestep-lab-test-{name}-{}", std::process::id()));
-        fs::create_dir(&path).expect("root");
-        Cgroup(path)
+impl Group {
+    fn new(name: &str) -> Group {
+        Group(Cgroup::new(&format!("sidestep-lab-test-{name}-{}", std::process::id())))
     }
 
-    /// A shell that enters the cgroup first.
     fn run(&self, script: &str) -> Child {
-        let inside = format!("echo $$ > {}/cgroup.procs; {script}", self.0.display());
-        shell(&inside)
+        quietly(self.0.command("sh").args(["-c", script]))
     }
 
     fn watched(&self) -> Watched {
-        watched(Account::Cgroup(self.0.clone()), Some(self.0.clone()))
+        watched(Account::Cgroup(self.0.path().into()), Some(self.0.path().into()))
     }
 }
 
-impl Drop for Cgroup {
+impl Drop for Group {
     fn drop(&mut self) {
-        let _ = fs::write(self.0.join("cgroup.kill"), "1");
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        self.0.kill();
     }
 }
 
@@ -59,7 +48,11 @@ fn watched(account: Account, whole: Option<PathBuf>) -> Watched {
 }
 
 fn shell(script: &str) -> Child {
-    Command::new("sh").args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    quietly(Command::new("sh").args(["-c", script]))
+}
+
+fn quietly(command: &mut Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 /// A second of CPU: then the kernel ends it.
@@ -71,7 +64,7 @@ fn burnt(usage: &Usage) -> f64 {
 
 #[test]
 fn cpu_of_a_cgroup_is_seen() {
-    let cgroup = Cgroup::new("cpu");
+    let cgroup = Group::new("cpu");
     let meter = Meter::begin(&cgroup.watched());
     cgroup.run(BURN).wait().unwrap();
     let usage = meter.end();
@@ -106,7 +99,7 @@ fn cpu_of_a_tree_is_seen() {
 
 #[test]
 fn others_are_foreign() {
-    let cgroup = Cgroup::new("foreign");
+    let cgroup = Group::new("foreign");
     let (_burner, meter) = burn_in_child(|_| Meter::begin(&cgroup.watched()));
     let usage = meter.end();
     assert!(usage.foreign.unwrap() >= 0.7, "{usage:?}");
@@ -115,7 +108,7 @@ fn others_are_foreign() {
 
 #[test]
 fn memory_of_a_cgroup_is_seen() {
-    let cgroup = Cgroup::new("memory");
+    let cgroup = Group::new("memory");
     let mut child = cgroup.run("exec sleep 60");
     let meter = Meter::begin(&cgroup.watched());
     std::thread::sleep(Duration::from_millis(300));
@@ -128,7 +121,7 @@ fn memory_of_a_cgroup_is_seen() {
 /// Two calls a block.
 #[test]
 fn system_calls_are_counted() {
-    assert_eq!(why_no_calls(), None);
+    assert!(why_no_calls().is_none(), "{:?}", why_no_calls());
     let meter = Meter::begin(&Watched::default());
     shell("dd if=/dev/zero of=/dev/null bs=1 count=50000").wait().unwrap();
     let usage = meter.end();

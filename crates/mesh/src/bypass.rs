@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Twin of `enum bypass_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Way {
+pub struct BypassFlags {
     pub outbound: bool,
     pub inbound: bool,
 }
@@ -24,7 +24,7 @@ pub struct Way {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Frontends, and backends by their own addresses.
-    pub ways: BTreeMap<FrontendKey, Way>,
+    pub bypasses: BTreeMap<FrontendKey, BypassFlags>,
     /// Services that ask for it in vain.
     pub refused: BTreeMap<Name, Refusal>,
 }
@@ -137,9 +137,9 @@ impl Plan {
         let tables = table::of(service, &state.slices(&service.name), node);
         let frontends = tables.into_iter().flat_map(|table| table.frontends);
         let mine = frontends.filter(|key| key.protocol == Protocol::Tcp && owns(key, &service.name));
-        self.ways.extend(mine.map(|key| (key, Way { outbound: true, inbound: false })));
-        let way = Way { outbound: true, inbound: service.bypass == Bypass::Both };
-        self.ways.extend(own.iter().map(|endpoint| (backend_key(*endpoint), way)));
+        self.bypasses.extend(mine.map(|key| (key, BypassFlags { outbound: true, inbound: false })));
+        let flags = BypassFlags { outbound: true, inbound: service.bypass == Bypass::Both };
+        self.bypasses.extend(own.iter().map(|endpoint| (backend_key(*endpoint), flags)));
     }
 }
 

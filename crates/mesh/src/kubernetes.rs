@@ -2,7 +2,7 @@
 
 use crate::address::Protocol;
 use crate::field::{Result, address, addresses, invalid, name, parsed, port_number};
-use crate::object::{Bypass, Left, Object, Port, Selection, Service, Slice, SliceEndpoint, SlicePort};
+use crate::object::{Bypass, Object, Port, Selection, Service, Skipped, Slice, SliceEndpoint, SlicePort};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -31,7 +31,7 @@ pub fn service(from: &core::Service) -> Result<Object> {
     let name = name(&from.metadata)?;
     let others = not_ours(&from.metadata);
     if let Some(why) = others {
-        left.push(Left { what: name.to_string(), why });
+        left.push(Skipped { what: name.to_string(), why });
     }
     // Headless Services and ExternalName are answers of DNS: nobody connects to an address of theirs.
     let has_address = others.is_none() && spec.type_.as_deref() != Some("ExternalName");
@@ -75,7 +75,7 @@ fn cluster_ips(spec: &core::ServiceSpec) -> Result<Vec<IpAddr>> {
     addresses("spec.clusterIPs", &real)
 }
 
-fn load_balancer_ips(from: &core::Service, spec: &core::ServiceSpec, left: &mut Vec<Left>) -> Result<Vec<IpAddr>> {
+fn load_balancer_ips(from: &core::Service, spec: &core::ServiceSpec, left: &mut Vec<Skipped>) -> Result<Vec<IpAddr>> {
     let balancer = from.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = balancer.and_then(|balancer| balancer.ingress.as_deref()).unwrap_or_default();
     let mut found = Vec::new();
@@ -83,9 +83,9 @@ fn load_balancer_ips(from: &core::Service, spec: &core::ServiceSpec, left: &mut 
         let Some(text) = &entry.ip else { continue };
         let ip = address(format!("status.loadBalancer.ingress[{i}].ip"), text)?;
         if entry.ip_mode.as_deref() == Some("Proxy") {
-            left.push(Left { what: ip.to_string(), why: "ipMode Proxy: connections are for the load balancer" });
+            left.push(Skipped { what: ip.to_string(), why: "ipMode Proxy: connections are for the load balancer" });
         } else if spec.load_balancer_source_ranges.as_ref().is_some_and(|ranges| !ranges.is_empty()) {
-            left.push(Left { what: ip.to_string(), why: "loadBalancerSourceRanges are a packet filter's" });
+            left.push(Skipped { what: ip.to_string(), why: "loadBalancerSourceRanges are a packet filter's" });
         } else {
             found.push(ip);
         }
@@ -93,7 +93,7 @@ fn load_balancer_ips(from: &core::Service, spec: &core::ServiceSpec, left: &mut 
     Ok(found)
 }
 
-fn ports(spec: &core::ServiceSpec, left: &mut Vec<Left>) -> Result<Vec<Port>> {
+fn ports(spec: &core::ServiceSpec, left: &mut Vec<Skipped>) -> Result<Vec<Port>> {
     let mut found = Vec::new();
     for (i, port) in spec.ports.iter().flatten().enumerate() {
         let path = format!("spec.ports[{i}]");
@@ -103,7 +103,7 @@ fn ports(spec: &core::ServiceSpec, left: &mut Vec<Left>) -> Result<Vec<Port>> {
         let name: Arc<str> = port.name.as_deref().unwrap_or("").into();
         match protocol(format!("{path}.protocol"), port.protocol.as_deref())? {
             Some(protocol) => found.push(Port { name, protocol, port: number, node_port }),
-            None => left.push(Left { what: format!("port {number}"), why: "SCTP sockets are not balanced" }),
+            None => left.push(Skipped { what: format!("port {number}"), why: "SCTP sockets are not balanced" }),
         }
     }
     Ok(found)
@@ -143,7 +143,7 @@ fn policy(path: &str, text: Option<&str>) -> Result<bool> {
     }
 }
 
-fn selection(metadata: &ObjectMeta, left: &mut Vec<Left>) -> Selection {
+fn selection(metadata: &ObjectMeta, left: &mut Vec<Skipped>) -> Selection {
     match annotation(metadata, SELECTION).unwrap_or("random") {
         "random" => Selection::Random,
         "weighted" => Selection::Weighted,
@@ -156,7 +156,7 @@ fn selection(metadata: &ObjectMeta, left: &mut Vec<Left>) -> Selection {
     }
 }
 
-fn bypass(metadata: &ObjectMeta, left: &mut Vec<Left>) -> Bypass {
+fn bypass(metadata: &ObjectMeta, left: &mut Vec<Skipped>) -> Bypass {
     match annotation(metadata, BYPASS_PROXY).unwrap_or("false") {
         "false" => Bypass::Nobody,
         "outbound" => Bypass::Clients,
@@ -169,12 +169,12 @@ fn bypass(metadata: &ObjectMeta, left: &mut Vec<Left>) -> Bypass {
 }
 
 /// An annotation is anybody's text, which the API server does not check: a wrong one is remarked, and costs nothing else.
-fn misread(annotation: &str, text: &str, why: &'static str) -> Left {
+fn misread(annotation: &str, text: &str, why: &'static str) -> Skipped {
     let mut shown: String = text.chars().take(MOST_SHOWN).collect();
     if shown.len() < text.len() {
         shown.push_str("...");
     }
-    Left { what: format!("annotation {annotation} {shown:?}"), why }
+    Skipped { what: format!("annotation {annotation} {shown:?}"), why }
 }
 
 /// An annotation may have a quarter of a megabyte.
@@ -250,16 +250,16 @@ fn endpoint_address(path: String, text: &str) -> Result<IpAddr> {
 }
 
 /// The API server lets groups pass, at which no backend can be reached.
-fn is_one_machine(ip: IpAddr, left: &mut Vec<Left>) -> bool {
+fn is_one_machine(ip: IpAddr, left: &mut Vec<Skipped>) -> bool {
     let is_group = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
     if is_group {
-        left.push(Left { what: format!("endpoint {ip}"), why: "a multicast or broadcast address is no backend's" });
+        left.push(Skipped { what: format!("endpoint {ip}"), why: "a multicast or broadcast address is no backend's" });
     }
     !is_group
 }
 
 /// What can be understood of it; the first part that cannot is remarked.
-fn weights(metadata: &ObjectMeta, left: &mut Vec<Left>) -> BTreeMap<IpAddr, u32> {
+fn weights(metadata: &ObjectMeta, left: &mut Vec<Skipped>) -> BTreeMap<IpAddr, u32> {
     let pairs = annotation(metadata, WEIGHTS).into_iter().flat_map(|text| text.split(','));
     let (good, bad): (Vec<_>, Vec<_>) =
         pairs.map(|pair| weight(pair).ok_or(pair)).partition(std::result::Result::is_ok);

@@ -22,7 +22,6 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
-pub mod alias;
 pub mod backends;
 pub mod bypass;
 pub mod capture;
@@ -43,4 +42,5 @@ pub mod reconcile;
 pub mod retired;
 pub mod state;
 pub mod table;
+pub mod vose_alias;
 pub mod yaml;

@@ -78,7 +78,7 @@ pub struct Service {
     /// of times.
     pub created: String,
     /// What of it is left to others, and why.
-    pub left: Vec<Left>,
+    pub left: Vec<Skipped>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub enum Bypass {
 
 /// A part of a Service, or of a slice of it, that is not programmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct Skipped {
     pub what: String,
     pub why: &'static str,
 }
@@ -128,7 +128,7 @@ pub struct Slice {
     /// By address; 1 where nothing is said.
     pub weights: BTreeMap<IpAddr, u32>,
     /// What of it is not used, and why: remarks of its Service.
-    pub left: Vec<Left>,
+    pub left: Vec<Skipped>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -53,12 +53,12 @@ pub struct Programmed {
     sibling: u32,
     pub table: PortTable,
     /// Where the table's list lies.
-    place: Place,
+    slots: SlotRange,
     members: BTreeSet<Member>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct SlotRange {
     first: u32,
     count: u32,
 }
@@ -66,7 +66,7 @@ struct Place {
 impl Programmed {
     /// Its frontends as the data plane has them.
     pub fn frontends(&self) -> impl Iterator<Item = (FrontendKey, Frontend)> {
-        let Place { first, count } = self.place;
+        let SlotRange { first, count } = self.slots;
         self.table.frontends.iter().map(move |key| {
             let value = Frontend {
                 service: self.service,

@@ -1,12 +1,12 @@
 //! The short way round the proxies, as Services ask for it.
 
 use sidestep_mesh::address::Endpoint;
-use sidestep_mesh::bypass::{Way, backend_key, plan};
+use sidestep_mesh::bypass::{BypassFlags, backend_key, plan};
 use sidestep_mesh::choose::Node;
 use sidestep_mesh::state::{Change, State};
 use sidestep_mesh::yaml;
 
-const BOTH: Way = Way { outbound: true, inbound: true };
+const BOTH: BypassFlags = BypassFlags { outbound: true, inbound: true };
 
 /// A Service of the namespace `shop` that asks for it, with these endpoints.
 fn service(endpoints: &str) -> String {
@@ -27,22 +27,22 @@ fn pod(namespace: &str, name: &str, ip: &str) -> String {
 }
 
 /// How the Service and this address are led around.
-fn ways(text: &str, ip: &str) -> [Way; 2] {
+fn flags(text: &str, ip: &str) -> [BypassFlags; 2] {
     let mut state = State::default();
     for object in yaml::parse(text).unwrap() {
         state.apply(Change::Put(object));
     }
-    let ways = plan(&state, &Node { name: "here".into(), zone: None }, |_, _| true).ways;
+    let flags = plan(&state, &Node { name: "here".into(), zone: None }, |_, _| true).bypasses;
     let at = |ip: &str, port| backend_key(Endpoint::new(ip.parse().unwrap(), port));
-    [at("10.96.0.1", 80), at(ip, 8080)].map(|key| ways.get(&key).copied().unwrap_or_default())
+    [at("10.96.0.1", 80), at(ip, 8080)].map(|key| flags.get(&key).copied().unwrap_or_default())
 }
 
-const BY_NAME: Way = Way { outbound: true, inbound: false };
+const BY_NAME: BypassFlags = BypassFlags { outbound: true, inbound: false };
 
 #[test]
 fn an_endpoint_is_led_around_by_its_own_address_if_it_is_a_pod_of_the_namespace() {
     let all = service("10.0.0.1") + &pod("shop", "db-1", "10.0.0.1");
-    assert_eq!(ways(&all, "10.0.0.1"), [BY_NAME, BOTH]);
+    assert_eq!(flags(&all, "10.0.0.1"), [BY_NAME, BOTH]);
 }
 
 /// Whoever may make a Service may name any address there.
@@ -54,6 +54,6 @@ fn nobody_leads_others_around_a_proxy_by_naming_an_address_that_is_not_his() {
         pod("bank", "vault", "10.0.0.1") + &pod("shop", "db-1", "10.0.0.1"),
     ];
     for pods in whose {
-        assert_eq!(ways(&(service("10.0.0.1") + &pods), "10.0.0.1"), [BY_NAME, Way::default()], "{pods}");
+        assert_eq!(flags(&(service("10.0.0.1") + &pods), "10.0.0.1"), [BY_NAME, BypassFlags::default()], "{pods}");
     }
 }

@@ -1,18 +1,18 @@
 //! What istio-iptables' flags and Istio's annotations say, and what is wrong in them.
 
-use sidestep_mesh::capture::flags::{Flags, Place};
+use sidestep_mesh::capture::flags::{FlagContext, Flags};
 use sidestep_mesh::capture::rules::{Dns, DnsServers, InboundPorts, OwnerGroups, Ranges, Rules, WithoutProxy};
 use sidestep_mesh::capture::{annotations, defaults};
 use std::collections::BTreeMap;
 
-fn parsed(flags: &Flags, place: &Place) -> Result<Rules, String> {
-    flags.rules(place, WithoutProxy::Refuse).map_err(|invalid| invalid.to_string())
+fn parsed(flags: &Flags, context: &FlagContext) -> Result<Rules, String> {
+    flags.rules(context, WithoutProxy::Refuse).map_err(|invalid| invalid.to_string())
 }
 
 fn rules(change: impl FnOnce(&mut Flags)) -> Result<Rules, String> {
     let mut flags = Flags::default();
     change(&mut flags);
-    parsed(&flags, &Place::NOWHERE)
+    parsed(&flags, &FlagContext::NOWHERE)
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn every_flag_has_its_place() {
         virtual_interfaces: vec!["k6t-eth0".into()],
         without_proxy: WithoutProxy::Pass,
     };
-    assert_eq!(flags.rules(&Place::NOWHERE, WithoutProxy::Pass), Ok(expected));
+    assert_eq!(flags.rules(&FlagContext::NOWHERE, WithoutProxy::Pass), Ok(expected));
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn names_of_users_and_groups_are_looked_up_where_that_is_possible() {
         move |name: &str| known.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
     };
     let (user, group) = (of(&[("istio-proxy", 1500), ("envoy", 7)]), of(&[("istio-proxy", 1501), ("envoy", 8)]));
-    let place = Place { user: &user, group: &group, ..Place::NOWHERE };
-    let ids = |flags: Flags| parsed(&flags, &place).map(|rules| (rules.proxy_uids, rules.proxy_gids));
+    let context = FlagContext { user: &user, group: &group, ..FlagContext::NOWHERE };
+    let ids = |flags: Flags| parsed(&flags, &context).map(|rules| (rules.proxy_uids, rules.proxy_gids));
     assert_eq!(ids(Flags::default()), Ok((vec![1500], vec![1500])));
     assert_eq!(ids(Flags { proxy_uid: "envoy,9".into(), ..Flags::default() }), Ok((vec![7, 9], vec![8, 9])));
     assert_eq!(ids(Flags { proxy_gid: "envoy".into(), ..Flags::default() }), Ok((vec![1500], vec![8])));
@@ -129,7 +129,7 @@ fn names_of_users_and_groups_are_looked_up_where_that_is_possible() {
 fn name_servers_come_from_resolv_conf() {
     let dns = |resolv_conf: &str, redirect_dns, capture_all_dns| {
         let flags = Flags { redirect_dns, capture_all_dns, ..Flags::default() };
-        parsed(&flags, &Place { resolv_conf, ..Place::NOWHERE }).map(|rules| rules.dns)
+        parsed(&flags, &FlagContext { resolv_conf, ..FlagContext::NOWHERE }).map(|rules| rules.dns)
     };
     let these = |servers: &[&str]| {
         let servers = servers.iter().map(|server| server.parse().unwrap()).collect();

@@ -3,7 +3,7 @@
 //! order that does not matter to the kernel is Istio's here too.
 
 use sidestep_mesh::address::Family;
-use sidestep_mesh::capture::flags::{Flags, LOOPBACK_CIDR, OWNER_GROUPS, OWNER_GROUPS_EXCLUDE, Place};
+use sidestep_mesh::capture::flags::{FlagContext, Flags, LOOPBACK_CIDR, OWNER_GROUPS, OWNER_GROUPS_EXCLUDE};
 use sidestep_mesh::capture::rules::WithoutProxy;
 use sidestep_testkit::istio_rules;
 use std::fs;
@@ -96,8 +96,8 @@ fn the_text_is_what_the_real_one_writes() {
     let mut compared = 0;
     for file in files {
         let written = read(&file);
-        let place = Place { resolv_conf: &written.resolv_conf, ..Place::NOWHERE };
-        let rules = match written.flags.rules(&place, WithoutProxy::Refuse) {
+        let context = FlagContext { resolv_conf: &written.resolv_conf, ..FlagContext::NOWHERE };
+        let rules = match written.flags.rules(&context, WithoutProxy::Refuse) {
             Ok(rules) => rules,
             // The one variable that is refused, see crates/mesh/src/capture/flags.rs.
             Err(invalid) if invalid.path == LOOPBACK_CIDR && file.ends_with("loopback-range.txt") => continue,

@@ -1,7 +1,7 @@
 //! Kubernetes' YAML as it is written, and as it is written wrongly.
 
 use sidestep_mesh::address::Protocol;
-use sidestep_mesh::object::{Left, Object, Selection, Service, Slice};
+use sidestep_mesh::object::{Object, Selection, Service, Skipped, Slice};
 use sidestep_mesh::yaml;
 use std::net::IpAddr;
 
@@ -137,7 +137,7 @@ fn annotations_choose_the_selection() {
 
 #[test]
 fn a_wrong_annotation_is_remarked_and_costs_nothing_else() {
-    let remark = |left: &Left| format!("{}: {}", left.what, left.why);
+    let remark = |left: &Skipped| format!("{}: {}", left.what, left.why);
     let text = SERVICE.replace("shop,", "shop, annotations: {sidestep.io/selection: best},");
     let found = service(&text);
     assert_eq!((found.selection, found.ports.len()), (Selection::Random, 2));

@@ -268,13 +268,13 @@ mod tests {
         let c = conn(index);
         c.reset(0, 1);
         let generation = c.phase.generation();
-        c.raise(crate::record::flag::KERNEL_ONLY);
+        c.phase.go(Event::Keep);
         c.ops.store(9, Relaxed);
         c.phase.go(Event::Close);
         c.phase.go(Event::Free);
         c.reset(0, 1);
         assert_ne!(c.phase.generation(), generation);
-        assert!(!c.has(crate::record::flag::KERNEL_ONLY) && c.ops.load(Relaxed) == 0);
+        assert!(c.phase.phase().may_be_offered() && c.ops.load(Relaxed) == 0);
         c.phase.go(Event::Close);
         free(index);
     }

@@ -1,10 +1,10 @@
 //! The way of a connection from the kernel into a slot, and back: assignment, readiness, demotion.
 
 use crate::record::{self, Conn, flag};
-use crate::{arena, errno, handlers, link, wait};
+use crate::{arena, errno, handlers, link, settings, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
-use sidestep_conn::{Event, Phase, Read};
+use sidestep_conn::{Event, Flip, Phase, Rx, Writer, is_all_by_kernel};
 use sidestep_ring::{counters as shared, side};
 use sidestep_sys::tcp::{self, Consumed};
 
@@ -35,7 +35,8 @@ pub fn assign(index: u32, (c, generation): (&'static Conn, u32), link_index: u32
     let side = l.my_side();
     let (tx_ring, size) = l.ring(slot as usize, side);
     let (rx_ring, _) = l.ring(slot as usize, 1 - side);
-    c.map(l.slot(slot as usize), tx_ring, rx_ring, size);
+    // SAFETY: inside a mapping of a link, which is never unmapped, only replaced by other memory of the same size.
+    unsafe { c.map(l.slot(slot as usize), tx_ring, rx_ring, size) };
     c.link.store(link_index, Relaxed);
     c.slot.store(slot % sidestep_abi::link::SLOTS as u32, Relaxed);
     c.side.store(side as u32, Relaxed);
@@ -50,10 +51,10 @@ pub fn assign(index: u32, (c, generation): (&'static Conn, u32), link_index: u32
 /// call, and to readiness once the peer can wake all our waits. False: a doorbell is on its way to the peer still.
 #[inline]
 pub fn advance(index: u32, c: &'static Conn) -> bool {
-    if c.phase.is(Phase::Assigned) && c.gate.is_empty() {
+    if matches!(c.phase.phase(), Phase::Assigned { .. }) && c.gate.is_empty() {
         errno::keep(|| enter(index, c));
     }
-    !(c.has(flag::NOT_READY) && c.is_attached()) || errno::keep(|| get_ready(index, c))
+    !c.phase.is(Phase::Attached) || errno::keep(|| get_ready(index, c))
 }
 
 /// From native counting to the state machine, if the kernel counts as we do.
@@ -63,12 +64,16 @@ fn enter(index: u32, c: &'static Conn) {
     let entered = c.with_rx(|rx| {
         c.with_tx(|end| {
             // Again under the locks: another thread may have been faster, or may have entered a native call.
-            if !c.phase.is(Phase::Assigned) || !c.gate.is_empty() {
+            if !matches!(c.phase.phase(), Phase::Assigned { .. }) || !c.gate.is_empty() {
                 return Ok(false);
             }
             if tcp::option::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).is_ok_and(|mark| mark > 1) {
                 return Err(Reason::SocketOption); // set before we knew the number, or by a listener
             }
+            if tcp::has_timestamps(fd) {
+                return Err(Reason::SocketOption); // the same
+            }
+            c.put(flag::TELLS_UNREAD, tcp::tells_unread(fd));
             let (read, written) = (c.early_rx.load(Relaxed), c.early_tx.load(Relaxed));
             match (tcp::consumed(fd), tcp::written(fd)) {
                 (Consumed::Moving, _) => return Ok(false),
@@ -76,10 +81,8 @@ fn enter(index: u32, c: &'static Conn) {
                 (Consumed::Bytes(_), Some(_)) => return Err(Reason::CountMismatch),
                 _ => return Err(Reason::PeerClosing),
             }
-            *rx = sidestep_conn::Rx::native(read);
-            end.tx = sidestep_conn::Tx::native(written);
-            end.stall = sidestep_conn::Stall::default();
-            end.ended_seen = 0;
+            *rx = Rx::native(read);
+            *end = Writer::native(written, Flip::every(settings::get().flip));
             for (timeout, name) in [(&c.rx_timeout_us, libc::SO_RCVTIMEO), (&c.tx_timeout_us, libc::SO_SNDTIMEO)] {
                 if timeout.load(Relaxed) != record::NO_WAIT {
                     timeout.store(tcp::timeout_us(fd, name), Relaxed);
@@ -89,7 +92,6 @@ fn enter(index: u32, c: &'static Conn) {
             let counters = &c.words().counters[c.my_side()];
             shared::set_kernel_rx(counters, read);
             shared::set_kernel_tx(counters, written);
-            c.raise(flag::NOT_READY);
             Ok(c.phase.go(Event::Enter).is_some())
         })
     });
@@ -149,8 +151,7 @@ fn get_ready(index: u32, c: &Conn) -> bool {
     }
     // Who gives the direction up for good says so first, and then withdraws readiness under this lock.
     let _ = c.with_rx(|_| {
-        c.lower(flag::NOT_READY);
-        if !c.has(flag::KERNEL_ONLY) {
+        if c.phase.go(Event::Ready).is_some() {
             c.rx_half().set_ready();
         }
     });
@@ -169,10 +170,8 @@ pub fn demote(index: u32, c: &Conn) -> bool {
                 half.withdraw_readiness();
                 half.hint_freeze();
             }
-            let all_here = rx.on_its_way() == 0 || u64::from(tcp::queued(fd).unwrap_or(0)) >= rx.on_its_way();
-            // No stretch: neither one that we are in, nor one that has been announced, nor copies of one.
-            let by_kernel = rx.next(half) == Ok(Read::Kernel(u64::MAX)) && !end.tx.in_ring() && !end.tx.has_unsent();
-            if !by_kernel || !all_here || !c.is_attached() {
+            let queued = tcp::queued(fd).map_or(0, u64::from);
+            if !c.is_attached() || !is_all_by_kernel(rx, &end.tx, half, queued) {
                 return false;
             }
             c.early_rx.store(rx.kernel, Relaxed);

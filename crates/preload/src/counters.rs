@@ -36,7 +36,8 @@ pub fn share(memory: i32) -> bool {
     if fits {
         page::carry_over(&PAGE, theirs);
     }
-    mem::unmap(mapped, len);
+    // SAFETY: after its last use.
+    unsafe { mem::unmap(mapped, len) };
     // SAFETY: PAGE is page-aligned, of that size, and holds only atomics, whose values were just carried over.
     fits && unsafe { mem::file_over((&raw const PAGE).cast_mut().cast(), memory, len) }.is_ok()
 }

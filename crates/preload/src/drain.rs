@@ -1,20 +1,20 @@
 //! Back to the kernel for good, in one direction or both, with every byte.
 
 use crate::link;
-use crate::record::{Conn, flag};
+use crate::record::Conn;
 use crate::stream::stretch::{self, end_for_good};
 use crate::stream::{deputy, leave, rx};
 use crate::wait::Deadline;
 use crate::wait::pause::{Number, Pause, Want};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
-use sidestep_conn::Rx;
+use sidestep_conn::{Event, Rx};
 use sidestep_ring::counters as shared;
 use sidestep_sys::{clock, fd as fdsys, tcp};
 
 /// Our direction to the kernel for good: what is sent next is sent there. Without a reason: as a part of ending it.
 pub fn tx(c: &'static Conn, fd: i32, reason: Option<Reason>) {
-    c.raise(flag::KERNEL_ONLY);
+    c.phase.go(Event::Keep);
     if !c.is_attached() {
         reason.inspect(|r| c.blame(*r));
         return;
@@ -51,9 +51,7 @@ const HAND_OVER_US: u64 = 2_000_000;
 /// As [`both`], and waits until the kernel has what was unread here, and nothing twice.
 pub fn to_kernel(c: &'static Conn, fd: i32, reason: Reason) {
     if !c.is_attached() {
-        c.raise(flag::KERNEL_ONLY);
-        c.blame(reason);
-        return;
+        return c.keep_on_kernel(reason);
     }
     both(c, fd, reason);
     let expected = c.with_rx(|rx| rx.drain_target().max(rx.published(c.rx_half()))).unwrap_or(0);
@@ -92,8 +90,6 @@ fn is_handed_over(c: &Conn, rx: &mut Rx, fd: i32, expected: u64) -> bool {
     if fdsys::poll_now(fd, libc::POLLRDHUP) & (libc::POLLHUP | libc::POLLERR) != 0 {
         return true;
     }
-    let here = rx.pos().saturating_add(u64::from(tcp::queued(fd).unwrap_or(u32::MAX)));
-    // What does not fit into our kernel buffer waits in the peer's: the kernel has it all the same.
-    let sent = shared::load(&c.words().counters[1 - c.my_side()]).kernel_tx.saturating_add(rx.ring);
-    !rx.expects_copies() && here.max(sent) >= expected
+    let queued = tcp::queued(fd).map_or(u64::MAX, u64::from);
+    rx.is_in_kernel(expected, queued, shared::load(&c.words().counters[1 - c.my_side()]).kernel_tx)
 }

@@ -1,10 +1,10 @@
 //! Whether a connection is worth a ring, and the offer of it to the broker.
 
 use crate::record::{Conn, flag};
-use crate::settings::{self, Threshold};
-use crate::{arena, attach, broker, counters, errno, fork, member, rest, wait};
+use crate::{arena, attach, broker, counters, errno, fork, member, rest, settings, wait};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::{Reason, env};
+use sidestep_conn::worth::{self, Worth};
 use sidestep_conn::{Event, Phase};
 use sidestep_sys::{arch, clock};
 
@@ -16,9 +16,8 @@ pub fn count(index: u32, c: &Conn, fd: i32) {
         await_pairing(c, ops);
     }
     let phase = c.phase.phase();
-    let may_gain = matches!(phase, Phase::Kernel | Phase::Offered { passive: true });
-    if may_gain && !c.has(flag::KERNEL_ONLY) {
-        match (worth(c, ops), phase) {
+    if phase.may_be_offered() {
+        match (worth_of(c, ops), phase) {
             (Worth::Nothing, _) | (Worth::Offering, Phase::Offered { .. }) => {}
             (Worth::Asking, Phase::Offered { .. }) => errno::keep(|| press(index, c)),
             (worth, _) => errno::keep(|| offer(index, c, fd, worth == Worth::Offering)),
@@ -59,27 +58,9 @@ const SYNC_OPS: u32 = 1000;
 /// Of ticks, as [`Conn::last_op`] counts them: 32 bits last for minutes.
 const COARSE_BITS: u32 = 10;
 
-/// What a connection is worth, as far as this end can tell.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Worth {
-    Nothing,
-    /// A passive offer: this end gains nothing, the other one may.
-    Offering,
-    /// A ring.
-    Asking,
-}
-
-fn worth(c: &Conn, ops: u32) -> Worth {
-    let is_worth_it = match settings::get().upgrade_after {
-        Threshold::Auto => quick_ops(c, ops) >= env::QUICK_OPS,
-        Threshold::Ops(n) => ops >= n,
-        Threshold::Bytes(n) => c.early_rx.load(Relaxed) + c.early_tx.load(Relaxed) >= n,
-    };
-    match settings::get().upgrade_after {
-        _ if is_worth_it => Worth::Asking,
-        Threshold::Auto if ops >= env::PASSIVE_OPS => Worth::Offering,
-        _ => Worth::Nothing,
-    }
+fn worth_of(c: &Conn, ops: u32) -> Worth {
+    let bytes = || c.early_rx.load(Relaxed) + c.early_tx.load(Relaxed);
+    worth::worth(settings::get().upgrade_after, ops, || quick_ops(c, ops), bytes)
 }
 
 /// This end would gain by a ring now. If the broker cannot be told, a later operation tells.
@@ -95,8 +76,8 @@ fn quick_ops(c: &Conn, ops: u32) -> u32 {
     let now = (arch::ticks() >> COARSE_BITS) as u32;
     let gap = now.wrapping_sub(c.last_op.load(Relaxed));
     c.last_op.store(now, Relaxed);
-    let is_quick = ops == 1 || u64::from(gap) <= clock::ticks_of_us(env::QUICK_US) >> COARSE_BITS || rest::is_busy();
-    let count = if is_quick { c.quick_ops.load(Relaxed).saturating_add(1) } else { 0 };
+    let quick = clock::ticks_of_us(env::QUICK_US) >> COARSE_BITS;
+    let count = worth::quick_ops(c.quick_ops.load(Relaxed), ops, u64::from(gap), quick, rest::is_busy());
     c.quick_ops.store(count, Relaxed);
     count
 }

@@ -7,11 +7,11 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_abi::link::Slot;
-use sidestep_conn::{Event, Half, Phase, Rx, Stall, Tx, phase};
+use sidestep_conn::{Course, Event, Half, Phase, Rx, Writer, course, phase};
 use sidestep_ring::{Data, counters as shared, page};
 use sidestep_sys::lock::Taken;
 
-/// Bits of [`Conn::flags`].
+/// Bits of [`Conn::flags`]: what is remembered of a connection beside its phase and the courses of its directions.
 pub mod flag {
     /// O_NONBLOCK of the open file.
     pub const NONBLOCK: u32 = 1;
@@ -19,56 +19,36 @@ pub mod flag {
     pub const WAITED: u32 = 1 << 1;
     /// The kernel socket has something to say (end, error): ask it.
     pub const HINT: u32 = 1 << 2;
-    /// On the kernel for good.
-    pub const KERNEL_ONLY: u32 = 1 << 3;
-    /// Our direction is carried by a ring.
-    pub const TX_RING: u32 = 1 << 4;
     /// A write found no space, and space has not been announced since.
-    pub const TX_BLOCKED: u32 = 1 << 5;
-    /// Unread bytes of an ended stretch are still to be sent by kernel.
-    pub const TX_UNSENT: u32 = 1 << 6;
-    /// Attached, but not yet declared ready to the peer.
-    pub const NOT_READY: u32 = 1 << 7;
+    pub const TX_BLOCKED: u32 = 1 << 3;
     /// Counted as upgraded / as returned.
-    pub const UPGRADED: u32 = 1 << 8;
-    pub const RETURNED: u32 = 1 << 9;
+    pub const UPGRADED: u32 = 1 << 4;
+    pub const RETURNED: u32 = 1 << 5;
     /// shutdown(SHUT_WR) was called.
-    pub const TX_SHUT: u32 = 1 << 10;
+    pub const TX_SHUT: u32 = 1 << 6;
     /// shutdown(SHUT_RD) was called.
-    pub const RX_SHUT: u32 = 1 << 11;
-    /// The peer lied; the connection is over.
-    pub const BROKEN: u32 = 1 << 12;
+    pub const RX_SHUT: u32 = 1 << 7;
     /// A reason has been counted.
-    pub const REASONED: u32 = 1 << 13;
+    pub const REASONED: u32 = 1 << 8;
     /// ECONNRESET was reported for a peer that died with our bytes unread.
-    pub const RESET_TOLD: u32 = 1 << 14;
+    pub const RESET_TOLD: u32 = 1 << 9;
     /// The peer died, as far as can be told, with bytes of ours unread.
-    pub const DIED_UNREAD: u32 = 1 << 15;
+    pub const DIED_UNREAD: u32 = 1 << 10;
     /// The peer sleeps, and its doorbell could not be rung.
-    pub const UNHEARD: u32 = 1 << 16;
+    pub const UNHEARD: u32 = 1 << 11;
+    /// TCP_INQ is set: recvmsg(2) tells how much is left to be read.
+    pub const TELLS_UNREAD: u32 = 1 << 12;
 }
 
 /// As a timeout: calls that would wait fail at once.
 pub const NO_WAIT: u64 = u64::MAX;
 
-/// The writing end and what surrounds it. Under `tx_lock`.
-#[derive(Default)]
-pub struct TxEnd {
-    pub tx: Tx,
-    /// The reader's pace, and when a new stretch may begin.
-    pub stall: Stall,
-    /// Where the present stretch began.
-    pub stretch_from: u64,
-    /// `Tx::ended` when we last looked.
-    pub ended_seen: u32,
-    /// Ticks when the kernel was last asked whether the peer still lives.
-    pub asked_kernel: u64,
-}
-
 /// One connection.
 #[repr(C, align(64))]
 pub struct Conn {
     pub phase: phase::Cell,
+    /// Where what is written goes.
+    pub course: course::Cell,
     /// Threads inside native calls on this connection.
     pub gate: Gate,
     pub flags: AtomicU32,
@@ -116,7 +96,7 @@ pub struct Conn {
     rx_lock: Lock,
     rx: UnsafeCell<Rx>,
     tx_lock: Lock,
-    tx: UnsafeCell<TxEnd>,
+    tx: UnsafeCell<Writer>,
 }
 
 // SAFETY: everything is atomic but `rx` and `tx`, which are only handed out under their locks.
@@ -167,11 +147,14 @@ impl Conn {
 
     #[inline]
     pub fn is_attached(&self) -> bool {
-        self.phase.is(Phase::Attached)
+        self.phase.is_attached()
     }
 
     /// Points the record at its slot and its two rings.
-    pub fn map(&self, words: *mut Slot, tx_ring: *mut u8, rx_ring: *mut u8, size: usize) {
+    ///
+    /// # Safety
+    /// The pointers must stay valid for ever, those of the rings for reads and writes of `size` bytes.
+    pub unsafe fn map(&self, words: *mut Slot, tx_ring: *mut u8, rx_ring: *mut u8, size: usize) {
         self.words.store(words, Relaxed);
         self.tx_ring.store(tx_ring, Relaxed);
         self.rx_ring.store(rx_ring, Relaxed);
@@ -233,15 +216,14 @@ impl Conn {
 
     /// Works on the writing end, alone.
     #[inline]
-    pub fn with_tx<T>(&self, work: impl FnOnce(&mut TxEnd) -> T) -> Result<T, Reentered> {
+    pub fn with_tx<T>(&self, work: impl FnOnce(&mut Writer) -> T) -> Result<T, Reentered> {
         if self.tx_lock.lock(crate::thread::tid()) == Taken::Reentered {
             return Err(Reentered);
         }
         // SAFETY: under the lock nobody else has a reference.
         let end = unsafe { &mut *self.tx.get() };
         let result = work(end);
-        self.put(flag::TX_RING, end.tx.in_ring());
-        self.put(flag::TX_UNSENT, end.tx.has_unsent());
+        self.course.set(end.tx.course());
         self.tx_lock.unlock();
         Ok(result)
     }
@@ -268,7 +250,8 @@ impl Conn {
     pub fn bytes(&self) -> [u64; 4] {
         let early = [self.early_rx.load(Relaxed), self.early_tx.load(Relaxed)];
         match self.phase.phase() {
-            Phase::Attached | Phase::Closed => {}
+            Phase::Closed => {}
+            phase if phase.is_attached() => {}
             Phase::Demoted => {
                 let ring = self.ring_bytes();
                 return [early[0], early[1], ring[0], ring[1]];
@@ -297,7 +280,7 @@ impl Conn {
 
     /// Remembers why the connection stays on the kernel for good.
     pub fn keep_on_kernel(&self, reason: Reason) {
-        self.raise(flag::KERNEL_ONLY);
+        self.phase.go(Event::Keep);
         self.blame(reason);
     }
 
@@ -326,6 +309,7 @@ impl Conn {
             word.store(0, Relaxed);
         }
         self.flags.store(flags, Relaxed);
+        self.course.set(Course::Kernel);
         self.holders.store(holder, Relaxed);
         self.phase.go(Event::Open);
     }

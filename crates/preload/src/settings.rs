@@ -3,6 +3,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use sidestep_abi::env;
+use sidestep_conn::worth::Threshold;
 
 /// How long a waiting thread may spin.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -10,14 +11,6 @@ pub enum Spin {
     Auto,
     Off,
     Micros(u32),
-}
-
-/// When a connection has proved long-lived.
-#[derive(Clone, Copy)]
-pub enum Threshold {
-    Auto,
-    Ops(u32),
-    Bytes(u64),
 }
 
 /// What becomes of io_uring in programs that use it through libc.

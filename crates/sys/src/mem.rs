@@ -53,7 +53,10 @@ fn map(at: usize, len: usize, flags: i32, fd: i32, from: usize) -> Result<*mut u
 }
 
 /// Unmaps what [`anonymous`] or [`file`] gave.
-pub fn unmap(at: *mut u8, len: usize) {
-    // SAFETY: the caller's own mapping, no longer used. A failure leaves it mapped.
+///
+/// # Safety
+/// Nobody may use the mapping any more.
+pub unsafe fn unmap(at: *mut u8, len: usize) {
+    // SAFETY: by contract. A failure leaves it mapped.
     let _ = unsafe { call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) };
 }

@@ -37,6 +37,20 @@ fn answer_to_flags(flags: i32) -> Result<Result<usize>> {
     Ok(answer)
 }
 
+/// Options by which the kernel says when bytes came: SO_TIMESTAMP, SO_TIMESTAMPNS and SO_TIMESTAMPING, and these once more
+/// for 64 bits of time (asm-generic/socket.h).
+pub const TIMESTAMPS: [i32; 6] = [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, libc::SO_TIMESTAMPING, 63, 64, 65];
+
+/// Whether one of [`TIMESTAMPS`] is set.
+pub fn has_timestamps(fd: i32) -> bool {
+    TIMESTAMPS.iter().any(|name| option::<i32>(fd, libc::SOL_SOCKET, *name).is_ok_and(|set| set != 0))
+}
+
+/// Whether TCP_INQ is set.
+pub fn tells_unread(fd: i32) -> bool {
+    option::<i32>(fd, libc::IPPROTO_TCP, libc::TCP_INQ).is_ok_and(|set| set != 0)
+}
+
 /// The kernel's name for this socket, never reused.
 pub fn cookie(fd: i32) -> Result<u64> {
     option::<u64>(fd, libc::SOL_SOCKET, libc::SO_COOKIE)
@@ -94,6 +108,11 @@ pub fn is_unconnected(fd: i32) -> bool {
 
 fn info(fd: i32) -> Result<TcpInfo> {
     option::<TcpInfo>(fd, libc::IPPROTO_TCP, libc::TCP_INFO)
+}
+
+/// Whether the peer's FIN has come (tcp_states.h: TIME_WAIT, CLOSE, CLOSE_WAIT, LAST_ACK, CLOSING).
+pub fn has_ended(fd: i32) -> bool {
+    info(fd).is_ok_and(|i| matches!(i.state, 6 | CLOSE | 8 | 9 | 11))
 }
 
 /// How long ago, in milliseconds, data last came to the socket, to within a tick of the kernel's clock.

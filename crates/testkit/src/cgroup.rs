@@ -1,27 +1,36 @@
-//! The cgroup of a lab: sockets that this process makes while it is in it belong to it.
+//! Cgroups of version 2: sockets that a process makes while it is in one belong to it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 /// Where cgroup v2 is mounted: alone, or beside version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// Processes that have just ended are members for a moment more.
+const ENDING: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(5);
 
-/// A cgroup of this test, removed with all below it at its end.
+/// Goes away when dropped, if nobody is in it by then.
 pub struct Cgroup {
-    root: PathBuf,
     path: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes one and moves this process into it.
-    pub(crate) fn enter(name: &str) -> Cgroup {
+    /// Makes one at the top of the hierarchy.
+    pub fn new(name: &str) -> Cgroup {
         let found = MOUNTS.iter().map(Path::new).find(|path| path.join("cgroup.controllers").exists());
-        let root = found.expect("cgroup v2 is mounted").to_path_buf();
-        let path = root.join(name);
-        fs::create_dir(&path).expect("a cgroup (needs root)");
-        let cgroup = Cgroup { root, path };
-        cgroup.move_to(&cgroup.path);
-        cgroup
+        Cgroup::make(found.expect("cgroup v2 is mounted").join(name))
+    }
+
+    /// Makes one inside of this one.
+    pub fn child(&self, name: &str) -> Cgroup {
+        Cgroup::make(self.path.join(name))
+    }
+
+    fn make(path: PathBuf) -> Cgroup {
+        fs::create_dir(&path).unwrap_or_else(|error| panic!("{}: {error} (needs root)", path.display()));
+        Cgroup { path }
     }
 
     /// Its directory.
@@ -29,26 +38,58 @@ impl Cgroup {
         &self.path
     }
 
+    /// Moves this process into it.
+    pub fn enter(&self) {
+        self.admit(std::process::id());
+    }
+
+    /// Moves a process into it.
+    pub fn admit(&self, pid: u32) {
+        admit(&self.path, pid);
+    }
+
+    /// A program that is a member from its first instruction on, and so are its children.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-ec", "echo $$ >\"$0\"/cgroup.procs; exec \"$@\""]).arg(&self.path).arg(program);
+        command
+    }
+
     /// Runs `work` while this process is outside, where sockets and children that it makes meanwhile stay.
     pub fn outside<T>(&self, work: impl FnOnce() -> T) -> T {
         struct Back<'a>(&'a Cgroup);
         impl Drop for Back<'_> {
             fn drop(&mut self) {
-                self.0.move_to(&self.0.path);
+                self.0.enter();
             }
         }
-        self.move_to(&self.root);
+        self.leave();
         let _back = Back(self);
         work()
     }
 
-    fn move_to(&self, cgroup: &Path) {
-        fs::write(cgroup.join("cgroup.procs"), std::process::id().to_string()).expect("move into the cgroup");
+    /// Moves this process to the one above.
+    pub(crate) fn leave(&self) {
+        admit(self.path.parent().expect("it is below a mount"), std::process::id());
     }
 
-    pub(crate) fn leave(&self) {
-        self.move_to(&self.root);
-        // Children that are just ending keep it for a moment; what is left then is an empty directory.
-        let _ = fs::remove_dir(&self.path);
+    /// Ends all members, of those inside as well.
+    pub fn kill(&self) {
+        fs::write(self.path.join("cgroup.kill"), "1").expect("end the members of a cgroup");
     }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for _ in 0..ENDING.as_millis() / POLL.as_millis() {
+            if fs::remove_dir(&self.path).is_ok() || !self.path.exists() {
+                return;
+            }
+            std::thread::sleep(POLL); // between two looks
+        }
+    }
+}
+
+fn admit(cgroup: &Path, pid: u32) {
+    fs::write(cgroup.join("cgroup.procs"), pid.to_string()).expect("move into the cgroup");
 }

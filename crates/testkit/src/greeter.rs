@@ -47,9 +47,15 @@ impl fmt::Display for Seen {
 }
 
 impl Seen {
-    fn read(mut stream: &TcpStream) -> io::Result<Seen> {
+    /// What the server says on this connection.
+    pub fn read(mut stream: &TcpStream) -> io::Result<Seen> {
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
+        Seen::said(&text)
+    }
+
+    /// From the server's own words.
+    pub fn said(text: &str) -> io::Result<Seen> {
         let [listener, local, peer, original] = text.split_whitespace().collect::<Vec<_>>()[..] else {
             return Err(io::Error::other(format!("it said {text:?}")));
         };
@@ -83,7 +89,7 @@ pub fn any(port: u16) -> [SocketAddr; 2] {
     [(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()]
 }
 
-/// Listens in a pod until it is dropped.
+/// Listens until it is dropped.
 pub struct Greeter {
     stop: Arc<AtomicBool>,
     threads: Vec<(Arc<TcpListener>, JoinHandle<()>)>,
@@ -92,10 +98,13 @@ pub struct Greeter {
 impl Greeter {
     /// Starts one in the pod, as this user and group, that listens at these addresses.
     pub fn new(pod: &Pod, owner: Owner, addresses: &[SocketAddr]) -> Greeter {
-        let listeners: Vec<_> = pod.namespace.run(|| {
-            let all = || addresses.iter().map(|at| (*at, Arc::new(listener(*at)))).collect();
-            as_owner(owner, all)
-        });
+        pod.namespace.run(|| Greeter::here(owner, addresses))
+    }
+
+    /// In the calling thread's namespace.
+    pub fn here(owner: Owner, addresses: &[SocketAddr]) -> Greeter {
+        let all = || addresses.iter().map(|at| (*at, Arc::new(listener(*at)))).collect();
+        let listeners: Vec<_> = as_owner(owner, all);
         let stop = Arc::new(AtomicBool::new(false));
         let threads = listeners.into_iter().map(|(at, listener)| {
             let (stop, serving) = (stop.clone(), listener.clone());
@@ -137,7 +146,7 @@ impl Drop for Greeter {
 }
 
 /// Of one family only, as Envoy's listeners are.
-fn listener(at: SocketAddr) -> TcpListener {
+pub fn listener(at: SocketAddr) -> TcpListener {
     let family = if at.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let socket = socket(family, SocketType::STREAM, None).expect("a socket");
     sockopt::set_socket_reuseaddr(&socket, true).expect("SO_REUSEADDR");
@@ -152,14 +161,20 @@ fn listener(at: SocketAddr) -> TcpListener {
 
 fn greet(mut stream: &TcpStream, listener: u16, peer: SocketAddr) {
     let local = stream.local_addr().expect("an address of its own");
-    let original = if local.is_ipv4() {
-        sockopt::ip_original_dst(stream).map(SocketAddr::V4)
-    } else {
-        sockopt::ipv6_original_dst(stream).map(SocketAddr::V6)
-    };
-    let seen = Seen { listener, local, peer, original: original.ok() };
+    let seen = Seen { listener, local, peer, original: original(stream) };
     // The client may have gone.
     let _ = stream.write_all(seen.to_string().as_bytes());
+}
+
+/// What the connection was redirected from, as a proxy asks.
+pub fn original(stream: &TcpStream) -> Option<SocketAddr> {
+    let family = sockopt::socket_domain(stream).expect("SO_DOMAIN");
+    let found = if family == AddressFamily::INET6 {
+        sockopt::ipv6_original_dst(stream).map(SocketAddr::V6)
+    } else {
+        sockopt::ip_original_dst(stream).map(SocketAddr::V4)
+    };
+    found.ok()
 }
 
 /// Dials from the pod, as somebody: what the server sees. The connection ends by a reset, so that no port stays taken.

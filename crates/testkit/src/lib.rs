@@ -1,4 +1,6 @@
-//! A node with pods for tests: network namespaces on one bridge, with no route outside, a cgroup and a BPF file system.
+//! For tests: network namespaces and cgroups, which all tests make here, and a node with pods, which is made of them.
+//!
+//! [`Testbed`] is that node: network namespaces on one bridge, with no route outside, a cgroup and a BPF file system.
 //!
 //! ```text
 //!   node namespace      bridge 10.244.0.1/16, fd00:244::1/64
@@ -6,19 +8,25 @@
 //!    pod    pod    pod     10.244.0.2, .3, ...   fd00:244::2, ::3, ...
 //! ```
 //!
-//! A test that cannot have them fails: nothing here skips. One lab lives at a time, since the whole process moves into
+//! Not here is what programs do at run time: crates/lab builds its environments in the process that a user starts, and
+//! reports what fails; crates/broker enters a peer's namespace to ask the kernel there; tests/bench enters those that the
+//! lab gives it; tests/posix makes one by unshare(2) itself, since that call of a program with the library is what is tested.
+//!
+//! A test that cannot have them fails: nothing here skips. One testbed lives at a time, since the whole process moves into
 //! its cgroup.
 
 #![forbid(unsafe_code)]
 
 mod cgroup;
 pub mod greeter;
+#[cfg(feature = "istio-rules")]
 pub mod istio_rules;
 mod namespace;
 pub mod program;
+pub mod rerun;
 
 pub use cgroup::Cgroup;
-pub use namespace::{Namespace, enter};
+pub use namespace::{Namespace, enter, enter_new};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -27,13 +35,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// A node with pods.
-pub struct Lab {
+pub struct Testbed {
     /// The node's own network namespace.
     pub node: Namespace,
-    /// The cgroup that all pods are in.
+    /// The cgroup that this process is in.
     pub cgroup: Cgroup,
     bpffs: PathBuf,
     name: String,
@@ -51,18 +58,18 @@ pub struct Pod {
     pub v6: IpAddr,
 }
 
-impl Default for Lab {
-    fn default() -> Lab {
-        Lab::new()
+impl Default for Testbed {
+    fn default() -> Testbed {
+        Testbed::new()
     }
 }
 
-impl Lab {
+impl Testbed {
     /// A node without pods. Needs root.
-    pub fn new() -> Lab {
+    pub fn new() -> Testbed {
         // A test that has failed has cleaned up all the same.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = format!("st{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let name = unused_name();
         let node = Namespace::new(&format!("{name}-node"));
         node.ip("link add br0 type bridge");
         node.ip("addr add 10.244.0.1/16 dev br0");
@@ -71,7 +78,9 @@ impl Lab {
         let bpffs = std::env::temp_dir().join(format!("{name}-bpf"));
         std::fs::create_dir(&bpffs).expect("a directory for the BPF file system");
         mount("bpf", &bpffs, "bpf", MountFlags::empty(), None).expect("mount a BPF file system (needs root)");
-        Lab { node, cgroup: Cgroup::enter(&name), bpffs, name, pods: 1, _turn: turn }
+        let cgroup = Cgroup::new(&name);
+        cgroup.enter();
+        Testbed { node, cgroup, bpffs, name, pods: 1, _turn: turn }
     }
 
     /// One more pod, which reaches the node and the others.
@@ -95,12 +104,18 @@ impl Lab {
     }
 }
 
-impl Drop for Lab {
+impl Drop for Testbed {
     fn drop(&mut self) {
         self.cgroup.leave();
         let _ = unmount(&self.bpffs, UnmountFlags::DETACH);
         let _ = std::fs::remove_dir(&self.bpffs);
     }
+}
+
+/// No other test has it.
+pub(crate) fn unused_name() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    format!("st{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Runs a command, which must succeed.

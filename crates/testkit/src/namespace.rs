@@ -1,6 +1,6 @@
-//! One network namespace.
+//! Network namespaces.
 
-use crate::must;
+use crate::{must, unused_name};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -18,6 +18,11 @@ impl Namespace {
         let namespace = Namespace { name: name.into() };
         namespace.ip("link set lo up");
         namespace
+    }
+
+    /// Of a name that no other has.
+    pub fn fresh() -> Namespace {
+        Namespace::new(&unused_name())
     }
 
     /// As ip-netns(8) calls it.
@@ -64,4 +69,15 @@ impl Drop for Namespace {
 pub fn enter(path: &Path) {
     let file = File::open(path).expect("the namespace's file");
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("setns (needs root)");
+}
+
+/// Moves the calling thread into a new one, for good. It has no name, and goes with the last thread and socket in it.
+pub fn enter_new() {
+    // Its name goes at once.
+    Namespace::fresh().enter();
+}
+
+/// Of the calling thread's namespace, if nobody has done it when it was made.
+pub fn raise_loopback() {
+    must("ip", &["link", "set", "lo", "up"]);
 }

@@ -1,8 +1,9 @@
 """curl against nginx: many requests over one kept connection, downloads and uploads, every body compared."""
 
-from support import files, paths, versions
-from support.failure import check
-from support.nginx import Nginx
+from apps.support import files, versions
+from apps.support.nginx import Nginx
+from testkit import paths
+from testkit.failure import check
 
 ROUNDS = 3
 

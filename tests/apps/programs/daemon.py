@@ -3,8 +3,9 @@
 import sys
 import time
 
-from support import echo, versions, wait
-from support.failure import check
+from apps.support import echo, versions
+from testkit import wait
+from testkit.failure import check
 
 # A broker that was started on demand leaves when it has been without members for so long.
 IDLE_SECONDS = 1

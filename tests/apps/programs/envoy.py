@@ -3,12 +3,13 @@ and through hot restarts."""
 
 import json
 
-from support import files, h2load, http, http2, paths, versions, wrk
-from support.envoy import Envoy
-from support.envoy_restart import Envoys
-from support.failure import check
-from support.marks import slow
-from support.nginx import Nginx
+from apps.support import files, h2load, http, http2, versions, wrk
+from apps.support.envoy import Envoy
+from apps.support.envoy_restart import Envoys
+from apps.support.marks import slow
+from apps.support.nginx import Nginx
+from testkit import paths
+from testkit.failure import check
 
 LARGE = 4 * 1024 * 1024 + 1
 CONNECTIONS = 6

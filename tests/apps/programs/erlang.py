@@ -2,8 +2,9 @@
 
 import subprocess
 
-from support import echo, paths, versions
-from support.marks import slow
+from apps.support import echo, versions
+from apps.support.marks import slow
+from testkit import paths
 
 
 def version():

@@ -2,8 +2,9 @@
 
 import subprocess
 
-from support import echo, paths, versions
-from support.failure import check
+from apps.support import echo, versions
+from testkit import paths
+from testkit.failure import check
 
 # Go's standard library is compiled at the first use; kept between runs.
 GO_CACHE = paths.TARGET / "go-cache"

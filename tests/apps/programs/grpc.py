@@ -1,7 +1,7 @@
 """gRPC (grpcio): unary calls and streams either way and both ways, every message compared; also through Envoy."""
 
-from support import grpc
-from support.marks import slow
+from apps.support import grpc
+from apps.support.marks import slow
 
 version = grpc.version
 

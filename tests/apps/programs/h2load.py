@@ -1,9 +1,9 @@
 """h2load of nghttp2 against nginx: HTTP/2 without TLS and HTTP/1, one thread and several; bodies add up to the byte."""
 
-from support import h2load, http2
-from support.marks import slow
-from support.nginx import Nginx
-from support.nginx_proxy import NginxProxy
+from apps.support import h2load, http2
+from apps.support.marks import slow
+from apps.support.nginx import Nginx
+from apps.support.nginx_proxy import NginxProxy
 
 version = h2load.version
 

@@ -2,10 +2,11 @@
 
 import signal
 
-from support import files, haproxy, http, net, paths, wrk
-from support.failure import check
-from support.marks import slow
-from support.nginx import Nginx
+from apps.support import files, haproxy, http, wrk
+from apps.support.marks import slow
+from apps.support.nginx import Nginx
+from testkit import net, paths
+from testkit.failure import check
 
 LARGE = 4 * 1024 * 1024 + 1
 CONNECTIONS = 6

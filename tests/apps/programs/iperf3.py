@@ -3,9 +3,10 @@
 import json
 import re
 
-from support import files, net, paths, versions
-from support.failure import check
-from support.marks import slow
+from apps.support import files, versions
+from apps.support.marks import slow
+from testkit import net, paths
+from testkit.failure import check
 
 SECONDS = 2
 # iperf3 itself mixes up a file's bytes after a write that was cut short, so a file must fit into the buffers.

@@ -1,6 +1,7 @@
 """Java echo server and client: blocking Socket and NIO Selector (OpenJDK polls before it reads, dup2s to close)."""
 
-from support import echo, java, paths, versions
+from apps.support import echo, java, versions
+from testkit import paths
 
 
 def version():

@@ -3,8 +3,9 @@
 Debian 12 has OpenJDK 17, which has no virtual threads; the tests of these use a newer one.
 """
 
-from support import certificates, java, paths, sides, versions
-from support.marks import slow
+from apps.support import certificates, java, sides, versions
+from apps.support.marks import slow
+from testkit import paths
 
 
 def version():

@@ -3,9 +3,9 @@
 import os
 import shutil
 
-from support import echo, libc_echo, versions
-from support.failure import Failure, check
-from support.libcs import HOST, MUSL
+from apps.support import echo, libc_echo, versions
+from apps.support.libcs import HOST, MUSL
+from testkit.failure import Failure, check
 
 
 def version():

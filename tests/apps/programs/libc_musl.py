@@ -1,8 +1,8 @@
 """Programs of musl: echo servers and clients in C, in every way of waiting and of moving bytes."""
 
 
-from support import libc_echo, versions
-from support.libcs import MUSL
+from apps.support import libc_echo, versions
+from apps.support.libcs import MUSL
 
 LOADER = "/lib/ld-musl-x86_64.so.1"
 

@@ -1,8 +1,8 @@
 """Programs of newer libcs, those of Debian 13: its python3, and Node.js built for musl."""
 
-from support import echo, versions
-from support.libcs import DEBIAN_13
-from support.marks import slow
+from apps.support import echo, versions
+from apps.support.libcs import DEBIAN_13
+from apps.support.marks import slow
 
 
 def version():

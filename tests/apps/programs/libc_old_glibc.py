@@ -3,9 +3,10 @@
 import re
 import sys
 
-from support import echo, libc_echo, net, versions
-from support.failure import check
-from support.libcs import DEBIAN_11, OLD
+from apps.support import echo, libc_echo, versions
+from apps.support.libcs import DEBIAN_11, OLD
+from testkit import net
+from testkit.failure import check
 
 
 def version():

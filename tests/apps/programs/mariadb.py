@@ -2,10 +2,11 @@
 
 import hashlib
 
-from support import files, mariadb, wait
-from support.failure import check
-from support.mariadb import DATABASE, Mariadb
-from support.marks import slow
+from apps.support import files, mariadb
+from apps.support.mariadb import DATABASE, Mariadb
+from apps.support.marks import slow
+from testkit import wait
+from testkit.failure import check
 
 version = mariadb.version
 

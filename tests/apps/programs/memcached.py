@@ -2,8 +2,9 @@
 
 import sys
 
-from support import net, paths, versions
-from support.failure import check
+from apps.support import versions
+from testkit import net, paths
+from testkit.failure import check
 
 
 def version():

@@ -3,13 +3,13 @@ proxy in front of another nginx."""
 
 from types import SimpleNamespace
 
-from support import files, http, paths, versions, wrk
-from support.failure import check
-from support.marks import slow
-from support.nginx import Nginx
-from support.nginx_proxy import NginxProxy
-
-from programs import curl
+from apps.programs import curl
+from apps.support import files, http, versions, wrk
+from apps.support.marks import slow
+from apps.support.nginx import Nginx
+from apps.support.nginx_proxy import NginxProxy
+from testkit import paths
+from testkit.failure import check
 
 # More than any socket buffer or ring holds.
 LARGE = 8 * 1024 * 1024 + 3

@@ -1,6 +1,7 @@
 """Node.js echo server and client (libuv: raw close, accept and epoll calls): many connections, half-close."""
 
-from support import echo, paths, versions
+from apps.support import echo, versions
+from testkit import paths
 
 
 def version():

@@ -3,9 +3,10 @@
 How much of a stream goes by ring is not asked where connections end by a half-close: what follows it goes by kernel.
 """
 
-from support import certificates, paths, sides, versions
-from support.failure import check
-from support.marks import slow
+from apps.support import certificates, sides, versions
+from apps.support.marks import slow
+from testkit import paths
+from testkit.failure import check
 
 
 def version():

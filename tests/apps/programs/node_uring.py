@@ -2,9 +2,9 @@
 
 import os
 
-from support import certificates, echo, pypi, sides, versions
-from support.failure import check
-from support.marks import slow
+from apps.support import certificates, echo, pypi, sides, versions
+from apps.support.marks import slow
+from testkit.failure import check
 
 
 def version():

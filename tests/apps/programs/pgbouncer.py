@@ -3,10 +3,11 @@ transaction, large results, a pool that is paused and reloaded under load."""
 
 import signal
 
-from support import net, paths, pgbench, versions
-from support.failure import check
-from support.marks import slow
-from support.postgresql import USER, Postgresql
+from apps.support import pgbench, versions
+from apps.support.marks import slow
+from apps.support.postgresql import USER, Postgresql
+from testkit import net, paths
+from testkit.failure import check
 
 CLIENTS = 16
 ROUNDS = 5

@@ -5,9 +5,10 @@ import os
 import signal
 from pathlib import Path
 
-from support import files, net, nginx_config, paths, versions, wrk
-from support.failure import Failure, check
-from support.marks import slow
+from apps.support import files, nginx_config, versions, wrk
+from apps.support.marks import slow
+from testkit import net, paths
+from testkit.failure import Failure, check
 
 SIZES = (*files.SIZES, 5_000_003)
 BLOCKS = (0, 1, 100, 50_000)

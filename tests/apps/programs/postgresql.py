@@ -1,10 +1,11 @@
 """PostgreSQL: a process for each connection, forked after accept. pgbench with books that must balance, large results,
 COPY in both directions, notifications between clients."""
 
-from support import net, pgbench, postgresql
-from support.failure import check
-from support.marks import slow
-from support.postgresql import Postgresql
+from apps.support import pgbench, postgresql
+from apps.support.marks import slow
+from apps.support.postgresql import Postgresql
+from testkit import net
+from testkit.failure import check
 
 version = postgresql.version
 

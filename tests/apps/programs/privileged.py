@@ -6,10 +6,11 @@ import shutil
 import subprocess
 import sys
 
-from support import echo, paths, versions, wait
-from support.failure import Failure, check
-from support.marks import slow
-from support.nginx import Nginx
+from apps.support import echo, versions
+from apps.support.marks import slow
+from apps.support.nginx import Nginx
+from testkit import paths, wait
+from testkit.failure import Failure, check
 
 NOBODY = 65534
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from support import echo, versions
+from apps.support import echo, versions
 
 
 def version():

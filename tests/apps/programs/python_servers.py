@@ -4,9 +4,10 @@ import os
 import signal
 import sys
 
-from support import files, net, paths, procfs, pypi, versions, wait
-from support.failure import check
-from support.marks import slow
+from apps.support import files, pypi, versions
+from apps.support.marks import slow
+from testkit import net, paths, procfs, wait
+from testkit.failure import check
 
 WORKERS = 2
 

@@ -3,9 +3,10 @@
 import re
 import sys
 
-from support import net, paths, versions, wait
-from support.failure import check
-from support.marks import slow
+from apps.support import versions
+from apps.support.marks import slow
+from testkit import net, paths, wait
+from testkit.failure import check
 
 CLIENTS = 50
 KEYS = 500

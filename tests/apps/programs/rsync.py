@@ -6,9 +6,10 @@ return to the kernel when that happens.
 
 import signal
 
-from support import files, net, paths, trees, versions, wait
-from support.failure import check
-from support.marks import slow
+from apps.support import files, trees, versions
+from apps.support.marks import slow
+from testkit import net, paths, wait
+from testkit.failure import check
 
 CLIENTS = 4
 

@@ -11,9 +11,10 @@ import os
 import shlex
 from pathlib import Path
 
-from support import echo, files, net, paths, versions
-from support.failure import check
-from support.marks import slow
+from apps.support import echo, files, versions
+from apps.support.marks import slow
+from testkit import net, paths
+from testkit.failure import check
 
 FILE_BYTES = 12 * 1024 * 1024 + 7
 PRIVILEGE_SEPARATION_DIRECTORY = Path("/run/sshd")

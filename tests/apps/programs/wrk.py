@@ -1,8 +1,9 @@
 """wrk against nginx with two workers: plain load, and load while nginx reloads its configuration."""
 
-from support import paths, versions, wrk
-from support.failure import check
-from support.nginx import Nginx
+from apps.support import versions, wrk
+from apps.support.nginx import Nginx
+from testkit import paths
+from testkit.failure import check
 
 CONNECTIONS = 16
 LOAD_SECONDS = 4

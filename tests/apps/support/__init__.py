@@ -1,1 +1,1 @@
-"""What the program tests and the chaos test share: processes, ports, reports, broker."""
+"""Servers and clients that the tests of real programs share, and the soak test uses, too."""

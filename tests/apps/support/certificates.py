@@ -1,6 +1,6 @@
 """A certificate of its own for one test."""
 
-from . import paths
+from testkit import paths
 
 
 def make(case):

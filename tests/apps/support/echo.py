@@ -3,8 +3,8 @@
 import re
 import sys
 
-from . import paths
-from .failure import check
+from testkit import paths
+from testkit.failure import check
 
 LISTENING = re.compile(r"listening on (\d+)")
 

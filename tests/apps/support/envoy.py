@@ -2,7 +2,7 @@
 
 import json
 
-from . import net, paths
+from testkit import net, paths
 
 FILTERS = "type.googleapis.com/envoy.extensions.filters.network"
 

@@ -5,7 +5,8 @@ import json
 import os
 import re
 
-from . import envoy, net, paths
+from apps.support import envoy
+from testkit import net, paths
 
 DRAIN_SECONDS = 1
 PARENT_SECONDS = 3

@@ -3,7 +3,8 @@
 import json
 import subprocess
 
-from . import echo, envoy, net, paths, pypi, versions
+from apps.support import echo, envoy, pypi, versions
+from testkit import net, paths
 
 HTTP2 = "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 

@@ -2,8 +2,9 @@
 
 import re
 
-from . import paths, versions
-from .failure import check
+from apps.support import versions
+from testkit import paths
+from testkit.failure import check
 
 
 def version():

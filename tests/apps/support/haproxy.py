@@ -5,8 +5,9 @@ import re
 import signal
 import socket
 
-from . import net, paths, versions, wait
-from .failure import check
+from apps.support import versions
+from testkit import net, paths, wait
+from testkit.failure import check
 
 # What a master says.
 RELOADING = "Reloading HAProxy"

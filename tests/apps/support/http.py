@@ -2,7 +2,7 @@
 
 import sys
 
-from .failure import check
+from testkit.failure import check
 
 
 def command(case, port, directory, *options):

@@ -4,8 +4,8 @@ Each transfer has a connection of its own, all opened at once: the curl of Debia
 speaks HTTP/2 without TLS.
 """
 
-from . import paths
-from .failure import check
+from testkit import paths
+from testkit.failure import check
 
 
 def check_bodies(case, port, site, names, rounds=3, role="curl"):

@@ -1,7 +1,7 @@
 """Java programs of the tests: compiled for each test, and run by a small and quickly started JVM."""
 
-from . import paths
-from .failure import Failure, check
+from testkit import paths
+from testkit.failure import Failure, check
 
 QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 

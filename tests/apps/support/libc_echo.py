@@ -2,10 +2,11 @@
 
 import re
 
-from . import echo, wait
-from .failure import check
-from .libcs import HOST
-from .report import Report
+from apps.support import echo
+from apps.support.libcs import HOST
+from testkit import wait
+from testkit.failure import check
+from testkit.report import Report
 
 CONNECTIONS = 3
 

@@ -7,8 +7,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from . import paths
-from .failure import Failure, check
+from testkit import paths
+from testkit.failure import Failure, check
 
 SOURCES = paths.PEERS / "libc"
 OPTIONS = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Wno-deprecated-declarations", "-pthread"]

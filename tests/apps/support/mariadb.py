@@ -2,7 +2,8 @@
 
 import getpass
 
-from . import net, paths, versions
+from apps.support import versions
+from testkit import net, paths
 
 DATABASE = "checked"
 

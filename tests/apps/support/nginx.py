@@ -3,7 +3,8 @@
 import os
 import signal
 
-from . import files, net, nginx_config, procfs, wait
+from apps.support import files, nginx_config
+from testkit import net, procfs, wait
 
 WORKERS = 2
 

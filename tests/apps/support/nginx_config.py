@@ -3,7 +3,7 @@ Sidestep pairs processes of one user, and files that begin with `name` in the di
 
 import os
 
-from . import paths
+from testkit import paths
 
 HEAD = """
 {user}

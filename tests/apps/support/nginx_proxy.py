@@ -3,7 +3,8 @@ without, as a stream proxy, and as a server of HTTP/2."""
 
 from pathlib import Path
 
-from . import net, nginx_config
+from apps.support import nginx_config
+from testkit import net
 
 WORKERS = 4
 STREAM_MODULE = Path("/usr/lib/nginx/modules/ngx_stream_module.so")

@@ -1,6 +1,6 @@
 """pgbench: its tables, its load, and the sums that must be equal afterwards."""
 
-from .failure import check
+from testkit.failure import check
 
 # Every pgbench transaction adds one amount to an account, a teller, a branch and the history.
 BALANCES = """

@@ -5,8 +5,9 @@ import pwd
 import re
 import shutil
 
-from . import net, paths, versions
-from .failure import Failure
+from apps.support import versions
+from testkit import net, paths
+from testkit.failure import Failure
 
 USER = "postgres"
 READY = re.compile("database system is ready to accept connections")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from . import paths
-from .failure import Failure
+from testkit import paths
+from testkit.failure import Failure
 
 
 def program(name):

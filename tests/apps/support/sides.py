@@ -1,7 +1,7 @@
 """Programs that are either side of one talk: `... server` prints its port, `... client PORT` a line of JSON."""
 
-from . import echo
-from .failure import check
+from apps.support import echo
+from testkit.failure import check
 
 
 def run(case, argv, env=None, seconds=60):

@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 
-from . import files
+from apps.support import files
 
 SMALL_FILES = 300
 

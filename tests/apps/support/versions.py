@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from .failure import Failure
+from testkit.failure import Failure
 
 
 def of(pattern, *command):

@@ -2,8 +2,8 @@
 
 import re
 
-from . import paths
-from .failure import check
+from testkit import paths
+from testkit.failure import check
 
 SCRIPT = """
 done = function(summary, latency, requests)

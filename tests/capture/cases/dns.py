@@ -5,11 +5,10 @@ import shutil
 import socket
 from pathlib import Path
 
-import clients
-import recorders
-from envoy import INBOUND, OUTBOUND
-from support.failure import check
-from tasks import PROXY, ROOT
+from capture import clients, recorders
+from capture.envoy import INBOUND, OUTBOUND
+from capture.tasks import PROXY, ROOT
+from testkit.failure import check
 
 PORT, PROXY_PORT = 53, 15053
 # Of which nobody is there.
@@ -26,7 +25,7 @@ def asker(world, *flags, servers=None):
         resolver = pod.peer("resolver.py", "proxy", PROXY_PORT, "127.0.0.1", "::1", owner=PROXY)
         pod.wait_listening(resolver, PROXY_PORT)
         recorders.start(pod, ports=(OUTBOUND, INBOUND))
-        if world is world.lab.twin:
+        if world is world.testbed.twin:
             world.capture(pod, dns=True)
         else:
             with resolv_conf(pod, servers):
@@ -49,12 +48,12 @@ def resolv_conf(pod, servers):
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def both(lab, function):
+def both(testbed, function):
     """With every question captured."""
     def found(world):
         with asker(world, "--redirect-dns", "--capture-all-dns") as pod:
             return function(pod)
-    return lab.compare(found)
+    return testbed.compare(found)
 
 
 def unconnected(hosts, family):
@@ -70,15 +69,15 @@ def unconnected(hosts, family):
     return found
 
 
-def test_unconnected(lab):
+def test_unconnected(testbed):
     for family, hosts in RESOLVERS.items():
-        found = both(lab, lambda pod: pod.run(unconnected, [*hosts, *hosts], clients.FAMILIES[family]))
+        found = both(testbed, lambda pod: pod.run(unconnected, [*hosts, *hosts], clients.FAMILIES[family]))
         check(found == [("proxy", host, [host, PORT]) for host in (*hosts, *hosts)], f"{found}")
 
 
-def test_unconnected_mapped(lab):
+def test_unconnected_mapped(testbed):
     hosts = [f"::ffff:{host}" for host in RESOLVERS[4]]
-    found = both(lab, lambda pod: pod.run(unconnected, hosts, socket.AF_INET6))
+    found = both(testbed, lambda pod: pod.run(unconnected, hosts, socket.AF_INET6))
     check(found == [("proxy", host, [host, PORT]) for host in hosts], f"{found}")
 
 
@@ -97,15 +96,15 @@ def connected(hosts, kind):
     return found
 
 
-def test_connected(lab):
+def test_connected(testbed):
     for hosts in RESOLVERS.values():
-        found = both(lab, lambda pod: pod.run(connected, hosts, socket.SOCK_DGRAM))
+        found = both(testbed, lambda pod: pod.run(connected, hosts, socket.SOCK_DGRAM))
         check(found == [("proxy", host, [host, PORT], [host, PORT]) for host in hosts], f"{found}")
 
 
-def test_by_tcp(lab):
+def test_by_tcp(testbed):
     for hosts in RESOLVERS.values():
-        found = both(lab, lambda pod: pod.run(connected, hosts, socket.SOCK_STREAM))
+        found = both(testbed, lambda pod: pod.run(connected, hosts, socket.SOCK_STREAM))
         check(found == [("proxy", host, [host, PORT], True) for host in hosts], f"{found}")
 
 
@@ -122,9 +121,9 @@ def reconnected(hosts):
     return found
 
 
-def test_connected_again(lab):
+def test_connected_again(testbed):
     for hosts in RESOLVERS.values():
-        both(lab, lambda pod: pod.run(reconnected, [*hosts, *hosts]))
+        both(testbed, lambda pod: pod.run(reconnected, [*hosts, *hosts]))
 
 
 def at_once(hosts):
@@ -137,17 +136,17 @@ def at_once(hosts):
     return sorted(clients.json.loads(text)["question"] for text, _ in answers), {source[0] for _, source in answers}
 
 
-def test_two_resolvers_at_once(lab):
+def test_two_resolvers_at_once(testbed):
     """By one unconnected socket. Both answers come by one way: each comes from one of those that were asked."""
-    with asker(lab.ours, "--redirect-dns", "--capture-all-dns") as pod:
+    with asker(testbed.ours, "--redirect-dns", "--capture-all-dns") as pod:
         for hosts in RESOLVERS.values():
             questions, sources = pod.run(at_once, hosts)
             check(questions == sorted(hosts) and sources <= set(hosts), f"{questions} from {sources}")
 
 
-def test_of_the_proxy(lab):
+def test_of_the_proxy(testbed):
     """Its questions go to the resolver that it asks."""
-    with real_resolver(lab) as host, asker(lab.ours, "--redirect-dns", "--capture-all-dns") as pod:
+    with real_resolver(testbed) as host, asker(testbed.ours, "--redirect-dns", "--capture-all-dns") as pod:
         for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
             found = pod.run(connected, [host], kind, owner=PROXY)
             check(found[0][0] == "resolver", f"{found}")
@@ -155,8 +154,8 @@ def test_of_the_proxy(lab):
 
 
 @contextlib.contextmanager
-def real_resolver(lab):
-    outside = lab.ours.outside
+def real_resolver(testbed):
+    outside = testbed.ours.outside
     process = outside.peer("resolver.py", "resolver", PORT, *outside.ip.values(), owner=ROOT)
     try:
         outside.wait_listening(process, PORT)
@@ -165,25 +164,25 @@ def real_resolver(lab):
         outside.kill(process)
 
 
-def test_resolvers_of_the_pod(lab):
+def test_resolvers_of_the_pod(testbed):
     """Only what is asked of those of its resolv.conf is captured."""
     named = RESOLVERS[4][0]
-    with real_resolver(lab) as other, asker(lab.ours, "--redirect-dns", servers=[named]) as pod:
+    with real_resolver(testbed) as other, asker(testbed.ours, "--redirect-dns", servers=[named]) as pod:
         found = pod.run(unconnected, [named, other, named], socket.AF_INET)
         check([one[0] for one in found] == ["proxy", "resolver", "proxy"], f"{found}")
         found = pod.run(connected, [named, other], socket.SOCK_DGRAM)
         check([one[0] for one in found] == ["proxy", "resolver"], f"{found}")
 
 
-def test_without_resolvers(lab):
+def test_without_resolvers(testbed):
     """A resolv.conf that names none: nothing is captured."""
-    with real_resolver(lab) as host, asker(lab.ours, "--redirect-dns", servers=[]) as pod:
+    with real_resolver(testbed) as host, asker(testbed.ours, "--redirect-dns", servers=[]) as pod:
         check(pod.run(unconnected, [host], socket.AF_INET)[0][0] == "resolver", "by an unconnected socket")
         check(pod.run(connected, [host], socket.SOCK_DGRAM)[0][0] == "resolver", "by a connected socket")
 
 
-def test_off(lab):
+def test_off(testbed):
     """Without --redirect-dns."""
-    with real_resolver(lab) as host, asker(lab.ours) as pod:
+    with real_resolver(testbed) as host, asker(testbed.ours) as pod:
         check(pod.run(unconnected, [host], socket.AF_INET)[0][0] == "resolver", "by an unconnected socket")
         check(pod.run(connected, [host], socket.SOCK_DGRAM)[0][0] == "resolver", "by a connected socket")

@@ -3,14 +3,14 @@
 import contextlib
 import socket
 
-import clients
-from commands import bpftool, run
-from envoy import Envoy
-from pods import PEERS
-from support.failure import check
-from support.paths import program
-from tasks import PROXY
-from worlds import PORT
+from capture import clients
+from capture.envoy import Envoy
+from capture.pods import PEERS
+from capture.tasks import PROXY
+from capture.worlds import PORT
+from testkit.commands import bpftool, run
+from testkit.failure import check
+from testkit.paths import program
 
 # peers/foreign.bpf.c
 FROM, LEVEL, NAME, ANSWER = 7777, 0x5151, 7, 42
@@ -19,12 +19,12 @@ KINDS = {"foreign4": "cgroup_inet4_connect", "foreign6": "cgroup_inet6_connect",
 
 
 @contextlib.contextmanager
-def loaded(lab):
+def loaded(testbed):
     """Pinned until the end of the block."""
-    compiled = lab.directory / "foreign.o"
+    compiled = testbed.directory / "foreign.o"
     run(program("clang"), "-O2", "-g", "-target", "bpf", "-I/usr/include/x86_64-linux-gnu",
         "-I/usr/include/aarch64-linux-gnu", "-c", PEERS / "foreign.bpf.c", "-o", compiled)
-    directory = lab.bpffs / "foreign"
+    directory = testbed.bpffs.path / "foreign"
     run("bpftool", "prog", "loadall", compiled, directory)
     try:
         yield directory
@@ -69,20 +69,20 @@ def try_all(world, pod):
     check(met["proxied"] and met["peer"] == [host[4], PORT], f"{met}")
 
 
-def test_attached_after_ours(lab):
-    world = lab.ours
-    with loaded(lab) as directory, attached(world.cgroup.path, directory):
+def test_attached_after_ours(testbed):
+    world = testbed.ours
+    with loaded(testbed) as directory, attached(world.cgroup.path, directory):
         check(order(world.cgroup.path) == ["connect4", "foreign4"], f"{order(world.cgroup.path)}")
         try_all(world, world.client)
 
 
-def test_attached_before_ours(lab):
+def test_attached_before_ours(testbed):
     """A pod with tables of its own, and with Envoy."""
-    world = lab.ours
-    pins = lab.mount_bpffs("bpf-foreign") / "sidestep"
+    world = testbed.ours
+    pins = testbed.mount_bpffs("bpf-foreign").pins
     try:
         pod = world.pod("foreign", 9)
-        with loaded(lab) as directory, attached(pod.cgroup.path, directory):
+        with loaded(testbed) as directory, attached(pod.cgroup.path, directory):
             world.capture(pod, cgroup=pod.cgroup.path, pins=pins)
             check(order(pod.cgroup.path) == ["foreign4", "connect4"], f"{order(pod.cgroup.path)}")
             envoy = Envoy(pod, PORT).start()

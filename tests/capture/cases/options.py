@@ -2,11 +2,11 @@
 
 import socket
 
-import recorders
-from commands import run
-from support.failure import check
-from support.paths import program
-from worlds import PORT
+from capture import recorders
+from capture.worlds import PORT
+from testkit.commands import run
+from testkit.failure import check
+from testkit.paths import program
 
 RULES = 100
 SO_ORIGINAL_DST = 80
@@ -20,9 +20,9 @@ def add_rules(pod):
         run(*pod.cgroup.around(pod.namespace.around([program(command)])), stdin=text)
 
 
-def test_iptables_legacy(lab):
+def test_iptables_legacy(testbed):
     """It reads its tables by getsockopt(), more than a page of them."""
-    with recorders.pod(lab.ours) as pod:
+    with recorders.pod(testbed.ours) as pod:
         add_rules(pod)
         for command in ("iptables-legacy", "ip6tables-legacy"):
             listed = run(*pod.cgroup.around(pod.namespace.around([program(command), "-n", "-L", "INPUT"])))
@@ -50,11 +50,11 @@ def answers(host):
     return said
 
 
-def test_of_the_program_itself(lab):
+def test_of_the_program_itself(testbed):
     """Which has dialled: no connection was redirected to it. (conntrack would tell it what it knows: not compared.)"""
-    with recorders.pod(lab.ours) as pod:
+    with recorders.pod(testbed.ours) as pod:
         captured = pod.run(answers, "10.96.0.77")
-        plain = lab.ours.outside.run(answers, lab.ours.outside.ip[4])
+        plain = testbed.ours.outside.run(answers, testbed.ours.outside.ip[4])
     check(captured == plain, f"captured: {captured}; without capture: {plain}")
 
 
@@ -67,8 +67,8 @@ def lengths(host):
             (socket.SOL_SOCKET, socket.SO_RCVBUF, 4), (socket.SOL_SOCKET, 26, 1024))]
 
 
-def test_other_options(lab):
-    with recorders.pod(lab.ours) as pod:
+def test_other_options(testbed):
+    with recorders.pod(testbed.ours) as pod:
         found = pod.run(lengths, "10.96.0.77")
-        plain = lab.ours.outside.run(lengths, lab.ours.outside.ip[4])
+        plain = testbed.ours.outside.run(lengths, testbed.ours.outside.ip[4])
     check(found == plain, f"captured: {found}; without capture: {plain}")

@@ -3,12 +3,11 @@
 import contextlib
 import socket
 
-import clients
-import recorders
-from commands import bpftool, run
-from support import wait
-from support.failure import check
-from worlds import PORT
+from capture import clients, recorders
+from capture.worlds import PORT
+from testkit import wait
+from testkit.commands import bpftool, run
+from testkit.failure import check
 
 HOST = "10.96.0.77"
 # A proxy that accepts nothing has room for few.
@@ -37,15 +36,15 @@ def dial_and_close(host, count, stopped):
     return len(socks)
 
 
-def test_given_up(lab):
+def test_given_up(testbed):
     """Connections that are closed before the proxy had room for them leave nothing."""
-    with recorders.pod(lab.ours, "--deaf") as pod:
+    with recorders.pod(testbed.ours, "--deaf") as pod:
         for host in (HOST, "fd00:96::77"):
-            wait.until(lambda: pending(lab.ours.pins) == 0, "nothing to be on its way")
+            wait.until(lambda: pending(testbed.ours.pins) == 0, "nothing to be on its way")
             task = pod.start(dial_and_close, host, STUCK)
-            wait.until(lambda: pending(lab.ours.pins) > 0, "connections to be on their way")
+            wait.until(lambda: pending(testbed.ours.pins) > 0, "connections to be on their way")
             task.stop()
-            wait.until(lambda: pending(lab.ours.pins) == 0, f"what was dialled by {host} to be forgotten")
+            wait.until(lambda: pending(testbed.ours.pins) == 0, f"what was dialled by {host} to be forgotten")
 
 
 def reuse(host):
@@ -57,28 +56,28 @@ def reuse(host):
         return recorders.ask(dead)["original"]
 
 
-def test_nothing_is_left(lab):
+def test_nothing_is_left(testbed):
     """Of connections that were served."""
-    with recorders.pod(lab.ours) as pod:
+    with recorders.pod(testbed.ours) as pod:
         check(pod.run(reuse, HOST) == [HOST, PORT], "another destination was told")
-        wait.until(lambda: pending(lab.ours.pins) == 0, "nothing to be on its way")
+        wait.until(lambda: pending(testbed.ours.pins) == 0, "nothing to be on its way")
 
 
-def small_table(lab, pins):
+def small_table(testbed, pins):
     """The table of what is on its way is there before the programs are, and small."""
-    form = bpftool("map", "show", "pinned", next(lab.ours.pins.glob("services/maps-*/pending")))
-    path = next(lab.ours.pins.glob("services/maps-*"))
+    form = bpftool("map", "show", "pinned", next(testbed.ours.pins.glob("services/maps-*/pending")))
+    path = next(testbed.ours.pins.glob("services/maps-*"))
     directory = pins / "services" / path.name
     directory.mkdir(parents=True)
     run("bpftool", "map", "create", directory / "pending", "type", "hash", "key", form["bytes_key"], "value",
         form["bytes_value"], "entries", ROOM, "name", "pending", "flags", 1)
 
 
-def test_full(lab):
+def test_full(testbed):
     """What cannot be kept is refused: the proxy would not know where to."""
-    world = lab.ours
-    pins = lab.mount_bpffs("bpf-small") / "sidestep"
-    small_table(lab, pins)
+    world = testbed.ours
+    pins = testbed.mount_bpffs("bpf-small").pins
+    small_table(testbed, pins)
     pod = world.pod("small", 6)
     try:
         pod.program(PORT)

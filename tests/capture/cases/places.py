@@ -3,14 +3,13 @@
 import socket
 import sys
 
-import loads
-import recorders
-from clients import outcome
-from commands import bpftool
-from sidestep import Sidestep
-from support import wait
-from support.failure import check
-from worlds import PORT
+from capture import loads, recorders
+from capture.clients import outcome
+from capture.sidestep import Sidestep
+from capture.worlds import PORT
+from testkit import wait
+from testkit.commands import bpftool
+from testkit.failure import check
 
 HOST, OTHER = "10.96.0.77", "10.96.0.78"
 SOURCE_PORT = 41300
@@ -28,12 +27,12 @@ def hold(host, own, stopped):
         return first["original"], first["peer"]
 
 
-def test_same_addresses_in_two_namespaces(lab):
+def test_same_addresses_in_two_namespaces(testbed):
     """Pods of two networks: connections with the same addresses and ports at both ends, at the same time."""
-    other = Sidestep(lab, "other")
+    other = Sidestep(testbed, "other")
     try:
         other.build()
-        with recorders.pod(lab.ours) as one, recorders.pod(other) as two:
+        with recorders.pod(testbed.ours) as one, recorders.pod(other) as two:
             one_task = one.start(hold, HOST, one.ip[4])
             two_task = two.start(hold, OTHER, two.ip[4])
             for pod in (one, two):
@@ -46,11 +45,11 @@ def test_same_addresses_in_two_namespaces(lab):
         other.stop()
 
 
-def test_second_cgroup(lab):
+def test_second_cgroup(testbed):
     """A pod in another cgroup is captured: programs move to where both are, and nothing of the first fails or goes
     around."""
-    world = lab.ours
-    pins = lab.mount_bpffs("bpf-cgroups") / "sidestep"
+    world = testbed.ours
+    pins = testbed.mount_bpffs("bpf-cgroups").pins
     one, two = world.pod("one", 7), world.pod("two", 8)
     try:
         for pod in (one, two):
@@ -82,9 +81,9 @@ def keep_asking(stopped):
     return dict(counts)
 
 
-def test_namespace_that_ends(lab):
+def test_namespace_that_ends(testbed):
     """Nobody has released its pod: the next command does, and everything of it goes."""
-    world = lab.ours
+    world = testbed.ours
     pod = world.pod("mortal", 10)
     inode = pod.namespace.path.stat().st_ino
     before = set(world.inbound())
@@ -104,9 +103,9 @@ def captured(pins):
     return {int.from_bytes(bytes(int(byte, 16) for byte in one["key"]), sys.byteorder) for one in entries}
 
 
-def test_process_outside_of_the_cgroup(lab):
+def test_process_outside_of_the_cgroup(testbed):
     """Of a captured namespace, but not of its pod's cgroup: not captured, as the documentation says."""
-    world = lab.ours
+    world = testbed.ours
     host = world.outside.ip[4]
     found = world.client.start_outside(outcome, host, PORT).result()
     check(found == "direct", f"{found}")

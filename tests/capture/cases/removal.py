@@ -3,12 +3,11 @@
 import contextlib
 import mmap
 
-import clients
-import loads
-from commands import bpftool, run
-from support import wait
-from support.failure import check
-from worlds import PORT
+from capture import clients, loads
+from capture.worlds import PORT
+from testkit import wait
+from testkit.commands import bpftool, run
+from testkit.failure import check
 
 
 def ids(kind, paths):
@@ -20,9 +19,9 @@ def alive(kind):
     return {one["id"] for one in bpftool(kind, "list")}
 
 
-def test_nothing_is_left(lab):
+def test_nothing_is_left(testbed):
     """Programs, links, tables, pins, the address of the loopback; connections go where they were meant to go."""
-    world = lab.ours
+    world = testbed.ours
     pinned = [path for path in world.pins.rglob("*") if path.is_file()]
     maps = ids("map", [path for path in pinned if path.parent.name.startswith("maps-")])
     linked = [path for path in pinned if path.parent.name in ("links", "inbound")]
@@ -48,9 +47,9 @@ def test_nothing_is_left(lab):
         check(found == "direct", f"{pod.name}: {found}")
 
 
-def test_what_the_proxy_has_goes_on(lab):
+def test_what_the_proxy_has_goes_on(testbed):
     """Of both directions and families; ::6, from which it dials its own pod, stays as long."""
-    world = lab.ours
+    world = testbed.ours
     for pod in (world.client, world.server):
         world.capture(pod)
     held = [world.outside.start(hold, list(world.client.ip.values()), begun := mmap.mmap(-1, 1)),
@@ -81,9 +80,9 @@ def has_passthrough(pod):
     return "::6" in run("ip", "-n", pod.namespace.name, "-6", "addr", "show", "dev", "lo")
 
 
-def test_once_more(lab):
+def test_once_more(testbed):
     """What was removed can be captured again, with the Envoy that is there."""
-    world = lab.ours
+    world = testbed.ours
     for pod in (world.client, world.server):
         world.capture(pod)
     for asker, answerer in ((world.client, world.outside), (world.outside, world.server)):

@@ -1,9 +1,9 @@
 """Envoy comes and goes. What it does not take is refused; nothing goes around it."""
 
-import loads
-from clients import outcome
-from support.failure import check
-from worlds import PORT
+from capture import loads
+from capture.clients import outcome
+from capture.worlds import PORT
+from testkit.failure import check
 
 
 def directions(world):
@@ -11,7 +11,7 @@ def directions(world):
     return [(world.client, world.outside), (world.outside, world.client)]
 
 
-def test_down(lab):
+def test_down(testbed):
     """The program at the other end would answer in the clear."""
     def outcomes(world):
         envoy = world.envoys["client"]
@@ -22,18 +22,18 @@ def test_down(lab):
                     for family in (4, 6)]
         finally:
             envoy.start()
-    found = lab.compare(outcomes)
+    found = testbed.compare(outcomes)
     check(set(found) == {"ECONNREFUSED"}, f"while Envoy is down: {found}")
-    for asker, answerer in directions(lab.ours):
+    for asker, answerer in directions(testbed.ours):
         check(asker.run(outcome, answerer.ip[4], PORT) == "proxied", "Envoy runs again, and does not take connections")
 
 
-def test_killed_under_load(lab):
+def test_killed_under_load(testbed):
     """Again and again: what is not proxied fails, and nothing is direct."""
-    world = lab.ours
+    world = testbed.ours
     envoy = world.envoys["client"]
     tasks = [loads.start(*direction) for direction in directions(world)]
-    for _ in range(10 if lab.slow else 2):
+    for _ in range(10 if testbed.slow else 2):
         world.client.kill(envoy.process)
         envoy.start()
         loads.wait_for_more(tasks)
@@ -42,11 +42,11 @@ def test_killed_under_load(lab):
         check(counts.get("proxied", 0) > 0 and set(counts) <= {"proxied", *loads.BROKEN}, f"{counts}")
 
 
-def test_hot_restart(lab):
+def test_hot_restart(testbed):
     """Sockets that listen are handed over: no connection fails."""
-    world = lab.ours
+    world = testbed.ours
     tasks = [loads.start(*direction) for direction in directions(world)]
-    for _ in range(5 if lab.slow else 1):
+    for _ in range(5 if testbed.slow else 1):
         world.envoys["client"].restart()
         loads.wait_for_more(tasks)
     for task in tasks:
@@ -60,15 +60,15 @@ def outcome_of(asker, answerer):
     return asker.run(outcome, answerer.ip[4], PORT)
 
 
-def test_captured_before_envoy_runs(lab):
+def test_captured_before_envoy_runs(testbed):
     """The client's pod was."""
-    for asker, answerer in directions(lab.ours):
+    for asker, answerer in directions(testbed.ours):
         check(outcome_of(asker, answerer) == "proxied", f"from {asker.name} to {answerer.name}")
 
 
-def test_captured_while_envoy_runs(lab):
+def test_captured_while_envoy_runs(testbed):
     """The server's pod was: listeners that are there already are found."""
-    world = lab.ours
+    world = testbed.ours
     for asker, answerer in [(world.server, world.outside), (world.outside, world.server)]:
         for family in (4, 6):
             found = asker.run(outcome, answerer.ip[family], PORT)

@@ -4,19 +4,18 @@ Both hops of a request that may: from a program to its Envoy, and from an Envoy 
 between two network namespaces and stays in the kernel.
 """
 
-import contextlib
 import json
 
-import clients
-from envoy import Envoy
-from pods import PEERS, PYTHON
-from support import wait
-from support.failure import Failure, check
-from support.paths import TARGET
-from support.process import Process
-from tasks import PROGRAM as OWNER
-from tasks import PROXY
-from worlds import PORT
+from capture import clients
+from capture.envoy import Envoy
+from capture.pods import PEERS, PYTHON
+from capture.tasks import PROGRAM as OWNER
+from capture.tasks import PROXY
+from capture.worlds import PORT
+from testkit import paths, wait
+from testkit.failure import check
+from testkit.process import Process
+from testkit.testbed import Setup
 
 ALLOWED = f"[[allow]]\nuids = [{OWNER[0]}, {PROXY[0]}]\n"
 CLIENT, SERVER = ("ringcli", 30), ("ringsrv", 31)
@@ -24,33 +23,20 @@ COUNT = 300
 # Of all bytes: an upgrade comes after some.
 MOST_BY_RING = 0.9
 # The library is whole only if it is built for release.
-RELEASE = TARGET / "release"
+RELEASE = paths.TARGET / "release"
 PARTS = ("sidestep", "sidestepd", "libsidestep.so")
 
 
-class Rings:
+class Rings(Setup):
     """Two captured pods, all programs of which run with the library, and their broker."""
 
     def __init__(self, world):
-        for name in PARTS:
-            if not (path := RELEASE / name).exists():
-                raise Failure(f"{path} is missing: run cargo build --release")
+        super().__init__()
+        paths.built("release", *PARTS)
         self.world = world
         self.directory = world.directory / "rings"
         self.address = self.directory / "broker"
         self.envoys = {}
-
-    def __enter__(self):
-        self.stack = contextlib.ExitStack()
-        try:
-            self.start()
-        except BaseException:
-            self.stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self.stack.close()
 
     def start(self):
         self.directory.mkdir()
@@ -116,9 +102,9 @@ def end(broker):
     broker.popen.wait(20)
 
 
-def test_program_and_proxy(lab):
+def test_program_and_proxy(testbed):
     """All bytes are right, and nearly all of them went by ring, on the way to Envoy and on the way from Envoy."""
-    with Rings(lab.ours) as rings:
+    with Rings(testbed.ours) as rings:
         total = by_ring = 0
         for family in (4, 6):
             host = rings.server.ip[family]

@@ -1,11 +1,11 @@
 """Rules of istio-iptables in a pod that is captured, as where one is exchanged for the other."""
 
-import recorders
-from commands import run
-from support.failure import check
-from support.paths import program
-from twin import FAMILIES, nat
-from worlds import PORT
+from capture import recorders
+from capture.iptables import FAMILIES, nat
+from capture.worlds import PORT
+from testkit.commands import run
+from testkit.failure import check
+from testkit.paths import program
 
 # At which nobody listens but the proxy.
 INBOUND = 9999
@@ -20,9 +20,9 @@ def met(world, pod):
     return found
 
 
-def test_both(lab):
+def test_both(testbed):
     """The proxy is told what was dialled, whoever has brought it there."""
-    world = lab.ours
+    world = testbed.ours
     with recorders.pod(world) as pod:
         before = met(world, pod)
         for command, loopback, passthrough in FAMILIES:

@@ -6,14 +6,13 @@ import os
 import socket
 import struct
 
-import clients
-import recorders
-from envoy import OUTBOUND
-from pods import local_ports
-from recorders import ask, met
-from support import wait
-from support.failure import check
-from worlds import PORT
+from capture import clients, recorders
+from capture.envoy import OUTBOUND
+from capture.pods import local_ports
+from capture.recorders import ask, met
+from capture.worlds import PORT
+from testkit import wait
+from testkit.failure import check
 
 HOST = "10.96.0.77"
 HOST6 = "fd00:96::77"
@@ -27,12 +26,12 @@ CLOSING = {"08", "09"}
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def both(lab, function, *options, running=True):
+def both(testbed, function, *options, running=True):
     """What the function says of a recorded pod in each world, which must be the same."""
     def found(world):
         with recorders.pod(world, *options, running=running) as pod:
             return function(pod)
-    return lab.compare(found)
+    return testbed.compare(found)
 
 
 # --- one socket, several connections --------------------------------------------------------------------------------
@@ -63,7 +62,7 @@ def after_refusal(host, other, start):
         return said, ask(sock)["original"], list(sock.getpeername()[:2])
 
 
-def test_connect_after_a_refused_one(lab):
+def test_connect_after_a_refused_one(testbed):
     def on(pod):
         mine, theirs = socket.socketpair()
         with mine, theirs:
@@ -72,7 +71,7 @@ def test_connect_after_a_refused_one(lab):
             recorders.start(pod)
             mine.send(b".")
             return task.result()
-    said, original, peer = both(lab, on, running=False)
+    said, original, peer = both(testbed, on, running=False)
     check((said[0], said[-1]) == ("ECONNREFUSED", "connected"), f"{said}")
     check(original == peer == [OTHER, PORT], f"the proxy was told {original}, the program {peer}")
 
@@ -91,9 +90,9 @@ def after_disconnect(hosts):
     return found
 
 
-def test_disconnect_and_connect(lab):
-    both(lab, lambda pod: pod.run(after_disconnect, [HOST, OTHER, HOST]))
-    both(lab, lambda pod: pod.run(after_disconnect, [HOST6, "fd00:96::78"]))
+def test_disconnect_and_connect(testbed):
+    both(testbed, lambda pod: pod.run(after_disconnect, [HOST, OTHER, HOST]))
+    both(testbed, lambda pod: pod.run(after_disconnect, [HOST6, "fd00:96::78"]))
 
 
 def loopback_after_diversion(host):
@@ -107,8 +106,8 @@ def loopback_after_diversion(host):
         return sock.getsockname()[0], sock.getpeername()[0], clients.json.loads(sock.recv(4096))["peer"][0]
 
 
-def test_loopback_after_a_diverted_connection(lab):
-    both(lab, lambda pod: pod.run(loopback_after_diversion, HOST))
+def test_loopback_after_a_diverted_connection(testbed):
+    both(testbed, lambda pod: pod.run(loopback_after_diversion, HOST))
 
 
 # --- many connections -----------------------------------------------------------------------------------------------
@@ -119,9 +118,9 @@ def two_ports(host):
         return told + [recorders.again(conn)["original"] for conn in (other, one)]
 
 
-def test_two_ports_of_one_host(lab):
+def test_two_ports_of_one_host(testbed):
     for host in HOSTS.values():
-        found = both(lab, lambda pod: pod.run(two_ports, host))
+        found = both(testbed, lambda pod: pod.run(two_ports, host))
         check(found[0][0] == [host, 80] and found[3] == [host, 80], f"{found}")
 
 
@@ -134,10 +133,10 @@ def idle(host, others):
         return first == recorders.again(one), list(one.getpeername()[:2])
 
 
-def test_idle_connection(lab):
+def test_idle_connection(testbed):
     """Many others come and go; nothing of it is forgotten."""
-    others = 20000 if lab.slow else 1000
-    with recorders.pod(lab.ours) as pod:
+    others = 20000 if testbed.slow else 1000
+    with recorders.pod(testbed.ours) as pod:
         found = pod.run(idle, HOST, others, seconds=300)
     check(found == (True, [HOST, 80]), f"{found}")
 
@@ -147,10 +146,10 @@ def finish_first(host):
     return met(host, PORT)["original"]
 
 
-def test_the_proxy_finishes_later(lab):
+def test_the_proxy_finishes_later(testbed):
     """Its last word is acknowledged though the program's socket is no more; else the port could not be used again."""
     for family, host in HOSTS.items():
-        with recorders.pod(lab.ours, "--slow") as pod:
+        with recorders.pod(testbed.ours, "--slow") as pod:
             recorder = pod.processes[-1]
             check(pod.run(finish_first, host) == [host, PORT], f"{host} was not told")
             wait.until(lambda: OUTBOUND not in local_ports(recorder.pid, family, CLOSING),
@@ -167,22 +166,22 @@ def bound(host, own, port):
     return found
 
 
-def test_bound_address(lab):
+def test_bound_address(testbed):
     """bind() to the pod's address, without a port."""
     for family, host in HOSTS.items():
-        both(lab, lambda pod: pod.run(bound, host, pod.ip[family], 0))
+        both(testbed, lambda pod: pod.run(bound, host, pod.ip[family], 0))
 
 
-def test_bound_port(lab):
+def test_bound_port(testbed):
     """bind() to a port, or to both; the proxy sees the same source as with iptables."""
     for family, host in HOSTS.items():
-        both(lab, lambda pod: pod.run(bound, host, pod.ip[family], 41234))
-        both(lab, lambda pod: pod.run(bound, host, "0.0.0.0" if family == 4 else "::", 41235))
+        both(testbed, lambda pod: pod.run(bound, host, pod.ip[family], 41234))
+        both(testbed, lambda pod: pod.run(bound, host, "0.0.0.0" if family == 4 else "::", 41235))
 
 
-def test_bound_port_mapped(lab):
+def test_bound_port_mapped(testbed):
     """An IPv6 socket that is bound to a port dials an IPv4 address."""
-    both(lab, lambda pod: pod.run(bound, f"::ffff:{HOST}", "::", 41236))
+    both(testbed, lambda pod: pod.run(bound, f"::ffff:{HOST}", "::", 41236))
 
 
 def on_loopback_device(host):
@@ -192,10 +191,10 @@ def on_loopback_device(host):
         return connect(sock, host)
 
 
-def test_bound_to_the_loopback_device(lab):
+def test_bound_to_the_loopback_device(testbed):
     """What leaves by lo stays inside."""
-    both(lab, lambda pod: pod.run(on_loopback_device, HOST, owner=(0, 0)))
-    both(lab, lambda pod: pod.run(on_loopback_device, pod.ip[4], owner=(0, 0)))
+    both(testbed, lambda pod: pod.run(on_loopback_device, HOST, owner=(0, 0)))
+    both(testbed, lambda pod: pod.run(on_loopback_device, pod.ip[4], owner=(0, 0)))
 
 
 # --- other ways to dial ---------------------------------------------------------------------------------------------
@@ -204,29 +203,29 @@ def mptcp(host):
     return met(host, PORT, socket.socket(clients.family_of(host), socket.SOCK_STREAM, IPPROTO_MPTCP))
 
 
-def test_mptcp_client(lab):
+def test_mptcp_client(testbed):
     """The proxy speaks TCP."""
     for host in HOSTS.values():
-        found = both(lab, lambda pod: pod.run(mptcp, host))
+        found = both(testbed, lambda pod: pod.run(mptcp, host))
         check(found["listener"] == OUTBOUND and found["original"] == [host, PORT], f"{found}")
 
 
-def test_mptcp_proxy(lab):
+def test_mptcp_proxy(testbed):
     """A proxy whose listeners speak MPTCP is told what was dialled, too; by conntrack it is not."""
-    with recorders.pod(lab.ours, "--mptcp") as pod:
+    with recorders.pod(testbed.ours, "--mptcp") as pod:
         for host in HOSTS.values():
             for dial in (met, mptcp):
                 found = pod.run(dial, host, *([PORT] if dial is met else []))
                 check((found["original"], found["peer"]) == ([host, PORT],) * 2, f"{dial.__name__}: {found}")
 
 
-def test_mptcp_of_the_proxy(lab):
+def test_mptcp_of_the_proxy(testbed):
     """Its connections go where it wants, MPTCP or not."""
     def on(world):
         with recorders.pod(world) as pod:
             sock = pod.run(mptcp_greeting, world.outside.ip[4], owner=(1337, 1337))
             return sock["name"]
-    check(lab.compare(on) == "outside", "the proxy's own connection was captured")
+    check(testbed.compare(on) == "outside", "the proxy's own connection was captured")
 
 
 def mptcp_greeting(host):
@@ -251,12 +250,12 @@ def fast_open(host):
     return found
 
 
-def test_fast_open(lab):
+def test_fast_open(testbed):
     """Twice: the second time the client has the server's cookie."""
     for family, host in HOSTS.items():
         def on(pod):
             return [pod.run(fast_open, host) for _ in range(2)]
-        with recorders.pod(lab.ours, "--fastopen") as pod:
+        with recorders.pod(testbed.ours, "--fastopen") as pod:
             pod.run(allow_fast_open, owner=(0, 0))
             found = on(pod)
         check(found == [[[[host, PORT]] * 2] * 2] * 2, f"IPv{family}: {found}")
@@ -277,6 +276,6 @@ def not_blocking(host):
         return said, told["original"]
 
 
-def test_not_blocking(lab):
+def test_not_blocking(testbed):
     for host in HOSTS.values():
-        both(lab, lambda pod: pod.run(not_blocking, host))
+        both(testbed, lambda pod: pod.run(not_blocking, host))

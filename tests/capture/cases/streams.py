@@ -6,9 +6,9 @@ import resource
 import socket
 import threading
 
-import clients
-from support.failure import check
-from worlds import PORT
+from capture import clients
+from capture.worlds import PORT
+from testkit.failure import check
 
 MEGABYTE = 1 << 20
 BLOB = 2 * MEGABYTE
@@ -71,9 +71,9 @@ def half_close(asker, answerer, first, family):
     check(heard == (digest(blob("server")), digest(blob("client"))), f"IPv{family}, {first} first: other bytes arrived")
 
 
-def test_half_close(lab):
+def test_half_close(testbed):
     """Outbound and inbound; the program that dials finishes first, or the one that answers."""
-    world = lab.ours
+    world = testbed.ours
     for family in (4, 6):
         for first in ("client", "server"):
             half_close(world.client, world.outside, first, family)
@@ -94,9 +94,9 @@ def one_after_another(host, count):
     return proxied
 
 
-def test_one_after_another(lab):
-    count = 5000 if lab.slow else 750
-    world = lab.ours
+def test_one_after_another(testbed):
+    count = 5000 if testbed.slow else 750
+    world = testbed.ours
     tasks = [world.client.start(one_after_another, world.outside.ip[family], count) for family in (4, 6)]
     for task in tasks:
         found = task.result(seconds=300)
@@ -138,9 +138,9 @@ class Begun(clients.Conn):
         return data
 
 
-def test_all_at_once(lab):
-    count = 1000 if lab.slow else 200
-    world = lab.ours
+def test_all_at_once(testbed):
+    count = 1000 if testbed.slow else 200
+    world = testbed.ours
     for family in (4, 6):
         found = world.client.run(at_once, world.outside.ip[family], count)
         check(found == count, f"IPv{family}: {found} of {count} connections went by Envoy")
@@ -166,8 +166,8 @@ def large(host, size):
     return left.hexdigest() == right.hexdigest()
 
 
-def test_large_bodies(lab):
-    size = (1024 if lab.slow else 64) * MEGABYTE
-    world = lab.ours
+def test_large_bodies(testbed):
+    size = (1024 if testbed.slow else 64) * MEGABYTE
+    world = testbed.ours
     check(world.client.run(large, world.outside.ip[4], size, seconds=300), "outbound: other bytes came back")
     check(world.outside.run(large, world.server.ip[6], size, seconds=300), "inbound: other bytes came back")

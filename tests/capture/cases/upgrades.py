@@ -1,8 +1,8 @@
 """`sidestep capture` once more, under load: programs are exchanged, and no connection fails or goes around."""
 
-import loads
-from commands import bpftool
-from support.failure import check
+from capture import loads
+from testkit.commands import bpftool
+from testkit.failure import check
 
 
 def program_ids(world):
@@ -14,12 +14,12 @@ def program_ids(world):
     return {path.name: bpftool("link", "show", "pinned", path)["prog_id"] for path in links} | inbound
 
 
-def test_again(lab):
-    world = lab.ours
+def test_again(testbed):
+    world = testbed.ours
     before = program_ids(world)
     tasks = [loads.start(world.client, world.outside), loads.start(world.outside, world.server),
              loads.start(world.client, world.server)]
-    for _ in range(20 if lab.slow else 3):
+    for _ in range(20 if testbed.slow else 3):
         for pod in (world.client, world.server):
             world.capture(pod)
         loads.wait_for_more(tasks)
@@ -32,9 +32,9 @@ def test_again(lab):
     check(not kept, f"these programs were not exchanged: {kept}")
 
 
-def test_rules_change(lab):
+def test_rules_change(testbed):
     """Other rules come into force at once; the rest stays as it is."""
-    world = lab.ours
+    world = testbed.ours
     tasks = [loads.start(world.client, world.outside), loads.start(world.outside, world.client)]
     for _ in range(3):
         world.capture(world.client, "-x", "192.0.2.0/24")

@@ -4,29 +4,29 @@ The same calls are made both ways. What comes of each must be what calls.py says
 sidecar was to seal may be read on the way.
 """
 
-import istio_rules
-from checks import say
-from support.failure import Failure
+from kube import istio_rules
+from testkit import paths
+from testkit.console import say
 
 from . import matrix
 from .calls import CALLS
 from .istiod import Istiod
-from .ways import PROGRAM, WAYS
+from .ways import WAYS
 from .world import World
 
 
-def run(lab, options, checks):
+def run(testbed, options, checks):
     same_rules(checks)
     ways = [way for way in WAYS if way.name in options.way] if options.way else [
         way for way in WAYS if options.world == "all" or not way.needs_sidestep]
-    if any(way.needs_sidestep for way in ways) and not PROGRAM.exists():
-        raise Failure(f"{PROGRAM} is missing: run cargo build --release -p sidestep-cli -p sidestep-agent")
-    istiod = Istiod(lab.control_plane)
+    if any(way.needs_sidestep for way in ways):
+        paths.built("release", "sidestep", "sidestep-agent")
+    istiod = Istiod(testbed.control_plane)
     istiod.start()
     say("mesh: istiod runs")
     seen = {}
     for number, way in enumerate(ways):
-        with World(way, number, lab, istiod) as world:
+        with World(way, number, testbed, istiod) as world:
             say(f"mesh: {way.name}: pods and sidecars run")
             for name, is_valid in world.validated.items():
                 checks.check(is_valid, f"mesh: {way.name}: Istio's own validation fails in {name}")

@@ -3,9 +3,9 @@
 import http.client
 import json
 
-import build
-from addresses import CONTROL
-from support import wait
+from kube import build
+from kube.addresses import CONTROL
+from testkit import wait
 
 from . import things
 from .places import DOMAIN, NAMESPACE, PLACES

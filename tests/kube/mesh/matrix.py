@@ -2,7 +2,7 @@
 
 import re
 
-from support.failure import Failure
+from testkit.failure import Failure
 
 from . import places
 from .calls import AS_USUAL, NODE, WITH_SIDECAR_AGAIN, WITHOUT_SIDECAR

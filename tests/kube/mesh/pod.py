@@ -2,10 +2,9 @@
 
 import sys
 
-from cgroups import Cgroup
-from namespaces import Namespace, link
-from support import wait
-from worlds import Prober
+from kube.worlds import Prober
+from testkit import wait
+from testkit.namespaces import Namespace, link
 
 from . import places
 from .sidecar import Sidecar
@@ -16,16 +15,14 @@ START_SECONDS = 30
 class Pod:
     def __init__(self, world, place):
         self.world, self.place = world, place
-        self.cgroup = Cgroup(place.name, world.cgroup)
+        self.cgroup = world.cgroup.child(place.name)
         self.namespace = None
         # Of each container one of its own, as kubelets have it.
-        self.app_cgroup = Cgroup("app", self.cgroup)
+        self.app_cgroup = self.cgroup.child("app")
         self.sidecar = Sidecar(self) if place.is_meshed else None
         self.app = self.caller = None
 
     def build(self):
-        for cgroup in self.cgroups():
-            cgroup.make()
         self.namespace = Namespace(f"{self.world.kind}-{self.place.name}")
         node, name = self.world.node, self.place.name
         link(node, name, self.namespace, "eth0")
@@ -34,13 +31,9 @@ class Pod:
         self.namespace.ip(f"route add default via {places.GATEWAY} dev eth0 onlink")
         node.ip(f"route add {self.place.address} dev {name}")
 
-    def cgroups(self):
-        """From the outer to the inner ones."""
-        return [self.cgroup, self.app_cgroup, *([self.sidecar.cgroup] if self.sidecar else [])]
-
     def around(self, command, user=places.APP_ID, cgroup=None):
         """The command, in the namespace and in a container's cgroup, by this user."""
-        by_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *map(str, command)]
+        by_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
         return self.namespace.around((cgroup or self.app_cgroup).around(by_user))
 
     def start(self):
@@ -72,5 +65,4 @@ class Pod:
     def remove(self):
         if self.namespace is not None:
             self.namespace.remove()
-        for cgroup in reversed(self.cgroups()):
-            cgroup.remove()
+        self.cgroup.remove()

@@ -4,8 +4,7 @@ import json
 import os
 import shutil
 
-from cgroups import Cgroup
-from support import wait
+from testkit import wait
 
 from .istiod import DISCOVERY, NAME, answers
 from .places import DOMAIN, NAMESPACE, NODE, PROXY_ID, STATUS_PORT
@@ -17,7 +16,7 @@ class Sidecar:
     def __init__(self, pod):
         self.pod, self.world = pod, pod.world
         self.directory = pod.world.directory / f"{pod.place.name}-sidecar"
-        self.cgroup = Cgroup("proxy", pod.cgroup)
+        self.cgroup = pod.cgroup.child("proxy")
         self.process = None
 
     def start(self):

@@ -1,7 +1,7 @@
 """What the API server is told of the mesh: pods, Services, and who may speak to whom."""
 
-from addresses import NODE_NAME
-from objects import namespace, service
+from kube.addresses import NODE_NAME
+from kube.objects import namespace, service
 
 from .places import (
     APPS,

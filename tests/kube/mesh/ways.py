@@ -3,9 +3,10 @@
 import json
 import subprocess
 
-import addresses as at
-from commands import run
-from support.paths import TARGET
+from kube import addresses as at
+from testkit.bpffs import BpfFileSystem
+from testkit.commands import run
+from testkit.paths import TARGET
 
 from .places import EXCLUDED_INBOUND, INBOUND_PORT, NAMESPACE, OUTBOUND_PORT, PROXY_ID
 
@@ -55,7 +56,7 @@ class Rules(Way):
         world = self.world
         program = world.control_plane.binaries / "kube-proxy"
         world.start_process("kube-proxy", world.node.around([
-            str(program), f"--proxy-mode={world.mode}", f"--kubeconfig={world.control_plane.kubeconfig}",
+            program, f"--proxy-mode={world.mode}", f"--kubeconfig={world.control_plane.kubeconfig}",
             f"--hostname-override={at.NODE_NAME}", f"--cluster-cidr={at.POD_NETWORKS[0]}",
             # Of the host: not ours to change.
             "--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0",
@@ -90,7 +91,7 @@ class Sidestep(Way):
             self.write(json.loads(document))
         command = [PROGRAM, "agent", "--config", self.documents, "--node-name", at.NODE_NAME,
                    "--cgroup", self.world.cgroup.path, *self.options, "--metrics", "off"]
-        self.world.start_process("agent", self.world.node.around([str(word) for word in command]))
+        self.world.start_process("agent", self.world.node.around(command))
 
     def write(self, document):
         """JSON is YAML."""
@@ -136,17 +137,3 @@ WAYS = (Rules, Sidestep, SidestepCapture)
 
 def capture(pod):
     return [PROGRAM, "capture", "--netns", pod.namespace.name, "--cgroup", pod.cgroup.path]
-
-
-class BpfFileSystem:
-    def __init__(self, path):
-        self.path = path
-        self.pins = path / "sidestep"
-
-    def mount(self):
-        self.path.mkdir()
-        run("mount", "-t", "bpf", "bpf", self.path)
-
-    def unmount(self):
-        if self.path.is_mount():
-            subprocess.run(["umount", "--lazy", self.path], capture_output=True)

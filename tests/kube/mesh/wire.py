@@ -5,7 +5,7 @@ import secrets
 import socket
 import struct
 
-from support.failure import Failure
+from testkit.failure import Failure
 
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_STATISTICS = 263, 6

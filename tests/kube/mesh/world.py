@@ -4,13 +4,12 @@ import os
 import shutil
 import sys
 
-import addresses as at
-import build
-from cgroups import Cgroup
-from namespaces import Namespace, link
-from support import paths
-from support.process import Process
-from worlds import PEERS, Prober
+from kube import addresses as at
+from kube import build
+from kube.worlds import PEERS, Prober
+from testkit import cgroups, paths
+from testkit.namespaces import Namespace, link
+from testkit.process import Process
 
 from . import places
 from .pod import Pod
@@ -21,13 +20,13 @@ FIRST_NUMBER = 100
 
 
 class World:
-    def __init__(self, way, number, lab, istiod):
+    def __init__(self, way, number, testbed, istiod):
         self.kind = f"mesh-{way.name}"
-        self.control_plane, self.istiod, self.env = lab.control_plane, istiod, lab.env
+        self.control_plane, self.istiod, self.env = testbed.control_plane, istiod, testbed.env
         self.address = at.CONTROL.replace(".0.1", f".0.{FIRST_NUMBER + number}")
-        self.directory = lab.directory / self.kind
+        self.directory = testbed.directory / self.kind
         # Of kube-proxy.
-        self.mode = lab.options.modes[0]
+        self.mode = testbed.options.modes[0]
         self.programs = self.directory / "programs"
         self.way = way(self)
         self.node = None
@@ -37,7 +36,7 @@ class World:
         # By pod: what Istio's own check says of how it is captured.
         self.validated = {}
         self.processes = []
-        self.cgroup = Cgroup(self.kind)
+        self.cgroup = cgroups.of_this_run(self.kind)
 
     def __enter__(self):
         try:
@@ -53,7 +52,6 @@ class World:
     def start(self):
         self.directory.mkdir()
         self.bring_programs()
-        self.cgroup.make()
         self.build_node()
         for place in places.PLACES.values():
             self.pods[place.name] = Pod(self, place)

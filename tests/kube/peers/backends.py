@@ -11,10 +11,10 @@ import socket
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).resolve().parents[2] / "apps")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from addresses import endpoint  # noqa: E402
-from namespaces import enter  # noqa: E402
+from kube.addresses import endpoint
+from testkit.namespaces import enter
 
 
 def listen(kind, address, port):

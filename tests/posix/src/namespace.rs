@@ -1,4 +1,4 @@
-//! Network namespaces.
+//! A program's own network namespace, made by the call that a program makes: so not by crates/testkit.
 
 use crate::sys::errno::outcome;
 use crate::sys::net::{self, Family};

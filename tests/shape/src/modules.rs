@@ -87,7 +87,8 @@ impl Modules {
     }
 }
 
-fn rust_files(directory: &Path) -> Vec<PathBuf> {
+/// All of them below a directory, in their order.
+pub fn rust_files(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
@@ -165,11 +166,12 @@ fn joined(a: &[String], b: &[String]) -> Names {
     [a, b].concat()
 }
 
-fn is_for_tests(attributes: &[Attribute]) -> bool {
+/// Whether an item is there for tests alone.
+pub fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|a| a.path().is_ident("cfg") && a.parse_args::<syn::Ident>().is_ok_and(|what| what == "test"))
 }
 
-fn attributes(item: &Item) -> &[Attribute] {
+pub fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(it) => &it.attrs,
         Item::Fn(it) => &it.attrs,

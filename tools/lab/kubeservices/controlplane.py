@@ -17,17 +17,16 @@ from ..netns import TooSlow, must
 from ..places import ROOT, SEARCH
 from . import workload
 
-# Last, since some of the modules there are called as ours are.
-sys.path += [str(ROOT / "tests" / each) for each in ("kube", "apps")]
+sys.path.append(str(ROOT / "tests"))
 
-import addresses  # noqa: E402
-import leftovers  # noqa: E402
-from controlplane import BRIDGE, ControlPlane  # noqa: E402
-from namespaces import enter  # noqa: E402, F401 - contestants dial in a namespace
-from objects import namespace  # noqa: E402
-from support.failure import Failure  # noqa: E402
-from twin import COMMANDS as LEGACY_COMMANDS  # noqa: E402, F401 - how kube-proxy gets iptables' own tables
-from twin import LEGACY  # noqa: E402, F401
+from kube import addresses  # noqa: E402
+from kube.controlplane import BRIDGE, ControlPlane  # noqa: E402
+from kube.kube_proxy import COMMANDS as LEGACY_COMMANDS  # noqa: E402, F401 - how kube-proxy gets iptables' own tables
+from kube.kube_proxy import LEGACY  # noqa: E402, F401
+from kube.objects import namespace  # noqa: E402
+from testkit import leftovers  # noqa: E402
+from testkit.failure import Failure  # noqa: E402
+from testkit.namespaces import enter  # noqa: E402, F401 - contestants dial in a namespace
 
 NODE_NAME = addresses.NODE_NAME
 NODE_ADDRESS = addresses.CONTROL.replace(".0.1", ".0.10")

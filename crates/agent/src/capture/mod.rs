@@ -11,7 +11,7 @@ use crate::settings::{self, NoCgroup};
 use args::Args;
 use attach::CgroupError;
 use clap::Parser;
-use sidestep_ebpf::capture::{Captures, passthrough, place};
+use sidestep_ebpf::capture::{Captures, passthrough, pod_network};
 use sidestep_ebpf::error::{Doing, Error};
 use sidestep_ebpf::probe::{self, Missing};
 use sidestep_ebpf::{netns, packets, services};
@@ -84,7 +84,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> Result<(), CommandError> {
 
 /// By which others know the pod. None of a namespace that is not there yet.
 fn addresses(namespace: &Path) -> BTreeSet<IpAddr> {
-    let mut found = place::look(namespace).map(|place| place.addresses).unwrap_or_default();
+    let mut found = pod_network::read(namespace).map(|network| network.addresses).unwrap_or_default();
     found.retain(|ip| !ip.is_loopback() && !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()));
     found
 }
@@ -107,13 +107,13 @@ fn rules(args: &Args, name: &str) -> Result<Rules, CommandError> {
     // A namespace that ip-netns(8) has named may have a resolv.conf of its own.
     let own = Path::new("/etc/netns").join(name).join("resolv.conf");
     let resolv_conf = std::fs::read_to_string(own).or_else(|_| std::fs::read_to_string("/etc/resolv.conf"));
-    let place = flags::Place {
+    let context = flags::FlagContext {
         resolv_conf: &resolv_conf.unwrap_or_default(),
         user: &|name| number_in("/etc/passwd", name),
         group: &|name| number_in("/etc/group", name),
     };
     let without_proxy = if args.pass_without_proxy { WithoutProxy::Pass } else { WithoutProxy::Refuse };
-    Ok(args.flags().rules(&place, without_proxy)?)
+    Ok(args.flags().rules(&context, without_proxy)?)
 }
 
 /// passwd(5) and group(5) have the number in the third field.
@@ -134,7 +134,7 @@ fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<
     let put = || -> Result<(), Error> {
         let mut captures = Captures::open(pins)?;
         let cookie = netns::cookie_of(namespace).doing(namespace.display().to_string())?;
-        captures.put(namespace, cookie, rules, &place::look(namespace)?)?;
+        captures.put(namespace, cookie, rules, &pod_network::read(namespace)?)?;
         captures.sweep()
     };
     let cgroup = attach::cover(pins, &wanted)?;
@@ -147,9 +147,9 @@ fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<
 }
 
 fn validated(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<(), CommandError> {
-    let (cookie, place) = place::look_and_name(namespace)?;
+    let (cookie, network) = pod_network::read_named(namespace)?;
     let cgroup = args.cgroup.clone().map_or_else(settings::cgroup_mount, Ok)?;
-    Ok(validate::run(&validate::Pod { pins, namespace, cookie, cgroup: &cgroup, rules, place: &place })?)
+    Ok(validate::run(&validate::Pod { pins, namespace, cookie, cgroup: &cgroup, rules, network: &network })?)
 }
 
 /// Tables of another version are not taken over: with them would go the other pods that are captured.

@@ -12,7 +12,7 @@ use sidestep_mesh::address::Protocol;
 use sidestep_mesh::capture::outbound::Outbound;
 use sidestep_mesh::capture::probe::Probe;
 use sidestep_mesh::capture::rules::{Ranges, Rules};
-use sidestep_mesh::capture::tables::{Place, Way};
+use sidestep_mesh::capture::tables::{PodNetwork, Route};
 use sidestep_mesh::capture::verdict::Action;
 use std::fs::{self, File};
 use std::io;
@@ -39,7 +39,7 @@ pub struct Pod<'a> {
     pub cookie: u64,
     pub cgroup: &'a Path,
     pub rules: &'a Rules,
-    pub place: &'a Place,
+    pub network: &'a PodNetwork,
 }
 
 /// A dial that the rules capture.
@@ -268,13 +268,13 @@ impl Pod<'_> {
 
     /// The interface by which the kernel would send, and from which address.
     fn leaves_by(&self, ip: IpAddr) -> Option<(&str, IpAddr)> {
-        let covering = self.place.routes.iter().filter(|(net, _)| net.contains(&ip));
+        let covering = self.network.routes.iter().filter(|(net, _)| net.contains(&ip));
         match covering.max_by_key(|(net, _)| net.prefix_len())?.1 {
-            Way::By { interface, source } => {
-                let mut names = self.place.interfaces.iter();
+            Route::By { interface, source } => {
+                let mut names = self.network.interfaces.iter();
                 names.find(|(_, number)| **number == interface).map(|(name, _)| (name.as_str(), source))
             }
-            Way::Local { .. } | Way::Nowhere { .. } => None,
+            Route::Local { .. } | Route::Nowhere { .. } => None,
         }
     }
 

@@ -3,13 +3,13 @@
 //! Files of kind Capture name namespaces, which come, go and change on their own. Each of these only makes a visit due:
 //! what a visit finds is compared with what was found before, and written.
 
+use super::enforcer::PolicyEnforcer;
 use super::identity::{self, Identity};
-use super::judging::Judging;
 use super::lifecycle::{Stage, Step};
+use super::namespaces::{Namespaces, Orphaned};
 use super::reporter::Reporter;
 use super::schedule::Schedule;
-use super::spaces::{Left, Spaces};
-use super::{Order, Standing, places};
+use super::{CaptureStatus, Order, changes};
 use crate::message::{Message, refused};
 use crate::settings::Settings;
 use notify::RecommendedWatcher;
@@ -35,7 +35,7 @@ const BATCH: usize = 1024;
 
 pub fn run(settings: &Settings, node: u64, orders: &Receiver<Order>, own: &Sender<Order>, inbox: &Sender<Message>) {
     let to_us = own.clone();
-    std::thread::spawn(move || places::follow(&to_us));
+    std::thread::spawn(move || changes::follow(&to_us));
     let mut controller = CaptureController::new(settings, node, own, inbox);
     loop {
         let first = match controller.pause() {
@@ -69,8 +69,8 @@ pub struct Pod {
     /// What the last visit has found to be wrong.
     pub troubles: Vec<String>,
     /// Why it is not judged as its policies want it.
-    pub unjudged: Option<String>,
-    pub told: Option<Standing>,
+    pub unenforced: Option<String>,
+    pub told: Option<CaptureStatus>,
 }
 
 impl Pod {
@@ -84,7 +84,7 @@ impl Pod {
             is_obscure,
             pause,
             troubles: Vec::new(),
-            unjudged: None,
+            unenforced: None,
             told: None,
         }
     }
@@ -108,14 +108,14 @@ pub struct CaptureController<'a> {
     /// Nothing was done since everything was done.
     pub has_rested: bool,
     pub captures: Option<Captures>,
-    pub judging: Judging,
+    pub enforcer: PolicyEnforcer,
     /// Namespaces that are admitted though no file names them.
     pub exempt: BTreeSet<u64>,
     /// Where connections are led around proxies is to be written anew.
     pub bypasses_stale: bool,
     pub pods: HashMap<Name, Pod>,
     by_path: HashMap<PathBuf, BTreeSet<Name>>,
-    pub spaces: Spaces,
+    pub namespaces: Namespaces,
     pub schedule: Schedule,
     pub watch: NameWatch,
     /// When names are compared with the namespaces that they stood for.
@@ -154,12 +154,12 @@ impl CaptureController<'_> {
             stage: Stage::Waiting,
             has_rested: false,
             captures: None,
-            judging: Judging::new(settings, node),
+            enforcer: PolicyEnforcer::new(settings, node),
             exempt: BTreeSet::new(),
             bypasses_stale: false,
             pods: HashMap::new(),
             by_path: HashMap::new(),
-            spaces: Spaces::default(),
+            namespaces: Namespaces::default(),
             schedule: Schedule::default(),
             watch: NameWatch::Unneeded,
             look: Instant::now(),
@@ -175,11 +175,11 @@ impl CaptureController<'_> {
         match order {
             Order::Want(name, Some(capture)) => self.want(name, capture),
             Order::Want(name, None) => self.forget(&name),
-            Order::Judge(court) => self.rejudge(court),
+            Order::Enforce(plan) => self.enforce_plan(plan),
             Order::Begin => self.stage = self.stage.after(Step::Begin),
             Order::Complete => self.stage = self.stage.after(Step::NothingHidden),
             Order::Attached => {
-                self.renew.extend(self.spaces.cookies());
+                self.renew.extend(self.namespaces.cookies());
                 self.visit_all();
             }
             Order::Named(path) => self.named(&path),
@@ -188,10 +188,11 @@ impl CaptureController<'_> {
                 self.visit_all();
             }
             Order::Changed(number) => {
-                let owner = self.spaces.by_number(number).and_then(|cookie| self.spaces.get(cookie)?.owner().cloned());
+                let owner =
+                    self.namespaces.by_number(number).and_then(|cookie| self.namespaces.get(cookie)?.owner().cloned());
                 owner.into_iter().for_each(|name| self.visit_soon(&name, SWARM));
             }
-            Order::Ended(number) => self.spaces.by_number(number).into_iter().for_each(|cookie| self.end(cookie)),
+            Order::Ended(number) => self.namespaces.by_number(number).into_iter().for_each(|cookie| self.end(cookie)),
             Order::Lost(why) => self.lost(why),
             Order::Check(check, reply) => {
                 // Whoever asked may have gone.
@@ -250,21 +251,21 @@ impl CaptureController<'_> {
 
     /// What the file has named is its business no more.
     pub fn release(&mut self, name: &Name) {
-        for left in self.spaces.release(name) {
-            self.left(left);
+        for orphaned in self.namespaces.release(name) {
+            self.orphaned(orphaned);
         }
     }
 
-    pub fn left(&mut self, left: Left) {
-        match left {
-            Left::Nobody(cookie) => self.remove(cookie),
-            Left::Others(_, names) => names.iter().for_each(|other| self.visit_soon(other, Duration::ZERO)),
+    pub fn orphaned(&mut self, orphaned: Orphaned) {
+        match orphaned {
+            Orphaned::Nobody(cookie) => self.remove(cookie),
+            Orphaned::Others(_, names) => names.iter().for_each(|other| self.visit_soon(other, Duration::ZERO)),
         }
     }
 
     pub fn remove(&mut self, cookie: u64) {
         let removed = self.captures.as_mut().map_or(Ok(()), |captures| captures.remove_untidily(cookie));
-        if let Err(error) = removed.and(self.judging.forget(cookie)) {
+        if let Err(error) = removed.and(self.enforcer.forget(cookie)) {
             let error = chain(&error);
             tracing::error!("a pod is still captured or judged, and will be removed in a moment: {error}");
             self.doomed.insert(cookie);
@@ -273,9 +274,9 @@ impl CaptureController<'_> {
     }
 
     fn end(&mut self, cookie: u64) {
-        let was_captured = self.spaces.get(cookie).is_some_and(|space| space.applied.is_some());
+        let was_captured = self.namespaces.get(cookie).is_some_and(|namespace| namespace.applied.is_some());
         self.ended += u64::from(was_captured);
-        for name in self.spaces.remove(cookie) {
+        for name in self.namespaces.remove(cookie) {
             if let Some(pod) = self.pods.get_mut(&name) {
                 pod.seen = None;
             }
@@ -290,10 +291,10 @@ impl CaptureController<'_> {
             self.blind = Some(why);
         }
         let dead = |cookie: &u64| {
-            let is_captured = self.spaces.get(*cookie).is_some_and(|space| space.applied.is_some());
+            let is_captured = self.namespaces.get(*cookie).is_some_and(|namespace| namespace.applied.is_some());
             is_captured && self.captures.as_ref().is_some_and(|captures| !captures.is_alive(*cookie))
         };
-        let dead: Vec<u64> = self.spaces.cookies().into_iter().filter(dead).collect();
+        let dead: Vec<u64> = self.namespaces.cookies().into_iter().filter(dead).collect();
         dead.into_iter().for_each(|cookie| self.end(cookie));
         self.visit_all();
     }

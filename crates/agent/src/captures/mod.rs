@@ -7,25 +7,25 @@
 //!   rtnetlink   --Order-->  '--------------'  --> Message::Captured, to the node
 //! ```
 
+mod changes;
 mod controller;
-mod court;
+mod enforcement;
+mod enforcer;
 mod identity;
-mod judging;
 mod lifecycle;
-mod places;
+mod namespaces;
 pub mod report;
 mod reporter;
 mod schedule;
-mod spaces;
 mod upkeep;
 mod visit;
 
-pub use report::{Figures, Report, Standing};
+pub use report::{CaptureStatus, Figures, Report};
 
 use crate::message::Message;
 use crate::settings::Settings;
 use sidestep_agent_api::{Check, Reply};
-use sidestep_mesh::bypass::Way;
+use sidestep_mesh::bypass::BypassFlags;
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::Name;
 use sidestep_mesh::plane::FrontendKey;
@@ -41,7 +41,7 @@ pub enum Order {
     /// This is what the file says; None: it has gone.
     Want(Name, Option<Arc<Capture>>),
     /// With whom pods may talk, and where their proxies are led around.
-    Judge(Court),
+    Enforce(PolicyPlan),
     /// Everything that is wanted has been told, as far as it is known.
     Begin,
     /// Nothing is hidden: what an earlier agent has left besides may go.
@@ -64,9 +64,9 @@ pub enum Order {
 
 /// What policies, and Services that need no proxy, mean to the pods of this node.
 #[derive(Clone)]
-pub struct Court {
-    pub plan: Arc<Plan>,
-    pub ways: Arc<BTreeMap<FrontendKey, Way>>,
+pub struct PolicyPlan {
+    pub policies: Arc<Plan>,
+    pub bypasses: Arc<BTreeMap<FrontendKey, BypassFlags>>,
     /// Pods whose proxies are never led around.
     pub required: Arc<BTreeSet<Name>>,
     /// Nothing has been hidden since the agent began: what is not in the plan is not wanted.

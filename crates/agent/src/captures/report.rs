@@ -8,14 +8,14 @@ use std::sync::Arc;
 /// What the controller tells.
 pub enum Report {
     /// What became of these; None: not wanted any more.
-    News(Vec<(Name, Option<Standing>)>, Figures),
+    News(Vec<(Name, Option<CaptureStatus>)>, Figures),
     /// What was wanted when it began is done, or cannot be done for now.
     Settled,
 }
 
 /// What became of a captured pod.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct CaptureStatus {
     /// The cookie of its namespace, where that is known.
     pub netns: Option<u64>,
     /// By what its connections are captured; None: they are not.

@@ -1,6 +1,6 @@
 //! What the node is told of captured pods: only what is new, many pods at a time.
 
-use super::{Figures, Report, Standing};
+use super::{CaptureStatus, Figures, Report};
 use crate::message::Message;
 use sidestep_mesh::object::Name;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ const BATCH: usize = 1024;
 
 pub struct Reporter<'a> {
     inbox: &'a Sender<Message>,
-    news: BTreeMap<Name, Option<Standing>>,
+    news: BTreeMap<Name, Option<CaptureStatus>>,
     told: Figures,
 }
 
@@ -21,8 +21,8 @@ impl Reporter<'_> {
     }
 
     /// None: it is not wanted any more.
-    pub fn note(&mut self, name: &Name, standing: Option<Standing>) {
-        self.news.insert(name.clone(), standing);
+    pub fn note(&mut self, name: &Name, status: Option<CaptureStatus>) {
+        self.news.insert(name.clone(), status);
     }
 
     pub fn is_full(&self) -> bool {

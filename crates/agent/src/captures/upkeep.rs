@@ -67,7 +67,7 @@ impl CaptureController<'_> {
         self.has_rested = true;
         self.tidy();
         if std::mem::take(&mut self.bypasses_stale) {
-            self.lead();
+            self.apply_bypasses();
         }
         if self.stage == Stage::Completing && !self.pods.values().any(|pod| pod.is_obscure) {
             self.complete();
@@ -82,7 +82,7 @@ impl CaptureController<'_> {
     fn settle(&mut self) {
         self.stage = self.stage.after(Step::Settle);
         self.admit_exempt();
-        self.judging.arm();
+        self.enforcer.arm();
         self.reporter.settled();
         if let Ok(Err(error)) = self.captures().map(Captures::prepare) {
             tracing::warn!("no pod can be captured: {}", chain(&error));
@@ -91,17 +91,17 @@ impl CaptureController<'_> {
 
     fn complete(&mut self) {
         self.stage = self.stage.after(Step::Complete);
-        let wanted = self.spaces.cookies();
+        let wanted = self.namespaces.cookies();
         // Where nothing can be captured nothing is.
         let completed = self.captures().ok().map(|captures| captures.complete_but(&wanted));
         if let Some(Err(error)) = completed {
             tracing::error!("what an earlier agent has captured besides is not removed: {}", chain(&error));
         }
-        if let Err(error) = self.judging.complete(&self.whose(), &self.exempt) {
+        if let Err(error) = self.enforcer.complete(&self.policy_owners(), &self.exempt) {
             tracing::error!("pods that an earlier agent judged besides still are: {}", chain(&error));
         }
         self.bypasses_stale = true;
-        self.lead();
+        self.apply_bypasses();
     }
 
     fn tidy(&mut self) {
@@ -117,10 +117,10 @@ impl CaptureController<'_> {
         }
         let found = self.settings.exempt.iter().filter_map(|netns| cookie_of(&netns.path()).ok()).collect();
         let before = std::mem::replace(&mut self.exempt, found);
-        let gone = before.difference(&self.exempt).filter(|cookie| self.spaces.get(**cookie).is_none());
-        gone.for_each(|cookie| drop(self.judging.forget(*cookie)));
+        let gone = before.difference(&self.exempt).filter(|cookie| self.namespaces.get(**cookie).is_none());
+        gone.for_each(|cookie| drop(self.enforcer.forget(*cookie)));
         for cookie in &self.exempt {
-            if let Err(error) = self.judging.admit(*cookie) {
+            if let Err(error) = self.enforcer.admit(*cookie) {
                 tracing::error!("a network namespace that is exempt may not talk: {}", chain(&error));
             }
         }
@@ -142,11 +142,11 @@ impl CaptureController<'_> {
         let tables = self.captures.as_ref().map(Captures::fill).unwrap_or_default().into_iter();
         let tables = tables.map(|fill| Fill { table: fill.table.into(), used: fill.used as u32, size: fill.room });
         let figures = Figures {
-            tables: tables.chain(self.judging.fill()).collect(),
+            tables: tables.chain(self.enforcer.fill()).collect(),
             ended: self.ended,
-            judged: self.judging.count(),
-            admitted: self.judging.admitted(),
-            trouble: self.judging.trouble(),
+            judged: self.enforcer.count(),
+            admitted: self.enforcer.admitted(),
+            trouble: self.enforcer.trouble(),
         };
         self.reporter.tell(figures);
     }
@@ -157,17 +157,17 @@ impl CaptureController<'_> {
         let captured = self.captures.as_ref().map(|captures| captures.differences(is_complete));
         let differences = captured.unwrap_or(Ok(Vec::new()))?;
         check.captures = self.captures.as_ref().map_or(0, |captures| captures.namespaces().len());
-        let named = |cookie| match self.spaces.get(cookie).and_then(|space| space.applied.as_ref()) {
+        let named = |cookie| match self.namespaces.get(cookie).and_then(|namespace| namespace.applied.as_ref()) {
             Some(capture) => format!("Capture {}", capture.name),
             None if cookie == 0 => "policies".into(),
             None => format!("namespace {cookie}"),
         };
-        let judged = self.judging.differences(is_complete)?;
-        check.judged = self.judging.count();
-        check.problems.extend(self.judging.trouble());
+        let judged = self.enforcer.differences(is_complete)?;
+        check.judged = self.enforcer.count();
+        check.problems.extend(self.enforcer.trouble());
         let differences = differences.into_iter().map(|(cookie, what)| (cookie, what.to_string())).chain(judged);
         check.differences.extend(differences.map(|(cookie, what)| format!("{}: {what}", named(cookie))));
-        check.admitted = self.judging.admitted();
+        check.admitted = self.enforcer.admitted();
         if check.admitted.is_some() {
             check.barred = self.barred();
         }
@@ -177,7 +177,7 @@ impl CaptureController<'_> {
     /// Network namespaces of this node that may talk with nobody, by their files.
     fn barred(&self) -> Vec<String> {
         let is_barred = |path: &PathBuf| {
-            cookie_of(path).is_ok_and(|cookie| cookie != self.node && !self.judging.is_admitted(cookie))
+            cookie_of(path).is_ok_and(|cookie| cookie != self.node && !self.enforcer.is_admitted(cookie))
         };
         walk::namespaces().into_iter().filter(is_barred).map(|path| path.display().to_string()).collect()
     }

@@ -1,12 +1,12 @@
 //! A visit to the namespace that a file of kind Capture names: what is found there is what is written.
 
-use super::Standing;
+use super::CaptureStatus;
 use super::controller::{CaptureController, OpenError, PAUSES};
 use super::identity::{Identity, Opened};
-use sidestep_ebpf::capture::{changes, place};
+use sidestep_ebpf::capture::{changes, pod_network};
 use sidestep_ebpf::error::{Error, chain};
 use sidestep_mesh::capture::pod::Capture;
-use sidestep_mesh::capture::tables::Place;
+use sidestep_mesh::capture::tables::PodNetwork;
 use sidestep_mesh::object::Name;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Policies that could not be written are tried again after this: a table that is full takes a while to be found so.
-pub const UNJUDGED: Duration = Duration::from_secs(30);
+pub const UNENFORCED: Duration = Duration::from_secs(30);
 
 /// Why a namespace is not as its file wants it. It is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -52,11 +52,11 @@ impl CaptureController<'_> {
         pod.troubles = troubles;
         let pause = pod.pause;
         pod.pause = if again { (pause * 2).min(PAUSES[1]) } else { PAUSES[0] };
-        let unjudged = pod.unjudged.is_some();
+        let unenforced = pod.unenforced.is_some();
         if again {
             self.schedule.visit_at(name, Instant::now() + pause);
-        } else if unjudged {
-            self.schedule.visit_at(name, Instant::now() + UNJUDGED);
+        } else if unenforced {
+            self.schedule.visit_at(name, Instant::now() + UNENFORCED);
         }
         self.note(name);
     }
@@ -65,15 +65,15 @@ impl CaptureController<'_> {
     pub fn note(&mut self, name: &Name) {
         let Some(pod) = self.pods.get_mut(name) else { return };
         let netns = pod.seen.map(|(_, cookie)| cookie);
-        let space = netns.and_then(|cookie| self.spaces.get(cookie));
-        let applied = space.and_then(|space| space.applied.clone()).filter(|by| by.name == *name);
-        let is_its = space.is_some_and(|space| space.owner() == Some(name));
-        let judged = is_its && netns.is_some_and(|cookie| self.judging.is_judged(cookie));
-        let troubles = pod.troubles.iter().chain(&pod.unjudged).cloned().collect();
-        let standing = Standing { netns, applied, judged, troubles };
-        if pod.told.as_ref() != Some(&standing) {
-            pod.told = Some(standing.clone());
-            self.reporter.note(name, Some(standing));
+        let namespace = netns.and_then(|cookie| self.namespaces.get(cookie));
+        let applied = namespace.and_then(|namespace| namespace.applied.clone()).filter(|by| by.name == *name);
+        let is_its = namespace.is_some_and(|namespace| namespace.owner() == Some(name));
+        let judged = is_its && netns.is_some_and(|cookie| self.enforcer.is_policed(cookie));
+        let troubles = pod.troubles.iter().chain(&pod.unenforced).cloned().collect();
+        let status = CaptureStatus { netns, applied, judged, troubles };
+        if pod.told.as_ref() != Some(&status) {
+            pod.told = Some(status.clone());
+            self.reporter.note(name, Some(status));
         }
     }
 
@@ -91,39 +91,39 @@ impl CaptureController<'_> {
         let held = opened.path();
         let number = changes::number(&held).map_err(of_file);
         let number = number.or_else(|error| if self.blind.is_some() { Ok(-1) } else { Err(error) })?;
-        let (cookie, place) = place::look_and_name(&held).map_err(|error| error.known_as(&held, &path))?;
+        let (cookie, network) = pod_network::read_named(&held).map_err(|error| error.known_as(&held, &path))?;
         self.pods.get_mut(name).expect("it is wanted").is_obscure = false;
         if cookie == self.node {
             self.now_at(name, None);
             return Err(VisitError::OfNode(path));
         }
         self.now_at(name, Some((opened.identity, cookie)));
-        for other in self.spaces.claim(name, cookie, number) {
+        for other in self.namespaces.claim(name, cookie, number) {
             self.visit_soon(&other, Duration::ZERO);
         }
-        let space = self.spaces.get(cookie).expect("it is claimed");
-        if let Some(owner) = space.owner().filter(|owner| *owner != name) {
+        let namespace = self.namespaces.get(cookie).expect("it is claimed");
+        if let Some(owner) = namespace.owner().filter(|owner| *owner != name) {
             let what = "is for the same namespace: of several files the first by name counts, and this is another one";
             return Ok(vec![format!("Capture {owner} {what}")]);
         }
         let others: Vec<String> =
-            space.claims().filter(|other| *other != name).map(|other| other.to_string()).collect();
-        self.judge_here(name, cookie, &held, &place);
+            namespace.claims().filter(|other| *other != name).map(|other| other.to_string()).collect();
+        self.enforce_here(name, cookie, &held, &network);
         is_covered(&capture, &self.settings.cgroup)?;
         let renew = self.renew.remove(&cookie);
         let captures = self.captures()?;
-        let put = captures.put_untidily(&held, cookie, &capture.rules, &place);
+        let put = captures.put_deferred(&held, cookie, &capture.rules, &network);
         let put = put.and_then(|()| if renew { captures.renew_listeners(&held, cookie) } else { Ok(()) });
         put.map_err(|error| error.known_as(&held, &path))?;
-        let is_judged = self.pods.get(name).is_some_and(|pod| pod.unjudged.is_none());
-        if is_judged {
-            self.judging.admit(cookie)?;
+        let is_policed = self.pods.get(name).is_some_and(|pod| pod.unenforced.is_none());
+        if is_policed {
+            self.enforcer.admit(cookie)?;
         }
-        let complaints = other_addresses(&capture, &place).into_iter().chain(others.first().map(|_| {
+        let complaints = other_addresses(&capture, &network).into_iter().chain(others.first().map(|_| {
             format!("Capture {} names the same namespace: this file counts, the first by name", others.join(", "))
         }));
         let complaints = complaints.chain(self.blind.clone()).collect();
-        self.spaces.get_mut(cookie).expect("it is claimed").applied = Some(capture);
+        self.namespaces.get_mut(cookie).expect("it is claimed").applied = Some(capture);
         Ok(complaints)
     }
 
@@ -137,8 +137,8 @@ impl CaptureController<'_> {
         }
         if has_moved {
             self.release(name);
-        } else if let Some(left) = before.and_then(|cookie| self.spaces.abandon(name, cookie)) {
-            self.left(left);
+        } else if let Some(orphaned) = before.and_then(|cookie| self.namespaces.abandon(name, cookie)) {
+            self.orphaned(orphaned);
         }
     }
 }
@@ -155,10 +155,11 @@ fn is_covered(capture: &Capture, attached: &Path) -> Result<(), VisitError> {
     Err(VisitError::NotCovered { cgroup, attached })
 }
 
-fn other_addresses(capture: &Capture, place: &Place) -> Option<String> {
+fn other_addresses(capture: &Capture, network: &PodNetwork) -> Option<String> {
     let missing: Vec<String> =
-        capture.addresses.iter().filter(|ip| !place.addresses.contains(ip)).map(ToString::to_string).collect();
-    let present: Vec<String> = place.addresses.iter().filter(|ip| !ip.is_loopback()).map(ToString::to_string).collect();
+        capture.addresses.iter().filter(|ip| !network.addresses.contains(ip)).map(ToString::to_string).collect();
+    let present: Vec<String> =
+        network.addresses.iter().filter(|ip| !ip.is_loopback()).map(ToString::to_string).collect();
     (!missing.is_empty()).then(|| {
         format!("spec.addresses: the namespace has not {}, but {}; it is captured all the same", missing.join(", "), {
             if present.is_empty() { "none".into() } else { present.join(", ") }

@@ -3,7 +3,7 @@
 use super::Cluster;
 use super::failure::Failure;
 use super::news::{Item, News, Step};
-use crate::message::{Gone, Teller, Told};
+use crate::message::{EventSink, Gone, Update};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::runtime::watcher::{self, Event};
@@ -40,26 +40,26 @@ impl Known {
         }
     }
 
-    pub fn end_quiet_outages(&mut self, teller: &Teller) -> Result<(), Gone> {
+    pub fn end_quiet_outages(&mut self, sink: &EventSink) -> Result<(), Gone> {
         let of_pods = self.pods.iter_mut().flatten();
         let kinds = [&mut self.services, &mut self.slices].into_iter().chain(of_pods).map(|kind| &mut kind.outage);
-        kinds.chain([&mut self.mine.outage]).try_for_each(|outage| outage.end_if_quiet(teller))
+        kinds.chain([&mut self.mine.outage]).try_for_each(|outage| outage.end_if_quiet(sink))
     }
 
-    pub fn take(&mut self, news: News, teller: &Teller) -> Result<(), Gone> {
+    pub fn take(&mut self, news: News, sink: &EventSink) -> Result<(), Gone> {
         match (news, &mut self.pods) {
-            (News::Service(step), _) => self.services.take(step, teller)?,
-            (News::Slice(step), _) => self.slices.take(step, teller)?,
-            (News::Pod(step), Some([pods, _])) => pods.take(step, teller)?,
-            (News::Namespace(step), Some([_, namespaces])) => namespaces.take(step, teller)?,
+            (News::Service(step), _) => self.services.take(step, sink)?,
+            (News::Slice(step), _) => self.slices.take(step, sink)?,
+            (News::Pod(step), Some([pods, _])) => pods.take(step, sink)?,
+            (News::Namespace(step), Some([_, namespaces])) => namespaces.take(step, sink)?,
             (News::Pod(_) | News::Namespace(_), None) => {}
-            (News::Node(event), _) => self.mine.take(*event, teller)?,
+            (News::Node(event), _) => self.mine.take(*event, sink)?,
         }
         let knows_pods = self.pods.iter().flatten().all(|kind| kind.heard != Heard::Nothing);
         let knows_services = [&self.services, &self.slices].iter().all(|kind| kind.heard == Heard::List);
         let is_all = knows_services && knows_pods && self.mine.is_answered;
         if is_all && !std::mem::replace(&mut self.is_told, is_all) {
-            teller.tell(Told::Listed)?;
+            sink.tell(Update::Listed)?;
         }
         Ok(())
     }
@@ -80,17 +80,17 @@ impl Outage {
         Outage { place: place.into(), last: None }
     }
 
-    fn fail(&mut self, why: impl ToString, teller: &Teller) -> Result<(), Gone> {
+    fn fail(&mut self, why: impl ToString, sink: &EventSink) -> Result<(), Gone> {
         self.last = Some(Instant::now());
-        teller.outage(&self.place, why)
+        sink.outage(&self.place, why)
     }
 
-    fn end(&mut self, teller: &Teller) -> Result<(), Gone> {
-        self.last.take().map_or(Ok(()), |_| teller.well(&self.place))
+    fn end(&mut self, sink: &EventSink) -> Result<(), Gone> {
+        self.last.take().map_or(Ok(()), |_| sink.well(&self.place))
     }
 
-    fn end_if_quiet(&mut self, teller: &Teller) -> Result<(), Gone> {
-        if self.last.is_some_and(|last| last.elapsed() >= QUIET) { self.end(teller) } else { Ok(()) }
+    fn end_if_quiet(&mut self, sink: &EventSink) -> Result<(), Gone> {
+        if self.last.is_some_and(|last| last.elapsed() >= QUIET) { self.end(sink) } else { Ok(()) }
     }
 }
 
@@ -102,26 +102,26 @@ struct Mine {
 }
 
 impl Mine {
-    fn take(&mut self, event: watcher::Result<Event<Node>>, teller: &Teller) -> Result<(), Gone> {
+    fn take(&mut self, event: watcher::Result<Event<Node>>, sink: &EventSink) -> Result<(), Gone> {
         match event {
             // A list that begins has only been asked for.
             Ok(Event::Init) => Ok(()),
             Ok(event) => {
-                self.outage.end(teller)?;
-                self.answered(event, teller)
+                self.outage.end(sink)?;
+                self.answered(event, sink)
             }
             Err(error) => {
                 self.is_answered = true;
-                self.outage.fail(Failure::new::<Node>(&error).text, teller)
+                self.outage.fail(Failure::new::<Node>(&error).text, sink)
             }
         }
     }
 
     /// A Node that has gone leaves its zone as it was: the node is still where it is.
-    fn answered(&mut self, event: Event<Node>, teller: &Teller) -> Result<(), Gone> {
+    fn answered(&mut self, event: Event<Node>, sink: &EventSink) -> Result<(), Gone> {
         self.is_answered = true;
         match event {
-            Event::Apply(node) | Event::InitApply(node) => teller.tell(Told::Zone(zone(&node))),
+            Event::Apply(node) | Event::InitApply(node) => sink.tell(Update::Zone(zone(&node))),
             Event::Init | Event::InitDone | Event::Delete(_) => Ok(()),
         }
     }
@@ -149,10 +149,10 @@ impl Kind {
         Kind { told: BTreeSet::new(), listed: BTreeSet::new(), heard: Heard::Nothing, outage: Outage::of(name) }
     }
 
-    fn take(&mut self, step: Step, teller: &Teller) -> Result<(), Gone> {
+    fn take(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
         // A list that begins has only been asked for.
         if !matches!(step, Step::Begin | Step::Failed(_) | Step::Refused(_)) {
-            self.outage.end(teller)?;
+            self.outage.end(sink)?;
         }
         match step {
             Step::Begin => {
@@ -161,42 +161,42 @@ impl Kind {
             }
             Step::Listed(known) => {
                 self.listed.insert(known.key.clone());
-                self.put(known, teller)
+                self.put(known, sink)
             }
             Step::End => {
                 let gone: Vec<Key> = self.told.difference(&self.listed).cloned().collect();
-                gone.into_iter().try_for_each(|key| self.delete(key, teller))?;
+                gone.into_iter().try_for_each(|key| self.delete(key, sink))?;
                 self.heard = Heard::List;
                 Ok(())
             }
-            Step::Put(known) => self.put(known, teller),
-            Step::Gone(key) => self.delete(key, teller),
-            Step::Failed(why) => self.outage.fail(why, teller),
+            Step::Put(known) => self.put(known, sink),
+            Step::Gone(key) => self.delete(key, sink),
+            Step::Failed(why) => self.outage.fail(why, sink),
             Step::Refused(why) => {
                 self.heard = self.heard.max(Heard::Refusal);
-                self.outage.fail(why, teller)
+                self.outage.fail(why, sink)
             }
         }
     }
 
     /// An object that cannot be understood stays what it was. It is well when what it says is known: what an earlier agent
     /// left besides goes as soon as nothing is hidden.
-    fn put(&mut self, known: Item, teller: &Teller) -> Result<(), Gone> {
+    fn put(&mut self, known: Item, sink: &EventSink) -> Result<(), Gone> {
         match known.object {
             Ok(object) => {
-                let Some(object) = object else { return self.delete(known.key, teller) };
+                let Some(object) = object else { return self.delete(known.key, sink) };
                 self.told.insert(known.key.clone());
-                teller.change(Change::Put(object))?;
-                teller.well(&known.key)
+                sink.change(Change::Put(object))?;
+                sink.well(&known.key)
             }
-            Err(invalid) => teller.trouble(&known.key, invalid),
+            Err(invalid) => sink.trouble(&known.key, invalid),
         }
     }
 
-    fn delete(&mut self, key: Key, teller: &Teller) -> Result<(), Gone> {
+    fn delete(&mut self, key: Key, sink: &EventSink) -> Result<(), Gone> {
         if self.told.remove(&key) {
-            teller.change(Change::Delete(key.clone()))?;
+            sink.change(Change::Delete(key.clone()))?;
         }
-        teller.well(&key)
+        sink.well(&key)
     }
 }

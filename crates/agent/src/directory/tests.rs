@@ -11,16 +11,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Heard(Receiver<Message>);
 
 impl Heard {
-    fn next(&self) -> Told {
+    fn next(&self) -> Update {
         match self.0.recv_timeout(PATIENCE).expect("something is told") {
-            Message::Told(0, told) => told,
+            Message::Update(0, told) => told,
             _ => panic!("only sources talk here"),
         }
     }
 
     /// Until something else than "well" is told.
-    fn news(&self) -> Told {
-        std::iter::repeat_with(|| self.next()).find(|told| !matches!(told, Told::Well(_))).expect("it goes on")
+    fn news(&self) -> Update {
+        std::iter::repeat_with(|| self.next()).find(|told| !matches!(told, Update::Well(_))).expect("it goes on")
     }
 }
 
@@ -31,7 +31,7 @@ fn watch(path: &Path) -> Heard {
 fn watch_as(directory: Directory) -> Heard {
     let (inbox, heard): (Sender<Message>, _) = channel();
     let source = Box::new(directory);
-    std::thread::spawn(move || source.run(&Teller::new(inbox, 0)));
+    std::thread::spawn(move || source.run(&EventSink::new(inbox, 0)));
     Heard(heard)
 }
 
@@ -42,9 +42,9 @@ fn service(name: &str, ip: &str) -> String {
     )
 }
 
-fn put(told: Told) -> String {
+fn put(told: Update) -> String {
     match told {
-        Told::Changes(changes) => match changes.as_slice() {
+        Update::Changes(changes) => match changes.as_slice() {
             [Change::Put(Object::Service(service))] => {
                 format!("{} {}", service.name.name, service.cluster_ips[0])
             }
@@ -54,9 +54,9 @@ fn put(told: Told) -> String {
     }
 }
 
-fn deleted(told: Told) -> String {
+fn deleted(told: Update) -> String {
     match told {
-        Told::Changes(changes) => match changes.as_slice() {
+        Update::Changes(changes) => match changes.as_slice() {
             [Change::Delete(key)] => key.to_string(),
             other => panic!("{other:?}"),
         },
@@ -64,9 +64,9 @@ fn deleted(told: Told) -> String {
     }
 }
 
-fn trouble(told: Told) -> String {
+fn trouble(told: Update) -> String {
     match told {
-        Told::Trouble(trouble) => format!("{}: {}", trouble.place, trouble.what),
+        Update::Trouble(trouble) => format!("{}: {}", trouble.place, trouble.what),
         other => panic!("{other:?}"),
     }
 }
@@ -79,7 +79,7 @@ fn files_are_told_as_they_change() {
     fs::write(directory.path().join("notes.txt"), "nothing of ours").unwrap();
     let heard = watch(directory.path());
     assert_eq!(put(heard.news()), "web 10.0.0.1");
-    assert_eq!(heard.news(), Told::Listed);
+    assert_eq!(heard.news(), Update::Listed);
     fs::write(&file, service("web", "10.0.0.2")).unwrap();
     assert_eq!(put(heard.news()), "web 10.0.0.2");
     // Renamed into its place, as careful writers do.
@@ -103,7 +103,7 @@ fn everything_is_read_again_if_somebody_wants_it() {
     let refresh = source.refresher();
     let heard = watch_as(source);
     assert_eq!(put(heard.news()), "web 10.0.0.1");
-    assert_eq!(heard.news(), Told::Listed);
+    assert_eq!(heard.news(), Update::Listed);
     fs::write(&target, service("web", "10.0.0.2")).unwrap();
     assert!(heard.0.recv_timeout(Duration::from_millis(200)).is_err(), "nobody tells of the link's target");
     refresh();
@@ -120,7 +120,7 @@ fn a_bad_file_is_named_and_changes_nothing() {
     let said = trouble(heard.news());
     assert!(said.contains("bad.yaml: document 1: spec.clusterIPs[0]: \"10.0.0.300\" where an IP"), "{said}");
     assert_eq!(put(heard.news()), "web 10.0.0.1");
-    assert_eq!(heard.news(), Told::Listed);
+    assert_eq!(heard.news(), Update::Listed);
     // A good file that becomes bad: no change follows, and the next thing told is of the next event.
     fs::write(&good, "apiVersion: v1\nkind: Service\nmetadata: {nome: web}\n").unwrap();
     let said = trouble(heard.news());
@@ -128,7 +128,7 @@ fn a_bad_file_is_named_and_changes_nothing() {
     fs::write(&bad, service("db", "10.0.0.4")).unwrap();
     // In this order: with the last trouble goes what hid objects.
     assert_eq!(put(heard.next()), "db 10.0.0.4");
-    assert_eq!(heard.next(), Told::Well(bad.display().to_string()));
+    assert_eq!(heard.next(), Update::Well(bad.display().to_string()));
 }
 
 #[test]
@@ -142,9 +142,9 @@ fn where_captures_are_read_services_are_not() {
         said.ends_with("a.yaml: Service default/web: only objects of kind Capture and Policy are read here"),
         "{said}"
     );
-    assert_eq!(heard.news(), Told::Listed);
+    assert_eq!(heard.news(), Update::Listed);
     fs::write(&file, "{apiVersion: sidestep.dev/v1, kind: Capture, metadata: {name: a}, spec: {netns: a}}").unwrap();
-    assert!(matches!(heard.news(), Told::Changes(changes) if changes.len() == 1));
+    assert!(matches!(heard.news(), Update::Changes(changes) if changes.len() == 1));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn of_two_files_that_name_one_object_the_first_counts() {
     fs::write(&second, service("web", "10.0.0.2")).unwrap();
     let heard = watch(directory.path());
     assert_eq!(put(heard.news()), "web 10.0.0.2");
-    assert_eq!(heard.news(), Told::Listed);
+    assert_eq!(heard.news(), Update::Listed);
     fs::write(&first, service("web", "10.0.0.1")).unwrap();
     assert_eq!(put(heard.news()), "web 10.0.0.1");
     let said = trouble(heard.news());
@@ -162,8 +162,8 @@ fn of_two_files_that_name_one_object_the_first_counts() {
     // The first still counts, and the complaint about it is over with the second.
     fs::remove_file(&second).unwrap();
     assert_eq!(put(heard.news()), "web 10.0.0.1");
-    assert_eq!(heard.next(), Told::Well(second.display().to_string()));
-    assert_eq!(heard.next(), Told::Well(first.display().to_string()));
+    assert_eq!(heard.next(), Update::Well(second.display().to_string()));
+    assert_eq!(heard.next(), Update::Well(first.display().to_string()));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn an_object_that_moves_to_another_file_is_never_gone() {
     fs::write(at("b.yaml"), service("web", "10.0.0.1")).unwrap();
     let heard = watch(directory.path());
     assert_eq!(put(heard.news()), "web 10.0.0.1");
-    assert_eq!(heard.news(), Told::Listed);
+    assert_eq!(heard.news(), Update::Listed);
     for (from, to) in [("b.yaml", "a.yaml"), ("a.yaml", "c.yaml")] {
         fs::rename(at(from), at(to)).unwrap();
         assert_eq!(put(heard.news()), "web 10.0.0.1");
@@ -188,7 +188,7 @@ fn a_foreign_file_tells_nothing() {
     fs::write(at("z.yaml"), service("web", "10.0.0.1")).unwrap();
     let heard = watch(directory.path());
     assert_eq!(put(heard.news()), "web 10.0.0.1");
-    assert_eq!(heard.news(), Told::Listed);
+    assert_eq!(heard.news(), Update::Listed);
     let mut half = File::create(at("z.yaml")).unwrap();
     fs::write(at("notes.txt"), "nothing of ours").unwrap();
     fs::write(at("other.yaml"), service("other", "10.0.0.9")).unwrap();
@@ -205,19 +205,19 @@ fn a_bad_file_that_is_taken_away_is_no_trouble_any_more() {
     fs::write(at("bad.yaml"), "kind: Nonsense").unwrap();
     let heard = watch(directory.path());
     assert!(trouble(heard.news()).contains("bad.yaml: document 1: "));
-    assert_eq!(heard.news(), Told::Listed);
+    assert_eq!(heard.news(), Update::Listed);
     fs::rename(at("bad.yaml"), at("bad.yaml.off")).unwrap();
-    assert_eq!(heard.next(), Told::Well(at("bad.yaml").display().to_string()));
+    assert_eq!(heard.next(), Update::Well(at("bad.yaml").display().to_string()));
     // Also if nobody looked when it went.
     fs::write(at("bad.yaml"), "kind: Nonsense").unwrap();
     assert!(trouble(heard.news()).contains("bad.yaml: document 1: "));
     let mut alone = Directory::new(directory.path().into());
     let (inbox, heard) = channel();
-    let teller = Teller::new(inbox, 0);
-    let all = alone.all(&teller).unwrap().unwrap();
-    alone.read(all, &teller).unwrap();
+    let sink = EventSink::new(inbox, 0);
+    let all = alone.all(&sink).unwrap().unwrap();
+    alone.read(all, &sink).unwrap();
     fs::remove_file(at("bad.yaml")).unwrap();
-    assert!(alone.all(&teller).unwrap().unwrap().contains(&at("bad.yaml")));
+    assert!(alone.all(&sink).unwrap().unwrap().contains(&at("bad.yaml")));
     drop(heard);
 }
 
@@ -240,7 +240,7 @@ fn only_regular_files_of_a_sane_size_are_read() {
         assert!(said.ends_with(expected), "{said}");
     }
     assert_eq!(put(heard.news()), "web 10.0.0.1");
-    assert_eq!(heard.news(), Told::Listed);
+    assert_eq!(heard.news(), Update::Listed);
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_volume_that_exchanges_a_link_is_read_anew() {
     std::os::unix::fs::symlink("..data/a.yaml", at("a.yaml")).unwrap();
     let heard = watch(directory.path());
     assert_eq!(put(heard.news()), "web 10.0.0.1");
-    assert_eq!(heard.news(), Told::Listed);
+    assert_eq!(heard.news(), Update::Listed);
     std::os::unix::fs::symlink("..2", at("..data_tmp")).unwrap();
     fs::rename(at("..data_tmp"), at("..data")).unwrap();
     let told = std::iter::repeat_with(|| put(heard.news())).find(|told| told == "web 10.0.0.2");
@@ -268,12 +268,12 @@ fn a_directory_that_goes_and_comes_back_is_followed_again() {
     let directory = parent.path().join("services");
     fs::create_dir(&directory).unwrap();
     let heard = watch(&directory);
-    assert_eq!(heard.news(), Told::Listed);
+    assert_eq!(heard.news(), Update::Listed);
     fs::remove_dir(&directory).unwrap();
     let said = trouble(heard.news());
     assert!(said.contains("services: "), "{said}");
     fs::create_dir(&directory).unwrap();
     fs::write(directory.join("a.yaml"), service("web", "10.0.0.1")).unwrap();
-    let mut told = std::iter::repeat_with(|| heard.news()).skip_while(|told| matches!(told, Told::Trouble(_)));
+    let mut told = std::iter::repeat_with(|| heard.news()).skip_while(|told| matches!(told, Update::Trouble(_)));
     assert_eq!(put(told.next().expect("it goes on")), "web 10.0.0.1");
 }

@@ -2,11 +2,11 @@
 
 use super::around;
 use super::decided;
-use super::{Call, ExplainError, Result, Told, with};
+use super::{Call, ExplainError, Result, Steps, with};
 use crate::view::View;
 use ipnet::IpNet;
 use sidestep_agent_api::{Explanation, Protocol, Verdict};
-use sidestep_ebpf::capture::place;
+use sidestep_ebpf::capture::pod_network;
 use sidestep_ebpf::netns;
 use sidestep_mesh::address;
 use sidestep_mesh::capture::inbound::Inbound;
@@ -14,7 +14,7 @@ use sidestep_mesh::capture::outbound::{NOBODY, Outbound};
 use sidestep_mesh::capture::pod::{Capture, Netns};
 use sidestep_mesh::capture::probe::Probe;
 use sidestep_mesh::capture::rules::WithoutProxy;
-use sidestep_mesh::capture::tables::{Place, Way};
+use sidestep_mesh::capture::tables::{PodNetwork, Route};
 use sidestep_mesh::capture::verdict::Action;
 use sidestep_mesh::field::Invalid;
 use sidestep_mesh::object::Name;
@@ -23,28 +23,34 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// What becomes of a connection of this process. None: what its pod's rules leave alone, or it is in no captured pod.
-pub fn outbound(view: &View, pid: u32, protocol: Protocol, to: SocketAddr, told: &mut Told) -> Result<Option<Verdict>> {
+pub fn outbound(
+    view: &View,
+    pid: u32,
+    protocol: Protocol,
+    to: SocketAddr,
+    steps: &mut Steps,
+) -> Result<Option<Verdict>> {
     let path = format!("/proc/{pid}/ns/net");
-    let (cookie, place) = place::look_and_name(Path::new(&path))?;
-    let Some(capture) = whose(view, cookie, told)? else { return Ok(None) };
+    let (cookie, network) = pod_network::read_named(Path::new(&path))?;
+    let Some(capture) = whose(view, cookie, steps)? else { return Ok(None) };
     let (uid, gid) = owner(pid)?;
-    told.say("owner of its sockets", format!("user {uid}, group {gid}{}", is_proxy(capture, uid, gid)));
+    steps.say("owner of its sockets", format!("user {uid}, group {gid}{}", is_proxy(capture, uid, gid)));
     let ip = meant(to.ip().to_canonical());
-    let (interface, route) = leaves_by(&place, ip);
-    told.say(format!("route to {ip}"), route);
+    let (interface, route) = leaves_by(&network, ip);
+    steps.say(format!("route to {ip}"), route);
     let protocol = ours(protocol);
     let probe = Outbound { protocol, destination: to, source: None, interface: interface.unwrap_or(""), uid, gid };
     let decided = Probe::Outbound(probe).verdict(&capture.rules);
-    told.say(decided.rule, action(decided.action));
+    steps.say(decided.rule, action(decided.action));
     if decided.action == Action::Bypass {
         return Ok(None);
     }
     let is_sent = matches!(decided.action, Action::Outbound(_)) && interface.is_some();
-    if is_sent && around::outbound(view, &capture.name, SocketAddr::new(ip, to.port()), protocol, told) {
+    if is_sent && around::outbound(view, &capture.name, SocketAddr::new(ip, to.port()), protocol, steps) {
         return Ok(None);
     }
     if interface.is_none() {
-        told.say("route", "none: the error is the same as without capture");
+        steps.say("route", "none: the error is the same as without capture");
         return Ok(Some(Verdict::Refused));
     }
     Ok(Some(match decided.action {
@@ -56,53 +62,53 @@ pub fn outbound(view: &View, pid: u32, protocol: Protocol, to: SocketAddr, told:
 
 /// What becomes of a connection that comes to the pod.
 pub fn inbound(view: &View, netns: &str, call: &Call) -> Result<Explanation> {
-    let mut told = Told::default();
+    let mut steps = Steps::default();
     let path = Netns::read(netns).map_err(no_netns)?.path();
-    let (cookie, place) = place::look_and_name(&path)?;
-    if !is_let_in(view, cookie, &place, call, &mut told) {
-        return Ok(told.end(Verdict::DeniedIn));
+    let (cookie, network) = pod_network::read_named(&path)?;
+    if !is_let_in(view, cookie, &network, call, &mut steps) {
+        return Ok(steps.end(Verdict::DeniedIn));
     }
-    let Some(capture) = whose(view, cookie, &mut told)? else { return Ok(told.end(Verdict::Untouched)) };
+    let Some(capture) = whose(view, cookie, &mut steps)? else { return Ok(steps.end(Verdict::Untouched)) };
     let port = call.port;
     let interface = match call.interface {
-        Some(name) if place.interfaces.contains_key(name) => name,
+        Some(name) if network.interfaces.contains_key(name) => name,
         Some(name) => {
-            return Err(ExplainError::NoInterface { netns: path, name: name.into(), others: names(&place) });
+            return Err(ExplainError::NoInterface { netns: path, name: name.into(), others: names(&network) });
         }
-        None => outside(&place).ok_or(ExplainError::OnlyLoopback(path))?,
+        None => outside(&network).ok_or(ExplainError::OnlyLoopback(path))?,
     };
-    let own = place.addresses.iter().find(|ip| !ip.is_loopback());
+    let own = network.addresses.iter().find(|ip| !ip.is_loopback());
     let destination = SocketAddr::new(own.copied().unwrap_or(Ipv4Addr::UNSPECIFIED.into()), port);
-    told.say("comes in", format!("by {interface}, to {destination}"));
+    steps.say("comes in", format!("by {interface}, to {destination}"));
     if interface == "lo" {
-        told.say("lo", "what stays within the pod was decided when it was sent: ask for the process that dials");
-        return Ok(told.end(Verdict::Untouched));
+        steps.say("lo", "what stays within the pod was decided when it was sent: ask for the process that dials");
+        return Ok(steps.end(Verdict::Untouched));
     }
     let decided = Probe::Inbound(Inbound { interface, destination }).verdict(&capture.rules);
-    told.say(decided.rule, action(decided.action));
+    steps.say(decided.rule, action(decided.action));
     let (role, verdict) = match decided.action {
         Action::Inbound(_) => (1, Verdict::CapturedInbound),
         Action::Outbound(_) => (0, Verdict::CapturedOutbound),
-        Action::Bypass | Action::Dns(_) => return Ok(told.end(Verdict::Untouched)),
+        Action::Bypass | Action::Dns(_) => return Ok(steps.end(Verdict::Untouched)),
     };
-    if verdict == Verdict::CapturedInbound && around::inbound(view, &capture.name, destination, call.source, &mut told)
+    if verdict == Verdict::CapturedInbound && around::inbound(view, &capture.name, destination, call.source, &mut steps)
     {
-        return Ok(told.end(Verdict::Untouched));
+        return Ok(steps.end(Verdict::Untouched));
     }
     let listening = view.pods.tables.all_listening().get(&cookie).map_or(0, |roles| roles[role]);
     let refuses = capture.rules.without_proxy == WithoutProxy::Refuse;
     Ok(match (listening, refuses) {
         (0, true) => {
-            told.say("the proxy", "does not listen there: ECONNREFUSED (spec.proxy.withoutProxy: refuse)");
-            told.end(Verdict::Refused)
+            steps.say("the proxy", "does not listen there: ECONNREFUSED (spec.proxy.withoutProxy: refuse)");
+            steps.end(Verdict::Refused)
         }
         (0, false) => {
-            told.say("the proxy", "does not listen there: the program itself gets it (spec.proxy.withoutProxy: pass)");
-            told.end(Verdict::Untouched)
+            steps.say("the proxy", "does not listen there: the program itself gets it (spec.proxy.withoutProxy: pass)");
+            steps.end(Verdict::Untouched)
         }
         (count, _) => {
-            told.say("the proxy", format!("listens there with {count} sockets"));
-            told.end(verdict)
+            steps.say("the proxy", format!("listens there with {count} sockets"));
+            steps.end(verdict)
         }
     })
 }
@@ -112,18 +118,18 @@ fn no_netns(wrong: Invalid) -> ExplainError {
 }
 
 /// By the pod's policies. Without a source they are not asked.
-fn is_let_in(view: &View, cookie: u64, place: &Place, call: &Call, told: &mut Told) -> bool {
-    let Some(pod) = decided::judged_at(view, cookie, told) else { return true };
+fn is_let_in(view: &View, cookie: u64, network: &PodNetwork, call: &Call, steps: &mut Steps) -> bool {
+    let Some(pod) = decided::judged_at(view, cookie, steps) else { return true };
     match call.source {
         None => {
-            told.say("policies", "depend on who calls: name an address by --source");
+            steps.say("policies", "depend on who calls: name an address by --source");
             true
         }
-        Some(from) if from.is_loopback() || place.addresses.contains(&from.to_canonical()) => {
-            told.say("policies", "are not asked: it comes from the pod itself");
+        Some(from) if from.is_loopback() || network.addresses.contains(&from.to_canonical()) => {
+            steps.say("policies", "are not asked: it comes from the pod itself");
             true
         }
-        Some(from) => decided::into(view, &pod, from, ours(call.protocol), call.port, told).is_none(),
+        Some(from) => decided::into(view, &pod, from, ours(call.protocol), call.port, steps).is_none(),
     }
 }
 
@@ -135,19 +141,19 @@ pub fn ours(protocol: Protocol) -> address::Protocol {
 }
 
 /// By whose rules this namespace is captured. None: by none that are known.
-fn whose<'a>(view: &'a View, cookie: u64, told: &mut Told) -> Result<Option<&'a Capture>> {
+fn whose<'a>(view: &'a View, cookie: u64, steps: &mut Steps) -> Result<Option<&'a Capture>> {
     const RULE: &str = "capture";
     if let Some(capture) = view.pods.of(cookie) {
-        told.say(RULE, format!("by the rules of Capture {}", capture.name));
+        steps.say(RULE, format!("by the rules of Capture {}", capture.name));
         return Ok(Some(capture));
     }
     if view.pods.tables.is_captured(cookie)? {
-        told.say(
+        steps.say(
             RULE,
             "the pod is captured, by rules of an earlier agent or of a file that has gone: they are not known",
         );
     } else if cookie != view.netns {
-        told.say(RULE, "no: no file of kind Capture is for this pod");
+        steps.say(RULE, "no: no file of kind Capture is for this pod");
     }
     Ok(None)
 }
@@ -176,38 +182,38 @@ fn meant(ip: IpAddr) -> IpAddr {
 }
 
 /// The interface, if there is a way, and the same in words.
-fn leaves_by(place: &Place, ip: IpAddr) -> (Option<&str>, String) {
+fn leaves_by(network: &PodNetwork, ip: IpAddr) -> (Option<&str>, String) {
     let covers = |net: &IpNet| net.contains(&ip);
-    let best = place.routes.iter().filter(|(net, _)| covers(net)).max_by_key(|(net, _)| net.prefix_len());
+    let best = network.routes.iter().filter(|(net, _)| covers(net)).max_by_key(|(net, _)| net.prefix_len());
     let name =
-        |index: u32| place.interfaces.iter().find(|(_, number)| **number == index).map(|(name, _)| name.as_str());
+        |index: u32| network.interfaces.iter().find(|(_, number)| **number == index).map(|(name, _)| name.as_str());
     match best {
-        Some((net, Way::Local { .. })) => (Some("lo"), format!("lo: {net} is the pod's own")),
-        Some((net, Way::By { interface, source })) => {
+        Some((net, Route::Local { .. })) => (Some("lo"), format!("lo: {net} is the pod's own")),
+        Some((net, Route::By { interface, source })) => {
             let name = name(*interface).unwrap_or("");
             (Some(name), format!("{name}: {net}, from {source}"))
         }
-        Some((net, Way::Nowhere { error })) => {
+        Some((net, Route::Nowhere { error })) => {
             (None, format!("nowhere: {net}, {}", std::io::Error::from_raw_os_error((*error).into())))
         }
         None => (None, "none".into()),
     }
 }
 
-fn outside(place: &Place) -> Option<&str> {
-    let default = place.routes.iter().filter(|(net, _)| net.prefix_len() == 0).find_map(|(_, way)| match way {
-        Way::By { interface, .. } => Some(*interface),
+fn outside(network: &PodNetwork) -> Option<&str> {
+    let default = network.routes.iter().filter(|(net, _)| net.prefix_len() == 0).find_map(|(_, route)| match route {
+        Route::By { interface, .. } => Some(*interface),
         _ => None,
     });
-    let mut others = place.interfaces.iter().filter(|(name, _)| *name != "lo");
-    let by_default = place.interfaces.iter().find(|(name, number)| *name != "lo" && Some(**number) == default);
+    let mut others = network.interfaces.iter().filter(|(name, _)| *name != "lo");
+    let by_default = network.interfaces.iter().find(|(name, number)| *name != "lo" && Some(**number) == default);
     // Interfaces without addresses, such as those of tunnels that the kernel makes everywhere, come after eth0 by name only.
-    let named = place.interfaces.get_key_value("eth0");
+    let named = network.interfaces.get_key_value("eth0");
     by_default.or(named).or_else(|| others.next()).map(|(name, _)| name.as_str())
 }
 
-fn names(place: &Place) -> String {
-    place.interfaces.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+fn names(network: &PodNetwork) -> String {
+    network.interfaces.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn action(action: Action) -> String {
@@ -220,8 +226,8 @@ fn action(action: Action) -> String {
 }
 
 /// For a caller of which only the cgroup is known.
-pub fn unknown(told: &mut Told) {
-    told.say("capture", "not known of a cgroup: ask for a process if the pod is captured");
+pub fn unknown(steps: &mut Steps) {
+    steps.say("capture", "not known of a cgroup: ask for a process if the pod is captured");
 }
 
 /// Whether a process is in the node's own namespace, and its namespace's cookie.
@@ -232,5 +238,5 @@ pub fn cookie_of(pid: u32) -> Result<u64> {
 
 /// Whether the connections of this pod go through its proxy.
 pub fn is_captured(view: &View, pod: &Name) -> bool {
-    view.pods.standings.get(pod).is_some_and(|standing| standing.applied.is_some())
+    view.pods.statuses.get(pod).is_some_and(|status| status.applied.is_some())
 }

@@ -1,6 +1,6 @@
 //! What policies say of a connection: which rules of which policies have a say, and what becomes of it.
 
-use super::{Result, Told};
+use super::{Result, Steps};
 use crate::view::View;
 use crate::words;
 use sidestep_mesh::address::{Address, Protocol};
@@ -12,38 +12,38 @@ use sidestep_mesh::policy::rules::{Action, Direction, OnDeny, Policy};
 use std::net::{IpAddr, SocketAddr};
 
 /// Whether the pod in this namespace may call there. None: it may. An address of its own is not to be asked for.
-pub fn out(view: &View, netns: u64, to: SocketAddr, protocol: Protocol, told: &mut Told) -> Result<Option<OnDeny>> {
-    let Some(pod) = judged_at(view, netns, told) else { return Ok(None) };
-    Ok(decide(view, &pod, Direction::Egress, to.ip().to_canonical(), protocol, to.port(), told))
+pub fn out(view: &View, netns: u64, to: SocketAddr, protocol: Protocol, steps: &mut Steps) -> Result<Option<OnDeny>> {
+    let Some(pod) = judged_at(view, netns, steps) else { return Ok(None) };
+    Ok(decide(view, &pod, Direction::Egress, to.ip().to_canonical(), protocol, to.port(), steps))
 }
 
 /// Whether this address may call the pod. None: it may.
-pub fn into(view: &View, pod: &Pod, from: IpAddr, protocol: Protocol, port: u16, told: &mut Told) -> Option<OnDeny> {
-    let standing = view.pods.standings.get(&pod.name);
-    if !standing.is_some_and(|standing| standing.judged) {
+pub fn into(view: &View, pod: &Pod, from: IpAddr, protocol: Protocol, port: u16, steps: &mut Steps) -> Option<OnDeny> {
+    let status = view.pods.statuses.get(&pod.name);
+    if !status.is_some_and(|status| status.judged) {
         return None;
     }
-    decide(view, pod, Direction::Ingress, from.to_canonical(), protocol, port, told)
+    decide(view, pod, Direction::Ingress, from.to_canonical(), protocol, port, steps)
 }
 
 /// The pod whose policies are in force in this namespace.
-pub fn judged_at(view: &View, netns: u64, told: &mut Told) -> Option<Pod> {
-    let Some(name) = view.pods.whose(netns) else {
+pub fn judged_at(view: &View, netns: u64, steps: &mut Steps) -> Option<Pod> {
+    let Some(name) = view.pods.pod_of(netns) else {
         if netns != view.netns {
-            told.say("policies", "none: no file of kind Capture is for this pod, so it is not judged");
+            steps.say("policies", "none: no file of kind Capture is for this pod, so it is not judged");
         }
         return None;
     };
     let pod = view.state.pods().remove(name)?;
-    let standing = view.pods.standings.get(name);
-    if standing.is_some_and(|standing| standing.judged) {
+    let status = view.pods.statuses.get(name);
+    if status.is_some_and(|status| status.judged) {
         return Some(pod);
     }
-    let why = standing.map(|standing| standing.troubles.join("; ")).filter(|why| !why.is_empty());
+    let why = status.map(|status| status.troubles.join("; ")).filter(|why| !why.is_empty());
     match (policies_of(&view.state, &pod).next(), why) {
-        (None, _) => told.say("policies", format!("none selects {name}")),
-        (Some(_), Some(why)) => told.say("policies", format!("not in force for {name}: {why}")),
-        (Some(_), None) => told.say("policies", format!("none that selects {name} forbids or allows anything")),
+        (None, _) => steps.say("policies", format!("none selects {name}")),
+        (Some(_), Some(why)) => steps.say("policies", format!("not in force for {name}: {why}")),
+        (Some(_), None) => steps.say("policies", format!("none that selects {name} forbids or allows anything")),
     }
     None
 }
@@ -61,7 +61,7 @@ fn decide(
     peer: IpAddr,
     protocol: Protocol,
     port: u16,
-    told: &mut Told,
+    steps: &mut Steps,
 ) -> Option<OnDeny> {
     let policies: Vec<&Policy> = policies_of(&view.state, pod).collect();
     let identity = identity_of(view, peer);
@@ -72,11 +72,11 @@ fn decide(
     };
     let (number, known) = identity.as_ref().map_or((0, None), |(number, known)| (*number, known.as_ref()));
     let peer_words = words::numbered(number, known);
-    told.say(format!("{direction} of {}: {peer}", pod.name), peer_words);
+    steps.say(format!("{direction} of {}: {peer}", pod.name), peer_words);
     let connection = Connection { direction, peer, who, protocol: Some(protocol), port };
     let in_force: Vec<&Policy> = policies.iter().copied().filter(|policy| !policy.dry_run).collect();
     for fit in fitting(&in_force, &connection) {
-        told.say(
+        steps.say(
             named(&policies, &fit, direction),
             if fit.action == Action::Allow { "allows it" } else { "denies it" },
         );
@@ -85,13 +85,13 @@ fn decide(
     if judgement.would_be_denied {
         let tried = fitting(&policies, &connection).into_iter().filter(|fit| fit.dry_run);
         tried.filter(|fit| fit.action == Action::Deny).for_each(|fit| {
-            told.say(named(&policies, &fit, direction), "would deny it: a dry run, so it is only counted");
+            steps.say(named(&policies, &fit, direction), "would deny it: a dry run, so it is only counted");
         });
     }
     if who == Who::Unknown && is_shared(peer) && in_force.iter().any(|policy| policy.denies_by_name(direction)) {
         let why =
             "many hosts may have it, and a policy denies some by who they are: only a rule that allows it lets it pass";
-        told.say(format!("{direction} of {}: {peer}", pod.name), why);
+        steps.say(format!("{direction} of {}: {peer}", pod.name), why);
     }
     let rule = format!("policies of {}", pod.name);
     let how = match (judgement.outcome, direction) {
@@ -104,7 +104,7 @@ fn decide(
         (Outcome::Denied(OnDeny::Refuse), Direction::Ingress) => "denied: a reset, or an ICMP message",
         (Outcome::Denied(OnDeny::Drop), Direction::Ingress) => "denied: without a word",
     };
-    told.say(rule, how);
+    steps.say(rule, how);
     match judgement.outcome {
         Outcome::Allowed => None,
         Outcome::Denied(how) => Some(how),

@@ -3,11 +3,11 @@
 use super::around;
 use super::captured;
 use super::decided;
-use super::{Result, Told};
+use super::{Result, Steps};
 use crate::view::View;
 use sidestep_agent_api as api;
 use sidestep_agent_api::Verdict;
-use sidestep_ebpf::capture::place;
+use sidestep_ebpf::capture::pod_network;
 use sidestep_mesh::address::Protocol;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -27,8 +27,8 @@ impl Caller {
     pub fn new(caller: &api::Caller) -> Result<Option<Caller>> {
         let api::Caller::Process(pid) = caller else { return Ok(None) };
         let path = format!("/proc/{pid}/ns/net");
-        let (netns, place) = place::look_and_name(Path::new(&path))?;
-        Ok(Some(Caller { netns, own: place.addresses.into_iter().collect() }))
+        let (netns, network) = pod_network::read_named(Path::new(&path))?;
+        Ok(Some(Caller { netns, own: network.addresses.into_iter().collect() }))
     }
 
     fn stays_inside(&self, to: IpAddr) -> bool {
@@ -50,45 +50,52 @@ pub fn of_all(
     from: Option<&Caller>,
     places: &[SocketAddr],
     protocol: Protocol,
-    told: &mut Told,
+    steps: &mut Steps,
 ) -> Result<Option<Verdict>> {
     let Some(from) = from else {
         if view.policing.plan.pods.is_empty() {
             return Ok(None);
         }
-        told.say("policies", "not known of a cgroup: ask for a process");
+        steps.say("policies", "not known of a cgroup: ask for a process");
         return Ok(None);
     };
     let mut verdicts = Vec::new();
     for (number, place) in places.iter().enumerate() {
-        let mut steps = Told::default();
-        verdicts.push(of_one(view, from, *place, protocol, &mut steps)?);
+        let mut own = Steps::default();
+        verdicts.push(of_one(view, from, *place, protocol, &mut own)?);
         if number < TOLD {
-            told.add(steps);
+            steps.add(own);
         }
     }
     let denied: Vec<Verdict> = verdicts.iter().flatten().copied().collect();
     if places.len() > 1 && !denied.is_empty() {
-        told.say("policies", format!("deny {} of {} backends", denied.len(), places.len()));
+        steps.say("policies", format!("deny {} of {} backends", denied.len(), places.len()));
     }
     Ok(if denied.len() == verdicts.len() { denied.first().copied() } else { None })
 }
 
-fn of_one(view: &View, from: &Caller, to: SocketAddr, protocol: Protocol, told: &mut Told) -> Result<Option<Verdict>> {
+fn of_one(
+    view: &View,
+    from: &Caller,
+    to: SocketAddr,
+    protocol: Protocol,
+    steps: &mut Steps,
+) -> Result<Option<Verdict>> {
     if from.stays_inside(to.ip()) {
         return Ok(None);
     }
-    if decided::out(view, from.netns, to, protocol, told)?.is_some() {
+    if decided::out(view, from.netns, to, protocol, steps)?.is_some() {
         return Ok(Some(Verdict::DeniedOut));
     }
     let (Some(pod), Some(source)) = (decided::pod_at(view, to.ip()), from.source(to.ip())) else { return Ok(None) };
-    if decided::into(view, &pod, source, protocol, to.port(), told).is_some() {
+    if decided::into(view, &pod, source, protocol, to.port(), steps).is_some() {
         return Ok(Some(Verdict::DeniedIn));
     }
     if protocol == Protocol::Tcp && captured::is_captured(view, &pod.name) {
         let at = SocketAddr::new(to.ip().to_canonical(), to.port());
-        if !around::inbound(view, &pod.name, at, Some(source), told) {
-            told.say(format!("at {}", pod.name), "the rules of its Capture say whether its proxy takes it (--inbound)");
+        if !around::inbound(view, &pod.name, at, Some(source), steps) {
+            steps
+                .say(format!("at {}", pod.name), "the rules of its Capture say whether its proxy takes it (--inbound)");
         }
     }
     Ok(None)

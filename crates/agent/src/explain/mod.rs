@@ -55,40 +55,40 @@ pub struct Call<'a> {
 }
 
 pub fn explain(view: &View, caller: &Caller, protocol: Protocol, to: SocketAddr) -> Result<Explanation> {
-    let mut told = Told::default();
-    if !is_balanced(view, caller, &mut told)? {
-        return Ok(told.end(Verdict::Untouched));
+    let mut steps = Steps::default();
+    if !is_balanced(view, caller, &mut steps)? {
+        return Ok(steps.end(Verdict::Untouched));
     }
     match caller {
         Caller::Process(pid) => {
-            if let Some(verdict) = captured::outbound(view, *pid, protocol, to, &mut told)? {
-                return Ok(told.end(verdict));
+            if let Some(verdict) = captured::outbound(view, *pid, protocol, to, &mut steps)? {
+                return Ok(steps.end(verdict));
             }
         }
-        Caller::Cgroup(_) if !view.pods.standings.is_empty() => captured::unknown(&mut told),
+        Caller::Cgroup(_) if !view.pods.statuses.is_empty() => captured::unknown(&mut steps),
         Caller::Cgroup(_) => {}
     }
-    let is_node = is_of_the_node(view, caller, &mut told)?;
+    let is_node = is_of_the_node(view, caller, &mut steps)?;
     let from = Calling::new(caller)?;
     let protocol = captured::ours(protocol);
-    let Some((key, frontend)) = find(view, protocol, to, is_node, &mut told)? else {
-        let verdict = judged::of_all(view, from.as_ref(), &[to], protocol, &mut told)?.unwrap_or(Verdict::Untouched);
-        return Ok(told.end(verdict));
+    let Some((key, frontend)) = find(view, protocol, to, is_node, &mut steps)? else {
+        let verdict = judged::of_all(view, from.as_ref(), &[to], protocol, &mut steps)?.unwrap_or(Verdict::Untouched);
+        return Ok(steps.end(verdict));
     };
-    service(view, &key, &frontend, from.as_ref(), told)
+    service(view, &key, &frontend, from.as_ref(), steps)
 }
 
 /// The rules that have been looked at.
 #[derive(Default)]
-pub struct Told(Vec<Step>);
+pub struct Steps(Vec<Step>);
 
-impl Told {
+impl Steps {
     pub fn say(&mut self, rule: impl Display, outcome: impl Display) {
         self.0.push(Step { rule: rule.to_string(), outcome: outcome.to_string() });
     }
 
     /// What has been said elsewhere.
-    pub fn add(&mut self, other: Told) {
+    pub fn add(&mut self, other: Steps) {
         self.0.extend(other.0);
     }
 
@@ -100,13 +100,13 @@ impl Told {
 // --- who connects -------------------------------------------------------------------------------------------------
 
 /// Whether the programs see the caller's sockets at all.
-fn is_balanced(view: &View, caller: &Caller, told: &mut Told) -> Result<bool> {
+fn is_balanced(view: &View, caller: &Caller, steps: &mut Steps) -> Result<bool> {
     if !view.is_attached() {
-        told.say("programs are attached", not_attached(view));
+        steps.say("programs are attached", not_attached(view));
         return Ok(false);
     }
     if !view.is_listed() {
-        told.say("source", "not read yet: all is as an earlier agent programmed it");
+        steps.say("source", "not read yet: all is as an earlier agent programmed it");
     }
     let (cgroup, rule) = match caller {
         Caller::Cgroup(path) => (resolved(path)?, format!("cgroup {}", path.display())),
@@ -114,7 +114,7 @@ fn is_balanced(view: &View, caller: &Caller, told: &mut Told) -> Result<bool> {
     };
     let (attached, is_in) = (&view.settings.cgroup, cgroup.starts_with(resolved(&view.settings.cgroup)?));
     let relation = if is_in { "is in" } else { "is not in" };
-    told.say(rule, format!("{} {relation} {}, to which programs are attached", cgroup.display(), attached.display()));
+    steps.say(rule, format!("{} {relation} {}, to which programs are attached", cgroup.display(), attached.display()));
     Ok(is_in)
 }
 
@@ -144,13 +144,13 @@ fn cgroup_of(pid: u32, inside: &Path) -> Result<PathBuf> {
 }
 
 /// Whether the caller is in this node's own network namespace: only there the loopback answers for NodePorts.
-fn is_of_the_node(view: &View, caller: &Caller, told: &mut Told) -> Result<bool> {
+fn is_of_the_node(view: &View, caller: &Caller, steps: &mut Steps) -> Result<bool> {
     let Caller::Process(pid) = caller else {
-        told.say("network namespace", "not known of a cgroup: taken for a pod's");
+        steps.say("network namespace", "not known of a cgroup: taken for a pod's");
         return Ok(false);
     };
     let is_node = captured::cookie_of(*pid)? == view.netns;
-    told.say("network namespace", if is_node { "the node's own" } else { "a pod's" });
+    steps.say("network namespace", if is_node { "the node's own" } else { "a pod's" });
     Ok(is_node)
 }
 
@@ -161,22 +161,22 @@ fn find(
     protocol: address::Protocol,
     to: SocketAddr,
     is_node: bool,
-    told: &mut Told,
+    steps: &mut Steps,
 ) -> Result<Option<(FrontendKey, Frontend)>> {
     let address = Address::from(to.ip().to_canonical());
     let exact = FrontendKey { address, port: to.port(), protocol, scope: Scope::Address };
     if let Some(found) = look_up(view, &exact)? {
-        told.say(format!("frontend {exact}"), owner(view, &exact));
+        steps.say(format!("frontend {exact}"), owner(view, &exact));
         return Ok(Some((exact, found)));
     }
-    told.say(format!("frontend {exact}"), other_ports(view, &exact));
+    steps.say(format!("frontend {exact}"), other_ports(view, &exact));
     let any = FrontendKey { address: address.family().unspecified(), scope: Scope::Node, ..exact };
     let Some(found) = look_up(view, &any)? else {
-        told.say(any, "no Service has this NodePort");
+        steps.say(any, "no Service has this NodePort");
         return Ok(None);
     };
-    told.say(any, owner(view, &any));
-    let is_here = is_node_address(view, address, is_node, told)?;
+    steps.say(any, owner(view, &any));
+    let is_here = is_node_address(view, address, is_node, steps)?;
     Ok(is_here.then_some((any, found)))
 }
 
@@ -202,7 +202,7 @@ fn other_ports(view: &View, key: &FrontendKey) -> String {
     }
 }
 
-fn is_node_address(view: &View, address: Address, is_node: bool, told: &mut Told) -> Result<bool> {
+fn is_node_address(view: &View, address: Address, is_node: bool, steps: &mut Steps) -> Result<bool> {
     let rule = format!("{address} is this node");
     let is_loopback = address.ip().is_loopback() && address.family() == Family::V4;
     let (is, why) = if is_loopback {
@@ -212,7 +212,7 @@ fn is_node_address(view: &View, address: Address, is_node: bool, told: &mut Told
         let is = known.contains(&address);
         (is, if is { "yes" } else { "no: none of its addresses" })
     };
-    told.say(rule, why);
+    steps.say(rule, why);
     Ok(is)
 }
 
@@ -223,25 +223,25 @@ fn service(
     key: &FrontendKey,
     frontend: &Frontend,
     from: Option<&Calling>,
-    mut told: Told,
+    mut steps: Steps,
 ) -> Result<Explanation> {
     let numbers = view.maps.backends_of(frontend);
     let endpoints: BTreeSet<_> = numbers.into_iter().map(|number| view.maps.endpoint(number)).collect();
     if frontend.count == 0 {
-        told.say(
+        steps.say(
             "backends",
             "none that serves here: ECONNREFUSED (`sidestep service show` names the endpoints and why not)",
         );
     } else {
-        told.say("backends", format!("{}, {}", endpoints.len(), chosen(frontend)));
+        steps.say("backends", format!("{}, {}", endpoints.len(), chosen(frontend)));
     }
     let targets: Vec<SocketAddr> = endpoints.iter().map(|endpoint| report::socket_address(*endpoint)).collect();
     let verdict = match frontend.count {
         0 => Verdict::Refused,
-        _ => judged::of_all(view, from, &targets, key.protocol, &mut told)?.unwrap_or(Verdict::Translated),
+        _ => judged::of_all(view, from, &targets, key.protocol, &mut steps)?.unwrap_or(Verdict::Translated),
     };
     Ok(Explanation {
-        steps: told.0,
+        steps: steps.0,
         verdict,
         service: Some(owner(view, key)),
         backends: endpoints.into_iter().map(|endpoint| report::backend(view, endpoint, 1)).collect(),

@@ -56,7 +56,7 @@ impl Ledger {
     }
 
     fn two(&mut self, between: &Between) -> Two {
-        let two = (self.whose(between.client), self.whose(between.server), between.side);
+        let two = (self.workload(between.client), self.workload(between.server), between.side);
         if self.told.contains(&two) || self.told.len() < MOST_PAIRS {
             self.told.insert(two.clone());
             return two;
@@ -64,7 +64,7 @@ impl Ledger {
         (other(), other(), between.side)
     }
 
-    fn whose(&mut self, number: u32) -> Workload {
+    fn workload(&mut self, number: u32) -> Workload {
         if let Some(known) = self.names.identity(number) {
             self.known.insert(number, known.clone());
             return known;

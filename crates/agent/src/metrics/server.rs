@@ -2,7 +2,7 @@
 //! connections, the size of a request, the time until it is whole and until its answer has been read.
 
 use super::text;
-use crate::message::Asker;
+use crate::message::QueryHandle;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
@@ -58,11 +58,11 @@ impl Server {
     }
 
     /// Serves until the process ends.
-    pub fn run(self, asker: Asker) -> io::Result<()> {
+    pub fn run(self, queries: QueryHandle) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener)?;
-            let mut connections = Connections::new(asker, self.limits);
+            let mut connections = Connections::new(queries, self.limits);
             loop {
                 match listener.accept().await {
                     Ok((stream, _)) => connections.take(stream),
@@ -74,7 +74,7 @@ impl Server {
 }
 
 struct Connections {
-    asker: Asker,
+    queries: QueryHandle,
     limits: Limits,
     answers: Arc<Semaphore>,
     /// The oldest first.
@@ -87,8 +87,8 @@ struct Connection {
 }
 
 impl Connections {
-    fn new(asker: Asker, limits: Limits) -> Connections {
-        Connections { asker, limits, answers: Arc::new(Semaphore::new(ANSWERS)), open: Vec::new() }
+    fn new(queries: QueryHandle, limits: Limits) -> Connections {
+        Connections { queries, limits, answers: Arc::new(Semaphore::new(ANSWERS)), open: Vec::new() }
     }
 
     fn take(&mut self, stream: TcpStream) {
@@ -100,9 +100,9 @@ impl Connections {
             self.open.remove(idle).task.abort();
         }
         let has_asked = Arc::new(AtomicBool::new(false));
-        let Connections { asker, limits, answers, .. } = self;
+        let Connections { queries, limits, answers, .. } = self;
         let service = Service {
-            asker: asker.clone(),
+            queries: queries.clone(),
             answers: Arc::clone(answers),
             has_asked: Arc::clone(&has_asked),
             permit: Mutex::default(),
@@ -114,7 +114,7 @@ impl Connections {
 
 /// What one request is answered by.
 struct Service {
-    asker: Asker,
+    queries: QueryHandle,
     answers: Arc<Semaphore>,
     has_asked: Arc<AtomicBool>,
     /// Held until the answer has been read, or the connection ends.
@@ -135,11 +135,11 @@ impl Service {
         self.has_asked.store(true, Ordering::Relaxed);
         let permit = Arc::clone(&self.answers).acquire_owned().await.ok();
         *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
-        Ok(answer(&request, self.asker.clone()).await)
+        Ok(answer(&request, self.queries.clone()).await)
     }
 }
 
-async fn answer(request: &Request<Incoming>, asker: Asker) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, queries: QueryHandle) -> Response<Full<Bytes>> {
     if request.uri().path() != "/metrics" {
         return said(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
     }
@@ -148,7 +148,7 @@ async fn answer(request: &Request<Incoming>, asker: Asker) -> Response<Full<Byte
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
-    let asked = tokio::task::spawn_blocking(move || match asker.ask(Question::Metrics) {
+    let asked = tokio::task::spawn_blocking(move || match queries.ask(Question::Metrics) {
         Ok(Answer::Metrics(metrics)) => Ok(text(*metrics)),
         Ok(_) => Err(Refusal("the agent answers something else".into())),
         Err(why) => Err(why),
@@ -187,7 +187,7 @@ mod tests {
         let server = Server { limits, ..Server::bind(([127, 0, 0, 1], 0).into()).unwrap() };
         let address = server.listener.local_addr().unwrap();
         let (inbox, asked) = channel();
-        std::thread::spawn(move || server.run(Asker::new(inbox)));
+        std::thread::spawn(move || server.run(QueryHandle::new(inbox)));
         std::thread::spawn(move || {
             for message in asked {
                 if let Message::Asked(_, reply) = message {

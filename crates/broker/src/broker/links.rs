@@ -81,11 +81,11 @@ impl Broker {
             return false;
         };
         let owner = self.scope_of(ringing.owner);
-        let Some(bell) = self.member_mut(rings).and_then(|member| member.room.bell(owner)) else {
+        let Some(doorbell) = self.member_mut(rings).and_then(|member| member.room.doorbell(owner)) else {
             return false;
         };
         if let Some(link) = self.links.get_mut(&ringing.link) {
-            link.permits.rooms.push(bell);
+            link.permits.rooms.push(doorbell);
         }
         if let Some(closes) = self.receivers.get(&self.scope_of(rings)) {
             self.ringing.entry((ringing.link, ringing.side)).or_insert_with(|| closes.mailbox.clone());

@@ -19,7 +19,7 @@ use crate::matching::{Offer, Ticket, Verdict};
 use crate::netns::Namespace;
 use crate::proof::Identity;
 use crate::quota::Permit;
-use crate::receiver::message::{Claim, Command, InHand, Offered, Standing};
+use crate::receiver::message::{Claim, Command, InHand, Liveness, Offered};
 use crate::wire::Sender;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
@@ -137,7 +137,7 @@ impl Broker {
         &mut self,
         (ticket, socket): (Ticket, InHand),
         unchanged: bool,
-        standings: &[(Ticket, Standing)],
+        standings: &[(Ticket, Liveness)],
     ) {
         if self.proving.get(&ticket).is_none_or(|new| new.socket != socket) {
             return; // withdrawn meanwhile
@@ -146,16 +146,16 @@ impl Broker {
             return;
         };
         let which = |wanted| standings.iter().filter(move |(_, s)| *s == wanted).map(|(ticket, _)| *ticket);
-        which(Standing::Gone).for_each(|gone| self.forget_waiting(gone));
+        which(Liveness::Gone).for_each(|gone| self.forget_waiting(gone));
         if !unchanged {
             return self.turn_down(ticket, new.socket, Reason::Short);
         }
-        let unknown: Vec<_> = which(Standing::Unknown).filter(|t| self.matcher.contains(*t)).collect();
+        let unknown: Vec<_> = which(Liveness::Unknown).filter(|t| self.matcher.contains(*t)).collect();
         if !unknown.is_empty() {
             unknown.into_iter().for_each(|other| self.drop_waiting(other, Reason::Unproven));
             return self.turn_down(ticket, new.socket, Reason::Unproven);
         }
-        let alive: Vec<_> = which(Standing::Alive).collect();
+        let alive: Vec<_> = which(Liveness::Alive).collect();
         // Of those that have come meanwhile nothing is known.
         let all_known = self.matcher.candidates(&new.offer).iter().all(|candidate| alive.contains(candidate));
         if !all_known && new.rounds < MOST_ROUNDS {

@@ -28,7 +28,7 @@ impl Broker {
         let Ok(peer) = crate::users::peer_of(&socket) else {
             return self.turn_away(socket, None);
         };
-        let scope = Scope::Domain(Domain { uid: peer.uid, space: self.namespaces.space_of(socket.as_fd()) });
+        let scope = Scope::Domain(Domain { uid: peer.uid, netns: self.namespaces.space_of(socket.as_fd()) });
         self.take_in(socket, scope, Role::New);
     }
 

@@ -19,15 +19,15 @@ const TRIES: usize = 4;
 
 /// Wakes who reads the messages. It is watched by edge: each ring is heard once, and nothing has to be read, which could fail.
 #[derive(Debug)]
-struct Bell {
+struct Doorbell {
     fd: OwnedFd,
     rung: AtomicBool,
 }
 
-impl Bell {
-    fn new() -> io::Result<Bell> {
+impl Doorbell {
+    fn new() -> io::Result<Doorbell> {
         let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Bell { fd, rung: AtomicBool::new(false) })
+        Ok(Doorbell { fd, rung: AtomicBool::new(false) })
     }
 
     fn ring(&self) {
@@ -51,7 +51,7 @@ pub struct Mailbox {
     commands: Option<mpsc::Sender<Command>>,
     /// Of a command the thread has not been told that it is there.
     untold: AtomicBool,
-    bell: Arc<Bell>,
+    doorbell: Arc<Doorbell>,
 }
 
 impl Mailbox {
@@ -69,7 +69,7 @@ impl Mailbox {
     pub fn wake(&self) {
         if self.untold.load(Relaxed) {
             self.untold.store(false, Relaxed);
-            self.bell.ring();
+            self.doorbell.ring();
         }
     }
 }
@@ -77,14 +77,14 @@ impl Mailbox {
 impl Drop for Mailbox {
     fn drop(&mut self) {
         self.commands = None;
-        self.bell.ring();
+        self.doorbell.ring();
     }
 }
 
 /// The receiver's end for commands.
 pub struct Commands {
     commands: mpsc::Receiver<Command>,
-    bell: Arc<Bell>,
+    doorbell: Arc<Doorbell>,
 }
 
 impl Commands {
@@ -98,21 +98,21 @@ impl Commands {
     }
 
     pub fn answer(&self) {
-        self.bell.answer();
+        self.doorbell.answer();
     }
 }
 
 impl AsFd for Commands {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.fd.as_fd()
+        self.doorbell.fd.as_fd()
     }
 }
 
 pub fn commands() -> io::Result<(Mailbox, Commands)> {
     let (sender, commands) = mpsc::channel();
-    let bell = Arc::new(Bell::new()?);
-    let mailbox = Mailbox { commands: Some(sender), untold: AtomicBool::new(false), bell: bell.clone() };
-    Ok((mailbox, Commands { commands, bell }))
+    let doorbell = Arc::new(Doorbell::new()?);
+    let mailbox = Mailbox { commands: Some(sender), untold: AtomicBool::new(false), doorbell: doorbell.clone() };
+    Ok((mailbox, Commands { commands, doorbell }))
 }
 
 /// Events that the main thread has not looked at: then the receiver waits.
@@ -123,7 +123,7 @@ pub struct Reports {
     events: mpsc::SyncSender<Event>,
     /// Of an event the main thread has not been told that it is there.
     untold: Cell<bool>,
-    bell: Arc<Bell>,
+    doorbell: Arc<Doorbell>,
 }
 
 impl Reports {
@@ -143,7 +143,7 @@ impl Reports {
     /// Has the main thread look, if there is something new.
     pub fn wake(&self) {
         if self.untold.replace(false) {
-            self.bell.ring();
+            self.doorbell.ring();
         }
     }
 }
@@ -151,7 +151,7 @@ impl Reports {
 /// The main thread's end for events.
 pub struct News {
     events: mpsc::Receiver<Event>,
-    bell: Arc<Bell>,
+    doorbell: Arc<Doorbell>,
 }
 
 impl News {
@@ -161,23 +161,23 @@ impl News {
 
     /// Before a look at what there is.
     pub fn answer(&self) {
-        self.bell.answer();
+        self.doorbell.answer();
     }
 
     /// There may be more than was looked at.
     pub fn again(&self) {
-        self.bell.ring();
+        self.doorbell.ring();
     }
 }
 
 impl AsFd for News {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.fd.as_fd()
+        self.doorbell.fd.as_fd()
     }
 }
 
 pub fn reports() -> io::Result<(Reports, News)> {
     let (sender, events) = mpsc::sync_channel(UNSEEN);
-    let bell = Arc::new(Bell::new()?);
-    Ok((Reports { events: sender, untold: Cell::new(false), bell: bell.clone() }, News { events, bell }))
+    let doorbell = Arc::new(Doorbell::new()?);
+    Ok((Reports { events: sender, untold: Cell::new(false), doorbell: doorbell.clone() }, News { events, doorbell }))
 }

@@ -84,7 +84,7 @@ pub enum Offered {
 
 /// What is known of a socket that was let go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Liveness {
     Alive,
     Gone,
     /// The kernel did not say.
@@ -136,7 +136,7 @@ pub enum Event {
         ticket: Ticket,
         socket: InHand,
         unchanged: bool,
-        standings: Vec<(Ticket, Standing)>,
+        standings: Vec<(Ticket, Liveness)>,
     },
     /// These are gone.
     Rechecked(Vec<Ticket>),

@@ -2,7 +2,7 @@
 //! hand and the other one found alive.
 
 use super::closing::Closing;
-use super::message::{Claim, Event, InHand, Offered, Standing};
+use super::message::{Claim, Event, InHand, Liveness, Offered};
 use crate::counted::Counted;
 use crate::matching::Ticket;
 use crate::netns::{Namespace, Namespaces, NoNamespace};
@@ -88,7 +88,7 @@ impl Offers {
     }
 
     pub fn recheck(&self, claims: &[Claim]) -> Event {
-        Event::Rechecked(claims.iter().filter(|c| standing(c) == Standing::Gone).map(|c| c.ticket).collect())
+        Event::Rechecked(claims.iter().filter(|c| standing(c) == Liveness::Gone).map(|c| c.ticket).collect())
     }
 
     pub fn let_go(&mut self, socket: InHand) {
@@ -104,11 +104,11 @@ impl Offers {
     }
 }
 
-fn standing(claim: &Claim) -> Standing {
+fn standing(claim: &Claim) -> Liveness {
     match claim.namespace.has(&claim.identity) {
-        Ok(true) => Standing::Alive,
-        Ok(false) => Standing::Gone,
-        Err(_) => Standing::Unknown,
+        Ok(true) => Liveness::Alive,
+        Ok(false) => Liveness::Gone,
+        Err(_) => Liveness::Unknown,
     }
 }
 

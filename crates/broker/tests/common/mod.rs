@@ -3,7 +3,6 @@
 
 pub mod held;
 pub mod memory;
-pub mod namespace;
 pub mod users;
 
 use memory::Mapped;

@@ -28,6 +28,14 @@ impl Rx {
         Ok(have_arrived)
     }
 
+    /// Whether the kernel has all bytes up to `expected` that this end has not read, and no copies of what it has. `queued`: bytes
+    /// in the kernel's queue here. `sent`: bytes of the stream that the writer says it has given to the kernel; what does not fit
+    /// into the queue here waits in the writer's, and the kernel has it all the same.
+    pub fn is_in_kernel(&self, expected: u64, queued: u64, sent: u64) -> bool {
+        let here = self.pos().saturating_add(queued);
+        !self.expects_copies() && here.max(sent.saturating_add(self.ring)) >= expected
+    }
+
     /// Ends the stretch here: all unread bytes will come by kernel.
     pub fn freeze(&mut self, half: Half) -> Result<(), PeerViolation> {
         if self.in_ring {

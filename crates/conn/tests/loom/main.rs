@@ -8,8 +8,17 @@ mod conn_direction;
 #[path = "../../../../fuzz/bodies/engine.rs"]
 mod engine;
 mod freeze;
+#[path = "../../../../fuzz/bodies/input.rs"]
+mod input;
 #[path = "../../../../fuzz/bodies/memory.rs"]
 mod memory;
+mod pair;
+#[path = "../../../../fuzz/bodies/pair_ends.rs"]
+mod pair_ends;
+#[path = "../../../../fuzz/bodies/pair_steps.rs"]
+mod pair_steps;
+#[path = "../../../../fuzz/bodies/pair_wire.rs"]
+mod pair_wire;
 mod phase;
 
 use conn_direction::Direction;

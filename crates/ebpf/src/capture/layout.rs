@@ -2,9 +2,11 @@
 
 use crate::layout::{MapData, address_of};
 use ipnet::IpNet;
-pub use sidestep_bpf::services::types::{listener_key, pending_entry, pod, range_key, route, set_key, usage, way};
+pub use sidestep_bpf::services::types::{
+    listener_key, pending_entry, pod, range_key, redirected_flow, route, set_key, usage,
+};
 use sidestep_mesh::address::Address;
-use sidestep_mesh::capture::tables::{Flags, RangeKind, Route, Scalars, SetKind};
+use sidestep_mesh::capture::tables::{Flags, RangeKind, RouteEntry, Scalars, SetKind};
 
 // SAFETY: integers only, whose sizes add up to the size of the whole, so nothing lies between them.
 unsafe impl MapData for pod {}
@@ -17,12 +19,12 @@ unsafe impl MapData for route {}
 // SAFETY: as above.
 unsafe impl MapData for listener_key {}
 // SAFETY: as above.
-unsafe impl MapData for way {}
+unsafe impl MapData for redirected_flow {}
 // SAFETY: as above.
 unsafe impl MapData for pending_entry {}
 // SAFETY: as above.
 unsafe impl MapData for usage {}
-const _: () = assert!(size_of::<way>() == 8 + 2 * 20);
+const _: () = assert!(size_of::<redirected_flow>() == 8 + 2 * 20);
 const _: () = assert!(size_of::<pending_entry>() == 2 * 8 + 20 + 4);
 const _: () = assert!(size_of::<usage>() == 8);
 const _: () = assert!(size_of::<pod>() == 5 * 4 + 4 * 2);
@@ -87,10 +89,10 @@ fn set_of(bits: &[(u32, bool)]) -> u32 {
     bits.iter().filter(|(_, set)| *set).fold(0, |all, (bit, _)| all | bit)
 }
 
-pub fn pod_of(scalars: &Scalars, rules: u32, place: u32) -> pod {
+pub fn pod_of(scalars: &Scalars, rules: u32, network: u32) -> pod {
     pod {
         rules,
-        place,
+        network,
         flags: flags_of(scalars.flags, scalars),
         first_uid: scalars.first_uid.unwrap_or(u32::MAX),
         first_gid: scalars.first_gid.unwrap_or(u32::MAX),
@@ -116,7 +118,7 @@ const ROUTE_LOCAL: u32 = 1 << 0;
 const ROUTE_EXCLUDED: u32 = 1 << 1;
 const ROUTE_ERROR_SHIFT: u32 = 16;
 
-pub fn route_of(from: Option<&Route>) -> route {
+pub fn route_of(from: Option<&RouteEntry>) -> route {
     let Some(from) = from else { return route::default() };
     let bits = [(ROUTE_LOCAL, from.local), (ROUTE_EXCLUDED, from.excluded)];
     let flags = u32::from(from.error) << ROUTE_ERROR_SHIFT | set_of(&bits);

@@ -9,7 +9,7 @@ mod netlink;
 mod numbers;
 pub mod passthrough;
 mod pending;
-pub mod place;
+pub mod pod_network;
 mod template;
 mod underway;
 
@@ -24,7 +24,7 @@ use listeners::Listeners;
 use numbers::Numbers;
 use pending::Pending;
 use sidestep_mesh::capture::rules::Rules;
-use sidestep_mesh::capture::tables::Place;
+use sidestep_mesh::capture::tables::PodNetwork;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -103,29 +103,30 @@ impl Captures {
     }
 
     /// The pod in this namespace is captured by these rules from now on.
-    pub fn put(&mut self, namespace: &Path, cookie: u64, rules: &Rules, place: &Place) -> Result<()> {
-        self.put_untidily(namespace, cookie, rules, place)?;
+    pub fn put(&mut self, namespace: &Path, cookie: u64, rules: &Rules, network: &PodNetwork) -> Result<()> {
+        self.put_deferred(namespace, cookie, rules, network)?;
         self.tidy()
     }
 
     /// As `put`; what was in the tables instead stays until [`Captures::tidy`], which waits for those who are reading it.
-    pub fn put_untidily(&mut self, namespace: &Path, cookie: u64, rules: &Rules, place: &Place) -> Result<()> {
-        let is_wanted = place.addresses.iter().any(IpAddr::is_ipv6) && !place.addresses.contains(&passthrough::ADDRESS);
+    pub fn put_deferred(&mut self, namespace: &Path, cookie: u64, rules: &Rules, network: &PodNetwork) -> Result<()> {
+        let is_wanted =
+            network.addresses.iter().any(IpAddr::is_ipv6) && !network.addresses.contains(&passthrough::ADDRESS);
         let added = is_wanted && passthrough::add(namespace)?;
-        let place = &if added { place::look(namespace)? } else { place.clone() };
+        let network = &if added { pod_network::read(namespace)? } else { network.clone() };
         if !self.numbers.has_begun() {
-            self.numbers.begin(self.pods.entries()?.into_iter().flat_map(|(_, pod)| [pod.rules, pod.place]));
+            self.numbers.begin(self.pods.entries()?.into_iter().flat_map(|(_, pod)| [pod.rules, pod.network]));
         }
         let rules_number = self.numbers.take(rules.entries())?;
-        let place_number = match self.numbers.take(place.entries(rules)) {
+        let network_number = match self.numbers.take(network.entries(rules)) {
             Ok(number) => number,
             Err(error) => {
                 self.numbers.release([rules_number]);
                 return Err(error);
             }
         };
-        let numbers = [rules_number, place_number];
-        let wanted = pod_of(&rules.scalars(), rules_number, place_number);
+        let numbers = [rules_number, network_number];
+        let wanted = pod_of(&rules.scalars(), rules_number, network_number);
         let before = self.known.get(&cookie).map(|known| known.written);
         let done = match before {
             Some(before) if before.bytes() == wanted.bytes() => Ok(()),
@@ -192,7 +193,7 @@ impl Captures {
         self.wait_for_ends()
     }
 
-    /// As `remove`, and as [`Captures::put_untidily`]: what is under way to the proxy is given its time, see
+    /// As `remove`, and as [`Captures::put_deferred`]: what is under way to the proxy is given its time, see
     /// [`Captures::next_end`].
     pub fn remove_untidily(&mut self, cookie: u64) -> Result<()> {
         match self.pods.get(&cookie)?.filter(|_| self.is_alive(cookie)) {
@@ -280,7 +281,7 @@ impl Captures {
     /// Erases what no pod refers to.
     pub fn sweep(&mut self) -> Result<()> {
         let pods = self.pods.entries()?;
-        self.numbers.sweep(pods.iter().flat_map(|(_, pod)| [pod.rules, pod.place]))
+        self.numbers.sweep(pods.iter().flat_map(|(_, pod)| [pod.rules, pod.network]))
     }
 
     /// Every pod that is captured, whoever has put it into the tables.

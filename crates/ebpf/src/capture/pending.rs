@@ -1,7 +1,7 @@
 //! Connections on their way to a proxy, as the programs keep them: their number, and what must not be left of them.
 
 use super::inbound::open;
-use super::layout::{pending_entry, usage, way};
+use super::layout::{pending_entry, redirected_flow, usage};
 use crate::error::Result;
 use crate::layout::MapData;
 use crate::service_pins;
@@ -32,7 +32,7 @@ impl Pending {
         let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
         let mut counts: BTreeMap<u64, i64> = self.usages.keys().map(|netns| (netns, 0)).collect();
         for key in self.entries.keys() {
-            let Some(netns) = way::from_bytes(&key).map(|way| way.netns) else { continue };
+            let Some(netns) = redirected_flow::from_bytes(&key).map(|flow| flow.netns) else { continue };
             let found = self.entries.lookup(&key, MapFlags::ANY).ok().flatten();
             let Some(entry) = found.as_deref().and_then(pending_entry::from_bytes) else { continue };
             if now.saturating_sub(entry.since_ns) > OLD_NS {

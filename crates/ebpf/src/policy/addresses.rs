@@ -4,7 +4,7 @@ use super::layout::{own_key, own_key_of};
 use crate::error::Result;
 use crate::table::Table;
 use sidestep_mesh::address::{Address, Family};
-use sidestep_mesh::capture::tables::Place;
+use sidestep_mesh::capture::tables::PodNetwork;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -38,9 +38,9 @@ impl Addresses {
     }
 }
 
-impl From<&Place> for Addresses {
-    fn from(place: &Place) -> Addresses {
-        Addresses { own: place.addresses.clone(), shared: place.broadcasts.clone() }
+impl From<&PodNetwork> for Addresses {
+    fn from(network: &PodNetwork) -> Addresses {
+        Addresses { own: network.addresses.clone(), shared: network.broadcasts.clone() }
     }
 }
 

@@ -206,7 +206,7 @@ impl Policies {
     }
 
     /// Whether the pod in this namespace is judged, be it as an earlier life has left it.
-    pub fn is_judged(&self, netns: u64) -> Result<bool> {
+    pub fn is_policed(&self, netns: u64) -> Result<bool> {
         Ok(self.pods.get(&netns)?.is_some())
     }
 

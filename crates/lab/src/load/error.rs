@@ -1,19 +1,20 @@
 //! What goes wrong with a load, in words for whoever started it.
 
 use super::Tool;
+use std::error::Error as StdError;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Debug, Error)]
 pub enum LoadError {
     /// The tool has no such option.
     #[error("{} has no {what}; {instead}", tool.name())]
     Lacks { tool: Tool, what: &'static str, instead: &'static str },
     #[error("{}: {why}", tool.name())]
     Settings { tool: Tool, why: String },
-    #[error("{}: {why}", path.display())]
-    File { path: PathBuf, why: String },
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: Box<dyn StdError + Send + Sync> },
     #[error("{}'s output is not understood: {what}{}", tool.name(), at(line))]
     NotUnderstood { tool: Tool, what: String, line: String },
     /// It says itself that it failed.
@@ -38,8 +39,8 @@ impl LoadError {
         LoadError::Settings { tool, why: why.into() }
     }
 
-    pub(super) fn file(path: &Path, why: impl Display) -> LoadError {
-        LoadError::File { path: path.to_owned(), why: why.to_string() }
+    pub(super) fn file(path: &Path, why: impl Into<Box<dyn StdError + Send + Sync>>) -> LoadError {
+        LoadError::File { path: path.to_owned(), source: why.into() }
     }
 
     pub(super) fn unclear(tool: Tool, what: impl Display, line: &str) -> LoadError {

@@ -13,24 +13,40 @@ const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 /// In tracefs: the number of the trace point.
 const POINT: &str = "events/raw_syscalls/sys_enter/id";
 
+/// Which processors there are.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// Why system calls cannot be counted.
+#[derive(Debug, thiserror::Error)]
+pub enum CallsError {
+    #[error("system calls cannot be counted: {ONLINE}: {0}")]
+    Processors(#[source] std::io::Error),
+    #[error("system calls cannot be counted: {0} (it needs CAP_PERFMON, or kernel.perf_event_paranoid=-1)")]
+    Counter(#[source] std::io::Error),
+    #[error(
+        "system calls cannot be counted: no trace point raw_syscalls:sys_enter ({0}; it needs root, tracefs, and \
+         CONFIG_FTRACE_SYSCALLS)"
+    )]
+    NoPoint(#[source] std::io::Error),
+    #[error("system calls cannot be counted: {POINT} says {0:?}")]
+    NotANumber(String),
+}
+
 /// One counter a processor.
 pub struct Calls(Vec<Counter>);
 
 /// Why they cannot be counted: for a run's notes.
-pub fn why_no_calls() -> Option<String> {
+pub fn why_no_calls() -> Option<CallsError> {
     Calls::open().err()
 }
 
 impl Calls {
     /// Counting from now.
-    pub fn open() -> Result<Calls, String> {
+    pub fn open() -> Result<Calls, CallsError> {
         let point = Tracepoint::with_id(point()?);
-        let online =
-            fs::read_to_string("/sys/devices/system/cpu/online").map_err(|error| format!("system calls: {error}"))?;
+        let online = fs::read_to_string(ONLINE).map_err(CallsError::Processors)?;
         let counters: Result<_, _> = processors(&online).map(|processor| counter(point, processor)).collect();
-        counters.map(Calls).map_err(|error| {
-            format!("system calls cannot be counted: {error} (it needs CAP_PERFMON, or kernel.perf_event_paranoid=-1)")
-        })
+        counters.map(Calls).map_err(CallsError::Counter)
     }
 
     pub fn total(&mut self) -> Option<u64> {
@@ -39,15 +55,10 @@ impl Calls {
 }
 
 /// The number of the trace point.
-fn point() -> Result<u64, String> {
+fn point() -> Result<u64, CallsError> {
     let mounted = TRACEFS.into_iter().find_map(|tracefs| fs::read_to_string(format!("{tracefs}/{POINT}")).ok());
-    let text = mounted.map_or_else(read_unmounted, Ok).map_err(|error| {
-        format!(
-            "system calls cannot be counted: no trace point raw_syscalls:sys_enter ({error}; it needs root, tracefs, \
-             and CONFIG_FTRACE_SYSCALLS)"
-        )
-    })?;
-    text.trim().parse().map_err(|_| format!("system calls cannot be counted: {POINT} says {text:?}"))
+    let text = mounted.map_or_else(read_unmounted, Ok).map_err(CallsError::NoPoint)?;
+    text.trim().parse().map_err(|_| CallsError::NotANumber(text))
 }
 
 /// The same where nobody has mounted tracefs (in a container, say): from a mount of our own that has no place in the file
@@ -92,7 +103,7 @@ mod tests {
     #[test]
     fn the_trace_point_is_found_without_a_mounted_tracefs() {
         let number: u64 = read_unmounted().unwrap().trim().parse().unwrap();
-        assert_eq!(point(), Ok(number));
+        assert_eq!(point().unwrap(), number);
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! The design: rounds, in each of them every cell, in each of those every contestant once, in an order that chance decides.
 
 use super::contestant::{Contestant, contestants};
+use super::error::{PrepareError, RunError, TurnError, WrongError};
 use super::order::Order;
 use super::progress::Progress;
 use super::stop::Stop;
 use super::{notes, turn, versions};
+use crate::error::{AtPath, FileError};
 use crate::ground::Ground;
 use crate::load::Outcome;
 use crate::meter::{Calm, why_no_calls};
 use crate::result::{About, Cell, Ended, FORMAT, Machine, Run, Turn, Usage};
-use crate::scenario::{LOAD, Restart, Scenario, Values, cells};
+use crate::scenario::{LOAD, Restart, Scenario, Text, Values, cells};
 use crate::stats::{Comparison, Rule, compare, half_width};
-use crate::world::{Cmd, Place, Spec, World, run};
+use crate::world::{Cmd, Place, Spec, SpecError, World, WorldError, run};
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use rand::SeedableRng;
@@ -44,7 +46,7 @@ pub struct Experiment<'a> {
 }
 
 impl<'a> Experiment<'a> {
-    pub fn new(order: &'a Order, ground: &'a Ground, stop: Stop) -> Result<Experiment<'a>, String> {
+    pub fn new(order: &'a Order, ground: &'a Ground, stop: Stop) -> Result<Experiment<'a>, WrongError> {
         let scenario = &order.scenario;
         let cells = cells(&scenario.axes);
         let mut experiment = Experiment {
@@ -74,24 +76,28 @@ impl<'a> Experiment<'a> {
     }
 
     /// What runs once, before everything else.
-    fn prepare(&self) -> Result<(), String> {
+    fn prepare(&self) -> Result<(), RunError> {
         for (number, command) in self.scenario().prepare.iter().enumerate() {
-            let scope = crate::world::base_scope(self.ground, self.scenario());
-            let argv: Result<Vec<String>, String> = command.iter().map(|word| word.fill(&scope)).collect();
-            let argv = self.ground.resolve(argv.map_err(|why| format!("prepare: {why}"))?)?;
+            let argv = self.preparing(command)?;
             run(&Cmd { name: format!("prepare {}", number + 1), argv, ..Cmd::default() }, None)?;
         }
         Ok(())
     }
 
+    fn preparing(&self, command: &[Text]) -> Result<Vec<String>, PrepareError> {
+        let scope = crate::world::base_scope(self.ground, self.scenario());
+        let argv: Result<Vec<String>, _> = command.iter().map(|word| word.fill(&scope)).collect();
+        Ok(self.ground.resolve(argv?)?)
+    }
+
     /// Everything that can be found wrong before anything is started.
-    fn check(&mut self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), WrongError> {
         let mut programs = IndexMap::new();
         for contestant in &self.contestants {
             for cell in self.cells.iter().filter(|cell| contestant.definition.takes_part_in(cell)) {
                 let spec = self.spec(contestant, cell)?;
                 let job = &spec.load.job;
-                job.tool.check(job).map_err(|why| format!("load: {why}"))?;
+                job.tool.check(job)?;
                 let load = self.ground.resolve(vec![job.tool.program(job).into()])?;
                 programs.entry(LOAD.to_string()).or_insert_with(|| load[0].clone());
                 for (name, path) in spec.programs() {
@@ -101,23 +107,23 @@ impl<'a> Experiment<'a> {
         }
         let tool = self.scenario().load.tool;
         self.result.notes.extend(tool.limits().notes.iter().map(|note| note.to_string()));
-        self.result.notes.extend(why_no_calls());
+        self.result.notes.extend(why_no_calls().map(|error| error.to_string()));
         self.result.programs = programs.into_iter().map(|(name, path)| (name, versions::look(&path))).collect();
         Ok(())
     }
 
     /// As if it stood nowhere.
-    fn spec(&self, contestant: &Contestant, cell: &Values) -> Result<Spec, String> {
+    fn spec(&self, contestant: &Contestant, cell: &Values) -> Result<Spec, SpecError> {
         let nowhere = Place { dir: self.ground.shared(), prefix: "w".into(), cgroup: None };
         Spec::fill(self.ground, self.scenario(), (&contestant.variant, &contestant.definition), cell, nowhere)
     }
 
     /// To the end, or to the limit. What was measured is written after every round.
-    pub fn run(mut self) -> Result<(), String> {
+    pub fn run(mut self) -> Result<(), RunError> {
         self.prepare()?;
         let mut round = 0;
         self.result.ended = loop {
-            if let Some(ended) = self.round(round)? {
+            if let Some(ended) = self.round(round) {
                 break ended;
             }
             round += 1;
@@ -128,7 +134,7 @@ impl<'a> Experiment<'a> {
         self.result.notes.extend(more);
         self.save()?;
         self.progress.end();
-        if self.is_empty() { Err("nothing could be measured".into()) } else { Ok(()) }
+        if self.is_empty() { Err(RunError::Nothing) } else { Ok(()) }
     }
 
     fn is_empty(&self) -> bool {
@@ -136,7 +142,7 @@ impl<'a> Experiment<'a> {
     }
 
     /// Some if this was the last one.
-    fn round(&mut self, round: u32) -> Result<Option<Ended>, String> {
+    fn round(&mut self, round: u32) -> Option<Ended> {
         if let Restart::Rounds(rounds) = self.scenario().design.restart
             && round.is_multiple_of(rounds)
         {
@@ -145,7 +151,7 @@ impl<'a> Experiment<'a> {
         let mut order: Vec<usize> = (0..self.cells.len()).filter(|cell| !self.enough(*cell)).collect();
         self.progress.widest(self.widest(&order));
         if order.is_empty() {
-            return Ok(Some(Ended::Done));
+            return Some(Ended::Done);
         }
         order.shuffle(&mut self.random);
         for cell in order {
@@ -153,15 +159,15 @@ impl<'a> Experiment<'a> {
             turns.shuffle(&mut self.random);
             for who in turns {
                 if self.stop.asked() {
-                    return Ok(Some(Ended::Interrupted));
+                    return Some(Ended::Interrupted);
                 }
                 if self.begun.elapsed() > limit(self.scenario()) {
-                    return Ok(Some(Ended::TimeLimit));
+                    return Some(Ended::TimeLimit);
                 }
-                self.turn(cell, who, round)?;
+                self.turn(cell, who, round);
             }
         }
-        Ok(None)
+        None
     }
 
     fn takes_part(&self, cell: usize, who: usize) -> bool {
@@ -169,7 +175,7 @@ impl<'a> Experiment<'a> {
         !given_up && self.contestants[who].definition.takes_part_in(&self.cells[cell])
     }
 
-    fn turn(&mut self, cell: usize, who: usize, round: u32) -> Result<(), String> {
+    fn turn(&mut self, cell: usize, who: usize, round: u32) {
         let (name, title) = (self.contestants[who].name.clone(), self.result.cells[cell].title());
         self.progress.turn(round, &name, &title);
         let mut disturbed: Option<usize> = None;
@@ -177,7 +183,7 @@ impl<'a> Experiment<'a> {
             let at = self.begun.elapsed().as_secs_f64();
             let measured = self.measure(cell, who);
             if self.stop.asked() && measured.is_err() {
-                return Ok(());
+                return;
             }
             let turn = self.as_turn(name.clone(), round, at, measured);
             self.count_failures((cell, who), &turn);
@@ -195,7 +201,6 @@ impl<'a> Experiment<'a> {
         if self.scenario().design.restart == Restart::Turn {
             self.standing.clear();
         }
-        Ok(())
     }
 
     fn may_repeat(&self) -> bool {
@@ -204,7 +209,7 @@ impl<'a> Experiment<'a> {
         repeated < REPEATED_ANYWAY + REPEATED * turns().count() as f64 && !self.stop.asked()
     }
 
-    fn measure(&mut self, cell: usize, who: usize) -> Result<turn::Measured, String> {
+    fn measure(&mut self, cell: usize, who: usize) -> Result<turn::Measured, TurnError> {
         let (number, load) = self.stand(cell, who)?;
         let before = self.beside(number);
         let stood = &mut self.standing[number].1;
@@ -216,7 +221,7 @@ impl<'a> Experiment<'a> {
             // Whatever is wrong with it, the next turn finds a new one.
             let (_, gone) = self.standing.remove(number);
             let name = &self.contestants[who].name;
-            if let Some(why) = gone.wrong() {
+            if let Some(why) = gone.failed_check().map(|error| error.to_string()) {
                 self.result.wrong.push(format!("{name}: {why}"));
                 let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
                 self.result.notes.push(format!("{name} does not do what it should: {line}"));
@@ -232,7 +237,7 @@ impl<'a> Experiment<'a> {
     }
 
     /// A set-up of the contestant for that cell: one that stands already, or a new one. And the cell's load on it.
-    fn stand(&mut self, cell: usize, who: usize) -> Result<(usize, crate::world::LoadSpec), String> {
+    fn stand(&mut self, cell: usize, who: usize) -> Result<(usize, crate::world::LoadSpec), WorldError> {
         let (contestant, values) = (&self.contestants[who], &self.cells[cell]);
         let variant = (contestant.variant.as_str(), &contestant.definition);
         for (number, (owner, world)) in self.standing.iter().enumerate() {
@@ -247,7 +252,7 @@ impl<'a> Experiment<'a> {
         Ok((self.standing.len() - 1, load))
     }
 
-    fn as_turn(&self, variant: String, round: u32, at: f64, measured: Result<turn::Measured, String>) -> Turn {
+    fn as_turn(&self, variant: String, round: u32, at: f64, measured: Result<turn::Measured, TurnError>) -> Turn {
         let blank = Turn {
             variant,
             round,
@@ -261,13 +266,13 @@ impl<'a> Experiment<'a> {
         };
         let design = &self.scenario().design;
         match measured {
-            Err(failure) => Turn { failure: Some(failure), ..blank },
+            Err(failure) => Turn { failure: Some(failure.to_string()), ..blank },
             Ok(turn::Measured { outcome, usage, moved }) => {
                 let outcome = outcome.and_then(|outcome| good_enough(outcome, design.errors));
                 let calm = Calm { steal: design.steal, foreign: design.foreign };
                 Turn {
                     disturbed: calm.disturbance(&usage, self.result.machine.cores),
-                    failure: outcome.as_ref().err().cloned(),
+                    failure: outcome.as_ref().err().map(TurnError::to_string),
                     outcome: outcome.ok(),
                     usage,
                     moved,
@@ -329,22 +334,20 @@ impl<'a> Experiment<'a> {
         comparisons.filter_map(|each| half_width(&each)).reduce(f64::max)
     }
 
-    fn save(&mut self) -> Result<(), String> {
+    fn save(&mut self) -> Result<(), FileError> {
         if self.is_empty() {
             // An older result is better than none.
             return Ok(());
         }
         self.result.seconds = self.begun.elapsed().as_secs_f64();
-        crate::result::write(&self.order.out, &self.result)
-            .map_err(|why| format!("{}: {why}", self.order.out.display()))
+        crate::result::write(&self.order.out, &self.result).at("write", &self.order.out)
     }
 }
 
-/// Answers that say no are quick: figures with many of them in it are no figures.
-fn good_enough(outcome: Outcome, most: f64) -> Result<Outcome, String> {
+fn good_enough(outcome: Outcome, most: f64) -> Result<Outcome, TurnError> {
     let (errors, all) = (outcome.errors, outcome.errors + outcome.requests);
     if errors as f64 > most * all as f64 {
-        return Err(format!("{errors} of {all} requests failed (design.errors)"));
+        return Err(TurnError::Refused { errors, all });
     }
     Ok(outcome)
 }

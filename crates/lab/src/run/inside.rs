@@ -1,10 +1,11 @@
 //! The half that measures: process 1 of its own PID namespace, without a network but the loopback.
 
-use super::Failure;
+use super::error::{Failure, RunError};
 use super::experiment::Experiment;
 use super::order::Order;
 use super::stop::Stop;
 use crate::cgroup::Cgroup;
+use crate::error::{AtPath, FileError};
 use crate::ground::{BPF, Ground, SHARED, open_dir};
 use crate::world::{Cmd, run};
 use rustix::mount::{MountFlags, mount};
@@ -16,47 +17,49 @@ use std::path::Path;
 pub fn inside() -> Result<(), Failure> {
     let mut pipe = std::io::BufReader::new(std::io::stdin());
     let mut line = String::new();
-    pipe.read_line(&mut line).map_err(|why| format!("the order: {why}"))?;
-    let order: Order = serde_json::from_str(&line).map_err(|why| format!("the order: {why}"))?;
+    pipe.read_line(&mut line).map_err(RunError::ReadOrder)?;
+    let order: Order = serde_json::from_str(&line).map_err(RunError::Order)?;
     let stop = Stop::watch(pipe);
     let ground = prepare(&order)?;
-    Experiment::new(&order, &ground, stop).map_err(Failure::Wrong)?.run()?;
-    Ok(())
+    Ok(Experiment::new(&order, &ground, stop)?.run()?)
 }
 
-fn prepare(order: &Order) -> Result<Ground, String> {
+fn prepare(order: &Order) -> Result<Ground, RunError> {
     private_netns()?;
     run(&Cmd::new("ip", &["ip", "link", "set", "lo", "up"]), None)?;
     open_dir(&order.dir.join(SHARED))?;
     if order.root {
         open_dir(&order.dir.join(BPF))?;
-        mount_at("bpf", c"bpf", &order.dir.join(BPF))?;
+        mount_at("mount the file system bpf at", c"bpf", &order.dir.join(BPF))?;
     }
     let cgroup = order.cgroup.as_deref().map(join).transpose()?;
     Ok(Ground::new(&order.dir, cgroup))
 }
 
 /// Names of network namespaces are seen by this run alone, and go with it.
-fn private_netns() -> Result<(), String> {
+fn private_netns() -> Result<(), FileError> {
     let names = Path::new(crate::world::NETNS);
     if std::fs::create_dir_all(names).is_err() {
         // An ordinary user: /run is root's, but in this mount namespace it need not be.
-        mount_at("tmpfs", c"tmpfs", Path::new("/run"))?;
-        std::fs::create_dir_all(names).map_err(|why| format!("{}: {why}", names.display()))?;
+        mount_tmpfs(Path::new("/run"))?;
+        std::fs::create_dir_all(names).at("make the directory", names)?;
     }
-    mount_at("tmpfs", c"tmpfs", names)
+    mount_tmpfs(names)
 }
 
-fn mount_at(what: &str, kind: &CStr, place: &Path) -> Result<(), String> {
-    let mounted = mount(what, place, kind, MountFlags::empty(), None::<&CStr>);
-    mounted.map_err(|why| format!("mounting {what} at {}: {why}", place.display()))
+fn mount_tmpfs(place: &Path) -> Result<(), FileError> {
+    mount_at("mount a tmpfs at", c"tmpfs", place)
+}
+
+fn mount_at(doing: &'static str, kind: &CStr, place: &Path) -> Result<(), FileError> {
+    mount(kind, place, kind, MountFlags::empty(), None::<&CStr>).at(doing, place)
 }
 
 /// The lab's own work is not the scenario's, but is no foreigner's either.
-fn join(path: &Path) -> Result<Cgroup, String> {
+fn join(path: &Path) -> Result<Cgroup, FileError> {
     let all = Cgroup::at(path);
     let own = all.child("lab")?;
     let members = own.path().join("cgroup.procs");
-    std::fs::write(&members, "0").map_err(|why| format!("{}: {why}", members.display()))?;
+    std::fs::write(&members, "0").at("write", &members)?;
     Ok(all)
 }

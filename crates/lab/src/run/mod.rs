@@ -5,6 +5,7 @@
 //! ends when the pipe from outside closes. Cgroups and the scratch directory are outside's to remove, or the next run's.
 
 mod contestant;
+mod error;
 mod experiment;
 mod inside;
 mod leftovers;
@@ -16,21 +17,7 @@ mod stop;
 mod turn;
 mod versions;
 
+pub use error::{Failure, RunError, WrongError};
 pub use inside::inside;
 pub use order::INSIDE;
-
 pub use outside::{Request, WRONG, run};
-
-/// Why there is no result.
-#[derive(Debug)]
-pub enum Failure {
-    /// The scenario, or an option, makes no sense.
-    Wrong(String),
-    NotMeasured(String),
-}
-
-impl From<String> for Failure {
-    fn from(why: String) -> Failure {
-        Failure::NotMeasured(why)
-    }
-}

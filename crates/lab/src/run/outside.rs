@@ -1,8 +1,10 @@
 //! The half that the user has started: it starts the other one, passes Ctrl-C on, and cleans up after it.
 
+use super::error::{Failure, RunError};
+use super::leftovers;
 use super::order::{INSIDE, Order, STOP};
-use super::{Failure, leftovers};
 use crate::cgroup::{self, Cgroup};
+use crate::error::{AtPath, FileError};
 use crate::scenario::Scenario;
 use std::fs::{DirBuilder, File};
 use std::io::Write;
@@ -26,7 +28,7 @@ pub struct Request {
 /// Measures, and writes the result. The error says what did not work.
 pub fn run(request: Request) -> Result<(), Failure> {
     leftovers::sweep();
-    let ground = Scratch::new()?;
+    let ground = Scratch::new().map_err(RunError::File)?;
     let order = Order {
         scenario: request.scenario,
         text: request.text,
@@ -40,13 +42,11 @@ pub fn run(request: Request) -> Result<(), Failure> {
     let mut child = start(&ground.dir)?;
     let pipe = child.stdin.take().expect("it is piped");
     say(pipe, &order)?;
-    let status = child.wait().map_err(|why| format!("waiting for the measurement: {why}"))?;
-    // What it had to say of a failure it has said itself.
+    let status = child.wait().map_err(RunError::Wait)?;
     match status.code() {
         Some(0) => Ok(()),
-        Some(WRONG) => Err(Failure::Wrong(String::new())),
-        Some(_) => Err(Failure::NotMeasured(String::new())),
-        None => Err(Failure::NotMeasured(format!("the half that measures has ended ({status})"))),
+        Some(code) => Err(Failure::Said { code: if code == WRONG { WRONG as u8 } else { 1 } }),
+        None => Err(RunError::Ended(status).into()),
     }
 }
 
@@ -55,9 +55,9 @@ fn is_root() -> bool {
 }
 
 /// The first Ctrl-C ends the run after its turn, the second one at once: the pipe closes.
-fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), String> {
-    let line = serde_json::to_string(order).map_err(|why| why.to_string())?;
-    writeln!(pipe, "{line}").map_err(|why| format!("starting the measurement: {why}"))?;
+fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), RunError> {
+    let line = serde_json::to_string(order).map_err(RunError::Order)?;
+    writeln!(pipe, "{line}").map_err(RunError::WriteOrder)?;
     let pipe = Arc::new(Mutex::new(Some(pipe)));
     let mut asked = false;
     let handler = move || {
@@ -70,7 +70,7 @@ fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), String> {
             let _ = writeln!(std::io::stderr(), "\nending; once more for at once");
         }
     };
-    ctrlc::set_handler(handler).map_err(|why| format!("signals: {why}"))
+    ctrlc::set_handler(handler).map_err(RunError::Signals)
 }
 
 /// The scratch directory gets a file system that nobody outside sees or can write to, and the outer /proc stays in sight there:
@@ -79,15 +79,15 @@ const ENTER: &str = "mount -t tmpfs -o mode=755 sidestep-lab \"$0\" && mkdir \"$
     exec unshare --pid --fork --kill-child --mount-proc -- \"$@\"";
 
 /// In namespaces of its own, in which it is process 1. It gets no signal from the terminal.
-fn start(dir: &Path) -> Result<Child, String> {
-    let own = std::env::current_exe().map_err(|why| format!("where this program is: {why}"))?;
+fn start(dir: &Path) -> Result<Child, RunError> {
+    let own = std::env::current_exe().map_err(RunError::OwnFile)?;
     let mut command = Command::new("unshare");
     if !is_root() {
         command.args(["--user", "--map-root-user"]);
     }
     command.args(["--net", "--mount", "--propagation", "private", "--", "sh", "-c", ENTER]);
     command.arg(dir).arg(own).arg(INSIDE).stdin(Stdio::piped()).process_group(0);
-    command.spawn().map_err(|why| format!("unshare(1), of the package util-linux: {why}"))
+    command.spawn().map_err(RunError::Unshare)
 }
 
 /// Taken away when it is dropped.
@@ -99,10 +99,10 @@ struct Scratch {
 
 impl Scratch {
     /// The directory is empty for ever, as seen from outside: what is in it is in a file system of the run's.
-    fn new() -> Result<Scratch, String> {
+    fn new() -> Result<Scratch, FileError> {
         let dir = leftovers::scratch();
         let made = leftovers::make(&dir, |path| DirBuilder::new().mode(0o700).create(path));
-        let claim = made.map_err(|why| format!("{}: {why}", dir.display()))?;
+        let claim = made.at("make the directory", &dir)?;
         // An ordinary user may make none, and does without.
         let cgroup = cgroup::root().map(|root| root.join(leftovers::name()));
         let cgroup =

@@ -1,25 +1,26 @@
 //! One load on one set-up that stands.
 
+use super::error::TurnError;
 use super::stop::Stop;
 use crate::ground::{Ground, open_dir};
 use crate::load::{Execution, Job, Outcome, Tool};
 use crate::meter::Meter;
 use crate::result::Usage;
-use crate::world::{LoadSpec, Output, Running, World};
+use crate::world::{Fate, LoadSpec, Output, ProcessError, Running, World};
 use indexmap::IndexMap;
 use std::time::{Duration, Instant};
 
 const LOOK: Duration = Duration::from_millis(100);
 
 pub struct Measured {
-    pub outcome: Result<Outcome, String>,
+    pub outcome: Result<Outcome, TurnError>,
     pub usage: Usage,
     /// See `result::Turn`.
     pub moved: IndexMap<String, u64>,
 }
 
 /// Warm-up, then measurement. `load` is the cell's, the set-up may be shared with others.
-pub fn take(ground: &Ground, world: &mut World, load: &LoadSpec, stop: &Stop) -> Result<Measured, String> {
+pub fn take(ground: &Ground, world: &mut World, load: &LoadSpec, stop: &Stop) -> Result<Measured, TurnError> {
     let turn = Take { ground, world, load, stop };
     if load.warmup > 0.0 {
         turn.warm_up()?;
@@ -45,11 +46,11 @@ struct Take<'a> {
 }
 
 /// The error of these is that nothing could be measured at all; that of the outcome is the tool's own.
-type Taken = Result<(Result<Outcome, String>, Usage), String>;
+type Taken = Result<(Result<Outcome, TurnError>, Usage), TurnError>;
 
 impl Take<'_> {
-    /// Whatever the tool would say of it nobody hears.
-    fn warm_up(&self) -> Result<(), String> {
+    /// The output of the tool is dropped.
+    fn warm_up(&self) -> Result<(), TurnError> {
         // Some tools know whole seconds only.
         let job = Job { seconds: self.load.warmup.ceil() + 1.0, ..self.load.job.clone() };
         let mut running = self.start(&job)?;
@@ -68,8 +69,9 @@ impl Take<'_> {
         self.end(&running, until, &mut meter)?;
         // Before anybody waits for it: then what it used would be gone.
         let usage = meter.end();
-        let outcome = succeeded(&mut running).and_then(|()| running.output());
-        Ok((outcome.and_then(|said| job.tool.read(job, &said).map_err(|why| why.to_string())), usage))
+        let said = succeeded(&mut running).and_then(|()| running.output());
+        let outcome = said.map_err(TurnError::from).and_then(|said| Ok(job.tool.read(job, &said)?));
+        Ok((outcome, usage))
     }
 
     /// A command line, again and again until the time is over.
@@ -92,19 +94,19 @@ impl Take<'_> {
         }
         let (usage, seconds) = (meter.end(), begun.elapsed().as_secs_f64());
         if all.iter().all(|each| !each.succeeded) {
-            return Err(running.error("has failed each time"));
+            return Err(running.error(Fate::FailedEachTime).into());
         }
-        Ok((Outcome::of_executions(&all, seconds).map_err(|why| why.to_string()), usage))
+        Ok((Outcome::of_executions(&all, seconds).map_err(TurnError::from), usage))
     }
 
-    fn start(&self, job: &Job) -> Result<Running, String> {
+    fn start(&self, job: &Job) -> Result<Running, TurnError> {
         // Of the last one nothing is left.
         let _ = std::fs::remove_dir_all(&job.folder);
         open_dir(&job.folder)?;
-        let argv = job.tool.argv(job).map_err(|why| why.to_string())?;
+        let argv = job.tool.argv(job)?;
         let mut command = self.load.command.clone();
         command.argv.extend(self.ground.resolve(argv)?);
-        Running::start(&command, Output::Kept(None))
+        Ok(Running::start(&command, Output::Kept(None))?)
     }
 
     fn meter(&self, load: Option<&Running>) -> Meter {
@@ -116,25 +118,26 @@ impl Take<'_> {
     }
 
     /// It is not reaped yet, so that what it used can still be read.
-    fn end(&self, running: &Running, until: Instant, meter: &mut Meter) -> Result<(), String> {
+    fn end(&self, running: &Running, until: Instant, meter: &mut Meter) -> Result<(), TurnError> {
         let (begun, half) = (Instant::now(), Duration::from_secs_f64(self.load.job.seconds / 2.0));
         while !running.ended_within(LOOK) {
             if begun.elapsed() > half {
                 meter.look_at_memory();
             }
             if self.stop.asked() {
-                return Err("interrupted".into());
+                return Err(TurnError::Interrupted);
             }
             if Instant::now() > until {
                 let (patience, seconds) = (self.load.patience, self.load.job.seconds);
-                return Err(running.error(&format!("has not ended {patience} s after its {seconds} s (load.patience)")));
+                return Err(running.error(Fate::Late { patience, seconds }).into());
             }
         }
         Ok(())
     }
 }
 
-fn succeeded(running: &mut Running) -> Result<(), String> {
-    let status = running.wait(Duration::ZERO).ok_or_else(|| running.error("still runs"))?;
-    if status.success() { Ok(()) } else { Err(running.error(&format!("failed ({status})"))) }
+fn succeeded(running: &mut Running) -> Result<(), ProcessError> {
+    let status =
+        running.wait(Duration::ZERO).ok_or_else(|| running.error(Fate::StillRuns { after: Duration::ZERO }))?;
+    if status.success() { Ok(()) } else { Err(running.error(Fate::Status(status))) }
 }

@@ -1,6 +1,7 @@
 //! What a scenario that can be read may still have wrong.
 
-use super::{Load, Process, Restart, Scenario, Text, When, cells};
+use super::error::{FieldError, Mistake};
+use super::{Load, Process, Restart, Scenario, Text, When};
 use crate::load::Tool;
 use indexmap::IndexMap;
 use std::collections::HashSet;
@@ -10,7 +11,7 @@ pub const LOAD: &str = "load";
 pub const NODE: &str = "node";
 
 /// Before anything is started. Templates are looked at when they are filled, in every cell.
-pub fn check(scenario: &Scenario) -> Result<(), String> {
+pub fn check(scenario: &Scenario) -> Result<(), FieldError> {
     let variants = || scenario.variants.keys();
     one_of("baseline", &scenario.baseline, variants())?;
     unique("namespaces", &scenario.namespaces)?;
@@ -18,7 +19,7 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         let place = format!("processes.{name}");
         is_name(&place, name)?;
         if name == LOAD {
-            return Err(format!("{place}: 'load' is the name of the load tool"));
+            return Err(Mistake::LoadsName.at(place));
         }
         check_process(scenario, &place, process)?;
     }
@@ -43,22 +44,22 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
     check_design(scenario)
 }
 
-fn check_process(scenario: &Scenario, place: &str, process: &Process) -> Result<(), String> {
+fn check_process(scenario: &Scenario, place: &str, process: &Process) -> Result<(), FieldError> {
     if process.run.is_empty() {
-        return Err(format!("{place}: run: there is no program"));
+        return Err(Mistake::NoProgram.at(format!("{place}.run")));
     }
     check_namespace(scenario, place, process.namespace.as_deref())?;
     check_when(scenario, place, &process.when)
 }
 
-fn check_when(scenario: &Scenario, place: &str, when: &When) -> Result<(), String> {
+fn check_when(scenario: &Scenario, place: &str, when: &When) -> Result<(), FieldError> {
     for variant in &when.variants {
         one_of(&format!("{place}.when.variants"), variant, scenario.variants.keys())?;
     }
     known_cells(scenario, &format!("{place}.when"), &when.cells)
 }
 
-fn known_cells(scenario: &Scenario, place: &str, given: &IndexMap<String, Vec<Text>>) -> Result<(), String> {
+fn known_cells(scenario: &Scenario, place: &str, given: &IndexMap<String, Vec<Text>>) -> Result<(), FieldError> {
     for (axis, values) in given {
         one_of(&format!("{place}.cells"), axis, scenario.axes.keys())?;
         for value in values {
@@ -69,7 +70,7 @@ fn known_cells(scenario: &Scenario, place: &str, given: &IndexMap<String, Vec<Te
     Ok(())
 }
 
-fn check_places(scenario: &Scenario, place: &str, variant: &super::Variant) -> Result<(), String> {
+fn check_places(scenario: &Scenario, place: &str, variant: &super::Variant) -> Result<(), FieldError> {
     let agents = variant.agent.iter().flat_map(|agent| &agent.capture);
     let named = (variant.capture.iter().chain(agents).map(|each| Some(each.namespace.as_str())))
         .chain(variant.iptables.iter().map(|each| each.namespace.as_deref()))
@@ -85,7 +86,7 @@ fn check_places(scenario: &Scenario, place: &str, variant: &super::Variant) -> R
     Ok(())
 }
 
-fn check_namespace(scenario: &Scenario, place: &str, namespace: Option<&str>) -> Result<(), String> {
+fn check_namespace(scenario: &Scenario, place: &str, namespace: Option<&str>) -> Result<(), FieldError> {
     let known: Vec<String> = scenario.namespaces.iter().cloned().chain([NODE.into()]).collect();
     namespace.map_or(Ok(()), |name| one_of(&format!("{place}.namespace"), name, known.iter()))
 }
@@ -95,50 +96,50 @@ const TAKEN: [&str; 6] = ["dir", "shared", "sidestep", "bench", "envoy", "fill"]
 /// Names of files that it writes into `${dir}` itself.
 const OWN_FILES: [&str; 6] = ["load", "broker", "report.jsonl", "sidestep.toml", "objects", "agent.sock"];
 
-fn check_names(scenario: &Scenario) -> Result<(), String> {
+fn check_names(scenario: &Scenario) -> Result<(), FieldError> {
     let values = scenario.values.keys().chain(scenario.axes.keys());
     for name in values.chain(scenario.variants.values().flat_map(|each| each.values.keys())) {
         if TAKEN.contains(&name.as_str()) || name.ends_with(".address") {
-            return Err(format!("'{name}' is a name of the lab's own: give the value, or the axis, another one"));
+            return Err(Mistake::ReservedName { name: name.clone() }.at("values"));
         }
     }
     for name in scenario.files.keys() {
         if name.contains('/') || name.starts_with('.') || OWN_FILES.contains(&name.as_str()) {
-            return Err(format!("files: '{name}' is a path, or a file of the lab's own: give it another name"));
+            return Err(Mistake::ReservedFile { name: name.clone() }.at("files"));
         }
     }
     Ok(())
 }
 
 /// What would be left out without a word.
-fn check_load(load: &Load) -> Result<(), String> {
+fn check_load(load: &Load) -> Result<(), FieldError> {
     match (load.tool, load.command.is_empty()) {
         (Tool::Command, _) if load.requests.is_some() || !load.options.is_empty() || !load.target.raw().is_empty() => {
-            Err("load: the tool command takes a command, and no target, options or requests".into())
+            Err(Mistake::MoreThanCommand.at("load"))
         }
         (Tool::Command, _) | (_, true) => Ok(()),
-        (tool, false) => Err(format!("load.command: is for the tool command; {} takes options", tool.name())),
+        (tool, false) => Err(Mistake::NoCommand { tool }.at("load.command")),
     }
 }
 
-fn check_quick(scenario: &Scenario) -> Result<(), String> {
+fn check_quick(scenario: &Scenario) -> Result<(), FieldError> {
     for (axis, values) in &scenario.quick.axes {
         one_of("quick.axes", axis, scenario.axes.keys())?;
         if values.is_empty() {
-            return Err(format!("quick.axes.{axis}: it has no values"));
+            return Err(Mistake::NoValues.at(format!("quick.axes.{axis}")));
         }
     }
     for variant in &scenario.quick.variants {
         one_of("quick.variants", variant, scenario.variants.keys())?;
     }
     if !scenario.quick.variants.is_empty() && !scenario.quick.variants.contains(&scenario.baseline) {
-        return Err(format!("quick.variants: the baseline, {}, has to be among them", scenario.baseline));
+        return Err(Mistake::NoBaseline { baseline: scenario.baseline.clone() }.at("quick.variants"));
     }
     Ok(())
 }
 
 /// A figure stands beside one of ours, so that has to be there.
-fn check_published(scenario: &Scenario) -> Result<(), String> {
+fn check_published(scenario: &Scenario) -> Result<(), FieldError> {
     for figure in scenario.published.iter().flat_map(|published| &published.figures) {
         let place = format!("published.figures.{}", figure.what);
         if let Some(variant) = &figure.variant {
@@ -152,21 +153,21 @@ fn check_published(scenario: &Scenario) -> Result<(), String> {
 }
 
 /// What disturbs on purpose disturbs its own turn alone, so no other set-up may stand beside it.
-fn check_background(scenario: &Scenario) -> Result<(), String> {
+fn check_background(scenario: &Scenario) -> Result<(), FieldError> {
     let background = scenario.processes.iter().find(|(_, process)| process.background);
     match background {
         Some((name, _)) if scenario.design.restart != Restart::Turn => {
-            Err(format!("processes.{name}: with a process in the background, design.restart has to be turn"))
+            Err(Mistake::Background.at(format!("processes.{name}")))
         }
         _ => Ok(()),
     }
 }
 
-pub fn check_design(scenario: &Scenario) -> Result<(), String> {
+pub fn check_design(scenario: &Scenario) -> Result<(), FieldError> {
     let design = &scenario.design;
     let part = |name: &str, value: f64| {
         let fine = value > 0.0 && value < 1.0;
-        fine.then_some(()).ok_or_else(|| format!("design.{name}: {value} is no part of 1, such as 0.05"))
+        fine.then_some(()).ok_or_else(|| Mistake::NotAPart { value }.at(format!("design.{name}")))
     };
     for (name, value) in [
         ("precision", design.precision),
@@ -178,41 +179,40 @@ pub fn check_design(scenario: &Scenario) -> Result<(), String> {
         part(name, value)?;
     }
     if design.judge.is_empty() {
-        return Err("design.judge: name at least one figure".into());
+        return Err(Mistake::NoFigure.at("design.judge"));
     }
     if design.least_rounds > design.most_rounds || design.least_rounds == 0 {
-        return Err("design: least_rounds has to be from 1 to most_rounds".into());
+        return Err(Mistake::Rounds.at("design"));
     }
-    if cells::cells(&scenario.axes).is_empty() {
-        return Err("axes: one of them has no values".into());
+    match scenario.axes.iter().find(|(_, values)| values.is_empty()) {
+        Some((axis, _)) => Err(Mistake::NoValues.at(format!("axes.{axis}"))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// They become names of directories and namespaces.
-fn is_name(place: &str, name: &str) -> Result<(), String> {
+fn is_name(place: &str, name: &str) -> Result<(), FieldError> {
     let fine =
         !name.is_empty() && name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphanumeric() || "+-_".contains(c));
-    fine.then_some(()).ok_or_else(|| format!("{place}: a name is of letters, digits, '+', '-' and '_', at most 32"))
+    fine.then_some(()).ok_or_else(|| Mistake::NotAName.at(place))
 }
 
-fn unique(place: &str, names: &[String]) -> Result<(), String> {
+fn unique(place: &str, names: &[String]) -> Result<(), FieldError> {
     let mut seen = HashSet::from([NODE]);
     for name in names {
         is_name(place, name)?;
         // An interface's name has 15 characters, and gets a number.
         if name.len() > 9 || !seen.insert(name) {
-            return Err(format!("{place}: '{name}' is there twice, or longer than 9 characters"));
+            return Err(Mistake::TwiceOrLong { name: name.clone() }.at(place));
         }
     }
     Ok(())
 }
 
-pub fn one_of<'a>(place: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Result<(), String> {
+pub fn one_of<'a>(place: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Result<(), FieldError> {
     let known: Vec<&String> = known.collect();
     if known.iter().any(|each| *each == name) {
         return Ok(());
     }
-    let list: Vec<&str> = known.iter().map(|each| each.as_str()).collect();
-    Err(format!("{place}: '{name}' is none of {}", list.join(", ")))
+    Err(Mistake::NoneOf { name: name.into(), known: known.into_iter().cloned().collect() }.at(place))
 }

@@ -3,6 +3,7 @@
 mod cells;
 mod check;
 mod design;
+mod error;
 mod read;
 mod shipped;
 mod text;
@@ -11,6 +12,7 @@ mod variant;
 pub use cells::{Values, cells};
 pub use check::{LOAD, NODE};
 pub use design::{Design, Restart};
+pub use error::{FieldError, NotShipped, ScenarioError, TemplateError};
 pub use read::{parse, read};
 pub use shipped::{find, shipped};
 pub use text::{Scope, Text};
@@ -229,7 +231,7 @@ impl Scenario {
 
 impl Scenario {
     /// Without the variants that are not named, but with the baseline.
-    pub fn keep_variants(&mut self, names: &[String]) -> Result<(), String> {
+    pub fn keep_variants(&mut self, names: &[String]) -> Result<(), FieldError> {
         for name in names {
             check::one_of("--only", name, self.variants.keys())?;
         }
@@ -239,7 +241,7 @@ impl Scenario {
     }
 
     /// Other values for an axis that there is.
-    pub fn set_axis(&mut self, axis: &str, values: Vec<Text>) -> Result<(), String> {
+    pub fn set_axis(&mut self, axis: &str, values: Vec<Text>) -> Result<(), FieldError> {
         check::one_of("--axis", axis, self.axes.keys())?;
         if self.depends_on(axis) {
             let known: Vec<String> = self.axes[axis].iter().map(|each| each.raw().into()).collect();
@@ -259,7 +261,7 @@ impl Scenario {
     }
 
     /// Once more, after options have changed something.
-    pub fn check_numbers(&self) -> Result<(), String> {
+    pub fn check_numbers(&self) -> Result<(), FieldError> {
         check::check_design(self)
     }
 }

@@ -1,5 +1,7 @@
 //! The scenarios that Sidestep brings along.
 
+use super::error::NotShipped;
+
 macro_rules! scenarios {
     ($($name:literal),* $(,)?) => {
         /// name -> text, in the order in which they are listed.
@@ -32,12 +34,9 @@ scenarios![
     "socksdirect",
 ];
 
-pub fn find(name: &str) -> Result<&'static str, String> {
+pub fn find(name: &str) -> Result<&'static str, NotShipped> {
     let found = shipped().iter().find(|(each, _)| *each == name);
-    found.map(|(_, text)| *text).ok_or_else(|| {
-        let names: Vec<_> = shipped().iter().map(|(each, _)| *each).collect();
-        format!("there is no scenario of that name; there are {}, and files that end in .yaml", names.join(", "))
-    })
+    found.map(|(_, text)| *text).ok_or_else(|| NotShipped { known: shipped().iter().map(|(each, _)| *each).collect() })
 }
 
 #[cfg(test)]
@@ -58,6 +57,6 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_told_with_what_is() {
-        assert!(find("no-such").expect_err("it is not there").contains("demo"));
+        assert!(find("no-such").expect_err("it is not there").to_string().contains("demo"));
     }
 }

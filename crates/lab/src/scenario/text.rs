@@ -1,5 +1,6 @@
 //! Text with `${name}` in it, and where names get their values from.
 
+use super::error::{TemplateError, TextError};
 use indexmap::IndexMap;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -16,7 +17,7 @@ impl Text {
     }
 
     /// With every name replaced; the error says which name is not known, and which are.
-    pub fn fill(&self, scope: &Scope) -> Result<String, String> {
+    pub fn fill(&self, scope: &Scope) -> Result<String, TemplateError> {
         fill(&self.0, scope, 0)
     }
 }
@@ -36,16 +37,16 @@ impl From<String> for Text {
 /// A value may name others, which may name others; more levels than this are a circle.
 const DEEPEST: u32 = 10;
 
-fn fill(text: &str, scope: &Scope, depth: u32) -> Result<String, String> {
+fn fill(text: &str, scope: &Scope, depth: u32) -> Result<String, TemplateError> {
     let (mut filled, mut rest) = (String::with_capacity(text.len()), text);
     while let Some((before, after)) = rest.split_once('$') {
         filled.push_str(before);
         if let Some(name_on) = after.strip_prefix('{') {
-            let end = closing(name_on).ok_or_else(|| format!("'${{{}' has no closing brace", short(name_on)))?;
+            let end = closing(name_on).ok_or_else(|| TemplateError::NotClosed { rest: short(name_on) })?;
             let name = fill(&name_on[..end], scope, depth)?;
             let value = scope.get(&name).ok_or_else(|| scope.unknown(&name))?;
             if depth == DEEPEST {
-                return Err(format!("the value of '{name}' leads back to itself"));
+                return Err(TemplateError::Circle { name });
             }
             filled.push_str(&fill(value, scope, depth + 1)?);
             rest = &name_on[end + 1..];
@@ -91,9 +92,8 @@ impl Scope {
         self.0.get(name).map(String::as_str)
     }
 
-    fn unknown(&self, name: &str) -> String {
-        let known: Vec<_> = self.0.keys().map(String::as_str).collect();
-        format!("nothing is called '{name}'; there are: {}", known.join(", "))
+    fn unknown(&self, name: &str) -> TemplateError {
+        TemplateError::Unknown { name: name.into(), known: self.0.keys().cloned().collect() }
     }
 }
 
@@ -134,13 +134,13 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 impl TryFrom<Text> for super::User {
-    type Error = String;
+    type Error = TextError;
 
-    fn try_from(text: Text) -> Result<super::User, String> {
+    fn try_from(text: Text) -> Result<super::User, TextError> {
         let (uid, gid) = text.0.split_once(':').unwrap_or((&text.0, &text.0));
         match (uid.parse(), gid.parse()) {
             (Ok(uid), Ok(gid)) => Ok(super::User { uid, gid }),
-            _ => Err(format!("'{}' is not UID or UID:GID, in numbers", text.0)),
+            _ => Err(TextError::User(text.0)),
         }
     }
 }
@@ -152,15 +152,15 @@ impl From<super::User> for String {
 }
 
 impl TryFrom<Text> for super::Restart {
-    type Error = String;
+    type Error = TextError;
 
-    fn try_from(text: Text) -> Result<super::Restart, String> {
+    fn try_from(text: Text) -> Result<super::Restart, TextError> {
         match (text.raw(), text.raw().parse()) {
             ("turn", _) => Ok(super::Restart::Turn),
             ("round", _) => Ok(super::Restart::Rounds(1)),
             ("never", _) => Ok(super::Restart::Never),
             (_, Ok(rounds @ 1..)) => Ok(super::Restart::Rounds(rounds)),
-            (other, _) => Err(format!("'{other}' is none of turn, round, never, or a number of rounds")),
+            (other, _) => Err(TextError::Restart(other.into())),
         }
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn what_cannot_be_replaced_says_why() {
         for (text, why) in [("${prot}", "there are: port, url"), ("${port", "closing brace"), ("${a}", "leads back")] {
-            let said = Text::from(text).fill(&scope()).expect_err(text);
+            let said = Text::from(text).fill(&scope()).expect_err(text).to_string();
             assert!(said.contains(why), "{said}");
         }
     }

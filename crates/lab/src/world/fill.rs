@@ -1,6 +1,7 @@
 //! From a scenario to the set-up of one variant in one cell: every template is filled in.
 
 use super::command::Cmd;
+use super::error::{FillError, SpecError};
 use super::namespaces;
 use super::ready::Ready;
 use super::rules;
@@ -25,12 +26,12 @@ impl Spec {
         (name, variant): (&str, &Variant),
         cell: &Values,
         place: Place,
-    ) -> Result<Spec, String> {
+    ) -> Result<Spec, SpecError> {
         let scope = scope(ground, scenario, variant, cell, &place);
         let filler = Filler { scope, place, variant, ground };
-        let at = |what: &str, why: String| format!("{what}, variant {name}: {why}");
+        let at = |field: &str, source| SpecError { field: field.into(), variant: name.into(), source };
         let processes = scenario.processes.iter().filter(|(_, process)| process.when.holds(name, cell));
-        let processes: Result<_, String> = processes
+        let processes: Result<_, SpecError> = processes
             .map(|(key, process)| Ok((key.clone(), filler.process(key, process).map_err(|why| at(key, why))?)))
             .collect();
         Ok(Spec {
@@ -46,7 +47,7 @@ impl Spec {
             setup: filler.setup(&scenario.setup).map_err(|why| at("setup", why))?,
             checks: filler.checks(scenario, name, cell).map_err(|why| at("checks", why))?,
             load: filler.load(&scenario.load).map_err(|why| at("load", why))?,
-            broker: filler.broker()?,
+            broker: filler.broker().map_err(|why| at("rings", why))?,
             load_rings: filler.rings(LOAD).is_some(),
             captures: filler.captures(&variant.capture).map_err(|why| at("capture", why))?,
             splices: variant
@@ -98,44 +99,44 @@ struct Filler<'a> {
 }
 
 impl Filler<'_> {
-    fn one(&self, text: &Text) -> Result<String, String> {
-        text.fill(&self.scope)
+    fn one(&self, text: &Text) -> Result<String, FillError> {
+        Ok(text.fill(&self.scope)?)
     }
 
-    fn all(&self, texts: &[Text]) -> Result<Vec<String>, String> {
+    fn all(&self, texts: &[Text]) -> Result<Vec<String>, FillError> {
         texts.iter().map(|text| self.one(text)).collect()
     }
 
-    fn map(&self, texts: &IndexMap<String, Text>) -> Result<IndexMap<String, String>, String> {
+    fn map(&self, texts: &IndexMap<String, Text>) -> Result<IndexMap<String, String>, FillError> {
         texts.iter().map(|(name, text)| Ok((name.clone(), self.one(text)?))).collect()
     }
 
-    fn option(&self, text: &Option<Text>) -> Result<Option<String>, String> {
+    fn option(&self, text: &Option<Text>) -> Result<Option<String>, FillError> {
         text.as_ref().map(|text| self.one(text)).transpose()
     }
 
-    fn number<T: std::str::FromStr>(&self, what: &str, text: &Text) -> Result<T, String> {
+    fn number<T: std::str::FromStr>(&self, field: &str, text: &Text) -> Result<T, FillError> {
         let text = self.one(text)?;
-        text.parse().map_err(|_| format!("{what}: '{text}' is not such a number"))
+        text.parse().map_err(|_| FillError::NotANumber { field: field.into(), text })
     }
 
     /// Seconds.
-    fn duration(&self, what: &str, text: &Text) -> Result<f64, String> {
-        let seconds: f64 = self.number(what, text)?;
+    fn duration(&self, field: &str, text: &Text) -> Result<f64, FillError> {
+        let seconds: f64 = self.number(field, text)?;
         if (0.0..=LONGEST).contains(&seconds) {
             Ok(seconds)
         } else {
-            Err(format!("{what}: {seconds} s is no duration"))
+            Err(FillError::NotADuration { field: field.into(), seconds })
         }
     }
 
     /// None for nothing, and for 0.
     fn some_number<T: std::str::FromStr + PartialEq + Default>(
         &self,
-        what: &str,
+        field: &str,
         text: &Option<Text>,
-    ) -> Result<Option<T>, String> {
-        let number = text.as_ref().map(|text| self.number(what, text)).transpose()?;
+    ) -> Result<Option<T>, FillError> {
+        let number = text.as_ref().map(|text| self.number(field, text)).transpose()?;
         Ok(number.filter(|value| *value != T::default()))
     }
 
@@ -152,7 +153,7 @@ impl Filler<'_> {
         self.place.cgroup.as_ref().map(|all| all.join(name))
     }
 
-    fn process(&self, name: &str, process: &Process) -> Result<ProcessSpec, String> {
+    fn process(&self, name: &str, process: &Process) -> Result<ProcessSpec, FillError> {
         let argv = self.ground.resolve(self.all(&process.run)?)?;
         let program = argv[0].clone();
         let command = Cmd {
@@ -168,7 +169,7 @@ impl Filler<'_> {
         Ok(ProcessSpec { command, program, ready, background: process.background })
     }
 
-    fn ready(&self, wanted: &Wanted) -> Result<Ready, String> {
+    fn ready(&self, wanted: &Wanted) -> Result<Ready, FillError> {
         let seconds = wanted.seconds.as_ref().map(|text| self.duration("ready.seconds", text)).transpose()?;
         Ok(Ready {
             port: wanted.port.as_ref().map(|text| self.number("ready.port", text)).transpose()?,
@@ -178,7 +179,7 @@ impl Filler<'_> {
     }
 
     /// What the variant puts before a program.
-    fn prefix(&self, name: &str) -> Result<Vec<String>, String> {
+    fn prefix(&self, name: &str) -> Result<Vec<String>, FillError> {
         let rings = self.rings(name).map(|rings| self.run(rings)).transpose()?.unwrap_or_default();
         Ok([self.all(&self.variant.prefix)?, rings].concat())
     }
@@ -188,29 +189,27 @@ impl Filler<'_> {
         self.variant.rings.as_ref().filter(|rings| rings.only.is_empty() || rings.only.iter().any(|each| each == name))
     }
 
-    fn run(&self, rings: &Rings) -> Result<Vec<String>, String> {
+    fn run(&self, rings: &Rings) -> Result<Vec<String>, FillError> {
         let report = self.place.report().display().to_string();
         let words = [self.released(rings, SIDESTEP)?, "run".into(), "--report".into(), report];
         Ok([words.to_vec(), self.all(&rings.options)?, vec!["--".into()]].concat())
     }
 
-    fn broker(&self) -> Result<Option<String>, String> {
+    fn broker(&self) -> Result<Option<String>, FillError> {
         self.variant.rings.as_ref().map(|rings| self.released(rings, BROKER)).transpose()
     }
 
     /// The path of a program of the release that is measured.
-    fn released(&self, rings: &Rings, program: &str) -> Result<String, String> {
+    fn released(&self, rings: &Rings, program: &str) -> Result<String, FillError> {
         let Some(release) = self.option(&rings.release)? else {
-            return self.ground.part(program);
+            return Ok(self.ground.part(program)?);
         };
         let path = Path::new(&release).join(program);
         let found = path.is_absolute() && path.is_file();
-        found
-            .then(|| path.display().to_string())
-            .ok_or_else(|| format!("rings.release: there is no {}", path.display()))
+        if found { Ok(path.display().to_string()) } else { Err(FillError::NoRelease(path)) }
     }
 
-    fn environment(&self, own: &IndexMap<String, Text>) -> Result<IndexMap<String, String>, String> {
+    fn environment(&self, own: &IndexMap<String, Text>) -> Result<IndexMap<String, String>, FillError> {
         let mut environment = self.map(&self.variant.env)?;
         if self.variant.rings.is_some() {
             environment.insert("SIDESTEP_BROKER".into(), self.place.broker().display().to_string());
@@ -219,7 +218,7 @@ impl Filler<'_> {
         Ok(environment)
     }
 
-    fn rules(&self, rules: &Iptables) -> Result<RulesSpec, String> {
+    fn rules(&self, rules: &Iptables) -> Result<RulesSpec, FillError> {
         let mut scope = self.scope.clone();
         if let Some(fill) = &rules.fill {
             scope.set("fill", rules::fill(&fill.chain, self.number("fill.count", &fill.count)?));
@@ -231,14 +230,14 @@ impl Filler<'_> {
         })
     }
 
-    fn captures(&self, captures: &[Capture]) -> Result<Vec<CaptureSpec>, String> {
+    fn captures(&self, captures: &[Capture]) -> Result<Vec<CaptureSpec>, FillError> {
         let one = |each: &Capture| {
             Ok(CaptureSpec { namespace: self.namespace(Some(&each.namespace)), options: self.all(&each.options)? })
         };
         captures.iter().map(one).collect()
     }
 
-    fn splice(&self, splice: &Splice) -> Result<SpliceSpec, String> {
+    fn splice(&self, splice: &Splice) -> Result<SpliceSpec, FillError> {
         Ok(SpliceSpec {
             namespace: splice.namespace.as_deref().map(|name| self.namespace(Some(name))),
             ports: self.all(&splice.ports)?,
@@ -246,7 +245,7 @@ impl Filler<'_> {
         })
     }
 
-    fn agent(&self) -> Result<Option<AgentSpec>, String> {
+    fn agent(&self) -> Result<Option<AgentSpec>, FillError> {
         let one = |agent: &Agent| {
             Ok(AgentSpec {
                 objects: self.one(&agent.objects)?,
@@ -257,19 +256,19 @@ impl Filler<'_> {
         self.variant.agent.as_ref().map(one).transpose()
     }
 
-    fn setup(&self, common: &[Setup]) -> Result<Vec<Cmd>, String> {
+    fn setup(&self, common: &[Setup]) -> Result<Vec<Cmd>, FillError> {
         let all = common.iter().chain(&self.variant.setup).enumerate();
         all.map(|(number, each)| self.step(format!("setup {}", number + 1), &each.run, each.namespace.as_deref()))
             .collect()
     }
 
     /// They run as the load does: as another client.
-    fn checks(&self, scenario: &Scenario, variant: &str, cell: &Values) -> Result<Vec<Cmd>, String> {
+    fn checks(&self, scenario: &Scenario, variant: &str, cell: &Values) -> Result<Vec<Cmd>, FillError> {
         let those = scenario.checks.iter().enumerate().filter(|(_, each)| each.when.holds(variant, cell));
         those.map(|(number, check)| self.check(number, check, &scenario.load)).collect()
     }
 
-    fn check(&self, number: usize, check: &Check, load: &Load) -> Result<Cmd, String> {
+    fn check(&self, number: usize, check: &Check, load: &Load) -> Result<Cmd, FillError> {
         let mut command = self.load(load)?.command;
         command.name = format!("check {}", number + 1);
         command.argv.extend(self.ground.resolve(self.all(&check.run)?)?);
@@ -277,7 +276,7 @@ impl Filler<'_> {
     }
 
     /// A command that runs to its end.
-    fn step(&self, name: String, run: &[Text], namespace: Option<&str>) -> Result<Cmd, String> {
+    fn step(&self, name: String, run: &[Text], namespace: Option<&str>) -> Result<Cmd, FillError> {
         Ok(Cmd {
             name,
             argv: self.ground.resolve(self.all(run)?)?,
@@ -287,7 +286,7 @@ impl Filler<'_> {
         })
     }
 
-    fn load(&self, load: &Load) -> Result<LoadSpec, String> {
+    fn load(&self, load: &Load) -> Result<LoadSpec, FillError> {
         let command = Cmd {
             name: LOAD.into(),
             argv: self.prefix(LOAD)?,

@@ -1,14 +1,16 @@
 //! Loading a set-up's rules.
 
 use super::command::Cmd;
+use super::error::WorldError;
 use super::process::run;
 use super::spec::{RulesSpec, Spec};
+use crate::error::AtPath;
 
 /// All at once, each namespace's texts in their order; chains that are there stay.
-pub fn load(spec: &Spec) -> Result<(), String> {
+pub fn load(spec: &Spec) -> Result<(), WorldError> {
     for (number, rules) in spec.rules.iter().enumerate().filter(|(_, rules)| !rules.text.trim().is_empty()) {
         let path = spec.place.dir.join(format!("rules-{number}"));
-        std::fs::write(&path, &rules.text).map_err(|why| format!("{}: {why}", path.display()))?;
+        std::fs::write(&path, &rules.text).at("write", &path)?;
         run(&command(spec, rules), Some(&path))?;
     }
     Ok(())

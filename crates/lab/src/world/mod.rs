@@ -1,6 +1,7 @@
 //! One set-up that stands: its namespaces, cgroups, rules and processes. What it is made of is its `Spec`.
 
 mod command;
+mod error;
 mod fill;
 mod iptables;
 mod moved;
@@ -12,12 +13,13 @@ mod sidestep;
 mod spec;
 
 pub use command::{Cmd, NETNS};
-
+pub use error::{SpecError, WorldError};
 pub use fill::base_scope;
-pub use process::{Output, Running, run};
+pub use process::{Fate, Output, ProcessError, Running, run};
 pub use spec::{LoadSpec, Place, Spec};
 
 use crate::cgroup::Cgroup;
+use crate::error::{AtPath, FileError};
 use crate::ground::Ground;
 use crate::meter::{self, Account, Watched};
 use crate::scenario::{LOAD, Scenario, Values, Variant};
@@ -25,6 +27,7 @@ use indexmap::IndexMap;
 use namespaces::Namespaces;
 use spec::ProcessSpec;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Processes of it end when it is dropped, the youngest first; then everything else of it goes.
 pub struct World {
@@ -38,10 +41,14 @@ pub struct World {
     /// Of processes; those of its own programs are below `cgroup`.
     cgroups: Vec<Cgroup>,
     undo: Vec<Cmd>,
-    /// The scenario's checks have run.
-    checked: bool,
-    /// What one of them said against it.
-    wrong: Option<String>,
+    checks: Checks,
+}
+
+/// The scenario's checks of a set-up: they run once.
+enum Checks {
+    Due,
+    Passed,
+    Failed(Arc<ProcessError>),
 }
 
 impl World {
@@ -51,7 +58,7 @@ impl World {
         scenario: &Scenario,
         variant: (&str, &Variant),
         cell: &Values,
-    ) -> Result<World, String> {
+    ) -> Result<World, WorldError> {
         let number = ground.next_world();
         let dir = ground.new_dir(&format!("w{number}"))?;
         let prefix = format!("w{number}");
@@ -70,19 +77,18 @@ impl World {
             cgroup,
             cgroups: Vec::new(),
             undo,
-            checked: false,
-            wrong: None,
+            checks: Checks::Due,
         };
         world.furnish(ground)?;
         Ok(world)
     }
 
-    fn furnish(&mut self, ground: &Ground) -> Result<(), String> {
+    fn furnish(&mut self, ground: &Ground) -> Result<(), WorldError> {
         for (name, text) in &self.spec.files {
             let path = self.dir.join(name);
-            std::fs::write(&path, text).map_err(|why| format!("{}: {why}", path.display()))?;
+            std::fs::write(&path, text).at("write", &path)?;
         }
-        let own: Result<Vec<Cgroup>, String> = self.spec.cgroups().map(Cgroup::new).collect();
+        let own: Result<Vec<Cgroup>, FileError> = self.spec.cgroups().map(Cgroup::new).collect();
         self.cgroups = own?;
         iptables::load(&self.spec)?;
         self.steer(ground)?;
@@ -96,7 +102,7 @@ impl World {
     }
 
     /// Daemons of Sidestep's own, which the scenario does not name.
-    fn steer(&mut self, ground: &Ground) -> Result<(), String> {
+    fn steer(&mut self, ground: &Ground) -> Result<(), WorldError> {
         for (name, daemon) in sidestep::daemons(ground, &self.spec)? {
             self.cgroups.extend(daemon.command.cgroup.as_deref().map(Cgroup::new).transpose()?);
             self.start_process(name, &daemon)?;
@@ -104,7 +110,7 @@ impl World {
         sidestep::steer(ground, &self.spec)
     }
 
-    fn start_process(&mut self, name: String, process: &ProcessSpec) -> Result<(), String> {
+    fn start_process(&mut self, name: String, process: &ProcessSpec) -> Result<(), WorldError> {
         let running = Running::start(&process.command, Output::Log(&self.dir))?;
         ready::wait(&running, &process.ready)?;
         self.pids.insert(name.clone(), running.pid());
@@ -114,20 +120,24 @@ impl World {
 
     /// After a turn. A process that has ended though nobody asked it to: what it said. A load that took another way: what
     /// the scenario's check said.
-    pub fn check(&mut self) -> Result<(), String> {
+    pub fn check(&mut self) -> Result<(), WorldError> {
         self.processes.iter_mut().try_for_each(|(_, running)| running.check())?;
-        if !std::mem::replace(&mut self.checked, true) {
-            self.wrong = self.spec.checks.iter().find_map(|command| run(command, None).err());
+        if let Checks::Due = self.checks {
+            let failed = self.spec.checks.iter().find_map(|command| run(command, None).err());
+            self.checks = failed.map_or(Checks::Passed, |error| Checks::Failed(Arc::new(error)));
         }
-        self.wrong.clone().map_or(Ok(()), Err)
+        self.failed_check().cloned().map_or(Ok(()), |error| Err(WorldError::Check(error)))
     }
 
-    pub fn wrong(&self) -> Option<&str> {
-        self.wrong.as_deref()
+    pub fn failed_check(&self) -> Option<&Arc<ProcessError>> {
+        match &self.checks {
+            Checks::Failed(error) => Some(error),
+            Checks::Due | Checks::Passed => None,
+        }
     }
 
     /// See `result::Turn`: since it stands.
-    pub fn moved(&self, ground: &Ground) -> Result<IndexMap<String, u64>, String> {
+    pub fn moved(&self, ground: &Ground) -> Result<IndexMap<String, u64>, WorldError> {
         moved::moved(ground, &self.spec)
     }
 

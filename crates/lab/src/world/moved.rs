@@ -1,9 +1,11 @@
 //! What shows that a load has really taken its variant's way.
 
 use super::command::Cmd;
+use super::error::WorldError;
 use super::process::run;
 use super::sidestep::splice_pins;
 use super::spec::Spec;
+use crate::error::AtPath;
 use crate::ground::Ground;
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -12,15 +14,15 @@ const BY_RING: &str = "by ring";
 const SPLICED: &str = "spliced";
 
 /// way -> bytes since the set-up stands. By ring: those of processes that have ended, as the load does after each turn.
-pub fn moved(ground: &Ground, spec: &Spec) -> Result<IndexMap<String, u64>, String> {
+pub fn moved(ground: &Ground, spec: &Spec) -> Result<IndexMap<String, u64>, WorldError> {
     let mut moved = IndexMap::new();
     if spec.load_rings {
         let path = spec.place.report();
-        let text = std::fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))?;
+        let text = std::fs::read_to_string(&path).at("read", &path)?;
         moved.insert(BY_RING.to_string(), by_ring(&text));
     }
     if !spec.splices.is_empty() {
-        let each: Result<Vec<u64>, String> =
+        let each: Result<Vec<u64>, WorldError> =
             (0..spec.splices.len()).map(|number| spliced(ground, spec, number)).collect();
         moved.insert(SPLICED.to_string(), each?.iter().sum());
     }
@@ -39,12 +41,12 @@ fn by_ring(report: &str) -> u64 {
     lines.map(|line| line.ring_rx + line.ring_tx).sum()
 }
 
-fn spliced(ground: &Ground, spec: &Spec, number: usize) -> Result<u64, String> {
+fn spliced(ground: &Ground, spec: &Spec, number: usize) -> Result<u64, WorldError> {
     let pins = splice_pins(ground, spec, number).display().to_string();
     let said =
         run(&Cmd::new("splice status", &[&ground.sidestep()?, "splice", "status", "--json", "--pins", &pins]), None)?;
-    let said: serde_json::Value = serde_json::from_str(&said).map_err(|why| format!("splice status: {why}"))?;
-    said["bytes"].as_u64().ok_or_else(|| format!("splice status says no bytes: {said}"))
+    let said: serde_json::Value = serde_json::from_str(&said).map_err(WorldError::SpliceStatus)?;
+    said["bytes"].as_u64().ok_or(WorldError::NoBytes(said))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! None of them has a way out of the machine: a default route ends at `node`, which has none.
 
 use super::command::{Cmd, NETNS};
-use super::process::run;
+use super::process::{ProcessError, run};
 use std::path::Path;
 
 pub struct Namespaces(Vec<String>);
@@ -19,7 +19,7 @@ const FORWARD: &str = "net.ipv4.ip_forward=1";
 
 impl Namespaces {
     /// `names`: `node`, then the others.
-    pub fn new(prefix: &str, names: &[String]) -> Result<Namespaces, String> {
+    pub fn new(prefix: &str, names: &[String]) -> Result<Namespaces, ProcessError> {
         let mut made = Namespaces(Vec::new());
         for (number, name) in names.iter().enumerate() {
             made.add(format!("{prefix}-{name}"))?;
@@ -30,7 +30,7 @@ impl Namespaces {
         Ok(made)
     }
 
-    fn add(&mut self, full: String) -> Result<(), String> {
+    fn add(&mut self, full: String) -> Result<(), ProcessError> {
         ip(&["netns", "add", &full])?;
         self.0.push(full.clone());
         ip(&["-n", &full, "link", "set", "lo", "up"])?;
@@ -40,7 +40,7 @@ impl Namespaces {
     }
 }
 
-fn join(node: &str, namespace: &str, number: usize) -> Result<(), String> {
+fn join(node: &str, namespace: &str, number: usize) -> Result<(), ProcessError> {
     let (ours, theirs) = (format!("10.77.{number}.1"), address(number));
     let end = format!("v{number}");
     ip(&["link", "add", &end, "netns", node, "type", "veth", "peer", "name", "eth0", "netns", namespace])?;
@@ -51,7 +51,7 @@ fn join(node: &str, namespace: &str, number: usize) -> Result<(), String> {
     ip(&["-n", namespace, "route", "add", "default", "via", &ours])
 }
 
-fn ip(words: &[&str]) -> Result<(), String> {
+fn ip(words: &[&str]) -> Result<(), ProcessError> {
     let argv: Vec<&str> = ["ip"].iter().chain(words).copied().collect();
     run(&Cmd::new("ip", &argv), None).map(drop)
 }

@@ -10,6 +10,74 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use std::{fmt, io};
+
+/// What went wrong with a process.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    #[error("{name}: cannot start {program}: {source}")]
+    Start { name: String, program: String, source: io::Error },
+    #[error("{name} {fate}; it said:\n    {}", end_of(said))]
+    Failed {
+        name: String,
+        fate: Fate,
+        /// Its standard error.
+        said: String,
+    },
+    #[error("cannot read what {name} said: {source}")]
+    Output { name: String, source: io::Error },
+}
+
+/// What has become of a process that should have done otherwise.
+#[derive(Debug)]
+pub enum Fate {
+    EndedAtStart,
+    EndedByItself(ExitStatus),
+    NotReady {
+        seconds: u64,
+        missing: String,
+    },
+    Status(ExitStatus),
+    /// A command that should have ended by then.
+    StillRuns {
+        after: Duration,
+    },
+    /// A load that should have.
+    Late {
+        patience: f64,
+        seconds: f64,
+    },
+    FailedEachTime,
+    Lost(io::Error),
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fate::EndedAtStart => write!(f, "has ended at its start"),
+            Fate::EndedByItself(status) => write!(f, "has ended by itself ({status})"),
+            Fate::NotReady { seconds, missing } => {
+                write!(f, "is not ready after {seconds} s: there is no {missing}")
+            }
+            Fate::Status(status) => write!(f, "failed ({status})"),
+            Fate::StillRuns { after } => write!(f, "has not ended after {} s", after.as_secs()),
+            Fate::Late { patience, seconds } => {
+                write!(f, "has not ended {patience} s after its {seconds} s (load.patience)")
+            }
+            Fate::FailedEachTime => write!(f, "has failed each time"),
+            Fate::Lost(error) => write!(f, "cannot be waited for: {error}"),
+        }
+    }
+}
+
+/// Its last lines.
+fn end_of(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
+    match &lines[lines.len().saturating_sub(SHOWN)..] {
+        [] => "(nothing)".into(),
+        tail => tail.join("\n    "),
+    }
+}
 
 pub struct Running {
     name: String,
@@ -34,8 +102,12 @@ const SHOWN: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Running {
-    pub fn start(command: &Cmd, output: Output) -> Result<Running, String> {
-        let failed = |why: std::io::Error| format!("{}: cannot start {}: {why}", command.name, command.words()[0]);
+    pub fn start(command: &Cmd, output: Output) -> Result<Running, ProcessError> {
+        let failed = |source| ProcessError::Start {
+            name: command.name.clone(),
+            program: command.words().swap_remove(0),
+            source,
+        };
         let (out, err) = files(command, &output).map_err(failed)?;
         let input = match output {
             Output::Kept(Some(path)) => Stdio::from(File::open(path).map_err(failed)?),
@@ -71,25 +143,21 @@ impl Running {
     }
 
     /// An error if it has ended.
-    pub fn check(&mut self) -> Result<(), String> {
+    pub fn check(&mut self) -> Result<(), ProcessError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(self.error(&format!("has ended by itself ({status})"))),
-            Err(why) => Err(self.error(&why.to_string())),
+            Ok(Some(status)) => Err(self.error(Fate::EndedByItself(status))),
+            Err(error) => Err(self.error(Fate::Lost(error))),
         }
     }
 
-    pub fn output(&self) -> Result<String, String> {
-        said(&self.out).map_err(|why| format!("what {} said: {why}", self.name))
+    pub fn output(&self) -> Result<String, ProcessError> {
+        said(&self.out).map_err(|source| ProcessError::Output { name: self.name.clone(), source })
     }
 
     /// With the end of what it said.
-    pub fn error(&self, what: &str) -> String {
-        let text = said(&self.err).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        let tail = lines[lines.len().saturating_sub(SHOWN)..].join("\n    ");
-        let tail = if tail.is_empty() { "(nothing)".into() } else { tail };
-        format!("{} {what}; it said:\n    {tail}", self.name)
+    pub fn error(&self, fate: Fate) -> ProcessError {
+        ProcessError::Failed { name: self.name.clone(), fate, said: said(&self.err).unwrap_or_default() }
     }
 
     /// It may end by itself for a while, and is then killed with all that it has started.
@@ -122,11 +190,11 @@ impl Drop for Running {
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a command to its end; what it printed. The error carries its own words.
-pub fn run(command: &Cmd, input: Option<&Path>) -> Result<String, String> {
+pub fn run(command: &Cmd, input: Option<&Path>) -> Result<String, ProcessError> {
     let mut running = Running::start(command, Output::Kept(input))?;
-    let status = running.wait(STEP_LIMIT).ok_or_else(|| running.error("has not ended after 60 s"))?;
+    let status = running.wait(STEP_LIMIT).ok_or_else(|| running.error(Fate::StillRuns { after: STEP_LIMIT }))?;
     if !status.success() {
-        return Err(running.error(&format!("failed ({status})")));
+        return Err(running.error(Fate::Status(status)));
     }
     running.output()
 }

@@ -1,6 +1,6 @@
 //! Waiting until a process serves, without connecting to it.
 
-use super::process::Running;
+use super::process::{Fate, ProcessError, Running};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -39,15 +39,14 @@ impl Default for Ready {
 const EVERY: Duration = Duration::from_millis(5);
 
 /// An error if it ends before, or is not ready in time.
-pub fn wait(running: &Running, ready: &Ready) -> Result<(), String> {
+pub fn wait(running: &Running, ready: &Ready) -> Result<(), ProcessError> {
     let until = Instant::now() + ready.limit;
     while !ready.is(running.pid()) {
         if running.ended_within(EVERY) {
-            return Err(running.error("has ended at its start"));
+            return Err(running.error(Fate::EndedAtStart));
         }
         if Instant::now() > until {
-            let seconds = ready.limit.as_secs();
-            return Err(running.error(&format!("is not ready after {seconds} s: there is no {}", ready.what())));
+            return Err(running.error(Fate::NotReady { seconds: ready.limit.as_secs(), missing: ready.what() }));
         }
     }
     Ok(())

@@ -1,14 +1,15 @@
 //! Rules as iptables reads them.
 
+use super::error::FillError;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
 /// The program that reads them.
-pub fn restore(backend: Option<&str>) -> Result<String, String> {
+pub fn restore(backend: Option<&str>) -> Result<String, FillError> {
     match backend {
         None => Ok("iptables-restore".into()),
         Some(name @ ("legacy" | "nft")) => Ok(format!("iptables-{name}-restore")),
-        Some(other) => Err(format!("backend '{other}' is neither legacy nor nft")),
+        Some(other) => Err(FillError::Backend(other.into())),
     }
 }
 

@@ -1,10 +1,12 @@
 //! What a variant asks of Sidestep: a broker for rings, capture, splice, an agent.
 
 use super::command::Cmd;
+use super::error::WorldError;
 use super::process::run;
 use super::ready::Ready;
 use super::spec::{AGENT, AgentSpec, BROKER, CaptureSpec, ProcessSpec, Spec, SpliceSpec};
-use crate::ground::Ground;
+use crate::error::{AtPath, FileError};
+use crate::ground::{Ground, ProgramError};
 use std::path::{Path, PathBuf};
 
 /// Tables of capture and services; each splice has its own beside them.
@@ -19,14 +21,14 @@ pub fn splice_pins(ground: &Ground, spec: &Spec, number: usize) -> PathBuf {
 const READY_SECONDS: f64 = 20.0;
 
 /// They are started before anything else.
-pub fn daemons(ground: &Ground, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, String> {
+pub fn daemons(ground: &Ground, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, WorldError> {
     let broker = spec.broker.as_ref().map(|program| broker(program, spec));
     let agent = spec.agent.as_ref().map(|agent| self::agent(ground, spec, agent));
     broker.into_iter().chain(agent).collect()
 }
 
 /// Processes of several users share memory only if that is allowed.
-fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), String> {
+fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), WorldError> {
     let (config, report) = (spec.place.dir.join("sidestep.toml"), spec.place.report());
     let users = spec.users();
     let allowed = if users.len() > 1 { format!("[[allow]]\nuids = {users:?}\n") } else { String::new() };
@@ -39,15 +41,15 @@ fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), String> {
     Ok((BROKER.into(), daemon(spec, BROKER, argv, Ready::path(&address))))
 }
 
-fn agent(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(String, ProcessSpec), String> {
+fn agent(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(String, ProcessSpec), WorldError> {
     let objects = spec.place.dir.join("objects");
-    std::fs::create_dir(&objects).map_err(|why| format!("{}: {why}", objects.display()))?;
+    std::fs::create_dir(&objects).at("make the directory", &objects)?;
     write(&objects.join("services.yaml"), &agent.objects)?;
     for each in &agent.captures {
         let command = capture(ground, spec, each, &["--print"])?;
         write(&objects.join(format!("{}.yaml", each.namespace)), &run(&command, None)?)?;
     }
-    let cgroup = spec.place.cgroup.as_deref().ok_or(NEEDS_CGROUP)?;
+    let cgroup = spec.place.cgroup.as_deref().ok_or(WorldError::NeedsCgroup)?;
     let pins = pins(ground, spec);
     let options = [
         ("--config", text(&objects)),
@@ -63,8 +65,6 @@ fn agent(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(String, Pro
     Ok((AGENT.into(), daemon(spec, AGENT, argv, Ready::path(&pins.join("services/links")))))
 }
 
-const NEEDS_CGROUP: &str = "capture, splice and the agent need cgroup v2 and root";
-
 fn daemon(spec: &Spec, name: &str, argv: Vec<String>, ready: Ready) -> ProcessSpec {
     let program = argv[0].clone();
     let command = Cmd {
@@ -78,7 +78,7 @@ fn daemon(spec: &Spec, name: &str, argv: Vec<String>, ready: Ready) -> ProcessSp
 }
 
 /// Before the scenario's processes are started, so that their first connection is led already.
-pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), String> {
+pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), WorldError> {
     for each in &spec.captures {
         run(&capture(ground, spec, each, &[])?, None)?;
     }
@@ -89,7 +89,7 @@ pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), String> {
 }
 
 /// What undoes it, in order. Programs attached to a cgroup go with it, if one of these fails.
-pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, String> {
+pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, ProgramError> {
     let detach = spec.agent.iter().map(|_| {
         let words =
             ["--detach", "--pins", &text(&pins(ground, spec)), "--socket", &text(&spec.place.dir.join("agent.sock"))];
@@ -106,8 +106,8 @@ pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, String> {
     splices.chain(captures).chain(detach).collect()
 }
 
-fn capture(ground: &Ground, spec: &Spec, each: &CaptureSpec, more: &[&str]) -> Result<Cmd, String> {
-    let cgroup = spec.place.cgroup.as_deref().ok_or(NEEDS_CGROUP)?;
+fn capture(ground: &Ground, spec: &Spec, each: &CaptureSpec, more: &[&str]) -> Result<Cmd, WorldError> {
+    let cgroup = spec.place.cgroup.as_deref().ok_or(WorldError::NeedsCgroup)?;
     let pins = text(&pins(ground, spec));
     let words = ["capture", "--netns", &each.namespace, "--pins", &pins, "--cgroup", &text(cgroup)].map(String::from);
     let more = more.iter().map(|word| word.to_string());
@@ -115,8 +115,8 @@ fn capture(ground: &Ground, spec: &Spec, each: &CaptureSpec, more: &[&str]) -> R
     Ok(cmd("capture", argv))
 }
 
-fn splice(ground: &Ground, spec: &Spec, each: &SpliceSpec, number: usize) -> Result<Cmd, String> {
-    let cgroup = spec.place.cgroup.as_deref().ok_or(NEEDS_CGROUP)?;
+fn splice(ground: &Ground, spec: &Spec, each: &SpliceSpec, number: usize) -> Result<Cmd, WorldError> {
+    let cgroup = spec.place.cgroup.as_deref().ok_or(WorldError::NeedsCgroup)?;
     let pins = text(&splice_pins(ground, spec, number));
     let words = ["splice", "--pins", &pins, "--cgroup", &text(cgroup)].map(String::from);
     let ports = each.ports.iter().flat_map(|port| ["--port".to_string(), port.clone()]);
@@ -127,7 +127,7 @@ fn splice(ground: &Ground, spec: &Spec, each: &SpliceSpec, number: usize) -> Res
 }
 
 /// The agent has answered for its Services; pods come a moment later, and each says so in `capture list`.
-fn wait_captured(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(), String> {
+fn wait_captured(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(), WorldError> {
     let words = [
         "capture",
         "--list",
@@ -141,7 +141,7 @@ fn wait_captured(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(), 
     let until = std::time::Instant::now() + std::time::Duration::from_secs_f64(READY_SECONDS);
     while captured(&run(&command, None)?) < agent.captures.len() {
         if std::time::Instant::now() > until {
-            return Err(format!("the agent has not captured all pods after {READY_SECONDS} s"));
+            return Err(WorldError::NotCaptured { seconds: READY_SECONDS });
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
@@ -167,12 +167,12 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|why| format!("{}: {why}", path.display()))
+fn write(path: &Path, text: &str) -> Result<(), FileError> {
+    std::fs::write(path, text).at("write", path)
 }
 
-fn all_may_write(path: &Path) -> Result<(), String> {
+fn all_may_write(path: &Path) -> Result<(), FileError> {
     use std::os::unix::fs::PermissionsExt;
     let all = std::fs::Permissions::from_mode(0o666);
-    std::fs::set_permissions(path, all).map_err(|why| format!("{}: {why}", path.display()))
+    std::fs::set_permissions(path, all).at("change the mode of", path)
 }

@@ -86,32 +86,32 @@ impl Default for Flags {
 
 /// What flags mean depends on where they are read.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct FlagContext<'a> {
     /// The text of resolv.conf, which is looked into where DNS goes to the proxy, but not all of it.
     pub resolv_conf: &'a str,
     pub user: &'a dyn Fn(&str) -> Option<u32>,
     pub group: &'a dyn Fn(&str) -> Option<u32>,
 }
 
-impl Place<'_> {
+impl FlagContext<'_> {
     /// Users and groups are numbers, and no name servers are known.
-    pub const NOWHERE: Place<'static> = Place { resolv_conf: "", user: &|_| None, group: &|_| None };
+    pub const NOWHERE: FlagContext<'static> = FlagContext { resolv_conf: "", user: &|_| None, group: &|_| None };
 }
 
 impl Flags {
-    pub fn rules(&self, place: &Place, without_proxy: WithoutProxy) -> Result<Rules> {
+    pub fn rules(&self, context: &FlagContext, without_proxy: WithoutProxy) -> Result<Rules> {
         flag("--istio-inbound-interception-mode", &self.istio_inbound_interception_mode).mode()?;
         self.check_loopback()?;
         let excluded_inbound = flag("--istio-local-exclude-ports", &self.istio_local_exclude_ports).ports()?;
-        let excluded_groups = flag(OWNER_GROUPS_EXCLUDE, &self.owner_groups_exclude).ids(place.group, GID)?;
+        let excluded_groups = flag(OWNER_GROUPS_EXCLUDE, &self.owner_groups_exclude).ids(context.group, GID)?;
         Ok(Rules {
             outbound_port: flag("--envoy-port", &self.envoy_port).port()?,
             inbound_port: flag("--inbound-capture-port", &self.inbound_capture_port).port()?,
             tunnel_port: flag("--inbound-tunnel-port", &self.inbound_tunnel_port).port()?,
-            dns: self.dns(place)?,
-            proxy_uids: flag("--proxy-uid", &self.proxy_uid(place)).owners(place.user, UID)?,
-            proxy_gids: flag("--proxy-gid", &self.proxy_gid(place)).owners(place.group, GID)?,
-            owner_groups: flag(OWNER_GROUPS, &self.owner_groups).owner_groups(excluded_groups, place.group, GID)?,
+            dns: self.dns(context)?,
+            proxy_uids: flag("--proxy-uid", &self.proxy_uid(context)).owners(context.user, UID)?,
+            proxy_gids: flag("--proxy-gid", &self.proxy_gid(context)).owners(context.group, GID)?,
+            owner_groups: flag(OWNER_GROUPS, &self.owner_groups).owner_groups(excluded_groups, context.group, GID)?,
             include_outbound_ranges: flag("--istio-service-cidr", &self.istio_service_cidr).all_or_ranges()?,
             exclude_outbound_ranges: flag("--istio-service-exclude-cidr", &self.istio_service_exclude_cidr).ranges()?,
             include_outbound_ports: flag("--istio-outbound-ports", &self.istio_outbound_ports).ports()?,
@@ -133,23 +133,23 @@ impl Flags {
         flag("--istio-local-outbound-ports-exclude", &self.istio_local_outbound_ports_exclude).ports()
     }
 
-    fn proxy_uid(&self, place: &Place) -> String {
+    fn proxy_uid(&self, context: &FlagContext) -> String {
         if !self.proxy_uid.is_empty() {
             return self.proxy_uid.clone();
         }
-        (place.user)(PROXY_USER).unwrap_or(defaults::PROXY).to_string()
+        (context.user)(PROXY_USER).unwrap_or(defaults::PROXY).to_string()
     }
 
-    fn proxy_gid(&self, place: &Place) -> String {
-        if self.proxy_gid.is_empty() { self.proxy_uid(place) } else { self.proxy_gid.clone() }
+    fn proxy_gid(&self, context: &FlagContext) -> String {
+        if self.proxy_gid.is_empty() { self.proxy_uid(context) } else { self.proxy_gid.clone() }
     }
 
     /// Without any name server nothing is captured, not even in part: the rules for others are those without DNS.
-    fn dns(&self, place: &Place) -> Result<Option<Dns>> {
+    fn dns(&self, context: &FlagContext) -> Result<Option<Dns>> {
         let servers = match (self.redirect_dns, self.capture_all_dns) {
             (false, _) => return Ok(None),
             (true, true) => DnsServers::All,
-            (true, false) => DnsServers::These(name_servers(place.resolv_conf)?),
+            (true, false) => DnsServers::These(name_servers(context.resolv_conf)?),
         };
         let is_nobody = servers == DnsServers::These(Vec::new());
         Ok((!is_nobody).then_some(Dns { port: defaults::DNS_PORT, servers }))

@@ -29,7 +29,7 @@ pub enum RangeKind {
 
 /// Twin of `struct route`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Route {
+pub struct RouteEntry {
     /// Leaves by the loopback.
     pub local: bool,
     /// Leaves by an excluded interface.
@@ -69,10 +69,10 @@ pub struct Scalars {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entries {
     pub sets: BTreeSet<(SetKind, u32)>,
-    pub ranges: BTreeMap<(RangeKind, IpNet), Option<Route>>,
+    pub ranges: BTreeMap<(RangeKind, IpNet), Option<RouteEntry>>,
 }
 
-impl std::hash::Hash for Route {
+impl std::hash::Hash for RouteEntry {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         (self.local, self.excluded, self.error, self.source).hash(state);
     }
@@ -149,18 +149,18 @@ impl Rules {
 
 /// What a network namespace says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct PodNetwork {
     /// Numbers of its interfaces, by name.
     pub interfaces: BTreeMap<String, u32>,
     pub addresses: BTreeSet<IpAddr>,
     /// Addresses that all hosts of one of its networks have.
     pub broadcasts: BTreeSet<IpAddr>,
-    pub routes: Vec<(IpNet, Way)>,
+    pub routes: Vec<(IpNet, Route)>,
 }
 
 /// Where a route leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Route {
     /// To this namespace itself.
     Local {
         source: IpAddr,
@@ -175,7 +175,7 @@ pub enum Way {
     },
 }
 
-impl Place {
+impl PodNetwork {
     /// A pod's rules name interfaces; the tables number them. One that is not there (yet) captures nothing.
     pub fn entries(&self, rules: &Rules) -> Entries {
         let numbers = |kind, names: &[String]| {
@@ -186,15 +186,18 @@ impl Place {
         let lo = self.interfaces.get("lo").copied().unwrap_or(1);
         let nowhere =
             |net: IpNet| if net.addr().is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let route = |net: IpNet, way: Way| match way {
-            Way::Local { source } => Route { local: true, excluded: is_excluded(lo), error: 0, source },
-            Way::By { interface, source } => {
-                Route { local: interface == lo, excluded: is_excluded(interface), error: 0, source }
+        let entry = |net: IpNet, route: Route| match route {
+            Route::Local { source } => RouteEntry { local: true, excluded: is_excluded(lo), error: 0, source },
+            Route::By { interface, source } => {
+                RouteEntry { local: interface == lo, excluded: is_excluded(interface), error: 0, source }
             }
-            Way::Nowhere { error } => Route { local: false, excluded: false, error, source: nowhere(net) },
+            Route::Nowhere { error } => RouteEntry { local: false, excluded: false, error, source: nowhere(net) },
         };
-        let ranges =
-            self.routes.iter().map(|(net, way)| ((RangeKind::Route, net.trunc()), Some(route(*net, *way)))).collect();
+        let ranges = self
+            .routes
+            .iter()
+            .map(|(net, route)| ((RangeKind::Route, net.trunc()), Some(entry(*net, *route))))
+            .collect();
         let mut sets = numbers(SetKind::VirtualInterface, &rules.virtual_interfaces);
         sets.extend(excluded);
         Entries { sets, ranges }

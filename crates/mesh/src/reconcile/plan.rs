@@ -1,12 +1,12 @@
 //! What has to change so that a Service's ports stand as they are wanted: book-keeping only, nothing is written.
 
-use super::{Place, Problem, Programmed, Reconciler};
+use super::{Problem, Programmed, Reconciler, SlotRange};
 use crate::address::{Endpoint, Protocol};
-use crate::alias;
 use crate::inherited::Inherited;
 use crate::object::Name;
 use crate::plane::{Frontend, FrontendKey, Member};
 use crate::table::{Backend, PortKey, PortTable};
+use crate::vose_alias;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -63,10 +63,10 @@ impl Reconciler {
             return Err("members");
         }
         self.hold(&table)?;
-        let place = self.place(&table, old).inspect_err(|_| self.release(&table))?;
+        let slots = self.slots(&table, old).inspect_err(|_| self.release(&table))?;
         let Some(service) = self.number(&table, old) else {
             self.release(&table);
-            self.give(place);
+            self.give(slots);
             return Err("services");
         };
         let members = self.members_of(&table, service);
@@ -74,7 +74,7 @@ impl Reconciler {
         self.frontends += table.frontends.len() as u32;
         self.members += members.len() as u32;
         self.pending.members.extend(members.iter().map(|member| (*member, true)));
-        Ok(Programmed { key, service, sibling: 0, table, place, members })
+        Ok(Programmed { key, service, sibling: 0, table, slots, members })
     }
 
     /// One more user of each of the port's backends.
@@ -101,26 +101,26 @@ impl Reconciler {
     }
 
     /// Where the port's list lies: where it did if it is the same.
-    fn place(&mut self, table: &PortTable, old: Option<&Programmed>) -> Result<Place, Full> {
+    fn slots(&mut self, table: &PortTable, old: Option<&Programmed>) -> Result<SlotRange, Full> {
         if let Some(old) = old.filter(|old| old.table.list == table.list) {
-            return Ok(old.place);
+            return Ok(old.slots);
         }
         let number = |backend: &Backend| Some((self.backends.number(&backend.endpoint)?, backend.weight));
-        let slots = alias::slots(&table.list.iter().filter_map(number).collect::<Vec<_>>());
+        let slots = vose_alias::slots(&table.list.iter().filter_map(number).collect::<Vec<_>>());
         let count = slots.len() as u32;
         if count == 0 {
-            return Ok(Place::default());
+            return Ok(SlotRange::default());
         }
         let first = self.ranges.take(count).ok_or("slots")?;
         self.pending.slots.push((first, slots));
-        Ok(Place { first, count })
+        Ok(SlotRange { first, count })
     }
 
     /// A place that nobody has ever read.
-    fn give(&mut self, place: Place) {
-        if place.count > 0 {
-            self.ranges.give(place.first, place.count);
-            self.pending.slots.retain(|(first, _)| *first != place.first);
+    fn give(&mut self, slots: SlotRange) {
+        if slots.count > 0 {
+            self.ranges.give(slots.first, slots.count);
+            self.pending.slots.retain(|(first, _)| *first != slots.first);
         }
     }
 
@@ -181,9 +181,9 @@ impl Reconciler {
     fn retire(&mut self, old: Option<Programmed>, new: Option<&Programmed>) {
         let Some(old) = old else { return };
         self.release(&old.table);
-        let is_kept = new.is_some_and(|new| new.place == old.place);
-        let range = Some(old.place).filter(|place| place.count > 0 && !is_kept);
-        self.pending.replaced.ranges.extend(range.map(|place| (place.first, place.count)));
+        let is_kept = new.is_some_and(|new| new.slots == old.slots);
+        let range = Some(old.slots).filter(|slots| slots.count > 0 && !is_kept);
+        self.pending.replaced.ranges.extend(range.map(|slots| (slots.first, slots.count)));
         if new.is_none() {
             self.pending.replaced.services.push(old.service);
         }

@@ -62,9 +62,11 @@ struct File {
 }
 
 impl File {
-    fn read(&self, from: usize, to: *mut u8, max: usize) -> Result<usize> {
+    /// # Safety
+    /// `to` must be writable for `max` bytes.
+    unsafe fn read(&self, from: usize, to: *mut u8, max: usize) -> Result<usize> {
         let args = [self.fd as usize, to as usize, max, self.start as usize + from, 0, 0];
-        // SAFETY: `to` is writable for `max` bytes: part of a ring, or a buffer on our stack.
+        // SAFETY: by contract.
         unsafe { sidestep_sys::call(libc::SYS_pread64, args) }
     }
 }
@@ -80,13 +82,15 @@ impl Source for File {
 
     fn fill(&mut self, data: Data, at: u64, from: usize, max: usize) -> Result<usize> {
         let (to, run) = data.run(at);
-        self.read(from, to, run.min(max))
+        // SAFETY: `run` bytes of the ring.
+        unsafe { self.read(from, to, run.min(max)) }
     }
 
     fn send(&mut self, fd: c_int, from: usize, max: usize, flags: c_int) -> Result<usize> {
         let mut buffer = [0u8; 16 * 1024];
         let max = buffer.len().min(max).min(self.len - from);
-        let n = self.read(from, buffer.as_mut_ptr(), max)?;
+        // SAFETY: no more than the buffer has.
+        let n = unsafe { self.read(from, buffer.as_mut_ptr(), max) }?;
         if n == 0 {
             return Ok(0);
         }

@@ -2,13 +2,15 @@
 
 use super::conn;
 use super::rw::{MOST_VECTORS, address_is_good};
-use crate::io::{past_us, recv as receive, send as transmit};
-use crate::stream::iov;
+use crate::io::{past_us, recv, send as transmit};
+use crate::record::{Conn, flag};
+use crate::stream::iov::{self, Destination};
+use crate::stream::rx;
 use crate::stream::source::Buffers;
 use crate::{arena, drain, errno, fdtable, host, next, passed, user};
 use core::ffi::{c_int, c_uint, c_void};
 use core::mem::offset_of;
-use libc::{iovec, mmsghdr, msghdr, ssize_t, timespec};
+use libc::{cmsghdr, iovec, mmsghdr, msghdr, ssize_t, timespec};
 use sidestep_abi::Reason;
 use sidestep_sys::{Errno, Result, tcp};
 
@@ -54,29 +56,62 @@ unsafe fn receive(c: u32, fd: c_int, msg: *mut msghdr, flags: c_int, native: imp
         native()
     };
     let received = header(msg).and_then(|m| {
-        let got = with_vector(&m, |iov| receive::recv(c, fd, iov, flags, native))?;
+        // SAFETY: the buffers of the program's own header, which it receives into.
+        let got = with_vector(&m, |iov| recv::recv(c, fd, unsafe { Destination::new(iov) }, flags, native))?;
         Ok((got, m))
     });
     let done = received.and_then(|(got, m)| {
         if got >= 0 && !by_kernel {
             // SAFETY: the program's own header.
-            unsafe { tell(msg, &m, flags) }?;
+            unsafe { tell(msg, &m, flags, unread(arena::conn(c), fd)) }?;
         }
         Ok(got)
     });
     done.unwrap_or_else(|e| errno::give(Err(e)))
 }
 
-/// What the kernel says of a message that came by stream: no address, no ancillary data.
-unsafe fn tell(msg: *mut msghdr, m: &msghdr, flags: c_int) -> Result<()> {
+/// What TCP_INQ has recvmsg(2) say: how many bytes are left. Behind the peer's end there is always one more read to be made.
+fn unread(c: &Conn, fd: c_int) -> Option<c_int> {
+    c.has(flag::TELLS_UNREAD).then(|| match rx::readable(c, fd) {
+        0 => c_int::from(tcp::has_ended(fd)),
+        n => n as c_int,
+    })
+}
+
+/// What the kernel says of a message that came by stream: no address, and no ancillary data but for TCP_INQ's.
+unsafe fn tell(msg: *mut msghdr, m: &msghdr, flags: c_int, unread: Option<c_int>) -> Result<()> {
+    // SAFETY: the program's own place for ancillary data.
+    let (used, cut) = unread.map_or((0, 0), |n| unsafe { tell_unread(m, n) });
     // SAFETY: fields of the program's own header.
     unsafe {
         if !m.msg_name.is_null() {
             user::write(msg.wrapping_byte_add(offset_of!(msghdr, msg_namelen)).cast::<u32>(), 0)?;
         }
-        let said = flags & libc::MSG_CMSG_CLOEXEC;
+        let said = flags & libc::MSG_CMSG_CLOEXEC | cut;
         user::write(msg.wrapping_byte_add(offset_of!(msghdr, msg_flags)).cast::<c_int>(), said)?;
-        user::write(msg.wrapping_byte_add(offset_of!(msghdr, msg_controllen)).cast::<usize>(), 0)
+        user::write(msg.wrapping_byte_add(offset_of!(msghdr, msg_controllen)).cast::<usize>(), used)
+    }
+}
+
+/// Header and data of one control message with an int (cmsg(3)), and with what stands between it and a next one.
+const CONTROL_LEN: usize = size_of::<cmsghdr>() + size_of::<c_int>();
+const CONTROL_SPACE: usize = CONTROL_LEN.next_multiple_of(size_of::<usize>());
+
+/// Writes how many bytes are unread as the kernel would: as much of it as there is room for. Returns the room used, and
+/// MSG_CTRUNC if there was too little.
+unsafe fn tell_unread(m: &msghdr, unread: c_int) -> (usize, c_int) {
+    let room = m.msg_controllen;
+    if m.msg_control.is_null() || room < size_of::<cmsghdr>() {
+        return (0, libc::MSG_CTRUNC);
+    }
+    let (len, cut) = if room < CONTROL_LEN { (room, libc::MSG_CTRUNC) } else { (CONTROL_LEN, 0) };
+    let head = [len as u64, libc::IPPROTO_TCP as u64 | (libc::TCP_CM_INQ as u64) << 32, unread as u64];
+    let mut bytes = [0; size_of::<[u64; 3]>()];
+    bytes.chunks_exact_mut(size_of::<u64>()).zip(head).for_each(|(to, word)| to.copy_from_slice(&word.to_ne_bytes()));
+    // SAFETY: by contract. What cannot be written the kernel leaves out, without an error.
+    match unsafe { user::write_all(m.msg_control.cast::<u8>(), &bytes[..len]) } {
+        Ok(()) => (room.min(CONTROL_SPACE), cut),
+        Err(_) => (0, cut),
     }
 }
 

@@ -1,8 +1,8 @@
 //! read, write, recv, send and their kin: all become one receive or one send.
 
 use super::conn;
-use crate::io::{past_us, recv as receive, send as transmit};
-use crate::stream::iov;
+use crate::io::{past_us, recv, send as transmit};
+use crate::stream::iov::{self, Destination};
 use crate::stream::source::Buffers;
 use crate::{arena, drain, errno, host, next, user};
 use core::ffi::{c_int, c_void};
@@ -30,12 +30,22 @@ fn flat(result: Result<ssize_t>) -> ssize_t {
     result.unwrap_or_else(|e| errno::give(Err(e)))
 }
 
+/// Receives into these buffers.
+///
+/// # Safety
+/// The program must have named them as the place for what its call receives.
+unsafe fn receive(c: u32, fd: c_int, iov: &[iovec], flags: c_int, native: impl FnOnce() -> ssize_t) -> ssize_t {
+    // SAFETY: by contract.
+    recv::recv(c, fd, unsafe { Destination::new(iov) }, flags, native)
+}
+
 pub unsafe fn read(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t {
     // SAFETY: the program's own call.
     let native = || unsafe { next::read(fd, buf, n) };
     match conn(fd) {
         // read(2) of nothing returns at once, unlike recv(2) of nothing.
-        Some(c) if n > 0 => flat(iov::of_file(buf, n).map(|iov| receive::recv(c, fd, &iov, 0, native))),
+        // SAFETY: the buffer that the program reads into.
+        Some(c) if n > 0 => flat(iov::of_file(buf, n).map(|iov| unsafe { receive(c, fd, &iov, 0, native) })),
         _ => native(),
     }
 }
@@ -50,13 +60,17 @@ pub unsafe fn readv(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t {
     // SAFETY: the program's own call.
     let native = || unsafe { next::readv(fd, iov, n) };
     match (conn(fd), vectors(n)) {
-        (Some(c), Some(n)) => receive_vector(c, fd, (iov, n), 0, native),
+        // SAFETY: the vector that the program reads into.
+        (Some(c), Some(n)) => unsafe { receive_vector(c, fd, (iov, n), 0, native) },
         _ => native(),
     }
 }
 
 /// readv(2) of nothing returns at once.
-fn receive_vector(
+///
+/// # Safety
+/// As for [`receive`].
+unsafe fn receive_vector(
     c: u32,
     fd: c_int,
     (iov, n): (*const iovec, usize),
@@ -64,7 +78,8 @@ fn receive_vector(
     native: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     flat(iov::with_vector(iov, n, |iov| {
-        if iov::total(iov) == 0 { native() } else { receive::recv(c, fd, iov, flags, native) }
+        // SAFETY: by contract.
+        if iov::total(iov) == 0 { native() } else { unsafe { receive(c, fd, iov, flags, native) } }
     }))
 }
 
@@ -107,7 +122,8 @@ pub fn receive_at(
 ) -> ssize_t {
     let (Some(c), Some(n)) = (conn(fd), vectors(n)) else { return native() };
     match asked(at, flags) {
-        Asked::Stream(flags) => receive_vector(c, fd, (iov, n), flags, native),
+        // SAFETY: the vector that the program reads into.
+        Asked::Stream(flags) => unsafe { receive_vector(c, fd, (iov, n), flags, native) },
         Asked::Nothing => native(),
         Asked::Unknown => {
             errno::keep(|| drain::to_kernel(arena::conn(c), fd, Reason::KernelFeature));
@@ -123,7 +139,8 @@ pub unsafe fn recv(fd: c_int, buf: *mut c_void, n: size_t, flags: c_int) -> ssiz
     let native = || unsafe { next::recv(fd, buf, n, flags) };
     match conn(fd) {
         None => native(),
-        Some(c) => flat(iov::of_socket(buf, n).map(|iov| receive::recv(c, fd, &iov, flags, native))),
+        // SAFETY: the buffer that the program receives into.
+        Some(c) => flat(iov::of_socket(buf, n).map(|iov| unsafe { receive(c, fd, &iov, flags, native) })),
     }
 }
 
@@ -149,7 +166,8 @@ pub unsafe fn recvfrom(
         by_kernel = true;
         native()
     };
-    let got = flat(iov::of_socket(buf, n).map(|iov| receive::recv(c, fd, &iov, flags, native)));
+    // SAFETY: the buffer that the program receives into.
+    let got = flat(iov::of_socket(buf, n).map(|iov| unsafe { receive(c, fd, &iov, flags, native) }));
     if got < 0 || by_kernel || from.is_null() {
         return got;
     }

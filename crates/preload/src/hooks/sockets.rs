@@ -9,6 +9,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::{sockaddr, socklen_t};
 use sidestep_abi::Reason;
+use sidestep_conn::Phase;
 use sidestep_sys::{Result, tcp};
 
 pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
@@ -82,7 +83,7 @@ pub unsafe fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_voi
     let result = unsafe { next::getsockopt(fd, level, name, value, len) };
     if result == 0
         && (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR)
-        && conn(fd).is_some_and(|c| arena::conn(c).has(flag::BROKEN))
+        && conn(fd).is_some_and(|c| arena::conn(c).phase.is(Phase::Broken))
     {
         // SAFETY: the program's own place for the value.
         return errno::give(unsafe { tell(value, len, libc::EPROTO) }.map(|()| 0)) as c_int;
@@ -112,17 +113,17 @@ pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_v
     // SAFETY: the program's own call.
     let result = unsafe { next::setsockopt(fd, level, name, value, len) };
     if result == 0
-        && level == libc::SOL_SOCKET
         && let Some(index) = conn(fd)
     {
         let c = arena::conn(index);
-        match name {
-            libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => {
+        match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW) => {
                 c.rx_timeout_us.store(timeout(fd, libc::SO_RCVTIMEO, value), Relaxed)
             }
-            libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW => {
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO | SO_SNDTIMEO_NEW) => {
                 c.tx_timeout_us.store(timeout(fd, libc::SO_SNDTIMEO, value), Relaxed)
             }
+            (libc::IPPROTO_TCP, libc::TCP_INQ) => c.put(flag::TELLS_UNREAD, tcp::tells_unread(fd)),
             _ => {}
         }
     }
@@ -148,6 +149,7 @@ fn needs_kernel(level: c_int, name: c_int) -> Option<Reason> {
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT | libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF | SO_PEEK_OFF) => {
             Some(Reason::SocketOption)
         }
+        (libc::SOL_SOCKET, name) if tcp::TIMESTAMPS.contains(&name) => Some(Reason::SocketOption),
         (libc::SOL_SOCKET, libc::SO_ZEROCOPY) | (libc::IPPROTO_TCP, libc::TCP_ULP | libc::TCP_REPAIR) => {
             Some(Reason::KernelFeature)
         }

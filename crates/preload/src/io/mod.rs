@@ -4,29 +4,35 @@ pub mod past_us;
 pub mod recv;
 pub mod send;
 
-use crate::record::{Conn, flag};
+use crate::record::Conn;
 use crate::{arena, attach, drain, errno, member};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::Ordering::Relaxed;
 use sidestep_abi::Reason;
-use sidestep_conn::Phase;
+use sidestep_conn::{Course, Event, Phase};
 
-/// What every call on a connection begins with: the broker's news, and the next step of an upgrade.
+/// What every call on a connection begins with: the broker's news, and the connection's next step into a ring or back.
 #[inline]
 pub fn arrive(index: u32) -> &'static Conn {
     let c = arena::conn(index);
     member::check();
-    if (c.phase.is(Phase::Assigned) || c.has(flag::NOT_READY)) && !attach::advance(index, c) {
-        errno::keep(member::settle);
+    if c.phase.is_moving() {
+        move_on(index, c);
     }
     if c.is_attached() && arena::is_inherited(c) {
         disinherit(index, c);
     }
-    if c.flags.load(Relaxed) & (flag::KERNEL_ONLY | flag::TX_RING | flag::TX_UNSENT) == flag::KERNEL_ONLY
-        && c.is_attached()
-    {
+    c
+}
+
+/// The connection's next step, if it can take it now.
+#[cold]
+fn move_on(index: u32, c: &'static Conn) {
+    if !attach::advance(index, c) {
+        errno::keep(member::settle);
+    }
+    if c.phase.is(Phase::Returning) && c.course.is(Course::Kernel) {
         errno::keep(|| attach::demote(index, c));
     }
-    c
 }
 
 /// A forked child touches a connection that its parent has attached. Nobody can ring the child: what we write
@@ -34,7 +40,7 @@ pub fn arrive(index: u32) -> &'static Conn {
 #[cold]
 fn disinherit(index: u32, c: &'static Conn) {
     let fd = arena::local(index).fd.load(Relaxed) as i32;
-    if c.raise(flag::KERNEL_ONLY) || c.has(flag::TX_RING) {
+    if c.phase.go(Event::Keep).is_some() || c.course.is(Course::Ring) {
         errno::keep(|| drain::tx(c, fd, Some(Reason::Shared)));
     }
 }

@@ -2,20 +2,21 @@
 
 use super::arrive;
 use crate::record::{self, Conn, flag};
+use crate::stream::iov::{self, Destination};
+use crate::stream::leave;
 use crate::stream::native::natively;
 use crate::stream::rx::{Step, step};
-use crate::stream::{iov, leave};
 use crate::wait::block::Blocking;
 use crate::wait::pause::Want;
 use crate::{arena, errno, offer};
 use core::sync::atomic::Ordering::*;
-use libc::{EAGAIN, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL, iovec};
+use libc::{EAGAIN, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_OOB, MSG_PEEK, MSG_WAITALL};
 use sidestep_abi::Reason;
 use sidestep_sys::{Errno, Result, clock};
 
-/// Receives into `iov` as recvmsg(2) would. `native`: the program's own call.
+/// Receives into `to` as recvmsg(2) would. `native`: the program's own call.
 #[inline]
-pub fn recv(index: u32, fd: i32, iov: &[iovec], flags: i32, native: impl FnOnce() -> isize) -> isize {
+pub fn recv(index: u32, fd: i32, to: Destination, flags: i32, native: impl FnOnce() -> isize) -> isize {
     let c = arrive(index);
     if flags & (MSG_OOB | MSG_ERRQUEUE) != 0 {
         return native(); // never the byte stream; the writer's urgent data came by kernel
@@ -35,16 +36,19 @@ pub fn recv(index: u32, fd: i32, iov: &[iovec], flags: i32, native: impl FnOnce(
             }
             n
         }
-        None => errno::give(attached(index, c, fd, iov, flags)),
+        None => errno::give(attached(index, c, fd, to, flags)),
     }
 }
 
-fn attached(index: u32, c: &'static Conn, fd: i32, iov: &[iovec], flags: i32) -> Result<usize> {
-    let want = iov::total(iov);
+fn attached(index: u32, c: &'static Conn, fd: i32, to: Destination, flags: i32) -> Result<usize> {
+    let want = to.total();
     if want == 0 {
         // recv(2) of nothing still waits for something.
         let mut byte = 0u8;
-        return attached(index, c, fd, &iov::one((&raw mut byte).cast(), 1), flags | MSG_PEEK).map(|_| 0);
+        let one = iov::one((&raw mut byte).cast(), 1);
+        // SAFETY: a byte of ours.
+        let to = unsafe { Destination::new(&one) };
+        return attached(index, c, fd, to, flags | MSG_PEEK).map(|_| 0);
     }
     let whole = flags & MSG_WAITALL != 0 && flags & MSG_PEEK == 0;
     // As the call finds it: what becomes of O_NONBLOCK meanwhile is the next call's business.
@@ -53,7 +57,7 @@ fn attached(index: u32, c: &'static Conn, fd: i32, iov: &[iovec], flags: i32) ->
     let (mut got, mut peeks) = (0, 0);
     let mut wait = Blocking::new(c.rx_timeout_us.load(Relaxed));
     loop {
-        let step = c.with_rx(|rx| step(c, rx, arena::number(index, fd), iov, got, (flags, sleeps)));
+        let step = c.with_rx(|rx| step(c, rx, arena::number(index, fd), to, got, (flags, sleeps)));
         // A signal handler reads what it has interrupted the reading of: nothing there, for the moment.
         let step = step.unwrap_or(Err(Errno(EAGAIN)));
         match step {

@@ -7,6 +7,7 @@ use crate::uring::table;
 use crate::{arena, blocked, counters, drain, errno, settings, thread, wait};
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
+use sidestep_conn::Event;
 use sidestep_ring::page;
 use sidestep_sys::{fd as fdsys, tcp};
 
@@ -41,13 +42,13 @@ fn begin(fd: i32) {
     }
     let (Some(me), Some(index)) = (arena::me(), arena::alloc()) else { return };
     let open_flags = fdsys::fcntl(fd, libc::F_GETFL, 0).unwrap_or(0) as i32;
-    let mut flags = if open_flags & libc::O_NONBLOCK != 0 { flag::NONBLOCK } else { 0 };
-    if open_flags & libc::O_ASYNC != 0 {
-        flags |= flag::KERNEL_ONLY;
-    }
+    let flags = if open_flags & libc::O_NONBLOCK != 0 { flag::NONBLOCK } else { 0 };
     sidestep_sys::clock::calibrate();
     end_orphans();
     arena::conn(index).reset(flags, 1 << me);
+    if open_flags & libc::O_ASYNC != 0 {
+        arena::conn(index).phase.go(Event::Keep);
+    }
     let local = arena::local(index);
     local.refs.store(1, Relaxed);
     local.fd.store(fd as u32, Relaxed);

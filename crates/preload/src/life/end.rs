@@ -1,10 +1,10 @@
 //! The end of a connection that a ring carries.
 
 use crate::drain;
-use crate::record::{Conn, TxEnd};
+use crate::record::Conn;
 use crate::stream::{leave, rx};
 use crate::wait::Deadline;
-use sidestep_conn::Rx;
+use sidestep_conn::{Rx, Writer};
 use sidestep_sys::{clock, tcp};
 
 /// While an offer is under way the broker holds the socket too, so that our close is not the last, and would not wait as
@@ -21,7 +21,7 @@ const LINGER_LOOK_US: u64 = 1000;
 
 /// The last number of the last holder is being closed.
 pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
-    let has_unread = |end: &mut TxEnd| end.tx.look(c.tx_half()).is_ok() && end.tx.unread() > 0;
+    let has_unread = |end: &mut Writer| end.tx.look(c.tx_half()).is_ok() && end.tx.unread() > 0;
     if tcp::linger(fd) == Some(0) && c.with_tx(has_unread).unwrap_or(false) {
         tcp::send_at_once(fd); // what the kernel still held back would be lost with the reset
     }

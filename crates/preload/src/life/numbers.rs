@@ -138,25 +138,25 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
         Loss::Closed => wait::epoll::forget(fd, c.phase.phase().is_offered()),
         Loss::StaysOpen => wait::epoll::return_to_kernel(fd),
     }
-    if matches!(c.phase.phase(), Phase::Attached | Phase::Demoted) && blocked::is_any(index) && adopt(index, c, fd) {
+    if may_block_by_us(c.phase.phase()) && blocked::is_any(index) && adopt(index, c, fd) {
         return Left::Adopted(index);
     }
     c.holders.fetch_and(!arena::me().map_or(0, |p| 1 << p), AcqRel);
     counters::add_bytes(c.bytes());
     match c.phase.phase() {
         // A child drops what it has inherited: nothing to the owner.
-        Phase::Kernel | Phase::Free | Phase::Closed => {}
-        Phase::Attached if shared && arena::is_inherited(c) => return Left::Alive,
+        Phase::Kernel { .. } | Phase::Free | Phase::Closed => {}
+        phase if phase.is_attached() && shared && arena::is_inherited(c) => return Left::Alive,
         _ if shared && arena::is_inherited(c) => {}
         // Who holds it besides goes on by kernel, and must not look at a slot that others will get.
-        Phase::Attached if shared => {
+        phase if phase.is_attached() && shared => {
             drain::to_kernel(c, fd, Reason::Shared);
             if attach::demote(index, c) {
                 settle_with_broker(index, c, c.phase.go(Event::Release));
             }
             return Left::Alive;
         }
-        Phase::Attached => {
+        phase if phase.is_attached() => {
             end(c, fd, loss == Loss::Closed);
             return Left::Ended(index);
         }
@@ -174,12 +174,17 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     Left::Alive
 }
 
+/// Whether a call may be blocked on the connection that sleeps as the library makes it sleep.
+fn may_block_by_us(phase: Phase) -> bool {
+    phase.is_attached() || phase == Phase::Demoted
+}
+
 /// The connection goes on with other processes, by kernel. Those may offer it again.
 fn leave_to_others(index: u32, c: &Conn) {
     while !arena::is_inherited(c) {
         let event = match c.phase.phase() {
             Phase::Offered { .. } => Event::Lose,
-            Phase::Assigned => Event::Unfit,
+            Phase::Assigned { .. } => Event::Unfit,
             Phase::Demoted => Event::Release,
             _ => return,
         };

@@ -93,17 +93,21 @@ pub unsafe extern "C" fn siginterrupt(number: c_int, on: c_int) -> c_int {
 
 /// Returns the error number.
 pub unsafe extern "C" fn pthread_sigmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
-    match mask(how, set, old) {
+    // SAFETY: the program's own sets.
+    match unsafe { mask(how, set, old) } {
         Ok(_) => 0,
         Err(Errno(e)) => e,
     }
 }
 
 pub unsafe extern "C" fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
-    errno::give(mask(how, set, old)) as c_int
+    // SAFETY: the program's own sets.
+    errno::give(unsafe { mask(how, set, old) }) as c_int
 }
 
-fn mask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> Result<usize> {
-    // SAFETY: the caller's sets, or null; the kernel looks at their first words.
+/// # Safety
+/// The program must have named `old` as the place for its mask, if it is not null.
+unsafe fn mask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> Result<usize> {
+    // SAFETY: by contract; the kernel looks at the first words of both.
     unsafe { call(libc::SYS_rt_sigprocmask, words([how as usize, set as usize, old as usize, SIGSET])) }
 }

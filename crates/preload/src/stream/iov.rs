@@ -3,6 +3,7 @@
 use crate::user;
 use core::ffi::c_void;
 use libc::iovec;
+use sidestep_ring::Data;
 use sidestep_sys::{Errno, Result, mem, tcp};
 
 /// No call moves more (MAX_RW_COUNT): an int, rounded down to pages.
@@ -54,7 +55,8 @@ pub fn with_vector<T>(from: *const iovec, n: usize, work: impl FnOnce(&[iovec]) 
     // SAFETY: a fresh zeroed mapping of that size, unmapped below, after its last use.
     let room = unsafe { core::slice::from_raw_parts_mut(memory.cast::<iovec>(), n) };
     let result = import(room, from).map(|()| work(room));
-    mem::unmap(memory, bytes);
+    // SAFETY: after its last use.
+    unsafe { mem::unmap(memory, bytes) };
     result
 }
 
@@ -84,6 +86,48 @@ pub fn total(iov: &[iovec]) -> usize {
 #[inline(never)]
 fn total_of_many(iov: &[iovec]) -> usize {
     iov.iter().map(|v| v.iov_len).sum() // no more than MOST
+}
+
+/// Buffers that may be written to, good memory or bad.
+#[derive(Clone, Copy)]
+pub struct Destination<'a>(&'a [iovec]);
+
+impl<'a> Destination<'a> {
+    /// # Safety
+    /// The program must have named the buffers as the place for what its call receives, or they must be ours and writable.
+    #[inline]
+    pub const unsafe fn new(iov: &'a [iovec]) -> Destination<'a> {
+        Destination(iov)
+    }
+
+    /// All bytes that have room.
+    #[inline]
+    pub fn total(self) -> usize {
+        total(self.0)
+    }
+
+    /// As [`window`].
+    pub fn window<'b>(self, from: usize, max: usize, out: &'b mut [iovec; STEP]) -> Destination<'b>
+    where
+        'a: 'b,
+    {
+        Destination(window(self.0, from, max, out))
+    }
+
+    /// One recvmsg(2) without waiting.
+    pub fn receive(self, fd: i32, flags: i32) -> Result<usize> {
+        // SAFETY: the buffers may be written to; the kernel finds out which are bad.
+        unsafe { tcp::receive(fd, self.0, flags) }
+    }
+
+    /// Copies the `n` bytes at this distance from the ring's base to the bytes from `skip` on. EFAULT: a buffer is bad.
+    #[inline]
+    pub fn fill(self, data: Data, at: u64, skip: usize, n: usize) -> Result<()> {
+        pieces(self.0, skip, n, |to, len, done| {
+            // SAFETY: a piece of the ring, and of a buffer that may be written to.
+            data.get(at.wrapping_add(done as u64), to, len, |to, from, len| unsafe { user::copy(to, from, len) })
+        })
+    }
 }
 
 /// Calls `each` with every piece of the bytes `from..from + len`: pointer, length, distance from `from`. EFAULT: it has
@@ -174,5 +218,29 @@ mod tests {
         has(10, 400, &[10; STEP]);
         has(5, 12, &[5, 7]);
         has(400, 400, &[]);
+    }
+
+    #[test]
+    fn what_comes_from_a_ring_fills_the_buffers_from_where_the_last_step_ended() {
+        let mut ring = *b"23456701";
+        let (mut first, mut second) = ([b'.'; 3], [b'.'; 5]);
+        let buffers = [one(first.as_mut_ptr().cast(), 3)[0], one(second.as_mut_ptr().cast(), 5)[0]];
+        // SAFETY: both outlive the values made of them.
+        let (data, to) = unsafe { (Data::new(ring.as_mut_ptr(), ring.len()), Destination::new(&buffers)) };
+        assert_eq!(to.total(), 8);
+        assert_eq!(to.fill(data, 6, 2, 4), Ok(()));
+        assert_eq!((&first, &second), (b"..0", b"123.."));
+    }
+
+    #[test]
+    fn bad_memory_is_efault_and_what_fits_before_it_is_there() {
+        let mut ring = *b"01234567";
+        let mut good = [b'.'; 4];
+        let buffers = [one(good.as_mut_ptr().cast(), 4)[0], one(core::ptr::without_provenance(8), 4)[0]];
+        // SAFETY: what is good outlives the values made of it; nothing is mapped at 8.
+        let (data, to) = unsafe { (Data::new(ring.as_mut_ptr(), ring.len()), Destination::new(&buffers)) };
+        assert_eq!(to.fill(data, 0, 0, 4), Ok(()));
+        assert_eq!(to.fill(data, 0, 0, 8), Err(Errno(libc::EFAULT)));
+        assert_eq!(&good, b"0123");
     }
 }

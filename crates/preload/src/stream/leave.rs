@@ -1,10 +1,10 @@
 //! Giving up the ring that we read: its writer sends by kernel what we have not read.
 
 use crate::link;
-use crate::record::{Conn, flag};
+use crate::record::Conn;
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
-use sidestep_conn::{PeerViolation, Rx};
+use sidestep_conn::{Event, PeerViolation, Rx};
 
 /// Leaves the ring that we read, where we are: its writer sends by kernel what we have not read.
 pub fn leave_ring(c: &Conn, rx: &mut Rx) -> Result<(), PeerViolation> {
@@ -27,7 +27,7 @@ pub fn rx_to_kernel_once_read(c: &Conn, reason: Reason) {
 }
 
 fn give_rx_up(c: &Conn, reason: Reason, leave: impl FnOnce(&mut Rx) -> Result<(), PeerViolation>) {
-    c.raise(flag::KERNEL_ONLY);
+    c.phase.go(Event::Keep);
     if !c.is_attached() {
         return;
     }

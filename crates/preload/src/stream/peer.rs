@@ -1,10 +1,10 @@
 //! The process at the other end: how it is told of news, and what becomes of one that breaks the protocol.
 
 use crate::link;
-use crate::record::{Conn, flag};
+use crate::record::Conn;
 use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
-use sidestep_conn::PeerViolation;
+use sidestep_conn::{Event, PeerViolation};
 use sidestep_ring::side;
 use sidestep_sys::{Errno, tcp};
 
@@ -23,7 +23,7 @@ pub fn has_ended(c: &Conn) -> bool {
 /// The peer wrote what no correct peer writes: the connection ends here, with an error of its own.
 #[cold]
 pub fn broken(c: &Conn, fd: i32, _which: PeerViolation) -> Errno {
-    if c.raise(flag::BROKEN) {
+    if c.phase.go(Event::Break).is_some() {
         c.blame(Reason::BrokenPeer);
         tcp::shutdown(fd, libc::SHUT_RDWR);
     }

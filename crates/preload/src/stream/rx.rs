@@ -1,13 +1,12 @@
 //! The direction that we read: one step at a time, by whichever carrier it is on, without waiting.
 
-use super::iov;
+use super::iov::{self, Destination};
 use super::peer::{self, broken};
 use crate::record::{Conn, flag};
-use crate::user;
 use core::sync::atomic::Ordering::*;
-use libc::{EAGAIN, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, iovec};
+use libc::{EAGAIN, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 use sidestep_abi::Reason;
-use sidestep_conn::{Advance, PeerViolation, Read, Rx};
+use sidestep_conn::{Advance, Ending, PeerViolation, Phase, Read, Rx};
 use sidestep_ring::{counters, space};
 use sidestep_sys::{Errno, Result, arch, clock, tcp};
 
@@ -39,12 +38,19 @@ pub fn readable(c: &Conn, fd: i32) -> usize {
 }
 
 /// `sleeps`: if there is nothing, the caller sleeps until there is.
-pub fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, (flags, sleeps): (i32, bool)) -> Result<Step> {
-    if c.has(flag::BROKEN) {
-        return Err(Errno(libc::EPROTO));
-    }
+pub fn step(
+    c: &Conn,
+    rx: &mut Rx,
+    fd: i32,
+    to: Destination,
+    skip: usize,
+    (flags, sleeps): (i32, bool),
+) -> Result<Step> {
     if !c.is_attached() {
-        return native_step(c, fd, iov, skip, flags);
+        return native_step(c, fd, to, skip, flags);
+    }
+    if c.phase.is(Phase::Broken) {
+        return Err(Errno(libc::EPROTO));
     }
     let half = c.rx_half();
     loop {
@@ -53,13 +59,13 @@ pub fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, (flags, 
             Read::Copies | Read::Ring(0) | Read::Kernel(_) if skip > 0 && tcp::fails_next(fd) => return Ok(Step::End),
             Read::Copies | Read::Ring(0) => match ask_kernel(c, rx, fd, sleeps)? {
                 Asked::Nothing => return Ok(Step::Empty),
-                Asked::Ended => return rest(c, rx, fd, iov, skip, flags),
+                Asked::Ended => return rest(c, rx, fd, to, skip, flags),
                 Asked::Again => {}
             },
             // A look ahead that wants more than the ring has sees all of it in the kernel, if it is all there.
-            Read::Ring(n) if flags & MSG_PEEK != 0 && n < iov::total(iov) - skip && leave_for_copies(c, rx, fd)? => {}
+            Read::Ring(n) if flags & MSG_PEEK != 0 && n < to.total() - skip && leave_for_copies(c, rx, fd)? => {}
             Read::Ring(n) => {
-                if let Some(step) = from_ring(c, rx, fd, iov, skip, flags, n)? {
+                if let Some(step) = from_ring(c, rx, fd, to, skip, flags, n)? {
                     return Ok(step);
                 }
             }
@@ -67,10 +73,10 @@ pub fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, (flags, 
             Read::Kernel(_) if skip > 0 && tcp::is_at_mark(fd) => return Ok(Step::End),
             Read::Kernel(limit) => {
                 let mut part = iov::empty();
-                let part = iov::window(iov, skip, limit.min(usize::MAX as u64) as usize, &mut part);
-                let taken = iov::total(part);
-                return match from_kernel(c, rx, fd, (part, iov), skip, flags, limit) {
-                    Ok(0) => rest(c, rx, fd, iov, skip, flags),
+                let part = to.window(skip, limit.min(usize::MAX as u64) as usize, &mut part);
+                let taken = part.total();
+                return match from_kernel(c, rx, fd, (part, to), skip, flags, limit) {
+                    Ok(0) => rest(c, rx, fd, to, skip, flags),
                     Ok(n) if flags & MSG_PEEK == 0 && (n as u64 == limit || n == taken) => Ok(Step::Part(n)),
                     Ok(n) => Ok(Step::Bytes(n)),
                     Err(Errno(EAGAIN)) => {
@@ -85,10 +91,9 @@ pub fn step(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, (flags, 
 }
 
 /// The connection has become native again under a call that is blocked on it: the slot may be somebody else's.
-fn native_step(c: &Conn, fd: i32, iov: &[iovec], skip: usize, flags: i32) -> Result<Step> {
+fn native_step(c: &Conn, fd: i32, to: Destination, skip: usize, flags: i32) -> Result<Step> {
     let mut part = iov::empty();
-    // SAFETY: the program's own buffers.
-    match unsafe { tcp::receive(fd, iov::window(iov, skip, usize::MAX, &mut part), flags & !MSG_WAITALL) } {
+    match to.window(skip, usize::MAX, &mut part).receive(fd, flags & !MSG_WAITALL) {
         Ok(0) => Ok(Step::End),
         Ok(n) => {
             if flags & MSG_PEEK == 0 {
@@ -107,19 +112,19 @@ fn from_ring(
     c: &Conn,
     rx: &mut Rx,
     fd: i32,
-    iov: &[iovec],
+    to: Destination,
     skip: usize,
     flags: i32,
     available: usize,
 ) -> Result<Option<Step>> {
     let half = c.rx_half();
-    let n = available.min(iov::total(iov) - skip);
-    let n = match copy_out(c, rx.at(half), iov, skip, n, flags) {
+    let n = available.min(to.total() - skip);
+    let n = match copy_out(c, rx.at(half), to, skip, n, flags) {
         Ok(()) => n,
-        Err(e) => copy_less(c, rx.at(half), iov, skip, n, flags, e)?,
+        Err(e) => copy_less(c, rx.at(half), to, skip, n, flags, e)?,
     };
     if flags & MSG_PEEK != 0 {
-        let more = if n == available { peek_behind(c, rx, fd, iov, skip + n) } else { 0 };
+        let more = if n == available { peek_behind(c, rx, fd, to, skip + n) } else { 0 };
         return Ok(Some(Step::Bytes(n + more)));
     }
     c.mark_upgraded();
@@ -141,9 +146,9 @@ fn from_ring(
 
 /// A look ahead that reached the end of what a ring carries goes on in the kernel, if that has what follows and no copies
 /// before it.
-fn peek_behind(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize) -> usize {
+fn peek_behind(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize) -> usize {
     let half = c.rx_half();
-    if iov::total(iov) == skip || !rx.is_last_of_ring(half) {
+    if to.total() == skip || !rx.is_last_of_ring(half) {
         return 0;
     }
     let queued = tcp::queued(fd).map_or(0, u64::from);
@@ -151,29 +156,23 @@ fn peek_behind(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize) -> us
         return 0;
     }
     let mut part = iov::empty();
-    let room = iov::slice(iov, skip, queued as usize, &mut part);
-    // SAFETY: the program's own buffers.
-    unsafe { tcp::receive(fd, &part[..room], MSG_PEEK) }.unwrap_or(0)
+    to.window(skip, queued as usize, &mut part).receive(fd, MSG_PEEK).unwrap_or(0)
 }
 
 /// EFAULT: a buffer of the program is bad, and nothing has been consumed.
 #[inline]
-fn copy_out(c: &Conn, at: u64, iov: &[iovec], skip: usize, n: usize, flags: i32) -> Result<()> {
+fn copy_out(c: &Conn, at: u64, to: Destination, skip: usize, n: usize, flags: i32) -> Result<()> {
     if flags & MSG_TRUNC != 0 {
         return Ok(()); // tcp(7): the bytes are thrown away
     }
-    let data = c.rx_data();
-    iov::pieces(iov, skip, n, |to, len, done| {
-        // SAFETY: a piece of the ring, and of a buffer that the program has named for what it receives.
-        data.get(at.wrapping_add(done as u64), to, len, |to, from, len| unsafe { user::copy(to, from, len) })
-    })
+    to.fill(c.rx_data(), at, skip, n)
 }
 
 /// A buffer ends too early: what fits before may do, in the grain of the kernel.
 #[cold]
 #[inline(never)]
-fn copy_less(c: &Conn, at: u64, iov: &[iovec], skip: usize, n: usize, flags: i32, e: Errno) -> Result<usize> {
-    if n <= iov::GRAIN { Err(e) } else { copy_out(c, at, iov, skip, iov::GRAIN, flags).map(|()| iov::GRAIN) }
+fn copy_less(c: &Conn, at: u64, to: Destination, skip: usize, n: usize, flags: i32, e: Errno) -> Result<usize> {
+    if n <= iov::GRAIN { Err(e) } else { copy_out(c, at, to, skip, iov::GRAIN, flags).map(|()| iov::GRAIN) }
 }
 
 /// Wakes a writer that waits for space, once half of the ring is free.
@@ -189,13 +188,12 @@ fn from_kernel(
     c: &Conn,
     rx: &mut Rx,
     fd: i32,
-    (part, whole): (&[iovec], &[iovec]),
+    (part, whole): (Destination, Destination),
     skip: usize,
     flags: i32,
     limit: u64,
 ) -> Result<usize> {
-    // SAFETY: the program's own buffers.
-    let n = unsafe { tcp::receive(fd, part, flags & !MSG_WAITALL) }?;
+    let n = part.receive(fd, flags & !MSG_WAITALL)?;
     if flags & MSG_PEEK != 0 {
         return Ok(if n as u64 == limit { n + peek_beyond(c, rx, whole, skip + n) } else { n });
     }
@@ -205,10 +203,10 @@ fn from_kernel(
 }
 
 /// A look ahead that reached the end of what the kernel carries goes on in the ring.
-fn peek_beyond(c: &Conn, rx: &Rx, iov: &[iovec], skip: usize) -> usize {
+fn peek_beyond(c: &Conn, rx: &Rx, to: Destination, skip: usize) -> usize {
     let (at, there) = rx.beyond(c.rx_half());
-    let n = there.min(iov::total(iov) - skip);
-    if copy_out(c, at, iov, skip, n, 0).is_ok() { n } else { 0 }
+    let n = there.min(to.total() - skip);
+    if copy_out(c, at, to, skip, n, 0).is_ok() { n } else { 0 }
 }
 
 /// What we sent by kernel met a socket that was gone: to the program that is one and the same reset.
@@ -288,15 +286,15 @@ fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
 }
 
 /// The kernel says that the stream has ended; what a writer left in the ring comes before.
-fn rest(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) -> Result<Step> {
+fn rest(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize, flags: i32) -> Result<Step> {
     let half = c.rx_half();
     let left = rx.rest(half).map_err(|lie| broken(c, fd, lie))?;
-    let n = left.min(iov::total(iov) - skip);
+    let n = left.min(to.total() - skip);
     if n == 0 {
         // An error is the next call's, if this one has brought something.
         return if skip == 0 && died_unread(c) { Err(Errno(libc::ECONNRESET)) } else { Ok(Step::End) };
     }
-    copy_out(c, rx.at(half), iov, skip, n, flags)?;
+    copy_out(c, rx.at(half), to, skip, n, flags)?;
     if flags & MSG_PEEK == 0 {
         rx.took_rest(half, n).map_err(|lie| broken(c, fd, lie))?;
     }
@@ -306,7 +304,11 @@ fn rest(c: &Conn, rx: &mut Rx, fd: i32, iov: &[iovec], skip: usize, flags: i32) 
 /// The stream has ended without a word from the peer's library: it was killed. If it had not read all that we
 /// sent, the kernel would have reset the connection; told once, like any socket error.
 fn died_unread(c: &Conn) -> bool {
-    let said = c.rx_half().has_fin() || c.has(flag::RX_SHUT | flag::TX_SHUT);
+    let ending = Ending {
+        peer_ended: c.rx_half().has_fin(),
+        is_shut: c.has(flag::RX_SHUT | flag::TX_SHUT),
+        died_unread: c.has(flag::DIED_UNREAD),
+    };
     let unread = || {
         c.with_tx(|end| {
             let half = c.tx_half();
@@ -315,10 +317,10 @@ fn died_unread(c: &Conn) -> bool {
                 let _ = end.tx.heed_deputy(half); // what it has sent to itself for us
                 half.has_sent();
             }
-            end.tx.unread() > 0
+            end.tx.unread()
         })
     };
-    !said && (c.has(flag::DIED_UNREAD) || unread().unwrap_or(false)) && c.raise(flag::RESET_TOLD)
+    ending.is_reset(|| unread().unwrap_or(0)) && c.raise(flag::RESET_TOLD)
 }
 
 /// Bytes came by kernel while the ring carries: somebody writes to the socket behind our back.

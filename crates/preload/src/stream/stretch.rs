@@ -3,52 +3,52 @@
 use super::peer::{self, broken};
 use super::{due, iov};
 use crate::fdtable::{self, Kind};
-use crate::record::{Conn, TxEnd, flag};
-use crate::{arena, counters, errno, settings};
+use crate::record::{Conn, flag};
+use crate::{arena, counters, errno};
 use core::sync::atomic::Ordering::*;
 use libc::EAGAIN;
 use sidestep_abi::Reason;
-use sidestep_conn::Write;
+use sidestep_conn::{Around, Course, Event, Write, Writer, holder};
 use sidestep_ring::{counters as shared, slot, space};
 use sidestep_sys::{Errno, Result, fd as fdsys, tcp};
 
 /// Ends our stretch: the ring carries what is in it, the kernel everything else, as far as that goes now. Without a
 /// reason: as a part of ending the stream.
-pub fn end_stretch(c: &Conn, end: &mut TxEnd, fd: i32, reason: Option<Reason>) -> Result<()> {
-    if end.tx.in_ring() {
-        let half = c.tx_half();
-        // A peer that has ended both sides, and has said so, reads what is in the ring, and takes nothing by kernel.
-        let takes_nothing = peer::has_ended(c) && half.is_unwanted();
-        let ended = if takes_nothing { end.tx.end_without_copies(half) } else { end.tx.end(half) };
-        ended.map_err(|lie| broken(c, fd, lie))?;
-        end.ended_seen = end.tx.ended;
-        if let Some(reason) = reason {
-            returned(c, end, reason);
-        }
-    }
+pub fn end_stretch(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> Result<()> {
+    let returned = end.end(c.tx_half(), around(c), reason).map_err(|lie| broken(c, fd, lie))?;
+    count_return(c, returned);
+    send_ended(c, end, fd)
+}
+
+/// What goes now of what is to be sent of an ended stretch.
+pub fn send_ended(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     match send_unread(c, end, fd) {
         Err(Errno(EAGAIN)) => Ok(()),
         other => other,
     }
 }
 
-/// Counts a return to the kernel, and says when a ring may be tried again.
-fn returned(c: &Conn, end: &mut TxEnd, reason: Reason) {
-    match settings::get().flip {
-        // As soon as who wanted it allows.
-        _ if matches!(reason, Reason::Detached | Reason::NeverWaited) => end.stall.resume_after(end.tx.pos(), 0),
-        0 => end.stall.hold_back(end.tx.pos()),
-        every => end.stall.resume_after(end.tx.pos(), every),
+/// What our direction is to know of the rest of the connection when it decides.
+pub fn around(c: &Conn) -> Around {
+    let is_held = slot::is_held(c.words()) || counters::holds();
+    Around { peer_ended: peer::has_ended(c), hold: holder(slot::is_away(c.words()), is_held) }
+}
+
+/// Counts a return to the kernel, if there was one.
+pub fn count_return(c: &Conn, reason: Option<Reason>) {
+    match reason {
+        None => {}
+        // Not final: the first wait may be yet to come.
+        Some(Reason::NeverWaited) => c.reason.store(Reason::NeverWaited as u32, Relaxed),
+        Some(reason) => {
+            c.mark_returned();
+            c.blame(reason);
+        }
     }
-    if reason == Reason::NeverWaited {
-        return c.reason.store(reason as u32, Relaxed); // not final: the first wait may be yet to come
-    }
-    c.mark_returned();
-    c.blame(reason);
 }
 
 /// Sends by kernel what the reader has not read of an ended stretch. EAGAIN: the kernel takes no more now.
-pub fn send_unread(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
+pub fn send_unread(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     if !end.tx.has_unsent() {
         return Ok(());
     }
@@ -65,7 +65,7 @@ pub fn send_unread(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
 
 /// The reader just sends these bytes to itself (`deputy.rs`), unless it has died meanwhile.
 #[cold]
-fn wait_for_deputy(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
+fn wait_for_deputy(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     let gone = libc::POLLRDHUP | libc::POLLERR | libc::POLLHUP;
     if fdsys::poll_now(fd, libc::POLLRDHUP) & gone != 0 {
         end.tx.abandon(c.tx_half());
@@ -75,7 +75,7 @@ fn wait_for_deputy(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
     Err(Errno(EAGAIN))
 }
 
-fn send_claimed(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
+fn send_claimed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     let (half, data) = (c.tx_half(), c.tx_data());
     loop {
         let Write::Unread { at, len } = end.tx.next(half, 0).map_err(|lie| broken(c, fd, lie))? else { return Ok(()) };
@@ -112,23 +112,13 @@ pub fn blocked(c: &Conn) {
     due::expect_space();
 }
 
-/// Whether the operator, or one of the two ends, wants the connection on the kernel for the time being.
-pub fn is_held(c: &Conn) -> bool {
-    slot::is_held(c.words()) || slot::is_away(c.words()) || counters::holds()
-}
-
-/// What to call it.
-fn holder(c: &Conn) -> Reason {
-    if slot::is_away(c.words()) { Reason::NeverWaited } else { Reason::Detached }
-}
-
 /// Something rang for this connection: looks at what our direction has to do with it. Called by waits that ask the kernel,
 /// too.
 #[inline]
 pub fn serve(index: u32) {
     let c = arena::conn(index);
     c.mark_waited_for();
-    if c.is_attached() && (has_hint(c) || c.has(flag::TX_UNSENT)) {
+    if c.is_attached() && (has_hint(c) || c.course.is(Course::Unsent)) {
         errno::keep(|| follow(c, arena::local(index).fd.load(Relaxed) as i32));
     }
 }
@@ -138,7 +128,7 @@ pub fn serve(index: u32) {
 /// sending it something would use up the error that the program is to hear.
 #[inline]
 pub fn attend(c: &Conn, fd: i32) {
-    if c.has(flag::TX_UNSENT) || has_hint(c) && !peer::has_ended(c) {
+    if c.course.is(Course::Unsent) || has_hint(c) && !peer::has_ended(c) {
         errno::keep(|| follow(c, fd));
     }
 }
@@ -146,7 +136,7 @@ pub fn attend(c: &Conn, fd: i32) {
 /// Whether reader or operator have changed something about a ring of ours since we last looked.
 #[inline]
 fn has_hint(c: &Conn) -> bool {
-    c.has(flag::TX_RING) && c.tx_half().hints() != c.tx_froze.load(Relaxed)
+    c.course.is(Course::Ring) && c.tx_half().hints() != c.tx_froze.load(Relaxed)
 }
 
 #[cold]
@@ -159,7 +149,7 @@ fn follow(c: &Conn, fd: i32) {
 
 /// Looks at what was hinted: the reader has left our ring, wants no ring any more, or the operator does not.
 #[inline]
-pub fn heed_hints(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
+pub fn heed_hints(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     if end.tx.in_ring() && !end.tx.asked_back(c.tx_half()) {
         return Ok(());
     }
@@ -167,39 +157,28 @@ pub fn heed_hints(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
 }
 
 #[cold]
-fn heed(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
-    let half = c.tx_half();
-    end.tx.look(half).map_err(|lie| broken(c, fd, lie))?;
+fn heed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
+    let returned = end.heed(c.tx_half(), || around(c)).map_err(|lie| broken(c, fd, lie))?;
     c.tx_froze.store(end.tx.froze_seen(), Relaxed);
-    if end.tx.in_ring() && (half.is_unwanted() || is_held(c)) {
-        let reason = if is_held(c) { holder(c) } else { Reason::PeerClosing };
-        return end_stretch(c, end, fd, Some(reason));
+    if returned.is_none() {
+        return Ok(());
     }
-    note_end(c, end);
-    Ok(())
-}
-
-/// If our stretch has been ended by its reader: counts that.
-pub fn note_end(c: &Conn, end: &mut TxEnd) {
-    if end.tx.ended != end.ended_seen {
-        end.ended_seen = end.tx.ended;
-        if !peer::has_ended(c) {
-            returned(c, end, if is_held(c) { holder(c) } else { Reason::PeerClosing });
-        }
-    }
+    count_return(c, returned);
+    send_ended(c, end, fd)
 }
 
 /// Our direction to the kernel for good, as far as that goes at once.
 pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
-    c.raise(flag::KERNEL_ONLY);
+    c.phase.go(Event::Keep);
     let _ = c.with_tx(|end| end_stretch(c, end, fd, Some(reason)));
 }
 
 /// Ends our direction's use of rings. True: the reader has left the ring, and the kernel does not take what it has not read.
-pub fn end_for_good(c: &Conn, end: &mut TxEnd, fd: i32, reason: Option<Reason>) -> bool {
+pub fn end_for_good(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> bool {
     let _ = end_stretch(c, end, fd, reason);
-    end.tx.stop_copying(c.tx_half()); // the reader has in the ring what the kernel does not take now
-    end.tx.has_unsent()
+    // The reader has in the ring what the kernel does not take now.
+    let left = end.tx.leave_in_ring(c.tx_half()).map_err(|lie| broken(c, fd, lie));
+    left.is_ok() && end.tx.has_unsent()
 }
 
 /// Looks at what every connection of this process has to do for its peer.

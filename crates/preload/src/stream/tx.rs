@@ -3,14 +3,14 @@
 use super::due::STALL_US;
 use super::peer::{self, broken};
 use super::source::Source;
-use super::stretch::{blocked, end_stretch, heed_hints, is_held, note_end, send_unread};
-use crate::record::{Conn, TxEnd, flag};
-use crate::{arena, settings};
+use super::stretch::{around, blocked, count_return, end_stretch, heed_hints, send_ended, send_unread};
+use crate::arena;
+use crate::record::{Conn, flag};
 use core::sync::atomic::Ordering::*;
 use libc::EAGAIN;
 use sidestep_abi::Reason;
-use sidestep_conn::Write;
-use sidestep_ring::{counters, space};
+use sidestep_conn::{Event, Pace, Phase, Space, Write, Writer};
+use sidestep_ring::counters;
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys, tcp};
 
 /// Copied at a time, so that the reader can begin while we go on.
@@ -20,7 +20,14 @@ const ASK_US: u64 = 10_000;
 
 /// Sends all that goes at once, so that no other writer comes in between. Err: why it is not all. `sent` grows.
 #[inline]
-pub fn steps(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, sent: &mut usize, flags: i32) -> Result<()> {
+pub fn steps(
+    c: &Conn,
+    end: &mut Writer,
+    fd: i32,
+    source: &mut impl Source,
+    sent: &mut usize,
+    flags: i32,
+) -> Result<()> {
     loop {
         match step(c, end, fd, source, *sent, flags)? {
             0 => return Ok(()),
@@ -33,15 +40,12 @@ pub fn steps(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, sent:
 }
 
 /// Sends what goes at once; EAGAIN: nothing now.
-pub fn step(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, from: usize, flags: i32) -> Result<usize> {
-    if c.has(flag::BROKEN) {
-        return Err(Errno(libc::EPROTO));
-    }
+pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from: usize, flags: i32) -> Result<usize> {
     if !c.is_attached() {
-        // Native again, under a call that is blocked on it: the slot may be somebody else's.
-        let n = source.send(fd, from, usize::MAX, flags)?;
-        c.early_tx.fetch_add(n as u64, Relaxed);
-        return Ok(n);
+        return native_step(c, fd, source, from, flags);
+    }
+    if c.phase.is(Phase::Broken) {
+        return Err(Errno(libc::EPROTO));
     }
     let half = c.tx_half();
     if end.tx.in_ring() {
@@ -60,18 +64,17 @@ pub fn step(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, from: 
             Write::Ring(space) => return into_ring(c, end, fd, source, from, want.min(space)),
             Write::Unread { .. } => send_unread(c, end, fd)?,
             Write::Kernel if may_begin(c, end, fd) => {
-                end.tx.begin(half).map_err(|lie| broken(c, fd, lie))?;
+                end.begin(half).map_err(|lie| broken(c, fd, lie))?;
                 c.tx_froze.store(end.tx.froze_seen(), Relaxed);
-                end.stretch_from = end.tx.pos();
                 tcp::push(fd); // nothing follows there that would do it
             }
             // The error is the next call's, and so is its signal, if this one has sent something.
             Write::Kernel if from > 0 && fdsys::poll_now(fd, 0) & libc::POLLERR != 0 => return Err(Errno(libc::EPIPE)),
             Write::Kernel => {
                 let flags = if from > 0 { flags | libc::MSG_NOSIGNAL } else { flags };
-                let n = source.send(fd, from, kernel_room(), flags).inspect_err(|e| {
+                let n = source.send(fd, from, end.kernel_piece(), flags).inspect_err(|e| {
                     if e.passes() {
-                        end.stall.kernel_is_full(end.tx.pos());
+                        end.kernel_is_full();
                         blocked(c);
                     }
                 })?;
@@ -84,66 +87,55 @@ pub fn step(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, from: 
     }
 }
 
-fn into_ring(c: &Conn, end: &mut TxEnd, fd: i32, source: &mut impl Source, from: usize, room: usize) -> Result<usize> {
+/// The connection has become native again under a call that is blocked on it: the slot may be somebody else's.
+fn native_step(c: &Conn, fd: i32, source: &mut impl Source, from: usize, flags: i32) -> Result<usize> {
+    let n = source.send(fd, from, usize::MAX, flags)?;
+    c.early_tx.fetch_add(n as u64, Relaxed);
+    Ok(n)
+}
+
+fn into_ring(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from: usize, room: usize) -> Result<usize> {
     let half = c.tx_half();
     let n = source.fill(c.tx_data(), end.tx.at(), from, room.min(CHUNK))?;
     if n == 0 {
         return Ok(0);
     }
-    end.tx.put_ring(half, n).map_err(|lie| broken(c, fd, lie))?;
-    end.stall.is_over();
+    end.put_ring(half, n).map_err(|lie| broken(c, fd, lie))?;
     c.lower(flag::TX_BLOCKED);
     c.mark_upgraded();
     peer::notify(c);
     if c.has(flag::UNHEARD) {
         // Nothing but the socket itself can wake the reader.
         c.lower(flag::UNHEARD);
-        c.raise(flag::KERNEL_ONLY);
+        c.phase.go(Event::Keep);
         end_stretch(c, end, fd, Some(Reason::FdLimit))?;
     }
     // The reader may have left, or asked for the kernel, while we wrote: it looked for bytes before it went to sleep there.
     heed_hints(c, end, fd)?;
     counters::set_ring_tx(&c.words().counters[c.my_side()], end.tx.ring);
-    flip(c, end, fd)?;
     Ok(n)
 }
 
-/// The test aid: back to the kernel after so many bytes.
-fn flip(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
-    let every = settings::get().flip;
-    if every == 0 || !end.tx.in_ring() || end.tx.pos() - end.stretch_from < every {
-        return Ok(());
+/// The ring is full. True: there is space, or another carrier.
+fn found_space(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
+    let pace = Pace { now: arch::ticks(), read: read_by_peer(c), patience: clock::ticks_of_us(STALL_US) };
+    match end.find_space(c.tx_half(), around(c), pace).map_err(|lie| broken(c, fd, lie))? {
+        Space::Enough => Ok(true),
+        Space::Left(returned) => {
+            count_return(c, returned);
+            Ok(true)
+        }
+        Space::Little { is_some } => {
+            blocked(c);
+            Ok(is_some)
+        }
+        Space::Stalled(returned) => {
+            blocked(c);
+            count_return(c, returned);
+            send_ended(c, end, fd)?;
+            Ok(true)
+        }
     }
-    end_stretch(c, end, fd, Some(Reason::Flip))
-}
-
-/// Bytes that one step sends by kernel: all, but with the test aid so few that the carriers take turns.
-fn kernel_room() -> usize {
-    match settings::get().flip {
-        0 => usize::MAX,
-        every => every as usize,
-    }
-}
-
-/// The ring is full: announces that we wait and looks once more. True: there is space, or another carrier.
-fn found_space(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<bool> {
-    let half = c.tx_half();
-    space::wish(half.writer);
-    end.tx.look(half).map_err(|lie| broken(c, fd, lie))?;
-    if !end.tx.in_ring() {
-        note_end(c, end);
-        return Ok(true);
-    }
-    if space::is_enough(end.tx.unread() as usize, half.size) {
-        return Ok(true);
-    }
-    blocked(c);
-    if !end.stall.is_full(arch::ticks(), read_by_peer(c), clock::ticks_of_us(STALL_US)) {
-        return Ok(end.tx.unread() < half.size as u64);
-    }
-    end.stall.spill(end.tx.pos(), end.tx.pos() - end.stretch_from, half.size as u64);
-    end_stretch(c, end, fd, Some(Reason::Stalled))?;
-    Ok(true)
 }
 
 /// How far the reader is, as it says.
@@ -152,40 +144,25 @@ fn read_by_peer(c: &Conn) -> u64 {
 }
 
 /// Whether a stretch of ring may begin right here.
-fn may_begin(c: &Conn, end: &mut TxEnd, fd: i32) -> bool {
-    if c.flags.load(Relaxed) & (flag::KERNEL_ONLY | flag::TX_SHUT) != 0
-        || !end.stall.permits(end.tx.pos())
-        || !end.tx.may_begin(c.tx_half())
-        || is_held(c)
+fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
+    if !c.phase.phase().permits_rings()
+        || c.has(flag::TX_SHUT)
+        || !end.may_begin(c.tx_half())
+        || around(c).hold.is_some()
         || c.owner.load(Relaxed) != arena::me().unwrap_or(u32::MAX)
     {
         return false;
     }
-    match tcp::written(fd) {
-        // What went by ring the kernel has never seen.
-        Some(n) if n == end.tx.socket => true,
-        Some(_) => {
-            c.keep_on_kernel(Reason::CountMismatch);
-            false
-        }
-        None => {
-            c.keep_on_kernel(Reason::PeerClosing);
-            false
-        }
-    }
+    end.fits(tcp::written(fd)).map_err(|reason| c.keep_on_kernel(reason)).is_ok()
 }
 
 /// Our ring leads to a reader that may be gone without having been able to say so: asks the kernel when there
 /// is a sign, and now and then. What is sent to a peer that has ended its side goes by kernel, which resets the connection if
 /// nobody reads there.
 #[inline]
-fn watch_peer(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
-    let now = arch::ticks();
-    if now < end.asked_kernel && !c.has(flag::HINT) && !peer::has_ended(c) {
-        return Ok(());
-    }
-    end.asked_kernel = now + clock::ticks_of_us(ASK_US);
-    if !c.has(flag::HINT) && !peer::has_ended(c) && c.was_waited_for(&c.tx_waited) {
+fn watch_peer(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
+    let sign = c.has(flag::HINT) || peer::has_ended(c);
+    if !end.is_to_ask(arch::ticks(), sign, clock::ticks_of_us(ASK_US), || c.was_waited_for(&c.tx_waited)) {
         return Ok(());
     }
     let gone = libc::POLLRDHUP | libc::POLLERR | libc::POLLHUP;
@@ -196,7 +173,7 @@ fn watch_peer(c: &Conn, end: &mut TxEnd, fd: i32) -> Result<()> {
 }
 
 /// Whether a writer that was refused may try again. None: the kernel carries and must be asked.
-pub fn offers_space(c: &Conn, end: &mut TxEnd, fd: i32) -> Option<bool> {
+pub fn offers_space(c: &Conn, end: &mut Writer, fd: i32) -> Option<bool> {
     if end.tx.has_unsent() {
         // While unread bytes wait for the kernel, nothing new may be promised.
         return if send_unread(c, end, fd).is_ok() { None } else { Some(false) };
@@ -211,7 +188,7 @@ pub fn offers_space(c: &Conn, end: &mut TxEnd, fd: i32) -> Option<bool> {
     }
     match found_space(c, end, fd) {
         Ok(_) if !end.tx.in_ring() => None,
-        Ok(_) if space::is_enough(end.tx.unread() as usize, c.tx_half().size) => {
+        Ok(_) if end.has_enough_space(c.tx_half()) => {
             c.lower(flag::TX_BLOCKED);
             c.spaces.fetch_add(1, Relaxed);
             Some(true)

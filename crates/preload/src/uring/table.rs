@@ -111,13 +111,18 @@ impl Ring {
 
     /// One number less; with the last one the mapping goes, which would keep the ring alive.
     pub fn release(&self) {
-        if self.refs.load(Acquire) == 1 {
+        // Reentered: a handler has interrupted a look at the entries, and the mapping stays.
+        if self.refs.load(Acquire) == 1 && self.lock.lock(thread::tid()) != Taken::Reentered {
             let queue = self.queue.swap(core::ptr::null_mut(), AcqRel);
             if !queue.is_null() {
-                mem::unmap(queue, self.queue_len.load(Relaxed));
                 let bytes = self.entries.load(Relaxed) as usize * stride(self.flags.load(Relaxed));
-                mem::unmap(self.sqes.load(Relaxed), bytes);
+                // SAFETY: mapped by `map`; whoever looks at them has the lock and the pointer.
+                unsafe {
+                    mem::unmap(queue, self.queue_len.load(Relaxed));
+                    mem::unmap(self.sqes.load(Relaxed), bytes);
+                }
             }
+            self.lock.unlock();
         }
         self.refs.fetch_sub(1, AcqRel);
     }
@@ -127,8 +132,11 @@ impl Ring {
     }
 
     /// A word that kernel and program share.
-    fn word(&self, queue: *mut u8, offset: u32) -> &AtomicU32 {
-        // SAFETY: `map` has made the mapping so long that every word which is asked for lies inside, aligned by the kernel.
+    ///
+    /// # Safety
+    /// `queue` must be the mapping that [`Ring::queue`] holds under the lock, and `offset` one of those that came with it.
+    unsafe fn word(&self, queue: *mut u8, offset: u32) -> &AtomicU32 {
+        // SAFETY: by contract; `map` has made the mapping so long that every word which is asked for lies inside, aligned by the kernel.
         unsafe { &*queue.add(offset as usize).cast::<AtomicU32>() }
     }
 
@@ -139,21 +147,26 @@ impl Ring {
         }
         let queue = self.queue.load(Acquire);
         if !queue.is_null() {
-            self.show(queue, submitted, each);
+            // SAFETY: just loaded, under the lock.
+            unsafe { self.show(queue, submitted, each) };
         }
         self.lock.unlock();
         !queue.is_null()
     }
 
-    fn show(&self, queue: *mut u8, submitted: u32, mut each: impl FnMut(*mut u8)) {
-        let head = self.word(queue, self.head.load(Relaxed)).load(Acquire);
-        let tail = self.word(queue, self.tail.load(Relaxed)).load(Acquire);
+    /// # Safety
+    /// As for [`Ring::word`].
+    unsafe fn show(&self, queue: *mut u8, submitted: u32, mut each: impl FnMut(*mut u8)) {
+        // SAFETY: by contract.
+        let word = |offset: &AtomicU32| unsafe { self.word(queue, offset.load(Relaxed)) }.load(Acquire);
+        let (head, tail) = (word(&self.head), word(&self.tail));
         let there = tail.wrapping_sub(head).min(submitted).min(self.entries.load(Relaxed));
         // Positions count on and wrap: what lies between head and `seen` has been looked at when it could not be submitted.
         let old = self.seen.load(Relaxed).wrapping_sub(head);
         let first = if old <= self.entries.load(Relaxed) { old.min(there) } else { 0 };
         for position in first..there {
-            if let Some(entry) = self.entry(queue, head.wrapping_add(position)) {
+            // SAFETY: by contract.
+            if let Some(entry) = unsafe { self.entry(queue, head.wrapping_add(position)) } {
                 each(entry);
             }
         }
@@ -161,11 +174,15 @@ impl Ring {
     }
 
     /// The entry at a position. None: its place is none, and the kernel drops it.
-    fn entry(&self, queue: *mut u8, position: u32) -> Option<*mut u8> {
+    ///
+    /// # Safety
+    /// As for [`Ring::word`].
+    unsafe fn entry(&self, queue: *mut u8, position: u32) -> Option<*mut u8> {
         let (entries, flags) = (self.entries.load(Relaxed), self.flags.load(Relaxed));
         let slot = position & (entries - 1);
         let index = match flags & NO_SQARRAY {
-            0 => self.word(queue, self.array.load(Relaxed) + slot * 4).load(Relaxed),
+            // SAFETY: by contract; the array has a word for each entry.
+            0 => unsafe { self.word(queue, self.array.load(Relaxed) + slot * 4) }.load(Relaxed),
             _ => slot,
         };
         // SAFETY: below the number of entries, so inside the mapping.

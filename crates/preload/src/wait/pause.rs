@@ -9,7 +9,7 @@ use crate::{arena, link, waiter};
 use core::sync::atomic::Ordering::*;
 use libc::{POLLIN, POLLOUT, POLLRDHUP, pollfd};
 use sidestep_abi::Reason;
-use sidestep_conn::Phase;
+use sidestep_conn::{Course, Phase};
 use sidestep_ring::{side, space};
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys};
 
@@ -141,7 +141,7 @@ fn looks_ready(c: &Conn, want: Want) -> bool {
     }
     match want {
         Want::In => readiness::ring_has_bytes(c) || c.rx_half().has_fin() || c.has(flag::HINT),
-        Want::Out => c.has(flag::TX_RING) && !space::is_wished(c.tx_half().writer),
+        Want::Out => c.course.is(Course::Ring) && !space::is_wished(c.tx_half().writer),
     }
 }
 
@@ -172,7 +172,7 @@ fn sleep(
         let cap = match (l.knows(p), want) {
             (false, _) => Some(UNKNOWN_BELL_US),
             (true, Want::Out) if !readiness::is_kernels(c) => Some(due::STALLED_US),
-            (true, Want::In) if c.has(flag::TX_UNSENT) && !readiness::is_kernels(c) => Some(due::STALLED_US),
+            (true, Want::In) if c.course.is(Course::Unsent) && !readiness::is_kernels(c) => Some(due::STALLED_US),
             _ => None,
         };
         let said = kernel_wait(fd, waiter::doorbell(p), interest(c, want), deadline.left(cap), signals);

@@ -171,7 +171,8 @@ pub fn with_list<T>(len: usize, work: impl FnOnce(&mut [pollfd]) -> T) -> Result
     let list = unsafe { core::slice::from_raw_parts_mut(memory.cast::<pollfd>(), len) };
     list.fill(NOBODY);
     let result = work(list);
-    mem::unmap(memory, bytes);
+    // SAFETY: after its last use.
+    unsafe { mem::unmap(memory, bytes) };
     Ok(result)
 }
 

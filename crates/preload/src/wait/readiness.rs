@@ -2,8 +2,7 @@
 
 use crate::record::{Conn, Reentered, flag};
 use crate::stream::{rx, stretch, tx};
-use core::sync::atomic::Ordering::*;
-use sidestep_conn::{Read, Rx};
+use sidestep_conn::{Course, Phase, Read, Rx};
 use sidestep_sys::fd as fdsys;
 
 /// The bits are the same in poll(2) and epoll(7).
@@ -25,7 +24,7 @@ const LIFE: u32 = ENDS | PRI;
 /// The events that hold now, of those in `interest` (ERR and HUP always).
 pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
     stretch::attend(c, fd);
-    if c.has(flag::BROKEN) {
+    if c.phase.is(Phase::Broken) {
         return (interest & (IN_ANY | OUT_ANY | RDHUP)) | ERR | HUP;
     }
     let rx = if interest & IN_ANY != 0 { readable(c) } else { Answer::No };
@@ -47,14 +46,17 @@ pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
 /// What to ask of the kernel besides, for the sake of bytes that are still to be sent there: the program may wait for the
 /// answer to them.
 pub fn for_unsent(c: &Conn) -> i16 {
-    if c.has(flag::TX_UNSENT) && is_kernels(c) { OUT as i16 } else { 0 }
+    if c.course.is(Course::Unsent) && is_kernels(c) { OUT as i16 } else { 0 }
 }
 
 /// Whether the kernel knows when our direction can go on. It does not while a ring carries, nor while the peer says that it sends
 /// what is left of a ring itself: that takes no time, or is not true.
 pub fn is_kernels(c: &Conn) -> bool {
-    let is_others = c.has(flag::TX_UNSENT) && c.tx_half().is_being_sent();
-    !c.has(flag::TX_RING) && !is_others
+    match c.course.get() {
+        Course::Kernel => true,
+        Course::Ring => false,
+        Course::Unsent => !c.tx_half().is_being_sent(),
+    }
 }
 
 /// Whether the kernel has said more than "writable", which is no news of a stream's end.
@@ -134,11 +136,10 @@ pub fn has_bytes(c: &Conn, rx: &mut Rx) -> bool {
 
 #[inline]
 fn writable(c: &Conn, fd: i32) -> Answer {
-    if c.flags.load(Acquire) & (flag::TX_RING | flag::TX_BLOCKED) == flag::TX_RING && ring_has_space(c) {
-        return Answer::Yes;
-    }
-    if !c.has(flag::TX_RING) && !c.has(flag::TX_UNSENT) {
-        return Answer::AskKernel;
+    match c.course.get() {
+        Course::Kernel => return Answer::AskKernel,
+        Course::Ring if !c.has(flag::TX_BLOCKED) && ring_has_space(c) => return Answer::Yes,
+        Course::Ring | Course::Unsent => {}
     }
     match c.with_tx(|end| tx::offers_space(c, end, fd)) {
         Ok(Some(true)) => Answer::Yes,

@@ -90,7 +90,8 @@ impl Sets {
         let room = unsafe { core::slice::from_raw_parts_mut(memory.cast::<u64>(), 3 * words) };
         // SAFETY: by contract.
         let answer = unsafe { self.select_by(room, ns, mask) };
-        mem::unmap(memory, bytes);
+        // SAFETY: after its last use.
+        unsafe { mem::unmap(memory, bytes) };
         answer
     }
 

@@ -1,18 +1,18 @@
 //! Which descriptors an epoll set holds: several sets, early registration, closed and reused
-//! numbers, copies, sets inside sets.
+//! numbers, copies.
 
-use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD, SOCK_CLOEXEC, SOCK_NONBLOCK};
+use libc::{SOCK_CLOEXEC, SOCK_NONBLOCK};
 
 use crate::case::{Case, case};
 use crate::end::{End, Side};
 use crate::link::{self, Listener};
 use crate::sys::cpu::eventually;
-use crate::sys::epoll::{ET, Epoll, HUP, IN, ONESHOT, OUT, RDHUP};
-use crate::sys::errno::{EAGAIN, EEXIST, EINPROGRESS, ELOOP};
+use crate::sys::epoll::{ET, Epoll, HUP, IN, OUT};
+use crate::sys::errno::{EEXIST, EINPROGRESS};
 use crate::sys::net::Family::V4;
 use crate::sys::process::in_child;
-use crate::sys::threads::{asleep, blocked};
-use crate::sys::{Fd, fds, io, net, poll, select};
+use crate::sys::threads::asleep;
+use crate::sys::{Fd, fds, io, net};
 
 pub const CASES: &[Case] = &[
     case("sets.one_socket_in_two_sets", two_sets),
@@ -22,16 +22,8 @@ pub const CASES: &[Case] = &[
     case("sets.registered_before_warm_up", registered_early),
     case("sets.closed_number_is_forgotten", closed_number),
     case("sets.reused_number_is_a_new_member", reused_number),
-    case("sets.writer_sleeps_in_an_outer_set", writer_in_outer).bulk(),
     case("sets.copy_keeps_the_registration", copy_keeps).reason("dup"),
     case("sets.copies_are_members_of_their_own", copies_are_members),
-    case("sets.set_inside_a_set", nested),
-    case("sets.set_inside_a_set_edge", nested_edge),
-    case("sets.set_inside_a_set_tells_what_was_asked_for", nested_asks).reason("urgent"),
-    case("sets.nested_as_deep_as_the_kernel_allows", nested_to_the_limit).reason("places"),
-    case("sets.inner_set_is_armed_beside_a_sleeper", armed_inside),
-    case("sets.set_inside_poll_and_select", set_in_poll),
-    case("sets.no_circles", no_circles),
     case("sets.copied_set_is_the_same_set", copied_set),
     case("sets.closed_set_number_is_reused", set_number_reused),
     case("sets.set_is_shared_with_a_forked_child", shared_with_child),
@@ -196,110 +188,6 @@ fn copies_are_members() {
     end.recv(10);
 }
 
-fn nested() {
-    let (mut end, mut peer) = link::client(V4);
-    let (inner, middle, outer) = (Epoll::new(), Epoll::new(), Epoll::new());
-    inner.add(end.fd(), IN);
-    middle.add(inner.fd, IN);
-    outer.add(middle.fd, IN);
-    for _ in 0..5 {
-        assert_eq!(outer.wait(5), []);
-        peer.start("send", &[10]);
-        assert_eq!(outer.mask_of(middle.fd, 3000), IN);
-        assert_eq!(middle.mask_of(inner.fd, 0), IN);
-        assert_eq!(inner.mask_of(end.fd(), 0), IN);
-        peer.finish();
-        end.recv(10);
-        assert_eq!(outer.wait(0), [], "drained");
-    }
-}
-
-/// A doorbell is a set too, and must not take the last level from the program.
-fn nested_to_the_limit() {
-    let (mut end, mut peer) = link::client(V4);
-    let inner = Epoll::new();
-    inner.add(end.fd(), IN);
-    peer.send(10);
-    assert_eq!(inner.mask_of(end.fd(), 3000), IN);
-    end.recv(10);
-    let mut outer = inner;
-    for level in 2..=5 {
-        let next = Epoll::new();
-        assert_eq!(next.control(EPOLL_CTL_ADD, outer.fd, IN, outer.fd as u64), Ok(0), "level {level}");
-        outer = next;
-    }
-    assert_eq!(Epoll::new().control(EPOLL_CTL_ADD, outer.fd, IN, 0), Err(ELOOP));
-    for _ in 0..5 {
-        peer.start("send", &[10]);
-        assert_eq!(outer.wait(3000).len(), 1);
-        assert_eq!(inner.mask_of(end.fd(), 3000), IN);
-        peer.finish();
-        end.recv(10);
-        assert_eq!(outer.wait(0), [], "drained");
-    }
-}
-
-fn nested_edge() {
-    let (mut end, mut peer) = link::client(V4);
-    let (inner, outer) = (Epoll::new(), Epoll::new());
-    inner.add(end.fd(), IN | ET);
-    outer.add(inner.fd, IN | ET);
-    for round in 0..5 {
-        peer.send(10);
-        assert_eq!(outer.mask_of(inner.fd, 3000), IN, "round {round}");
-        assert_eq!(inner.mask_of(end.fd(), 0), IN, "round {round}");
-        assert_eq!(inner.wait(5), []);
-        assert_eq!(outer.wait(5), []);
-    }
-    end.recv(50);
-}
-
-/// A thread sleeps in the outer set while another arms a readable socket again in the inner one.
-fn armed_inside() {
-    let (mut end, mut peer) = link::client(V4);
-    let (inner, outer) = (Epoll::new(), Epoll::new());
-    inner.control(EPOLL_CTL_ADD, end.fd(), IN | ONESHOT, 1).expect("add");
-    outer.add(inner.fd, IN);
-    peer.send(10);
-    for _ in 0..20 {
-        assert_eq!(outer.mask_of(inner.fd, 3000), IN);
-        assert_eq!(inner.wait(0), [(IN, 1)]);
-        let sleeper = blocked(move || outer.wait(3000));
-        inner.control(EPOLL_CTL_MOD, end.fd(), IN | ONESHOT, 1).expect("arm again");
-        assert_eq!(sleeper.join(), [(IN, inner.fd as u64)]);
-    }
-    end.recv(10);
-}
-
-fn set_in_poll() {
-    let (mut end, mut peer) = link::client(V4);
-    let set = Epoll::new();
-    set.add(end.fd(), IN);
-    for _ in 0..5 {
-        assert_eq!(poll::events_of(set.fd, libc::POLLIN, 5), 0);
-        peer.start("send", &[10]);
-        assert_eq!(poll::events_of(set.fd, libc::POLLIN, 3000), libc::POLLIN);
-        let mut sets = select::Sets { read: select::Bits::of(&[set.fd]), ..Default::default() };
-        assert_eq!(select::select(set.fd + 1, &mut sets, 3000).0, Ok(1));
-        assert_eq!(set.mask_of(end.fd(), 0), IN);
-        peer.finish();
-        end.recv(10);
-        peer.after(10).start("send", &[10]);
-        let mut sets = select::Sets { read: select::Bits::of(&[set.fd]), ..Default::default() };
-        assert_eq!(select::select(set.fd + 1, &mut sets, 3000).0, Ok(1), "select sleeps on the set");
-        peer.finish();
-        end.recv(10);
-    }
-}
-
-fn no_circles() {
-    let (end, _peer) = link::client(V4);
-    let (a, b) = (Epoll::new(), Epoll::new());
-    a.add(end.fd(), IN);
-    a.add(b.fd, IN);
-    assert_eq!(b.control(libc::EPOLL_CTL_ADD, a.fd, IN, 0), Err(ELOOP));
-}
-
 fn copied_set() {
     let (mut end, mut peer) = link::client(V4);
     let set = Epoll::new();
@@ -371,44 +259,4 @@ fn hundred() {
         }
     }
     assert_eq!(set.wait(0), []);
-}
-
-/// Urgent data is nothing to who waits for the end, so the set is not readable.
-fn nested_asks() {
-    let (mut end, mut peer) = link::client(V4);
-    let (inner, outer) = (Epoll::new(), Epoll::new());
-    assert_eq!(inner.wait(0), []);
-    inner.add(end.fd(), RDHUP);
-    outer.add(inner.fd, IN);
-    peer.send(100);
-    assert_eq!(outer.wait(30), [], "bytes");
-    peer.call("urgent", &[1]);
-    assert_eq!(outer.wait(30), [], "urgent data");
-    end.recv(100);
-    peer.shutdown(libc::SHUT_WR);
-    assert_eq!(outer.mask_of(inner.fd, 3000), IN, "the end");
-}
-
-/// The reader reads nothing until all is written: the kernel's buffers have room for it.
-fn writer_in_outer() {
-    const ALL: usize = 1 << 20;
-    let (mut end, mut other) = link::own_pair(V4);
-    fds::set_nonblocking(end.fd(), true);
-    let (inner, outer) = (Epoll::new(), Epoll::new());
-    inner.add(end.fd(), OUT);
-    outer.add(inner.fd, IN);
-    for _ in 0..20 {
-        assert_eq!(inner.mask_of(end.fd(), 0), OUT);
-        end.send(10);
-        other.recv(10);
-    }
-    let mut sent = 0;
-    while sent < ALL {
-        match end.tx.try_send(10_000, io::write) {
-            Ok(n) => sent += n,
-            Err(EAGAIN) => assert_eq!(outer.mask_of(inner.fd, 5000), IN, "after {sent} bytes"),
-            Err(e) => panic!("{e:?}"),
-        }
-    }
-    other.recv(sent);
 }

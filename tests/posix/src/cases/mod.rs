@@ -2,6 +2,7 @@
 
 use crate::case::Case;
 
+mod ancillary;
 mod at_exit;
 mod bad_pointers;
 mod bad_times;
@@ -19,6 +20,7 @@ mod end_of_stream;
 mod epoll_edge;
 mod epoll_level;
 mod epoll_masks;
+mod epoll_nested;
 mod epoll_order;
 mod epoll_sets;
 mod epoll_waits;
@@ -62,10 +64,12 @@ const GROUPS: &[&[Case]] = &[
     interrupted::CASES,
     nonblocking::CASES,
     flags::CASES,
+    ancillary::CASES,
     epoll_level::CASES,
     epoll_edge::CASES,
     epoll_masks::CASES,
     epoll_sets::CASES,
+    epoll_nested::CASES,
     epoll_order::CASES,
     epoll_waits::CASES,
     epoll_wakeups::CASES,

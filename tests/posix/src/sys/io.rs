@@ -241,6 +241,28 @@ pub struct Filled {
     pub bytes: Vec<u8>,
 }
 
+/// What `recvmsg` brought beside bytes.
+pub struct Ancillary {
+    pub outcome: Outcome,
+    pub flags: c_int,
+    pub bytes: Vec<u8>,
+    pub control: Vec<u8>,
+}
+
+/// `recvmsg` of at most `n` bytes with `room` for control data.
+pub fn recvmsg_control(fd: Fd, n: usize, room: usize, flags: c_int) -> Ancillary {
+    let mut bytes = vec![0; n];
+    let mut control = [0u64; 16];
+    let mut iov = pieces(&mut bytes);
+    let mut msg = message(&mut iov);
+    msg.msg_control = control.as_mut_ptr().cast();
+    msg.msg_controllen = room;
+    // SAFETY: the header and all it points to live until the call returns.
+    let outcome = outcome(unsafe { libc::recvmsg(fd, &mut msg, flags) });
+    let control = control.iter().flat_map(|word| word.to_ne_bytes()).take(msg.msg_controllen).collect();
+    Ancillary { outcome, flags: msg.msg_flags, bytes, control }
+}
+
 /// `recvmsg` with room for an address and control data.
 pub fn recvmsg_named(fd: Fd, n: usize) -> Filled {
     let mut bytes = vec![0; n];

@@ -61,8 +61,11 @@ pub fn ask<'a>(
     Ok(unsafe { core::slice::from_raw_parts(at, n.min(room.len())) })
 }
 
-/// What the last [`ask`], which has returned so many, has left there.
-pub fn written(room: &[MaybeUninit<epoll_event>], n: usize) -> &[epoll_event] {
-    // SAFETY: by the caller's word the kernel has written so many.
+/// What the last [`ask`] has left there.
+///
+/// # Safety
+/// It must have returned `n` events.
+pub unsafe fn written(room: &[MaybeUninit<epoll_event>], n: usize) -> &[epoll_event] {
+    // SAFETY: by contract the kernel has written so many.
     unsafe { core::slice::from_raw_parts(room.as_ptr().cast(), n.min(room.len())) }
 }

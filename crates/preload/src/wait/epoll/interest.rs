@@ -1,8 +1,9 @@
 //! epoll_ctl(2): what the program asks for.
 
+use super::giveback::{drop_bell, give_way, holds, leave_to_kernel, note_native, unpark};
 use super::mask::watch_anew;
 use super::seen::{is_seen, reconsider, removed, share};
-use super::takeover::{drop_bell, give_way, holds, leave_to_kernel, note_native, take_over, unpark};
+use super::takeover::take_over;
 use super::{ET, EXCLUSIVE, ONESHOT, kick, nest, shared, tag};
 use crate::fdtable::{self, Kind};
 use crate::wait::readiness::{ERR, HUP, IN, OUT};

@@ -4,8 +4,8 @@
 //! tag of ours; what the program asked for is in the set's own list of registrations (`sets.rs`).
 //!
 //! ```text
-//! epoll_ctl ----> interest ----> registrations <---- takeover <---- a connection upgrades, returns, closes
-//!                                      |
+//! epoll_ctl ----> interest ----> registrations <---- takeover <---- a connection upgrades
+//!                                      | ^------- giveback <---- it returns or closes; a set is shared
 //! epoll_wait ---> wait ---> report <---+---- news <---- doorbells; what the kernel says (entries) of our tags
 //!                   \---> nested             sets inside other sets must become readable by themselves
 //! ```
@@ -14,6 +14,7 @@
 
 mod entries;
 mod family;
+mod giveback;
 mod interest;
 mod mask;
 mod nested;
@@ -25,14 +26,12 @@ mod tag;
 mod takeover;
 mod wait;
 
+pub use giveback::{abandon, demoted, forget, leave_to_kernel, return_to_kernel, unpark};
 pub use interest::ctl;
 pub use nested::{look_after, native_cap, nest};
 pub use news::for_each_number;
 pub use seen::{closed, may_be_offered, saw_wait};
-pub use takeover::{
-    abandon, changed, demoted, forget, has_unmanaged, is_watched, leave_to_kernel, manage, manage_fired,
-    return_to_kernel, unpark,
-};
+pub use takeover::{changed, has_unmanaged, is_watched, manage, manage_fired};
 pub use wait::wait;
 
 use super::readiness::{IN, PRI, RDHUP};

@@ -1,9 +1,9 @@
 //! Sets that are watched from outside: in another set, or in poll(2).
 
+use super::giveback::{for_each_managed, unpark};
 use super::mask::watch_less;
 use super::news::{self, queue_writers};
 use super::report;
-use super::takeover::{for_each_managed, unpark};
 use crate::wait::UNKNOWN_BELL_US;
 use crate::wait::sets::{self, Inner, Reg, Set};
 use crate::{arena, link, stream::due, waiter};

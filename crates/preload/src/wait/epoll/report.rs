@@ -1,9 +1,9 @@
 //! One look at a set's list and at what the kernel has answered, under the set's lock: writes events where the program wants
 //! them.
 
+use super::giveback::{hand_back, put};
 use super::mask::{watch_anew, watched};
 use super::tag::{self, Source};
-use super::takeover::{hand_back, put};
 use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl};
 use crate::record::{Conn, flag};
 use crate::stream::due;
@@ -12,6 +12,7 @@ use crate::wait::sets::{Inner, Reg, Regs, Set, reg};
 use crate::{arena, user};
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_MOD, epoll_event};
+use sidestep_conn::{Course, Phase};
 use sidestep_ready::{self as ready, Asked, Entry, Looked, Node, Nodes, Wait};
 use sidestep_sys::{arch, clock, tcp};
 
@@ -131,7 +132,7 @@ fn is_edge(r: &Reg, c: &Conn, tail: u64) -> bool {
     r.state & reg::EDGE != 0
         || r.events & ARRIVALS != 0 && r.tail != tail
         || r.events & OUT_ANY != 0 && r.spaces != c.spaces.load(Relaxed)
-        || c.has(flag::BROKEN)
+        || c.phase.is(Phase::Broken)
 }
 
 impl Nodes for Report<'_> {
@@ -171,7 +172,7 @@ impl ready::Set for Report<'_> {
             return Looked::Nothing;
         }
         let Look { found, is_to_be_told, tail } = look_at(&r, c, fd);
-        if c.has(flag::TX_UNSENT) || r.events & OUT_ANY != 0 && found & OUT_ANY == 0 {
+        if c.course.is(Course::Unsent) || r.events & OUT_ANY != 0 && found & OUT_ANY == 0 {
             if readiness::is_kernels(c) { ask_for_out(self.set, &r, fd) } else { due::expect_space() }
         }
         if is_to_be_told && !self.tell(epoll_event { events: found, u64: r.data }) {

@@ -2,8 +2,9 @@
 //! no proof of being waited for. Until a wait for its sets has been seen, a connection stays on the kernel.
 
 use super::entries::{self, FEW};
+use super::giveback::{drop_bell, for_each_managed};
 use super::tag::{self, Source};
-use super::takeover::{drop_bell, for_each_managed, has_unmanaged, manage, manage_one_shot};
+use super::takeover::{has_unmanaged, manage, manage_one_shot};
 use super::{ONESHOT, family, news, report, shared};
 use crate::fdtable::{self, Kind};
 use crate::record::flag;

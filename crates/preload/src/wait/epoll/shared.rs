@@ -11,7 +11,7 @@
 
 use super::family::{mine, record};
 use super::tag::{self, Source};
-use super::{kernel_ctl, takeover};
+use super::{giveback, kernel_ctl};
 use crate::fdtable::{self, Kind};
 use crate::wait::Deadline;
 use crate::wait::sets::{self, Set};
@@ -46,7 +46,7 @@ fn begin_use(s: &Set) {
         }
     }
     if inherited {
-        takeover::disinherit(s);
+        giveback::disinherit(s);
     }
     s.used_in.store(generation::get() + 1, Relaxed);
 }
@@ -63,7 +63,7 @@ pub(super) fn obey(s: &Set) {
 fn leave(s: &Set) {
     s.is_shared.store(true, SeqCst);
     s.had_place.store(true, Relaxed); // events of others' tags may come, and are not the program's
-    takeover::surrender_set(s);
+    giveback::surrender_set(s);
     if let Some(r) = record(s) {
         // SYNC shared: who finds this bit gone finds what was managed in the kernel's care.
         r.managers.fetch_and(!mine(), SeqCst);

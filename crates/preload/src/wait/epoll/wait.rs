@@ -240,7 +240,8 @@ impl Call<'_> {
         let most = (self.out.len() - n).min(room.len());
         let room = &mut room[..most];
         let (found, asked) = match ask_now(s, room) {
-            Ok(asked) => (entries::written(room, asked.entries), Some(asked)),
+            // SAFETY: the kernel has just answered so many.
+            Ok(asked) => (unsafe { entries::written(room, asked.entries) }, Some(asked)),
             Err(e) if n == 0 => return Err(e),
             Err(_) => (&[][..], None),
         };
@@ -284,7 +285,9 @@ impl Call<'_> {
             return Ok(0);
         }
         let asked = ask_now(self.s, room)?;
-        self.report(entries::written(room, asked.entries), asked.natives, room.len())
+        // SAFETY: the kernel has just answered so many.
+        let found = unsafe { entries::written(room, asked.entries) };
+        self.report(found, asked.natives, room.len())
     }
 
     /// The wait has begun at `began`.
@@ -311,7 +314,8 @@ impl Call<'_> {
         self.is_open(index)?;
         s.asked.store(arch::ticks(), Relaxed);
         s.spin.waited(s.asked.load(Relaxed) - began);
-        let found = entries::written(room, result?);
+        // SAFETY: the kernel has just answered so many.
+        let found = unsafe { entries::written(room, result?) };
         if found.is_empty() {
             queue_writers();
         }

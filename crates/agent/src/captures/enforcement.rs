@@ -1,0 +1,68 @@
+//! Policies in the namespaces that are kept: when they change, and when a namespace is visited.
+
+use super::PolicyPlan;
+use super::controller::CaptureController;
+use super::enforcer::{EnforceError, Subject};
+use super::lifecycle::Stage;
+use super::visit::UNENFORCED;
+use sidestep_ebpf::error::chain;
+use sidestep_ebpf::policy::Addresses;
+use sidestep_mesh::capture::tables::PodNetwork;
+use sidestep_mesh::object::Name;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+impl CaptureController<'_> {
+    pub fn apply_bypasses(&mut self) {
+        let unseen = self.stage != Stage::Complete || self.pods.values().any(|pod| pod.is_obscure);
+        self.enforcer.apply_bypasses(&self.policy_owners(), unseen);
+    }
+
+    /// Namespaces, and whose policies count there.
+    pub fn policy_owners(&self) -> BTreeMap<u64, Name> {
+        self.namespaces
+            .iter()
+            .filter_map(|(cookie, namespace)| Some((cookie, namespace.policy_owner()?.clone())))
+            .collect()
+    }
+
+    /// What is judged already, or has its programs, need not be visited.
+    pub fn enforce_plan(&mut self, plan: PolicyPlan) {
+        let known = self.policy_owners();
+        let enforcer = &mut self.enforcer;
+        let before: BTreeSet<u64> = known.keys().copied().filter(|cookie| enforcer.is_policed(*cookie)).collect();
+        let namespaces =
+            self.namespaces.iter().filter(|(cookie, namespace)| before.contains(cookie) || namespace.applied.is_some());
+        let namespaces = namespaces.filter_map(|(cookie, namespace)| {
+            Some(Subject { cookie, pod: namespace.policy_owner()?, held: None, addresses: &namespace.addresses })
+        });
+        let mut failed: BTreeMap<u64, EnforceError> = enforcer.apply(plan, namespaces).into_iter().collect();
+        for (cookie, name) in known {
+            let is_done = before.contains(&cookie) || self.namespaces.get(cookie).is_some_and(|s| s.applied.is_some());
+            if let Some(pod) = self.pods.get_mut(&name).filter(|_| is_done) {
+                pod.unenforced = failed.remove(&cookie).map(|error| chain(&error).to_string());
+                if pod.unenforced.is_some() {
+                    self.visit_soon(&name, UNENFORCED);
+                }
+                self.note(&name);
+            } else {
+                self.visit_soon(&name, Duration::ZERO);
+            }
+        }
+        self.bypasses_stale = true;
+    }
+
+    /// First of all, so that nothing is captured that is not judged.
+    pub fn enforce_here(&mut self, name: &Name, cookie: u64, held: &Path, network: &PodNetwork) {
+        let namespace = self.namespaces.get_mut(cookie).expect("it is claimed");
+        namespace.addresses = Addresses::from(network);
+        let addresses = &namespace.addresses;
+        let judged = self.enforcer.enforce(&Subject { cookie, pod: name, held: Some(held), addresses });
+        if let Some(pod) = self.pods.get_mut(name) {
+            let error = judged.err().map(|error| error.known_as(held, &pod.path));
+            pod.unenforced = error.map(|error| chain(&error).to_string());
+        }
+        self.bypasses_stale = true;
+    }
+}

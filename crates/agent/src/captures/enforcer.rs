@@ -1,0 +1,310 @@
+//! What policies mean in the namespaces that are visited: their tables, and those of the short way round the proxies.
+//!
+//! Here with the captures, since both put one program into a namespace, which goes with the last of them.
+
+use super::PolicyPlan;
+use crate::settings::Settings;
+use sidestep_agent_api::Fill;
+use sidestep_ebpf::admission::Admission;
+use sidestep_ebpf::bypass::Bypasses;
+use sidestep_ebpf::error::{Error, chain};
+use sidestep_ebpf::packets;
+use sidestep_ebpf::policy::{self, Addresses, Policies};
+use sidestep_ebpf::services::Options;
+use sidestep_mesh::object::Name;
+use sidestep_mesh::policy::tables::Compiled;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+pub struct PolicyEnforcer {
+    options: Options,
+    arms: bool,
+    tables: Option<Tables>,
+    plan: Option<PolicyPlan>,
+    /// By what each namespace is judged, and which addresses are its own.
+    written: BTreeMap<u64, (Arc<Compiled>, Addresses)>,
+    trouble: Option<Arc<Trouble>>,
+}
+
+/// Why some addresses are nobody's, or connections not led around.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    #[error("no pod is judged")]
+    NotOpen(#[source] Error),
+    #[error("this node is still armed")]
+    StillArmed(#[source] Error),
+    #[error("this node is not armed")]
+    NotArmed(#[source] Error),
+    #[error(transparent)]
+    Tables(Error),
+}
+
+/// Why a namespace is not judged as its pod's policies want it.
+#[derive(Debug, thiserror::Error)]
+pub enum EnforceError {
+    /// That of the whole node.
+    #[error(transparent)]
+    Node(Arc<Trouble>),
+    #[error(transparent)]
+    Tables(#[from] Error),
+    #[error("policies are as an earlier agent left them, since not all files can be read")]
+    Inherited,
+    #[error("policies")]
+    Policies(#[source] Error),
+}
+
+impl EnforceError {
+    /// As [`Error::known_as`].
+    pub fn known_as(self, held: &Path, name: &Path) -> EnforceError {
+        match self {
+            EnforceError::Tables(error) => EnforceError::Tables(error.known_as(held, name)),
+            EnforceError::Policies(error) => EnforceError::Policies(error.known_as(held, name)),
+            other => other,
+        }
+    }
+}
+
+struct Tables {
+    policies: Policies,
+    bypasses: Bypasses,
+    admission: Admission,
+}
+
+/// What is known of a namespace that somebody may want to be judged.
+pub struct Subject<'a> {
+    pub cookie: u64,
+    pub pod: &'a Name,
+    /// A file that surely is the namespace. None: its programs are there, or it is visited first.
+    pub held: Option<&'a Path>,
+    pub addresses: &'a Addresses,
+}
+
+/// No namespace is here.
+const NOWHERE: &str = "";
+
+impl PolicyEnforcer {
+    /// `node`: the cookie of this node's own namespace.
+    pub fn new(settings: &Settings, node: u64) -> PolicyEnforcer {
+        PolicyEnforcer {
+            options: settings.options(node),
+            arms: settings.arm,
+            tables: None,
+            plan: None,
+            written: BTreeMap::new(),
+            trouble: None,
+        }
+    }
+
+    /// This counts from now on, for these namespaces first. Rules before identities: who is new is known to them. In a new
+    /// life identities first: nobody asks for them yet.
+    pub fn apply<'a>(
+        &mut self,
+        plan: PolicyPlan,
+        subjects: impl Iterator<Item = Subject<'a>>,
+    ) -> Vec<(u64, EnforceError)> {
+        if self.tables.is_none() && self.is_needed(&plan) {
+            match Tables::open(&self.options) {
+                Ok(tables) => self.tables = Some(tables),
+                Err(error) => {
+                    self.note(Trouble::NotOpen(error));
+                    return Vec::new();
+                }
+            }
+        }
+        let is_first = self.plan.is_none();
+        self.plan = Some(plan);
+        self.trouble = None;
+        if is_first {
+            self.write_identities();
+        }
+        let failed = subjects.filter_map(|subject| Some((subject.cookie, self.enforce(&subject).err()?))).collect();
+        if !is_first {
+            self.write_identities();
+        }
+        failed
+    }
+
+    /// A node on which nothing of all this is used bears none of it.
+    fn is_needed(&self, plan: &PolicyPlan) -> bool {
+        let is_asked = !plan.policies.pods.is_empty() || !plan.bypasses.is_empty() || !plan.required.is_empty();
+        // What cannot be looked at will be told when it is opened.
+        let is_wanted = is_asked || self.options.watch || self.arms;
+        is_wanted || policy::has_left(&self.options.pins).unwrap_or(true) || self.was_armed().unwrap_or(true)
+    }
+
+    /// By an earlier agent.
+    fn was_armed(&self) -> Result<bool, Error> {
+        Admission::open(&self.options.pins)?.is_armed()
+    }
+
+    fn write_identities(&mut self) {
+        let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
+        let (policies, identities) = (&mut tables.policies, &plan.policies.identities);
+        let set =
+            if plan.is_whole { policies.set_identities(identities) } else { policies.prepare_identities(identities) };
+        if let Err(error) = set {
+            self.note(Trouble::Tables(error));
+        }
+    }
+
+    fn note(&mut self, trouble: Trouble) {
+        self.trouble = Some(Arc::new(trouble));
+    }
+
+    /// What is wrong beside what single pods say.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.as_deref().map(|trouble| chain(trouble).to_string())
+    }
+
+    /// The namespace is judged as its pod's policies want it, before anything else changes in it.
+    pub fn enforce(&mut self, subject: &Subject) -> Result<(), EnforceError> {
+        let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else {
+            return self.trouble.clone().map_or(Ok(()), |trouble| Err(EnforceError::Node(trouble)));
+        };
+        let cookie = subject.cookie;
+        tables.policies.know(cookie, subject.addresses)?;
+        if plan.required.contains(subject.pod) {
+            tables.bypasses.require(cookie)?;
+        }
+        let is_inherited = !self.written.contains_key(&cookie) && tables.policies.is_policed(cookie)?;
+        if is_inherited && !plan.is_whole {
+            return Err(EnforceError::Inherited);
+        }
+        let Some(planned) = plan.policies.pods.get(subject.pod) else {
+            let is_policed = is_inherited || self.written.remove(&cookie).is_some();
+            return if is_policed { Ok(tables.policies.remove(cookie)?) } else { Ok(()) };
+        };
+        let is_same = |(compiled, addresses): &(Arc<Compiled>, Addresses)| {
+            (Arc::ptr_eq(compiled, &planned.compiled) || *compiled == planned.compiled)
+                && addresses == subject.addresses
+        };
+        if self.written.get(&cookie).is_some_and(is_same) {
+            return Ok(());
+        }
+        let held = subject.held.unwrap_or(Path::new(NOWHERE));
+        let put = tables.policies.put(held, cookie, subject.addresses, &planned.compiled);
+        put.map_err(EnforceError::Policies)?;
+        self.written.insert(cookie, (Arc::clone(&planned.compiled), subject.addresses.clone()));
+        Ok(())
+    }
+
+    /// Whether it is judged as its policies want it.
+    pub fn is_policed(&self, cookie: u64) -> bool {
+        self.written.contains_key(&cookie)
+    }
+
+    pub fn forget(&mut self, cookie: u64) -> Result<(), Error> {
+        self.written.remove(&cookie);
+        let Some(tables) = &mut self.tables else { return Ok(()) };
+        tables.admission.dismiss(cookie).and(tables.policies.forget(cookie))
+    }
+
+    /// The rules of this namespace are in force: from now on it may talk on a node that is armed, too.
+    pub fn admit(&self, cookie: u64) -> Result<(), Error> {
+        self.tables.as_ref().map_or(Ok(()), |tables| tables.admission.admit(cookie))
+    }
+
+    /// All namespaces that are known have been admitted: whoever is not may talk no more, if that is wanted.
+    pub fn arm(&mut self) {
+        let Some(tables) = &self.tables else { return };
+        let was_armed = tables.admission.is_armed().unwrap_or(false);
+        if let Err(error) = tables.admission.arm(self.arms) {
+            self.note(if was_armed { Trouble::StillArmed(error) } else { Trouble::NotArmed(error) });
+        } else if self.arms && !was_armed {
+            tracing::info!("this node is armed: a network namespace that is not admitted may talk with nobody");
+        } else if was_armed && !self.arms {
+            tracing::warn!("this node is not armed any more: this agent runs without --arm, and an earlier one had it");
+        }
+    }
+
+    /// None: this node is not armed. Else how many namespaces are admitted.
+    pub fn admitted(&self) -> Option<usize> {
+        let admission = &self.tables.as_ref()?.admission;
+        admission.is_armed().unwrap_or(false).then(|| admission.count())
+    }
+
+    pub fn is_admitted(&self, cookie: u64) -> bool {
+        self.tables.as_ref().is_some_and(|tables| tables.admission.is_admitted(cookie).unwrap_or(false))
+    }
+
+    /// Connections are led around proxies as it is wanted; never before all pods that require theirs have been found, and
+    /// not while a file that may say so cannot be read. `unseen`: such pods may still be among those of an earlier life.
+    pub fn apply_bypasses(&mut self, subjects: &BTreeMap<u64, Name>, unseen: bool) {
+        let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
+        if !plan.is_whole {
+            return;
+        }
+        let required = subjects.iter().filter(|(_, pod)| plan.required.contains(*pod)).map(|(cookie, _)| *cookie);
+        let mut required: BTreeSet<u64> = required.collect();
+        if unseen {
+            required.extend(tables.bypasses.required());
+        }
+        if let Err(error) = tables.bypasses.set(&plan.bypasses, &required) {
+            self.note(Trouble::Tables(error));
+        }
+    }
+
+    /// Everything wanted has been done, as far as it can be: what an earlier life has left besides goes. Where the policies
+    /// of a pod could not be written it stays judged as it was.
+    pub fn complete(&mut self, subjects: &BTreeMap<u64, Name>, exempt: &BTreeSet<u64>) -> Result<(), Error> {
+        let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return Ok(()) };
+        tables.admission.retain(&subjects.keys().chain(exempt).copied().collect())?;
+        let wanted = subjects.iter().filter(|(_, pod)| plan.policies.pods.contains_key(*pod));
+        tables.policies.complete_but(&wanted.map(|(cookie, _)| *cookie).collect())
+    }
+
+    pub fn fill(&self) -> Vec<Fill> {
+        let Some(Tables { policies, bypasses, .. }) = &self.tables else { return Vec::new() };
+        let all = policies.fill().into_iter().chain(bypasses.fill());
+        all.map(|fill| Fill { table: fill.table.into(), used: fill.used as u32, size: fill.room }).collect()
+    }
+
+    /// Namespace, or 0 where it is no single one's, and difference.
+    pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, String)>, Error> {
+        let Some(Tables { policies, bypasses, .. }) = &self.tables else { return Ok(Vec::new()) };
+        let judged = policies.differences(strangers)?.into_iter().map(|(cookie, what)| (cookie, what.to_string()));
+        let bypasses = bypasses.differences()?.into_iter();
+        let bypasses =
+            bypasses.map(|key| (0, format!("{key}: the tables lead it around proxies otherwise than was written")));
+        Ok(judged.chain(bypasses).collect())
+    }
+
+    pub fn count(&self) -> usize {
+        self.written.len()
+    }
+}
+
+impl Tables {
+    fn open(options: &Options) -> Result<Tables, Error> {
+        packets::install(options)?;
+        let pins = &options.pins;
+        Ok(Tables {
+            policies: Policies::open(pins)?,
+            bypasses: Bypasses::open(pins)?,
+            admission: Admission::open(pins)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_is_told_why_the_whole_node_judges_nobody() {
+        let denied = || Error::new("open the tables", std::io::Error::from_raw_os_error(13));
+        let error = EnforceError::Node(Arc::new(Trouble::NotOpen(denied())));
+        let expected = "no pod is judged: open the tables: Permission denied (os error 13)";
+        assert_eq!(chain(&error).to_string(), expected);
+    }
+
+    #[test]
+    fn policies_that_are_not_written_say_at_which_namespace() {
+        let (held, name) = (Path::new("/proc/self/fd/7"), Path::new("/run/netns/web"));
+        let refused = Error::at("attach the inbound program to", held, std::io::Error::from_raw_os_error(1));
+        let error = EnforceError::Policies(refused).known_as(held, name);
+        let expected = "policies: attach the inbound program to /run/netns/web: Operation not permitted (os error 1)";
+        assert_eq!(chain(&error).to_string(), expected);
+    }
+}

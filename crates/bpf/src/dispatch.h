@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Where a call goes: to the proxy if its pod's rules say so, else to a Service's backend, else where it wants. */
+#pragma once
+
+#include "arming.h"
+#include "connect.h"
+#include "datagram.h"
+#include "redirect.h"
+#include "source_route.h"
+
+/* Whether the call is to be denied, with its error set, since the agent has not admitted its network namespace yet. */
+static __always_inline bool is_barred(struct bpf_sock_addr *ctx, const struct endpoint *to)
+{
+	u64 netns;
+
+	if (!is_armed() || is_own_host(&to->address))
+		return false;
+	netns = bpf_get_netns_cookie(ctx);
+	if (is_admitted(netns))
+		return false;
+	emit_event(REASON_NOT_ADMITTED_OUT, netns, protocol_of(ctx), to, 0);
+	bpf_set_retval(-ENETUNREACH);
+	return true;
+}
+
+static __always_inline int connect_out(struct bpf_sock_addr *ctx, struct endpoint *to)
+{
+	enum redirect redirect = NOT_REDIRECTED;
+	struct pod pod;
+
+	if (is_barred(ctx, to))
+		return DENY;
+	if (captured_pod(bpf_get_netns_cookie(ctx), &pod)) {
+		if (is_source_routed(ctx, to))
+			return DENY;
+		redirect = redirect_connect(ctx, &pod, to);
+	}
+	if (redirect == NOT_REDIRECTED)
+		return connect_to(ctx, to);
+	end_earlier(ctx);
+	return redirect == REDIRECTED ? ALLOW : DENY;
+}
+
+/* `from` becomes the datagram's source, if it is to have another one than the kernel takes. */
+static __always_inline int send_out(struct bpf_sock_addr *ctx, struct endpoint *to, struct address *from)
+{
+	enum redirect redirect = NOT_REDIRECTED;
+	struct pod pod;
+
+	if (is_barred(ctx, to))
+		return DENY;
+	if (captured_pod(bpf_get_netns_cookie(ctx), &pod))
+		redirect = redirect_datagram(ctx, &pod, to, from);
+	if (redirect == NOT_REDIRECTED)
+		return send_to(ctx, to);
+	return redirect == REDIRECTED ? ALLOW : DENY;
+}

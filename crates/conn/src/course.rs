@@ -1,0 +1,42 @@
+//! Where the bytes of a writing end go, as those may know who do not hold its lock.
+
+use sidestep_abi::sync::{AtomicU32, Ordering};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Course {
+    /// To the kernel.
+    #[default]
+    Kernel,
+    /// Into the ring.
+    Ring,
+    /// To the kernel, behind unread bytes of an ended stretch that are still to be sent there.
+    Unsent,
+}
+
+/// The course that the writing end was on when its lock was last given back.
+#[derive(Debug, Default)]
+pub struct Cell(AtomicU32);
+
+impl Cell {
+    #[inline]
+    pub fn get(&self) -> Course {
+        match self.0.load(Ordering::Acquire) {
+            1 => Course::Ring,
+            2 => Course::Unsent,
+            _ => Course::Kernel,
+        }
+    }
+
+    #[inline]
+    pub fn is(&self, course: Course) -> bool {
+        self.0.load(Ordering::Acquire) == course as u32
+    }
+
+    /// By the holder of the lock. Mostly nothing changes, and others look at this line.
+    #[inline]
+    pub fn set(&self, course: Course) {
+        if !self.is(course) {
+            self.0.store(course as u32, Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a network namespace says of itself: interfaces, addresses, routes (rtnetlink(7)).
+
+use super::netlink::dump;
+use crate::error::{Doing, Result};
+use crate::netns;
+use ipnet::IpNet;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use sidestep_mesh::capture::tables::{PodNetwork, Route};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+/// Tables of routes that every connection consults: others are for policies, which nothing here knows.
+const TABLES: [u32; 2] = [255, 254];
+
+/// Looks at the namespace that this file stands for.
+pub fn read(namespace: &Path) -> Result<PodNetwork> {
+    netns::inside(namespace, read_here).at("enter", namespace)?.at("look at the routes of", namespace)
+}
+
+/// The same, with the namespace's cookie.
+pub fn read_named(namespace: &Path) -> Result<(u64, PodNetwork)> {
+    let seen = netns::inside(namespace, || Ok::<_, std::io::Error>((netns::cookie()?, read_here()?)));
+    seen.at("enter", namespace)?.at("look at the routes of", namespace)
+}
+
+fn read_here() -> std::io::Result<PodNetwork> {
+    let links = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    let addresses = dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+    let routes = dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()))?;
+    let broadcasts = routes.iter().filter_map(broadcast).collect();
+    let interfaces = links.into_iter().filter_map(interface).collect();
+    let addresses: Vec<(u32, IpNet)> = addresses.into_iter().filter_map(address).collect();
+    let mut found: Vec<Found> = routes.into_iter().filter_map(|message| route(message, &addresses)).collect();
+    // The first of a prefix is the one that counts.
+    found.sort_by_key(|route| (route.net, route.rank, route.metric));
+    found.dedup_by_key(|route| route.net);
+    Ok(PodNetwork {
+        interfaces,
+        addresses: addresses.iter().map(|(_, net)| net.addr()).collect(),
+        broadcasts,
+        routes: found.into_iter().map(|route| (route.net, route.route)).collect(),
+    })
+}
+
+fn interface(message: RouteNetlinkMessage) -> Option<(String, u32)> {
+    let RouteNetlinkMessage::NewLink(link) = message else { return None };
+    let name = link.attributes.into_iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name),
+        _ => None,
+    })?;
+    Some((name, link.header.index))
+}
+
+fn address(message: RouteNetlinkMessage) -> Option<(u32, IpNet)> {
+    let RouteNetlinkMessage::NewAddress(address) = message else { return None };
+    let find = |local: bool| {
+        address.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Local(ip) if local => Some(*ip),
+            AddressAttribute::Address(ip) if !local => Some(*ip),
+            _ => None,
+        })
+    };
+    let ip = find(true).or_else(|| find(false))?;
+    Some((address.header.index, IpNet::new(ip, address.header.prefix_len).ok()?))
+}
+
+fn broadcast(message: &RouteNetlinkMessage) -> Option<IpAddr> {
+    let RouteNetlinkMessage::NewRoute(route) = message else { return None };
+    let destination = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(to) => ip(to),
+        _ => None,
+    });
+    destination.filter(|_| route.header.kind == RouteType::Broadcast)
+}
+
+struct Found {
+    net: IpNet,
+    /// The local table is asked before the main one.
+    rank: usize,
+    metric: u32,
+    route: Route,
+}
+
+fn route(message: RouteNetlinkMessage, addresses: &[(u32, IpNet)]) -> Option<Found> {
+    let RouteNetlinkMessage::NewRoute(route) = message else { return None };
+    let v4 = match route.header.address_family {
+        AddressFamily::Inet => true,
+        AddressFamily::Inet6 => false,
+        _ => return None,
+    };
+    let mut its = Attributes { table: route.header.table.into(), ..Attributes::default() };
+    route.attributes.iter().for_each(|attribute| its.take(attribute));
+    let rank = TABLES.iter().position(|table| *table == its.table)?;
+    let any = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let net = IpNet::new(its.destination.unwrap_or(any), route.header.destination_prefix_length).ok()?;
+    let route = match route.header.kind {
+        RouteType::Local => Route::Local { source: its.source.unwrap_or(net.addr()) },
+        RouteType::Unicast => {
+            let interface = its.interface?;
+            let source = its.source.or_else(|| source(interface, its.gateway.unwrap_or(net.addr()), v4, addresses));
+            Route::By { interface, source: source.unwrap_or(any) }
+        }
+        kind => Route::Nowhere { error: error_of(kind) },
+    };
+    Some(Found { net, rank, metric: its.metric, route })
+}
+
+/// What connect(2) says.
+fn error_of(kind: RouteType) -> u16 {
+    let error = match kind {
+        RouteType::Unreachable => libc::EHOSTUNREACH,
+        RouteType::Prohibit => libc::EACCES,
+        RouteType::BlackHole => libc::EINVAL,
+        _ => libc::ENETUNREACH,
+    };
+    error as u16
+}
+
+/// What the kernel would take, of the interface's addresses: the one nearest to the next hop.
+fn source(interface: u32, next: IpAddr, v4: bool, addresses: &[(u32, IpNet)]) -> Option<IpAddr> {
+    let its = addresses.iter().filter(|(index, net)| *index == interface && net.addr().is_ipv4() == v4);
+    let link_local = |ip: IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let mut best: Option<(bool, u32, IpAddr)> = None;
+    for (_, net) in its {
+        let fits =
+            (link_local(net.addr()) == link_local(next), common_bits(net.addr(), next).min(net.prefix_len().into()));
+        // The first of equals is the older one.
+        if best.is_none_or(|(scope, bits, _)| fits > (scope, bits)) {
+            best = Some((fits.0, fits.1, net.addr()));
+        }
+    }
+    best.map(|(_, _, ip)| ip)
+}
+
+fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
+    match (one, other) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => 0,
+    }
+}
+
+#[derive(Default)]
+struct Attributes {
+    table: u32,
+    destination: Option<IpAddr>,
+    gateway: Option<IpAddr>,
+    source: Option<IpAddr>,
+    interface: Option<u32>,
+    metric: u32,
+}
+
+impl Attributes {
+    fn take(&mut self, attribute: &RouteAttribute) {
+        match attribute {
+            RouteAttribute::Table(table) => self.table = *table,
+            RouteAttribute::Destination(to) => self.destination = ip(to),
+            RouteAttribute::Gateway(by) => self.gateway = ip(by),
+            RouteAttribute::PrefSource(from) => self.source = ip(from),
+            RouteAttribute::Oif(index) => self.interface = Some(*index),
+            RouteAttribute::Priority(metric) => self.metric = *metric,
+            // Of several next hops any may be taken; they are of one subnet where pods are concerned.
+            RouteAttribute::MultiPath(hops) => {
+                self.interface = hops.first().map(|hop| hop.interface_index);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(ip) => Some((*ip).into()),
+        RouteAddress::Inet6(ip) => Some((*ip).into()),
+        _ => None,
+    }
+}

@@ -1,8 +1,0 @@
-//! Pods whose connections go through their proxy.
-
-pub mod greeter;
-mod outside;
-mod pairs;
-mod removal;
-mod twin;
-pub mod world;

@@ -1,0 +1,121 @@
+//! Programs are attached as a whole, wherever others were attached before.
+
+use crate::node::{Node, install};
+use libbpf_rs::Link;
+use libbpf_rs::query::LinkTypeInfo;
+use sidestep_ebpf::error::chain;
+use sidestep_ebpf::services::{self, Options, is_attached};
+use sidestep_mesh::address::Address;
+use sidestep_testkit::Cgroup;
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// A cgroup below that of the testbed, with nobody in it.
+fn cgroup_below(node: &Node) -> Cgroup {
+    node.testbed.cgroup.child("below")
+}
+
+fn bpftool(words: &[&str]) -> String {
+    let done = Command::new("/usr/sbin/bpftool").args(words).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// How many programs are attached to it.
+fn attached(cgroup: &Path) -> usize {
+    bpftool(&["cgroup", "show", cgroup.to_str().unwrap()]).lines().count().saturating_sub(1)
+}
+
+fn links(options: &Options) -> PathBuf {
+    options.pins.join("services/links")
+}
+
+fn names(directory: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
+}
+
+/// How many programs there are for a cgroup.
+pub const PROGRAMS: usize = 13;
+
+#[test]
+fn a_hook_that_somebody_else_holds_leaves_nothing_attached() {
+    let node = Node::new();
+    let below = cgroup_below(&node);
+    let taken = Link::open(links(&node.options).join("recvmsg4")).unwrap().info().unwrap().prog_id.to_string();
+    let cgroup = below.path().to_str().unwrap();
+    bpftool(&["cgroup", "attach", cgroup, "cgroup_udp4_recvmsg", "id", &taken]);
+    let options =
+        Options { pins: node.testbed.bpffs().join("other"), cgroup: below.path().into(), ..node.options.clone() };
+    let error = chain(&services::install(&options, |_| Ok(())).unwrap_err()).to_string();
+    for word in ["attach recvmsg4", "os error 1", "bpftool cgroup show", "choose another --cgroup"] {
+        assert!(error.contains(word), "{error}");
+    }
+    assert_eq!((attached(below.path()), is_attached(&options.pins, below.path())), (1, false));
+    assert!(!options.pins.join("services/links-new").exists() && names(&links(&options)).is_empty());
+    bpftool(&["cgroup", "detach", cgroup, "cgroup_udp4_recvmsg", "id", &taken]);
+    services::install(&options, |_| Ok(())).unwrap();
+    assert_eq!((attached(below.path()), is_attached(&options.pins, below.path())), (PROGRAMS, true));
+    services::remove(&options.pins).unwrap();
+}
+
+#[test]
+fn another_cgroup_gets_the_programs_and_the_old_one_loses_them() {
+    let node = Node::new();
+    let (below, above) = (cgroup_below(&node), node.testbed.cgroup.path());
+    let options = Options { cgroup: below.path().into(), ..node.options.clone() };
+    assert!(is_attached(&options.pins, above) && !is_attached(&options.pins, below.path()));
+    install(&options);
+    assert!(is_attached(&options.pins, below.path()) && !is_attached(&options.pins, above));
+    assert_eq!((attached(above), attached(below.path())), (0, PROGRAMS));
+    assert!(!options.pins.join("services/links-new").exists());
+}
+
+#[test]
+fn a_cgroup_that_was_made_again_gets_the_programs_again() {
+    let node = Node::new();
+    let below = cgroup_below(&node);
+    let options = Options { cgroup: below.path().into(), ..node.options.clone() };
+    let is_severed = || {
+        let info = Link::open(links(&options).join("connect4")).unwrap().info().unwrap().info;
+        matches!(info, LinkTypeInfo::Cgroup(found) if found.cgroup_id == 0)
+    };
+    install(&options);
+    drop(below);
+    while !is_severed() {
+        std::thread::sleep(Duration::from_millis(5)); // the kernel does it some time later
+    }
+    let below = cgroup_below(&node);
+    assert!(!is_attached(&options.pins, below.path()));
+    install(&options);
+    assert_eq!((is_attached(&options.pins, below.path()), attached(below.path())), (true, PROGRAMS));
+}
+
+/// As another version leaves it, whose programs are not the same ones.
+#[test]
+fn programs_that_come_and_go_are_attached_and_detached() {
+    let node = Node::new();
+    let links = links(&node.options);
+    let all = names(&links);
+    std::fs::remove_file(links.join("connect6")).unwrap();
+    std::fs::rename(links.join("recvmsg4"), links.join("formerly")).unwrap();
+    install(&node.options);
+    assert_eq!(names(&links), all);
+    assert_eq!(attached(node.testbed.cgroup.path()), PROGRAMS);
+}
+
+/// Half of the table's room, and then the same number of others.
+#[test]
+fn all_addresses_of_the_node_may_change_at_once() {
+    let mut node = Node::new();
+    let some = |first: u32| -> BTreeSet<Address> {
+        (first..first + 10_000).map(|number| Address::from(std::net::IpAddr::from(Ipv4Addr::from(number)))).collect()
+    };
+    for first in [0x0a61_0000, 0x0a71_0000] {
+        node.maps.set_node_addresses(&some(first)).unwrap();
+        assert_eq!(node.maps.node_addresses().unwrap(), some(first));
+    }
+}

@@ -1,0 +1,90 @@
+//! Why a run has no result, and why a turn of it has none.
+
+use crate::error::FileError;
+use crate::ground::ProgramError;
+use crate::load::LoadError;
+use crate::scenario::TemplateError;
+use crate::world::{ProcessError, SpecError, WorldError};
+use std::io;
+use std::process::ExitStatus;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Wrong(#[from] WrongError),
+    #[error(transparent)]
+    NotMeasured(#[from] RunError),
+    /// The half that measures has said what is wrong, and ended with this code.
+    #[error("the half that measures has ended with exit code {code}")]
+    Said { code: u8 },
+}
+
+/// The scenario, or an option, makes no sense: nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum WrongError {
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error("load: {0}")]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+}
+
+/// Why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error("prepare: {0}")]
+    Prepare(#[from] PrepareError),
+    #[error("nothing could be measured")]
+    Nothing,
+    #[error("cannot find the file of this program: {0}")]
+    OwnFile(#[source] io::Error),
+    #[error("cannot start unshare(1), of the package util-linux: {0}")]
+    Unshare(#[source] io::Error),
+    #[error("cannot write the order for the half that measures: {0}")]
+    WriteOrder(#[source] io::Error),
+    #[error("cannot read the order of the half outside: {0}")]
+    ReadOrder(#[source] io::Error),
+    #[error("the order for the half that measures is no JSON: {0}")]
+    Order(#[source] serde_json::Error),
+    #[error("cannot handle signals: {0}")]
+    Signals(#[source] ctrlc::Error),
+    #[error("cannot wait for the half that measures: {0}")]
+    Wait(#[source] io::Error),
+    #[error("the half that measures has ended ({0})")]
+    Ended(ExitStatus),
+}
+
+/// Why a command that runs before everything else could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+}
+
+/// Why a turn has no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum TurnError {
+    #[error(transparent)]
+    World(#[from] WorldError),
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("interrupted")]
+    Interrupted,
+    /// Answers that say no are quick: figures with many of them in it are no figures.
+    #[error("{errors} of {all} requests failed (design.errors)")]
+    Refused { errors: u64, all: u64 },
+}

@@ -1,0 +1,102 @@
+//! Why a scenario cannot be used: each error names the field and says what may stand there.
+
+use crate::error::FileError;
+use crate::load::Tool;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    #[error(transparent)]
+    File(#[from] FileError),
+    #[error(transparent)]
+    NotShipped(#[from] NotShipped),
+    /// In the scenario of that name.
+    #[error("{name}: {source}")]
+    In { name: String, source: Box<ScenarioError> },
+    #[error("{}", located(path, source))]
+    Format { path: String, source: yaml_serde::Error },
+    #[error(transparent)]
+    Field(#[from] FieldError),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("there is no scenario of that name; there are {}, and files that end in .yaml", known.join(", "))]
+pub struct NotShipped {
+    pub known: Vec<&'static str>,
+}
+
+/// A field of a scenario that can be read, and makes no sense.
+#[derive(Debug, thiserror::Error)]
+#[error("{field}: {mistake}")]
+pub struct FieldError {
+    field: String,
+    #[source]
+    mistake: Mistake,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Mistake {
+    #[error("'{name}' is none of {}", known.join(", "))]
+    NoneOf { name: String, known: Vec<String> },
+    #[error("a name is of letters, digits, '+', '-' and '_', at most 32")]
+    NotAName,
+    #[error("'load' is the name of the load tool")]
+    LoadsName,
+    #[error("'{name}' is there twice, or longer than 9 characters")]
+    TwiceOrLong { name: String },
+    #[error("'{name}' is a name of the lab's own: give the value, or the axis, another one")]
+    ReservedName { name: String },
+    #[error("'{name}' is a path, or a file of the lab's own: give it another name")]
+    ReservedFile { name: String },
+    #[error("there is no program")]
+    NoProgram,
+    #[error("the tool command takes a command, and no target, options or requests")]
+    MoreThanCommand,
+    #[error("is for the tool command; {} takes options", tool.name())]
+    NoCommand { tool: Tool },
+    #[error("it has no values")]
+    NoValues,
+    #[error("the baseline, {baseline}, has to be among them")]
+    NoBaseline { baseline: String },
+    #[error("with a process in the background, design.restart has to be turn")]
+    Background,
+    #[error("{value} is no part of 1, such as 0.05")]
+    NotAPart { value: f64 },
+    #[error("name at least one figure")]
+    NoFigure,
+    #[error("least_rounds has to be from 1 to most_rounds")]
+    Rounds,
+}
+
+impl Mistake {
+    pub fn at(self, field: impl Into<String>) -> FieldError {
+        FieldError { field: field.into(), mistake: self }
+    }
+}
+
+/// Some messages of YAML's begin with the path themselves.
+fn located(path: &str, error: &yaml_serde::Error) -> String {
+    match error.to_string() {
+        what if path == "." || what.starts_with(path) => what,
+        what => format!("{path}: {what}"),
+    }
+}
+
+/// A template that cannot be filled in.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    #[error("'${{{rest}' has no closing brace")]
+    NotClosed { rest: String },
+    #[error("nothing is called '{name}'; there are: {}", known.join(", "))]
+    Unknown { name: String, known: Vec<String> },
+    #[error("the value of '{name}' leads back to itself")]
+    Circle { name: String },
+}
+
+/// A text of a form that its field does not have.
+#[derive(Debug, thiserror::Error)]
+pub enum TextError {
+    #[error("'{0}' is not UID or UID:GID, in numbers")]
+    User(String),
+    #[error("'{0}' is none of turn, round, never, or a number of rounds")]
+    Restart(String),
+}

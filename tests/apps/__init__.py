@@ -1,0 +1,1 @@
+"""Real programs, with and without Sidestep: run.py."""

@@ -1,0 +1,1 @@
+"""Captured pods, beside those that iptables captures: run.py."""

@@ -1,0 +1,1 @@
+"""What goes wrong with processes under load: run.py."""

@@ -1,0 +1,1 @@
+"""What fails around and inside of Sidestep's processes: run.py."""

@@ -1,0 +1,1 @@
+"""A Kubernetes control plane and nodes that it serves: run.py."""

@@ -1,0 +1,1 @@
+"""A mixed load for an hour, after which nothing has grown: run.py."""
