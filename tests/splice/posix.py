@@ -135,7 +135,7 @@ class Spliced(Testbed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sidestep", default=TARGET / "release" / "sidestep")
-    parser.add_argument("--posix-run", default=TARGET / "release" / "posix-run")
+    parser.add_argument("--posix-run", default=TARGET / "debug" / "posix-run")
     parser.add_argument("--filter", action="append", default=[])
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()

@@ -19,4 +19,4 @@ def run(tally, options, _make_way):
     """Left out of the quick run: `tools/test` has them in its stage posix."""
     if options.wants(WANTED) and not options.quick:
         tally.begin(WANTED)
-        socket_cases.run(tally, paths.TARGET / "release", WANTED)
+        socket_cases.run(tally, paths.TARGET / "debug", WANTED)

@@ -36,7 +36,21 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 """
 
 
+NEXTEST = """        PASS [   0.016s] ( 1/3) sidestep-ring::ring wraps
+        SLOW [> 30.000s] ( 2/3) sidestep-agent::lab long
+        FAIL [   0.020s] ( 3/3) sidestep-ring::ring bad
+────────────
+     Summary [  31.036s] 5 tests run: 2 passed (1 slow), 2 failed, 1 timed out, 4 skipped
+        FAIL [   0.020s] ( 3/3) sidestep-ring::ring bad
+"""
+
+
 class Counts(unittest.TestCase):
+    def test_nextest(self):
+        self.assertEqual(stages.by_nextest(NEXTEST, False), (2, 3))
+        self.assertEqual(stages.by_nextest(NEXTEST.replace("2 failed, 1 timed out, ", ""), True), (2, 0))
+        self.assertEqual(stages.by_nextest("", True), (0, 1))
+
     def test_cargo(self):
         self.assertEqual(stages.by_cargo(CARGO, False), (2, 1))
 
@@ -61,9 +75,27 @@ class Logs(unittest.TestCase):
 class Stages(unittest.TestCase):
     def test_debug_builds_have_one_selection_of_packages(self):
         """Another one would build what they share once more."""
-        every = [command for stage in stages.stages() if not stage.on_demand and not stage.env for command in stage.commands]
-        selections = {tuple(command[:3]) for command in every if command[0] == "cargo" and "--release" not in command}
-        self.assertEqual(selections, {("cargo", "test", "--workspace"), ("cargo", "fetch", "--locked")})
+        every = [command for stage in stages.stages() if stage.part != stages.NAMED and not stage.env for command in stage.commands]
+        selections = [command[2:] for command in every if command[:2] == ["cargo", "build"] or "nextest" in command]
+        debug = [words for words in selections if "--release" not in words]
+        self.assertEqual([[word for word in words if word.startswith("--")][:2] for words in debug], [["--workspace", "--tests"]] * 2)
+
+    def test_the_rest_is_what_all_adds_to_the_test(self):
+        test, rest, every = (self.chosen(*words) for words in ([], ["--rest"], ["--all"]))
+        self.assertEqual(set(test) | set(rest), set(every))
+        self.assertEqual(set(test) & set(rest), {"deps", "build"})
+        self.assertNotIn("soak", test)
+        self.assertNotIn("services", every)
+
+    def test_a_stage_that_is_named_runs_whatever_it_is_a_part_of(self):
+        self.assertEqual(self.chosen("--only", "soak", "--only", "services"), ["services", "soak"])
+        self.assertNotIn("loom", self.chosen("--skip", "loom"))
+
+    @staticmethod
+    def chosen(*words):
+        every = stages.stages()
+        options = stages.parse_arguments([stage.name for stage in every], words)
+        return [stage.name for stage in every if stages.is_chosen(stage, options)]
 
 
 class Again(unittest.TestCase):
@@ -74,7 +106,7 @@ class Again(unittest.TestCase):
             kept, stages.LOGS = stages.LOGS, Path(folder)
             try:
                 with contextlib.redirect_stdout(io.StringIO()) as said:
-                    results = stages.run_all([once], 1, again)
+                    results = stages.run_all([once], 60, 1, again)
             finally:
                 stages.LOGS = kept
         return [(result.passed, result.failed) for result in results], said.getvalue()

@@ -44,8 +44,11 @@ pub const UNUSED: u64 = FROZEN | POSITION;
 /// Start of the segment. The broker writes it before it sends the memory to a member.
 #[repr(C, align(64))]
 pub struct Header {
+    /// [`crate::MAGIC`].
     pub magic: AtomicU64,
+    /// [`crate::VERSION`] of whoever made the segment.
     pub version: AtomicU32,
+    /// [`SLOTS`].
     pub slots: AtomicU32,
     /// Bytes of one ring, a power of two.
     pub ring_size: AtomicU32,
@@ -72,6 +75,7 @@ pub struct SideArea {
     /// Bit p: this side has an eventfd in the doorbell of the *other* side's place p and will ring it.
     pub known: AtomicU64,
     _pad: [u64; 7],
+    /// By number of the waiter.
     pub doorbells: [Doorbell; PLACES],
 }
 
@@ -141,9 +145,13 @@ pub struct Side {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Counters {
+    /// Bytes sent by kernel.
     pub kernel_tx: AtomicU64,
+    /// Bytes received by kernel.
     pub kernel_rx: AtomicU64,
+    /// Bytes sent by ring.
     pub ring_tx: AtomicU64,
+    /// Bytes received by ring.
     pub ring_rx: AtomicU64,
     /// Last reason code of this side; 0: none.
     pub reason: AtomicU32,
@@ -154,9 +162,13 @@ pub struct Counters {
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Slot {
+    /// By direction, which is named by the side that writes it.
     pub writer: [Writer; 2],
+    /// By direction.
     pub reader: [Reader; 2],
+    /// By side.
     pub side: [Side; 2],
+    /// By side.
     pub counters: [Counters; 2],
     /// 1: no stretch of ring may begin. The broker writes it.
     pub hold: AtomicU32,

@@ -115,14 +115,23 @@ impl Kind {
 /// One record. Little-endian words in this order; see [`Msg::to_bytes`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Msg {
+    /// A [`Kind`], or the number of one that this version does not know.
     pub kind: u32,
+    /// [`crate::VERSION`] of the sender.
     pub version: u32,
+    /// The sender's number of an offer, which the answer repeats.
     pub offer: u64,
+    /// Depends on the kind.
     pub arg: u64,
+    /// Depends on the kind.
     pub arg2: u64,
+    /// Number of a link within the receiving process.
     pub link: u32,
+    /// Index of a slot.
     pub slot: u32,
+    /// 0 or 1: a side of the link.
     pub side: u32,
+    /// Number of a waiter.
     pub place: u32,
 }
 
@@ -140,6 +149,7 @@ impl Msg {
         Kind::from_code(self.kind)
     }
 
+    /// Words of the record, little-endian, in the order of the fields.
     pub fn to_bytes(&self) -> [u8; LEN] {
         let mut out = [0; LEN];
         out[0..4].copy_from_slice(&self.kind.to_le_bytes());

@@ -7,13 +7,16 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// 4096 bytes. Both sides map it. The broker writes the words before `totals`, the process the counters.
 #[repr(C, align(4096))]
 pub struct Page {
+    /// [`crate::MAGIC`].
     pub magic: AtomicU64,
+    /// [`crate::VERSION`] of the process.
     pub version: AtomicU32,
     /// The broker increments it after it has sent records or has changed a slot.
     pub pending: AtomicU32,
     /// 1: no connection of this process may begin a stretch of ring.
     pub hold: AtomicU32,
     _pad: [u32; 11],
+    /// Counters of the process.
     pub totals: Totals,
     /// By reason code: how often the process gave that reason.
     pub reasons: [AtomicU64; REASONS],
@@ -28,9 +31,13 @@ pub struct Totals {
     pub upgraded: AtomicU64,
     /// ... and came back to the kernel at least once before their end.
     pub returned: AtomicU64,
+    /// Bytes received by ring.
     pub ring_rx: AtomicU64,
+    /// Bytes sent by ring.
     pub ring_tx: AtomicU64,
+    /// Bytes received by kernel, on connections that were upgraded.
     pub kernel_rx: AtomicU64,
+    /// Bytes sent by kernel, on connections that were upgraded.
     pub kernel_tx: AtomicU64,
 }
 

@@ -13,7 +13,8 @@ pub const DEFAULT_SOCKET: &str = "/run/sidestep/agent.sock";
 /// An agent answers within milliseconds; one that is just programming very much takes a while.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why there is no answer, and what to do.
+/// Why there is no answer, and what to do. The message of each variant says what it means.
+#[allow(missing_docs)]
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     #[error(

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+/// What the agent can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum Question {
@@ -13,25 +14,42 @@ pub enum Question {
     /// Every port of every Service, with counts instead of backends.
     List,
     /// One Service, with every backend and endpoint.
-    Show { namespace: String, name: String },
+    Show {
+        /// Namespace of the Service.
+        namespace: String,
+        /// Name of the Service.
+        name: String,
+    },
     /// Whether the tables of the kernel say what they are meant to.
     Check,
     /// What happens to a connection from a process to an address.
-    Explain { from: Caller, protocol: Protocol, to: SocketAddr },
+    Explain {
+        /// Who connects.
+        from: Caller,
+        /// Of the connection.
+        protocol: Protocol,
+        /// Where it goes.
+        to: SocketAddr,
+    },
     /// What happens to a connection that comes to a pod: its network namespace as in a file of kind Capture (a name, a
     /// path, a process), and the interface by which it comes; by default that of the pod's routes.
     ExplainInbound {
+        /// Network namespace of the pod.
         netns: String,
+        /// Port that is called.
         port: u16,
+        /// Name of the interface.
         interface: Option<String>,
         /// Who calls: policies decide by it.
         #[serde(default)]
         source: Option<IpAddr>,
+        /// TCP by default.
         #[serde(default)]
         protocol: Protocol,
     },
     /// Every captured pod. With `pins` as for `Stop`.
     Captures {
+        /// Numbers of a device and of a directory's inode.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pins: Option<(u64, u64)>,
     },
@@ -42,7 +60,9 @@ pub enum Question {
     /// The agent ends. With `detach` it takes every trace of itself away. With `pins`, numbers of a device and of a
     /// directory's inode, only if that is where its programs and tables are.
     Stop {
+        /// Take every trace away.
         detach: bool,
+        /// Numbers of a device and of a directory's inode.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pins: Option<(u64, u64)>,
     },
@@ -52,16 +72,20 @@ pub enum Question {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Caller {
+    /// This one, by its process id.
     Process(u32),
     /// Any process in this cgroup; an absolute path.
     Cgroup(PathBuf),
 }
 
+/// Protocol of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Protocol {
+    /// TCP.
     #[default]
     Tcp,
+    /// UDP.
     Udp,
 }
 

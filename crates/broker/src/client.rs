@@ -17,7 +17,9 @@ use std::io;
 /// A broker answers within milliseconds; one that does not is stopped or not a broker.
 const ANSWER_SECONDS: i64 = 5;
 
+/// Why a broker cannot be asked, or has not answered.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum ClientError {
     #[error("no broker runs at {0}; `sidestep run` starts one")]
     NotRunning(Address),
@@ -137,6 +139,7 @@ impl Operator {
         }
     }
 
+    /// What the broker knows.
     pub fn status(&self) -> Result<Status, ClientError> {
         let (_, memory) = self.0.ask(Msg::new(Kind::Status))?;
         let file = File::from(memory.ok_or_else(|| ClientError::Silent(self.0.address.clone()))?);

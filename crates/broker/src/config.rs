@@ -22,13 +22,20 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// What a configuration file says; None: it does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
+    /// How long a thread looks for more before it sleeps.
     pub spin: Option<Spin>,
+    /// How much traffic makes a connection worth an upgrade.
     pub upgrade_after: Option<UpgradeAfter>,
+    /// Bytes of one ring.
     pub ring_size: Option<RingSize>,
+    /// What becomes of io_uring.
     pub io_uring: Option<IoUring>,
+    /// Where processes write their reports.
     pub report: Option<PathBuf>,
+    /// Whether ends in different network namespaces are paired.
     pub cross_namespaces: bool,
     /// Groups of users that may share memory.
     pub allow: Vec<Vec<u32>>,
@@ -36,6 +43,7 @@ pub struct Config {
 
 /// A file that is no configuration, or cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum ConfigError {
     #[error("{}: cannot read it", file.display())]
     Read { file: PathBuf, source: io::Error },
@@ -45,6 +53,7 @@ pub enum ConfigError {
 
 /// What is wrong in a line.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum Mistake {
     /// In the parser's words.
     #[error("{0}")]
@@ -74,6 +83,7 @@ pub enum Mistake {
 }
 
 impl Config {
+    /// Reads and checks the file.
     pub fn load(file: &Path) -> Result<Config, ConfigError> {
         let read = std::fs::read_to_string(file);
         let text = read.map_err(|source| ConfigError::Read { file: file.into(), source })?;

@@ -24,9 +24,13 @@ const CONNECTED: [u8; 6] = [1, 4, 5, 8, 9, 11];
 /// The socket that is looked for: exactly this one, at exactly these addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
+    /// The kernel's number of the socket.
     pub cookie: u64,
+    /// Its own address.
     pub local: Endpoint,
+    /// The address of the other end.
     pub remote: Endpoint,
+    /// Number of the interface that it is bound to; 0: none.
     pub device: u32,
 }
 

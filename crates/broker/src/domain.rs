@@ -12,7 +12,9 @@ pub enum NetNamespace {
 /// A user in a network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Domain {
+    /// The user's number.
     pub uid: u32,
+    /// The network namespace.
     pub netns: NetNamespace,
 }
 
@@ -23,6 +25,7 @@ pub enum Scope {
     Operator,
     /// Connections that are turned away, and whose domain has no thread.
     Nobody,
+    /// Members of one domain.
     Domain(Domain),
     /// Memory that two domains share, smaller one first.
     Both(Domain, Domain),

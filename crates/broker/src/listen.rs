@@ -14,6 +14,7 @@ use std::str::FromStr;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
+/// Where the broker listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// Known within one network namespace, gone with the broker.
@@ -49,6 +50,7 @@ const LONGEST: usize = 107;
 
 /// A text that is no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum AddressError {
     #[error("an abstract address needs a name after the @")]
     NoName,
@@ -86,6 +88,7 @@ impl fmt::Display for Address {
 
 /// A listening socket; a path is removed again on drop.
 pub struct Listener {
+    /// It listens.
     pub socket: OwnedFd,
     path: Option<PathBuf>,
     /// Held for as long as the path is ours.
@@ -116,6 +119,7 @@ impl Drop for Listener {
 
 /// Why the broker cannot listen.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum ListenError {
     #[error("another broker already serves {0}; see `sidestep status --address {0}`")]
     InUse(Address),

@@ -25,14 +25,18 @@ use std::hash::Hash;
 /// A member's offer, by the numbers of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket {
+    /// Number of the member.
     pub member: u64,
+    /// Number that the member has given the offer.
     pub offer: u64,
 }
 
 /// An offer with its proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
+    /// The offer's numbers.
     pub ticket: Ticket,
+    /// What its socket says of itself.
     pub identity: Identity,
     /// Of the process at the moment of the offer.
     pub uid: u32,
@@ -113,22 +117,27 @@ impl Matcher {
         }
     }
 
+    /// How many offers wait.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
+    /// Whether no offer waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
+    /// Whether this offer waits.
     pub fn contains(&self, ticket: Ticket) -> bool {
         self.waiting.contains_key(&ticket)
     }
 
+    /// How many offers of this member wait.
     pub fn waiting_of(&self, member: u64) -> usize {
         self.by_member.get(&member).map_or(0, HashSet::len)
     }
 
+    /// The offer, if it waits.
     pub fn waiting(&self, ticket: Ticket) -> Option<&Offer> {
         self.waiting.get(&ticket)
     }
@@ -199,6 +208,7 @@ impl Matcher {
         }
     }
 
+    /// The offer waits no more. None: it did not.
     pub fn withdraw(&mut self, ticket: Ticket) -> Option<Offer> {
         let offer = self.waiting.remove(&ticket)?;
         remove_from(&mut self.by_tuple, &offer.identity.tuple(), ticket);

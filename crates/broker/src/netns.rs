@@ -64,6 +64,7 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
+    /// As this process sees them.
     pub fn of_this_process() -> Namespaces {
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         let own = socket.ok().and_then(|socket| sock::netns_cookie(socket.as_fd()).ok());

@@ -21,6 +21,7 @@ pub const FREE_RECORDS: usize = 16;
 pub enum Attached {
     /// Our own memory.
     File(Arc<OwnedFd>),
+    /// Memory of a link.
     Memory(Arc<Memory>),
     /// What rings somebody's doorbell.
     Ringer(Loan),
@@ -42,6 +43,7 @@ struct Waiting {
     _permit: Option<Permit>,
 }
 
+/// Records for one member, in order.
 #[derive(Default)]
 pub struct Outbox {
     waiting: VecDeque<Waiting>,
@@ -61,6 +63,7 @@ pub struct Flushed {
 }
 
 impl Outbox {
+    /// Adds a record. Beyond the first few it counts for the account.
     pub fn push(&mut self, msg: Msg, fd: Option<Attached>, account: &Arc<Account>) -> Result<(), Overflow> {
         let is_free = self.waiting.len() < FREE_RECORDS;
         let permit = if is_free { None } else { Some(account.take(1).ok_or(Overflow)?) };
@@ -68,14 +71,17 @@ impl Outbox {
         Ok(())
     }
 
+    /// Whether no record waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
+    /// How many records wait.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
+    /// Whether the member should be asked nothing more before it reads.
     pub fn is_full(&self) -> bool {
         self.waiting.len() > FULL
     }

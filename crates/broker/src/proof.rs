@@ -21,8 +21,11 @@ pub struct Domain {
 pub struct Identity {
     /// The kernel's number of the socket, unique until the next boot.
     pub cookie: u64,
+    /// Within which its addresses mean something.
     pub domain: Domain,
+    /// Its own address.
     pub local: Endpoint,
+    /// The address of the other end.
     pub remote: Endpoint,
     /// Where the caller wanted to go before REDIRECT or DNAT (connection tracking), if the kernel knows and that is needed
     /// to find it.

@@ -41,10 +41,12 @@ impl Reload {
         Ok(Reload { asked, load: Arc::new(load), sender, answers, tell, told, state: State::Idle })
     }
 
+    /// Becomes readable when somebody asks for the configuration to be read again.
     pub fn asked(&self) -> BorrowedFd<'_> {
         self.asked.as_fd()
     }
 
+    /// Becomes readable when it has been read.
     pub fn answered(&self) -> BorrowedFd<'_> {
         self.told.as_fd()
     }

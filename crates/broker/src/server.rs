@@ -30,9 +30,11 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Signals {
     /// Becomes readable: to end.
     pub stop: OwnedFd,
+    /// Reads the configuration again when it is asked to. None: never.
     pub reload: Option<Reload>,
 }
 
+/// The main thread: it listens, and waits for members, timers and signals.
 pub struct Server {
     members: Listener,
     /// None: there was no place for it.
@@ -57,6 +59,7 @@ pub enum Ended {
 }
 
 impl Server {
+    /// Listens already when it returns. `idle_exit`: it ends when nobody has needed it for so long.
     pub fn new(
         members: Listener,
         operators: Option<Listener>,
@@ -79,6 +82,7 @@ impl Server {
         Ok(Server { members, operators, broker, epoll, signals, spare: spare(), paused: None, idle_exit })
     }
 
+    /// Serves until it is told to stop, or nobody has needed it for long enough.
     pub fn run(mut self) -> io::Result<Ended> {
         let mut events = Vec::with_capacity(256);
         let mut idle_since = Instant::now();

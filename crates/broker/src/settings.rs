@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 /// A text that is no value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
 pub enum SettingError {
     #[error("expected {expected}, found '{found}'")]
     Unexpected { expected: &'static str, found: String },
@@ -24,7 +25,9 @@ fn unexpected(expected: &'static str, found: &str) -> SettingError {
 pub enum Spin {
     /// Learnt from recent waits, only with a spare CPU.
     Auto,
+    /// Not at all.
     Off,
+    /// So long, in microseconds.
     Microseconds(u32),
 }
 
@@ -60,7 +63,9 @@ impl fmt::Display for Spin {
 pub enum UpgradeAfter {
     /// Operations in quick succession.
     Auto,
+    /// So many bytes, by either carrier.
     Bytes(u64),
+    /// So many operations, however far apart.
     Ops(u32),
 }
 

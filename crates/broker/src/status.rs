@@ -6,18 +6,24 @@ use std::collections::BTreeMap;
 /// Count by reason name.
 pub type Reasons = BTreeMap<String, u64>;
 
+/// All that `sidestep status` shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Of the protocol; libraries and the broker must agree on it.
     pub version: u32,
+    /// Where the broker listens.
     pub address: String,
+    /// Process id of the broker.
     pub pid: u32,
     /// The user that the broker runs as.
     pub uid: u32,
     /// `detach --all` is in force: new processes start detached.
     pub hold: bool,
+    /// Members.
     pub processes: Vec<Process>,
+    /// Pairs of processes that share memory.
     pub links: Vec<Link>,
+    /// Connections that have a slot.
     pub connections: Vec<Connection>,
     /// Connections whose other end has not asked for an upgrade.
     pub waiting_offers: u64,
@@ -31,27 +37,42 @@ pub struct Status {
     pub refused: Reasons,
 }
 
+/// A process that has joined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
+    /// Process id.
     pub pid: u32,
+    /// Path of its program.
     pub exe: String,
+    /// User of the process.
     pub uid: u32,
+    /// Number of the member.
     pub member: u64,
+    /// Counters of the process.
     #[serde(flatten)]
     pub totals: Totals,
+    /// How often the process gave each reason.
     pub reasons: Reasons,
     /// Detached: its connections stay on the kernel.
     pub hold: bool,
 }
 
+/// Counters of processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
+    /// TCP connections made.
     pub seen: u64,
+    /// ... of which at least one direction went by ring.
     pub upgraded: u64,
+    /// ... and came back to the kernel at least once before their end.
     pub returned: u64,
+    /// Bytes received by ring.
     pub ring_rx: u64,
+    /// Bytes sent by ring.
     pub ring_tx: u64,
+    /// Bytes received by kernel.
     pub kernel_rx: u64,
+    /// Bytes sent by kernel.
     pub kernel_tx: u64,
 }
 
@@ -72,8 +93,11 @@ impl Totals {
 /// The shared memory of a pair of processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
+    /// Number of the link.
     pub id: u32,
+    /// Process ids of its two sides.
     pub pids: [u32; 2],
+    /// Slots that have a connection.
     pub slots_used: u64,
     /// Bytes.
     pub ring_size: u64,
@@ -81,25 +105,35 @@ pub struct Link {
     pub memory_bytes: u64,
 }
 
+/// A connection that has a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
     /// `LINK.SLOT`, the name for `sidestep detach`.
     pub id: String,
+    /// Process ids of its two ends.
     pub pids: [u32; 2],
     /// Addresses as the first process sees them.
     pub local: String,
+    /// The address of the second process.
     pub remote: String,
     /// Detached: it stays on the kernel.
     pub hold: bool,
+    /// From the first process to the second, and back.
     pub directions: [Direction; 2],
 }
 
+/// One direction of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Direction {
+    /// Process id of the writer.
     pub from_pid: u32,
+    /// Process id of the reader.
     pub to_pid: u32,
+    /// What carries the bytes now.
     pub carrier: Carrier,
+    /// Bytes by ring so far.
     pub ring_bytes: u64,
+    /// Bytes by kernel so far.
     pub kernel_bytes: u64,
     /// Number of the present or last stretch of ring; 0: none yet.
     pub stretch: u32,
@@ -111,10 +145,13 @@ pub struct Direction {
     pub reason: Option<String>,
 }
 
+/// What carries bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Carrier {
+    /// Kernel TCP.
     #[default]
     Kernel,
+    /// Shared memory.
     Ring,
 }

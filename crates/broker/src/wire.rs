@@ -13,10 +13,13 @@ use std::mem::MaybeUninit;
 
 /// What a member sent.
 pub enum Incoming {
+    /// A record of the protocol.
     Record(Record),
     /// A record, but not one of ours; its first bytes, if it has a kind and a version at all.
     Garbage {
+        /// Its first word.
         kind: u32,
+        /// Its second word.
         version: u32,
     },
     /// Nothing more at the moment.
@@ -25,9 +28,13 @@ pub enum Incoming {
     End,
 }
 
+/// A record, with what came with it.
 pub struct Record {
+    /// The record's words.
     pub msg: Msg,
+    /// The descriptor that came with it.
     pub fd: Option<OwnedFd>,
+    /// Who has sent it, as the kernel says.
     pub sender: Option<Sender>,
     /// A descriptor was sent but could not be received.
     pub fd_lost: bool,

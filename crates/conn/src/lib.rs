@@ -5,6 +5,8 @@
 //! and the reader discards the copies of bytes that it has read in the ring ([`sidestep_abi::link::COPYING`]). The reader can
 //! leave at any time, at its exact position ([`sidestep_abi::link::FROZEN`]), and the writer then sends the unread bytes by
 //! kernel. This crate does no I/O and no waiting: the caller moves the bytes and reports what moved.
+// Not all of it is documented yet.
+#![allow(missing_docs)]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

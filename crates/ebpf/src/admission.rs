@@ -14,6 +14,7 @@ pub struct Admission {
 }
 
 impl Admission {
+    /// The tables of the programs that are installed there.
     pub fn open(pins: &Path) -> Result<Admission> {
         let directory = service_pins::maps_path(pins)?;
         Ok(Admission {
@@ -28,18 +29,22 @@ impl Admission {
         self.arming.add_all(&[(0, armed.into())])
     }
 
+    /// Whether who is not admitted may talk with nobody.
     pub fn is_armed(&self) -> Result<bool> {
         Ok(self.arming.get(&0)?.is_some_and(|word| word != 0))
     }
 
+    /// The namespace with this cookie may talk.
     pub fn admit(&self, cookie: u64) -> Result<()> {
         if self.is_admitted(cookie)? { Ok(()) } else { self.admitted.add_all(&[(cookie, 1)]) }
     }
 
+    /// The namespace with this cookie may talk no more.
     pub fn dismiss(&self, cookie: u64) -> Result<()> {
         self.admitted.remove_all(&[cookie])
     }
 
+    /// Whether the namespace with this cookie may talk.
     pub fn is_admitted(&self, cookie: u64) -> Result<bool> {
         Ok(self.admitted.get(&cookie)?.is_some())
     }
@@ -49,6 +54,7 @@ impl Admission {
         self.admitted.retain(|cookie| wanted.contains(cookie))
     }
 
+    /// How many namespaces are admitted.
     pub fn count(&self) -> usize {
         self.admitted.keys().count()
     }

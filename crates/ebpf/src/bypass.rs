@@ -19,6 +19,7 @@ pub struct Bypasses {
 }
 
 impl Bypasses {
+    /// The tables of the programs that are installed there.
     pub fn open(pins: &Path) -> Result<Bypasses> {
         let directory = service_pins::maps_path(pins)?;
         let bypasses = Table::new(open(&directory, "bypasses")?, "bypasses");
@@ -66,6 +67,7 @@ impl Bypasses {
         self.written.get(key).copied().unwrap_or_default()
     }
 
+    /// Whether the namespace with this cookie takes connections through its proxy only.
     pub fn is_required(&self, netns: u64) -> Result<bool> {
         Ok(self.required.get(&netns)?.is_some())
     }

@@ -16,9 +16,11 @@ pub struct Error {
     source: Cause,
 }
 
+/// With an [`Error`] of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// `doing`: what was being done, such as `map services: look up`.
     pub fn new(doing: impl Into<String>, source: impl Into<Cause>) -> Error {
         Error { doing: doing.into(), path: None, source: source.into() }
     }
@@ -43,7 +45,9 @@ fn named(path: Option<&Path>) -> String {
 
 /// Says what was being done when it went wrong.
 pub trait Doing<T> {
+    /// `what`: what was being done.
     fn doing(self, what: impl Into<String>) -> Result<T>;
+    /// `what`: up to the path, as in `open`.
     fn at(self, what: &str, path: &Path) -> Result<T>;
 }
 

@@ -9,15 +9,18 @@ use sidestep_mesh::address::{Endpoint, Protocol};
 use std::path::Path;
 use std::time::Duration;
 
+/// Something that the programs tell of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// One of [`REASONS`].
     pub reason: &'static str,
     /// What the program dialled, or bound to; of what comes in the sender's address and the port that it dialled.
     pub frontend: Endpoint,
+    /// Of the socket; None: neither TCP nor UDP.
     pub protocol: Option<Protocol>,
     /// Number of the Service; 0 where there is none.
     pub service: u32,
+    /// The process that made the call.
     pub pid: u32,
     /// Cookie of the network namespace.
     pub netns: u64,

@@ -21,6 +21,7 @@ const HELD: u32 = 1 << 1;
 /// # Safety
 /// The type has no padding (all bytes are initialized) and every bit pattern is a value of it.
 pub unsafe trait MapData: Copy + Default {
+    /// The value as the map holds it.
     fn bytes(&self) -> &[u8] {
         // SAFETY: all of its bytes are initialized, by the trait's contract, and live as long as `self`.
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
@@ -47,12 +48,14 @@ map_data!(
     switches: 4 * 4, traffic: 2 * 8, flow: 2 * 20 + 8, pair_key: 2 * 20 + 8 + 2 * 4, pair: 4 * 8 + 2 * 4
 );
 
+/// As maps hold an address.
 pub fn address_of(from: Address) -> address {
     let octets = from.0.octets();
     let word = |i: usize| u32::from_ne_bytes([octets[4 * i], octets[4 * i + 1], octets[4 * i + 2], octets[4 * i + 3]]);
     address { word: [word(0), word(1), word(2), word(3)] }
 }
 
+/// As the rest of the code knows an address.
 pub fn to_address(from: &address) -> Address {
     let mut octets = [0; 16];
     for (place, word) in octets.chunks_exact_mut(4).zip(from.word) {
@@ -61,14 +64,17 @@ pub fn to_address(from: &address) -> Address {
     Address(Ipv6Addr::from(octets))
 }
 
+/// As maps hold an address and a port.
 pub fn endpoint_of(from: Endpoint) -> endpoint {
     endpoint { address: address_of(from.address), port: from.port.to_be(), pad: 0 }
 }
 
+/// As the rest of the code knows an address and a port.
 pub fn to_endpoint(from: &endpoint) -> Endpoint {
     Endpoint { address: to_address(&from.address), port: u16::from_be(from.port) }
 }
 
+/// As maps hold the key of a frontend.
 pub fn key_of(from: &FrontendKey) -> frontend_key {
     let (address, port) = (address_of(from.address), from.port.to_be());
     frontend_key { address, port, protocol: from.protocol.number(), scope: from.scope as u8 }
@@ -81,6 +87,7 @@ pub fn to_key(from: &frontend_key) -> Option<FrontendKey> {
     Some(FrontendKey { address: to_address(&from.address), port: u16::from_be(from.port), protocol, scope })
 }
 
+/// As maps hold a frontend.
 pub fn frontend_of(from: &Frontend) -> frontend {
     let Frontend { service, first, count, affinity_seconds, sibling, least_connections, held } = *from;
     frontend {
@@ -93,20 +100,24 @@ pub fn frontend_of(from: &Frontend) -> frontend {
     }
 }
 
+/// As the rest of the code knows a frontend.
 pub fn to_frontend(from: &frontend) -> Frontend {
     let (least_connections, held) = (from.flags & LEAST_CONNECTIONS != 0, from.flags & HELD != 0);
     let frontend { service, first, count, affinity_seconds, sibling, .. } = *from;
     Frontend { service, first, count, affinity_seconds, sibling, least_connections, held }
 }
 
+/// As maps hold a place of a table of choices.
 pub fn slot_of(from: &Slot) -> slot {
     slot { backend: from.backend, other: from.other, own: from.own, pad: 0 }
 }
 
+/// As maps hold the key of a member.
 pub fn member_of(from: &Member) -> member_key {
     member_key { service: from.service, backend: from.backend }
 }
 
+/// As the rest of the code knows a member.
 pub fn to_member(from: &member_key) -> Member {
     Member { service: from.service, backend: from.backend }
 }

@@ -155,6 +155,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
+    /// The cgroup of this directory.
     pub fn open(path: &Path) -> Result<Cgroup> {
         Ok(Cgroup { path: path.into(), file: File::open(path).at("open the cgroup", path)? })
     }

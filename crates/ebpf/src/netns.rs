@@ -62,6 +62,7 @@ pub fn files_of(inodes: &BTreeSet<u64>) -> impl Iterator<Item = (u64, PathBuf)> 
     all().filter_map(|path| Some((inode(&path).filter(|inode| inodes.contains(inode))?, path)))
 }
 
+/// Of the file, if it is there.
 pub fn inode(path: &Path) -> Option<u64> {
     std::fs::metadata(path).map(|file| file.ino()).ok()
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+/// What may be chosen when the Service programs are installed.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A directory of a BPF file system.

@@ -52,6 +52,7 @@ struct OtherForm {
     found: Form,
 }
 
+/// Pins the maps that are ours, and are not pinned yet.
 pub fn pin(object: &mut Object, directory: &Path) -> Result<()> {
     for mut map in object.maps_mut() {
         let path = directory.join(map.name());

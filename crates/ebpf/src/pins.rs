@@ -23,12 +23,16 @@ pub struct Pins {
 /// Why a directory is no place for pins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
+    /// It lies elsewhere.
     #[error("is in no BPF file system (mount -t bpf bpf DIRECTORY)")]
     NoBpffs,
+    /// Something else has its name.
     #[error("is no directory: remove it")]
     NoDirectory,
+    /// It is another user's, by number.
     #[error("belongs to user {0}, not to this one: remove it, or choose another place")]
     Of(u32),
+    /// Others may write there.
     #[error("can be written by others: look who has put what there, and then `chmod go-w` it")]
     Writable,
 }
@@ -78,6 +82,7 @@ impl Pins {
         fs::set_permissions(&self.directory, Permissions::from_mode(OURS)).at("change the mode of", &self.directory)
     }
 
+    /// The path of what has this name.
     pub fn path(&self, parts: &[&str]) -> PathBuf {
         self.directory.join(parts.iter().collect::<PathBuf>())
     }
@@ -99,6 +104,7 @@ impl Pins {
         }
     }
 
+    /// What lies in the directory of that name.
     pub fn names(&self, parts: &[&str]) -> Vec<String> {
         let entries = fs::read_dir(self.path(parts)).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()

@@ -28,8 +28,11 @@ pub struct Maps {
 /// What has been counted for one port of a Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Connections and flows that were given a backend.
     pub picks: u64,
+    /// Picks that repeated an earlier one of the same client.
     pub affinity_hits: u64,
+    /// Connections that were refused since there was no endpoint.
     pub refused: u64,
 }
 
@@ -130,6 +133,7 @@ impl Maps {
         self.node_addresses.put_all(&new)
     }
 
+    /// Addresses at which NodePorts answer.
     pub fn node_addresses(&self) -> Result<BTreeSet<Address>> {
         Ok(self.node_addresses.entries()?.iter().map(|(address, _)| layout::to_address(address)).collect())
     }
@@ -152,10 +156,12 @@ impl Maps {
         slots.flat_map(|slot| [slot.backend, slot.other]).filter(|number| *number != 0).collect()
     }
 
+    /// Of the backend with this number.
     pub fn endpoint(&self, number: u32) -> Endpoint {
         layout::to_endpoint(&self.backends.get(number).endpoint)
     }
 
+    /// What has been counted for the backend with this number.
     pub fn load(&self, number: u32) -> Load {
         Load {
             active: self.backends.counter(number, offset_of!(backend, active)),
@@ -163,6 +169,7 @@ impl Maps {
         }
     }
 
+    /// What has been counted for the Service with this number, on all processors.
     pub fn counters(&self, service: u32) -> Result<Counters> {
         let found =
             self.services.lookup_percpu(service.bytes(), MapFlags::ANY).doing("map service_counters: look up")?;

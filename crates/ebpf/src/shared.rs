@@ -29,6 +29,7 @@ enum Unusable {
 unsafe impl<T: Send> Send for Shared<T> {}
 
 impl<T: MapData> Shared<T> {
+    /// Maps the array, whose elements must be of the size of `T`.
     pub fn new(map: &MapHandle, name: &str) -> Result<Shared<T>> {
         assert_eq!(size_of::<T>() % 8, 0, "elements lie eight bytes apart");
         if map.value_size() as usize != size_of::<T>() {
@@ -44,10 +45,12 @@ impl<T: MapData> Shared<T> {
         Ok(Shared { first, count, types: PhantomData })
     }
 
+    /// Number of elements.
     pub fn len(&self) -> u32 {
         self.count
     }
 
+    /// Whether there is no element.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

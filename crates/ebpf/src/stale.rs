@@ -37,6 +37,7 @@ pub struct Moved {
 unsafe impl MapData for descriptor {}
 const _: () = assert!(size_of::<descriptor>() == 2 * 4 + 20 + 2 * 4);
 
+/// Looks at the UDP sockets of all processes, and connects those anew whose backend has gone.
 pub fn reconnect(pins: &Path) -> Result<Moved> {
     let maps = Maps::open(&service_pins::maps_path(pins)?)?;
     let (mut done, mut seen) = (Moved::default(), HashSet::new());

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::io;
 use std::marker::PhantomData;
 
+/// A hash table of the kernel, whose keys and values are types of ours.
 pub struct Table<K, V> {
     map: MapHandle,
     name: &'static str,
@@ -16,11 +17,13 @@ pub struct Table<K, V> {
 }
 
 impl<K: MapData, V: MapData> Table<K, V> {
+    /// `name` is for messages. Panics if the map has entries of another size.
     pub fn new(map: MapHandle, name: &'static str) -> Table<K, V> {
         assert_eq!((map.key_size() as usize, map.value_size() as usize), (size_of::<K>(), size_of::<V>()), "{name}");
         Table { map, name, written: RefCell::default(), types: PhantomData }
     }
 
+    /// The value of this key.
     pub fn get(&self, key: &K) -> Result<Option<V>> {
         let found = self.map.lookup(key.bytes(), MapFlags::ANY).doing(format!("map {}: look up", self.name))?;
         Ok(found.as_deref().and_then(V::from_bytes))
@@ -100,6 +103,7 @@ impl<K: MapData, V: MapData> Table<K, V> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the table is full, it has room for {room} entries")]
 pub struct Full {
+    /// Entries.
     pub room: u32,
 }
 

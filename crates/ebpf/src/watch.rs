@@ -31,31 +31,43 @@ pub const LATENCIES: usize = 24;
 /// Two ends and what is between them. Numbers are those of identities and of Services; 0 is nobody known, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Between {
+    /// Identity of the end that has connected.
     pub client: u32,
+    /// Identity of the other end.
     pub server: u32,
+    /// Number of the Service that was dialled.
     pub service: u32,
+    /// Whose sockets were counted.
     pub side: Side,
 }
 
 /// Whose sockets were looked at. Two pods of one node count each connection at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
+    /// Of the end that has connected.
     Client,
+    /// Of the other end.
     Server,
 }
 
+/// What was counted of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Calls of connect(2), or connections accepted.
     pub attempts: u64,
+    /// Connections that were established.
     pub connections: u64,
+    /// ... of which so many have ended.
     pub closed: u64,
     /// Bytes that the other end has acknowledged. A SYN and a FIN are one byte each, as in TCP_INFO.
     pub sent: u64,
+    /// Bytes received.
     pub received: u64,
+    /// Calls that ended with ECONNREFUSED.
     pub refused: u64,
     /// By the other end, after they had come to be.
     pub reset: u64,
+    /// Calls that ended with ETIMEDOUT.
     pub timed_out: u64,
     /// Given up by the program, or unreachable.
     pub failed_otherwise: u64,
@@ -64,6 +76,7 @@ pub struct Counted {
     pub latencies: [u64; LATENCIES],
     /// The sum of smoothed round-trip times, and how many were looked at: at each close, and at each [`Watch::read`].
     pub rtt_us: u64,
+    /// How many round-trip times were added up.
     pub rtts: u64,
 }
 
@@ -81,6 +94,7 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// The tables of the programs that are installed there.
     pub fn open(pins: &Path) -> Result<Watch> {
         Ok(Watch { pins: pins.into(), relations: open(&service_pins::maps_path(pins)?, "relations")? })
     }

@@ -40,10 +40,12 @@ pub struct Node {
 }
 
 impl Node {
+    /// Where it stands in the list. None: it is not listed.
     pub fn rank(&self) -> Option<Rank> {
         (self.rank != 0).then_some(Rank(self.rank))
     }
 
+    /// Whether it is in the list.
     pub fn is_listed(&self) -> bool {
         self.rank != 0
     }
@@ -51,6 +53,7 @@ impl Node {
 
 /// Where nodes are kept: a small number for each registration.
 pub trait Nodes {
+    /// None: there is no node with this number any more.
     fn node(&mut self, number: u32) -> Option<&mut Node>;
 }
 
@@ -76,6 +79,7 @@ pub struct List {
 }
 
 impl List {
+    /// An empty list.
     pub const fn new() -> List {
         List { first: 0, last: 0, len: 0, unsorted: 0, armed: 0, heard: [0; GROUPS] }
     }
@@ -85,6 +89,7 @@ impl List {
         self.len
     }
 
+    /// Whether nothing is listed.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

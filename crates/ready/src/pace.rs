@@ -16,6 +16,7 @@ impl Pace {
     /// Waits of one window.
     pub const WINDOW: u32 = 64;
 
+    /// No wait has begun.
     pub const fn new() -> Pace {
         Pace { waits: 0, since: 0, short: 0 }
     }

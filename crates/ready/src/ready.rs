@@ -7,13 +7,23 @@ use crate::told::Told;
 /// One entry of what epoll_wait(2) has returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// An event for the program. `is_level`: the kernel reports it again as long as it is ready.
-    Native { data: u64, is_level: bool },
+    /// An event for the program.
+    Native {
+        /// epoll_event.data.
+        data: u64,
+        /// The kernel reports it again as long as it is ready.
+        is_level: bool,
+    },
     /// The doorbell of this group: its first news came at this point.
     Bell(u32),
-    /// The kernel has something to say of a registration of ours, by its number. `is_first`: that is its news, whose place is
-    /// here; if not, it has been listed for other news before, and keeps the place which that has given it.
-    Ours { number: u32, is_first: bool },
+    /// The kernel has an event for a registration of ours.
+    Ours {
+        /// Number of the registration.
+        number: u32,
+        /// The event is its news, whose place is here. If not, the registration has been listed for other news before, and
+        /// keeps that place.
+        is_first: bool,
+    },
     /// Nothing any more.
     Nothing,
 }
@@ -23,8 +33,11 @@ pub enum Entry {
 pub enum Looked {
     /// It has nothing to report.
     Nothing,
-    /// It has been reported. `again`: as long as it is ready (level-triggered).
-    Reported { again: bool },
+    /// It has been reported.
+    Reported {
+        /// It is reported again as long as it is ready (level-triggered).
+        again: bool,
+    },
     /// The program could not be told; it is to be looked at again.
     Untold,
 }
@@ -32,6 +45,7 @@ pub enum Looked {
 /// What the kernel has answered.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Asked {
+    /// How many.
     pub entries: usize,
     /// Events for the program among them.
     pub natives: usize,
@@ -73,6 +87,7 @@ enum Handed {
 /// What is known of the events of one set.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Ready {
+    /// News of registrations of ours.
     pub list: List,
     told: Told,
     /// Events reported so far.
@@ -91,6 +106,7 @@ pub struct Ready {
 }
 
 impl Ready {
+    /// Of a set that nobody has waited for yet.
     pub const fn new() -> Ready {
         Ready {
             list: List::new(),

@@ -7,9 +7,13 @@ use sidestep_abi::sync::Ordering::Relaxed;
 /// Values of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
+    /// Bytes sent by kernel.
     pub kernel_tx: u64,
+    /// Bytes received by kernel.
     pub kernel_rx: u64,
+    /// Bytes sent by ring.
     pub ring_tx: u64,
+    /// Bytes received by ring.
     pub ring_rx: u64,
     /// A reason code, or anything; 0: none.
     pub reason: u32,
@@ -22,6 +26,7 @@ impl Counted {
     }
 }
 
+/// What they are now. They are read one after the other.
 pub fn load(counters: &Counters) -> Counted {
     Counted {
         kernel_tx: counters.kernel_tx.load(Relaxed),
@@ -32,26 +37,31 @@ pub fn load(counters: &Counters) -> Counted {
     }
 }
 
+/// Bytes sent by kernel so far.
 #[inline]
 pub fn set_kernel_tx(counters: &Counters, bytes: u64) {
     counters.kernel_tx.store(bytes, Relaxed);
 }
 
+/// Bytes received by kernel so far.
 #[inline]
 pub fn set_kernel_rx(counters: &Counters, bytes: u64) {
     counters.kernel_rx.store(bytes, Relaxed);
 }
 
+/// Bytes sent by ring so far.
 #[inline]
 pub fn set_ring_tx(counters: &Counters, bytes: u64) {
     counters.ring_tx.store(bytes, Relaxed);
 }
 
+/// Bytes received by ring so far.
 #[inline]
 pub fn set_ring_rx(counters: &Counters, bytes: u64) {
     counters.ring_rx.store(bytes, Relaxed);
 }
 
+/// Why this side last kept the connection on the kernel.
 pub fn set_reason(counters: &Counters, reason: Reason) {
     counters.reason.store(reason as u32, Relaxed);
 }

@@ -15,6 +15,7 @@ impl Data {
         Data { start, size }
     }
 
+    /// Bytes, a power of two.
     pub const fn size(&self) -> usize {
         self.size
     }

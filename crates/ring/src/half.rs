@@ -6,7 +6,9 @@ use sidestep_abi::sync::Ordering;
 /// The shared words of one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Half<'m> {
+    /// Words that the writer writes.
     pub writer: &'m Writer,
+    /// Words that the reader writes.
     pub reader: &'m Reader,
     /// Of the side that reads this direction.
     pub reading_side: &'m Side,

@@ -16,7 +16,9 @@ pub enum Advance {
 /// A stretch that the writer has announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
+    /// Number of the stretch in its direction, from 1.
     pub epoch: u32,
+    /// Position of its first byte.
     pub from: u64,
 }
 

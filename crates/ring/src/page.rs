@@ -44,15 +44,23 @@ pub fn announced(page: &Page) -> u32 {
 /// Values of [`Totals`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
+    /// TCP connections made by connect() or accept().
     pub seen: u64,
+    /// ... of which at least one direction went by ring.
     pub upgraded: u64,
+    /// ... and came back to the kernel at least once before their end.
     pub returned: u64,
+    /// Bytes received by ring.
     pub ring_rx: u64,
+    /// Bytes sent by ring.
     pub ring_tx: u64,
+    /// Bytes received by kernel.
     pub kernel_rx: u64,
+    /// Bytes sent by kernel.
     pub kernel_tx: u64,
 }
 
+/// What they are now. They are read one after the other.
 pub fn totals(page: &Page) -> Counted {
     let t = &page.totals;
     Counted {
@@ -76,18 +84,22 @@ pub fn count_of(page: &Page, reason: Reason) -> u64 {
     page.reasons[reason as usize].load(Relaxed)
 }
 
+/// This reason was given once more.
 pub fn count_reason(page: &Page, reason: Reason) {
     page.reasons[reason as usize].fetch_add(1, Relaxed);
 }
 
+/// One more TCP connection was made.
 pub fn count_seen(page: &Page) {
     page.totals.seen.fetch_add(1, Relaxed);
 }
 
+/// One more connection was upgraded.
 pub fn count_upgraded(page: &Page) {
     page.totals.upgraded.fetch_add(1, Relaxed);
 }
 
+/// One more upgraded connection came back to the kernel.
 pub fn count_returned(page: &Page) {
     page.totals.returned.fetch_add(1, Relaxed);
 }

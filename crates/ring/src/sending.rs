@@ -15,6 +15,7 @@ impl Half<'_> {
         self.writing_side.sends.load(Ordering::Relaxed) != 0
     }
 
+    /// Gives back what was claimed for sending.
     pub fn has_sent(&self) {
         // SYNC sends
         self.writing_side.sends.store(0, Ordering::Release);
@@ -25,6 +26,7 @@ impl Half<'_> {
         self.writer.sent_to.load(Ordering::Relaxed)
     }
 
+    /// Unread bytes before this position have been sent by kernel, from now on.
     pub fn set_sent_to(&self, position: u64) {
         self.writer.sent_to.store(position, Ordering::Relaxed);
     }

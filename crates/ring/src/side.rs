@@ -24,6 +24,7 @@ pub fn number(side: &Side) -> u32 {
     side.number.load(Ordering::Relaxed)
 }
 
+/// The socket has this number from now on.
 pub fn set_number(side: &Side, number: u32) {
     side.number.store(number, Ordering::Relaxed);
 }
@@ -33,6 +34,7 @@ pub fn is_away(side: &Side) -> bool {
     side.away.load(Ordering::Relaxed) != 0
 }
 
+/// This side may wait in ways that hear no doorbell, from now on.
 pub fn set_away(side: &Side) {
     side.away.store(1, Ordering::SeqCst);
 }

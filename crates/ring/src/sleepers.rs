@@ -9,6 +9,7 @@ use sidestep_abi::sync::{AtomicU32, Ordering, fence, fence_after_rmw};
 pub struct Sleepers(AtomicU32);
 
 impl Sleepers {
+    /// Nobody sleeps yet.
     #[cfg(not(loom))]
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Sleepers {

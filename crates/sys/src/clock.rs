@@ -79,6 +79,7 @@ pub fn nap_us(us: u64) {
 pub struct Due(AtomicU64);
 
 impl Due {
+    /// Nothing is due.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Due {
         Due(AtomicU64::new(0))
@@ -89,11 +90,13 @@ impl Due {
         let _ = self.0.compare_exchange(0, arch::ticks() + ticks_of_us(us), Relaxed, Relaxed);
     }
 
+    /// Whether something will be due, or is.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.0.load(Relaxed) != 0
     }
 
+    /// Whether something is due now.
     #[inline]
     pub fn has_come(&self) -> bool {
         let at = self.0.load(Relaxed);

@@ -5,6 +5,7 @@ use crate::{Errno, Result, TRIES, call, limit};
 /// Lowest number for descriptors of our own: never 0-2, never one that a program counts on getting next.
 pub const LOWEST: i32 = 512;
 
+/// close(2). The number is free afterwards, whatever it says.
 pub fn close(fd: i32) {
     // SAFETY: no memory involved; the number is ours to close. An error leaves nothing to do.
     let _ = unsafe { call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };

@@ -14,6 +14,7 @@ pub struct Lock(AtomicU32);
 /// How the lock was had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
+    /// It was free, and what it protects is whole.
     Clean,
     /// The owner had died; what it protected may be half done.
     FromTheDead,
@@ -42,6 +43,7 @@ const SPINS: u32 = 200;
 const CHECK_OWNER_NS: i64 = 10_000_000;
 
 impl Lock {
+    /// A free lock.
     pub const fn new() -> Lock {
         Lock(AtomicU32::new(0))
     }
@@ -107,6 +109,7 @@ impl Lock {
         result == Err(crate::Errno(libc::ETIMEDOUT))
     }
 
+    /// Gives the lock back, and wakes up a thread that sleeps on it.
     #[inline]
     pub fn unlock(&self) {
         // SYNC lock

@@ -7,14 +7,17 @@ fn plain(number: libc::c_long) -> usize {
     unsafe { call(number, [0; 6]) }.unwrap_or(0)
 }
 
+/// getpid(2).
 pub fn pid() -> u32 {
     plain(libc::SYS_getpid) as u32
 }
 
+/// gettid(2).
 pub fn tid() -> u32 {
     plain(libc::SYS_gettid) as u32
 }
 
+/// geteuid(2).
 pub fn euid() -> u32 {
     plain(libc::SYS_geteuid) as u32
 }

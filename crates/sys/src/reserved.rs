@@ -12,10 +12,12 @@ pub struct Reserved {
 }
 
 impl Reserved {
+    /// No addresses yet.
     pub const fn none() -> Reserved {
         Reserved { base: AtomicPtr::new(core::ptr::null_mut()), len: AtomicUsize::new(0) }
     }
 
+    /// The first address; null: none yet.
     #[inline]
     pub fn base(&self) -> *mut u8 {
         self.base.load(Acquire)

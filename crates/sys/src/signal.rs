@@ -8,7 +8,9 @@ use crate::{Result, call, process};
 pub struct Action {
     /// A function, SIG_DFL or SIG_IGN.
     pub handler: usize,
+    /// SA_* of the kernel.
     pub flags: u64,
+    /// What a handler returns to, if [`SA_RESTORER`] is set.
     pub restorer: usize,
     /// Bit n - 1 is signal n.
     pub mask: u64,
@@ -25,6 +27,7 @@ pub const KNOWN_FLAGS: u64 = (libc::SA_NOCLDSTOP
     | SA_EXPOSE_TAGBITS
     | SA_RESTORER;
 const SA_EXPOSE_TAGBITS: u64 = 0x800;
+/// The action names what its handler returns to.
 pub const SA_RESTORER: u64 = 0x0400_0000;
 
 /// si_code of a signal that the kernel raised itself: greater than SI_USER, which kill(2) has.
@@ -88,6 +91,7 @@ pub struct AlternateStack {
 }
 
 impl AlternateStack {
+    /// Whether the address lies in this stack.
     pub fn contains(&self, address: usize) -> bool {
         address.wrapping_sub(self.start) < self.len
     }

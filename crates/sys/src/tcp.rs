@@ -129,6 +129,7 @@ pub fn written(fd: i32) -> Option<u64> {
 /// What [`consumed`] finds out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consumed {
+    /// So many, from the beginning of the connection.
     Bytes(u64),
     /// Bytes keep arriving between the two questions: another time.
     Moving,

@@ -5,6 +5,7 @@ use crate::peers::PATIENCE;
 use crate::watch::{self, Look};
 use rustix::process::Signal;
 use sidestep_broker::listen::Address;
+use sidestep_posix::shipped;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -104,30 +105,28 @@ pub struct Stage {
     pub directory: tempfile::TempDir,
     pub address: Address,
     pub broker: Actor,
-    programs: PathBuf,
 }
 
 impl Stage {
     pub fn new() -> Stage {
         let directory = tempfile::tempdir().expect("temporary directory");
-        let programs = std::env::current_exe().expect("own path").parent().expect("a directory").to_owned();
         let address = Address::Path(directory.path().join("broker"));
         // Others reach the socket, and may share memory.
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
         let config = directory.path().join("config.toml");
         std::fs::write(&config, format!("[[allow]]\nuids = [0, {ATTACKER}]\n")).expect("write");
-        let mut command = Command::new(programs.join("sidestepd"));
+        let mut command = Command::new(shipped::program("sidestepd"));
         command
             .args(["--idle-exit", "0", "--ready-fd", "1", "--address", &address.to_string(), "--config"])
             .arg(config);
         let mut broker = Actor::start("the broker", command);
         broker.answer(); // the line `ready`
-        Stage { directory, address, broker, programs }
+        Stage { directory, address, broker }
     }
 
     /// A program of ours under `sidestep run`.
     pub fn upgraded(&self, name: &str, args: &[&str]) -> Actor {
-        let mut command = Command::new(self.programs.join("sidestep"));
+        let mut command = Command::new(shipped::program("sidestep"));
         command.args(["run", "--upgrade-after", "0ops", "--ring-size", "16K", "--report"]);
         command.arg(self.report()).arg("--").arg(std::env::current_exe().expect("own path")).args(args);
         command.env("SIDESTEP_BROKER", self.address.to_string());

@@ -5,6 +5,9 @@
 //! connection is usually a [`peer`] process, a puppet that does one command after the other.
 //! `posix-cases` runs one case, `posix-run` runs all of them in three modes.
 
+// A program of tests: its parts are public for its two executables.
+#![allow(missing_docs)]
+
 pub mod around;
 pub mod bare;
 pub mod case;
@@ -20,6 +23,7 @@ pub mod replace;
 pub mod rng;
 pub mod runner;
 pub mod seccomp;
+pub mod shipped;
 pub mod spawn;
 pub mod sys;
 pub mod traffic;

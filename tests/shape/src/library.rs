@@ -21,7 +21,9 @@ pub fn sidestep() -> Library {
 /// Cargo's profiles, which link different code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
+    /// What is shipped.
     Release,
+    /// Not optimised, and with debug assertions.
     Dev,
 }
 
@@ -55,6 +57,7 @@ pub fn libc() -> Library {
     read(path.expect("a dynamically linked glibc").into())
 }
 
+/// Reads an ELF file.
 pub fn read(path: PathBuf) -> Library {
     Library { bytes: std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())) }
 }
@@ -102,7 +105,7 @@ impl Library {
     }
 
     /// Values of the dynamic entries with this tag.
-    pub fn dynamic(&self, tag: u32) -> Vec<u64> {
+    pub fn dynamic(&self, tag: i64) -> Vec<u64> {
         let elf = self.elf();
         let header: &FileHeader64<Endianness> = elf.elf_header();
         let e = elf.endian();
@@ -110,7 +113,7 @@ impl Library {
         let entries =
             table.iter().find_map(|s| object::read::elf::SectionHeader::dynamic(s, e, &*self.bytes).ok().flatten());
         let (entries, _) = entries.expect("a dynamic section");
-        entries.iter().filter(|d| d.tag32(e) == Some(tag)).map(|d| d.d_val(e)).collect()
+        entries.iter().filter(|d| d.tag(e) == tag).map(|d| d.d_val(e)).collect()
     }
 
     /// Libraries that it needs.

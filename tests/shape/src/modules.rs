@@ -22,6 +22,7 @@ struct Module {
     mentions: BTreeSet<Names>,
 }
 
+/// The modules of a crate, and what each of them uses.
 pub struct Modules(BTreeMap<Names, Module>);
 
 impl Modules {

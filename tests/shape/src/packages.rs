@@ -14,24 +14,17 @@ pub enum For {
     Shipping,
 }
 
-/// Where a package comes from, and under which terms.
-pub struct Terms {
-    pub name: String,
-    /// An SPDX expression.
-    pub licence: Option<String>,
-    /// None: this repository.
-    pub source: Option<String>,
-}
-
+/// All packages, as cargo resolves them.
 pub struct Packages {
     names: BTreeMap<String, String>,
-    terms: Vec<Terms>,
     /// By package id: (id, kinds) of each dependency; the kind of an ordinary one is null.
     edges: BTreeMap<String, Vec<(String, Vec<Value>)>>,
+    /// Where cargo builds.
     pub target_directory: PathBuf,
 }
 
 impl Packages {
+    /// Asks cargo.
     pub fn load() -> Packages {
         let out = Command::new(env!("CARGO"))
             .args(["metadata", "--format-version=1", "--locked", "--filter-platform", &host()])
@@ -42,14 +35,7 @@ impl Packages {
         let all: Value = serde_json::from_slice(&out.stdout).expect("JSON");
         let names = list(&all["packages"]).map(|p| (string(&p["id"]), string(&p["name"]))).collect();
         let edges = list(&all["resolve"]["nodes"]).map(|n| (string(&n["id"]), edges_of(n))).collect();
-        let used: BTreeSet<String> = list(&all["resolve"]["nodes"]).map(|n| string(&n["id"])).collect();
-        let terms = list(&all["packages"]).filter(|p| used.contains(&string(&p["id"]))).map(terms_of).collect();
-        Packages { names, terms, edges, target_directory: string(&all["target_directory"]).into() }
-    }
-
-    /// Of everything that is built here.
-    pub fn terms(&self) -> &[Terms] {
-        &self.terms
+        Packages { names, edges, target_directory: string(&all["target_directory"]).into() }
     }
 
     /// Names of the workspace's own packages.
@@ -82,24 +68,6 @@ impl Packages {
     fn id(&self, name: &str) -> &String {
         self.names.iter().find(|(_, n)| *n == name).unwrap_or_else(|| panic!("no package {name}")).0
     }
-}
-
-fn terms_of(package: &Value) -> Terms {
-    let text = |key: &str| package[key].as_str().map(str::to_owned);
-    Terms { name: string(&package["name"]), licence: text("license"), source: text("source") }
-}
-
-/// Every `Cargo.toml` of the repository.
-pub fn manifests() -> Vec<String> {
-    let mut found = vec!["Cargo.toml".to_string(), "fuzz/Cargo.toml".to_string()];
-    for directory in ["crates", "tests"] {
-        let entries = std::fs::read_dir(crate::path(directory)).expect(directory);
-        let names = entries.map(|entry| entry.expect("an entry").file_name().display().to_string());
-        found.extend(names.map(|name| format!("{directory}/{name}/Cargo.toml")));
-    }
-    found.retain(|manifest| crate::path(manifest).exists());
-    assert!(found.len() > 10, "not all of them: {found:?}");
-    found
 }
 
 fn edges_of(node: &Value) -> Vec<(String, Vec<Value>)> {

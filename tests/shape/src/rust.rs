@@ -9,6 +9,7 @@ pub struct Source {
 }
 
 impl Source {
+    /// Parses a file of the repository.
     pub fn load(path: &str) -> Source {
         let file = syn::parse_file(&crate::text(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
         Source { path: path.to_string(), items: file.items }

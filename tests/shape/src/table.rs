@@ -1,5 +1,6 @@
 //! The table of intercepted calls, as `crates/preload/src/calls/table.rs` has it.
 
+/// Where the table of intercepted calls is.
 pub const SOURCE: &str = "crates/preload/src/calls/table.rs";
 /// Where the exports stand that are jumps.
 pub const JUMPS: &str = "crates/preload/src/calls/jumps.rs";
@@ -7,6 +8,7 @@ pub const JUMPS: &str = "crates/preload/src/calls/jumps.rs";
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
+    /// The symbol that is exported.
     pub name: String,
     /// Further symbols of libc for the same call.
     pub also: Vec<String>,
@@ -16,6 +18,7 @@ pub struct Call {
     pub lacking: Lacking,
 }
 
+/// What is called where a libc lacks the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lacking {
     /// `raw`, or `else`: something that does the same.
@@ -55,6 +58,7 @@ fn call(entry: &str) -> Call {
 }
 
 impl Call {
+    /// All symbols that the line exports.
     pub fn symbols(&self) -> impl Iterator<Item = &String> {
         [&self.name].into_iter().chain(&self.also)
     }

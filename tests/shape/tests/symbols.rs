@@ -14,7 +14,7 @@ const NEWER_THAN_THIS_LIBC: &[&str] = &[];
 const MAY_IMPORT: &[&str] = &["__errno_location", "dl_iterate_phdr", "dlsym", "environ", "free"];
 
 /// Of elf.h: relocations of a compact kind, which the loaders of older libcs do not know.
-const DT_RELR: u32 = 36;
+const DT_RELR: i64 = 36;
 
 #[test]
 fn exports_are_those_of_the_table() {

@@ -43,8 +43,7 @@ pub fn run(options: &Options) -> Result<i32, String> {
         print!("{}", readable(&generate::program(seed, options.steps)));
         return Ok(0);
     }
-    let here = std::env::current_exe().map_err(|e| format!("where is this program: {e}"))?;
-    let sidestep = options.sidestep.clone().unwrap_or_else(|| here.with_file_name("sidestep"));
+    let sidestep = options.sidestep.clone().unwrap_or_else(|| sidestep_posix::shipped::program("sidestep"));
     if !sidestep.is_file() {
         return Err(format!("{} is missing: cargo build --release", sidestep.display()));
     }

@@ -22,6 +22,7 @@ impl Poller {
     /// Smaller numbers are for what is not a connection.
     pub const FIRST_FREE: u64 = 16;
 
+    /// Tells when it becomes readable, under this number.
     pub fn add(&self, fd: impl AsFd, id: u64) -> io::Result<()> {
         epoll::add(&self.0, fd, EventData::new_u64(id), EventFlags::IN)
     }
@@ -41,6 +42,7 @@ impl Poller {
         epoll::modify(&self.0, fd, EventData::new_u64(id), flags)
     }
 
+    /// Tells nothing of it any more.
     pub fn remove(&self, fd: impl AsFd) {
         // It was added.
         let _ = epoll::delete(&self.0, fd);

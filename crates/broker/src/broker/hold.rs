@@ -8,12 +8,21 @@ use std::collections::BTreeSet;
 /// What a detach or attach is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
+    /// Every connection.
     All,
+    /// Those of the process with this id.
     Process(u32),
-    Connection { link: u32, slot: u32 },
+    /// One of them.
+    Connection {
+        /// Number of its link.
+        link: u32,
+        /// Its slot there.
+        slot: u32,
+    },
 }
 
 impl Scope {
+    /// What the message asks for; None: nothing that this version knows.
     pub fn from_msg(msg: &Msg) -> Option<Scope> {
         match msg.arg {
             0 => Some(Scope::All),
@@ -23,6 +32,7 @@ impl Scope {
         }
     }
 
+    /// A message of this kind about it.
     pub fn to_msg(self, kind: Kind) -> Msg {
         let msg = Msg::new(kind);
         match self {

@@ -42,13 +42,17 @@ pub use conn::Poller;
 
 /// Settings that do not change while the broker runs.
 pub struct Settings {
+    /// Where members connect.
     pub address: String,
+    /// Who may share memory.
     pub users: Users,
+    /// Whether ends in different network namespaces are paired.
     pub across_namespaces: bool,
 }
 
 type Receivers = HashMap<Scope, Receiver>;
 
+/// What the main thread knows: members, offers, links, holds.
 pub struct Broker {
     settings: Settings,
     poller: Poller,
@@ -100,6 +104,7 @@ pub struct Broker {
 }
 
 impl Broker {
+    /// A broker without members, which registers their sockets with the poller.
     pub fn new(settings: Settings, poller: Poller) -> Broker {
         Broker {
             matcher: Matcher::new(settings.users.clone(), settings.across_namespaces),
@@ -140,6 +145,7 @@ impl Broker {
         self.conns.is_empty() && self.stays.is_empty() && !self.hold_all
     }
 
+    /// Whether [`Broker::sweep`] has something to do.
     pub fn needs_sweep(&self) -> bool {
         self.any_hold
     }

@@ -26,6 +26,7 @@ impl Broker {
         }
     }
 
+    /// All that `sidestep status` shows.
     pub fn status(&self) -> Status {
         let mut processes: Vec<_> = self.conns.iter().filter_map(|(&id, conn)| self.process(id, conn)).collect();
         processes.sort_by_key(|p| p.member);

@@ -12,6 +12,7 @@ use std::mem::{MaybeUninit, size_of};
 pub struct Sender {
     /// 0 if its pid namespace is not visible from here.
     pub pid: u32,
+    /// The effective user.
     pub uid: u32,
 }
 

@@ -27,6 +27,7 @@ pub enum Change {
     Lost,
 }
 
+/// Hears of changes in all network namespaces that have a number in this one.
 pub struct Changes(Socket);
 
 /// RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_NSID

@@ -48,15 +48,20 @@ pub struct Captures {
 pub struct Pod {
     /// Its namespace's cookie.
     pub netns: u64,
+    /// Port of the proxy for what the pod sends.
     pub outbound_port: u16,
+    /// Port of the proxy for what the pod receives.
     pub inbound_port: u16,
 }
 
 /// How full a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fill {
+    /// Name of the table.
     pub table: &'static str,
+    /// Entries that are taken.
     pub used: usize,
+    /// Entries that it has room for.
     pub room: u32,
 }
 

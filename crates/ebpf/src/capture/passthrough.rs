@@ -13,6 +13,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
+/// What the proxy binds to when it dials a program of its own pod.
 pub const ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 6));
 const LOOPBACK: u32 = 1;
 /// Marks what we have added (IFA_PROTO, 5.18).

@@ -18,12 +18,14 @@ const UNSURE: u8 = 0;
 /// The addresses of one network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
+    /// Addresses of its interfaces.
     pub own: BTreeSet<IpAddr>,
     /// Broadcast addresses of its networks.
     pub shared: BTreeSet<IpAddr>,
 }
 
 impl Addresses {
+    /// These, and no broadcast address.
     pub fn own(own: impl IntoIterator<Item = IpAddr>) -> Addresses {
         Addresses { own: own.into_iter().collect(), shared: BTreeSet::new() }
     }

@@ -47,18 +47,22 @@ pub struct Ports {
 }
 
 impl Ports {
+    /// As they are in the table.
     pub fn from_words(words: Vec<u64>) -> Ports {
         Ports { words }
     }
 
+    /// As they are in the table.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
+    /// Whether the port is in the set.
     pub fn contains(&self, port: u16) -> bool {
         self.words[usize::from(port) / 64] >> (port % 64) & 1 == 1
     }
 
+    /// The ranges that the set consists of, in ascending order.
     pub fn ranges(&self) -> Vec<PortRange> {
         let mut found: Vec<PortRange> = Vec::new();
         for port in (0..=u16::MAX).filter(|port| self.contains(*port)) {

@@ -25,27 +25,33 @@ pub struct Tables {
 /// What has gone from queue to queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
+    /// Messages.
     pub messages: u64,
+    /// Their bytes.
     pub bytes: u64,
 }
 
 /// What is installed, and what it has done.
 #[derive(Clone, Debug)]
 pub struct Status {
+    /// Whether no further connection is spliced.
     pub paused: bool,
     /// Whether programs that wait in their calls are spliced, too.
     pub blocking: bool,
+    /// Ports whose connections are spliced.
     pub ports: Ports,
     /// Cookies. Empty: all namespaces.
     pub netns: Vec<u64>,
     /// Connections that are spliced now.
     pub connections: u64,
+    /// What has gone from socket to socket.
     pub redirected: Traffic,
     /// How often each of [`REASONS`] has come about.
     pub reasons: Vec<(&'static str, u64)>,
 }
 
 impl Status {
+    /// How often the reason of this name has come about.
     pub fn reason(&self, name: &str) -> u64 {
         self.reasons.iter().find(|(reason, _)| *reason == name).map_or(0, |(_, count)| *count)
     }

@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 
+/// A symbol's name.
 #[derive(Clone, Copy)]
 pub struct Name {
     text: &'static CStr,
@@ -12,10 +13,12 @@ pub struct Name {
 }
 
 impl Name {
+    /// Computes the hash values.
     pub const fn new(text: &'static CStr) -> Name {
         Name { text, gnu: gnu_hash(text.to_bytes()), sysv: sysv_hash(text.to_bytes()) }
     }
 
+    /// The name itself.
     pub const fn c_str(&self) -> &'static CStr {
         self.text
     }

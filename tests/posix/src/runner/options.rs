@@ -17,7 +17,7 @@ posix-run: every socket case, on plain kernel TCP and with Sidestep
               all       one after the other (default)
   --filter    only cases whose name contains TEXT; several must all match
   --jobs      cases at a time (default 2)
-  --sidestep  the sidestep command (default: beside this program, else target/release/sidestep)
+  --sidestep  the sidestep command (default: that of target/release)
   --deadline  seconds that a case may take before it is ended and counts as failed (default 20)
   --seed      seed of the pseudo-random sizes and pauses (default 1)
   --slow      the cases are slow readers (sanitizers), which send connections back to the kernel: some bytes by
@@ -51,13 +51,12 @@ pub struct Options {
 impl Options {
     pub fn from_args(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         let here = std::env::current_exe().map_err(|e| format!("where is this program: {e}"))?;
-        let beside = |name: &str| here.with_file_name(name);
         let mut options = Options {
             modes: vec![Mode::Plain, Mode::Upgraded, Mode::Flip],
             filters: vec![],
             jobs: 2,
-            sidestep: beside("sidestep"),
-            cases: beside("posix-cases"),
+            sidestep: crate::shipped::program("sidestep"),
+            cases: here.with_file_name("posix-cases"),
             deadline: Duration::from_secs(20),
             seed: 1,
             slow: false,
@@ -66,9 +65,6 @@ impl Options {
             json: false,
             help: false,
         };
-        if !options.sidestep.exists() {
-            options.sidestep = PathBuf::from("target/release/sidestep");
-        }
         while let Some(name) = args.next() {
             options.take(&name, &mut args)?;
         }

@@ -72,7 +72,7 @@ pub struct Options {
     /// Seconds that one run may take
     #[arg(long, default_value_t = 60)]
     pub deadline: u64,
-    /// The sidestep command (default: beside this program)
+    /// The sidestep command (default: that of target/release)
     #[arg(long, value_name = "PATH")]
     pub sidestep: Option<PathBuf>,
     /// One JSON object instead of the last line; progress is on standard error in any case

@@ -46,10 +46,12 @@ impl Interrupted {
         unsafe { (*self.0).uc_mcontext.gregs[number as usize] }
     }
 
+    /// Address of the instruction that was interrupted.
     pub fn instruction(&self) -> usize {
         self.register(libc::REG_RIP) as usize
     }
 
+    /// The stack pointer.
     pub fn stack(&self) -> usize {
         self.register(libc::REG_RSP) as usize
     }
