@@ -171,6 +171,7 @@ pub fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|a| a.path().is_ident("cfg") && a.parse_args::<syn::Ident>().is_ok_and(|what| what == "test"))
 }
 
+/// The attributes of an item; none of what cannot have any.
 pub fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(it) => &it.attrs,
