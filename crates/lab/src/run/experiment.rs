@@ -3,6 +3,7 @@
 mod leave_out;
 mod profile;
 
+use super::blank::blank;
 use super::budget::Budget;
 use super::contestant::{Contestant, contestants};
 use super::error::{PrepareError, RunError, TurnError, WrongError};
@@ -14,12 +15,11 @@ use super::{needs, notes, turn, versions};
 use crate::error::{AtPath, FileError};
 use crate::ground::Ground;
 use crate::meter::{Calm, why_no_calls};
-use crate::result::{About, Cell, Ended, FORMAT, Machine, Run, Turn, Usage};
+use crate::result::{Ended, Run, Turn, Usage};
 use crate::scenario::{LOAD, Restart, Scenario, Text, Values};
 use crate::stats::{Comparison, Rule, compare, half_width};
 use crate::world::{Cmd, Place, Spec, SpecError, World, WorldError, run};
 use indexmap::IndexMap;
-use jiff::Timestamp;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -362,41 +362,4 @@ impl<'a> Experiment<'a> {
 
 fn limit(scenario: &Scenario) -> Duration {
     Duration::try_from(scenario.design.limit).unwrap_or_default()
-}
-
-fn blank(order: &Order, cells: &[Values]) -> Run {
-    let scenario = &order.scenario;
-    Run {
-        format: FORMAT,
-        version: env!("CARGO_PKG_VERSION").into(),
-        command: order.command.clone(),
-        begun: Timestamp::now(),
-        seconds: 0.0,
-        ended: Ended::Interrupted,
-        seed: order.seed,
-        machine: Machine::look(),
-        programs: IndexMap::new(),
-        scenario: About {
-            name: scenario.name.clone(),
-            about: scenario.about.clone(),
-            text: order.text.clone(),
-            judged: scenario.design.judge.clone(),
-            precision: scenario.design.precision,
-            confidence: scenario.design.confidence,
-            goals: scenario.goals.clone(),
-            published: scenario.published.clone(),
-        },
-        variants: Vec::new(),
-        cells: cells
-            .iter()
-            .map(|values| Cell {
-                values: values.clone(),
-                variants: Vec::new(),
-                turns: Vec::new(),
-                profiles: Vec::new(),
-            })
-            .collect(),
-        notes: Vec::new(),
-        wrong: Vec::new(),
-    }
 }

@@ -4,6 +4,7 @@
 //! ends everything that it has started, and with the last process go network namespaces, mounts and BPF programs. Inside
 //! ends when the pipe from outside closes. Cgroups and the scratch directory are outside's to remove, or the next run's.
 
+mod blank;
 mod budget;
 mod contestant;
 mod error;
