@@ -86,7 +86,7 @@ fn waits_for_answer() {
         for _ in 0..4 {
             let part = rng.size(unread as u64);
             peer.recv(part);
-            unread += take_what_goes(&mut end.tx, &mut rng) - part;
+            unread = unread - part + take_what_goes(&mut end.tx, &mut rng);
         }
         peer.start("recv", &[unread as u64]);
         peer.start("send", &[10]);
