@@ -237,7 +237,7 @@ fn a_scenario_that_is_wrong_is_not_begun() {
         ),
         (
             "baseline: plain\ngoals: [{goal: g, variant: other, beside: [plain], figures: [p50], limit: 0}]",
-            "goals.g: limit: 0 is no limit",
+            "goals.g.limit: 0 is no limit",
         ),
     ] {
         let lab = Lab::new(&sleeper("0.02").replace("baseline: plain", wrong));
