@@ -52,6 +52,10 @@ KNOWN = {
         "flags.truncate_discards_with_null_buffer", "flags.truncate_drains_a_stream",
         "flags.truncate_with_a_buffer_writes_nothing",
     ],
+    "recvmsg(2) brings no ancillary data": [
+        "ancillary.tcp_inq_of_a_listener", "ancillary.tcp_inq_tells_what_is_left", "ancillary.tcp_inq_with_little_room",
+        "ancillary.timestamps_come_with_the_bytes",
+    ],
     "closing with unread bytes is no reset": [
         "death.reset_behind_a_part_of_what_is_waited_for", "death.stopped_then_killed", "death.with_unread_data_is_a_reset",
         "dup.over_a_live_socket",
