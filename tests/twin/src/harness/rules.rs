@@ -34,6 +34,17 @@ pub const RULES: &[Rule] = &[
         holds: |c| changes_carrier(c) && same_but(c, without_edges) && c.line.events.len() >= c.plain.events.len(),
     },
     Rule {
+        name: "edge-twice-unwritten",
+        sentence: "An edge-triggered registration can be told twice of one arrival",
+        ends: false,
+        // The second time, there is nowhere to write it to.
+        holds: |c| {
+            (changes_carrier(c) || others_wait_in_its_set(c))
+                && (c.plain.text.as_str(), c.line.text.as_str()) == ("0", "-1 EFAULT")
+                && waits_in(c.steps.get(c.line.step)).is_some_and(|(_, wait)| watches_for_edges(c, wait))
+        },
+    },
+    Rule {
         name: "acknowledged-end",
         sentence: "An edge-triggered registration of an end that is shut down for writing is not told once more when the peer's kernel acknowledges that.",
         ends: false,
@@ -190,6 +201,18 @@ fn waits_in(step: Option<&Step>) -> Option<(ActorId, &Call)> {
         }
         _ => None,
     }
+}
+
+/// Whether something was registered for edges in the set of this wait.
+fn watches_for_edges(c: &Context, wait: &Call) -> bool {
+    let for_edges = |arg: &Arg| matches!(arg, Arg::Event { events, .. } if events & libc::EPOLLET as u32 != 0);
+    let registers = |step: &Step| match &step.act {
+        Act::Call(call) => {
+            call.name == "epoll_ctl" && call.args.first() == wait.args.first() && call.args.iter().any(for_edges)
+        }
+        _ => false,
+    };
+    c.steps[..c.line.step.min(c.steps.len())].iter().any(registers)
 }
 
 /// For how many events a wait has room; 0: it is none.
