@@ -78,9 +78,12 @@ static __always_inline u32 said_by_rules(const struct policed *pod, const struct
 	return said;
 }
 
+/* The one that this datagram opens. */
 static __always_inline struct conversation conversation_of(const struct asked *asked, u16 own_port)
 {
-	return (struct conversation){ .peer = asked->peer, .port = own_port, .protocol = asked->protocol };
+	return (struct conversation){
+		.peer = asked->peer, .port = own_port, .protocol = asked->protocol, .opened = asked->direction,
+	};
 }
 
 /* A datagram was allowed: for a while its answers are. */
@@ -112,8 +115,11 @@ static __always_inline bool is_conversation(u64 netns, const struct conversation
 	return true;
 }
 
-/* SAYS_DENY, with or without SAYS_DROP; DRY_DENY for what would be denied; 0. */
-static __always_inline u32 verdict_of(const struct policed *pod, const struct asked *asked, u32 defaults)
+/*
+ * SAYS_DENY, with or without SAYS_DROP; DRY_DENY for what would be denied; 0. A function of its own: its stack is needed twice,
+ * but not at once.
+ */
+static __noinline u32 verdict_of(const struct policed *pod, const struct asked *asked, u32 defaults)
 {
 	u32 said;
 
@@ -127,22 +133,49 @@ static __always_inline u32 verdict_of(const struct policed *pod, const struct as
 	return 0;
 }
 
-/* The same, but for datagrams that answer one which was allowed the other way. */
-static __always_inline u32 evaluate(const struct policed *pod, const struct asked *asked, u16 own_port)
+/* The datagrams that the other end sends in the same conversation. */
+static __always_inline void turn_around(struct asked *asked, u16 own_port)
+{
+	asked->direction = asked->direction == INGRESS ? EGRESS : INGRESS;
+	asked->port = asked->direction == INGRESS ? own_port : __builtin_bswap16(asked->peer.port);
+}
+
+/*
+ * Whether a datagram that rules deny, or would deny, answers one that they allowed. They are asked again, since they may have
+ * changed in between: who has lost the right to ask gets no more answers, and its answers open no door.
+ */
+static __always_inline bool is_answer(const struct policed *pod, struct asked *asked, u32 others, u16 own_port)
+{
+	struct conversation conversation;
+	u16 port = asked->port;
+	u32 verdict;
+
+	turn_around(asked, own_port);
+	conversation = conversation_of(asked, own_port);
+	verdict = verdict_of(pod, asked, others);
+	turn_around(asked, own_port);
+	asked->port = port;
+	return !(verdict & SAYS_DENY) && is_conversation(asked->netns, &conversation);
+}
+
+/* What rules say of this, but for datagrams that answer one which they allow the other way. */
+static __always_inline u32 evaluate(const struct policed *pod, struct asked *asked, u16 own_port)
 {
 	bool is_ingress = asked->direction == INGRESS;
 	/* Both are read: to choose the place is arithmetic with a pointer, which takes CAP_PERFMON to load. */
 	const volatile struct policed *its = pod;
 	u32 out = its->defaults[EGRESS], into = its->defaults[INGRESS];
 	u32 defaults = is_ingress ? into : out, others = is_ingress ? out : into;
-	struct conversation conversation = conversation_of(asked, own_port);
 	bool is_datagram = asked->protocol == IPPROTO_UDP ? own_port != 0 : asked->protocol == PROTOCOL_OTHER;
 	u32 verdict = verdict_of(pod, asked, defaults);
 
-	if (verdict && is_datagram && is_conversation(asked->netns, &conversation))
+	if (verdict && is_datagram && is_answer(pod, asked, others, own_port))
 		return 0;
-	if (!(verdict & SAYS_DENY) && is_datagram && others & JUDGED)
+	if (!(verdict & SAYS_DENY) && is_datagram && others & JUDGED) {
+		struct conversation conversation = conversation_of(asked, own_port);
+
 		keep_conversation(asked->netns, &conversation);
+	}
 	return verdict;
 }
 

@@ -97,12 +97,12 @@ enum address_kind {
 	ADDRESS_KNOWN,	   /* of ::, which nobody has: all addresses of the namespace are in the table */
 };
 
-/* Datagrams between two sockets of which one direction was allowed: the other one is an answer. */
+/* Datagrams between two sockets that rules allow in one direction: those of the other one are answers. */
 struct conversation {
 	struct endpoint peer;
 	u16 port; /* host order, of the pod's own socket */
 	u8 protocol;
-	u8 pad;
+	u8 opened; /* the direction that rules allow */
 };
 
 /* As long as conntrack keeps a stream of datagrams. */

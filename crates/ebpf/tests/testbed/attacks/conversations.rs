@@ -1,8 +1,11 @@
-//! Datagrams that are answered through a closed door: what one pod sends has nobody else's answers forgotten.
+//! Datagrams that are answered through a closed door: what one pod sends has nobody else's answers forgotten, and nobody who
+//! loses a right keeps it by going on.
 
 use super::caller::{SOON, as_nobody};
 use crate::policy::world::World;
-use crate::sockets::patient;
+use crate::policy::probe::{Family, Seen, seen};
+use crate::policy::world::PORTS;
+use crate::sockets::{patient, socket};
 use std::net::{SocketAddr, UdpSocket};
 
 /// More than one pod, or all of them together, had room for.
@@ -39,4 +42,29 @@ fn a_flood_of_one_pod_leaves_the_others_their_answers() {
         assert_eq!(from, to);
     }
     assert_eq!(world.node.reason("conversation-not-kept"), 0);
+}
+
+/// `policies` are those of `app` before and after; the same socket of `web` asks `db` under both.
+fn asks_under_both(app: &str, policies: [&str; 2]) -> [Seen; 2] {
+    let mut world = World::new();
+    let [web, db] = world.apps(["web", "db"]);
+    let to = world.place(&db, Family::V4, PORTS[0]);
+    let asking = world.pods[&web].namespace.run(socket);
+    asking.set_read_timeout(Some(SOON)).unwrap();
+    policies.map(|policy| {
+        world.policy("changing", &format!("select: {{matchLabels: {{app: {app}}}}}, {policy}"));
+        world.settle();
+        let asked = asking.send_to(b"?", to).and_then(|_| asking.recv_from(&mut [0; 64]));
+        seen(asked.map(drop))
+    })
+}
+
+#[test]
+fn who_may_no_longer_ask_is_not_answered_for_having_asked() {
+    let closed = "default: {ingress: deny, egress: deny}";
+    let asked = asks_under_both("db", [&format!("{closed}, ingress: [{{action: allow}}]"), closed]);
+    assert_eq!(asked[0], Seen::Reached);
+    assert_ne!(asked[1], Seen::Reached, "the server lets in whom it no longer allows");
+    let asked = asks_under_both("web", [&format!("{closed}, egress: [{{action: allow}}]"), closed]);
+    assert_eq!(asked, [Seen::Reached, Seen::Refused], "the client calls whom it no longer may");
 }
