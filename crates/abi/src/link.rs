@@ -104,7 +104,8 @@ pub struct Writer {
     pub resume: AtomicU64,
     /// Bytes of a complete stretch that the kernel carries, too. They come before what follows the stretch.
     pub copied: AtomicU64,
-    /// Unread bytes of the stretch up to this position have been sent by kernel, by either side ([`Side::sends`]).
+    /// Unread bytes of the stretch up to this position have been sent by kernel, by either side ([`Side::sends`]). All ones: the
+    /// rest is not sent.
     pub sent_to: AtomicU64,
     _pad: [u64; 5],
 }

@@ -94,6 +94,8 @@ reasons! {
     Namespace = 30, "namespace";
     /// Its messages are too far apart for a ring to pay.
     Rare = 31, "rare";
+    /// Neither end could deliver bytes that were unread; the connection was reset.
+    Undelivered = 32, "undelivered";
 }
 
 /// One more than the largest reason number there can be.

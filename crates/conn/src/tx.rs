@@ -270,7 +270,8 @@ impl Tx {
             return Ok(());
         }
         let looked = self.heed_deputy(half).and_then(|()| self.look(half));
-        if looked.is_ok() {
+        if looked.is_ok() && matches!(self.carrier, Carrier::Copying { .. }) {
+            half.leave_unsent();
             self.stop_copying(half);
         }
         half.has_sent();

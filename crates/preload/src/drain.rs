@@ -1,7 +1,7 @@
 //! Back to the kernel for good, in one direction or both, with every byte.
 
 use crate::link;
-use crate::record::Conn;
+use crate::record::{Conn, flag};
 use crate::stream::stretch::{self, end_for_good};
 use crate::stream::{deputy, leave, rx};
 use crate::wait::Deadline;
@@ -10,43 +10,106 @@ use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
 use sidestep_conn::{Event, Rx};
 use sidestep_ring::counters as shared;
-use sidestep_sys::{clock, fd as fdsys, tcp};
+use sidestep_sys::{Errno, Result, clock, fd as fdsys, tcp};
 
-/// Our direction to the kernel for good: what is sent next is sent there. Without a reason: as a part of ending it.
-pub fn tx(c: &'static Conn, fd: i32, reason: Option<Reason>) {
-    c.phase.go(Event::Keep);
-    if !c.is_attached() {
-        reason.inspect(|r| c.blame(*r));
-        return;
+/// Our direction to the kernel for good, as far as that goes in a while. The rest goes when it can, before anything else of ours.
+pub fn tx(c: &'static Conn, fd: i32, reason: Reason) {
+    let _ = send_last(c, fd, Some(reason), LAST_WAIT_US);
+}
+
+/// Our direction to the kernel for good, before a call that sends natively. EAGAIN, EINTR: as that call would say it, since the
+/// kernel's buffers are full; what it would send must not overtake what is unread in the ring.
+pub fn before_native_send(c: &'static Conn, fd: i32, reason: Reason, flags: i32) -> Result<()> {
+    if flags & libc::MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK) {
+        return send_last(c, fd, Some(reason), c.tx_timeout_us.load(Relaxed));
     }
-    let mut wait = Pause::new(LAST_WAIT_US);
-    let deadline = Deadline::after_ns(Some(LAST_WAIT_US * 1000)); // whatever there is to look at again and again
-    loop {
-        let pending = c.with_tx(|end| end_for_good(c, end, fd, reason));
-        if !matches!(pending, Ok(true)) || deadline.has_passed() || wait.pause(c, Number::of(fd), Want::Out).is_err() {
-            return;
-        }
+    match send_what_goes(c, fd, Some(reason)) {
+        Sent::Everything => Ok(()),
+        Sent::InPart => Err(Errno(libc::EAGAIN)),
+    }
+}
+
+/// Our direction to the kernel for good, as a part of ending it. What the kernel has not taken after a while nobody would ever
+/// deliver: the stream breaks off, and does not end as if it were complete.
+pub fn end_tx(c: &'static Conn, fd: i32) {
+    if send_last(c, fd, None, LAST_WAIT_US).is_err() {
+        break_off(c, fd);
     }
 }
 
 /// How long at most a call that must not go on waits for the kernel to take bytes that nobody else can deliver.
 const LAST_WAIT_US: u64 = 2_000_000;
 
+#[derive(PartialEq, Eq)]
+enum Sent {
+    Everything,
+    /// The reader has left the ring, and the kernel's buffers are full.
+    InPart,
+}
+
+fn send_what_goes(c: &Conn, fd: i32, reason: Option<Reason>) -> Sent {
+    c.phase.go(Event::Keep);
+    if !c.is_attached() {
+        reason.inspect(|r| c.blame(*r));
+        return Sent::Everything;
+    }
+    match c.with_tx(|end| end_for_good(c, end, fd, reason)) {
+        Ok(true) => Sent::InPart,
+        _ => Sent::Everything,
+    }
+}
+
+/// Without a reason: as a part of ending our direction. `limit_us`: 0 for none. EAGAIN: it has passed; EINTR, where a limit of
+/// the program's own counts: a handler ran.
+fn send_last(c: &Conn, fd: i32, reason: Option<Reason>, limit_us: u64) -> Result<()> {
+    let mut wait = Pause::new(limit_us);
+    let deadline = Deadline::after_ns((limit_us > 0).then_some(limit_us * 1000)); // whatever there is to look at again and again
+    while send_what_goes(c, fd, reason) == Sent::InPart {
+        match wait.pause(c, Number::of(fd), Want::Out) {
+            Err(Errno(libc::EINTR)) if limit_us == LAST_WAIT_US => wait = Pause::new(limit_us),
+            other => other?,
+        }
+        if deadline.has_passed() {
+            return Err(Errno(libc::EAGAIN));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the stream are lost: both ends hear of it, as of a reset.
+#[cold]
+fn break_off(c: &Conn, fd: i32) {
+    c.lower(flag::REASONED); // worse than whatever it came back to the kernel for
+    c.blame(Reason::Undelivered);
+    tcp::abort(fd);
+}
+
 /// Both directions to the kernel for good, for somebody who reads natively from here on.
 pub fn both(c: &'static Conn, fd: i32, reason: Reason) {
     leave::rx_to_kernel(c, reason);
-    tx(c, fd, Some(reason));
+    tx(c, fd, reason);
 }
 
 /// Both directions to the kernel for good, while all reading goes on through us.
 pub fn both_once_read(c: &'static Conn, fd: i32, reason: Reason) {
     leave::rx_to_kernel_once_read(c, reason);
-    tx(c, fd, Some(reason));
+    tx(c, fd, reason);
 }
 
 /// Longest wait for a peer to send by kernel what we had not read, before the socket goes to somebody who
 /// cannot read rings.
 const HAND_OVER_US: u64 = 2_000_000;
+
+/// As [`to_kernel`], for a program that takes over from this one. What neither end can deliver to it, or could not keep from being
+/// delivered twice, breaks the stream off.
+pub fn hand_over(c: &'static Conn, fd: i32, reason: Reason) {
+    to_kernel(c, fd, reason);
+    let has_unsent = || c.with_tx(|end| end.tx.has_unsent()).unwrap_or(false);
+    let is_cut_off = || c.with_rx(|rx| rx.is_cut_off(c.rx_half())).unwrap_or(false);
+    if c.is_attached() && (has_unsent() || is_cut_off()) {
+        break_off(c, fd);
+    }
+}
 
 /// As [`both`], and waits until the kernel has what was unread here, and nothing twice.
 pub fn to_kernel(c: &'static Conn, fd: i32, reason: Reason) {

@@ -1,6 +1,7 @@
 //! The process is about to become another program, or to end.
 
 use crate::fdtable::{self, Kind};
+use crate::record::Conn;
 use crate::{arena, attach, drain, errno, handlers, life::numbers, member, report, settings, thread, wait};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
@@ -11,8 +12,10 @@ pub fn prepare() {
     if !settings::active() {
         return;
     }
-    surrender_inherited();
-    if !thread::in_vfork() {
+    if thread::in_vfork() {
+        surrender_inherited();
+    } else {
+        surrender(drain::hand_over);
         errno::keep(|| wait::epoll::shared::before_exec(survives));
         errno::keep(report::write_some);
     }
@@ -23,8 +26,12 @@ fn survives(fd: i32) -> bool {
     fdsys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags as i32 & libc::FD_CLOEXEC == 0)
 }
 
-/// Connections that another program is about to inherit go to the kernel.
+/// Connections that another program is about to inherit go to the kernel. Ours goes on.
 pub fn surrender_inherited() {
+    surrender(drain::to_kernel);
+}
+
+fn surrender(by: fn(&'static Conn, i32, Reason)) {
     thread::parts().faults.restore();
     errno::keep(|| {
         let mut any = false;
@@ -34,7 +41,7 @@ pub fn surrender_inherited() {
             any |= c.is_attached();
             // One that is on the kernel stays there: the other program may use it at any time.
             if survives(fd) {
-                drain::to_kernel(c, fd, Reason::Exec);
+                by(c, fd, Reason::Exec);
             }
         });
         if any && thread::in_vfork() {
@@ -43,18 +50,22 @@ pub fn surrender_inherited() {
     });
 }
 
-/// Every connection of this process, present and future, stays with the kernel.
+/// Every connection of this process, present and future, goes to the kernel, which the program uses past us from here on.
 pub fn surrender_all(reason: Reason) {
     attach::stop(reason);
-    surrender_present(reason);
+    surrender_each(drain::hand_over, reason);
 }
 
-/// Every connection that there is now.
+/// Every connection that there is now goes to the kernel.
 pub fn surrender_present(reason: Reason) {
+    surrender_each(drain::to_kernel, reason);
+}
+
+fn surrender_each(by: fn(&'static Conn, i32, Reason), reason: Reason) {
     errno::keep(|| {
         fdtable::for_each(|fd, kind| {
             if let Kind::Conn(index) = kind {
-                drain::to_kernel(arena::conn(index), fd, reason);
+                by(arena::conn(index), fd, reason);
             }
         });
     });

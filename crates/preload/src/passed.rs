@@ -43,6 +43,6 @@ fn surrender_one(number: *const c_int) {
     if let Ok(passed) = user::read(number)
         && let Kind::Conn(index) = fdtable::get(passed)
     {
-        errno::keep(|| drain::to_kernel(arena::conn(index), passed, Reason::Passed));
+        errno::keep(|| drain::hand_over(arena::conn(index), passed, Reason::Passed));
     }
 }

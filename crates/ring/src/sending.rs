@@ -3,6 +3,9 @@
 use crate::Half;
 use sidestep_abi::sync::Ordering;
 
+/// As the position up to which bytes have been sent. No stream is that long.
+const NEVER_SENT: u64 = u64::MAX;
+
 impl Half<'_> {
     /// Claims the sending of unread bytes until [`Half::has_sent`]. False: the other side has it.
     pub fn claim_sending(&self) -> bool {
@@ -29,6 +32,17 @@ impl Half<'_> {
     /// Unread bytes before this position have been sent by kernel, from now on.
     pub fn set_sent_to(&self, position: u64) {
         self.writer.sent_to.store(position, Ordering::Relaxed);
+    }
+
+    /// Nobody sends the unread bytes of this stretch any more: they are for a reader that is in the ring. The caller holds
+    /// [`Half::claim_sending`].
+    pub fn leave_unsent(&self) {
+        self.set_sent_to(NEVER_SENT);
+    }
+
+    /// Whether the writer has said so.
+    pub fn is_left_unsent(&self) -> bool {
+        self.sent_to() == NEVER_SENT
     }
 
     /// Position of the first byte of which the kernel carries a copy, once the reader has seen the writer's mark.

@@ -262,6 +262,13 @@ pub fn reset_on_close(fd: i32) {
     let _ = unsafe { call(libc::SYS_setsockopt, args) };
 }
 
+/// ABORT of RFC 9293: the peer hears a reset, and so does whoever has this socket.
+pub fn abort(fd: i32) {
+    let none = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };
+    // SAFETY: `none` is alive and of the stated size.
+    let _ = unsafe { call(libc::SYS_connect, [fd as usize, &raw const none as usize, size_of_val(&none), 0, 0, 0]) };
+}
+
 /// shutdown(2).
 pub fn shutdown(fd: i32, how: i32) {
     // SAFETY: no memory involved.

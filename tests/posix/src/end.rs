@@ -151,6 +151,18 @@ impl Rx {
         }
     }
 
+    /// Receives until the end of the stream, or until an error; returns how many bytes came before it, and leaves the error to the
+    /// next call.
+    pub fn whole(&mut self) -> u64 {
+        let start = self.at;
+        while poll::events_of(self.fd, libc::POLLIN, -1) & libc::POLLERR == 0 || fds::unread(self.fd) > 0 {
+            if self.try_recv(1 << 16, |fd, buf| io::recv(fd, buf, 0)).expect("no error while there are bytes") == 0 {
+                break;
+            }
+        }
+        self.at - start
+    }
+
     pub fn drain(&mut self) -> u64 {
         self.drain_by(1 << 16, |fd, buf| io::recv(fd, buf, 0))
     }

@@ -150,6 +150,8 @@ fn on_connection(end: &mut End, op: &str, args: &[u64]) -> u64 {
         ("count", &[n]) => return traffic::checksum_of(end.fd(), n),
         ("drain", &[]) => return end.rx.drain(),
         ("fill", &[]) => return end.tx.fill() as u64,
+        // As much as comes before the end of the stream, or before an error.
+        ("whole", &[]) => return end.rx.whole(),
         ("ending", &[]) => return end.rx.ending().map_or_else(|e| e.0 as u64, |()| 0),
         ("await", &[n]) => end.rx.await_bytes(n as usize),
         ("unread", &[]) => return fds::unread(end.fd()) as u64,

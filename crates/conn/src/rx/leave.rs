@@ -36,6 +36,12 @@ impl Rx {
         !self.expects_copies() && here.max(sent.saturating_add(self.ring)) >= expected
     }
 
+    /// Of a stretch that this end has left, and that has not been handed over: whether the writer never sends the rest, or copies
+    /// may come that this end would have had to discard.
+    pub fn is_cut_off(&self, half: Half) -> bool {
+        !self.in_ring && !self.is_handed_over && (self.expects_copies() || half.is_left_unsent())
+    }
+
     /// Ends the stretch here: all unread bytes will come by kernel.
     pub fn freeze(&mut self, half: Half) -> Result<(), PeerViolation> {
         if self.in_ring {

@@ -20,8 +20,10 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
         Ok(start) if start >= 0 && n <= isize::MAX as usize => start,
         // Not a file with positions; rare enough for the kernel.
         Err(Errno(libc::ESPIPE)) => {
-            drain::tx(arena::conn(c), out, Some(Reason::Splice));
-            return native();
+            return match drain::before_native_send(arena::conn(c), out, Reason::Splice, 0) {
+                Ok(()) => native(),
+                Err(e) => errno::give(Err(e)),
+            };
         }
         _ => return native(), // which the kernel refuses
     };
@@ -115,8 +117,10 @@ pub unsafe fn splice(
     if let Some(c) = source {
         errno::keep(|| drain::to_kernel(c, from, Reason::Splice));
     }
-    if let Some(c) = sink {
-        errno::keep(|| drain::tx(c, to, Some(Reason::Splice)));
+    if let Some(c) = sink
+        && let Err(e) = errno::keep(|| drain::before_native_send(c, to, Reason::Splice, 0))
+    {
+        return errno::give(Err(e));
     }
     let moved = native();
     source.inspect(|c| past_us::received(c, moved));

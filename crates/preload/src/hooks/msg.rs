@@ -189,7 +189,7 @@ pub unsafe fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
         }
         with_vector(&m, |iov| match m.msg_controllen {
             0 => transmit::send(c, fd, &mut Buffers(iov), flags, native),
-            _ => send_with_control(c, fd, &m, native),
+            _ => send_with_control(c, fd, &m, flags, native),
         })
     });
     sent.unwrap_or_else(|e| errno::give(Err(e)))
@@ -203,9 +203,12 @@ fn check_name(m: &msghdr) -> Result<()> {
 
 /// Ancillary data says how the kernel is to send: it must see the bytes, for good. What it cannot read it refuses.
 #[cold]
-fn send_with_control(c: u32, fd: c_int, m: &msghdr, native: impl FnOnce() -> ssize_t) -> ssize_t {
-    if m.msg_controllen <= i32::MAX as usize && is_readable(m.msg_control, m.msg_controllen) {
-        errno::keep(|| drain::tx(arena::conn(c), fd, Some(Reason::KernelFeature)));
+fn send_with_control(c: u32, fd: c_int, m: &msghdr, flags: c_int, native: impl FnOnce() -> ssize_t) -> ssize_t {
+    if m.msg_controllen <= i32::MAX as usize
+        && is_readable(m.msg_control, m.msg_controllen)
+        && let Err(e) = errno::keep(|| drain::before_native_send(arena::conn(c), fd, Reason::KernelFeature, flags))
+    {
+        return errno::give(Err(e));
     }
     let sent = native();
     past_us::sent(arena::conn(c), sent);

@@ -244,7 +244,9 @@ pub fn send_at(
         Asked::Stream(flags) => send_vector(c, fd, (iov, n), flags, native),
         Asked::Nothing => native(),
         Asked::Unknown => {
-            errno::keep(|| drain::tx(arena::conn(c), fd, Some(Reason::KernelFeature)));
+            if let Err(e) = errno::keep(|| drain::before_native_send(arena::conn(c), fd, Reason::KernelFeature, 0)) {
+                return errno::give(Err(e));
+            }
             let sent = native();
             past_us::sent(arena::conn(c), sent);
             sent

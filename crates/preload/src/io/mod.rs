@@ -41,6 +41,6 @@ fn move_on(index: u32, c: &'static Conn) {
 fn disinherit(index: u32, c: &'static Conn) {
     let fd = arena::local(index).fd.load(Relaxed) as i32;
     if c.phase.go(Event::Keep).is_some() || c.course.is(Course::Ring) {
-        errno::keep(|| drain::tx(c, fd, Some(Reason::Shared)));
+        errno::keep(|| drain::tx(c, fd, Reason::Shared));
     }
 }

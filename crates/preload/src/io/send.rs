@@ -45,9 +45,11 @@ const KERNEL_FLAGS: i32 = libc::MSG_OOB | libc::MSG_ZEROCOPY | libc::MSG_FASTOPE
 
 /// For good by kernel, because of a flag.
 fn by_kernel(c: &'static Conn, fd: i32, flags: i32, native: impl FnOnce() -> isize) -> isize {
-    let urgent = flags & libc::MSG_OOB != 0;
-    drain::tx(c, fd, Some(if urgent { Reason::Urgent } else { Reason::KernelFeature }));
-    native()
+    let reason = if flags & libc::MSG_OOB != 0 { Reason::Urgent } else { Reason::KernelFeature };
+    match drain::before_native_send(c, fd, reason, flags) {
+        Ok(()) => native(),
+        Err(e) => errno::give(Err(e)),
+    }
 }
 
 fn attached(index: u32, c: &'static Conn, fd: i32, source: &mut impl Source, flags: i32) -> Result<usize> {

@@ -26,7 +26,7 @@ pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
         tcp::send_at_once(fd); // what the kernel still held back would be lost with the reset
     }
     // Before the FIN goes what the reader has not read: it may turn into somebody without our library.
-    drain::tx(c, fd, None);
+    drain::end_tx(c, fd);
     c.tx_half().set_fin();
     let _ = c.with_rx(|rx| {
         discard_all_copies(c, rx, fd);

@@ -17,7 +17,7 @@ pub fn shutting(c: &'static Conn, fd: i32, how: i32) {
         return;
     }
     if how != libc::SHUT_RD {
-        errno::keep(|| drain::tx(c, fd, None));
+        errno::keep(|| drain::end_tx(c, fd));
     }
     if c.has(flag::TX_SHUT) && c.has(flag::RX_SHUT) {
         let _ = c.with_rx(|rx| enter_last_ring(c, rx, fd));

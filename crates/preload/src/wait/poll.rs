@@ -126,7 +126,7 @@ fn survey(fds: &[pollfd]) -> Holds {
 /// A forked child waits on a connection of its parent's: nobody can ring it, so the kernel must carry.
 #[cold]
 fn leave_to_kernel(c: &'static Conn, fd: i32) {
-    drain::tx(c, fd, Some(Reason::Shared));
+    drain::tx(c, fd, Reason::Shared);
     if c.with_rx(|rx| rx.unread(c.rx_half())).unwrap_or(0) == 0 {
         leave::rx_to_kernel(c, Reason::Shared);
     }

@@ -50,6 +50,7 @@ mod splicing;
 mod stdio;
 mod stream;
 mod told_once;
+mod undelivered;
 mod unpreloaded;
 mod urgent;
 mod uring;
@@ -87,6 +88,7 @@ const GROUPS: &[&[Case]] = &[
     exec::CASES,
     spawn::CASES,
     passing::CASES,
+    undelivered::CASES,
     end_of_stream::CASES,
     reset::CASES,
     death::CASES,

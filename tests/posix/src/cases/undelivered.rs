@@ -1,0 +1,70 @@
+//! Both ends turn into programs without the library while more bytes are unread in a ring than the kernel's buffers hold:
+//! none of them is missing from a stream that goes on, or ends, as if it were whole.
+
+use crate::case::{Case, case};
+use crate::end::End;
+use crate::link;
+use crate::peer::{Peer, Preload};
+use crate::replace::Exec;
+use crate::sys::errno::{EAGAIN, ECONNRESET, Errno};
+use crate::sys::net::Family::V4;
+use crate::sys::{io, net};
+
+pub const CASES: &[Case] = &[
+    case("undelivered.both_ends_are_handed_over", both_handed_over).reason("undelivered"),
+    case("undelivered.closed_before_it_is_read", closed).reason("undelivered"),
+    case("undelivered.nothing_overtakes_it", overtaken),
+];
+
+const BUFFER: i32 = 16384;
+
+fn small_buffers() -> (End, Peer) {
+    let (end, mut peer) = link::client(V4);
+    net::set_option(end.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &BUFFER).expect("SO_RCVBUF");
+    peer.set_option(libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER);
+    (end, peer)
+}
+
+/// The rest of the stream came, or a reset instead of it.
+fn expect_all_or_reset(receiver: &mut Peer, filled: u64) {
+    let came = receiver.call("whole", &[]);
+    let error = Errno(receiver.call("ending", &[]) as i32);
+    assert!(came <= filled, "{came} bytes of {filled}");
+    assert!(error == ECONNRESET || (came, error) == (filled, Errno(0)), "{came} bytes of {filled}, then {error:?}");
+}
+
+fn both_handed_over() {
+    let (end, mut peer) = small_buffers();
+    let filled = peer.call("fill", &[]);
+    peer.call("exec", &[Exec::Execve as u64, 1]);
+    let mut receiver = Peer::spawn(Preload::Stripped);
+    receiver.hand_over(&end, false, false);
+    end.close();
+    peer.close();
+    expect_all_or_reset(&mut receiver, filled);
+}
+
+fn closed() {
+    let (end, mut peer) = small_buffers();
+    let filled = peer.call("fill", &[]);
+    let mut receiver = Peer::spawn(Preload::Stripped);
+    receiver.hand_over(&end, false, false);
+    end.close();
+    peer.close();
+    expect_all_or_reset(&mut receiver, filled);
+}
+
+/// A call that only the kernel can serve finds the kernel's buffers full, and says so.
+fn overtaken() {
+    let (mut a, b) = link::own_pair(V4);
+    net::set_option(b.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &BUFFER).expect("SO_RCVBUF");
+    net::set_option(a.fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &BUFFER).expect("SO_SNDBUF");
+    let filled = a.tx.fill();
+    let mut receiver = Peer::spawn(Preload::Stripped);
+    receiver.hand_over(&b, true, false);
+    b.close();
+    assert_eq!(io::send(a.fd(), b"!", libc::MSG_OOB | libc::MSG_DONTWAIT), Err(EAGAIN));
+    receiver.start("recv", &[filled as u64 + 1000]);
+    a.send(1000);
+    receiver.finish();
+}
