@@ -2,9 +2,9 @@
 //! loses a right keeps it by going on.
 
 use super::caller::{SOON, as_nobody};
-use crate::policy::world::World;
 use crate::policy::probe::{Family, Seen, seen};
 use crate::policy::world::PORTS;
+use crate::policy::world::World;
 use crate::sockets::{patient, socket};
 use std::net::{SocketAddr, UdpSocket};
 
