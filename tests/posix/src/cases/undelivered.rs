@@ -34,19 +34,18 @@ fn expect_all_or_reset(receiver: &mut Peer, filled: u64) {
 }
 
 fn both_handed_over() {
-    let (end, mut peer) = small_buffers();
-    let filled = peer.call("fill", &[]);
-    peer.call("exec", &[Exec::Execve as u64, 1]);
-    let mut receiver = Peer::spawn(Preload::Stripped);
-    receiver.hand_over(&end, false, false);
-    end.close();
-    peer.close();
-    expect_all_or_reset(&mut receiver, filled);
+    closed_behind_a_full_ring(|writer| _ = writer.call("exec", &[Exec::Execve as u64, 1]));
 }
 
 fn closed() {
+    closed_behind_a_full_ring(|_| {});
+}
+
+/// `before`: what becomes of the writer before the reader is handed over.
+fn closed_behind_a_full_ring(before: impl FnOnce(&mut Peer)) {
     let (end, mut peer) = small_buffers();
     let filled = peer.call("fill", &[]);
+    before(&mut peer);
     let mut receiver = Peer::spawn(Preload::Stripped);
     receiver.hand_over(&end, false, false);
     end.close();
