@@ -42,6 +42,7 @@ fn everybody_takes_part_at_64_connections_and_the_main_ones_everywhere() {
         "none",
         "iptables",
         "iptables+rings",
+        "iptables+defaults",
         "capture",
         "capture+rings",
         "capture+splice",
@@ -50,7 +51,7 @@ fn everybody_takes_part_at_64_connections_and_the_main_ones_everywhere() {
     ];
     assert_eq!(part("64"), all);
     assert_eq!(part("1"), ["none", "iptables", "capture", "capture+rings", "bypass"]);
-    assert!(scenario.design.control, "iptables once more is the ninth");
+    assert!(scenario.design.control, "iptables once more is the tenth");
 }
 
 #[test]

@@ -20,10 +20,7 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
         Ok(start) if start >= 0 && n <= isize::MAX as usize => start,
         // Not a file with positions; rare enough for the kernel.
         Err(Errno(libc::ESPIPE)) => {
-            return match drain::before_native_send(arena::conn(c), out, Reason::Splice, 0) {
-                Ok(()) => native(),
-                Err(e) => errno::give(Err(e)),
-            };
+            return transmit::by_kernel(arena::conn(c), out, Reason::Splice, 0, native);
         }
         _ => return native(), // which the kernel refuses
     };
@@ -117,14 +114,11 @@ pub unsafe fn splice(
     if let Some(c) = source {
         errno::keep(|| drain::to_kernel(c, from, Reason::Splice));
     }
-    if let Some(c) = sink
-        && let Err(e) = errno::keep(|| drain::before_native_send(c, to, Reason::Splice, 0))
-    {
-        return errno::give(Err(e));
-    }
-    let moved = native();
+    let moved = match sink {
+        Some(c) => transmit::by_kernel(c, to, Reason::Splice, 0, native),
+        None => native(),
+    };
     source.inspect(|c| past_us::received(c, moved));
-    sink.inspect(|c| past_us::sent(c, moved));
     moved
 }
 

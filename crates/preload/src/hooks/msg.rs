@@ -2,7 +2,7 @@
 
 use super::conn;
 use super::rw::{MOST_VECTORS, address_is_good};
-use crate::io::{past_us, recv, send as transmit};
+use crate::io::{recv, send as transmit};
 use crate::record::{Conn, flag};
 use crate::stream::iov::{self, Destination};
 use crate::stream::rx;
@@ -204,15 +204,10 @@ fn check_name(m: &msghdr) -> Result<()> {
 /// Ancillary data says how the kernel is to send: it must see the bytes, for good. What it cannot read it refuses.
 #[cold]
 fn send_with_control(c: u32, fd: c_int, m: &msghdr, flags: c_int, native: impl FnOnce() -> ssize_t) -> ssize_t {
-    if m.msg_controllen <= i32::MAX as usize
-        && is_readable(m.msg_control, m.msg_controllen)
-        && let Err(e) = errno::keep(|| drain::before_native_send(arena::conn(c), fd, Reason::KernelFeature, flags))
-    {
-        return errno::give(Err(e));
+    if m.msg_controllen > i32::MAX as usize || !is_readable(m.msg_control, m.msg_controllen) {
+        return native();
     }
-    let sent = native();
-    past_us::sent(arena::conn(c), sent);
-    sent
+    transmit::by_kernel(arena::conn(c), fd, Reason::KernelFeature, flags, native)
 }
 
 fn is_readable(from: *const c_void, len: usize) -> bool {

@@ -243,14 +243,7 @@ pub fn send_at(
     match asked(at, flags) {
         Asked::Stream(flags) => send_vector(c, fd, (iov, n), flags, native),
         Asked::Nothing => native(),
-        Asked::Unknown => {
-            if let Err(e) = errno::keep(|| drain::before_native_send(arena::conn(c), fd, Reason::KernelFeature, 0)) {
-                return errno::give(Err(e));
-            }
-            let sent = native();
-            past_us::sent(arena::conn(c), sent);
-            sent
-        }
+        Asked::Unknown => transmit::by_kernel(arena::conn(c), fd, Reason::KernelFeature, 0, native),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sending. All calls that write to a connection come here.
 
-use super::arrive;
+use super::{arrive, past_us};
 use crate::record::{Conn, Reentered, flag};
 use crate::stream::native::natively;
 use crate::stream::source::{Buffers, Source};
@@ -19,7 +19,8 @@ use sidestep_sys::{Errno, Result};
 pub fn send(index: u32, fd: i32, source: &mut impl Source, flags: i32, native: impl FnOnce() -> isize) -> isize {
     let c = arrive(index);
     if flags & KERNEL_FLAGS != 0 {
-        return by_kernel(c, fd, flags, native);
+        let reason = if flags & libc::MSG_OOB != 0 { Reason::Urgent } else { Reason::KernelFeature };
+        return by_kernel(c, fd, reason, flags, native);
     }
     let mut native = Some(native);
     let passed = natively(index, c, || {
@@ -43,13 +44,15 @@ pub fn send(index: u32, fd: i32, source: &mut impl Source, flags: i32, native: i
 /// Flags that only the kernel can serve.
 const KERNEL_FLAGS: i32 = libc::MSG_OOB | libc::MSG_ZEROCOPY | libc::MSG_FASTOPEN;
 
-/// For good by kernel, because of a flag.
-fn by_kernel(c: &'static Conn, fd: i32, flags: i32, native: impl FnOnce() -> isize) -> isize {
-    let reason = if flags & libc::MSG_OOB != 0 { Reason::Urgent } else { Reason::KernelFeature };
-    match drain::before_native_send(c, fd, reason, flags) {
-        Ok(()) => native(),
-        Err(e) => errno::give(Err(e)),
+/// A call that only the kernel can serve, once everything before it is with the kernel: from now on our direction stays there.
+#[cold]
+pub fn by_kernel(c: &'static Conn, fd: i32, reason: Reason, flags: i32, native: impl FnOnce() -> isize) -> isize {
+    if let Err(e) = errno::keep(|| drain::before_native_send(c, fd, reason, flags)) {
+        return errno::give(Err(e));
     }
+    let sent = native();
+    past_us::sent(c, sent);
+    sent
 }
 
 fn attached(index: u32, c: &'static Conn, fd: i32, source: &mut impl Source, flags: i32) -> Result<usize> {

@@ -3,8 +3,7 @@
 
 use super::caller::{SOON, as_nobody};
 use crate::policy::probe::{Family, Seen, seen};
-use crate::policy::world::PORTS;
-use crate::policy::world::World;
+use crate::policy::world::{PORTS, World};
 use crate::sockets::{patient, socket};
 use std::net::{SocketAddr, UdpSocket};
 
