@@ -8,7 +8,7 @@ use crate::events::Digest;
 use crate::flows::{Flows, Names};
 use crate::lock;
 use crate::message::{Message, Update, refused};
-use crate::policing::Policing;
+use crate::policing::{Changed, Policing};
 use crate::questions;
 use crate::reclaimer::Reclaimer;
 use crate::settings::Settings;
@@ -259,7 +259,9 @@ impl Node {
                 let state = &mut self.view.state;
                 let concerned: Concerned = changes.into_iter().map(|change| state.apply_of(change, is_its)).collect();
                 self.changed.extend(concerned.services);
-                self.view.policing.is_stale |= concerned.policy;
+                if concerned.policy {
+                    self.view.policing.note(Changed::Policies);
+                }
                 self.recaptured.extend(concerned.captures);
             }
             Update::Listed => its.listed = true,
@@ -322,7 +324,7 @@ impl Node {
             let names = std::mem::take(&mut self.changed);
             let begun = Instant::now();
             let applied = self.view.reconciler.apply(&self.view.state, names, &mut self.view.maps, now);
-            self.view.policing.services_changed = true;
+            self.view.policing.note(Changed::Services);
             self.count(begun.elapsed());
             self.written(applied);
         }

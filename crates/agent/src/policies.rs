@@ -85,7 +85,7 @@ pub fn bypass(view: &View, service: &Service) -> Option<api::Bypass> {
         Bypass::Both => true,
     };
     let waits = "not yet: not all files have been read, and nobody is led around a proxy who may not be";
-    let waiting = (!view.policing.is_whole).then(|| waits.to_string());
+    let waiting = (!view.policing.is_whole()).then(|| waits.to_string());
     let refused = view.policing.refused.get(&service.name).map(ToString::to_string).or(waiting);
     Some(api::Bypass { inbound, refused })
 }

@@ -30,13 +30,27 @@ pub struct Policing {
     /// Services that ask to be led around proxies in vain.
     pub refused: BTreeMap<Name, Refusal>,
     required: Arc<BTreeSet<Name>>,
-    /// Nothing has been hidden since the agent began.
-    pub is_whole: bool,
-    /// Policies, pods or addresses have changed.
-    pub is_stale: bool,
-    /// Services have changed, too, or alone.
-    pub services_changed: bool,
-    is_told: bool,
+    /// Since the last plan.
+    changed: Changed,
+    /// What the last plan for the controller was made of.
+    told: Told,
+}
+
+/// What has changed. A greater one includes those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Changed {
+    Nothing,
+    Services,
+    /// Policies, pods or addresses.
+    Policies,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    Nothing,
+    /// Sources had not been read to their end.
+    Parts,
+    Everything,
 }
 
 impl Policing {
@@ -51,38 +65,47 @@ impl Policing {
             bypasses: Arc::default(),
             refused: BTreeMap::new(),
             required: Arc::default(),
-            is_whole: false,
-            is_stale: true,
-            services_changed: true,
-            is_told: false,
+            changed: Changed::Policies,
+            told: Told::Nothing,
         })
     }
 
     pub fn set_node(&mut self, addresses: &BTreeSet<Address>) {
         let addresses: BTreeSet<IpAddr> = addresses.iter().map(|address| address.ip()).collect();
-        self.is_stale |= addresses != self.node;
+        if addresses != self.node {
+            self.note(Changed::Policies);
+        }
         self.node = addresses;
+    }
+
+    pub fn note(&mut self, changed: Changed) {
+        self.changed = self.changed.max(changed);
+    }
+
+    /// Every source was read to its end at least once since the agent began.
+    pub fn is_whole(&self) -> bool {
+        self.told == Told::Everything
     }
 
     /// What the controller is to be told. None: nothing new. `is_whole`: everything has been read, and nothing is hidden.
     pub fn news(&mut self, state: &State, reconciler: &Reconciler, is_whole: bool) -> Option<PolicyPlan> {
-        let becomes_whole = is_whole && !self.is_whole;
-        self.is_whole |= is_whole;
-        let has_bypasses =
-            || state.services().any(|service| service.bypass != Bypass::Nobody) || !self.bypasses.is_empty();
-        let plans_bypasses = (self.is_stale || self.services_changed) && has_bypasses();
-        let mut is_news = becomes_whole || !self.is_told;
-        if std::mem::take(&mut self.is_stale) {
+        let changed = std::mem::replace(&mut self.changed, Changed::Nothing);
+        let told = self.told.max(if is_whole { Told::Everything } else { Told::Parts });
+        let mut is_news = told != self.told;
+        self.told = told;
+        if changed == Changed::Policies {
             is_news |= self.plan(state);
         }
-        if plans_bypasses {
+        let is_bypassed = || state.services().any(|service| service.bypass != Bypass::Nobody);
+        if changed != Changed::Nothing && (!self.bypasses.is_empty() || is_bypassed()) {
             is_news |= self.plan_bypasses(state, reconciler);
         }
-        self.services_changed = false;
-        self.is_told |= is_news;
-        let Policing { plan, bypasses, required, is_whole, .. } = self;
-        let (plan, bypasses, required) = (Arc::clone(plan), Arc::clone(bypasses), Arc::clone(required));
-        is_news.then_some(PolicyPlan { policies: plan, bypasses, required, is_whole: *is_whole })
+        is_news.then(|| PolicyPlan {
+            policies: Arc::clone(&self.plan),
+            bypasses: Arc::clone(&self.bypasses),
+            required: Arc::clone(&self.required),
+            is_whole: self.is_whole(),
+        })
     }
 
     fn plan(&mut self, state: &State) -> bool {

@@ -24,7 +24,7 @@ pub fn outbound(view: &View, pod: &Name, to: SocketAddr, protocol: Protocol, ste
 /// Of what the server's rules would give to its proxy; `from` is the client's address, if it is known.
 pub fn inbound(view: &View, pod: &Name, at: SocketAddr, from: Option<IpAddr>, steps: &mut Steps) -> bool {
     let key = key(at.ip(), at.port(), Scope::Address);
-    if !view.policing.is_whole || !view.policing.flags(&key).inbound {
+    if !view.policing.is_whole() || !view.policing.flags(&key).inbound {
         return false;
     }
     let client = from.and_then(|ip| view.policing.plan.identities.get(&Address::from(ip.to_canonical())));
@@ -49,7 +49,7 @@ fn wanted(view: &View, to: SocketAddr, protocol: Protocol, steps: &mut Steps) ->
     let is_node = || view.maps.node_addresses().is_ok_and(|known| known.contains(&exact.address));
     let asked = [exact, of_node].into_iter().find(|key| view.policing.flags(key).outbound);
     let asked = asked.filter(|key| key.scope == Scope::Address || is_node());
-    if asked.is_some() && !view.policing.is_whole {
+    if asked.is_some() && !view.policing.is_whole() {
         steps.say("round the proxy", "not yet: not all files have been read");
         return None;
     }
