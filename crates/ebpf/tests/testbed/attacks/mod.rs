@@ -10,4 +10,5 @@ mod listeners;
 mod past_lookup;
 mod places;
 mod raw;
+mod scene;
 mod source_routes;

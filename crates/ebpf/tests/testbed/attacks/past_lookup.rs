@@ -2,6 +2,7 @@
 //! lies.
 
 use super::caller::{SOON, as_nobody, send_with, set_number};
+use super::scene::Scene;
 use crate::policy::probe::{Family, Seen};
 use crate::policy::world::{PORTS, World};
 use crate::sockets::{at, until};
@@ -18,34 +19,20 @@ const IPV6_FREEBIND: libc::c_int = 78;
 const IPV6_PKTINFO: libc::c_int = 50;
 const UDP_LITE: Protocol = ipproto::UDPLITE;
 
-/// `db` may be sent something by `web`, and by nobody else; `stranger` tries.
-struct Scene {
-    world: World,
-    web: Name,
-    db: Name,
-    stranger: Name,
+/// What may be sent to the server's pod, by a policy for it; and each pod's addresses are known.
+fn enforce(scene: &mut Scene, ingress: &str) {
+    scene.policy("db", ingress);
+    let admission = sidestep_ebpf::admission::Admission::open(&scene.world.node.options.pins).unwrap();
+    for (name, pod) in &scene.world.pods {
+        let path = pod.namespace.path();
+        let cookie = sidestep_ebpf::netns::cookie_of(&path).unwrap();
+        let network = sidestep_ebpf::capture::pod_network::read(&path).unwrap();
+        scene.world.policies.know(cookie, &(&network).into()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        admission.admit(cookie).unwrap();
+    }
 }
 
 impl Scene {
-    fn new() -> Scene {
-        let mut world = World::new();
-        let [web, db, stranger] = world.apps(["web", "db", "stranger"]);
-        Scene { world, web, db, stranger }
-    }
-
-    fn judge(&mut self, ingress: &str) {
-        self.world.policy("db", &format!("select: {{matchLabels: {{app: db}}}}, {ingress}"));
-        self.world.settle();
-        let admission = sidestep_ebpf::admission::Admission::open(&self.world.node.options.pins).unwrap();
-        for (name, pod) in &self.world.pods {
-            let path = pod.namespace.path();
-            let cookie = sidestep_ebpf::netns::cookie_of(&path).unwrap();
-            let place = sidestep_ebpf::capture::pod_network::read(&path).unwrap();
-            self.world.policies.know(cookie, &(&place).into()).unwrap_or_else(|error| panic!("{name}: {error}"));
-            admission.admit(cookie).unwrap();
-        }
-    }
-
     /// Who of both is heard.
     fn heard(&self, protocol: Option<Protocol>, to: impl Fn(&Name) -> SocketAddr) -> [bool; 2] {
         [&self.web, &self.stranger].map(|sender| {
@@ -95,7 +82,7 @@ fn what_is_for_many_is_judged_by_its_sender() {
         assert_eq!(heard, [true; 2], "without a policy: {number}");
     }
     for policy in [CLOSED, OPEN_BUT] {
-        scene.judge(policy);
+        enforce(&mut scene, policy);
         for number in 0..2 {
             let heard = scene.heard(None, |sender| groups(&scene.world, sender)[number]);
             assert_eq!(heard, [true, false], "{policy}: {number}");
@@ -116,13 +103,13 @@ fn another_protocol_is_judged_by_rules_without_ports() {
         assert_eq!(scene.heard(Some(UDP_LITE), |_| to), [true; 2], "without a policy");
     }
     for policy in [CLOSED, OPEN_BUT] {
-        scene.judge(policy);
+        enforce(&mut scene, policy);
         for v6 in [false, true] {
             let to = SocketAddr::new(scene.world.address(&scene.db, v6), PORT);
             assert_eq!(scene.heard(Some(UDP_LITE), |_| to), [true, false], "{policy} {to}");
         }
     }
-    scene.judge("ingress: [{action: allow, ports: [{protocol: TCP}, {protocol: UDP}]}]");
+    enforce(&mut scene, "ingress: [{action: allow, ports: [{protocol: TCP}, {protocol: UDP}]}]");
     for v6 in [false, true] {
         let to = SocketAddr::new(scene.world.address(&scene.db, v6), PORT);
         assert_eq!(scene.heard(Some(UDP_LITE), |_| to), [false; 2], "a rule with ports is about other protocols");
@@ -164,7 +151,7 @@ fn another_protocol_leaves_a_pod_only_where_it_may_go() {
 #[test]
 fn nobody_speaks_for_another() {
     let mut scene = Scene::new();
-    scene.judge(CLOSED);
+    enforce(&mut scene, CLOSED);
     let to = SocketAddr::new(scene.world.address(&scene.db, true), PORT);
     let lies = [&scene.web, &scene.db].map(|name| scene.world.address(name, true));
     let receiver = scene.world.pods[&scene.db].namespace.run(|| receiver(None, true));
@@ -203,7 +190,7 @@ fn nobody_speaks_for_another() {
 #[test]
 fn nobody_speaks_for_another_by_an_option_that_is_off_again() {
     let mut scene = Scene::new();
-    scene.judge(CLOSED);
+    enforce(&mut scene, CLOSED);
     for v6 in [false, true] {
         let to = SocketAddr::new(scene.world.address(&scene.db, v6), PORT);
         let receiver = scene.world.pods[&scene.db].namespace.run(|| receiver(None, v6));

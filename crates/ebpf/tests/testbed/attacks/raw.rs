@@ -1,14 +1,14 @@
 //! Raw, packet and ping sockets, and protocols that rules know nothing of. A pod without CAP_NET_RAW has ping sockets at most.
 
 use super::caller::{SOON, as_nobody};
+use super::scene::Scene;
 use crate::policy::probe::{Family, Seen};
-use crate::policy::world::{PORTS, World};
+use crate::policy::world::PORTS;
 use crate::sockets::at;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketType, ipproto, recvfrom, sendto, socket};
 use sidestep_mesh::address::Protocol::Tcp;
-use sidestep_mesh::object::Name;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -16,26 +16,7 @@ use std::os::fd::OwnedFd;
 const PORT: u16 = 9000;
 const CLOSED: &str = "default: {egress: deny}, egress: [{action: allow, to: [{labels: {app: db}}]}]";
 
-/// `web` may call `db`, and nobody else.
-struct Scene {
-    world: World,
-    web: Name,
-    db: Name,
-    stranger: Name,
-}
-
 impl Scene {
-    fn new() -> Scene {
-        let mut world = World::new();
-        let [web, db, stranger] = world.apps(["web", "db", "stranger"]);
-        Scene { world, web, db, stranger }
-    }
-
-    fn judge(&mut self, app: &str, spec: &str) {
-        self.world.policy(app, &format!("select: {{matchLabels: {{app: {app}}}}}, {spec}"));
-        self.world.settle();
-    }
-
     fn hosts(&self, v6: bool) -> [SocketAddr; 2] {
         [&self.db, &self.stranger].map(|name| SocketAddr::new(self.world.address(name, v6), PORT))
     }
@@ -76,7 +57,7 @@ fn what_a_raw_socket_sends_is_judged_as_a_datagram_is() {
     let mut scene = Scene::new();
     for judged in [false, true] {
         if judged {
-            scene.judge(
+            scene.policy(
                 "web",
                 "egress: [{action: allow, to: [{labels: {app: db}}], ports: [{port: 9000, protocol: UDP}]}]",
             );
@@ -120,7 +101,7 @@ fn with_checksum(mut packet: Vec<u8>) -> Vec<u8> {
 #[test]
 fn a_raw_socket_hears_nothing_that_its_pod_may_not_receive() {
     let mut scene = Scene::new();
-    scene.judge("db", "ingress: [{action: allow, from: [{labels: {app: web}}]}]");
+    scene.policy("db", "ingress: [{action: allow, from: [{labels: {app: web}}]}]");
     for v6 in [false, true] {
         let to = scene.hosts(v6)[0];
         for (sender, is_heard) in [(&scene.web, true), (&scene.stranger, false)] {
@@ -141,7 +122,7 @@ fn what_a_packet_socket_sends_is_judged_by_the_receiver_alone() {
     // The two are neighbours: each knows the other's station.
     let place = scene.world.place(&scene.stranger, Family::V4, PORTS[0]);
     assert_eq!(scene.world.call(&scene.web, place, Tcp), Seen::Reached);
-    scene.judge("web", CLOSED);
+    scene.policy("web", CLOSED);
     let (IpAddr::V4(from), IpAddr::V4(host)) = (scene.world.address(&scene.web, false), to.ip()) else { panic!() };
     let packet = with_checksum(headed(from, host));
     let mut heard = Vec::new();
@@ -188,12 +169,12 @@ fn a_ping_is_judged_as_any_other_protocol_and_its_answer_is_let_in() {
     for v6 in [false, true] {
         assert_eq!(pings(&scene, v6), [Ok(true); 2], "without a policy");
     }
-    scene.judge("web", "egress: [{action: allow, ports: [{protocol: TCP}, {protocol: UDP}]}]");
+    scene.policy("web", "egress: [{action: allow, ports: [{protocol: TCP}, {protocol: UDP}]}]");
     for v6 in [false, true] {
         assert!(pings(&scene, v6).iter().all(|pinged| *pinged != Ok(true)), "no rule is about it");
     }
     // What comes in is closed as well: an answer is let in, and so is what tells of errors.
-    scene.judge("web", &format!("{CLOSED}, ingress: [{{action: allow, from: [{{cidr: 192.0.2.1/32}}]}}]"));
+    scene.policy("web", &format!("{CLOSED}, ingress: [{{action: allow, from: [{{cidr: 192.0.2.1/32}}]}}]"));
     for v6 in [false, true] {
         let [allowed, forbidden] = pings(&scene, v6);
         assert_eq!(allowed, Ok(true));
@@ -217,7 +198,7 @@ fn an_extended_ping_is_judged_too() {
         })
     };
     assert_eq!(sends(&scene), Ok(8), "without a policy");
-    scene.judge("web", CLOSED);
+    scene.policy("web", CLOSED);
     assert_eq!(sends(&scene), Err(Errno::PERM));
 }
 
@@ -225,7 +206,7 @@ fn an_extended_ping_is_judged_too() {
 #[test]
 fn no_other_protocol_reaches_a_forbidden_host() {
     let mut scene = Scene::new();
-    scene.judge("web", CLOSED);
+    scene.policy("web", CLOSED);
     let protocols: [(u32, SocketType); 6] = [
         (132, SocketType::STREAM), // SCTP
         (132, SocketType::SEQPACKET),
