@@ -93,7 +93,7 @@ impl Direction {
     /// What a woken writer does: it looks, and sends at most so many of the unread bytes by kernel, unless the reader just
     /// sends them.
     pub fn serve(&self, tx: &mut Tx, most: usize) -> Result<()> {
-        tx.look(self.half())?;
+        tx.poll(self.half())?;
         if !tx.has_unsent() || !self.half().claim_sending() {
             return Ok(());
         }

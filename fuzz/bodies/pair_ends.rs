@@ -161,7 +161,7 @@ impl Sender {
                 Sent::Some(n) => self.writer.tx.sent_unread(half, n),
                 Sent::Full => {
                     space::wish(half.writer);
-                    self.writer.tx.look(half).expect("no violation");
+                    self.writer.tx.poll(half).expect("no violation");
                     if self.writer.tx.has_unsent() {
                         return false;
                     }

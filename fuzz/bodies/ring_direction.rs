@@ -78,7 +78,7 @@ impl Direction {
 
     /// The writer looks at the reader's word, and moves the base of an empty ring.
     pub fn look(&self, output: &mut Output) -> Result<Head, PeerViolation> {
-        let head = output.look(&self.reader)?;
+        let head = output.poll(&self.reader)?;
         if let Head::At(_) = head {
             output.rebase(&self.writer);
         }

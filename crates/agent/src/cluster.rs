@@ -97,7 +97,7 @@ impl Cluster {
             known.end_quiet_outages(sink)?;
             let next = select(news.next(), refresh.as_mut());
             match tokio::time::timeout(QUIET, next).await {
-                Ok(Either::Left((Some(next), _))) => known.take(next, sink)?,
+                Ok(Either::Left((Some(next), _))) => known.handle(next, sink)?,
                 Ok(Either::Left((None, _)) | Either::Right(_)) => return Ok(()),
                 Err(_) => {}
             }

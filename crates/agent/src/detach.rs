@@ -40,7 +40,7 @@ pub fn detach(args: &Args) -> Result<(), DetachError> {
 
 /// Nobody programs what is being removed.
 fn stop_running(pins: &Path, socket: &Path) -> Result<Lock, DetachError> {
-    if let Some(lock) = Lock::take(pins)? {
+    if let Some(lock) = Lock::acquire(pins)? {
         return Ok(lock);
     }
     let held = Held::new(pins);
@@ -49,7 +49,7 @@ fn stop_running(pins: &Path, socket: &Path) -> Result<Lock, DetachError> {
     }
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match Lock::take(pins)? {
+        match Lock::acquire(pins)? {
             Some(lock) => return Ok(lock),
             None if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
             None => return Err(DetachError::DoesNotEnd(held)),

@@ -24,7 +24,7 @@ pub struct Lock {
 
 impl Lock {
     /// None: another process has it. The directory is made if need be.
-    pub fn take(pins: &Path) -> Result<Option<Lock>, LockError> {
+    pub fn acquire(pins: &Path) -> Result<Option<Lock>, LockError> {
         let checked = Pins::new(pins)?;
         Lock::of(pins, || checked.create())
     }

@@ -99,7 +99,7 @@ impl Node {
         let node = choose::Node { name: settings.node_name.as_str().into(), zone };
         let reconciler = Reconciler::new(node, &mut maps)?;
         let sources = source_names.into_iter().map(|name| Source { name, ..Source::default() }).collect();
-        let pods = Pods::new(Captures::look(&settings.pins).map_err(io::Error::other)?);
+        let pods = Pods::new(Captures::open_read_only(&settings.pins).map_err(io::Error::other)?);
         let policing = Policing::new(&settings.pins).map_err(io::Error::other)?;
         let controller = CaptureThread::start(&settings, netns, inbox.clone());
         let flows = settings.watch.then(|| Flows::start(settings.pins.clone()));
@@ -169,7 +169,7 @@ impl Node {
             Err(RecvTimeoutError::Disconnected) => return Some(End::Leave),
         };
         for message in first.into_iter().chain(messages.try_iter().take(BATCH)) {
-            if let Some(end) = self.take(message) {
+            if let Some(end) = self.handle(message) {
                 return Some(end);
             }
         }
@@ -184,7 +184,7 @@ impl Node {
         [self.again, tidy, self.log_due].into_iter().flatten().min()
     }
 
-    fn take(&mut self, message: Message) -> Option<End> {
+    fn handle(&mut self, message: Message) -> Option<End> {
         match message {
             Message::Update(source, told) => self.told(source, told),
             Message::Captured(Report::Settled) => self.captures = self.captures.max(Stage::Settled),
@@ -198,7 +198,7 @@ impl Node {
                 self.addresses = addresses;
                 self.write_addresses();
             }
-            Message::Settings(settings) => self.take_settings(*settings),
+            Message::Settings(settings) => self.apply_settings(*settings),
             Message::Event(event) => {
                 self.digest.add(event);
                 self.log_due = self.log_due.or(Some(Instant::now() + LOG_EVERY));

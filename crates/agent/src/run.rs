@@ -54,7 +54,7 @@ pub fn run(args: Args) -> Result<(), RunError> {
     log();
     let settings = Settings::new(&args)?;
     Missing::check(probe::missing())?;
-    let _lock = Lock::take(&settings.pins)?.ok_or_else(|| RunError::Running(Held::new(&settings.pins)))?;
+    let _lock = Lock::acquire(&settings.pins)?.ok_or_else(|| RunError::Running(Held::new(&settings.pins)))?;
     privileges::drop_others(&settings)?;
     if !probe::may_read_kernel() {
         tracing::warn!(

@@ -14,7 +14,7 @@ pub struct Counted {
 impl Counted {
     /// None: the domain holds enough, and `fd` is closed.
     pub fn new(fd: OwnedFd, account: &Arc<Account>) -> Option<Counted> {
-        account.take(1).map(|permit| Counted::with(fd, permit))
+        account.claim(1).map(|permit| Counted::with(fd, permit))
     }
 
     pub fn with(fd: OwnedFd, permit: Permit) -> Counted {

@@ -146,7 +146,7 @@ impl Link {
     }
 
     /// Gives a free slot to a connection. Its memory is touched only now.
-    pub fn take(&mut self, connection: Connection) -> Option<usize> {
+    pub fn claim(&mut self, connection: Connection) -> Option<usize> {
         let word = self.used.iter().position(|&w| w != u64::MAX)?;
         let bit = self.used[word].trailing_ones() as usize;
         let number = word * 64 + bit;
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn slots_are_given_once_until_all_are_taken() {
         let mut link = link();
-        let given: Vec<_> = std::iter::from_fn(|| link.take(connection())).collect();
+        let given: Vec<_> = std::iter::from_fn(|| link.claim(connection())).collect();
         assert_eq!(given, (0..SLOTS).collect::<Vec<_>>());
         assert!(link.is_full());
     }
@@ -288,24 +288,24 @@ mod tests {
     #[test]
     fn a_slot_is_free_again_when_both_sides_released_it() {
         let mut link = link();
-        let slots: Vec<_> = (0..3).filter_map(|_| link.take(connection())).collect();
+        let slots: Vec<_> = (0..3).filter_map(|_| link.claim(connection())).collect();
         assert_eq!(slots, [0, 1, 2]);
         assert!(matches!(link.release(1, 0), Released::Half));
         assert!(matches!(link.release(1, 0), Released::Nothing), "only once");
-        assert_eq!(link.take(connection()), Some(3), "not yet free");
+        assert_eq!(link.claim(connection()), Some(3), "not yet free");
         assert!(matches!(link.release(1, 1), Released::Whole(Some(_))));
         assert!(matches!(link.release(1, 1), Released::Nothing));
-        assert_eq!(link.take(connection()), Some(4), "its memory is on the way back");
+        assert_eq!(link.claim(connection()), Some(4), "its memory is on the way back");
         link.punched(1);
         link.punched(2);
-        assert_eq!(link.take(connection()), Some(1), "and 2 is somebody's");
+        assert_eq!(link.claim(connection()), Some(1), "and 2 is somebody's");
         assert!(matches!(link.release(SLOTS - 1, 0), Released::Nothing));
     }
 
     #[test]
     fn memory_that_a_process_without_us_may_read_is_kept_until_its_end() {
         let mut link = link();
-        let slot = link.take(connection()).expect("a slot");
+        let slot = link.claim(connection()).expect("a slot");
         link.sides[1] = Side::CutOff;
         assert!(matches!(link.release(slot, 1), Released::Half));
         assert!(matches!(link.release(slot, 0), Released::Whole(None)), "it may still be read");
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_reused_slot_is_as_new() {
         let mut link = link();
-        assert_eq!(link.take(connection()), Some(0));
+        assert_eq!(link.claim(connection()), Some(0));
         let words = link.mem.slot(0);
         words.writer[1].tail.store(77, Relaxed);
         words.writer[1].epoch.store(3, Relaxed);
@@ -327,7 +327,7 @@ mod tests {
         words.side[1].doorbells.store(u64::MAX, Relaxed);
         words.hold.store(1, Relaxed);
         free(&mut link, 0);
-        assert_eq!(link.take(connection()), Some(0));
+        assert_eq!(link.claim(connection()), Some(0));
         let words = link.mem.slot(0);
         assert_eq!((words.writer[1].tail.load(Relaxed), words.writer[1].epoch.load(Relaxed)), (0, 0));
         assert_eq!((words.writer[1].complete.load(Relaxed), words.writer[1].copied.load(Relaxed)), (0, 0));
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn freezing_keeps_the_position_and_counts_once() {
         let mut link = link();
-        let slot = link.take(connection()).expect("free");
+        let slot = link.claim(connection()).expect("free");
         link.mem.slot(slot).reader[0].head.store(1234, Relaxed);
         // Direction 0 is read by side 1.
         assert!(link.freeze(slot, 1));
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn only_sleeping_places_are_rung_but_all_named_ones_are_marked() {
         let mut link = link();
-        let slot = (0..=70).filter_map(|_| link.take(connection())).last().expect("free");
+        let slot = (0..=70).filter_map(|_| link.claim(connection())).last().expect("free");
         assert_eq!(slot, 70);
         link.mem.slot(slot).side[1].doorbells.store(1 << 3 | 1 << 5 | 1 << 60, Relaxed);
         link.mem.side(1).doorbells[5].armed.store(1, Relaxed);

@@ -66,7 +66,7 @@ impl Outbox {
     /// Adds a record. Beyond the first few it counts for the account.
     pub fn push(&mut self, msg: Msg, fd: Option<Attached>, account: &Arc<Account>) -> Result<(), Overflow> {
         let is_free = self.waiting.len() < FREE_RECORDS;
-        let permit = if is_free { None } else { Some(account.take(1).ok_or(Overflow)?) };
+        let permit = if is_free { None } else { Some(account.claim(1).ok_or(Overflow)?) };
         self.waiting.push_back(Waiting { msg, fd, _permit: permit });
         Ok(())
     }

@@ -69,13 +69,13 @@ impl Account {
     }
 
     /// None: it holds enough. (Of two threads that take the last ones at once both may be refused, never served.)
-    pub fn take(self: &Arc<Account>, n: usize) -> Option<Permit> {
-        self.take_if(n, may_take)
+    pub fn claim(self: &Arc<Account>, n: usize) -> Option<Permit> {
+        self.claim_if(n, may_take)
     }
 
     /// Whatever it holds, if there is so much.
-    pub fn take_of_what_is_left(self: &Arc<Account>, n: usize) -> Option<Permit> {
-        self.take_if(n, |_, n, used, limit| used.saturating_add(n) <= limit)
+    pub fn claim_rest(self: &Arc<Account>, n: usize) -> Option<Permit> {
+        self.claim_if(n, |_, n, used, limit| used.saturating_add(n) <= limit)
     }
 
     /// It has been taken already, and counts although there may not be so much.
@@ -86,7 +86,7 @@ impl Account {
     }
 
     /// `may`: of what is held, what is wanted, what is used, and what there is in all.
-    fn take_if(self: &Arc<Account>, n: usize, may: fn(usize, usize, usize, usize) -> bool) -> Option<Permit> {
+    fn claim_if(self: &Arc<Account>, n: usize, may: fn(usize, usize, usize, usize) -> bool) -> Option<Permit> {
         let used = self.budget.used.fetch_add(n, SeqCst);
         let held = self.held.fetch_add(n, SeqCst);
         let permit = Permit { account: self.clone(), n };
@@ -155,7 +155,7 @@ mod tests {
 
     /// Takes one after the other until it is refused.
     fn greedy(account: &Arc<Account>) -> Vec<Permit> {
-        std::iter::from_fn(|| account.take(1)).collect()
+        std::iter::from_fn(|| account.claim(1)).collect()
     }
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
             let left = LIMIT - budget.used.load(SeqCst);
             assert!(left >= LIMIT / 3_usize.pow(n).min(LIMIT), "{left} left by {n}");
             let newcomer = Account::new(&budget);
-            assert_eq!(newcomer.take(1).is_some(), left > 1, "the next one, of {left}");
+            assert_eq!(newcomer.claim(1).is_some(), left > 1, "the next one, of {left}");
         }
         assert_eq!(all[0].0.held(), 2 * LIMIT / 3);
     }
@@ -199,7 +199,7 @@ mod tests {
             assert_eq!(greedy(&account).len(), 20);
             assert_eq!((account.held(), budget.used.load(SeqCst)), (0, 0), "also by what was refused");
         }
-        assert!(account.take(21).is_none() && account.take(20).is_some());
-        assert!(Account::new(&Budget::new(0)).take(1).is_none());
+        assert!(account.claim(21).is_none() && account.claim(20).is_some());
+        assert!(Account::new(&Budget::new(0)).claim(1).is_none());
     }
 }

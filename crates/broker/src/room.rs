@@ -44,17 +44,17 @@ impl Room {
 
     /// For a link with a peer of that domain. None: it has enough of them.
     pub fn link(&mut self, peer: Scope) -> Option<Permit> {
-        self.take(peer, |taken| &taken.links)
+        self.claim(peer, |taken| &taken.links)
     }
 
     /// For what rings at a peer of that domain.
     pub fn doorbell(&mut self, peer: Scope) -> Option<Permit> {
-        self.take(peer, |taken| &taken.bells)
+        self.claim(peer, |taken| &taken.bells)
     }
 
     /// Whether another ring may be written for a peer of that domain, after all that its peers have not released.
     pub fn may_share(&mut self, peer: Scope, ring_size: usize) -> bool {
-        peer == self.own || self.of(peer).unreleased.take(ring_size).is_some()
+        peer == self.own || self.of(peer).unreleased.claim(ring_size).is_some()
     }
 
     /// The member has released a ring, and its peer has not. None: a peer of its own domain.
@@ -62,10 +62,10 @@ impl Room {
         (peer != self.own).then(|| self.of(peer).unreleased.owe(ring_size))
     }
 
-    fn take(&mut self, peer: Scope, what: fn(&Taken) -> &Arc<Account>) -> Option<Permit> {
+    fn claim(&mut self, peer: Scope, what: fn(&Taken) -> &Arc<Account>) -> Option<Permit> {
         let is_own = peer == self.own;
         let account = what(self.of(peer));
-        if is_own { account.take_of_what_is_left(1) } else { account.take(1) }
+        if is_own { account.claim_rest(1) } else { account.claim(1) }
     }
 
     fn of(&mut self, peer: Scope) -> &Taken {

@@ -167,7 +167,7 @@ proptest! {
         prop_assert_eq!(matcher.len(), waiting.len());
         for member in 0..4 {
             prop_assert_eq!(matcher.waiting_of(member), waiting.iter().filter(|t| t.member == member).count());
-            matcher.forget_member(member);
+            matcher.remove_member(member);
         }
         prop_assert!(matcher.is_empty());
     }

@@ -119,7 +119,7 @@ impl Copies {
     }
 
     /// No copies come any more.
-    pub fn forget(&mut self) {
+    pub fn end(&mut self) {
         self.left = Left::None;
     }
 

@@ -186,8 +186,8 @@ impl Rx {
     }
 
     /// The kernel says that the stream has ended: no copies come any more.
-    pub fn forget_copies(&mut self) {
-        self.copies.forget();
+    pub fn end_copies(&mut self) {
+        self.copies.end();
     }
 
     /// Bytes among `queued` of the kernel that are news, after the copies and after the present stretch.
@@ -201,11 +201,11 @@ impl Rx {
     /// The kernel says that the stream has ended. Bytes that a dead writer left in the ring come first: returns how many, at
     /// [`Rx::at`]. The caller reports them with [`Rx::took_rest`].
     pub fn rest(&mut self, half: Half) -> Result<usize, PeerViolation> {
-        self.forget_copies();
+        self.end_copies();
         if let Read::Ring(n) = self.next(half)? {
             return Ok(n);
         }
-        self.forget_copies();
+        self.end_copies();
         // Bytes before the end of the stretch were the kernel's. If they did not come they are lost with the writer. A
         // writer that has begun another stretch had sent all of this one.
         let pos = self.input.pos;
@@ -290,7 +290,7 @@ impl Rx {
     fn leave(&mut self, half: Half) -> Result<(), PeerViolation> {
         if self.input.is_copying() {
             let has_copies = self.copies.leave(&self.input, half)?;
-            self.input.forget_copies();
+            self.input.end_copies();
             if !has_copies {
                 self.input.leave(half.reader);
             }

@@ -147,7 +147,7 @@ impl Tx {
         if self.carrier == Carrier::Ring {
             let tight = self.output.space(half.size) < want || self.output.at() + want as u64 > WARM;
             if tight || self.asked_back(half) {
-                self.look(half)?;
+                self.poll(half)?;
             }
             if self.carrier == Carrier::Ring {
                 return Ok(Write::Ring(self.output.space(half.size)));
@@ -158,7 +158,7 @@ impl Tx {
 
     fn next_unread(&mut self, half: Half) -> Result<Write, PeerViolation> {
         if let Carrier::Copying { .. } = self.carrier {
-            self.look(half)?;
+            self.poll(half)?;
         }
         let (Carrier::Copying { next, .. } | Carrier::TakeBack(next)) = self.carrier else {
             return Ok(Write::Kernel);
@@ -179,7 +179,7 @@ impl Tx {
         self.pos += n as u64;
         self.ring += n as u64;
         // The reader freezes, fences and looks for bytes. This end has published and fenced, and looks for the freeze.
-        if self.asked_back(half) { self.look(half) } else { Ok(()) }
+        if self.asked_back(half) { self.poll(half) } else { Ok(()) }
     }
 
     /// The caller has given `n` bytes of the program to the kernel.
@@ -222,7 +222,7 @@ impl Tx {
         if self.carrier != Carrier::Ring {
             return Ok(());
         }
-        self.look(half)?;
+        self.poll(half)?;
         if self.carrier != Carrier::Ring {
             return Ok(()); // it had ended
         }
@@ -244,7 +244,7 @@ impl Tx {
     /// Ends the stretch without copies: the reader reads the unread bytes in the ring, or never. For a direction to which the
     /// kernel will deliver nothing more.
     pub fn end_without_copies(&mut self, half: Half) -> Result<(), PeerViolation> {
-        self.look(half)?;
+        self.poll(half)?;
         match self.carrier {
             // A reader that has not entered may just be reading from the kernel, and needs copies there.
             Carrier::Ring if self.output.is_waiting(half.reader) => self.end(half)?,
@@ -269,7 +269,7 @@ impl Tx {
         if !self.has_unsent() || !half.claim_sending() {
             return Ok(());
         }
-        let looked = self.heed_deputy(half).and_then(|()| self.look(half));
+        let looked = self.heed_deputy(half).and_then(|()| self.poll(half));
         if looked.is_ok() && matches!(self.carrier, Carrier::Copying { .. }) {
             half.leave_unsent();
             self.stop_copying(half);
@@ -286,11 +286,11 @@ impl Tx {
     }
 
     /// Looks at the reader's word now, for space and for the end of the stretch.
-    pub fn look(&mut self, half: Half) -> Result<(), PeerViolation> {
+    pub fn poll(&mut self, half: Half) -> Result<(), PeerViolation> {
         if !matches!(self.carrier, Carrier::Ring | Carrier::Copying { .. }) {
             return Ok(());
         }
-        match self.output.look(half.reader)? {
+        match self.output.poll(half.reader)? {
             Head::At(_) if self.carrier == Carrier::Ring => self.output.rebase(half.writer),
             Head::At(_) => self.settle(half),
             Head::Frozen(end) => self.left_by_reader(half, end),

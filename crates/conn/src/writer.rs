@@ -134,7 +134,7 @@ impl Writer {
     /// `around`: asked for after the hints have been noted.
     pub fn heed(&mut self, half: Half, around: impl FnOnce() -> Around) -> Result<Option<Reason>, PeerViolation> {
         self.tx.note_hints(half);
-        self.tx.look(half)?;
+        self.tx.poll(half)?;
         let around = around();
         match self.wanted_back(half, around) {
             Some(reason) => self.end(half, around, Some(reason)),
@@ -176,7 +176,7 @@ impl Writer {
     /// The ring is full: announces that this end waits, and looks once more.
     pub fn find_space(&mut self, half: Half, around: Around, pace: Pace) -> Result<Space, PeerViolation> {
         space::wish(half.writer);
-        self.tx.look(half)?;
+        self.tx.poll(half)?;
         if !self.tx.in_ring() {
             return Ok(Space::Left(self.note_end(around)));
         }

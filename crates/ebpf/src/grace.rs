@@ -36,10 +36,10 @@ impl Written {
     /// Before these are written: waits if one of them was written within this period. Two keys may be taken for one another,
     /// which costs a wait.
     pub fn space_out<'a>(&mut self, mut keys: impl Iterator<Item = &'a [u8]>) {
-        self.forget_if_over();
+        self.clear_if_over();
         if !self.keys.is_empty() && keys.any(|key| self.keys.contains(&digest(key))) {
             wait_for_readers();
-            self.forget_if_over();
+            self.clear_if_over();
         }
     }
 
@@ -50,7 +50,7 @@ impl Written {
         wait_aside();
     }
 
-    fn forget_if_over(&mut self) {
+    fn clear_if_over(&mut self) {
         if ENDED.load(Ordering::SeqCst) > self.begun {
             self.keys.clear();
         }

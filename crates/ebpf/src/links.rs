@@ -107,7 +107,7 @@ fn exchange(programs: &[ProgramMut], directory: &Path, cgroup: &Cgroup) -> Resul
         unpin_each(&links, directory);
         return Err(error);
     }
-    forget_others(programs, directory)
+    unpin_others(programs, directory)
 }
 
 fn exchange_each(programs: &[&ProgramMut], directory: &Path) -> Result<()> {
@@ -134,7 +134,7 @@ fn exchange_one(program: &ProgramMut, path: &Path) -> Result<(Link, Option<Owned
     Ok((link, before))
 }
 
-fn forget_others(programs: &[ProgramMut], directory: &Path) -> Result<()> {
+fn unpin_others(programs: &[ProgramMut], directory: &Path) -> Result<()> {
     let others = std::fs::read_dir(directory).at("read", directory)?.flatten().map(|entry| entry.path());
     let is_one = |path: &PathBuf| programs.iter().any(|program| path.file_name() == Some(program.name()));
     others.filter(|path| !is_one(path)).try_for_each(|path| std::fs::remove_file(&path).at("remove", &path))

@@ -45,7 +45,7 @@ fn install_over<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> R
     if packets::are_installed(&options.pins) {
         packets::install(options)?;
     }
-    pinned::forget_other_layouts(&pins, KIND, &maps_directory())?;
+    pinned::unpin_other_layouts(&pins, KIND, &maps_directory())?;
     Ok(filled)
 }
 
@@ -53,7 +53,7 @@ fn install_over<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> R
 pub fn remove(pins: &Path) -> Result<()> {
     let captured = capture::inodes(pins)?;
     // Of tables that another version has made nothing is known.
-    let ended = Captures::look(pins).map_or(Ok(()), |mut captures| captures.remove_all());
+    let ended = Captures::open_read_only(pins).map_or(Ok(()), |mut captures| captures.remove_all());
     Pins::new(pins)?.remove(&[KIND])?;
     passthrough::remove_in(captured)?;
     ended

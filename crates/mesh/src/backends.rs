@@ -42,7 +42,7 @@ impl Backends {
 
     /// The data plane knows this one from before. It has one user: whoever inherits it.
     pub fn inherit(&mut self, number: u32, endpoint: Endpoint) -> Heirloom {
-        if !self.numbers.take_at(number) {
+        if !self.numbers.claim_at(number) {
             return Heirloom::Refused;
         }
         if self.known.contains_key(&endpoint) {
@@ -58,7 +58,7 @@ impl Backends {
             known.users += 1;
             return Some(Numbered { number: known.number, fresh: false });
         }
-        let number = self.numbers.take()?;
+        let number = self.numbers.claim()?;
         self.known.insert(endpoint, Known { number, users: 1 });
         Some(Numbered { number, fresh: true })
     }

@@ -21,7 +21,7 @@ pub struct Inherited {
 
 impl Inherited {
     /// Takes the room that is in use, so that nobody is given it.
-    pub fn take(existing: Existing, ranges: &mut Ranges, backends: &mut Backends, services: &mut Numbers) -> Inherited {
+    pub fn claim(existing: Existing, ranges: &mut Ranges, backends: &mut Backends, services: &mut Numbers) -> Inherited {
         let mut inherited = Inherited { members: existing.members.into_iter().collect(), ..Inherited::default() };
         for (number, endpoint) in existing.backends {
             match backends.inherit(number, endpoint) {
@@ -32,10 +32,10 @@ impl Inherited {
         }
         for (key, frontend) in existing.frontends {
             let range = (frontend.first, frontend.count);
-            if frontend.count > 0 && !inherited.ranges.contains(&range) && ranges.take_at(range.0, range.1) {
+            if frontend.count > 0 && !inherited.ranges.contains(&range) && ranges.claim_at(range.0, range.1) {
                 inherited.ranges.insert(range);
             }
-            if services.take_at(frontend.service) {
+            if services.claim_at(frontend.service) {
                 inherited.services.insert(frontend.service);
             }
             inherited.frontends.insert(key, frontend);
@@ -57,7 +57,7 @@ impl Inherited {
     }
 
     /// The members of a Service, which are somebody else's affair from now on.
-    pub fn take_members(&mut self, service: u32) -> BTreeSet<Member> {
+    pub fn claim_members(&mut self, service: u32) -> BTreeSet<Member> {
         let theirs = Member { service, backend: 0 }..=Member { service, backend: u32::MAX };
         let taken: BTreeSet<Member> = self.members.range(theirs).copied().collect();
         for member in &taken {

@@ -17,7 +17,7 @@ impl Ranges {
     }
 
     /// The first free range that is long enough. None: there is none.
-    pub fn take(&mut self, length: u32) -> Option<u32> {
+    pub fn claim(&mut self, length: u32) -> Option<u32> {
         let (&first, &found) = self.free.iter().find(|(_, free)| **free >= length)?;
         self.free.remove(&first);
         if found > length {
@@ -28,7 +28,7 @@ impl Ranges {
     }
 
     /// Takes exactly this range, which an earlier life of the agent has used. False if part of it is taken.
-    pub fn take_at(&mut self, first: u32, length: u32) -> bool {
+    pub fn claim_at(&mut self, first: u32, length: u32) -> bool {
         let Some((&start, &found)) = self.free.range(..=first).next_back() else { return false };
         if start + found < first + length {
             return false;
@@ -81,7 +81,7 @@ impl Numbers {
         Numbers { given_back: BTreeSet::new(), next: 1, size }
     }
 
-    pub fn take(&mut self) -> Option<u32> {
+    pub fn claim(&mut self) -> Option<u32> {
         self.given_back.pop_first().or_else(|| {
             let number = self.next;
             (number < self.size).then(|| {
@@ -92,7 +92,7 @@ impl Numbers {
     }
 
     /// Takes exactly this number. False if it is taken or out of range.
-    pub fn take_at(&mut self, number: u32) -> bool {
+    pub fn claim_at(&mut self, number: u32) -> bool {
         if number == 0 || number >= self.size {
             return false;
         }
@@ -125,7 +125,7 @@ mod tests {
             let (mut ranges, mut held): (_, Vec<(u32, u32)>) = (Ranges::new(500), Vec::new());
             for (take, length) in steps {
                 if take || held.is_empty() {
-                    if let Some(first) = ranges.take(length) {
+                    if let Some(first) = ranges.claim(length) {
                         prop_assert!(first + length <= 500);
                         prop_assert!(held.iter().all(|(f, l)| first + length <= *f || f + l <= first));
                         held.push((first, length));
@@ -139,19 +139,19 @@ mod tests {
             for (first, length) in held {
                 ranges.give(first, length);
             }
-            prop_assert_eq!(ranges.take(500), Some(0));
+            prop_assert_eq!(ranges.claim(500), Some(0));
         }
     }
 
     #[test]
     fn what_was_used_before_is_not_given() {
         let mut ranges = Ranges::new(10);
-        assert!(ranges.take_at(4, 2));
-        assert!(!ranges.take_at(5, 2));
-        assert_eq!((ranges.take(4), ranges.take(4), ranges.take(1)), (Some(0), Some(6), None));
+        assert!(ranges.claim_at(4, 2));
+        assert!(!ranges.claim_at(5, 2));
+        assert_eq!((ranges.claim(4), ranges.claim(4), ranges.claim(1)), (Some(0), Some(6), None));
         let mut numbers = Numbers::new(4);
-        assert!(numbers.take_at(2));
-        assert!(!numbers.take_at(2) && !numbers.take_at(0) && !numbers.take_at(4));
-        assert_eq!((numbers.take(), numbers.take(), numbers.take(), numbers.used()), (Some(1), Some(3), None, 3));
+        assert!(numbers.claim_at(2));
+        assert!(!numbers.claim_at(2) && !numbers.claim_at(0) && !numbers.claim_at(4));
+        assert_eq!((numbers.claim(), numbers.claim(), numbers.claim(), numbers.used()), (Some(1), Some(3), None, 3));
     }
 }

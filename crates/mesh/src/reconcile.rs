@@ -106,7 +106,7 @@ impl Reconciler {
         let mut services = Numbers::new(sizes.services);
         // What the earlier life had just replaced is not to be found, but may still be being read.
         plane.wait_for_readers()?;
-        let inherited = Inherited::take(plane.existing()?, &mut ranges, &mut backends, &mut services);
+        let inherited = Inherited::claim(plane.existing()?, &mut ranges, &mut backends, &mut services);
         Ok(Reconciler {
             node,
             sizes,
@@ -164,7 +164,7 @@ impl Reconciler {
     pub fn tidy(&mut self, plane: &mut dyn DataPlane, now_ns: u64) -> io::Result<Option<u64>> {
         if self.retired.due_ns().is_some_and(|due| due <= now_ns) {
             plane.wait_for_readers()?;
-            let garbage = self.retired.take(now_ns);
+            let garbage = self.retired.collect(now_ns);
             garbage.ranges.into_iter().for_each(|(first, length)| self.ranges.give(first, length));
             garbage.backends.into_iter().for_each(|number| self.backends.give(number));
             garbage.services.into_iter().for_each(|number| self.services.give(number));

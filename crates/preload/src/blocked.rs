@@ -83,12 +83,12 @@ pub fn begin(tid: u32) {
 }
 
 /// In a forked child: these threads do not exist here.
-pub fn forget() {
+pub fn reset_in_child() {
     LIST.iter().for_each(|entry| entry.store(0, Relaxed));
 }
 
 /// In a forked child: what threads of the parent do with a connection that it has inherited.
-pub fn forget_connection(index: u32) {
+pub fn reset_connection_in_child(index: u32) {
     count(index).store(0, Relaxed);
 }
 
@@ -133,7 +133,7 @@ mod tests {
         enter(me, 40_003);
         leave(me, 40_003);
         assert!(is_any(40_003));
-        forget_connection(40_003);
+        reset_connection_in_child(40_003);
         assert!(!is_any(40_003));
     }
 }

@@ -42,7 +42,7 @@ pub fn begin_era() {
 }
 
 /// Has the next `member::check` hear the broker, which begins with telling it what is owed.
-pub fn look_again() {
+pub fn ask_again() {
     HEARD.store(page::announced(counters::page()).wrapping_sub(1), SeqCst);
 }
 
@@ -50,11 +50,11 @@ pub fn look_again() {
 pub fn settle_soon() {
     if settings::get().pairs_in_sync {
         SETTLES_SOON.store(true, Relaxed);
-        look_again();
+        ask_again();
     }
 }
 
-pub fn take_settles_soon() -> bool {
+pub fn claim_settles_soon() -> bool {
     SETTLES_SOON.swap(false, Relaxed)
 }
 
@@ -92,7 +92,7 @@ pub fn announce(place: u32, doorbell: i32) {
 }
 
 /// The places whose doorbells are to be announced again, a bit each.
-pub fn take_untold() -> u64 {
+pub fn claim_untold() -> u64 {
     UNTOLD.swap(0, Relaxed)
 }
 
@@ -104,7 +104,7 @@ pub fn send(msg: &Msg, with: Option<i32>) -> Result<()> {
     }
     let sent = control::send(broker, msg, with);
     if matches!(sent, Err(Errno(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN))) {
-        look_again();
+        ask_again();
     }
     sent
 }
@@ -113,7 +113,7 @@ pub fn send(msg: &Msg, with: Option<i32>) -> Result<()> {
 #[cold]
 pub fn owe() {
     OWES.store(true, SeqCst);
-    look_again();
+    ask_again();
 }
 
 #[inline]
@@ -122,7 +122,7 @@ pub fn owes() -> bool {
 }
 
 /// Whether anything was owed; nothing is from now on.
-pub fn take_owes() -> bool {
+pub fn claim_owes() -> bool {
     OWES.swap(false, SeqCst)
 }
 
@@ -140,10 +140,10 @@ pub fn tell_each(word: &AtomicU64, mut told: impl FnMut(u32) -> bool) -> bool {
 }
 
 /// In a forked child: the membership is the parent's. Returns its socket.
-pub fn forget() -> i32 {
+pub fn reset_in_child() -> i32 {
     UNTOLD.store(0, Relaxed);
     HEARD.store(0, Relaxed);
-    LOCK.forget();
+    LOCK.reset_in_child();
     SOCKET.swap(-1, Relaxed)
 }
 

@@ -43,7 +43,7 @@ pub fn share(memory: i32) -> bool {
 }
 
 /// Starts again from zero, on memory of our own: after a fork, in the child.
-pub fn forget() {
+pub fn reset_in_child() {
     // SAFETY: as in `share`.
     let _ = unsafe { mem::anonymous_over((&raw const PAGE).cast_mut().cast(), size_of::<Page>()) };
 }

@@ -87,7 +87,7 @@ pub fn settle() {
 }
 
 /// In a forked child: what was taken is the parent's.
-pub fn forget() {
+pub fn reset_in_child() {
     thread::parts().debts.count.store(0, Relaxed);
 }
 

@@ -43,7 +43,7 @@ pub fn give(result: Result<usize>) -> isize {
 
 /// The return value of a libc function as a result.
 #[inline]
-pub fn take(value: isize) -> Result<usize> {
+pub fn check(value: isize) -> Result<usize> {
     if value >= 0 { Ok(value as usize) } else { Err(Errno(get())) }
 }
 

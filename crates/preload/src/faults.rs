@@ -62,7 +62,7 @@ impl Faults {
         if blocked != 0 {
             signal::block(blocked);
             if !thread::in_vfork() {
-                self.forget(); // else this is the parent's storage, and only the child's mask has changed
+                self.invalidate(); // else this is the parent's storage, and only the child's mask has changed
             }
         }
     }
@@ -70,12 +70,12 @@ impl Faults {
     /// The program has changed this thread's mask, as sigprocmask(2) is told.
     pub fn mask_changed(&self, how: i32, set: u64) {
         if how != libc::SIG_UNBLOCK && set & FAULTS != 0 {
-            self.forget();
+            self.invalidate();
         }
     }
 
     /// The program's mask of this thread may have changed.
-    pub fn forget(&self) {
+    pub fn invalidate(&self) {
         self.state.store(UNKNOWN, Relaxed);
     }
 

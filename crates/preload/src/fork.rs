@@ -51,7 +51,7 @@ pub fn failed() {
     if !settings::active() {
         return;
     }
-    errno::keep(|| arena::cancel_child(thread::take_reserved()));
+    errno::keep(|| arena::cancel_child(thread::claim_reserved()));
 }
 
 pub fn in_child() {
@@ -60,29 +60,29 @@ pub fn in_child() {
     }
     errno::keep(|| {
         PID.store(process::pid(), Relaxed);
-        thread::forget();
-        debts::forget();
+        thread::reset_in_child();
+        debts::reset_in_child();
         generation::next();
-        let place = thread::take_reserved();
+        let place = thread::claim_reserved();
         arena::become_child(place);
         if place.is_none() {
             wait::epoll::shared::hold_late();
         }
-        blocked::forget();
+        blocked::reset_in_child();
         fdtable::for_each(|fd, kind| match kind {
-            Kind::Conn(index) => blocked::forget_connection(index),
+            Kind::Conn(index) => blocked::reset_connection_in_child(index),
             // The program has closed it; only a call of a thread that does not exist here keeps it (`life::number`).
             Kind::Own if tcp::is_tcp(fd) => fdtable::drop_own(fd),
             _ => {}
         });
-        numbers::forget_orphans();
-        counters::forget();
+        numbers::reset_orphans_in_child();
+        counters::reset_in_child();
         wait::sets::unlock_all();
         handlers::unlock();
         late::unlock();
         uring::table::unlock_all();
-        member::forget();
-        waiter::forget();
+        member::reset_in_child();
+        waiter::reset_in_child();
     });
 }
 

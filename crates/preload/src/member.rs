@@ -39,7 +39,7 @@ pub fn check() {
 
 #[cold]
 fn catch_up() {
-    if listen() && broker::take_settles_soon() {
+    if listen() && broker::claim_settles_soon() {
         settle();
     }
 }
@@ -172,7 +172,7 @@ fn listen() -> bool {
     let all = hear_all();
     HEARD.store(pending, SeqCst);
     if !all || broker::owes() {
-        broker::look_again();
+        broker::ask_again();
     }
     LOCK.unlock();
     true
@@ -196,7 +196,7 @@ fn hear_all() -> bool {
 }
 
 fn tell_untold() {
-    let mut places = broker::take_untold();
+    let mut places = broker::claim_untold();
     while places != 0 {
         let p = places.trailing_zeros();
         places &= places - 1;
@@ -309,9 +309,9 @@ pub fn quit() {
 }
 
 /// In a forked child: the membership is the parent's.
-pub fn forget() {
-    fdtable::drop_own(broker::forget());
+pub fn reset_in_child() {
+    fdtable::drop_own(broker::reset_in_child());
     WELCOME.store(0, Relaxed);
     NOT_BEFORE.store(0, Relaxed);
-    pending_releases::forget();
+    pending_releases::reset_in_child();
 }

@@ -34,17 +34,17 @@ const LOOK_OPS: u32 = 1024;
 #[inline]
 fn await_pairing(c: &Conn, ops: u32) {
     if ops.is_multiple_of(LOOK_OPS) {
-        broker::look_again();
+        broker::ask_again();
     }
     if c.offered_in.load(Relaxed) != broker::era() {
-        forget_offer(c);
+        lose_offer(c);
     }
 }
 
 /// The broker that had the offer is gone: another one may be offered the connection. An offer that is just being made has no
 /// broker yet. Each offer is forgotten once, whoever else saw it.
 #[cold]
-fn forget_offer(c: &Conn) {
+fn lose_offer(c: &Conn) {
     let era = c.offered_in.load(Acquire);
     let is_ours = arena::me().is_some_and(|me| me == c.owner.load(Relaxed));
     if era != 0 && era != broker::era() && is_ours && c.offered_in.compare_exchange(era, 0, AcqRel, Relaxed).is_ok() {

@@ -17,7 +17,7 @@ pub fn keep(index: u32) {
 /// Tells what it can; what does not fit is owed on. Callers hold the broker's lock.
 #[cold]
 pub fn tell() {
-    broker::take_owes();
+    broker::claim_owes();
     if !(link::all().all(link::Link::tell_owed) && tell_offers()) {
         broker::owe();
     }
@@ -38,7 +38,7 @@ fn tell_offers() -> bool {
 
 /// The broker is gone, and with it what it was to be told.
 pub fn cancel() {
-    if broker::take_owes() {
+    if broker::claim_owes() {
         link::all().for_each(link::Link::owe_nothing);
         for (at, word) in OFFERS.iter().enumerate() {
             broker::tell_each(word, |bit| {
@@ -50,8 +50,8 @@ pub fn cancel() {
 }
 
 /// In a forked child: all of it is the parent's.
-pub fn forget() {
-    if broker::take_owes() {
+pub fn reset_in_child() {
+    if broker::claim_owes() {
         OFFERS.iter().for_each(|word| word.store(0, Relaxed));
     }
 }

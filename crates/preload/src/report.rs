@@ -31,7 +31,7 @@ pub fn write() {
         compose(&mut line);
         let _ = fd::append(path, line.bytes());
     }
-    counters::forget();
+    counters::reset_in_child();
     ONCE.unlock();
 }
 

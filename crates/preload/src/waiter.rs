@@ -46,7 +46,7 @@ pub fn ring(place: u32) {
 
 /// A place for a thread that is about to block on connections of `link`: best one that its peer knows.
 pub fn borrow(link: &link::Link) -> Option<u32> {
-    take(|p| doorbell(p) >= 0 && link.knows(p)).or_else(acquire).inspect(|p| lend(*p))
+    claim(|p| doorbell(p) >= 0 && link.knows(p)).or_else(acquire).inspect(|p| lend(*p))
 }
 
 /// A place for a thread that is about to block on connections of several links.
@@ -75,7 +75,7 @@ fn leave(place: u32) {
 
 /// A place for an epoll set.
 pub fn acquire() -> Option<u32> {
-    let place = take(|p| doorbell(p) >= 0).or_else(|| take(|_| true)).or_else(reap)?;
+    let place = claim(|p| doorbell(p) >= 0).or_else(|| claim(|_| true)).or_else(reap)?;
     PLACE[place as usize].user.store(0, Relaxed);
     if doorbell(place) < 0 && !create(place) {
         release(place);
@@ -89,7 +89,7 @@ pub fn release(place: u32) {
     TAKEN.fetch_and(!(1 << place), AcqRel);
 }
 
-fn take(fits: impl Fn(u32) -> bool) -> Option<u32> {
+fn claim(fits: impl Fn(u32) -> bool) -> Option<u32> {
     let mut free = !TAKEN.load(Acquire);
     while free != 0 {
         let place = free.trailing_zeros();
@@ -225,7 +225,7 @@ pub fn has_news(place: u32) -> bool {
 
 /// Takes the news: calls `found` with the index of each connection concerned.
 #[inline]
-pub fn take_news(place: u32, mut found: impl FnMut(u32)) {
+pub fn poll_news(place: u32, mut found: impl FnMut(u32)) {
     for l in link::all() {
         doorbell::poll(l.my_bell(place), |slot| {
             if let Some(conn) = l.conn_at(slot) {
@@ -236,7 +236,7 @@ pub fn take_news(place: u32, mut found: impl FnMut(u32)) {
 }
 
 /// In a forked child: the places are the parent's.
-pub fn forget() {
+pub fn reset_in_child() {
     for p in &PLACE {
         fdtable::drop_own(p.doorbell.swap(-1, Relaxed));
         p.user.store(0, Relaxed);

@@ -58,7 +58,7 @@ pub trait Set: Nodes {
     /// What the kernel's entry with this index is.
     fn entry(&mut self, at: usize) -> Entry;
     /// Looks at a registration of ours, and reports what is ready there.
-    fn look(&mut self, number: u32) -> Looked;
+    fn poll(&mut self, number: u32) -> Looked;
     /// Reports an event of the kernel's. False: the program could not be told.
     fn hand_over(&mut self, at: usize) -> bool;
     /// When an event of the kernel's has arrived, in ticks, if that can be told and is worth the question: there is news of
@@ -137,7 +137,7 @@ impl Ready {
                 && (rank < limit || rank.arrived().is_some_and(|ticks| ticks < armed))
                 && wait.reported < room
             {
-                match self.look(set, number, &wait) {
+                match self.poll(set, number, &wait) {
                     Looked::Nothing => {}
                     Looked::Reported { .. } => wait.reported += 1,
                     Looked::Untold => break,
@@ -195,8 +195,8 @@ impl Ready {
             let set = set.into_inner();
             let looked = match turn {
                 None => break,
-                Some(Turn::First) => self.first(set, wait).map(|(number, ..)| self.look(set, number, wait)),
-                Some(Turn::Ours(number)) => Some(self.look(set, number, wait)),
+                Some(Turn::First) => self.first(set, wait).map(|(number, ..)| self.poll(set, number, wait)),
+                Some(Turn::Ours(number)) => Some(self.poll(set, number, wait)),
                 Some(Turn::Native(at)) => {
                     match self.hand_over(set, at, wait) {
                         Handed::Over => {
@@ -233,9 +233,9 @@ impl Ready {
         (first.1.arrived().is_some() || first.1 <= Rank::told(wait.before)).then_some(first)
     }
 
-    fn look(&mut self, set: &mut impl Set, number: u32, wait: &Wait) -> Looked {
+    fn poll(&mut self, set: &mut impl Set, number: u32, wait: &Wait) -> Looked {
         self.list.remove(set, number);
-        let looked = set.look(number);
+        let looked = set.poll(number);
         match looked {
             Looked::Nothing => {}
             Looked::Reported { again } => {

@@ -84,7 +84,7 @@ impl Set for Ours {
         }
     }
 
-    fn look(&mut self, number: u32) -> Looked {
+    fn poll(&mut self, number: u32) -> Looked {
         let at = number as usize;
         let again = self.members[at].is_level;
         let edge = std::mem::take(&mut self.edge[at]);

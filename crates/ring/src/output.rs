@@ -82,7 +82,7 @@ impl Output {
 
     /// Looks at the reader's word.
     #[inline]
-    pub fn look(&mut self, reader: &Reader) -> Result<Head, PeerViolation> {
+    pub fn poll(&mut self, reader: &Reader) -> Result<Head, PeerViolation> {
         // SYNC head: bytes before this position have been copied out.
         let head = self.read(reader.head.load(Ordering::Acquire))?;
         let (Head::At(pos) | Head::Frozen(pos)) = head;

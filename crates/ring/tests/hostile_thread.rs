@@ -56,7 +56,7 @@ fn every_call_returns() {
 
 /// Every call once. True: the writer marked the stretch, or found it ended, although words changed under its hands.
 fn one_round(writer: &Writer, reader: &Reader, mut output: Output) -> bool {
-    if let Ok(Head::At(pos) | Head::Frozen(pos)) = output.look(reader) {
+    if let Ok(Head::At(pos) | Head::Frozen(pos)) = output.poll(reader) {
         assert!((FROM..=TAIL).contains(&pos));
     }
     let marked = output.mark_copying(writer, reader);

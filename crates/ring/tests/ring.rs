@@ -160,7 +160,7 @@ fn a_reader_ends_it_where_it_is() {
     ring.write(&[1; 10]);
     ring.read(4);
     ring.input.freeze(&ring.direction.reader);
-    assert_eq!(ring.output.look(&ring.direction.reader), Ok(Head::Frozen(104)));
+    assert_eq!(ring.output.poll(&ring.direction.reader), Ok(Head::Frozen(104)));
     assert_eq!(ring.output.unread(), 6, "to be sent by kernel");
     assert_eq!(ring.input.is_frozen(&ring.direction.reader), Ok(true));
     assert_eq!(ring.input.advance(&ring.direction.reader, 6), Ok(Advance::Frozen));
@@ -183,7 +183,7 @@ fn copies_begin_where_the_reader_is_and_do_not_stop_it() {
     assert!(ring.input.is_copying());
     assert_eq!(ring.direction.writer.resume.load(Relaxed), 104);
     assert_eq!(
-        (ring.input.is_frozen(&ring.direction.reader), ring.output.look(&ring.direction.reader)),
+        (ring.input.is_frozen(&ring.direction.reader), ring.output.poll(&ring.direction.reader)),
         (Ok(false), Ok(Head::At(107)))
     );
     assert!(!ring.input.is_complete(&ring.direction.writer));
@@ -198,15 +198,15 @@ fn copies_begin_where_the_reader_is_and_do_not_stop_it() {
 fn a_stretch_that_nobody_entered_can_still_be_entered_while_it_is_copied() {
     let mut ring = Ring::begun(16, 100);
     ring.write(&[1; 10]);
-    assert_eq!(ring.output.look(&ring.direction.reader), Ok(Head::At(100)), "the old word says nothing of it");
+    assert_eq!(ring.output.poll(&ring.direction.reader), Ok(Head::At(100)), "the old word says nothing of it");
     assert_eq!(ring.output.mark_copying(&ring.direction.writer, &ring.direction.reader), Ok(Head::At(100)));
-    assert_eq!(ring.output.look(&ring.direction.reader), Ok(Head::At(100)), "nor does our mark on it");
+    assert_eq!(ring.output.poll(&ring.direction.reader), Ok(Head::At(100)), "nor does our mark on it");
     let stretch = ring.input.announced(&ring.direction.writer).expect("announced");
     assert!(!stretch.is_cancelled(&ring.direction.reader));
     assert_eq!((stretch.from, ring.input.enter(&ring.direction.reader, stretch)), (100, Ok(true)));
     assert!(ring.input.is_copying());
     assert_eq!(ring.read(4), [1; 4]);
-    assert_eq!(ring.output.look(&ring.direction.reader), Ok(Head::At(104)));
+    assert_eq!(ring.output.poll(&ring.direction.reader), Ok(Head::At(104)));
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn the_mark_of_an_old_stretch_means_nothing() {
     assert_eq!(ring.output.mark_copying(&ring.direction.writer, &ring.direction.reader), Ok(Head::At(100)));
     ring.read(2);
     ring.input.freeze(&ring.direction.reader);
-    assert_eq!(ring.output.look(&ring.direction.reader), Ok(Head::Frozen(102)));
+    assert_eq!(ring.output.poll(&ring.direction.reader), Ok(Head::Frozen(102)));
     assert_eq!(ring.output.begin(&ring.direction.writer, &ring.direction.reader, 111), Ok(()));
     let mut input = Input::at_position(111);
     let stretch = input.announced(&ring.direction.writer).expect("announced");
@@ -260,7 +260,7 @@ fn violations_are_noticed() {
     ring.direction.writer.tail.store(110, Relaxed);
     for head in [99, 111, 0, UNUSED - 1, 99 | FROZEN, 111 | FROZEN, 99 | COPYING, 111 | COPYING | FROZEN] {
         ring.direction.reader.head.store(head, Relaxed);
-        assert_eq!(ring.output.look(&ring.direction.reader), Err(PeerViolation::Head), "head {head:#x}");
+        assert_eq!(ring.output.poll(&ring.direction.reader), Err(PeerViolation::Head), "head {head:#x}");
         assert_eq!(
             ring.output.mark_copying(&ring.direction.writer, &ring.direction.reader),
             Err(PeerViolation::Head),

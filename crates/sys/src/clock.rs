@@ -104,7 +104,7 @@ impl Due {
     }
 
     /// Nothing is due from here on. True: something was, and the caller is the one to see to it.
-    pub fn take(&self) -> bool {
+    pub fn claim(&self) -> bool {
         self.is_set() && self.0.swap(0, Relaxed) != 0
     }
 }

@@ -43,7 +43,7 @@ fn print_one(one: &Capture) {
 
 fn by_tables(pins: &Path) -> Result<Captures> {
     let Some(maps) = services::tables(pins)? else { return Ok(Captures::default()) };
-    let tables = capture::Captures::look(pins)?;
+    let tables = capture::Captures::open_read_only(pins)?;
     let (names, listening) = (names(), tables.all_listening());
     let pods = tables.pods()?.into_iter().map(|pod| {
         let [outbound_listeners, inbound_listeners] = listening.get(&pod.netns).copied().unwrap_or_default();

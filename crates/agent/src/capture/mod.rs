@@ -124,7 +124,7 @@ fn number_in(file: &str, name: &str) -> Option<u32> {
 }
 
 fn alone(pins: &Path) -> Result<Lock, CommandError> {
-    Lock::take(pins)?.ok_or_else(|| CommandError::Owned(Held::new(pins)))
+    Lock::acquire(pins)?.ok_or_else(|| CommandError::Owned(Held::new(pins)))
 }
 
 fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<(), CommandError> {

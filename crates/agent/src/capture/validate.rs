@@ -280,7 +280,7 @@ impl Pod<'_> {
 
     /// Listeners are found by what comes in only if the programs saw them begin to listen.
     fn taken(&self, outbound: &Listeners) -> Result<()> {
-        let tables = Captures::look(self.pins)?;
+        let tables = Captures::open_read_only(self.pins)?;
         let found = tables.all_listening().get(&self.cookie).copied().unwrap_or_default();
         let wanted = outbound.0.len();
         if found.iter().all(|count| *count >= wanted) {

@@ -49,7 +49,7 @@ pub fn run(settings: &Settings, node: u64, orders: &Receiver<Order>, own: &Sende
             if let Order::Stop = order {
                 return;
             }
-            controller.take(order);
+            controller.handle(order);
         }
         controller.work();
     }
@@ -170,11 +170,11 @@ impl CaptureController<'_> {
         }
     }
 
-    fn take(&mut self, order: Order) {
+    fn handle(&mut self, order: Order) {
         self.has_rested = false;
         match order {
             Order::Want(name, Some(capture)) => self.want(name, capture),
-            Order::Want(name, None) => self.forget(&name),
+            Order::Want(name, None) => self.clear(&name),
             Order::Enforce(plan) => self.enforce_plan(plan),
             Order::Begin => self.stage = self.stage.after(Step::Begin),
             Order::Complete => self.stage = self.stage.after(Step::NothingHidden),
@@ -241,10 +241,10 @@ impl CaptureController<'_> {
         }
     }
 
-    fn forget(&mut self, name: &Name) {
+    fn clear(&mut self, name: &Name) {
         let Some(pod) = self.pods.remove(name) else { return };
         self.unname(name, &pod.path);
-        self.schedule.forget(name);
+        self.schedule.unschedule(name);
         self.release(name);
         self.reporter.note(name, None);
     }
@@ -265,7 +265,7 @@ impl CaptureController<'_> {
 
     pub fn remove(&mut self, cookie: u64) {
         let removed = self.captures.as_mut().map_or(Ok(()), |captures| captures.remove_untidily(cookie));
-        if let Err(error) = removed.and(self.enforcer.forget(cookie)) {
+        if let Err(error) = removed.and(self.enforcer.remove(cookie)) {
             let error = chain(&error);
             tracing::error!("a pod is still captured or judged, and will be removed in a moment: {error}");
             self.doomed.insert(cookie);

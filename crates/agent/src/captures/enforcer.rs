@@ -194,10 +194,10 @@ impl PolicyEnforcer {
         self.written.contains_key(&cookie)
     }
 
-    pub fn forget(&mut self, cookie: u64) -> Result<(), Error> {
+    pub fn remove(&mut self, cookie: u64) -> Result<(), Error> {
         self.written.remove(&cookie);
         let Some(tables) = &mut self.tables else { return Ok(()) };
-        tables.admission.dismiss(cookie).and(tables.policies.forget(cookie))
+        tables.admission.dismiss(cookie).and(tables.policies.remove_pod(cookie))
     }
 
     /// The rules of this namespace are in force: from now on it may talk on a node that is armed, too.

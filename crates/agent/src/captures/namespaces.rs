@@ -99,7 +99,7 @@ impl Namespaces {
             namespace.orphan_of = Some(name.clone());
             return None;
         }
-        self.forget(name, cookie);
+        self.unlink(name, cookie);
         let namespace = self.namespaces.get(&cookie)?;
         Some(Orphaned::Others(cookie, namespace.claims.iter().cloned().collect()))
     }
@@ -123,7 +123,7 @@ impl Namespaces {
         Some(Orphaned::Others(cookie, namespace.claims.iter().cloned().collect()))
     }
 
-    fn forget(&mut self, name: &Name, cookie: u64) {
+    fn unlink(&mut self, name: &Name, cookie: u64) {
         if let Some(its) = self.of.get_mut(name) {
             its.remove(&cookie);
             if its.is_empty() {
@@ -137,7 +137,7 @@ impl Namespaces {
         let Some(namespace) = self.namespaces.remove(&cookie) else { return Vec::new() };
         self.by_number.remove(&namespace.number);
         for name in namespace.claims.iter().chain(&namespace.orphan_of) {
-            self.forget(name, cookie);
+            self.unlink(name, cookie);
         }
         namespace.claims.into_iter().collect()
     }

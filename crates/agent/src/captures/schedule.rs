@@ -41,7 +41,7 @@ impl Schedule {
         }
     }
 
-    pub fn forget(&mut self, name: &Name) {
+    pub fn unschedule(&mut self, name: &Name) {
         self.cancel(name);
         self.waiting.remove(name);
     }
@@ -52,7 +52,7 @@ impl Schedule {
             Some((at, name)) if *at <= now => name.clone(),
             _ => self.next_in_line()?,
         };
-        self.forget(&name);
+        self.unschedule(&name);
         Some(name)
     }
 
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(schedule.next_due(), Some(soon));
         schedule.visit_at(&name("a"), later);
         assert_eq!((schedule.next(soon), schedule.next_due()), (None, Some(later)));
-        schedule.forget(&name("a"));
+        schedule.unschedule(&name("a"));
         assert_eq!((schedule.next(later), schedule.next_due()), (None, None));
     }
 }

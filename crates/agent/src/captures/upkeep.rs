@@ -41,7 +41,7 @@ impl CaptureController<'_> {
         }
         let now = Instant::now();
         if self.look <= now {
-            self.look_again();
+            self.rescan();
             self.look = now + LOOK;
         }
         if matches!(self.watch, NameWatch::Due(at) if at <= now) {
@@ -118,7 +118,7 @@ impl CaptureController<'_> {
         let found = self.settings.exempt.iter().filter_map(|netns| cookie_of(&netns.path()).ok()).collect();
         let before = std::mem::replace(&mut self.exempt, found);
         let gone = before.difference(&self.exempt).filter(|cookie| self.namespaces.get(**cookie).is_none());
-        gone.for_each(|cookie| drop(self.enforcer.forget(*cookie)));
+        gone.for_each(|cookie| drop(self.enforcer.remove(*cookie)));
         for cookie in &self.exempt {
             if let Err(error) = self.enforcer.admit(*cookie) {
                 tracing::error!("a network namespace that is exempt may not talk: {}", chain(&error));
@@ -127,7 +127,7 @@ impl CaptureController<'_> {
     }
 
     /// What inotify may not have told, and what did not work.
-    fn look_again(&mut self) {
+    fn rescan(&mut self) {
         if !matches!(self.stage, Stage::Waiting | Stage::Begun) {
             self.admit_exempt();
         }

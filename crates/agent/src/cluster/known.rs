@@ -46,14 +46,14 @@ impl Known {
         kinds.chain([&mut self.mine.outage]).try_for_each(|outage| outage.end_if_quiet(sink))
     }
 
-    pub fn take(&mut self, news: News, sink: &EventSink) -> Result<(), Gone> {
+    pub fn handle(&mut self, news: News, sink: &EventSink) -> Result<(), Gone> {
         match (news, &mut self.pods) {
-            (News::Service(step), _) => self.services.take(step, sink)?,
-            (News::Slice(step), _) => self.slices.take(step, sink)?,
-            (News::Pod(step), Some([pods, _])) => pods.take(step, sink)?,
-            (News::Namespace(step), Some([_, namespaces])) => namespaces.take(step, sink)?,
+            (News::Service(step), _) => self.services.handle(step, sink)?,
+            (News::Slice(step), _) => self.slices.handle(step, sink)?,
+            (News::Pod(step), Some([pods, _])) => pods.handle(step, sink)?,
+            (News::Namespace(step), Some([_, namespaces])) => namespaces.handle(step, sink)?,
             (News::Pod(_) | News::Namespace(_), None) => {}
-            (News::Node(event), _) => self.mine.take(*event, sink)?,
+            (News::Node(event), _) => self.mine.handle(*event, sink)?,
         }
         let knows_pods = self.pods.iter().flatten().all(|kind| kind.heard != Heard::Nothing);
         let knows_services = [&self.services, &self.slices].iter().all(|kind| kind.heard == Heard::List);
@@ -102,7 +102,7 @@ struct Mine {
 }
 
 impl Mine {
-    fn take(&mut self, event: watcher::Result<Event<Node>>, sink: &EventSink) -> Result<(), Gone> {
+    fn handle(&mut self, event: watcher::Result<Event<Node>>, sink: &EventSink) -> Result<(), Gone> {
         match event {
             // A list that begins has only been asked for.
             Ok(Event::Init) => Ok(()),
@@ -149,7 +149,7 @@ impl Kind {
         Kind { told: BTreeSet::new(), listed: BTreeSet::new(), heard: Heard::Nothing, outage: Outage::of(name) }
     }
 
-    fn take(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
+    fn handle(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
         // A list that begins has only been asked for.
         if !matches!(step, Step::Begin | Step::Failed(_) | Step::Refused(_)) {
             self.outage.end(sink)?;

@@ -27,7 +27,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// What was read, and whose the numbers are now. Returns what the kernel half is to forget: of those who have gone.
-    pub fn take(&mut self, found: &[(Between, watch::Counted)], names: Names) -> BTreeSet<Between> {
+    pub fn update(&mut self, found: &[(Between, watch::Counted)], names: Names) -> BTreeSet<Between> {
         let before = std::mem::replace(&mut self.names, names);
         (self.all_pairs, self.all_services) = (self.pairs.clone(), self.services.clone());
         let mut gone = BTreeSet::new();
@@ -138,19 +138,19 @@ mod tests {
         let web = Name::new("shop", "web");
         let names = Names::of(&[(16, "a"), (17, "b")], &[(3, web.clone())]);
         let found = [(between(16, 3), counted(5)), (between(17, 3), counted(7))];
-        assert!(ledger.take(&found, names).is_empty());
+        assert!(ledger.update(&found, names).is_empty());
         assert_eq!(sums(&ledger), (vec![5, 7], vec![12]));
         // A pod's kind goes: the kernel half may forget it, and nothing falls.
         let names = Names::of(&[(17, "b")], &[(3, web)]);
-        assert_eq!(ledger.take(&found, names.clone()), BTreeSet::from([between(16, 3)]));
+        assert_eq!(ledger.update(&found, names.clone()), BTreeSet::from([between(16, 3)]));
         assert_eq!(sums(&ledger), (vec![5, 7], vec![12]));
-        assert!(ledger.take(&found[1..], names).is_empty());
+        assert!(ledger.update(&found[1..], names).is_empty());
         assert_eq!(sums(&ledger), (vec![5, 7], vec![12]));
         // The number is another Service's now.
         let other = Names::of(&[(17, "b")], &[(3, Name::new("shop", "db"))]);
-        assert_eq!(ledger.take(&found[1..], other.clone()), BTreeSet::from([between(17, 3)]));
+        assert_eq!(ledger.update(&found[1..], other.clone()), BTreeSet::from([between(17, 3)]));
         assert_eq!(sums(&ledger), (vec![5, 7], vec![]));
-        assert!(ledger.take(&[(between(17, 3), counted(1))], other).is_empty());
+        assert!(ledger.update(&[(between(17, 3), counted(1))], other).is_empty());
         assert_eq!(sums(&ledger), (vec![5, 8], vec![1]));
     }
 
@@ -160,7 +160,7 @@ mod tests {
         let many: Vec<(u32, String)> = (16..16 + 2000).map(|number| (number, number.to_string())).collect();
         let named: Vec<(u32, &str)> = many.iter().map(|(number, name)| (*number, name.as_str())).collect();
         let found: Vec<_> = many.iter().map(|(number, _)| (between(*number, 0), counted(1))).collect();
-        ledger.take(&found, Names::of(&named, &[]));
+        ledger.update(&found, Names::of(&named, &[]));
         let pairs = ledger.counts().pairs;
         assert_eq!(pairs.len(), MOST_PAIRS + 1);
         let others = pairs.iter().find(|pair| pair.client == other()).unwrap();

@@ -88,7 +88,7 @@ impl Reader {
         let watch = Watch::open(&self.pins)?;
         if self.ledger.is_none() {
             // By numbers of an earlier agent, of which nobody knows any more whose they were.
-            watch.forget(|between| names.is_of_earlier(between))?;
+            watch.remove(|between| names.is_of_earlier(between))?;
         }
         let ledger = self.ledger.get_or_insert_default();
         let begun = Instant::now();
@@ -99,9 +99,9 @@ impl Reader {
         } else {
             watch.read_as_it_is()?
         };
-        let gone = ledger.take(&found, names);
+        let gone = ledger.update(&found, names);
         if !gone.is_empty() {
-            watch.forget(|between| gone.contains(between))?;
+            watch.remove(|between| gone.contains(between))?;
         }
         Ok(ledger.counts())
     }

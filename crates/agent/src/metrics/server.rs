@@ -65,7 +65,7 @@ impl Server {
             let mut connections = Connections::new(queries, self.limits);
             loop {
                 match listener.accept().await {
-                    Ok((stream, _)) => connections.take(stream),
+                    Ok((stream, _)) => connections.accept(stream),
                     Err(_) => tokio::time::sleep(AGAIN).await,
                 }
             }
@@ -91,7 +91,7 @@ impl Connections {
         Connections { queries, limits, answers: Arc::new(Semaphore::new(ANSWERS)), open: Vec::new() }
     }
 
-    fn take(&mut self, stream: TcpStream) {
+    fn accept(&mut self, stream: TcpStream) {
         self.open.retain(|connection| !connection.task.is_finished());
         if self.open.len() >= self.limits.open {
             let idle = self.open.iter().position(|connection| !connection.has_asked.load(Ordering::Relaxed));

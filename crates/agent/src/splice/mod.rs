@@ -55,7 +55,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<(), CommandError
 /// One of these commands at a time.
 fn alone(pins: &Path) -> Result<Lock, CommandError> {
     let own = splice::directory(pins);
-    Lock::take(&own)?.ok_or(CommandError::Busy(own))
+    Lock::acquire(&own)?.ok_or(CommandError::Busy(own))
 }
 
 fn options(args: &Args, pins: &Path) -> Result<Options, CommandError> {

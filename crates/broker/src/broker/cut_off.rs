@@ -45,7 +45,7 @@ impl Broker {
     pub(super) fn watch_cut_off(&mut self) {
         let unwatched = self.cut_off.iter().filter(|(_, it)| it.watched.is_none());
         let found: Vec<_> =
-            unwatched.filter_map(|(&number, it)| Some((number, it.pid?, it.account.take(1)?))).collect();
+            unwatched.filter_map(|(&number, it)| Some((number, it.pid?, it.account.claim(1)?))).collect();
         for (number, pid, permit) in found {
             match pidfd_open(pid, PidfdFlags::empty()) {
                 Ok(process) if self.poller.add(&process, number).is_ok() => {

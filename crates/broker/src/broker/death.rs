@@ -23,7 +23,7 @@ impl Broker {
             let links = member.links.clone();
             self.gone.0.add(&totals);
             report::add_reasons(&mut self.gone.1, &reasons);
-            self.forget_offers(id);
+            self.remove_offers(id);
             let lives = self.outlives_us(id);
             let shares: Vec<_> = links.into_iter().flat_map(|link| self.leave(link, id, lives)).collect();
             if !shares.is_empty() {

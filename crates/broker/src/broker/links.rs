@@ -341,8 +341,8 @@ fn permits(receivers: &Receivers, scopes: [Scope; 2]) -> Result<Permits, Reason>
     let both = if scopes[0] == scopes[1] { &scopes[..1] } else { &scopes[..] };
     for scope in both {
         let accounts = &receivers.get(scope).ok_or(Reason::PeerAbsent)?.accounts;
-        permits.descriptors.push(accounts.descriptors.take(1).ok_or(Reason::FdLimit)?);
-        permits.mappings.push(accounts.mappings.take(1).ok_or(Reason::Memory)?);
+        permits.descriptors.push(accounts.descriptors.claim(1).ok_or(Reason::FdLimit)?);
+        permits.mappings.push(accounts.mappings.claim(1).ok_or(Reason::Memory)?);
     }
     Ok(permits)
 }

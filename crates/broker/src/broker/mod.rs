@@ -269,7 +269,7 @@ impl Broker {
         if !self.settings.users.may_join(uid) {
             return self.reject(id, Reason::UserPair);
         }
-        let mapping = self.accounts_of(id).and_then(|accounts| accounts.mappings.take(1)).ok_or(Reason::Memory);
+        let mapping = self.accounts_of(id).and_then(|accounts| accounts.mappings.claim(1)).ok_or(Reason::Memory);
         let made = mapping.and_then(|mapping| {
             crate::raw::mem::PageMem::create().map(|made| (mapping, made)).map_err(links::reason_for)
         });

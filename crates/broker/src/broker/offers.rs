@@ -71,7 +71,7 @@ impl Broker {
                 match self.examine(ticket, &identity, msg.arg) {
                     Ok(permit) => {
                         let pending = Pending { namespace, _permit: permit };
-                        self.look_for_other_end(Proving { offer, socket, pending, rounds: 0 });
+                        self.find_other_end(Proving { offer, socket, pending, rounds: 0 });
                     }
                     Err(Reason::Memory) => {
                         self.command(id, Command::LetGo(socket));
@@ -104,12 +104,12 @@ impl Broker {
             Some(_) => return Err(Reason::Shared),
             None => {}
         }
-        self.accounts_of(ticket.member).and_then(|accounts| accounts.offers.take(1)).ok_or(Reason::Memory)
+        self.accounts_of(ticket.member).and_then(|accounts| accounts.offers.claim(1)).ok_or(Reason::Memory)
     }
 
-    fn look_for_other_end(&mut self, new: Proving) {
+    fn find_other_end(&mut self, new: Proving) {
         for gone in self.matcher.superseded_by(&new.offer.identity) {
-            self.forget_waiting(gone);
+            self.remove_waiting(gone);
         }
         if let Some(verdict) = self.matcher.same_socket(&new.offer) {
             return self.execute(new, verdict);
@@ -146,7 +146,7 @@ impl Broker {
             return;
         };
         let which = |wanted| standings.iter().filter(move |(_, s)| *s == wanted).map(|(ticket, _)| *ticket);
-        which(Liveness::Gone).for_each(|gone| self.forget_waiting(gone));
+        which(Liveness::Gone).for_each(|gone| self.remove_waiting(gone));
         if !unchanged {
             return self.turn_down(ticket, new.socket, Reason::Short);
         }
@@ -159,7 +159,7 @@ impl Broker {
         // Of those that have come meanwhile nothing is known.
         let all_known = self.matcher.candidates(&new.offer).iter().all(|candidate| alive.contains(candidate));
         if !all_known && new.rounds < MOST_ROUNDS {
-            return self.look_for_other_end(Proving { rounds: new.rounds + 1, ..new });
+            return self.find_other_end(Proving { rounds: new.rounds + 1, ..new });
         }
         let verdict = match self.matcher.same_socket(&new.offer) {
             Some(refused) => refused,
@@ -196,7 +196,7 @@ impl Broker {
         }
         self.waiting.insert(ticket, pending);
         self.to_recheck.push_back(ticket);
-        self.forget_who_waits_no_more();
+        self.prune();
     }
 
     fn ask_again(&mut self, Offer { ticket, identity, .. }: &Offer) {
@@ -206,7 +206,7 @@ impl Broker {
     }
 
     /// Keeps the list of those to look for as short as what it lists: each once, and nobody who has been paired or has withdrawn.
-    fn forget_who_waits_no_more(&mut self) {
+    fn prune(&mut self) {
         if self.to_recheck.len() > 2 * self.waiting.len() + SPARE {
             let mut listed = HashSet::new();
             self.to_recheck.retain(|ticket| self.waiting.contains_key(ticket) && listed.insert(*ticket));
@@ -243,7 +243,7 @@ impl Broker {
             hold: false,
             kept: None,
         };
-        let slot = link.take(connection).ok_or(Reason::Memory)?;
+        let slot = link.claim(connection).ok_or(Reason::Memory)?;
         self.apply_hold(id, slot);
         for (side, end) in ends.into_iter().enumerate() {
             self.upgraded.insert(end.identity.cookie, end.ticket.member);
@@ -276,7 +276,7 @@ impl Broker {
     }
 
     /// A waiting offer whose socket is gone: its addresses may be another connection's by now.
-    pub(super) fn forget_waiting(&mut self, ticket: Ticket) {
+    pub(super) fn remove_waiting(&mut self, ticket: Ticket) {
         self.drop_waiting(ticket, Reason::Short);
     }
 
@@ -288,8 +288,8 @@ impl Broker {
     }
 
     /// All that a member has offered.
-    pub(super) fn forget_offers(&mut self, member: u64) {
-        for ticket in self.matcher.forget_member(member) {
+    pub(super) fn remove_offers(&mut self, member: u64) {
+        for ticket in self.matcher.remove_member(member) {
             self.waiting.remove(&ticket);
         }
         let proving: Vec<_> = self.proving_of(member).collect();
@@ -376,7 +376,7 @@ mod tests {
                 broker.matcher.decide(Offer { ticket, identity, uid: 1000, passive: false }, &[]),
                 Verdict::Waits
             );
-            let permit = accounts.offers.take(1).expect("a domain may have so many");
+            let permit = accounts.offers.claim(1).expect("a domain may have so many");
             broker.waits(ticket, Pending { namespace: namespace.clone(), _permit: permit });
         }
     }
@@ -387,10 +387,10 @@ mod tests {
         let mut broker = broker();
         fill(&mut broker, 100_000);
         let began = Instant::now();
-        (2..5_000).for_each(|member| broker.forget_offers(member));
+        (2..5_000).for_each(|member| broker.remove_offers(member));
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
         assert_eq!((broker.waiting.len(), broker.matcher.len()), (100_000, 100_000));
-        broker.forget_offers(1);
+        broker.remove_offers(1);
         assert_eq!((broker.waiting.len(), broker.matcher.len()), (0, 0));
     }
 }

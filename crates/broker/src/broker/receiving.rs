@@ -29,12 +29,12 @@ impl Broker {
             return self.turn_away(socket, None);
         };
         let scope = Scope::Domain(Domain { uid: peer.uid, netns: self.namespaces.space_of(socket.as_fd()) });
-        self.take_in(socket, scope, Role::New);
+        self.admit(socket, scope, Role::New);
     }
 
     /// Takes in a connection to the operator's socket.
     pub fn operator_connected(&mut self, socket: OwnedFd) {
-        self.take_in(socket, Scope::Operator, Role::Operator);
+        self.admit(socket, Scope::Operator, Role::Operator);
     }
 
     /// No descriptor is left for this one.
@@ -42,7 +42,7 @@ impl Broker {
         self.turn_away(socket, Some(Reason::FdLimit));
     }
 
-    fn take_in(&mut self, socket: OwnedFd, scope: Scope, role: Role) {
+    fn admit(&mut self, socket: OwnedFd, scope: Scope, role: Role) {
         let Ok(peer) = crate::users::peer_of(&socket) else {
             return self.turn_away(socket, None);
         };
@@ -53,7 +53,7 @@ impl Broker {
         let Some(receiver) = self.receiver_of(scope) else {
             return self.turn_away(socket, Some(Reason::Memory));
         };
-        let Some(permit) = receiver.accounts.descriptors.take(1) else {
+        let Some(permit) = receiver.accounts.descriptors.claim(1) else {
             return self.turn_away(socket, Some(Reason::FdLimit));
         };
         receiver.connections += 1;
@@ -173,7 +173,7 @@ impl Broker {
                 if let Some(receiver) = self.receivers.get_mut(&scope) {
                     receiver.rechecks -= 1;
                 }
-                gone.into_iter().for_each(|ticket| self.forget_waiting(ticket));
+                gone.into_iter().for_each(|ticket| self.remove_waiting(ticket));
             }
             Event::Punched { link, slot } => {
                 if let Some(receiver) = self.receivers.get_mut(&scope) {

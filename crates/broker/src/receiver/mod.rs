@@ -52,7 +52,7 @@ pub struct Receiver {
 impl Receiver {
     /// Starts the thread. An error: no memory or no descriptor for it.
     pub fn start(accounts: Accounts, namespaces: &Arc<Namespaces>) -> io::Result<Receiver> {
-        let own = accounts.descriptors.take(DESCRIPTORS).ok_or(rustix::io::Errno::MFILE)?;
+        let own = accounts.descriptors.claim(DESCRIPTORS).ok_or(rustix::io::Errno::MFILE)?;
         let (mailbox, commands) = mailbox::commands()?;
         let (reports, news) = mailbox::reports()?;
         let epoll = thread::waits_for(&commands)?;

@@ -79,7 +79,7 @@ impl Rings {
     }
 
     fn add_to(&self, doorbell: &Counted) -> io::Result<Arc<Counted>> {
-        let permit = self.account.take(1).ok_or(Errno::MFILE)?;
+        let permit = self.account.claim(1).ok_or(Errno::MFILE)?;
         let ringer = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         epoll::add(doorbell, &ringer, EventData::new_u64(0), EventFlags::IN | EventFlags::ET)?;
         Ok(Arc::new(Counted::with(ringer, permit)))
@@ -94,13 +94,13 @@ impl Rings {
             if let Some(doorbell) = self.doorbells.get(at).filter(|_| takes_out) {
                 let _ = epoll::delete(doorbell, &**ringer); // its owner may have closed it
             }
-            self.forget_one(at.0);
+            self.remove_one(at.0);
         }
         rung.into_iter().map(|(_, ringer)| ringer).collect()
     }
 
     /// One eventfd less rings at this member.
-    fn forget_one(&mut self, owner: u64) {
+    fn remove_one(&mut self, owner: u64) {
         let left = self.rung.get(&owner).map_or(0, |count| count - 1);
         if left > 0 {
             self.rung.insert(owner, left);

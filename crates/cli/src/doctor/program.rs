@@ -17,11 +17,11 @@ pub fn checks(name: &OsStr) -> Vec<Check> {
         return vec![Check::fails("file", "not found", "give a path, or a name that is in PATH")];
     };
     let mut checks = Vec::new();
-    look_at(&path, DEEPEST, &mut checks);
+    inspect(&path, DEEPEST, &mut checks);
     checks
 }
 
-fn look_at(path: &Path, depth: usize, checks: &mut Vec<Check>) {
+fn inspect(path: &Path, depth: usize, checks: &mut Vec<Check>) {
     checks.push(file(path));
     if checks.last().is_some_and(|check| check.verdict == Verdict::WillNotWork) {
         return;
@@ -135,7 +135,7 @@ fn follow_script(line: &str, depth: usize, checks: &mut Vec<Check>) {
     match named.and_then(|name| find(OsStr::new(name))) {
         Some(program) => {
             checks.push(Check::ok("script", format!("run by {}", program.display())));
-            look_at(&program, depth - 1, checks);
+            inspect(&program, depth - 1, checks);
         }
         None => checks.push(Check::fails(
             "script",

@@ -40,10 +40,10 @@ impl Listeners {
             for (place, socket) in before {
                 match new.get(&socket) {
                     // Found once more.
-                    Some(double) if kept.insert(socket) => self.forget_one(netns, role, *double, socket),
+                    Some(double) if kept.insert(socket) => self.remove_one(netns, role, *double, socket),
                     // For the second time; or not a listener of this proxy any more, unless there was no room to find it.
                     None if is_full => {}
-                    _ => self.forget_one(netns, role, place, socket),
+                    _ => self.remove_one(netns, role, place, socket),
                 }
             }
         }
@@ -51,7 +51,7 @@ impl Listeners {
     }
 
     /// What the kernel has taken away itself is gone, and another socket may be there.
-    fn forget_one(&self, netns: u64, role: u32, place: u32, socket: u64) {
+    fn remove_one(&self, netns: u64, role: u32, place: u32, socket: u64) {
         if self.socket(netns, role, place) == Some(socket) {
             let _ = self.map.delete(listener_key { netns, role, place }.bytes());
         }
@@ -105,7 +105,7 @@ impl Listeners {
     }
 
     /// Sockets stay what they are; they only are not found any more.
-    pub fn forget(&self, netns: u64) {
+    pub fn remove(&self, netns: u64) {
         for role in ROLES {
             for place in 0..LISTENER_PLACES {
                 let _ = self.map.delete(listener_key { netns, role, place }.bytes());

@@ -73,14 +73,14 @@ struct Known {
 impl Captures {
     /// Those of an earlier life go on until they are put anew, or until [`Captures::complete`].
     pub fn open(pins: &Path) -> Result<Captures> {
-        let mut captures = Captures::look(pins)?;
-        captures.forget_dead()?;
+        let mut captures = Captures::open_read_only(pins)?;
+        captures.remove_dead()?;
         captures.pending.repair()?;
         Ok(captures)
     }
 
     /// For whoever only looks.
-    pub fn look(pins: &Path) -> Result<Captures> {
+    pub fn open_read_only(pins: &Path) -> Result<Captures> {
         let directory = service_pins::maps_path(pins)?;
         let table = |name| inbound::open(&directory, name);
         let pods = Table::new(table("pods")?, "pods");
@@ -117,8 +117,8 @@ impl Captures {
         if !self.numbers.has_begun() {
             self.numbers.begin(self.pods.entries()?.into_iter().flat_map(|(_, pod)| [pod.rules, pod.network]));
         }
-        let rules_number = self.numbers.take(rules.entries())?;
-        let network_number = match self.numbers.take(network.entries(rules)) {
+        let rules_number = self.numbers.claim(rules.entries())?;
+        let network_number = match self.numbers.claim(network.entries(rules)) {
             Ok(number) => number,
             Err(error) => {
                 self.numbers.release([rules_number]);
@@ -138,7 +138,7 @@ impl Captures {
             return Err(error);
         }
         let old = self.known.insert(cookie, Known { numbers, written: wanted }).map(|old| old.numbers);
-        for numbers in old.into_iter().chain(self.ending.forget(cookie)) {
+        for numbers in old.into_iter().chain(self.ending.remove(cookie)) {
             self.numbers.release(numbers);
         }
         Ok(())
@@ -149,7 +149,7 @@ impl Captures {
         let before = self.pods.get(&cookie)?;
         let done = self.exchange(namespace, cookie, before.as_ref(), wanted);
         if done.is_err() && before.is_none() {
-            self.take_away(cookie)?;
+            self.remove_entry(cookie)?;
         }
         done
     }
@@ -203,7 +203,7 @@ impl Captures {
                 Ok(())
             }
             None => {
-                self.take_away(cookie)?;
+                self.remove_entry(cookie)?;
                 if let Some(known) = self.known.remove(&cookie) {
                     self.numbers.release(known.numbers);
                 }
@@ -229,15 +229,15 @@ impl Captures {
     /// Takes away what was removed and has nothing under way any more. What could not be will be tried again.
     fn end_pods(&mut self) -> Result<()> {
         let ports = |cookie| self.pods.get(&cookie).ok()?.map(|pod| [pod.outbound_port, pod.inbound_port]);
-        let over = self.ending.look(&self.pins, ports);
+        let over = self.ending.poll(&self.pins, ports);
         if over.is_empty() {
             return Ok(());
         }
         let inodes = over.iter().filter_map(|cookie| inbound::inode(&self.pins, *cookie)).collect();
         let mut has_strangers = false;
         for cookie in over {
-            self.take_away(cookie)?;
-            match self.ending.forget(cookie) {
+            self.remove_entry(cookie)?;
+            match self.ending.remove(cookie) {
                 Some(numbers) => self.numbers.release(numbers),
                 None => has_strangers = true,
             }
@@ -246,10 +246,10 @@ impl Captures {
         if has_strangers { self.sweep() } else { Ok(()) }
     }
 
-    fn take_away(&self, cookie: u64) -> Result<()> {
+    fn remove_entry(&self, cookie: u64) -> Result<()> {
         self.pods.remove_all(&[cookie])?;
-        self.listeners.forget(cookie);
-        self.pending.forget(cookie)?;
+        self.listeners.remove(cookie);
+        self.pending.remove(cookie)?;
         inbound::remove_unused(&self.pins, cookie)
     }
 
@@ -330,7 +330,7 @@ impl Captures {
     }
 
     /// Namespaces that have disappeared take their pods along.
-    pub fn forget_dead(&mut self) -> Result<Vec<u64>> {
+    pub fn remove_dead(&mut self) -> Result<Vec<u64>> {
         let installed = inbound::installed(&self.pins)?;
         let dead: Vec<u64> = installed.into_iter().filter(|cookie| !self.is_alive(*cookie)).collect();
         dead.iter().try_for_each(|cookie| self.remove_untidily(*cookie))?;

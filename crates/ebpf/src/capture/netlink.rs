@@ -34,14 +34,14 @@ fn talk(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlink
     let mut found = Vec::new();
     loop {
         let (datagram, _) = socket.recv_from_full()?;
-        if !take(&datagram, &mut found)? {
+        if !parse(&datagram, &mut found)? {
             return Ok(found);
         }
     }
 }
 
 /// Takes the messages of a datagram; false after the last of all. A message of a form unknown to us is none for us.
-fn take(datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
+fn parse(datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
     let mut rest = datagram;
     while rest.len() >= HEADER {
         let length = u32::from_ne_bytes(rest[..4].try_into().expect("four bytes")) as usize;

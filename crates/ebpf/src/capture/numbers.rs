@@ -41,7 +41,7 @@ impl Numbers {
     }
 
     /// The number under which these are written, now if need be.
-    pub fn take(&mut self, entries: Entries) -> Result<u32> {
+    pub fn claim(&mut self, entries: Entries) -> Result<u32> {
         if let Some(number) = self.numbers.get(&entries) {
             self.uses.get_mut(number).expect("it is in use").1 += 1;
             return Ok(*number);

@@ -49,7 +49,7 @@ impl Pending {
     }
 
     /// The pod is no more.
-    pub fn forget(&self, netns: u64) -> Result<()> {
+    pub fn remove(&self, netns: u64) -> Result<()> {
         self.usages.remove_all(&[netns])
     }
 

@@ -92,7 +92,7 @@ fn route(message: RouteNetlinkMessage, addresses: &[(u32, IpNet)]) -> Option<Fou
         _ => return None,
     };
     let mut its = Attributes { table: route.header.table.into(), ..Attributes::default() };
-    route.attributes.iter().for_each(|attribute| its.take(attribute));
+    route.attributes.iter().for_each(|attribute| its.apply(attribute));
     let rank = TABLES.iter().position(|table| *table == its.table)?;
     let any = if v4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let net = IpNet::new(its.destination.unwrap_or(any), route.header.destination_prefix_length).ok()?;
@@ -154,7 +154,7 @@ struct Attributes {
 }
 
 impl Attributes {
-    fn take(&mut self, attribute: &RouteAttribute) {
+    fn apply(&mut self, attribute: &RouteAttribute) {
         match attribute {
             RouteAttribute::Table(table) => self.table = *table,
             RouteAttribute::Destination(to) => self.destination = ip(to),

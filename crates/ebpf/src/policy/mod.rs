@@ -89,7 +89,7 @@ impl Policies {
             uses: BTreeMap::new(),
             _sinks: Sinks::new(&map("listeners")?)?,
         };
-        policies.forget_dead()?;
+        policies.remove_dead()?;
         Ok(policies)
     }
 
@@ -178,7 +178,7 @@ impl Policies {
     }
 
     /// The namespace is no more, or nobody's business any more.
-    pub fn forget(&mut self, cookie: u64) -> Result<()> {
+    pub fn remove_pod(&mut self, cookie: u64) -> Result<()> {
         self.remove(cookie)?;
         self.own.remove(cookie)
     }
@@ -229,10 +229,10 @@ impl Policies {
     }
 
     /// Namespaces that have disappeared take their pods along.
-    pub fn forget_dead(&mut self) -> Result<Vec<u64>> {
+    pub fn remove_dead(&mut self) -> Result<Vec<u64>> {
         let judged = self.pods.entries()?.into_iter().map(|(cookie, _)| cookie);
         let dead: Vec<u64> = judged.filter(|cookie| !inbound::is_alive(&self.pins, *cookie)).collect();
-        dead.iter().try_for_each(|cookie| self.forget(*cookie))?;
+        dead.iter().try_for_each(|cookie| self.remove_pod(*cookie))?;
         Ok(dead)
     }
 

@@ -76,7 +76,7 @@ fn try_to_install(options: &Options) -> Result<()> {
     let of_cgroup = |program: &ProgramMut| program.prog_type() != ProgramType::SkMsg;
     let programs: Vec<ProgramMut> = skeleton.object_mut().progs_mut().filter(of_cgroup).collect();
     links::attach(&programs, &pins, KIND, &cgroup)?;
-    pinned::forget_other_layouts(&pins, KIND, MAPS)
+    pinned::unpin_other_layouts(&pins, KIND, MAPS)
 }
 
 fn make_room(open: &mut OpenSpliceSkel, sockets: Option<u32>) -> Result<()> {

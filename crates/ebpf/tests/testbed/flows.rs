@@ -189,7 +189,7 @@ fn what_does_not_fit_is_counted_as_such() {
     fill_up(&o.world.node.options.pins);
     o.world.call(&o.web, to, Tcp);
     assert!(o.world.node.reason("not-watched") > 0);
-    o.watch.forget(|_| true).unwrap();
+    o.watch.remove(|_| true).unwrap();
     o.world.call(&o.web, to, Tcp);
     until("it is closed", || o.between(0, Side::Client).closed == 1);
 }

@@ -108,7 +108,7 @@ fn measured(report: &Report, connections: u32) -> Result<BTreeMap<u64, u64>, Loa
     let each = report.requests / u64::from(connections.max(1));
     // Late answers are none of the histogram's.
     if each > 0 && total > report.requests.saturating_sub(report.timeout) {
-        take_out(&mut all, (report.duration / each).max(1));
+        subtract(&mut all, (report.duration / each).max(1));
     }
     // Pipelined requests share a latency, so that there may be fewer of them.
     match all.values().sum::<u64>() <= report.requests {
@@ -117,7 +117,7 @@ fn measured(report: &Report, connections: u32) -> Result<BTreeMap<u64, u64>, Loa
     }
 }
 
-fn take_out(all: &mut BTreeMap<u64, u64>, interval: u64) {
+fn subtract(all: &mut BTreeMap<u64, u64>, interval: u64) {
     let long: Vec<u64> = all.range(2 * interval..).rev().map(|(value, _)| *value).collect();
     for value in long {
         let count = all[&value];
@@ -153,7 +153,7 @@ mod tests {
             measured in prop::collection::btree_map(1_u64..3_000, 1_u64..9, 1..40), interval in 1_u64..400,
         ) {
             let mut all = corrected(&measured, interval);
-            take_out(&mut all, interval);
+            subtract(&mut all, interval);
             all.retain(|_, times| *times > 0);
             prop_assert_eq!(all, measured);
         }

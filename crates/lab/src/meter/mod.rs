@@ -73,7 +73,7 @@ impl Meter {
     }
 
     /// Once, in the middle: a load's own memory, and what its connections need, is gone at its end.
-    pub fn look_at_memory(&mut self) {
+    pub fn sample_memory(&mut self) {
         self.memory.get_or_insert_with(|| memory(&self.watched));
     }
 

@@ -6,7 +6,7 @@ use std::fs;
 
 impl Machine {
     /// What cannot be found out is left empty.
-    pub fn look() -> Machine {
+    pub fn detect() -> Machine {
         let cpus = CpuInfo::current().unwrap_or_else(|_| CpuInfo::from_buf_read(&b""[..]).expect("nothing to misread"));
         Machine {
             kernel: read("/proc/sys/kernel/osrelease"),
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_known() {
-        let here = Machine::look();
+        let here = Machine::detect();
         assert!(here.cores > 0 && here.memory > 0 && !here.kernel.is_empty(), "{here:?}");
     }
 }

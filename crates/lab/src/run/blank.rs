@@ -17,7 +17,7 @@ pub fn blank(order: &Order, cells: &[Values]) -> Run {
         seconds: 0.0,
         ended: Ended::Interrupted,
         seed: order.seed,
-        machine: Machine::look(),
+        machine: Machine::detect(),
         programs: IndexMap::new(),
         scenario: About {
             name: scenario.name.clone(),

@@ -119,7 +119,7 @@ impl<'a> Experiment<'a> {
         let tool = self.scenario().load.tool;
         self.result.notes.extend(tool.limits().notes.iter().map(|note| note.to_string()));
         self.result.notes.extend(why_no_calls().map(|error| error.to_string()));
-        self.result.programs = programs.into_iter().map(|(name, path)| (name, versions::look(&path))).collect();
+        self.result.programs = programs.into_iter().map(|(name, path)| (name, versions::detect(&path))).collect();
         Ok(())
     }
 
@@ -229,7 +229,7 @@ impl<'a> Experiment<'a> {
         let (number, load) = self.stand(cell, who)?;
         let before = self.beside(number);
         let stood = &mut self.standing[number].1;
-        let mut measured = turn::take(self.ground, stood, &load, &self.stop);
+        let mut measured = turn::run(self.ground, stood, &load, &self.stop);
         if let Ok(turn::Measured { usage: Usage { foreign: Some(foreign), .. }, .. }) = &mut measured {
             *foreign += (self.beside(number) - before).max(0.0);
         }

@@ -21,7 +21,7 @@ pub struct Measured {
 }
 
 /// Warm-up, then measurement. `load` is the cell's, the set-up may be shared with others.
-pub fn take(ground: &Ground, world: &mut World, load: &LoadSpec, stop: &Stop) -> Result<Measured, TurnError> {
+pub fn run(ground: &Ground, world: &mut World, load: &LoadSpec, stop: &Stop) -> Result<Measured, TurnError> {
     let turn = Take { ground, world, load, stop };
     turn.warm_up()?;
     let before = world.moved(ground)?;
@@ -151,7 +151,7 @@ impl Take<'_> {
         let (begun, half) = (Instant::now(), Duration::from_secs_f64(self.load.job.seconds / 2.0));
         while !running.ended_within(LOOK) {
             if begun.elapsed() > half {
-                meter.look_at_memory();
+                meter.sample_memory();
             }
             if self.stop.asked() {
                 return Err(TurnError::Interrupted);

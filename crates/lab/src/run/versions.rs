@@ -29,7 +29,7 @@ const ASKED: &[(&str, &str)] = &[
     ("stress-ng", "--version"),
 ];
 
-pub fn look(path: &str) -> Program {
+pub fn detect(path: &str) -> Program {
     let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let question = ASKED.iter().find(|(known, _)| *known == name).map(|(_, question)| *question);
     Program { path: path.into(), version: question.and_then(|question| ask(path, question)) }

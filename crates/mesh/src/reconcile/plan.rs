@@ -70,7 +70,7 @@ impl Reconciler {
             return Err("services");
         };
         let members = self.members_of(&table, service);
-        self.take_over_members(&table, service, &members);
+        self.adopt_members(&table, service, &members);
         self.frontends += table.frontends.len() as u32;
         self.members += members.len() as u32;
         self.pending.members.extend(members.iter().map(|member| (*member, true)));
@@ -111,7 +111,7 @@ impl Reconciler {
         if count == 0 {
             return Ok(SlotRange::default());
         }
-        let first = self.ranges.take(count).ok_or("slots")?;
+        let first = self.ranges.claim(count).ok_or("slots")?;
         self.pending.slots.push((first, slots));
         Ok(SlotRange { first, count })
     }
@@ -133,7 +133,7 @@ impl Reconciler {
         if let Some(number) = self.inherited.as_mut().and_then(|inherited| inherited.service(frontends)) {
             return Some(number);
         }
-        let number = self.services.take()?;
+        let number = self.services.claim()?;
         self.pending.services.push(number);
         Some(number)
     }
@@ -149,9 +149,9 @@ impl Reconciler {
 
     /// Those of an earlier life that are none any more go at once, unless nobody has come in their place: then it may
     /// be that the endpoints could not be read.
-    fn take_over_members(&mut self, table: &PortTable, service: u32, members: &BTreeSet<Member>) {
+    fn adopt_members(&mut self, table: &PortTable, service: u32, members: &BTreeSet<Member>) {
         let Some(inherited) = self.inherited.as_mut().filter(|_| !table.list.is_empty()) else { return };
-        let lost: Vec<Member> = inherited.take_members(service).difference(members).copied().collect();
+        let lost: Vec<Member> = inherited.claim_members(service).difference(members).copied().collect();
         self.lost_udp |= table.key.protocol == Protocol::Udp && !lost.is_empty();
         self.pending.members.extend(lost.into_iter().map(|member| (member, false)));
     }

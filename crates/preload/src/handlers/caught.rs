@@ -57,7 +57,7 @@ unsafe extern "C" fn decide(number: i32, information: *mut libc::siginfo_t, cont
         return 0;
     }
     let blocked = raised_here && is_fault(number) && at.is_native() && faults::is_blocked_by_program(number);
-    let (handler, once) = if blocked { (libc::SIG_DFL, false) } else { view(number).take() };
+    let (handler, once) = if blocked { (libc::SIG_DFL, false) } else { view(number).claim() };
     if handler > libc::SIG_IGN {
         if !raised_here && at.is_native() {
             thread::parts().handled.count(view(number).restarts());

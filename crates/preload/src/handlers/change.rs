@@ -80,7 +80,7 @@ pub fn set_by_libc(number: i32, new: Option<&Action>) -> Result<Action> {
     let mut old = to_libc(&Action { handler: 0, flags: 0, restorer: 0, mask: 0 });
     let pointer = new.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: two structs of libc's, alive; a handler is the program's or ours.
-    errno::take(unsafe { next::sigaction(number, pointer, &raw mut old) } as isize)?;
+    errno::check(unsafe { next::sigaction(number, pointer, &raw mut old) } as isize)?;
     // SAFETY: as in `to_libc`.
     let restorer = unsafe { (&raw const old.sa_restorer).cast::<usize>().read() };
     Ok(Action { flags: u64::from(old.sa_flags as u32), restorer, ..from_libc(&old) })

@@ -27,7 +27,7 @@ static LOCK: Lock = Lock::new();
 
 /// In a forked child.
 pub fn unlock() {
-    LOCK.forget();
+    LOCK.reset_in_child();
 }
 /// Whether faults come to us first.
 static FAULTS: AtomicBool = AtomicBool::new(false);

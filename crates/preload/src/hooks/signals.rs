@@ -74,7 +74,7 @@ pub unsafe fn sigset(signal: c_int, handler: usize) -> usize {
     if handler == HOLD {
         // SAFETY: the program's own call.
         let former = handlers::shown_handler(signal, unsafe { next::sigset(signal, handler) });
-        thread::parts().faults.forget();
+        thread::parts().faults.invalidate();
         return former;
     }
     installed(signal, handler, 0);

@@ -84,7 +84,7 @@ pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e:
             libc::SYS_rt_sigprocmask => {
                 thread::parts().faults.restore();
                 let result = native();
-                thread::parts().faults.forget();
+                thread::parts().faults.invalidate();
                 result
             }
 

@@ -21,7 +21,7 @@ const LINGER_LOOK_US: u64 = 1000;
 
 /// The last number of the last holder is being closed.
 pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
-    let has_unread = |end: &mut Writer| end.tx.look(c.tx_half()).is_ok() && end.tx.unread() > 0;
+    let has_unread = |end: &mut Writer| end.tx.poll(c.tx_half()).is_ok() && end.tx.unread() > 0;
     if tcp::linger(fd) == Some(0) && c.with_tx(has_unread).unwrap_or(false) {
         tcp::send_at_once(fd); // what the kernel still held back would be lost with the reset
     }

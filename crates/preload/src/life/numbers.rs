@@ -102,7 +102,7 @@ impl After {
     pub fn finish(self) {
         match self.left {
             Left::Alive => {}
-            Left::Ended(index) => errno::keep(|| forget(index)),
+            Left::Ended(index) => errno::keep(|| remove(index)),
             Left::Adopted(index) => errno::keep(|| {
                 adopt::go_on(index);
                 orphan_done(index); // the call may have ended meanwhile
@@ -116,7 +116,7 @@ impl After {
 }
 
 /// Nothing of the connection is left.
-fn forget(index: u32) {
+fn remove(index: u32) {
     let c = arena::conn(index);
     settle_with_broker(index, c, c.phase.go(Event::Close));
     arena::free(index);
@@ -135,7 +135,7 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     match loss {
         // Its registrations live on with whoever holds it besides.
         Loss::Closed if shared => wait::epoll::abandon(fd),
-        Loss::Closed => wait::epoll::forget(fd, c.phase.phase().is_offered()),
+        Loss::Closed => wait::epoll::remove(fd, c.phase.phase().is_offered()),
         Loss::StaysOpen => wait::epoll::return_to_kernel(fd),
     }
     if may_block_by_us(c.phase.phase()) && blocked::is_any(index) && adopt(index, c, fd) {
@@ -266,12 +266,12 @@ const LOOK_US: u64 = 100_000;
 #[inline]
 pub fn end_orphans() {
     if ORPHANS.load(Relaxed) > 0 {
-        look_after_orphans();
+        close_orphans();
     }
 }
 
 #[cold]
-fn look_after_orphans() {
+fn close_orphans() {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let (now, next) = (arch::ticks(), NEXT.load(Relaxed));
     let later = now + clock::ticks_of_us(LOOK_US);
@@ -286,6 +286,6 @@ fn look_after_orphans() {
 }
 
 /// In a forked child: the threads that they are kept for do not exist here.
-pub fn forget_orphans() {
+pub fn reset_orphans_in_child() {
     ORPHANS.store(0, Relaxed);
 }

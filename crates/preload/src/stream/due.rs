@@ -29,6 +29,6 @@ pub fn has_come() -> bool {
 }
 
 /// Whether there may be any. From now on there are none, as far as is known.
-pub fn take() -> bool {
-    DUE.take()
+pub fn claim() -> bool {
+    DUE.claim()
 }

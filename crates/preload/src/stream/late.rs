@@ -24,7 +24,7 @@ static LOCK: Lock = Lock::new();
 
 /// In a forked child.
 pub fn unlock() {
-    LOCK.forget();
+    LOCK.reset_in_child();
 }
 /// Bytes kept, all for one connection: index + 1 in OWNER.
 static LEN: AtomicU32 = AtomicU32::new(0);

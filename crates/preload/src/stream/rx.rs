@@ -312,7 +312,7 @@ fn died_unread(c: &Conn) -> bool {
     let unread = || {
         c.with_tx(|end| {
             let half = c.tx_half();
-            let _ = end.tx.look(half);
+            let _ = end.tx.poll(half);
             if half.claim_sending() {
                 let _ = end.tx.heed_deputy(half); // what it has sent to itself for us
                 half.has_sent();

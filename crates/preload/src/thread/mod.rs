@@ -64,7 +64,7 @@ pub fn is_over(stack: usize, alternate: AlternateStack) -> bool {
 }
 
 /// After fork() the one thread of the child has another number.
-pub fn forget() {
+pub fn reset_in_child() {
     // SAFETY: as above.
     unsafe { (*storage()).tid = 0 };
 }
@@ -82,7 +82,7 @@ pub fn set_vfork(on: bool) {
 }
 
 /// The family place of the child that this thread is forking; taken by whoever asks, parent and child alike.
-pub fn take_reserved() -> Option<u32> {
+pub fn claim_reserved() -> Option<u32> {
     // SAFETY: as above.
     core::mem::take(unsafe { &mut (*storage()).reserved }).checked_sub(1)
 }

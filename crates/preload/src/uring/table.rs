@@ -128,7 +128,7 @@ impl Ring {
     }
 
     fn unlock(&self) {
-        self.lock.forget();
+        self.lock.reset_in_child();
     }
 
     /// A word that kernel and program share.

@@ -92,13 +92,13 @@ impl Pause {
         let deadline = self.deadline.get_or_insert_with(|| Deadline::after_ns(limit));
         let generation = c.phase.generation();
         let may_look = !self.looked;
-        self.looked = may_look && looks_ready(c, want);
+        self.looked = may_look && seems_ready(c, want);
         if self.looked {
             return Ok(());
         }
         let quiet = self.quiet.get_or_insert_with(|| Quiet::begin(core::ptr::null()));
         let began = arch::ticks();
-        self.looked = may_look && c.spin.wait(|| looks_ready(c, want) || quiet.is_disturbed()) && looks_ready(c, want);
+        self.looked = may_look && c.spin.wait(|| seems_ready(c, want) || quiet.is_disturbed()) && seems_ready(c, want);
         if self.looked {
             return Ok(());
         }
@@ -135,7 +135,7 @@ fn has_come(c: &Conn, fd: i32, want: Want) -> bool {
 
 /// A look without locks, for spinning.
 #[inline]
-fn looks_ready(c: &Conn, want: Want) -> bool {
+fn seems_ready(c: &Conn, want: Want) -> bool {
     if !c.is_attached() {
         return false;
     }
@@ -184,7 +184,7 @@ fn sleep(
     };
     waiter::disarm(p, false);
     side::remove_doorbell(my_side, p);
-    waiter::take_news(p, stretch::serve);
+    waiter::poll_news(p, stretch::serve);
     waiter::release(p);
     result
 }

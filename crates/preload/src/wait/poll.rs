@@ -140,11 +140,11 @@ fn poll_sets(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t) -> Resu
         let cap = wait::epoll::native_cap();
         let left = if ns == Some(0) { NOW } else { deadline.left(cap) };
         // SAFETY: the list, the timespec and the program's mask (or null) are alive during the call.
-        let n = errno::take(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(&left), mask) } as isize)?;
+        let n = errno::check(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(&left), mask) } as isize)?;
         if n > 0 || cap.is_none() || ns == Some(0) || deadline.has_passed() {
             return Ok(n);
         }
-        errno::keep(wait::epoll::look_after);
+        errno::keep(wait::epoll::poll_nested);
     }
 }
 
@@ -199,7 +199,7 @@ impl Poll<'_> {
             });
         }
         loop {
-            if self.look() > 0 || ns == Some(0) {
+            if self.poll_rings() > 0 || ns == Some(0) {
                 let n = self.finish()?;
                 // A connection that was ready may have gone back to the kernel since.
                 if n > 0 || ns == Some(0) {
@@ -219,7 +219,7 @@ impl Poll<'_> {
             let heard = heard?;
             let passed = deadline.has_passed();
             if heard || passed {
-                self.look();
+                self.poll_rings();
                 let n = self.finish()?;
                 // What was heard may be nothing to the program: only the deadline ends a wait with nothing.
                 if n > 0 || passed {
@@ -230,7 +230,7 @@ impl Poll<'_> {
     }
 
     /// Readiness of the attached connections, into their `revents`. Returns how many have some.
-    fn look(&mut self) -> usize {
+    fn poll_rings(&mut self) -> usize {
         let mut ready = 0;
         for p in self.fds.iter_mut() {
             let Some(c) = attached(p.fd) else { continue };
@@ -279,7 +279,7 @@ impl Poll<'_> {
             side::add_doorbell(&c.words().side[c.my_side()], p);
         });
         waiter::arm(p);
-        let result = if self.look() > 0 {
+        let result = if self.poll_rings() > 0 {
             Ok(true)
         } else {
             self.fill(waiter::doorbell(p));
@@ -291,7 +291,7 @@ impl Poll<'_> {
         self.each_attached(|c| {
             side::remove_doorbell(&c.words().side[c.my_side()], p);
         });
-        waiter::take_news(p, stretch::serve);
+        waiter::poll_news(p, stretch::serve);
         waiter::release(p);
         result
     }
@@ -329,7 +329,7 @@ impl Poll<'_> {
     fn kernel(&mut self, left: &Option<libc::timespec>, mask: *const sigset_t) -> Result<usize> {
         // SAFETY: the list, the timespec and the program's mask (or null) are alive during the call.
         let n = unsafe { next::ppoll(self.list.as_mut_ptr(), self.list.len() as u64, as_ptr(left), mask) };
-        errno::take(n as isize)
+        errno::check(n as isize)
     }
 
     /// After a sleep: marks connections of which the kernel had something to say, hushes the doorbell.

@@ -240,7 +240,7 @@ pub fn create(fd: i32) -> Option<u32> {
 /// In a forked child: locks that threads of the parent held at that moment have no owner here.
 pub fn unlock_all() {
     for (_, s) in all() {
-        s.lock.forget();
+        s.lock.reset_in_child();
     }
 }
 

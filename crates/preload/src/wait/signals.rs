@@ -131,7 +131,7 @@ fn wait_held_back(fds: &mut [pollfd], left: &Option<libc::timespec>, restarts: b
 /// Through libc, because it is a cancellation point.
 fn sleep(fds: &mut [pollfd], left: &Option<libc::timespec>, mask: *const libc::sigset_t) -> Result<usize> {
     // SAFETY: the list, the timespec and the mask (or null) are alive.
-    errno::take(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(left), mask) } as isize)
+    errno::check(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(left), mask) } as isize)
 }
 
 /// Signals stay held back during the sleep too; what arrives is looked at first, and then let through. `all`: a signalfd for

@@ -63,7 +63,7 @@ fn ended_or_marked(name: &str, by_reader: bool) {
                 // Ended by a third party where it began, before a byte was read: to the writer as if nobody had come yet.
                 let untouched = !by_reader && kept == START && from == START;
                 let expected = if untouched { Head::At(kept) } else { Head::Frozen(kept) };
-                assert_eq!(output.look(&direction.reader), Ok(expected));
+                assert_eq!(output.poll(&direction.reader), Ok(expected));
                 assert!(from <= kept && (!by_reader || copying && resume == from), "both know where copies begin");
             }
         }
@@ -100,6 +100,6 @@ fn marked_before_it_is_entered_or_after() {
         let Head::At(from) = write_and_mark(&direction, &mut output) else { panic!("nobody has ended it") };
         let kept = reader.join().unwrap();
         assert!(from <= kept, "the reader has entered");
-        assert_eq!(output.look(&direction.reader), Ok(Head::At(kept)));
+        assert_eq!(output.poll(&direction.reader), Ok(Head::At(kept)));
     });
 }

@@ -13,7 +13,7 @@ const END: u64 = START + TOTAL;
 /// The writer's look: says that it waits, then whether half of the ring is free.
 fn has_space(direction: &Direction, output: &mut Output) -> bool {
     space::wish(&direction.writer);
-    output.look(&direction.reader).expect("no violation");
+    output.poll(&direction.reader).expect("no violation");
     space::is_enough(output.unread() as usize, SIZE)
 }
 

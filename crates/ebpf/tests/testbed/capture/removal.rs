@@ -38,7 +38,7 @@ fn connect(pod: &Pod, to: SocketAddr) -> TcpStream {
 /// Waits until nothing new of these is captured.
 fn wait_for_end(pins: &Path, cookies: &[u64]) {
     let is_captured =
-        |cookie: &u64| Captures::look(pins).is_ok_and(|tables| tables.is_captured(*cookie).unwrap_or(false));
+        |cookie: &u64| Captures::open_read_only(pins).is_ok_and(|tables| tables.is_captured(*cookie).unwrap_or(false));
     let deadline = Instant::now() + PATIENCE;
     while cookies.iter().any(is_captured) {
         assert!(Instant::now() < deadline, "still captured");
@@ -81,7 +81,7 @@ fn what_is_under_way_reaches_the_proxy_which_is_told_what_was_dialled() {
             }
             removal.join().unwrap();
         });
-        let tables = Captures::look(pins);
+        let tables = Captures::open_read_only(pins);
         assert_eq!(tables.is_err(), everything, "the tables are there, or not");
         assert!(tables.map_or(Vec::new(), |tables| tables.fill_by_others()).iter().all(|fill| fill.used == 0));
     }

@@ -56,7 +56,7 @@ pub fn ask<'a>(
     let at = room.as_mut_ptr().cast::<epoll_event>();
     // SAFETY: `room` is writable for its length; the timespec is alive; the mask is the program's or null.
     let call = || unsafe { next::sleep_in_set(epfd, at, room.len() as i32, as_ptr(left), mask) };
-    let n = errno::take(if is_now(left) { call() } else { rest::during(call) } as isize)?;
+    let n = errno::check(if is_now(left) { call() } else { rest::during(call) } as isize)?;
     // SAFETY: the kernel has written so many.
     Ok(unsafe { core::slice::from_raw_parts(at, n.min(room.len())) })
 }

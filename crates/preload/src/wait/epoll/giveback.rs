@@ -91,7 +91,7 @@ pub fn return_to_kernel(fd: i32) {
 
 /// Before the last close of a socket: forgets `fd` everywhere. `offered`: its offer is on the way, and the broker's
 /// descriptor would keep it in the kernel's sets, with events for a number that may be somebody else's by then.
-pub fn forget(fd: i32, offered: bool) {
+pub fn remove(fd: i32, offered: bool) {
     for (_, s) in sets::all() {
         s.with(|inner| {
             if offered && inner.reg(fd).is_some_and(|r| r.is_present()) {

@@ -70,9 +70,9 @@ impl Batch<'_> {
     }
 
     /// Takes what has rung for this place.
-    fn take(&mut self, p: u32) {
+    fn poll(&mut self, p: u32) {
         self.now = arch::ticks();
-        waiter::take_news(p, |index| {
+        waiter::poll_news(p, |index| {
             stretch::serve(index);
             let ticks = arena::conn(index).rx_half().news_at();
             for_each_number(index, |fd| self.put(News { fd, ticks, says: 0 }));
@@ -104,7 +104,7 @@ pub(super) fn heard<T>(s: &Set, p: u32, work: impl FnOnce(&mut Inner) -> T) -> O
     }
     critical::section(|| {
         let mut batch = Batch::new(s);
-        batch.take(p);
+        batch.poll(p);
         s.with(|inner| {
             batch.hand_in(inner);
             inner.taken = inner.taken.max(batch.now);
@@ -150,7 +150,7 @@ pub(super) fn hear_kernel(s: &Set, entries: &[epoll_event]) -> usize {
 
 /// Has every writer that waits for space looked at again, if there may be some: in whatever sets they are.
 pub(super) fn queue_writers() {
-    if !due::take() {
+    if !due::claim() {
         return;
     }
     fdtable::for_each(|fd, kind| {

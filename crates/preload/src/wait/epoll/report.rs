@@ -115,7 +115,7 @@ pub(super) struct Look {
 }
 
 /// Looks at an upgraded connection for the sake of one registration.
-pub(super) fn look_at(r: &Reg, c: &Conn, fd: i32) -> Look {
+pub(super) fn poll_registration(r: &Reg, c: &Conn, fd: i32) -> Look {
     let tail = c.rx_half().tail();
     let found = readiness::events(c, fd, r.events & !(ET | ONESHOT | EXCLUSIVE));
     if found & OUT_ANY != 0 && c.has(flag::TX_BLOCKED) {
@@ -159,7 +159,7 @@ impl ready::Set for Report<'_> {
         }
     }
 
-    fn look(&mut self, number: u32) -> Looked {
+    fn poll(&mut self, number: u32) -> Looked {
         let fd = number as i32;
         let Some(r) = self.regs.get(fd).filter(|r| r.is_awaited()).map(|r| *r) else { return Looked::Nothing };
         if self.is_told_by_kernel(&r) {
@@ -171,7 +171,7 @@ impl ready::Set for Report<'_> {
             hand_back(self.set, &mut self.regs, fd); // another process of the family has brought it back to the kernel
             return Looked::Nothing;
         }
-        let Look { found, is_to_be_told, tail } = look_at(&r, c, fd);
+        let Look { found, is_to_be_told, tail } = poll_registration(&r, c, fd);
         if c.course.is(Course::Unsent) || r.events & OUT_ANY != 0 && found & OUT_ANY == 0 {
             if readiness::is_kernels(c) { ask_for_out(self.set, &r, fd) } else { due::expect_space() }
         }

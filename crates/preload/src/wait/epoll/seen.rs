@@ -30,11 +30,11 @@ pub(super) fn share(s: &Set, conn: u32, fd: i32, events: u32) {
     if !is_seen(s) {
         return suspend::suspend(c, fd);
     }
-    take_in(conn, fd, events & ONESHOT == 0);
+    manage_all(conn, fd, events & ONESHOT == 0);
 }
 
 /// Takes over whatever registrations of an upgraded connection are the kernel's still. If all are ours then, it may use rings.
-fn take_in(conn: u32, fd: i32, armed: bool) {
+fn manage_all(conn: u32, fd: i32, armed: bool) {
     let c = arena::conn(conn);
     match manage(conn, c, fd, armed) {
         Err(reason) => drain::to_kernel(c, fd, reason),
@@ -106,7 +106,7 @@ fn trust(s: &Set) {
     s.is_waited_for.store(true, Release);
     for_each_own(s, |fd, conn| {
         if may_be_offered(fd) == Some(true) {
-            take_in(conn, fd, false);
+            manage_all(conn, fd, false);
         }
     });
     // The kernel tells once more of what was taken over while it was readable: that is the same news.
@@ -237,7 +237,7 @@ pub fn closed(index: u32, fd: i32) {
     if s.refs.load(Acquire) == 1 {
         for_each_managed(s, |_, c| drop_bell(s, c));
         s.destroy();
-        shared::forget(s);
+        shared::close(s);
     }
     if s.refs.fetch_sub(1, AcqRel) == 1 && !s.is_waited_for.load(Relaxed) {
         fdtable::for_each(|fd, kind| {

@@ -157,7 +157,7 @@ pub fn before_exec(survives: impl Fn(i32) -> bool) {
 }
 
 /// The last number of the set is being closed here.
-pub(super) fn forget(s: &Set) {
+pub(super) fn close(s: &Set) {
     leave_family(s);
     s.family.store(0, Relaxed);
 }

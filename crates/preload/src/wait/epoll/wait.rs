@@ -1,7 +1,7 @@
 //! epoll_wait(2) in all its forms.
 
 use super::entries;
-use super::nested::{arm_nested, is_unheard, look_after, native_cap, refresh_nested};
+use super::nested::{arm_nested, is_unheard, poll_nested, native_cap, refresh_nested};
 use super::news::{self, queue_writers};
 use super::report::{self, Reported};
 use super::shared;
@@ -137,7 +137,7 @@ impl Call<'_> {
         let Some(found) = found? else { return Ok(None) };
         self.is_open(index)?;
         if cap.is_some() && found.is_empty() {
-            errno::keep(look_after); // the next look finds what nobody has rung for
+            errno::keep(poll_nested); // the next look finds what nobody has rung for
         }
         // A place may have come while we slept, or a parent's doorbell may be in the set still.
         let natives = news::hear_kernel(self.s, found);
