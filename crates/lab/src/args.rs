@@ -46,7 +46,7 @@ Examples:
   sidestep lab run mine --server 'nginx -c /srv/nginx.conf' --port 8080 --tool wrk --target http://127.0.0.1:8080/
   sidestep lab run mine --server ./server --port 9000 --load './client --count 1000'
 
-Writes NAME.json (everything, raw) and NAME.html (the report), and prints the verdicts. Ctrl-C drops the turn that is
+Writes NAME.json (everything, raw) and NAME.html (the report), and prints the verdicts. Ctrl-C drops the trial that is
 being measured, and judges what there is by then; a second one ends at once. Rings need no privilege; capture,
 splice, Services and programs of several users need root.
 Exit code: 0 measured; 1 not, or a check of the scenario has failed, or with --strict a variant has no figures in some
@@ -80,7 +80,7 @@ pub struct Run {
     /// End after so many rounds
     #[arg(long, value_name = "N")]
     pub rounds: Option<u32>,
-    /// Length of a turn
+    /// Length of a trial
     #[arg(long, value_name = "S")]
     pub seconds: Option<f64>,
     /// Afterwards, sample where CPU time goes in one more trial of each variant and cell
@@ -89,7 +89,7 @@ pub struct Run {
     /// Fail if a variant could not be measured in some cell
     #[arg(long)]
     pub strict: bool,
-    /// From which the order of turns comes
+    /// From which the order of trials comes
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Where the result goes
@@ -127,7 +127,7 @@ pub struct Mine {
     /// Requests a second, for tools that keep a rate
     #[arg(long, value_name = "N", requires = "tool")]
     pub rate: Option<f64>,
-    /// Requests a turn, for tools that have no clock
+    /// Requests a trial, for tools that have no clock
     #[arg(long, value_name = "N", requires = "tool")]
     pub requests: Option<u64>,
     /// Or a command line: how long one run of it takes is what is compared

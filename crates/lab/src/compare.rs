@@ -1,6 +1,6 @@
 //! Two results of one scenario beside each other: of another time, machine or version.
 //!
-//! Their turns were not taken alternately, so whatever else changed between the two is in every difference.
+//! Their trials were not taken alternately, so whatever else changed between the two is in every difference.
 
 mod surroundings;
 

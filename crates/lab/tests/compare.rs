@@ -61,7 +61,7 @@ fn what_only_one_has_is_listed() {
     let (a, mut b) = (common::run(), common::run());
     b.cells.remove(0);
     b.variants.remove(2);
-    b.cells.iter_mut().for_each(|cell| cell.turns.retain(|turn| turn.variant != "sidecar-redirected"));
+    b.cells.iter_mut().for_each(|cell| cell.trials.retain(|trial| trial.variant != "sidecar-redirected"));
     let comparison = compare(&a, &b);
     assert_eq!(comparison.only_a, ["variant sidecar-redirected", "cell connections 1"]);
     assert_eq!((comparison.only_b.len(), comparison.lines.len()), (0, 3 * 4 * 4));

@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal};
 use sidestep_lab::report::table;
-use sidestep_lab::result::{About, Cell, Ended, Run, Turn, Variant};
+use sidestep_lab::result::{About, Cell, Ended, Run, Trial, Variant};
 use sidestep_lab::scenario::{Scenario, find, parse};
 use sidestep_lab::stats::fewest;
 
@@ -35,22 +35,22 @@ fn noisy() -> Run {
             control: false,
         })
         .collect();
-    let mut turns = || {
+    let mut trials = || {
         let pairs = (0..fewest(scenario.design.confidence) as u32)
             .flat_map(|round| variants.iter().map(move |each| (round, each)));
         pairs
             .map(|(round, variant)| {
-                let mut turn = Turn { round, variant: variant.name.clone(), ..like.cells[0].turns[0].clone() };
-                let outcome = turn.outcome.as_mut().expect("a turn that counts");
+                let mut trial = Trial { round, variant: variant.name.clone(), ..like.cells[0].trials[0].clone() };
+                let outcome = trial.outcome.as_mut().expect("a trial that counts");
                 outcome.requests = (outcome.requests as f64 * noise.sample(&mut rng)) as u64;
-                turn
+                trial
             })
             .collect()
     };
     let cells = scenario
         .cells()
         .into_iter()
-        .map(|values| Cell { values, variants: Vec::new(), turns: turns(), profiles: Vec::new() })
+        .map(|values| Cell { values, variants: Vec::new(), trials: trials(), profiles: Vec::new() })
         .collect();
     let about = About {
         name: scenario.name.clone(),

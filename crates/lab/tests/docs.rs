@@ -28,8 +28,8 @@ fn the_complete_scenario_is_one() {
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(said.contains("\nGoal not measured: at most 3 % slower than plain.\n"), "{said}");
     let run = lab.result();
-    for turn in &run.cells[0].turns {
-        assert!(turn.outcome.as_ref().is_some_and(|outcome| outcome.requests > 100), "{turn:?}");
+    for trial in &run.cells[0].trials {
+        assert!(trial.outcome.as_ref().is_some_and(|outcome| outcome.requests > 100), "{trial:?}");
     }
 }
 
@@ -62,6 +62,6 @@ fn the_command_lines_of_mine_are_understood() {
         let done = Command::new("sh").args(["-c", &script]).current_dir(&dir).output().expect("a shell");
         assert!(done.status.success(), "{line}: {done:?}");
         let run = read(&dir.path().join("one.json")).expect("a result");
-        assert!(run.cells.iter().flat_map(|cell| &cell.turns).all(|turn| turn.counts() || turn.repeated), "{line}");
+        assert!(run.cells.iter().flat_map(|cell| &cell.trials).all(|trial| trial.counts() || trial.repeated), "{line}");
     }
 }

@@ -14,7 +14,7 @@ fn servers() -> String {
 #[test]
 fn each_variant_is_sampled_once_and_by_program() {
     // One set-up at a time: each of them keeps two processors busy.
-    let text = scenario("command: [sleep, 1]", &servers(), "").replace("design: {", "design: {restart: turn, ");
+    let text = scenario("command: [sleep, 1]", &servers(), "").replace("design: {", "design: {restart: trial, ");
     let lab = Lab::new(&text);
     let done = lab.run(&["--rounds", "1", "--profile"]);
     assert!(done.status.success(), "{done:?}");
@@ -22,7 +22,7 @@ fn each_variant_is_sampled_once_and_by_program() {
     let profiles = &run.cells[0].profiles;
     let names: Vec<&str> = profiles.iter().map(|each| each.variant.as_str()).collect();
     assert_eq!(names, ["plain", "other"], "the control is none of them: {:?}", run.notes);
-    assert_eq!(run.cells[0].turns.iter().filter(|turn| turn.counts()).count(), 3, "what is sampled is no turn");
+    assert_eq!(run.cells[0].trials.iter().filter(|trial| trial.counts()).count(), 3, "what is sampled is no trial");
     for profile in profiles {
         let (burner, reader) = (&profile.processes["burner"], &profile.processes["reader"]);
         assert!(burner.samples > 20 && reader.samples > 20, "{profile:?}");

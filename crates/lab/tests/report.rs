@@ -112,8 +112,8 @@ fn markdown_names_what_the_control_says() {
     let mut run = common::run();
     assert!(!markdown(&run).contains("| control |"));
     let cell = run.cells.iter_mut().find(|cell| cell.values["connections"] == "64").expect("the cell");
-    for turn in cell.turns.iter_mut().filter(|turn| turn.variant == "control") {
-        turn.outcome.iter_mut().for_each(|outcome| outcome.requests = outcome.requests * 13 / 10);
+    for trial in cell.trials.iter_mut().filter(|trial| trial.variant == "control") {
+        trial.outcome.iter_mut().for_each(|outcome| outcome.requests = outcome.requests * 13 / 10);
     }
     let text = markdown(&run);
     assert!(text.contains("connections 64, requests/s, +"), "{text}");
@@ -201,17 +201,17 @@ fn runs_with_nothing_in_them_are_reported() {
 
 fn broken() -> [Run; 5] {
     let (mut failed, mut bytes, mut idle) = (common::small(), common::small(), common::small());
-    failed.cells[0].turns.iter_mut().for_each(|turn| turn.outcome = None);
-    for outcome in bytes.cells[0].turns.iter_mut().filter_map(|turn| turn.outcome.as_mut()) {
+    failed.cells[0].trials.iter_mut().for_each(|trial| trial.outcome = None);
+    for outcome in bytes.cells[0].trials.iter_mut().filter_map(|trial| trial.outcome.as_mut()) {
         (outcome.latency, outcome.requests) = (None, 0);
     }
-    for outcome in idle.cells[0].turns.iter_mut().filter_map(|turn| turn.outcome.as_mut()) {
+    for outcome in idle.cells[0].trials.iter_mut().filter_map(|trial| trial.outcome.as_mut()) {
         (outcome.requests, outcome.seconds) = (0, 0.0);
     }
     idle.scenario.judged = Figure::ALL.into();
     bytes.scenario.judged = vec![Figure::Throughput, Figure::P50];
     let empty = Run {
-        cells: vec![Cell { values: IndexMap::new(), variants: Vec::new(), turns: Vec::new(), profiles: Vec::new() }],
+        cells: vec![Cell { values: IndexMap::new(), variants: Vec::new(), trials: Vec::new(), profiles: Vec::new() }],
         ..common::small()
     };
     [failed, bytes, idle, Run { cells: Vec::new(), variants: Vec::new(), ..common::small() }, empty]
@@ -219,11 +219,11 @@ fn broken() -> [Run; 5] {
 
 #[test]
 fn who_has_no_figures_is_missing() {
-    // Single turns fail in it, and others of the same variants do not.
+    // Single trials fail in it, and others of the same variants do not.
     let mut run = common::run();
     assert_eq!(run.missing(), [""; 0]);
-    for turn in run.cells[1].turns.iter_mut().filter(|turn| turn.variant == "sidestep") {
-        (turn.outcome, turn.failure) = (None, Some("it has ended".into()));
+    for trial in run.cells[1].trials.iter_mut().filter(|trial| trial.variant == "sidestep") {
+        (trial.outcome, trial.failure) = (None, Some("it has ended".into()));
     }
     assert_eq!(run.missing(), ["sidestep, connections 8: it has ended"]);
 }

@@ -90,7 +90,7 @@ fn a_variant_that_always_fails_is_given_up_and_the_rest_is_measured() {
     assert!(done.status.success(), "{done:?}");
     let run = lab.result();
     assert!(run.notes.iter().any(|note| note.starts_with("other was given up after 3 failures")), "{:?}", run.notes);
-    assert_eq!(run.cells[0].turns.iter().filter(|turn| turn.variant == "plain" && turn.counts()).count(), 6);
+    assert_eq!(run.cells[0].trials.iter().filter(|trial| trial.variant == "plain" && trial.counts()).count(), 6);
     assert!(lab.fails(&["--rounds", "1", "--strict"]).contains("other: load has failed"));
 }
 
@@ -144,7 +144,7 @@ fn rings_of_another_release_are_by_its_programs() {
 }
 
 #[test]
-fn a_check_that_fails_fails_the_turn() {
+fn a_check_that_fails_fails_the_trial() {
     let text = sleeper("0.02") + "checks: [{run: [sh, -c, 'echo the load went astray >&2; exit 1']}]\n";
     let said = Lab::new(&text).fails(&["--rounds", "1"]);
     assert!(said.contains("check 1 failed") && said.contains("the load went astray"), "{said}");
@@ -159,7 +159,7 @@ fn a_check_that_fails_in_one_variant_fails_the_run() {
     let said = lab.fails(&["--rounds", "1"]);
     assert!(said.contains("other: check 1 failed") && said.contains("another answer"), "{said}");
     let run = lab.result();
-    assert!(run.cells[0].turns.iter().any(|turn| turn.variant == "plain" && turn.counts()));
+    assert!(run.cells[0].trials.iter().any(|trial| trial.variant == "plain" && trial.counts()));
     assert_eq!(run.wrong.len(), 1, "{:?}", run.wrong);
 }
 
@@ -173,7 +173,7 @@ fn a_way_that_no_byte_went_fails_the_run_where_a_check_demands_it() {
     assert!(lab.is_not_begun(&[]).contains("checks: each has either a command, run, or ways, moved"));
 }
 
-/// Cells that differ in their checks alone share a set-up, and each check is made once, after the first turn that it is for.
+/// Cells that differ in their checks alone share a set-up, and each check is made once, after the first trial that it is for.
 #[test]
 fn checks_of_some_cells_are_made_in_those() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -285,10 +285,10 @@ fn what_processes_use_is_theirs_and_what_is_in_the_background_is_nobodys() {
     let burn = "'timeout 20 sh -c \"while :; do :; done\"'";
     let servers = format!("burner: {{run: [sh, -c, {burn}]}}\n  noise: {{run: [sh, -c, {burn}], background: true}}");
     let lab =
-        Lab::new(&scenario("command: [sleep, 0.5]", &servers, "").replace("design: {", "design: {restart: turn, "));
+        Lab::new(&scenario("command: [sleep, 0.5]", &servers, "").replace("design: {", "design: {restart: trial, "));
     assert!(lab.run(&["--rounds", "1"]).status.success());
     let run = lab.result();
-    let usage = &run.cells[0].turns[0].usage;
+    let usage = &run.cells[0].trials[0].usage;
     let names: Vec<&str> = usage.processes.keys().map(String::as_str).collect();
     assert_eq!(names, ["burner", "load"]);
     // Of half a second, of which a busy machine gives the one that burns a small part.

@@ -22,7 +22,7 @@ fn measured(name: &str, options: &[&str], variants: &[&str]) {
     let run = lab.result();
     for variant in variants {
         let counts =
-            run.cells.iter().all(|cell| cell.turns.iter().any(|turn| turn.variant == *variant && turn.counts()));
+            run.cells.iter().all(|cell| cell.trials.iter().any(|trial| trial.variant == *variant && trial.counts()));
         assert!(counts, "{variant}: {:?}", run.notes);
     }
 }

@@ -81,14 +81,14 @@ fn it_stops_when_it_is_narrow_enough() {
     assert!(rule(0.025).enough(&all) && !rule(0.025).enough(&[all[0], wide]));
 }
 
-/// Medians of unlike numbers of turns that have nothing to do with each other.
+/// Medians of unlike numbers of trials that have nothing to do with each other.
 #[test]
 fn unpaired_values_are_compared() {
-    let turns =
+    let trials =
         |count, ratio: f64, rng: &mut ChaCha8Rng| -> Vec<f64> { (0..count).map(|_| ratio * normal(rng)).collect() };
     let judge = |ratio, seed| {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-        compare_unpaired(&turns(12, ratio, rng), &turns(8, 1.0, rng), Better::Lower, CONFIDENCE).unwrap()
+        compare_unpaired(&trials(12, ratio, rng), &trials(8, 1.0, rng), Better::Lower, CONFIDENCE).unwrap()
     };
     let none = share(1000, |seed| judge(1.0, seed).verdict == Verdict::NoDifference);
     let held = share(1000, |seed| holds(&judge(1.25, seed), 1.25));
@@ -97,7 +97,7 @@ fn unpaired_values_are_compared() {
 }
 
 #[test]
-fn exchanging_the_two_turns_it_over() {
+fn exchanging_the_two_trials_it_over() {
     for (_, noise) in NOISES {
         let all = pairs(noise, 1.04, 11, &mut ChaCha8Rng::seed_from_u64(3));
         let exchanged: Vec<(f64, f64)> = all.iter().map(|&(own, base)| (base, own)).collect();

@@ -21,7 +21,12 @@ pub struct Inherited {
 
 impl Inherited {
     /// Takes the room that is in use, so that nobody is given it.
-    pub fn claim(existing: Existing, ranges: &mut Ranges, backends: &mut Backends, services: &mut Numbers) -> Inherited {
+    pub fn claim(
+        existing: Existing,
+        ranges: &mut Ranges,
+        backends: &mut Backends,
+        services: &mut Numbers,
+    ) -> Inherited {
         let mut inherited = Inherited { members: existing.members.into_iter().collect(), ..Inherited::default() };
         for (number, endpoint) in existing.backends {
             match backends.inherit(number, endpoint) {

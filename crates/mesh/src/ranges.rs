@@ -44,7 +44,7 @@ impl Ranges {
         true
     }
 
-    /// Gives back what `take` gave.
+    /// Gives back what `claim` gave.
     pub fn give(&mut self, first: u32, length: u32) {
         let (mut start, mut end) = (first, first + length);
         if let Some((&before, &long)) = self.free.range(..first).next_back() {

@@ -97,7 +97,7 @@ impl Output {
     }
 
     /// Moves the base to the present position when the ring is empty, so that small traffic always uses the
-    /// same, warm, first bytes of the ring. Call after `look`.
+    /// same, warm, first bytes of the ring. Call after `poll`.
     #[inline]
     pub fn rebase(&mut self, writer: &Writer) {
         if self.head == self.tail {

@@ -3,7 +3,7 @@
 use sidestep_abi::link::Writer;
 use sidestep_abi::sync::{Ordering, fence, fence_after_rmw};
 
-/// The ring is full, and the writer wants to be told of space. A look at the reader's word ([`crate::Output::look`])
+/// The ring is full, and the writer wants to be told of space. A look at the reader's word ([`crate::Output::poll`])
 /// must follow: nobody announces space that came before the wish.
 #[inline]
 pub fn wish(writer: &Writer) {

@@ -1,4 +1,4 @@
-//! What the turns of a load test look like: pairs of figures with a known ratio.
+//! What the trials of a load test look like: pairs of figures with a known ratio.
 
 use indexmap::IndexMap;
 use rand::{RngExt, SeedableRng};
@@ -9,7 +9,7 @@ use sidestep_lab::stats::{Comparison, Rule, compare};
 
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Of one turn: what its true value is multiplied with.
+/// Of one trial: what its true value is multiplied with.
 pub type Noise = fn(&mut ChaCha8Rng) -> f64;
 
 pub const NOISES: [(&str, Noise); 6] = [

@@ -1,4 +1,4 @@
-//! Whether a turn counts, or something else was at work on the machine.
+//! Whether a trial counts, or something else was at work on the machine.
 
 use crate::result::{Disturbance, Usage};
 
@@ -9,9 +9,9 @@ pub struct Calm {
     pub foreign: f64,
 }
 
-/// A turn's noise is some percent: what is taken away must be less. Steal is taken from those who run, and comes at the worst
+/// A trial's noise is some percent: what is taken away must be less. Steal is taken from those who run, and comes at the worst
 /// moment, with a lock held. What is foreign is taken from idle processors first; a desktop's or a node's own services
-/// need 1 or 2 %, which are in both turns of a round.
+/// need 1 or 2 %, which are in both trials of a round.
 impl Default for Calm {
     fn default() -> Self {
         Calm { steal: 0.02, foreign: 0.05 }

@@ -1,4 +1,4 @@
-//! What a turn has cost, and what else was at work meanwhile.
+//! What a trial has cost, and what else was at work meanwhile.
 
 mod account;
 mod calls;
@@ -47,7 +47,7 @@ impl Watched {
     }
 }
 
-/// Of one turn, while it is measured.
+/// Of one trial, while it is measured.
 pub struct Meter {
     watched: Watched,
     spent: Vec<Spent>,

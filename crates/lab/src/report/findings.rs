@@ -10,7 +10,7 @@ pub struct Finding {
     pub cell: usize,
     pub figure: Figure,
     pub variant: usize,
-    /// Of all turns that count.
+    /// Of all trials that count.
     pub median: Option<f64>,
     pub interval: Option<Interval>,
     /// None for the baseline, and where one of the two has nothing to compare.

@@ -1,6 +1,6 @@
-//! What is compared, and how it is read from a turn.
+//! What is compared, and how it is read from a trial.
 
-use super::Turn;
+use super::Trial;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -86,9 +86,9 @@ impl Figure {
         }
     }
 
-    /// Seconds, bytes, or a count, each by itself; None where the turn does not say.
-    pub fn of(self, turn: &Turn) -> Option<f64> {
-        let (outcome, usage) = (turn.outcome.as_ref()?, &turn.usage);
+    /// Seconds, bytes, or a count, each by itself; None where the trial does not say.
+    pub fn of(self, trial: &Trial) -> Option<f64> {
+        let (outcome, usage) = (trial.outcome.as_ref()?, &trial.usage);
         let each = |total: f64| (outcome.requests > 0).then(|| total / outcome.requests as f64);
         let percentile = |percent| outcome.latency.as_ref().map(|all| all.percentile(percent) as f64 / 1e9);
         match self {

@@ -35,7 +35,7 @@ pub struct Run {
     pub seconds: f64,
     /// Why it ended: all intervals are as narrow as they should be, the time was over, it was interrupted.
     pub ended: Ended,
-    /// From which the order of turns comes.
+    /// From which the order of trials comes.
     pub seed: u64,
     pub machine: Machine,
     /// Of everything that was started, by name.
@@ -138,7 +138,7 @@ pub struct Cell {
     #[serde(default)]
     pub variants: Vec<String>,
     /// In the order in which they were taken, those that were repeated too.
-    pub turns: Vec<Turn>,
+    pub trials: Vec<Trial>,
     /// Where CPU time went, of each variant that was sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
@@ -146,7 +146,7 @@ pub struct Cell {
 
 /// One load on one variant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Turn {
+pub struct Trial {
     pub variant: String,
     pub round: u32,
     /// Seconds after the run's beginning.
@@ -163,7 +163,7 @@ pub struct Turn {
     /// Something else was at work on the machine meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<Disturbance>,
-    /// A later turn of the same round and variant counts instead.
+    /// A later trial of the same round and variant counts instead.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
 }
@@ -192,18 +192,18 @@ impl Run {
     pub fn missing(&self) -> Vec<String> {
         let pairs = self.cells.iter().flat_map(|cell| self.variants.iter().map(move |variant| (cell, &variant.name)));
         let missing = pairs.filter_map(|(cell, variant)| {
-            let turns = || cell.turns.iter().filter(|turn| turn.variant == *variant);
-            let failure = turns().filter_map(|turn| turn.failure.as_deref()).next_back();
-            let never = cell.variants.contains(variant).then_some("it had no turn");
+            let trials = || cell.trials.iter().filter(|trial| trial.variant == *variant);
+            let failure = trials().filter_map(|trial| trial.failure.as_deref()).next_back();
+            let never = cell.variants.contains(variant).then_some("it had no trial");
             let why = failure.or(never)?;
             let place = [variant.clone(), cell.title()].into_iter().filter(|part| !part.is_empty());
-            (!turns().any(Turn::counts)).then(|| format!("{}: {why}", place.collect::<Vec<_>>().join(", ")))
+            (!trials().any(Trial::counts)).then(|| format!("{}: {why}", place.collect::<Vec<_>>().join(", ")))
         });
         missing.collect()
     }
 }
 
-impl Turn {
+impl Trial {
     /// Whether its figures count.
     pub fn counts(&self) -> bool {
         self.outcome.is_some() && !self.repeated
@@ -217,9 +217,9 @@ impl Cell {
         words.join(", ")
     }
 
-    /// A figure of each counting turn of a variant: round -> value.
+    /// A figure of each counting trial of a variant: round -> value.
     pub fn values_of(&self, variant: &str, figure: Figure) -> IndexMap<u32, f64> {
-        let counting = self.turns.iter().filter(|turn| turn.variant == variant && turn.counts());
-        counting.filter_map(|turn| Some((turn.round, figure.of(turn)?))).collect()
+        let counting = self.trials.iter().filter(|trial| trial.variant == variant && trial.counts());
+        counting.filter_map(|trial| Some((trial.round, figure.of(trial)?))).collect()
     }
 }

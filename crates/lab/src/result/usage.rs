@@ -1,4 +1,4 @@
-//! What a turn has cost, and what else was at work meanwhile.
+//! What a trial has cost, and what else was at work meanwhile.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct ProcessUsage {
     /// Seconds in user space and in the kernel.
     pub user: f64,
     pub system: f64,
-    /// Bytes: the process and its children in the middle of the turn, shared pages by their share.
+    /// Bytes: the process and its children in the middle of the trial, shared pages by their share.
     pub memory: u64,
 }
 
@@ -42,7 +42,7 @@ impl ProcessUsage {
     }
 }
 
-/// Why a turn is repeated.
+/// Why a trial is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
     /// Parts of the machine's whole capacity.

@@ -35,7 +35,7 @@ pub fn blank(order: &Order, cells: &[Values]) -> Run {
             .map(|values| Cell {
                 values: values.clone(),
                 variants: Vec::new(),
-                turns: Vec::new(),
+                trials: Vec::new(),
                 profiles: Vec::new(),
             })
             .collect(),

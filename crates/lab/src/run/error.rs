@@ -1,11 +1,11 @@
-//! Why a run has no result, and why a turn of it has none.
+//! Why a run has no result, and why a trial of it has none.
 
+use crate::context::ProgramError;
+use crate::environment::{EnvironmentError, ProcessError, SpecError};
 use crate::error::FileError;
-use crate::ground::ProgramError;
 use crate::load::LoadError;
 use crate::profile::ProfileError;
 use crate::scenario::TemplateError;
-use crate::world::{ProcessError, SpecError, WorldError};
 use std::io;
 use std::process::ExitStatus;
 
@@ -76,11 +76,11 @@ pub enum PrepareError {
     Program(#[from] ProgramError),
 }
 
-/// Why a turn has no figures.
+/// Why a trial has no figures.
 #[derive(Debug, thiserror::Error)]
-pub enum TurnError {
+pub enum TrialError {
     #[error(transparent)]
-    World(#[from] WorldError),
+    Environment(#[from] EnvironmentError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]

@@ -6,19 +6,19 @@ mod profile;
 use super::blank::blank;
 use super::budget::Budget;
 use super::contestant::{Contestant, contestants};
-use super::error::{PrepareError, RunError, TurnError, WrongError};
+use super::error::{PrepareError, RunError, TrialError, WrongError};
 use super::order::Order;
 use super::progress::Progress;
 use super::sound::sound;
 use super::stop::Stop;
-use super::{needs, notes, turn, versions};
+use super::{needs, notes, trial, versions};
+use crate::context::RunContext;
+use crate::environment::{Cmd, Environment, EnvironmentError, Place, Spec, SpecError, run};
 use crate::error::{AtPath, FileError};
-use crate::ground::Ground;
 use crate::meter::{Calm, why_no_calls};
-use crate::result::{Ended, Run, Turn, Usage};
+use crate::result::{Ended, Run, Trial, Usage};
 use crate::scenario::{LOAD, Restart, Scenario, Text, Values};
 use crate::stats::{Comparison, Rule, compare, half_width};
-use crate::world::{Cmd, Place, Spec, SpecError, World, WorldError, run};
 use indexmap::IndexMap;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// A contestant that fails so often in a row in a cell takes part in it no longer.
 const GIVEN_UP: u32 = 3;
-/// A turn that was disturbed is done again, if not more than this part of all turns were already: on a machine that is always
+/// A trial that was disturbed is done again, if not more than this part of all trials were already: on a machine that is always
 /// busy that would not help.
 const REPEATED: f64 = 0.2;
 /// Of so many more, whatever their part.
@@ -35,13 +35,13 @@ const REPEATED_ANYWAY: f64 = 3.0;
 
 pub struct Experiment<'a> {
     order: &'a Order,
-    ground: &'a Ground,
+    context: &'a RunContext,
     stop: Stop,
     contestants: Vec<Contestant>,
     cells: Vec<Values>,
     result: Run,
     /// By contestant: set-ups that stand.
-    standing: Vec<(usize, World)>,
+    standing: Vec<(usize, Environment)>,
     /// (cell, contestant) -> failures in a row.
     failures: IndexMap<(usize, usize), u32>,
     random: ChaCha8Rng,
@@ -51,10 +51,10 @@ pub struct Experiment<'a> {
 }
 
 impl<'a> Experiment<'a> {
-    pub fn new(order: &'a Order, ground: &'a Ground, stop: Stop) -> Result<Experiment<'a>, WrongError> {
+    pub fn new(order: &'a Order, context: &'a RunContext, stop: Stop) -> Result<Experiment<'a>, WrongError> {
         let scenario = &order.scenario;
         let cells = scenario.cells();
-        let absent = needs::unmet(ground, scenario)?;
+        let absent = needs::unmet(context, scenario)?;
         let mut experiment = Experiment {
             result: blank(order, &cells),
             contestants: contestants(scenario, &absent),
@@ -66,7 +66,7 @@ impl<'a> Experiment<'a> {
             begun: Instant::now(),
             budget: Budget::default(),
             order,
-            ground,
+            context,
             stop,
         };
         experiment.result.notes.extend(absent.iter().map(|(name, why)| format!("{name} takes no part: {why}")));
@@ -93,9 +93,9 @@ impl<'a> Experiment<'a> {
     }
 
     fn preparing(&self, command: &[Text]) -> Result<Vec<String>, PrepareError> {
-        let scope = crate::world::base_scope(self.ground, self.scenario());
+        let scope = crate::environment::base_scope(self.context, self.scenario());
         let argv: Result<Vec<String>, _> = command.iter().map(|word| word.fill(&scope)).collect();
-        Ok(self.ground.resolve(argv?)?)
+        Ok(self.context.resolve(argv?)?)
     }
 
     /// Everything that can be found wrong before anything is started.
@@ -106,7 +106,7 @@ impl<'a> Experiment<'a> {
                 let spec = self.spec(contestant, cell)?;
                 let job = &spec.load.job;
                 job.tool.check(job)?;
-                let load = self.ground.resolve(vec![job.tool.program(job).into()])?;
+                let load = self.context.resolve(vec![job.tool.program(job).into()])?;
                 programs.entry(LOAD.to_string()).or_insert_with(|| load[0].clone());
                 for (name, path) in spec.programs() {
                     programs.entry(name).or_insert(path);
@@ -125,9 +125,9 @@ impl<'a> Experiment<'a> {
 
     /// As if it stood nowhere.
     fn spec(&self, contestant: &Contestant, cell: &Values) -> Result<Spec, SpecError> {
-        let cgroup = self.ground.cgroup().map(|all| all.path().into());
-        let nowhere = Place { dir: self.ground.shared(), prefix: "w".into(), cgroup };
-        Spec::fill(self.ground, self.scenario(), (&contestant.variant, &contestant.definition), cell, nowhere)
+        let cgroup = self.context.cgroup().map(|all| all.path().into());
+        let nowhere = Place { dir: self.context.shared(), prefix: "w".into(), cgroup };
+        Spec::fill(self.context, self.scenario(), (&contestant.variant, &contestant.definition), cell, nowhere)
     }
 
     /// To the end, or to the limit. What was measured is written after every round.
@@ -153,7 +153,7 @@ impl<'a> Experiment<'a> {
     }
 
     fn is_empty(&self) -> bool {
-        !self.result.cells.iter().flat_map(|cell| &cell.turns).any(Turn::counts)
+        !self.result.cells.iter().flat_map(|cell| &cell.trials).any(Trial::counts)
     }
 
     /// Some if this was the last one.
@@ -171,16 +171,17 @@ impl<'a> Experiment<'a> {
         }
         order.shuffle(&mut self.random);
         for cell in order {
-            let mut turns: Vec<usize> = (0..self.contestants.len()).filter(|who| self.takes_part(cell, *who)).collect();
-            turns.shuffle(&mut self.random);
-            for who in turns {
+            let mut trials: Vec<usize> =
+                (0..self.contestants.len()).filter(|who| self.takes_part(cell, *who)).collect();
+            trials.shuffle(&mut self.random);
+            for who in trials {
                 if self.stop.asked() {
                     return Some(Ended::Interrupted);
                 }
                 if self.begun.elapsed() > limit(self.scenario()) {
                     return Some(Ended::TimeLimit);
                 }
-                self.turn(cell, who, round);
+                self.trial(cell, who, round);
             }
         }
         None
@@ -191,9 +192,9 @@ impl<'a> Experiment<'a> {
         !given_up && self.contestants[who].definition.takes_part_in(&self.cells[cell])
     }
 
-    fn turn(&mut self, cell: usize, who: usize, round: u32) {
+    fn trial(&mut self, cell: usize, who: usize, round: u32) {
         let (name, title) = (self.contestants[who].name.clone(), self.result.cells[cell].title());
-        self.progress.turn(round, &name, &title);
+        self.progress.trial(round, &name, &title);
         let mut disturbed: Option<usize> = None;
         loop {
             let at = self.begun.elapsed().as_secs_f64();
@@ -201,40 +202,40 @@ impl<'a> Experiment<'a> {
             if self.stop.asked() && measured.is_err() {
                 return;
             }
-            let turn = self.as_turn(name.clone(), round, at, measured);
-            self.count_failures((cell, who), &turn);
-            let again = turn.disturbed.is_some() && self.may_repeat();
-            let turns = &mut self.result.cells[cell].turns;
-            if let Some(last) = disturbed.filter(|_| turn.outcome.is_some()) {
-                turns[last].repeated = true;
+            let trial = self.as_trial(name.clone(), round, at, measured);
+            self.count_failures((cell, who), &trial);
+            let again = trial.disturbed.is_some() && self.may_repeat();
+            let trials = &mut self.result.cells[cell].trials;
+            if let Some(last) = disturbed.filter(|_| trial.outcome.is_some()) {
+                trials[last].repeated = true;
             }
-            turns.push(turn);
+            trials.push(trial);
             if !again {
                 break;
             }
-            disturbed = Some(turns.len() - 1);
+            disturbed = Some(trials.len() - 1);
         }
-        if self.scenario().design.restart == Restart::Turn {
+        if self.scenario().design.restart == Restart::Trial {
             self.standing.clear();
         }
     }
 
     fn may_repeat(&self) -> bool {
-        let turns = || self.result.cells.iter().flat_map(|cell| &cell.turns);
-        let repeated = turns().filter(|turn| turn.repeated).count() as f64;
-        repeated < REPEATED_ANYWAY + REPEATED * turns().count() as f64 && !self.stop.asked()
+        let trials = || self.result.cells.iter().flat_map(|cell| &cell.trials);
+        let repeated = trials().filter(|trial| trial.repeated).count() as f64;
+        repeated < REPEATED_ANYWAY + REPEATED * trials().count() as f64 && !self.stop.asked()
     }
 
-    fn measure(&mut self, cell: usize, who: usize) -> Result<turn::Measured, TurnError> {
+    fn measure(&mut self, cell: usize, who: usize) -> Result<trial::Measured, TrialError> {
         let (number, load) = self.stand(cell, who)?;
         let before = self.beside(number);
         let stood = &mut self.standing[number].1;
-        let mut measured = turn::run(self.ground, stood, &load, &self.stop);
-        if let Ok(turn::Measured { usage: Usage { foreign: Some(foreign), .. }, .. }) = &mut measured {
+        let mut measured = trial::run(self.context, stood, &load, &self.stop);
+        if let Ok(trial::Measured { usage: Usage { foreign: Some(foreign), .. }, .. }) = &mut measured {
             *foreign += (self.beside(number) - before).max(0.0);
         }
         if measured.is_err() {
-            // Whatever is wrong with it, the next turn finds a new one.
+            // Whatever is wrong with it, the next trial finds a new one.
             let (_, gone) = self.standing.remove(number);
             let name = &self.contestants[who].name;
             if let Some(why) = gone.failed_check().map(|error| error.to_string()) {
@@ -246,30 +247,30 @@ impl<'a> Experiment<'a> {
         measured
     }
 
-    /// Seconds of CPU of set-ups that have no turn, and should be idle.
+    /// Seconds of CPU of set-ups that have no trial, and should be idle.
     fn beside(&self, number: usize) -> f64 {
         let others = self.standing.iter().enumerate().filter(|(other, _)| *other != number);
-        others.map(|(_, (_, world))| world.cpu()).sum()
+        others.map(|(_, (_, environment))| environment.cpu()).sum()
     }
 
     /// A set-up of the contestant for that cell: one that stands already, or a new one. And the cell's load on it.
-    fn stand(&mut self, cell: usize, who: usize) -> Result<(usize, crate::world::LoadSpec), WorldError> {
+    fn stand(&mut self, cell: usize, who: usize) -> Result<(usize, crate::environment::LoadSpec), EnvironmentError> {
         let (contestant, values) = (&self.contestants[who], &self.cells[cell]);
         let variant = (contestant.variant.as_str(), &contestant.definition);
-        for (number, (owner, world)) in self.standing.iter().enumerate() {
-            let spec = Spec::fill(self.ground, self.scenario(), variant, values, world.spec.place.clone())?;
-            if *owner == who && world.spec.same_setup(&spec) {
+        for (number, (owner, environment)) in self.standing.iter().enumerate() {
+            let spec = Spec::fill(self.context, self.scenario(), variant, values, environment.spec.place.clone())?;
+            if *owner == who && environment.spec.same_setup(&spec) {
                 return Ok((number, spec.load));
             }
         }
-        let world = World::start(self.ground, self.scenario(), variant, values)?;
-        let load = world.spec.load.clone();
-        self.standing.push((who, world));
+        let environment = Environment::start(self.context, self.scenario(), variant, values)?;
+        let load = environment.spec.load.clone();
+        self.standing.push((who, environment));
         Ok((self.standing.len() - 1, load))
     }
 
-    fn as_turn(&self, variant: String, round: u32, at: f64, measured: Result<turn::Measured, TurnError>) -> Turn {
-        let blank = Turn {
+    fn as_trial(&self, variant: String, round: u32, at: f64, measured: Result<trial::Measured, TrialError>) -> Trial {
+        let blank = Trial {
             variant,
             round,
             at,
@@ -282,13 +283,13 @@ impl<'a> Experiment<'a> {
         };
         let design = &self.scenario().design;
         match measured {
-            Err(failure) => Turn { failure: Some(failure.to_string()), ..blank },
-            Ok(turn::Measured { outcome, usage, moved }) => {
+            Err(failure) => Trial { failure: Some(failure.to_string()), ..blank },
+            Ok(trial::Measured { outcome, usage, moved }) => {
                 let outcome = outcome.and_then(|outcome| sound(outcome, design.errors, usage.seconds));
                 let calm = Calm { steal: design.steal, foreign: design.foreign };
-                Turn {
+                Trial {
                     disturbed: calm.disturbance(&usage, self.result.machine.cores),
-                    failure: outcome.as_ref().err().map(TurnError::to_string),
+                    failure: outcome.as_ref().err().map(TrialError::to_string),
                     outcome: outcome.ok(),
                     usage,
                     moved,
@@ -298,11 +299,11 @@ impl<'a> Experiment<'a> {
         }
     }
 
-    fn count_failures(&mut self, place: (usize, usize), turn: &Turn) {
+    fn count_failures(&mut self, place: (usize, usize), trial: &Trial) {
         let count = self.failures.entry(place).or_default();
-        *count = if turn.outcome.is_some() { 0 } else { *count + 1 };
-        let Some(why) = &turn.failure else { return };
-        let who = notes::with_cell(&turn.variant, &self.result.cells[place.0]);
+        *count = if trial.outcome.is_some() { 0 } else { *count + 1 };
+        let Some(why) = &trial.failure else { return };
+        let who = notes::with_cell(&trial.variant, &self.result.cells[place.0]);
         self.progress.say(&format!("{who}: {why}"));
         if *count == GIVEN_UP {
             let note = format!("{who} was given up after {GIVEN_UP} failures in a row: {why}");
@@ -313,7 +314,7 @@ impl<'a> Experiment<'a> {
     /// Whether a cell needs no further round.
     fn enough(&self, cell: usize) -> bool {
         let design = &self.scenario().design;
-        let rounds = self.result.cells[cell].turns.iter().map(|turn| turn.round + 1).max().unwrap_or(0);
+        let rounds = self.result.cells[cell].trials.iter().map(|trial| trial.round + 1).max().unwrap_or(0);
         let rule = Rule {
             precision: design.precision,
             confidence: design.confidence,

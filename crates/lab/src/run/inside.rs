@@ -5,9 +5,9 @@ use super::experiment::Experiment;
 use super::order::Order;
 use super::stop::Stop;
 use crate::cgroup::Cgroup;
+use crate::context::{BPF, RunContext, SHARED, open_dir};
+use crate::environment::{Cmd, run};
 use crate::error::{AtPath, FileError};
-use crate::ground::{BPF, Ground, SHARED, open_dir};
-use crate::world::{Cmd, run};
 use rustix::mount::{MountFlags, mount};
 use std::ffi::CStr;
 use std::io::BufRead;
@@ -20,11 +20,11 @@ pub fn inside() -> Result<(), Failure> {
     pipe.read_line(&mut line).map_err(RunError::ReadOrder)?;
     let order: Order = serde_json::from_str(&line).map_err(RunError::Order)?;
     let stop = Stop::watch(pipe);
-    let ground = prepare(&order)?;
-    Ok(Experiment::new(&order, &ground, stop)?.run()?)
+    let context = prepare(&order)?;
+    Ok(Experiment::new(&order, &context, stop)?.run()?)
 }
 
-fn prepare(order: &Order) -> Result<Ground, RunError> {
+fn prepare(order: &Order) -> Result<RunContext, RunError> {
     private_netns()?;
     run(&Cmd::new("ip", &["ip", "link", "set", "lo", "up"]), None)?;
     open_dir(&order.dir.join(SHARED))?;
@@ -33,12 +33,12 @@ fn prepare(order: &Order) -> Result<Ground, RunError> {
         mount_at("mount the file system bpf at", c"bpf", &order.dir.join(BPF))?;
     }
     let cgroup = order.cgroup.as_deref().map(join).transpose()?;
-    Ok(Ground::new(&order.dir, cgroup))
+    Ok(RunContext::new(&order.dir, cgroup))
 }
 
 /// Names of network namespaces are seen by this run alone, and go with it.
 fn private_netns() -> Result<(), FileError> {
-    let names = Path::new(crate::world::NETNS);
+    let names = Path::new(crate::environment::NETNS);
     if std::fs::create_dir_all(names).is_err() {
         // An ordinary user: /run is root's, but in this mount namespace it need not be.
         mount_tmpfs(Path::new("/run"))?;

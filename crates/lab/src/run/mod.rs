@@ -18,7 +18,7 @@ mod outside;
 mod progress;
 mod sound;
 mod stop;
-mod turn;
+mod trial;
 mod versions;
 
 pub use error::{Failure, RunError, WrongError};

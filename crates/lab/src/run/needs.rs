@@ -1,18 +1,18 @@
 //! Variants that this machine cannot have.
 
 use super::error::WrongError;
-use crate::ground::Ground;
+use crate::context::RunContext;
+use crate::environment::{Cmd, base_scope, run};
 use crate::scenario::{Need, Scenario, TemplateError, Variant};
-use crate::world::{Cmd, base_scope, run};
 use indexmap::IndexMap;
 
 /// Variants that cannot take part, and why. The error is a scenario's: a template that names nothing, or a baseline that is
 /// not to be had.
-pub fn unmet(ground: &Ground, scenario: &Scenario) -> Result<IndexMap<String, String>, WrongError> {
+pub fn unmet(context: &RunContext, scenario: &Scenario) -> Result<IndexMap<String, String>, WrongError> {
     let mut unmet = IndexMap::new();
     for (name, variant) in &scenario.variants {
         let named = |source| WrongError::Need { variant: name.clone(), source };
-        if let Some(why) = missing(ground, scenario, variant).map_err(named)? {
+        if let Some(why) = missing(context, scenario, variant).map_err(named)? {
             unmet.insert(name.clone(), why);
         }
     }
@@ -22,19 +22,19 @@ pub fn unmet(ground: &Ground, scenario: &Scenario) -> Result<IndexMap<String, St
     }
 }
 
-fn missing(ground: &Ground, scenario: &Scenario, variant: &Variant) -> Result<Option<String>, TemplateError> {
+fn missing(context: &RunContext, scenario: &Scenario, variant: &Variant) -> Result<Option<String>, TemplateError> {
     for need in &variant.needs {
-        if !is_met(ground, scenario, need)? {
+        if !is_met(context, scenario, need)? {
             return Ok(Some(need.otherwise.clone()));
         }
     }
     Ok(None)
 }
 
-fn is_met(ground: &Ground, scenario: &Scenario, need: &Need) -> Result<bool, TemplateError> {
-    let scope = base_scope(ground, scenario);
+fn is_met(context: &RunContext, scenario: &Scenario, need: &Need) -> Result<bool, TemplateError> {
+    let scope = base_scope(context, scenario);
     let argv: Vec<String> = need.run.iter().map(|word| word.fill(&scope)).collect::<Result<_, _>>()?;
     // A program that is not there is no mistake of the scenario's.
-    let Ok(argv) = ground.resolve(argv) else { return Ok(false) };
+    let Ok(argv) = context.resolve(argv) else { return Ok(false) };
     Ok(run(&Cmd { name: "needs".into(), argv, ..Cmd::default() }, None).is_ok())
 }

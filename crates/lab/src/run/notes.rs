@@ -1,6 +1,6 @@
-//! What a reader of a result has to know, as the turns themselves tell it.
+//! What a reader of a result has to know, as the trials themselves tell it.
 
-use crate::result::{Cell, Disturbance, Run, Turn};
+use crate::result::{Cell, Disturbance, Run, Trial};
 use indexmap::IndexMap;
 
 pub fn of(run: &Run) -> Vec<String> {
@@ -9,13 +9,13 @@ pub fn of(run: &Run) -> Vec<String> {
     errors.chain(idle).chain(disturbed(run)).collect()
 }
 
-fn counting(run: &Run) -> impl Iterator<Item = &Turn> {
-    run.cells.iter().flat_map(|cell| &cell.turns).filter(|turn| turn.counts())
+fn counting(run: &Run) -> impl Iterator<Item = &Trial> {
+    run.cells.iter().flat_map(|cell| &cell.trials).filter(|trial| trial.counts())
 }
 
 /// Requests that failed while others were answered.
 fn errors(run: &Run, variant: &str) -> Option<String> {
-    let outcomes = counting(run).filter(|turn| turn.variant == variant).filter_map(|turn| turn.outcome.as_ref());
+    let outcomes = counting(run).filter(|trial| trial.variant == variant).filter_map(|trial| trial.outcome.as_ref());
     let sum = |(errors, all): (u64, u64), (more, answered): (u64, u64)| (errors + more, all + more + answered);
     let (errors, all) = outcomes.map(|each| (each.errors, each.requests)).fold((0, 0), sum);
     (errors > 0).then(|| format!("{variant}: {errors} of {all} requests failed"))
@@ -24,21 +24,21 @@ fn errors(run: &Run, variant: &str) -> Option<String> {
 /// Figures of a variant are no figures of its means if nothing went that way.
 fn idle_ways(cell: &Cell, variant: &str) -> Vec<String> {
     let mut ways: IndexMap<&str, u64> = IndexMap::new();
-    let turns = cell.turns.iter().filter(|turn| turn.variant == variant && turn.counts());
-    turns.flat_map(|turn| &turn.moved).for_each(|(way, bytes)| *ways.entry(way).or_default() += bytes);
+    let trials = cell.trials.iter().filter(|trial| trial.variant == variant && trial.counts());
+    trials.flat_map(|trial| &trial.moved).for_each(|(way, bytes)| *ways.entry(way).or_default() += bytes);
     let idle = ways.iter().filter(|(_, bytes)| **bytes == 0);
     idle.map(|(way, _)| format!("{}: not a byte of the load went {way}", with_cell(variant, cell))).collect()
 }
 
 /// What could not be repeated counts, and the reader hears of it.
 fn disturbed(run: &Run) -> Option<String> {
-    let disturbed: Vec<Disturbance> = counting(run).filter_map(|turn| turn.disturbed).collect();
+    let disturbed: Vec<Disturbance> = counting(run).filter_map(|trial| trial.disturbed).collect();
     let percent = |part: fn(&Disturbance) -> f64| disturbed.iter().map(part).fold(0.0, f64::max) * 100.0;
     let (some, all, foreign, steal) =
         (disturbed.len(), counting(run).count(), percent(|each| each.foreign), percent(|each| each.steal));
     (some > 0).then(|| {
         format!(
-            "the machine was not calm in {some} of {all} turns that count: others took up to {foreign:.0} % of it, its \
+            "the machine was not calm in {some} of {all} trials that count: others took up to {foreign:.0} % of it, its \
              hypervisor up to {steal:.0} %"
         )
     })

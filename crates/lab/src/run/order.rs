@@ -22,7 +22,7 @@ pub struct Order {
     pub root: bool,
 }
 
-/// After the order: drop this turn, and write what there is.
+/// After the order: drop this trial, and write what there is.
 pub const STOP: &str = "stop";
 /// The first argument of inside.
 pub const INSIDE: &str = "inside";

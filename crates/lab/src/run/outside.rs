@@ -29,7 +29,7 @@ pub struct Request {
 /// Measures, and writes the result. The error says what did not work.
 pub fn run(request: Request) -> Result<(), Failure> {
     leftovers::sweep();
-    let ground = Scratch::new().map_err(RunError::File)?;
+    let context = Scratch::new().map_err(RunError::File)?;
     let order = Order {
         scenario: request.scenario,
         text: request.text,
@@ -37,11 +37,11 @@ pub fn run(request: Request) -> Result<(), Failure> {
         seed: request.seed,
         profile: request.profile,
         out: request.out,
-        dir: ground.dir.clone(),
-        cgroup: ground.cgroup.as_ref().map(|each| each.path().into()),
+        dir: context.dir.clone(),
+        cgroup: context.cgroup.as_ref().map(|each| each.path().into()),
         root: is_root(),
     };
-    let mut child = start(&ground.dir)?;
+    let mut child = start(&context.dir)?;
     let pipe = child.stdin.take().expect("it is piped");
     say(pipe, &order)?;
     let status = child.wait().map_err(RunError::Wait)?;
@@ -56,7 +56,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The first Ctrl-C ends the run after its turn, the second one at once: the pipe closes.
+/// The first Ctrl-C ends the run after its trial, the second one at once: the pipe closes.
 fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), RunError> {
     let line = serde_json::to_string(order).map_err(RunError::Order)?;
     writeln!(pipe, "{line}").map_err(RunError::WriteOrder)?;

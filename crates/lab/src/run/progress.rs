@@ -24,7 +24,7 @@ impl Progress {
         Progress { bar, begun: Instant::now(), limit, said: None, widest: None }
     }
 
-    pub fn turn(&mut self, round: u32, variant: &str, cell: &str) {
+    pub fn trial(&mut self, round: u32, variant: &str, cell: &str) {
         let widest = self.widest.map(|part| format!(", widest interval ±{:.1} %", part * 100.0)).unwrap_or_default();
         let line = format!("round {}{widest}: {variant}{}{cell}", round + 1, if cell.is_empty() { "" } else { ", " });
         match &self.bar {

@@ -1,19 +1,19 @@
 //! Whether the figures of a load count.
 
-use super::error::TurnError;
+use super::error::TrialError;
 use crate::load::Outcome;
 
 /// The part of a load that has to be seen, or its costs are not known.
 const SEEN: f64 = 0.5;
 
 /// An error if not: `errors` is the part of failed requests that is allowed, `seen` for how many seconds its costs were measured.
-pub fn sound(outcome: Outcome, errors: f64, seen: f64) -> Result<Outcome, TurnError> {
+pub fn sound(outcome: Outcome, errors: f64, seen: f64) -> Result<Outcome, TrialError> {
     let (failed, all) = (outcome.errors, outcome.errors + outcome.requests);
     if failed as f64 > errors * all as f64 {
-        return Err(TurnError::Refused { errors: failed, all });
+        return Err(TrialError::Refused { errors: failed, all });
     }
     if seen < SEEN * outcome.seconds {
-        return Err(TurnError::KeptFromMeasuring { seen, seconds: outcome.seconds });
+        return Err(TrialError::KeptFromMeasuring { seen, seconds: outcome.seconds });
     }
     Ok(outcome)
 }

@@ -1,7 +1,7 @@
 //! Which programs took part. Only programs that are known are asked: another might take the question for its work.
 
+use crate::environment::{Cmd, run};
 use crate::result::Program;
-use crate::world::{Cmd, run};
 use std::path::Path;
 
 /// Programs and how each is asked.

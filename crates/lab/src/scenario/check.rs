@@ -184,11 +184,11 @@ fn check_goals(scenario: &Scenario) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// What disturbs on purpose disturbs its own turn alone, so no other set-up may stand beside it.
+/// What disturbs on purpose disturbs its own trial alone, so no other set-up may stand beside it.
 fn check_background(scenario: &Scenario) -> Result<(), FieldError> {
     let background = scenario.processes.iter().find(|(_, process)| process.background);
     match background {
-        Some((name, _)) if scenario.design.restart != Restart::Turn => {
+        Some((name, _)) if scenario.design.restart != Restart::Trial => {
             Err(Mistake::Background.at(format!("processes.{name}")))
         }
         _ => Ok(()),

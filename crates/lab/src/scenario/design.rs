@@ -21,11 +21,11 @@ pub struct Design {
     pub restart: Restart,
     /// The baseline takes part twice.
     pub control: bool,
-    /// A turn in which the hypervisor, or programs that are none of the scenario's, took more than this part of the machine
+    /// A trial in which the hypervisor, or programs that are none of the scenario's, took more than this part of the machine
     /// is done again.
     pub steal: f64,
     pub foreign: f64,
-    /// A turn of whose requests more than this part failed has failed: answers that say no are quick.
+    /// A trial of whose requests more than this part failed has failed: answers that say no are quick.
     pub errors: f64,
 }
 
@@ -51,8 +51,8 @@ impl Default for Design {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Text", into = "String")]
 pub enum Restart {
-    /// For every turn: only one set-up stands at a time.
-    Turn,
+    /// For every trial: only one set-up stands at a time.
+    Trial,
     /// After so many rounds; all set-ups stand beside each other.
     Rounds(u32),
     Never,

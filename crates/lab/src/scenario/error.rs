@@ -61,7 +61,7 @@ pub enum Mistake {
     NoCells,
     #[error("the baseline, {baseline}, has to be among them")]
     NoBaseline { baseline: String },
-    #[error("with a process in the background, design.restart has to be turn")]
+    #[error("with a process in the background, design.restart has to be trial")]
     Background,
     #[error("{value} is no part of 1, such as 0.05")]
     NotAPart { value: f64 },
@@ -103,6 +103,6 @@ pub enum TemplateError {
 pub enum TextError {
     #[error("'{0}' is not UID or UID:GID, in numbers")]
     User(String),
-    #[error("'{0}' is none of turn, round, never, or a number of rounds")]
+    #[error("'{0}' is none of trial, round, never, or a number of rounds")]
     Restart(String),
 }

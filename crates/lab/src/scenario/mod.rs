@@ -60,7 +60,7 @@ pub struct Scenario {
     pub baseline: String,
     pub load: Load,
     /// Commands that fail if something is not as it should be: an answer is wrong, the load took another way. They run after
-    /// a set-up's first turn, as the load does. If one fails, its set-up's turns do not count, and the run is no success.
+    /// a set-up's first trial, as the load does. If one fails, its set-up's trials do not count, and the run is no success.
     #[serde(default)]
     pub checks: Vec<Check>,
     /// What is to be reached; the report says whether it was.
@@ -139,7 +139,7 @@ pub struct Ready {
 pub struct Check {
     #[serde(default)]
     pub run: Vec<Text>,
-    /// Instead: ways that bytes of the turn's load have gone, as results call them (`by ring`, `spliced in pod`).
+    /// Instead: ways that bytes of the trial's load have gone, as results call them (`by ring`, `spliced in pod`).
     #[serde(default)]
     pub moved: Vec<String>,
     #[serde(default)]
@@ -165,7 +165,7 @@ pub struct Load {
     /// Of the same load, before each measurement.
     #[serde(default = "warm")]
     pub warmup: Text,
-    /// Seconds that it may take longer, to start and to get its last answers; then it is ended, and the turn has failed.
+    /// Seconds that it may take longer, to start and to get its last answers; then it is ended, and the trial has failed.
     #[serde(default = "patience")]
     pub patience: Text,
     #[serde(default)]
@@ -223,7 +223,7 @@ pub struct Quick {
 }
 
 impl Scenario {
-    /// What is measured in a minute or two: fewer cells, shorter turns, fewer rounds.
+    /// What is measured in a minute or two: fewer cells, shorter trials, fewer rounds.
     pub fn quick(mut self) -> Scenario {
         let quick = std::mem::take(&mut self.quick);
         self.axes.extend(quick.axes);

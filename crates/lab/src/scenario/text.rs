@@ -156,7 +156,7 @@ impl TryFrom<Text> for super::Restart {
 
     fn try_from(text: Text) -> Result<super::Restart, TextError> {
         match (text.raw(), text.raw().parse()) {
-            ("turn", _) => Ok(super::Restart::Turn),
+            ("trial", _) => Ok(super::Restart::Trial),
             ("round", _) => Ok(super::Restart::Rounds(1)),
             ("never", _) => Ok(super::Restart::Never),
             (_, Ok(rounds @ 1..)) => Ok(super::Restart::Rounds(rounds)),
@@ -168,7 +168,7 @@ impl TryFrom<Text> for super::Restart {
 impl From<super::Restart> for String {
     fn from(restart: super::Restart) -> String {
         match restart {
-            super::Restart::Turn => "turn".into(),
+            super::Restart::Trial => "trial".into(),
             super::Restart::Rounds(rounds) => rounds.to_string(),
             super::Restart::Never => "never".into(),
         }

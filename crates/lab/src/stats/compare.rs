@@ -6,14 +6,14 @@ use super::{Comparison, Interval, Verdict};
 use crate::result::Better;
 use indexmap::IndexMap;
 
-/// Of the rounds that both have: round -> value. The two turns of a round are next to each other in time, so that a drift of
+/// Of the rounds that both have: round -> value. The two trials of a round are next to each other in time, so that a drift of
 /// the machine is in both and not in their ratio, whose logarithm is what is looked at. None if there is no such round.
 ///
-/// A round in which either is zero, negative or no number has no ratio and does not count, as if one of its turns had failed.
+/// A round in which either is zero, negative or no number has no ratio and does not count, as if one of its trials had failed.
 ///
 /// The estimate is the median of the logarithms, the interval that of its smoothed bootstrap, which `bootstrap.rs` describes.
 /// It was chosen by simulation (2000 trials each; the worst of six noises, among them bursts and slow process instances; in
-/// brackets half the width for normal noise of 3 % a turn, in percent of the ratio). Of those that claim 95 %:
+/// brackets half the width for normal noise of 3 % a trial, in percent of the ratio). Of those that claim 95 %:
 ///
 /// | interval | 6 rounds | 10 rounds | 20 rounds |
 /// |---|---|---|---|

@@ -30,7 +30,7 @@ pub struct Rule {
 
 impl Rule {
     /// Of all judged comparisons of a cell; never if there are none. Rounds that do not count are not seen here: whoever holds
-    /// rounds has to end by their own count where turns fail again and again.
+    /// rounds has to end by their own count where trials fail again and again.
     pub fn enough(&self, comparisons: &[Comparison]) -> bool {
         !comparisons.is_empty() && comparisons.iter().all(|each| self.settled(each))
     }

@@ -8,7 +8,7 @@ use rand_distr::{Distribution, LogNormal};
 use sidestep_lab::load::{Latencies, Outcome};
 use sidestep_lab::result::{
     About, Cell, Disturbance, Ended, FORMAT, Figure, Goal, Machine, ProcessUsage, Program, Published, PublishedFigure,
-    Run, Turn, Usage, Variant,
+    Run, Trial, Usage, Variant,
 };
 use std::sync::LazyLock;
 
@@ -64,7 +64,7 @@ pub fn small() -> Run {
     run.cells.truncate(1);
     let cell = &mut run.cells[0];
     cell.values.clear();
-    cell.turns.retain(|turn| turn.round < 3 && run.variants.iter().any(|variant| variant.name == turn.variant));
+    cell.trials.retain(|trial| trial.round < 3 && run.variants.iter().any(|variant| variant.name == trial.variant));
     run
 }
 
@@ -79,7 +79,7 @@ pub fn crowded() -> Run {
         scaled(&mut run, &name, [1.0, 0.9, 0.5, 0.01, 30.0][number]);
     }
     run.cells.truncate(2);
-    run.cells.iter_mut().for_each(|cell| cell.turns.retain(|turn| turn.round < 6));
+    run.cells.iter_mut().for_each(|cell| cell.trials.retain(|trial| trial.round < 6));
     let mut large = run.cells.clone();
     run.cells.iter_mut().for_each(|cell| drop(cell.values.insert("body".into(), "1 KiB".into())));
     large.iter_mut().for_each(|cell| drop(cell.values.insert("body".into(), "64 KiB".into())));
@@ -88,15 +88,15 @@ pub fn crowded() -> Run {
 }
 
 fn add_copies(cell: &mut Cell, name: &str) {
-    let own = cell.turns.iter().filter(|turn| turn.variant == "sidestep");
-    let copies: Vec<Turn> = own.map(|turn| Turn { variant: name.into(), ..turn.clone() }).collect();
-    cell.turns.extend(copies);
+    let own = cell.trials.iter().filter(|trial| trial.variant == "sidestep");
+    let copies: Vec<Trial> = own.map(|trial| Trial { variant: name.into(), ..trial.clone() }).collect();
+    cell.trials.extend(copies);
 }
 
 /// Its figures, so that one can be made that is better or worse.
 pub fn scaled(run: &mut Run, variant: &str, factor: f64) {
-    let turns = run.cells.iter_mut().flat_map(|cell| &mut cell.turns).filter(|turn| turn.variant == variant);
-    for outcome in turns.filter_map(|turn| turn.outcome.as_mut()) {
+    let trials = run.cells.iter_mut().flat_map(|cell| &mut cell.trials).filter(|trial| trial.variant == variant);
+    for outcome in trials.filter_map(|trial| trial.outcome.as_mut()) {
         outcome.requests = (outcome.requests as f64 * factor) as u64;
     }
 }
@@ -106,36 +106,36 @@ fn variant(&(name, about, _): &(&str, &str, f64)) -> Variant {
 }
 
 fn cell(rng: &mut ChaCha8Rng, connections: u32) -> Cell {
-    let mut turns = Vec::new();
+    let mut trials = Vec::new();
     for round in 0..ROUNDS {
         for (name, _, speed) in VARIANTS {
-            turns.extend(attempts(rng, round, name, speed, connections));
+            trials.extend(attempts(rng, round, name, speed, connections));
         }
     }
     let values = IndexMap::from([("connections".to_owned(), connections.to_string())]);
-    Cell { values, variants: Vec::new(), turns, profiles: Vec::new() }
+    Cell { values, variants: Vec::new(), trials, profiles: Vec::new() }
 }
 
-/// One turn, or one that was disturbed and then repeated; once in each cell one that fails.
-fn attempts(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Vec<Turn> {
-    let good = turn(rng, round, name, speed, connections);
+/// One trial, or one that was disturbed and then repeated; once in each cell one that fails.
+fn attempts(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Vec<Trial> {
+    let good = trial(rng, round, name, speed, connections);
     let disturbance = Disturbance { steal: 0.08, foreign: 0.11 };
     match (round, name) {
         (4, "sidestep") => {
-            let mut disturbed = turn(rng, round, name, speed * 0.8, connections);
+            let mut disturbed = trial(rng, round, name, speed * 0.8, connections);
             (disturbed.disturbed, disturbed.repeated) = (Some(disturbance), true);
             vec![disturbed, good]
         }
-        (6, "plain") => vec![Turn { disturbed: Some(disturbance), ..good }],
+        (6, "plain") => vec![Trial { disturbed: Some(disturbance), ..good }],
         (7, "sidecar-redirected") => {
             let failure = Some("wrk exited with 1: unable to connect to 127.0.0.1:8080".into());
-            vec![Turn { outcome: None, failure, ..good }]
+            vec![Trial { outcome: None, failure, ..good }]
         }
         _ => vec![good],
     }
 }
 
-fn turn(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Turn {
+fn trial(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Trial {
     // The machine has its moods, of which all variants of a round partake.
     let mood = LogNormal::new(0.0, 0.01).expect("a distribution").sample(&mut ChaCha8Rng::seed_from_u64(round.into()));
     let each = LogNormal::new(0.0, 0.012).expect("a distribution").sample(rng);
@@ -145,7 +145,7 @@ fn turn(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u
     let (usage, requests) = (usage(&outcome, speed, name), outcome.requests);
     let moved = moved(name, requests);
     let (at, variant) = (f64::from(round) * 30.0, name.into());
-    Turn { variant, round, at, outcome: Some(outcome), failure: None, usage, moved, disturbed: None, repeated: false }
+    Trial { variant, round, at, outcome: Some(outcome), failure: None, usage, moved, disturbed: None, repeated: false }
 }
 
 /// Only where something took another way than the kernel's.

@@ -62,7 +62,7 @@ impl Lab {
 
     pub fn wait_for_rounds(&self, rounds: u32) {
         let file = self.0.path().join("test.json");
-        let done = || read(&file).is_ok_and(|run| run.cells[0].turns.iter().any(|turn| turn.round + 1 >= rounds));
+        let done = || read(&file).is_ok_and(|run| run.cells[0].trials.iter().any(|trial| trial.round + 1 >= rounds));
         until("rounds are done", done);
     }
 

@@ -29,7 +29,7 @@ fn write_and_mark(direction: &Direction, output: &mut Output) -> Head {
 
 /// The reader or the broker ends the stretch while the writer marks it: one position for both.
 ///
-/// Catches: `advance` that stores instead of exchanging; `mark_copying` that stores instead of exchanging; an end that `look`
+/// Catches: `advance` that stores instead of exchanging; `mark_copying` that stores instead of exchanging; an end that `poll`
 /// takes from what the writer knew before; a `resume` that is stored after the mark.
 fn ended_or_marked(name: &str, by_reader: bool) {
     explore(name, 4, move || {

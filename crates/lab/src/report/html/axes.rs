@@ -20,7 +20,7 @@ pub fn section(findings: &Findings) -> Markup {
         @for axis in &axes {
             section class="against" {
                 h2 { "Against " (axis) }
-                p.hint { "Medians of all counting turns, with their " (units::part(findings.run.scenario.confidence)) " intervals." }
+                p.hint { "Medians of all counting trials, with their " (units::part(findings.run.scenario.confidence)) " intervals." }
                 div.charts {
                     @for &figure in &figures(findings.run) {
                         @for others in &others(findings.run, axis) { (panel(findings, axis, figure, others)) }
@@ -62,8 +62,8 @@ fn number(text: &str) -> Option<f64> {
 /// The amount and the latency whatever is judged, then what is judged.
 fn figures(run: &Run) -> IndexSet<Figure> {
     let told = |figure: &Figure| {
-        let turns = run.cells.iter().flat_map(|cell| &cell.turns);
-        turns.filter_map(|turn| figure.of(turn)).any(|value| value > 0.0)
+        let trials = run.cells.iter().flat_map(|cell| &cell.trials);
+        trials.filter_map(|trial| figure.of(trial)).any(|value| value > 0.0)
     };
     // Where requests are counted, bytes say the same again.
     let amount = [Figure::Rate, Figure::Throughput].into_iter().find(told);

@@ -1,14 +1,14 @@
-//! How the turns of each variant are spread: boxes, with every turn as a dot.
+//! How the trials of each variant are spread: boxes, with every trial as a dot.
 
 use super::scale::Scale;
 use super::svg::{WIDTH, class, drawing, figure, line, name, px, upright_grid};
 use crate::report::findings::Findings;
 use crate::report::units;
-use crate::result::{Figure, Turn};
+use crate::result::{Figure, Trial};
 use crate::stats::{BoxPlot, box_of};
 use maud::{Markup, html};
 
-/// A variant's name, its box below, and its turns below that.
+/// A variant's name, its box below, and its trials below that.
 const ROW: f64 = 46.0;
 const NAME: f64 = 11.0;
 const HALF: f64 = 6.0;
@@ -17,10 +17,10 @@ const AXIS: f64 = 22.0;
 pub fn section(findings: &Findings) -> Markup {
     html! {
         section id="spread" {
-            h2 { "Turn by turn" }
+            h2 { "Trial by trial" }
             p.hint {
-                "Each dot is a turn. Box: from p25 to p75 of the turns; whiskers: p5 and p95; upright line: median; "
-                "ring: mean. Hollow dots: turns that were disturbed, or repeated and thus not counted. "
+                "Each dot is a trial. Box: from p25 to p75 of the trials; whiskers: p5 and p95; upright line: median; "
+                "ring: mean. Hollow dots: trials that were disturbed, or repeated and thus not counted. "
                 "Scales do not begin at zero."
             }
             @for &figure in &findings.run.scenario.judged {
@@ -36,16 +36,16 @@ pub fn section(findings: &Findings) -> Markup {
 struct Row<'a> {
     variant: usize,
     name: &'a str,
-    turns: Vec<(&'a Turn, f64)>,
+    trials: Vec<(&'a Trial, f64)>,
     plot: Option<BoxPlot>,
 }
 
 fn panel(findings: &Findings, cell: usize, what: Figure) -> Markup {
     let rows: Vec<Row> = (0..findings.run.variants.len()).map(|variant| row(findings, cell, what, variant)).collect();
-    let values = rows.iter().flat_map(|row| row.turns.iter().map(|(_, value)| *value));
+    let values = rows.iter().flat_map(|row| row.trials.iter().map(|(_, value)| *value));
     let title = findings.run.cells[cell].title();
     let Some(scale) = Scale::fit(values, 8.0, WIDTH - 8.0) else {
-        return figure(html! { (title) }, html! { p.hint { "No turn has told this." } });
+        return figure(html! { (title) }, html! { p.hint { "No trial has told this." } });
     };
     let bottom = rows.len() as f64 * ROW + 2.0;
     let content = html! {
@@ -57,11 +57,11 @@ fn panel(findings: &Findings, cell: usize, what: Figure) -> Markup {
 
 fn row<'a>(findings: &Findings<'a>, cell: usize, figure: Figure, variant: usize) -> Row<'a> {
     let name = &findings.run.variants[variant].name;
-    let own = findings.run.cells[cell].turns.iter().filter(|turn| turn.variant == *name);
-    let told = own.filter_map(|turn| Some((turn, figure.of(turn)?)));
-    let turns: Vec<(&Turn, f64)> = told.filter(|(_, value)| value.is_finite()).collect();
-    let counting: Vec<f64> = turns.iter().filter(|(turn, _)| turn.counts()).map(|(_, value)| *value).collect();
-    Row { variant, name, turns, plot: box_of(&counting) }
+    let own = findings.run.cells[cell].trials.iter().filter(|trial| trial.variant == *name);
+    let told = own.filter_map(|trial| Some((trial, figure.of(trial)?)));
+    let trials: Vec<(&Trial, f64)> = told.filter(|(_, value)| value.is_finite()).collect();
+    let counting: Vec<f64> = trials.iter().filter(|(trial, _)| trial.counts()).map(|(_, value)| *value).collect();
+    Row { variant, name, trials, plot: box_of(&counting) }
 }
 
 fn drawn(row: &Row, what: Figure, scale: &Scale, top: f64) -> Markup {
@@ -70,7 +70,7 @@ fn drawn(row: &Row, what: Figure, scale: &Scale, top: f64) -> Markup {
         g class=(class(row.variant)) {
             (name(top + NAME, row.name))
             @if let Some(plot) = &row.plot { (boxed(row, plot, what, scale, middle)) }
-            @for (turn, value) in &row.turns { (dot(turn, *value, what, scale, middle + HALF + 8.0)) }
+            @for (trial, value) in &row.trials { (dot(trial, *value, what, scale, middle + HALF + 8.0)) }
         }
     }
 }
@@ -96,17 +96,17 @@ fn told(plot: &BoxPlot, what: Figure) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn dot(turn: &Turn, value: f64, what: Figure, scale: &Scale, y: f64) -> Markup {
-    let state = match (turn.repeated, turn.disturbed.is_some()) {
+fn dot(trial: &Trial, value: f64, what: Figure, scale: &Scale, y: f64) -> Markup {
+    let state = match (trial.repeated, trial.disturbed.is_some()) {
         (true, _) => ", repeated, not counted",
         (_, true) => ", disturbed",
         _ => "",
     };
     // Rounds one above the other, so that equal values remain countable.
-    let y = y + (f64::from(turn.round % 5) - 2.0) * 2.4;
+    let y = y + (f64::from(trial.round % 5) - 2.0) * 2.4;
     html! {
         circle class=(if state.is_empty() { "dot" } else { "dot hollow" }) cx=(px(scale.at(value))) cy=(px(y)) r="2.2" {
-            title { "round " (turn.round) ": " (units::value(what, value)) (state) }
+            title { "round " (trial.round) ": " (units::value(what, value)) (state) }
         }
     }
 }

@@ -4,7 +4,7 @@ use super::scale::Scale;
 use super::svg::{WIDTH, class, drawing, figure, name, px, text, upright_grid};
 use crate::report::findings::{Findings, median};
 use crate::report::units;
-use crate::result::{Cell, Figure, Run, Turn};
+use crate::result::{Cell, Figure, Run, Trial};
 use indexmap::{IndexMap, IndexSet};
 use maud::{Markup, html};
 
@@ -22,7 +22,7 @@ pub fn section(findings: &Findings) -> Markup {
             h2 { "What a request costs" }
             p.hint {
                 "CPU time a request, of each process: plain in user space, hatched in the kernel. "
-                "Means of all counting turns; less is better."
+                "Means of all counting trials; less is better."
             }
             ul.key {
                 @for (number, name) in processes.iter().enumerate() {
@@ -38,18 +38,18 @@ pub fn section(findings: &Findings) -> Markup {
 }
 
 fn processes(run: &Run) -> IndexSet<&str> {
-    let turns = run.cells.iter().flat_map(|cell| &cell.turns);
-    turns.flat_map(|turn| turn.usage.processes.keys().map(String::as_str)).collect()
+    let trials = run.cells.iter().flat_map(|cell| &cell.trials);
+    trials.flat_map(|trial| trial.usage.processes.keys().map(String::as_str)).collect()
 }
 
 /// Seconds of a request: of each process, in user space and in the kernel.
 type Cost<'a> = IndexMap<&'a str, (f64, f64)>;
 
 fn cost<'a>(cell: &'a Cell, variant: &str) -> Cost<'a> {
-    let counting: Vec<&Turn> = cell.turns.iter().filter(|turn| turn.variant == variant && turn.counts()).collect();
-    let requests: u64 = counting.iter().filter_map(|turn| turn.outcome.as_ref()).map(|all| all.requests).sum();
+    let counting: Vec<&Trial> = cell.trials.iter().filter(|trial| trial.variant == variant && trial.counts()).collect();
+    let requests: u64 = counting.iter().filter_map(|trial| trial.outcome.as_ref()).map(|all| all.requests).sum();
     let mut all = Cost::new();
-    for (name, usage) in counting.iter().flat_map(|turn| &turn.usage.processes).filter(|_| requests > 0) {
+    for (name, usage) in counting.iter().flat_map(|trial| &trial.usage.processes).filter(|_| requests > 0) {
         let (user, system) = all.entry(name.as_str()).or_default();
         *user += usage.user / requests as f64;
         *system += usage.system / requests as f64;
@@ -108,7 +108,7 @@ fn others(findings: &Findings) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="What else was counted" {
             table {
-                caption { "Medians of all counting turns" }
+                caption { "Medians of all counting trials" }
                 thead { tr {
                     th scope="col" { "variant" }
                     @for figure in &told { th.number scope="col" { (figure.title()) } }
@@ -120,7 +120,7 @@ fn others(findings: &Findings) -> Markup {
 }
 
 fn has(run: &Run, figure: Figure) -> bool {
-    run.cells.iter().flat_map(|cell| &cell.turns).any(|turn| figure.of(turn).is_some())
+    run.cells.iter().flat_map(|cell| &cell.trials).any(|trial| figure.of(trial).is_some())
 }
 
 fn rows(findings: &Findings, cell: usize, told: &[Figure]) -> Markup {

@@ -28,7 +28,7 @@ pub fn section(findings: &Findings) -> Markup {
             section id="percentiles" {
                 h2 { "Latency by percentile" }
                 p.hint {
-                    "All counting turns of a variant together; less is better. A curve ends where fewer than 10 requests "
+                    "All counting trials of a variant together; less is better. A curve ends where fewer than 10 requests "
                     "took longer. Each step to the right holds a tenth of the requests of the one before."
                 }
                 div.charts { @for panel in panels { (panel) } }
@@ -58,8 +58,8 @@ fn panel(findings: &Findings, cell: &Cell) -> Option<Markup> {
 
 fn curve(cell: &Cell, variant: usize, name: &str) -> Option<Curve> {
     let mut all = Latencies::new();
-    let counting = cell.turns.iter().filter(|turn| turn.variant == name && turn.counts());
-    counting.filter_map(|turn| turn.outcome.as_ref()?.latency.as_ref()).for_each(|one| all.add(one));
+    let counting = cell.trials.iter().filter(|trial| trial.variant == name && trial.counts());
+    counting.filter_map(|trial| trial.outcome.as_ref()?.latency.as_ref()).for_each(|one| all.add(one));
     let percents = (0..).map(|step| 100.0 - 50.0 * 10f64.powf(-(step as f64) / FINE as f64));
     let told =
         percents.take_while(|percent| *percent <= 99.99 && all.count() as f64 * (1.0 - percent / 100.0) >= BEYOND);

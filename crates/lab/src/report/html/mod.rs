@@ -12,7 +12,7 @@ mod published;
 mod redo;
 mod scale;
 mod svg;
-mod turns;
+mod trials;
 mod verdicts;
 
 use super::findings::Findings;
@@ -47,7 +47,7 @@ pub fn page(run: &Run) -> String {
                     (curves::section(&findings))
                     (cpu::section(&findings))
                     (profile::section(&findings))
-                    (turns::section(&findings))
+                    (trials::section(&findings))
                     (redo::section(run))
                 }
                 footer { "sidestep-lab " (run.version) }

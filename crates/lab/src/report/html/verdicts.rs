@@ -13,7 +13,7 @@ pub fn section(findings: &Findings) -> Markup {
         section id="verdicts" {
             h2 { "Beside the baseline" }
             p.hint {
-                "Changes with their " (confidence) " intervals, from the ratios of turns of the same round. Filled marks: a "
+                "Changes with their " (confidence) " intervals, from the ratios of trials of the same round. Filled marks: a "
                 "difference; open ones: none that could be told from noise."
             }
             (super::forest::charts(findings))

@@ -1,9 +1,9 @@
 //! After the measurement: where everybody's CPU time goes.
 
-use super::super::turn;
+use super::super::trial;
 use super::Experiment;
 use crate::result::{ProcessProfile, Profile};
-use crate::run::error::TurnError;
+use crate::run::error::TrialError;
 use crate::scenario::Restart;
 use indexmap::IndexMap;
 
@@ -20,7 +20,7 @@ impl Experiment<'_> {
                 Ok(processes) => self.result.cells[cell].profiles.push(Profile { variant, processes }),
                 Err(why) => self.result.notes.push(format!("{variant}, {title}: no profile: {why}")),
             }
-            if self.scenario().design.restart == Restart::Turn {
+            if self.scenario().design.restart == Restart::Trial {
                 self.standing.clear();
             }
         }
@@ -32,8 +32,8 @@ impl Experiment<'_> {
         all.filter(|(cell, who)| self.takes_part(*cell, *who) && !self.contestants[*who].control).collect()
     }
 
-    fn sample(&mut self, cell: usize, who: usize) -> Result<IndexMap<String, ProcessProfile>, TurnError> {
+    fn sample(&mut self, cell: usize, who: usize) -> Result<IndexMap<String, ProcessProfile>, TrialError> {
         let (number, load) = self.stand(cell, who)?;
-        turn::profile(self.ground, &self.standing[number].1, &load, &self.stop)
+        trial::profile(self.context, &self.standing[number].1, &load, &self.stop)
     }
 }

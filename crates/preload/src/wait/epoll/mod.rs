@@ -26,9 +26,9 @@ mod tag;
 mod takeover;
 mod wait;
 
-pub use giveback::{abandon, demoted, remove, leave_to_kernel, return_to_kernel, unpark};
+pub use giveback::{abandon, demoted, leave_to_kernel, remove, return_to_kernel, unpark};
 pub use interest::ctl;
-pub use nested::{poll_nested, native_cap, nest};
+pub use nested::{native_cap, nest, poll_nested};
 pub use news::for_each_number;
 pub use seen::{closed, may_be_offered, saw_wait};
 pub use takeover::{changed, has_unmanaged, is_watched, manage, manage_fired};

@@ -1,7 +1,7 @@
 //! epoll_wait(2) in all its forms.
 
 use super::entries;
-use super::nested::{arm_nested, is_unheard, poll_nested, native_cap, refresh_nested};
+use super::nested::{arm_nested, is_unheard, native_cap, poll_nested, refresh_nested};
 use super::news::{self, queue_writers};
 use super::report::{self, Reported};
 use super::shared;

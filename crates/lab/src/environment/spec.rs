@@ -27,7 +27,7 @@ pub struct Spec {
     pub place: Place,
 }
 
-/// What is looked at after the first turn.
+/// What is looked at after the first trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckSpec {
     /// It must succeed.

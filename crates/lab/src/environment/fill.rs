@@ -8,7 +8,7 @@ use super::rules;
 use super::spec::{
     AgentSpec, BROKER, CaptureSpec, CheckSpec, LoadSpec, Place, ProcessSpec, RulesSpec, SIDESTEP, Spec, SpliceSpec,
 };
-use crate::ground::Ground;
+use crate::context::RunContext;
 use crate::load::Job;
 use crate::scenario::{
     Agent, Capture, Check, Iptables, LOAD, Load, NODE, Process, Ready as Wanted, Rings, Scenario, Scope, Setup, Splice,
@@ -21,14 +21,14 @@ use std::time::Duration;
 impl Spec {
     /// The set-up of a variant in a cell, at that place. The error names the field of the scenario.
     pub fn fill(
-        ground: &Ground,
+        context: &RunContext,
         scenario: &Scenario,
         (name, variant): (&str, &Variant),
         cell: &Values,
         place: Place,
     ) -> Result<Spec, SpecError> {
-        let scope = scope(ground, scenario, variant, cell, &place);
-        let filler = Filler { scope, place, variant, ground };
+        let scope = scope(context, scenario, variant, cell, &place);
+        let filler = Filler { scope, place, variant, context };
         let at = |field: &str, source| SpecError { field: field.into(), variant: name.into(), source };
         let processes = scenario.processes.iter().filter(|(_, process)| process.when.holds(name, cell));
         let processes: Result<_, SpecError> = processes
@@ -65,10 +65,10 @@ impl Spec {
 }
 
 /// What templates may name wherever they are: the lab's places, and values of the scenario.
-pub fn base_scope(ground: &Ground, scenario: &Scenario) -> Scope {
+pub fn base_scope(context: &RunContext, scenario: &Scenario) -> Scope {
     let mut scope = Scope::default();
-    scope.set("shared", ground.shared().display().to_string());
-    for (name, path) in ground.programs() {
+    scope.set("shared", context.shared().display().to_string());
+    for (name, path) in context.programs() {
         scope.set(name, path);
     }
     scope.set("node.address", "127.0.0.1");
@@ -80,10 +80,10 @@ pub fn base_scope(ground: &Ground, scenario: &Scenario) -> Scope {
 }
 
 /// ... and of the variant, and of the cell.
-fn scope(ground: &Ground, scenario: &Scenario, variant: &Variant, cell: &Values, place: &Place) -> Scope {
-    let mut scope = base_scope(ground, scenario);
+fn scope(context: &RunContext, scenario: &Scenario, variant: &Variant, cell: &Values, place: &Place) -> Scope {
+    let mut scope = base_scope(context, scenario);
     scope.set("dir", place.dir.display().to_string());
-    scope.set("pins", super::sidestep::pins(ground, place).display().to_string());
+    scope.set("pins", super::sidestep::pins(context, place).display().to_string());
     if let Some(cgroup) = &place.cgroup {
         scope.set("cgroup", cgroup.display().to_string());
     }
@@ -104,7 +104,7 @@ struct Filler<'a> {
     scope: Scope,
     place: Place,
     variant: &'a Variant,
-    ground: &'a Ground,
+    context: &'a RunContext,
 }
 
 impl Filler<'_> {
@@ -163,12 +163,12 @@ impl Filler<'_> {
     }
 
     fn process(&self, name: &str, process: &Process) -> Result<ProcessSpec, FillError> {
-        let argv = self.ground.resolve(self.all(&process.run)?)?;
+        let argv = self.context.resolve(self.all(&process.run)?)?;
         let program = argv[0].clone();
         let command = Cmd {
             name: name.into(),
             argv: [self.prefix(name)?, argv].concat(),
-            env: self.environment(&process.env)?,
+            env: self.env(&process.env)?,
             namespace: Some(self.namespace(process.namespace.as_deref())),
             cgroup: if process.background { self.beside(name) } else { self.cgroup(name) },
             user: process.user,
@@ -211,20 +211,20 @@ impl Filler<'_> {
     /// The path of a program of the release that is measured.
     fn released(&self, rings: &Rings, program: &str) -> Result<String, FillError> {
         let Some(release) = self.option(&rings.release)? else {
-            return Ok(self.ground.part(program)?);
+            return Ok(self.context.part(program)?);
         };
         let path = Path::new(&release).join(program);
         let found = path.is_absolute() && path.is_file();
         if found { Ok(path.display().to_string()) } else { Err(FillError::NoRelease(path)) }
     }
 
-    fn environment(&self, own: &IndexMap<String, Text>) -> Result<IndexMap<String, String>, FillError> {
-        let mut environment = self.map(&self.variant.env)?;
+    fn env(&self, own: &IndexMap<String, Text>) -> Result<IndexMap<String, String>, FillError> {
+        let mut env = self.map(&self.variant.env)?;
         if self.variant.rings.is_some() {
-            environment.insert("SIDESTEP_BROKER".into(), self.place.broker().display().to_string());
+            env.insert("SIDESTEP_BROKER".into(), self.place.broker().display().to_string());
         }
-        environment.extend(self.map(own)?);
-        Ok(environment)
+        env.extend(self.map(own)?);
+        Ok(env)
     }
 
     fn rules(&self, rules: &Iptables) -> Result<RulesSpec, FillError> {
@@ -284,7 +284,7 @@ impl Filler<'_> {
     fn check(&self, number: usize, check: &Check, load: &Load) -> Result<Cmd, FillError> {
         let mut command = self.load(load)?.command;
         command.name = format!("check {}", number + 1);
-        command.argv.extend(self.ground.resolve(self.all(&check.run)?)?);
+        command.argv.extend(self.context.resolve(self.all(&check.run)?)?);
         Ok(command)
     }
 
@@ -292,7 +292,7 @@ impl Filler<'_> {
     fn step(&self, name: String, run: &[Text], namespace: Option<&str>) -> Result<Cmd, FillError> {
         Ok(Cmd {
             name,
-            argv: self.ground.resolve(self.all(run)?)?,
+            argv: self.context.resolve(self.all(run)?)?,
             env: self.map(&self.variant.env)?,
             namespace: Some(self.namespace(namespace)),
             ..Cmd::default()
@@ -303,7 +303,7 @@ impl Filler<'_> {
         let command = Cmd {
             name: LOAD.into(),
             argv: self.prefix(LOAD)?,
-            env: self.environment(&load.env)?,
+            env: self.env(&load.env)?,
             namespace: Some(self.namespace(load.namespace.as_deref())),
             cgroup: self.cgroup(LOAD),
             user: load.user,

@@ -1,35 +1,40 @@
 //! One load on one set-up that stands.
 
-use super::error::TurnError;
+use super::error::TrialError;
 use super::stop::Stop;
-use crate::ground::{Ground, open_dir};
+use crate::context::{RunContext, open_dir};
+use crate::environment::{Environment, Fate, LoadSpec, Output, ProcessError, Running};
 use crate::load::{Execution, Job, Outcome, Tool};
 use crate::meter::Meter;
 use crate::profile::Sampler;
 use crate::result::{ProcessProfile, Usage};
-use crate::world::{Fate, LoadSpec, Output, ProcessError, Running, World};
 use indexmap::IndexMap;
 use std::time::{Duration, Instant};
 
 const LOOK: Duration = Duration::from_millis(100);
 
 pub struct Measured {
-    pub outcome: Result<Outcome, TurnError>,
+    pub outcome: Result<Outcome, TrialError>,
     pub usage: Usage,
-    /// See `result::Turn`.
+    /// See `result::Trial`.
     pub moved: IndexMap<String, u64>,
 }
 
 /// Warm-up, then measurement. `load` is the cell's, the set-up may be shared with others.
-pub fn run(ground: &Ground, world: &mut World, load: &LoadSpec, stop: &Stop) -> Result<Measured, TurnError> {
-    let turn = Take { ground, world, load, stop };
-    turn.warm_up()?;
-    let before = world.moved(ground)?;
-    let (outcome, usage) = turn.measure()?;
+pub fn run(
+    context: &RunContext,
+    environment: &mut Environment,
+    load: &LoadSpec,
+    stop: &Stop,
+) -> Result<Measured, TrialError> {
+    let trial = Take { context, environment, load, stop };
+    trial.warm_up()?;
+    let before = environment.moved(context)?;
+    let (outcome, usage) = trial.measure()?;
     let since = |(way, bytes): (String, u64)| (way.clone(), bytes - before[&way]);
-    let moved = world.moved(ground)?.into_iter().map(since).collect();
+    let moved = environment.moved(context)?.into_iter().map(since).collect();
     if outcome.is_ok() {
-        world.check(load, &moved)?;
+        environment.check(load, &moved)?;
     }
     Ok(Measured { outcome, usage, moved })
 }
@@ -39,34 +44,34 @@ const PROFILE_SECONDS: f64 = 5.0;
 
 /// One more load, of which only samples count.
 pub fn profile(
-    ground: &Ground,
-    world: &World,
+    context: &RunContext,
+    environment: &Environment,
     load: &LoadSpec,
     stop: &Stop,
-) -> Result<IndexMap<String, ProcessProfile>, TurnError> {
+) -> Result<IndexMap<String, ProcessProfile>, TrialError> {
     let mut load = load.clone();
     load.job.seconds = load.job.seconds.max(PROFILE_SECONDS);
-    let turn = Take { ground, world, load: &load, stop };
-    turn.warm_up()?;
-    let sampler = Sampler::begin(world.watched(ground, None).processes)?;
-    let (outcome, _) = turn.measure()?;
+    let trial = Take { context, environment, load: &load, stop };
+    trial.warm_up()?;
+    let sampler = Sampler::begin(environment.watched(context, None).processes)?;
+    let (outcome, _) = trial.measure()?;
     outcome?;
     Ok(sampler.end()?)
 }
 
 struct Take<'a> {
-    ground: &'a Ground,
-    world: &'a World,
+    context: &'a RunContext,
+    environment: &'a Environment,
     load: &'a LoadSpec,
     stop: &'a Stop,
 }
 
 /// The error of these is that nothing could be measured at all; that of the outcome is the tool's own.
-type Taken = Result<(Result<Outcome, TurnError>, Usage), TurnError>;
+type Taken = Result<(Result<Outcome, TrialError>, Usage), TrialError>;
 
 impl Take<'_> {
     /// The output of the tool is dropped.
-    fn warm_up(&self) -> Result<(), TurnError> {
+    fn warm_up(&self) -> Result<(), TrialError> {
         if self.load.warmup == 0.0 {
             return Ok(());
         }
@@ -96,7 +101,7 @@ impl Take<'_> {
         // Before anybody waits for it: then what it used would be gone.
         let usage = meter.end();
         let said = succeeded(&mut running).and_then(|()| running.output());
-        let outcome = said.map_err(TurnError::from).and_then(|said| Ok(job.tool.read(job, &said)?));
+        let outcome = said.map_err(TrialError::from).and_then(|said| Ok(job.tool.read(job, &said)?));
         Ok((outcome, usage))
     }
 
@@ -125,21 +130,21 @@ impl Take<'_> {
         if all.iter().all(|each| !each.succeeded) {
             return Err(running.error(Fate::FailedEachTime).into());
         }
-        Ok((Outcome::of_executions(&all, seconds).map_err(TurnError::from), usage))
+        Ok((Outcome::of_executions(&all, seconds).map_err(TrialError::from), usage))
     }
 
-    fn start(&self, job: &Job) -> Result<Running, TurnError> {
+    fn start(&self, job: &Job) -> Result<Running, TrialError> {
         // Of the last one nothing is left.
         let _ = std::fs::remove_dir_all(&job.folder);
         open_dir(&job.folder)?;
         let argv = job.tool.argv(job)?;
         let mut command = self.load.command.clone();
-        command.argv.extend(self.ground.resolve(argv)?);
+        command.argv.extend(self.context.resolve(argv)?);
         Ok(Running::start(&command, Output::Kept(None))?)
     }
 
     fn meter(&self, load: Option<&Running>) -> Meter {
-        Meter::begin(&self.world.watched(self.ground, load.map(Running::pid)))
+        Meter::begin(&self.environment.watched(self.context, load.map(Running::pid)))
     }
 
     fn until(&self) -> Instant {
@@ -147,14 +152,14 @@ impl Take<'_> {
     }
 
     /// It is not reaped yet, so that what it used can still be read.
-    fn end(&self, running: &Running, until: Instant, meter: &mut Meter) -> Result<(), TurnError> {
+    fn end(&self, running: &Running, until: Instant, meter: &mut Meter) -> Result<(), TrialError> {
         let (begun, half) = (Instant::now(), Duration::from_secs_f64(self.load.job.seconds / 2.0));
         while !running.ended_within(LOOK) {
             if begun.elapsed() > half {
                 meter.sample_memory();
             }
             if self.stop.asked() {
-                return Err(TurnError::Interrupted);
+                return Err(TrialError::Interrupted);
             }
             if Instant::now() > until {
                 let (patience, seconds) = (self.load.patience, self.load.job.seconds);

@@ -1,14 +1,14 @@
 //! Why a set-up cannot stand, or does not do what it should.
 
 use super::process::ProcessError;
+use crate::context::ProgramError;
 use crate::error::FileError;
-use crate::ground::ProgramError;
 use crate::scenario::TemplateError;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 #[derive(Debug, thiserror::Error)]
-pub enum WorldError {
+pub enum EnvironmentError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
@@ -25,7 +25,7 @@ pub enum WorldError {
     SpliceStatus(#[source] serde_json::Error),
     #[error("the output of `sidestep splice status --json` has no number of bytes: {0}")]
     NoBytes(serde_json::Value),
-    /// A check of the scenario; it has failed once for all turns of the set-up.
+    /// A check of the scenario; it has failed once for all trials of the set-up.
     #[error(transparent)]
     Check(Arc<CheckError>),
 }

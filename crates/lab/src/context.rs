@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub struct Ground {
+pub struct RunContext {
     /// Of this run alone.
     dir: PathBuf,
     /// None where cgroups cannot be made.
@@ -30,13 +30,13 @@ const ENVOY: &str = "envoy";
 /// Nor this, which the tests with Kubernetes build.
 const KUBE_PROXY: (&str, &str) = ("kubeproxy", "kube-proxy");
 
-impl Ground {
+impl RunContext {
     /// `dir` and `cgroup` are there already, and whoever made them takes them away.
-    pub fn new(dir: &Path, cgroup: Option<Cgroup>) -> Ground {
+    pub fn new(dir: &Path, cgroup: Option<Cgroup>) -> RunContext {
         let ours = OURS.map(|(name, file)| (name, beside(file)));
         let found = ours.into_iter().chain([(ENVOY, envoy()), (KUBE_PROXY.0, load::find_program(KUBE_PROXY.1))]);
         let programs = found.filter_map(|(name, path)| Some((name, path?.display().to_string()))).collect();
-        Ground { dir: dir.into(), cgroup, programs, worlds: Cell::new(0) }
+        RunContext { dir: dir.into(), cgroup, programs, worlds: Cell::new(0) }
     }
 
     pub fn shared(&self) -> PathBuf {

@@ -1,22 +1,22 @@
 //! What a variant asks of Sidestep: a broker for rings, capture, splice, an agent.
 
 use super::command::Cmd;
-use super::error::WorldError;
+use super::error::EnvironmentError;
 use super::process::run;
 use super::ready::Ready;
 use super::spec::{AGENT, AgentSpec, BROKER, CaptureSpec, Place, ProcessSpec, Spec, SpliceSpec};
+use crate::context::{ProgramError, RunContext};
 use crate::error::{AtPath, FileError};
-use crate::ground::{Ground, ProgramError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Tables of capture and services; each splice has its own beside them.
-pub fn pins(ground: &Ground, place: &Place) -> PathBuf {
-    ground.bpf().join(&place.prefix)
+pub fn pins(context: &RunContext, place: &Place) -> PathBuf {
+    context.bpf().join(&place.prefix)
 }
 
-pub fn splice_pins(ground: &Ground, spec: &Spec, number: usize) -> PathBuf {
-    ground.bpf().join(format!("{}-splice-{number}", spec.place.prefix))
+pub fn splice_pins(context: &RunContext, spec: &Spec, number: usize) -> PathBuf {
+    context.bpf().join(format!("{}-splice-{number}", spec.place.prefix))
 }
 
 const READY_SECONDS: f64 = 20.0;
@@ -24,14 +24,14 @@ const READY_SECONDS: f64 = 20.0;
 const AGENT_LIMIT: Duration = Duration::from_secs(120);
 
 /// They are started before anything else.
-pub fn daemons(ground: &Ground, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, WorldError> {
+pub fn daemons(context: &RunContext, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, EnvironmentError> {
     let broker = spec.broker.as_ref().map(|program| broker(program, spec));
-    let agent = spec.agent.as_ref().map(|agent| self::agent(ground, spec, agent));
+    let agent = spec.agent.as_ref().map(|agent| self::agent(context, spec, agent));
     broker.into_iter().chain(agent).collect()
 }
 
 /// Processes of several users share memory only if that is allowed.
-fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), WorldError> {
+fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), EnvironmentError> {
     let (config, report) = (spec.place.dir.join("sidestep.toml"), spec.place.report());
     let users = spec.users();
     let allowed = if users.len() > 1 { format!("[[allow]]\nuids = {users:?}\n") } else { String::new() };
@@ -44,16 +44,16 @@ fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), WorldErro
     Ok((BROKER.into(), daemon(spec, BROKER, argv, Ready::path(&address))))
 }
 
-fn agent(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(String, ProcessSpec), WorldError> {
+fn agent(context: &RunContext, spec: &Spec, agent: &AgentSpec) -> Result<(String, ProcessSpec), EnvironmentError> {
     let objects = spec.place.dir.join("objects");
     std::fs::create_dir_all(&objects).at("make the directory", &objects)?;
     write(&objects.join("services.yaml"), &agent.objects)?;
     for each in &agent.captures {
-        let command = capture(ground, spec, each, &["--print"])?;
+        let command = capture(context, spec, each, &["--print"])?;
         write(&objects.join(format!("{}.yaml", each.namespace)), &run(&command, None)?)?;
     }
-    let cgroup = spec.place.cgroup.as_deref().ok_or(WorldError::NeedsCgroup)?;
-    let pins = pins(ground, &spec.place);
+    let cgroup = spec.place.cgroup.as_deref().ok_or(EnvironmentError::NeedsCgroup)?;
+    let pins = pins(context, &spec.place);
     let options = [
         ("--config", text(&objects)),
         ("--cgroup", text(cgroup)),
@@ -63,7 +63,7 @@ fn agent(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(String, Pro
         ("--node-name", "node".into()),
     ];
     let words = options.into_iter().flat_map(|(name, value)| [name.to_string(), value]);
-    let argv = [ground.part(AGENT)?].into_iter().chain(words).chain(agent.options.iter().cloned()).collect();
+    let argv = [context.part(AGENT)?].into_iter().chain(words).chain(agent.options.iter().cloned()).collect();
     // It makes this in one step when all tables are filled and all programs attached.
     Ok((
         AGENT.into(),
@@ -84,75 +84,79 @@ fn daemon(spec: &Spec, name: &str, argv: Vec<String>, ready: Ready) -> ProcessSp
 }
 
 /// Before the scenario's processes are started, so that their first connection is led already.
-pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), WorldError> {
+pub fn steer(context: &RunContext, spec: &Spec) -> Result<(), EnvironmentError> {
     for each in &spec.captures {
-        run(&capture(ground, spec, each, &[])?, None)?;
+        run(&capture(context, spec, each, &[])?, None)?;
     }
     for (number, each) in spec.splices.iter().enumerate() {
-        run(&splice(ground, spec, each, number)?, None)?;
+        run(&splice(context, spec, each, number)?, None)?;
     }
-    spec.agent.as_ref().map_or(Ok(()), |agent| wait_captured(ground, spec, agent))
+    spec.agent.as_ref().map_or(Ok(()), |agent| wait_captured(context, spec, agent))
 }
 
 /// What undoes it, in order. Programs attached to a cgroup go with it, if one of these fails.
-pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, ProgramError> {
+pub fn unsteer(context: &RunContext, spec: &Spec) -> Result<Vec<Cmd>, ProgramError> {
     let detach = spec.agent.iter().map(|_| {
         let words = [
             "--detach",
             "--pins",
-            &text(&pins(ground, &spec.place)),
+            &text(&pins(context, &spec.place)),
             "--socket",
             &text(&spec.place.dir.join("agent.sock")),
         ];
-        Ok(call("agent --detach", ground.part(AGENT)?, &words))
+        Ok(call("agent --detach", context.part(AGENT)?, &words))
     });
     let captures = spec.captures.iter().map(|each| {
-        let words = ["capture", "--netns", &each.namespace, "--pins", &text(&pins(ground, &spec.place)), "--remove"];
-        Ok(call("capture --remove", ground.sidestep()?, &words))
+        let words = ["capture", "--netns", &each.namespace, "--pins", &text(&pins(context, &spec.place)), "--remove"];
+        Ok(call("capture --remove", context.sidestep()?, &words))
     });
     let splices = (0..spec.splices.len()).map(|number| {
-        let words = ["splice", "--remove", "--pins", &text(&splice_pins(ground, spec, number))];
-        Ok(call("splice --remove", ground.sidestep()?, &words))
+        let words = ["splice", "--remove", "--pins", &text(&splice_pins(context, spec, number))];
+        Ok(call("splice --remove", context.sidestep()?, &words))
     });
     splices.chain(captures).chain(detach).collect()
 }
 
-fn capture(ground: &Ground, spec: &Spec, each: &CaptureSpec, more: &[&str]) -> Result<Cmd, WorldError> {
-    let cgroup = spec.place.cgroup.as_deref().ok_or(WorldError::NeedsCgroup)?;
-    let pins = text(&pins(ground, &spec.place));
+fn capture(context: &RunContext, spec: &Spec, each: &CaptureSpec, more: &[&str]) -> Result<Cmd, EnvironmentError> {
+    let cgroup = spec.place.cgroup.as_deref().ok_or(EnvironmentError::NeedsCgroup)?;
+    let pins = text(&pins(context, &spec.place));
     let words = ["capture", "--netns", &each.namespace, "--pins", &pins, "--cgroup", &text(cgroup)].map(String::from);
     let more = more.iter().map(|word| word.to_string());
-    let argv = [ground.sidestep()?].into_iter().chain(words).chain(each.options.iter().cloned()).chain(more).collect();
+    let argv = [context.sidestep()?].into_iter().chain(words).chain(each.options.iter().cloned()).chain(more).collect();
     Ok(cmd("capture", argv))
 }
 
-fn splice(ground: &Ground, spec: &Spec, each: &SpliceSpec, number: usize) -> Result<Cmd, WorldError> {
-    let cgroup = spec.place.cgroup.as_deref().ok_or(WorldError::NeedsCgroup)?;
-    let pins = text(&splice_pins(ground, spec, number));
+fn splice(context: &RunContext, spec: &Spec, each: &SpliceSpec, number: usize) -> Result<Cmd, EnvironmentError> {
+    let cgroup = spec.place.cgroup.as_deref().ok_or(EnvironmentError::NeedsCgroup)?;
+    let pins = text(&splice_pins(context, spec, number));
     let words = ["splice", "--pins", &pins, "--cgroup", &text(cgroup)].map(String::from);
     let ports = each.ports.iter().flat_map(|port| ["--port".to_string(), port.clone()]);
     let namespace = each.namespace.iter().flat_map(|name| ["--netns".to_string(), name.clone()]);
-    let argv =
-        [ground.sidestep()?].into_iter().chain(words).chain(ports).chain(namespace).chain(each.options.iter().cloned());
+    let argv = [context.sidestep()?]
+        .into_iter()
+        .chain(words)
+        .chain(ports)
+        .chain(namespace)
+        .chain(each.options.iter().cloned());
     Ok(cmd("splice", argv.collect()))
 }
 
 /// The agent has answered for its Services; pods come a moment later, and each says so in `capture list`.
-fn wait_captured(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(), WorldError> {
+fn wait_captured(context: &RunContext, spec: &Spec, agent: &AgentSpec) -> Result<(), EnvironmentError> {
     let words = [
         "capture",
         "--list",
         "--json",
         "--pins",
-        &text(&pins(ground, &spec.place)),
+        &text(&pins(context, &spec.place)),
         "--socket",
         &text(&spec.place.dir.join("agent.sock")),
     ];
-    let command = call("capture --list", ground.sidestep()?, &words);
+    let command = call("capture --list", context.sidestep()?, &words);
     let until = std::time::Instant::now() + Duration::from_secs_f64(READY_SECONDS);
     while captured(&run(&command, None)?) < agent.captures.len() {
         if std::time::Instant::now() > until {
-            return Err(WorldError::NotCaptured { seconds: READY_SECONDS });
+            return Err(EnvironmentError::NotCaptured { seconds: READY_SECONDS });
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,13 +1,13 @@
 //! Loading a set-up's rules.
 
 use super::command::Cmd;
-use super::error::WorldError;
+use super::error::EnvironmentError;
 use super::process::run;
 use super::spec::{RulesSpec, Spec};
 use crate::error::AtPath;
 
 /// All at once, each namespace's texts in their order; chains that are there stay.
-pub fn load(spec: &Spec) -> Result<(), WorldError> {
+pub fn load(spec: &Spec) -> Result<(), EnvironmentError> {
     for (number, rules) in spec.rules.iter().enumerate().filter(|(_, rules)| !rules.text.trim().is_empty()) {
         let path = spec.place.dir.join(format!("rules-{number}"));
         std::fs::write(&path, &rules.text).at("write", &path)?;

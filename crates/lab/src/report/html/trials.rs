@@ -3,22 +3,22 @@
 use super::svg::class;
 use crate::report::findings::Findings;
 use crate::report::units;
-use crate::result::{Cell, Run, Turn};
+use crate::result::{Cell, Run, Trial};
 use indexmap::IndexSet;
 use maud::{Markup, html};
 
 pub fn section(findings: &Findings) -> Markup {
     let run = findings.run;
-    let turns = run.cells.iter().flat_map(|cell| &cell.turns);
-    let ways: IndexSet<&str> = turns.flat_map(|turn| turn.moved.keys().map(String::as_str)).collect();
+    let trials = run.cells.iter().flat_map(|cell| &cell.trials);
+    let ways: IndexSet<&str> = trials.flat_map(|trial| trial.moved.keys().map(String::as_str)).collect();
     html! {
-        section id="turns" {
+        section id="trials" {
             h2 { "How the measurement went" }
-            div.scroll tabindex="0" role="region" aria-label="Turns by variant" {
+            div.scroll tabindex="0" role="region" aria-label="Trials by variant" {
                 table {
                     thead { tr {
                         th scope="col" { "variant" }
-                        @for name in ["turns that count", "of them disturbed", "repeated", "failed", "errors"] {
+                        @for name in ["trials that count", "of them disturbed", "repeated", "failed", "errors"] {
                             th.number scope="col" { (name) }
                         }
                         @for way in &ways { th.number scope="col" { "bytes " (way) } }
@@ -33,17 +33,18 @@ pub fn section(findings: &Findings) -> Markup {
 
 fn row(run: &Run, number: usize, ways: &IndexSet<&str>) -> Markup {
     let name = &run.variants[number].name;
-    let own: Vec<&Turn> = run.cells.iter().flat_map(|cell| &cell.turns).filter(|turn| turn.variant == *name).collect();
-    let count = |what: &dyn Fn(&Turn) -> bool| own.iter().filter(|turn| what(turn)).count();
-    let outcomes = || own.iter().filter(|turn| turn.counts()).filter_map(|turn| turn.outcome.as_ref());
+    let own: Vec<&Trial> =
+        run.cells.iter().flat_map(|cell| &cell.trials).filter(|trial| trial.variant == *name).collect();
+    let count = |what: &dyn Fn(&Trial) -> bool| own.iter().filter(|trial| what(trial)).count();
+    let outcomes = || own.iter().filter(|trial| trial.counts()).filter_map(|trial| trial.outcome.as_ref());
     let (requests, errors): (u64, u64) = outcomes().fold((0, 0), |(r, e), all| (r + all.requests, e + all.errors));
     html! {
         tr class=(class(number)) {
             th scope="row" { (super::swatch(number)) (name) }
-            td.number { (count(&Turn::counts)) }
-            td.number { (count(&|turn| turn.counts() && turn.disturbed.is_some())) }
-            td.number { (count(&|turn| turn.repeated)) }
-            td.number { (count(&|turn| turn.outcome.is_none())) }
+            td.number { (count(&Trial::counts)) }
+            td.number { (count(&|trial| trial.counts() && trial.disturbed.is_some())) }
+            td.number { (count(&|trial| trial.repeated)) }
+            td.number { (count(&|trial| trial.outcome.is_none())) }
             td.number { (errors) " of " (units::count((requests + errors) as f64)) }
             @for way in ways { td.number { (moved(&own, way)) } }
         }
@@ -51,23 +52,23 @@ fn row(run: &Run, number: usize, ways: &IndexSet<&str>) -> Markup {
 }
 
 /// Bytes that did not take the kernel's way; none where nobody counted them.
-fn moved(own: &[&Turn], way: &str) -> String {
+fn moved(own: &[&Trial], way: &str) -> String {
     let counted: Vec<u64> =
-        own.iter().filter(|turn| turn.counts()).filter_map(|turn| turn.moved.get(way).copied()).collect();
+        own.iter().filter(|trial| trial.counts()).filter_map(|trial| trial.moved.get(way).copied()).collect();
     if counted.is_empty() { units::NOTHING.into() } else { units::bytes(counted.iter().sum::<u64>() as f64) }
 }
 
 fn failures(run: &Run) -> Markup {
-    let failed = |cell: &Cell| cell.turns.iter().filter(|turn| turn.failure.is_some()).count();
+    let failed = |cell: &Cell| cell.trials.iter().filter(|trial| trial.failure.is_some()).count();
     html! {
         @if run.cells.iter().any(|cell| failed(cell) > 0) {
             details {
-                summary { (units::many(run.cells.iter().map(failed).sum(), "turn")) " failed" }
+                summary { (units::many(run.cells.iter().map(failed).sum(), "trial")) " failed" }
                 ul {
                     @for cell in &run.cells {
-                        @for turn in &cell.turns {
-                            @if let Some(why) = &turn.failure {
-                                li { (turn.variant) ", round " (turn.round) @if !cell.values.is_empty() { ", " (cell.title()) } ": " code { (why) } }
+                        @for trial in &cell.trials {
+                            @if let Some(why) = &trial.failure {
+                                li { (trial.variant) ", round " (trial.round) @if !cell.values.is_empty() { ", " (cell.title()) } ": " code { (why) } }
                             }
                         }
                     }

@@ -1,20 +1,20 @@
 //! What shows that a load has really taken its variant's way.
 
 use super::command::Cmd;
-use super::error::{CheckError, WorldError};
+use super::error::{CheckError, EnvironmentError};
 use super::process::run;
 use super::sidestep::splice_pins;
 use super::spec::{Spec, SpliceSpec};
+use crate::context::RunContext;
 use crate::error::AtPath;
-use crate::ground::Ground;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
 const BY_RING: &str = "by ring";
 const SPLICED: &str = "spliced";
 
-/// way -> bytes since the set-up stands. By ring: those of processes that have ended, as the load does after each turn.
-pub fn moved(ground: &Ground, spec: &Spec) -> Result<IndexMap<String, u64>, WorldError> {
+/// way -> bytes since the set-up stands. By ring: those of processes that have ended, as the load does after each trial.
+pub fn moved(context: &RunContext, spec: &Spec) -> Result<IndexMap<String, u64>, EnvironmentError> {
     let mut moved = IndexMap::new();
     if spec.load_rings {
         let path = spec.place.report();
@@ -22,7 +22,7 @@ pub fn moved(ground: &Ground, spec: &Spec) -> Result<IndexMap<String, u64>, Worl
         moved.insert(BY_RING.to_string(), by_ring(&text));
     }
     for (number, splice) in spec.splices.iter().enumerate() {
-        *moved.entry(way(spec, splice)).or_default() += spliced(ground, spec, number)?;
+        *moved.entry(way(spec, splice)).or_default() += spliced(context, spec, number)?;
     }
     Ok(moved)
 }
@@ -55,12 +55,12 @@ fn by_ring(report: &str) -> u64 {
     lines.map(|line| line.ring_rx + line.ring_tx).sum()
 }
 
-fn spliced(ground: &Ground, spec: &Spec, number: usize) -> Result<u64, WorldError> {
-    let pins = splice_pins(ground, spec, number).display().to_string();
+fn spliced(context: &RunContext, spec: &Spec, number: usize) -> Result<u64, EnvironmentError> {
+    let pins = splice_pins(context, spec, number).display().to_string();
     let said =
-        run(&Cmd::new("splice status", &[&ground.sidestep()?, "splice", "status", "--json", "--pins", &pins]), None)?;
-    let said: serde_json::Value = serde_json::from_str(&said).map_err(WorldError::SpliceStatus)?;
-    said["bytes"].as_u64().ok_or(WorldError::NoBytes(said))
+        run(&Cmd::new("splice status", &[&context.sidestep()?, "splice", "status", "--json", "--pins", &pins]), None)?;
+    let said: serde_json::Value = serde_json::from_str(&said).map_err(EnvironmentError::SpliceStatus)?;
+    said["bytes"].as_u64().ok_or(EnvironmentError::NoBytes(said))
 }
 
 #[cfg(test)]

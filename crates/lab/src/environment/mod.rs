@@ -13,14 +13,14 @@ mod sidestep;
 mod spec;
 
 pub use command::{Cmd, NETNS};
-pub use error::{CheckError, SpecError, WorldError};
+pub use error::{CheckError, EnvironmentError, SpecError};
 pub use fill::base_scope;
 pub use process::{Fate, Output, ProcessError, Running, run};
 pub use spec::{LoadSpec, Place, Spec};
 
 use crate::cgroup::Cgroup;
+use crate::context::RunContext;
 use crate::error::{AtPath, FileError};
-use crate::ground::Ground;
 use crate::meter::{self, Account, Watched};
 use crate::scenario::{LOAD, Scenario, Values, Variant};
 use indexmap::IndexMap;
@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Processes of it end when it is dropped, the youngest first; then everything else of it goes.
-pub struct World {
+pub struct Environment {
     pub spec: Spec,
     dir: PathBuf,
     /// The youngest last.
@@ -47,24 +47,24 @@ pub struct World {
     failed_check: Option<Arc<CheckError>>,
 }
 
-impl World {
+impl Environment {
     /// Everything of it is there and listens, or the error says what is not.
     pub fn start(
-        ground: &Ground,
+        context: &RunContext,
         scenario: &Scenario,
         variant: (&str, &Variant),
         cell: &Values,
-    ) -> Result<World, WorldError> {
-        let number = ground.next_world();
-        let dir = ground.new_dir(&format!("w{number}"))?;
+    ) -> Result<Environment, EnvironmentError> {
+        let number = context.next_world();
+        let dir = context.new_dir(&format!("w{number}"))?;
         let prefix = format!("w{number}");
-        let cgroup = ground.cgroup().map(|all| Cgroup::new(&all.path().join(&prefix))).transpose()?;
+        let cgroup = context.cgroup().map(|all| Cgroup::new(&all.path().join(&prefix))).transpose()?;
         let place =
             Place { dir: dir.clone(), prefix: prefix.clone(), cgroup: cgroup.as_ref().map(|each| each.path().into()) };
-        let spec = Spec::fill(ground, scenario, variant, cell, place)?;
-        let undo = sidestep::unsteer(ground, &spec)?;
+        let spec = Spec::fill(context, scenario, variant, cell, place)?;
+        let undo = sidestep::unsteer(context, &spec)?;
         let namespaces = Namespaces::new(&prefix, &spec.namespaces)?;
-        let mut world = World {
+        let mut environment = Environment {
             spec,
             dir,
             processes: Vec::new(),
@@ -76,11 +76,11 @@ impl World {
             checked: Vec::new(),
             failed_check: None,
         };
-        world.furnish(ground)?;
-        Ok(world)
+        environment.furnish(context)?;
+        Ok(environment)
     }
 
-    fn furnish(&mut self, ground: &Ground) -> Result<(), WorldError> {
+    fn furnish(&mut self, context: &RunContext) -> Result<(), EnvironmentError> {
         for (name, text) in &self.spec.files {
             let path = self.dir.join(name);
             std::fs::write(&path, text).at("write", &path)?;
@@ -91,7 +91,7 @@ impl World {
             run(&command, None)?;
         }
         iptables::load(&self.spec)?;
-        self.steer(ground)?;
+        self.steer(context)?;
         for (name, process) in self.spec.processes.clone() {
             self.start_process(name, &process)?;
         }
@@ -99,15 +99,15 @@ impl World {
     }
 
     /// Daemons of Sidestep's own, which the scenario does not name.
-    fn steer(&mut self, ground: &Ground) -> Result<(), WorldError> {
-        for (name, daemon) in sidestep::daemons(ground, &self.spec)? {
+    fn steer(&mut self, context: &RunContext) -> Result<(), EnvironmentError> {
+        for (name, daemon) in sidestep::daemons(context, &self.spec)? {
             self.cgroups.extend(daemon.command.cgroup.as_deref().map(Cgroup::new).transpose()?);
             self.start_process(name, &daemon)?;
         }
-        sidestep::steer(ground, &self.spec)
+        sidestep::steer(context, &self.spec)
     }
 
-    fn start_process(&mut self, name: String, process: &ProcessSpec) -> Result<(), WorldError> {
+    fn start_process(&mut self, name: String, process: &ProcessSpec) -> Result<(), EnvironmentError> {
         let running = Running::start(&process.command, Output::Log(&self.dir))?;
         ready::wait(&running, &process.ready)?;
         self.pids.insert(name.clone(), running.pid());
@@ -115,9 +115,9 @@ impl World {
         Ok(())
     }
 
-    /// After a turn, in which so many bytes went each way. A process that has ended though nobody asked it to: what it said.
+    /// After a trial, in which so many bytes went each way. A process that has ended though nobody asked it to: what it said.
     /// A load that took another way: what the scenario's check said.
-    pub fn check(&mut self, load: &LoadSpec, moved: &IndexMap<String, u64>) -> Result<(), WorldError> {
+    pub fn check(&mut self, load: &LoadSpec, moved: &IndexMap<String, u64>) -> Result<(), EnvironmentError> {
         self.processes.iter_mut().try_for_each(|(_, running)| running.check())?;
         for check in &load.checks {
             if !self.checked.contains(check) {
@@ -125,16 +125,16 @@ impl World {
                 self.checked.push(check.clone());
             }
         }
-        self.failed_check().cloned().map_or(Ok(()), |error| Err(WorldError::Check(error)))
+        self.failed_check().cloned().map_or(Ok(()), |error| Err(EnvironmentError::Check(error)))
     }
 
     pub fn failed_check(&self) -> Option<&Arc<CheckError>> {
         self.failed_check.as_ref()
     }
 
-    /// See `result::Turn`: since it stands.
-    pub fn moved(&self, ground: &Ground) -> Result<IndexMap<String, u64>, WorldError> {
-        moved::moved(ground, &self.spec)
+    /// See `result::Trial`: since it stands.
+    pub fn moved(&self, context: &RunContext) -> Result<IndexMap<String, u64>, EnvironmentError> {
+        moved::moved(context, &self.spec)
     }
 
     /// Seconds of CPU of all its processes; none where there are no cgroups.
@@ -144,7 +144,7 @@ impl World {
     }
 
     /// Whose CPU and memory are looked at; the load's pid where it runs without a cgroup.
-    pub fn watched(&self, ground: &Ground, load: Option<u32>) -> Watched {
+    pub fn watched(&self, context: &RunContext, load: Option<u32>) -> Watched {
         let counted = |name: &str| self.spec.processes.get(name).is_none_or(|process| !process.background);
         let pids = self.pids.iter().filter(|(name, _)| counted(name)).map(|(name, pid)| (name.clone(), *pid));
         // With a cgroup its pid does not matter.
@@ -157,7 +157,7 @@ impl World {
         Watched {
             processes: pids.chain(loads).map(account).collect(),
             whole: self.cgroup.as_ref().map(|each| each.path().to_path_buf()),
-            outside: Some(ground.outside_proc()),
+            outside: Some(context.outside_proc()),
         }
     }
 }
@@ -171,7 +171,7 @@ impl CheckSpec {
     }
 }
 
-impl Drop for World {
+impl Drop for Environment {
     fn drop(&mut self) {
         for command in self.undo.drain(..) {
             // What it cannot undo goes with the cgroup, or with the run's BPF file system.
