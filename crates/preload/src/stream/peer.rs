@@ -1,4 +1,4 @@
-//! The process at the other end: how it is told of news, and what becomes of one that breaks the protocol.
+//! The process at the other end: ringing its doorbells, and ending a connection on which it violates the protocol.
 
 use crate::link;
 use crate::record::Conn;
