@@ -232,8 +232,7 @@ impl Link {
             return;
         }
         // The doorbell has not arrived, or could not be rung. It is armed again, so that the next ring tries again; at the
-        // latest
-        // `set_peer_bell` does.
+        // latest `set_peer_bell` does.
         doorbell::rearm(&self.area(1 - self.my_side()).doorbells[place]);
         if eventfd < 0 {
             return;

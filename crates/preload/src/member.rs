@@ -220,7 +220,7 @@ fn hear(msg: &Msg, passed: Option<i32>) {
             }
             fd::close(memory);
         }
-        // The kernel had no number left for the descriptor.
+        // The kernel had no descriptor left for the link's memory.
         (Some(MsgKind::Link), None) => UNRECEIVED.store(u64::from(msg.link), Relaxed),
         (Some(MsgKind::PeerDoorbell), Some(eventfd)) => match (link::find(msg.link, msg.side, era), fd::raise(eventfd))
         {
@@ -271,8 +271,7 @@ fn given(msg: &Msg, era: u32) {
             let _ = broker::release((msg.link, msg.side, era), msg.slot);
         }
         // This process has withdrawn the offer, but the broker paired it before. The message names the offer and not the slot,
-        // which may
-        // be another connection's by now.
+        // which may be another connection's by now.
         (_, None) => {
             let again = Msg { offer: msg.offer, ..Msg::new(MsgKind::Withdraw) };
             let _ = broker::send(&again, None);

@@ -82,9 +82,8 @@ pub struct Conn {
     pub tx_timeout_us: AtomicU64,
     /// Time (ticks) before which a reader that finds the ring empty need not ask the kernel.
     pub rx_asked: AtomicU64,
-    /// A wait that also asks the kernel has found news of the connection, and the reading (or writing) end has not looked here
-    /// since:
-    /// that end need not ask the kernel once more.
+    /// A wait that also asks the kernel has found news of the connection since the reading (or writing) end last looked here. That
+    /// end need not ask the kernel once more.
     pub rx_waited: AtomicBool,
     pub tx_waited: AtomicBool,
     pub words: AtomicPtr<Slot>,

@@ -35,9 +35,8 @@ macro_rules! originals {
 table!(originals);
 
 /// The sleep of a thread that waits for a doorbell. It calls libc, since it must be a cancellation point. If the time is a
-/// whole
-/// number of milliseconds, epoll_pwait(2) is used, which costs the kernel less. Older libcs have no other; there a fraction
-/// of a millisecond is rounded up, as in the kernel's epoll_wait(2).
+/// whole number of milliseconds, epoll_pwait(2) is used, which costs the kernel less. Older libcs have no other; there a
+/// fraction of a millisecond is rounded up, as in the kernel's epoll_wait(2).
 ///
 /// # Safety
 /// As for epoll_pwait2(2).

@@ -62,8 +62,7 @@ pub fn raw_clone(flags: u64, stack: usize, native: impl FnOnce() -> c_long) -> c
     }
     if stack != 0 || has(libc::CLONE_FILES) {
         // A child on another stack does not return here. A child with CLONE_FILES closes our descriptors, too. In either case
-        // the
-        // child would act as this process, so only the kernel can serve both.
+        // the child would act as this process, so only the kernel can serve both.
         exec::surrender_present(Reason::Shared);
         return native();
     }

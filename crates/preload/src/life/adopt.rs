@@ -11,8 +11,7 @@ use sidestep_sys::fd as fdsys;
 pub static ORPHANS: AtomicU32 = AtomicU32::new(0);
 
 /// Gives the connection a descriptor of the library's own, and locks both ends until [`go_on`]: as soon as the kernel has
-/// closed
-/// the old descriptor, its number may be another file's. False: the connection cannot live on.
+/// closed the old descriptor, its number may be another file's. False: the connection cannot live on.
 pub fn adopt(index: u32, c: &Conn, fd: i32) -> bool {
     let local = arena::local(index);
     if c.lock_ends().is_err() {

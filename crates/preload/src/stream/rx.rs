@@ -137,8 +137,7 @@ fn from_ring(
                 return Ok(Some(Step::Bytes(n)));
             }
             // After the last byte of a stretch the kernel may have more, behind the copies. An error is left to the next call,
-            // since
-            // this one has received bytes.
+            // since this one has received bytes.
             while matches!(rx.next(half), Ok(Read::Copies)) && discard_copies(c, rx, fd).unwrap_or(false) {}
             Ok(Some(Step::Part(n)))
         }

@@ -121,11 +121,8 @@ pub fn serve(index: u32) {
     }
 }
 
-/// As [`serve`](self::serve), without a ring. Every look of every wait calls it, since the peer may have acted before it had
-/// our
-/// doorbell. If a reader has left because its end was closed, nothing is sent: a send would consume the error that the program
-/// must
-/// get.
+/// As [`serve`], without a ring. Every look of every wait calls this, since the peer may have acted before it had our doorbell.
+/// If a reader has left because its end was closed, nothing is sent: a send would consume the error that the program must get.
 #[inline]
 pub fn attend(c: &Conn, fd: i32) {
     if c.course.is(Course::Unsent) || has_hint(c) && !peer::has_ended(c) {
@@ -147,7 +144,7 @@ fn follow(c: &Conn, fd: i32) {
     });
 }
 
-/// Looks at what was hinted: the reader has left our ring, wants no ring any more, or the operator does not.
+/// Acts on a hint: the reader has left our ring, or the reader or the operator wants no ring any more.
 #[inline]
 pub fn heed_hints(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     if end.tx.in_ring() && !end.tx.asked_back(c.tx_half()) {
@@ -167,21 +164,21 @@ fn heed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     send_ended(c, end, fd)
 }
 
-/// Our direction to the kernel for good, as far as that goes at once.
+/// Moves our direction to the kernel for good, as many bytes as it takes now.
 pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
     c.phase.go(Event::Keep);
     let _ = c.with_tx(|end| end_stretch(c, end, fd, Some(reason)));
 }
 
-/// Ends our direction's use of rings. True: the reader has left the ring, and the kernel does not take what it has not read.
+/// Ends our direction's use of rings. True: the reader has left the ring, and the kernel does not take all unread bytes now.
 pub fn end_for_good(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> bool {
     let _ = end_stretch(c, end, fd, reason);
-    // The reader has in the ring what the kernel does not take now.
+    // Bytes that the kernel does not take now stay in the ring, unless the reader has left it.
     let left = end.tx.leave_in_ring(c.tx_half()).map_err(|lie| broken(c, fd, lie));
     left.is_ok() && end.tx.has_unsent()
 }
 
-/// Looks at what every connection of this process has to do for its peer.
+/// Does what every connection of this process has to do for its peer.
 pub fn serve_all() {
     fdtable::for_each(|_, kind| {
         if let Kind::Conn(index) = kind {
