@@ -204,7 +204,7 @@ fn a_descriptor_that_cannot_be_closed_holds_up_nobody_else() {
         let (ours, _set, held) = stuck();
         let socket = way.go(&broker, ours);
         (0..3).for_each(|_| works(&broker.address));
-        // Its own domain waits.
+        // The domain itself waits.
         let neighbour = as_user(MALLORY, || connect(&broker.address));
         as_user(MALLORY, || wire::send(neighbour.as_fd(), &Msg::new(Kind::Hello), None)).expect("hello");
         std::thread::sleep(Duration::from_millis(100));
