@@ -6,7 +6,7 @@
 //!
 //! - A call that reads or changes the mask, or that starts another program, finds the program's own mask ([`Faults::restore`]).
 //! - If such a signal was sent by somebody, it is blocked, sent again and stays pending. From then on the signals are
-//! unblocked for the duration of each copy only ([`STRICT`]).
+//!   unblocked for the duration of each copy only ([`STRICT`]).
 //! - A fault outside of a copy ends the process, as it does in the kernel when the signal is blocked.
 
 use crate::critical;

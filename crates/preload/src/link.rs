@@ -279,8 +279,7 @@ pub fn remove_idle(index: u32) {
 }
 
 /// A slot of this link has been given back. If the link's broker is gone, no `Unlink` message will come. Such a link is given
-/// up
-/// with its last slot.
+/// up with its last slot.
 pub fn collect(index: u32) {
     let is_orphaned = broker::SOCKET.load(Relaxed) < 0 || get(index).id().2 != broker::link_era();
     // Reentered: this signal handler has interrupted a thread that holds the lock. The link goes at the next join.

@@ -3,7 +3,6 @@
 //! A stream is a sequence of 8-byte words; word `i` of stream `s` is a reversible mix of (s, i). So a reader that finds a wrong
 //! byte can report where that byte comes from: a later position (bytes were lost), an earlier one (bytes came twice), or
 //! another stream.
-//! lost), earlier (bytes came twice), or from another stream.
 
 /// The finisher of splitmix64, a bijection on 64-bit words.
 pub fn mix(mut z: u64) -> u64 {

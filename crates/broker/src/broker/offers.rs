@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! receiver                              main thread
-//!   socket in hand, identified ---------> does somebody wait who fits?
-//!                                           no: it waits. The receiver lets the socket go
-//!   look for those sockets, then   <------- yes
-//!   look again at the one in hand
+//!   holds the socket, identified -------> does an offer wait that fits?
+//!                                           no: the new offer waits. The receiver lets the socket go
+//!   looks for the sockets of those  <------ yes
+//!   offers, then again at its own
 //!   found, gone, unchanged? ------------> exactly one that fits is alive: a pair
 //! ```
 //! If the waiting end was translated when it was offered, its proof may be out of date: the translation may be gone, or another

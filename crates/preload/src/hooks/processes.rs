@@ -242,8 +242,8 @@ pub unsafe fn prlimit(pid: pid_t, resource: c_int, new: *const libc::rlimit, old
     result
 }
 
-/// The program has read or changed a limit. If the limit on descriptors is small, the program needs all of them, and the
-/// library takes no further one.
+/// The program has read a limit, or has `changed` it. If few descriptors are permitted from now on, the program needs all of
+/// them, so its connections go to the kernel.
 pub fn limited(resource: c_int, changed: bool) {
     let concerns_us = changed && resource == libc::RLIMIT_NOFILE as c_int && fdtable::follows_any();
     if concerns_us && !thread::in_vfork() && !fd::may_be_ours() {

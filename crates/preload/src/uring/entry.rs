@@ -18,8 +18,7 @@ mod op {
     pub const TEE: u8 = 33;
     pub const SENDMSG_ZC: u8 = 48;
     /// Operations without a descriptor, or that do not use it: timers, cancelling, buffers, messages to rings, new sockets,
-    /// waiting for
-    /// processes and futexes.
+    /// waiting for processes and futexes.
     pub const WITHOUT: [u8; 15] = [0, 7, 11, 12, 14, 15, 25, 31, 32, 40, 45, 50, 51, 52, 53];
 }
 

@@ -109,7 +109,7 @@ pub struct Set {
     pub life: AtomicU32,
     /// `generation::get` when the set became a waiter: a forked child must not use that waiter.
     pub generation: AtomicU32,
-    /// `generation::get` + 1 when a process first used the set, for the last process that did.
+    /// `generation::get` + 1 of the process that has last begun to use the set; 0: none has.
     pub used_in: AtomicU32,
     /// Number of its record that forked relatives share (`arena::family_set`); 0: none.
     pub family: AtomicU32,

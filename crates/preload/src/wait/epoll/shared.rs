@@ -2,10 +2,9 @@
 //! any of the processes, and knows neither our tags nor our doorbells. So:
 //!
 //! - While a relative has the set, what is added to it stays on the kernel, until the relative has closed the set or has ended
-//! ([`family::is_held`](super::family::is_held)).
+//!   ([`family::is_held`](super::family::is_held)).
 //! - Once two processes use a set, everything in it goes to the kernel, for good ([`obey`]). A relative that has inherited a
-//!   set
-//! and does not use it changes nothing.
+//!   set and does not use it changes nothing.
 //!
 //! Each set gets a record in the family's memory before the first fork ([`arena::FamilySet`]). A process that uses the set says
 //! so there, and then looks for others. A process that takes a registration over says so, and then looks whether the set is

@@ -39,7 +39,7 @@ struct Call<'a> {
     mask: *const sigset_t,
     /// Whether the set is hurried.
     hurried: Option<bool>,
-    /// The last look found no doorbell armed.
+    /// The last look found that the list of ready registrations has nothing to disarm.
     is_unarmed: bool,
 }
 
