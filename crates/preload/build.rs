@@ -9,7 +9,8 @@ fn main() {
         .files(sources)
         .flag("-fvisibility=hidden")
         .flag("-ftls-model=initial-exec")
-        // No call that nobody wrote: what compilers make of loops, and distributions add by default.
+        // The compiler must not call functions that the source does not call: some compilers turn loops into memcpy(), and some
+        // distributions add calls by default.
         .flag("-fno-builtin")
         .flag_if_supported("-fno-tree-loop-distribute-patterns")
         .flag("-fno-stack-protector")
@@ -19,17 +20,18 @@ fn main() {
         .link_lib_modifier("+whole-archive")
         .compile("shim");
     let link = [
-        // Its hooks may be on any stack: the library stays in memory for good.
+        // The program may be inside a hook at any time, so the library is never unloaded.
         "-Wl,-z,nodelete",
         "-Wl,-z,now",
-        // A call of an export leads to our own function, even if the program has one of the same name in front.
+        // A call of an exported function inside the library reaches our own function, even if the program defines one of that
+        // name.
         "-Wl,-Bsymbolic-functions",
-        // No undefined symbol but weak ones. What gcc's start files refer to, not every libc has.
+        // Undefined symbols must be weak: not every libc has the functions that gcc's start files refer to.
         "-Wl,-z,defs",
         "-nostartfiles",
-        // Relocations that older loaders do not know, which some distributions' linkers make by default.
+        // Some distributions' linkers pack relative relocations by default. Older loaders do not know the format.
         "-Wl,-z,nopack-relative-relocs",
-        // Loaders that know only one of the two kinds of hash tables.
+        // Some loaders know only one of the two kinds of hash tables.
         "-Wl,--hash-style=both",
     ];
     for argument in link {

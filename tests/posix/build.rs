@@ -1,4 +1,4 @@
-//! Compiles the little that only C can do.
+//! Compiles the functions that only C can express.
 
 fn main() {
     let files = ["c/only_in_c.c", "c/before_main.c", "c/handlers.c", "c/jumps.c"];

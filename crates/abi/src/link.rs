@@ -46,7 +46,7 @@ pub const UNUSED: u64 = FROZEN | POSITION;
 pub struct Header {
     /// [`crate::MAGIC`].
     pub magic: AtomicU64,
-    /// [`crate::VERSION`] of whoever made the segment.
+    /// [`crate::VERSION`] of the broker that made the segment.
     pub version: AtomicU32,
     /// [`SLOTS`].
     pub slots: AtomicU32,
@@ -62,7 +62,7 @@ pub struct Header {
 pub struct Doorbell {
     /// Bit [`WORDS`]` + s`: slot s, one of the first [`DIRECT`], may have news. Bit w below: `ready[w]` may be non-zero.
     pub news: AtomicU64,
-    /// 1 while somebody sleeps here. Whoever exchanges it for 0 rings.
+    /// 1 while a thread sleeps here. A producer that exchanges it for 0 rings.
     pub armed: AtomicU32,
     _pad: [u32; 13],
     /// Bit s: slot s, from [`DIRECT`] on, may have news. A hint only.
@@ -72,7 +72,7 @@ pub struct Doorbell {
 /// What belongs to one side of the link as a whole.
 #[repr(C, align(64))]
 pub struct SideArea {
-    /// Bit p: this side has an eventfd in the doorbell of the *other* side's place p and will ring it.
+    /// Bit p: this side has an eventfd in the doorbell of the *other* side's waiter p, and will ring it.
     pub known: AtomicU64,
     _pad: [u64; 7],
     /// By number of the waiter.
@@ -119,11 +119,11 @@ pub struct Reader {
     _pad: [u64; 7],
 }
 
-/// What one side says of its end of the connection. It changes rarely.
+/// The words of one side about its end of the connection. They change rarely.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Side {
-    /// Bit p: the peer rings the doorbell of place p of this side when something happens.
+    /// Bit p: the peer rings the doorbell of this side's waiter p when something happens.
     pub doorbells: AtomicU64,
     /// 1: this side reads rings, and each of its waits hears doorbells.
     pub ready: AtomicU32,
@@ -137,7 +137,7 @@ pub struct Side {
     pub sends: AtomicU32,
     /// The socket's number in the process of this side.
     pub number: AtomicU32,
-    /// 1: this side may wait in ways that hear no doorbell. No stretch of ring may begin, in either direction.
+    /// 1: this side may wait where no doorbell is heard. No stretch of ring may begin, in either direction.
     pub away: AtomicU32,
     _pad: [u32; 7],
 }
@@ -204,7 +204,7 @@ pub const fn link_size(ring_size: usize) -> usize {
     ring_at(ring_size, SLOTS, 0)
 }
 
-// The atomics of a model checker have other sizes. They never lie in shared memory.
+// The atomics of a model checker have other sizes. They are never in shared memory.
 #[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<Header>() <= PAGE);

@@ -19,8 +19,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
-    /// Member: first record. `arg` = wished ring size in bytes. `arg2` = descriptors that it has for doorbells of its peers;
-    /// 0: it does not say.
+    /// Member: first record. `arg` = wished ring size in bytes. `arg2` = number of descriptors for doorbells of its peers; 0:
+    /// the member does not say.
     Hello = 1,
     /// Member: `offer` = its own number for the connection, `arg` = socket cookie; the socket is attached. `arg2` = 1: a passive
     /// offer, which is paired only if the other end's offer is not passive.
@@ -39,12 +39,12 @@ pub enum Kind {
 
     /// Broker: `arg` = member number; the page ([`crate::page::Page`]) is attached.
     Welcome = 16,
-    /// Broker: `arg` = the broker's version. The member stays on the kernel.
+    /// Broker: the member must stay on the kernel. `arg` = the broker's version.
     Reject = 17,
     /// Broker: `link`, `side` (yours), `arg` = ring size, `arg2` = pid of the peer; the memory is attached.
     Link = 18,
-    /// Broker: `link`, `side` (yours), `place` (the peer's). An eventfd in that place's doorbell is attached; no other process
-    /// has it.
+    /// Broker: `link`, `side` (yours), `place` (the peer's). An eventfd is attached that is in the doorbell of that place. No
+    /// other process has it.
     PeerDoorbell = 19,
     /// Broker: `offer` is now `slot` of `link`, you are `side`.
     Slot = 20,
@@ -52,24 +52,24 @@ pub enum Kind {
     Refused = 21,
     /// Broker: the peer of `link` is gone and all your slots there are released: unmap the link.
     Unlink = 22,
-    /// Broker: it has dealt with everything that the member sent before [`Kind::Settle`], and has told all members concerned.
+    /// Broker: everything that the member sent before [`Kind::Settle`] is handled, and all members concerned have been told.
     /// Each offer has been paired or refused, or waits for its other end. `arg` = the member's.
     Settled = 23,
-    /// Broker: another offer fits to `offer`, which the broker has dropped. The member must offer it again: what connection
-    /// tracking said of its socket may be out of date. `arg` = the cookie that came with it, to be sent again.
+    /// Broker: another offer fits `offer`, which the broker has dropped. The member must offer it again, since the result of
+    /// connection tracking may be out of date. `arg` = the cookie that came with the offer, to be sent again.
     Again = 24,
 
     /// Command line: asks for the status. Answer: [`Kind::Done`] with a memfd that holds the JSON text.
     Status = 32,
-    /// Command line: back to the kernel. `arg` = 0: all; 1: process `arg2`; 2: connection `link`.`slot`.
+    /// Command line: go back to the kernel. `arg` = 0: all; 1: process `arg2`; 2: connection `link`.`slot`.
     Detach = 33,
-    /// Command line: may use rings again. Arguments as [`Kind::Detach`].
+    /// Command line: rings may be used again. Arguments as of [`Kind::Detach`].
     Attach = 34,
     /// Broker: `arg` = connections concerned.
     Done = 35,
-    /// Broker: it knows nothing by that name.
+    /// Broker: there is no such process or connection.
     Unknown = 36,
-    /// Command line: the broker must not exit for want of members while the sending process lives.
+    /// Command line: the broker must not end for lack of members while the sending process lives.
     Stay = 37,
 }
 

@@ -18,8 +18,8 @@ pub fn fence_after_rmw() {
 
 /// A relaxed store to a word that the other side changes only by exchanges.
 ///
-/// An exchange directly follows, in the word's order, the value that it has read: no store comes between the two. Loom
-/// assumes that only of exchanges, so under loom this is one.
+/// An exchange directly follows, in the word's modification order, the value that it has read: no store comes between the two.
+/// Loom assumes that only of exchanges, so under loom this is an exchange.
 #[inline(always)]
 pub fn store_exchanged(word: &AtomicU32, value: u32) {
     #[cfg(not(loom))]

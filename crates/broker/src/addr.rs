@@ -1,4 +1,4 @@
-//! Addresses: 16 bytes inside, IPv4 mapped at the edge, one path for both.
+//! Addresses. Inside they are 16 bytes, with IPv4 addresses mapped at the edge, so that one path serves both families.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -11,17 +11,17 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An IPv4 address is mapped.
+    /// `ip`: an IPv4 address is mapped to IPv6.
     pub fn new(ip: [u8; 16], port: u16) -> Endpoint {
         Endpoint { ip, port }
     }
 
-    /// An address of 127.0.0.0/8 or ::1: it means something else in every network namespace.
+    /// An address of 127.0.0.0/8 or ::1, which means another host in each network namespace.
     pub fn is_loopback(&self) -> bool {
         self.ip_addr().is_loopback()
     }
 
-    /// An address that was mapped is the IPv4 address again.
+    /// The address in its own family: a mapped one becomes IPv4 again.
     pub fn to_socket_addr(self) -> SocketAddr {
         SocketAddr::new(self.ip_addr(), self.port)
     }

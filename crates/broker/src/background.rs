@@ -1,5 +1,5 @@
-//! Going into the background without fork(): a middle process starts the broker proper, waits until it is
-//! ready, and ends. So the broker is nobody's child: whoever started it may wait for its own children in peace.
+//! Going into the background without fork(): a middle process starts the broker, waits until the broker is ready, and ends.
+//! Then the broker is no child of the process that started it, and cannot disturb that process's wait() for its own children.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -17,7 +17,7 @@ pub enum BackgroundError {
 
 /// Starts the same program again without `--background`, and returns once it is ready.
 pub fn start() -> Result<(), BackgroundError> {
-    // Fails only for a process group leader, which is one that a shell runs in the foreground of its own.
+    // Fails only for a process group leader, for instance a command that a shell runs in the foreground.
     let own_session = rustix::process::setsid().is_ok();
     let mut command = Command::new("/proc/self/exe");
     command.arg0("sidestepd").args(std::env::args_os().skip(1).filter(|arg| arg != "--background"));
@@ -29,18 +29,19 @@ pub fn start() -> Result<(), BackgroundError> {
     let mut broker = command.spawn().map_err(BackgroundError::Start)?;
     let mut line = String::new();
     if let Some(out) = broker.stdout.take() {
-        // An error means what an empty line means: not ready.
+        // An error means the same as an empty line: the broker is not ready.
         let _ = BufReader::new(out).read_line(&mut line);
     }
     if line == "ready\n" {
         return Ok(());
     }
-    // It has said why on the stderr that we share; its exit status adds nothing.
+    // The broker has reported the cause on the stderr that both share; its exit status adds nothing.
     let _ = broker.wait();
     Err(BackgroundError::NotReady)
 }
 
-/// Whoever waits for the end of our stdout or stderr, or unmounts our directory, must not wait for the broker.
+/// Releases stdin, stdout, stderr and the working directory. Otherwise a reader of our output, or an unmount of the directory,
+/// would wait for the broker.
 pub fn let_go() -> io::Result<()> {
     std::env::set_current_dir("/")?;
     let null = File::options().read(true).write(true).open("/dev/null")?;

@@ -1,9 +1,9 @@
-//! An error and what led to it, in one line.
+//! An error and its causes, in one line.
 
 use std::error::Error;
 use std::fmt;
 
-/// The error, and its sources behind it: `c.toml: cannot read it: Permission denied (os error 13)`.
+/// The error, followed by its sources: `c.toml: cannot read it: Permission denied (os error 13)`.
 pub fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl fmt::Display + 'a {
     fmt::from_fn(move |f| {
         write!(f, "{error}")?;

@@ -1,4 +1,4 @@
-//! The other end: asks a broker to stay, as programs may; for its status, detaches and attaches, as its operator may.
+//! The client of a broker: programs ask a broker to stay; its operator asks for the status, detaches and attaches.
 
 use crate::broker::hold::Scope;
 use crate::listen::Address;
@@ -14,7 +14,7 @@ use sidestep_abi::msg::{Kind, Msg};
 use std::fs::File;
 use std::io;
 
-/// A broker answers within milliseconds; one that does not is stopped or not a broker.
+/// Longest wait for an answer. A broker answers within milliseconds, unless it is stopped.
 const ANSWER_SECONDS: i64 = 5;
 
 /// Why a broker cannot be asked, or has not answered.
@@ -23,7 +23,7 @@ const ANSWER_SECONDS: i64 = 5;
 pub enum ClientError {
     #[error("no broker runs at {0}; `sidestep run` starts one")]
     NotRunning(Address),
-    /// The address is held by this user's process, which this user must not trust.
+    /// A process of this user serves the address, and the caller must not trust that user.
     #[error("{0} is held by a process of user {1}, which is neither you nor root: not used")]
     OtherUser(Address, u32),
     /// The broker speaks this version.
@@ -32,23 +32,23 @@ pub enum ClientError {
          stop the old broker (it restarts on demand) or use the programs of one release"
     )]
     Version(u64),
-    /// Only the broker's user and root may ask.
+    /// Only the broker's user and root may send this.
     #[error("only root and user {0}, who runs the broker, may ask it")]
     NotAllowed(u32),
-    /// It runs, but its operator's socket is not where we look for it.
+    /// The broker runs, but has no operator's socket in any directory where we look.
     #[error(
         "a broker of user {uid} serves {at}, but its operator's socket is not here ({}): ask by the address that \
          the broker was started with, where it was started",
         directories(*uid)
     )]
     NoOperator { at: Address, uid: u32 },
-    /// No such process or connection.
+    /// There is no such process or connection.
     #[error("the broker knows nothing by that name; see `sidestep status`")]
     Unknown,
-    /// It ended the connection without an answer: a broker that is just leaving, or no broker.
+    /// The other end closed the connection without an answer: a broker that is ending, or no broker.
     #[error("what listens at {0} hangs up instead of answering")]
     HungUp(Address),
-    /// It does not answer, or not sensibly.
+    /// The other end does not answer, or not as a broker does.
     #[error("what listens at {0} does not answer like a broker")]
     Silent(Address),
     #[error("cannot talk to the broker")]
@@ -74,11 +74,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// To the socket that its members use.
+    /// Connects to the members' socket.
     pub fn connect(address: &Address) -> Result<Client, ClientError> {
         let socket = address.connect().map_err(|e| match e {
             Errno::CONNREFUSED | Errno::NOENT => ClientError::NotRunning(address.clone()),
-            // It is stopped, and many have asked it since.
+            // The broker is stopped, and its backlog is full.
             Errno::AGAIN => ClientError::Silent(address.clone()),
             e => e.into(),
         })?;
@@ -90,10 +90,10 @@ impl Client {
         Ok(Client { socket, address: address.clone(), broker_uid })
     }
 
-    /// Asks the broker not to leave while this process lives. Also shows whether it speaks our version.
+    /// Asks the broker to stay while this process lives. Also checks that it speaks our version.
     pub fn stay(&self) -> Result<(), ClientError> {
         match self.ask(Msg::new(Kind::Stay)) {
-            // The broker of another user, with members of its own to stay for.
+            // The broker of another user, which stays for its own members.
             Ok(_) | Err(ClientError::NotAllowed(_)) => Ok(()),
             Err(e) => Err(e),
         }
@@ -127,7 +127,7 @@ impl Client {
 pub struct Operator(Client);
 
 impl Operator {
-    /// Of the broker whose members use this address.
+    /// Connects to the operator's socket of the broker whose members use this address.
     pub fn connect(address: &Address) -> Result<Operator, ClientError> {
         let Client { address, broker_uid, .. } = Client::connect(address)?;
         match operator::find(&address, broker_uid) {
@@ -139,14 +139,14 @@ impl Operator {
         }
     }
 
-    /// What the broker knows.
+    /// Asks for the status.
     pub fn status(&self) -> Result<Status, ClientError> {
         let (_, memory) = self.0.ask(Msg::new(Kind::Status))?;
         let file = File::from(memory.ok_or_else(|| ClientError::Silent(self.0.address.clone()))?);
         serde_json::from_reader(io::BufReader::new(file)).map_err(|e| ClientError::Io(e.into()))
     }
 
-    /// Detaches (or attaches); the number of connections concerned.
+    /// Detaches or attaches. Returns the number of connections concerned.
     pub fn hold(&self, scope: Scope, hold: bool) -> Result<u64, ClientError> {
         let kind = if hold { Kind::Detach } else { Kind::Attach };
         Ok(self.0.ask(scope.to_msg(kind))?.0.arg)

@@ -1,4 +1,4 @@
-//! The configuration file. One error at a time, with file, line and key.
+//! The configuration file. Reports one error at a time, with file, line and key.
 //!
 //! ```toml
 //! spin = "auto"            # auto, off, or microseconds
@@ -22,16 +22,16 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What a configuration file says; None: it does not say.
+/// The settings of a configuration file; None: not set there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// How long a thread looks for more before it sleeps.
+    /// How long a thread spins before it sleeps.
     pub spin: Option<Spin>,
     /// How much traffic makes a connection worth an upgrade.
     pub upgrade_after: Option<UpgradeAfter>,
     /// Bytes of one ring.
     pub ring_size: Option<RingSize>,
-    /// What becomes of io_uring.
+    /// How io_uring is treated.
     pub io_uring: Option<IoUring>,
     /// Where processes write their reports.
     pub report: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub struct Config {
     pub allow: Vec<Vec<u32>>,
 }
 
-/// A file that is no configuration, or cannot be read.
+/// A file that cannot be read, or is no valid configuration.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // Their messages say it.
 pub enum ConfigError {
@@ -51,11 +51,11 @@ pub enum ConfigError {
     Wrong { file: String, line: usize, source: Mistake },
 }
 
-/// What is wrong in a line.
+/// What is wrong in one line.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // Their messages say it.
 pub enum Mistake {
-    /// In the parser's words.
+    /// An error of the TOML parser.
     #[error("{0}")]
     Syntax(String),
     #[error("{0}: unknown key; {KEYS}")]
@@ -90,7 +90,7 @@ impl Config {
         Config::parse(&text, &file.display().to_string(), &|name| Ok(users::by_name(name)?))
     }
 
-    /// `file`: its name, for errors. `user`: finds the number of a user.
+    /// `file`: name of the file, for errors. `user`: finds the number of a user by name.
     pub fn parse(text: &str, file: &str, user: &FindUser<'_>) -> Result<Config, ConfigError> {
         let source = Source { text, file, user };
         let table = DeTable::parse(text)
@@ -103,10 +103,10 @@ impl Config {
     }
 }
 
-/// The number of the user of this name. None: there is no such user. An error: the system cannot tell.
+/// The number of the user with this name. None: there is no such user. Err: the system's databases cannot be asked.
 pub type FindUser<'a> = dyn Fn(&str) -> Result<Option<u32>, Box<dyn Error + Send + Sync>> + 'a;
 
-/// The text that errors point into.
+/// The text of the file, for the lines in errors.
 struct Source<'a> {
     text: &'a str,
     file: &'a str,
@@ -190,12 +190,12 @@ impl Source<'_> {
     }
 }
 
-/// The uid that setuid(2) and chown(2) take for "none".
+/// The uid that means "none" to setuid(2) and chown(2).
 const NO_USER: u32 = u32::MAX;
 
 const KEYS: &str = "known keys: spin, upgrade-after, ring-size, io-uring, report, cross-namespaces, [[allow]]";
 
-/// A setting that is written as a string or as a plain number.
+/// A setting that may be a string or a plain number.
 fn setting<T: std::str::FromStr<Err = SettingError>>(key: &str, value: &Value<'_>) -> Result<T, Mistake> {
     let parsed = match value.get_ref() {
         DeValue::String(text) => text.parse(),

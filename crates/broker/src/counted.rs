@@ -1,10 +1,10 @@
-//! A descriptor that counts for its domain.
+//! A descriptor that counts in its domain's quota.
 
 use crate::quota::{Account, Permit};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Counts for as long as it is open.
+/// Counts for as long as the descriptor is open.
 #[derive(Debug)]
 pub struct Counted {
     fd: OwnedFd,
@@ -12,7 +12,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// None: the domain holds enough, and `fd` is closed.
+    /// None: the domain's quota is used up, and `fd` is closed.
     pub fn new(fd: OwnedFd, account: &Arc<Account>) -> Option<Counted> {
         account.claim(1).map(|permit| Counted::with(fd, permit))
     }

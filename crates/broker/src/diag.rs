@@ -1,18 +1,18 @@
-//! What the kernel says of a TCP socket that is not in hand (NETLINK_SOCK_DIAG, sock_diag(7)), in one network namespace.
+//! Questions to the kernel about a TCP socket of another process (NETLINK_SOCK_DIAG, sock_diag(7)), in one network namespace.
 
 use crate::addr::Endpoint;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
-/// linux/netlink.h, linux/sock_diag.h
+/// Of linux/netlink.h and linux/sock_diag.h.
 const HEADER: usize = 16;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_DUMP: u16 = 0x300;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// linux/inet_diag.h: `inet_diag_req_v2`, and where the state and the inode are in `inet_diag_msg`.
+/// Of linux/inet_diag.h: `inet_diag_req_v2`, and the offsets of state and inode in `inet_diag_msg`.
 const REQUEST: usize = 56;
 const STATE_AT: usize = 1;
 const INODE_AT: usize = 68;
@@ -21,7 +21,7 @@ const ANSWER: usize = 72;
 /// TCP states (net/tcp_states.h) of a connected socket: established, or half closed.
 const CONNECTED: [u8; 6] = [1, 4, 5, 8, 9, 11];
 
-/// The socket that is looked for: exactly this one, at exactly these addresses.
+/// The socket to look for, with exactly these addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// The kernel's number of the socket.
@@ -34,32 +34,32 @@ pub struct Wanted {
     pub device: u32,
 }
 
-/// A way to ask.
+/// A netlink socket in one network namespace.
 #[derive(Debug)]
 pub struct Diag(OwnedFd);
 
 impl Diag {
-    /// In the network namespace of this thread. An error: the kernel cannot be asked about TCP.
+    /// Opens one in the network namespace of this thread. Err: the kernel cannot be asked about TCP.
     pub fn open() -> Result<Diag, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let protocol = Some(netlink::SOCK_DIAG);
         let diag = Diag(rustix::net::socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, protocol)?);
-        // A dump of sockets in no state at all: is there somebody who answers?
+        // Asks for sockets in none of the states, only to see whether the kernel answers.
         diag.ask(NLM_F_DUMP, &[0; REQUEST])?;
         Ok(diag)
     }
 
-    /// Whether that socket is connected so, and a process holds it.
+    /// Whether the socket is connected with these addresses, and a process holds it.
     pub fn has(&self, wanted: &Wanted) -> Result<bool, Errno> {
         match self.ask(0, &request(wanted)) {
             Ok(answer) => Ok(is_alive(&answer)),
-            // No socket at these addresses; another one; one that has just gone.
+            // No socket with these addresses; another one; or one that has just gone.
             Err(Errno::NOENT | Errno::STALE | Errno::CONNREFUSED) => Ok(false),
             Err(e) => Err(e),
         }
     }
 
-    /// The kernel answers before the request returns.
+    /// Sends a request and returns the kernel's answer, which is there when the request returns.
     fn ask(&self, flags: u16, request: &[u8; REQUEST]) -> Result<Vec<u8>, Errno> {
         let mut bytes = Vec::with_capacity(HEADER + REQUEST);
         bytes.extend(((HEADER + REQUEST) as u32).to_ne_bytes());
@@ -80,7 +80,7 @@ impl Diag {
 fn request(wanted: &Wanted) -> [u8; REQUEST] {
     let (local, remote) = (wanted.local.to_socket_addr(), wanted.remote.to_socket_addr());
     let mut request = [0; REQUEST];
-    // A mapped address is an IPv4 one to the kernel too, whatever family the socket is of.
+    // The kernel finds a mapped address as an IPv4 address, whatever the socket's family.
     let family = if local.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     (request[0], request[1]) = (family as u8, libc::IPPROTO_TCP as u8);
     request[4..8].copy_from_slice(&u32::MAX.to_ne_bytes()); // any state
@@ -101,7 +101,7 @@ fn put(to: &mut [u8], ip: std::net::IpAddr) {
     }
 }
 
-/// The first message: what follows its header.
+/// The first message without its header.
 fn parse(bytes: &[u8]) -> Result<Vec<u8>, Errno> {
     let (header, rest) = bytes.split_at_checked(HEADER).ok_or(Errno::PROTO)?;
     let len = word(header, 0).and_then(|len| (len as usize).checked_sub(HEADER)).ok_or(Errno::PROTO)?;
@@ -120,7 +120,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Connected, and not an orphan that nobody holds any more.
+/// Whether the socket is connected, and still held by a process (not an orphan).
 fn is_alive(answer: &[u8]) -> bool {
     answer.len() >= ANSWER && CONNECTED.contains(&answer[STATE_AT]) && word(answer, INODE_AT) != Some(0)
 }

@@ -1,11 +1,11 @@
-//! Trust domains: who may hurt whom anyway, and so shares limits and a thread.
+//! Trust domains: processes that can harm each other anyway, and therefore share limits and a receiver thread.
 
-/// The network namespace that a member's socket belongs to, as far as it tells domains apart.
+/// The network namespace of a member's socket, as far as it tells domains apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NetNamespace {
-    /// Its cookie. The user namespace of the broker owns it, or it is the broker's very own.
+    /// The namespace's cookie. The broker's user namespace owns the namespace, or the broker is in it.
     Known(u64),
-    /// Any user makes as many of these as they like: all of them count as one.
+    /// A namespace that users made. Users make as many as they like, so all of them count as one.
     UserMade,
 }
 
@@ -18,21 +18,21 @@ pub struct Domain {
     pub netns: NetNamespace,
 }
 
-/// What one receiver thread works for: if it is kept waiting, only they are kept waiting.
+/// The work of one receiver thread. If that thread is delayed, only these processes are delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
     /// Connections to the operator's socket.
     Operator,
-    /// Connections that are turned away, and whose domain has no thread.
+    /// Connections that are turned away, and whose domain has no receiver.
     Nobody,
     /// Members of one domain.
     Domain(Domain),
-    /// Memory that two domains share, smaller one first.
+    /// Memory that two domains share; the smaller domain first.
     Both(Domain, Domain),
 }
 
 impl Scope {
-    /// Of memory that members of these domains share.
+    /// The scope of memory that members of these domains share.
     pub fn of_pair(a: Domain, b: Domain) -> Scope {
         if a == b { Scope::Domain(a) } else { Scope::Both(a.min(b), a.max(b)) }
     }

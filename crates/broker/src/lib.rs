@@ -1,17 +1,17 @@
 //! The broker of Sidestep.
 //!
-//! It pairs the two ends of a local TCP connection, makes the memory they share, and wakes the one when the
-//! other dies. It is never in the data path, and it trusts nothing that a member says or writes: what it needs
-//! to know of a socket it reads from the socket itself.
+//! The broker pairs the two ends of a local TCP connection, makes the memory that they share, and wakes one end when the other
+//! dies. It is never in the data path. It trusts nothing that a member says or writes: everything that it must know about a
+//! socket comes from the socket itself.
 //!
 //! ```text
 //! server    the main thread: listeners, timers, signals       wire      one record with its descriptor
 //!    |                                                        outbox    records that wait for a slow member
-//! broker    members, offers, links, holds                     proof     what a socket says of itself
+//! broker    members, offers, links, holds                     proof     what a socket proves
 //!    |    \                                                   matching  which two sockets are one connection
-//! link      receiver  threads that do what may have to wait   diag      what the kernel says of a socket elsewhere
-//!    |      for a member, one for each trust domain           netns     which network namespaces prove something
-//! raw       the only unsafe code: memory, system calls        domain    who may hurt whom anyway
+//! link      receiver  threads for calls that a member may     diag      what the kernel knows of other processes' sockets
+//!    |      block, one for each trust domain                  netns     network namespaces: where addresses are proof
+//! raw       the only unsafe code: memory, system calls        domain    trust domains, which share limits and a thread
 //!                                                             quota     how much of the broker a domain may take
 //!                                                             room      how much of a member its peers may take
 //! config    the TOML file       users  who may share memory   counted  descriptors that count for a domain

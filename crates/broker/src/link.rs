@@ -1,4 +1,4 @@
-//! One link: the shared segment of a pair of members, and which connection holds which slot.
+//! One link: the shared memory of a pair of members, and the connection in each slot.
 
 use crate::addr::Endpoint;
 use crate::domain::Scope;
@@ -17,28 +17,28 @@ use std::sync::Arc;
 pub struct Connection {
     /// Cookies of the two sockets, by side.
     pub cookies: [u64; 2],
-    /// The offers that they came from, by side.
+    /// The offers of the two ends, by side.
     pub tickets: [Ticket; 2],
-    /// Their users, by side.
+    /// Users of the two ends, by side.
     pub uids: [u32; 2],
-    /// Of side 0.
+    /// Addresses of side 0.
     pub local: Endpoint,
     pub remote: Endpoint,
     pub released: [bool; 2],
     /// Detached by name.
     pub hold: bool,
-    /// Of the member that has released it, while the other has not.
+    /// Quota of the member that has released the slot, while the other has not.
     pub kept: Option<Permit>,
 }
 
-/// What a release did.
+/// Result of a release.
 #[derive(Debug)]
 pub enum Released {
-    /// Not a slot of that side (any more).
+    /// The side has no such slot, or has released it before.
     Nothing,
-    /// The other side still uses it.
+    /// The other side still uses the slot.
     Half,
-    /// Both are done. The slot is free once its memory is given back, unless a side is gone.
+    /// Both sides have released the slot. It is free once its memory is given back; if a side is gone, it is not used again.
     Whole(Option<Hole>),
 }
 
@@ -46,40 +46,40 @@ pub enum Released {
 pub struct Link {
     pub id: u32,
     pub members: [u64; 2],
-    /// Of its members.
+    /// Scopes of the members, by side.
     pub scopes: [Scope; 2],
     pub sides: [Side; 2],
-    /// Slots that are free once no process lives that was cut off.
+    /// Slots that can be freed once the process that was cut off has ended.
     kept: Vec<usize>,
-    /// Nobody rings any more: what rings is being taken out of the doorbells.
+    /// The link is out of use: its eventfds are being removed from the doorbells.
     pub falls_silent: bool,
-    /// What that side rang with has left the other's doorbells: it may be told to let go of it.
+    /// By side: the eventfds with which that side rang are out of the doorbells, so it may be told to close them.
     pub unrung: [bool; 2],
     pub mem: LinkMem,
     pub memory: Arc<Memory>,
-    /// Slots that are given to a connection, or whose memory is being given back.
+    /// Slots that have a connection, or whose memory is being given back.
     used: [u64; WORDS],
     connections: BTreeMap<usize, Connection>,
     pub permits: Permits,
 }
 
-/// How far a member of a link is.
+/// State of a member of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Connected,
-    /// We hung up on it, and its process lives, with connections of this link.
+    /// The broker hung up on the process, but the process lives, with connections of this link.
     CutOff,
-    /// Nobody uses the link on this side any more.
+    /// No process uses the link on this side any more.
     Gone,
 }
 
-/// What a link takes.
+/// Quota that a link takes.
 #[derive(Default)]
 pub struct Permits {
-    /// Of the domains of both: for its memory, wherever that is, and for the mapping of the head.
+    /// In the domains of both members: for its memory, wherever that is, and for the mapping of its head.
     pub descriptors: Vec<Permit>,
     pub mappings: Vec<Permit>,
-    /// Of its members.
+    /// In the tables of its members.
     pub rooms: Vec<Permit>,
 }
 
@@ -135,8 +135,8 @@ impl Link {
         self.sides == [Side::Connected; 2]
     }
 
-    /// Whether it goes as soon as it is empty: a member has gone, and nobody who was cut off may use it still; or both have
-    /// been hung up on.
+    /// Whether the link goes as soon as it is empty: a member is gone, and no process that was cut off may still use the link;
+    /// or no member is connected.
     pub fn is_over(&self) -> bool {
         !self.sides.contains(&Side::Connected) || !self.is_whole() && !self.sides.contains(&Side::CutOff)
     }
@@ -145,8 +145,8 @@ impl Link {
         self.used == [u64::MAX; WORDS]
     }
 
-    /// Gives a free slot to a connection. Its memory is touched only now.
-    pub fn claim(&mut self, connection: Connection) -> Option<usize> {
+    /// Gives a free slot to a connection. The slot's memory is touched only now.
+    pub fn take(&mut self, connection: Connection) -> Option<usize> {
         let word = self.used.iter().position(|&w| w != u64::MAX)?;
         let bit = self.used[word].trailing_ones() as usize;
         let number = word * 64 + bit;
@@ -156,7 +156,7 @@ impl Link {
         Some(number)
     }
 
-    /// `side` is done with slot `number`.
+    /// `side` releases slot `number`.
     pub fn release(&mut self, number: usize, side: usize) -> Released {
         let Some(connection) = self.connections.get_mut(&number).filter(|c| !c.released[side]) else {
             return Released::Nothing;
@@ -170,9 +170,9 @@ impl Link {
         Released::Whole(self.free(number))
     }
 
-    /// A side that is gone has not released the slot itself, and may use it still: its process can have lost us and
-    /// live. So its words stay as they are, on a link that gets no further connection; and so do the bytes that it has yet
-    /// to read, if we have hung up on it or both are gone. Then the memory goes with it, or when neither has it mapped.
+    /// Frees a slot. A side that is gone has not released the slot itself, and its process may live and still use the slot. So
+    /// the slot's words stay as they are, on a link that gets no further connection. If a process was cut off, or both are
+    /// gone, the bytes stay, too: the memory goes with the link, or when neither process has it mapped.
     fn free(&mut self, slot: usize) -> Option<Hole> {
         if !self.sides.contains(&Side::Connected) {
             return None;
@@ -184,7 +184,7 @@ impl Link {
         Some(self.hole(slot))
     }
 
-    /// The process that was cut off on this side does not live any more: the memory that it has kept.
+    /// The process that was cut off on this side has ended. Returns the memory that was kept for it.
     pub fn outlive(&mut self, side: usize) -> Vec<Hole> {
         self.sides[side] = Side::Gone;
         let kept = if self.sides.contains(&Side::CutOff) { Vec::new() } else { std::mem::take(&mut self.kept) };
@@ -197,7 +197,7 @@ impl Link {
         Hole { memory: self.memory.clone(), link: self.id, slot, at, len }
     }
 
-    /// The memory of a slot was given back: another connection may have it.
+    /// The memory of a slot was given back: the slot is free for another connection.
     pub fn punched(&mut self, number: usize) {
         if self.is_whole() && number < SLOTS && !self.connections.contains_key(&number) {
             self.used[number / 64] &= !(1 << (number % 64));
@@ -210,23 +210,23 @@ impl Link {
         Half::of(self.mem.slot(slot), writing, self.mem.ring_size())
     }
 
-    /// Ends the ring of the direction that `reader` reads. False: it had ended already.
+    /// Freezes the direction that `reader` reads. False: it was frozen already.
     pub fn freeze(&self, slot: usize, reader: usize) -> bool {
         self.half(slot, 1 - reader).freeze()
     }
 
-    /// Has both writers look at this connection's hold, at their next call or wait.
+    /// Makes both writers look at this connection's hold at their next call or wait.
     pub fn hint(&self, slot: usize) {
         (0..2).for_each(|writing| self.half(slot, writing).hint_freeze());
     }
 
-    /// Whether a ring carries some direction, as far as the shared words tell.
+    /// Whether a ring carries either direction, according to the shared words.
     pub fn is_by_ring(&self, slot: usize) -> bool {
         (0..2).any(|writing| self.half(slot, writing).read_to().is_some())
     }
 
-    /// Tells `side` to look at `slot`: marks the slot at its doorbells, and returns the places whose eventfd the broker must
-    /// ring. `all` are the places that the side has at all. They are used if it names none for this connection.
+    /// Makes `side` look at `slot`: marks the slot at its doorbells, and returns the places that the broker must ring. `all`:
+    /// all places of that side; they are used if it names none for this connection.
     pub fn mark_ready(&self, slot: usize, side: usize, all: u64) -> u64 {
         let wanted = side::doorbells(&self.mem.slot(slot).side[side]);
         let places = if wanted & all != 0 { wanted & all } else { all };
@@ -236,7 +236,7 @@ impl Link {
     }
 }
 
-/// The numbers of the bits set.
+/// Positions of the bits set.
 pub fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = mask.trailing_zeros() as usize;
@@ -270,7 +270,7 @@ mod tests {
         Link::create(1, [1, 2], 4096, [Scope::Nobody; 2], Permits::default()).expect("memory")
     }
 
-    /// Both sides give it back, and its memory is.
+    /// Both sides release the slot, and its memory is given back.
     fn free(link: &mut Link, slot: usize) {
         assert!(matches!(link.release(slot, 0), Released::Half));
         assert!(matches!(link.release(slot, 1), Released::Whole(Some(hole)) if hole.slot == slot));

@@ -1,4 +1,4 @@
-//! The broker's address: an abstract name, or a path.
+//! The broker's address: an abstract socket name, or a path.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -11,20 +11,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Connections that wait to be accepted.
+/// Most connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
 /// Where the broker listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// Known within one network namespace, gone with the broker.
+    /// Visible in one network namespace; disappears with the broker.
     Abstract(String),
-    /// A file; usable from other network namespaces that see it.
+    /// A file, for every network namespace that sees it.
     Path(PathBuf),
 }
 
 impl Address {
-    /// The broker of the effective user.
+    /// Address of the effective user's broker.
     pub fn of_this_user() -> Address {
         let name = BROKER_PREFIX.trim_start_matches('@');
         Address::Abstract(format!("{name}{}", rustix::process::geteuid().as_raw()))
@@ -37,7 +37,7 @@ impl Address {
         }
     }
 
-    /// Connects, without waiting: EAGAIN if nobody accepts and no more connections can wait for that.
+    /// Connects without waiting. EAGAIN: the backlog is full.
     pub fn connect(&self) -> Result<OwnedFd, Errno> {
         let socket = socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         rustix::net::connect(&socket, &self.to_unix()?)?;
@@ -45,7 +45,7 @@ impl Address {
     }
 }
 
-/// sockaddr_un holds 108 bytes, one of them for the leading or the closing NUL.
+/// sockaddr_un holds 108 bytes, one of which is the leading or terminating NUL.
 const LONGEST: usize = 107;
 
 /// A text that is no address.
@@ -86,9 +86,9 @@ impl fmt::Display for Address {
     }
 }
 
-/// A listening socket; a path is removed again on drop.
+/// A listening socket. A path is removed on drop.
 pub struct Listener {
-    /// It listens.
+    /// The listening socket.
     pub socket: OwnedFd,
     path: Option<PathBuf>,
     /// Held for as long as the path is ours.
@@ -96,12 +96,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// That is there alone.
+    /// A listener at a path that nobody else uses, so without a lock.
     pub fn at_path(socket: OwnedFd, path: PathBuf) -> Listener {
         Listener { socket, path: Some(path), _lock: None }
     }
 
-    /// Whether other users may connect: a path's mode; abstract names have none.
+    /// Sets whether other users may connect: the mode of a path. Abstract names have none.
     pub fn open_to_guests(&self, yes: bool) -> Result<(), Errno> {
         let mode = if yes { 0o666 } else { 0o600 };
         self.path.as_ref().map_or(Ok(()), |path| rustix::fs::chmod(path, Mode::from_raw_mode(mode)))
@@ -111,7 +111,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Somebody may have removed it already: nothing to do about either outcome.
+            // If this fails, somebody has removed the path already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -131,7 +131,7 @@ pub enum ListenError {
     NotASocket(PathBuf),
 }
 
-/// Listens at `address`. `for_guests`: other users may connect (a path's mode; abstract names have none).
+/// Listens at `address`. `for_guests`: other users may connect (the mode of a path; abstract names have none).
 pub fn listen(address: &Address, for_guests: bool) -> Result<Listener, ListenError> {
     let fail = |what, e: Errno| ListenError::Failed { what, address: address.clone(), source: e.into() };
     let in_use = || ListenError::InUse(address.clone());
@@ -157,7 +157,7 @@ pub fn listen(address: &Address, for_guests: bool) -> Result<Listener, ListenErr
     if for_guests {
         listener.open_to_guests(true).map_err(|e| fail("open to other users", e))?;
     }
-    // Inherited by accepted sockets: what a member sends before it is accepted carries its credentials too.
+    // Accepted sockets inherit this option: records that a member sends before it is accepted carry credentials, too.
     rustix::net::sockopt::set_socket_passcred(&listener.socket, true).map_err(|e| fail("listen at", e))?;
     rustix::net::listen(&listener.socket, BACKLOG).map_err(|e| fail("listen at", e))?;
     Ok(listener)
@@ -167,7 +167,7 @@ fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Two brokers that start at once must not remove each other's socket: who holds the lock may.
+/// Locks the path, so that two brokers which start at once do not remove each other's socket.
 fn lock_beside(path: &Path) -> Result<OwnedFd, Errno> {
     let mut name = path.as_os_str().as_bytes().to_vec();
     name.extend_from_slice(b".lock");
@@ -177,7 +177,7 @@ fn lock_beside(path: &Path) -> Result<OwnedFd, Errno> {
     Ok(lock)
 }
 
-/// A socket that a killed broker left behind. Anything but a socket is not ours to remove.
+/// Removes a socket that a killed broker left behind. Any other file is not removed.
 fn remove_stale(path: &Path) -> Result<(), ListenError> {
     use std::os::unix::fs::FileTypeExt;
     match std::fs::symlink_metadata(path) {

@@ -88,7 +88,7 @@ fn serve(args: &Args) -> Result<(), Error> {
     let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     let users = Users::of_this_process(&config.allow);
     let listener = listen(&address, users.has_guests())?;
-    // Without it connections are upgraded all the same.
+    // Without the operator's socket, connections are still upgraded.
     let operators =
         operator::listen(&address).inspect_err(|error| eprintln!("sidestepd: warning: {}", chain(error))).ok();
     server::raise_fd_limit();
@@ -102,11 +102,11 @@ fn serve(args: &Args) -> Result<(), Error> {
     server.run().map(drop).map_err(Error::Wait)
 }
 
-/// SIGTERM and SIGINT end the broker; SIGHUP has it read the configuration again, if there is one.
+/// SIGTERM and SIGINT end the broker. SIGHUP makes it read the configuration again, if there is one.
 fn signals(config: Option<PathBuf>) -> io::Result<Signals> {
     let stop = readable_at(&[SIGTERM, SIGINT])?;
     let hang_up = readable_at(&[SIGHUP])?;
-    // In the background the working directory is another one.
+    // A broker in the background has another working directory.
     let config = config.map(std::path::absolute).transpose()?;
     let load = move || match &config {
         Some(file) => Config::load(file).map(|config| Users::of_this_process(&config.allow)),

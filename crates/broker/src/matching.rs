@@ -1,19 +1,20 @@
 //! Which two offered sockets are the two ends of one connection.
 //!
-//! One end *called* an address and the other answers under it. Without NAT the called address is the answering
-//! end's local one; after REDIRECT or DNAT it is the original destination that connection tracking remembers.
-//! Two ends are a pair if each one's remote address is the address under which the other is known:
+//! One end, the caller, *called* an address. The other end, the answerer, answers there. Without NAT the called address is the
+//! answerer's local address. After REDIRECT or DNAT it is the original destination, which connection tracking remembers. Two
+//! ends are a pair if each one's remote address is the address under which the other is known:
 //!
 //! ```text
 //! caller    local R, remote C                 answerer  remote R, called C (local C, or NAT from C)
 //! ```
 //!
-//! Within one network namespace a tuple belongs to one connection at a time. So two that fit are a pair if both sockets are
-//! alive at one moment: who asks must find that out ([`Matcher::candidates`]) before the pair is made ([`Matcher::decide`]).
-//! That a socket is alive does not tell that it is still called by the address that connection tracking named when it was
-//! offered. So an answering end that was translated is never paired out of the queue: it is to be offered anew, and then meets
-//! the calling end there.
-//! Anything that fits more than once is not paired at all.
+//! Within one network namespace a tuple belongs to one connection at a time. So two ends that fit are a pair if both sockets
+//! are alive at one moment. The caller of this module must check that between [`Matcher::candidates`] and [`Matcher::decide`].
+//!
+//! A living socket may have lost its translation since it was offered, so that its caller would reach another socket. So a
+//! translated answerer that waits is never paired at once: it must be offered again, and then meets the waiting caller.
+//!
+//! An end that fits several others is not paired at all.
 
 use crate::addr::Endpoint;
 use crate::proof::{Domain, Identity};
@@ -22,12 +23,12 @@ use sidestep_abi::Reason;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-/// A member's offer, by the numbers of both.
+/// Numbers that identify an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket {
     /// Number of the member.
     pub member: u64,
-    /// Number that the member has given the offer.
+    /// Number of the offer, chosen by the member.
     pub offer: u64,
 }
 
@@ -36,28 +37,28 @@ pub struct Ticket {
 pub struct Offer {
     /// The offer's numbers.
     pub ticket: Ticket,
-    /// What its socket says of itself.
+    /// What the offer's socket proves.
     pub identity: Identity,
-    /// Of the process at the moment of the offer.
+    /// User of the process at the moment of the offer.
     pub uid: u32,
-    /// Paired only with one that is not.
+    /// Only paired with an offer that is not passive.
     pub passive: bool,
 }
 
-/// What became of a new offer.
+/// Result of a new offer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The other end has not been offered yet.
+    /// The offer waits: the other end has not been offered yet.
     Waits,
-    /// So does the new one, until these have been offered anew; they wait no more.
+    /// The new offer waits until these have been offered again. These no longer wait.
     Anew(Vec<Offer>),
-    /// This one is the other end; it waits no more.
+    /// This offer is the other end. It no longer waits.
     Pair(Offer),
-    /// The new offer is refused, and these with it; none of them waits any more.
+    /// The new offer is refused, and these with it. None of them waits any more.
     Refused(Reason, Vec<Ticket>),
 }
 
-/// The name under which an end can be found: its domain, the address it was called by, and the other end's.
+/// The key of an end: its domain, the address by which it was called, and the other end's address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Tuple {
     domain: Domain,
@@ -71,16 +72,16 @@ pub struct Matcher {
     across_namespaces: bool,
     waiting: HashMap<Ticket, Offer>,
     by_tuple: HashMap<Tuple, Vec<Ticket>>,
-    /// Without the domain; filled only with `across_namespaces`.
+    /// Keys without the domain; used only with `across_namespaces`.
     anywhere: HashMap<(Endpoint, Endpoint), Vec<Ticket>>,
     by_cookie: HashMap<u64, Ticket>,
     by_member: HashMap<u64, HashSet<u64>>,
 }
 
 impl Identity {
-    /// The address that the caller of this connection used, if this is the answering end; else its own.
+    /// For an answerer: the address that the caller used. For a caller: its own address.
     fn called(&self) -> Endpoint {
-        // On the calling side connection tracking names the remote address.
+        // For a caller, connection tracking names the remote address.
         self.original.filter(|&original| original != self.remote).unwrap_or(self.local)
     }
 
@@ -92,19 +93,19 @@ impl Identity {
         Tuple { domain: self.domain, called: self.called(), remote: self.remote }
     }
 
-    /// Where the other end is found.
+    /// The key of the other end.
     fn mirror(&self) -> Tuple {
         Tuple { domain: self.domain, called: self.remote, remote: self.called() }
     }
 
-    /// Its addresses may mean the same in another network namespace. (A socket connected to itself has no other.)
+    /// Whether the addresses may mean the same in another network namespace. (A socket connected to itself has no other end.)
     fn may_cross(&self) -> bool {
         self.local != self.remote && !self.is_translated() && !self.local.is_loopback() && !self.remote.is_loopback()
     }
 }
 
 impl Matcher {
-    /// `across_namespaces`: addresses are unique on this host, whatever the network namespace.
+    /// `across_namespaces`: an address means the same in every network namespace of this host.
     pub fn new(users: Users, across_namespaces: bool) -> Matcher {
         Matcher {
             users,
@@ -142,12 +143,12 @@ impl Matcher {
         self.waiting.get(&ticket)
     }
 
-    /// The users change that may share memory.
+    /// Replaces the users that may share memory.
     pub fn set_users(&mut self, users: Users) {
         self.users = users;
     }
 
-    /// Looks for the other end, taking every socket that waits for alive; without one the offer waits.
+    /// Looks for the other end, taking every waiting socket as alive. If there is none the offer waits.
     pub fn offer(&mut self, new: Offer) -> Verdict {
         if let Some(refused) = self.same_socket(&new) {
             return refused;
@@ -156,7 +157,7 @@ impl Matcher {
         self.decide(new, &alive)
     }
 
-    /// The socket of the new offer is waiting already. None: it is not.
+    /// The verdict if the socket of the new offer waits already. None: it does not.
     pub fn same_socket(&mut self, new: &Offer) -> Option<Verdict> {
         let holder = *self.by_cookie.get(&new.identity.cookie)?;
         if holder.member == new.ticket.member {
@@ -165,7 +166,7 @@ impl Matcher {
         Some(self.refuse(Reason::Shared, vec![holder]))
     }
 
-    /// Waiting offers whose sockets must be gone, since another socket has their very addresses.
+    /// Waiting offers whose sockets must be gone, since another socket has the same addresses now.
     pub fn superseded_by(&self, identity: &Identity) -> Vec<Ticket> {
         let alike = self.by_tuple.get(&identity.tuple()).into_iter().flatten();
         let is_gone = |t: &&Ticket| {
@@ -176,12 +177,12 @@ impl Matcher {
         alike.filter(is_gone).copied().collect()
     }
 
-    /// Whether one of them asks for a ring: two passive offers wait beside each other.
+    /// Whether the new offer or one of the others is not passive. Passive offers only wait beside each other.
     pub fn is_asked_for(&self, new: &Offer, others: &[Ticket]) -> bool {
         !new.passive || others.iter().any(|other| self.waiting.get(other).is_some_and(|offer| !offer.passive))
     }
 
-    /// A waiting offer is passive no more. Some: others fit, so that it is to be offered anew; it waits no more.
+    /// A waiting offer is passive no more. Some: others fit, so it must be offered again, and no longer waits.
     pub fn press(&mut self, ticket: Ticket) -> Option<Offer> {
         let offer = self.waiting.get_mut(&ticket)?;
         offer.passive = false;
@@ -189,7 +190,7 @@ impl Matcher {
         if self.candidates(&offer).is_empty() { None } else { self.withdraw(ticket) }
     }
 
-    /// What becomes of a new offer. `alive`: those waiting whose sockets were found; others do not count.
+    /// The verdict for a new offer. `alive`: waiting offers whose sockets were found; others do not count.
     pub fn decide(&mut self, new: Offer, alive: &[Ticket]) -> Verdict {
         let mut fitting = self.candidates(&new);
         fitting.retain(|ticket| alive.contains(ticket));
@@ -208,7 +209,7 @@ impl Matcher {
         }
     }
 
-    /// The offer waits no more. None: it did not.
+    /// The offer no longer waits. None: it did not wait.
     pub fn withdraw(&mut self, ticket: Ticket) -> Option<Offer> {
         let offer = self.waiting.remove(&ticket)?;
         remove_from(&mut self.by_tuple, &offer.identity.tuple(), ticket);
@@ -223,8 +224,8 @@ impl Matcher {
         Some(offer)
     }
 
-    /// All of its offers, which wait no more.
-    pub fn remove_member(&mut self, member: u64) -> Vec<Ticket> {
+    /// Withdraws all offers of a member, and returns them.
+    pub fn forget_member(&mut self, member: u64) -> Vec<Ticket> {
         let offers = self.by_member.remove(&member).unwrap_or_default();
         offers.into_iter().filter_map(|offer| self.withdraw(Ticket { member, offer })).map(|o| o.ticket).collect()
     }
@@ -247,10 +248,10 @@ impl Matcher {
         }
     }
 
-    /// Waiting offers that can be its other end.
+    /// Waiting offers that may be the other end of `new`.
     pub fn candidates(&self, new: &Offer) -> Vec<Ticket> {
         let near = self.by_tuple.get(&new.identity.mirror()).cloned().unwrap_or_default();
-        // Two answering ends cannot be a pair, whatever their addresses.
+        // Two translated ends are both answerers, and cannot be a pair.
         let near: Vec<_> =
             near.into_iter().filter(|t| !(new.identity.is_translated() && self.is_translated(t))).collect();
         if near.is_empty() && self.across_namespaces && new.identity.may_cross() { self.far(new) } else { near }
@@ -260,8 +261,8 @@ impl Matcher {
         self.waiting.get(ticket).is_some_and(|offer| offer.identity.is_translated())
     }
 
-    /// Candidates in other network namespaces. A twin of `new` elsewhere shows that addresses repeat on this
-    /// host: then it counts as a candidate too, which makes the whole ambiguous.
+    /// Candidates in other network namespaces. If an offer with the addresses of `new` itself waits elsewhere, addresses repeat
+    /// on this host: then that offer counts as a candidate, too, which makes the result ambiguous.
     fn far(&self, new: &Offer) -> Vec<Ticket> {
         let elsewhere = |key| {
             let tickets = self.anywhere.get(&key).into_iter().flatten().copied();

@@ -4,8 +4,8 @@ use crate::quota::Permit;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Counts for both domains of the link as long as it is open: on its way to a member, or until what nobody uses is given
-/// back, it outlives the link.
+/// Counts in both domains of the link for as long as the file is open. That may be longer than the link: on its way to a
+/// member, or until unused parts are given back.
 #[derive(Debug)]
 pub struct Memory {
     fd: OwnedFd,
@@ -24,13 +24,13 @@ impl AsFd for Memory {
     }
 }
 
-/// A part of it that nobody uses any more.
+/// A part of the memory that nobody uses any more.
 #[derive(Debug)]
 pub struct Hole {
     pub memory: Arc<Memory>,
     pub link: u32,
     pub slot: usize,
-    /// In bytes.
+    /// Offset in bytes.
     pub at: u64,
     pub len: u64,
 }

@@ -1,7 +1,7 @@
-//! Network namespaces: which of them prove something, and how sockets in them are looked for.
+//! Network namespaces: in which of them a socket's addresses are proof, and how sockets in them are looked for.
 //!
-//! Whoever owns a network namespace makes any address in it. So an address proves something only where the broker's own user
-//! namespace owns the network namespace, and in the broker's very own.
+//! The owner of a network namespace can make any address in it. So an address is proof only in a network namespace that the
+//! broker's own user namespace owns, and in the one that the broker is in.
 
 use crate::diag::{Diag, Wanted};
 use crate::domain::NetNamespace;
@@ -14,12 +14,12 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Namespaces that are kept open for questions at once, though nobody waits in them.
+/// Most namespaces that are kept open for questions although no offer waits in them.
 const UNUSED: usize = 64;
-/// Namespaces of which the owner is remembered; cookies are never used again until the next boot.
+/// Most namespaces whose owner is remembered. Cookies do not repeat before the next boot.
 const REMEMBERED: usize = 65_536;
 
-/// Why a namespace proves nothing.
+/// Why an address in a namespace is no proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoNamespace {
     /// Another user namespace owns it.
@@ -28,7 +28,7 @@ pub enum NoNamespace {
     Closed,
 }
 
-/// One in which sockets can be looked for.
+/// A namespace in which sockets can be looked for.
 #[derive(Debug)]
 pub struct Namespace {
     diag: Mutex<Diag>,
@@ -39,7 +39,7 @@ impl Namespace {
         Arc::new(Namespace { diag: Mutex::new(diag) })
     }
 
-    /// Whether this very socket is still connected as it was.
+    /// Whether this very socket is still connected with the same addresses.
     pub fn has(&self, identity: &Identity) -> Result<bool, Errno> {
         let Identity { cookie, local, remote, domain, .. } = *identity;
         let diag = self.diag.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,24 +47,24 @@ impl Namespace {
     }
 }
 
-/// The user namespace that owns something: device and inode of its file.
+/// The user namespace that owns a network namespace: device and inode of its file.
 type Owner = (u64, u64);
 
-/// All that the broker knows.
+/// What the broker knows about network namespaces.
 #[derive(Debug)]
 pub struct Namespaces {
     own: u64,
-    /// None: without /proc nobody can tell. Then only the broker's very own counts.
+    /// The broker's user namespace. None: without /proc it is unknown, and only the broker's own network namespace counts.
     user: Option<Owner>,
-    /// None: the kernel cannot be asked about TCP sockets.
+    /// The broker's own network namespace. None: the kernel cannot be asked about TCP sockets.
     here: Option<Arc<Namespace>>,
     others: Mutex<HashMap<u64, Arc<Namespace>>>,
-    /// Owned by the broker's user namespace.
+    /// Cookies of namespaces that the broker's user namespace owns.
     owned: Mutex<HashSet<u64>>,
 }
 
 impl Namespaces {
-    /// As this process sees them.
+    /// As seen by this process.
     pub fn of_this_process() -> Namespaces {
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
         let own = socket.ok().and_then(|socket| sock::netns_cookie(socket.as_fd()).ok());
@@ -73,7 +73,7 @@ impl Namespaces {
         Namespaces { own: own.unwrap_or(0), user, here, others: Mutex::default(), owned: Mutex::default() }
     }
 
-    /// Which namespace a member's socket belongs to, as far as it tells domains apart.
+    /// The namespace of a member's socket, as far as it tells domains apart.
     pub fn space_of(&self, socket: BorrowedFd<'_>) -> NetNamespace {
         let Ok(cookie) = sock::netns_cookie(socket) else {
             return NetNamespace::UserMade;
@@ -82,7 +82,7 @@ impl Namespaces {
         if is_owned { NetNamespace::Known(cookie) } else { NetNamespace::UserMade }
     }
 
-    /// Where the sockets of this one's namespace can be looked for.
+    /// The namespace in which the sockets of this socket's namespace can be looked for.
     pub fn of_socket(&self, cookie: u64, socket: &OwnedFd) -> Result<Arc<Namespace>, NoNamespace> {
         if cookie == self.own {
             return self.here.clone().ok_or(NoNamespace::Closed);
@@ -102,10 +102,10 @@ impl Namespaces {
         lock(&self.owned).contains(&cookie)
     }
 
-    /// The namespace of a socket, if it is one that proves something.
+    /// The namespace of a socket, if addresses in it are proof.
     fn open(&self, cookie: u64, socket: BorrowedFd<'_>) -> Result<OwnedFd, NoNamespace> {
         let namespace = netns::of_socket(socket).map_err(|_| NoNamespace::Closed)?;
-        // The kernel tells of no owner that is above the broker's own user namespace.
+        // The kernel refuses to name an owner above the broker's own user namespace.
         let owner = netns::owner(namespace.as_fd()).and_then(|owner| identity_of(owner.as_fd()));
         match self.user.zip(owner.ok()) {
             Some((own, owner)) if own == owner => {}
@@ -120,7 +120,7 @@ impl Namespaces {
     }
 }
 
-/// Nothing is done under these locks that could wait for a stranger.
+/// Locks. No call that another process can delay is made under these locks.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -130,7 +130,8 @@ fn identity_of(file: BorrowedFd<'_>) -> io::Result<Owner> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// A thread enters a namespace for good: so it is one of its own, which ends once it has made its socket there.
+/// Opens a netlink socket in a namespace. A thread cannot leave a namespace that it has entered, so a thread is started for it,
+/// and ends afterwards.
 fn diag_in(namespace: OwnedFd) -> Option<Diag> {
     let make = move || netns::enter(namespace.as_fd()).ok().and_then(|()| Diag::open().ok());
     let thread = std::thread::Builder::new().name("namespace".into()).stack_size(64 * 1024).spawn(make).ok()?;

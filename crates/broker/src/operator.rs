@@ -1,7 +1,7 @@
-//! The operator's socket, at which status, detach and attach are asked for. It is another one than the members', and lies
-//! where only the broker's own user and root get: who is given the members' socket (a pod, by its file or directory, or a
-//! container that shares the network namespace) is not given this one. Its place follows from the members' address and the
-//! broker's user, so that nobody has to be told where it is.
+//! The operator's socket, for status, detach and attach. It is not the members' socket. It is in a directory that only the
+//! broker's own user and root can enter. So a pod that is given the members' socket, by its file, its directory, or a shared
+//! network namespace, does not get the operator's. Its path follows from the members' address and the broker's user, so that it
+//! need not be configured.
 
 use crate::listen::{Address, Listener};
 use crate::raw::sock;
@@ -13,12 +13,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Of a broker of root.
+/// Directory for a broker of root.
 const OF_ROOT: &str = "/run/sidestep-operator";
-/// Of what can be read of an address, in the name of the socket.
+/// Most readable characters of the address in the name of the socket.
 const READABLE: usize = 32;
 
-/// Where the socket of a broker of this user may be: best place first. Each must be a directory that only the user can enter.
+/// Directories for the socket of this user's broker, best first. Each counts only if nobody but the user can enter it.
 pub fn directories(uid: u32) -> Vec<PathBuf> {
     let own = rustix::process::geteuid().as_raw() == uid;
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| own && dir.is_absolute());
@@ -28,10 +28,10 @@ pub fn directories(uid: u32) -> Vec<PathBuf> {
     of_root.into_iter().chain(of_user).chain([PathBuf::from(format!("/tmp/sidestep-{uid}"))]).collect()
 }
 
-/// The name of the socket of the broker at this address: something to read, and something that differs.
+/// Name of the socket of the broker at this address: a readable part, and a hash.
 pub fn name(address: &Address) -> String {
     let text = match address {
-        // Known within one network namespace: another one has a broker of its own by that name.
+        // An abstract name is visible in one network namespace. In another one, another broker may have it.
         Address::Abstract(name) => format!("@{name} {}", own_namespace()),
         Address::Path(path) => real(path).display().to_string(),
     };
@@ -41,7 +41,7 @@ pub fn name(address: &Address) -> String {
     format!("{tail}-{:016x}", fnv1a(text.as_bytes()))
 }
 
-/// The same directory may have several names.
+/// The canonical path: a directory may have several names.
 fn real(path: &Path) -> PathBuf {
     let directory = path.parent().and_then(|dir| std::fs::canonicalize(dir).ok());
     directory.zip(path.file_name()).map_or_else(|| path.to_owned(), |(dir, name)| dir.join(name))
@@ -52,7 +52,7 @@ fn own_namespace() -> u64 {
     socket.ok().and_then(|socket| sock::netns_cookie(socket.as_fd()).ok()).unwrap_or(0)
 }
 
-/// Fowler, Noll and Vo's hash: it only has to differ, since who owns the directory chooses the names.
+/// Fowler, Noll and Vo's hash. It need not resist attacks: only the owner of the directory chooses names there.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -64,7 +64,7 @@ pub fn is_private(directory: &Path, uid: u32) -> bool {
     stat.is_ok_and(|stat| stat.st_uid == uid && stat.st_mode & 0o077 == 0)
 }
 
-/// There is no directory for the operator's socket. Those that were tried, and why they are none.
+/// No directory is suitable for the operator's socket: the directories that were tried, each with its error.
 #[derive(Debug, thiserror::Error)]
 #[error("no socket for `sidestep status` and `sidestep detach` ({})", listed(.0))]
 pub struct NoPlace(Vec<(PathBuf, io::Error)>);
@@ -73,7 +73,7 @@ fn listed(tried: &[(PathBuf, io::Error)]) -> String {
     tried.iter().map(|(path, error)| format!("{}: {error}", path.display())).collect::<Vec<_>>().join("; ")
 }
 
-/// Listens for operators of the broker at `address`, which must be ours already: nobody else has this name then.
+/// Listens for operators of the broker at `address`. That address must be ours already, so that nobody else uses the same name.
 pub fn listen(address: &Address) -> Result<Listener, NoPlace> {
     let uid = rustix::process::geteuid().as_raw();
     let mut tried = Vec::new();
@@ -95,7 +95,7 @@ fn listen_in(directory: &Path, uid: u32, name: &str) -> Result<Listener, Errno> 
         return Err(Errno::PERM);
     }
     remove_stale(directory);
-    // It appears when it listens: what is there and does not is stale.
+    // The socket gets its final name only when it listens. So a socket that does not listen under such a name is stale.
     let (path, new) = (directory.join(name), directory.join(format!(".{}-{name}", std::process::id())));
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -106,19 +106,19 @@ fn listen_in(directory: &Path, uid: u32, name: &str) -> Result<Listener, Errno> 
     match listening {
         Ok(()) => Ok(Listener::at_path(socket, path)),
         Err(e) => {
-            let _ = std::fs::remove_file(&new); // nobody knows of it
+            let _ = std::fs::remove_file(&new); // the temporary name is known to nobody else
             Err(e)
         }
     }
 }
 
-/// Sockets of brokers that were killed.
+/// Removes the sockets of brokers that were killed.
 fn remove_stale(directory: &Path) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_new = entry.file_name().as_bytes().starts_with(b".");
         if !is_new && connect(&path).err() == Some(Errno::CONNREFUSED) {
-            let _ = std::fs::remove_file(path); // somebody may have been faster
+            let _ = std::fs::remove_file(path); // another broker may have removed it already
         }
     }
 }
@@ -127,7 +127,7 @@ fn connect(path: &Path) -> Result<OwnedFd, Errno> {
     Address::Path(path.to_owned()).connect()
 }
 
-/// A connection to the operator's socket of the broker at `address`, which is `uid`'s. None: there is none, or not for us.
+/// Connects to the operator's socket of the broker of user `uid` at `address`. None: there is none, or we may not use it.
 pub fn find(address: &Address, uid: u32) -> Option<OwnedFd> {
     let name = name(address);
     let there = directories(uid).into_iter().filter(|directory| is_private(directory, uid));
@@ -184,7 +184,7 @@ mod tests {
         assert!(!open.join("x").exists(), "removed at the end");
     }
 
-    /// Another broker of this user may be stopped, and many may have asked it since.
+    /// Another broker of this user may be stopped, with a full backlog.
     #[test]
     fn one_that_does_not_accept_is_neither_waited_for_nor_removed() {
         let uid = rustix::process::geteuid().as_raw();

@@ -1,4 +1,4 @@
-//! Records for one member that its socket did not take yet.
+//! Records for one member that its socket has not taken yet.
 
 use crate::memory::Memory;
 use crate::quota::{Account, Permit};
@@ -10,20 +10,19 @@ use sidestep_abi::msg::Msg;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A member with more records than this waiting does not drain its socket: it is given no more matches, and
-/// nothing is read from it.
+/// A member with more waiting records than this does not read its socket. It is paired no more, and nothing is read from it.
 pub const FULL: usize = 4096;
-/// So many may wait for every member; further ones count for its domain.
+/// Waiting records that each member may have for free; further ones count in its domain's quota.
 pub const FREE_RECORDS: usize = 16;
 
 /// A descriptor that goes with a record.
 #[derive(Debug)]
 pub enum Attached {
-    /// Our own memory.
+    /// A member's page.
     File(Arc<OwnedFd>),
     /// Memory of a link.
     Memory(Arc<Memory>),
-    /// What rings somebody's doorbell.
+    /// An eventfd that rings a doorbell.
     Ringer(Loan),
 }
 
@@ -49,21 +48,21 @@ pub struct Outbox {
     waiting: VecDeque<Waiting>,
 }
 
-/// The member's domain has too many records that its members do not read.
+/// The members of the domain leave too many records unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow;
 
-/// What became of a flush.
+/// Result of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flushed {
-    /// Records that are in the socket now.
+    /// Number of records that the socket has taken.
     pub sent: usize,
-    /// The other end is gone or the kernel refuses: nothing more will ever be sent.
+    /// The other end is gone, or the kernel refuses: nothing more can be sent.
     pub broken: bool,
 }
 
 impl Outbox {
-    /// Adds a record. Beyond the first few it counts for the account.
+    /// Adds a record. Beyond [`FREE_RECORDS`] it counts in the account.
     pub fn push(&mut self, msg: Msg, fd: Option<Attached>, account: &Arc<Account>) -> Result<(), Overflow> {
         let is_free = self.waiting.len() < FREE_RECORDS;
         let permit = if is_free { None } else { Some(account.claim(1).ok_or(Overflow)?) };
@@ -81,12 +80,12 @@ impl Outbox {
         self.waiting.len()
     }
 
-    /// Whether the member should be asked nothing more before it reads.
+    /// Whether the member must read before it gets anything more.
     pub fn is_full(&self) -> bool {
         self.waiting.len() > FULL
     }
 
-    /// Puts into the socket what it takes, in order.
+    /// Sends as many records as the socket takes, in order.
     pub fn flush(&mut self, socket: BorrowedFd<'_>) -> Flushed {
         let mut sent = 0;
         while let Some(next) = self.waiting.front() {

@@ -1,6 +1,7 @@
-//! Connections that were turned away, hold descriptors of their senders, and that no receiver closes at the moment. To close
-//! them could take as long as a stranger likes, and there can be any number of them. So they are put into the queue of a
-//! socket of our own, where they take no descriptor number, and their memory is that of whoever made them.
+//! Parks connections that were turned away while their queues hold descriptors, until a receiver can close them. Closing such a
+//! connection may block for as long as its sender likes, and there can be any number of them. So they are sent into the queue
+//! of a socket pair of our own. There they use no descriptor of the broker, and the kernel charges their memory to their
+//! makers.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -8,20 +9,20 @@ use rustix::net::{AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, Send
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 
-/// Connections in one record: so many keep a descriptor number until they are parked.
+/// Connections in one record. Fewer than this keep their descriptors until a record is full.
 const RECORD: usize = 32;
-/// Connections that are kept by their descriptors when they cannot be parked.
+/// Most connections with open descriptors, if they cannot be sent into a queue.
 const MOST: usize = 48;
 
-/// Where they are until somebody closes them.
+/// Parked connections.
 #[derive(Default)]
 pub struct Parking {
-    /// For the next record.
+    /// Connections for the next record.
     staged: Vec<OwnedFd>,
     lots: Vec<Lot>,
 }
 
-/// A pair of sockets. What is in the queue is closed with the exit.
+/// A socket pair with parked connections in its queue, which are closed together with `exit`.
 struct Lot {
     entry: OwnedFd,
     exit: OwnedFd,
@@ -31,7 +32,7 @@ impl Parking {
     pub fn park(&mut self, socket: OwnedFd) {
         self.staged.push(socket);
         if self.staged.len() >= RECORD {
-            // Otherwise it is tried again with the next one.
+            // If this fails, the next call tries again.
             let _ = self.move_in();
         }
     }
@@ -40,12 +41,12 @@ impl Parking {
         self.staged.is_empty() && self.lots.is_empty()
     }
 
-    /// There is no room: the kernel takes no more of them, and many descriptors are in use.
+    /// Whether there is no room: the kernel takes no more of them, and many descriptors are in use.
     pub fn is_full(&self) -> bool {
         self.staged.len() >= MOST
     }
 
-    /// Some of them, to be closed by somebody who can wait.
+    /// Takes some of them out. The caller closes them where blocking does no harm.
     pub fn leave(&mut self) -> Option<OwnedFd> {
         self.staged.pop().or_else(|| self.lots.pop().map(|lot| lot.exit))
     }
@@ -63,7 +64,7 @@ impl Parking {
         } else {
             sent?;
         }
-        // The queue has them: these are not the last ones.
+        // The queue holds them now, so these are not the last references.
         self.staged.drain(..RECORD);
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! What a socket says of itself. A member proves that it holds a socket by sending it; nothing is taken from
-//! the member's words but the number by which it calls the offer.
+//! What a socket proves. A member proves that it holds a socket by sending its descriptor. Of the member's words the broker
+//! only uses the number of the offer.
 
 use crate::addr::Endpoint;
 use crate::raw::sock;
@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use std::net::SocketAddr;
 
-/// The part of the network in which an address means one thing.
+/// The part of the network in which an address is unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Domain {
     /// Cookie of the network namespace.
@@ -21,34 +21,34 @@ pub struct Domain {
 pub struct Identity {
     /// The kernel's number of the socket, unique until the next boot.
     pub cookie: u64,
-    /// Within which its addresses mean something.
+    /// The domain of its addresses.
     pub domain: Domain,
     /// Its own address.
     pub local: Endpoint,
     /// The address of the other end.
     pub remote: Endpoint,
-    /// Where the caller wanted to go before REDIRECT or DNAT (connection tracking), if the kernel knows and that is needed
-    /// to find it.
+    /// The address that the caller called before REDIRECT or DNAT (connection tracking), if the kernel knows it and it is
+    /// needed to find this end.
     pub original: Option<Endpoint>,
 }
 
-/// Why a descriptor proves nothing.
+/// Why a descriptor is no proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoProof {
     /// Not a TCP socket.
     NotTcp,
     /// TCP, but not (or no longer) connected.
     NotConnected,
-    /// The kernel does not tell cookie or namespace (before Linux 5.14).
+    /// The kernel reports no cookie or namespace (before Linux 5.14).
     OldKernel,
 }
 
-/// Reads the identity of a connected TCP socket.
+/// Reads the identity of a connected TCP socket from the kernel.
 pub fn identify(fd: impl AsFd) -> Result<Identity, NoProof> {
     let fd = fd.as_fd();
     let family = sockopt::socket_domain(fd).map_err(|_| NoProof::NotTcp)?;
     let kind = sockopt::socket_type(fd).map_err(|_| NoProof::NotTcp)?;
-    // Absent for IPPROTO_MPTCP and others that rustix has no name for: not TCP either.
+    // None for IPPROTO_MPTCP and other protocols that rustix does not name: not TCP either.
     let protocol = sockopt::socket_protocol(fd).ok().flatten();
     let inet = family == AddressFamily::INET || family == AddressFamily::INET6;
     if !inet || kind != SocketType::STREAM || protocol != Some(ipproto::TCP) {
@@ -61,8 +61,8 @@ pub fn identify(fd: impl AsFd) -> Result<Identity, NoProof> {
     let netns = sock::netns_cookie(fd).map_err(|_| NoProof::OldKernel)?;
     let device = sock::bound_device(fd).map_err(|_| NoProof::OldKernel)?;
     let (remote, original) = match sock::true_peer(fd) {
-        // The kernel half has led it elsewhere. Two sockets may have dialled the same from one port then: what they are told
-        // does not say which is which, the addresses that they have do.
+        // The eBPF programs have translated the connection, and report the true peer. Two sockets may have dialled the same
+        // address from the same port, so the addresses that the sockets see are ambiguous. Their true addresses are not.
         Ok((ip, port)) => (Endpoint::new(ip, port), None),
         Err(_) => (remote.into(), original_destination(fd, family)),
     };
@@ -75,7 +75,7 @@ pub fn identify(fd: impl AsFd) -> Result<Identity, NoProof> {
     })
 }
 
-/// An IPv6 socket is asked in both families: a v4-mapped one answers to the IPv4 question.
+/// For an IPv6 socket both families are asked: a v4-mapped connection has its original destination under IPv4.
 fn original_destination(fd: BorrowedFd<'_>, family: AddressFamily) -> Option<Endpoint> {
     let v4 = sockopt::ip_original_dst(fd).ok().map(SocketAddr::V4);
     let v6 = || match family {

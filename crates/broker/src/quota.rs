@@ -1,9 +1,9 @@
 //! How much of the broker one trust domain may take.
 //!
-//! Of everything that is limited a domain may take more as long as it then holds at most [`SHARE`] times what is left for
-//! everybody. So one domain alone gets two thirds, a second greedy one two thirds of the rest, and so on: `n` domains that
-//! take all they get leave one part in `2 n + 1`, which only those can take that hold little. No domain needs a share of its
-//! own set aside, and none can exhaust the whole.
+//! For each limited resource, a domain may take more as long as it then holds at most [`SHARE`] times what is left for
+//! everybody. So a single greedy domain gets two thirds, a second one two thirds of the rest, and so on: `n` domains that take
+//! all they can leave one part in `2 n + 1`, which only domains that hold little can take. No share needs to be reserved for a
+//! domain, and no domain can exhaust the whole.
 //!
 //! | what | in all |
 //! |---|---|
@@ -20,26 +20,27 @@ use rustix::process::{Resource, getrlimit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// A domain holds at most so many times what is left.
+/// A domain holds at most this many times what is left.
 const SHARE: usize = 2;
 
-/// For what is nobody's: listeners, the epoll instance, the standard descriptors, connections that are turned away.
+/// Descriptors that count in no domain: listeners, the epoll instance, the standard descriptors, connections that are turned
+/// away.
 const OWN_DESCRIPTORS: usize = 128;
-/// For the program, its libraries, and the stacks of its threads.
+/// Mappings for the program, its libraries, and the stacks of its threads.
 const OWN_MAPPINGS: usize = 4096;
-/// Of the kernel, if it does not say.
+/// The kernel's limit of mappings, if it cannot be read.
 const DEFAULT_MAPPINGS: usize = 65530;
 const OFFERS: usize = 262_144;
 const RECORDS: usize = 262_144;
-/// Each has a stack, and three descriptors.
+/// Each receiver has a stack and three descriptors.
 pub const RECEIVERS: usize = 1024;
 
-/// May a domain that holds `held` take `n` more of `limit`, of which `used` are taken?
+/// Whether a domain that holds `held` may take `n` more of `limit`, of which `used` are in use.
 fn may_take(held: usize, n: usize, used: usize, limit: usize) -> bool {
     limit.checked_sub(used + n).is_some_and(|left| held + n <= SHARE * left)
 }
 
-/// One limited thing, in all.
+/// One limited resource of the broker.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
@@ -52,7 +53,7 @@ impl Budget {
     }
 }
 
-/// What one domain holds of it.
+/// What one domain holds of a resource.
 #[derive(Debug)]
 pub struct Account {
     budget: Arc<Budget>,
@@ -68,25 +69,26 @@ impl Account {
         self.held.load(SeqCst)
     }
 
-    /// None: it holds enough. (Of two threads that take the last ones at once both may be refused, never served.)
-    pub fn claim(self: &Arc<Account>, n: usize) -> Option<Permit> {
-        self.claim_if(n, may_take)
+    /// None: the domain holds enough. (If two threads take the last ones at once, both may be refused; they never get too
+    /// many.)
+    pub fn take(self: &Arc<Account>, n: usize) -> Option<Permit> {
+        self.take_if(n, may_take)
     }
 
-    /// Whatever it holds, if there is so much.
-    pub fn claim_rest(self: &Arc<Account>, n: usize) -> Option<Permit> {
-        self.claim_if(n, |_, n, used, limit| used.saturating_add(n) <= limit)
+    /// Takes `n` if that many are left, however much the domain holds.
+    pub fn take_of_what_is_left(self: &Arc<Account>, n: usize) -> Option<Permit> {
+        self.take_if(n, |_, n, used, limit| used.saturating_add(n) <= limit)
     }
 
-    /// It has been taken already, and counts although there may not be so much.
+    /// Counts `n` that are in use already, even beyond the limit.
     pub fn owe(self: &Arc<Account>, n: usize) -> Permit {
         self.budget.used.fetch_add(n, SeqCst);
         self.held.fetch_add(n, SeqCst);
         Permit { account: self.clone(), n }
     }
 
-    /// `may`: of what is held, what is wanted, what is used, and what there is in all.
-    fn claim_if(self: &Arc<Account>, n: usize, may: fn(usize, usize, usize, usize) -> bool) -> Option<Permit> {
+    /// `may`: called with the amounts held, wanted, used, and the limit.
+    fn take_if(self: &Arc<Account>, n: usize, may: fn(usize, usize, usize, usize) -> bool) -> Option<Permit> {
         let used = self.budget.used.fetch_add(n, SeqCst);
         let held = self.held.fetch_add(n, SeqCst);
         let permit = Permit { account: self.clone(), n };
@@ -94,7 +96,7 @@ impl Account {
     }
 }
 
-/// So much is taken, until this is dropped.
+/// The amount is taken until this is dropped.
 #[derive(Debug)]
 pub struct Permit {
     account: Arc<Account>,
@@ -108,7 +110,7 @@ impl Drop for Permit {
     }
 }
 
-/// All that is limited by domain.
+/// All resources that are limited by domain.
 #[derive(Clone, Debug)]
 pub struct Budgets {
     descriptors: Arc<Budget>,
@@ -118,7 +120,7 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Of this process, as the system says now.
+    /// The limits of this process, as the system reports them now.
     pub fn of_this_process() -> Budgets {
         let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX / 4, |n| n as usize);
         let mappings = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok();
@@ -132,7 +134,7 @@ impl Budgets {
     }
 }
 
-/// What one domain holds of all of it.
+/// What one domain holds of each resource.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     pub descriptors: Arc<Account>,
@@ -153,7 +155,7 @@ impl Accounts {
 mod tests {
     use super::*;
 
-    /// Takes one after the other until it is refused.
+    /// Takes one after another until refused.
     fn greedy(account: &Arc<Account>) -> Vec<Permit> {
         std::iter::from_fn(|| account.claim(1)).collect()
     }
@@ -175,7 +177,7 @@ mod tests {
         assert_eq!(all[0].0.held(), 2 * LIMIT / 3);
     }
 
-    /// Those who were there first give way as others come: what they give back they do not get again.
+    /// Earlier domains give way when others come: they do not get back what they return.
     #[test]
     fn domains_that_take_and_give_back_come_to_equal_shares() {
         let budget = Budget::new(7000);

@@ -1,4 +1,4 @@
-//! Reading the configuration again while the broker serves: in a thread of its own, since its file may be anywhere.
+//! Reading the configuration again while the broker serves. A thread does this, since reading the file may block.
 
 use crate::config::ConfigError;
 use crate::users::Users;
@@ -10,29 +10,29 @@ use std::sync::{Arc, mpsc};
 type Answer = Result<Users, ConfigError>;
 type Load = dyn Fn() -> Answer + Send + Sync;
 
-/// When to do it, and how.
+/// Requests to read the configuration, and how to do it.
 pub struct Reload {
     asked: OwnedFd,
     load: Arc<Load>,
     sender: mpsc::Sender<Answer>,
     answers: mpsc::Receiver<Answer>,
-    /// Written to after an answer.
+    /// Written to after each answer.
     tell: UnixStream,
     told: UnixStream,
     state: State,
 }
 
-/// One thread at a time: of two, the one that has read the older file could be the last to answer.
+/// Only one thread reads at a time: otherwise the one that read the older file might answer last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Idle,
     Reading,
-    /// It was asked for while a thread was reading.
+    /// A request came while a thread was reading.
     ReadingOnceMore,
 }
 
 impl Reload {
-    /// `asked` becomes readable, a byte for each time.
+    /// `asked` becomes readable with a byte for each request.
     pub fn new(asked: OwnedFd, load: impl Fn() -> Answer + Send + Sync + 'static) -> io::Result<Reload> {
         let (tell, told) = UnixStream::pair()?;
         tell.set_nonblocking(true)?;
@@ -41,19 +41,19 @@ impl Reload {
         Ok(Reload { asked, load: Arc::new(load), sender, answers, tell, told, state: State::Idle })
     }
 
-    /// Becomes readable when somebody asks for the configuration to be read again.
+    /// Becomes readable at a request.
     pub fn asked(&self) -> BorrowedFd<'_> {
         self.asked.as_fd()
     }
 
-    /// Becomes readable when it has been read.
+    /// Becomes readable when the configuration has been read.
     pub fn answered(&self) -> BorrowedFd<'_> {
         self.told.as_fd()
     }
 
-    /// It was asked for.
+    /// Handles requests.
     pub fn start(&mut self) {
-        // However often: once is enough.
+        // Any number of requests needs only one reading.
         let _ = rustix::io::read(&self.asked, &mut [0; 64]);
         match self.state {
             State::Idle => self.spawn(),
@@ -64,16 +64,16 @@ impl Reload {
     fn spawn(&mut self) {
         let (load, sender, tell) = (self.load.clone(), self.sender.clone(), self.tell.try_clone());
         let run = move || {
-            // Nobody listens any more, or there is an answer already that wakes the server.
+            // If either fails, nobody listens any more, or an unread answer wakes the server already.
             let _ = sender.send(load());
             let _ = tell.map(|tell| rustix::io::write(&tell, &[0]));
         };
         let spawned = std::thread::Builder::new().name("reload".into()).spawn(run);
-        // Without a thread everything stays as it is.
+        // If no thread can be started, the settings stay as they are.
         self.state = if spawned.is_ok() { State::Reading } else { State::Idle };
     }
 
-    /// What came of it, if it is done.
+    /// The answer, if there is one.
     pub fn answer(&mut self) -> Option<Answer> {
         let _ = rustix::io::read(&self.told, &mut [0; 64]);
         let answer = self.answers.try_recv().ok()?;

@@ -1,9 +1,10 @@
-//! How much of one member its peers may take.
+//! How much of one member's tables its peers may take.
 //!
-//! A process has a table of links and a table of descriptors, and its peers fill both: each link takes an entry of the one, and
-//! a number of the other for every doorbell of the peer. Nor is the memory of a ring that it has written free before the peer
-//! has released the slot. So of each the peers of one foreign domain may take more only as long as they leave enough for others
-//! ([`quota`](crate::quota)). Peers of the member's own domain may take what is left: they can hurt it in other ways.
+//! A process has a table of links and a table of descriptors, and its peers fill both: each link takes an entry of the first,
+//! and each doorbell of a peer a descriptor. Also, the memory of a ring that the member has written is not free before the peer
+//! has released the slot. So the peers of one foreign domain may take more of each only as long as they leave enough for others
+//! ([`quota`](crate::quota)). Peers of the member's own domain may take all that is left: they can harm it in other ways
+//! anyway.
 
 use crate::domain::Scope;
 use crate::quota::{Account, Budget, Permit};
@@ -11,7 +12,7 @@ use sidestep_abi::link::LINKS;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Of a member that does not say how many descriptors there are for doorbells of its peers, and of one that says more.
+/// Descriptors for doorbells of peers, if the member does not say how many; and the most that count.
 const FEWEST_BELLS: usize = 512;
 const MOST_BELLS: usize = 65_536;
 /// Bytes of rings that one side has released and the other has not.
@@ -27,7 +28,7 @@ pub struct Room {
     peers: HashMap<Scope, Taken>,
 }
 
-/// By the peers of one domain.
+/// What the peers of one domain have taken.
 struct Taken {
     links: Arc<Account>,
     bells: Arc<Account>,
@@ -42,22 +43,22 @@ impl Room {
         Room { own, links, bells, unreleased, peers: HashMap::new() }
     }
 
-    /// For a link with a peer of that domain. None: it has enough of them.
+    /// An entry for a link with a peer of that domain. None: that domain has enough of them.
     pub fn link(&mut self, peer: Scope) -> Option<Permit> {
         self.claim(peer, |taken| &taken.links)
     }
 
-    /// For what rings at a peer of that domain.
+    /// A descriptor for a doorbell of a peer of that domain.
     pub fn doorbell(&mut self, peer: Scope) -> Option<Permit> {
         self.claim(peer, |taken| &taken.bells)
     }
 
-    /// Whether another ring may be written for a peer of that domain, after all that its peers have not released.
+    /// Whether one more ring may be shared with a peer of that domain, given the rings that its peers have not released.
     pub fn may_share(&mut self, peer: Scope, ring_size: usize) -> bool {
         peer == self.own || self.of(peer).unreleased.claim(ring_size).is_some()
     }
 
-    /// The member has released a ring, and its peer has not. None: a peer of its own domain.
+    /// Counts a ring that the member has released and its peer has not. None: the peer is of the member's own domain.
     pub fn unreleased(&mut self, peer: Scope, ring_size: usize) -> Option<Permit> {
         (peer != self.own).then(|| self.of(peer).unreleased.owe(ring_size))
     }

@@ -1,4 +1,5 @@
-//! The main thread: one epoll instance, and no blocking call but the wait itself. What could wait for a stranger, receivers do.
+//! The main thread: one epoll instance, and no blocking call except the wait itself. Calls that may block are made by
+//! receivers.
 
 use crate::broker::{Broker, Poller, Settings};
 use crate::chain::chain;
@@ -21,30 +22,30 @@ const STOP: u64 = 2;
 const RELOAD: u64 = 3;
 const RELOADED: u64 = 4;
 
-/// Between two looks at what is held.
+/// Interval of sweeps while something is held.
 const SWEEP: Duration = Duration::from_millis(100);
-/// After a connection could not be accepted for a reason that may last.
+/// Pause after a connection could not be accepted for a reason that may last.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the server is told from outside.
+/// Requests from outside.
 pub struct Signals {
-    /// Becomes readable: to end.
+    /// Becomes readable when the server is to end.
     pub stop: OwnedFd,
-    /// Reads the configuration again when it is asked to. None: never.
+    /// Reads the configuration again on request. None: there is no configuration.
     pub reload: Option<Reload>,
 }
 
 /// The main thread: it listens, and waits for members, timers and signals.
 pub struct Server {
     members: Listener,
-    /// None: there was no place for it.
+    /// None: there is no suitable directory for it.
     operators: Option<Listener>,
     broker: Broker,
     epoll: OwnedFd,
     signals: Signals,
-    /// Given up for a moment to turn a connection away when no descriptor is left.
+    /// Closed for a moment to accept, and turn away, a connection when no descriptor is left.
     spare: Option<OwnedFd>,
-    /// Until then nothing is accepted: what waits in the backlog would make the loop spin.
+    /// Until then nothing is accepted: connections in the backlog would make the loop spin.
     paused: Option<Instant>,
     idle_exit: Option<Duration>,
 }
@@ -59,7 +60,7 @@ pub enum Ended {
 }
 
 impl Server {
-    /// Listens already when it returns. `idle_exit`: it ends when nobody has needed it for so long.
+    /// When this returns, the server listens. `idle_exit`: it ends when nobody has needed it for this long.
     pub fn new(
         members: Listener,
         operators: Option<Listener>,
@@ -73,7 +74,7 @@ impl Server {
         operators.iter().try_for_each(|listener| add(listener.socket.as_fd(), OPERATORS))?;
         add(signals.stop.as_fd(), STOP)?;
         if let Some(reload) = &signals.reload {
-            // By edge, so that bytes that cannot be read do not make the loop spin.
+            // Edge-triggered, so that bytes that cannot be read do not make the loop spin.
             let edge = EventFlags::IN | EventFlags::ET;
             epoll::add(&epoll, reload.asked(), EventData::new_u64(RELOAD), edge)?;
             epoll::add(&epoll, reload.answered(), EventData::new_u64(RELOADED), edge)?;
@@ -82,7 +83,7 @@ impl Server {
         Ok(Server { members, operators, broker, epoll, signals, spare: spare(), paused: None, idle_exit })
     }
 
-    /// Serves until it is told to stop, or nobody has needed it for long enough.
+    /// Serves until it is stopped, or until nobody has needed it for `idle_exit`.
     pub fn run(mut self) -> io::Result<Ended> {
         let mut events = Vec::with_capacity(256);
         let mut idle_since = Instant::now();
@@ -129,7 +130,7 @@ impl Server {
         Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) })
     }
 
-    /// True: stop.
+    /// Handles an event. True: the server is to end.
     fn handle(&mut self, event: Event) -> bool {
         let flags = event.flags;
         match event.data.u64() {
@@ -172,8 +173,8 @@ impl Server {
         }
     }
 
-    /// No descriptor is left: closing the connection tells the process to stay on the kernel. Left in the
-    /// backlog it would make this loop spin.
+    /// No descriptor is left: closing the connection tells the process to stay on the kernel. In the backlog it would make this
+    /// loop spin.
     fn turn_one_away(&mut self, whose: u64) {
         self.spare = None;
         let listener = if whose == MEMBERS { Some(&self.members) } else { self.operators.as_ref() };
@@ -204,7 +205,7 @@ impl Server {
     }
 
     fn pause(&mut self) {
-        // If one listener could not be silenced, the other one may be: both are heard again all the same.
+        // Even if one listener could not be muted, the other one may be, and `resume` restores both.
         self.hear_listeners(EventFlags::empty());
         self.paused = Some(Instant::now() + PAUSE);
     }
@@ -216,7 +217,7 @@ impl Server {
         }
     }
 
-    /// Whether both were reached.
+    /// Changes the events of both listeners. False: one could not be changed.
     fn hear_listeners(&self, flags: EventFlags) -> bool {
         let hear = |listener: &Listener, number| {
             epoll::modify(&self.epoll, &listener.socket, EventData::new_u64(number), flags).is_ok()
@@ -226,7 +227,7 @@ impl Server {
     }
 }
 
-/// To whoever may still read it: not to be heard is no reason to end.
+/// Prints a complaint for anybody who still reads stderr. A failure to print is ignored.
 fn complain(what: &str) {
     let _ = writeln!(io::stderr(), "sidestepd: {what}");
 }
@@ -235,10 +236,10 @@ fn spare() -> Option<OwnedFd> {
     std::fs::File::open("/dev/null").ok().map(Into::into)
 }
 
-/// As many descriptors as the system allows: one for each member, link and doorbell.
+/// Raises the limit of descriptors as far as the system permits: each member, link and doorbell needs some.
 pub fn raise_fd_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // Fewer descriptors mean fewer members, and nothing worse.
+    // With fewer descriptors fewer members can join; nothing else breaks.
     let _ = rustix::process::setrlimit(Resource::Nofile, raised);
 }

@@ -1,4 +1,4 @@
-//! The values of settings, as options, variables and the configuration file spell them.
+//! The values of settings, as spelled in options, variables and the configuration file.
 
 use sidestep_abi::env::RING_SIZES;
 use std::fmt;
@@ -20,14 +20,14 @@ fn unexpected(expected: &'static str, found: &str) -> SettingError {
     SettingError::Unexpected { expected, found: found.into() }
 }
 
-/// How long a thread looks for more before it sleeps.
+/// How long a thread spins before it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spin {
-    /// Learnt from recent waits, only with a spare CPU.
+    /// As recent waits have shown to pay, and only while a processor is idle.
     Auto,
-    /// Not at all.
+    /// Never.
     Off,
-    /// So long, in microseconds.
+    /// This long, in microseconds.
     Microseconds(u32),
 }
 
@@ -35,7 +35,7 @@ impl FromStr for Spin {
     type Err = SettingError;
 
     fn from_str(text: &str) -> Result<Spin, SettingError> {
-        /// Longer than a second is not spinning, it is burning.
+        /// Spinning for more than a second only burns processor time.
         const LONGEST: u32 = 1_000_000;
         match text {
             "auto" => Ok(Spin::Auto),
@@ -63,9 +63,9 @@ impl fmt::Display for Spin {
 pub enum UpgradeAfter {
     /// Operations in quick succession.
     Auto,
-    /// So many bytes, by either carrier.
+    /// This many bytes, by either carrier.
     Bytes(u64),
-    /// So many operations, however far apart.
+    /// This many operations, however far apart.
     Ops(u32),
 }
 
@@ -92,12 +92,12 @@ impl fmt::Display for UpgradeAfter {
     }
 }
 
-/// What becomes of io_uring in programs that use it through libc.
+/// How io_uring is treated in programs that use it through libc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoUring {
-    /// Only what it touches stays on the kernel.
+    /// Only connections that it touches stay on the kernel.
     Follow,
-    /// It cannot be set up.
+    /// io_uring_setup(2) fails.
     Refuse,
 }
 
@@ -145,14 +145,14 @@ impl fmt::Display for RingSize {
     }
 }
 
-/// `123`, `64K`, `16M`.
+/// A number of bytes: `123`, `64K`, `16M`.
 fn bytes(text: &str) -> Option<u64> {
     let (digits, unit) = match text.as_bytes().last()? {
         b'k' | b'K' => (&text[..text.len() - 1], 1 << 10),
         b'm' | b'M' => (&text[..text.len() - 1], 1 << 20),
         _ => (text, 1),
     };
-    // parse() would take a sign.
+    // parse() would accept a sign.
     let plain = digits.bytes().all(|c| c.is_ascii_digit());
     digits.parse::<u64>().ok().filter(|_| plain)?.checked_mul(unit)
 }

@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Count by reason name.
+/// Counts by name of the reason.
 pub type Reasons = BTreeMap<String, u64>;
 
 /// All that `sidestep status` shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
-    /// Of the protocol; libraries and the broker must agree on it.
+    /// Version of the protocol, which libraries and the broker must agree on.
     pub version: u32,
     /// Where the broker listens.
     pub address: String,
@@ -25,14 +25,14 @@ pub struct Status {
     pub links: Vec<Link>,
     /// Connections that have a slot.
     pub connections: Vec<Connection>,
-    /// Connections whose other end has not asked for an upgrade.
+    /// Offers that wait for their other end.
     pub waiting_offers: u64,
-    /// Over processes alive and gone.
+    /// Sum over living and ended processes.
     pub totals: Totals,
-    /// Over processes alive and gone.
+    /// Sum over living and ended processes.
     pub reasons: Reasons,
-    /// What the broker itself has refused, whatever the processes say: offers by their reason, users and versions that
-    /// may not join, and as `broken-peer` those who broke the protocol.
+    /// What the broker itself has refused, apart from what processes report: offers by reason; users and versions that may not
+    /// join; and as `broken-peer` processes that violated the protocol.
     #[serde(default)]
     pub refused: Reasons,
 }
@@ -99,9 +99,9 @@ pub struct Link {
     pub pids: [u32; 2],
     /// Slots that have a connection.
     pub slots_used: u64,
-    /// Bytes.
+    /// Size of each ring in bytes.
     pub ring_size: u64,
-    /// Bytes that are really there.
+    /// Bytes of memory that are really in use.
     pub memory_bytes: u64,
 }
 
@@ -112,7 +112,7 @@ pub struct Connection {
     pub id: String,
     /// Process ids of its two ends.
     pub pids: [u32; 2],
-    /// Addresses as the first process sees them.
+    /// Address of the first process's end, as that process sees it.
     pub local: String,
     /// The address of the second process.
     pub remote: String,

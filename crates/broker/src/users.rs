@@ -3,12 +3,12 @@
 use crate::raw::sock::Sender;
 use std::collections::HashSet;
 
-/// Users that may share memory with each other, beside each user with itself.
+/// Pairs of users that may share memory. Each user may share memory with itself.
 #[derive(Clone, Debug, Default)]
 pub struct Users {
     /// The broker's own effective uid.
     own: u32,
-    /// The uid as which the kernel shows users that this user namespace does not know, if there are any.
+    /// The uid that stands for all users unknown to this user namespace, if there are any.
     nobody: Option<u32>,
     /// (smaller, larger)
     pairs: HashSet<(u32, u32)>,
@@ -16,7 +16,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// `groups`: within each, every user may share memory with every other.
+    /// `groups`: within each group, all users may share memory with each other.
     pub fn new(own: u32, nobody: Option<u32>, groups: &[Vec<u32>]) -> Users {
         let mut users = Users { own, nobody, ..Users::default() };
         for group in groups {
@@ -28,22 +28,22 @@ impl Users {
         users
     }
 
-    /// For this process, as the system says.
+    /// For this process, according to the system.
     pub fn of_this_process(groups: &[Vec<u32>]) -> Users {
         Users::new(rustix::process::geteuid().as_raw(), stand_in_uid(), groups)
     }
 
-    /// May be a member. A broker of root serves everybody; any other serves its own user and those listed.
+    /// Whether the user may be a member. A broker of root serves everybody; any other serves its own user and those listed.
     pub fn may_join(&self, uid: u32) -> bool {
         self.own == 0 || uid == self.own || self.listed.contains(&uid)
     }
 
-    /// May ask for the status and detach connections.
+    /// Whether the user may ask for the status and detach connections.
     pub fn may_command(&self, uid: u32) -> bool {
         uid == self.own || uid == 0
     }
 
-    /// May the two ends of a connection share memory?
+    /// Whether the two ends of a connection may share memory.
     pub fn may_share(&self, a: u32, b: u32) -> bool {
         if self.nobody == Some(a) || self.nobody == Some(b) {
             return false;
@@ -51,13 +51,13 @@ impl Users {
         a == b || self.pairs.contains(&(a.min(b), a.max(b)))
     }
 
-    /// Somebody other than the broker's own user is expected.
+    /// Whether users other than the broker's own are expected.
     pub fn has_guests(&self) -> bool {
         !self.listed.is_empty()
     }
 }
 
-/// In a user namespace that does not map every uid, all unknown users look like one: that one is never trusted.
+/// In a user namespace that does not map every uid, all unknown users have the same uid. That uid is never trusted.
 fn stand_in_uid() -> Option<u32> {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let mapped: u64 = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<u64>().ok()).sum();
@@ -73,13 +73,13 @@ fn stand_in_uid() -> Option<u32> {
 #[error("{}", .0.desc())]
 pub struct LookUpError(nix::errno::Errno);
 
-/// The number of the user of this name, as the system's databases say (getpwnam(3)).
+/// The number of the user with this name, from the system's databases (getpwnam(3)).
 pub fn by_name(name: &str) -> Result<Option<u32>, LookUpError> {
     let found = nix::unistd::User::from_name(name).map_err(LookUpError)?;
     Ok(found.map(|user| user.uid.as_raw()))
 }
 
-/// The uid at the other end of a connected Unix socket.
+/// The credentials of the other end of a connected Unix socket.
 pub fn peer_of(socket: &impl rustix::fd::AsFd) -> std::io::Result<Sender> {
     crate::raw::sock::peer(socket.as_fd())
 }

@@ -11,30 +11,30 @@ use sidestep_abi::msg::{self, Msg};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 
-/// What a member sent.
+/// Result of a receive.
 pub enum Incoming {
     /// A record of the protocol.
     Record(Record),
-    /// A record, but not one of ours; its first bytes, if it has a kind and a version at all.
+    /// A record that is not one of ours, with its first words, if it is long enough to have them.
     Garbage {
         /// Its first word.
         kind: u32,
         /// Its second word.
         version: u32,
     },
-    /// Nothing more at the moment.
+    /// There is nothing more now.
     Empty,
-    /// The member is gone.
+    /// The other end is gone.
     End,
 }
 
-/// A record, with what came with it.
+/// A record, with its descriptor and credentials.
 pub struct Record {
     /// The record's words.
     pub msg: Msg,
     /// The descriptor that came with it.
     pub fd: Option<OwnedFd>,
-    /// Who has sent it, as the kernel says.
+    /// Credentials of the sender, from the kernel.
     pub sender: Option<Sender>,
     /// A descriptor was sent but could not be received.
     pub fd_lost: bool,
@@ -42,7 +42,7 @@ pub struct Record {
 
 /// Receives without blocking.
 pub fn receive(socket: BorrowedFd<'_>) -> Incoming {
-    // One byte more than a record, so that a longer one is noticed.
+    // One byte longer than a record, so that a longer record is noticed.
     let mut bytes = [0; msg::LEN + 1];
     let got = loop {
         match sock::recv(socket, &mut bytes) {

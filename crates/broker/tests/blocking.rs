@@ -1,5 +1,5 @@
-//! What a member sends can make whoever closes it wait, for as long as the member likes. It delays its own trust domain,
-//! nobody else's, and not the end of the broker.
+//! A descriptor from a member can block its last close for as long as the member likes. That delays the member's own trust
+//! domain. It delays no other domain, and not the end of the broker.
 
 mod common;
 #[path = "common/daemon.rs"]
@@ -20,13 +20,13 @@ use std::net::TcpStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One test at a time: a process that another one starts would have copies of what is never to be closed, for a moment.
+/// One test at a time: a process that another test starts would have copies of this test's descriptors for a moment.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For what does not wait for anybody.
+/// Time limit for calls that wait for nobody.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 /// A socket whose last close waits for an hour, or until the other end is closed.
@@ -71,7 +71,7 @@ fn joined(address: &Address) -> OwnedFd {
     socket
 }
 
-/// Two members of another domain get what they came for.
+/// Checks that two members of another domain are served.
 fn works(address: &Address) {
     let began = Instant::now();
     let (a, b) = as_user(CAROL, || (FakeMember::join(address, 4096), FakeMember::join(address, 4096)));
@@ -89,10 +89,10 @@ fn works(address: &Address) {
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
 }
 
-/// A way to have the broker close something.
+/// A way to make the broker close a descriptor.
 struct Way {
     what: &'static str,
-    /// From a member, not from somebody who has not said who it is.
+    /// The sender is a member, and not a connection that has sent no greeting.
     joins: bool,
     hangs_up: bool,
     send: fn(&OwnedFd, &OwnedFd),
@@ -140,11 +140,11 @@ const WAYS: [Way; 7] = [
 ];
 
 impl Way {
-    /// Sends it, and has the broker be the last to hold it.
+    /// Sends the descriptor this way, so that the broker is the last to hold it.
     fn go(&self, broker: &Daemon, fd: OwnedFd) -> Option<OwnedFd> {
         let member = self.joins.then(|| as_user(MALLORY, || joined(&broker.address)));
         broker.stop();
-        // A broker that runs may turn it away before anything is sent.
+        // A running broker may turn the connection away before anything is sent.
         let socket = member.unwrap_or_else(|| as_user(MALLORY, || connect(&broker.address)));
         as_user(MALLORY, || (self.send)(&socket, &fd));
         drop(fd);
@@ -168,7 +168,7 @@ fn a_socket_that_lingers_holds_up_neither_others_nor_the_end() {
     }
 }
 
-/// What waits to be closed behind it is its domain's, however little of it is a connection.
+/// Descriptors that wait to be closed behind a blocked one count in its domain, even if few of them are connections.
 #[test]
 fn offers_that_linger_use_up_no_more_than_their_domain_has() {
     let _alone = alone();
@@ -198,13 +198,13 @@ fn offers_that_linger_use_up_no_more_than_their_domain_has() {
 #[test]
 fn a_descriptor_that_cannot_be_closed_holds_up_nobody_else() {
     let _alone = alone();
-    // A socket that is offered is identified first: this one is none that could be.
+    // An offered socket is identified first; this descriptor is no socket that could be.
     for way in WAYS.into_iter().filter(|way| way.what != "with an offer") {
         let broker = Daemon::start(&[]);
         let (ours, _set, held) = stuck();
         let socket = way.go(&broker, ours);
         (0..3).for_each(|_| works(&broker.address));
-        // Its own domain waits.
+        // The domain itself waits.
         let neighbour = as_user(MALLORY, || connect(&broker.address));
         as_user(MALLORY, || wire::send(neighbour.as_fd(), &Msg::new(Kind::Hello), None)).expect("hello");
         std::thread::sleep(Duration::from_millis(100));
@@ -221,7 +221,7 @@ fn many_connections_that_are_turned_away_hold_up_nobody_else() {
     const LIMIT: u64 = 400;
     let broker = Daemon::limited(&[], Some(LIMIT));
     let (ours, _set, held) = stuck();
-    // The first one keeps the receiver of its domain; those behind it fill what the domain may have, and then some.
+    // The first one blocks its domain's receiver. Those behind it fill the domain's quota, and more.
     let keeper = WAYS[0].go(&broker, ours);
     let flood = |n| {
         let connections = (0..n).map(|_| {
@@ -233,7 +233,7 @@ fn many_connections_that_are_turned_away_hold_up_nobody_else() {
     };
     let sockets = flood(3 * LIMIT);
     works(&broker.address);
-    // Then one that keeps who closes what is turned away, and as many behind it.
+    // Then one blocks the thread that closes what is turned away, with as many behind it.
     let (other, _set, held_too) = stuck();
     let keeper_too = WAYS[0].go(&broker, other);
     drop(flood(3 * LIMIT));
@@ -244,13 +244,13 @@ fn many_connections_that_are_turned_away_hold_up_nobody_else() {
     works(&broker.address);
     let open = || std::fs::read_dir(format!("/proc/{}/fd", broker.child.id())).expect("/proc").count();
     wait_for("all is closed", || {
-        // What is parked goes when the next one comes.
+        // Parked connections are closed when the next one comes.
         works(&broker.address);
         (open() < 60).then_some(())
     });
 }
 
-/// The end takes as long as a stranger likes only in the kernel: the address is free at once.
+/// Only in the kernel may the end take as long as a stranger likes: the address is free at once.
 #[test]
 fn the_address_is_free_although_something_cannot_be_closed() {
     let _alone = alone();

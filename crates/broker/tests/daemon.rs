@@ -32,7 +32,7 @@ fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Killed at the end of the test, however it ends.
+/// Killed at the end of the test, whatever its result.
 struct Running(Child);
 
 impl Running {
@@ -161,7 +161,7 @@ fn the_socket_opens_and_closes_with_the_allow_list() {
     }
 }
 
-/// Ends a process that is not our child, if it still lives when the test is over.
+/// Ends a process that is not our child, if it still lives at the end of the test.
 struct EndAtLast(u32);
 
 impl Drop for EndAtLast {
@@ -186,7 +186,7 @@ fn in_the_background_it_is_nobodys_child_and_holds_nothing_open() {
     assert_ne!(status.pid, middle.id());
     let _end = EndAtLast(status.pid);
     let mut said = String::new();
-    // Ends only because the broker has let go of both.
+    // Both streams end only because the broker has released them.
     middle.stdout.take().expect("piped").read_to_string(&mut said).expect("read");
     middle.stderr.take().expect("piped").read_to_string(&mut said).expect("read");
     assert_eq!(said, "");
@@ -197,7 +197,7 @@ fn in_the_background_it_is_nobodys_child_and_holds_nothing_open() {
     let own = rustix::process::getsid(None).expect("session");
     assert_ne!(session, own.as_raw_nonzero().to_string(), "a session of its own");
     assert_eq!(std::fs::read_link(format!("/proc/{}/cwd", status.pid)).expect("/proc"), Path::new("/"));
-    // Not by asking it, which would keep it.
+    // Asking the broker would keep it running.
     let pid = rustix::process::Pid::from_raw(status.pid as i32).expect("a pid");
     let process = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).expect("it lives");
     let mut ended = [rustix::event::PollFd::new(&process, rustix::event::PollFlags::IN)];

@@ -1,5 +1,5 @@
-//! Doorbells: what one member does to what it holds changes nothing for others, and ringing never blocks. The members are
-//! three users without privileges, and none of them is the broker's. Needs root.
+//! Doorbells: what a member does to its descriptors changes nothing for others, and ringing never blocks. The members are three
+//! unprivileged users, and none of them is the broker's. Needs root.
 
 mod common;
 
@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// Of ringing: the kernel has nothing to wait for.
+/// Time limit of rings: the kernel has nothing to wait for.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 fn ring(ringer: &OwnedFd) {
@@ -33,7 +33,7 @@ fn owner(broker: &TestBroker, user: u32) -> (FakeMember, OwnedFd) {
     as_user(user, || broker.bell_member(3))
 }
 
-/// What the peer of an owner has.
+/// The peer of an owner, with what it was given.
 struct Peer {
     _member: FakeMember,
     memory: Memory,
@@ -54,7 +54,7 @@ fn peer_of(broker: &TestBroker, (owner, of): (&FakeMember, u32), user: u32) -> P
     Peer { _member: member, memory, ringer: ringer.expect("attached"), _streams: streams }
 }
 
-/// Whether a broker that others may have disturbed still rings: for a survivor whose peer has died.
+/// Checks that the broker still rings a survivor whose peer has died.
 fn the_broker_rings(bell: &OwnedFd, place: usize, dying: Peer) {
     let side = 1 - dying.memory.side;
     rung(bell);
@@ -103,7 +103,7 @@ fn what_a_peer_does_to_its_own_changes_nothing_for_others() {
     let held = Held::new(&set);
     heard("a peer holds a set that its own is in");
     drop(held);
-    // Whatever it does with sets, by edge or by level, once or for one waiter.
+    // The hostile peer may add the eventfd to sets in any mode.
     for flags in [EventFlags::ET, EventFlags::ET | EventFlags::ONESHOT, EventFlags::EXCLUSIVE, EventFlags::empty()] {
         epoll::delete(&set, &its_own).expect("delete");
         epoll::add(&set, &its_own, EventData::new_u64(0), EventFlags::IN | flags).expect("add");
@@ -128,7 +128,8 @@ fn a_doorbell_whose_mutex_its_owner_holds_is_rung_at_once() {
     assert!(rung(&bell));
 }
 
-/// The last close of what is in an epoll set waits for whoever holds that set: it is not for the doorbell's owner to make.
+/// The last close of a file in an epoll set waits for the holder of the set's mutex. So the doorbell's owner must not make that
+/// close.
 #[test]
 fn a_dead_peer_s_own_that_cannot_be_closed_holds_up_its_own_domain_alone() {
     let Scene { broker, _owner: owner, bell, hostile, honest } = Scene::new();
@@ -163,7 +164,7 @@ fn the_broker_wakes_a_survivor_whatever_others_hold() {
     drop(ringer);
 }
 
-/// The most that the kernel lets anybody build: whoever rings wakes all of it.
+/// The most expensive sets that the kernel permits: each ring wakes all of them.
 #[test]
 fn a_doorbell_that_is_in_hundreds_of_sets_is_rung_at_once() {
     let broker = broker();
@@ -176,7 +177,7 @@ fn a_doorbell_that_is_in_hundreds_of_sets_is_rung_at_once() {
         sets.push(set.try_clone().expect("dup"));
         added.map(|()| set)
     };
-    // Sets in sets, as deep as may be, and as many as may be at each depth.
+    // Sets in sets, as deep and as many at each depth as permitted.
     let mut outermost = bell.try_clone().expect("dup");
     while let Ok(set) = watch(&outermost) {
         for _ in 0..600 {
@@ -187,7 +188,7 @@ fn a_doorbell_that_is_in_hundreds_of_sets_is_rung_at_once() {
         outermost = set;
     }
     assert!(sets.len() > 100, "only {} sets", sets.len());
-    // Nothing more goes in, perhaps: then the membership ends, or nobody can ring. Who can is not delayed.
+    // If the kernel permits no more, the membership ends, or nobody can ring. A member that can ring is not delayed.
     let honest = as_user(DAVE, || broker.join());
     let streams = tcp_pair("127.0.0.1");
     as_user(DAVE, || honest.offer(1, &streams.0));
@@ -217,7 +218,7 @@ fn a_place_keeps_its_doorbell() {
     assert_eq!((rung(&first), rung(&second)), (true, false));
 }
 
-/// Each kind of file that is none: it is never written to, and who sends it is no member any more.
+/// A descriptor of any other kind is never written to, and its sender is no member any more.
 #[test]
 fn what_is_no_doorbell_ends_the_membership() {
     let broker = broker();

@@ -10,7 +10,7 @@ use sidestep_broker::client::ClientError;
 use sidestep_broker::status::Carrier;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// Both directions of the first connection carried by ring, up to these positions.
+/// Sets both directions of the first connection to "by ring", up to these positions.
 fn use_rings(shared: &Shared) {
     let words = shared.memory_a.slot(shared.slot_a.slot);
     for direction in 0..2 {
@@ -22,7 +22,7 @@ fn use_rings(shared: &Shared) {
     }
 }
 
-/// How often each side was told to look at its ring.
+/// Hints to each side so far.
 fn hints(shared: &Shared) -> [u32; 2] {
     let words = shared.memory_a.slot(shared.slot_a.slot);
     [0, 1].map(|side| words.side[side].froze.load(SeqCst))
@@ -57,7 +57,7 @@ fn one_process() {
     let broker = TestBroker::start();
     let mut shared = Shared::new(&broker);
     use_rings(&shared);
-    // Both members are this process.
+    // Both members are in this process.
     let scope = Scope::Process(std::process::id());
     assert_eq!(broker.operator().hold(scope, true).expect("known"), 1);
     assert_eq!((hints(&shared), held(&shared)), ([1, 1], (1, 1, 1)));

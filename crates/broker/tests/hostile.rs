@@ -1,4 +1,4 @@
-//! Members that lie, babble, or do not listen. The broker goes on, and serves the others.
+//! Members that lie, send garbage, or do not read. The broker goes on, and serves the others.
 
 mod common;
 
@@ -78,7 +78,7 @@ fn only_connected_tcp_sockets_are_taken() {
     works(&broker);
 }
 
-/// Each of these breaks the protocol; the sender is cut off.
+/// Each of these violates the protocol; the sender is cut off.
 #[test]
 fn nonsense_ends_the_membership() {
     let broker = TestBroker::start();
@@ -111,7 +111,7 @@ fn nonsense_ends_the_membership() {
     works(&broker);
 }
 
-/// Whatever its uid: who commands has come by the operator's socket.
+/// Only a connection to the operator's socket may give commands, whatever its uid.
 #[test]
 fn nobody_commands_on_the_members_socket() {
     let broker = TestBroker::start();
@@ -172,7 +172,7 @@ fn nobody_releases_what_is_not_theirs() {
     stranger.release(shared.slot_a);
     stranger.release(shared.slot_b);
     stranger.expect_silence();
-    // Own link, but the other's side, another slot, no side at all.
+    // The own link, with the other's side, another slot, or no valid side.
     shared.a.release(shared.slot_b);
     shared.a.release(common::Given { slot: 1023, ..shared.slot_a });
     shared.a.release(common::Given { slot: usize::MAX, ..shared.slot_a });
@@ -218,7 +218,7 @@ fn a_member_that_does_not_listen_gets_no_more_matches_and_holds_nobody_up() {
     let (client, server) = tcp_pair("127.0.0.1");
     deaf.offer(0, &client);
     deaf.expect_nothing_yet();
-    // Every refusal is a record that it does not read; after a while the broker no longer reads from it either.
+    // The member reads none of its refusals. After a while the broker stops reading from it.
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
     let listener = OwnedFd::from(listener);
     let mut sent = 0u64;
@@ -229,7 +229,7 @@ fn a_member_that_does_not_listen_gets_no_more_matches_and_holds_nobody_up() {
                 sent = n;
                 false
             }
-            // The socket is full: is that for good, or is the broker only behind?
+            // The socket is full: wait to see whether the broker is only behind.
             Err(_) => (0..100).all(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(2));
                 wire::send(deaf.socket.as_fd(), &msg, Some(listener.as_fd())).is_err()
@@ -240,7 +240,7 @@ fn a_member_that_does_not_listen_gets_no_more_matches_and_holds_nobody_up() {
     peer.offer(1, &server);
     peer.expect_refused(1, Reason::PeerAbsent);
     works(&broker);
-    // Once it listens, it has missed nothing.
+    // When it reads again, no record is missing.
     let mut refused = 0;
     while refused < sent {
         let (msg, _) = deaf.expect(Kind::Refused);
@@ -267,7 +267,7 @@ fn an_offer_counts_for_the_user_who_makes_it() {
     let broker = TestBroker::with(None, |settings| settings.users = Users::new(0, None, &[vec![1000, 1337]]));
     let (a, b) = (broker.join(), broker.join());
     if !rustix::process::geteuid().is_root() {
-        // The kernel sees to it that nobody lies; there is no second user to try the rest with.
+        // The kernel prevents a false uid. Without root there is no second user for the rest of the test.
         let lie = offer_as(&a, rustix::process::getuid().as_raw() + 1, 1, &tcp_pair("127.0.0.1").0);
         return assert_eq!(lie, Err(rustix::io::Errno::PERM));
     }
@@ -300,7 +300,7 @@ fn a_socket_with_linger_does_not_hold_the_broker_up() {
     sockopt::set_socket_linger(&client, Some(std::time::Duration::from_secs(600))).expect("linger");
     fill(&client);
     member.offer(1, &client);
-    // Whose close is the last one, ours or the broker's, is not known.
+    // Either this close or the broker's may be the last one.
     let ours = std::thread::spawn(move || drop(client));
     broker.status();
     works(&broker);

@@ -1,11 +1,11 @@
-//! Nothing is left behind. One test, so that the process has no other test's descriptors.
+//! The broker leaves nothing behind. A single test, so that the process has no descriptors of other tests.
 
 mod common;
 
 use common::{Shared, TestBroker, tcp_pair, wait_for};
 use sidestep_abi::msg::{Kind, Msg};
 
-/// Of this process, which is also the broker's.
+/// Counts of this process, which is also the broker's.
 fn descriptors_and_mappings() -> (usize, usize) {
     let fds = std::fs::read_dir("/proc/self/fd").expect("/proc").count();
     let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
@@ -16,7 +16,7 @@ fn descriptors_and_mappings() -> (usize, usize) {
 fn whoever_dies_leaves_nothing() {
     let broker = TestBroker::start();
     broker.status(); // it is set up
-    // Nobody's receiver is there then: an operator's ends with its connection.
+    // No receiver runs then: the operator's ends with its connection.
     let fresh = wait_for("the operator's connection is closed", || {
         let now = descriptors_and_mappings();
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -36,11 +36,11 @@ fn both_die(broker: &TestBroker) {
     let mut shared = Shared::new(broker);
     shared.add();
     let _bells = (shared.a.bell(1), shared.b.bell(2));
-    // Waits for an end that never comes.
+    // The offer waits for an end that never comes.
     shared.a.offer(77, tcp_pair("127.0.0.1").0);
 }
 
-/// The survivor still has slots, and with them the link, by which nobody will ever ring its new doorbell.
+/// The survivor still has slots, and so the link. Nobody will ever ring its new doorbell by that link.
 fn one_dies_before_the_others_new_doorbell(broker: &TestBroker) {
     let mut shared = Shared::new(broker);
     let (second, _) = shared.add();

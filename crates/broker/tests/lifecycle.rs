@@ -20,7 +20,7 @@ fn a_death_freezes_what_the_dead_read_and_wakes_the_survivor() {
         shared.a.expect(Kind::PeerDoorbell);
     }
     let Shared { a, b, memory_b, slot_a, slot_b, .. } = shared;
-    // The dead side has read 100 bytes of what the survivor wrote, which has 50 bytes to read still.
+    // The dead side has read 100 bytes of the survivor's. The survivor has 50 bytes left to read.
     let slot = memory_b.slot(slot_b.slot);
     slot.reader[slot_b.side].head.store(100, SeqCst);
     slot.reader[slot_a.side].head.store(50, SeqCst);
@@ -45,7 +45,7 @@ fn a_death_freezes_what_the_dead_read_and_wakes_the_survivor() {
     }
     assert_eq!((rung(&awake), rung(&asleep)), (false, true), "only who sleeps is rung");
 
-    // The link goes when the survivor has released all of it.
+    // The link goes when the survivor has released all slots.
     b.release(slot_b);
     b.expect_silence();
     b.release(second);
@@ -171,7 +171,7 @@ fn a_broker_with_a_member_stays() {
 fn a_broker_asked_to_stay_does_so_while_the_asker_lives() {
     let limit = Duration::from_millis(50);
     let broker = TestBroker::with(Some(limit), |_| {});
-    // The asker is this process, which lives on after the connection is closed.
+    // The process that asked is this one, which lives on after the connection is closed.
     sidestep_broker::client::Client::connect(&broker.address).expect("the broker accepts").stay().expect("answered");
     std::thread::sleep(4 * limit);
     assert_eq!(broker.status().processes, []);

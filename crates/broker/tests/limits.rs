@@ -1,4 +1,4 @@
-//! What one user takes of the broker does not keep another from getting its rings. Needs root.
+//! One user's use of the broker does not keep another user from getting rings. Needs root.
 
 mod common;
 #[path = "common/daemon.rs"]
@@ -18,10 +18,10 @@ use std::net::TcpStream;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// Of open files, for the broker: what it has on a small machine.
+/// Limit of open files of the broker, as on a small machine.
 const FILES: u64 = 3000;
 
-/// Offers both ends, and waits until each has a slot or one is refused: then both are, or the other waits in vain.
+/// Offers both ends, and waits until each has a slot, or one is refused. Then the other is refused, too, or would wait in vain.
 fn outcome(a: &FakeMember, b: &FakeMember, user: u32, streams: &(TcpStream, TcpStream)) -> Result<(), u64> {
     as_user(user, || {
         a.offer(1, &streams.0);
@@ -40,7 +40,7 @@ fn outcome(a: &FakeMember, b: &FakeMember, user: u32, streams: &(TcpStream, TcpS
     })
 }
 
-/// Whether there is a slot, or why not, if the broker has said so. What comes with it is closed.
+/// The broker's answer, if it has come: a slot, or a reason. Descriptors that come with it are closed.
 fn answer(member: &FakeMember) -> Option<Result<(), u64>> {
     loop {
         match wire::receive(member.socket.as_fd()) {
@@ -72,7 +72,7 @@ fn flood_of_links(broker: &Daemon) -> Vec<FakeMember> {
     members
 }
 
-/// Processes that do nothing, with as many doorbells as there can be. Who gets in no more is hung up on.
+/// Idle processes with as many doorbells as possible. Those that do not fit are hung up on.
 fn flood_of_members(broker: &Daemon, user: u32) -> Vec<(OwnedFd, OwnedFd)> {
     let bell = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
     let one = |_| {
@@ -92,7 +92,7 @@ fn one_user_cannot_take_everything() {
     let broker = Daemon::limited(&[], Some(FILES));
     let links = flood_of_links(&broker);
     let members = flood_of_members(&broker, CAROL);
-    // A third one comes late, and wants a ring.
+    // A third user comes late, and wants a ring.
     let began = Instant::now();
     let (a, b) = as_user(DAVE, || (FakeMember::join(&broker.address, 4096), FakeMember::join(&broker.address, 4096)));
     let bell = as_user(DAVE, || a.bell(7));
@@ -110,7 +110,7 @@ fn one_user_cannot_take_everything() {
     b.expect_slot(2);
     memory.side_area(memory.side).doorbells[7].armed.store(1, SeqCst);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    // And hears of its peer's death.
+    // The survivor also learns of its peer's death.
     rung(&bell);
     drop(b);
     wait_for("the survivor is rung", || rung(&bell).then_some(()));
@@ -122,7 +122,7 @@ fn one_user_cannot_take_everything() {
     drop((links, members));
 }
 
-/// The end that came first does not wait for one that was refused.
+/// The end that waits is refused together with the end that found no room.
 #[test]
 fn both_ends_are_refused_when_there_is_room_for_one() {
     sidestep_broker::server::raise_fd_limit();
@@ -139,7 +139,7 @@ fn both_ends_are_refused_when_there_is_room_for_one() {
     drop(others);
 }
 
-/// The first of them is a member still, though it is hung up on when it wants more than there is.
+/// The first of them stays a member, although the broker hangs up on it when it wants more than there is.
 #[test]
 fn a_domain_gets_two_thirds_of_what_is_left() {
     sidestep_broker::server::raise_fd_limit();
@@ -172,7 +172,7 @@ fn a_domain_gets_two_thirds_of_what_is_left() {
     drop((second, third, fourth));
 }
 
-/// Memory whose lock two of them keep is given back late. It is theirs until then, however often they come and go.
+/// If two members hold the lock of memory, it is given back late. Until then it counts as theirs, however often they reconnect.
 #[test]
 fn memory_that_cannot_be_given_back_counts_for_those_who_share_it() {
     sidestep_broker::server::raise_fd_limit();
@@ -189,7 +189,7 @@ fn memory_that_cannot_be_given_back_counts_for_those_who_share_it() {
     let held = Held::file(&memory.fd);
     as_user(MALLORY, || mallory.release(given.0));
     as_user(CAROL, || carol.release(given.1));
-    // Each of these leaves memory to be given back behind the first.
+    // Each of these leaves memory to be given back behind the first one.
     for _ in 0..limit {
         let (mallory, carol) = (join(MALLORY), join(CAROL));
         let streams = tcp_pair("127.0.0.1");
@@ -200,7 +200,7 @@ fn memory_that_cannot_be_given_back_counts_for_those_who_share_it() {
         let answer = || common::receive(&mallory.socket).expect("an answer").0;
         let mut told = answer();
         if told.kind() == Some(Kind::Settled) {
-            // It waits: if its other end is refused, it hears of it.
+            // It waits: if its other end is refused, so is it.
             as_user(CAROL, || carol.offer(2, &streams.1));
             told = answer();
         }
@@ -222,7 +222,7 @@ fn memory_that_cannot_be_given_back_counts_for_those_who_share_it() {
     drop(held);
 }
 
-/// What one peer took of a server: links, and descriptors for its doorbells.
+/// Links of a server with its peers, and descriptors for their doorbells.
 fn links_and_bells(server: &FakeMember) -> (usize, usize) {
     let (mut links, mut bells) = (0, 0);
     while let Incoming::Record(record) = wire::receive(server.socket.as_fd()) {
@@ -232,11 +232,11 @@ fn links_and_bells(server: &FakeMember) -> (usize, usize) {
     (links, bells)
 }
 
-/// A process has so many links, and descriptors for so many doorbells of its peers, by default.
+/// By default a process has this many links, and descriptors for this many doorbells of its peers.
 const LINKS: usize = 512;
 const BELLS: usize = 512;
 
-/// However many processes a user has, those of another one get their links with the same server, and their doorbells.
+/// However many processes a user has, another user's get their links and doorbells with the same server.
 #[test]
 fn one_user_cannot_take_all_of_a_process() {
     sidestep_broker::server::raise_fd_limit();
@@ -247,7 +247,7 @@ fn one_user_cannot_take_all_of_a_process() {
         as_user(user, || member.send(Msg { arg: 1, ..Msg::new(Kind::Settle) }, None));
         while member.expect_any() != Kind::Settled {}
     };
-    // A connection with the server, from a process with so many doorbells.
+    // A connection with the server, from a process with this many doorbells.
     let client = |user, doorbells| {
         let (client, streams) = (as_user(user, || FakeMember::join(&broker.address, 4096)), tcp_pair("127.0.0.1"));
         let bell = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
@@ -280,7 +280,7 @@ fn one_user_cannot_take_all_of_a_process() {
     assert_eq!(bells.filter(|kind| *kind == Kind::PeerDoorbell).count(), 64);
 }
 
-/// What a ring takes of an address space and a cgroup is for each user to say.
+/// Each user decides how much address space and cgroup memory its rings take.
 #[test]
 fn a_user_s_rings_are_no_larger_than_it_wishes() {
     let config = allow(&[MALLORY, CAROL]);
@@ -302,7 +302,7 @@ fn a_user_s_rings_are_no_larger_than_it_wishes() {
     assert_eq!(ring_size((&small, CAROL), (&large, CAROL)), 65536, "among its own the larger wish counts");
 }
 
-/// The memory of what has been written is the writer's until both have released it.
+/// Written memory counts as the writer's until both sides have released it.
 #[test]
 fn who_releases_nothing_gets_no_more() {
     const LARGEST: u64 = 16 << 20;
@@ -310,7 +310,7 @@ fn who_releases_nothing_gets_no_more() {
     let broker = Daemon::start(&["--config", &config.path().to_string_lossy()]);
     let join = |user| as_user(user, || FakeMember::join(&broker.address, LARGEST));
     let (server, mallory, dave) = (join(CAROL), join(MALLORY), join(DAVE));
-    // The server is done with each connection at once. How many there are.
+    // The server releases each connection at once. Returns how many are possible.
     let connections = |user, client: &FakeMember, releases: bool| {
         let one = |offer: &u64| {
             let streams = tcp_pair("127.0.0.1");
@@ -338,7 +338,7 @@ fn who_releases_nothing_gets_no_more() {
     assert_eq!(connections(DAVE, &dave, true), 99);
 }
 
-/// A configuration that lets these share memory.
+/// A configuration that permits these users to share memory.
 fn allow(users: &[u32]) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), format!("[[allow]]\nuids = {users:?}\n")).expect("write");

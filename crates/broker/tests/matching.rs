@@ -1,5 +1,5 @@
-//! Worlds of random connections, as the kernel allows them to exist, offered in random order: whatever is paired
-//! is one connection. Addresses and ports come from small pools, so that tuples mirror each other by chance.
+//! Random sets of connections (worlds) that the kernel permits, offered in random order: each pair must be one connection.
+//! Addresses and ports come from small pools, so that tuples mirror each other by chance.
 
 use proptest::prelude::*;
 use sidestep_abi::Reason;
@@ -16,7 +16,7 @@ fn endpoint(host: usize, port: u16) -> Endpoint {
     format!("{}:{port}", HOSTS[host]).parse::<SocketAddr>().expect("an address").into()
 }
 
-/// One connection of a world; the identities of its two ends, or of the only one on this host.
+/// One connection of a world: the identities of its two ends, or of the one end on this host.
 #[derive(Clone, Debug)]
 enum Connection {
     Both(Identity, Identity),
@@ -39,7 +39,7 @@ fn any_connection() -> impl Strategy<Value = Connection> {
             let lands = if translated { lands } else { called };
             let identity =
                 |local, remote, original: Option<Endpoint>| Identity { cookie: 0, domain, local, remote, original };
-            // Connection tracking tells both ends the called address; without it there is no translation either.
+            // Connection tracking tells both ends the called address. Without connection tracking there is no translation.
             let original = Some(called).filter(|_| tracked || lands != called);
             let (a, b) = (identity(caller, called, original), identity(lands, caller, original));
             match missing {
@@ -51,8 +51,8 @@ fn any_connection() -> impl Strategy<Value = Connection> {
     )
 }
 
-/// Keeps the connections that can exist at once: a tuple names one socket in its domain, a socket is not its own
-/// peer, and a connection with one end elsewhere does not look like a local one.
+/// Keeps the connections that can exist at once: a tuple names one socket in its domain, a socket is not its own peer, and a
+/// connection with one end elsewhere does not look like a local one.
 fn possible(connections: Vec<Connection>) -> Vec<Connection> {
     let (mut sockets, mut calls) = (HashSet::new(), HashSet::new());
     let mut keep = |c: &Connection| {
@@ -60,7 +60,7 @@ fn possible(connections: Vec<Connection>) -> Vec<Connection> {
             Connection::Both(a, b) => vec![*a, *b],
             Connection::One(a) => vec![*a],
         };
-        // Both views of a call are taken by it: from the caller, and as seen where it was called.
+        // Each call occupies two tuples: the caller's, and the one at the called address.
         let called = |i: &Identity| i.original.filter(|o| *o != i.remote).unwrap_or(i.local);
         let views: Vec<_> = match c {
             Connection::Both(a, _) => vec![(a.domain, a.local, a.remote)],
@@ -80,7 +80,7 @@ fn possible(connections: Vec<Connection>) -> Vec<Connection> {
     connections.into_iter().filter(|c| keep(c)).collect()
 }
 
-/// The offers of a world in random order, and for each ticket its connection.
+/// The offers of a world in random order, and the connection of each offer.
 fn offers_of(world: &[Connection], order: &[usize]) -> (Vec<Offer>, HashMap<u64, usize>) {
     let (mut offers, mut truth) = (Vec::new(), HashMap::new());
     for (n, connection) in world.iter().enumerate() {
@@ -220,7 +220,7 @@ fn two_that_fit_are_two_too_many() {
 #[test]
 fn a_twin_elsewhere_makes_it_ambiguous() {
     let mut matcher = matcher(true);
-    // A -> B exists in namespaces 1 and 2; the answering end in 3 belongs to one of them.
+    // A -> B exists in namespaces 1 and 2. The answerer in 3 belongs to one of them.
     assert_eq!(matcher.offer(offer(1, 3, B, A)), Verdict::Waits);
     assert_eq!(matcher.offer(offer(2, 4, B, A)), Verdict::Waits);
     assert!(matches!(matcher.offer(offer(3, 1, A, B)), Verdict::Refused(Reason::Ambiguous, _)));
@@ -237,7 +237,8 @@ fn the_same_namespace_goes_first() {
 
 #[test]
 fn a_redirected_port_is_not_mistaken_for_a_direct_one() {
-    // R calls X:80, which lands at X:15001. Another socket of R's port calls X:15001 itself, which lands at X:15006.
+    // R calls X:80, which is redirected to X:15001. Another socket with R's port calls X:15001 itself, which is redirected to
+    // X:15006.
     let parse = |text: &str| Endpoint::from(text.parse::<SocketAddr>().expect("an address"));
     let (r, x80, x15001) = ("127.0.0.1:5", "127.0.0.1:80", "127.0.0.1:15001");
     let mut lands = offer(1, 1, x15001, r);

@@ -1,8 +1,8 @@
 //! The same addresses in two network namespaces are two different connections.
 //!
-//! The test runs itself once more inside a new network namespace, as a member that offers sockets with the very same tuple
-//! as the sockets out here. Whoever owns a network namespace makes any address there: so another test does the same in one
-//! that a user has made.
+//! The test runs itself again inside a new network namespace, as a member that offers sockets with the same tuple as the
+//! sockets outside. The owner of a network namespace can make any address in it, so another test does the same in one that a
+//! user has made.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn pair(ports: [u16; 2]) -> (TcpStream, TcpStream) {
     (client.into(), listener.accept().expect("accept").0)
 }
 
-/// Below those that the kernel gives to others by itself (ip_local_port_range), and others for each call.
+/// Below the range of automatic ports (ip_local_port_range), and different at each call.
 fn free_ports() -> [u16; 2] {
     static CALLS: AtomicU16 = AtomicU16::new(0);
     let first = 10_000 + (std::process::id() % 10_000) as u16 + 100 * CALLS.fetch_add(1, Relaxed);
@@ -48,7 +48,7 @@ fn inside(broker: &Address, ports: [u16; 2]) {
     let (client, server) = pair(ports);
     let member = FakeMember::join(broker, 4096);
     member.offer(1, &server);
-    // The offer outside is the mirror of this one; the end in here comes last and is the right one.
+    // The offer outside mirrors this one. The right end is offered here, last.
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("told to go on");
     member.offer(2, &client);
@@ -58,7 +58,7 @@ fn inside(broker: &Address, ports: [u16; 2]) {
     assert_eq!(member.expect_slot(1).slot, member.expect_slot(2).slot);
 }
 
-/// Ended with the test.
+/// A process that ends with the test.
 struct Inside(Child);
 
 impl Drop for Inside {
@@ -97,7 +97,7 @@ fn equal_tuples_in_two_namespaces_never_meet() {
 
 const USER_MADE: &str = "TEST_USER_MADE";
 
-/// An attacker puts the victim's addresses onto an interface of a namespace of its own, and offers both ends from there.
+/// An attacker adds the victim's addresses to an interface in a namespace of its own, and offers both ends from there.
 #[test]
 fn addresses_in_a_namespace_that_a_user_made_prove_nothing() {
     if std::env::var(USER_MADE).is_ok() {
@@ -134,12 +134,12 @@ fn addresses_in_a_namespace_that_a_user_made_prove_nothing() {
     member.expect_link();
 }
 
-/// A broker of an ordinary user may not look into a namespace of root's: what it cannot prove it does not pair.
+/// A broker of an ordinary user may not look into root's namespaces, and does not pair what it cannot prove.
 #[test]
 fn a_namespace_that_the_broker_cannot_enter_proves_nothing() {
     let dir = tempfile::tempdir().expect("temporary directory");
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).expect("chmod");
-    // Where that user can read it.
+    // In a directory that the user can read.
     let program = dir.path().join("sidestepd");
     let copied = Command::new("install").args(["-m", "755", env!("CARGO_BIN_EXE_sidestepd")]).arg(&program).status();
     assert!(copied.expect("install (coreutils)").success());
@@ -160,7 +160,7 @@ fn a_namespace_that_the_broker_cannot_enter_proves_nothing() {
     std::thread::scope(|scope| scope.spawn(ends).join()).expect("nothing is proved");
 }
 
-/// All namespaces of a user's own making are one domain; each of the machine's is one of its own.
+/// All namespaces that users have made are one domain. Each namespace of the system is a domain of its own.
 #[test]
 fn namespaces_tell_domains_apart_only_if_not_everybody_makes_them() {
     let socket = |_| rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("socket");
@@ -180,7 +180,7 @@ fn namespaces_tell_domains_apart_only_if_not_everybody_makes_them() {
     let all = [here, elsewhere[0], elsewhere[1]];
     assert!(all.iter().all(|space| matches!(space, NetNamespace::Known(_))), "{all:?}");
     assert_eq!(std::collections::BTreeSet::from(all).len(), 3, "{all:?}");
-    // A connection belongs to the namespace of whoever has made it.
+    // A connection belongs to the namespace of the process that made it.
     let dir = tempfile::tempdir().expect("temporary directory");
     let address = Address::Path(dir.path().join("listener"));
     let listener = sidestep_broker::listen::listen(&address, false).expect("listen");

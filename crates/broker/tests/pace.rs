@@ -55,7 +55,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// Microseconds for each pair, and for giving its slot back: one after the other, and with `depth` under way.
+/// Microseconds for each pair and the release of its slot, one after the other or with `depth` under way.
 fn measure(a: &FakeMember, b: &FakeMember, pairs: &[(TcpStream, TcpStream)], depth: usize) -> f64 {
     let began = Instant::now();
     for part in pairs.chunks(depth) {

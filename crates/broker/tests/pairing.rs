@@ -36,7 +36,7 @@ fn both_ends_get_the_same_sealed_memory() {
         assert_eq!(memory_b.slot(slot_b.slot).writer[side].tail.load(SeqCst), 1 + side as u64);
         assert_eq!(memory_b.ring_byte(slot_b.slot, side, 4095).load(SeqCst), 40 + side as u8);
     }
-    // Welcome came before the page could be mapped; link and slot were announced after it.
+    // Welcome came before the page could be mapped; the link and the slot were announced after that.
     assert!(a.pending() >= 2 && b.pending() >= 2, "announced: {} and {}", a.pending(), b.pending());
 }
 
@@ -125,7 +125,7 @@ fn doorbells_reach_every_peer_on_every_link() {
     hub.offer(1, &client);
     early.0.offer(1, &server);
     let link = hub.expect_link().link;
-    // A place known before the link.
+    // A doorbell that was known before the link.
     let (told, bell) = hub.expect(Kind::PeerDoorbell);
     assert_eq!((told.link, told.place), (link, 9));
     rustix::io::write(bell.as_ref().expect("attached"), &1u64.to_ne_bytes()).expect("ring");
@@ -133,7 +133,7 @@ fn doorbells_reach_every_peer_on_every_link() {
     hub.expect_slot(1);
     early.0.expect_link();
     early.0.expect_slot(1);
-    // A place that comes later goes to all who share a link.
+    // A later doorbell is announced to every peer.
     let _late = hub.bell(63);
     let (told, bell) = early.0.expect(Kind::PeerDoorbell);
     assert_eq!((told.link, told.place, bell.is_some()), (link, 63, true));
@@ -161,13 +161,13 @@ fn a_withdrawn_offer_is_not_paired() {
     b.offer(2, &server);
     b.expect_silence();
     assert_eq!(broker.status().waiting_offers, 1);
-    // Offered again, it is.
+    // It is paired when it is offered again.
     a.offer(3, &client);
     a.expect_link();
     a.expect_slot(3);
 }
 
-/// A process that sleeps does not hear of its slot, but has said before that it has closed the connection.
+/// A sleeping process does not learn of its slot, but has sent a withdrawal before.
 #[test]
 fn an_offer_that_is_withdrawn_too_late_gives_its_slot_back() {
     let broker = TestBroker::start();
@@ -177,7 +177,7 @@ fn an_offer_that_is_withdrawn_too_late_gives_its_slot_back() {
     a.send(Msg { offer: 1, ..Msg::new(Kind::Withdraw) }, None);
     a.expect_silence();
     assert_eq!(broker.status().links[0].slots_used, 0);
-    // Said again, when the slot is another connection's already.
+    // The withdrawal is sent again, when the slot is another connection's already.
     let (client, server) = tcp_pair("127.0.0.1");
     a.offer(7, &client);
     b.offer(8, &server);
@@ -192,19 +192,19 @@ fn a_socket_that_two_processes_hold_stays_on_the_kernel() {
     let broker = TestBroker::start();
     let mut shared = Shared::new(&broker);
     let child = broker.join();
-    // Already upgraded: only the newcomer is refused.
+    // The socket has a slot already: only the new offer is refused.
     child.offer(1, &shared.streams.0);
     child.expect_refused(1, Reason::Shared);
     shared.a.offer(9, &shared.streams.0);
     shared.a.expect_refused(9, Reason::Dup);
-    // Still waiting: both are.
+    // The offer still waits: both are refused.
     let (client, _server) = tcp_pair("127.0.0.1");
     shared.a.offer(3, &client);
     shared.a.expect_silence();
     child.offer(2, &client);
     child.expect_refused(2, Reason::Shared);
     shared.a.expect_refused(3, Reason::Shared);
-    // Given back by one side, its socket may be offered again while the other side still holds the slot.
+    // After one side's release its socket may be offered again, while the other side still holds the slot.
     shared.a.release(shared.slot_a);
     shared.a.offer(4, &shared.streams.0);
     shared.a.expect_silence();

@@ -1,4 +1,4 @@
-//! Offers of ends that gain nothing by a ring themselves.
+//! Passive offers: of ends that would not profit from a ring themselves.
 
 mod common;
 
@@ -63,7 +63,7 @@ fn one_that_comes_later_may_be_the_passive_one() {
     expect_pair((&a, 1), (&b, 2));
 }
 
-/// It is proved once more: what is known of its socket may be out of date.
+/// The offer is proved again: what is known of its socket may be out of date.
 #[test]
 fn who_presses_is_asked_for_the_socket_again() {
     let broker = TestBroker::start();
@@ -90,7 +90,7 @@ fn who_presses_before_the_other_end_comes_waits_for_it() {
     expect_pair((&a, 1), (&b, 2));
 }
 
-/// A paired offer, one that was withdrawn, one that never was: nothing happens.
+/// Press has no effect on an offer that was paired, was withdrawn, or never was.
 #[test]
 fn pressing_for_what_does_not_wait_changes_nothing() {
     let broker = TestBroker::start();

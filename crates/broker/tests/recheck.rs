@@ -1,5 +1,5 @@
-//! Waiting offers are looked for again and again, by threads that their own domains can keep waiting. One test, since the
-//! memory of a process is measured. Needs root.
+//! The sockets of waiting offers are looked for repeatedly, by threads that their own domains can block. A single test, since
+//! it measures the memory of the process. Needs root.
 
 mod common;
 
@@ -14,7 +14,7 @@ use sidestep_broker::users::Users;
 use sidestep_broker::wire::{self, Incoming};
 use std::time::Instant;
 
-/// The main thread of a broker, whose time passes as the test says.
+/// The main thread of a broker, with a clock that the test controls.
 struct Driven {
     broker: Broker,
     epoll: OwnedFd,
@@ -33,7 +33,7 @@ impl Driven {
         self.broker.settle();
     }
 
-    /// Works until the member is told something.
+    /// Runs the broker until the member receives a record.
     fn answer(&mut self, member: &OwnedFd) -> Msg {
         let deadline = Instant::now() + common::DEADLINE;
         loop {
@@ -73,7 +73,7 @@ fn send(member: &OwnedFd, msg: Msg, fd: Option<&OwnedFd>) {
     wire::send(member.as_fd(), &msg, fd.map(AsFd::as_fd)).expect("send");
 }
 
-/// Of this process, in KiB.
+/// Memory of this process, in KiB.
 fn memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
     let line = status.lines().find(|line| line.starts_with("RssAnon:")).expect("since Linux 4.5");
@@ -97,7 +97,7 @@ fn a_domain_that_keeps_its_receiver_waiting_is_not_asked_again_and_again() {
     send(&member, Msg { arg: 7, ..Msg::new(Kind::Settle) }, None);
     assert_eq!(driven.answer(&member).kind(), Some(Kind::Settled));
 
-    // Its domain's receiver closes what cannot be closed.
+    // The domain's receiver blocks in a close.
     let set = epoll::create(CreateFlags::CLOEXEC).expect("epoll");
     let stuck = unix_socket();
     epoll::add(&set, &stuck, EventData::new_u64(0), EventFlags::empty()).expect("add");
@@ -112,7 +112,7 @@ fn a_domain_that_keeps_its_receiver_waiting_is_not_asked_again_and_again() {
     let grown = memory().saturating_sub(before);
     assert!(grown < 4096, "{grown} KiB for 200000 looks");
 
-    // Then it goes on.
+    // The receiver goes on.
     drop(held);
     send(&member, Msg { arg: 8, ..Msg::new(Kind::Settle) }, None);
     assert_eq!(driven.answer(&member).kind(), Some(Kind::Settled));

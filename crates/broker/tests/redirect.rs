@@ -1,5 +1,5 @@
-//! REDIRECT and DNAT by the kernel, as sidecars use them: the accepting end has another address than the one that
-//! was called. In a network namespace of its own; needs `nft` (Debian package nftables).
+//! REDIRECT and DNAT by the kernel, as sidecars use them: the accepting end has another address than the called one. In a
+//! network namespace of its own; needs `nft` (Debian package nftables).
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 const INSIDE: &str = "TEST_INSIDE";
 
-/// Port 80 goes to 15001, port 15001 to 15006; 127.9.9.9:80 is a service that is really at 127.0.0.1:8080.
+/// Port 80 is redirected to 15001, port 15001 to 15006; 127.9.9.9:80 is a service that is really at 127.0.0.1:8080.
 const RULES: &str = "
 table inet test {
   chain output {
@@ -82,7 +82,7 @@ fn inside() {
     a.expect_link();
     b.expect_link();
     assert_eq!(a.expect_slot(1).slot, b.expect_slot(2).slot);
-    // Connection tracking is on: also a plain connection, and one offered from the accepting end first.
+    // Connection tracking is on. A plain connection is paired, too, and one whose accepting end is offered first.
     pairs(&a, &b, &call("127.0.0.1:9000", "127.0.0.1:9000"));
     let (client, server) = call("127.0.0.1:80", "127.0.0.1:15001");
     b.offer(1, &server);
@@ -102,8 +102,8 @@ fn inside() {
     a_service_that_has_moved(&broker);
 }
 
-/// A server waits, and does not hear that its client is gone. Then the service moves, and a stranger calls it from the port of
-/// that client.
+/// A server's offer waits, and the server does not learn that its client is gone. Then the service moves, and a stranger calls
+/// it from the port of that client.
 fn a_service_that_has_moved(broker: &TestBroker) {
     let (a, b) = (broker.join(), broker.join());
     let (former, server) = call("127.9.9.9:80", "127.0.0.1:8080");
@@ -127,8 +127,8 @@ fn a_service_that_has_moved(broker: &TestBroker) {
     assert_eq!(a.expect_slot(3).slot, b.expect_slot(2).slot);
 }
 
-/// One port calls 80, which lands at 15001, and also 15001 itself, which lands at 15006: the first accepting end
-/// and the second calling end mirror each other, but are not peers.
+/// One port calls 80, which is redirected to 15001, and also 15001 itself, which is redirected to 15006. The first accepting
+/// end and the second calling end mirror each other, but are not peers.
 fn mistaken_for_each_other(broker: &TestBroker) {
     let (a, b) = (broker.join(), broker.join());
     let listeners = [15001, 15006].map(|port| TcpListener::bind(("127.0.0.1", port)).expect("bind"));

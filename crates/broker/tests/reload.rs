@@ -1,4 +1,4 @@
-//! SIGHUP: the broker reads again who may share memory. Needs root.
+//! SIGHUP: the broker reads its list of users that may share memory again. Needs root.
 
 mod common;
 #[path = "common/daemon.rs"]
@@ -35,7 +35,7 @@ impl Scene {
         self.broker.signal(Signal::HUP);
     }
 
-    /// Until the broker has complained so often.
+    /// Waits until the broker has complained `n` times.
     fn wait_for_complaints(&self, n: usize) {
         wait_for("the broker says what is wrong", || {
             let said = std::fs::read_to_string(self.dir.path().join("log")).expect("read");
@@ -47,7 +47,7 @@ impl Scene {
         as_user(user, || FakeMember::join(&self.broker.address, 4096))
     }
 
-    /// What two users get for a connection between them.
+    /// Outcome of a connection between two users.
     fn outcome(&self, users: [u32; 2]) -> Result<Connection, u64> {
         let members = users.map(|user| self.join(user));
         let streams = tcp_pair("127.0.0.1");

@@ -1,4 +1,4 @@
-//! Addresses are used again: an offer whose socket is gone proves nothing, and spoils nothing. Needs root.
+//! Addresses are reused: an offer whose socket is gone proves nothing, and does no harm. Needs root.
 
 mod common;
 
@@ -12,7 +12,7 @@ use sidestep_broker::users::Users;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// A connection from this port, which others have used before or will use.
+/// A connection from this port, which other connections have used or will use.
 fn call_from(from: SocketAddr, to: SocketAddr) -> rustix::io::Result<TcpStream> {
     let family = if from.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
@@ -22,7 +22,7 @@ fn call_from(from: SocketAddr, to: SocketAddr) -> rustix::io::Result<TcpStream> 
     Ok(socket.into())
 }
 
-/// Its addresses are free at once, here and at the other end.
+/// Resets the connection, so that its addresses are free at once, on both ends.
 fn reset(stream: TcpStream) {
     sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("linger");
 }
@@ -61,7 +61,7 @@ fn who_gave_its_addresses_up_does_not_get_the_next_one_s_bytes() {
         settled(&mallory, MALLORY);
         assert_eq!(broker.status().waiting_offers, 1);
         reset(stale);
-        // A stranger happens to get the very addresses, and the server offers what it has accepted.
+        // A stranger happens to get the same addresses, and the server offers what it has accepted.
         let stranger = wait_for("the port is free", || call_from(from, to).ok());
         let (accepted, _) = listener.accept().expect("accept");
         offer(&carol, CAROL, 2, &accepted);
@@ -74,7 +74,7 @@ fn who_gave_its_addresses_up_does_not_get_the_next_one_s_bytes() {
             "the new one waits for its own other end"
         );
         assert_eq!(status.refused.get("short").copied().unwrap_or(0) % 2, 1, "counted, beside those of `settled`");
-        // That is another user's, who may not share memory with the server; if it were its own, they would be a pair.
+        // The stranger is another user, who may not share memory with the server. Otherwise they would be a pair.
         let dave = member(&broker, DAVE);
         offer(&dave, DAVE, 3, &stranger);
         dave.expect_refused(3, Reason::UserPair);
@@ -127,7 +127,7 @@ fn offers_whose_sockets_are_gone_do_not_stay() {
     assert_eq!(broker.status().waiting_offers, 0);
 }
 
-/// An end that is closed in the regular way is nobody's any more either, although the kernel still has its addresses.
+/// An end that was closed regularly proves nothing either, although the kernel still has its addresses.
 #[test]
 fn an_orphan_proves_nothing() {
     let broker = broker();
@@ -142,11 +142,11 @@ fn an_orphan_proves_nothing() {
     assert_eq!(broker.status().waiting_offers, 1);
 }
 
-/// At least so many, of which one would do if the broker could be deceived by haste.
+/// At least this many tries. One would be enough if haste could deceive the broker.
 const CHANCES: u32 = 50;
 
-/// Somebody offers, resets and offers again as fast as it can, from the port that others use in turn: it never gets a slot
-/// on a connection of theirs.
+/// An attacker offers, resets and offers again as fast as it can, from the port that others use in turn. It never gets a slot
+/// on one of their connections.
 #[test]
 fn nobody_wins_the_race_for_an_address() {
     let broker = broker();
@@ -164,10 +164,10 @@ fn nobody_wins_the_race_for_an_address() {
         drop(listener.accept().expect("accept"));
         offer(&mallory, MALLORY, number, &stale);
         reset(stale);
-        // The broker has a copy, for a moment.
+        // The broker may hold a copy of the socket for a moment.
         let Some(stranger) = (0..1000).find_map(|_| call_from(from, to).ok()) else { continue };
         let (accepted, _) = listener.accept().expect("accept");
-        // The stranger's own end comes first, last, or not at all.
+        // The stranger's own end is offered first, last, or not at all.
         if number % 3 == 0 {
             offer(&dave, DAVE, number, &stranger);
         }
@@ -185,7 +185,7 @@ fn nobody_wins_the_race_for_an_address() {
     assert!(strangers >= CHANCES, "only {strangers} within a minute");
 }
 
-/// Reads what it is told until it has been told about something that it says now.
+/// Reads records until the answer to a new question arrives.
 fn settled_whatever_it_was_told(member: &FakeMember, user: u32) {
     let socket: OwnedFd = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("socket");
     as_user(user, || member.offer(u64::MAX, &socket));

@@ -1,4 +1,4 @@
-//! As long as nothing happens a broker does nothing. Needs root.
+//! While nothing happens, the broker's threads sleep. Needs root.
 
 mod common;
 
@@ -11,7 +11,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// A broker of a user who has no other: each that starts asks the others of its user whether they live.
+/// A broker of a user who has no other broker: each starting broker connects to the others of its user, to see whether they
+/// live.
 struct Broker {
     dir: tempfile::TempDir,
     child: Child,
@@ -22,7 +23,7 @@ impl Broker {
         let dir = tempfile::tempdir().expect("temporary directory");
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).expect("chmod");
         std::os::unix::fs::chown(dir.path(), Some(MALLORY), Some(MALLORY)).expect("this test needs root");
-        // Where that user can read it.
+        // In a directory that the user can read.
         let program = dir.path().join("sidestepd");
         let copied =
             Command::new("install").args(["-m", "755", env!("CARGO_BIN_EXE_sidestepd")]).arg(&program).status();
@@ -58,7 +59,7 @@ fn sleeps(broker: &Broker) -> u64 {
     tasks.map(|task| count(std::fs::read_to_string(task.path().join("status")).expect("/proc"))).sum()
 }
 
-/// Offers that wait are looked at from time to time; those that have found their other end are not.
+/// Waiting offers are looked at from time to time. Offers that were paired are not.
 #[test]
 fn with_members_and_connections_it_sleeps() {
     let broker = Broker::start();

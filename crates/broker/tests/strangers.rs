@@ -1,5 +1,5 @@
-//! Those who are not meant: other users, other machines, other kinds of descriptors, forged records. Refused, counted in
-//! the status, and of no effect on others. Needs root, for users and network interfaces.
+//! Other users, other machines, other kinds of descriptors, forged records: all are refused, counted in the status, and without
+//! effect on others. Needs root, for users and network interfaces.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn refused(broker: &TestBroker, reason: Reason) -> u64 {
     broker.status().refused.get(reason.name()).copied().unwrap_or(0)
 }
 
-/// Runs this test again as another user. Its program is copied to where that user can read it.
+/// Runs this test again as another user, from a copy of its program that the user can read.
 fn as_nobody(test: &str, broker: &TestBroker, port: u16) {
     assert!(rustix::process::geteuid().is_root(), "this test needs root");
     let dir = tempfile::tempdir().expect("temporary directory");
@@ -40,7 +40,7 @@ fn as_nobody(test: &str, broker: &TestBroker, port: u16) {
     assert!(command.stdout(std::process::Stdio::null()).status().expect("setpriv is there").success());
 }
 
-/// What this process is to do if it is the other user.
+/// Address and port for this process, if it is the other user.
 fn stranger() -> Option<(Address, u16)> {
     let broker = std::env::var(BROKER).ok()?.parse().expect("an address");
     Some((broker, std::env::var(PORT).ok()?.parse().expect("a port")))
@@ -156,7 +156,7 @@ fn forged_records_are_counted() {
     drop(shared);
 }
 
-/// One connection over a pair of interfaces between two namespaces, its ends made by a thread in each.
+/// One connection over a pair of interfaces between two namespaces. A thread in each namespace has one end.
 fn across(ends: impl Fn(&str, TcpStream) + Sync) {
     let (accepting, calling) = (Namespace::fresh(), Namespace::fresh());
     calling.ip(&format!("link add outer type veth peer name inner netns {}", accepting.name()));
@@ -187,7 +187,7 @@ fn broker_at(dir: &Path, across_namespaces: bool) -> TestBroker {
     TestBroker::at(Address::Path(dir.join("broker")), None, settings)
 }
 
-/// By default two ends in two namespaces are two machines, although they are one connection.
+/// By default two ends in two namespaces count as two machines, although they are one connection.
 #[test]
 fn two_namespaces_are_two_machines() {
     let dir = tempfile::tempdir().expect("temporary directory");
@@ -206,7 +206,7 @@ fn two_namespaces_are_two_machines() {
     assert_eq!(broker.status().connections.len(), 0);
 }
 
-/// And the same addresses on two other machines do not fit the ends of these: each pair finds its own other end.
+/// The same addresses on two other machines do not fit these ends: each pair finds its own other end.
 #[test]
 fn equal_tuples_over_two_pairs_of_interfaces_never_meet() {
     let dir = tempfile::tempdir().expect("temporary directory");
@@ -215,7 +215,7 @@ fn equal_tuples_over_two_pairs_of_interfaces_never_meet() {
     let wait = |_: &str, stream: TcpStream| {
         let member = broker.join();
         member.offer(1, &stream);
-        member.expect_silence(); // of this domain; the others' offers have arrived when they say so
+        member.expect_silence(); // asks in this domain; the offers of the other domains arrive at the barrier
         all.wait();
         member.expect_silence();
         let waiting = broker.status().waiting_offers;

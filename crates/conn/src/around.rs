@@ -1,4 +1,4 @@
-//! What an end knows beside the words of a direction, and what it decides with both directions in view.
+//! Facts besides the words of one direction, and decisions for which both directions count.
 
 use crate::course::Course;
 use crate::rx::{Read, Rx};
@@ -6,16 +6,18 @@ use crate::tx::Tx;
 use sidestep_abi::Reason;
 use sidestep_ring::Half;
 
-/// What is known of a connection when one of its directions decides.
+/// What is known of the rest of the connection when a direction decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Around {
     /// The peer has said that it has ended its side.
     pub peer_ended: bool,
-    /// Who wants both directions on the kernel for the time being: no stretch begins, and those that have begun end.
+    /// Why both directions must be on the kernel for a while: no stretch begins, and those that have begun end. None: they need
+    /// not.
     pub hold: Option<Reason>,
 }
 
-/// Who holds a connection on the kernel. `away`: one of its ends may wait where no doorbell is heard. `held`: the operator.
+/// Why a connection is held on the kernel. `away`: one of its ends may wait where no doorbell is heard. `held`: by the
+/// operator.
 pub fn holder(away: bool, held: bool) -> Option<Reason> {
     match (away, held) {
         (true, _) => Some(Reason::NeverWaited),
@@ -24,30 +26,30 @@ pub fn holder(away: bool, held: bool) -> Option<Reason> {
     }
 }
 
-/// How a stream has ended whose end the kernel has told.
+/// What is known about a stream whose end the kernel has reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
     /// The peer has said that it has ended its side.
     pub peer_ended: bool,
-    /// shutdown was called at this end, in either way: it expects no answer, or none in full.
+    /// shutdown was called at this end, in either direction: this end expects no answer, or no complete one.
     pub is_shut: bool,
-    /// The peer was seen to be gone while bytes for it were on their way back to the kernel.
+    /// The peer was found dead while bytes for it were on their way back to the kernel.
     pub died_unread: bool,
 }
 
 impl Ending {
-    /// Whether the kernel would have reset the connection, had it carried all bytes: the peer was killed before it had read what
-    /// this end has sent. `unread`: how much of that is in a ring, asked for only if it matters.
+    /// Whether the kernel would have reset the connection if it had carried all bytes: the peer was killed before it had read
+    /// all bytes of this end. `unread`: number of such bytes in a ring; called only if it matters.
     pub fn is_reset(self, unread: impl FnOnce() -> u64) -> bool {
         !self.peer_ended && !self.is_shut && (self.died_unread || unread() > 0)
     }
 }
 
-/// Whether the kernel carries both directions, and what is on its way to the reading end is in the kernel's queue: then whoever
-/// reads and writes the socket without this library misses nothing. `queued`: the length of that queue, asked before.
+/// Whether the kernel carries both directions, and the kernel's queue has all bytes for the reading end. Then the socket can be
+/// used without this library. `queued`: length of the queue, asked before this call.
 pub fn is_all_by_kernel(rx: &mut Rx, tx: &Tx, half: Half, queued: u64) -> bool {
     let all_here = rx.on_its_way() <= queued;
-    // No stretch: neither one that this end is in, nor one that has been announced, nor copies of one.
+    // There is no stretch: this end is in none, none is announced, and none has left copies.
     all_here && rx.next(half) == Ok(Read::Kernel(u64::MAX)) && tx.course() == Course::Kernel
 }
 

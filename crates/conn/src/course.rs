@@ -1,4 +1,4 @@
-//! Where the bytes of a writing end go, as those may know who do not hold its lock.
+//! The course of a writing end, for threads that do not hold its lock.
 
 use sidestep_abi::sync::{AtomicU32, Ordering};
 
@@ -13,7 +13,7 @@ pub enum Course {
     Unsent,
 }
 
-/// The course that the writing end was on when its lock was last given back.
+/// The course at the moment when the lock was last released.
 #[derive(Debug, Default)]
 pub struct Cell(AtomicU32);
 
@@ -32,7 +32,7 @@ impl Cell {
         self.0.load(Ordering::Acquire) == course as u32
     }
 
-    /// By the holder of the lock. Mostly nothing changes, and others look at this line.
+    /// Called by the holder of the lock. Mostly nothing changes; a store would disturb other threads that read this cache line.
     #[inline]
     pub fn set(&self, course: Course) {
         if !self.is(course) {

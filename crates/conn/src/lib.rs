@@ -1,11 +1,11 @@
 //! Which carrier the next byte of a connection takes.
 //!
-//! Each direction is a sequence of stretches, carried by `kernel` or by `ring`. Positions count its bytes from the beginning,
-//! by either carrier. The writer begins a stretch of ring and ends it by copies: it sends the unread bytes by kernel, too,
-//! and the reader discards the copies of bytes that it has read in the ring ([`sidestep_abi::link::COPYING`]). The reader can
-//! leave at any time, at its exact position ([`sidestep_abi::link::FROZEN`]), and the writer then sends the unread bytes by
-//! kernel. This crate does no I/O and no waiting: the caller moves the bytes and reports what moved.
-// Not all of it is documented yet.
+//! Each direction is a sequence of stretches, carried by the kernel or by a ring. Positions count its bytes from the beginning,
+//! by either carrier. The writer begins a stretch of ring, and ends it by copies: it also sends the unread bytes by kernel, and
+//! the reader discards the copies of bytes that it has read in the ring ([`sidestep_abi::link::COPYING`]). The reader can leave
+//! at any time, at its exact position ([`sidestep_abi::link::FROZEN`]); the writer then sends the unread bytes by kernel. This
+//! crate does no I/O and no waiting: the caller moves the bytes and reports how many.
+// Some items have no documentation yet.
 #![allow(missing_docs)]
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

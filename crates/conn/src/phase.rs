@@ -1,4 +1,4 @@
-//! The life of a connection at one end, on its way from the kernel into a ring and back: one table of transitions.
+//! The phases of a connection at one end, from the kernel into a ring and back: one table of transitions.
 //!
 //! ```text
 //!                     Offer              Assign            Enter              Ready
@@ -9,8 +9,8 @@
 //!                      Release                Demote
 //! ```
 //!
-//! `Keep` says that the kernel carries for good: who has no slot remembers that (`for_good`), who has one returns. `Break` leads
-//! from all phases with rings to `Broken`, `Close` from all to `Closed`, `Free` from there back to the beginning.
+//! `Keep`: the kernel carries for good. An end without a slot remembers that (`for_good`); an end with a slot returns. `Break`
+//! leads from all phases with rings to `Broken`, `Close` from all to `Closed`, `Free` from there to the beginning.
 
 use sidestep_abi::sync::{AtomicU64, Ordering};
 
@@ -18,56 +18,56 @@ use sidestep_abi::sync::{AtomicU64, Ordering};
 pub enum Phase {
     /// No connection.
     Free,
-    /// The kernel carries; calls are passed through and counted.
+    /// The kernel carries. Calls go to the kernel and are counted.
     Kernel { for_good: bool },
-    /// The same, and the broker has been asked for a ring. Passive: only for the sake of the other end.
+    /// As `Kernel`, and the broker has an offer. Passive: the offer is made only for the sake of the other end.
     Offered { passive: bool, for_good: bool },
-    /// The broker has given a slot. As soon as no thread is inside a native call, `Attached`.
+    /// The broker has assigned a slot. `Attached` follows as soon as no thread is inside a native call.
     Assigned { for_good: bool },
-    /// Each direction is carried by what its two ends have agreed upon, byte by byte. The peer cannot ring all our waits yet, so
-    /// it does not write into rings.
+    /// Each direction is carried as its two ends agree, byte by byte. The peer does not write into rings yet, since it cannot
+    /// ring all our waiters.
     Attached,
-    /// The same, and we read rings.
+    /// As `Attached`, and this end reads rings.
     Ready,
-    /// Attached still, on the way to the kernel for good: no stretch begins.
+    /// Still attached, but on the way to the kernel for good: no stretch begins.
     Returning,
     /// The peer has violated the protocol: calls fail. The slot is still ours.
     Broken,
     /// The kernel carries for good. The slot is still ours.
     Demoted,
-    /// Closed here; threads still inside give up.
+    /// Closed at this end. Threads that are still inside a call give up.
     Closed,
 }
 
-/// What happens to a connection.
+/// An event in the life of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     Open,
     Offer {
         passive: bool,
     },
-    /// A passive offer is passive no more.
+    /// The passive offer is passive no more.
     Press,
     /// The offer is refused, or the broker that had it is gone.
     Lose,
     Assign,
     Enter,
-    /// The peer can ring every place where this end might wait.
+    /// The peer can ring every waiter of this end.
     Ready,
     /// The kernel is to carry for good.
     Keep,
-    /// The peer wrote what no correct peer writes.
+    /// The peer has violated the protocol.
     Break,
-    /// Not fit for a ring after all.
+    /// The connection turned out to be unfit for a ring.
     Unfit,
     Demote,
-    /// The slot is given back while others hold the connection.
+    /// The slot is given back while other processes hold the connection.
     Release,
     Close,
     Free,
 }
 
-/// A transition, and what the end owes the broker for it.
+/// A transition. It also tells what the end must tell the broker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     pub from: Phase,
@@ -75,7 +75,7 @@ pub struct Step {
 }
 
 impl Phase {
-    /// In the order of their numbers.
+    /// In the order of their discriminants.
     pub const ALL: [Phase; 15] = [
         Phase::Free,
         Phase::Kernel { for_good: false },
@@ -121,17 +121,17 @@ impl Phase {
         })
     }
 
-    /// Whether a slot is ours.
+    /// Whether this end has a slot.
     pub const fn has_slot(self) -> bool {
         matches!(self, Phase::Assigned { .. } | Phase::Demoted) || self.is_attached()
     }
 
-    /// Whether the broker has an offer of ours.
+    /// Whether the broker has an offer of this end.
     pub const fn is_offered(self) -> bool {
         matches!(self, Phase::Offered { .. })
     }
 
-    /// Whether calls go through the two ends' state machines, and are not the kernel's alone.
+    /// Whether calls go through the state machines of the two ends, and not to the kernel alone.
     pub const fn is_attached(self) -> bool {
         matches!(self, Phase::Attached | Phase::Ready | Phase::Returning | Phase::Broken)
     }
@@ -141,12 +141,12 @@ impl Phase {
         matches!(self, Phase::Attached | Phase::Ready)
     }
 
-    /// Whether an offer could lead to a ring, or to one sooner.
+    /// Whether an offer, or one that is not passive, could lead to a ring.
     pub const fn may_be_offered(self) -> bool {
         matches!(self, Phase::Kernel { for_good: false } | Phase::Offered { passive: true, for_good: false })
     }
 
-    /// Whether the next call on the connection may take it a step further, into the ring or back.
+    /// Whether the next call on the connection may take it a step further into the ring or back.
     pub const fn is_moving(self) -> bool {
         matches!(self, Phase::Assigned { .. } | Phase::Attached | Phase::Returning)
     }
@@ -172,24 +172,24 @@ impl Phase {
 }
 
 impl Step {
-    /// The slot that was ours is to be given back.
+    /// Whether the slot must be given back.
     pub const fn gives_slot_back(self) -> bool {
         self.from.has_slot() && !self.to.has_slot()
     }
 
-    /// The broker has an offer of a connection that is none any more.
+    /// Whether an offer must be withdrawn, because its connection has ended.
     pub const fn withdraws(self) -> bool {
         self.from.is_offered() && matches!(self.to, Phase::Closed)
     }
 }
 
-/// The phase of a connection's record, which several threads change at once. A record is used for one connection after the
-/// other: its generation says for which.
+/// The phase of a record, which several threads change concurrently. A record is used for one connection after another; its
+/// generation tells which.
 #[derive(Debug, Default)]
 pub struct Cell(AtomicU64);
 
 impl Cell {
-    /// The generation in the upper half, the phase in the lower one. Zero is a free record.
+    /// The generation in the upper half, the phase in the lower half. Zero: a free record.
     const fn word(generation: u32, phase: Phase) -> u64 {
         (generation as u64) << 32 | phase.number() as u64
     }
@@ -204,38 +204,38 @@ impl Cell {
         (self.0.load(Ordering::Acquire) >> 32) as u32
     }
 
-    /// Both, as of one moment.
+    /// Generation and phase, read at one moment.
     pub fn now(&self) -> (u32, Phase) {
         let word = self.0.load(Ordering::SeqCst);
         ((word >> 32) as u32, Phase::from_number(word as u32))
     }
 
-    /// Whether this is the phase, in one order with what other threads do.
+    /// Whether this is the phase. Sequentially consistent with the actions of other threads.
     #[inline]
     pub fn is(&self, phase: Phase) -> bool {
         self.0.load(Ordering::SeqCst) as u32 == phase.number()
     }
 
-    /// Whether the connection is attached, in one order with what other threads do.
+    /// Whether the connection is attached. Sequentially consistent with the actions of other threads.
     #[inline]
     pub fn is_attached(&self) -> bool {
         const ENDS: (u32, u32) = (Phase::Attached.number(), Phase::Broken.number());
         (ENDS.0..=ENDS.1).contains(&(self.0.load(Ordering::SeqCst) as u32))
     }
 
-    /// Whether the next call on the connection may take it a step further, into the ring or back.
+    /// Whether the next call on the connection may take it a step further into the ring or back.
     #[inline]
     pub fn is_moving(&self) -> bool {
         const ENDS: (u32, u32) = (Phase::Assigned { for_good: false }.number(), Phase::Returning.number());
         (ENDS.0..=ENDS.1).contains(&(self.0.load(Ordering::Acquire) as u32))
     }
 
-    /// The event happens, unless the table has no transition for it now.
+    /// Applies the event. None: the table has no transition for it now.
     pub fn go(&self, event: Event) -> Option<Step> {
         self.go_if(event, |_| true)
     }
 
-    /// The same, if the record is still that of the connection with this generation.
+    /// As [`go`](Self::go), if the record still has this generation.
     pub fn go_in(&self, generation: u32, event: Event) -> Option<Step> {
         self.go_if(event, |now| now == generation)
     }
@@ -245,7 +245,7 @@ impl Cell {
         loop {
             let (generation, from) = ((word >> 32) as u32, Phase::from_number(word as u32));
             let to = from.after(event).filter(|_| is_it(generation))?;
-            // A free record's next connection is another one.
+            // The next connection of a free record has a new generation.
             let generation = if event == Event::Open { generation.wrapping_add(1) } else { generation };
             match self.0.compare_exchange(word, Cell::word(generation, to), Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => return Some(Step { from, to }),

@@ -3,7 +3,7 @@
 //! A message for a thread that sleeps costs a wake-up, by either carrier, and the wake-up is most of its cost. For a thread that
 //! is awake a ring saves the rest of the cost.
 
-/// What a thread's last waits tell, in any unit of time. By default there were none, and the thread counts as asleep.
+/// What the last waits of a thread tell, in any unit of time. By default there were none, and the thread counts as asleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
     awake: u32,
@@ -19,8 +19,8 @@ impl Rest {
         self.awake as u64 | (self.asleep as u64) << 32
     }
 
-    /// The thread has been awake for so long, and then asleep. Older times count less and less, and hardly at all if they are
-    /// older than `window`.
+    /// The thread has been awake and then asleep for these times. Older times count less and less, and hardly at all if they
+    /// are older than `window`.
     #[must_use]
     pub fn after(self, awake: u64, asleep: u64, window: u32) -> Rest {
         let add = |so_far: u32, more: u64| (u64::from(so_far) + more.min(u64::from(window))) as u32;

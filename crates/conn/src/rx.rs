@@ -11,9 +11,9 @@ use sidestep_ring::{Advance, Half, Input, PATIENCE, PeerViolation, Stretch};
 pub enum Read {
     /// From the kernel, at most this many bytes.
     Kernel(u64),
-    /// From the ring: this many bytes are there (0: none yet).
+    /// From the ring: this many bytes (0: none yet).
     Ring(usize),
-    /// The kernel's next bytes are copies of bytes that the ring has delivered: discard them first
+    /// The kernel's next bytes are copies of bytes that the ring has delivered. They must be discarded first
     /// ([`Rx::discardable`]).
     Copies,
 }
@@ -23,15 +23,15 @@ pub enum Read {
 pub struct Rx {
     input: Input,
     in_ring: bool,
-    /// Bytes of the kernel that come before the present stretch, which this end has entered ahead of them
-    /// ([`Rx::enter_ahead`]). It has read nothing of the ring then.
+    /// Number of the kernel's bytes that come before the present stretch. This end has entered the stretch ahead of them
+    /// ([`Rx::enter_ahead`]), and has read nothing of the ring yet.
     ahead: u64,
     copies: Copies,
-    /// Where the last stretch ended, and what was published then. If the writer dies before it has sent the bytes between
-    /// by kernel, they are still in the ring.
+    /// Position at which the last stretch ended, and the tail at that moment. If the writer dies before it has sent the bytes
+    /// between by kernel, they are still in the ring.
     drain_from: u64,
     drain_to: u64,
-    /// The kernel has all that was in a ring, and no ring follows. Somebody else may read it there.
+    /// The kernel has all bytes that were in a ring, and no stretch follows: the socket may be read without this library.
     is_handed_over: bool,
     /// Bytes of the stream read from the kernel.
     pub kernel: u64,
@@ -39,7 +39,7 @@ pub struct Rx {
     pub socket: u64,
     /// Bytes read from rings.
     pub ring: u64,
-    /// Stretches that ended.
+    /// Number of stretches that have ended.
     pub ended: u32,
 }
 
@@ -54,12 +54,12 @@ impl Rx {
         self.input.pos - self.ahead
     }
 
-    /// Whether the ring carries now, as far as this end knows.
+    /// Whether this end is in a ring.
     pub fn in_ring(&self) -> bool {
         self.in_ring
     }
 
-    /// Decides where to read next, entering or leaving a stretch when it is time.
+    /// Decides where to read next. Enters or leaves a stretch when that is due.
     #[inline]
     pub fn next(&mut self, half: Half) -> Result<Read, PeerViolation> {
         for _ in 0..PATIENCE {
@@ -72,13 +72,13 @@ impl Rx {
             if self.copies.is_expected() {
                 return Ok(Read::Copies);
             }
-            self.settle_copies(half)?; // another stretch may begin once the number of copies is known
+            self.settle_copies(half)?; // only then the writer may begin another stretch
             let Some(stretch) = self.input.announced(half.writer) else {
                 let outside = self.input.is_outside(half.reader);
                 return if outside { Ok(Read::Kernel(u64::MAX)) } else { Err(PeerViolation::Head) };
             };
             if stretch.is_cancelled(half.reader) || stretch.is_all_in_kernel(half.writer) {
-                // The kernel carries on, whatever the beginning would have been.
+                // The stretch is over, so the kernel carries on, wherever the stretch began.
                 self.input.epoch = stretch.epoch;
                 self.notice(half, stretch.from);
                 continue;
@@ -91,12 +91,12 @@ impl Rx {
         Err(PeerViolation::Unsettled)
     }
 
-    /// Enters a stretch at this end's position. That is behind its beginning if it began after this end had looked for one,
-    /// and had then read copies of its first bytes.
+    /// Enters a stretch at the present position. If the stretch began after this end had looked for one, this end may have read
+    /// copies of the first bytes meanwhile. Then its position is behind the beginning.
     fn enter(&mut self, half: Half, stretch: Stretch) -> Result<(), PeerViolation> {
         self.copies.begin(stretch.from, self.input.pos);
         if self.input.pos > stretch.from {
-            self.input.available(half.writer, half.size)?; // what it has read was published
+            self.input.available(half.writer, half.size)?; // only published bytes can have been copied
         }
         self.in_ring = self.input.enter(half.reader, stretch)?;
         if !self.in_ring {
@@ -105,7 +105,7 @@ impl Rx {
         Ok(())
     }
 
-    /// What to read in the present stretch. None: it has ended, and this end has left it.
+    /// What to read in the present stretch. None: the stretch has ended, and this end has left it.
     #[inline]
     fn in_stretch(&mut self, half: Half) -> Result<Option<Read>, PeerViolation> {
         if self.input.is_frozen(half.reader)? {
@@ -127,7 +127,7 @@ impl Rx {
         self.leave_complete(half).map(|()| None)
     }
 
-    /// For peeks beyond the kernel's bytes: where the bytes of the stretch that follows lie (as [`Rx::at`]), and how many.
+    /// For peeks beyond the kernel's bytes: distance (as [`Rx::at`]) and number of the bytes of the next stretch.
     pub fn beyond(&self, half: Half) -> (u64, usize) {
         if self.ahead > 0 {
             return (self.at(half), self.unread(half));
@@ -138,12 +138,12 @@ impl Rx {
         (distance(half.writer, stretch.from), n)
     }
 
-    /// Whether this end is in a stretch that is complete: nothing more comes by this ring.
+    /// Whether this end is in a complete stretch: no further byte comes by this ring.
     pub fn is_last_of_ring(&self, half: Half) -> bool {
         self.in_ring && self.input.is_complete(half.writer)
     }
 
-    /// Distance from the base of the next byte in the ring.
+    /// Distance of the ring's next byte from the base.
     #[inline]
     pub fn at(&self, half: Half) -> u64 {
         self.input.at(half.writer)
@@ -172,8 +172,8 @@ impl Rx {
         self.socket += n as u64;
     }
 
-    /// How many bytes of the kernel's queue are copies, which the caller must discard now, without a look at them. `queued`:
-    /// the length of that queue, asked before this call.
+    /// How many bytes at the head of the kernel's queue are copies. The caller must discard them now, without looking at them.
+    /// `queued`: length of the queue, asked before this call.
     pub fn discardable(&mut self, half: Half, queued: u64) -> Result<u64, PeerViolation> {
         self.settle_copies(half)?;
         Ok(self.copies.discardable(&self.input, half, self.in_ring)?.min(queued))
@@ -190,7 +190,7 @@ impl Rx {
         self.copies.end();
     }
 
-    /// Bytes among `queued` of the kernel that are news, after the copies and after the present stretch.
+    /// How many of the kernel's `queued` bytes are new: after the copies, and after the present stretch.
     pub fn news_in_kernel(&mut self, half: Half, queued: u64) -> u64 {
         if self.settle_copies(half).is_err() {
             return 0;
@@ -198,25 +198,25 @@ impl Rx {
         self.copies.news(&self.input, half, self.in_ring, queued)
     }
 
-    /// The kernel says that the stream has ended. Bytes that a dead writer left in the ring come first: returns how many, at
-    /// [`Rx::at`]. The caller reports them with [`Rx::took_rest`].
+    /// The kernel has reported the end of the stream. Bytes that a dead writer left in the ring come first: returns their
+    /// number; they are at [`Rx::at`]. The caller reports them with [`Rx::took_rest`].
     pub fn rest(&mut self, half: Half) -> Result<usize, PeerViolation> {
         self.end_copies();
         if let Read::Ring(n) = self.next(half)? {
             return Ok(n);
         }
-        self.end_copies();
-        // Bytes before the end of the stretch were the kernel's. If they did not come they are lost with the writer. A
-        // writer that has begun another stretch had sent all of this one.
+        self.forget_copies();
+        // Bytes before the end of the stretch were the kernel's. If they have not arrived, they are lost with the writer. If
+        // the writer has begun another stretch, it had sent all of this one.
         let pos = self.input.pos;
         if self.is_handed_over || self.ahead > 0 || pos < self.drain_from || self.input.announced(half.writer).is_some()
         {
             return Ok(0);
         }
-        // The writer may have written on before it was told of the end.
+        // The writer may have written on before it learnt of the end.
         self.drain_to = half.tail();
         if is_base_beyond(half.writer, pos) {
-            return Ok(0); // it was just beginning another
+            return Ok(0); // the writer was about to begin another stretch
         }
         let left = self.drain_to.saturating_sub(pos);
         if left > half.size as u64 { Err(PeerViolation::Tail) } else { Ok(left as usize) }
@@ -232,7 +232,7 @@ impl Rx {
         Ok(Advance::Done)
     }
 
-    /// No ring carries any more, and the kernel has had all bytes that were left in the last one.
+    /// Records that no ring carries any more, and that the kernel has had all bytes of the last one.
     pub fn hand_over(&mut self) {
         self.is_handed_over = !self.in_ring;
     }
@@ -242,9 +242,9 @@ impl Rx {
         self.drain_to
     }
 
-    /// Position up to which the writer has published, as it says now.
+    /// Position up to which the writer has published, according to its word now.
     pub fn published(&self, half: Half) -> u64 {
-        // No caller waits for a position beyond the ring's reach.
+        // No caller may wait for a position beyond the ring's reach.
         published_after(half.writer, self.input.pos, half.size).map_or(0, |n| self.input.pos.wrapping_add(n as u64))
     }
 
@@ -253,40 +253,41 @@ impl Rx {
         self.copies.is_expected()
     }
 
-    /// Whether copies are still to be discarded, or the writer is just sending some.
+    /// Whether copies are still to be discarded, or the writer is sending some.
     pub fn awaits_copies(&mut self, half: Half) -> bool {
         let _ = self.next(half);
         self.expects_copies() || self.input.is_copying() && !self.input.is_complete(half.writer)
     }
 
-    /// Bytes that were in the ring when this end left it, and that it has not read since.
+    /// Number of bytes that were in the ring when this end left it, and that it has not read since.
     pub fn on_its_way(&self) -> u64 {
         if self.in_ring || self.is_handed_over { 0 } else { self.drain_to.saturating_sub(self.input.pos) }
     }
 
-    /// On behalf of a writer that does nothing: which bytes of the last stretch it has not sent by kernel. From which position
-    /// on, at which distance from its base, and how many. The caller holds [`Half::claim_sending`].
+    /// For a writer that does nothing: the bytes of the last stretch that it has not sent by kernel. Returns their position,
+    /// their distance from the base, and their number. The caller holds [`Half::claim_sending`].
     pub fn unsent(&mut self, half: Half) -> Result<(u64, u64, usize), PeerViolation> {
         let sent_to = half.sent_to();
         let from = sent_to.max(self.drain_from);
-        // A writer that has dealt with this stretch itself needs no help.
+        // A writer that has handled this stretch itself needs no help.
         if self.in_ring || self.input.is_complete(half.writer) || self.input.announced(half.writer).is_some() {
             return Ok((from, 0, 0));
         }
         let len = published_after(half.writer, from, half.size)?;
-        // The writer had sent its copies before the rest, so now their number is known.
+        // The writer sends copies before the rest, so the number of copies is known now.
         if self.copies.settle_by_sent(self.drain_from, sent_to)? {
             self.tell_noticed(half);
         }
         Ok((from, distance(half.writer, from), len))
     }
 
-    /// Bytes in the ring that this end has not read, if the ring carries.
+    /// Number of bytes in the ring that this end has not read. 0: the ring does not carry.
     pub fn unread(&self, half: Half) -> usize {
         if self.in_ring { self.input.available(half.writer, half.size).unwrap_or(0) } else { 0 }
     }
 
-    /// Leaves a stretch that ended at this end's position. The kernel goes on where the writer began to copy, if it did.
+    /// Leaves a stretch that ended at the present position. Copies follow by kernel from where the writer began them, if it
+    /// did.
     fn leave(&mut self, half: Half) -> Result<(), PeerViolation> {
         if self.input.is_copying() {
             let has_copies = self.copies.leave(&self.input, half)?;
@@ -317,7 +318,7 @@ impl Rx {
         }
     }
 
-    /// Learns how many copies there are, if the writer has said so. Only then another stretch may begin, with other copies.
+    /// Learns the number of copies, if the writer has stored it. Only then another stretch, with other copies, may begin.
     fn settle_copies(&mut self, half: Half) -> Result<(), PeerViolation> {
         if self.copies.settle(&self.input, half)? {
             self.tell_noticed(half);
@@ -325,19 +326,19 @@ impl Rx {
         Ok(())
     }
 
-    /// A stretch that this end was never in has ended, at `end`.
+    /// A stretch that this end never entered has ended at `end`.
     fn notice(&mut self, half: Half, end: u64) {
         self.remember_tail(half, end);
         self.tell_noticed(half);
     }
 
-    /// What was published when the stretch ended, at `end`. No caller waits for more than a ring holds.
+    /// Stores the tail of a stretch that ended at `end`. It is clamped to what a ring holds, so that no caller waits for more.
     fn remember_tail(&mut self, half: Half, end: u64) {
         let n = published_after(half.writer, end, half.size).unwrap_or(0);
         (self.drain_from, self.drain_to) = (end, end.wrapping_add(n as u64));
     }
 
-    /// From here on the writer may begin another stretch. `drain_to` has been read before.
+    /// Permits the writer to begin another stretch. `drain_to` has been stored before.
     fn tell_noticed(&self, half: Half) {
         half.set_seen(self.input.epoch);
     }

@@ -1,27 +1,27 @@
-//! Whether a thread should spin before it sleeps, and for how long. The waits of one place decide.
+//! Whether a thread should spin before it sleeps, and for how long, judged by earlier waits in the same place.
 //!
-//! A sleep costs both ends time: the waker makes a wake-up, and the sleeper has to get back onto a processor. A spin that is
+//! A sleep costs both ends time: the waker makes a system call, and the sleeper must get back onto a processor. A spin that is
 //! long enough saves that time and costs processor time. A spin that is too short costs processor time for nothing. So each
-//! place has one account, to which each wait adds what a spin would have saved or cost, whether the thread has spun or slept.
-//! Threads spin only while the account is in credit.
+//! place has an account. Each wait adds what a spin would have saved or cost, whether the thread has spun or slept. Threads
+//! spin only while the account is in credit.
 
 /// The longest spin, in microseconds.
 pub const MAX_US: u32 = 50;
 /// The shortest budget of a spin, in microseconds.
 const MIN_US: u32 = 6;
-/// What a sleep costs both ends, in microseconds: processor time, and time until the sleeper runs.
+/// Cost of a sleep for both ends, in microseconds: processor time, and time until the sleeper runs.
 const SLEEP_US: u32 = 100;
-/// A budget is so many times the usual short wait.
+/// The budget of a spin is this many times the usual short wait.
 const MARGIN: u32 = 3;
-/// The bounds of the account, in microseconds. They limit how much of the past counts.
+/// Bounds of the account, in microseconds. They limit how much of the past counts.
 const MOST_CREDIT: i32 = 1000;
 
-/// The account of one waiting place. By default it is empty, and threads do not spin.
+/// The account of one place. By default it is empty, and threads do not spin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spin {
-    /// How long waits of at most [`MAX_US`] usually last, in eighths of a microsecond.
+    /// Usual length of waits of at most [`MAX_US`], in eighths of a microsecond.
     usual: u16,
-    /// What spins have saved, less what they have cost, in microseconds of processor time.
+    /// Savings of spins less their cost, in microseconds of processor time.
     credit: i16,
 }
 
@@ -44,7 +44,7 @@ impl Spin {
         (MARGIN * u32::from(self.usual) / 8).clamp(MIN_US, MAX_US)
     }
 
-    /// A wait has lasted so many microseconds, spun or slept.
+    /// A wait has lasted `us` microseconds, spun or slept.
     #[must_use]
     pub fn after(mut self, us: u32) -> Spin {
         let change = if us <= self.stake() { (SLEEP_US - us) as i32 } else { -(self.stake() as i32) };
@@ -61,7 +61,7 @@ impl Spin {
 mod tests {
     use super::*;
 
-    /// So many waits, as they repeat themselves.
+    /// The account after `n` waits; `waits` repeats.
     fn after(mut spin: Spin, waits: &[u32], n: usize) -> Spin {
         for us in waits.iter().cycle().take(n) {
             spin = spin.after(*us);
@@ -84,7 +84,7 @@ mod tests {
         }
     }
 
-    /// A request now and then: one wait of four is short.
+    /// One request now and then: one wait in four is short.
     #[test]
     fn a_short_wait_among_long_ones_is_slept_for() {
         let spin = after(Spin::default(), &[30, 200, 150, 600], 1000);
@@ -97,7 +97,7 @@ mod tests {
         assert!(spin.after(5000).budget().is_some());
     }
 
-    /// A place that was in use in one way for long is used in the other way.
+    /// A place that was used in one way for long is used in another way.
     #[test]
     fn what_was_learnt_is_forgotten() {
         let spun = after(Spin::default(), &[10], 100_000);

@@ -10,7 +10,7 @@ pub enum Write {
     Kernel,
     /// Into the ring: this many bytes fit (0: full).
     Ring(usize),
-    /// First these unread bytes, at this distance from the base, from the ring to the kernel; then ask again.
+    /// First these unread bytes of the ring, at this distance from the base, to the kernel. Then ask again.
     Unread { at: u64, len: usize },
 }
 
@@ -19,8 +19,8 @@ enum Carrier {
     #[default]
     Kernel,
     Ring,
-    /// The ring carries to its tail, and no further. This end also sends the unread bytes by kernel: from `from` on, and so
-    /// far up to `next`. The reader discards the copies of bytes that it has read in the ring.
+    /// The ring carries to its tail, and no further. This end also sends the unread bytes by kernel, from `from` on, and has
+    /// sent them up to `next`. The reader discards the copies of bytes that it has read in the ring.
     Copying {
         from: u64,
         next: u64,
@@ -35,17 +35,17 @@ pub struct Tx {
     output: Output,
     carrier: Carrier,
     froze: u32,
-    /// This end looks at the reader's word at each write, as if it always had a hint.
+    /// This end looks at the reader's word at each write, as if there were always a hint.
     is_restless: bool,
     /// Bytes given to the kernel, copies included.
     pub socket: u64,
     /// Bytes that went into rings, and that the reader reads there.
     pub ring: u64,
-    /// Stretches that ended.
+    /// Number of stretches that have ended.
     pub ended: u32,
     /// Position after the last byte that the program wrote.
     pos: u64,
-    /// From this position on the kernel carries bytes that no ring has carried.
+    /// The kernel carries bytes from this position on that no ring has carried.
     kernel_from: u64,
 }
 
@@ -55,19 +55,19 @@ impl Tx {
         Tx { pos, socket: pos, ..Tx::default() }
     }
 
-    /// The same direction with an end that looks at the reader's word at each write.
+    /// The same direction; its end looks at the reader's word at each write.
     #[must_use]
     pub fn restless(self) -> Tx {
         Tx { is_restless: true, ..self }
     }
 
-    /// `Side::froze` when this end last noted hints.
+    /// Value of `Side::froze` when this end last noted hints.
     pub fn froze_seen(&self) -> u32 {
         self.froze.wrapping_add(u32::from(self.is_restless))
     }
 
-    /// This end is about to look at all that hints may be about, and needs no further one for what it finds. Whatever changes
-    /// after that is told by another hint.
+    /// Notes all hints so far: this end is about to look at everything that they may concern. Any later change comes with
+    /// another hint.
     pub fn note_hints(&mut self, half: Half) {
         self.froze = half.hints().wrapping_sub(u32::from(self.is_restless));
     }
@@ -112,21 +112,22 @@ impl Tx {
         matches!(self.carrier, Carrier::Copying { .. } | Carrier::TakeBack(_))
     }
 
-    /// Whether the reader has noticed the end of the last stretch, so that another may begin, and at least one
-    /// byte has gone by kernel since (see [`Output::begin`]).
+    /// Whether another stretch may begin: the reader has noticed the end of the last one, and at least one byte has gone by
+    /// kernel since (see [`Output::begin`]).
     pub fn may_begin(&mut self, half: Half) -> bool {
         if self.carrier != Carrier::Kernel {
             return false;
         }
-        // Before the caller looks who holds the connection: of a hold that it does not see it is told by a later hint.
+        // Before the caller looks for holds: a hold that the caller does not see yet comes with a later hint.
         self.note_hints(half);
         half.seen() == self.output.epoch()
             && !half.is_unwanted()
             && (self.output.epoch() == 0 || self.pos > self.output.tail)
     }
 
-    /// Begins a stretch of ring at the present position. The caller has asked `may_begin`, and after that whether somebody holds
-    /// the connection, and has checked the position against the kernel's. False: the reader withdrew its readiness meanwhile, and the stretch has ended.
+    /// Begins a stretch of ring at the present position. The caller has called `may_begin`, then looked for holds, and has
+    /// checked the position against the kernel's. False: the reader withdrew its readiness meanwhile, and the stretch has
+    /// ended.
     pub fn begin(&mut self, half: Half) -> Result<bool, PeerViolation> {
         self.output.begin(half.writer, half.reader, self.pos)?;
         self.carrier = Carrier::Ring;
@@ -137,8 +138,8 @@ impl Tx {
         Ok(true)
     }
 
-    /// Decides where the next byte goes. `want`: how many the caller has. The cache line of the reader's word bounces between
-    /// processors, so this looks at it only if the bytes do not fit, or would leave the warm part of the ring.
+    /// Decides where the next byte goes. `want`: number of bytes that the caller has. The cache line of the reader's word
+    /// bounces between processors. So it is loaded only if the bytes do not fit, or would leave the warm part of the ring.
     #[inline]
     pub fn next(&mut self, half: Half, want: usize) -> Result<Write, PeerViolation> {
         if self.carrier == Carrier::Kernel {
@@ -166,7 +167,7 @@ impl Tx {
         Ok(Write::Unread { at: next - self.output.base, len: (self.output.tail - next) as usize })
     }
 
-    /// Distance from the base of the next free byte.
+    /// Distance of the next free byte from the base.
     #[inline]
     pub fn at(&self) -> u64 {
         self.output.at()
@@ -178,8 +179,9 @@ impl Tx {
         self.output.publish(half.writer, n);
         self.pos += n as u64;
         self.ring += n as u64;
-        // The reader freezes, fences and looks for bytes. This end has published and fenced, and looks for the freeze.
-        if self.asked_back(half) { self.poll(half) } else { Ok(()) }
+        // The reader freezes, fences, and then looks for bytes. This end has published and fenced, and now looks for the
+        // freeze.
+        if self.asked_back(half) { self.look(half) } else { Ok(()) }
     }
 
     /// The caller has given `n` bytes of the program to the kernel.
@@ -199,7 +201,7 @@ impl Tx {
         self.settle(half);
     }
 
-    /// Takes note of unread bytes that the reader has sent to itself on behalf of this end. The caller holds
+    /// Accounts for unread bytes that the reader has sent to itself in place of this end. The caller holds
     /// [`Half::claim_sending`].
     pub fn heed_deputy(&mut self, half: Half) -> Result<(), PeerViolation> {
         if let Carrier::Copying { next, .. } | Carrier::TakeBack(next) = &mut self.carrier {
@@ -216,15 +218,15 @@ impl Tx {
         Ok(())
     }
 
-    /// Ends the stretch: the ring carries what is in it, and everything else goes by kernel. The caller also sends the unread
-    /// bytes by kernel ([`Write::Unread`]), so that the reader can leave the ring at any time.
+    /// Ends the stretch: the ring carries the bytes that are in it, and all later ones go by kernel. The caller also sends the
+    /// unread bytes by kernel ([`Write::Unread`]), so that the reader can leave the ring at any time.
     pub fn end(&mut self, half: Half) -> Result<(), PeerViolation> {
         if self.carrier != Carrier::Ring {
             return Ok(());
         }
         self.poll(half)?;
         if self.carrier != Carrier::Ring {
-            return Ok(()); // it had ended
+            return Ok(()); // the reader had ended it
         }
         if self.output.unread() == 0 {
             self.complete(half, 0);
@@ -241,12 +243,12 @@ impl Tx {
         Ok(())
     }
 
-    /// Ends the stretch without copies: the reader reads the unread bytes in the ring, or never. For a direction to which the
-    /// kernel will deliver nothing more.
+    /// Ends the stretch without copies: the unread bytes can only be read in the ring. For a direction whose kernel bytes the
+    /// reader will not take any more.
     pub fn end_without_copies(&mut self, half: Half) -> Result<(), PeerViolation> {
         self.poll(half)?;
         match self.carrier {
-            // A reader that has not entered may just be reading from the kernel, and needs copies there.
+            // A reader that has not entered the ring may be reading from the kernel, and needs copies there.
             Carrier::Ring if self.output.is_waiting(half.reader) => self.end(half)?,
             Carrier::Ring => self.complete(half, 0),
             Carrier::Copying { .. } => self.stop_copying(half),
@@ -256,15 +258,15 @@ impl Tx {
         Ok(())
     }
 
-    /// The kernel takes nothing more: the reader is gone. Unsent bytes stay where they are.
+    /// The kernel takes nothing more, because the reader is gone. Unsent bytes stay unsent.
     pub fn abandon(&mut self, half: Half) {
         self.stop_copying(half);
         self.carrier = Carrier::Kernel;
     }
 
-    /// Sends no further copies: the ring carries those bytes, for a reader that is in it. What a reader needs by kernel that has
-    /// left it stays unsent, and so does what such a reader is just sending to itself: to go on by kernel before that is there
-    /// would change the order of the bytes.
+    /// Sends no further copies: a reader in the ring has the bytes there. If the reader has left the ring, the bytes that it
+    /// needs by kernel stay unsent. The same holds for bytes that the reader is sending to itself: if this end went on by
+    /// kernel before they have arrived, the order of bytes would change.
     pub fn leave_in_ring(&mut self, half: Half) -> Result<(), PeerViolation> {
         if !self.has_unsent() || !half.claim_sending() {
             return Ok(());
@@ -278,15 +280,15 @@ impl Tx {
         looked
     }
 
-    /// The same without a look. Nobody sends meanwhile.
+    /// As [`Tx::leave_in_ring`], without a look. The caller makes sure that nobody is sending.
     fn stop_copying(&mut self, half: Half) {
         if let Carrier::Copying { from, next } = self.carrier {
             self.complete(half, next - from);
         }
     }
 
-    /// Looks at the reader's word now, for space and for the end of the stretch.
-    pub fn poll(&mut self, half: Half) -> Result<(), PeerViolation> {
+    /// Looks at the reader's word, for space and for the end of the stretch.
+    pub fn look(&mut self, half: Half) -> Result<(), PeerViolation> {
         if !matches!(self.carrier, Carrier::Ring | Carrier::Copying { .. }) {
             return Ok(());
         }
@@ -298,13 +300,13 @@ impl Tx {
         Ok(())
     }
 
-    /// Whether this end has had a hint ([`Half::hint_freeze`]) and has not noted it ([`Tx::note_hints`]).
+    /// Whether there is a hint ([`Half::hint_freeze`]) that this end has not noted ([`Tx::note_hints`]).
     #[inline]
     pub fn asked_back(&self, half: Half) -> bool {
         self.carrier == Carrier::Ring && half.hints() != self.froze
     }
 
-    /// Bytes in the ring that the reader had not consumed when last looked at.
+    /// Number of bytes in the ring that the reader had not read at the last look.
     pub fn unread(&self) -> u64 {
         match self.carrier {
             Carrier::Ring | Carrier::Copying { .. } => self.output.unread(),
@@ -313,7 +315,7 @@ impl Tx {
         }
     }
 
-    /// Completes the copies when all bytes are copied, or the reader has read the rest in the ring.
+    /// Completes the stretch if all bytes are copied, or the reader has read the rest in the ring.
     fn settle(&mut self, half: Half) {
         match self.carrier {
             Carrier::Copying { from, next } if next == self.output.tail || self.output.unread() == 0 => {
@@ -333,7 +335,7 @@ impl Tx {
         self.carrier = Carrier::Kernel;
     }
 
-    /// The reader has left the ring at `end`. The kernel carries the bytes after `end` and after the last copy.
+    /// The reader has left the ring at `end`. The kernel carries all bytes after `end` that were not copied.
     fn left_by_reader(&mut self, half: Half, end: u64) {
         self.ring -= self.output.tail - end;
         self.kernel_from = end;
@@ -353,5 +355,5 @@ impl Tx {
     }
 }
 
-/// Bytes at the beginning of the ring that small traffic stays in: half of a first-level cache.
+/// Small messages stay within this many bytes at the beginning of the ring: half of a first-level cache.
 const WARM: u64 = 8192;

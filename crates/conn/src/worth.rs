@@ -2,26 +2,26 @@
 
 use sidestep_abi::env::{PASSIVE_OPS, QUICK_OPS};
 
-/// When a connection has proved long-lived.
+/// When a connection counts as long-lived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threshold {
-    /// By operations in quick succession.
+    /// After operations in quick succession.
     Auto,
     Ops(u32),
     Bytes(u64),
 }
 
-/// What a connection is worth.
+/// What to do for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worth {
     Nothing,
-    /// A passive offer: this end gains nothing, the other one may.
+    /// Make a passive offer: this end would not profit, the other one may.
     Offering,
-    /// A ring.
+    /// Ask for a ring.
     Asking,
 }
 
-/// What is known of a connection that the kernel carries. What a threshold does not need is not asked for.
+/// Judges a connection that the kernel carries. Measures that the threshold does not need are not called.
 pub fn worth(threshold: Threshold, ops: u32, quick_ops: impl FnOnce() -> u32, bytes: impl FnOnce() -> u64) -> Worth {
     let is_worth_it = match threshold {
         Threshold::Auto => quick_ops() >= QUICK_OPS,
@@ -35,8 +35,8 @@ pub fn worth(threshold: Threshold, ops: u32, quick_ops: impl FnOnce() -> u32, by
     }
 }
 
-/// Operations in quick succession, with one more that comes `gap` after the last, in any unit. `quick`: how far apart they may be.
-/// A busy thread's are quick in any case, and so is a connection's first.
+/// Number of operations in quick succession, after one more that comes `gap` after the last, in any unit. `quick`: longest gap
+/// that counts as quick. Operations of a busy thread always count, and so does a connection's first.
 pub fn quick_ops(before: u32, ops: u32, gap: u64, quick: u64, is_busy: bool) -> u32 {
     if ops == 1 || gap <= quick || is_busy { before.saturating_add(1) } else { 0 }
 }

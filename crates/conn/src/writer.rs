@@ -1,7 +1,7 @@
-//! When the writing end of a direction begins a stretch of ring, and when and why it ends one.
+//! When the writing end of a direction begins a stretch of ring; when and why it ends one.
 //!
-//! [`Tx`] knows how; this knows when. Time, the reader's pace and the test aid are values that the caller gives. A reason in an
-//! answer says that the direction has returned to the kernel, for the caller to count.
+//! [`Tx`] knows how to do that, this module decides. The caller supplies the time, the reader's pace and the test aid. A reason
+//! in an answer means that the direction has returned to the kernel, so that the caller can count it.
 
 use crate::around::Around;
 use crate::stall::Stall;
@@ -9,8 +9,8 @@ use crate::tx::Tx;
 use sidestep_abi::Reason;
 use sidestep_ring::{Half, PeerViolation, space};
 
-/// The test aid: a stretch of ring ends after so many bytes, and the next one begins so many bytes later. The writer then behaves
-/// as if the reader hinted after each write, so that other writers need not ask whether the aid is in use.
+/// The test aid: a stretch of ring ends after this many bytes, and the next one begins this many bytes later. With the aid, the
+/// writer behaves as if there were a hint after each write. So a writer need not check at each write whether the aid is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flip(u64);
 
@@ -23,18 +23,18 @@ impl Flip {
     }
 }
 
-/// The writing end with its rules.
+/// The writing end, with the rules of when.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer {
     pub tx: Tx,
     /// The reader's pace, and when a new stretch may begin.
     stall: Stall,
     flip: Flip,
-    /// Where the present stretch began.
+    /// Position at which the present stretch began.
     stretch_from: u64,
-    /// [`Tx::ended`] when this end last counted a return.
+    /// Value of [`Tx::ended`] when this end last counted a return.
     ended_seen: u32,
-    /// When the kernel is to be asked next whether the peer still lives.
+    /// Time of the next question to the kernel whether the peer still lives.
     ask_at: u64,
 }
 
@@ -44,22 +44,22 @@ impl Default for Writer {
     }
 }
 
-/// What time it is for a writer whose ring is full.
+/// Times for a writer whose ring is full.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub now: u64,
-    /// The reader's position, by either carrier, as the reader says.
+    /// The reader's position, by either carrier, as its words say.
     pub read: u64,
     /// How long a reader may stay where it is, in units of `now`.
     pub patience: u64,
 }
 
-/// What a writer finds that has found its ring full.
+/// Result of a look of a writer whose ring was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// So much that it may go on.
+    /// There is enough space to go on.
     Enough,
-    /// Too little to wake a writer for, and perhaps none: it waits.
+    /// There is too little space to wake a writer for, perhaps none: the writer waits.
     Little { is_some: bool },
     /// The reader has left the ring.
     Left(Option<Reason>),
@@ -74,17 +74,17 @@ impl Writer {
         Writer { tx, stall: Stall::default(), flip, stretch_from: 0, ended_seen: 0, ask_at: 0 }
     }
 
-    /// Whether a stretch may begin right here, as far as the direction's own words and the last stalls decide. The caller looks
-    /// after that whether somebody holds the connection.
+    /// Whether a stretch may begin at the present position, according to the direction's words and the last stalls. After this,
+    /// the caller looks for holds.
     pub fn may_begin(&mut self, half: Half) -> bool {
         self.stall.permits(self.tx.pos()) && self.tx.may_begin(half)
     }
 
-    /// `written`: bytes that the kernel has had of this direction, unless it is closing. Why no ring may carry, if the kernel
-    /// counts otherwise: somebody writes to the socket besides.
+    /// Whether the kernel's count permits a ring. `written`: number of bytes of this direction that the kernel has had; None:
+    /// it is closing. Err: why not; a count that differs means that somebody else writes to the socket.
     pub fn fits(&self, written: Option<u64>) -> Result<(), Reason> {
         match written {
-            // What went by ring the kernel has never seen.
+            // The kernel has never seen the bytes that went by ring.
             Some(n) if n == self.tx.socket => Ok(()),
             Some(_) => Err(Reason::CountMismatch),
             None => Err(Reason::PeerClosing),
@@ -97,7 +97,7 @@ impl Writer {
         self.tx.begin(half)
     }
 
-    /// Bytes that one step may give to the kernel.
+    /// Most bytes that one step may give to the kernel.
     pub fn kernel_piece(&self) -> usize {
         self.flip.0 as usize
     }
@@ -115,12 +115,12 @@ impl Writer {
         self.stall.kernel_is_full(self.tx.pos());
     }
 
-    /// Ends the stretch for this reason, or without one as a part of ending the stream.
+    /// Ends the stretch for this reason; None: as part of ending the stream.
     pub fn end(&mut self, half: Half, around: Around, reason: Option<Reason>) -> Result<Option<Reason>, PeerViolation> {
         if !self.tx.in_ring() {
             return Ok(None);
         }
-        // A peer that has ended both sides, and has said so, reads what is in the ring, and takes nothing by kernel.
+        // A peer that has ended both directions, and has said so, still reads the ring, but takes nothing by kernel.
         if around.peer_ended && half.is_unwanted() {
             self.tx.end_without_copies(half)?;
         } else {
@@ -130,8 +130,8 @@ impl Writer {
         Ok(reason.inspect(|reason| self.hold_back(*reason)))
     }
 
-    /// Looks at what was hinted: the reader has left the ring, or somebody wants the stretch to end, which it does.
-    /// `around`: asked for after the hints have been noted.
+    /// Acts on hints: the reader has left the ring, or the stretch must end, and is ended. `around`: called after the hints
+    /// have been noted.
     pub fn heed(&mut self, half: Half, around: impl FnOnce() -> Around) -> Result<Option<Reason>, PeerViolation> {
         self.tx.note_hints(half);
         self.tx.poll(half)?;
@@ -151,29 +151,29 @@ impl Writer {
         around.hold.or(unwanted).or(flips.then_some(Reason::Flip))
     }
 
-    /// If the reader has ended the stretch: why, as far as can be told.
+    /// If the reader has ended the stretch: why, as far as this end knows.
     pub fn note_end(&mut self, around: Around) -> Option<Reason> {
         if self.tx.ended == self.ended_seen {
             return None;
         }
         self.ended_seen = self.tx.ended;
-        // What a peer left that has closed its end is no return to the kernel.
+        // If the peer has closed its end, the end of its stretch is no return to the kernel.
         let reason = (!around.peer_ended).then_some(around.hold.unwrap_or(Reason::PeerClosing));
         reason.inspect(|reason| self.hold_back(*reason))
     }
 
-    /// The direction is back on the kernel: when it may try a ring again.
+    /// The direction has returned to the kernel: sets when it may try a ring again.
     fn hold_back(&mut self, reason: Reason) {
         let pos = self.tx.pos();
         match self.flip {
-            // As soon as who wanted it allows.
+            // As soon as the hold ends.
             _ if matches!(reason, Reason::Detached | Reason::NeverWaited) => self.stall.resume_after(pos, 0),
             Flip::NEVER => self.stall.hold_back(pos),
             Flip(every) => self.stall.resume_after(pos, every),
         }
     }
 
-    /// The ring is full: announces that this end waits, and looks once more.
+    /// The ring is full: announces that this end waits for space, and looks once more.
     pub fn find_space(&mut self, half: Half, around: Around, pace: Pace) -> Result<Space, PeerViolation> {
         space::wish(half.writer);
         self.tx.poll(half)?;
@@ -190,13 +190,13 @@ impl Writer {
         self.end(half, around, Some(Reason::Stalled)).map(Space::Stalled)
     }
 
-    /// Whether a writer that waits for space may go on, as far as this end knows.
+    /// Whether a writer that waits for space may go on, according to the last look.
     pub fn has_enough_space(&self, half: Half) -> bool {
         space::is_enough(self.tx.unread() as usize, half.size)
     }
 
-    /// Whether the kernel is to be asked now whether the peer still lives. `sign`: something says that it does not. `again`: for
-    /// how long not to ask after that. A wait that the kernel would have told of an end spares the question.
+    /// Whether to ask the kernel now whether the peer still lives. `sign`: there is a sign that it does not. `again`: time
+    /// until the next question. No question is needed after a wait in which the kernel would have reported the end.
     #[inline]
     pub fn is_to_ask(&mut self, now: u64, sign: bool, again: u64, was_waited_for: impl FnOnce() -> bool) -> bool {
         if now < self.ask_at && !sign {

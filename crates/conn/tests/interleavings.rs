@@ -37,15 +37,15 @@ proptest! {
         conn_steps::no_byte_waits_for_its_writer(steps);
     }
 
-    /// A peer that writes anything anywhere can end the connection, nothing else.
+    /// A peer that writes anything anywhere can end the connection, and do nothing else.
     #[test]
     fn violations_are_contained(bytes in prop::collection::vec(any::<u8>(), 1..600)) {
         conn_steps::violations_are_contained(&mut Input::new(&bytes));
     }
 }
 
-/// The rings are used at all, and more than once: five bytes are read there before the writer ends the stretch, and four after
-/// that, of which the kernel carries copies that nobody sees.
+/// Rings are used, and more than once. The reader reads five bytes before the writer ends the stretch, and four after that,
+/// whose copies the program does not see.
 #[test]
 fn a_stream_goes_back_and_forth() {
     let mut world = World::new();
@@ -61,7 +61,7 @@ fn a_stream_goes_back_and_forth() {
     assert_eq!((world.rx.ring, world.rx.kernel, world.rx.socket), (50 * 9, 50 * 3, 50 * 7));
 }
 
-/// A reader whose kernel takes nothing more enters a ring ahead of unread bytes of the kernel: its writer sends no copies then.
+/// A reader whose kernel takes nothing more enters a ring ahead of unread kernel bytes. Then its writer sends no copies.
 #[test]
 fn a_reader_enters_ahead_of_the_kernels_bytes() {
     for before in 0..=3 {
@@ -80,7 +80,7 @@ fn a_reader_enters_ahead_of_the_kernels_bytes() {
     }
 }
 
-/// The same, and then it leaves the ring all the same: everything comes by kernel.
+/// The same reader then leaves the ring after all: everything comes by kernel.
 #[test]
 fn a_reader_leaves_what_it_has_entered_ahead() {
     for read in 0..=6 {
@@ -96,7 +96,7 @@ fn a_reader_leaves_what_it_has_entered_ahead() {
     }
 }
 
-/// A reader that leaves the ring gets by kernel what it has not read, also in the middle of the copies.
+/// A reader that leaves the ring, even in the middle of the copies, gets its unread bytes by kernel.
 #[test]
 fn a_reader_leaves_between_the_copies() {
     for copied in 0..=4 {
@@ -116,7 +116,7 @@ fn a_reader_leaves_between_the_copies() {
     }
 }
 
-/// A writer that does nothing more: a reader that leaves the ring sends to itself what is unread, in one or two parts, wherever
+/// The writer does nothing more. A reader that leaves the ring sends the unread bytes to itself, in one or two parts, wherever
 /// the writer was with its copies.
 #[test]
 fn a_reader_that_leaves_an_idle_writer() {

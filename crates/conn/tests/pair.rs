@@ -45,7 +45,7 @@ fn any_bytes() {
     repeat::repeat(20_000, 600, pair_steps::run);
 }
 
-/// Every order of these threads' steps, with a kernel that takes little, as much as a ring, and everything.
+/// Every order of these threads' steps, with a kernel that takes little, as much as a ring, or everything.
 fn all_orders(threads: &[&[Step]], orders: u64) {
     for room in [2, RING, 64] {
         for flip in [Flip::NEVER, Flip::every(3)] {
@@ -116,7 +116,7 @@ fn an_end_goes_where_it_hears_no_doorbell() {
     );
 }
 
-/// A reader that takes nothing from a full ring for long enough has stalled: the kernel's buffers take over.
+/// A reader that takes nothing from a full ring for long enough has stalled: the kernel's larger buffers take over.
 #[test]
 fn a_full_ring_goes_to_the_kernel_in_time() {
     let mut world = World::new(Setup { room: 64, flip: Flip::NEVER });
@@ -134,7 +134,7 @@ fn a_full_ring_goes_to_the_kernel_in_time() {
     world.check_end();
 }
 
-/// Neither end is the kernel's alone while a ring has, or may get, something that the kernel has not.
+/// Neither end is the kernel's alone while a ring has, or may get, bytes that the kernel has not.
 #[test]
 fn nobody_is_demoted_while_something_is_in_a_ring() {
     for steps in [&[Write(0, 3)][..], &[Write(0, 3), Read(1, 1), Keep(0)], &[Write(0, 8), Keep(0)]] {
@@ -149,11 +149,11 @@ fn nobody_is_demoted_while_something_is_in_a_ring() {
     }
 }
 
-/// The model is about rings: they are used, left for each reason, and used again.
+/// The model uses rings, leaves them for each reason, and uses them again.
 #[test]
 fn rings_are_used() {
     let mut world = World::new(Setup::PLAIN);
-    // Bytes by ring, and by kernel besides. A full ring takes nothing until its reader has stalled.
+    // Number of bytes by ring, and by kernel. A full ring takes nothing until its reader has stalled.
     for (step, ring, kernel) in [
         (Write(0, 3), 3, 0),
         (Write(0, 9), 8, 0),

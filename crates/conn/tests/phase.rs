@@ -1,4 +1,4 @@
-//! What holds on every way through the table of transitions.
+//! Invariants of every path through the table of transitions.
 
 use sidestep_conn::phase::{Cell, Event, Phase, Step};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ const EVENTS: [Event; 15] = [
     Event::Free,
 ];
 
-/// What broker and end owe each other for one connection.
+/// Slots and offers of one connection that have been given and not returned.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Account {
     offers: i32,
@@ -49,7 +49,7 @@ fn phase_number(phase: Phase) -> usize {
     Phase::ALL.iter().position(|p| *p == phase).expect("listed")
 }
 
-/// Calls `check` for every step of every way from a free record.
+/// Calls `check` for every step of every path from a free record.
 fn every_step(mut check: impl FnMut(Account, Step, Event, Account)) {
     let mut seen = BTreeSet::new();
     let mut next = vec![(Phase::Free, Account::default())];
@@ -88,7 +88,7 @@ fn bytes_go_by_ring_only_with_a_slot_and_never_after_demotion_without_a_new_offe
     });
 }
 
-/// `Keep` holds until the record is another connection's: no stretch may begin, no further offer is made.
+/// `Keep` holds until the record is another connection's: no stretch may begin, and no further offer is made.
 #[test]
 fn who_is_on_the_kernel_for_good_stays_there() {
     let mut kept: Vec<Phase> = Phase::ALL.into_iter().filter_map(|phase| phase.after(Event::Keep)).collect();
@@ -99,7 +99,7 @@ fn who_is_on_the_kernel_for_good_stays_there() {
         }
         assert!(!phase.permits_rings() && !phase.may_be_offered(), "{phase:?}");
         seen.push(phase);
-        // Nobody asks to offer what may not be offered.
+        // No caller offers a connection that may not be offered.
         let events = EVENTS.into_iter().filter(|event| !matches!(event, Event::Offer { .. }));
         kept.extend(events.filter_map(|event| phase.after(event)));
     }
@@ -110,7 +110,7 @@ fn who_is_on_the_kernel_for_good_stays_there() {
     }
 }
 
-/// What has ended by a violation comes back to no ring, and to no call that succeeds through one.
+/// A connection that ended by a violation comes back to no ring, and no call succeeds through one.
 #[test]
 fn broken_is_left_by_its_end_only() {
     let ways: BTreeSet<usize> =

@@ -1,4 +1,4 @@
-//! A writer dies: what it had written by then arrives, from the ring if need be, once.
+//! A writer dies: every byte that it had written arrives once, from the ring if necessary.
 #![cfg(not(loom))]
 
 mod words;
@@ -17,7 +17,7 @@ fn in_the_middle_of_a_stretch() {
     assert_eq!((rx.rest(words.half()), rx.pos()), (Ok(3), 102));
 }
 
-/// The reader has left the ring, and the writer dies while it sends what is unread.
+/// The reader has left the ring, and the writer dies while it sends the unread bytes.
 #[test]
 fn while_it_takes_back() {
     let words = Words::new();
@@ -33,7 +33,7 @@ fn while_it_takes_back() {
     assert_eq!((rx.rest(words.half()), rx.pos()), (Ok(0), 105));
 }
 
-/// The writer ends the stretch and dies while it copies: the ring has everything, the kernel a part of it once more.
+/// The writer ends the stretch and dies while it copies: the ring has all bytes, and the kernel has some of them as well.
 #[test]
 fn while_it_copies() {
     for read_before in 0..=5 {
@@ -55,7 +55,7 @@ fn while_it_copies() {
     }
 }
 
-/// The same, and the reader leaves the ring before it has read what was copied.
+/// As before, but the reader leaves the ring before it has read the bytes that were copied.
 #[test]
 fn while_it_copies_for_a_reader_that_leaves() {
     let words = Words::new();
@@ -72,7 +72,7 @@ fn while_it_copies_for_a_reader_that_leaves() {
     assert_eq!((rx.rest(words.half()), rx.at(words.half())), (Ok(2), 3));
 }
 
-/// The reader has noticed an end of which the writer had not been told yet when it wrote on.
+/// The reader has noticed an end that the writer had not learnt of when it wrote on.
 #[test]
 fn before_it_was_told_of_the_end() {
     let words = Words::new();
@@ -84,7 +84,7 @@ fn before_it_was_told_of_the_end() {
     assert_eq!(rx.rest(words.half()), Ok(5), "all that write() has returned for");
 }
 
-/// A writer that lives has sent everything by kernel before the end: nothing is read twice.
+/// A living writer has sent everything by kernel before the end: no byte is read twice.
 #[test]
 fn after_an_orderly_end_there_is_nothing() {
     let words = Words::new();
@@ -101,7 +101,7 @@ fn after_an_orderly_end_there_is_nothing() {
     assert_eq!((rx.rest(words.half()), rx.pos()), (Ok(0), 107));
 }
 
-/// A writer that cannot stay (it becomes another program) leaves bytes to the ring alone.
+/// A writer that becomes another program leaves bytes in the ring only.
 #[test]
 fn without_copies() {
     let words = Words::new();
@@ -116,7 +116,7 @@ fn without_copies() {
     assert_eq!(rx.next(words.half()), Ok(Read::Kernel(u64::MAX)));
 }
 
-/// The kernel's queue dies with a writer that is reset: what lay in it is gone, and nothing in the ring takes its place.
+/// A reset destroys the kernel's queue: its bytes are lost, and bytes of the ring must not take their place.
 #[test]
 fn what_the_kernel_lost_is_not_looked_for_in_the_ring() {
     let words = Words::new();
@@ -144,7 +144,7 @@ fn an_old_stretch_is_not_read_once_another_has_begun() {
     assert_eq!(rx.rest(words.half()), Ok(0), "six bytes by kernel are missing");
 }
 
-/// No other stretch begins before the reader knows how many copies of the last one there are.
+/// No other stretch begins before the reader knows the number of copies of the last one.
 #[test]
 fn the_number_of_copies_is_asked_in_time() {
     let words = Words::new();
@@ -166,7 +166,7 @@ fn the_number_of_copies_is_asked_in_time() {
     assert_eq!((rx.pos(), tx.pos()), (109, 109));
 }
 
-/// A reader that has left the ring and a writer that is told that the peer has ended its side: the bytes go by kernel all the same.
+/// The reader has left the ring, and the writer ends without copies: the bytes go by kernel nevertheless.
 #[test]
 fn without_copies_but_not_without_bytes() {
     let words = Words::new();
@@ -178,7 +178,7 @@ fn without_copies_but_not_without_bytes() {
     assert_eq!(tx.next(words.half(), 0), Ok(Write::Kernel), "unless the kernel takes nothing any more");
 }
 
-/// Neither does a reader miss anything that has not entered yet.
+/// A reader that has not entered the stretch yet misses nothing either.
 #[test]
 fn not_without_copies_for_a_reader_that_has_not_come() {
     let words = Words::new();

@@ -1,13 +1,13 @@
-//! A bulk transfer comes back to its ring after a stall; a peer that truly stalls makes nobody go to and fro.
+//! A bulk transfer comes back to its ring after a stall. A peer that really stalls does not make the direction alternate.
 #![cfg(not(loom))]
 
 use proptest::prelude::*;
 use sidestep_conn::Stall;
 
-/// How long a reader may stay where it is, at first.
+/// How long a reader may stay at a position, at first.
 const PATIENCE: u64 = 20;
 const RING: u64 = 256 << 10;
-/// What the kernel takes without a reader.
+/// Bytes that the kernel takes without a reader.
 const KERNEL: u64 = 4 << 20;
 const STEP: u64 = 64 << 10;
 
@@ -15,7 +15,7 @@ const STEP: u64 = 64 << 10;
 fn whoever_reads_has_not_stalled() {
     let mut stall = Stall::default();
     assert!((0..1000).all(|now| !stall.is_full(now, now / 19, PATIENCE)));
-    // ... but a full ring that nobody reads is found out in time.
+    // ... but a full ring that nobody reads is noticed in time.
     assert!((1000..1020).all(|now| !stall.is_full(now, 53, PATIENCE)));
     assert!(stall.is_full(1020, 53, PATIENCE));
 }
@@ -55,14 +55,14 @@ fn patience_has_an_end() {
     }
     assert!(!stall.is_full(0, 0, PATIENCE));
     assert!(stall.is_full(8 * PATIENCE, 0, PATIENCE));
-    // The kernel takes everything: from now on the ring is given up as soon as at first.
+    // The kernel takes everything: from now on the ring is given up as early as at first.
     stall.spill(100, 0, RING);
     stall.spill(200, 0, RING);
     assert!(!stall.is_full(0, 0, PATIENCE));
     assert!(stall.is_full(PATIENCE, 0, PATIENCE));
 }
 
-/// A transfer: whatever the writer writes fits, or it waits.
+/// A transfer. The writer waits for bytes that do not fit.
 #[derive(Default)]
 struct Transfer {
     stall: Stall,
@@ -71,14 +71,14 @@ struct Transfer {
     pos: u64,
     read: u64,
     stretch: Option<u64>,
-    /// Where the last stretch ended; a reader that has read so far has noticed.
+    /// Position at which the last stretch ended. A reader that has read up to there has noticed the end.
     ended: u64,
     stalls: u32,
     by_ring: u64,
 }
 
 impl Transfer {
-    /// A millisecond: the writer writes all it can and wants, the reader reads up to so much.
+    /// One millisecond: the writer writes as much as it can, up to `wants`; the reader reads up to `reads`.
     fn step(&mut self, wants: u64, reads: u64) {
         for _ in 0..wants / STEP {
             if !self.write() {
@@ -86,7 +86,7 @@ impl Transfer {
             }
         }
         let unread = self.pos - self.read;
-        // Behind the kernel's bytes the reader goes on in the ring.
+        // After the kernel's bytes the reader continues in the ring.
         self.read += unread.min(reads);
         self.now += 1;
     }
@@ -112,7 +112,7 @@ impl Transfer {
         }
         if self.stall.is_full(self.now, self.read, PATIENCE) {
             self.stall.spill(self.pos, self.pos - from, RING);
-            // What is unread goes by kernel.
+            // Unread bytes go by kernel.
             (self.stretch, self.ended) = (None, self.pos);
             (self.by_ring, self.stalls) = (self.by_ring - in_ring, self.stalls + 1);
         }
@@ -123,7 +123,7 @@ impl Transfer {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A writer that always has more, a reader that now and then does something else for a while: never quite as long.
+    /// A writer that always has more; a reader that now and then pauses, always for less than the patience.
     #[test]
     fn a_bulk_transfer_comes_back(pauses in [1u64..150, 1u64..150, 1u64..150], every in 2u64..64, speed in 1u64..64) {
         let (mut transfer, mut next) = (Transfer::default(), every << 20);
@@ -137,11 +137,11 @@ proptest! {
             }
         }
         prop_assert!(transfer.by_ring > transfer.pos * 3 / 4, "{} of {} by ring", transfer.by_ring, transfer.pos);
-        // Each stall has bytes of a whole ring copied.
+        // Each stall copies the bytes of a whole ring.
         prop_assert!(u64::from(transfer.stalls) * RING < transfer.pos / 10, "{} stalls", transfer.stalls);
     }
 
-    /// A reader that looks rarely, and a writer whose bursts the kernel takes as a whole: hardly any of them waits.
+    /// A reader that looks rarely, and a writer whose bursts fit into the kernel: hardly any burst waits.
     #[test]
     fn bursts_that_the_kernel_takes_are_not_held_up(burst in 5u64..60, every in 200u64..2000, bursts in 10u64..400) {
         let mut transfer = Transfer::default();
@@ -159,8 +159,8 @@ proptest! {
         prop_assert!(delayed <= least, "{delayed} of {bursts} bursts, {} bytes", transfer.pos);
     }
 
-    /// A reader that reads nothing for seconds at a time: a stall for each time at most, and no pause of the writer longer
-    /// than patience lasts, as long as the kernel has room.
+    /// A reader that pauses for seconds: at most one stall for each pause, and no pause of the writer is longer than the
+    /// patience while the kernel has room.
     #[test]
     fn a_peer_that_stalls_is_left_to_the_kernel(pause in 500u64..3000, reads in 1u64..100, rounds in 2u32..40) {
         let mut transfer = Transfer::default();

@@ -1,4 +1,4 @@
-//! A peer that moves the reader's own word. Waits look at that word for bytes in the ring, and a reader that did not find them
+//! A peer changes the reader's own word. Waits look at that word for bytes in the ring; a reader that found no bytes there
 //! would look for ever.
 #![cfg(not(loom))]
 

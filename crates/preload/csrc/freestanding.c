@@ -1,5 +1,5 @@
-/* What compilers call without being told to. The library has functions of its own for it, so that it can be loaded beside
- * any libc: an undefined symbol of a preloaded library keeps every program from starting. */
+/* Functions that compilers call on their own. The library defines them itself, so that it can be loaded beside any libc: a
+ * preloaded library with an undefined symbol keeps every program from starting. */
 #include <stddef.h>
 
 #pragma GCC visibility push(hidden)
@@ -24,7 +24,7 @@ static void *own_memset(void *at, int byte, size_t n)
 	return at;
 }
 
-/* From the constructor on, libc's, which suit the processor (host.rs). */
+/* The constructor replaces these pointers by libc's functions, which suit the processor (host.rs). */
 void *(*ss_memcpy)(void *, const void *, size_t) = own_memmove;
 void *(*ss_memmove)(void *, const void *, size_t) = own_memmove;
 void *(*ss_memset)(void *, int, size_t) = own_memset;
@@ -65,9 +65,9 @@ size_t strlen(const char *text)
 	return (size_t)(end - text);
 }
 
-/* Of a debug build: the core library is compiled for unwinding, which ours is not. No frame of it has anything to do when a
- * thread that is being cancelled unwinds through it: _URC_CONTINUE_UNWIND. Weak, since a build for tests unwinds, and brings
- * std's. */
+/* Debug builds only: Rust's core library is compiled for unwinding, while ours is not, and refers to this function. When a
+ * cancelled thread unwinds through the library no frame has anything to do: _URC_CONTINUE_UNWIND. Weak, since a build for
+ * tests unwinds and has the function of std. */
 __attribute__((weak)) int rust_eh_personality(void)
 {
 	return 8;

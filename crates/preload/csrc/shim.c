@@ -13,8 +13,8 @@ struct ss_thread {
 };
 __thread struct ss_thread ss_self; /* found by thread_storage! */
 
-/* All symbols that the library refers to. Null where libc does not have them. The others it looks up (symbol.rs); these are
- * what the look-up begins with, and what a program may have instead of libc: a copy of `environ`, an allocator. */
+/* All symbols that the library refers to; null where libc does not have them. All others it looks up itself (symbol.rs). These
+ * are needed for the look-up, or may be the program's instead of libc's: a copy of `environ`, an allocator. */
 #define WEAK __attribute__((weak))
 struct dl_phdr_info;
 extern int dl_iterate_phdr(int (*)(struct dl_phdr_info *, size_t, void *), void *) WEAK;

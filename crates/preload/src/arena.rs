@@ -1,4 +1,4 @@
-//! Where the records live: one mapping, made at the first connection, shared with later children of fork().
+//! Memory of the records: one mapping, made at the first connection, shared with children that are forked later.
 
 use crate::fdtable::{self, Kind};
 pub use crate::record::Conn;
@@ -7,7 +7,7 @@ use sidestep_conn::Event;
 use sidestep_sys::{mem, process};
 
 pub use crate::blocked::CONNS;
-/// Processes of a family that can hold connections at once.
+/// Most processes of a family that hold connections at once.
 pub const FAMILY: usize = 64;
 
 #[repr(C, align(64))]
@@ -16,39 +16,40 @@ struct Arena {
     free: AtomicU64,
     /// Records from here on have never been used.
     fresh: AtomicU32,
-    /// Process numbers; 0: free place.
+    /// Process numbers by place; 0: the place is free.
     family: [AtomicU32; FAMILY],
     conns: [Conn; CONNS],
     sets: [FamilySet; FAMILY_SETS],
 }
 
-/// Epoll sets that processes of a family inherit from each other, and follow.
+/// Most epoll sets that the processes of a family inherit from each other.
 const FAMILY_SETS: usize = 4096;
 
-/// What the processes of a family say to each other of an epoll set that they have in common. In the bitmaps, a bit for
+/// What the processes of a family tell each other about an epoll set that several of them have. Bitmaps have a bit for
 /// each place in the family.
 pub struct FamilySet {
-    /// Who has the set. 0: free record.
+    /// Processes that have the set. 0: the record is free.
     pub holders: AtomicU64,
-    /// Who has waited for it, or has registered something there.
+    /// Processes that have waited for the set, or have registered something there.
     pub users: AtomicU64,
-    /// Who has managed registrations there that others do not know.
+    /// Processes that have managed registrations there, which the others do not know.
     pub managers: AtomicU64,
-    /// 1: several have used it. Nothing is managed there from now on.
+    /// 1: several processes have used the set. Nothing is managed there from now on.
     pub is_shared: AtomicU32,
 }
 
 static ARENA: AtomicPtr<Arena> = AtomicPtr::new(core::ptr::null_mut());
-/// Our place in the family + 1; 0: none yet.
+/// Place of this process in the family, + 1; 0: none yet.
 static PLACE: AtomicU32 = AtomicU32::new(0);
 
-/// What only this process knows of a connection.
+/// What each process has of a connection for itself.
 pub struct Local {
-    /// How many numbers of ours stand for it.
+    /// How many descriptors of this process stand for the connection.
     pub refs: AtomicU32,
-    /// One of them.
+    /// One of these descriptors.
     pub fd: AtomicU32,
-    /// 1: closed while one was, and kept alive for it under a number of the library's own.
+    /// 1: the program has closed the connection while a call was blocked on it. The connection lives on under a descriptor of
+    /// the library's own.
     pub orphan: AtomicU32,
 }
 
@@ -73,7 +74,7 @@ fn arena() -> Option<&'static Arena> {
     Some(unsafe { &*p })
 }
 
-/// The record with this index. Only indices that came from [`alloc`] or a table entry may be asked for.
+/// The record with this index, which must come from [`alloc`] or from an entry of the descriptor table.
 #[inline]
 pub fn conn(index: u32) -> &'static Conn {
     let p = ARENA.load(Acquire);
@@ -117,7 +118,7 @@ pub fn free(index: u32) {
     }
 }
 
-/// Our place in the family; taken at the first call.
+/// Place of this process in the family; the first call takes one.
 pub fn me() -> Option<u32> {
     match PLACE.load(Relaxed) {
         0 => join(process::pid()),
@@ -136,7 +137,7 @@ fn join(pid: u32) -> Option<u32> {
     }
 }
 
-/// Takes a free place, or that of a process that is gone, for `pid`.
+/// Takes a place for `pid`: a free one, or that of a process that has ended.
 fn reserve(pid: u32) -> Option<u32> {
     let a = arena()?;
     (0..UNKNOWN as usize).find_map(|i| {
@@ -146,12 +147,12 @@ fn reserve(pid: u32) -> Option<u32> {
     })
 }
 
-/// In the table: a child that is being forked and has not said its number yet.
+/// In place of a process number: a child that is being forked and has not stored its number yet.
 const UNBORN: u32 = u32::MAX;
-/// The place of holders for whom there was no place: always taken to be alive.
+/// Shared by all holders that found no free place. Such holders always count as alive.
 pub const UNKNOWN: u32 = FAMILY as u32 - 1;
 
-/// Before fork(): a place for the child, which will hold all that we hold. None: nothing to share.
+/// Before fork(): takes a place for the child, which will hold everything that this process holds. None: nothing is shared.
 pub fn reserve_for_child() -> Option<u32> {
     if ARENA.load(Acquire).is_null() {
         return None;
@@ -174,14 +175,14 @@ pub fn become_child(place: Option<u32>) {
     }
 }
 
-/// Whether a process other than ours, and still alive, holds the connection.
+/// Whether another living process holds the connection.
 pub fn held_by_others(c: &Conn) -> bool {
     has_others(&c.holders)
 }
 
-/// Whether a process other than ours, and still alive, has its bit in this word. Takes the bits of others out.
+/// Whether another living process has its bit in this word. Removes the bits of processes that have ended.
 pub fn has_others(word: &AtomicU64) -> bool {
-    // Whoever has no place of its own may not be alone there.
+    // At UNKNOWN other processes may be registered besides this one, so its bit counts as another's.
     let mine = me().filter(|p| *p != UNKNOWN).map_or(0, |p| 1u64 << p);
     let mut others = word.load(Acquire) & !mine;
     while others != 0 {
@@ -202,7 +203,7 @@ pub fn family_set(number: u32) -> Option<&'static FamilySet> {
     arena()?.sets.get(index as usize)
 }
 
-/// A free record for a set of ours, or one of processes that are gone: its number, from 1 on.
+/// A record for a set of ours: a free one, or that of processes that have ended. Returns its number, from 1 on.
 pub fn alloc_set() -> Option<u32> {
     let (a, mine) = (arena()?, 1u64 << me()?);
     let free = |s: &FamilySet| s.holders.compare_exchange(0, mine, AcqRel, Relaxed).is_ok();
@@ -220,10 +221,10 @@ pub fn is_inherited(c: &Conn) -> bool {
     c.owner.load(Relaxed) != me().unwrap_or(u32::MAX)
 }
 
-/// The number by which a call that began with `fd` reaches its connection now.
+/// The descriptor by which a call that began with `fd` reaches its connection now.
 pub fn number(index: u32, fd: i32) -> i32 {
     let local = local(index);
-    // It may be orphaned, or go on under another number that it had all the time.
+    // The connection may be an orphan, or another of its descriptors may be the one in use.
     let moved = local.orphan.load(SeqCst) != 0 || fdtable::get(fd) != Kind::Conn(index);
     if moved { local.fd.load(Relaxed) as i32 } else { fd }
 }

@@ -1,4 +1,4 @@
-//! The way of a connection from the kernel into a slot, and back: assignment, readiness, demotion.
+//! Into a slot and back to the kernel: assignment, readiness, demotion.
 
 use crate::record::{self, Conn, flag};
 use crate::{arena, errno, handlers, link, settings, wait};
@@ -8,15 +8,15 @@ use sidestep_conn::{Event, Flip, Phase, Rx, Writer, is_all_by_kernel};
 use sidestep_ring::{counters as shared, side};
 use sidestep_sys::tcp::{self, Consumed};
 
-/// Why no connection of this process may be upgraded any more; 0: they may.
+/// Reason why this process upgrades no connection any more; 0: it does upgrade.
 static STOPPED: AtomicU32 = AtomicU32::new(0);
 
-/// No further upgrades in this process.
+/// Ends upgrades in this process.
 pub fn stop(reason: Reason) {
     STOPPED.store(reason as u32, Relaxed);
 }
 
-/// Why not, if they may not.
+/// Why this process upgrades nothing any more. None: it does upgrade.
 pub fn stopped() -> Option<Reason> {
     Reason::from_code(STOPPED.load(Relaxed) as u8)
 }
@@ -25,7 +25,7 @@ pub fn stopped() -> Option<Reason> {
 pub fn assign(index: u32, (c, generation): (&'static Conn, u32), link_index: u32, slot: u32) {
     let l = link::get(link_index);
     if arena::held_by_others(c) {
-        // A child was born while the offer was under way, perhaps before the link was mapped: it could not follow.
+        // A child was forked while the offer was under way, perhaps before the link was mapped. It could not use the slot.
         c.reason.store(Reason::Shared as u32, Relaxed);
         if c.phase.go_in(generation, Event::Lose).is_some() {
             l.release(slot);
@@ -44,11 +44,11 @@ pub fn assign(index: u32, (c, generation): (&'static Conn, u32), link_index: u32
     if c.phase.go_in(generation, Event::Assign).is_none() {
         return l.set_conn(slot, None); // closed meanwhile by another thread, which has withdrawn the offer
     }
-    let _ = advance(index, c); // a doorbell that is on its way is waited for by nobody here
+    let _ = advance(index, c); // if a doorbell has not reached the peer yet, a later call advances
 }
 
-/// Takes the connection as far as it can go now: into the state machine once no thread is inside a native
-/// call, and to readiness once the peer can wake all our waits. False: a doorbell is on its way to the peer still.
+/// Takes the connection as far as possible now: into the state machine once no thread is inside a native call, and to
+/// readiness once the peer can ring all our doorbells. False: the peer still lacks a doorbell.
 #[inline]
 pub fn advance(index: u32, c: &'static Conn) -> bool {
     if matches!(c.phase.phase(), Phase::Assigned { .. }) && c.gate.is_empty() {
@@ -57,21 +57,22 @@ pub fn advance(index: u32, c: &'static Conn) -> bool {
     !c.phase.is(Phase::Attached) || errno::keep(|| get_ready(index, c))
 }
 
-/// From native counting to the state machine, if the kernel counts as we do.
+/// From counted native calls to the state machine, if the kernel's counts agree with ours.
 #[cold]
 fn enter(index: u32, c: &'static Conn) {
     let fd = arena::local(index).fd.load(Relaxed) as i32;
     let entered = c.with_rx(|rx| {
         c.with_tx(|end| {
-            // Again under the locks: another thread may have been faster, or may have entered a native call.
+            // Checked again under the locks: another thread may have attached the connection, or may have entered a native
+            // call.
             if !matches!(c.phase.phase(), Phase::Assigned { .. }) || !c.gate.is_empty() {
                 return Ok(false);
             }
             if tcp::option::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).is_ok_and(|mark| mark > 1) {
-                return Err(Reason::SocketOption); // set before we knew the number, or by a listener
+                return Err(Reason::SocketOption); // set before the library followed the descriptor, or inherited from the listener
             }
             if tcp::has_timestamps(fd) {
-                return Err(Reason::SocketOption); // the same
+                return Err(Reason::SocketOption); // as above
             }
             c.put(flag::TELLS_UNREAD, tcp::tells_unread(fd));
             let (read, written) = (c.early_rx.load(Relaxed), c.early_tx.load(Relaxed));
@@ -109,7 +110,7 @@ fn enter(index: u32, c: &'static Conn) {
     }
 }
 
-/// Not fit for a ring after all: gives the slot back.
+/// The connection is unfit for a ring: gives its slot back.
 fn refuse(c: &Conn, reason: Reason) {
     if c.phase.go(Event::Unfit).is_some() {
         c.keep_on_kernel(reason);
@@ -125,10 +126,10 @@ pub fn give_slot_back(c: &Conn) {
     link::collect(index);
 }
 
-/// Calls on a connection that some set still watches in the kernel's way, before we look closer at it.
+/// After this many calls on a connection with an unmanaged registration in some set, the registration is looked up in /proc.
 const UNMANAGED_TRIES: u32 = 16;
 
-/// Declares to the peer that we read rings, once it can ring every place where we might wait. False: not yet.
+/// Declares to the peer that we read rings, once the peer can ring every waiter of this connection. False: not yet.
 #[cold]
 fn get_ready(index: u32, c: &Conn) -> bool {
     let l = link::get(c.link.load(Relaxed));
@@ -142,14 +143,14 @@ fn get_ready(index: u32, c: &Conn) -> bool {
     let mut has_unmanaged = false;
     wait::epoll::for_each_number(index, |n| has_unmanaged |= wait::epoll::has_unmanaged(n));
     if has_unmanaged {
-        // Its next wait may arm it. If it has not for long, perhaps it never will.
+        // The program's next wait may arm the registration. After many calls without that, it may never be armed.
         let tries = c.ops.fetch_add(1, Relaxed);
         if tries >= UNMANAGED_TRIES && tries.is_power_of_two() {
             wait::epoll::for_each_number(index, |n| wait::epoll::manage_fired(c, index, n));
         }
         return true;
     }
-    // Who gives the direction up for good says so first, and then withdraws readiness under this lock.
+    // A thread that gives the direction up for good first changes the phase, and then withdraws readiness under this lock.
     let _ = c.with_rx(|_| {
         if c.phase.go(Event::Ready).is_some() {
             c.rx_half().set_ready();
@@ -158,8 +159,8 @@ fn get_ready(index: u32, c: &Conn) -> bool {
     true
 }
 
-/// A connection that is on the kernel for good and has nothing left in a ring is native again. False: it is not so
-/// far yet.
+/// Makes a connection native again that is on the kernel for good and has nothing left in a ring. False: the conditions do
+/// not hold yet.
 #[cold]
 pub fn demote(index: u32, c: &Conn) -> bool {
     let fd = arena::local(index).fd.load(Relaxed) as i32;

@@ -1,19 +1,19 @@
-//! Which threads of this process are blocked in a call on which connection: such a connection outlives its number. A thread
-//! that is cancelled in its call (pthread_cancel(3)) cannot say that it is gone, so each one is listed with its number, and
-//! whoever closes the connection looks whether they live.
+//! Which threads of this process are blocked in a call on which connection: such a connection outlives its descriptor. A
+//! cancelled thread (pthread_cancel(3)) cannot remove its entry. So each entry has the thread's number, and `close` checks
+//! whether that thread still lives.
 
-/// Connections that a process and its forked relatives can have at once; more stay untouched on the kernel.
+/// Most connections of a process and its forked relatives at once. Further connections stay native.
 pub const CONNS: usize = 1 << 16;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use sidestep_sys::process;
 
-/// Threads that can be listed at once. Further ones are only counted, and taken to be alive.
+/// Most entries. Further threads are only counted, and count as alive.
 const MOST: usize = 4096;
 
-/// Thread in the upper half, connection + 1 in the lower; 0: free.
+/// An entry: thread in the upper half, connection + 1 in the lower half; 0: free.
 static LIST: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
-/// How many there are for each connection, listed or not.
+/// Number of threads blocked on each connection, with an entry or without.
 static COUNT: [AtomicU32; CONNS] = [const { AtomicU32::new(0) }; CONNS];
 
 fn count(index: u32) -> &'static AtomicU32 {
@@ -24,7 +24,7 @@ fn word(tid: u32, index: u32) -> u64 {
     u64::from(tid) << 32 | u64::from(index + 1)
 }
 
-/// All entries, beginning with those where a thread's are most likely found.
+/// All entries, beginning where those of thread `tid` most likely are.
 fn entries(tid: u32) -> impl Iterator<Item = &'static AtomicU64> {
     (0..MOST).map(move |i| &LIST[(tid as usize).wrapping_add(i) % MOST])
 }
@@ -39,7 +39,7 @@ pub fn enter(tid: u32, index: u32) {
     change(tid, 0, word(tid, index));
 }
 
-/// It goes on.
+/// The thread is no longer blocked on the connection.
 pub fn leave(tid: u32, index: u32) {
     if count(index).load(SeqCst) > 0 {
         change(tid, word(tid, index), 0);
@@ -48,11 +48,11 @@ pub fn leave(tid: u32, index: u32) {
 }
 
 fn count_down(index: u32) {
-    // In a forked child nobody is counted, not even the thread that goes on there.
+    // A forked child starts with counts of 0, although its one thread may be in a call that was counted in the parent.
     let _ = count(index).fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
 }
 
-/// Whether a thread is blocked on the connection. Forgets those that are gone.
+/// Whether a thread is blocked on the connection. Removes the entries of threads that have ended.
 pub fn is_any(index: u32) -> bool {
     if count(index).load(SeqCst) > 0 {
         for entry in &LIST {
@@ -66,12 +66,12 @@ pub fn is_any(index: u32) -> bool {
     count(index).load(SeqCst) > 0
 }
 
-/// The connections that threads are listed for, once for each thread.
+/// The connections in the list, once for each entry.
 pub fn connections() -> impl Iterator<Item = u32> {
     LIST.iter().filter_map(|entry| (entry.load(Relaxed) as u32).checked_sub(1))
 }
 
-/// A thread begins. What is listed under its number is of another one, which is gone.
+/// A thread begins. Entries with its number belong to an earlier thread that has ended.
 #[cold]
 pub fn begin(tid: u32) {
     for entry in &LIST {
@@ -82,13 +82,13 @@ pub fn begin(tid: u32) {
     }
 }
 
-/// In a forked child: these threads do not exist here.
-pub fn reset_in_child() {
+/// In a forked child: the parent's threads do not exist here.
+pub fn forget() {
     LIST.iter().for_each(|entry| entry.store(0, Relaxed));
 }
 
-/// In a forked child: what threads of the parent do with a connection that it has inherited.
-pub fn reset_connection_in_child(index: u32) {
+/// In a forked child: removes the entries of the parent's threads for an inherited connection.
+pub fn forget_connection(index: u32) {
     count(index).store(0, Relaxed);
 }
 
@@ -101,7 +101,7 @@ mod tests {
     fn gone() -> u32 {
         let tid = thread::spawn(process::tid).join().expect("a number");
         while process::goes_on(tid) {
-            thread::yield_now(); // joined, and the kernel is not done with it yet
+            thread::yield_now(); // the thread has been joined, but the kernel still knows its number
         }
         tid
     }

@@ -1,4 +1,4 @@
-//! The control socket to the broker, and what is said there. What the broker says is heard by `member`.
+//! The control socket to the broker, and the messages sent there. `member` handles the messages that come back.
 
 use crate::critical::Lock;
 use crate::record::Conn;
@@ -12,41 +12,42 @@ use sidestep_sys::{Errno, Result, control};
 pub static SOCKET: AtomicI32 = AtomicI32::new(-1);
 /// Counts connections to brokers; link numbers are only meaningful within one.
 static ERA: AtomicU32 = AtomicU32::new(0);
-/// What the page's `pending` said when the broker was last heard.
+/// Value of `pending` in the shared page when this process last received messages of the broker.
 pub static HEARD: AtomicU32 = AtomicU32::new(0);
-/// Held by whoever joins, hears the broker, or changes links.
+/// Held while joining the broker, receiving its messages, or changing links.
 pub static LOCK: Lock = Lock::new();
 
-/// Whether the broker could not be told something because its socket was full (`pending_releases`).
+/// Whether a message is due because the broker's socket was full (`pending_releases`).
 static OWES: AtomicBool = AtomicBool::new(false);
-/// Places whose doorbell it could not be told of.
+/// Waiters whose doorbell could not be announced; a bit each.
 static UNTOLD: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the broker is to be waited for after it has been heard next ([`settle_soon`]).
+/// Whether the next `member::check` waits for the broker ([`settle_soon`]).
 static SETTLES_SOON: AtomicBool = AtomicBool::new(false);
 
-/// By which number links of the present broker go.
+/// The era in which the present broker's link numbers are valid.
 pub fn link_era() -> u32 {
     ERA.load(Acquire)
 }
 
-/// Which broker we are a member of, by a number of our own; 0: of none.
+/// Number of the present membership, counted by this process; 0: no membership.
 #[inline]
 pub fn era() -> u32 {
     if SOCKET.load(Acquire) < 0 { 0 } else { ERA.load(Acquire) }
 }
 
-/// A new broker.
+/// This process has joined a broker.
 pub fn begin_era() {
     ERA.fetch_add(1, Relaxed);
 }
 
-/// Has the next `member::check` hear the broker, which begins with telling it what is owed.
-pub fn ask_again() {
+/// Makes the next `member::check` talk to the broker: it first sends what is due, then receives.
+pub fn look_again() {
     HEARD.store(page::announced(counters::page()).wrapping_sub(1), SeqCst);
 }
 
-/// With pairing in sync: has the next `member::check` wait until the broker has worked off what this process has sent.
+/// With pairing in sync: makes the next `member::check` wait until the broker has handled everything that this process has
+/// sent.
 pub fn settle_soon() {
     if settings::get().pairs_in_sync {
         SETTLES_SOON.store(true, Relaxed);
@@ -58,24 +59,24 @@ pub fn claim_settles_soon() -> bool {
     SETTLES_SOON.swap(false, Relaxed)
 }
 
-/// The number of a connection's offer: index and generation, so that a late answer never meets a record in reuse.
+/// Number of a connection's offer: record index and generation. A late answer never reaches the record's next connection.
 pub fn offer_number(index: u32, c: &Conn) -> u64 {
     u64::from(c.phase.generation()) << 32 | u64::from(index)
 }
 
-/// A passive offer is passive no more. False: not now.
+/// Tells the broker that a passive offer is passive no more. False: the broker's socket is full.
 pub fn press(index: u32, c: &Conn) -> bool {
     let msg = Msg { offer: offer_number(index, c), ..Msg::new(Kind::Press) };
     send(&msg, None).is_ok()
 }
 
-/// Takes an offer back. False: not now, because the broker has not read what it was sent before.
+/// Takes an offer back. False: the broker's socket is full.
 pub fn withdraw(index: u32, c: &Conn) -> bool {
     let msg = Msg { offer: offer_number(index, c), ..Msg::new(Kind::Withdraw) };
     !send(&msg, None).is_err_and(Errno::passes)
 }
 
-/// Gives a slot back, if the broker that gave it is still there. False: not now.
+/// Gives a slot back, if the broker that assigned it is still there. False: the broker's socket is full.
 pub fn release(id: (u32, u32, u32), slot: u32) -> bool {
     let (link, side, era) = id;
     let msg = Msg { link, slot, side, ..Msg::new(Kind::Release) };
@@ -91,12 +92,12 @@ pub fn announce(place: u32, doorbell: i32) {
     }
 }
 
-/// The places whose doorbells are to be announced again, a bit each.
-pub fn claim_untold() -> u64 {
+/// Takes the bits of the waiters whose doorbells are due to be announced.
+pub fn take_untold() -> u64 {
     UNTOLD.swap(0, Relaxed)
 }
 
-/// A broker that has hung up is left when it is heard next: perhaps it has said why.
+/// If the broker has hung up, membership ends only when its messages are received next: the last one may say why.
 pub fn send(msg: &Msg, with: Option<i32>) -> Result<()> {
     let broker = SOCKET.load(Acquire);
     if broker < 0 {
@@ -109,7 +110,8 @@ pub fn send(msg: &Msg, with: Option<i32>) -> Result<()> {
     sent
 }
 
-/// The broker is to be told something later, with our next call: forgotten, it would be taken for as long as we live.
+/// A message to the broker is due: the next `member::check` sends it. A release that is never sent would keep its slot taken
+/// for the life of this process.
 #[cold]
 pub fn owe() {
     OWES.store(true, SeqCst);
@@ -121,12 +123,12 @@ pub fn owes() -> bool {
     OWES.load(SeqCst)
 }
 
-/// Whether anything was owed; nothing is from now on.
-pub fn claim_owes() -> bool {
+/// Whether a message was due. Resets the mark.
+pub fn take_owes() -> bool {
     OWES.swap(false, SeqCst)
 }
 
-/// Takes each bit for which `told` is true out of the word. False: one was not.
+/// Removes each bit of the word for which `told` returns true. False: at least one bit remains.
 pub fn tell_each(word: &AtomicU64, mut told: impl FnMut(u32) -> bool) -> bool {
     let mut bits = word.swap(0, AcqRel);
     while bits != 0 {
@@ -139,8 +141,8 @@ pub fn tell_each(word: &AtomicU64, mut told: impl FnMut(u32) -> bool) -> bool {
     true
 }
 
-/// In a forked child: the membership is the parent's. Returns its socket.
-pub fn reset_in_child() -> i32 {
+/// In a forked child: the membership is the parent's. Returns the parent's socket.
+pub fn forget() -> i32 {
     UNTOLD.store(0, Relaxed);
     HEARD.store(0, Relaxed);
     LOCK.reset_in_child();

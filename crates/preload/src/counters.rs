@@ -1,11 +1,11 @@
-//! Counters of this process, and what the broker says to it at any time, on one page that both have mapped.
+//! The page that this process shares with the broker: counters, and the broker's flags.
 
 use sidestep_abi::Reason;
 use sidestep_abi::page::Page;
 use sidestep_ring::page;
 use sidestep_sys::mem;
 
-/// Ours alone until the broker sends a page; then that is mapped here, at the same address.
+/// Memory of this process alone until the broker sends a page. That page is then mapped at the same address.
 static PAGE: Page = Page::new();
 
 #[inline]
@@ -23,7 +23,7 @@ pub fn add_bytes(bytes: [u64; 4]) {
     page::count_bytes(&PAGE, bytes);
 }
 
-/// Maps the broker's page over ours, counters carried over. False: it is not what it should be.
+/// Maps the broker's page over ours and keeps the counts. False: the memory is not a valid page.
 pub fn share(memory: i32) -> bool {
     let len = size_of::<Page>();
     if mem::check_sealed(memory, len).is_err() {
@@ -42,13 +42,13 @@ pub fn share(memory: i32) -> bool {
     fits && unsafe { mem::file_over((&raw const PAGE).cast_mut().cast(), memory, len) }.is_ok()
 }
 
-/// Starts again from zero, on memory of our own: after a fork, in the child.
-pub fn reset_in_child() {
+/// In a forked child: counts from zero, in memory of its own.
+pub fn forget() {
     // SAFETY: as in `share`.
     let _ = unsafe { mem::anonymous_over((&raw const PAGE).cast_mut().cast(), size_of::<Page>()) };
 }
 
-/// Whether operator and broker hold this process back from beginning stretches of ring.
+/// Whether the operator or the broker forbids this process to begin stretches of ring.
 #[inline]
 pub fn holds() -> bool {
     page::is_held(&PAGE)

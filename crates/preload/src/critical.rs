@@ -1,8 +1,8 @@
 //! Locks of the library, and signal handlers of the program that arrive while this thread holds one.
 //!
-//! A handler may jump out (siglongjmp), and then nobody would give the lock back; or use the very connection that the
-//! thread was working on. So it runs when the last lock has been given back, a few microseconds later: the signal is
-//! sent again, and blocked until then ([`defer`]).
+//! A handler may jump out (siglongjmp), so that nobody would release the lock. A handler may also use the very connection that
+//! the thread was working on. So [`defer`] sends the signal again and blocks it. The handler runs a few microseconds later,
+//! when the thread has released its last lock.
 
 use crate::thread::{self, Sections};
 use core::sync::atomic::{Ordering::Relaxed, compiler_fence};
@@ -10,7 +10,7 @@ use sidestep_sys::arch::{Interrupted, stack_pointer};
 use sidestep_sys::lock::{self, Taken, Tries};
 use sidestep_sys::{process, signal};
 
-/// The first of the signals of which several can wait, in their order (signal(7)).
+/// The first signal of which the kernel queues several, in order (signal(7)).
 const FIRST_QUEUED: i32 = 32;
 
 impl Sections {
@@ -21,14 +21,14 @@ impl Sections {
             self.stack.store(stack_pointer(), Relaxed);
         }
         self.depth.store(depth + 1, Relaxed);
-        // A handler of this thread sees what the instructions before it have done; only the compiler could reorder them.
+        // The compiler must not move this store: a handler of this thread must see it before the section's work.
         compiler_fence(core::sync::atomic::Ordering::SeqCst);
     }
 
     #[inline]
     fn leave(&self) {
         compiler_fence(core::sync::atomic::Ordering::SeqCst);
-        let depth = self.depth.load(Relaxed).saturating_sub(1); // 0: an abandoned one was taken for over
+        let depth = self.depth.load(Relaxed).saturating_sub(1); // 0: `reentered` took this section for abandoned
         self.depth.store(depth, Relaxed);
         if depth == 0 && self.deferred.load(Relaxed) != 0 {
             self.let_through();
@@ -40,14 +40,14 @@ impl Sections {
         signal::unblock(self.deferred.swap(0, Relaxed)); // the handlers run here
     }
 
-    /// Whether the section in which this thread holds a lock that it now wants again was left by a jump.
+    /// Whether a jump left the section in which this thread took the lock that it wants again now.
     #[cold]
     fn is_abandoned(&self) -> bool {
         thread::is_over(self.stack.load(Relaxed), signal::alternate_stack())
     }
 }
 
-/// Runs something that no handler of the program interrupts.
+/// Runs `work` without interruption by the program's handlers.
 pub fn section<T>(work: impl FnOnce() -> T) -> T {
     let sections = &thread::parts().sections;
     sections.enter();
@@ -56,21 +56,21 @@ pub fn section<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The program's handler for this signal is about to run. True: it will run later; the thread goes on until then.
+/// The program's handler for this signal is about to run. True: the handler is deferred and the thread goes on.
 ///
 /// # Safety
 /// The arguments must be those of the signal handler that calls this.
 pub unsafe fn defer(number: i32, information: *const libc::siginfo_t, at: &mut Interrupted) -> bool {
     let sections = &thread::parts().sections;
-    // The stack of an abandoned section lies below those of its callers.
+    // If a jump left the section, its stack lies below that of the code that was interrupted now.
     if sections.depth.load(Relaxed) == 0 || at.stack() > sections.stack.load(Relaxed) {
         return false;
     }
     let bit = 1 << (number - 1);
     if number >= FIRST_QUEUED && process::pending_signals() & bit != 0 {
-        return false; // sent again, it would come after those that were sent later
+        return false; // sent again, this instance would come after later ones in the kernel's queue
     }
-    signal::block(bit); // with SA_NODEFER it is not
+    signal::block(bit); // a handler with SA_NODEFER runs with its signal unblocked
     // SAFETY: by contract.
     if unsafe { signal::send_again(number, information) }.is_err() {
         return false;
@@ -80,7 +80,7 @@ pub unsafe fn defer(number: i32, information: *const libc::siginfo_t, at: &mut I
     true
 }
 
-/// A lock of the library. While a thread holds one, handlers wait.
+/// A lock of the library. Handlers of the program are deferred while the thread holds one.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Lock(lock::Lock);
@@ -98,7 +98,7 @@ impl Lock {
         if self.0.try_lock(me) { Taken::Clean } else { self.lock_slowly(sections, me) }
     }
 
-    /// While it waits, the thread is in no section.
+    /// While the thread waits for the lock it is in no section, so handlers can run.
     #[cold]
     #[inline(never)]
     fn lock_slowly(&self, sections: &Sections, me: u32) -> Taken {
@@ -132,8 +132,8 @@ impl Lock {
         thread::parts().sections.leave();
     }
 
-    /// In a forked child: the thread that held it does not exist here.
-    pub fn reset_in_child(&self) {
+    /// In a forked child: the thread that held the lock does not exist here.
+    pub fn forget(&self) {
         if self.0.is_taken() {
             self.0.unlock();
         }

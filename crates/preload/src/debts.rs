@@ -1,8 +1,9 @@
-//! What a thread has taken for the time of a call. A signal handler that jumps out of the call (siglongjmp) leaves it
-//! taken: the thread gives it back at its next call ([`settle`]).
+//! Resources that a thread holds for the duration of a call. If a signal handler jumps out of the call (siglongjmp), the
+//! thread's next call gives them back ([`settle`]).
 //!
-//! Such a call is told by the stack from one that a handler has only interrupted ([`thread::is_over`]). A call from much
-//! deeper in the stack than the one that was left is taken for a handler's; then the next one from less deep gives back.
+//! The stack tells an abandoned call from one that a handler has only interrupted ([`thread::is_over`]). A new call much
+//! deeper in the stack than the abandoned one counts as a call from a handler. Then the next call that is less deep gives the
+//! resources back.
 
 use crate::thread::{self, Debts, MOST_DEBTS};
 use crate::{errno, fdtable};
@@ -11,10 +12,10 @@ use core::sync::atomic::Ordering::*;
 use sidestep_sys::arch::stack_pointer;
 use sidestep_sys::signal;
 
-/// A kind of thing to take, with what gives it back: called with the debt's value and its number.
+/// A kind of resource, as the function that gives one back. Its arguments are the debt's value and number.
 pub struct Kind(pub fn(u32, u32));
 
-/// Something taken.
+/// A resource that is held.
 #[derive(Clone, Copy)]
 pub struct Debt {
     kind: &'static Kind,
@@ -42,14 +43,14 @@ impl Debt {
     }
 }
 
-/// The calling thread has taken this, for the call that it is in.
+/// The calling thread holds the resource for the duration of its current call.
 #[inline]
 pub fn owe(debt: Debt) {
     owe_from(debt, stack_pointer());
 }
 
-/// The same from a function that returns before the call is over. `stack`: the address of something that lives until then.
-/// What does not fit is not recorded.
+/// As [`owe`], for a function that returns before the call ends. `stack`: the address of a value that lives until the call
+/// ends. A debt beyond [`MOST_DEBTS`] is not recorded.
 pub fn owe_from(debt: Debt, stack: usize) {
     let debts = &thread::parts().debts;
     let count = debts.count.load(Relaxed);
@@ -57,11 +58,11 @@ pub fn owe_from(debt: Debt, stack: usize) {
         entry.kind.store(core::ptr::from_ref(debt.kind).cast::<c_void>().cast_mut(), Relaxed);
         entry.value.store(debt.word(), Relaxed);
         entry.stack.store(stack, Relaxed);
-        debts.count.store(count + 1, Release); // a handler sees the entry or does not
+        debts.count.store(count + 1, Release); // last, so that a handler sees a complete entry or none
     }
 }
 
-/// It has given this back.
+/// The thread has given the resource back.
 #[inline]
 pub fn paid(debt: Debt) {
     let debts = &thread::parts().debts;
@@ -77,7 +78,7 @@ pub fn paid(debt: Debt) {
     debts.count.store(count - 1, Release);
 }
 
-/// At the beginning of a call: gives back what calls have taken that were left by a jump.
+/// At the beginning of a call: gives back the resources of calls that were left by a jump.
 #[inline]
 pub fn settle() {
     let debts = &thread::parts().debts;
@@ -86,8 +87,8 @@ pub fn settle() {
     }
 }
 
-/// In a forked child: what was taken is the parent's.
-pub fn reset_in_child() {
+/// In a forked child: the resources are the parent's.
+pub fn forget() {
     thread::parts().debts.count.store(0, Relaxed);
 }
 
@@ -147,7 +148,7 @@ mod tests {
     #[test]
     fn what_an_interrupted_call_has_is_left_to_it() {
         owe(Debt::new(&THING, 1));
-        call(settle); // a handler's
+        call(settle); // as from a handler
         assert_eq!(given_back(), []);
         paid(Debt::new(&THING, 1));
         settle();

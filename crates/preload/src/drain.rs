@@ -1,4 +1,4 @@
-//! Back to the kernel for good, in one direction or both, with every byte.
+//! Moves one or both directions to the kernel for good, with every byte.
 
 use crate::link;
 use crate::record::{Conn, flag};
@@ -12,13 +12,14 @@ use sidestep_conn::{Event, Rx};
 use sidestep_ring::counters as shared;
 use sidestep_sys::{Errno, Result, clock, fd as fdsys, tcp};
 
-/// Our direction to the kernel for good, as far as that goes in a while. The rest goes when it can, before anything else of ours.
+/// Moves our direction to the kernel for good. Waits for a limited time. Unsent bytes that remain then go by kernel later,
+/// before any newer byte.
 pub fn tx(c: &'static Conn, fd: i32, reason: Reason) {
     let _ = send_last(c, fd, Some(reason), LAST_WAIT_US);
 }
 
-/// Our direction to the kernel for good, before a call that sends natively. EAGAIN, EINTR: as that call would say it, since the
-/// kernel's buffers are full; what it would send must not overtake what is unread in the ring.
+/// Moves our direction to the kernel for good before a call that sends natively, which must not overtake unread bytes of the
+/// ring. EAGAIN, EINTR: the kernel's buffers are full. The native call would return the same.
 pub fn before_native_send(c: &'static Conn, fd: i32, reason: Reason, flags: i32) -> Result<()> {
     if flags & libc::MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK) {
         return send_last(c, fd, Some(reason), c.tx_timeout_us.load(Relaxed));
@@ -29,15 +30,15 @@ pub fn before_native_send(c: &'static Conn, fd: i32, reason: Reason, flags: i32)
     }
 }
 
-/// Our direction to the kernel for good, as a part of ending it. What the kernel has not taken after a while nobody would ever
-/// deliver: the stream breaks off, and does not end as if it were complete.
+/// Moves our direction to the kernel for good as part of ending it. If the kernel does not take all bytes in time, nobody can
+/// deliver the rest. Then the connection is reset, so that the stream does not seem complete.
 pub fn end_tx(c: &'static Conn, fd: i32) {
     if send_last(c, fd, None, LAST_WAIT_US).is_err() {
         break_off(c, fd);
     }
 }
 
-/// How long at most a call that must not go on waits for the kernel to take bytes that nobody else can deliver.
+/// Longest wait for the kernel to take bytes that nobody else can deliver, in calls that must not block.
 const LAST_WAIT_US: u64 = 2_000_000;
 
 #[derive(PartialEq, Eq)]
@@ -59,11 +60,12 @@ fn send_what_goes(c: &Conn, fd: i32, reason: Option<Reason>) -> Sent {
     }
 }
 
-/// Without a reason: as a part of ending our direction. `limit_us`: 0 for none. EAGAIN: it has passed; EINTR, where a limit of
-/// the program's own counts: a handler ran.
+/// `reason`: None as part of ending our direction. `limit_us`: 0 for no limit. EAGAIN: the limit has passed. EINTR: a handler
+/// ran, and the limit is one of the program's own.
 fn send_last(c: &Conn, fd: i32, reason: Option<Reason>, limit_us: u64) -> Result<()> {
     let mut wait = Pause::new(limit_us);
-    let deadline = Deadline::after_ns((limit_us > 0).then_some(limit_us * 1000)); // whatever there is to look at again and again
+    // `wait` alone would go on for as long as something is ready, or handlers run.
+    let deadline = Deadline::after_ns((limit_us > 0).then_some(limit_us * 1000));
     while send_what_goes(c, fd, reason) == Sent::InPart {
         match wait.pause(c, Number::of(fd), Want::Out) {
             Err(Errno(libc::EINTR)) if limit_us == LAST_WAIT_US => wait = Pause::new(limit_us),
@@ -76,32 +78,31 @@ fn send_last(c: &Conn, fd: i32, reason: Option<Reason>, limit_us: u64) -> Result
     Ok(())
 }
 
-/// Bytes of the stream are lost: both ends hear of it, as of a reset.
+/// Bytes of the stream are lost: resets the connection, so that both ends see an error.
 #[cold]
 fn break_off(c: &Conn, fd: i32) {
-    c.lower(flag::REASONED); // worse than whatever it came back to the kernel for
+    c.lower(flag::REASONED); // this reason outweighs the one that is recorded
     c.blame(Reason::Undelivered);
     tcp::abort(fd);
 }
 
-/// Both directions to the kernel for good, for somebody who reads natively from here on.
+/// Moves both directions to the kernel for good, for a reader that reads natively from now on.
 pub fn both(c: &'static Conn, fd: i32, reason: Reason) {
     leave::rx_to_kernel(c, reason);
     tx(c, fd, reason);
 }
 
-/// Both directions to the kernel for good, while all reading goes on through us.
+/// Moves both directions to the kernel for good, while this library still does all reading.
 pub fn both_once_read(c: &'static Conn, fd: i32, reason: Reason) {
     leave::rx_to_kernel_once_read(c, reason);
     tx(c, fd, reason);
 }
 
-/// Longest wait for a peer to send by kernel what we had not read, before the socket goes to somebody who
-/// cannot read rings.
+/// Longest wait for a peer to send unread bytes by kernel, before the socket goes to a reader without rings.
 const HAND_OVER_US: u64 = 2_000_000;
 
-/// As [`to_kernel`], for a program that takes over from this one. What neither end can deliver to it, or could not keep from being
-/// delivered twice, breaks the stream off.
+/// As [`to_kernel`], for a program that takes over from this one. If some bytes could not be delivered, or would be delivered
+/// twice, the connection is reset.
 pub fn hand_over(c: &'static Conn, fd: i32, reason: Reason) {
     to_kernel(c, fd, reason);
     let has_unsent = || c.with_tx(|end| end.tx.has_unsent()).unwrap_or(false);
@@ -111,7 +112,7 @@ pub fn hand_over(c: &'static Conn, fd: i32, reason: Reason) {
     }
 }
 
-/// As [`both`], and waits until the kernel has what was unread here, and nothing twice.
+/// As [`both`], and waits until the kernel has every byte that was unread here, and no byte twice.
 pub fn to_kernel(c: &'static Conn, fd: i32, reason: Reason) {
     if !c.is_attached() {
         return c.keep_on_kernel(reason);
@@ -132,7 +133,7 @@ pub fn to_kernel(c: &'static Conn, fd: i32, reason: Reason) {
     if handed_over() {
         return;
     }
-    stretch::serve_all(); // the writer may be this very thread
+    stretch::serve_all(); // the other end may be in this process, and its writer this very thread
     let mut looks = 0;
     while !handed_over() && !deadline.has_passed() {
         link::get(c.link.load(Relaxed)).notify_all(c.slot.load(Relaxed) as usize);
@@ -144,10 +145,10 @@ pub fn to_kernel(c: &'static Conn, fd: i32, reason: Reason) {
     }
 }
 
-/// After so many looks, a millisecond, doorbells have had their time.
+/// After this many looks (one millisecond) the peer has had time to answer its doorbells.
 const DEPUTY_LOOKS: u32 = 5;
 
-/// Whether the kernel has all bytes up to `expected` that were not read here, and no copies of what was.
+/// Whether the kernel has all bytes up to `expected` that were not read here, and no copies of bytes that were.
 fn is_handed_over(c: &Conn, rx: &mut Rx, fd: i32, expected: u64) -> bool {
     while rx::discard_copies(c, rx, fd).unwrap_or(false) {}
     if fdsys::poll_now(fd, libc::POLLRDHUP) & (libc::POLLHUP | libc::POLLERR) != 0 {

@@ -1,4 +1,4 @@
-//! Results as C wants them: a number, or -1 with errno.
+//! Results as C expects them: a number, or -1 with errno.
 
 use crate::thread;
 use sidestep_sys::{Errno, Result};

@@ -1,4 +1,4 @@
-//! Why a connection that ends never made it into a ring.
+//! The reason code of a connection that ends without ever having used a ring.
 
 use crate::record::{Conn, flag};
 use crate::settings;
@@ -22,7 +22,7 @@ pub fn excuse(c: &Conn) {
     });
 }
 
-/// Whether the connection has seen enough operations for an offer, so that they were not in quick succession.
+/// Whether the connection has had enough operations for an offer. If it was not offered, they were too far apart.
 fn has_many_operations(c: &Conn) -> bool {
     matches!(settings::get().upgrade_after, Threshold::Auto) && c.ops.load(Relaxed) >= env::QUICK_OPS
 }
@@ -33,7 +33,7 @@ mod tests {
     use crate::arena;
     use sidestep_conn::Event::{self, *};
 
-    /// The reason of a connection with this life.
+    /// The reason that a connection with these events gets.
     fn reason(life: &[Event], known: Option<Reason>, ops: u32) -> Option<Reason> {
         let index = arena::alloc().expect("a record");
         let c = arena::conn(index);

@@ -1,4 +1,4 @@
-//! The process is about to become another program, or to end.
+//! The process executes another program, or ends.
 
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::Reason;
 use sidestep_sys::{fd as fdsys, tcp};
 
-/// Before exec(): connections that the new program will inherit go to the kernel, with every byte.
+/// Before exec(): moves the connections that the new program will inherit to the kernel, with every byte.
 pub fn prepare() {
     if !settings::active() {
         return;
@@ -21,12 +21,12 @@ pub fn prepare() {
     }
 }
 
-/// Whether the number is open here, and will be after exec().
+/// Whether the descriptor is open, and stays open after exec().
 fn survives(fd: i32) -> bool {
     fdsys::fcntl(fd, libc::F_GETFD, 0).is_ok_and(|flags| flags as i32 & libc::FD_CLOEXEC == 0)
 }
 
-/// Connections that another program is about to inherit go to the kernel. Ours goes on.
+/// Moves the connections that another program is about to inherit to the kernel. This program keeps using them.
 pub fn surrender_inherited() {
     surrender(drain::to_kernel);
 }
@@ -39,7 +39,7 @@ fn surrender(by: fn(&'static Conn, i32, Reason)) {
             let Kind::Conn(index) = kind else { return };
             let c = arena::conn(index);
             any |= c.is_attached();
-            // One that is on the kernel stays there: the other program may use it at any time.
+            // A connection on the kernel must stay there: the other program may use it at any time.
             if survives(fd) {
                 by(c, fd, Reason::Exec);
             }
@@ -50,13 +50,13 @@ fn surrender(by: fn(&'static Conn, i32, Reason)) {
     });
 }
 
-/// Every connection of this process, present and future, goes to the kernel, which the program uses past us from here on.
+/// Moves every present and future connection of this process to the kernel. The program bypasses the library from now on.
 pub fn surrender_all(reason: Reason) {
     attach::stop(reason);
     surrender_each(drain::hand_over, reason);
 }
 
-/// Every connection that there is now goes to the kernel.
+/// Moves every present connection to the kernel.
 pub fn surrender_present(reason: Reason) {
     surrender_each(drain::to_kernel, reason);
 }
@@ -71,8 +71,8 @@ fn surrender_each(by: fn(&'static Conn, i32, Reason), reason: Reason) {
     });
 }
 
-/// Before a seccomp filter: what it allows is the program's choice, and may not be enough for us. All connections go
-/// back to the kernel, and the program is alone from here on.
+/// Before a seccomp filter, which may forbid system calls that the library needs: moves all connections to the kernel, and
+/// makes no call of the library's own any more.
 pub fn confine() {
     if !settings::active() || thread::in_vfork() {
         return;
@@ -91,7 +91,7 @@ pub fn confine() {
     });
 }
 
-/// A vfork child has copied connections to other numbers without our table knowing.
+/// A vfork child may have duplicated connections to descriptors that are not in our table.
 fn surrender_copies() {
     let table = sidestep_sys::process::descriptor_table().unwrap_or(fdsys::LOWEST);
     for fd in (0..table).filter(|fd| survives(*fd) && !matches!(fdtable::get(*fd), Kind::Conn(_))) {
@@ -108,10 +108,10 @@ fn surrender_copies() {
     }
 }
 
-/// The process ends: says what it has to say, and ends its connections as close() would.
+/// The process ends: writes the report, and ends the connections as close() would.
 pub fn leave() {
     static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
-    // Once in each process: exit() ends in _exit().
+    // Only once in each process: exit() ends by calling _exit().
     if settings::active() && LEFT.swap(crate::generation::get(), AcqRel) != crate::generation::get() {
         errno::keep(|| {
             report::write();

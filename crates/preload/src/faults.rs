@@ -1,13 +1,13 @@
-//! Whether the signals of faults reach a thread: the copies of `user` need them.
+//! Lets SIGSEGV and SIGBUS reach a thread while it copies the program's memory (`user`).
 //!
-//! Many libraries block all signals in their own threads. A fault in a copy would end such a thread, so its first copy lets
-//! SIGSEGV and SIGBUS through, and they stay so: to block them again after each copy costs two system calls a copy. The
-//! program sees them blocked all the same:
+//! Many libraries block all signals in their own threads. A fault in a copy would then end the process. So the first copy of
+//! a thread unblocks SIGSEGV and SIGBUS and leaves them unblocked: blocking them again after each copy would cost two system
+//! calls a copy. The program still sees them as blocked:
 //!
-//! - a call that reads or changes the mask, or that begins another program, finds the program's own ([`Faults::restore`]);
-//! - one that somebody sends is sent again and waits, blocked. From then on they are let through for the time of each copy
-//!   only ([`STRICT`]);
-//! - a fault outside of a copy ends the process, as the kernel would have.
+//! - A call that reads or changes the mask, or that starts another program, finds the program's own mask ([`Faults::restore`]).
+//! - If such a signal was sent by somebody, it is blocked, sent again and stays pending. From then on the signals are
+//!   unblocked for the duration of each copy only ([`STRICT`]).
+//! - A fault outside of a copy ends the process, as it does in the kernel when the signal is blocked.
 
 use crate::critical;
 use crate::thread::{self, Faults};
@@ -15,21 +15,21 @@ use core::sync::atomic::{AtomicU32, Ordering::*, compiler_fence};
 use sidestep_sys::arch::{self, Interrupted};
 use sidestep_sys::signal;
 
-/// States. Nothing is known.
+/// States. UNKNOWN: the mask has not been looked at.
 const UNKNOWN: u32 = 0;
-/// They are let through for each copy only.
+/// The signals are unblocked for the duration of each copy only.
 const STRICT: u32 = 1;
-/// They reach the thread. The lower bits say which ones the program blocks: bit n is `SIGNALS[n]`.
+/// The signals reach the thread. The lower bits are those that the program blocks: bit n is `SIGNALS[n]`.
 const REACH: u32 = 4;
 
 const SIGNALS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
-/// The same as a mask: bit n - 1 is signal n.
+/// [`SIGNALS`] as a mask: bit n - 1 is signal n.
 pub const FAULTS: u64 = bit(SIGNALS[0]) | bit(SIGNALS[1]);
 
-/// Signals that somebody has sent, kept until they are blocked again; in the order of [`SIGNALS`].
+/// Signals that somebody sent during a copy, kept until they are blocked again; in the order of [`SIGNALS`].
 type Kept = [Option<libc::siginfo_t>; 2];
 
-/// Whether any thread has ever let through what its program blocks.
+/// Whether any thread has ever unblocked signals that its program blocks.
 static LENT: AtomicU32 = AtomicU32::new(0);
 
 const fn bit(number: i32) -> u64 {
@@ -42,32 +42,31 @@ fn blocked_in(state: u32) -> u64 {
     blocked(0) | blocked(1)
 }
 
-/// The state in which these reach the thread although the program blocks them.
+/// The state in which signals reach the thread although the program blocks those of `mask`.
 fn reached_despite(mask: u64) -> u32 {
     let bits = (0..SIGNALS.len()).filter(|n| mask & bit(SIGNALS[*n]) != 0);
     bits.fold(REACH, |state, n| state | 1 << n)
 }
 
 impl Faults {
-    /// Whether they reach the thread, for all that is known.
+    /// Whether the signals are known to reach the thread.
     #[inline]
     pub fn reach(&self) -> bool {
         self.state.load(Relaxed) & REACH != 0
     }
 
-    /// Before the program's mask of this thread is read or changed, or is inherited by another program: it is as the program
-    /// has made it.
+    /// Restores the program's mask, before it is read or changed, or is inherited by another program.
     pub fn restore(&self) {
         let blocked = blocked_in(self.state.load(Relaxed));
         if blocked != 0 {
             signal::block(blocked);
             if !thread::in_vfork() {
-                self.invalidate(); // else this is the parent's storage, and only the child's mask has changed
+                self.forget(); // a vfork child shares this storage with its parent, and only the child's mask has changed
             }
         }
     }
 
-    /// The program has changed this thread's mask, as sigprocmask(2) is told.
+    /// The program has changed this thread's mask; arguments as of sigprocmask(2).
     pub fn mask_changed(&self, how: i32, set: u64) {
         if how != libc::SIG_UNBLOCK && set & FAULTS != 0 {
             self.invalidate();
@@ -79,12 +78,13 @@ impl Faults {
         self.state.store(UNKNOWN, Relaxed);
     }
 
-    /// A fault outside of a copy has come. True: only because we let it through.
+    /// A fault outside of a copy has raised this signal. True: the program blocks the signal, and only the library unblocked
+    /// it.
     pub fn are_blocked(&self, number: i32) -> bool {
         blocked_in(self.state.load(Relaxed)) & bit(number) != 0
     }
 
-    /// A signal that somebody has sent has come. True: only because we let it through, and it will come again.
+    /// Somebody has sent this signal. True: the program blocks it, so it is kept and sent again later.
     ///
     /// # Safety
     /// The arguments must be those of the signal handler that calls this.
@@ -102,12 +102,12 @@ impl Faults {
         let blocked = blocked_in(self.state.load(Relaxed));
         SIGNALS.into_iter().filter(|s| blocked & bit(*s) != 0).for_each(|s| at.block(s));
         self.state.store(STRICT, Relaxed);
-        // Blocked while its handler runs, and then by the mask that it returns to.
+        // The signal is blocked while its handler runs, and stays blocked in the mask that the handler returns to.
         // SAFETY: by contract.
         unsafe { signal::send_again(number, information) }.is_ok()
     }
 
-    /// A copy of a thread that they do not reach yet. The handler for them is installed (`handlers`).
+    /// Copies in a thread that the signals do not reach yet. The handler for them is installed (`handlers`).
     ///
     /// # Safety
     /// As for [`arch::copy`].
@@ -117,7 +117,7 @@ impl Faults {
             let strict = self.state.load(Relaxed) == STRICT;
             let mut kept: Kept = [None; 2];
             self.kept.store((&raw mut kept).cast(), Relaxed);
-            let blocked = signal::unblock(FAULTS) & FAULTS; // what waits is kept here
+            let blocked = signal::unblock(FAULTS) & FAULTS; // pending ones arrive here and are kept
             // SAFETY: by contract.
             let copied = unsafe { arch::copy(to, from, len) };
             self.state.store(reached_despite(blocked), Relaxed);
@@ -140,8 +140,8 @@ impl Faults {
     }
 }
 
-/// Whether the calling thread's program blocks the signal of a fault that has just been raised. Looks into thread-local storage
-/// only if there is a reason.
+/// Whether the program blocks the signal of a fault that has just been raised in this thread. Touches thread-local storage
+/// only if some thread has unblocked such signals.
 pub fn is_blocked_by_program(number: i32) -> bool {
     LENT.load(Relaxed) != 0 && thread::parts().faults.are_blocked(number)
 }

@@ -1,20 +1,20 @@
-//! What we know of each file descriptor number: nothing, mostly.
+//! What each file descriptor stands for; mostly nothing of ours.
 //!
-//! Process-private. An entry is made when connect(), accept() or epoll_create() has returned the number and is
-//! dropped before the number is closed, so that a number in reuse never meets an old entry.
+//! The table belongs to one process. An entry is made after connect(), accept() or epoll_create() has returned the descriptor.
+//! It is removed before the descriptor is closed, so that a reused number never meets an old entry.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use sidestep_sys::fd;
 
-/// Numbers from here on are not followed.
+/// Descriptors from here on are not followed.
 pub const MAX_FD: usize = 1 << 18;
 
 static TABLE: [AtomicU32; MAX_FD] = [const { AtomicU32::new(0) }; MAX_FD];
 
-/// What a number stands for.
+/// What a descriptor stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Not ours to care.
+    /// Nothing that the library follows.
     Other,
     /// A TCP connection: index of its record.
     Conn(u32),
@@ -24,9 +24,9 @@ pub enum Kind {
     Ring(u32),
     /// A descriptor of the library itself, which the program must not close.
     Own,
-    /// One of several numbers of a socket that was not connected when they were made.
+    /// One of several descriptors of a socket that was not connected when they were duplicated.
     Copied,
-    /// A number that some thread is just closing: what it stood for comes to its end first.
+    /// A thread is closing the descriptor, and the connection or set behind it ends first.
     Closing,
 }
 
@@ -62,7 +62,7 @@ pub fn get(fd: i32) -> Kind {
     }
 }
 
-/// Makes `fd` stand for `kind`. False: the number is too large to be followed.
+/// Makes `fd` stand for `kind`. False: the descriptor is too large to be followed.
 pub fn set(fd: i32, kind: Kind) -> bool {
     let Some(entry) = TABLE.get(fd as u32 as usize) else { return false };
     HIGHEST.fetch_max(fd as u32, Ordering::Relaxed);
@@ -77,7 +77,7 @@ pub fn set(fd: i32, kind: Kind) -> bool {
     true
 }
 
-/// What `fd` stands for, which is being closed from now on. Other: nothing to follow, or another thread was first.
+/// Marks `fd` as closing and returns what it stood for. Other: nothing is followed, or another thread closes it already.
 pub fn close(fd: i32) -> Kind {
     let kind = get(fd);
     let Some(entry) = TABLE.get(fd as u32 as usize) else { return Kind::Other };
@@ -89,7 +89,7 @@ pub fn close(fd: i32) -> Kind {
     if taken.is_ok() { kind } else { Kind::Other }
 }
 
-/// The number has been closed, unless it stands for something new already.
+/// The descriptor has been closed: removes its mark, unless it stands for something new already.
 pub fn closed(fd: i32) {
     if let Some(entry) = TABLE.get(fd as u32 as usize) {
         let closing = encode(Kind::Closing);
@@ -101,25 +101,25 @@ static HIGHEST: AtomicU32 = AtomicU32::new(0);
 static FOLLOWS: AtomicBool = AtomicBool::new(false);
 static FOLLOWS_CONNECTIONS: AtomicBool = AtomicBool::new(false);
 
-/// Whether any number has ever stood for a connection or a set of ours.
+/// Whether any descriptor has ever stood for a connection or a set.
 #[inline]
 pub fn follows_any() -> bool {
     FOLLOWS.load(Ordering::Relaxed)
 }
 
-/// Whether any number has ever stood for a connection.
+/// Whether any descriptor has ever stood for a connection.
 #[inline]
 pub fn follows_connections() -> bool {
     FOLLOWS_CONNECTIONS.load(Ordering::Relaxed)
 }
 
-/// No number beyond this one stands for anything.
+/// The highest descriptor that has ever stood for something.
 #[inline]
 pub fn highest() -> i32 {
     HIGHEST.load(Ordering::Relaxed) as i32
 }
 
-/// Calls `each` for every number that stands for something.
+/// Calls `each` for every descriptor that stands for something.
 pub fn for_each(mut each: impl FnMut(i32, Kind)) {
     for fd in 0..=HIGHEST.load(Ordering::Relaxed) as i32 {
         match get(fd) {
@@ -141,7 +141,7 @@ pub fn drop_own(own: i32) {
 mod tests {
     use super::*;
 
-    /// Numbers that no descriptor of the tests has.
+    /// Descriptors from here on are not open in tests.
     const FREE: i32 = 200_000;
 
     #[test]

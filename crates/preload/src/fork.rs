@@ -1,5 +1,5 @@
-//! fork(): the child holds every connection too, but the membership, the doorbells and the counters are the
-//! parent's. A connection that the child touches goes back to the kernel for both.
+//! fork(): the child also holds every connection, but membership, doorbells and counters are the parent's. A connection that
+//! the child touches goes back to the kernel for both.
 
 use crate::{
     arena, blocked, counters, debts, errno, fdtable, generation, handlers, host, life::numbers, member, settings,
@@ -9,10 +9,10 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use fdtable::Kind;
 use sidestep_sys::{process, tcp};
 
-/// Whose state this is.
+/// The process to which the state in this module belongs.
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Now and then: a child that was made out of sight (by a system call of its own) finds out that it is one.
+/// Checked now and then: a child made by a system call that the library has not seen finds out that it is a child.
 #[cold]
 pub fn notice() {
     if !thread::in_vfork() && PID.load(Relaxed) != process::pid() {
@@ -20,7 +20,7 @@ pub fn notice() {
     }
 }
 
-/// Before the fork: enters the child as a holder of everything we hold.
+/// Before the fork: registers the child as a holder of everything that this process holds.
 pub fn prepare() {
     if !settings::active() {
         return;
@@ -46,7 +46,7 @@ fn for_each_conn(mut each: impl FnMut(&'static arena::Conn)) {
     });
 }
 
-/// In the parent, if there is no child after all.
+/// In the parent, if no child was made.
 pub fn failed() {
     if !settings::active() {
         return;
@@ -70,8 +70,9 @@ pub fn in_child() {
         }
         blocked::reset_in_child();
         fdtable::for_each(|fd, kind| match kind {
-            Kind::Conn(index) => blocked::reset_connection_in_child(index),
-            // The program has closed it; only a call of a thread that does not exist here keeps it (`life::number`).
+            Kind::Conn(index) => blocked::forget_connection(index),
+            // The program has closed this connection. Only a call of a thread that does not exist here keeps it
+            // (`life::number`).
             Kind::Own if tcp::is_tcp(fd) => fdtable::drop_own(fd),
             _ => {}
         });
@@ -88,7 +89,7 @@ pub fn in_child() {
 
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
-/// Has libc call us around every fork that it knows of, daemon(3)'s and forkpty(3)'s too.
+/// Makes libc call us around every fork that it knows of, including those of daemon(3) and forkpty(3).
 pub fn register() {
     PID.store(process::pid(), Relaxed);
     extern "C" fn before() {
@@ -100,17 +101,18 @@ pub fn register() {
     REGISTERED.store(host::register_fork(before, child), Relaxed);
 }
 
-/// Whether fork(3) calls us by itself.
+/// Whether libc's fork(3) calls our handlers.
 pub fn is_registered() -> bool {
     REGISTERED.load(Relaxed)
 }
 
-/// Before vfork(): until the child has gone, this thread runs on memory that is not its own to change.
+/// Before vfork(): until the child has ended or called exec, this thread runs the child on the parent's memory, which the
+/// child must not change.
 pub extern "C" fn vfork_begins() {
     thread::set_vfork(true);
 }
 
-/// In the parent, when the child has gone. `result`: of the system call. Returns what vfork() returns.
+/// In the parent, when the child is gone. `result` is that of the system call. Returns the return value of vfork().
 pub extern "C" fn vfork_ends(result: isize) -> isize {
     thread::set_vfork(false);
     if result < 0 {

@@ -1,21 +1,21 @@
-//! Threads inside native calls on a connection, which hold its upgrade up. A record may be used again for another connection while
-//! threads are inside calls on the last one: those leave nothing in the gate of the new one.
+//! Counts the threads inside native calls on a connection, which delay its upgrade. A record may be reused for another
+//! connection while threads are still inside calls on the earlier one: their leaving does not change the new gate's count.
 
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// The number of its connection in the upper half, threads in the lower one.
+/// Number of the connection in the upper half, count of threads in the lower half.
 pub struct Gate(AtomicU64);
 
 const HALF: u32 = 32;
 
 impl Gate {
-    /// One more. Returns what [`Gate::leave`] is to be told.
+    /// Adds a thread. Returns the argument for [`Gate::leave`].
     #[inline]
     pub fn enter(&self) -> u32 {
         (self.0.fetch_add(1, SeqCst) >> HALF) as u32
     }
 
-    /// One less of those that have entered for this connection.
+    /// Removes a thread that entered for connection `number`. No effect if the gate is another connection's by now.
     #[inline]
     pub fn leave(&self, number: u32) {
         let one_less = |word: u64| ((word >> HALF) as u32 == number && word as u32 != 0).then(|| word - 1);
@@ -27,7 +27,7 @@ impl Gate {
         self.0.load(SeqCst) as u32 == 0
     }
 
-    /// For another connection.
+    /// Starts the gate of another connection.
     pub fn renew(&self) {
         let next = |word: u64| Some((word >> HALF).wrapping_add(1) << HALF);
         let _ = self.0.fetch_update(SeqCst, SeqCst, next);

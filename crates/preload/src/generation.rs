@@ -1,5 +1,4 @@
-//! How many forks lie between the first process of a family and this one: what was made in an earlier generation is
-//! inherited.
+//! Number of forks between the first process of a family and this process. What was made in an earlier generation is inherited.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! The program's libc: which one it is, and what we use of it besides the originals of intercepted calls.
+//! Which libc the program has, and the functions of libc that the library uses besides the originals of intercepted calls.
 
 use crate::symbol::{self, StandIn, Symbol};
 use core::ffi::{CStr, c_char, c_int, c_ulong, c_void};
@@ -8,7 +8,7 @@ use libc::size_t;
 use sidestep_sys::elf::{Name, Object};
 use sidestep_sys::process;
 
-/// Those whose data types we know.
+/// The libcs whose data types are known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -38,7 +38,7 @@ static GETAUXVAL: Symbol = optional(c"getauxval");
 static REGISTER_ATFORK: Symbol = optional(c"__register_atfork");
 static PTHREAD_ATFORK: Symbol = optional(c"pthread_atfork");
 
-/// The function behind a symbol.
+/// The function that a symbol stands for.
 ///
 /// # Safety
 /// `F` must be the type of a pointer to it.
@@ -50,16 +50,16 @@ unsafe fn function<F: Copy>(symbol: &Symbol) -> Option<F> {
 }
 
 unsafe extern "C" {
-    /// What memcpy() and its kin lead to, of which compilers make calls (csrc/freestanding.c).
+    /// Pointers behind memcpy() and its kin, which compilers call on their own (csrc/freestanding.c).
     static ss_memcpy: AtomicPtr<c_void>;
     static ss_memmove: AtomicPtr<c_void>;
     static ss_memset: AtomicPtr<c_void>;
-    /// free(3) and environ(7) as any library sees them.
+    /// free(3) and environ(7), bound by the dynamic linker as for any library.
     static ss_free: Option<unsafe extern "C" fn(*mut c_void)>;
     static ss_environ: *const *const *const c_char;
 }
 
-/// In the constructor: which libc it is, and everything that is used in this file.
+/// In the constructor: recognizes the libc, and looks up every symbol used in this file.
 pub fn resolve() {
     recognize();
     symbol::resolve(&[
@@ -71,10 +71,10 @@ pub fn resolve() {
     ]);
 }
 
-/// Which libc it is, is told by what only the one or the other has, in the object that starts programs.
+/// Recognizes the libc by a symbol that only one libc has, in the object that starts programs.
 fn recognize() {
     const START: Name = Name::new(c"__libc_start_main");
-    /// The third stage of musl's dynamic linker, which looks it up by its name.
+    /// The third stage of musl's dynamic linker, which musl itself looks up by this name.
     const MUSL: Name = Name::new(c"__dls3");
     const GLIBC: Name = Name::new(c"gnu_get_libc_version");
     symbol::each_object(|object| {
@@ -92,7 +92,8 @@ fn recognize() {
     });
 }
 
-/// From libc itself: a sanitizer's, which may be in front of it, would judge the bytes of rings by rules of its own.
+/// Takes the functions from libc itself. Those of a sanitizer, which may come first, would check the bytes of rings by rules of
+/// the sanitizer's own.
 fn borrow_memory_functions(libc: &Object) {
     const MEMCPY: Name = Name::new(c"memcpy");
     const MEMMOVE: Name = Name::new(c"memmove");
@@ -106,7 +107,7 @@ fn borrow_memory_functions(libc: &Object) {
     }
 }
 
-/// It reads the vDSO: waits with a timeout ask for the time.
+/// Takes libc's clock, which reads the vDSO: waits with a timeout read the time often.
 fn borrow_clock(libc: &Object) {
     const CLOCK: Name = Name::new(c"clock_gettime");
     // SAFETY: as in `recognize`.
@@ -116,18 +117,18 @@ fn borrow_clock(libc: &Object) {
     }
 }
 
-/// The environment, of which glibc gives the address to constructors (`given`) and other libcs do not. May be null.
+/// The environment. glibc passes its address to constructors (`given`), other libcs do not. May be null.
 pub fn first_environment(given: *const *const c_char) -> *const *const c_char {
     if is(Kind::Glibc) { given } else { environment() }
 }
 
-/// The environment as it is now; null if libc does not tell.
+/// The environment as it is now; null if libc does not export it.
 pub fn environment() -> *const *const c_char {
     // SAFETY: the address of libc's variable of this type, or null.
     unsafe { ss_environ.as_ref() }.map_or(core::ptr::null(), |environ| *environ)
 }
 
-/// Whether the program has more rights than the user who has started it: then nothing that this user says counts.
+/// Whether the program has more rights than the user who started it. The library then obeys nothing in the environment.
 pub fn is_privileged() -> bool {
     // SAFETY: getauxval(3).
     match unsafe { function::<extern "C" fn(c_ulong) -> c_ulong>(&GETAUXVAL) } {
@@ -136,18 +137,18 @@ pub fn is_privileged() -> bool {
     }
 }
 
-/// Has libc call these around every fork that it knows of: before it, and in the child. False: it does not offer that.
+/// Makes libc call `before` before every fork that it knows of, and `child` in the child. False: libc offers neither function.
 pub fn register_fork(before: extern "C" fn(), child: extern "C" fn()) -> bool {
     type Handler = Option<extern "C" fn()>;
     type Register = unsafe extern "C" fn(Handler, Handler, Handler, *mut c_void) -> c_int;
-    // glibc has the first in every version; the second takes three arguments, and does not look at the fourth.
+    // Every version of glibc has the first function. The second takes three arguments and ignores the fourth.
     // SAFETY: the types of both.
     let register = unsafe { function::<Register>(&REGISTER_ATFORK).or_else(|| function(&PTHREAD_ATFORK)) };
     // SAFETY: two functions that live as long as the library, which is never unloaded (-z nodelete).
     register.is_some_and(|r| unsafe { r(Some(before), None, Some(child), core::ptr::null_mut()) } == 0)
 }
 
-/// vasprintf(3): the text, to be freed with [`free`], and its length.
+/// vasprintf(3): the text, which the caller frees with [`free`], and its length.
 ///
 /// # Safety
 /// The format and the arguments must fit together.
@@ -159,7 +160,7 @@ pub unsafe fn formatted(format: *const c_char, args: *mut c_void) -> Option<(*mu
     (n >= 0).then_some((text, n as usize))
 }
 
-/// free(3), which a program may have replaced together with malloc(3).
+/// free(3); a program may have replaced it together with malloc(3).
 ///
 /// # Safety
 /// The memory must have been allocated by libc.
@@ -171,7 +172,7 @@ pub unsafe fn free(memory: *mut c_char) {
     }
 }
 
-/// What _FORTIFY_SOURCE does about an overflow: libc says so and aborts.
+/// Reports an overflow as _FORTIFY_SOURCE does: libc prints a message and aborts.
 #[cold]
 pub fn overflow() -> ! {
     // SAFETY: the function's type.
@@ -181,7 +182,7 @@ pub fn overflow() -> ! {
     }
 }
 
-/// A length in a message header. musl's fields have 32 bits, and 32 more that its programs leave as they are.
+/// A length field of a message header. In musl's structs it has 32 bits, followed by 32 bits of padding with any value.
 pub fn length(field: size_t) -> size_t {
     if is(Kind::Musl) { field & 0xffff_ffff } else { field }
 }

@@ -11,12 +11,12 @@ static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_c
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = finish;
 
-/// glibc hands main()'s arguments to constructors; in other libcs these are whatever the registers hold.
+/// glibc passes main()'s arguments to constructors. In other libcs the parameters are whatever the registers hold.
 extern "C" fn begin(_argc: c_int, _argv: *const *const c_char, envp: *const *const c_char) {
     calls::symbols::resolve();
     host::resolve();
     let envp = host::first_environment(envp);
-    // A program that has more rights than its user takes no orders from the user's environment.
+    // A program that has more rights than its user must not obey the user's environment.
     if envp.is_null() || host::is_privileged() {
         return;
     }

@@ -1,11 +1,11 @@
-//! `libsidestep.so`: put in front of libc by LD_PRELOAD, whichever libc it is.
+//! `libsidestep.so`: loaded before libc by LD_PRELOAD, whichever libc it is.
 //!
 //! `calls` is the table of everything that is intercepted. A hook in `hooks` looks up what a descriptor stands
 //! for (`fdtable`) and passes the call on, to the program's own libc (`calls::next`) or to `io` and `wait`.
 //! No allocation, no std, no locks but our own: hooks run inside malloc, in signal handlers, and before main().
 #![no_std]
 
-// Builds for tests unwind, as the test harness does, and only std knows how. What is shipped aborts, and has no std.
+// Test builds unwind, as the test harness does, which needs std. The shipped build aborts and has no std.
 #[cfg(panic = "unwind")]
 extern crate std;
 
@@ -56,7 +56,7 @@ mod waiter;
 
 use calls::next;
 
-/// A bug of ours must not become undefined behaviour of the program: it ends here, with a line that says where.
+/// A bug of the library must not become undefined behaviour of the program: prints where it is, and aborts.
 #[cfg(panic = "abort")]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {

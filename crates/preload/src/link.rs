@@ -1,4 +1,4 @@
-//! The links of this process: memory shared with one peer process each, and that peer's doorbells.
+//! The links of this process: memory that is shared with one peer process each, and that peer's doorbells.
 
 use crate::fdtable::{self, Kind};
 use crate::record::flag;
@@ -12,24 +12,24 @@ use sidestep_sys::lock::Taken;
 use sidestep_sys::reserved::Reserved;
 use sidestep_sys::{Errno, Result, arch, fd, mem};
 
-/// One link. The entry is reused, never moved.
+/// One link. An entry may be reused for another link, but never moves.
 pub struct Link {
     /// 1: in use.
     used: AtomicU32,
-    /// `generation::get` of the process that it belongs to.
+    /// `generation::get` of the process that joined the link.
     generation: AtomicU32,
     id: AtomicU32,
     side: AtomicU32,
-    /// Which connection to the broker (they are counted) gave it.
+    /// The membership in which the link was received (memberships are counted).
     era: AtomicU32,
     ring_size: AtomicU32,
     peer_pid: AtomicU32,
-    /// Its addresses are kept when the link is given up, for the next one.
+    /// Mapping of the link. When the link is given up, its addresses stay reserved for the next link of this entry.
     memory: Reserved,
     peer_bells: [AtomicI32; PLACES],
     /// Connection of each slot, index + 1.
     conns: [AtomicU32; SLOTS],
-    /// Slots that are given back, of which the broker has not been told.
+    /// Slots that were given back, but not yet reported to the broker.
     owed: [AtomicU64; SLOTS / 64],
 }
 
@@ -52,8 +52,7 @@ static TABLE: [Link; LINKS] = [const {
 /// Entries from here on have never been used.
 static HIGH: AtomicU32 = AtomicU32::new(0);
 
-/// All links of this process. What a forked child inherits it may read and write, but the doorbells of those
-/// links are its parent's.
+/// All links of this process. A forked child may read and write inherited links, but their doorbells are the parent's.
 #[inline]
 pub fn all() -> impl Iterator<Item = &'static Link> {
     let mine = |l: &&Link| l.used.load(Acquire) != 0 && l.generation.load(Relaxed) == generation::get();
@@ -65,7 +64,7 @@ pub fn get(index: u32) -> &'static Link {
     &TABLE[index as usize % LINKS]
 }
 
-/// The link that the present broker calls `id`, on this side of it.
+/// The link that the present broker calls `id`, seen from `side`.
 pub fn find(id: u32, side: u32, era: u32) -> Option<u32> {
     (0..HIGH.load(Acquire)).find(|i| {
         let l = get(*i);
@@ -76,7 +75,7 @@ pub fn find(id: u32, side: u32, era: u32) -> Option<u32> {
     })
 }
 
-/// Maps a new link. The descriptor stays the caller's. Callers exclude each other (broker lock).
+/// Maps a new link. The caller keeps the descriptor. The caller holds the broker lock.
 pub fn add(memory: i32, msg: &Msg, era: u32) -> Result<()> {
     let (id, side, ring_size) = (msg.link, msg.side, msg.arg);
     let size = usize::try_from(ring_size).map_err(|_| Errno(libc::EINVAL))?;
@@ -101,7 +100,7 @@ pub fn add(memory: i32, msg: &Msg, era: u32) -> Result<()> {
     Ok(())
 }
 
-/// A free entry, best one whose addresses have the right size.
+/// A free entry, if possible one whose reserved addresses have the right size.
 fn vacant(len: usize) -> Result<(u32, &'static Link)> {
     let free = (0..LINKS as u32).filter(|i| get(*i).used.load(Acquire) == 0);
     let index = free.min_by_key(|i| get(*i).memory.rank(len)).ok_or(Errno(libc::ENOSPC))?;
@@ -147,14 +146,14 @@ impl Link {
     }
 
     pub fn ring(&self, slot: usize, side: usize) -> (*mut u8, usize) {
-        // Before the addresses: they never hold less than this says.
+        // Loaded before the addresses, which never hold less than this size.
         let size = self.ring_size.load(Acquire) as usize;
         let at = layout::ring_at(size, slot % SLOTS, side);
         // SAFETY: inside the mapping, see `at`.
         (unsafe { self.memory.base().add(at) }, size)
     }
 
-    /// Whether the peer can ring at our `place`.
+    /// Whether the peer can ring our waiter `place`.
     #[inline]
     pub fn knows(&self, place: u32) -> bool {
         self.generation.load(Relaxed) == generation::get()
@@ -178,7 +177,7 @@ impl Link {
         }
     }
 
-    /// False: the broker cannot be told everything yet.
+    /// Reports released slots to the broker. False: some are still to be reported.
     pub fn tell_owed(&self) -> bool {
         let told = |at: usize, bit| broker::release(self.id(), (at * 64) as u32 + bit);
         self.owed.iter().enumerate().all(|(at, word)| broker::tell_each(word, |bit| told(at, bit)))
@@ -188,7 +187,7 @@ impl Link {
         self.owed.iter().for_each(|word| word.store(0, Relaxed));
     }
 
-    /// The peer process as the broker numbers it: a hint.
+    /// Process number of the peer, as the broker sees it: only a hint.
     pub fn peer_pid(&self) -> u32 {
         self.peer_pid.load(Relaxed)
     }
@@ -197,23 +196,23 @@ impl Link {
         (self.id.load(Relaxed), self.side.load(Relaxed), self.era.load(Relaxed))
     }
 
-    /// The peer's doorbell `place` has arrived.
+    /// The doorbell of the peer's waiter `place` has arrived.
     pub fn set_peer_bell(&self, place: u32, eventfd: i32) {
         let place = place as usize % PLACES;
         fdtable::set(eventfd, Kind::Own);
         let old = self.peer_bells[place].swap(eventfd, AcqRel);
         fdtable::drop_own(old);
         doorbell::add_known(self.area(self.my_side()), place as u32);
-        // From here on the peer sleeps there until it is rung: what it could not be told before it hears now.
+        // From now on that waiter sleeps until it is rung. It may have missed news, so it is rung once now.
         fd::ring(eventfd);
     }
 
-    /// Rings the doorbells in `bells` for `slot`. The news has been published and fenced.
+    /// Rings the doorbells in `bells` for `slot`. The caller has published the news, and a full fence.
     #[inline]
     pub fn notify(&self, slot: usize, mut bells: u64) {
         let stamp = || Half::of(self.words(slot), self.my_side(), 0).stamp(arch::ticks());
         if bells == 0 {
-            stamp(); // whoever begins to wait for it soon looks at this
+            stamp(); // a waiter that registers soon reads this time
         }
         let area = self.area(1 - self.my_side());
         while bells != 0 {
@@ -227,12 +226,13 @@ impl Link {
 
     #[cold]
     fn wake(&self, place: usize, slot: usize) {
-        // Without the doorbell (-1) the peer does not sleep for long.
+        // A waiter whose doorbell the peer has not received (-1) does not sleep for long.
         let eventfd = self.peer_bells[place].load(Acquire);
         if eventfd >= 0 && fd::ring(eventfd) {
             return;
         }
-        // Not ours to ring yet, or it could not be: the next one to ring tries again, `set_peer_bell` at the latest.
+        // The doorbell has not arrived, or could not be rung. It is armed again, so that the next ring tries again; at the
+        // latest `set_peer_bell` does.
         doorbell::rearm(&self.area(1 - self.my_side()).doorbells[place]);
         if eventfd < 0 {
             return;
@@ -242,13 +242,13 @@ impl Link {
         }
     }
 
-    /// Rings every doorbell of the peer that we hold.
+    /// Rings every doorbell of the peer that this process has received.
     pub fn notify_all(&self, slot: usize) {
         self.notify(slot, doorbell::known(self.area(self.my_side())));
     }
 }
 
-/// The peer is gone and all slots are released.
+/// Gives the link up: all its slots have been released, and its peer or its broker is gone.
 pub fn remove(index: u32) {
     let link = get(index);
     if link.used.swap(0, AcqRel) == 0 {
@@ -262,7 +262,7 @@ pub fn remove(index: u32) {
     link.memory.clear();
 }
 
-/// Gives up links that carry nothing any more, of brokers for which `of_era` is true. Callers exclude each other (broker lock).
+/// Gives up all links without connections of those eras for which `of_era` is true. The caller holds the broker lock.
 pub fn remove_idle_ones(of_era: impl Fn(u32) -> bool) {
     for index in 0..HIGH.load(Acquire) {
         if of_era(get(index).era.load(Relaxed)) {
@@ -271,18 +271,18 @@ pub fn remove_idle_ones(of_era: impl Fn(u32) -> bool) {
     }
 }
 
-/// Gives a link up if it carries nothing any more. Callers exclude each other (broker lock).
+/// Gives a link up if it has no connections. The caller holds the broker lock.
 pub fn remove_idle(index: u32) {
     if get(index).conns.iter().all(|c| c.load(Relaxed) == 0) {
         remove(index);
     }
 }
 
-/// A slot of this link has been given back. Of a link whose broker is gone nobody will say that it is done with: it goes
-/// with its last slot.
+/// A slot of this link has been given back. If the link's broker is gone, no `Unlink` message will come. Such a link is given
+/// up with its last slot.
 pub fn collect(index: u32) {
     let is_orphaned = broker::SOCKET.load(Relaxed) < 0 || get(index).id().2 != broker::link_era();
-    // Reentered: a signal handler while the broker is heard; the link goes when the next one is joined.
+    // Reentered: this signal handler has interrupted a thread that holds the lock. The link goes at the next join.
     if is_orphaned && broker::LOCK.lock(thread::tid()) != Taken::Reentered {
         remove_idle(index);
         broker::LOCK.unlock();

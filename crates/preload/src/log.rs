@@ -1,10 +1,10 @@
-//! What the library says of itself, to users who want to hear it.
+//! Messages of the library on stderr, for users who enable them.
 
 use crate::settings;
 use crate::text::Line;
 use sidestep_sys::{fd, process};
 
-/// Says something on stderr if the user wants to hear it.
+/// Writes a message to stderr, if the user has enabled messages.
 pub fn say(parts: &[&[u8]], n: u64) {
     if settings::get().log {
         let mut line = Line::new();

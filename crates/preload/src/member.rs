@@ -1,4 +1,4 @@
-//! Our membership with the broker: joins it, asks for pairs, hears what was paired. Never waits for it.
+//! Membership with the broker: joins, makes offers, and handles the broker's messages. Never waits for the broker.
 
 use crate::broker::{self, HEARD, LOCK, SOCKET};
 use crate::fdtable::{self, Kind};
@@ -12,17 +12,17 @@ use sidestep_ring::page;
 use sidestep_sys::lock::Taken;
 use sidestep_sys::{Errno, arch, clock, control, fd, limit};
 
-/// 1: Welcome has come, the page is shared.
+/// 1: Welcome has been received, and the page is shared.
 static WELCOME: AtomicU32 = AtomicU32::new(0);
-/// Ticks before which nothing is tried again: after a failure, or while no Welcome has come.
+/// Time (ticks) of the next try to join, after a failure; of the next receive, while Welcome is missing.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
-/// The process serves: it is a member even while it has nothing to offer.
+/// The process is a server: it is a member even while it has nothing to offer.
 static STAYS: AtomicBool = AtomicBool::new(false);
 
 const RETRY_US: u64 = 1_000_000;
 const LISTEN_US: u64 = 20;
 
-/// Hears what the broker has to say, if anything. One load when there is nothing.
+/// Receives pending messages of the broker. One load if there are none.
 #[inline]
 pub fn check() {
     if WELCOME.load(Relaxed) != 0 {
@@ -44,13 +44,13 @@ fn catch_up() {
     }
 }
 
-/// Whether [`check`] may have something to do although there is no connection.
+/// Whether [`check`] may have something to do although no connection exists.
 #[inline]
 pub fn stays() -> bool {
     STAYS.load(Relaxed)
 }
 
-/// Joins, and joins again after every fork: a server may be silent for longer than a broker waits for members.
+/// Joins, now and after every fork. A server may make no call for longer than a broker waits for members.
 pub fn stay() {
     if settings::active() {
         STAYS.store(true, Relaxed);
@@ -58,7 +58,7 @@ pub fn stay() {
     }
 }
 
-/// Asks the broker to pair this connection; a passive offer is paired only if the other end asks. Err: why not now.
+/// Asks the broker to pair this connection. A passive offer is paired only with one that is not. Err: why not now.
 pub fn offer(index: u32, c: &Conn, socket_fd: i32, passive: bool) -> Result<(), Reason> {
     joined().ok_or(Reason::NoBroker)?;
     c.offered_in.store(broker::link_era(), Relaxed);
@@ -68,7 +68,7 @@ pub fn offer(index: u32, c: &Conn, socket_fd: i32, passive: bool) -> Result<(), 
     broker::send(&msg, Some(socket_fd)).map_err(|_| Reason::NoBroker)
 }
 
-/// Not a broker for us: never asked again.
+/// The broker cannot serve this process: no further try to join.
 fn rejected(msg: &Msg) {
     let same = msg.arg == u64::from(sidestep_abi::VERSION);
     counters::count(if same { Reason::UserPair } else { Reason::Version });
@@ -76,7 +76,7 @@ fn rejected(msg: &Msg) {
     NOT_BEFORE.store(u64::MAX, Relaxed);
 }
 
-/// The control socket, connected now if need be and possible.
+/// The control socket. Joins first if necessary. None: that is not possible now.
 fn joined() -> Option<i32> {
     let broker = SOCKET.load(Acquire);
     if broker >= 0 {
@@ -92,14 +92,14 @@ fn joined() -> Option<i32> {
     Some(SOCKET.load(Acquire)).filter(|s| *s >= 0)
 }
 
-/// Under the lock.
+/// The caller holds the lock.
 fn join() {
     match control::connect(settings::get().broker.bytes()) {
         Ok(broker) => {
             fdtable::set(broker, Kind::Own);
             broker::begin_era();
             let (ring_size, descriptors) = (settings::get().ring_size, limit::descriptor_limit());
-            // The program keeps half of its descriptors, whatever peers do.
+            // Peers may take at most half of the process's descriptors.
             let hello = Msg { arg: u64::from(ring_size), arg2: descriptors / 2, ..Msg::new(MsgKind::Hello) };
             let _ = control::send(broker, &hello, None);
             SOCKET.store(broker, Release);
@@ -113,7 +113,7 @@ fn join() {
     }
 }
 
-/// The broker is gone. What has been paired goes on; a new one is looked for when next needed. Under the lock.
+/// The broker is gone. Paired connections go on, and a later call looks for a new broker. The caller holds the lock.
 fn leave() {
     let broker = SOCKET.swap(-1, AcqRel);
     WELCOME.store(0, Relaxed);
@@ -121,14 +121,15 @@ fn leave() {
         log::say(&[b"broker gone, control socket "], broker as u64);
         fdtable::drop_own(broker);
         pending_releases::cancel();
-        // Connections that ended after the broker and before this could not know that nobody would ask for their links.
+        // If a connection ended after the broker did, and before this process noticed, its link is still there without a
+        // connection.
         link::remove_idle_ones(|_| true);
         NOT_BEFORE.store(arch::ticks() + clock::ticks_of_us(RETRY_US), Relaxed);
     }
 }
 
-/// With pairing in sync: waits until the broker has worked off what this process has sent. Else nothing. Not to be called
-/// with the lock of an epoll set, which is taken to hear of slots.
+/// With pairing in sync: waits until the broker has handled everything that this process has sent. Otherwise nothing. The
+/// caller must not hold the lock of an epoll set: slots that arrive meanwhile take it.
 #[cold]
 pub fn settle() {
     if !settings::get().pairs_in_sync {
@@ -143,7 +144,7 @@ pub fn settle() {
     }
     while SETTLED.load(Relaxed) < number && SOCKET.load(Relaxed) == socket && clock::monotonic_ns() < until {
         if !listen() {
-            return; // from within `listen`
+            return; // called from within `listen`
         }
         if SETTLED.load(Relaxed) < number {
             clock::nap_us(SETTLE_NAP_US);
@@ -151,14 +152,14 @@ pub fn settle() {
     }
 }
 
-/// Numbers of what was asked and answered last with [`settle`].
+/// Numbers of the last request and of the last answer of [`settle`].
 static ASKED: AtomicU64 = AtomicU64::new(0);
 static SETTLED: AtomicU64 = AtomicU64::new(0);
-/// A broker that does not answer for so long is not waited for.
+/// Longest wait for the broker's answer.
 const SETTLE_NS: u64 = 2_000_000_000;
 const SETTLE_NAP_US: u64 = 20;
 
-/// False: this thread listens already.
+/// Sends what is due, and receives. False: this thread is within `listen` already.
 #[cold]
 fn listen() -> bool {
     if LOCK.lock(thread::tid()) == Taken::Reentered {
@@ -178,13 +179,13 @@ fn listen() -> bool {
     true
 }
 
-/// False: there may be more, which could not be received just now.
+/// Receives all messages. False: there may be more, but receiving failed for the moment.
 fn hear_all() -> bool {
     loop {
         match control::receive(SOCKET.load(Relaxed)) {
             Ok((msg, passed)) => hear(&msg, passed),
             Err(Errno(libc::EAGAIN)) => return true,
-            // Told before what was said; the next call brings that.
+            // The kernel reports the reset first, and queued messages after it.
             Err(Errno(libc::ECONNRESET)) => {}
             Err(e) if e.passes() => return false,
             Err(_) => {
@@ -219,7 +220,7 @@ fn hear(msg: &Msg, passed: Option<i32>) {
             }
             fd::close(memory);
         }
-        // The kernel had no number left for the descriptor.
+        // The kernel had no descriptor left for the link's memory.
         (Some(MsgKind::Link), None) => UNRECEIVED.store(u64::from(msg.link), Relaxed),
         (Some(MsgKind::PeerDoorbell), Some(eventfd)) => match (link::find(msg.link, msg.side, era), fd::raise(eventfd))
         {
@@ -243,7 +244,7 @@ fn hear(msg: &Msg, passed: Option<i32>) {
     }
 }
 
-/// The connection that an offer's number names, with its generation, if it is still the one that was offered.
+/// Index, generation and record of the offered connection. None: the record no longer has that offer.
 fn offered(number: u64) -> Option<(u32, u32, &'static Conn)> {
     let index = number as u32;
     if index as usize >= arena::CONNS {
@@ -254,7 +255,7 @@ fn offered(number: u64) -> Option<(u32, u32, &'static Conn)> {
     (generation == (number >> 32) as u32 && phase.is_offered()).then_some((index, generation, c))
 }
 
-/// The last link whose memory did not come with its record. Links are numbered in 32 bits, so this is none.
+/// The last link whose memory could not be received. Link numbers have 32 bits, so the initial value is none.
 static UNRECEIVED: AtomicU64 = AtomicU64::new(u64::MAX);
 
 fn given(msg: &Msg, era: u32) {
@@ -263,13 +264,14 @@ fn given(msg: &Msg, era: u32) {
         (Some(link), Some((index, generation, c))) => attach::assign(index, (c, generation), link, msg.slot),
         (None, Some((_, generation, c))) => {
             if c.phase.go_in(generation, Event::Lose).is_none() {
-                return; // whoever has closed it meanwhile has withdrawn the offer
+                return; // another thread has closed the connection, and has withdrawn the offer
             }
             let no_number = UNRECEIVED.load(Relaxed) == u64::from(msg.link);
             c.keep_on_kernel(if no_number { Reason::FdLimit } else { Reason::Memory });
             let _ = broker::release((msg.link, msg.side, era), msg.slot);
         }
-        // Withdrawn, but perhaps unheard. Said by the offer's number: the slot may be another connection's by now.
+        // This process has withdrawn the offer, but the broker paired it before. The message names the offer and not the slot,
+        // which may be another connection's by now.
         (_, None) => {
             let again = Msg { offer: msg.offer, ..Msg::new(MsgKind::Withdraw) };
             let _ = broker::send(&again, None);
@@ -277,13 +279,14 @@ fn given(msg: &Msg, era: u32) {
     }
 }
 
-/// The broker compares the cookie with the socket's, which may be another one by the time that it is sent.
+/// The broker asks for the socket again. It compares the cookie in `arg` with the new socket's: the descriptor may be another
+/// socket's by the time the message is sent.
 fn again(msg: &Msg) {
     if let Some((index, generation, c)) = offered(msg.offer) {
         let offer = Msg { offer: msg.offer, arg: msg.arg, ..Msg::new(MsgKind::Offer) };
         let socket = arena::local(index).fd.load(Relaxed) as i32;
         if broker::send(&offer, Some(socket)).is_err() {
-            // A later operation offers it.
+            // A later operation makes a new offer.
             c.phase.go_in(generation, Event::Lose);
         }
     }
@@ -297,7 +300,7 @@ fn refused(msg: &Msg) {
     }
 }
 
-/// For good.
+/// Ends the membership for good.
 pub fn quit() {
     STAYS.store(false, Relaxed);
     let taken = LOCK.lock(thread::tid());

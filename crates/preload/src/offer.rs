@@ -8,7 +8,7 @@ use sidestep_conn::worth::{self, Worth};
 use sidestep_conn::{Event, Phase};
 use sidestep_sys::{arch, clock};
 
-/// Counts an operation on a connection that is still native, and offers it once that may pay.
+/// Counts an operation on a native connection, and offers the connection when it is worth a ring.
 #[inline]
 pub fn count(index: u32, c: &Conn, fd: i32) {
     let ops = c.ops.fetch_add(1, Relaxed) + 1;
@@ -28,7 +28,8 @@ pub fn count(index: u32, c: &Conn, fd: i32) {
     }
 }
 
-/// Who only waits would not notice that the broker is gone: it is looked for every so many operations.
+/// A process that only waits for an answer does not notice that the broker is gone. So it talks to the broker once every so
+/// many operations.
 const LOOK_OPS: u32 = 1024;
 
 #[inline]
@@ -41,8 +42,8 @@ fn await_pairing(c: &Conn, ops: u32) {
     }
 }
 
-/// The broker that had the offer is gone: another one may be offered the connection. An offer that is just being made has no
-/// broker yet. Each offer is forgotten once, whoever else saw it.
+/// The broker that had the offer is gone: the connection may be offered to another one. An offer that is being made has era 0.
+/// The exchange makes sure that only one thread takes back the offer.
 #[cold]
 fn lose_offer(c: &Conn) {
     let era = c.offered_in.load(Acquire);
@@ -52,10 +53,10 @@ fn lose_offer(c: &Conn) {
     }
 }
 
-/// Operations on a connection whose other end is never offered that wait for the broker under `sync` pairing.
+/// With pairing in sync: operations after which a connection whose other end is never offered waits for the broker no more.
 const SYNC_OPS: u32 = 1000;
 
-/// Of ticks, as [`Conn::last_op`] counts them: 32 bits last for minutes.
+/// Coarse ticks of [`Conn::last_op`] are ticks without these low bits, so that 32 bits last for minutes.
 const COARSE_BITS: u32 = 10;
 
 fn worth_of(c: &Conn, ops: u32) -> Worth {
@@ -63,7 +64,7 @@ fn worth_of(c: &Conn, ops: u32) -> Worth {
     worth::worth(settings::get().upgrade_after, ops, || quick_ops(c, ops), bytes)
 }
 
-/// This end would gain by a ring now. If the broker cannot be told, a later operation tells.
+/// A passive offer would profit from a ring now. If the broker's socket is full, a later operation tells it.
 #[cold]
 fn press(index: u32, c: &Conn) {
     if broker::press(index, c) {
@@ -71,7 +72,7 @@ fn press(index: u32, c: &Conn) {
     }
 }
 
-/// Counts the operation among those in quick succession, and says how many there are.
+/// Counts the operation among those in quick succession, and returns their number.
 fn quick_ops(c: &Conn, ops: u32) -> u32 {
     let now = (arch::ticks() >> COARSE_BITS) as u32;
     let gap = now.wrapping_sub(c.last_op.load(Relaxed));
@@ -99,7 +100,7 @@ fn offer(index: u32, c: &Conn, fd: i32, passive: bool) {
     });
     let is_waited_for = in_sets.unwrap_or(!c.has(flag::NONBLOCK) || c.has(flag::WAITED));
     if !is_waited_for {
-        // Somebody polls it where we cannot see. Not final: the first wait may be yet to come.
+        // Some wait of the program goes past us. Not for good: the first wait that we see may be yet to come.
         c.reason.store(Reason::NeverWaited as u32, Relaxed);
         return;
     }
@@ -107,7 +108,7 @@ fn offer(index: u32, c: &Conn, fd: i32, passive: bool) {
         return c.keep_on_kernel(Reason::FdLimit);
     }
     if arena::held_by_others(c) {
-        // Not final: a server that forks for each connection closes its own copy in a moment.
+        // Not for good: a server that forks for each connection closes its own descriptor in a moment.
         c.reason.store(Reason::Shared as u32, Relaxed);
         return;
     }

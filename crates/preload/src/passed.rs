@@ -6,8 +6,8 @@ use core::ffi::c_int;
 use libc::{cmsghdr, msghdr};
 use sidestep_abi::Reason;
 
-/// Connections that are being passed to another process: whoever receives them reads from the kernel. What cannot be
-/// read the kernel does not pass.
+/// Moves the connections in the message to the kernel: the receiver reads from the kernel. A message that cannot be read is
+/// ignored here, since the kernel refuses it.
 #[inline]
 pub fn surrender(msg: *const msghdr) {
     if !fdtable::follows_any() {
@@ -22,7 +22,7 @@ pub fn surrender(msg: *const msghdr) {
 
 #[cold]
 fn surrender_in(control: *const u8, len: usize) {
-    // CMSG_FIRSTHDR and CMSG_NXTHDR of cmsg(3): headers at multiples of a word, as long as a whole one fits.
+    // CMSG_FIRSTHDR and CMSG_NXTHDR of cmsg(3): headers are aligned to words, and end where no whole header fits.
     const WORD: usize = size_of::<usize>();
     let mut at = 0;
     while len - at >= size_of::<cmsghdr>() {

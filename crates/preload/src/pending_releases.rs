@@ -1,20 +1,20 @@
-//! What the broker could not be told because its socket was full: slots given back, offers withdrawn.
+//! Messages to the broker that did not fit into its socket: slots to release, offers to withdraw.
 
 use crate::{arena, broker, link};
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Records whose offer is to be withdrawn. They are closed, and free once that is told: until then they keep the
-/// number by which the broker knows the offer.
+/// Records whose offer is to be withdrawn. Their connections are closed. Each record stays in use until the broker has been
+/// told, since the record's number names the offer.
 static OFFERS: [AtomicU64; arena::CONNS / 64] = [const { AtomicU64::new(0) }; arena::CONNS / 64];
 
-/// The record stays until its offer has been withdrawn.
+/// Keeps the record until its offer has been withdrawn.
 #[cold]
 pub fn keep(index: u32) {
     OFFERS[index as usize / 64].fetch_or(1 << (index % 64), AcqRel);
     broker::owe();
 }
 
-/// Tells what it can; what does not fit is owed on. Callers hold the broker's lock.
+/// Sends as many of the messages as the socket takes. The caller holds the broker lock.
 #[cold]
 pub fn tell() {
     broker::claim_owes();
@@ -36,7 +36,7 @@ fn tell_offers() -> bool {
     })
 }
 
-/// The broker is gone, and with it what it was to be told.
+/// The broker is gone, so the messages are dropped.
 pub fn cancel() {
     if broker::claim_owes() {
         link::all().for_each(link::Link::owe_nothing);
@@ -49,9 +49,9 @@ pub fn cancel() {
     }
 }
 
-/// In a forked child: all of it is the parent's.
-pub fn reset_in_child() {
-    if broker::claim_owes() {
+/// In a forked child: the messages are the parent's.
+pub fn forget() {
+    if broker::take_owes() {
         OFFERS.iter().for_each(|word| word.store(0, Relaxed));
     }
 }

@@ -1,4 +1,4 @@
-//! The record of one connection, in memory shared by a process and the children it forks, and by nobody else.
+//! The record of one connection, in memory that only a process and the children it forks share.
 
 use crate::counters;
 use crate::critical::Lock;
@@ -11,15 +11,15 @@ use sidestep_conn::{Course, Event, Half, Phase, Rx, Writer, course, phase};
 use sidestep_ring::{Data, counters as shared, page};
 use sidestep_sys::lock::Taken;
 
-/// Bits of [`Conn::flags`]: what is remembered of a connection beside its phase and the courses of its directions.
+/// Bits of [`Conn::flags`], besides the connection's phase and the courses of its directions.
 pub mod flag {
-    /// O_NONBLOCK of the open file.
+    /// O_NONBLOCK of the open file description.
     pub const NONBLOCK: u32 = 1;
-    /// Seen in a wait of ours.
+    /// A wait of the library has seen the connection.
     pub const WAITED: u32 = 1 << 1;
-    /// The kernel socket has something to say (end, error): ask it.
+    /// The kernel socket may have an end or an error to report: ask it.
     pub const HINT: u32 = 1 << 2;
-    /// A write found no space, and space has not been announced since.
+    /// A write found no space, and no wait has reported space since.
     pub const TX_BLOCKED: u32 = 1 << 3;
     /// Counted as upgraded / as returned.
     pub const UPGRADED: u32 = 1 << 4;
@@ -28,50 +28,50 @@ pub mod flag {
     pub const TX_SHUT: u32 = 1 << 6;
     /// shutdown(SHUT_RD) was called.
     pub const RX_SHUT: u32 = 1 << 7;
-    /// A reason has been counted.
+    /// A reason code has been counted.
     pub const REASONED: u32 = 1 << 8;
-    /// ECONNRESET was reported for a peer that died with our bytes unread.
+    /// ECONNRESET was reported once for a peer that died with our bytes unread.
     pub const RESET_TOLD: u32 = 1 << 9;
-    /// The peer died, as far as can be told, with bytes of ours unread.
+    /// The peer has died with bytes of ours unread, as far as this process can tell.
     pub const DIED_UNREAD: u32 = 1 << 10;
-    /// The peer sleeps, and its doorbell could not be rung.
+    /// The peer sleeps, and ringing its doorbell failed.
     pub const UNHEARD: u32 = 1 << 11;
-    /// TCP_INQ is set: recvmsg(2) tells how much is left to be read.
+    /// TCP_INQ is set: recvmsg(2) reports how many bytes are left to be read.
     pub const TELLS_UNREAD: u32 = 1 << 12;
 }
 
-/// As a timeout: calls that would wait fail at once.
+/// Value of a timeout: calls that would block fail at once.
 pub const NO_WAIT: u64 = u64::MAX;
 
 /// One connection.
 #[repr(C, align(64))]
 pub struct Conn {
     pub phase: phase::Cell,
-    /// Where what is written goes.
+    /// The course of the direction that this process writes.
     pub course: course::Cell,
     /// Threads inside native calls on this connection.
     pub gate: Gate,
     pub flags: AtomicU32,
     /// Successful reads and writes.
     pub ops: AtomicU32,
-    /// Those in quick succession, up to the last.
+    /// Number of operations in quick succession, up to the last one.
     pub quick_ops: AtomicU32,
-    /// When the last was, in coarse ticks.
+    /// Time of the last operation, in coarse ticks.
     pub last_op: AtomicU32,
     pub reason: AtomicU32,
     pub link: AtomicU32,
     pub slot: AtomicU32,
     pub side: AtomicU32,
     pub next_free: AtomicU32,
-    /// Which processes of the family hold it (bit = place in the arena's table).
+    /// Processes of the family that hold the connection (bit = place in the family).
     pub holders: AtomicU64,
-    /// The process (place in the arena's table) that attached it.
+    /// The process (place in the family) that attached the connection.
     pub owner: AtomicU32,
-    /// The broker that has the offer ([`crate::member::era`]); 0: none has it yet.
+    /// The broker that has the offer ([`crate::broker::link_era`]); 0: no broker has it.
     pub offered_in: AtomicU32,
-    /// `Side::froze` of the reading side when our writer last looked.
+    /// Value of `Side::froze` of the reading side when our writer last looked.
     pub tx_froze: AtomicU32,
-    /// How often a writer that had found no space was found to have some again.
+    /// How often a wait found space for a writer that had found none.
     pub spaces: AtomicU32,
 
     /// Bytes read and written natively.
@@ -80,10 +80,10 @@ pub struct Conn {
     /// Microseconds; 0: none; or [`NO_WAIT`].
     pub rx_timeout_us: AtomicU64,
     pub tx_timeout_us: AtomicU64,
-    /// Ticks before which a reader that finds the ring empty need not ask the kernel.
+    /// Time (ticks) before which a reader that finds the ring empty need not ask the kernel.
     pub rx_asked: AtomicU64,
-    /// A wait that has the kernel's word on the connection has had news of it, since the reading or writing end last
-    /// looked here: no need to ask the kernel once more.
+    /// A wait that also asks the kernel has found news of the connection since the reading (or writing) end last looked here. That
+    /// end need not ask the kernel once more.
     pub rx_waited: AtomicBool,
     pub tx_waited: AtomicBool,
     pub words: AtomicPtr<Slot>,
@@ -102,18 +102,18 @@ pub struct Conn {
 // SAFETY: everything is atomic but `rx` and `tx`, which are only handed out under their locks.
 unsafe impl Sync for Conn {}
 
-/// The thread was interrupted inside this very lock (a signal handler does I/O).
+/// This thread already holds the lock: it runs a signal handler that does I/O on the connection that it interrupted.
 pub struct Reentered;
 
 impl Conn {
-    /// A wait has news of it, and would have been told by the kernel of an end or an error.
+    /// A wait has news of the connection. The same wait would have found an end or an error in the kernel.
     #[inline]
     pub fn mark_waited_for(&self) {
         self.rx_waited.store(true, Relaxed);
         self.tx_waited.store(true, Relaxed);
     }
 
-    /// Whether it was, for this end, since this was last asked.
+    /// Whether [`rx_waited`](Conn::rx_waited) or its counterpart was set since the last call. Resets it.
     pub fn was_waited_for(&self, end: &AtomicBool) -> bool {
         end.load(Relaxed) && {
             end.store(false, Relaxed);
@@ -202,7 +202,7 @@ impl Conn {
         unsafe { Data::new(self.rx_ring.load(Relaxed), self.ring_size.load(Relaxed) as usize) }
     }
 
-    /// Works on the reading end, alone.
+    /// Runs `work` on the reading end, under its lock.
     #[inline]
     pub fn with_rx<T>(&self, work: impl FnOnce(&mut Rx) -> T) -> Result<T, Reentered> {
         if self.rx_lock.lock(crate::thread::tid()) == Taken::Reentered {
@@ -214,7 +214,7 @@ impl Conn {
         Ok(result)
     }
 
-    /// Works on the writing end, alone.
+    /// Runs `work` on the writing end, under its lock.
     #[inline]
     pub fn with_tx<T>(&self, work: impl FnOnce(&mut Writer) -> T) -> Result<T, Reentered> {
         if self.tx_lock.lock(crate::thread::tid()) == Taken::Reentered {
@@ -228,7 +228,7 @@ impl Conn {
         Ok(result)
     }
 
-    /// Keeps all others off both ends until [`Conn::unlock_ends`]. Err: this very thread is at work on one of them.
+    /// Locks both ends until [`Conn::unlock_ends`]. Err: this thread holds one of the locks.
     pub fn lock_ends(&self) -> Result<(), Reentered> {
         let me = crate::thread::tid();
         if self.rx_lock.lock(me) == Taken::Reentered {
@@ -246,7 +246,7 @@ impl Conn {
         self.rx_lock.unlock();
     }
 
-    /// The bytes so far by kernel and by ring: (kernel rx, kernel tx, ring rx, ring tx).
+    /// Bytes so far: (kernel rx, kernel tx, ring rx, ring tx).
     pub fn bytes(&self) -> [u64; 4] {
         let early = [self.early_rx.load(Relaxed), self.early_tx.load(Relaxed)];
         match self.phase.phase() {
@@ -267,7 +267,7 @@ impl Conn {
         [self.with_rx(|rx| rx.ring).unwrap_or(0), self.with_tx(|end| end.tx.ring).unwrap_or(0)]
     }
 
-    /// Remembers why the connection is on the kernel, and counts it, once.
+    /// Stores why the connection is on the kernel, and counts the reason once.
     pub fn blame(&self, reason: Reason) {
         self.reason.store(reason as u32, Relaxed);
         if self.raise(flag::REASONED) {
@@ -278,7 +278,7 @@ impl Conn {
         }
     }
 
-    /// Remembers why the connection stays on the kernel for good.
+    /// Stores why the connection stays on the kernel for good.
     pub fn keep_on_kernel(&self, reason: Reason) {
         self.phase.go(Event::Keep);
         self.blame(reason);
@@ -299,7 +299,7 @@ impl Conn {
         }
     }
 
-    /// The record of a new connection.
+    /// Prepares the record for a new connection.
     pub fn reset(&self, flags: u32, holder: u64) {
         self.gate.renew();
         for word in [&self.ops, &self.quick_ops, &self.last_op, &self.offered_in, &self.reason, &self.tx_froze] {

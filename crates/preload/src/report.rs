@@ -1,4 +1,4 @@
-//! What this process has counted, written as one JSON line when it exits.
+//! The report of this process: its counters as one JSON line, written at exit.
 
 use crate::critical::Lock;
 use crate::excuse::excuse;
@@ -12,15 +12,15 @@ use sidestep_sys::{fd, process};
 
 static ONCE: Lock = Lock::new();
 
-/// Before exec(): what has been counted so far, if anything. Counters start again, so that an exec() that fails
-/// loses nothing and nothing is told twice.
+/// Before exec(): writes the counts so far, if there are any, and counts from zero. So an exec() that fails neither loses
+/// nor repeats a count.
 pub fn write_some() {
     if page::totals(counters::page()).seen != 0 {
         write();
     }
 }
 
-/// Writes the line.
+/// Writes the report.
 pub fn write() {
     if ONCE.lock(crate::thread::tid()) == Taken::Reentered {
         return;
@@ -35,7 +35,7 @@ pub fn write() {
     ONCE.unlock();
 }
 
-/// Adds connections that are still open.
+/// Adds the bytes of connections that are still open.
 fn add_live() {
     fdtable::for_each(|number, kind| {
         if let fdtable::Kind::Conn(index) = kind

@@ -1,14 +1,14 @@
-//! How much of its time this thread sleeps, as far as its waits in epoll sets tell.
+//! How much of its time this thread sleeps, judged by its waits in epoll sets.
 
 use crate::thread;
 use core::sync::atomic::Ordering::Relaxed;
 use sidestep_conn::Rest;
 use sidestep_sys::{arch, clock};
 
-/// How far back what is known goes.
+/// Length of the past that counts.
 const WINDOW_US: u64 = 10_000;
 
-/// A wait of the thread that may sleep.
+/// Runs a wait that may sleep, and records how long it slept.
 #[inline]
 pub fn during<T>(wait: impl FnOnce() -> T) -> T {
     let began = arch::ticks();
@@ -22,7 +22,7 @@ pub fn during<T>(wait: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether it is awake for most of the time.
+/// Whether the thread is awake for most of the time.
 pub fn is_busy() -> bool {
     Rest::from_bits(thread::parts().rests.known.load(Relaxed)).is_busy()
 }

@@ -13,12 +13,12 @@ pub enum Spin {
     Micros(u32),
 }
 
-/// What becomes of io_uring in programs that use it through libc.
+/// How the library treats io_uring in programs that use it through libc.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum IoUring {
-    /// Entries are looked at before the kernel gets them.
+    /// The library looks at submission queue entries before the kernel gets them.
     Follow,
-    /// It cannot be set up.
+    /// io_uring_setup(2) fails.
     Refuse,
 }
 
@@ -27,9 +27,9 @@ pub struct Settings {
     pub spin: Spin,
     pub upgrade_after: Threshold,
     pub ring_size: u32,
-    /// Test aid; 0: off.
+    /// Test aid that changes carriers every so many bytes; 0: off.
     pub flip: u64,
-    /// Test aid: pairing is waited for.
+    /// Test aid: calls wait until the broker has answered.
     pub pairs_in_sync: bool,
     pub io_uring: IoUring,
     pub log: bool,
@@ -53,7 +53,7 @@ impl Text {
     }
 
     fn push(&mut self, value: &[u8]) {
-        // One byte stays 0 as the terminator; a longer value would be cut and fail to open, never overrun.
+        // The last byte stays 0. A value that is too long is cut, so that opening it fails, and overruns nothing.
         let n = value.len().min(self.bytes.len() - 1 - self.len);
         self.bytes[self.len..self.len + n].copy_from_slice(&value[..n]);
         self.len += n;
@@ -87,7 +87,7 @@ static SETTINGS: Once = Once(UnsafeCell::new(Settings {
     broker: Text::EMPTY,
 }));
 
-/// The settings. Until [`load`] has run, everything is off.
+/// The settings. Before [`load`] has run, everything is off.
 #[inline]
 pub fn get() -> &'static Settings {
     // SAFETY: written only by `load`, in the constructor, before the program has threads.
@@ -102,13 +102,13 @@ pub fn active() -> bool {
     get().on && !SILENT.load(Relaxed)
 }
 
-/// From here on the library makes no call of its own, here and in forked children.
+/// The library makes no call of its own any more, here and in forked children.
 pub fn fall_silent() {
     SILENT.store(true, Relaxed);
 }
 
-/// Reads the environment. A value that cannot be understood counts as not given: `sidestep run` has checked it
-/// with a proper message, and a library must not stop a program. `can_work`: nothing else keeps the library from working.
+/// Reads the environment. An invalid value counts as not given: `sidestep run` has checked it with a proper message, and a
+/// library must not stop a program. `can_work`: false if the library cannot work in this process for another reason.
 ///
 /// # Safety
 /// To be called once, from the constructor; `envp` is the NULL-terminated environment.

@@ -1,17 +1,17 @@
-//! Spinning before sleeping: only while it pays ([`sidestep_conn::Spin`]), and never when there is no spare processor.
+//! Spinning before sleeping: only while it pays ([`sidestep_conn::Spin`]), and only while a processor is idle.
 
 use crate::settings::{self, Spin as Setting};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use sidestep_conn::Spin as Learnt;
 use sidestep_sys::{arch, clock, process};
 
-/// So often a spinning thread steps aside, if somebody else wants its processor: perhaps the very peer it waits for.
+/// How often a spinning thread yields its processor: the peer that it waits for may need the processor.
 const YIELD_US: u64 = 3;
-/// If this much time passes between two looks, somebody else wanted the processor.
+/// If this much time passes between two looks, another thread has used the processor.
 const STOLEN_US: u64 = 15;
 
-/// What one waiting place has learnt. Zero is a place that knows nothing. Threads that wait there at once may forget each
-/// other's waits.
+/// What a set or connection has learnt about its waits; zero: nothing. Concurrent waits of several threads may overwrite each
+/// other's values.
 #[derive(Default)]
 pub struct Spin {
     learnt: AtomicU32,
@@ -36,7 +36,7 @@ impl Spin {
         }
     }
 
-    /// Looks again and again for a while. True: it was worth it. False: a sleep follows, which [`Spin::waited`] is told of.
+    /// Spins for a while. True: `ready` held. False: the caller sleeps, and then calls [`Spin::waited`].
     #[inline]
     pub fn wait(&self, ready: impl FnMut() -> bool) -> bool {
         let budget = match settings::get().spin {
@@ -48,7 +48,7 @@ impl Spin {
         us.inspect(|us| self.learn(*us)).is_some()
     }
 
-    /// A wait that ended with a sleep has lasted so many ticks, the spin before it included.
+    /// A wait that ended with a sleep has taken this many ticks, including the spin.
     #[inline]
     pub fn waited(&self, ticks: u64) {
         self.learn((ticks / clock::ticks_of_us(1)).min(u64::from(u32::MAX)) as u32);
@@ -59,7 +59,7 @@ impl Spin {
     }
 }
 
-/// Spins at most `us`. Some: ready, after so many microseconds.
+/// Spins for at most `us` microseconds. Some: `ready` held after that many microseconds.
 fn turn(us: u32, mut ready: impl FnMut() -> bool) -> Option<u32> {
     let start = arch::ticks();
     let end = start + clock::ticks_of_us(u64::from(us));
@@ -83,19 +83,19 @@ fn turn(us: u32, mut ready: impl FnMut() -> bool) -> Option<u32> {
     }
 }
 
-/// How long an answer of /proc/loadavg is believed: that there is a processor to spare, and that there is none. A machine that
-/// is busy has no time for the question, which takes three system calls.
+/// How long an answer of /proc/loadavg counts, whether or not a processor was idle. Asking takes three system calls, which a
+/// busy machine has no time for.
 const SPARE_US: u64 = 4000;
 const BUSY_US: u64 = 16_000;
 
-/// Whether fewer threads want to run on this machine than it has processors for.
+/// Whether fewer threads are runnable on this machine than it has processors.
 fn has_spare_processor() -> bool {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     static SPARE: AtomicU32 = AtomicU32::new(0);
     static CPUS: AtomicU32 = AtomicU32::new(0);
     let now = arch::ticks();
     if now >= NEXT.load(Relaxed) {
-        NEXT.store(now + clock::ticks_of_us(SPARE_US), Relaxed); // other threads do not ask meanwhile
+        NEXT.store(now + clock::ticks_of_us(SPARE_US), Relaxed); // keeps other threads from asking meanwhile
         if CPUS.load(Relaxed) == 0 {
             CPUS.store(process::processors(), Relaxed);
         }

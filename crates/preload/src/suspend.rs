@@ -1,4 +1,4 @@
-//! On the kernel for the time being.
+//! Suspension: both directions go to the kernel for a while.
 
 use crate::record::Conn;
 use crate::stream::stretch;
@@ -9,15 +9,15 @@ use sidestep_abi::Reason;
 use sidestep_ring::side;
 use sidestep_sys::clock;
 
-/// How long a peer may take to send by kernel what it has put into a ring, until somebody else does.
+/// Longest wait for a peer to send its unread bytes by kernel, before the connection goes to the kernel for good.
 const SUSPEND_US: u64 = 20_000;
 
-/// Both directions to the kernel until [`resume`], for a program that perhaps waits where no doorbell is heard. What can be
-/// read is in the kernel, too, when this returns.
+/// Moves both directions to the kernel until [`resume`]: the program may wait where no doorbell is heard. When this returns,
+/// the kernel has every byte that can be read.
 pub fn suspend(c: &'static Conn, fd: i32) {
     side::set_away(&c.words().side[c.my_side()]);
     hint_both(c);
-    stretch::serve_all(); // the writer may be this very thread
+    stretch::serve_all(); // the other end may be in this process, and its writer this very thread
     let deadline = Deadline::after_ns(Some(SUSPEND_US * 1000));
     let is_open =
         || c.with_rx(|rx| rx.published(c.rx_half()) > rx.pos() && !rx.is_last_of_ring(c.rx_half())).unwrap_or(false);
@@ -29,12 +29,12 @@ pub fn suspend(c: &'static Conn, fd: i32) {
     }
 }
 
-/// Whether [`suspend`] was called, and nothing since.
+/// Whether the connection is suspended.
 pub fn is_suspended(c: &Conn) -> bool {
     side::is_away(&c.words().side[c.my_side()])
 }
 
-/// The program waits where doorbells are heard.
+/// Ends the suspension: the program waits where doorbells are heard.
 pub fn resume(c: &Conn) {
     if is_suspended(c) && side::clear_away(&c.words().side[c.my_side()]) {
         let _ = c.reason.compare_exchange(Reason::NeverWaited as u32, 0, Relaxed, Relaxed);
@@ -42,7 +42,7 @@ pub fn resume(c: &Conn) {
     }
 }
 
-/// Both writers are to look at what has changed.
+/// Makes both writers look at what has changed.
 fn hint_both(c: &Conn) {
     c.rx_half().hint_freeze();
     c.tx_half().hint_freeze();

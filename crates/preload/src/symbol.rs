@@ -1,7 +1,7 @@
-//! Functions and variables of the libraries behind this one, first of all of libc.
+//! Functions and variables of the libraries behind this one, mostly of libc.
 //!
-//! Our own look-up walks over the loaded objects. Where that is not possible dlsym(3) is asked, and where there is none
-//! either, a function of ours stands in.
+//! Our own look-up walks over the loaded objects. If it is impossible, dlsym(3) is asked. If that fails too, a stand-in is
+//! used.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ops::ControlFlow;
@@ -19,9 +19,9 @@ unsafe extern "C" {
 /// What is called if no object has the symbol.
 #[derive(Clone, Copy)]
 pub enum StandIn {
-    /// Does the same, or as much of it as can be done: the answer is remembered.
+    /// Does the same as the function, or as much of it as possible. The stand-in is used for good.
     Complete(*const c_void),
-    /// Fails. The next call looks again: a library that is loaded later may bring the symbol (librt, before glibc 2.34).
+    /// Fails. The next call looks again: a library that is loaded later may have the symbol (librt, before glibc 2.34).
     Failing(*const c_void),
 }
 
@@ -40,8 +40,8 @@ impl Symbol {
         Symbol { name: Name::new(name), stand_in, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Its address, looked up at the latest now: the constructor looks up all of them, but constructors of other libraries
-    /// may call us before.
+    /// The address. The constructor looks up all symbols; constructors of other libraries may call us before, and then this
+    /// call does.
     #[inline]
     pub fn get(&self) -> *mut c_void {
         let known = self.address.load(Relaxed);
@@ -59,14 +59,14 @@ impl Symbol {
         }
     }
 
-    /// Whether some object has it.
+    /// Whether some object has the symbol.
     pub fn is_there(&self) -> bool {
         let (StandIn::Complete(stand_in) | StandIn::Failing(stand_in)) = self.stand_in;
         self.get() != stand_in.cast_mut()
     }
 }
 
-/// Looks up all of these that are not known, in one walk over the loaded objects. None: there is nothing to look up.
+/// Looks up all unknown ones of these symbols, in one walk over the loaded objects. An entry None is skipped.
 pub fn resolve(symbols: &[Option<&Symbol>]) {
     let unknown = || symbols.iter().flatten().filter(|s| s.address.load(Relaxed).is_null());
     let walked = each_object(|object| {
@@ -88,7 +88,7 @@ pub fn resolve(symbols: &[Option<&Symbol>]) {
     }
 }
 
-/// Shows the loaded objects behind this library, in the linker's order. False: this library is not among the loaded objects.
+/// Calls `show` for the loaded objects behind this library, in the linker's order. False: this library is not among them.
 pub fn each_object(mut show: impl FnMut(&Object) -> ControlFlow<()>) -> bool {
     // SAFETY: a constant that the dynamic linker has filled in.
     let Some(iterate) = (unsafe { ss_iterate }) else { return false };
@@ -117,7 +117,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, walk: *m
     c_int::from(walk.seen_self && (walk.show)(&object).is_break())
 }
 
-/// The address by dlsym(3), or null.
+/// The address according to dlsym(3), or null.
 fn ask_linker(symbol: &Symbol) -> *mut c_void {
     /// RTLD_NEXT of dlfcn.h.
     const NEXT: *mut c_void = -1isize as *mut c_void;

@@ -1,6 +1,6 @@
 //! Text without an allocator and without core::fmt.
 
-/// `n` in decimal.
+/// Writes `n` in decimal.
 pub fn decimal(mut n: u64, out: &mut [u8]) -> &[u8] {
     let mut at = out.len();
     loop {
@@ -13,7 +13,7 @@ pub fn decimal(mut n: u64, out: &mut [u8]) -> &[u8] {
     }
 }
 
-/// A line that grows; what does not fit is cut.
+/// A line that grows. Text that does not fit is cut.
 pub struct Line {
     bytes: [u8; 4096],
     len: usize,
@@ -36,7 +36,7 @@ impl Line {
         self.push(decimal(n, &mut digits))
     }
 
-    /// A JSON string with its quotes.
+    /// Appends a JSON string with its quotes.
     pub fn quoted(&mut self, text: &[u8]) -> &mut Line {
         self.push(b"\"");
         for byte in text {

@@ -1,19 +1,18 @@
-//! The program's memory. Every pointer that a call was given may be bad: all reads and writes come here, and answer
-//! EFAULT as the kernel does.
+//! The program's memory. Any pointer of a call may be bad, so every read and write comes here, and returns EFAULT as the kernel
+//! does.
 //!
-//! The copy itself is a plain one; a fault in it is caught by a signal handler (`handlers`), which is installed when the
-//! first byte is to be copied. A thread that blocks the signals of faults would be ended by such a fault: `faults` lets
-//! them through.
+//! The copy itself is a plain one. A signal handler (`handlers`), installed before the first copy, catches a fault in it. If a
+//! thread blocks the signals of faults, such a fault would end the process, so `faults` unblocks them.
 
 use crate::handlers;
 use crate::thread::{self, Faults};
 use core::mem::MaybeUninit;
 use sidestep_sys::{Errno, Result, arch, signal};
 
-/// Data of the program that can be anything: every pattern of bytes is a value.
+/// Data of the program: every pattern of bytes must be a valid value.
 ///
 /// # Safety
-/// Only for such types.
+/// Every pattern of bytes must be a valid value of the type.
 pub unsafe trait Plain: Copy {}
 
 macro_rules! plain {
@@ -33,7 +32,7 @@ unsafe impl<T> Plain for *mut T {}
 
 const BAD: Errno = Errno(libc::EFAULT);
 
-/// Reads what a pointer of the program points to.
+/// Reads a value at a pointer of the program.
 #[inline]
 pub fn read<T: Plain>(from: *const T) -> Result<T> {
     let mut value = MaybeUninit::<T>::uninit();
@@ -46,14 +45,14 @@ pub fn read<T: Plain>(from: *const T) -> Result<T> {
     }
 }
 
-/// Reads the array that a pointer of the program points to.
+/// Reads an array at a pointer of the program.
 #[inline]
 pub fn read_all<T: Plain>(to: &mut [T], from: *const T) -> Result<()> {
     // SAFETY: `to` is ours, and any bytes are values.
     if unsafe { copy(to.as_mut_ptr().cast(), from.cast(), size_of_val(to)) } { Ok(()) } else { Err(BAD) }
 }
 
-/// Writes where a pointer of the program points to.
+/// Writes a value at a pointer of the program.
 ///
 /// # Safety
 /// The program must have named this as the place for the answer of its call.
@@ -63,7 +62,7 @@ pub unsafe fn write<T: Plain>(to: *mut T, value: T) -> Result<()> {
     unsafe { write_all(to, &[value]) }
 }
 
-/// The same for an array.
+/// Writes an array at a pointer of the program.
 ///
 /// # Safety
 /// As for [`write`].
@@ -73,11 +72,12 @@ pub unsafe fn write_all<T: Plain>(to: *mut T, from: &[T]) -> Result<()> {
     if unsafe { copy(to.cast(), from.as_ptr().cast(), size_of_val(from)) } { Ok(()) } else { Err(BAD) }
 }
 
-/// Copies bytes of the program to us, or of ours to the program. False: its memory is bad; some may have been copied.
+/// Copies bytes from the program to us, or from us to the program. False: the program's memory is bad; some bytes may have been
+/// copied.
 ///
 /// # Safety
-/// One range must be memory of ours of that length. If the other is written to, the program must have named it as the
-/// place for what it gets.
+/// One range must be memory of ours of that length. If the other range is written to, the program must have named it as the
+/// place for its call's result.
 #[inline]
 #[must_use]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> bool {
@@ -86,7 +86,7 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> bool {
     unsafe { if faults.reach() { arch::copy(to, from, len) } else { first_copy(faults, to, from, len) } }
 }
 
-/// The same in a thread that the signals of faults do not reach yet, as far as is known.
+/// As [`copy`], in a thread that the signals of faults may not reach yet.
 #[cold]
 unsafe fn first_copy(faults: &Faults, to: *mut u8, from: *const u8, len: usize) -> bool {
     handlers::install();

@@ -1,10 +1,10 @@
-//! The places where threads of this process wait: a doorbell each, known to peers by a small number.
+//! Waiters: where threads of this process wait. Each has a doorbell and a small number (`place`), which peers know.
 //!
-//! An epoll set takes a place for its life, a blocking call for its duration.
+//! An epoll set is a waiter for its life, a blocking call for its duration.
 //!
-//! The doorbell is an epoll instance. The broker adds an eventfd to it for each process that may ring there, and gives
-//! that eventfd to nobody else. One more, which is always readable, is in all doorbells of this process, for rings of our
-//! own: one descriptor for all of them, since asking for it anew in one doorbell makes an edge in that one only.
+//! The doorbell is an epoll instance. For each process that may ring it, the broker adds an eventfd and gives it to nobody
+//! else. For rings of our own, one more descriptor, which is always readable, is in all doorbells of this process. One is
+//! enough: EPOLL_CTL_MOD in one doorbell makes an edge in that doorbell only.
 
 use crate::debts::{self, Debt, Kind};
 use crate::{arena, broker, fdtable, link, thread};
@@ -15,41 +15,41 @@ use sidestep_sys::{arch, clock, fd, process};
 
 struct Place {
     doorbell: AtomicI32,
-    /// Thread that uses it; 0: an epoll set, or nobody.
+    /// The thread that uses it; 0: an epoll set uses it, or nobody does.
     user: AtomicU32,
-    /// Threads asleep here.
+    /// Threads that sleep here.
     sleepers: Sleepers,
 }
 
 static PLACE: [Place; PLACES] =
     [const { Place { doorbell: AtomicI32::new(-1), user: AtomicU32::new(0), sleepers: Sleepers::new() } }; PLACES];
 
-/// A blocking call has a place, and sleeps there.
+/// Debts of a blocking call: it uses a waiter, and sleeps there.
 static LENT: Kind = Kind(|place, _| leave(place));
 static ASLEEP: Kind = Kind(|place, _| disarm(place, false));
 
-/// Bit p: place p is taken.
+/// Bit p: waiter p is in use.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// What is always readable in our doorbells; -1: there is none yet.
+/// The descriptor that is always readable, in all our doorbells; -1: none yet.
 static ALWAYS: AtomicI32 = AtomicI32::new(-1);
 
-/// What a thread that waits at this place sleeps on. -1: none.
+/// The epoll instance that a thread which waits here sleeps on. -1: none.
 pub fn doorbell(place: u32) -> i32 {
     PLACE[place as usize].doorbell.load(Acquire)
 }
 
-/// Wakes a thread that sleeps at this place.
+/// Wakes a thread that sleeps here.
 pub fn ring(place: u32) {
     fd::ring_own(doorbell(place), ALWAYS.load(Acquire));
 }
 
-/// A place for a thread that is about to block on connections of `link`: best one that its peer knows.
+/// A waiter for a thread that is about to block on connections of `link`; if possible one whose doorbell the peer has.
 pub fn borrow(link: &link::Link) -> Option<u32> {
     claim(|p| doorbell(p) >= 0 && link.knows(p)).or_else(acquire).inspect(|p| lend(*p))
 }
 
-/// A place for a thread that is about to block on connections of several links.
+/// A waiter for a thread that is about to block on connections of several links.
 pub fn acquire_for_thread() -> Option<u32> {
     acquire().inspect(|p| lend(*p))
 }
@@ -59,7 +59,7 @@ fn lend(place: u32) {
     debts::owe(Debt::new(&LENT, place));
 }
 
-/// Gives back a place that a thread has left by a jump while it was blocked.
+/// Gives back a waiter whose thread has left its blocking call by a jump.
 #[cold]
 fn leave(place: u32) {
     fdtable::for_each(|_, kind| {
@@ -73,7 +73,7 @@ fn leave(place: u32) {
     release(place);
 }
 
-/// A place for an epoll set.
+/// A waiter for an epoll set.
 pub fn acquire() -> Option<u32> {
     let place = claim(|p| doorbell(p) >= 0).or_else(|| claim(|_| true)).or_else(reap)?;
     PLACE[place as usize].user.store(0, Relaxed);
@@ -101,10 +101,10 @@ fn claim(fits: impl Fn(u32) -> bool) -> Option<u32> {
     None
 }
 
-/// How often at most the owners of all places are looked at.
+/// Least time between two checks of the owners of all waiters.
 const REAP_US: u64 = 100_000;
 
-/// A place whose thread was cancelled or has exited while it waited.
+/// A waiter whose thread was cancelled or has exited while it waited.
 fn reap() -> Option<u32> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let (now, next) = (arch::ticks(), NEXT.load(Relaxed));
@@ -136,7 +136,7 @@ fn create(place: u32) -> bool {
     true
 }
 
-/// A descriptor that is always readable, for edges at will. Made when it is first needed.
+/// The descriptor that is always readable, for edges at will. Made when it is first needed.
 pub fn always() -> Option<i32> {
     let known = ALWAYS.load(Acquire);
     if known >= 0 {
@@ -155,7 +155,7 @@ pub fn always() -> Option<i32> {
     }
 }
 
-/// Tells a new broker of all places.
+/// Announces all doorbells to a new broker.
 pub fn announce_all() {
     for place in 0..PLACES as u32 {
         if doorbell(place) >= 0 {
@@ -164,13 +164,13 @@ pub fn announce_all() {
     }
 }
 
-/// Lies down here: from now on producers ring. A look at everything must follow.
+/// Arms the doorbells: from now on producers ring. The caller must look at everything afterwards.
 pub fn arm(place: u32) {
     debts::owe(Debt::new(&ASLEEP, place));
     PLACE[place as usize].sleepers.arm(|| bells(place));
 }
 
-/// Up again. `listening`: producers go on ringing, as after [`listen`].
+/// Disarms the doorbells. `listening`: producers go on ringing, as after [`listen`].
 pub fn disarm(place: u32, listening: bool) {
     debts::paid(Debt::new(&ASLEEP, place));
     if PLACE[place as usize].sleepers.disarm(listening, || bells(place)) {
@@ -178,19 +178,19 @@ pub fn disarm(place: u32, listening: bool) {
     }
 }
 
-/// Has producers ring here though nobody sleeps: the next one does, and then no other.
+/// Arms the doorbells although nobody sleeps: the next producer rings, and no further one.
 pub fn listen(place: u32) {
     doorbell::arm(bells(place));
 }
 
-/// Has no producer ring here, unless somebody sleeps.
+/// Disarms the doorbells, unless a thread sleeps here.
 pub fn hush(place: u32) {
     if PLACE[place as usize].sleepers.disarm_if_idle(|| bells(place)) {
         ring(place);
     }
 }
 
-/// A thread that has looked here goes away: whoever sleeps here still hears the next news. `more`: there is something
+/// A thread that has looked here leaves. Threads that still sleep here must get the next news. `more`: whether some news is
 /// left for them now.
 pub fn pass_on(place: u32, more: impl FnOnce() -> bool) {
     let sleepers = &PLACE[place as usize].sleepers;
@@ -199,17 +199,17 @@ pub fn pass_on(place: u32, more: impl FnOnce() -> bool) {
     }
 }
 
-/// The doorbells of this place, one in each link.
+/// The doorbells of this waiter, one in each link.
 fn bells(place: u32) -> impl Iterator<Item = &'static Doorbell> {
     link::all().map(move |l| l.my_bell(place))
 }
 
-/// Whether somebody sleeps here.
+/// Whether a thread sleeps here.
 pub fn has_sleepers(place: u32) -> bool {
     PLACE[place as usize].sleepers.is_any()
 }
 
-/// Wakes whoever sleeps at these places, a bit each.
+/// Wakes the threads that sleep at these waiters, a bit each.
 pub fn ring_all(mut places: u64) {
     while places != 0 {
         ring(places.trailing_zeros());
@@ -217,13 +217,13 @@ pub fn ring_all(mut places: u64) {
     }
 }
 
-/// Whether some connection may have news for this place.
+/// Whether some connection may have news for this waiter.
 #[inline]
 pub fn has_news(place: u32) -> bool {
     bells(place).any(doorbell::is_ready)
 }
 
-/// Takes the news: calls `found` with the index of each connection concerned.
+/// Takes the news: calls `found` with the index of each such connection.
 #[inline]
 pub fn poll_news(place: u32, mut found: impl FnMut(u32)) {
     for l in link::all() {
@@ -235,8 +235,8 @@ pub fn poll_news(place: u32, mut found: impl FnMut(u32)) {
     }
 }
 
-/// In a forked child: the places are the parent's.
-pub fn reset_in_child() {
+/// In a forked child: the waiters are the parent's.
+pub fn forget() {
     for p in &PLACE {
         fdtable::drop_own(p.doorbell.swap(-1, Relaxed));
         p.user.store(0, Relaxed);

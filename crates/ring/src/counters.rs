@@ -1,4 +1,4 @@
-//! What one side has carried on one connection, as `status` shows it and as the peer's writer learns of progress.
+//! What one side has carried on one connection. `status` shows it, and the peer's writer sees the reader's progress in it.
 
 use sidestep_abi::Reason;
 use sidestep_abi::link::Counters;
@@ -15,7 +15,7 @@ pub struct Counted {
     pub ring_tx: u64,
     /// Bytes received by ring.
     pub ring_rx: u64,
-    /// A reason code, or anything; 0: none.
+    /// A reason code; the peer may write any other value. 0: none.
     pub reason: u32,
 }
 
@@ -26,7 +26,7 @@ impl Counted {
     }
 }
 
-/// What they are now. They are read one after the other.
+/// The present values. They are loaded one after the other.
 pub fn load(counters: &Counters) -> Counted {
     Counted {
         kernel_tx: counters.kernel_tx.load(Relaxed),
@@ -61,7 +61,7 @@ pub fn set_ring_rx(counters: &Counters, bytes: u64) {
     counters.ring_rx.store(bytes, Relaxed);
 }
 
-/// Why this side last kept the connection on the kernel.
+/// Stores why this side last kept the connection on the kernel.
 pub fn set_reason(counters: &Counters, reason: Reason) {
     counters.reason.store(reason as u32, Relaxed);
 }

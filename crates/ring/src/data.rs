@@ -20,7 +20,7 @@ impl Data {
         self.size
     }
 
-    /// Where the byte at distance `at` from the base lies, and how many follow it before the ring wraps.
+    /// Address of the byte at distance `at` from the base, and the number of bytes from there until the ring wraps.
     #[inline]
     pub fn run(&self, at: u64) -> (*mut u8, usize) {
         let offset = at as usize & (self.size - 1);

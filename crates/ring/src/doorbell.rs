@@ -22,8 +22,8 @@ pub fn ring(doorbell: &Doorbell, slot: usize, stamp: impl FnOnce()) -> bool {
     doorbell.armed.load(Ordering::Relaxed) != 0 && doorbell.armed.swap(0, Ordering::AcqRel) != 0
 }
 
-/// The broker's way to ring: it marks `slot` and leaves the doorbell armed. If the sleeper does not hear the broker's ring,
-/// the peer's next one still wakes it. True: the doorbell is armed, and the broker must ring it.
+/// Rings for the broker: marks `slot`, and leaves the doorbell armed. If the sleeper misses the broker's ring, the peer's next
+/// one still wakes it. True: the doorbell is armed, and the broker must ring it.
 #[must_use]
 pub fn ring_and_leave_armed(doorbell: &Doorbell, slot: usize) -> bool {
     fence(Ordering::SeqCst); // the broker's change of the slot comes before the look at the bits
@@ -52,13 +52,13 @@ pub fn is_marked(doorbell: &Doorbell, slot: usize) -> bool {
     }
 }
 
-/// The caller of [`ring`] could not ring: the sleeper still sleeps, and the next producer must try too.
+/// The caller of [`ring`] could not ring. The sleeper still sleeps, so the next producer must try again.
 #[cold]
 pub fn rearm(doorbell: &Doorbell) {
     doorbell.armed.store(1, Ordering::SeqCst);
 }
 
-/// Sets a bit unless it is set. Under load it mostly is, and the cache line stays shared.
+/// Sets a bit unless it is set. Under load it is mostly set, and the cache line stays shared.
 #[inline]
 fn set_bit(word: &AtomicU64, bit: usize, first: impl FnOnce()) {
     // If the bit is set after the fence, the consumer has not polled yet, and finds our news when it does.
@@ -78,7 +78,7 @@ pub fn poll(doorbell: &Doorbell, mut found: impl FnMut(usize)) {
     }
     // SYNC ready
     let news = doorbell.news.swap(0, Ordering::SeqCst);
-    fence_after_rmw(); // a producer that saw these bits still set has published what `found` is about to look at
+    fence_after_rmw(); // a producer that saw these bits still set has published before `found` looks
     each_bit(news >> WORDS, &mut found);
     each_bit(news & WORDS_MASK, |word| {
         // SYNC ready
@@ -100,7 +100,7 @@ fn each_bit(mut bits: u64, mut each: impl FnMut(usize)) {
     }
 }
 
-/// Has producers ring these doorbells from now on. A look at everything must follow.
+/// Arms these doorbells: producers ring them from now on. The caller must look at everything afterwards.
 #[inline]
 pub fn arm<'b>(doorbells: impl Iterator<Item = &'b Doorbell>) {
     for doorbell in doorbells {
@@ -112,7 +112,7 @@ pub fn arm<'b>(doorbells: impl Iterator<Item = &'b Doorbell>) {
     fence(Ordering::SeqCst);
 }
 
-/// Whether producers ring this doorbell: none has rung it since it was armed.
+/// Whether this doorbell is armed: no producer has rung it since it was armed.
 #[inline]
 pub fn is_armed(doorbell: &Doorbell) -> bool {
     doorbell.armed.load(Ordering::SeqCst) != 0
@@ -124,13 +124,13 @@ pub fn is_ready(doorbell: &Doorbell) -> bool {
     doorbell.news.load(Ordering::Relaxed) != 0
 }
 
-/// Has no producer ring this doorbell.
+/// Disarms this doorbell.
 #[inline]
 pub(crate) fn disarm(doorbell: &Doorbell) {
     store_exchanged(&doorbell.armed, 0);
 }
 
-/// The places of the other side whose doorbells the side of `area` can ring, a bit each.
+/// Bitmap of the other side's waiters that the side of `area` can ring.
 #[inline]
 pub fn known(area: &SideArea) -> u64 {
     area.known.load(Ordering::Acquire)

@@ -1,4 +1,4 @@
-//! One direction as either end, or the broker, sees it, and looks at its words that need no lock.
+//! One direction as seen by either end or by the broker, with the functions that need no lock.
 
 use sidestep_abi::link::{FROZEN, POSITION, Reader, Side, Slot, Writer};
 use sidestep_abi::sync::Ordering;
@@ -52,14 +52,14 @@ impl<'m> Half<'m> {
         !self.has_fin() && self.has_begun() && self.reader.head.load(Ordering::Acquire) & FROZEN == 0
     }
 
-    /// Position of the reader in the ring, if new bytes go into the ring. For those who are no end of this direction.
+    /// Position of the reader in the ring, if new bytes go into the ring. For callers that are no end of this direction.
     pub fn read_to(&self) -> Option<u64> {
         let head = self.reader.head.load(Ordering::Acquire);
         (self.has_begun() && head & FROZEN == 0).then_some(head & POSITION)
     }
 
-    /// Whether the writer has begun a stretch and has not completed it. Of a complete stretch the reader may still read, but
-    /// new bytes go by kernel.
+    /// Whether the writer has begun a stretch and has not completed it. The reader may still read a complete stretch, but new
+    /// bytes go by kernel.
     #[inline]
     fn has_begun(&self) -> bool {
         self.writer.complete.load(Ordering::Acquire) != self.writer.epoch.load(Ordering::Acquire)
@@ -70,7 +70,7 @@ impl<'m> Half<'m> {
         self.writer.epoch.load(Ordering::Relaxed)
     }
 
-    /// The writer has published everything before this position, as its word says.
+    /// Tail: the writer has published everything before this position, according to its word.
     #[inline]
     pub fn tail(&self) -> u64 {
         self.writer.tail.load(Ordering::Acquire)
@@ -82,18 +82,18 @@ impl<'m> Half<'m> {
         self.writer.fin.load(Ordering::Acquire) != 0
     }
 
-    /// The writer ends the stream after the published bytes.
+    /// Announces that the stream ends after the published bytes.
     pub fn set_fin(&self) {
         self.writer.fin.store(1, Ordering::SeqCst);
     }
 
-    /// When the writer last had news without ringing for it.
+    /// Time when the writer last had news without ringing.
     #[inline]
     pub fn news_at(&self) -> u64 {
         self.writer.news_at.load(Ordering::Relaxed)
     }
 
-    /// The writer has news, at `ticks`, and does not ring.
+    /// Stores that the writer has news, at `ticks`, and does not ring.
     #[inline]
     pub fn stamp(&self, ticks: u64) {
         self.writer.news_at.store(ticks, Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! The first words of a link, by which a member knows it for one.
+//! The first words of a link, by which a member recognizes it.
 
 use sidestep_abi::link::{Header, SLOTS};
 use sidestep_abi::sync::Ordering::{Relaxed, SeqCst};
 use sidestep_abi::{MAGIC, VERSION};
 
-/// The broker writes the header of a new link.
+/// Writes the header of a new link. For the broker.
 pub fn init(header: &Header, ring_size: u32) {
     header.slots.store(SLOTS as u32, Relaxed);
     header.ring_size.store(ring_size, Relaxed);

@@ -4,12 +4,12 @@ use crate::{PATIENCE, PeerViolation};
 use sidestep_abi::link::{COPYING, FROZEN, POSITION, Reader, Writer};
 use sidestep_abi::sync::{Ordering, fence_after_rmw};
 
-/// What became of an attempt to consume.
+/// Result of an attempt to consume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advance {
-    /// The bytes are ours.
+    /// The bytes are consumed.
     Done,
-    /// The stretch had ended before them. They will come by kernel, and the caller must discard them.
+    /// The stretch ended before these bytes. They will come by kernel, and the caller must discard them.
     Frozen,
 }
 
@@ -23,13 +23,13 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Whether it ended before the reader could enter it. Its bytes come by kernel.
+    /// Whether the stretch ended before the reader could enter it. Its bytes come by kernel.
     #[inline]
     pub fn is_cancelled(&self, reader: &Reader) -> bool {
         reader.head.load(Ordering::Acquire) == self.from | FROZEN
     }
 
-    /// Whether it is complete and the kernel carries copies of all its bytes. Nobody needs its ring.
+    /// Whether the stretch is complete, and the kernel carries copies of all its bytes. Then its ring is not needed.
     pub fn is_all_in_kernel(&self, writer: &Writer) -> bool {
         // SYNC complete
         let complete = writer.complete.load(Ordering::Acquire) == self.epoch;
@@ -38,7 +38,7 @@ impl Stretch {
     }
 }
 
-/// Bytes that the writer has published after position `from`: at most as many as the ring holds.
+/// Number of bytes that the writer has published after position `from`: at most the size of the ring.
 #[inline]
 pub fn published_after(writer: &Writer, from: u64, size: usize) -> Result<usize, PeerViolation> {
     // SYNC tail
@@ -58,14 +58,14 @@ pub fn is_base_beyond(writer: &Writer, position: u64) -> bool {
     writer.base.load(Ordering::Relaxed) > position
 }
 
-/// The reader's private knowledge of its ring. `Default` is a direction that has never had a stretch.
+/// What the reader knows of its ring. `Default`: a direction that has never had a stretch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Input {
     /// Next position to read.
     pub pos: u64,
-    /// Number of the last stretch entered, or seen cancelled.
+    /// Number of the last stretch that was entered, or found cancelled.
     pub epoch: u32,
-    /// The writer sends copies of the unread bytes of this stretch by kernel, as far as known.
+    /// The writer is known to send copies of the unread bytes of this stretch.
     copying: bool,
 }
 
@@ -75,7 +75,7 @@ impl Input {
         Input { pos, ..Input::default() }
     }
 
-    /// The announced stretch that this end has not dealt with yet.
+    /// The announced stretch, if this end has not handled it yet.
     #[inline]
     pub fn announced(&self, writer: &Writer) -> Option<Stretch> {
         // SYNC stretch
@@ -86,7 +86,7 @@ impl Input {
         Some(Stretch { epoch, from: writer.ring_from.load(Ordering::Relaxed) })
     }
 
-    /// Enters the stretch at `pos`: at its beginning, or behind that if the reader has read some of the kernel's copies.
+    /// Enters the stretch at `pos`: its beginning, or a later position if the reader has read some of the kernel's copies.
     /// False: the stretch had been cancelled.
     pub fn enter(&mut self, reader: &Reader, stretch: Stretch) -> Result<bool, PeerViolation> {
         self.epoch = stretch.epoch;
@@ -115,14 +115,14 @@ impl Input {
         published_after(writer, self.pos, size)
     }
 
-    /// Whether the tail of this stretch will not move any more. The last look at the tail comes after this one.
+    /// Whether the tail of this stretch does not move any more. After this the caller looks at the tail once more.
     #[inline]
     pub fn is_complete(&self, writer: &Writer) -> bool {
         // SYNC complete
         writer.complete.load(Ordering::Acquire) == self.epoch
     }
 
-    /// Whether the kernel carries copies of bytes of this stretch, as far as known ([`Input::is_frozen`] asks).
+    /// Whether the kernel is known to carry copies of bytes of this stretch ([`Input::is_frozen`] finds out).
     pub fn is_copying(&self) -> bool {
         self.copying
     }
@@ -133,14 +133,14 @@ impl Input {
         distance(writer, self.pos)
     }
 
-    /// The reader's word as this end has left it.
+    /// The value of the reader's word that this end has left there.
     #[inline]
     fn word(&self) -> u64 {
         self.pos | if self.copying { COPYING } else { 0 }
     }
 
-    /// Consumes `n` bytes that the caller has copied out. It ends with a full fence, so that the caller can look next for a
-    /// writer that waits for space.
+    /// Consumes `n` bytes that the caller has copied out. Ends with a full fence, so that the caller can look for a writer that
+    /// waits for space.
     #[inline]
     pub fn advance(&mut self, reader: &Reader, n: usize) -> Result<Advance, PeerViolation> {
         loop {
@@ -159,8 +159,8 @@ impl Input {
         }
     }
 
-    /// Whether the stretch that this end is in has ended. Only the reader may move the position in its word: waits look at
-    /// that word, and a program that a moved position tells of bytes would look for them for ever.
+    /// Whether the stretch that this end is in has ended. Only the reader may move the position in its word. Waits look at that
+    /// word: if a peer moved the position, they would report bytes that no read finds.
     #[inline]
     pub fn is_frozen(&mut self, reader: &Reader) -> Result<bool, PeerViolation> {
         let word = reader.head.load(Ordering::Acquire);
@@ -177,8 +177,8 @@ impl Input {
         reader.head.load(Ordering::Acquire) & FROZEN != 0
     }
 
-    /// Ends the stretch at the present position. The unread bytes will come by kernel. After the full fence the caller can
-    /// look for bytes that were published before the writer could see the end.
+    /// Ends the stretch at the present position. The unread bytes will come by kernel. Ends with a full fence: the caller can
+    /// then look for bytes that were published before the writer could see the end.
     pub fn freeze(&mut self, reader: &Reader) {
         // SYNC head: the writer marks the word before it sends a copy. Either this exchange sees the mark, or the writer
         // sees the end.
@@ -193,8 +193,8 @@ impl Input {
         self.copying = false;
     }
 
-    /// The ended stretch has no copies any more.
-    pub fn end_copies(&mut self) {
+    /// Records that the ended stretch has no copies any more.
+    pub fn forget_copies(&mut self) {
         self.copying = false;
     }
 }

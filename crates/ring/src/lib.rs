@@ -30,5 +30,5 @@ pub use output::{Head, Output};
 pub use sleepers::Sleepers;
 pub use violation::PeerViolation;
 
-/// Attempts at a step that fails because the peer changes a word meanwhile. No correct peer changes one that often.
+/// Most attempts at a step that fails because the peer changes a word. No correct peer changes a word that often.
 pub const PATIENCE: u32 = 10_000;

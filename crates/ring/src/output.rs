@@ -4,23 +4,23 @@ use crate::{PATIENCE, PeerViolation};
 use sidestep_abi::link::{COPYING, FROZEN, POSITION, Reader, Writer};
 use sidestep_abi::sync::{Ordering, fence};
 
-/// What the reader's word says of the present stretch.
+/// What the reader's word says about the present stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// Everything before this position is consumed; the reader goes on.
+    /// Everything before this position is consumed, and the reader goes on.
     At(u64),
-    /// The stretch ended here. The kernel must carry what was written after this position.
+    /// The stretch ended here. The kernel must carry the bytes after this position.
     Frozen(u64),
 }
 
-/// The writer's private knowledge of its ring. `Default` is a direction that has never had a stretch.
+/// What the writer knows of its ring. `Default`: a direction that has never had a stretch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Output {
     /// Position after the last published byte.
     pub tail: u64,
     /// Position at offset 0 of the ring.
     pub base: u64,
-    /// Where this stretch began.
+    /// Position at which this stretch began.
     pub from: u64,
     /// The reader's position when the writer last looked.
     head: u64,
@@ -54,22 +54,23 @@ impl Output {
         self.epoch
     }
 
-    /// Bytes that can be written without looking at the reader again.
+    /// Number of bytes that fit, according to the last look at the reader's word.
     #[inline]
     pub fn space(&self, size: usize) -> usize {
         size - (self.tail - self.head) as usize
     }
 
-    /// Published and not consumed, as far as known.
+    /// Number of bytes that are published and not consumed, according to the last look.
     #[inline]
     pub fn unread(&self) -> u64 {
         self.tail - self.head
     }
 
-    /// What `word` of the reader says. A position before the last one seen, or beyond the tail, is a violation.
+    /// Interprets the reader's `word`. A position before the last one seen, or beyond the tail, is a violation.
     #[inline]
     fn read(&self, word: u64) -> Result<Head, PeerViolation> {
-        // The reader has not entered yet: its word is the old one, or our own mark on that ([`Output::is_waiting`]).
+        // The reader has not entered yet: its word is still the old one, or our own mark on the old one
+        // ([`Output::is_waiting`]).
         if word == self.before || word == self.from | FROZEN | COPYING {
             return if self.head == self.from { Ok(Head::At(self.from)) } else { Err(PeerViolation::Head) };
         }
@@ -96,8 +97,8 @@ impl Output {
         word == self.before || word == self.from | FROZEN | COPYING
     }
 
-    /// Moves the base to the present position when the ring is empty, so that small traffic always uses the
-    /// same, warm, first bytes of the ring. Call after `poll`.
+    /// Moves the base to the present position if the ring is empty, so that small messages always use the same, warm, first
+    /// bytes of the ring. Call it after `look`.
     #[inline]
     pub fn rebase(&mut self, writer: &Writer) {
         if self.head == self.tail {
@@ -112,7 +113,7 @@ impl Output {
         self.tail - self.base
     }
 
-    /// Makes `n` bytes visible that the caller has copied. After the full fence the caller can look for sleepers.
+    /// Publishes `n` bytes that the caller has copied. Ends with a full fence, so that the caller can look for sleepers.
     #[inline]
     pub fn publish(&mut self, writer: &Writer, n: usize) {
         self.tail += n as u64;
@@ -121,9 +122,9 @@ impl Output {
         fence(Ordering::SeqCst);
     }
 
-    /// Before the writer sends copies of unread bytes by kernel: says from which position on. That position is the answer,
-    /// unless the stretch has ended meanwhile ([`Head::Frozen`]). The exchange fails if the reader has read further, or has
-    /// ended the stretch. So both ends know the same position, or both know that the stretch has ended.
+    /// Announces the position from which on the writer sends copies of unread bytes by kernel, and returns it; or
+    /// [`Head::Frozen`] if the stretch has ended meanwhile. The exchange fails if the reader has read further, or has ended the
+    /// stretch. So both ends know the same position, or both know that the stretch has ended.
     pub fn mark_copying(&mut self, writer: &Writer, reader: &Reader) -> Result<Head, PeerViolation> {
         for _ in 0..PATIENCE {
             let word = reader.head.load(Ordering::Acquire);
@@ -143,10 +144,11 @@ impl Output {
         Err(PeerViolation::Unsettled)
     }
 
-    /// The stretch is complete: the writer publishes nothing more in it. `copied`: bytes of it that the kernel carries, too.
+    /// Completes the stretch: the writer publishes nothing more in it. `copied`: number of its bytes that the kernel carries as
+    /// well.
     pub fn complete(&self, writer: &Writer, copied: u64) {
         writer.copied.store(copied, Ordering::Relaxed);
-        // SYNC complete: the writer sends what follows by kernel after this store, so a reader of that finds it done.
+        // SYNC complete: the writer sends later bytes by kernel after this store, so a reader that gets those bytes sees it.
         writer.complete.store(self.epoch, Ordering::Release);
         fence(Ordering::SeqCst);
     }

@@ -5,7 +5,7 @@ use sidestep_abi::sync::AtomicU64;
 use sidestep_abi::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use sidestep_abi::{MAGIC, Reason, VERSION};
 
-/// The broker writes the page of a new member.
+/// Writes the page of a new member. For the broker.
 pub fn init(page: &Page, hold: bool) {
     page.hold.store(u32::from(hold), Relaxed);
     page.version.store(VERSION, Relaxed);
@@ -17,24 +17,24 @@ pub fn fits(page: &Page) -> bool {
     page.magic.load(Relaxed) == MAGIC && page.version.load(Relaxed) == VERSION
 }
 
-/// The broker keeps all connections of the process on the kernel, or lets them use rings again.
+/// Sets whether all connections of the process are held on the kernel. For the broker.
 pub fn set_hold(page: &Page, hold: bool) {
     page.hold.store(u32::from(hold), SeqCst);
 }
 
-/// Whether the broker keeps all connections of the process on the kernel.
+/// Whether the broker holds all connections of the process on the kernel.
 #[inline]
 pub fn is_held(page: &Page) -> bool {
     page.hold.load(Relaxed) != 0
 }
 
-/// The broker has sent a record, or has changed a slot, before this call.
+/// Announces that the broker has sent a record, or has changed a slot.
 pub fn announce(page: &Page) {
     // SYNC pending
     page.pending.fetch_add(1, Release);
 }
 
-/// How often the broker has announced something.
+/// Number of the broker's announcements.
 #[inline]
 pub fn announced(page: &Page) -> u32 {
     // SYNC pending
@@ -60,7 +60,7 @@ pub struct Counted {
     pub kernel_tx: u64,
 }
 
-/// What they are now. They are read one after the other.
+/// The present values. They are loaded one after the other.
 pub fn totals(page: &Page) -> Counted {
     let t = &page.totals;
     Counted {
@@ -84,22 +84,22 @@ pub fn count_of(page: &Page, reason: Reason) -> u64 {
     page.reasons[reason as usize].load(Relaxed)
 }
 
-/// This reason was given once more.
+/// Counts this reason.
 pub fn count_reason(page: &Page, reason: Reason) {
     page.reasons[reason as usize].fetch_add(1, Relaxed);
 }
 
-/// One more TCP connection was made.
+/// Counts a TCP connection that was made.
 pub fn count_seen(page: &Page) {
     page.totals.seen.fetch_add(1, Relaxed);
 }
 
-/// One more connection was upgraded.
+/// Counts a connection that was upgraded.
 pub fn count_upgraded(page: &Page) {
     page.totals.upgraded.fetch_add(1, Relaxed);
 }
 
-/// One more upgraded connection came back to the kernel.
+/// Counts an upgraded connection that came back to the kernel.
 pub fn count_returned(page: &Page) {
     page.totals.returned.fetch_add(1, Relaxed);
 }

@@ -1,46 +1,46 @@
-//! Sending unread bytes of a stretch by kernel. The writer does it, or the reader on its behalf, but only one at a time.
+//! Sending unread bytes of a stretch by kernel. The writer does it, or the reader in its place, but only one at a time.
 
 use crate::Half;
 use sidestep_abi::sync::Ordering;
 
-/// As the position up to which bytes have been sent. No stream is that long.
+/// Value of `sent_to` for bytes that are never sent. No stream is that long.
 const NEVER_SENT: u64 = u64::MAX;
 
 impl Half<'_> {
-    /// Claims the sending of unread bytes until [`Half::has_sent`]. False: the other side has it.
+    /// Claims the sending of unread bytes until [`Half::has_sent`]. False: the other side has claimed it.
     pub fn claim_sending(&self) -> bool {
         // SYNC sends: the claimant sees how far the other side went.
         self.writing_side.sends.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether somebody has claimed it.
+    /// Whether the sending is claimed.
     pub fn is_being_sent(&self) -> bool {
         self.writing_side.sends.load(Ordering::Relaxed) != 0
     }
 
-    /// Gives back what was claimed for sending.
+    /// Releases the claim.
     pub fn has_sent(&self) {
         // SYNC sends
         self.writing_side.sends.store(0, Ordering::Release);
     }
 
-    /// Unread bytes before this position have been sent by kernel.
+    /// Position up to which unread bytes have been sent by kernel.
     pub fn sent_to(&self) -> u64 {
         self.writer.sent_to.load(Ordering::Relaxed)
     }
 
-    /// Unread bytes before this position have been sent by kernel, from now on.
+    /// Stores the position up to which unread bytes have been sent by kernel.
     pub fn set_sent_to(&self, position: u64) {
         self.writer.sent_to.store(position, Ordering::Relaxed);
     }
 
-    /// Nobody sends the unread bytes of this stretch any more: they are for a reader that is in the ring. The caller holds
-    /// [`Half::claim_sending`].
+    /// Records that the unread bytes of this stretch are never sent by kernel: they are for a reader in the ring. The caller
+    /// holds [`Half::claim_sending`].
     pub fn leave_unsent(&self) {
         self.set_sent_to(NEVER_SENT);
     }
 
-    /// Whether the writer has said so.
+    /// Whether the writer has called [`Half::leave_unsent`].
     pub fn is_left_unsent(&self) -> bool {
         self.sent_to() == NEVER_SENT
     }
@@ -51,7 +51,7 @@ impl Half<'_> {
         self.writer.resume.load(Ordering::Relaxed)
     }
 
-    /// Bytes of a complete stretch that the kernel carries, too.
+    /// Number of bytes of a complete stretch that the kernel carries as well.
     pub fn copied(&self) -> u64 {
         self.writer.copied.load(Ordering::Relaxed)
     }

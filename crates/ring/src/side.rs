@@ -1,45 +1,45 @@
-//! What one side says of its end of a connection as a whole. The words of one direction are [`crate::Half`]'s.
+//! The words of one side about its end of a connection. Those of one direction are in [`crate::Half`].
 
 use sidestep_abi::link::Side;
 use sidestep_abi::sync::Ordering;
 
-/// Has the peer ring this side's doorbell of `place` for the connection.
+/// Makes the peer ring this side's doorbell of `place` for the connection.
 pub fn add_doorbell(side: &Side, place: u32) {
     side.doorbells.fetch_or(1 << place, Ordering::SeqCst);
 }
 
-/// Takes that back.
+/// Undoes [`add_doorbell`].
 pub fn remove_doorbell(side: &Side, place: u32) {
     side.doorbells.fetch_and(!(1 << place), Ordering::SeqCst);
 }
 
-/// The places of this side to ring for the connection, a bit each.
+/// Bitmap of this side's waiters to ring for the connection.
 #[inline]
 pub fn doorbells(side: &Side) -> u64 {
     side.doorbells.load(Ordering::SeqCst)
 }
 
-/// The socket's number in the process of this side.
+/// The socket's descriptor in the process of this side.
 pub fn number(side: &Side) -> u32 {
     side.number.load(Ordering::Relaxed)
 }
 
-/// The socket has this number from now on.
+/// Stores the socket's descriptor.
 pub fn set_number(side: &Side, number: u32) {
     side.number.store(number, Ordering::Relaxed);
 }
 
-/// Whether this side may wait in ways that hear no doorbell.
+/// Whether this side may wait where no doorbell is heard.
 pub fn is_away(side: &Side) -> bool {
     side.away.load(Ordering::Relaxed) != 0
 }
 
-/// This side may wait in ways that hear no doorbell, from now on.
+/// Records that this side may wait where no doorbell is heard.
 pub fn set_away(side: &Side) {
     side.away.store(1, Ordering::SeqCst);
 }
 
-/// This side hears doorbells again. False: it had not been away.
+/// Records that this side hears doorbells again. False: it was not away.
 pub fn clear_away(side: &Side) -> bool {
     side.away.swap(0, Ordering::SeqCst) != 0
 }

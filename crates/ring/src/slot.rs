@@ -1,10 +1,10 @@
-//! One connection as a whole: a slot from its assignment to its release, and what keeps it on the kernel.
+//! One connection as a whole: its slot from assignment to release, and holds.
 
 use crate::side;
 use sidestep_abi::link::{Counters, Reader, Side, Slot, UNUSED, Writer};
 use sidestep_abi::sync::Ordering::{Relaxed, SeqCst};
 
-/// The slot as if it had never carried anything. Only the broker calls this, and nobody uses the slot.
+/// Makes the slot as if it had never carried anything. Only for the broker, while nobody uses the slot.
 pub fn reset(slot: &Slot) {
     slot.writer.iter().for_each(reset_writer);
     slot.reader.iter().for_each(reset_reader);
@@ -30,7 +30,7 @@ fn reset_writer(writer: &Writer) {
     }
 }
 
-/// No stretch has begun in this direction.
+/// Makes the reader's words as if no stretch had begun.
 pub fn reset_reader(reader: &Reader) {
     reader.head.store(UNUSED, Relaxed);
 }
@@ -49,22 +49,22 @@ fn reset_counters(counters: &Counters) {
     counters.reason.store(0, Relaxed);
 }
 
-/// The broker keeps the connection on the kernel, or lets it use rings again.
+/// Sets whether the connection is held on the kernel. For the broker.
 pub fn set_hold(slot: &Slot, hold: bool) {
     slot.hold.store(u32::from(hold), SeqCst);
 }
 
-/// Whether the broker keeps the connection on the kernel.
+/// Whether the broker holds the connection on the kernel.
 pub fn is_held(slot: &Slot) -> bool {
     slot.hold.load(Relaxed) != 0
 }
 
-/// Whether one of the two sides may wait in ways that hear no doorbell.
+/// Whether one of the two sides may wait where no doorbell is heard.
 pub fn is_away(slot: &Slot) -> bool {
     slot.side.iter().any(side::is_away)
 }
 
-/// The broker has been told that side number `side` has released the slot.
+/// Records that side `side` has released the slot. For the broker.
 pub fn set_released(slot: &Slot, side: usize) {
     slot.side[side].released.store(1, SeqCst);
 }

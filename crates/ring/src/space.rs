@@ -1,37 +1,37 @@
-//! Waiting for space: the writer leaves a wish, then looks; the reader advances, then looks for a wish.
+//! Waiting for space: the writer stores a wish, then looks; the reader advances, then looks for a wish.
 
 use sidestep_abi::link::Writer;
 use sidestep_abi::sync::{Ordering, fence, fence_after_rmw};
 
-/// The ring is full, and the writer wants to be told of space. A look at the reader's word ([`crate::Output::poll`])
-/// must follow: nobody announces space that came before the wish.
+/// The ring is full, and the writer wishes to be told of space. It must look at the reader's word afterwards
+/// ([`crate::Output::look`]): space from before the wish is not announced.
 #[inline]
 pub fn wish(writer: &Writer) {
     writer.wants_space.store(1, Ordering::Relaxed);
     fence(Ordering::SeqCst);
 }
 
-/// Whether the writer still waits to be told of space.
+/// Whether the writer's wish is still there.
 #[inline]
 pub fn is_wished(writer: &Writer) -> bool {
     writer.wants_space.load(Ordering::Acquire) != 0
 }
 
-/// Whether a ring with so many unread bytes has room enough to wake its writer: half of it.
+/// Whether a ring with this many unread bytes has enough space to wake its writer: half of the ring.
 #[inline]
 pub fn is_enough(unread: usize, size: usize) -> bool {
     unread <= size / 2
 }
 
-/// The reader has advanced ([`crate::Input::advance`], fully fenced) and has left so many bytes unread. True: the
-/// caller must tell the writer now. It is true once for each wish.
+/// The reader has advanced ([`crate::Input::advance`], fully fenced) and has left this many bytes unread. True: the caller must
+/// tell the writer now. It is true once for each wish.
 #[inline]
 #[must_use]
 pub fn grant(writer: &Writer, unread: usize, size: usize) -> bool {
     if writer.wants_space.load(Ordering::Relaxed) == 0 || !is_enough(unread, size) {
         return false;
     }
-    // An exchange: a plain store could become visible after the writer's next wish, and wipe it out.
+    // An exchange: a plain store could become visible after the writer's next wish, and erase it.
     writer.wants_space.swap(0, Ordering::SeqCst);
     fence_after_rmw();
     true

@@ -1,44 +1,44 @@
-//! The words by which the two sides of a direction, and the broker, agree on the beginning and the end of stretches.
+//! The words by which the two ends of a direction, and the broker, agree where stretches begin and end.
 
 use crate::Half;
 use sidestep_abi::link::FROZEN;
 use sidestep_abi::sync::{Ordering, fence, fence_after_rmw};
 
 impl Half<'_> {
-    /// The reading side wants stretches.
+    /// Declares that the reading side reads rings.
     pub fn set_ready(&self) {
         // SYNC ready
         self.reading_side.ready.store(1, Ordering::SeqCst);
     }
 
-    /// The reading side wants no further stretch. If the writer has begun one meanwhile, the reader sees it from here on, and
-    /// refuses it.
+    /// Declares that the reading side wants no further stretch. If the writer has begun one meanwhile, the reader sees that
+    /// stretch after this call, and refuses it.
     pub fn withdraw_readiness(&self) {
         // SYNC ready: an exchange, fully fenced, against `Half::is_still_ready`.
         self.reading_side.ready.swap(0, Ordering::SeqCst);
         fence_after_rmw();
     }
 
-    /// Whether the reading side wants no ring. Then the writer ends its stretch.
+    /// Whether the reading side wants no stretch. Then the writer ends its stretch.
     pub fn is_unwanted(&self) -> bool {
         self.reading_side.ready.load(Ordering::Acquire) == 0
     }
 
-    /// The writer has just announced a stretch: whether the reading side still wants it.
+    /// Whether the reading side still wants the stretch that the writer has just announced.
     pub fn is_still_ready(&self) -> bool {
         // SYNC ready: the reader withdraws, fences and looks for a stretch; the writer announces, fences and looks here.
         fence(Ordering::SeqCst);
         self.reading_side.ready.load(Ordering::Relaxed) != 0
     }
 
-    /// Tells the writer to look at this direction. The change must be visible before: a writer that looks between the hint
-    /// and the change would not look again.
+    /// Tells the writer to look at this direction. The change must be visible before the hint: otherwise a writer that looks
+    /// between the two would not look again.
     pub fn hint_freeze(&self) {
         self.reading_side.froze.fetch_add(1, Ordering::SeqCst);
         fence_after_rmw();
     }
 
-    /// How many hints the writer has had.
+    /// Number of hints to the writer.
     #[inline]
     pub fn hints(&self) -> u32 {
         self.reading_side.froze.load(Ordering::Acquire)
@@ -55,7 +55,7 @@ impl Half<'_> {
         true
     }
 
-    /// The reader has noticed the end of stretch `epoch`: the writer may begin another one.
+    /// Records that the reader has noticed the end of stretch `epoch`: the writer may begin another one.
     #[inline]
     pub fn set_seen(&self, epoch: u32) {
         // SYNC noticed: the reader has read `tail` before the writer may move it for a new stretch.

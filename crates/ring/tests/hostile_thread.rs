@@ -1,4 +1,4 @@
-//! A peer that scribbles over the shared words while we work: whatever we call comes back.
+//! A peer that overwrites the shared words all the time: every call returns.
 #![cfg(not(loom))]
 
 use sidestep_abi::link::{COPYING, FROZEN, Reader, UNUSED, Writer};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const FROM: u64 = 100;
 const TAIL: u64 = 110;
 
-/// Words that are valid one by one, in quick succession: the worst for whoever exchanges them.
+/// Writes words that are valid one by one, in quick succession: the worst case for exchanges.
 fn scribble(writer: &Writer, reader: &Reader, stop: &AtomicBool) {
     let mut i = 0u64;
     while !stop.load(Relaxed) {
@@ -23,7 +23,7 @@ fn scribble(writer: &Writer, reader: &Reader, stop: &AtomicBool) {
     }
 }
 
-/// Stops the other thread, whatever happens here.
+/// Stops the other thread on drop.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -32,7 +32,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Both ends, again and again for a second, in memory that another thread writes all the time.
+/// Runs both ends for a second in memory that another thread keeps overwriting.
 #[test]
 fn every_call_returns() {
     let (writer, reader, stop) = (Writer::default(), Reader::default(), AtomicBool::new(false));
@@ -54,7 +54,7 @@ fn every_call_returns() {
     });
 }
 
-/// Every call once. True: the writer marked the stretch, or found it ended, although words changed under its hands.
+/// Makes every call once. True: the writer marked the stretch, or found it ended, while words were changing.
 fn one_round(writer: &Writer, reader: &Reader, mut output: Output) -> bool {
     if let Ok(Head::At(pos) | Head::Frozen(pos)) = output.poll(reader) {
         assert!((FROM..=TAIL).contains(&pos));

@@ -77,7 +77,7 @@ proptest! {
         ring_queue::check(1 << shift, from, ops);
     }
 
-    /// Wherever the base of a hostile peer puts them, bytes come back as they were put, and lie within the ring.
+    /// Wherever a hostile peer puts the base, bytes come back as they were put, and stay within the ring.
     #[test]
     fn bytes_wrap(shift in 0u32..10, at in any::<u64>(), len in 0usize..1024) {
         let size = 1usize << shift;

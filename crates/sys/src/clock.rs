@@ -1,15 +1,15 @@
-//! Time. Ticks are free. The monotonic clock costs a system call, unless there is a libc that reads it from the vDSO.
+//! Time. Reading ticks is free. The monotonic clock costs a system call, unless a libc reads it from the vDSO.
 
 use crate::{TRIES, arch, call};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-/// libc's clock_gettime(2); null: none is known.
+/// libc's clock_gettime(2); null: unknown.
 static BY_LIBC: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
 
-/// From now on libc is asked, which needs no system call.
+/// Uses libc's clock from now on, which needs no system call.
 ///
 /// # Safety
 /// It must be clock_gettime(2), and must never call back into this program.
@@ -28,7 +28,7 @@ fn gettime(ts: &mut libc::timespec) -> bool {
         .is_ok()
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC; of the ticks if the kernel does not tell (a filter may forbid it): time must go on.
+/// Nanoseconds of CLOCK_MONOTONIC. If the kernel refuses (a filter may forbid the call), derived from ticks: time must go on.
 pub fn monotonic_ns() -> u64 {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     if (0..TRIES).any(|_| gettime(&mut ts)) {
@@ -38,7 +38,7 @@ pub fn monotonic_ns() -> u64 {
     }
 }
 
-/// Ticks a microsecond of any processor there is.
+/// Ticks in a microsecond, on any existing processor.
 const PLAUSIBLE: core::ops::Range<u64> = 100..20_000;
 
 static TICKS_PER_US: AtomicU64 = AtomicU64::new(0);
@@ -75,7 +75,7 @@ pub fn nap_us(us: u64) {
     let _ = unsafe { call(libc::SYS_nanosleep, [&raw const ts as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// A time at which somebody has to look after something; whoever comes by then does.
+/// A time at which something must be looked after. The next caller after that time does it.
 pub struct Due(AtomicU64);
 
 impl Due {
@@ -85,12 +85,12 @@ impl Due {
         Due(AtomicU64::new(0))
     }
 
-    /// In so many microseconds, if nothing is due earlier.
+    /// Makes it due in `us` microseconds, unless it is due earlier.
     pub fn set(&self, us: u64) {
         let _ = self.0.compare_exchange(0, arch::ticks() + ticks_of_us(us), Relaxed, Relaxed);
     }
 
-    /// Whether something will be due, or is.
+    /// Whether it is due, now or later.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.0.load(Relaxed) != 0
@@ -103,8 +103,8 @@ impl Due {
         at != 0 && arch::ticks() >= at
     }
 
-    /// Nothing is due from here on. True: something was, and the caller is the one to see to it.
-    pub fn claim(&self) -> bool {
+    /// Makes nothing due any more. True: something was due, and the caller must handle it.
+    pub fn take(&self) -> bool {
         self.is_set() && self.0.swap(0, Relaxed) != 0
     }
 }

@@ -3,8 +3,8 @@
 use crate::{Errno, Result, call, fd};
 use sidestep_abi::msg::{LEN, Msg};
 
-/// Connects to the broker at `address` (`@name`: abstract; else a path). Refuses a broker that is neither our
-/// own user's nor root's: an abstract name can be taken by anybody.
+/// Connects to the broker at `address` (`@name`: abstract; otherwise a path). Refuses a broker that is neither our own user's
+/// nor root's: any user can take an abstract name.
 pub fn connect(address: &[u8]) -> Result<i32> {
     fd::check_limit()?;
     let (mut name, len) = sockaddr(address)?;
@@ -14,7 +14,7 @@ pub fn connect(address: &[u8]) -> Result<i32> {
     let s = fd::raise(s)?;
     // SAFETY: `name` is alive and at least `len` long.
     let connected = unsafe { call(libc::SYS_connect, [s as usize, &raw mut name as usize, len, 0, 0, 0]) };
-    // What we send before the broker has accepted must carry our credentials too.
+    // Records that are sent before the broker accepts must carry our credentials, too.
     let checked = connected.and_then(|_| pass_credentials(s)).and_then(|_| check_owner(s));
     checked.inspect_err(|_| fd::close(s))?;
     Ok(s)
@@ -53,7 +53,7 @@ fn sockaddr(address: &[u8]) -> Result<(libc::sockaddr_un, usize)> {
 #[repr(C, align(8))]
 struct Ancillary([u8; 64]);
 
-/// Sends one record, with a descriptor if there is one. Never waits: EAGAIN means another time.
+/// Sends one record, with a descriptor if there is one. Never blocks; EAGAIN: the socket is full.
 pub fn send(socket: i32, msg: &Msg, with: Option<i32>) -> Result<()> {
     let bytes = msg.to_bytes();
     let mut iov = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
@@ -79,7 +79,7 @@ pub fn send(socket: i32, msg: &Msg, with: Option<i32>) -> Result<()> {
     unsafe { call(libc::SYS_sendmsg, [socket as usize, &raw const header as usize, flags, 0, 0, 0]) }.map(drop)
 }
 
-/// Receives one record. EAGAIN: none is there; EPIPE: the broker is gone.
+/// Receives one record. EAGAIN: there is none; EPIPE: the broker is gone.
 pub fn receive(socket: i32) -> Result<(Msg, Option<i32>)> {
     let mut bytes = [0u8; LEN];
     let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: LEN };

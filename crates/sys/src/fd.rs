@@ -1,11 +1,11 @@
-//! File descriptors of our own, and questions about the program's.
+//! The library's own descriptors, and questions about the program's.
 
 use crate::{Errno, Result, TRIES, call, limit};
 
-/// Lowest number for descriptors of our own: never 0-2, never one that a program counts on getting next.
+/// Lowest number for the library's own descriptors: never 0-2, and never one that a program expects to get next.
 pub const LOWEST: i32 = 512;
 
-/// close(2). The number is free afterwards, whatever it says.
+/// close(2). The number is free afterwards, whatever the result.
 pub fn close(fd: i32) {
     // SAFETY: no memory involved; the number is ours to close. An error leaves nothing to do.
     let _ = unsafe { call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
@@ -17,16 +17,15 @@ pub fn fcntl(fd: i32, command: i32, arg: usize) -> Result<usize> {
     unsafe { call(libc::SYS_fcntl, [fd as usize, command as usize, arg, 0, 0, 0]) }
 }
 
-/// Where they begin if the limit does not reach beyond [`LOWEST`].
+/// Lowest number if the limit does not reach beyond [`LOWEST`].
 const LOWEST_OF_FEW: i32 = 128;
 
-/// Whether this process may have so many descriptors that some can be ours (RLIMIT_NOFILE). Else it needs all of them
-/// itself.
+/// Whether the limit of descriptors (RLIMIT_NOFILE) leaves some for the library. If not, the program needs all of them.
 pub fn may_be_ours() -> bool {
     limit::descriptor_limit() >= limit::FEW_DESCRIPTORS as u64
 }
 
-/// Before a descriptor of ours is made, even if only for a moment at a low number.
+/// Checked before the library makes a descriptor, even if only for a moment at a low number.
 pub fn check_limit() -> Result<()> {
     if may_be_ours() { Ok(()) } else { Err(Errno(libc::EMFILE)) }
 }
@@ -54,8 +53,8 @@ pub fn always_readable() -> Result<i32> {
     raise(unsafe { call(libc::SYS_eventfd2, [1, flags as usize, 0, 0, 0, 0]) }? as i32)
 }
 
-/// An empty doorbell, at a high number: an epoll instance. Whoever may ring it has an eventfd of its own in it, added by
-/// edge, so that ringing is one write that can neither block nor be swallowed by others.
+/// An empty doorbell at a high number: an epoll instance. Each process that may ring it has its own eventfd in it, added by
+/// edge. So a ring is one write, which cannot block, and which no other process can swallow.
 pub fn doorbell() -> Result<i32> {
     check_limit()?;
     // SAFETY: no memory involved.
@@ -78,8 +77,8 @@ pub fn signalfd(signals: u64) -> Result<i32> {
     raise(unsafe { call(libc::SYS_signalfd4, [usize::MAX, &raw const signals as usize, 8, flags, 0, 0]) }? as i32)
 }
 
-/// Rings a doorbell of somebody else, by the eventfd that is ours alone in it. False: it could not be done, and whoever
-/// sleeps there sleeps on. The count never comes near its limit, so nothing has to be read.
+/// Rings a doorbell of another process, by the eventfd in it that only we have. False: the write failed, and the sleeper sleeps
+/// on. The eventfd's count never comes near its limit, so nobody needs to read it.
 pub fn ring(eventfd: i32) -> bool {
     let one = 1u64;
     // SAFETY: eight readable bytes.
@@ -87,21 +86,22 @@ pub fn ring(eventfd: i32) -> bool {
     (0..TRIES).any(|_| add().is_ok())
 }
 
-/// Rings a doorbell of our own, in which `always` ([`always_readable`]) is: asking for it anew makes an edge, unless its
-/// last one has not been taken yet.
+/// Rings a doorbell of our own, which has `always` ([`always_readable`]) in it: EPOLL_CTL_MOD makes an edge, unless the last
+/// one has not been taken yet.
 pub fn ring_own(doorbell: i32, always: i32) {
     hush(doorbell);
     let (edge, modify) = ((libc::EPOLLIN | libc::EPOLLET) as u32, libc::EPOLL_CTL_MOD);
-    // What can only fail for a moment.
+    // It can only fail for a moment.
     let _ = (0..TRIES).any(|_| epoll_ctl(doorbell, modify, always, edge, 0).is_ok());
 }
 
-/// Edges that [`hush`] takes with one call.
+/// Edges that one call of [`hush`] takes.
 const EDGES: usize = 64;
-/// Calls of one [`hush`]: for more eventfds than a doorbell can have, one for each link and the one of our own.
+/// Calls of one [`hush`]: enough for more eventfds than a doorbell can have (one for each link, and one of our own).
 const CALLS: usize = 16;
 
-/// Makes a doorbell unreadable, until it is rung again: takes all edges. Peers that ring without end do not keep us here.
+/// Makes a doorbell unreadable until it rings again: takes all edges. Bounded, so that peers which ring without end cannot keep
+/// us here.
 pub fn hush(doorbell: i32) {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; EDGES];
     let mut take = || {
@@ -118,7 +118,7 @@ pub fn hush(doorbell: i32) {
     }
 }
 
-/// What poll(2) says of one socket right now.
+/// Result of poll(2) for one socket, without waiting.
 pub fn poll_now(fd: i32, events: i16) -> i16 {
     let mut p = libc::pollfd { fd, events, revents: 0 };
     let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -127,7 +127,8 @@ pub fn poll_now(fd: i32, events: i16) -> i16 {
     if (0..TRIES).any(|_| poll().is_ok()) { p.revents } else { peek_now(fd, events) }
 }
 
-/// The same without poll(2). Whether a socket takes bytes nobody else can tell: it is said to, and the write will tell.
+/// As [`poll_now`] without poll(2). Without it nobody knows whether a socket takes bytes, so this says yes, and the write finds
+/// out.
 #[cold]
 fn peek_now(fd: i32, events: i16) -> i16 {
     use libc::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM};
@@ -143,8 +144,8 @@ fn peek_now(fd: i32, events: i16) -> i16 {
     (found | POLLOUT | POLLWRNORM) & (events | POLLERR | POLLHUP)
 }
 
-/// Appends `line` to the regular file at `path`, creating it. Nothing else is written to, and nothing is waited for:
-/// whoever may write to the directory could have put a link, a pipe or a device in the file's place.
+/// Appends `line` to the regular file at `path`, and creates it if necessary. Writes to no other kind of file, and never
+/// blocks: a user who may write to the directory could have put a link, a pipe or a device in the file's place.
 pub fn append(path: &core::ffi::CStr, line: &[u8]) -> Result<()> {
     let how = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC | how;
@@ -175,7 +176,7 @@ fn is_regular(fd: i32) -> Result<bool> {
     Ok(stat.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
-/// Whether RLIMIT_FSIZE lets a file grow: a write beyond it would raise SIGXFSZ.
+/// Whether RLIMIT_FSIZE permits the file to grow: a write beyond it would raise SIGXFSZ.
 fn may_grow(fd: i32, by: usize) -> bool {
     let mut limit = [0u64; 2];
     let args = [0, libc::RLIMIT_FSIZE as usize, 0, &raw mut limit as usize, 0, 0];
@@ -186,7 +187,7 @@ fn may_grow(fd: i32, by: usize) -> bool {
     asked.is_ok() && size.is_ok_and(|size| (size + by) as u64 <= limit[0])
 }
 
-/// Writes to stderr, whatever becomes of it.
+/// Writes to stderr, and ignores errors.
 pub fn complain(text: &[u8]) {
     // SAFETY: `text` is readable for its length.
     let _ = unsafe { call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
@@ -204,7 +205,7 @@ mod tests {
         unsafe { call(libc::SYS_eventfd2, [0, flags as usize, 0, 0, 0, 0]) }.expect("eventfd") as i32
     }
 
-    /// A doorbell with these in it, and a set that watches the doorbell by edge, as the program's do.
+    /// A doorbell with these descriptors in it, and a set that watches the doorbell by edge, like the program's sets.
     fn watched(inside: &[i32]) -> (i32, i32) {
         let (bell, set) = (doorbell().expect("epoll"), doorbell().expect("epoll"));
         inside.iter().for_each(|fd| epoll_ctl(bell, libc::EPOLL_CTL_ADD, *fd, EDGE, 0).expect("add"));
@@ -212,7 +213,7 @@ mod tests {
         (bell, set)
     }
 
-    /// How often the set is told something, until it is told nothing.
+    /// Number of events of the set until it has none.
     fn heard(set: i32) -> usize {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         let wait = [set as usize, &raw mut event as usize, 1, 0, 0, 8];
@@ -259,7 +260,7 @@ mod tests {
             assert_eq!(poll_now(bell, libc::POLLIN), libc::POLLIN);
             assert_eq!(heard(set), 1);
         }
-        // Two rings at once are one, and one that is not taken does not keep the next from being heard.
+        // Two rings at once are one. A ring that is not taken does not hide the next one.
         ring_own(bell, always);
         ring(peer);
         ring_own(bell, always);

@@ -1,8 +1,8 @@
-//! What /proc/self/fdinfo says of an epoll set (proc(5)).
+//! /proc/self/fdinfo of an epoll set (proc(5)).
 
 use crate::{call, fd as fdsys, process};
 
-/// The kernel's event mask of `fd` in the set `epfd`. None: not a member, or /proc does not tell.
+/// The kernel's event mask of `fd` in the set `epfd`. None: it is not a member, or /proc cannot be read.
 pub fn epoll_mask(epfd: i32, fd: i32) -> Option<u32> {
     let mut path = *b"/proc/self/fdinfo/4294967295\0";
     let end = process::write_decimal(&mut path[18..], epfd as u32) + 18;
@@ -13,7 +13,7 @@ pub fn epoll_mask(epfd: i32, fd: i32) -> Option<u32> {
     found
 }
 
-/// Goes through the file line by line; none of them is longer than the buffer.
+/// Goes through the file line by line; no line is longer than the buffer.
 fn find(file: i32, fd: i32) -> Option<u32> {
     let mut text = [0u8; 1024];
     let mut len = 0;

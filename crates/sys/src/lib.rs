@@ -1,5 +1,5 @@
-//! System calls of the preload library, made without libc: our own calls can then neither run into our own
-//! hooks nor disturb the program's errno. What depends on the processor is in [`arch`] and nowhere else.
+//! System calls of the preload library, made without libc: our own calls then neither reach our own hooks nor change the
+//! program's errno. Everything that depends on the processor is in [`arch`].
 #![cfg_attr(not(test), no_std)]
 
 #[cfg_attr(target_arch = "x86_64", path = "arch/x86_64/mod.rs")]
@@ -22,11 +22,11 @@ pub mod tcp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
-/// Tries at a call that has to succeed and can only fail for a moment.
+/// Tries of a call that must succeed and can only fail for a moment.
 pub const TRIES: u32 = 4;
 
 impl Errno {
-    /// The kernel lacks something just now, or was interrupted: the same call may succeed the next time.
+    /// Whether the error is temporary: the kernel lacks a resource, or was interrupted. The same call may succeed later.
     pub fn passes(self) -> bool {
         use libc::{EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, ETOOMANYREFS};
         [EAGAIN, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, ETOOMANYREFS].contains(&self.0)

@@ -1,37 +1,37 @@
-//! A lock that may lie in memory shared by forked processes, and survives the death of its owner.
+//! A lock that may be in memory shared by forked processes, and that survives the death of its owner.
 //!
-//! The word holds the owner's thread number, so that a waiter can ask whether the owner still lives.
-//! Uncontended: one compare-and-swap to lock, one swap to unlock.
+//! The word holds the owner's thread number, so that a waiter can find out whether the owner still lives. Without contention:
+//! one compare-and-swap to lock, one swap to unlock.
 
 use crate::{arch, call, process};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// 0: free; else the owner's thread number, with [`WAITERS`] if somebody sleeps.
+/// 0: free; otherwise the owner's thread number, with [`WAITERS`] if a thread sleeps.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Lock(AtomicU32);
 
-/// How the lock was had.
+/// How the lock was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// It was free, and what it protects is whole.
+    /// The lock was free, and the data that it protects is consistent.
     Clean,
-    /// The owner had died; what it protected may be half done.
+    /// The owner had died; the data may be inconsistent.
     FromTheDead,
-    /// This very thread holds it: a signal handler has interrupted us. The lock was *not* taken.
+    /// This thread holds the lock already: it runs a signal handler that interrupted the holder. The lock was *not* taken.
     Reentered,
 }
 
-/// Vain attempts to take a lock.
+/// Failed attempts to take a lock.
 #[derive(Debug, Default)]
 pub struct Tries {
     spins: u32,
-    /// Owner of the lock, who does not live any more.
+    /// The lock's owner, if found dead.
     dead: Option<u32>,
 }
 
 impl Tries {
-    /// Having slept, we cannot know whether others still do: keep the mark.
+    /// A thread that has slept cannot know whether others still sleep, so it keeps the mark.
     fn mark(&self) -> u32 {
         if self.spins >= SPINS { WAITERS } else { 0 }
     }
@@ -39,7 +39,7 @@ impl Tries {
 
 const WAITERS: u32 = 1 << 31;
 const SPINS: u32 = 200;
-/// How long to sleep before asking whether the owner lives.
+/// How long to sleep before checking whether the owner lives.
 const CHECK_OWNER_NS: i64 = 10_000_000;
 
 impl Lock {
@@ -66,7 +66,7 @@ impl Lock {
         self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the lock if it can be had now. Else [`Lock::pause`] must follow, and another attempt.
+    /// Takes the lock if possible now. Otherwise the caller must call [`Lock::pause`], and try again.
     pub fn attempt(&self, me: u32, tries: &Tries) -> Option<Taken> {
         // SYNC lock
         match self.0.compare_exchange(0, me | tries.mark(), Ordering::Acquire, Ordering::Relaxed) {
@@ -81,7 +81,7 @@ impl Lock {
         }
     }
 
-    /// After a vain attempt: spins for a while, then sleeps, and finds out whether the owner is dead.
+    /// After a failed attempt: spins for a while, then sleeps, and checks whether the owner is dead.
     #[cold]
     pub fn pause(&self, tries: &mut Tries) {
         let word = self.0.load(Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl Lock {
         }
     }
 
-    /// Sleeps until the word changes; true: nothing happened for a while.
+    /// Sleeps until the word changes. True: it did not change for a while.
     fn sleep(&self, word: u32) -> bool {
         let marked = word | WAITERS;
         if word != marked && self.0.compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed).is_err() {
@@ -109,7 +109,7 @@ impl Lock {
         result == Err(crate::Errno(libc::ETIMEDOUT))
     }
 
-    /// Gives the lock back, and wakes up a thread that sleeps on it.
+    /// Releases the lock, and wakes a thread that sleeps on it.
     #[inline]
     pub fn unlock(&self) {
         // SYNC lock
@@ -119,7 +119,7 @@ impl Lock {
         }
     }
 
-    /// Whether anybody holds it.
+    /// Whether a thread holds it.
     pub fn is_taken(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }

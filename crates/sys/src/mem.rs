@@ -13,7 +13,7 @@ pub fn file(fd: i32, len: usize) -> Result<*mut u8> {
     file_at(fd, len, 0)
 }
 
-/// A file's memory from some place on, shared.
+/// A file's memory from offset `from` on, shared.
 pub fn file_at(fd: i32, len: usize, from: usize) -> Result<*mut u8> {
     map(0, len, libc::MAP_SHARED | libc::MAP_NORESERVE, fd, from)
 }
@@ -35,8 +35,8 @@ pub unsafe fn anonymous_over(at: *mut u8, len: usize) -> Result<()> {
     map(at as usize, len, flags, -1, 0).map(drop)
 }
 
-/// Fails unless the memory file behind `fd` is at least `len` bytes and can never change its size, so that no
-/// access to a mapping of it can ever fault.
+/// Fails unless the memory file behind `fd` has at least `len` bytes and can never change its size. Then no access to a mapping
+/// of it can fault.
 pub fn check_sealed(fd: i32, len: usize) -> Result<()> {
     let seals = crate::fd::fcntl(fd, libc::F_GET_SEALS, 0)? as i32;
     let needed = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;

@@ -1,4 +1,4 @@
-//! Who we are and who is alive.
+//! This process, its threads, and whether others live.
 
 use crate::{Errno, Result, call};
 
@@ -22,42 +22,42 @@ pub fn euid() -> u32 {
     plain(libc::SYS_geteuid) as u32
 }
 
-/// Whether the program runs with the rights of another user or group than the one who has started it.
+/// Whether the program runs with the rights of another user or group than those of the user who started it.
 pub fn changes_identity() -> bool {
     plain(libc::SYS_getuid) != plain(libc::SYS_geteuid) || plain(libc::SYS_getgid) != plain(libc::SYS_getegid)
 }
 
-/// Whether the thread with this number lives: a zombie, which waits for its parent, does not.
+/// Whether the thread with this number lives. A zombie, which waits for its parent, does not.
 pub fn exists(tid: u32) -> bool {
     // SAFETY: no memory involved. The question is only whether the number is known.
     let answer = unsafe { call(libc::SYS_sched_getscheduler, [tid as usize, 0, 0, 0, 0, 0]) };
     answer != Err(Errno(libc::ESRCH)) && !is_zombie(tid).unwrap_or(false)
 }
 
-/// Whether the process with this number lives: its first thread may have ended before the others.
+/// Whether the process with this number lives. Its first thread may have ended before the others.
 pub fn process_exists(pid: u32) -> bool {
     exists(pid) || stat(pid).is_some_and(|stat| stat.threads > 1)
 }
 
-/// Whether the thread with this number lives and goes on. One that is on its way out does not: pthread_join(3) returns while
-/// the kernel still knows it.
+/// Whether the thread with this number lives and will run on. An exiting thread will not: pthread_join(3) may return while the
+/// kernel still knows its number.
 pub fn goes_on(tid: u32) -> bool {
     exists(tid) && stat(tid).is_none_or(|stat| stat.flags & PF_EXITING == 0)
 }
 
-/// In the flags of proc_pid_stat(5).
+/// Flag in proc_pid_stat(5).
 const PF_EXITING: u32 = 4;
 
-/// None: /proc does not tell.
+/// None: /proc cannot be read.
 fn is_zombie(tid: u32) -> Option<bool> {
     stat(tid).map(|stat| matches!(stat.state, b'Z' | b'X'))
 }
 
-/// Of a thread, as proc_pid_stat(5) says.
+/// Fields of proc_pid_stat(5) for a thread.
 struct Stat {
     state: u8,
     flags: u32,
-    /// Of its process.
+    /// Number of threads in its process.
     threads: u32,
 }
 
@@ -67,7 +67,7 @@ fn stat(tid: u32) -> Option<Stat> {
     path[end..end + 6].copy_from_slice(b"/stat\0");
     let mut text = [0u8; 512];
     let n = read_file(path.as_ptr(), &mut text)?;
-    // "123 (name) Z ...": the name may hold anything, but its last parenthesis is the last of the line's beginning.
+    // "123 (name) Z ...": the name may be any bytes; the last parenthesis of the line ends it.
     let close = text[..n].iter().rposition(|b| *b == b')')?;
     let mut words = text[close..n].split(|b| *b == b' ').skip(1);
     let state = *words.next()?.first()?;
@@ -77,7 +77,7 @@ fn stat(tid: u32) -> Option<Stat> {
     Some(Stat { state, flags, threads })
 }
 
-/// Writes the number; returns how many digits.
+/// Writes the number. Returns the number of digits.
 pub(crate) fn write_decimal(to: &mut [u8], mut n: u32) -> usize {
     let digits = n.checked_ilog10().unwrap_or(0) as usize + 1;
     for place in to[..digits].iter_mut().rev() {
@@ -124,7 +124,7 @@ pub fn processors() -> u32 {
     }
 }
 
-/// sched_yield(2): lets whoever waits for this processor run first.
+/// sched_yield(2): lets threads that wait for this processor run first.
 pub fn step_aside() {
     plain(libc::SYS_sched_yield);
 }
@@ -184,7 +184,7 @@ pub fn abort() -> ! {
     }
 }
 
-/// A descriptor of our own for what `number` stands for in another process (pidfd_getfd(2)).
+/// Our own duplicate of descriptor `number` of another process (pidfd_getfd(2)).
 pub fn descriptor_of(pid: u32, number: i32) -> Result<i32> {
     // SAFETY: no memory involved.
     let process = unsafe { call(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) }?;
@@ -194,12 +194,12 @@ pub fn descriptor_of(pid: u32, number: i32) -> Result<i32> {
     descriptor.map(|fd| fd as i32)
 }
 
-/// Descriptors that the kernel's table of this process has room for now (/proc/self/status). None: /proc does not tell.
+/// Size of the kernel's descriptor table of this process (/proc/self/status). None: /proc cannot be read.
 pub fn descriptor_table() -> Option<i32> {
     status("FDSize:")
 }
 
-/// Threads of this process (/proc/self/status). None: /proc does not tell.
+/// Number of threads of this process (/proc/self/status). None: /proc cannot be read.
 pub fn threads() -> Option<i32> {
     status("Threads:")
 }
@@ -213,7 +213,7 @@ fn status(field: &str) -> Option<i32> {
     lines.find_map(|line| line.strip_prefix(field))?.trim().parse().ok()
 }
 
-/// A random number of the kernel's, if it has one now.
+/// A random number from the kernel, if it has one now.
 pub fn random() -> Result<u64> {
     let mut number = 0u64;
     let args = [&raw mut number as usize, size_of::<u64>(), libc::GRND_NONBLOCK as usize, 0, 0, 0];

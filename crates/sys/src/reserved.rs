@@ -1,13 +1,13 @@
-//! Addresses at which one file after the other is mapped, and which stay ours in between: a late look there finds zeros, or the
-//! next file, never a fault.
+//! Addresses at which one file after another is mapped, and which stay reserved in between: a late access finds zeros, or the
+//! next file, but never faults.
 
 use crate::{Result, mem};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 
-/// Callers of [`Reserved::map`] and [`Reserved::clear`] exclude each other.
+/// The caller makes sure that [`Reserved::map`] and [`Reserved::clear`] do not run concurrently.
 pub struct Reserved {
     base: AtomicPtr<u8>,
-    /// Bytes from there on; 0: none yet.
+    /// Length in bytes; 0: nothing is reserved.
     len: AtomicUsize,
 }
 
@@ -23,7 +23,8 @@ impl Reserved {
         self.base.load(Acquire)
     }
 
-    /// Of several, the one with the smallest number suits a file of `len` bytes best: it needs no addresses, or wastes the least.
+    /// Of several, the one with the smallest rank fits a file of `len` bytes best: it needs no new addresses, or wastes the
+    /// fewest.
     pub fn rank(&self, len: usize) -> u32 {
         match self.len.load(Relaxed) {
             same if same == len => 0,
@@ -33,7 +34,7 @@ impl Reserved {
         }
     }
 
-    /// Maps a file's first `len` bytes, shared. Who gets further addresses keeps the former ones, too.
+    /// Maps the first `len` bytes of a file, shared. If that needs more addresses, the former ones stay reserved as well.
     pub fn map(&self, file: i32, len: usize) -> Result<()> {
         if self.len.load(Relaxed) >= len {
             // SAFETY: our own mapping, of at least that size; what was there is no longer in use.
@@ -45,7 +46,7 @@ impl Reserved {
         Ok(())
     }
 
-    /// Gives the memory back, and keeps the addresses.
+    /// Gives the memory back, and keeps the addresses reserved.
     pub fn clear(&self) {
         // SAFETY: our own mapping; what was there is no longer in use.
         let _ = unsafe { mem::anonymous_over(self.base(), self.len.load(Relaxed)) };
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!((byte_at(reserved.base(), 3), byte_at(former, 0)), (b'b', 0));
     }
 
-    /// However many peers wish for large rings, and go: no entry is lost for those who do not.
+    /// Peers that wish for large rings and go must not use up the entries of others.
     #[test]
     fn every_reservation_suits_some_more_and_some_less() {
         let reserved = [const { Reserved::none() }; 4];

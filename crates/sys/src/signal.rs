@@ -1,4 +1,4 @@
-//! Signals: what the kernel keeps of each, and how one is sent again.
+//! Signals: their actions in the kernel, masks, and sending one again.
 
 use crate::{Result, call, process};
 
@@ -10,7 +10,7 @@ pub struct Action {
     pub handler: usize,
     /// SA_* of the kernel.
     pub flags: u64,
-    /// What a handler returns to, if [`SA_RESTORER`] is set.
+    /// Where a handler returns to, if [`SA_RESTORER`] is set.
     pub restorer: usize,
     /// Bit n - 1 is signal n.
     pub mask: u64,
@@ -27,15 +27,15 @@ pub const KNOWN_FLAGS: u64 = (libc::SA_NOCLDSTOP
     | SA_EXPOSE_TAGBITS
     | SA_RESTORER;
 const SA_EXPOSE_TAGBITS: u64 = 0x800;
-/// The action names what its handler returns to.
+/// The action has a restorer.
 pub const SA_RESTORER: u64 = 0x0400_0000;
 
-/// si_code of a signal that the kernel raised itself: greater than SI_USER, which kill(2) has.
+/// Whether the kernel itself raised a signal with this si_code: it is greater than SI_USER, which kill(2) sets.
 pub fn is_of_the_kernel(code: i32) -> bool {
     code > libc::SI_USER
 }
 
-/// What happens on this signal.
+/// The action of this signal.
 pub fn action(signal: i32) -> Result<Action> {
     let mut action = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
     let args = [signal as usize, 0, &raw mut action as usize, 8, 0, 0];
@@ -43,17 +43,17 @@ pub fn action(signal: i32) -> Result<Action> {
     unsafe { call(libc::SYS_rt_sigaction, args) }.map(|_| action)
 }
 
-/// Changes what happens on this signal.
+/// Sets the action of this signal.
 ///
 /// # Safety
-/// A handler must be one, with a restorer.
+/// A handler must be a signal handler, with a restorer.
 pub unsafe fn set_action(signal: i32, action: &Action) -> Result<()> {
     let args = [signal as usize, &raw const *action as usize, 0, 8, 0, 0];
     // SAFETY: the kernel reads one struct of this layout; the rest by contract.
     unsafe { call(libc::SYS_rt_sigaction, args) }.map(drop)
 }
 
-/// Sends this thread a signal that it has just received, as it was. A blocked signal arrives when it is not any more.
+/// Sends this thread a signal that it has just received, unchanged. A blocked signal arrives when it is unblocked.
 ///
 /// # Safety
 /// `information` must be what the handler was given.
@@ -68,7 +68,7 @@ pub fn block(signals: u64) -> u64 {
     change_mask(libc::SIG_BLOCK, signals)
 }
 
-/// Lets these signals through: what waits arrives before the call returns. Returns the old mask.
+/// Unblocks these signals: pending ones arrive before the call returns. Returns the old mask.
 pub fn unblock(signals: u64) -> u64 {
     change_mask(libc::SIG_UNBLOCK, signals)
 }
@@ -86,7 +86,7 @@ fn change_mask(how: i32, signals: u64) -> u64 {
 pub struct AlternateStack {
     start: usize,
     len: usize,
-    /// Whether the thread runs on it now.
+    /// Whether the thread runs on this stack now.
     pub in_use: bool,
 }
 
@@ -97,7 +97,7 @@ impl AlternateStack {
     }
 }
 
-/// The alternate signal stack of this thread; of no length if it has none.
+/// The alternate signal stack of this thread; its length is 0 if there is none.
 pub fn alternate_stack() -> AlternateStack {
     // SAFETY: integers and a null pointer: all zero is a value.
     let mut stack: libc::stack_t = unsafe { core::mem::zeroed() };

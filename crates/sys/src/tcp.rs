@@ -1,4 +1,4 @@
-//! What the kernel knows of a TCP socket.
+//! Questions to the kernel about TCP sockets, and calls on them.
 
 use crate::{Errno, Result, call, fd};
 
@@ -17,8 +17,8 @@ pub fn is_tcp(fd: i32) -> bool {
     option::<i32>(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
 }
 
-/// Whether the kernel refuses these flags of preadv2(2) and pwritev2(2) on any TCP socket. A new socket is asked, of which
-/// nothing can be read: only of flags that the kernel takes does it get so far as to say so.
+/// Whether the kernel refuses these flags of preadv2(2) and pwritev2(2) on TCP sockets. Asks with a new socket, which has
+/// nothing to read: the kernel reports that only after it has accepted the flags.
 pub fn refuses_flags(flags: i32) -> bool {
     matches!(answer_to_flags(flags), Ok(Err(Errno(libc::EOPNOTSUPP | libc::EINVAL))))
 }
@@ -37,8 +37,8 @@ fn answer_to_flags(flags: i32) -> Result<Result<usize>> {
     Ok(answer)
 }
 
-/// Options by which the kernel says when bytes came: SO_TIMESTAMP, SO_TIMESTAMPNS and SO_TIMESTAMPING, and these once more
-/// for 64 bits of time (asm-generic/socket.h).
+/// Options that make the kernel report when bytes arrived: SO_TIMESTAMP, SO_TIMESTAMPNS and SO_TIMESTAMPING, each also in its
+/// variant with 64 bits of time (asm-generic/socket.h).
 pub const TIMESTAMPS: [i32; 6] = [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, libc::SO_TIMESTAMPING, 63, 64, 65];
 
 /// Whether one of [`TIMESTAMPS`] is set.
@@ -51,7 +51,7 @@ pub fn tells_unread(fd: i32) -> bool {
     option::<i32>(fd, libc::IPPROTO_TCP, libc::TCP_INQ).is_ok_and(|set| set != 0)
 }
 
-/// The kernel's name for this socket, never reused.
+/// The kernel's number of this socket, never reused.
 pub fn cookie(fd: i32) -> Result<u64> {
     option::<u64>(fd, libc::SOL_SOCKET, libc::SO_COOKIE)
 }
@@ -62,7 +62,7 @@ pub fn timeout_us(fd: i32, name: i32) -> u64 {
     t[0] as u64 * 1_000_000 + t[1] as u64
 }
 
-/// Words of struct tcp_info that matter here (uapi/linux/tcp.h), as far as the counters reach.
+/// Words of struct tcp_info that are needed here (uapi/linux/tcp.h), up to the counters.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct TcpInfo {
@@ -115,29 +115,29 @@ pub fn has_ended(fd: i32) -> bool {
     info(fd).is_ok_and(|i| matches!(i.state, 6 | CLOSE | 8 | 9 | 11))
 }
 
-/// How long ago, in milliseconds, data last came to the socket, to within a tick of the kernel's clock.
+/// Milliseconds since data last arrived at the socket, to within a tick of the kernel's clock.
 pub fn since_last_data_ms(fd: i32) -> Option<u64> {
     info(fd).ok().map(|i| u64::from(i.last_data_recv))
 }
 
-/// Bytes that have been written to the socket by anybody; None unless it is established both ways.
+/// Number of bytes written to the socket by any process. None: it is not established in both directions.
 pub fn written(fd: i32) -> Option<u64> {
     let i = info(fd).ok().filter(|i| i.state == ESTABLISHED)?;
     Some(i.bytes_sent - i.bytes_retrans + u64::from(i.notsent_bytes))
 }
 
-/// What [`consumed`] finds out.
+/// Result of [`consumed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consumed {
-    /// So many, from the beginning of the connection.
+    /// This many, since the beginning of the connection.
     Bytes(u64),
-    /// Bytes keep arriving between the two questions: another time.
+    /// Bytes arrived between the two questions; ask again later.
     Moving,
-    /// Not established both ways, or the kernel does not tell.
+    /// The connection is not established in both directions, or the kernel does not answer.
     Unknown,
 }
 
-/// Bytes that have been read from the socket by anybody.
+/// Number of bytes read from the socket by any process.
 pub fn consumed(fd: i32) -> Consumed {
     let received = || info(fd).ok().filter(|i| i.state == ESTABLISHED).map(|i| i.bytes_received);
     for _ in 0..8 {
@@ -151,7 +151,7 @@ pub fn consumed(fd: i32) -> Consumed {
     Consumed::Moving
 }
 
-/// Whether two TCP sockets are the two ends of one connection, as their addresses in one network namespace tell.
+/// Whether two TCP sockets in one network namespace are the two ends of one connection, judged by their addresses.
 pub fn are_two_ends(a: i32, b: i32) -> bool {
     const SO_NETNS_COOKIE: i32 = 71;
     let namespace = |fd| option::<u64>(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE).ok();
@@ -160,7 +160,7 @@ pub fn are_two_ends(a: i32, b: i32) -> bool {
     is_tcp(b) && namespace(a).is_some() && namespace(a) == namespace(b) && a_local == b_remote && a_remote == b_local
 }
 
-/// Address (IPv4 mapped) and port that getsockname(2) or getpeername(2) tells.
+/// Address (IPv4 mapped) and port from getsockname(2) or getpeername(2).
 fn address(call_number: libc::c_long, fd: i32) -> Option<([u8; 16], [u8; 2])> {
     let mut raw = [0u8; 28]; // struct sockaddr_in6
     let mut len = raw.len() as libc::socklen_t;
@@ -180,7 +180,7 @@ fn address(call_number: libc::c_long, fd: i32) -> Option<([u8; 16], [u8; 2])> {
     Some((ip, port))
 }
 
-/// Bytes received and not read (SIOCINQ).
+/// Number of bytes received and not read (SIOCINQ).
 pub fn queued(fd: i32) -> Result<u32> {
     let mut n = 0i32;
     // SAFETY: FIONREAD writes one int.
@@ -188,12 +188,12 @@ pub fn queued(fd: i32) -> Result<u32> {
     Ok(n as u32)
 }
 
-/// Whether a read would bring nothing but an error, which it would use up.
+/// Whether a read would return only an error, and consume it.
 pub fn fails_next(fd: i32) -> bool {
     crate::fd::poll_now(fd, 0) & libc::POLLERR != 0 && queued(fd) == Ok(0)
 }
 
-/// Whether the next byte is behind the mark of urgent data (sockatmark(3)).
+/// Whether the next byte follows the mark of urgent data (sockatmark(3)).
 pub fn is_at_mark(fd: i32) -> bool {
     const SIOCATMARK: usize = 0x8905;
     let mut at = 0i32;
@@ -201,7 +201,7 @@ pub fn is_at_mark(fd: i32) -> bool {
     unsafe { call(libc::SYS_ioctl, [fd as usize, SIOCATMARK, &raw mut at as usize, 0, 0, 0]) }.is_ok() && at != 0
 }
 
-/// Bytes written and not acknowledged by the peer's kernel (SIOCOUTQ).
+/// Number of bytes written and not acknowledged by the peer's kernel (SIOCOUTQ).
 pub fn unacknowledged(fd: i32) -> Result<u32> {
     let mut n = 0i32;
     // SAFETY: TIOCOUTQ writes one int.
@@ -209,13 +209,13 @@ pub fn unacknowledged(fd: i32) -> Result<u32> {
     Ok(n as u32)
 }
 
-/// SO_LINGER: how many seconds close() may wait for the peer's kernel to have everything; 0: it resets the connection.
+/// SO_LINGER: seconds that close() may wait until the peer's kernel has everything; 0: close() resets the connection.
 pub fn linger(fd: i32) -> Option<u32> {
     let [on, seconds] = option::<[i32; 2]>(fd, libc::SOL_SOCKET, libc::SO_LINGER).ok()?;
     (on != 0).then_some(seconds as u32)
 }
 
-/// Bytes written that the kernel has not sent yet (SIOCOUTQNSD).
+/// Number of bytes written that the kernel has not sent yet (SIOCOUTQNSD).
 fn unsent(fd: i32) -> Result<u32> {
     const SIOCOUTQNSD: usize = 0x894b;
     let mut n = 0i32;
@@ -224,7 +224,7 @@ fn unsent(fd: i32) -> Result<u32> {
     Ok(n as u32)
 }
 
-/// Sends what the kernel holds back for more to come (MSG_MORE, Nagle). The program's own setting stays.
+/// Sends bytes that the kernel holds back for more to come (MSG_MORE, Nagle). The program's own setting stays.
 pub fn push(fd: i32) {
     if unsent(fd).unwrap_or(0) == 0 {
         return;
@@ -236,7 +236,7 @@ pub fn push(fd: i32) {
     }
 }
 
-/// What is sent from here on goes out at once (TCP_NODELAY).
+/// Makes the kernel send later bytes at once (TCP_NODELAY).
 pub fn send_at_once(fd: i32) {
     set_no_delay(fd, 1);
 }
@@ -247,7 +247,7 @@ fn set_no_delay(fd: i32, on: i32) {
     let _ = unsafe { call(libc::SYS_setsockopt, args) };
 }
 
-/// Makes the coming close() send a reset.
+/// Makes the next close() send a reset.
 pub fn reset_on_close(fd: i32) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let args = [
@@ -262,7 +262,7 @@ pub fn reset_on_close(fd: i32) {
     let _ = unsafe { call(libc::SYS_setsockopt, args) };
 }
 
-/// ABORT of RFC 9293: the peer hears a reset, and so does whoever has this socket.
+/// ABORT of RFC 9293: the peer sees a reset, and so do all users of this socket.
 pub fn abort(fd: i32) {
     let none = libc::sockaddr { sa_family: libc::AF_UNSPEC as u16, sa_data: [0; 14] };
     // SAFETY: `none` is alive and of the stated size.
@@ -281,14 +281,14 @@ pub fn shutdown(fd: i32, how: i32) {
 /// `iov` must describe writable memory.
 pub unsafe fn receive(fd: i32, iov: &[libc::iovec], flags: i32) -> Result<usize> {
     let mut header = header(iov);
-    // MSG_CMSG_COMPAT means nothing to recv(2), and is refused by recvmsg(2).
+    // MSG_CMSG_COMPAT has no effect on recv(2); recvmsg(2) refuses it.
     let flags = flags & i32::MAX | libc::MSG_DONTWAIT;
     let args = [fd as usize, &raw mut header as usize, flags as usize, 0, 0, 0];
     // SAFETY: by contract.
     unsafe { call(libc::SYS_recvmsg, args) }
 }
 
-/// Takes up to `n` bytes out of the socket's queue without looking at them, and without waiting (tcp(7), MSG_TRUNC).
+/// Removes up to `n` bytes from the socket's queue without looking at them, and without waiting (tcp(7), MSG_TRUNC).
 pub fn discard(fd: i32, n: u64) -> Result<u64> {
     let nowhere = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: n as usize }];
     // SAFETY: with MSG_TRUNC the kernel writes nothing.
@@ -314,8 +314,8 @@ fn header(iov: &[libc::iovec]) -> libc::msghdr {
     header
 }
 
-/// Whether an address is at most the end of what a program can have, which depends on processor and kernel: the kernel
-/// looks at the buffer of a call before it looks at the descriptor.
+/// Whether an address is at most the end of the addresses that a program can map, which depends on processor and kernel. The
+/// kernel checks the buffer of a call before the descriptor.
 #[cold]
 pub fn is_user_address(end: usize) -> bool {
     let args = [usize::MAX, end - 1, 1, 0, 0, 0];
@@ -337,7 +337,7 @@ mod tests {
         (client, listener.accept().expect("accept").0)
     }
 
-    /// A peer names a process and a number, either of which may stand for anything by now.
+    /// A peer names a process and a descriptor. Either number may stand for something else by now.
     #[test]
     fn only_the_other_end_is_the_other_end() {
         for host in ["127.0.0.1", "::1"] {
@@ -360,7 +360,7 @@ mod tests {
             assert!(are_two_ends(ours, copy));
             fd::close(copy);
         }
-        // The process that a number stood for is gone.
+        // The process with that number is gone.
         let mut child = std::process::Command::new("true").spawn().expect("spawn");
         child.wait().expect("wait");
         assert!(descriptor_of(child.id(), 0).is_err());

@@ -1,4 +1,4 @@
-//! Our own look-up finds what the dynamic linker finds.
+//! The library's own look-up finds the same symbols as the dynamic linker.
 
 use core::ffi::{CStr, c_int, c_void};
 use object::{Object as _, ObjectSymbol as _};
@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A library with every kind of symbol that a look-up must tell apart.
+/// A library with every kind of symbol that a look-up must distinguish.
 const SOURCE: &str = r#"
 int first(void) { return 1; }
 int second(void) { return 2; }
@@ -26,7 +26,7 @@ int uses(void) { return puts("") + hidden_one() + of_each_thread; }
 "#;
 const VERSIONS: &str = "OLD { local: choose; }; NEW { } OLD;";
 
-/// The loaded object with this address in it, which is never unloaded.
+/// The loaded object that contains this address. It is never unloaded.
 fn object_with(address: usize) -> Object<'static> {
     unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, found: *mut c_void) -> c_int {
         // SAFETY: as given below, and as dl_iterate_phdr(3) says.
@@ -44,7 +44,7 @@ fn object_with(address: usize) -> Object<'static> {
     objects.find(|object| object.contains(address)).expect("an object with this address is loaded")
 }
 
-/// For each name, what the object's own look-up and dlsym(3) say.
+/// Compares, for each name, the object's own look-up with dlsym(3). Returns the number of names.
 fn compare(handle: *mut c_void, object: &Object, names: impl IntoIterator<Item = String>) -> usize {
     let mut compared = 0;
     for name in names {
@@ -68,7 +68,7 @@ fn open(path: &Path) -> *mut c_void {
     handle
 }
 
-/// Names of functions and data that the file defines for others.
+/// Names of the functions and data that the file exports.
 fn names(path: &Path) -> Vec<String> {
     let bytes = std::fs::read(path).expect("the library");
     let file = object::File::parse(&*bytes).expect("an ELF file");

@@ -1,5 +1,5 @@
-// A program that uses sockets and forks before main, and before the constructors of the libraries
-// that it is loaded with: the functions of an executable's .preinit_array run first of all.
+// A program that uses sockets and forks before main, and before the constructors of its libraries: the functions in an
+// executable's .preinit_array run first of all.
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// The connection made before main, or what went wrong (a negative number).
+// The connection made before main, or the number of the step that failed (negative).
 int before_main_socket = -1;
 
 static int connect_to(int port) {
@@ -21,7 +21,7 @@ static int connect_to(int port) {
     return connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? fd : -3;
 }
 
-// One byte there and back, with a wait in between.
+// One byte in each direction, with a wait in between.
 static int ping(int fd) {
     char byte = '?';
     struct pollfd entry = {.fd = fd, .events = POLLIN};
@@ -37,7 +37,7 @@ static int fork_and_wait(void) {
     return waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 3 ? 0 : -7;
 }
 
-// Does something only for `posix-cases early PORT`.
+// Has an effect only for `posix-cases early PORT`.
 static void before_main(int argc, char **argv, char **environment) {
     (void)environment;
     if (argc != 3 || strcmp(argv[1], "early") != 0) return;

@@ -1,6 +1,6 @@
-// Signal handlers of a program: what they are given, what sigaction() says of them, and what becomes of a process that
-// has none. Each function returns 0, or the line of the first thing that is not as the kernel does it.
-// The caller has an upgraded connection, `fd`, and bytes to be read from it at `fd`.
+// Signal handlers of a program: their arguments, their actions according to sigaction(), and the end of a process without
+// handlers. Each function returns 0, or the line of the first deviation from the kernel's behaviour. The caller has an upgraded
+// connection, `fd`, with bytes to read.
 
 #define _GNU_SOURCE
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" // siginterrupt(3) and sigset(3) are old, and used
@@ -38,7 +38,7 @@ static void look(int number, siginfo_t *information) {
     sigprocmask(SIG_BLOCK, 0, &mask_seen);
 }
 
-// Goes on behind the faulting instruction, which is one of two bytes: mov (%rax), %eax.
+// Continues after the faulting instruction, which has two bytes: mov (%rax), %eax.
 static void skip(int number, siginfo_t *information, void *context) {
     look(number, information);
     ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] += 2;
@@ -62,7 +62,7 @@ static void handle(int number, void *handler, int flags, const sigset_t *mask) {
     sigaction(number, &action, 0);
 }
 
-// A call of which only the pointer is wrong, so that the library's own handlers are there.
+// A call in which only the pointer is wrong, so that the library installs its own handlers.
 static int fails(int fd) { return send(fd, bad, 100, 0) == -1 && errno == EFAULT; }
 
 static int begin(int fd) {
@@ -215,7 +215,7 @@ int handlers_by_system_call(int fd) {
     return 0;
 }
 
-// Past libc: the program gets what it has asked for, even a fault in a copy of the library's.
+// Past libc: the program gets what it has asked for, even a fault in one of the library's copies.
 int handlers_installed_past_libc(int fd) {
     struct raw old, new;
     long result;
@@ -240,7 +240,7 @@ int handlers_installed_past_libc(int fd) {
     return 0;
 }
 
-// In a child: what a fault, or a signal, makes of a process. The status of waitpid(2).
+// Runs `what` in a child. Returns the child's status, as of waitpid(2): how a fault or signal ends it.
 static int ended_by(int fd, void (*what)(void)) {
     pid_t child = fork();
     if (child == 0) {
@@ -327,7 +327,7 @@ int handlers_ignored_stay_ignored_by_exec(int fd) {
     signal(SIGSEGV, SIG_IGN);
     signal(SIGBUS, SIG_IGN);
     CHECK(fails(fd));
-    // Bits 10 and 6 of the mask, 0x440, beside what we were started with.
+    // Bits 10 and 6 of the mask (0x440), besides those with which the test was started.
     CHECK(ended_by(fd, exec_says_ignored) == 0);
     CHECK(fails(fd));
     signal(SIGSEGV, SIG_DFL);
@@ -340,8 +340,8 @@ static void exec_says_blocked(void) {
           " | grep -q '[4-7c-f][4-7c-f].$'", (char *)0);
 }
 
-// Threads that block everything see it so, whatever the library needs for its copies: in their mask, in a program that they
-// become, and by a fault of their own, which no handler gets.
+// Threads that block all signals see them blocked, although the library unblocks some for its copies: in their mask, in a
+// program that they execute, and at a fault of their own, which reaches no handler.
 int handlers_blocked_signals_are_shown(int fd) {
     sigset_t all, before, now;
     CHECK(begin(fd));
@@ -365,7 +365,7 @@ int handlers_blocked_signals_are_shown(int fd) {
     return 0;
 }
 
-// Threads that block everything still get EFAULT, and what is sent meanwhile waits.
+// Threads that block all signals still get EFAULT, and signals sent meanwhile stay pending.
 int handlers_blocked_signals(int fd) {
     sigset_t all, before, waiting;
     CHECK(begin(fd));

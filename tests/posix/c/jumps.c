@@ -1,5 +1,5 @@
-// Jumps out of signal handlers, as programs did before there were timeouts: whatever call they leave, the connection can
-// be used as before. Each function returns 0, or the line of the first thing that is wrong.
+// Jumps out of signal handlers, as in programs from before there were timeouts: after a jump out of any call, the connection
+// can be used as before. Each function returns 0, or the line of the first error.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -34,9 +34,9 @@ static void handle(int number, int flags) {
     sigaction(number, &action, 0);
 }
 
-// Numbers come one after the other, eight bytes each: a mark, and seven times seven bits. Whoever sends one cannot know, when
-// it is interrupted, whether all of it has gone, a part (the kernel's own send(2) of eight bytes that had to wait is cut short
-// nearly always), or nothing. So each may come again, and may be broken off before it does.
+// Numbers follow each other, eight bytes each: a mark, and seven times seven bits. An interrupted sender does not know whether
+// all of a number was sent, a part of it, or nothing. (The kernel's own send(2) of eight bytes that had to wait is cut short
+// nearly always.) So each number may be repeated, and may be incomplete before the repetition.
 enum { SIZE = 8, MARK = 0xff, END = 0xfe };
 
 static void encode(uint64_t number, unsigned char *bytes) {
@@ -119,7 +119,7 @@ static void wait_in(int way, int fd, int set) {
     }
 }
 
-// More jumps than there are doorbells, out of each kind of wait; then it still waits and is woken.
+// Jumps out of each kind of wait, more often than there are doorbells. After that, a wait still sleeps and is woken.
 int jumps_out_of_waits(int fd, int peer) {
     static volatile int jumps, way;
     int set = epoll_create1(EPOLL_CLOEXEC);
@@ -143,7 +143,7 @@ int jumps_out_of_waits(int fd, int peer) {
     return 0;
 }
 
-// A jump from deep in the stack, and one out of a handler on a stack of its own.
+// A jump from deep in the stack, and one out of a handler on an alternate stack.
 static void deep(int depth, int fd) {
     char rest[4096];
     __asm__ volatile("" : : "r"(rest) : "memory"); // the array stays

@@ -1,5 +1,5 @@
-// What Rust cannot say soundly: a function that returns twice, a thread that is cancelled inside
-// a call, a jump out of a signal handler.
+// Functions that Rust cannot express soundly: one that returns twice, a thread that is cancelled inside a call, a jump out of a
+// signal handler.
 
 #define _GNU_SOURCE
 #include <poll.h>
@@ -15,7 +15,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-// A vfork child shares our memory until it leaves: it does system calls and nothing else.
+// A vfork child runs on our memory until it ends, so it only makes system calls.
 pid_t only_c_vfork(int fd, int copy_over) {
     pid_t pid = vfork();
     if (pid != 0) return pid;
@@ -73,8 +73,8 @@ static void jump(int signal) {
     siglongjmp(before_the_wait, 1);
 }
 
-// Waits, and leaves the wait after 30 ms by a jump out of SIGALRM's handler, as programs did
-// before there were timeouts. Returns 1 when it was left so.
+// Waits, and leaves the wait after 30 ms by a jump out of SIGALRM's handler, as programs did before there were timeouts.
+// Returns 1 if the jump ended the wait.
 int only_c_jump_out(int how, int fd, int set) {
     struct sigaction action, before;
     struct itimerval soon = {.it_value = {.tv_usec = 30000}};
@@ -104,7 +104,7 @@ static void *exit_here(void *argument) {
     return 0;
 }
 
-// A thread that ends by the system call. The kernel wakes who joins it, as it does for any other.
+// A thread that ends by the system call. The kernel wakes its joiner as for any other thread.
 int only_c_thread_that_exits(void) {
     pthread_t thread;
     return pthread_create(&thread, 0, exit_here, 0) || pthread_join(thread, 0);

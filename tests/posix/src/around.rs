@@ -1,13 +1,13 @@
-//! Calls on the two ends of a connection of this process, and the ordinary traffic around them.
+//! Calls on the two ends of a connection of this process, and ordinary traffic after them.
 
 use crate::end::End;
 use crate::link;
 use crate::sys::net::Family::V4;
 
-/// So much goes on by ring after the calls.
+/// Bytes that are sent after the calls.
 const AFTER: usize = 50_000;
 
-/// On a connection that has not been upgraded yet, and on one that has; and then it is used as before.
+/// Makes the calls on a connection that is not upgraded yet, and on one that is. Then uses each as before.
 pub fn on_both(calls: fn(&mut End, &mut End)) {
     let (mut client, mut server) = link::cold_pair_ends(V4, 1);
     calls(&mut client, &mut server);
@@ -18,7 +18,7 @@ pub fn on_both(calls: fn(&mut End, &mut End)) {
     goes_on(&mut client, &mut server);
 }
 
-/// The connection is used as before.
+/// Checks that the connection can be used as before.
 pub fn goes_on(client: &mut End, server: &mut End) {
     for _ in 0..AFTER / 500 {
         client.send(500);

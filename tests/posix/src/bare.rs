@@ -1,15 +1,15 @@
-//! A program that is started without standard descriptors: whatever is opened first would land
-//! on 0, 1 or 2, where programs print.
+//! A program that is started without standard descriptors: the first file that is opened would get descriptor 0, 1 or 2, to
+//! which programs print.
 
 use crate::end::{End, Side};
 use crate::link;
 use crate::sys::net::{Addr, Family};
 use crate::sys::{fds, process};
 
-/// Exit code 0 when all was well; there is nowhere to print to.
+/// Exits with code 0 if all is well; there is no descriptor to print to.
 pub fn run(port: &str) {
     process::die_with_parent();
-    // Rust's runtime has filled the three with /dev/null, unless something was there before it.
+    // Rust's runtime opens /dev/null on the three descriptors, unless they are taken.
     for fd in 0..3 {
         assert_eq!(fds::target(fd).as_deref(), Some("/dev/null"), "descriptor {fd}");
         fds::close(fd).expect("close");

@@ -1,9 +1,9 @@
-//! What a case is, and what the report of a preloaded run must show for it.
+//! A case, and what the report of its preloaded run must show.
 
 /// Whether bytes go by ring in a preloaded run of the case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ring {
-    /// As many bytes must go by ring as `by_ring.txt` says, else the run says nothing about Sidestep.
+    /// At least as many bytes as `by_ring.txt` says must go by ring. Otherwise the run proves nothing about Sidestep.
     Must,
     /// They may or may not, for this reason.
     May(&'static str),
@@ -20,11 +20,11 @@ pub struct Case {
     pub ring: Ring,
     /// Moves enough data that a run with flips must have returned to the kernel at least once.
     pub bulk: bool,
-    /// Waiters spin in any case, not only when they have learnt to.
+    /// Waits always spin, not only if spinning has paid.
     pub spins: bool,
-    /// Connections are offered by their pace, as they are when nobody says when; else at their first byte.
+    /// Connections are offered by their pace, as by default. Otherwise they are offered at their first byte.
     pub by_pace: bool,
-    /// A reason that the processes must give in an upgraded run: LIMITATIONS.md names this case as its proof.
+    /// A reason that the processes must report in an upgraded run: LIMITATIONS.md cites this case.
     pub reason: Option<&'static str>,
 }
 
@@ -48,7 +48,7 @@ impl Case {
         self
     }
 
-    /// Something of it stays on, or returns to, the kernel for this reason, by its name.
+    /// Some connection of the case stays on, or returns to, the kernel for this reason, given by name.
     pub const fn reason(mut self, reason: &'static str) -> Case {
         self.reason = Some(reason);
         self

@@ -1,4 +1,4 @@
-//! A program whose connection was made before main, and before any library's constructor ran.
+//! A program whose connection was made before main, and before any library's constructor.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -11,7 +11,7 @@ unsafe extern "C" {
     static before_main_socket: AtomicI32;
 }
 
-/// The bytes that were exchanged before main.
+/// Number of bytes that were exchanged before main.
 pub const PINGS: usize = 2;
 
 pub fn run() {

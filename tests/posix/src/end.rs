@@ -1,7 +1,7 @@
-//! One end of a connection, with the positions that its two directions have reached.
+//! One end of a connection, with the positions of its two directions.
 //!
-//! All that goes out is the outgoing stream's pattern, all that comes in is compared with the
-//! incoming one's, so every byte of every case is checked, whatever the case is about.
+//! All bytes that are sent follow the outgoing stream's pattern, and all received bytes are compared with the incoming
+//! stream's. So every byte of every case is checked, whatever the case is about.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ pub enum Side {
 }
 
 impl Tx {
-    /// The next `n` bytes to send; [`Tx::sent`] then says how many of them went.
+    /// The next `n` bytes to send. [`Tx::sent`] then records how many of them were sent.
     pub fn upcoming(&self, n: usize) -> Vec<u8> {
         self.pattern.bytes(self.at, n)
     }
@@ -48,7 +48,7 @@ impl Tx {
         self.at += n as u64;
     }
 
-    /// One call with `n` bytes; moves on by what it took.
+    /// Makes one call with `n` bytes, and advances by the bytes that it took.
     pub fn try_send(&mut self, n: usize, call: Send) -> Outcome {
         let done = call(self.fd, &self.upcoming(n))?;
         assert!(done <= n, "a call took {done} bytes of {n}");
@@ -72,8 +72,8 @@ impl Tx {
         self.send_by(n, |fd, buf| io::send(fd, buf, libc::MSG_NOSIGNAL));
     }
 
-    /// Sends without blocking until not a byte fits for a while: longer than the kernel delays
-    /// an acknowledgement, after which more fits. Returns how much went.
+    /// Sends without blocking until no byte has fitted for a while. That is longer than the kernel delays an acknowledgement,
+    /// after which more fits. Returns the number of bytes.
     pub fn fill(&mut self) -> usize {
         let start = self.at;
         let mut last = Instant::now();
@@ -96,14 +96,14 @@ impl Rx {
         self.at += bytes.len() as u64;
     }
 
-    /// The same without moving on.
+    /// As [`Rx::arrived`], without advancing.
     pub fn peeked(&self, bytes: &[u8]) {
         if let Err(what) = self.pattern.check(self.at, bytes) {
             panic!("{what}");
         }
     }
 
-    /// Moves on past bytes that were discarded unseen.
+    /// Advances past bytes that were discarded unseen.
     pub fn skipped(&mut self, n: usize) {
         self.at += n as u64;
     }
@@ -114,8 +114,8 @@ impl Rx {
         let done = call(self.fd, &mut buf)?;
         assert!(done <= n, "a call gave {done} bytes though there was room for {n}");
         self.arrived(&buf[..done]);
-        // What lies behind them is nobody's promise (read(2)), but Linux leaves it alone; so does the library,
-        // except in a call during which a connection changes its carrier. Only the flip mode does that all the time.
+        // read(2) does not promise to leave the rest of the buffer alone, but Linux does. So does the library, except in a call
+        // during which the connection changes its carrier. Only flip mode does that all the time.
         let untouched = buf[done..].iter().all(|&b| b == 0xee);
         assert!(untouched || std::env::var_os("SIDESTEP_FLIP").is_some(), "a call wrote past the bytes it reports");
         Ok(done)
@@ -151,8 +151,7 @@ impl Rx {
         }
     }
 
-    /// Receives until the end of the stream, or until an error; returns how many bytes came before it, and leaves the error to the
-    /// next call.
+    /// Receives until the end of the stream or an error. Returns the number of bytes, and leaves the error to the next call.
     pub fn whole(&mut self) -> u64 {
         let start = self.at;
         while poll::events_of(self.fd, libc::POLLIN, -1) & libc::POLLERR == 0 || fds::unread(self.fd) > 0 {
@@ -167,7 +166,7 @@ impl Rx {
         self.drain_by(1 << 16, |fd, buf| io::recv(fd, buf, 0))
     }
 
-    /// Reads until EAGAIN by calls with room for `most`, as edges demand; returns how much came.
+    /// Reads until EAGAIN with room for `most` bytes, as edge-triggering requires. Returns the number of bytes.
     pub fn drain_now(&mut self, most: usize) -> usize {
         let start = self.at;
         loop {
@@ -216,7 +215,7 @@ impl End {
         self.tx.fd
     }
 
-    /// The connection goes on under another number.
+    /// The connection continues under another descriptor.
     pub fn moved_to(&mut self, fd: Fd) {
         self.tx.fd = fd;
         self.rx.fd = fd;

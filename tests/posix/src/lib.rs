@@ -1,11 +1,10 @@
 //! Socket calls as programs make them.
 //!
-//! Each case in [`cases`] asserts what Linux TCP does, and passes unchanged on plain kernel TCP
-//! and with the Sidestep library preloaded. A case is a function; the other end of its
-//! connection is usually a [`peer`] process, a puppet that does one command after the other.
-//! `posix-cases` runs one case, `posix-run` runs all of them in three modes.
+//! Each case in [`cases`] asserts what Linux TCP does, and passes unchanged on plain kernel TCP and with the Sidestep library
+//! preloaded. A case is a function. The other end of its connection is usually in a [`peer`] process, a puppet that executes
+//! one command after another. `posix-cases` runs one case, `posix-run` runs all of them in three modes.
 
-// A program of tests: its parts are public for its two executables.
+// A program of tests: items are public for its two executables.
 #![allow(missing_docs)]
 
 pub mod around;

@@ -1,4 +1,4 @@
-//! How connections come about, and how they are warmed up.
+//! Making connections, and warming them up.
 
 use libc::c_int;
 
@@ -8,8 +8,8 @@ use crate::sys::errno::EINTR;
 use crate::sys::net::{Addr, Family};
 use crate::sys::{Fd, fds, net};
 
-/// Round trips before a case's own part, and the bytes of each: enough operations for an upgrade
-/// at the first byte to have happened on both sides, and for a flip or two.
+/// Round trips before a case's own part, and the bytes of each: enough operations for both sides to be upgraded at the first
+/// byte, and for a flip or two.
 pub const WARM_ROUNDS: usize = 50;
 pub const WARM_BYTES: usize = 64;
 /// A socket that listens on a loopback port of the kernel's choice.
@@ -51,7 +51,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // A case may have closed every number itself; nothing to do then.
+        // If the case has closed every descriptor itself, nothing is left to do.
         let _ = fds::close(self.fd);
     }
 }
@@ -70,7 +70,7 @@ pub fn cold_pair(family: Family) -> (Fd, Fd) {
     (client, listener.accept())
 }
 
-/// The same as ends of the connection with that number.
+/// As [`cold_pair`], as ends of connection `number`.
 pub fn cold_pair_ends(family: Family, number: u64) -> (End, End) {
     let (client, server) = cold_pair(family);
     net::set_nodelay(client);
@@ -100,7 +100,7 @@ pub fn warm_up_pair(a: &mut End, b: &mut End) {
     }
 }
 
-/// The same between two processes that are no puppets; the other one calls [`warm_answering`].
+/// As [`own_pair`]'s warm-up, between two processes that are no puppets; the other one calls [`warm_answering`].
 pub fn warm_asking(end: &mut End) {
     net::set_nodelay(end.fd());
     for _ in 0..WARM_ROUNDS {
@@ -117,7 +117,7 @@ pub fn warm_answering(end: &mut End) {
     }
 }
 
-/// Without Nagle's delays, so that what is sent is soon there, as the cases expect.
+/// Without Nagle's delays: cases expect sent bytes to arrive soon.
 pub fn warm_up(end: &mut End, peer: &mut Peer) {
     net::set_nodelay(end.fd());
     peer.set_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);

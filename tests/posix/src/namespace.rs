@@ -1,4 +1,4 @@
-//! A program's own network namespace, made by the call that a program makes: so not by crates/testkit.
+//! A network namespace of the program's own, made by the call that is tested; so crates/testkit is not used.
 
 use crate::sys::errno::outcome;
 use crate::sys::net::{self, Family};

@@ -1,8 +1,8 @@
-//! The contents of every stream: each byte tells the stream and the position it belongs to.
+//! The contents of every stream: each byte tells its stream and position.
 //!
-//! A stream is a sequence of 8-byte words; word `i` of stream `s` is a reversible mix of (s, i).
-//! A reader that finds a wrong byte can so say where that byte came from: later (bytes were
-//! lost), earlier (bytes came twice), or from another stream.
+//! A stream is a sequence of 8-byte words; word `i` of stream `s` is a reversible mix of (s, i). So a reader that finds a wrong
+//! byte can report where that byte comes from: a later position (bytes were lost), an earlier one (bytes came twice), or
+//! another stream.
 
 /// The finisher of splitmix64, a bijection on 64-bit words.
 pub fn mix(mut z: u64) -> u64 {
@@ -18,7 +18,7 @@ fn unmix(mut z: u64) -> u64 {
     z ^ (z >> 30) ^ (z >> 60)
 }
 
-/// Streams are numbered from 1 and words below 2^40: anything else is not of a stream of ours.
+/// Streams are numbered from 1, and words are below 2^40: anything else belongs to no stream.
 const INDEX_BITS: u32 = 40;
 const STREAMS: u64 = 1 << 12;
 
@@ -54,7 +54,7 @@ impl Pattern {
         buf
     }
 
-    /// Compares what arrived at position `at`; the error says what is wrong and where.
+    /// Compares the bytes that arrived at position `at`. Err: what is wrong, and where.
     pub fn check(self, at: u64, got: &[u8]) -> Result<(), String> {
         let want = self.bytes(at, got.len());
         match want.iter().zip(got).position(|(w, g)| w != g) {
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    /// Loss, doubling, mixed-up streams and garbage are told apart, with exact positions.
+    /// Lost bytes, repeated bytes, mixed streams and garbage are distinguished, with exact positions.
     #[test]
     fn wrong_bytes_are_named() {
         let pattern = Pattern::new(3);

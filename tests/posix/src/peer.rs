@@ -1,9 +1,8 @@
-//! The process at the other end of a connection, as the case sees it: a puppet that does one
-//! command after the other, so that a case reads as one story in one function.
+//! The process at the other end of a connection, as seen by the case: a puppet that executes one command after another, so that
+//! a case reads as one story in one function.
 //!
-//! Commands and answers are lines on a unix socket, which is the puppet's standard input. A
-//! puppet checks every byte it receives and panics itself when one is wrong; the case then sees
-//! the channel close, and panics as well.
+//! Commands and answers are lines on a unix socket, which is the puppet's standard input. A puppet checks every byte that it
+//! receives and panics at a wrong one. The case then sees the channel close, and panics as well.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{FromRawFd, IntoRawFd};
@@ -13,7 +12,7 @@ use crate::spawn;
 use crate::sys::process::{self, Ended};
 use crate::sys::{Fd, fds, passing, signal};
 
-/// Whether a process that is started gets the preload library, if the case has it.
+/// Whether a started process gets the preload library, if the case has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Preload {
     Kept,
@@ -42,13 +41,13 @@ impl Peer {
         Peer { pid, channel, delay_ms: 0, ended: false }
     }
 
-    /// The next command starts this much later, in the puppet.
+    /// Delays the start of the next command in the puppet.
     pub fn after(&mut self, ms: u64) -> &mut Peer {
         self.delay_ms = ms;
         self
     }
 
-    /// Gives a command and does not wait for it.
+    /// Sends a command and does not wait for its end.
     pub fn start(&mut self, op: &str, args: &[u64]) {
         let args: String = args.iter().map(|a| format!(" {a}")).collect();
         let line = format!("{} {op}{args}\n", std::mem::take(&mut self.delay_ms));
@@ -99,7 +98,7 @@ impl Peer {
         self.call("option", &[level as u64, name as u64, value as u64]);
     }
 
-    /// Hands a connected socket to the puppet, which goes on at these positions.
+    /// Passes a connected socket to the puppet, which continues at these positions.
     pub fn hand_over(&mut self, end: &crate::end::End, server: bool, by_sendmmsg: bool) {
         self.start("take", &[server as u64, end.tx.at, end.rx.at]);
         passing::send_fd(std::os::fd::AsRawFd::as_raw_fd(self.channel.get_ref()), end.fd(), by_sendmmsg);
@@ -121,7 +120,7 @@ impl Peer {
         process::wait_for(self.pid)
     }
 
-    /// Lets the puppet leave in the named way ("exit", "exit_now", "abort") and waits for it.
+    /// Makes the puppet end in the named way ("exit", "exit_now", "abort"), and waits for that.
     pub fn leave(mut self, how: &str) -> Ended {
         self.start(how, &[]);
         self.wait()
@@ -129,7 +128,7 @@ impl Peer {
 }
 
 impl Drop for Peer {
-    /// A puppet leaves by itself, with its exit handlers, when its commands end.
+    /// At the end of its commands a puppet ends by itself, with its exit handlers.
     fn drop(&mut self) {
         if self.ended {
             return;
@@ -143,12 +142,12 @@ impl Drop for Peer {
 }
 
 impl Peer {
-    /// Forgets the puppet without waiting, for a forked child that must leave it to its parent.
+    /// Forgets the puppet without waiting, in a forked child: the puppet is the parent's.
     pub fn disown(mut self) {
         self.ended = true;
     }
 
-    /// Gives up our end of the channel as a number (a case that closes all numbers needs it).
+    /// Returns the descriptor of our end of the channel (for a case that closes all descriptors).
     pub fn into_channel(mut self) -> Fd {
         self.ended = true;
         let stream = self.channel.get_ref().try_clone().expect("copy the channel");

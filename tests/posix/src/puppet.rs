@@ -1,4 +1,4 @@
-//! The puppet's own side: reads commands from standard input, does them, answers with a number.
+//! The puppet's own side: reads commands from standard input, executes them, and answers each with a number.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::FromRawFd;
@@ -19,8 +19,8 @@ struct Puppet {
     side: Option<Side>,
 }
 
-/// With arguments `FD SIDE SENT RECEIVED`, the puppet goes on with an inherited connection and
-/// answers once to say that it is there; with `fresh` it has none, and answers as well.
+/// With arguments `FD SIDE SENT RECEIVED` the puppet continues with an inherited connection. With `fresh` it has none. In both
+/// cases it answers once when it is ready.
 pub fn run(args: &[String]) {
     process::die_with_parent();
     // A buffer of one byte reads nothing ahead: descriptors are passed between the lines.
@@ -45,11 +45,11 @@ pub fn run(args: &[String]) {
 }
 
 fn answer(channel: &mut BufReader<UnixStream>, value: u64) {
-    // A case that has ended no longer listens; that is not the puppet's failure.
+    // A case that has ended reads no answer; that is no failure of the puppet.
     let _ = channel.get_mut().write_all(format!("{value}\n").as_bytes());
 }
 
-/// `DELAY-MS OP ARGS…`: waits and returns the rest.
+/// Parses `DELAY-MS OP ARGS…`, waits for the delay, and returns the rest.
 fn parse(line: &str) -> (String, Vec<u64>) {
     let mut words = line.split_whitespace();
     let delay = words.next().and_then(|w| w.parse().ok()).expect("a delay");
@@ -95,10 +95,10 @@ impl Puppet {
                 self.adopt(passing::receive_fd(0), server, sent, received);
                 0
             }
-            // What a connection takes with nobody reading, measured in this process.
+            // The number of bytes that a connection takes without a reader, measured in this process.
             ("capacity", &[code]) => link::own_pair(family(code)).0.tx.fill() as u64,
             ("exec", &[kind, strip]) => self.exec(kind, strip == 1),
-            // The new image knows of no connection: its number was close-on-exec.
+            // The new image has no connection: the descriptor was close-on-exec.
             ("exec_without", &[]) => replace::exec(Exec::Execv, &["fresh".to_owned()], Preload::Kept),
             ("exit", &[]) => std::process::exit(0),
             ("exit_now", &[]) => process::exit_now(0),
@@ -110,7 +110,7 @@ impl Puppet {
         }
     }
 
-    /// Replaces this program; the new image answers.
+    /// Executes a new image of this program, which answers.
     fn exec(&mut self, kind: u64, strip: bool) -> u64 {
         let end = self.end.as_ref().expect("a connection");
         fds::set_cloexec(end.fd(), false);
@@ -130,27 +130,27 @@ fn on_connection(end: &mut End, op: &str, args: &[u64]) -> u64 {
             }
         }
         ("send", &[n]) => end.send(n as usize),
-        // One call for all, as a blocking write must manage.
+        // All bytes in one call, which a blocking write must manage.
         ("send_once", &[n]) => assert_eq!(end.tx.try_send(n as usize, io::write), Ok(n as usize)),
-        // Piece by piece with pauses, so that the other side runs dry in between.
+        // In pieces with pauses, so that the other side runs out of bytes in between.
         ("trickle", &[pieces, n, pause_ms]) => (0..pieces).for_each(|_| {
             end.send(n as usize);
             cpu::sleep_ms(pause_ms);
         }),
         ("recv", &[n]) => end.recv(n as usize),
-        // Slowly, so that the other side fills up in between.
+        // Slowly, so that the other side's buffers fill up in between.
         ("sip", &[pieces, n, pause_ms]) => (0..pieces).for_each(|_| {
             end.recv(n as usize);
             cpu::sleep_ms(pause_ms);
         }),
-        // Another holder of the connection has received or sent this much.
+        // Another holder of the connection has received or sent this many bytes.
         ("skip", &[n]) => end.rx.skipped(n as usize),
         ("skip_sent", &[n]) => end.tx.sent(n as usize),
-        // Bytes that are of another stream than this connection's.
+        // Bytes of another stream than this connection's.
         ("count", &[n]) => return traffic::checksum_of(end.fd(), n),
         ("drain", &[]) => return end.rx.drain(),
         ("fill", &[]) => return end.tx.fill() as u64,
-        // As much as comes before the end of the stream, or before an error.
+        // All bytes before the end of the stream, or before an error.
         ("whole", &[]) => return end.rx.whole(),
         ("ending", &[]) => return end.rx.ending().map_or_else(|e| e.0 as u64, |()| 0),
         ("await", &[n]) => end.rx.await_bytes(n as usize),

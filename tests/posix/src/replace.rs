@@ -44,8 +44,7 @@ unsafe extern "C" {
     static mut environ: *const *const c_char;
 }
 
-/// Becomes a puppet with these arguments. The functions that take no environment get the same
-/// one through `environ`.
+/// Executes a puppet with these arguments. The functions without an environment parameter get the same one through `environ`.
 pub fn exec(how: Exec, args: &[String], preload: Preload) -> ! {
     let (path, argv, envp) = (program(), puppet_args(args), environment(preload));
     // SAFETY: a puppet has one thread, and the new array lives until the image is replaced.
@@ -54,7 +53,7 @@ pub fn exec(how: Exec, args: &[String], preload: Preload) -> ! {
     panic!("{how:?} came back with {ret}: {:?}", Errno::last());
 }
 
-/// The list forms take the six arguments of a puppet that goes on with a connection.
+/// The list forms take the six arguments of a puppet that continues with a connection.
 fn call(how: Exec, path: &CString, argv: &CArray, envp: &CArray) -> c_int {
     let (path, v, e, null) = (path.as_ptr(), argv.as_ptr(), envp.as_ptr(), std::ptr::null::<c_char>());
     let arg = |i| argv.get(i);

@@ -28,7 +28,7 @@ impl Rng {
         (1 + self.below(limit).min(most - 1)) as usize
     }
 
-    /// Now and then a pause, at most 200 microseconds: the other side gets ahead or falls behind.
+    /// Sometimes pauses, for at most 200 microseconds, so that the other side gets ahead or falls behind.
     pub fn pause(&mut self) {
         if self.below(16) == 0 {
             std::thread::sleep(std::time::Duration::from_micros(self.below(200)));

@@ -1,4 +1,4 @@
-//! A seccomp filter that answers chosen system calls with EPERM, as sandboxes do.
+//! A seccomp filter that fails chosen system calls with EPERM, as sandboxes do.
 
 use libc::{c_long, sock_filter, sock_fprog};
 
@@ -8,13 +8,13 @@ const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// From now on, for this process and its children, these calls say EPERM.
+/// Makes these calls fail with EPERM, in this process and its later children.
 pub fn forbid(calls: &[c_long]) {
     let step = |code, jt, k| sock_filter { code, jt, jf: 0, k };
-    // The number of the call is the first word of what the filter is given.
+    // The system call's number is the first word of the filter's input.
     let mut program = vec![step(LOAD, 0, 0)];
     for (i, &call) in calls.iter().enumerate() {
-        // On a match over the rest and the "allow" to the "deny".
+        // On a match, jumps over the remaining comparisons and the "allow" to the "deny".
         program.push(step(EQUAL, (calls.len() - i) as u8, call as u32));
     }
     program.push(step(RETURN, 0, libc::SECCOMP_RET_ALLOW));

@@ -1,8 +1,8 @@
-//! Where that lies which is under test.
+//! Paths of the programs under test.
 
 use std::path::{Path, PathBuf};
 
-/// A program of the release build. Programs of the tests lie in `target/debug`, and what is shipped in `target/release`.
+/// A program of the release build. Test programs are in `target/debug`, the programs under test in `target/release`.
 pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("the path of this program");
     let target = own.parent().and_then(Path::parent).expect("a directory of a profile");

@@ -11,7 +11,7 @@ use crate::sys::Fd;
 
 pub struct Start<'a> {
     pub preload: Preload,
-    /// (number here, number there); everything else that is close-on-exec is gone there.
+    /// Pairs (number here, number there). No other close-on-exec descriptor is kept.
     pub keep: &'a [(Fd, Fd)],
     pub args: &'a [String],
 }

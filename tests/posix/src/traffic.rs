@@ -55,8 +55,8 @@ pub const POLL: u64 = 1;
 pub const EPOLL_LEVEL: u64 = 2;
 pub const EPOLL_EDGE: u64 = 3;
 
-/// Sends back as many bytes as came, until the end; returns how many that were. Small random
-/// delays on both sides of the wait are what makes lost wake-ups likely.
+/// Sends back as many bytes as came, until the end. Returns their number. Small random delays on both sides of the wait make
+/// lost wake-ups likely.
 pub fn echo_all(end: &mut End, how: u64, seed: u64) -> u64 {
     let mut wait = Waiter::new(end.fd(), how);
     let mut rng = Rng::new(seed);
@@ -71,7 +71,7 @@ pub fn echo_all(end: &mut End, how: u64, seed: u64) -> u64 {
     }
 }
 
-/// Up to some microseconds by spinning: a sleep would be too coarse to hit a small window.
+/// Spins for up to some microseconds: a sleep would be too coarse to hit a small window.
 pub fn tiny_delay(rng: &mut Rng) {
     for _ in 0..rng.below(4) * rng.below(2000) {
         std::hint::spin_loop();
@@ -117,7 +117,7 @@ impl Waiter {
     }
 }
 
-/// A sum over bytes in which their order counts (FNV-1a), going on from `sum`.
+/// A checksum of bytes in which their order counts (FNV-1a), continued from `sum`.
 pub fn checksum(sum: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(sum, |sum, &b| (sum ^ u64::from(b)).wrapping_mul(0x100_0000_01b3).wrapping_add(1))
 }
@@ -142,7 +142,7 @@ extern "C" fn say_farewell() {
     assert_eq!(io::write(*fd, bytes), Ok(bytes.len()));
 }
 
-/// The next `n` bytes of the stream are written by an exit handler.
+/// Makes an exit handler write the next `n` bytes of the stream.
 pub fn send_at_exit(end: &mut End, n: usize) {
     FAREWELL.set((end.fd(), end.tx.upcoming(n))).expect("one farewell a process");
     end.tx.sent(n);

@@ -1,4 +1,5 @@
-//! The calls that programs make: all of docs/CALLS.md that is about sockets, waits and descriptors, and their neighbours.
+//! The calls that generated programs make: all calls of docs/CALLS.md that concern sockets, waits and descriptors, and related
+//! ones.
 
 use libc::c_long;
 
@@ -12,9 +13,9 @@ pub enum Shape {
 pub struct Known {
     pub name: &'static str,
     pub shape: Shape,
-    /// It returns 64 bits, not an int.
+    /// The function returns 64 bits, not an int.
     pub wide: bool,
-    /// The system call with the same arguments, for libc's syscall().
+    /// Number of the system call with the same arguments, for libc's syscall().
     pub number: Option<c_long>,
 }
 
@@ -104,7 +105,7 @@ pub fn shape(name: &str) -> Shape {
 mod tests {
     use super::*;
 
-    /// Calls of the library's table that programs do not make, and why.
+    /// Calls of the library's table that programs do not make, and the reason.
     const LEFT_OUT: &[(&str, &str)] = &[
         ("fdopen, _IO_fdopen, vdprintf, __vdprintf_chk", "stdio: tests/posix, stdio"),
         ("aio_read, aio_read64, aio_write, aio_write64, lio_listio, lio_listio64", "tests/posix, other"),

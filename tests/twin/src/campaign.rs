@@ -1,4 +1,4 @@
-//! Many programs: stored ones, seeds, and new seeds for as long as there is time.
+//! Runs many programs: stored ones, those of given seeds, and those of new seeds while there is time.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::harness::ways::{self, Choice, Way};
 use crate::program::{self, Step};
 use crate::trace::Line;
 
-/// A program and how to have it again.
+/// A program, and how to get it again.
 struct Subject {
     name: String,
     seed: u64,
@@ -34,7 +34,7 @@ struct Campaign<'a> {
     outcomes: Mutex<Vec<Value>>,
     failed: AtomicU64,
     passed: AtomicU64,
-    /// How often each rule of LIMITATIONS was needed.
+    /// How often each rule of LIMITATIONS applied.
     rules: Mutex<BTreeMap<&'static str, u64>>,
 }
 
@@ -73,7 +73,7 @@ pub fn run(options: &Options) -> Result<i32, String> {
     Ok(if passed + failed == 0 { 2 } else { i32::from(failed > 0) })
 }
 
-/// What tells one fault from another.
+/// The part of a fault's text that distinguishes faults.
 fn first_line(fault: &str) -> &str {
     fault.lines().next().unwrap_or_default()
 }
@@ -90,7 +90,7 @@ fn load(path: &Path) -> Result<Subject, String> {
     Ok(Subject { name, seed, steps })
 }
 
-/// The programs that were found once, beside the source.
+/// The stored programs, which once showed a fault.
 fn stored(dir: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = std::fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
@@ -216,7 +216,8 @@ impl Campaign<'_> {
         }
     }
 
-    /// A fault counts if it shows twice: what a busy machine does once is said, too. Whether it counts.
+    /// Makes the program of a fault smaller. Returns whether the fault counts: it must show twice. A fault that a busy machine
+    /// shows once is only printed.
     fn smaller(&self, subject: &Subject, way: Way, fault: &str, verdict: &Verdict) -> bool {
         let time = Duration::from_secs(self.options.shrink);
         let shrink = Shrink { runner: &self.runner, way, seed: subject.seed, strict: self.options.strict, time };

@@ -1,8 +1,8 @@
-//! The bytes that programs send, and how bytes that arrive are written down.
+//! The bytes that programs send, and how received bytes are printed.
 
 use sidestep_posix::pattern::mix;
 
-/// Bytes `from..from + len` of what step `step` sends: printable, so that none of them looks like those of a [`fill`].
+/// Bytes `from..from + len` of the data of step `step`: printable, so that none looks like a byte of a [`fill`].
 pub fn bytes(step: usize, from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|i| b' ' + (mix((step as u64) << 32 | i as u64) % 95) as u8).collect()
 }
@@ -12,7 +12,7 @@ pub fn fill(from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|i| 0x80 | (((i / 4) >> (7 * (i % 4))) & 0x7f) as u8).collect()
 }
 
-/// What a drain has read, in two parts: ordinary bytes, and where in a fill it began and ended.
+/// Splits the bytes of a drain: ordinary bytes, and the range of a fill that they contain.
 pub fn split(got: &[u8]) -> Result<(Vec<u8>, Option<std::ops::Range<usize>>), String> {
     let (filled, ordinary): (Vec<u8>, Vec<u8>) = got.iter().partition(|&&b| b & 0x80 != 0);
     if filled.is_empty() {
@@ -31,7 +31,7 @@ pub fn split(got: &[u8]) -> Result<(Vec<u8>, Option<std::ops::Range<usize>>), St
     }
 }
 
-/// Short byte strings as they are, longer ones by length, ends and hash.
+/// Prints short byte strings as they are, longer ones by length, ends and hash.
 pub fn show(bytes: &[u8]) -> String {
     let text = |part: &[u8]| part.escape_ascii().to_string();
     match bytes.len() {

@@ -1,4 +1,4 @@
-//! Random programs of socket calls: what the kernel answers, Sidestep must answer too. `twin --help` explains.
+//! Random programs of socket calls: Sidestep must answer as the kernel does. `twin --help` explains.
 
 mod calls;
 mod campaign;

@@ -1,12 +1,12 @@
-//! What a program is: steps that name slots, never numbers, so that they mean the same in every run.
+//! Programs: steps that name slots and never descriptor numbers, so that they mean the same in every run.
 //!
-//! A file of a program has one step a line, as JSON; lines that begin with `#` are comments.
+//! A program file has one step in each line, as JSON. Lines that begin with `#` are comments.
 
 use serde::{Deserialize, Serialize};
 
-/// An actor's place for a descriptor.
+/// A place for a descriptor of an actor.
 pub type Slot = u8;
-/// Who executes a step: 0 and 1 are the two sides, 2 and more are forked children.
+/// The actor that executes a step: 0 and 1 are the two sides, 2 and more are forked children.
 pub type ActorId = u8;
 
 pub const SLOTS: usize = 16;
@@ -30,27 +30,27 @@ pub enum Act {
         v6: bool,
         warm: bool,
     },
-    /// A TCP socket that listens; its address is known to all as number `name`.
+    /// Makes a TCP socket that listens; all actors know its address as number `name`.
     Listen {
         slot: Slot,
         name: u8,
         v6: bool,
         nonblock: bool,
     },
-    /// Another kind of descriptor. Those that come in twos take the next slot as well.
+    /// Makes another kind of descriptor. Kinds that come in pairs take the next slot as well.
     Make {
         slot: Slot,
         kind: Kind,
     },
-    /// Closes by close(2). The slot keeps the number, which is somebody else's or nobody's from here on.
+    /// Closes by close(2). The slot keeps the number, which stands for another file or for nothing from then on.
     Close {
         slot: Slot,
     },
-    /// A signal for the thread that has waited longest in a call of this actor.
+    /// Sends a signal to the thread that has waited longest in a call of this actor.
     Signal {
         signal: i32,
     },
-    /// What the actor's process does with a signal.
+    /// Sets the action of the actor's process for a signal.
     Handler {
         signal: i32,
         how: Handling,
@@ -71,7 +71,7 @@ pub enum Act {
     Drain {
         slot: Slot,
     },
-    /// The operator takes all connections back to the kernel, or lets them be upgraded again. Nothing without Sidestep.
+    /// The operator takes all connections back to the kernel, or permits upgrades again. No effect without Sidestep.
     Operator {
         detach: bool,
     },
@@ -84,13 +84,13 @@ pub enum Act {
 pub struct Call {
     pub name: String,
     pub args: Vec<Arg>,
-    /// By libc's syscall() instead of the function of that name.
+    /// Made by libc's syscall() instead of the function with that name.
     #[serde(default, skip_serializing_if = "is_false")]
     pub raw: bool,
-    /// Where a descriptor that it returns goes.
+    /// The slot for a descriptor that the call returns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<Slot>,
-    /// It comes back by itself after so many milliseconds.
+    /// The call returns by itself after this many milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u32>,
 }
@@ -120,18 +120,18 @@ pub enum Handling {
     Ignore,
 }
 
-/// An argument of a call, and with it what of the call's outcome is looked at.
+/// An argument of a call. It also determines which part of the outcome is compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arg {
-    /// The number in a slot.
+    /// The descriptor in a slot.
     Fd(Slot),
     Num(i64),
     Null,
-    /// A page that nobody may touch, and one that nobody may write.
+    /// A page that must not be accessed, and one that must not be written.
     Nowhere,
     ReadOnly,
-    /// Bytes to be sent; memory ends after `good` of them.
+    /// Bytes to be sent; the memory ends after `good` of them.
     Data {
         len: u32,
         good: u32,
@@ -157,15 +157,15 @@ pub enum Arg {
     },
     /// Given bytes: an option's value, an address.
     Bytes(Vec<u8>),
-    /// Room for an address, or for an option's value; the length that goes with it is the next argument.
+    /// Room for an address or an option's value; its length is the next argument.
     Value {
         len: u32,
     },
-    /// A pointer to a length, which is told afterwards.
+    /// A pointer to a length, whose value is compared afterwards.
     Len(i32),
-    /// A pointer to an int, which is told afterwards.
+    /// A pointer to an int, whose value is compared afterwards.
     Int(i32),
-    /// A pointer to a file offset, which is told afterwards.
+    /// A pointer to a file offset, whose value is compared afterwards.
     Offset(i64),
     Polls(Vec<(Watched, i16)>),
     Set(Vec<Slot>),
@@ -195,7 +195,7 @@ pub enum Watched {
     Number(i32),
 }
 
-/// One piece of an iovec. `claim`: the length that is said, where it is not the true one.
+/// One piece of an iovec. `claim`: the length that is passed, if it is not the true one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     pub len: u32,

@@ -1,4 +1,4 @@
-//! What the kernel did: it decides how long a run with Sidestep is waited for, never what it must answer.
+//! The kernel's behaviour. It decides how long a run with Sidestep is waited for, and never what the run must answer.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,12 +23,12 @@ impl Reference {
         it
     }
 
-    /// Whether the call of a step blocked; None: not known.
+    /// Whether the call of a step blocked; None: unknown.
     pub fn blocks(&self, step: usize) -> Option<bool> {
         if self.known { self.blocks.get(&step).copied() } else { None }
     }
 
-    /// Steps of an actor whose calls came back after that step.
+    /// Steps of an actor whose calls returned after that step.
     pub fn over_after(&self, step: usize, at: u8) -> Vec<usize> {
         self.over.get(&(step, at)).cloned().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Steps as a reader of strace(1) would write them.
+//! Prints steps as strace(1) would.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a run says of each step.
+//! The trace of a run: what it reports about each step.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 pub struct Line {
     pub step: usize,
     pub at: u8,
-    /// The outcome of a call that had blocked at an earlier step, which is `step`; `after` is when it came back.
+    /// The line has the result of a call of the earlier step `step`, which had blocked; it returned after step `after`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<usize>,
-    /// The call has not come back.
+    /// The call has not returned.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub blocks: bool,
     pub text: String,
     /// Events of an epoll set as (data, mask), in their order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<(u64, u32)>,
-    /// The call has written behind what it reports.
+    /// The call has written beyond the bytes that it reports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub behind: bool,
-    /// Milliseconds that it took; not compared.
+    /// Duration in milliseconds; not compared.
     #[serde(default)]
     pub ms: u64,
 }
@@ -35,7 +35,7 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// What the program that executes steps prints, a line of JSON each.
+/// Output of the program that executes steps: one line of JSON each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Printed {

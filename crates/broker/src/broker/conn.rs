@@ -1,4 +1,4 @@
-//! One connection to a socket of the broker: a member, an operator, or somebody who has not said yet.
+//! One connection to a socket of the broker: of a member, of an operator, or of a process that has not sent a record yet.
 
 use crate::domain::Scope;
 use crate::outbox::Outbox;
@@ -15,24 +15,24 @@ use sidestep_ring::page;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The epoll instance. What is in it is registered under a number.
+/// The epoll instance. Everything in it is registered under a number.
 pub struct Poller(pub OwnedFd);
 
 impl Poller {
-    /// Smaller numbers are for what is not a connection.
+    /// Numbers below this one are not connections.
     pub const FIRST_FREE: u64 = 16;
 
-    /// Tells when it becomes readable, under this number.
+    /// Reports `fd`, level-triggered, under this number when it is readable.
     pub fn add(&self, fd: impl AsFd, id: u64) -> io::Result<()> {
         epoll::add(&self.0, fd, EventData::new_u64(id), EventFlags::IN)
     }
 
-    /// Tells of each time that it becomes readable.
+    /// Reports `fd`, edge-triggered, each time it becomes readable.
     pub fn add_by_edge(&self, fd: impl AsFd, id: u64) -> io::Result<()> {
         epoll::add(&self.0, fd, EventData::new_u64(id), EventFlags::IN | EventFlags::ET)
     }
 
-    /// Tells only of its end, which nobody has to ask for.
+    /// Reports only hang-ups and errors of `fd`, which epoll always reports.
     pub fn add_for_its_end(&self, fd: impl AsFd, id: u64) -> io::Result<()> {
         epoll::add(&self.0, fd, EventData::new_u64(id), EventFlags::empty())
     }
@@ -42,46 +42,46 @@ impl Poller {
         epoll::modify(&self.0, fd, EventData::new_u64(id), flags)
     }
 
-    /// Tells nothing of it any more.
+    /// Reports nothing of `fd` any more.
     pub fn remove(&self, fd: impl AsFd) {
-        // It was added.
+        // It is registered, so this cannot fail.
         let _ = epoll::delete(&self.0, fd);
     }
 }
 
 pub struct Conn {
     pub socket: Loan,
-    /// Whose receiver reads from it.
+    /// The receiver thread with this scope reads from the socket.
     pub scope: Scope,
-    /// Who connected.
+    /// Credentials of the process that connected.
     pub peer: Sender,
     pub outbox: Outbox,
     pub role: Role,
-    /// The receiver has been told to read nothing: the outbox is full.
+    /// The receiver reads nothing from this connection for now, because the outbox is full or the connection is being closed.
     pub unheard: bool,
-    /// The poller tells when the socket takes records again.
+    /// The poller reports when the socket takes records again.
     asks_for_room: bool,
     pub talk: Talk,
-    /// A slot of this member was changed: its page says so at the next flush.
+    /// A slot of this member was changed: the next flush announces that in the member's page.
     pub touched: bool,
 }
 
-/// How long who connected is heard.
+/// How long records of the connection are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Talk {
     Open,
-    /// Turned away: to be closed once the outbox is empty.
+    /// Turned away: the connection is closed once its outbox is empty.
     Closing,
-    /// It broke the protocol.
+    /// The process violated the protocol.
     Violated,
 }
 
 pub enum Role {
     New,
     Member(Box<Member>),
-    /// Somebody who only wants the broker to stay.
+    /// A process that only wants the broker to stay.
     Waiting,
-    /// At the operator's socket.
+    /// Connected to the operator's socket.
     Operator,
 }
 
@@ -89,18 +89,18 @@ pub struct Member {
     pub pid: u32,
     pub exe: String,
     pub page: PageMem,
-    /// Bytes, a power of two within bounds.
+    /// In bytes, a power of two within bounds.
     pub ring_size: u32,
-    /// Detached.
+    /// The process is detached.
     pub hold: bool,
-    /// By place: the eventfd by which the broker rings there.
+    /// By place (number of a waiter): the eventfd with which the broker rings that doorbell.
     pub doorbells: BTreeMap<usize, Loan>,
     pub links: BTreeSet<u32>,
-    /// Eventfds in its doorbells that its receiver is to make.
+    /// Number of eventfds in this member's doorbells that its receiver is still to make.
     pub ringers_due: usize,
-    /// What its peers may take of it.
+    /// How much of the member's tables its peers may take.
     pub room: Room,
-    /// Of the page.
+    /// Quota for the mapping of the page.
     _mapping: Permit,
 }
 
@@ -120,14 +120,14 @@ impl Conn {
         }
     }
 
-    /// Tells the member that there is something to look at.
+    /// Makes the member look at its slots and messages.
     pub fn announce(&self) {
         if let Role::Member(member) = &self.role {
             page::announce(member.page.get());
         }
     }
 
-    /// After a flush: whether the socket is to tell when it takes more.
+    /// After a flush: registers for a report when the socket takes more, if that is needed.
     pub fn ask_for_room(&mut self, poller: &Poller, id: u64) -> io::Result<()> {
         let ask = !self.outbox.is_empty();
         if ask != self.asks_for_room {
@@ -138,7 +138,7 @@ impl Conn {
     }
 }
 
-/// Tries at a doorbell: what fails for a moment must not leave a member asleep.
+/// Tries of a ring: after a temporary failure the member would stay asleep.
 const TRIES: usize = 4;
 
 impl Member {
@@ -159,7 +159,7 @@ impl Member {
         member
     }
 
-    /// Places with a doorbell, as a bitmap.
+    /// Bitmap of the places that have a doorbell.
     pub fn places(&self) -> u64 {
         self.doorbells.keys().fold(0, |mask, &place| mask | 1 << place)
     }
@@ -168,7 +168,7 @@ impl Member {
     /// below the limit.
     pub fn ring(&self, place: usize) {
         if let Some(doorbell) = self.doorbells.get(&place) {
-            // If all tries fail, the peer or the kernel wakes the sleeper.
+            // If all tries fail, the sleeper stays asleep until its peer or the kernel wakes it.
             let _ = (0..TRIES).any(|_| io::write(doorbell, &1u64.to_ne_bytes()).is_ok());
         }
     }
@@ -184,7 +184,7 @@ fn exe_of(pid: u32) -> String {
     link.map_or_else(|_| "?".into(), |path| printable(&path))
 }
 
-/// The operator reads it on a terminal, and whoever runs the program has named it.
+/// Replaces control characters: the operator reads the path on a terminal, and the member's user has chosen it.
 fn printable(path: &Path) -> String {
     path.to_string_lossy().replace(char::is_control, "?")
 }

@@ -1,6 +1,6 @@
-//! Processes that live on although we have hung up on them: a record could not be sent or received. They go on with the
-//! rings that they have. Until such a process ends, no memory that it may still read is given back, and what it rings with,
-//! or is rung with, stays.
+//! Processes that live on after the broker has hung up on them, because a record could not be sent or received. They continue
+//! with the rings that they have. Until such a process ends, the broker gives back no memory that it may still read, and keeps
+//! the eventfds with which it rings or is rung.
 
 use super::Broker;
 use super::conn::Talk;
@@ -11,26 +11,26 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::sync::Arc;
 
-/// One of them.
+/// A process that was cut off.
 pub struct CutOff {
-    /// None: it cannot be seen from here. What it shares stays as long as we do, then.
+    /// None: the process is not visible from here. What it shares is then kept for as long as the broker runs.
     pid: Option<Pid>,
-    /// Link and side: where it has not released everything.
+    /// Link and side of the connections that the process has not released.
     shares: Vec<(u32, usize)>,
-    /// Of descriptors.
+    /// The account for the descriptor of `watched`.
     account: Arc<Account>,
-    /// None: there was no descriptor for it yet.
+    /// Descriptor that reports the end of the process. None: no descriptor was available yet.
     watched: Option<(OwnedFd, Permit)>,
 }
 
 impl Broker {
-    /// Whether the process of `id` may go on without us. One that breaks the protocol has nothing to go on with.
+    /// Whether the process of `id` may continue without the broker. A process that violated the protocol may not.
     pub(super) fn outlives_us(&self, id: u64) -> bool {
         let conn = self.conns.get(&id).filter(|conn| conn.talk != Talk::Violated);
         conn.is_some_and(|conn| !wire::has_hung_up(conn.socket.as_fd()))
     }
 
-    /// The end of the process of `id` is watched for.
+    /// Starts to watch for the end of the process of `id`.
     pub(super) fn cut_off(&mut self, id: u64, shares: Vec<(u32, usize)>) {
         let Some((conn, accounts)) = self.conns.get(&id).zip(self.accounts_of(id)) else {
             return;
@@ -41,7 +41,7 @@ impl Broker {
         self.cut_off.insert(number, CutOff { pid, shares, account, watched: None });
     }
 
-    /// Those that are not watched yet.
+    /// Opens the descriptors that are still missing.
     pub(super) fn watch_cut_off(&mut self) {
         let unwatched = self.cut_off.iter().filter(|(_, it)| it.watched.is_none());
         let found: Vec<_> =
@@ -54,13 +54,13 @@ impl Broker {
                     }
                 }
                 Err(Errno::SRCH) => self.outlived(number),
-                // No descriptor, no memory: at the next occasion.
+                // No descriptor or no memory now: the next call tries again.
                 _ => {}
             }
         }
     }
 
-    /// A process has ended that we had hung up on, if this is the number of one.
+    /// A watched process has ended. No effect if `number` is not the number of one.
     pub(super) fn outlived(&mut self, number: u64) {
         let Some(CutOff { shares, .. }) = self.cut_off.remove(&number) else {
             return;

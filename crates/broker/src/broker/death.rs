@@ -1,4 +1,4 @@
-//! The end of a member: its offers go, and what it read returns to the kernel.
+//! The end of a member: its offers are removed, and the directions that it read return to the kernel.
 
 use super::Broker;
 use super::report;
@@ -6,17 +6,18 @@ use crate::link::{Released, Side};
 use crate::receiver::message::Command;
 use rustix::net::Shutdown;
 
-/// The kernel keeps all descriptors for as long as one thread of ours cannot end: members hear of the end all the same.
+/// If a thread of the broker cannot end, the kernel keeps all descriptors open. The shutdown makes the end visible to members
+/// anyway.
 impl Drop for Broker {
     fn drop(&mut self) {
         for conn in self.conns.values() {
-            let _ = rustix::net::shutdown(&conn.socket, Shutdown::Both); // it may have gone
+            let _ = rustix::net::shutdown(&conn.socket, Shutdown::Both); // the other end may be gone already
         }
     }
 }
 
 impl Broker {
-    /// Forgets a connection whose other end is gone.
+    /// Removes a connection whose other end is gone.
     pub(super) fn bury(&mut self, id: u64) {
         if let Some(member) = self.member(id) {
             let (totals, reasons) = self.counters(id, member);
@@ -40,8 +41,8 @@ impl Broker {
         }
     }
 
-    /// `id` is dead, at least for us: every direction that it read ends where it is, and the other side is told to look.
-    /// Returns what it shares on, if its process lives.
+    /// The member `id` is gone. Ends every direction that it read at the present position, and makes the other side look. If
+    /// the process lives, returns the link and side of every connection that it still uses.
     fn leave(&mut self, link_id: u32, id: u64, lives: bool) -> Vec<(u32, usize)> {
         let Some(link) = self.links.get_mut(&link_id) else {
             return Vec::new();
@@ -57,7 +58,7 @@ impl Broker {
                 self.leave_slot(link_id, slot, side);
             }
         }
-        // The survivor need not wait for what rings at the dead.
+        // The survivor need not wait for eventfds that ring the dead member.
         self.open(link_id);
         self.drop_if_done(link_id);
         let uses_it = |side: &usize| self.links.get(&link_id).is_some_and(|link| link.sides[*side] == Side::CutOff);
@@ -74,7 +75,7 @@ impl Broker {
         self.upgraded.remove(&connection.cookies[side]);
         self.given.remove(&connection.tickets[side]);
         link.freeze(slot, side);
-        // The survivor looks in any case: the dead may have frozen its direction and died before ringing.
+        // The survivor must look in any case: the dead member may have frozen its direction and died before ringing.
         match link.release(slot, side) {
             Released::Half => self.wake(link_id, slot, 1 - side),
             Released::Whole(hole) => self.punch(link_id, hole),

@@ -1,18 +1,18 @@
-//! Detach and attach: connections that stay on the kernel because the operator says so.
+//! Detach and attach: the operator keeps connections on the kernel.
 
 use super::Broker;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_ring::page;
 use std::collections::BTreeSet;
 
-/// What a detach or attach is about.
+/// The connections that a detach or attach concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Every connection.
     All,
-    /// Those of the process with this id.
+    /// Those of the process with this process id.
     Process(u32),
-    /// One of them.
+    /// One connection.
     Connection {
         /// Number of its link.
         link: u32,
@@ -22,7 +22,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// What the message asks for; None: nothing that this version knows.
+    /// The scope of a request. None: unknown to this version.
     pub fn from_msg(msg: &Msg) -> Option<Scope> {
         match msg.arg {
             0 => Some(Scope::All),
@@ -32,7 +32,7 @@ impl Scope {
         }
     }
 
-    /// A message of this kind about it.
+    /// A request of this kind with this scope.
     pub fn to_msg(self, kind: Kind) -> Msg {
         let msg = Msg::new(kind);
         match self {
@@ -63,7 +63,7 @@ impl Broker {
         self.queue(id, answer, None);
     }
 
-    /// Notes the wish, and names the connections that it is about.
+    /// Stores the operator's request. Returns the connections that it concerns; None: there is no such process or connection.
     fn concerned(&mut self, scope: Scope, hold: bool) -> Option<BTreeSet<(u32, usize)>> {
         let members: Vec<u64> = match scope {
             Scope::All => {
@@ -123,7 +123,7 @@ impl Broker {
         self.hint_and_wake(link, slot);
     }
 
-    /// Has both ends look at what holds for this connection now: its writers end their stretches of ring.
+    /// Makes both ends look at the hold of this connection. Writers that are held end their stretches of ring.
     fn hint_and_wake(&mut self, link: u32, slot: usize) {
         if let Some(link) = self.links.get(&link) {
             link.hint(slot);
@@ -132,7 +132,7 @@ impl Broker {
         self.wake(link, slot, 1);
     }
 
-    /// Connections between users that may not share memory any more: as if each had been detached by its name.
+    /// Detaches each connection between users that may not share memory any more, as if by its name.
     pub(super) fn end_forbidden(&mut self) {
         let mut forbidden = Vec::new();
         for link in self.links.values_mut() {
@@ -157,7 +157,8 @@ impl Broker {
             || self.links.values().any(|link| link.connections().any(|(_, c)| c.hold))
     }
 
-    /// Tells again who has not heard: a member may have been on its way into a wait, or its doorbell unknown.
+    /// Hints again at connections that are held and still by ring: a member may have been on its way into a wait, or its doorbell
+    /// may not have been known.
     pub fn sweep(&mut self) {
         let all: Vec<_> = self.links.values().flat_map(|l| l.slots().into_iter().map(|slot| (l.id, slot))).collect();
         for (link, slot) in all {

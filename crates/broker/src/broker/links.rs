@@ -1,5 +1,5 @@
-//! Links: who shares memory with whom. A link is opened once each side can ring the doorbells that the other has so far:
-//! a member that heard of a connection first would have its peer look for it every millisecond.
+//! Links: pairs of members that share memory. A link is announced to its members once each side can ring the doorbells that the
+//! other side has so far. Without a doorbell, the peer would have to look every millisecond.
 
 use super::{Broker, Receivers};
 use crate::counted::Counted;
@@ -15,18 +15,18 @@ use sidestep_abi::msg::{Kind, Msg};
 use sidestep_ring::slot;
 use std::sync::Arc;
 
-/// A link of which its members have not heard yet.
+/// A link that has not been announced to its members yet.
 #[derive(Default)]
 pub struct Opening {
-    /// Eventfds that receivers are to make.
+    /// Number of eventfds that receivers are still to make.
     missing: usize,
     ringers: Vec<(Ringing, Loan)>,
-    /// Records about its slots, which follow.
+    /// Records about slots of the link, to be sent after its announcement.
     slots: Vec<(u64, Msg)>,
 }
 
 impl Broker {
-    /// A link of these two with a free slot; both are told of a new one.
+    /// A link of these two members with a free slot. A new link is announced to both.
     pub(super) fn link_with_room(&mut self, members: [u64; 2]) -> Result<u32, Reason> {
         let key = (members[0].min(members[1]), members[0].max(members[1]));
         let known = self.pairs.get(&key).into_iter().flatten();
@@ -48,7 +48,8 @@ impl Broker {
             permits.rooms.push(entry.ok_or(Reason::Memory)?);
         }
         let id = self.next_link;
-        // A foreign domain does not say how much memory and address space it takes of a member.
+        // In different domains the smaller size counts: a foreign domain must not decide how much memory and address space a
+        // member uses.
         let ring_size = if scopes[0] == scopes[1] { size_a.max(size_b) } else { size_a.min(size_b) };
         let link = Link::create(id, members, ring_size, scopes, permits).map_err(reason_for)?;
         self.next_link = self.next_link.wrapping_add(1).max(1);
@@ -75,7 +76,8 @@ impl Broker {
         self.open_if_complete(link);
     }
 
-    /// False: who is to ring has no room for it. Then waits of the owner look every millisecond.
+    /// Orders the eventfd for a doorbell. False: the side that is to ring has no room for it; the owner's waits then look every
+    /// millisecond.
     fn have_ringer_made(&mut self, ringing: Ringing) -> bool {
         let Some(rings) = self.links.get(&ringing.link).map(|link| link.members[ringing.side]) else {
             return false;
@@ -97,7 +99,7 @@ impl Broker {
         true
     }
 
-    /// A receiver has made (or could not make) what rings there.
+    /// A receiver has made the eventfd; None: it could not.
     pub(super) fn ringer(&mut self, ringing: Ringing, ringer: Option<Loan>) {
         if let Some(owner) = self.member_mut(ringing.owner) {
             owner.ringers_due = owner.ringers_due.saturating_sub(1);
@@ -116,7 +118,7 @@ impl Broker {
         }
     }
 
-    /// Both members hear of it, and of what has become of it since.
+    /// Announces the link to both members, with the eventfds and slots that have come since.
     pub(super) fn open(&mut self, id: u32) {
         let (Some(opening), Some(link)) = (self.openings.remove(&id), self.links.get(&id)) else {
             return;
@@ -137,7 +139,7 @@ impl Broker {
         }
     }
 
-    /// A slot of this link is the member's, who hears of it after the link.
+    /// Sends the member a record about a slot, after the link's announcement.
     pub(super) fn tell_of_slot(&mut self, member: u64, link: u32, msg: Msg) {
         match self.openings.get_mut(&link) {
             Some(opening) => opening.slots.push((member, msg)),
@@ -145,7 +147,7 @@ impl Broker {
         }
     }
 
-    /// A place that is newer than the link.
+    /// Sends the peer the eventfd of a doorbell that is newer than the link.
     fn tell_of_ringer(&mut self, ringing: Ringing, ringer: Option<Loan>) {
         let link = self.links.get(&ringing.link).filter(|link| link.is_whole());
         if let (Some(link), Some(ringer)) = (link, ringer) {
@@ -153,15 +155,16 @@ impl Broker {
         }
     }
 
-    /// A member has a new place, at which `own` rings for us: all its living peers may ring there. None: it has sent no
-    /// doorbell.
+    /// A member has announced a new doorbell; the broker rings it with `own`. Orders eventfds for all its living peers. None:
+    /// the member has sent no doorbell.
     pub(super) fn doorbell(&mut self, id: u64, place: usize, own: Option<Loan>) {
         let (Some(member), Some(own)) = (self.member_mut(id), own) else {
             return self.violation(id);
         };
         member.doorbells.insert(place, own);
         for link in member.links.clone() {
-            // Out of a link with a dead side all doorbells are taken once, and that has been asked for.
+            // If a side of the link is dead, its receiver has been told to remove all eventfds of the link, and does so only
+            // once.
             let Some(members) = self.links.get(&link).filter(|link| link.is_whole()).map(|link| link.members) else {
                 continue;
             };
@@ -174,7 +177,7 @@ impl Broker {
         }
     }
 
-    /// A side is done with a slot.
+    /// The member on one side releases a slot.
     pub(super) fn release(&mut self, id: u64, msg: &Msg) {
         let (slot, side) = (msg.slot as usize, msg.side as usize);
         if self.links.get(&msg.link).is_some_and(|l| side < 2 && l.members[side] == id) {
@@ -195,7 +198,7 @@ impl Broker {
         match link.release(slot, side) {
             Released::Half => {
                 self.wait_for_peer(link_id, slot, side);
-                // It should have frozen its direction itself; the peer must not write into a ring nobody reads.
+                // The side should have frozen its direction itself. The peer must not write into a ring that nobody reads.
                 if froze {
                     self.wake(link_id, slot, 1 - side);
                 }
@@ -206,7 +209,7 @@ impl Broker {
         self.drop_if_done(link_id);
     }
 
-    /// `side` has released the slot, whose memory its peer keeps.
+    /// `side` has released the slot, but its peer still uses the memory.
     fn wait_for_peer(&mut self, link_id: u32, slot: usize, side: usize) {
         let Some((members, ring_size)) = self.links.get(&link_id).map(|link| (link.members, link.mem.ring_size()))
         else {
@@ -219,7 +222,7 @@ impl Broker {
         }
     }
 
-    /// Neither member keeps too much that the other has released.
+    /// Whether each member may get one more ring, given the memory that it has released and the other has not.
     pub(super) fn may_share_more(&mut self, link: u32) -> bool {
         let Some((members, ring_size)) = self.links.get(&link).map(|link| (link.members, link.mem.ring_size())) else {
             return false;
@@ -230,7 +233,7 @@ impl Broker {
         })
     }
 
-    /// Has the memory of a slot given back to the system: a thread does it that only the two domains concerned can delay.
+    /// Gives the memory of a slot back to the system, in a thread that only the two members' domains can delay.
     pub(super) fn punch(&mut self, link: u32, hole: Option<Hole>) {
         let Some((scope, hole)) = self.links.get(&link).map(|link| both(link.scopes)).zip(hole) else {
             return;
@@ -239,7 +242,7 @@ impl Broker {
             receiver.punching += 1;
             receiver.mailbox.send(Command::Punch(hole));
         } else {
-            self.punched(link, hole.slot); // it costs memory until the link goes
+            self.punched(link, hole.slot); // the memory stays in use until the link goes
         }
     }
 
@@ -249,10 +252,10 @@ impl Broker {
         }
     }
 
-    /// A side of the link rings no more.
+    /// The eventfds with which a side rang are out of use.
     pub(super) fn unrung(&mut self, link: u32, side: usize, ringers: Vec<Arc<Counted>>) {
         if let Some(closes) = self.ringing.remove(&(link, side)) {
-            // Also if there are none: it may have stayed for this alone.
+            // Sent even if there are none: the receiver may have stayed only for this.
             closes.send(Command::CloseUnrung(ringers));
         }
         if let Some(link) = self.links.get_mut(&link) {
@@ -261,8 +264,8 @@ impl Broker {
         self.drop_if_done(link);
     }
 
-    /// A link whose one side is dead goes when the other has released everything, and rings nowhere any more, and when no
-    /// process that lives on has a connection of it.
+    /// Drops a link with a dead side, once the other side has released all connections, no eventfd of the link is in a
+    /// doorbell, and no process that was cut off has a connection of the link.
     pub(super) fn drop_if_done(&mut self, id: u32) {
         let Some(link) = self.links.get_mut(&id).filter(|link| link.is_empty() && link.is_over()) else {
             return;
@@ -292,8 +295,8 @@ impl Broker {
         }
     }
 
-    /// Takes what rings out of the doorbells of both, and not before: a process that has lost us may live and go on, with what
-    /// it writes and with what rings for it. If both do, their doorbells stay as they are.
+    /// Removes the link's eventfds from the doorbells of both sides. Not earlier: a process that was cut off may still use
+    /// them, as it uses the memory. If both processes were cut off, their doorbells stay as they are.
     fn fall_silent(&mut self, id: u32) {
         let Some(link) = self.links.get_mut(&id) else {
             return;
@@ -323,7 +326,7 @@ impl Broker {
         }
     }
 
-    /// Writes the hold that follows from the connection's and its two members' into the slot.
+    /// Stores the hold that follows from those of the connection and of its two members in the slot. Returns it.
     pub(super) fn apply_hold(&mut self, link: u32, number: usize) -> bool {
         let Some(link) = self.links.get(&link) else {
             return false;
@@ -335,7 +338,7 @@ impl Broker {
     }
 }
 
-/// What a link takes of the domains of its two ends: its memory, and the mapping of its head.
+/// Quota that a link takes in the domains of its two ends: for its memory, and for the mapping of its head.
 fn permits(receivers: &Receivers, scopes: [Scope; 2]) -> Result<Permits, Reason> {
     let mut permits = Permits::default();
     let both = if scopes[0] == scopes[1] { &scopes[..1] } else { &scopes[..] };
@@ -347,7 +350,7 @@ fn permits(receivers: &Receivers, scopes: [Scope; 2]) -> Result<Permits, Reason>
     Ok(permits)
 }
 
-/// What can delay whoever gives the memory of a link back: both domains of its members, and nobody else.
+/// The scope of the thread that gives a link's memory back: only the domains of its members can delay it.
 fn both(scopes: [Scope; 2]) -> Scope {
     match scopes {
         [Scope::Domain(a), Scope::Domain(b)] => Scope::of_pair(a, b),

@@ -1,7 +1,7 @@
 //! The broker's state, and what each record does to it.
 //!
-//! Handlers only change state and queue records; [`Broker::settle`] then buries the dead, sends what is queued
-//! and tells the poller what to wait for, until nothing changes any more.
+//! Handlers only change state and queue records. Then [`Broker::settle`] removes dead connections, sends the queued records and
+//! updates the poller, until nothing changes any more.
 
 mod conn;
 mod cut_off;
@@ -42,7 +42,7 @@ pub use conn::Poller;
 
 /// Settings that do not change while the broker runs.
 pub struct Settings {
-    /// Where members connect.
+    /// The address where members connect.
     pub address: String,
     /// Who may share memory.
     pub users: Users,
@@ -52,59 +52,60 @@ pub struct Settings {
 
 type Receivers = HashMap<Scope, Receiver>;
 
-/// What the main thread knows: members, offers, links, holds.
+/// The state of the main thread: members, offers, links, holds.
 pub struct Broker {
     settings: Settings,
     poller: Poller,
     budgets: Budgets,
     namespaces: Arc<Namespaces>,
     receivers: Receivers,
-    /// By their numbers in the poller.
+    /// Scopes of the receivers, by their numbers in the poller.
     receiver_numbers: HashMap<u64, Scope>,
-    /// Connections that were turned away, and that nobody could close yet.
+    /// Connections that were turned away, and that no receiver has closed yet.
     parking: Parking,
     conns: HashMap<u64, Conn>,
     next_conn: u64,
     matcher: Matcher,
     /// Offers in the matcher.
     waiting: HashMap<Ticket, Pending>,
-    /// Offers that are on their way there.
+    /// Offers that are being proved, before they reach the matcher.
     proving: BTreeMap<Ticket, Proving>,
-    /// Waiting offers, those first whose sockets were looked for longest ago.
+    /// Waiting offers in the order of the last look for their sockets, oldest first.
     to_recheck: VecDeque<Ticket>,
     next_recheck: Instant,
     links: HashMap<u32, Link>,
-    /// Links of which their members have not heard yet.
+    /// Links that have not been announced to their members yet.
     openings: HashMap<u32, Opening>,
     next_link: u32,
-    /// The receivers of those who ring, by link and ringing side: each closes what its members rang with, and stays for that.
+    /// Mailboxes of the receivers that close the eventfds with which members ring, by link and ringing side. Each keeps its
+    /// receiver alive until then.
     ringing: HashMap<(u32, usize), Arc<Mailbox>>,
-    /// Links of a pair of members, smaller number first.
+    /// Links of each pair of members, smaller number first.
     pairs: HashMap<(u64, u64), Vec<u32>>,
-    /// Sockets that hold a slot, by cookie, and the member that does.
+    /// Cookies of the sockets that hold a slot, and the member that holds it.
     upgraded: HashMap<u64, u64>,
-    /// Link, slot and side that an offer has become, until that side is given back.
+    /// Link, slot and side that an offer was given, until that side is released.
     given: HashMap<Ticket, (u32, usize, usize)>,
     /// `detach --all` is in force.
     hold_all: bool,
-    /// Something is held: sweep.
+    /// Some connection is held, so [`Broker::sweep`] has work.
     any_hold: bool,
     /// Counters of members that are gone.
     gone: (Totals, Reasons),
-    /// What was refused to whom ever, by reason.
+    /// Number of refusals since the start, by reason.
     refused: Reasons,
-    /// Processes for whose sake the broker stays, by their number in the epoll set.
+    /// Processes for which the broker stays, by their number in the poller.
     stays: HashMap<u64, OwnedFd>,
-    /// Processes that we have hung up on, and that may live, by number in the poller.
+    /// Processes that the broker has hung up on and that may live, by number in the poller.
     cut_off: BTreeMap<u64, CutOff>,
-    /// Members that asked to be told when nothing of theirs is under way, and what they asked.
+    /// Members that asked for an answer once none of their requests is under way, and the number of their question.
     unsettled: BTreeMap<u64, u64>,
     dirty: BTreeSet<u64>,
     doomed: BTreeSet<u64>,
 }
 
 impl Broker {
-    /// A broker without members, which registers their sockets with the poller.
+    /// A broker without members. It registers connections with the poller.
     pub fn new(settings: Settings, poller: Poller) -> Broker {
         Broker {
             matcher: Matcher::new(settings.users.clone(), settings.across_namespaces),
@@ -140,7 +141,7 @@ impl Broker {
         }
     }
 
-    /// Nobody is connected, and nothing would be forgotten by leaving.
+    /// Whether nobody is connected, and nothing would be lost if the broker ended.
     pub fn is_idle(&self) -> bool {
         self.conns.is_empty() && self.stays.is_empty() && !self.hold_all
     }
@@ -150,21 +151,21 @@ impl Broker {
         self.any_hold
     }
 
-    /// From now on these may share memory. Who may not any more goes back to the kernel.
+    /// Replaces the users that may share memory. Connections between users that may not any more go back to the kernel.
     pub fn set_users(&mut self, users: Users) {
         self.matcher.set_users(users.clone());
         self.settings.users = users;
         self.end_forbidden();
     }
 
-    /// Something in the poller is readable that is no connection.
+    /// A descriptor in the poller that is no connection is readable.
     pub fn readable(&mut self, number: u64) {
         if !self.hear_receiver(number) {
             self.process_ended(number);
         }
     }
 
-    /// The other end of `id` is gone. What it said before does not matter any more.
+    /// The other end of `id` is gone. Records that it sent before are ignored.
     pub fn hung_up(&mut self, id: u64) {
         self.doomed.insert(id);
     }
@@ -174,7 +175,7 @@ impl Broker {
         self.dirty.insert(id);
     }
 
-    /// Works off the consequences of everything done since the last call.
+    /// Handles all consequences of the calls since the last one.
     pub fn settle(&mut self) {
         loop {
             if let Some(id) = self.doomed.pop_first() {
@@ -209,7 +210,7 @@ impl Broker {
     }
 
     fn record(&mut self, id: u64, msg: &Msg) {
-        // Somebody who is just being turned away has been heard.
+        // Records of a connection that is being closed are ignored.
         let is_heard = |conn: &&Conn| conn.talk == Talk::Open && !self.doomed.contains(&id);
         let Some(conn) = self.conns.get(&id).filter(is_heard) else {
             return;
@@ -233,7 +234,8 @@ impl Broker {
         }
     }
 
-    /// Not a record of this version. Somebody who says hello in another version is told so; all else is hostile.
+    /// The record is not of this version. A greeting in another version is answered with the reason; anything else is a
+    /// violation.
     fn garbage(&mut self, id: u64, kind: u32, version: u32) {
         let greets =
             [Kind::Hello, Kind::Status, Kind::Detach, Kind::Attach, Kind::Stay].iter().any(|&k| k as u32 == kind);
@@ -253,7 +255,7 @@ impl Broker {
         }
     }
 
-    /// A member that breaks the protocol is treated as dead: its connections go back to the kernel.
+    /// A member that violates the protocol is treated as dead: its connections go back to the kernel.
     fn violation(&mut self, id: u64) {
         self.count_refused(Reason::BrokenPeer);
         if let Some(conn) = self.conns.get_mut(&id) {
@@ -276,7 +278,7 @@ impl Broker {
         let (mapping, (page, fd)) = match made {
             Ok(made) => made,
             Err(reason) => {
-                // Hanging up has the process come back later.
+                // The broker hangs up, so the process tries again later.
                 self.count_refused(reason);
                 self.doomed.insert(id);
                 return;
@@ -300,7 +302,7 @@ impl Broker {
         };
         match pushed {
             Ok(()) => drop(self.dirty.insert(id)),
-            // It does not read, and its domain has no room for more of that: it comes back when it does.
+            // The member does not read its records, and its domain has no room for more. It may join again later.
             Err(_) => {
                 self.count_refused(Reason::Memory);
                 self.doomed.insert(id);
@@ -316,7 +318,7 @@ impl Broker {
         self.receivers.get(&self.scope_of(id)).map(|receiver| &receiver.accounts)
     }
 
-    /// To the receiver that reads from `id`.
+    /// Sends a command to the receiver that reads from `id`.
     fn command(&self, id: u64, command: Command) {
         if let Some(receiver) = self.receivers.get(&self.scope_of(id)) {
             receiver.mailbox.send(command);

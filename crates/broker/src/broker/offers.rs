@@ -2,15 +2,14 @@
 //!
 //! ```text
 //! receiver                              main thread
-//!   socket in hand, identified ---------> does somebody wait who fits?
-//!                                           no: it waits. The receiver lets the socket go
-//!   look for those sockets, then   <------- yes
-//!   look again at the one in hand
+//!   holds the socket, identified -------> does an offer wait that fits?
+//!                                           no: the new offer waits. The receiver lets the socket go
+//!   looks for the sockets of those  <------ yes
+//!   offers, then again at its own
 //!   found, gone, unchanged? ------------> exactly one that fits is alive: a pair
 //! ```
-//!
-//! If that one was translated when it was offered, it may not be any more, or another may be called by its address: its member
-//! offers it again, and the pair is made then.
+//! If the waiting end was translated when it was offered, its proof may be out of date: the translation may be gone, or another
+//! socket may be reached by the same address. So its member must offer it again, and the pair is made then.
 
 use super::Broker;
 use crate::domain::Scope;
@@ -38,19 +37,20 @@ pub struct Proving {
     offer: Offer,
     socket: InHand,
     pending: Pending,
-    /// How often it was looked for somebody.
+    /// Number of searches for the other end so far.
     rounds: u32,
 }
 
-/// Others that fit may come while it is looked for those that were there. Nobody has so many connections with one address.
+/// While sockets are looked for, further offers that fit may arrive, so another round follows. No honest
+/// user has that many connections with the same addresses.
 const MOST_ROUNDS: u32 = 8;
 
-/// Between two looks for offers whose sockets are gone. Each is looked at about every fifth time.
+/// Interval of looks for waiting offers whose sockets are gone. Each look covers one of [`PART`] parts of them.
 pub const RECHECK: Duration = Duration::from_secs(5);
 const PART: usize = 5;
-/// For one command: the receiver does other things, too.
+/// Most offers in one command, since the receiver has other work, too.
 const AT_ONCE: usize = 64;
-/// Entries of the list that may be out of date before it is looked through.
+/// Outdated entries that the list may have before it is cleaned up.
 const SPARE: usize = 64;
 
 impl Broker {
@@ -83,7 +83,7 @@ impl Broker {
         }
     }
 
-    /// Who waits for this end would wait in vain.
+    /// Refuses an offer for lack of room, and the waiting offers of its other end, which would wait in vain.
     fn no_room(&mut self, new: Offer, reason: Reason) {
         self.refuse(new.ticket, reason);
         for other in self.matcher.candidates(&new) {
@@ -132,7 +132,7 @@ impl Broker {
         Some(Claim { ticket, identity: offer.identity, namespace: pending.namespace.clone() })
     }
 
-    /// A receiver has looked for the sockets that fit, with the offered one in hand.
+    /// A receiver has looked for the candidates' sockets while it held the offered one.
     pub(super) fn proved(
         &mut self,
         (ticket, socket): (Ticket, InHand),
@@ -140,7 +140,7 @@ impl Broker {
         standings: &[(Ticket, Liveness)],
     ) {
         if self.proving.get(&ticket).is_none_or(|new| new.socket != socket) {
-            return; // withdrawn meanwhile
+            return; // the offer was withdrawn meanwhile
         }
         let Some(new) = self.proving.remove(&ticket) else {
             return;
@@ -156,7 +156,7 @@ impl Broker {
             return self.turn_down(ticket, new.socket, Reason::Unproven);
         }
         let alive: Vec<_> = which(Liveness::Alive).collect();
-        // Of those that have come meanwhile nothing is known.
+        // Nothing is known about candidates that have arrived meanwhile.
         let all_known = self.matcher.candidates(&new.offer).iter().all(|candidate| alive.contains(candidate));
         if !all_known && new.rounds < MOST_ROUNDS {
             return self.find_other_end(Proving { rounds: new.rounds + 1, ..new });
@@ -190,7 +190,7 @@ impl Broker {
 
     fn waits(&mut self, ticket: Ticket, pending: Pending) {
         if self.waiting.is_empty() {
-            // What is there waits no more.
+            // No entry of the list waits any more.
             self.to_recheck.clear();
             self.next_recheck = Instant::now() + RECHECK;
         }
@@ -205,15 +205,15 @@ impl Broker {
         self.queue(ticket.member, msg, None);
     }
 
-    /// Keeps the list of those to look for as short as what it lists: each once, and nobody who has been paired or has withdrawn.
-    fn prune(&mut self) {
+    /// Keeps the list about as short as the number of waiting offers: removes duplicates, and offers that do not wait any more.
+    fn forget_who_waits_no_more(&mut self) {
         if self.to_recheck.len() > 2 * self.waiting.len() + SPARE {
             let mut listed = HashSet::new();
             self.to_recheck.retain(|ticket| self.waiting.contains_key(ticket) && listed.insert(*ticket));
         }
     }
 
-    /// `first` waited, `second` came.
+    /// Pairs `first`, which was waiting, with `second`, which has just arrived.
     fn pair(&mut self, first: Offer, second: Offer) {
         self.waiting.remove(&first.ticket);
         let stuck = self.conns.get(&first.ticket.member).is_none_or(|conn| conn.outbox.is_full());
@@ -231,7 +231,7 @@ impl Broker {
             return Err(Reason::Memory);
         }
         let link = self.links.get_mut(&id).ok_or(Reason::Memory)?;
-        // The link's sides are fixed; the first offerer is side 0 only on a link that it began.
+        // The sides of a link are fixed. The first offerer is side 0 only if the link was made for this pair.
         let ends = if link.members == members { [first, second] } else { [second, first] };
         let connection = Connection {
             cookies: ends.map(|end| end.identity.cookie),
@@ -255,7 +255,8 @@ impl Broker {
         Ok(())
     }
 
-    /// The member would gain by a ring now. What was said of the socket when it was offered may be out of date.
+    /// A passive offer would profit from a ring now. What its socket proved may be out of date, so the member must offer it
+    /// again.
     pub(super) fn pressed(&mut self, ticket: Ticket) {
         if let Some(new) = self.proving.get_mut(&ticket) {
             new.offer.passive = false;
@@ -264,7 +265,7 @@ impl Broker {
         }
     }
 
-    /// The member has closed the connection, or knows nothing of it any more.
+    /// The member has closed the connection, or no longer knows the offer.
     pub(super) fn withdrawn(&mut self, ticket: Ticket) {
         if let Some(new) = self.proving.remove(&ticket) {
             self.command(ticket.member, Command::LetGo(new.socket));
@@ -275,8 +276,8 @@ impl Broker {
         }
     }
 
-    /// A waiting offer whose socket is gone: its addresses may be another connection's by now.
-    pub(super) fn remove_waiting(&mut self, ticket: Ticket) {
+    /// Refuses a waiting offer whose socket is gone: its addresses may be another connection's by now.
+    pub(super) fn forget_waiting(&mut self, ticket: Ticket) {
         self.drop_waiting(ticket, Reason::Short);
     }
 
@@ -287,9 +288,9 @@ impl Broker {
         }
     }
 
-    /// All that a member has offered.
-    pub(super) fn remove_offers(&mut self, member: u64) {
-        for ticket in self.matcher.remove_member(member) {
+    /// Removes all offers of a member.
+    pub(super) fn forget_offers(&mut self, member: u64) {
+        for ticket in self.matcher.forget_member(member) {
             self.waiting.remove(&ticket);
         }
         let proving: Vec<_> = self.proving_of(member).collect();
@@ -302,8 +303,8 @@ impl Broker {
         self.proving.range(of(member)..of(member + 1)).map(|(ticket, _)| *ticket)
     }
 
-    /// Has a part of the waiting offers looked for, so that none whose socket is gone stays for long. Each domain looks for its
-    /// own, and one that has not come round to it since the last time is not asked.
+    /// Looks for a part of the waiting offers, so that none whose socket is gone stays for long. Each domain's receiver looks
+    /// for the sockets of its own domain. A receiver that has not finished the last look gets no new one.
     pub fn recheck(&mut self, now: Instant) {
         self.next_recheck = now + RECHECK;
         let part = self.to_recheck.len().div_ceil(PART);
@@ -324,12 +325,12 @@ impl Broker {
         self.to_recheck.extend(due);
     }
 
-    /// When that is due: as long as nobody waits the broker sleeps.
+    /// Time of the next [`Broker::recheck`]. None: no offer waits, so the broker may sleep.
     pub fn next_recheck(&self) -> Option<Instant> {
         (!self.waiting.is_empty()).then_some(self.next_recheck)
     }
 
-    /// Refuses an offer whose socket is in hand.
+    /// Refuses an offer whose socket a receiver holds.
     fn turn_down(&mut self, ticket: Ticket, socket: InHand, reason: Reason) {
         self.command(ticket.member, Command::LetGo(socket));
         self.refuse(ticket, reason);
@@ -358,7 +359,7 @@ mod tests {
         Broker::new(settings, Poller(epoll::create(CreateFlags::CLOEXEC).expect("epoll")))
     }
 
-    /// Many offers of one member wait.
+    /// Makes `offers` offers of one member wait.
     fn fill(broker: &mut Broker, offers: u64) {
         let (listener, namespaces) = (std::net::TcpListener::bind("127.0.0.1:0"), Namespaces::of_this_process());
         let socket = listener.expect("bind").into();
@@ -381,7 +382,7 @@ mod tests {
         }
     }
 
-    /// Somebody who comes and goes costs the main thread nothing, however much others offer.
+    /// A member that joins and leaves costs the main thread no work for the offers of others.
     #[test]
     fn a_member_that_goes_takes_no_look_at_what_others_offer() {
         let mut broker = broker();

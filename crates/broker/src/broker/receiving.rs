@@ -1,5 +1,4 @@
-//! The main thread's dealings with its receivers: connections are taken in and handed to them, and what they report is worked
-//! off.
+//! The main thread and its receivers: accepts connections and hands them to receivers, and handles the receivers' events.
 
 use super::Broker;
 use super::conn::{Conn, Role};
@@ -17,13 +16,13 @@ use sidestep_abi::Reason;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Events of one receiver before the others get their turn.
+/// Most events of one receiver before the others get their turn.
 const TURN: usize = 128;
-/// Connections that were turned away and wait for a receiver to close them; further ones are parked.
+/// Most connections on their way to a receiver that closes them. Further ones are parked.
 const TURNED_AWAY: usize = 16;
 
 impl Broker {
-    /// Takes in a connection to the members' socket.
+    /// Accepts a connection to the members' socket.
     pub fn connected(&mut self, socket: OwnedFd) {
         let Ok(peer) = crate::users::peer_of(&socket) else {
             return self.turn_away(socket, None);
@@ -32,12 +31,12 @@ impl Broker {
         self.admit(socket, scope, Role::New);
     }
 
-    /// Takes in a connection to the operator's socket.
+    /// Accepts a connection to the operator's socket.
     pub fn operator_connected(&mut self, socket: OwnedFd) {
         self.admit(socket, Scope::Operator, Role::Operator);
     }
 
-    /// No descriptor is left for this one.
+    /// Turns away a connection for which no descriptor is left.
     pub fn turn_away_at_the_limit(&mut self, socket: OwnedFd) {
         self.turn_away(socket, Some(Reason::FdLimit));
     }
@@ -68,7 +67,7 @@ impl Broker {
         }
     }
 
-    /// The receiver of this scope, started if need be. None: there are too many, or no memory for it.
+    /// The receiver of this scope, started if necessary. None: there are too many, or the system has no resources for it.
     pub(super) fn receiver_of(&mut self, scope: Scope) -> Option<&mut Receiver> {
         if !self.receivers.contains_key(&scope) {
             let receiver = self.start_receiver().ok()?;
@@ -89,12 +88,13 @@ impl Broker {
         started.map_err(|e| io::Errno::from_io_error(&e).unwrap_or(io::Errno::AGAIN))
     }
 
-    /// Closes a connection that is not taken in. Whatever it holds already is not for this thread to close.
+    /// Closes a connection that is not accepted. Descriptors in its queue are left to another thread, since closing them may
+    /// block.
     fn turn_away(&mut self, socket: OwnedFd, reason: Option<Reason>) {
         if let Some(reason) = reason {
             self.count_refused(reason);
         }
-        // From here on nothing more can be put into it.
+        // From here on nothing more can be queued in the socket.
         let closed = rustix::net::shutdown(&socket, Shutdown::Read);
         if closed.is_err() || !sock::holds_no_descriptor(socket.as_fd()) {
             self.parking.park(socket);
@@ -102,7 +102,7 @@ impl Broker {
         }
     }
 
-    /// Hands what is parked to a receiver that closes nothing else, as far as it comes round to it.
+    /// Hands parked connections to the receiver that only closes, as many as it has room for.
     fn clear_parking(&mut self) {
         while !self.parking.is_empty() {
             let Some(receiver) = self.receiver_of(Scope::Nobody).filter(|r| r.turned_away.load(SeqCst) < TURNED_AWAY)
@@ -117,13 +117,13 @@ impl Broker {
         }
     }
 
-    /// Nothing more can be turned away, and so nothing taken in.
+    /// Whether no connection can be turned away any more, so that none may be accepted.
     pub fn is_clogged(&mut self) -> bool {
         self.clear_parking();
         self.parking.is_full()
     }
 
-    /// Works off what a receiver has to say. False: there is no receiver of that number.
+    /// Handles the events of a receiver. False: no receiver has this number.
     pub(super) fn hear_receiver(&mut self, number: u64) -> bool {
         let Some(scope) = self.receiver_numbers.get(&number).copied() else {
             return false;
@@ -198,7 +198,7 @@ impl Broker {
             self.poller.remove(receiver.news.as_fd());
             self.receiver_numbers.retain(|_, other| *other != scope);
         }
-        // What its domain had to do with others is over too.
+        // Work that the domain shared with others has ended with it.
         let others: Vec<_> = self.receivers.keys().filter(|s| matches!(s, Scope::Both(..))).copied().collect();
         others.into_iter().filter(|_| !matches!(scope, Scope::Both(..))).for_each(|other| self.end_if_done(other));
     }

@@ -1,4 +1,4 @@
-//! The status. It shows what members have written into shared memory, and no decision rests on that.
+//! The status. It shows values that members have written into shared memory. No decision depends on these.
 
 use super::Broker;
 use super::conn::{Conn, Member, Role};
@@ -77,7 +77,8 @@ impl Broker {
         })
     }
 
-    /// What a member has counted: a connection's bytes stand in its slot until it is given back, then in the page.
+    /// The counters of a member. The bytes of a connection are in its slot until the slot is released, then in the member's
+    /// page.
     pub(super) fn counters(&self, id: u64, member: &Member) -> (Totals, Reasons) {
         let (mut totals, reasons) = page_counters(member.page.get());
         for link in member.links.iter().filter_map(|link| self.links.get(link)) {
@@ -134,7 +135,7 @@ fn direction(link: &Link, slot: usize, d: usize, pids: [u32; 2]) -> Direction {
     }
 }
 
-/// The bytes that `side` has sent and received on one connection so far.
+/// Bytes that `side` has sent and received on one connection so far.
 fn slot_counters(link: &Link, slot: usize, side: usize) -> Totals {
     let counters::Counted { kernel_tx, kernel_rx, ring_tx, ring_rx, .. } =
         counters::load(&link.mem.slot(slot).counters[side]);

@@ -1,21 +1,21 @@
-//! Staying for a process that has not said anything yet: a program under `sidestep run` joins when its first
-//! connection has proved long-lived, which may be long after the broker was started for it.
+//! Staying for a process that is no member yet. A program under `sidestep run` joins when its first connection has proved
+//! long-lived, which may be long after the broker was started for that program.
 
 use super::{Broker, Role};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sidestep_abi::msg::{Kind, Msg};
 
-/// Processes of one broker to stay for. With more of them it would be busy anyway.
+/// Most processes to stay for. With more of them the broker would be busy anyway.
 const MOST: usize = 1024;
 
 impl Broker {
-    /// Not to leave while the process at the other end of `id` lives (it may have replaced its program by then).
+    /// The broker does not end while the process at the other end of `id` lives, even if that process executes another program.
     pub(super) fn stay(&mut self, id: u64) {
         let Some(conn) = self.conns.get_mut(&id) else {
             return;
         };
         if !self.settings.users.may_command(conn.peer.uid) {
-            // A guest: there are members of its own to stay for.
+            // The broker of another user stays for its own members.
             return self.queue(id, Msg { arg: libc::EPERM as u64, ..Msg::new(Kind::Unknown) }, None);
         }
         conn.role = Role::Waiting;
@@ -30,7 +30,7 @@ impl Broker {
         self.queue(id, Msg::new(Kind::Done), None);
     }
 
-    /// A pidfd became readable.
+    /// A pidfd became readable: the process has ended.
     pub(super) fn process_ended(&mut self, number: u64) {
         self.stays.remove(&number);
         self.outlived(number);

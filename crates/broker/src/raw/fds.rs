@@ -1,7 +1,7 @@
 //! Descriptors that were inherited by accident.
 
-/// From now on a child gets stdin, stdout and stderr, and nothing else: a broker that kept a pipe of the shell
-/// that started it would keep that pipe's reader waiting.
+/// Children get only stdin, stdout and stderr from now on. If a broker kept a pipe of the shell that started it, the pipe's
+/// reader would wait for its end.
 pub fn pass_on_only_stdio() {
     // SAFETY: only sets close-on-exec flags; no descriptor is closed here. A kernel without the call (before
     // 5.11) refuses it, and the child inherits more than it needs.

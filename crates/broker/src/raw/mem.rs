@@ -1,4 +1,4 @@
-//! Shared segments: a sealed memfd, the part of it that the broker looks at mapped.
+//! Shared memory: sealed memfds, mapped as far as the broker looks at them.
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -8,7 +8,7 @@ use sidestep_abi::link::{self, Header, SLOTS, SideArea, Slot, side_at, slot_at};
 use sidestep_abi::page::Page;
 use std::ptr::NonNull;
 
-/// A memfd of this size that nobody can resize or unseal: a mapping of it never faults for want of file.
+/// A memfd of this size that nobody can resize or unseal. So no access to a mapping of it is beyond the end of the file.
 pub fn sealed_memfd(name: &str, size: u64) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, size)?;
@@ -16,7 +16,7 @@ pub fn sealed_memfd(name: &str, size: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Tries at what can only fail for a moment.
+/// Tries of a call that can only fail for a moment.
 const TRIES: usize = 4;
 
 /// The first bytes of a sealed memfd, mapped shared; unmapped on drop.
@@ -58,7 +58,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping made in `new`, until it is unmapped; every reference into it borrows `self`.
         let unmap = || unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
-        // The kernel may lack memory for a moment.
+        // Fails only if the kernel lacks memory for a moment.
         let unmapped = (0..TRIES).any(|_| unmap().is_ok());
         debug_assert!(unmapped);
     }
@@ -68,7 +68,7 @@ impl Drop for Mapping {
 pub struct PageMem(Mapping);
 
 impl PageMem {
-    /// The page and the descriptor to send to the member.
+    /// The page, and its descriptor for the member.
     pub fn create() -> io::Result<(PageMem, OwnedFd)> {
         let fd = sealed_memfd("sidestep-page", size_of::<Page>() as u64)?;
         Ok((PageMem(Mapping::new(&fd, size_of::<Page>())?), fd))
@@ -80,14 +80,14 @@ impl PageMem {
     }
 }
 
-/// The head of a link (everything before the rings, which the broker never maps).
+/// The head of a link: everything before the rings. The broker never maps the rings.
 pub struct LinkMem {
     map: Mapping,
     ring_size: usize,
 }
 
 impl LinkMem {
-    /// The head, and the descriptor of the whole.
+    /// The head, and the descriptor of the whole link.
     pub fn create(ring_size: usize) -> io::Result<(LinkMem, OwnedFd)> {
         let fd = sealed_memfd("sidestep-link", link::link_size(ring_size) as u64)?;
         Ok((LinkMem { map: Mapping::new(&fd, link::RINGS_AT)?, ring_size }, fd))

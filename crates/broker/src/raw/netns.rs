@@ -1,11 +1,11 @@
-//! Network namespaces, by the sockets in them.
+//! Network namespaces of sockets.
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::io;
 
-/// Of a socket: its network namespace. Needs CAP_NET_ADMIN there.
+/// ioctl of a socket: its network namespace. Needs CAP_NET_ADMIN there.
 const SIOCGSKNS: libc::c_ulong = 0x894C;
-/// Of a namespace: the user namespace that owns it, if that is ours or below it.
+/// ioctl of a namespace: the user namespace that owns it, if that is ours or below ours.
 const NS_GET_USERNS: libc::c_ulong = 0xb701;
 
 pub fn of_socket(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
@@ -16,7 +16,7 @@ pub fn owner(namespace: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     ask(namespace, NS_GET_USERNS)
 }
 
-/// A request without an argument whose answer is a new descriptor.
+/// An ioctl without an argument that returns a new descriptor.
 fn ask(of: BorrowedFd<'_>, request: libc::c_ulong) -> io::Result<OwnedFd> {
     // SAFETY: both requests take no argument.
     let fd = unsafe { libc::ioctl(of.as_raw_fd(), request) };
@@ -27,7 +27,7 @@ fn ask(of: BorrowedFd<'_>, request: libc::c_ulong) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Moves this thread there. Needs CAP_SYS_ADMIN.
+/// Moves this thread into the namespace. Needs CAP_SYS_ADMIN.
 pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: concerns only this thread; no memory involved.
     match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {

@@ -1,13 +1,13 @@
-//! Socket calls with process ids of 0 in their answers.
+//! Socket calls that return process ids which may be 0.
 //!
-//! A peer in another pid namespace has pid 0 here. rustix's `UCred` holds a non-zero pid, so these few calls
-//! are made through libc. The socket options that rustix does not know are here too.
+//! A peer in another pid namespace has pid 0 here, while rustix's `UCred` holds a non-zero pid. So these calls are made through
+//! libc. The socket options that rustix does not know are here, too.
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 
-/// Who sent a record, or made a connection, as the kernel says.
+/// Credentials of the sender of a record, or of the maker of a connection, from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender {
     /// 0 if its pid namespace is not visible from here.
@@ -16,7 +16,7 @@ pub struct Sender {
     pub uid: u32,
 }
 
-/// What one recvmsg brought.
+/// Result of one recvmsg.
 pub struct Received {
     pub len: usize,
     pub fd: Option<OwnedFd>,
@@ -91,7 +91,7 @@ fn option<T: Copy>(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) ->
     Ok(unsafe { value.assume_init() })
 }
 
-/// Who is at the other end of a connected Unix socket (at the time it connected).
+/// Credentials of the other end of a connected Unix socket, at the time of the connect.
 pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Sender> {
     let cred: libc::ucred = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED)?;
     Ok(Sender { pid: cred.pid as u32, uid: cred.uid })
@@ -103,8 +103,8 @@ pub fn netns_cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
     option(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE)
 }
 
-/// What the kernel half says of a socket that is told something else of its peer (crates/bpf/src/true_peer.h): the peer's
-/// address, IPv4 mapped, and its port, as the network orders them. An error: nothing else is told, or nobody is there to say.
+/// The true peer of a socket that is told another one (crates/bpf/src/true_peer.h): address (IPv4 mapped) and port, in network
+/// byte order. Err: the socket is told its true peer, or no eBPF program answers.
 pub fn true_peer(fd: BorrowedFd<'_>) -> io::Result<([u8; 16], u16)> {
     const SOL_SIDESTEP: libc::c_int = 0x5353;
     const TRUE_PEER: libc::c_int = 1;
@@ -125,14 +125,14 @@ pub fn bound_device(fd: BorrowedFd<'_>) -> io::Result<u32> {
     option(fd, libc::SOL_SOCKET, SO_BINDTOIFINDEX)
 }
 
-/// Seconds that close() of this socket may block; 0: it does not.
+/// SO_LINGER: seconds that close() of this socket may block; 0: it does not.
 pub fn linger_seconds(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let linger: libc::linger = option(fd, libc::SOL_SOCKET, libc::SO_LINGER)?;
     Ok(if linger.l_onoff != 0 { linger.l_linger as u32 } else { 0 })
 }
 
-/// Whether nothing that was sent to this socket holds a descriptor, so that its close has nothing to wait for. To be asked
-/// of a socket into which nothing more can be put; takes records out that hold none, and looks at the first few only.
+/// Whether the queue of this socket holds no descriptor, so that its close cannot block. Call this only for a socket into which
+/// nothing more can be sent. Removes records without descriptors, and looks at the first few only.
 pub fn holds_no_descriptor(fd: BorrowedFd<'_>) -> bool {
     const RECORDS: usize = 16;
     for _ in 0..RECORDS {
@@ -145,15 +145,16 @@ pub fn holds_no_descriptor(fd: BorrowedFd<'_>) -> bool {
     false
 }
 
-/// What the next record is.
+/// Kind of the next record.
 enum Next {
     End,
-    /// No descriptor comes with it.
+    /// A record without a descriptor.
     Plain,
     Descriptors,
 }
 
-/// With room for credentials, and for nothing else: then the kernel says that more was there, and keeps it. None: an error.
+/// Receives with room for credentials only. If there is more, the kernel reports that (MSG_CTRUNC) and keeps the descriptors.
+/// None: an error.
 fn next_record(fd: BorrowedFd<'_>, flags: libc::c_int) -> Option<Next> {
     #[repr(align(8))]
     struct Credentials([u8; 32]);
@@ -170,7 +171,7 @@ fn next_record(fd: BorrowedFd<'_>, flags: libc::c_int) -> Option<Next> {
         unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags | libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
     match n {
         ..0 => None,
-        // An empty record has credentials, the end has not.
+        // An empty record has credentials; the end of the stream has none.
         0 if header.msg_controllen == 0 => Some(Next::End),
         _ if header.msg_flags & libc::MSG_CTRUNC != 0 => Some(Next::Descriptors),
         _ => Some(Next::Plain),

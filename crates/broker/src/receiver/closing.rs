@@ -1,20 +1,20 @@
-//! The close of sockets that linger.
+//! Closing sockets that linger.
 //!
-//! If a program has closed its socket while we hold it, ours is the last close, and takes as long as the program's own would
-//! have taken (SO_LINGER). That is no hostility, and must not keep the program's neighbours waiting: such sockets are closed
-//! one after the other by a second thread of the domain.
+//! If a program has closed its socket while the broker holds it, the broker's close is the last one. It takes as long as the
+//! program's own would have taken (SO_LINGER). That is no attack, and must not delay other members of the domain. So a second
+//! thread of the domain closes such sockets, one after the other.
 
 use crate::raw::sock;
 use rustix::fd::AsFd;
 use std::sync::mpsc;
 
-/// Sockets on their way to be closed.
+/// Sockets that are to be closed.
 pub struct Closing {
     /// None: no socket has had to linger yet.
     thread: Option<mpsc::Sender<Box<dyn Send>>>,
 }
 
-/// It only closes.
+/// Small: the thread only closes.
 const STACK: usize = 64 * 1024;
 
 impl Closing {
@@ -27,12 +27,12 @@ impl Closing {
             return;
         }
         let thread = self.thread.get_or_insert_with(start);
-        // Without a thread it is closed here, as the error is dropped.
+        // Without the thread, dropping the error closes the socket here.
         let _ = thread.send(Box::new(socket));
     }
 }
 
-/// The thread ends with the last sender. If there is none to be had, nobody receives.
+/// Starts the thread, which ends with the last sender. If it cannot be started, the channel has no receiver.
 fn start() -> mpsc::Sender<Box<dyn Send>> {
     let (sender, sockets) = mpsc::channel::<Box<dyn Send>>();
     let close_all = move || sockets.into_iter().for_each(drop);

@@ -1,4 +1,4 @@
-//! Descriptors whose last close may have to wait for a stranger: only a receiver thread closes them.
+//! Descriptors whose last close may block: only receiver threads close them.
 
 use super::mailbox::Mailbox;
 use super::message::Command;
@@ -6,10 +6,10 @@ use crate::counted::Counted;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// One descriptor in the hands of the main thread, which uses it and gives it back: it is never the one that closes it.
+/// A descriptor lent to the main thread, which uses it and gives it back, and so never makes the last close.
 #[derive(Debug)]
 pub struct Loan {
-    /// None once it is given back.
+    /// None: given back.
     fd: Option<Arc<Counted>>,
     home: Arc<Mailbox>,
 }
@@ -23,7 +23,7 @@ impl Loan {
         self.fd.as_ref().expect("a loan is given back when it is dropped")
     }
 
-    /// For a command to the same receiver, and nothing else: who drops it may be the one that closes it.
+    /// Only for a command to the same receiver: dropping this may close the descriptor.
     pub fn for_its_receiver(&self) -> Arc<Counted> {
         Arc::clone(self.lent())
     }

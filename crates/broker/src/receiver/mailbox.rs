@@ -1,5 +1,5 @@
-//! How the main thread and a receiver thread reach each other. Each wakes the other by an eventfd, when it has nothing
-//! more to say for now, and once for any number of messages that have not been looked at.
+//! The channels between the main thread and a receiver thread. Each wakes the other by an eventfd, when it has nothing more to
+//! send for now; once for any number of messages that have not been read.
 
 use super::message::{Command, Event};
 use rustix::event::{EventfdFlags, eventfd};
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::mpsc;
 
-/// The other thread is gone, or says nothing any more.
+/// The other thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Over;
 
-/// Tries at a write that wakes somebody.
+/// Tries of a write that wakes the other thread.
 const TRIES: usize = 4;
 
-/// Wakes who reads the messages. It is watched by edge: each ring is heard once, and nothing has to be read, which could fail.
+/// Wakes the reader of messages. It is watched by edge: each ring is reported once, and no read is necessary, which could fail.
 #[derive(Debug)]
 struct Doorbell {
     fd: OwnedFd,
@@ -32,40 +32,41 @@ impl Doorbell {
 
     fn ring(&self) {
         let write = || rustix::io::write(&self.fd, &1u64.to_ne_bytes());
-        // What can only fail for a moment. If it does all the same, the next message wakes the reader for both.
+        // The write can only fail for a moment. If all tries fail, the next message wakes the reader for both.
         if !self.rung.swap(true, SeqCst) && (0..TRIES).all(|_| write().is_err()) {
             self.rung.store(false, SeqCst);
         }
     }
 
-    /// Before a look at what there is.
+    /// Called before the messages are read.
     fn answer(&self) {
         self.rung.store(false, SeqCst);
     }
 }
 
-/// The main thread's end for commands. The thread ends when the last one is gone.
+/// The main thread's end for commands. The receiver ends when the last one is dropped.
 #[derive(Debug)]
 pub struct Mailbox {
-    /// None only while it is dropped.
+    /// None only while it is being dropped.
     commands: Option<mpsc::Sender<Command>>,
-    /// Of a command the thread has not been told that it is there.
+    /// The receiver has not been woken for the last command yet.
     untold: AtomicBool,
     doorbell: Arc<Doorbell>,
 }
 
 impl Mailbox {
-    /// Never waits; [`Mailbox::wake`] must follow. How much there can be is limited by what the domain may have.
+    /// Never blocks. [`Mailbox::wake`] must follow. The domain's quotas limit the number of commands.
     pub fn send(&self, command: Command) {
         let Some(commands) = &self.commands else { return };
         match commands.send(command) {
             Ok(()) => self.untold.store(true, Relaxed),
-            // The thread is gone, which it never is before its mailbox. What it would close is not closed here.
+            // The receiver has ended, which never happens before its mailbox is dropped. The command is leaked, since dropping
+            // it could close a descriptor in this thread.
             Err(unheard) => std::mem::forget(unheard),
         }
     }
 
-    /// Has the thread look, if there is something new.
+    /// Wakes the receiver, if there are new commands.
     pub fn wake(&self) {
         if self.untold.load(Relaxed) {
             self.untold.store(false, Relaxed);
@@ -88,7 +89,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// None: nothing at the moment.
+    /// None: there is no command now.
     pub fn next(&self) -> Result<Option<Command>, Over> {
         match self.commands.try_recv() {
             Ok(command) => Ok(Some(command)),
@@ -115,19 +116,20 @@ pub fn commands() -> io::Result<(Mailbox, Commands)> {
     Ok((mailbox, Commands { commands, doorbell }))
 }
 
-/// Events that the main thread has not looked at: then the receiver waits.
+/// Most events that the main thread has not read; then the receiver blocks.
 const UNSEEN: usize = 256;
 
 /// The receiver's end for events.
 pub struct Reports {
     events: mpsc::SyncSender<Event>,
-    /// Of an event the main thread has not been told that it is there.
+    /// The main thread has not been woken for the last event yet.
     untold: Cell<bool>,
     doorbell: Arc<Doorbell>,
 }
 
 impl Reports {
-    /// Waits for the main thread, which never waits for a receiver; [`Reports::wake`] must follow.
+    /// Blocks while the main thread has [`UNSEEN`] events to read; the main thread never waits for a receiver.
+    /// [`Reports::wake`] must follow.
     pub fn send(&self, event: Event) -> Result<(), Over> {
         self.untold.set(true);
         match self.events.try_send(event) {
@@ -140,7 +142,7 @@ impl Reports {
         }
     }
 
-    /// Has the main thread look, if there is something new.
+    /// Wakes the main thread, if there are new events.
     pub fn wake(&self) {
         if self.untold.replace(false) {
             self.doorbell.ring();
@@ -159,12 +161,12 @@ impl News {
         self.events.try_recv().ok()
     }
 
-    /// Before a look at what there is.
+    /// Called before the events are read.
     pub fn answer(&self) {
         self.doorbell.answer();
     }
 
-    /// There may be more than was looked at.
+    /// Wakes the main thread again: there may be more events than it has read.
     pub fn again(&self) {
         self.doorbell.ring();
     }

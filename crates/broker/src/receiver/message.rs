@@ -1,4 +1,4 @@
-//! What the main thread and a receiver thread say to each other.
+//! Messages between the main thread and a receiver thread.
 
 use crate::counted::Counted;
 use crate::matching::Ticket;
@@ -11,23 +11,23 @@ use sidestep_abi::Reason;
 use sidestep_abi::msg::Msg;
 use std::sync::Arc;
 
-/// An offer that waits, as far as it can be proved.
+/// A waiting offer, with what is needed to look for its socket.
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub ticket: Ticket,
     pub identity: Identity,
-    /// Where its socket is.
+    /// The namespace of its socket.
     pub namespace: Arc<Namespace>,
 }
 
-/// Where an eventfd is to ring, and who is to have it.
+/// Which doorbell an eventfd is to ring, and which side of a link gets the eventfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ringing {
-    /// The member whose doorbell it is.
+    /// The member that owns the doorbell.
     pub owner: u64,
     pub place: usize,
     pub link: u32,
-    /// Of the peer that is to ring.
+    /// Side of the peer that is to ring.
     pub side: usize,
 }
 
@@ -36,65 +36,65 @@ pub struct Ringing {
 pub enum Command {
     /// Read from this connection.
     Admit { id: u64, socket: Arc<Counted> },
-    /// Read from it, or do not for the time being.
+    /// Read from it, or stop reading for now.
     Listen { id: u64, listen: bool },
-    /// Forget it, and close all that came from it.
+    /// Forget it, and close everything that came from it.
     Dismiss { id: u64 },
-    /// Answered with [`Event::Ringer`].
+    /// Make an eventfd for this doorbell. Answered with [`Event::Ringer`].
     Ringer(Ringing),
-    /// What that side of the link rings with is of no use any more, and leaves the doorbells if it is to be taken out of them.
-    /// Answered with [`Event::Unrung`].
+    /// That side of the link rings no more. If `takes_out`, remove its eventfds from the doorbells. Answered with
+    /// [`Event::Unrung`].
     Unring { link: u32, side: usize, takes_out: bool },
-    /// Are these alive, and is the offered socket still what it was? Answered with [`Event::Proved`].
+    /// Are these sockets alive, and is the offered one unchanged? Answered with [`Event::Proved`].
     Prove { ticket: Ticket, socket: InHand, against: Vec<Claim> },
-    /// The offered socket is needed no more.
+    /// Let go of the offered socket.
     LetGo(InHand),
-    /// Which of these are gone? Answered with [`Event::Rechecked`].
+    /// Which of these sockets are gone? Answered with [`Event::Rechecked`].
     Recheck(Vec<Claim>),
-    /// Answered with [`Event::Answer`], when all before it has been done.
+    /// Send [`Event::Answer`] when all earlier commands have been executed.
     Answer { id: u64, number: u64 },
-    /// Answered with [`Event::Punched`].
+    /// Give this memory back to the system. Answered with [`Event::Punched`].
     Punch(Hole),
-    /// Given back by the main thread.
+    /// Close a descriptor that the main thread has given back.
     Close(Arc<Counted>),
-    /// What the members here rang with, and what has left the doorbells of others.
+    /// Close eventfds with which this domain's members rang, and that are out of the doorbells.
     CloseUnrung(Vec<Arc<Counted>>),
-    /// Turned away: it counts for nobody.
+    /// Close a connection that was turned away; it counts in no quota.
     TurnAway(OwnedFd),
-    /// Was not looked at any more.
+    /// Drop an event that the main thread has not read.
     Discard(Event),
 }
 
-/// A socket that a receiver holds, by a number of its own: a member may use the number of its offer again as soon as that is
-/// answered.
+/// Number of a socket that a receiver holds. It is not the offer's number, which the member may use again as soon as the offer
+/// is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InHand(pub u64);
 
-/// What came with an offer.
+/// The descriptor that came with an offer.
 #[derive(Debug)]
 pub enum Offered {
-    /// A connected TCP socket, in the receiver's hands until it is told to let go.
+    /// A connected TCP socket, which the receiver holds until [`Command::LetGo`].
     Socket(Identity, Arc<Namespace>, InHand),
-    /// Such a socket, for which the domain has no descriptor left.
+    /// A connected TCP socket for which the domain has no descriptor left.
     NoRoom(Identity),
     Refuse(Reason),
-    /// Against the protocol.
+    /// A violation of the protocol.
     Violation,
 }
 
-/// What is known of a socket that was let go.
+/// What is known of a waiting offer's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     Alive,
     Gone,
-    /// The kernel did not say.
+    /// The kernel did not answer.
     Unknown,
 }
 
 /// From a receiver.
 #[derive(Debug)]
 pub enum Event {
-    /// A record that is about no descriptor.
+    /// A record without a descriptor.
     Record {
         id: u64,
         msg: Msg,
@@ -104,7 +104,7 @@ pub enum Event {
         kind: u32,
         version: u32,
     },
-    /// Nothing more will come.
+    /// The connection has ended.
     End {
         id: u64,
     },
@@ -114,7 +114,8 @@ pub enum Event {
         sender: Option<Sender>,
         what: Offered,
     },
-    /// `own`: rings there, for the main thread; None: it is no doorbell. One for which there is no room is not told of.
+    /// A new doorbell. `own`: the eventfd with which the main thread rings it. None: the descriptor is no doorbell. A doorbell
+    /// for which there is no room is not reported.
     Doorbell {
         id: u64,
         place: usize,
@@ -125,25 +126,25 @@ pub enum Event {
         id: u64,
         number: u64,
     },
-    /// `ringers`: for the receiver of that side to close.
+    /// `ringers`: to be closed by the receiver of that side.
     Unrung {
         link: u32,
         side: usize,
         ringers: Vec<Arc<Counted>>,
     },
-    /// `unchanged`: the offered socket is what it was.
+    /// `unchanged`: whether the offered socket is still what it was.
     Proved {
         ticket: Ticket,
         socket: InHand,
         unchanged: bool,
         standings: Vec<(Ticket, Liveness)>,
     },
-    /// These are gone.
+    /// The sockets of these offers are gone.
     Rechecked(Vec<Ticket>),
     Punched {
         link: u32,
         slot: usize,
     },
-    /// Nothing is left here.
+    /// The receiver has nothing left.
     Idle,
 }

@@ -1,10 +1,10 @@
-//! Receivers: threads that do whatever may have to wait for a member.
+//! Receivers: threads for every call that a member can block.
 //!
-//! Closing a descriptor that somebody has sent can block (a socket that lingers, a file of a file system in user space), and
-//! so can closing the socket that it is queued in, an epoll_ctl(2) on a doorbell whose owner keeps its mutex, and punching
-//! memory whose lock a member keeps. So each trust domain has a thread that reads its members' sockets, and closes whatever
-//! came from there. The main thread keeps all state, sends, and rings; it never waits for a receiver. A receiver that is kept
-//! waiting delays the domain that keeps it, and nobody else.
+//! Closing a descriptor that a member has sent can block (a socket that lingers, a file of a FUSE file system), and so can
+//! closing a socket with such a descriptor in its queue. epoll_ctl(2) on a doorbell can block while its owner holds the epoll
+//! mutex, and punching memory while a member holds the file's lock. So each trust domain has a thread that reads its members'
+//! sockets, and closes everything that came from them. The main thread keeps all state, sends, and rings. It never waits for a
+//! receiver. A receiver that is blocked delays only the domain that blocks it.
 //!
 //! ```text
 //!                Command (never waits)
@@ -30,27 +30,27 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// Descriptors of a receiver itself: its epoll instance, and an eventfd for each direction.
 const DESCRIPTORS: usize = 3;
-/// It calls nothing that recurses.
+/// The thread calls nothing that recurses.
 const STACK: usize = 256 * 1024;
 
-/// A receiver, as the main thread knows it.
+/// A receiver, as seen by the main thread.
 pub struct Receiver {
     pub mailbox: Arc<Mailbox>,
     pub news: News,
     pub accounts: Accounts,
-    /// Connections that it reads from.
+    /// Number of connections that it reads from.
     pub connections: usize,
-    /// Holes that it has not punched yet.
+    /// Number of holes that it has not punched yet.
     pub punching: usize,
-    /// Commands to look for waiting offers that it has not worked off.
+    /// Number of rechecks that it has not finished.
     pub rechecks: usize,
-    /// Connections that were turned away, and that it has not closed yet.
+    /// Number of turned-away connections that it has not closed yet.
     pub turned_away: Arc<AtomicUsize>,
     _own: Permit,
 }
 
 impl Receiver {
-    /// Starts the thread. An error: no memory or no descriptor for it.
+    /// Starts the thread. Err: no memory or no descriptor.
     pub fn start(accounts: Accounts, namespaces: &Arc<Namespaces>) -> io::Result<Receiver> {
         let own = accounts.descriptors.claim(DESCRIPTORS).ok_or(rustix::io::Errno::MFILE)?;
         let (mailbox, commands) = mailbox::commands()?;
@@ -65,7 +65,7 @@ impl Receiver {
         Ok(Receiver { mailbox, news, accounts, connections: 0, punching: 0, rechecks: 0, turned_away, _own: own })
     }
 
-    /// Nothing of its domain is left, here or with the main thread.
+    /// Whether nothing of its domain is left, here or in the main thread.
     pub fn is_done(&self) -> bool {
         self.connections + self.punching == 0
             && self.turned_away.load(SeqCst) == 0
@@ -75,7 +75,7 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // What was not looked at may hold descriptors.
+        // Unread events may hold descriptors.
         while let Some(event) = self.news.next() {
             self.mailbox.send(message::Command::Discard(event));
         }

@@ -1,4 +1,4 @@
-//! Offered sockets. Each is held until the main thread knows what becomes of it, so that a pair is proved with one socket in
+//! Offered sockets. A receiver holds each one until the main thread has decided about it: a pair is proved with one socket in
 //! hand and the other one found alive.
 
 use super::closing::Closing;
@@ -14,11 +14,11 @@ use sidestep_abi::Reason;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A socket in hand.
+/// A socket that the receiver holds.
 struct Held {
     member: u64,
     fd: Counted,
-    /// As it was when it came.
+    /// Its identity when it arrived.
     identity: Identity,
 }
 
@@ -53,7 +53,8 @@ impl Offers {
         match proof::identify(&fd).map_err(refusal).and_then(|identity| Ok((self.space_of(&identity, &fd)?, identity)))
         {
             Err(reason) => {
-                // It counts until it is closed, which may take a while; what there is no room for is closed here.
+                // The descriptor counts in the quota until it is closed, which may take a while. Without room in the quota it
+                // is closed here.
                 if let Some(fd) = Counted::new(fd, &self.account) {
                     self.closing.close(fd);
                 }
@@ -78,8 +79,8 @@ impl Offers {
         })
     }
 
-    /// Looks for the sockets of the others while this one is in hand, and at this one again after that: if it is what it was,
-    /// they were alive together.
+    /// Looks for the sockets of the others, and then at the socket in hand again. If that one is unchanged, they were alive
+    /// together.
     pub fn prove(&self, ticket: Ticket, socket: InHand, against: &[Claim]) -> Event {
         let standings = against.iter().map(|claim| (claim.ticket, standing(claim))).collect();
         let unchanged =

@@ -1,8 +1,9 @@
-//! Doorbells of members, and the eventfds by which others ring there. Calls on a doorbell wait for whoever has its mutex.
+//! Doorbells of members, and the eventfds with which others ring them. A call on a doorbell may block: its owner may hold the
+//! epoll mutex.
 //!
-//! An eventfd that is still in a doorbell must not be closed by the peer that rings with it: that close would wait for the
-//! mutex as well. So each is kept here too, and leaves its doorbell before it is let go. Nor is it closed here then: it may be
-//! in a set of the peer's. The receiver of the peer's domain does that.
+//! The peer that rings with an eventfd must not close it while it is in a doorbell, since that close would wait for the same
+//! mutex. So each eventfd is also kept here, and removed from its doorbell before it is released. It is not closed here either,
+//! since it may be in an epoll set of the peer's. The receiver of the peer's domain closes it.
 
 use super::message::{Event, Ringing};
 use crate::counted::Counted;
@@ -24,9 +25,9 @@ pub struct Rings {
     doorbells: BTreeMap<(u64, usize), Counted>,
     /// By link and ringing side.
     ringers: BTreeMap<(u32, usize), Vec<Rung>>,
-    /// Eventfds in the doorbells of a member.
+    /// Number of eventfds in the doorbells of each member.
     rung: BTreeMap<u64, usize>,
-    /// Members that are gone, whose doorbells stay as long as there is something in them.
+    /// Members that are gone. Their doorbells stay as long as eventfds are in them.
     gone: BTreeSet<u64>,
 }
 
@@ -45,8 +46,8 @@ impl Rings {
         self.doorbells.is_empty() && self.ringers.is_empty()
     }
 
-    /// A member's new doorbell. None: there is no room for it, or it has one there. Then nobody rings it, and its waits look
-    /// every millisecond.
+    /// A member's new doorbell. None: there is no room for it, or the member has one at that place. Then nobody rings it, and
+    /// its waits look every millisecond.
     pub fn doorbell(&mut self, id: u64, record: Record) -> Option<Event> {
         let place = record.msg.place as usize;
         let violation = Some(Event::Doorbell { id, place, own: None });
@@ -63,12 +64,12 @@ impl Rings {
                 Some(Event::Doorbell { id, place, own: Some(own) })
             }
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOSPC) => None,
-            // No epoll instance.
+            // The descriptor is no epoll instance.
             Err(_) => violation,
         }
     }
 
-    /// One more eventfd that rings there. None: there is no such doorbell, or no room.
+    /// Makes an eventfd for a doorbell. None: there is no such doorbell, or no room.
     pub fn ringer(&mut self, ringing: Ringing) -> Option<Arc<Counted>> {
         let doorbell = self.doorbells.get(&(ringing.owner, ringing.place))?;
         let ringer = self.add_to(doorbell).ok()?;
@@ -85,22 +86,22 @@ impl Rings {
         Ok(Arc::new(Counted::with(ringer, permit)))
     }
 
-    /// What that side of the link rang with, to be closed elsewhere. Others may close theirs without waiting once it was taken
-    /// out.
+    /// Returns the eventfds with which that side of the link rang, to be closed elsewhere. If they are removed from the
+    /// doorbells first, the peer can close its own descriptors of them without waiting.
     #[must_use]
     pub fn unring(&mut self, link: u32, side: usize, takes_out: bool) -> Vec<Arc<Counted>> {
         let rung = self.ringers.remove(&(link, side)).unwrap_or_default();
         for (at, ringer) in &rung {
             if let Some(doorbell) = self.doorbells.get(at).filter(|_| takes_out) {
-                let _ = epoll::delete(doorbell, &**ringer); // its owner may have closed it
+                let _ = epoll::delete(doorbell, &**ringer); // the owner may have closed the doorbell
             }
             self.remove_one(at.0);
         }
         rung.into_iter().map(|(_, ringer)| ringer).collect()
     }
 
-    /// One eventfd less rings at this member.
-    fn remove_one(&mut self, owner: u64) {
+    /// An eventfd has left the doorbells of this member.
+    fn forget_one(&mut self, owner: u64) {
         let left = self.rung.get(&owner).map_or(0, |count| count - 1);
         if left > 0 {
             self.rung.insert(owner, left);

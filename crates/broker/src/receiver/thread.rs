@@ -19,17 +19,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// Records read from one connection before the others get their turn.
+/// Most records of one connection before the others get their turn.
 const TURN: usize = 64;
-/// In the epoll set: commands. Connections are numbered from [`crate::broker::Poller::FIRST_FREE`] on.
+/// Number of the commands in the epoll set. Connections have numbers from [`crate::broker::Poller::FIRST_FREE`] on.
 const COMMANDS: u64 = 0;
 
-/// What a receiver is made of.
+/// What a receiver needs to run.
 pub struct Parts {
     pub epoll: OwnedFd,
     pub commands: Commands,
     pub reports: Reports,
-    /// Of descriptors.
+    /// Account for descriptors.
     pub account: Arc<Account>,
     /// Counts down as they are closed.
     pub turned_away: Arc<AtomicUsize>,
@@ -42,8 +42,8 @@ struct Thread {
     rings: Rings,
 }
 
-/// The epoll instance of a thread that is to hear these commands. It is made before the thread is: a thread that hears
-/// nothing would keep its domain waiting for ever.
+/// Makes the epoll instance with the commands in it. It is made before the thread: a thread that could not hear commands would
+/// block its domain for ever.
 pub fn waits_for(commands: &Commands) -> io::Result<OwnedFd> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, commands, EventData::new_u64(COMMANDS), EventFlags::IN | EventFlags::ET)?;
@@ -54,7 +54,7 @@ pub fn run(parts: Parts, namespaces: Arc<Namespaces>) {
     let offers = Offers::new(parts.account.clone(), namespaces);
     let rings = Rings::new(parts.account.clone());
     let mut thread = Thread { parts, readers: BTreeMap::new(), offers, rings };
-    // An error: the main thread ends, and this one with it.
+    // On an error the main thread is ending, and so does this one.
     let _ = thread.serve();
 }
 
@@ -65,10 +65,10 @@ impl Thread {
             events.clear();
             match epoll::wait(&self.parts.epoll, rustix::buffer::spare_capacity(&mut events), None) {
                 Ok(_) | Err(Errno::INTR) => {}
-                // Nothing that can be helped from here, and nothing that lasts.
+                // The kernel lacks a resource for a moment; nothing can be done about that here.
                 Err(_) => std::thread::yield_now(),
             }
-            // Commands first: what is said about a connection holds for what is read from it now.
+            // Commands first: a command about a connection must take effect before this read.
             if events.iter().any(|event| event.data.u64() == COMMANDS) {
                 self.obey()?;
                 self.parts.reports.wake();
@@ -93,7 +93,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Does it; the answer, if there is to be one now.
+    /// Executes a command. Returns its answer, if there is one now.
     fn execute(&mut self, command: Command) -> Option<Event> {
         match command {
             Command::Admit { id, socket } => {
@@ -122,15 +122,15 @@ impl Thread {
         None
     }
 
-    /// The end of a connection that is not listened to is noticed by the main thread.
+    /// If a connection is not listened to, the main thread notices its end.
     fn listen(&mut self, id: u64, listen: bool) -> Option<Event> {
         let socket = self.readers.get(&id)?;
         if !listen {
-            let _ = epoll::delete(&self.parts.epoll, &**socket); // it is not there any more after its end
+            let _ = epoll::delete(&self.parts.epoll, &**socket); // after its end it is not in the set any more
             return None;
         }
         let added = epoll::add(&self.parts.epoll, &**socket, EventData::new_u64(id), EventFlags::IN);
-        // No memory for it: hanging up has the process come back later.
+        // No memory: the broker hangs up, so the process tries again later.
         added.is_err().then_some(Event::End { id })
     }
 
@@ -151,7 +151,7 @@ impl Thread {
                 Incoming::Garbage { kind, version } => Some(Event::Garbage { id, kind, version }),
                 Incoming::Empty => return Ok(()),
                 Incoming::End => {
-                    // The main thread will dismiss it; until then there is nothing to read.
+                    // The main thread will dismiss the connection. Until then there is nothing to read.
                     let _ = epoll::delete(&self.parts.epoll, &*socket);
                     return self.parts.reports.send(Event::End { id });
                 }
@@ -161,7 +161,7 @@ impl Thread {
         Ok(())
     }
 
-    /// Takes what came with it. None: nothing is to be done about it.
+    /// Handles the descriptor of a record. None: nothing is to be reported.
     fn record(&mut self, id: u64, record: Record) -> Option<Event> {
         match record.msg.kind().filter(|_| record.msg.version == VERSION) {
             Some(Kind::Offer) => Some(self.offers.offered(id, record)),
@@ -171,9 +171,9 @@ impl Thread {
     }
 }
 
-/// A member can keep the lock of the memory that it shares.
+/// Gives memory back to the system. A member can block this, by holding the lock of the memory that it shares.
 fn punch(hole: &Hole) -> Event {
-    // A failure costs memory until the link goes, nothing else.
+    // After a failure the memory stays in use until the link goes.
     let _ =
         rustix::fs::fallocate(&hole.memory, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, hole.at, hole.len);
     Event::Punched { link: hole.link, slot: hole.slot }

@@ -13,7 +13,7 @@ pub struct Daemon {
     pub child: Child,
 }
 
-/// Without a limit of idle time, at an address of its own.
+/// Without an idle limit, at an address of its own.
 fn command(more: &[&str]) -> (Command, Address) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -45,7 +45,8 @@ impl Daemon {
         Daemon { address, child }
     }
 
-    /// That complains here; one that says when it is ready lets go of its standard descriptors.
+    /// A broker that writes its complaints to `log`. It cannot report readiness, since that would release its standard
+    /// descriptors.
     pub fn logging(more: &[&str], log: std::fs::File) -> Daemon {
         let (mut command, address) = command(more);
         let child = command.stderr(log).spawn().expect("spawn");
@@ -57,13 +58,13 @@ impl Daemon {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).expect("kill");
     }
 
-    /// Stops it; it does nothing any more when this returns.
+    /// Stops the process. When this returns, none of its threads runs.
     pub fn stop(&self) {
         self.signal(rustix::process::Signal::STOP);
         crate::common::wait_for("all threads are stopped", || {
             let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("/proc").flatten();
             let mut stats = tasks.map(|task| std::fs::read_to_string(task.path().join("stat")).unwrap_or_default());
-            // What waits for a stranger does nothing either.
+            // A thread in an uninterruptible sleep (D) does not run either.
             stats.all(|stat| stat.contains(") T ") || stat.contains(") D ")).then_some(())
         });
     }
@@ -72,7 +73,7 @@ impl Daemon {
         self.signal(rustix::process::Signal::CONT);
     }
 
-    /// Ends it by SIGTERM; how long that took.
+    /// Ends it by SIGTERM, and returns how long that took.
     pub fn terminate(&mut self) -> Duration {
         let began = Instant::now();
         self.signal(rustix::process::Signal::TERM);

@@ -1,6 +1,5 @@
-//! A member that keeps the mutex of its own epoll instance, or the lock of a file that it shares: it has the kernel read or
-//! write memory that is not there yet, and whose pages it hands out itself (userfaultfd; a file of its own file system does the
-//! same). Needs root.
+//! A member that holds the mutex of its own epoll instance, or the lock of a file that it shares. It makes the kernel access
+//! memory that is not there yet, whose pages it supplies itself (userfaultfd; a FUSE file does the same). Needs root.
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -17,7 +16,7 @@ const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
 const UFFDIO_ZEROPAGE: libc::c_ulong = 0xc020_aa04;
 const MODE_MISSING: u64 = 1;
 
-/// Holds mutex or lock until it is dropped.
+/// Holds the mutex or lock until it is dropped.
 pub struct Held {
     faults: OwnedFd,
     page: usize,
@@ -36,7 +35,7 @@ impl Held {
         })
     }
 
-    /// The lock of a file in memory, which whoever writes to it has.
+    /// Holds the lock of a file in memory, which a writer has during its write.
     pub fn file(file: &OwnedFd) -> Held {
         let file = file.try_clone().expect("dup");
         Held::by(move |page| {
@@ -65,7 +64,7 @@ impl Drop for Held {
     }
 }
 
-/// A page that is not there, and what is told when somebody wants it.
+/// A page that is not there, and the descriptor that reports an access to it.
 fn page_of_ours() -> (OwnedFd, usize) {
     // SAFETY: no memory involved.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };

@@ -26,10 +26,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// For what happens within milliseconds unless something is broken.
+/// Time limit for events that take milliseconds unless something is broken.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Polls until `ready` gives something.
+/// Calls `ready` until it returns something.
 pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -93,7 +93,7 @@ impl TestBroker {
         (member, bell)
     }
 
-    /// How the broker ended by itself.
+    /// Waits until the broker ends by itself, and returns how.
     pub fn ended(mut self) -> Ended {
         self.thread.take().expect("running").join().expect("the broker does not panic")
     }
@@ -111,14 +111,14 @@ impl Drop for TestBroker {
     }
 }
 
-/// A member as a hostile or honest process would be: it can send anything.
+/// A member, honest or hostile: it can send anything.
 pub struct FakeMember {
     pub socket: OwnedFd,
     pub number: u64,
     pub page: Mapped,
 }
 
-/// What a member was told of a slot.
+/// The slot that a member was assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
     pub link: u32,
@@ -158,7 +158,7 @@ impl FakeMember {
     pub fn offer(&self, number: u64, socket: impl AsFd) {
         let cookie = sockopt::socket_cookie(&socket).expect("cookie");
         let msg = Msg { offer: number, arg: cookie, ..Msg::new(Kind::Offer) };
-        // A user who has sent more descriptors than have been received yet may not send another.
+        // The kernel limits a user's descriptors in flight, so the send may have to be repeated.
         wait_for("it can be sent", || match wire::send(self.socket.as_fd(), &msg, Some(socket.as_fd())) {
             Err(Errno::TOOMANYREFS) => None,
             sent => {
@@ -168,7 +168,7 @@ impl FakeMember {
         });
     }
 
-    /// Does so when it is asked to.
+    /// Offers a socket again when the broker asks for that.
     pub fn offer_again(&self, number: u64, socket: impl AsFd) {
         let (msg, _) = self.expect(Kind::Again);
         assert_eq!((msg.offer, msg.arg), (number, sockopt::socket_cookie(&socket).expect("cookie")));
@@ -219,9 +219,9 @@ impl FakeMember {
         assert!(receive(&self.socket).is_none(), "the broker hangs up");
     }
 
-    /// Everything sent before by members of this domain has been worked off when this returns; nothing was answered.
+    /// When this returns, everything that members of this domain sent before has been handled, and nothing was answered.
     pub fn expect_silence(&self) {
-        // What the first one has the broker ask of its receiver is done when it looks at the second one.
+        // Work that the first question gives the receiver is done when the second one is answered.
         for number in [u64::MAX - 1, u64::MAX] {
             let unconnected = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("socket");
             self.offer(number, &unconnected);
@@ -240,7 +240,7 @@ pub fn receive(socket: &OwnedFd) -> Option<(Msg, Option<OwnedFd>)> {
     })
 }
 
-/// Whether a doorbell was rung since the last look.
+/// Whether the doorbell has rung since the last look.
 pub fn rung(bell: &OwnedFd) -> bool {
     let mut events = Vec::with_capacity(64);
     let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,11 +1,11 @@
-//! Members of other users, who have a trust domain of their own. Needs root.
+//! Members of other users, each user with its own trust domain. Needs root.
 
 /// Users that need not exist.
 pub const MALLORY: u32 = 4001;
 pub const CAROL: u32 = 4002;
 pub const DAVE: u32 = 4003;
 
-/// Does something as another user: what is connected or sent meanwhile comes from that user.
+/// Runs `work` as another user: connections and records made meanwhile come from that user.
 pub fn as_user<T>(uid: u32, work: impl FnOnce() -> T) -> T {
     struct Back(u32);
     impl Drop for Back {
@@ -18,7 +18,7 @@ pub fn as_user<T>(uid: u32, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Of this thread alone, which libc's own function would not do; root stays in reserve.
+/// Changes this thread only, unlike libc's own function. Root stays the saved uid.
 fn become_user(uid: u32) {
     // SAFETY: no memory involved.
     let done = unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, 0) };

@@ -1,12 +1,12 @@
-//! A reader that wants no further stretch: it leaves the ring, refuses a stretch, or takes the last one ahead of its turn.
+//! A reader that permits no further stretch: it leaves the ring, refuses a stretch, or enters the last one ahead of its turn.
 
 use super::{Read, Rx};
 use sidestep_abi::link::POSITION;
 use sidestep_ring::{Half, Input, PeerViolation};
 
 impl Rx {
-    /// Leaves the ring here, for good: the writer sends the unread bytes by kernel, and begins no other stretch. The caller
-    /// rings the writer's doorbells after that.
+    /// Leaves the ring for good: the writer sends the unread bytes by kernel, and begins no other stretch. The caller then
+    /// rings the writer's doorbells.
     pub fn leave_ring(&mut self, half: Half) -> Result<(), PeerViolation> {
         half.withdraw_readiness();
         let left = self.refuse(half).and_then(|()| self.freeze(half));
@@ -14,8 +14,8 @@ impl Rx {
         left
     }
 
-    /// Leaves the present stretch if the kernel has copies of all unread bytes in it: one look at the kernel then sees these and
-    /// what follows. `queued`: the length of the kernel's queue.
+    /// Leaves the present stretch if the kernel has copies of all its unread bytes. One look at the kernel then sees these
+    /// bytes and those that follow. `queued`: length of the kernel's queue.
     pub fn leave_for_copies(&mut self, half: Half, queued: u64) -> Result<bool, PeerViolation> {
         if !self.is_last_of_ring(half) || !self.input.is_copying() {
             return Ok(false);
@@ -28,21 +28,21 @@ impl Rx {
         Ok(have_arrived)
     }
 
-    /// Whether the kernel has all bytes up to `expected` that this end has not read, and no copies of what it has. `queued`: bytes
-    /// in the kernel's queue here. `sent`: bytes of the stream that the writer says it has given to the kernel; what does not fit
-    /// into the queue here waits in the writer's, and the kernel has it all the same.
+    /// Whether the kernel has all bytes up to `expected` that this end has not read, and no copies of bytes that it has.
+    /// `queued`: length of the kernel's queue here. `sent`: number of the stream's bytes that the writer says it has given to
+    /// the kernel. Some of these may still be in the writer's queue, which belongs to the kernel as well.
     pub fn is_in_kernel(&self, expected: u64, queued: u64, sent: u64) -> bool {
         let here = self.pos().saturating_add(queued);
         !self.expects_copies() && here.max(sent.saturating_add(self.ring)) >= expected
     }
 
-    /// Of a stretch that this end has left, and that has not been handed over: whether the writer never sends the rest, or copies
-    /// may come that this end would have had to discard.
+    /// Whether a stretch that this end has left, and that was not handed over, lacks something: the writer never sends the
+    /// rest, or copies may come that this end would have to discard.
     pub fn is_cut_off(&self, half: Half) -> bool {
         !self.in_ring && !self.is_handed_over && (self.expects_copies() || half.is_left_unsent())
     }
 
-    /// Ends the stretch here: all unread bytes will come by kernel.
+    /// Ends the stretch at the present position: all unread bytes will come by kernel.
     pub fn freeze(&mut self, half: Half) -> Result<(), PeerViolation> {
         if self.in_ring {
             self.input.freeze(half.reader);
@@ -51,12 +51,12 @@ impl Rx {
         Ok(())
     }
 
-    /// Cancels an announced stretch that this end has not entered, by entering and ending it at its beginning.
+    /// Cancels an announced stretch that this end has not entered: enters it, and ends it at its beginning.
     pub fn refuse(&mut self, half: Half) -> Result<(), PeerViolation> {
         if let Some(stretch) = self.input.announced(half.writer) {
             let mut probe = Input::at_position(stretch.from);
             if probe.enter(half.reader, stretch)? {
-                // This end has read nothing of it in the ring, so the kernel carries no copies.
+                // This end has read no byte of it in the ring, so the kernel carries no copies.
                 probe.leave(half.reader);
             }
             self.input.epoch = stretch.epoch;
@@ -65,8 +65,8 @@ impl Rx {
         Ok(())
     }
 
-    /// Enters a stretch that has begun although the kernel has bytes before it, so that the writer sends no copies of the ring
-    /// by kernel. The caller has withdrawn readiness before, so that no other stretch begins.
+    /// Enters a stretch that has begun although kernel bytes before it are unread, so that the writer sends no copies by
+    /// kernel. The caller has withdrawn readiness before, so that no other stretch begins.
     pub fn enter_ahead(&mut self, half: Half) -> Result<(), PeerViolation> {
         let Read::Kernel(_) = self.next(half)? else { return Ok(()) };
         let Some(stretch) = self.input.announced(half.writer).filter(|_| !self.in_ring) else { return Ok(()) };
@@ -79,7 +79,7 @@ impl Rx {
         if self.in_ring {
             self.ahead = ahead;
         } else {
-            self.input.pos -= ahead; // it had been cancelled
+            self.input.pos -= ahead; // the stretch was cancelled before
         }
         entered
     }

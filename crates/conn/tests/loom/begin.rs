@@ -5,8 +5,8 @@ use crate::engine::{Arc, explore, thread};
 use crate::{SIZE, START, read, write};
 use sidestep_conn::{Rx, Tx};
 
-/// Either the writer sees that the reader is no longer ready, or the reader sees the stretch: a stretch that
-/// neither has ended would wait for a reader who never comes.
+/// Either the writer sees that the reader is no longer ready, or the reader sees the stretch. Otherwise the stretch would wait
+/// for a reader that never comes.
 ///
 /// Catches: no fence in `Half::is_still_ready`; `Tx::begin` without `Half::is_still_ready`; no fence in the withdrawal.
 #[test]
@@ -33,8 +33,8 @@ fn a_withdrawn_reader_gets_no_stretch() {
     });
 }
 
-/// A reader that takes nothing more from the kernel than what it has there, and a writer that begins a stretch and ends it
-/// without copies: either the reader is in the ring, or the writer knows that it is not, and sends the copies all the same.
+/// The reader takes from the kernel only what is there already. The writer begins a stretch and ends it without copies. Either
+/// the reader is in the ring, or the writer knows that it is not, and sends copies.
 ///
 /// Catches: no fence in the withdrawal; a writer that leaves bytes to a reader that has not entered.
 #[test]

@@ -5,7 +5,7 @@ use crate::engine::{Arc, explore, thread};
 use crate::{SIZE, START, read, write};
 use sidestep_conn::{Rx, Tx};
 
-/// Reads so often, whatever comes.
+/// Reads this many times, whatever arrives.
 fn read_along(direction: &Direction, rx: &mut Rx, times: usize) {
     for _ in 0..times {
         if !read(direction, rx) {
@@ -20,7 +20,7 @@ fn begin_if_possible(direction: &Direction, tx: &mut Tx) {
     }
 }
 
-/// Two stretches with a piece by kernel between them, each ended by the writer or by nobody.
+/// Two stretches with a piece by kernel between them; each is ended by the writer or not at all.
 ///
 /// Catches: `seen_epoch` stored Relaxed, or not waited for (the ring is written while the reader of the stretch
 /// before still looks at it); `tail`, `epoch` or `complete` Relaxed; `advance`, `enter` or `mark_copying` that store;
@@ -80,7 +80,7 @@ fn leave(direction: &Direction, rx: &mut Rx) {
     rx.leave_ring(direction.half()).expect("no violation");
 }
 
-/// The writer ends a stretch with two unread bytes, and goes on by kernel, while the reader is at work.
+/// The writer ends a stretch with two unread bytes, and continues by kernel, while `reads` runs.
 fn ended_beside(name: &'static str, reads: fn(&Direction, &mut Rx)) {
     explore(name, 3, move || {
         let direction = Arc::new(Direction::new(SIZE));
@@ -102,7 +102,7 @@ fn ended_beside(name: &'static str, reads: fn(&Direction, &mut Rx)) {
     });
 }
 
-/// Both end the stretch at the same time: the kernel's bytes go on where both believe.
+/// Both end the stretch at the same time, and agree on where the kernel's bytes continue.
 ///
 /// Catches: copies that are announced by a plain store, or after they are sent; a mark that is set on an ended stretch; copies
 /// that are not continued where the reader has left; `copied` told too late, or for another stretch.
@@ -115,7 +115,7 @@ fn both_end_it() {
     });
 }
 
-/// A reader discards copies early, while the writer still copies and then goes on by kernel.
+/// A reader discards copies early, while the writer is still copying and then continues by kernel.
 ///
 /// Catches: news that are taken for copies, because the queue's length was asked after the end.
 #[test]
@@ -128,7 +128,7 @@ fn copies_are_discarded_early() {
     });
 }
 
-/// A reader leaves, and sends to itself what its writer does not; but the writer just comes back.
+/// A reader leaves, and sends to itself in place of its writer; but the writer runs again.
 ///
 /// Catches: a claim that is loaded and then stored, or taken or given back Relaxed; a writer that does not ask how far the other
 /// went.

@@ -1,12 +1,12 @@
-//! A reader that ends a stretch knows what is still to come by kernel.
+//! A reader that ends a stretch knows which bytes will still come by kernel.
 
 use crate::conn_direction::Direction;
 use crate::engine::{Arc, explore, thread};
 use crate::{SIZE, START, read, write};
 use sidestep_conn::{Rx, Tx};
 
-/// Either the reader sees the byte that was published (and may wait for it), or the writer sees that the stretch
-/// has ended, and sends the byte by kernel in that same call. And a writer that goes on has a hint before it.
+/// Either the reader sees the published byte (and may wait for it), or the writer sees that the stretch has ended, and sends
+/// the byte by kernel in the same call. If the writer goes on without seeing that, there is a hint for it.
 ///
 /// Catches: a hint before the freeze (the writer may look between them, and never again); no fence in `publish`;
 /// `put_ring` that does not look for a freeze; no fence after the hint.

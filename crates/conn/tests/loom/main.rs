@@ -26,7 +26,7 @@ use sidestep_conn::{Rx, Tx};
 
 /// Bytes of the ring.
 const SIZE: usize = 2;
-/// Position at which the connection was attached: not 0, so that no test takes a word not yet seen for a good one.
+/// Position at which the connection was attached. Not 0, so that a word which was never written is no valid position.
 const START: u64 = 1;
 
 /// Writes one byte. False: the ring is full.

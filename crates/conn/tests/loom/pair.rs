@@ -7,13 +7,13 @@ use crate::pair_steps::World;
 use crate::pair_wire::Wire;
 use sidestep_conn::{Course, Flip};
 
-/// `room`: bytes that the kernel takes of one direction.
+/// `room`: number of bytes that the kernel takes of one direction.
 fn ends(room: usize) -> (Arc<Wire>, [Sender; 2], [Receiver; 2]) {
     (Arc::new(Wire::new(SIZE, room)), [0, 1].map(|side| Sender::new(side, Flip::NEVER)), [0, 1].map(Receiver::new))
 }
 
-/// The operator holds the connection while one end writes and the other reads: whatever the writer knows of that, the bytes arrive,
-/// and the stretch ends as soon as the writer looks.
+/// The operator holds the connection while one end writes and the other reads. The bytes arrive whenever the writer sees the
+/// hold, and the stretch ends at the writer's next look.
 ///
 /// Catches: a hint before the hold; a writer that notes hints after it has looked at the hold, or that notes
 /// them where it looks for space only.
@@ -68,7 +68,7 @@ fn both_ends_shut_down() {
     });
 }
 
-/// A reader that leaves, and sends to itself, while its writer goes by kernel for good and writes on.
+/// A reader leaves, and sends to itself, while its writer goes to the kernel for good and writes on.
 ///
 /// Catches: a writer that goes on by kernel while the reader sends to itself what comes before; a claim that is not given back.
 #[test]

@@ -1,9 +1,9 @@
-//! The broker's answer meets a thread that closes the connection.
+//! The broker's answer arrives while a thread closes the connection.
 
 use crate::engine::{Arc, explore, thread};
 use sidestep_conn::phase::{Cell, Event, Phase};
 
-/// Either the slot becomes the connection's, and goes back with it; or it never does, and the offer is withdrawn.
+/// Either the slot becomes the connection's, and is given back with it; or it never does, and the offer is withdrawn.
 ///
 /// Catches: a phase that is looked at, and then stored.
 #[test]

@@ -36,7 +36,7 @@ impl Words {
         }
     }
 
-    /// Both ends at 100, in a stretch that the reader has entered, with `n` bytes unread in it.
+    /// Both ends at position 100, in a stretch that the reader has entered, with `n` unread bytes.
     pub fn with_unread(&self, n: usize) -> (Tx, Rx) {
         let (mut tx, mut rx) = (Tx::native(100), Rx::native(100));
         assert_eq!(tx.begin(self.half()), Ok(true));

@@ -1,4 +1,4 @@
-//! What the dynamic linker finds first: each call of the table leads to its hook.
+//! The exported functions, which the dynamic linker finds before libc's: each call of the table leads to its hook.
 
 use super::table::table;
 use crate::hooks::{fds, files, msg, poll, processes, rw, signals, sockets, syscall};

@@ -1,5 +1,5 @@
-//! Variadic calls, and vfork, whose exports are jumps: `execl` and its kin collect their arguments in the C
-//! shim; vfork must return twice.
+//! Exports that are jumps: variadic calls (`execl` and its kin collect their arguments in the C shim), and vfork, which must
+//! return twice.
 
 use sidestep_sys::{jump_body, vfork_body};
 

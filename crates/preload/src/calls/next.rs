@@ -1,4 +1,4 @@
-//! The originals: what the program would have called without us.
+//! The originals: the functions that the program would call without this library.
 #![allow(non_snake_case)]
 
 use super::symbols;
@@ -7,7 +7,7 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use libc::{epoll_event, fd_set, iovec, mmsghdr, msghdr, off_t, pid_t, pollfd, sigset_t, size_t, sockaddr};
 use libc::{socklen_t, ssize_t, timespec, timeval};
 
-/// The function behind us.
+/// Defines the function that calls an original.
 macro_rules! original {
     ($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty) => {};
     ($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, $word:tt $stand_in:path) => {
@@ -34,9 +34,9 @@ macro_rules! originals {
 
 table!(originals);
 
-/// The wait of a thread that holds doorbells, in a function of libc's: it is a cancellation point. Whole milliseconds are waited
-/// for by epoll_pwait(2), which takes the kernel less. Older libcs have only that; it may wait for a part of one too long, as
-/// the kernel's epoll_wait(2) does.
+/// The sleep of a thread that waits for a doorbell. It calls libc, since it must be a cancellation point. If the time is a
+/// whole number of milliseconds, epoll_pwait(2) is used, which costs the kernel less. Older libcs have no other; there a
+/// fraction of a millisecond is rounded up, as in the kernel's epoll_wait(2).
 ///
 /// # Safety
 /// As for epoll_pwait2(2).
@@ -57,7 +57,7 @@ pub unsafe fn sleep_in_set(
     unsafe { epoll_pwait(ep, events, n, ms, mask) }
 }
 
-/// A timeout in milliseconds, rounded up, and whether it is no other than that.
+/// A timeout in milliseconds, rounded up, and whether that is exact.
 fn milliseconds(t: &timespec) -> (c_int, bool) {
     const NS: c_long = 1_000_000;
     let ms = t.tv_sec.saturating_mul(1000).saturating_add((t.tv_nsec + NS - 1) / NS);

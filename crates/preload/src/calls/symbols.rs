@@ -1,4 +1,4 @@
-//! Where the originals are: looked up in the program's libraries, or stood in for.
+//! Addresses of the originals: found in the program's libraries, or those of stand-ins.
 #![allow(non_upper_case_globals)]
 
 use super::table::table;
@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 use libc::{epoll_event, iovec, mmsghdr, msghdr, off_t, pid_t, size_t, sockaddr};
 use libc::{socklen_t, ssize_t, timespec};
 
-/// Its symbol.
+/// The `Symbol` of one original.
 macro_rules! symbol {
     ($name:ident $args:tt -> $ret:ty) => {};
     ($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty, raw $number:ident) => {
@@ -38,7 +38,7 @@ macro_rules! symbol {
     };
 }
 
-/// Its place in the list of all symbols.
+/// The entry of one original in the list of all symbols.
 macro_rules! listed {
     ($name:ident) => {
         None

@@ -1,5 +1,5 @@
-//! The one table of intercepted calls. `exports`, `next` and `symbols` are made from it, and the list that the documentation
-//! and the symbol test are made from (`docs/CALLS.md`, `tests/`).
+//! The one table of intercepted calls. `exports`, `next` and `symbols` are made from it. The list in the documentation
+//! (`docs/CALLS.md`) and the symbol test are made from it, too.
 //!
 //! `name(arguments) -> result = hook;` A name behind `also` is another symbol of libc for the same call. The last word says
 //! what is called if the program's libc does not have the function: `raw` the system call with the same arguments, `else`

@@ -1,4 +1,4 @@
-//! A signal has come: ours to deal with, or the program's.
+//! The handler of the library: handles a signal itself, defers it, or passes it to the program.
 
 use super::{is_fault, view::view};
 use crate::thread::{self, Handled};
@@ -23,7 +23,7 @@ pub fn is_ours(action: &Action) -> bool {
 }
 
 impl Handled {
-    /// All, and those without SA_RESTART.
+    /// Counts of handlers that the thread has run: all, and those without SA_RESTART.
     #[inline]
     pub fn counts(&self) -> (u32, u32) {
         (self.all.load(Relaxed), self.breaking.load(Relaxed))
@@ -37,13 +37,13 @@ impl Handled {
     }
 }
 
-/// BUS_MCEERR_AO of siginfo.h: memory somewhere is broken, and this thread happens to be told.
+/// BUS_MCEERR_AO of siginfo.h: some memory is broken, but not by an access of this thread.
 const ELSEWHERE: i32 = 5;
 /// SI_KERNEL of siginfo.h.
 const SI_KERNEL: i32 = 0x80;
 
-/// The handler that is to run now; 0: none. Makes no call of libc, and keeps off thread-local storage on the way of a
-/// fault: a program may have put its own in place of libc's.
+/// Returns the program's handler that is to run now; 0: none. Makes no call of libc, and for a fault touches no thread-local
+/// storage: a program may have replaced libc's own.
 unsafe extern "C" fn decide(number: i32, information: *mut libc::siginfo_t, context: *mut c_void) -> usize {
     // SAFETY: the kernel's own arguments.
     let (mut at, code) = unsafe { (Interrupted::new(context.cast()), (*information).si_code) };
@@ -74,8 +74,8 @@ unsafe extern "C" fn decide(number: i32, information: *mut libc::siginfo_t, cont
     0
 }
 
-/// Whether the signal has to wait: for the end of a critical section, or because the program has blocked it, which we
-/// have undone for a moment.
+/// Whether the signal must wait: until a critical section ends, or because the program blocks it and only the library has
+/// unblocked it.
 unsafe fn waits(number: i32, information: *mut libc::siginfo_t, at: &mut Interrupted) -> bool {
     // SAFETY: by contract.
     unsafe { thread::parts().faults.keep(number, information, at) || critical::defer(number, information, at) }
@@ -89,7 +89,7 @@ fn comes_again(code: i32, at: &Interrupted) -> bool {
     }
 }
 
-/// SA_RESETHAND: the next signal finds the default action.
+/// SA_RESETHAND: sets the default action for the next signal.
 fn reset(number: i32) {
     if let Ok(present) = signal::action(number) {
         let flags = view(number).stored().flags;
@@ -98,12 +98,12 @@ fn reset(number: i32) {
     }
 }
 
-/// The program has no handler (or ignores a fault, which the kernel does not let it): the process ends as it would have
-/// without us, by the same signal at the same instruction.
+/// The program has no handler (or ignores a fault, which the kernel does not permit). The process ends as it would without
+/// the library: by the same signal at the same instruction.
 #[cold]
 unsafe fn take_default_action(number: i32, information: *mut libc::siginfo_t, comes_again: bool) {
     if !comes_again && process::pid() == 1 {
-        return; // the kernel does not end the first process of a namespace so
+        return; // the kernel does not end the init process of a PID namespace by such a signal
     }
     // SAFETY: no handler.
     let _ = unsafe { signal::set_action(number, &Action { handler: libc::SIG_DFL, flags: 0, restorer: 0, mask: 0 }) };

@@ -8,13 +8,13 @@ use sidestep_sys::lock::Taken;
 use sidestep_sys::signal::{self, Action, KNOWN_FLAGS, SA_RESTORER};
 use sidestep_sys::{Errno, Result};
 
-/// Makes the call with the action that it is given, and tells the former one.
+/// Makes the call with the given action, and returns the former one.
 pub(super) type Call<'a> = &'a dyn Fn(Option<&Action>) -> Result<Action>;
 
-/// Changes, or asks, what happens on a signal.
+/// Changes or reads the action of a signal.
 pub(super) fn change(number: i32, new: Option<&Action>, call: Call) -> Result<Action> {
     let ours = settings::active() && (1..=64).contains(&number) && !is_reserved(number) && !thread::in_vfork();
-    // Reentered: a handler that we do not know of has interrupted a change.
+    // Reentered: a handler that was installed past the library has interrupted a change.
     if !ours || LOCK.lock(thread::tid()) == Taken::Reentered {
         return call(new).map(|present| shown(&present, view(number)));
     }
@@ -28,7 +28,7 @@ fn change_locked(number: i32, new: Option<&Action>, call: Call) -> Result<Action
         return call(new).map(|present| shown(&present, view(number)));
     };
     let before = View::copy_of(view(number));
-    // The program's handler is known before ours is installed for it.
+    // The program's handler must be stored before our handler is installed for it.
     view(number).set(&Action { flags: new.flags & KNOWN_FLAGS, ..*new });
     match call(Some(&in_front_of(new))) {
         Ok(present) => Ok(shown(&present, &before)),
@@ -39,16 +39,16 @@ fn change_locked(number: i32, new: Option<&Action>, call: Call) -> Result<Action
     }
 }
 
-/// Whether our handler goes in front of what the program wants for this signal.
+/// Whether our handler is installed in front of what the program wants for this signal.
 fn is_wrapped(number: i32, new: &Action) -> bool {
     let handled = new.handler > libc::SIG_IGN;
     if handled && new.flags & SA_RESTORER == 0 {
-        return false; // the kernel ends a process whose handler has no way back
+        return false; // such a handler cannot return, and the kernel ends the process
     }
     if is_fault(number) { FAULTS.load(Relaxed) } else { handled && OTHERS.load(Relaxed) }
 }
 
-/// What the program sees of an action of the kernel's.
+/// The action that the program sees where the kernel has `present`.
 fn shown(present: &Action, view: &View) -> Action {
     if caught::is_ours(present) { view.shown(present) } else { *present }
 }
@@ -66,7 +66,7 @@ fn to_libc(action: &Action) -> libc::sigaction {
     new
 }
 
-/// As libc will hand it to the kernel, but for the restorer, which is libc's own.
+/// libc's struct as libc will pass it to the kernel, without libc's own restorer.
 fn from_libc(action: &libc::sigaction) -> Action {
     let flags = u64::from(action.sa_flags as u32) | SA_RESTORER;
     // SAFETY: libc's mask is larger than the kernel's word.
@@ -74,7 +74,7 @@ fn from_libc(action: &libc::sigaction) -> Action {
     Action { handler: action.sa_sigaction, flags, restorer: 0, mask }
 }
 
-/// libc's sigaction(), with whatever else it does. Tells the former action.
+/// Calls libc's sigaction(), with all its side effects. Returns the former action.
 pub fn set_by_libc(number: i32, new: Option<&Action>) -> Result<Action> {
     let new = new.map(to_libc);
     let mut old = to_libc(&Action { handler: 0, flags: 0, restorer: 0, mask: 0 });
@@ -115,20 +115,20 @@ pub fn simple(number: i32, handler: usize, flags: i32, mask: u64) -> usize {
     }
 }
 
-/// What the program sees of a handler that libc has told.
+/// The handler that the program sees where libc has returned `handler`.
 pub fn shown_handler(number: i32, handler: usize) -> usize {
     if handler == caught::address() { view(number).stored().handler } else { handler }
 }
 
-/// Signals whose handlers signal(3) is to install without SA_RESTART, as siginterrupt(3) was told.
+/// Signals for which siginterrupt(3) was called: signal(3) installs their handlers without SA_RESTART.
 static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
 
-/// signal(3) asks for a restart unless siginterrupt(3) has been called.
+/// Whether signal(3) sets SA_RESTART: yes, unless siginterrupt(3) has been called for the signal.
 pub fn restarts(number: i32) -> bool {
     !(1..=64).contains(&number) || INTERRUPTING.load(Relaxed) >> (number - 1) & 1 == 0
 }
 
-/// siginterrupt(3) has succeeded: libc has changed the flag of what the kernel knows.
+/// siginterrupt(3) has succeeded: libc has changed the flag in the kernel's action, and this changes it in the stored one.
 pub fn interrupt(number: i32, on: bool) {
     if (1..=64).contains(&number) {
         let bit = 1 << (number - 1);
@@ -141,8 +141,8 @@ pub fn interrupt(number: i32, on: bool) {
     }
 }
 
-/// Starts another program by `call`: what the program ignores stays ignored there, while our handler would leave the
-/// default action. Until the call returns, a fault in a copy ends the process.
+/// Makes `call`, which starts another program. A signal that the program ignores must stay ignored there; with our handler
+/// installed, exec() would set the default action. Until `call` returns, a fault in a copy ends the process.
 pub fn as_ignored<T>(call: impl FnOnce() -> T) -> T {
     let ignored = |number: &i32| FAULTS.load(Relaxed) && view(*number).ignores();
     let ours = [libc::SIGSEGV, libc::SIGBUS].map(|n| Some(n).filter(ignored).and_then(taken_back));
@@ -154,7 +154,7 @@ pub fn as_ignored<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Has the kernel ignore the signal itself. Returns our action, if it was there.
+/// Makes the kernel ignore the signal. Returns our action, if it was installed.
 fn taken_back(number: i32) -> Option<(i32, Action)> {
     let ours = signal::action(number).ok().filter(caught::is_ours)?;
     // SAFETY: no handler.

@@ -1,12 +1,12 @@
-//! The program's signal handlers, and ours in front of them.
+//! The program's signal handlers, and the library's handler in front of them.
 //!
-//! A fault in a copy (`user`) has to become EFAULT, and a handler must not run while its thread holds a lock of ours
-//! (`critical`). So the kernel calls our handler first ([`caught`]). Unless the signal is for us, it jumps to the
-//! program's, which finds stack and arguments as the kernel has prepared them: with the program's own flags and mask.
-//! What the program asks for and what it is shown are its own actions ([`change`]), never ours.
+//! A fault in a copy (`user`) must become EFAULT, and a handler must not run while its thread holds a lock of the library
+//! (`critical`). So the kernel calls our handler first ([`caught`]). Unless the signal is for the library, our handler jumps to
+//! the program's handler, with stack and arguments as the kernel prepared them, and with the program's own flags and mask.
+//! The program sets and sees its own actions only ([`change`]).
 //!
-//! Ours is there for SIGSEGV and SIGBUS from the first copy on, for other signals that the program handles from the first
-//! upgrade on. A program that installs a handler past libc replaces it, and then gets faults in copies itself.
+//! Our handler is installed for SIGSEGV and SIGBUS from the first copy on; for other signals that the program handles, from
+//! the first upgrade on. A program that installs a handler past libc replaces ours, and gets faults in copies itself.
 
 mod caught;
 mod change;
@@ -22,18 +22,18 @@ use sidestep_sys::lock::Taken;
 use sidestep_sys::signal::{self, Action, SA_RESTORER};
 use view::view;
 
-/// Every change of actions is made under it.
+/// Held for every change of actions.
 static LOCK: Lock = Lock::new();
 
-/// In a forked child.
+/// In a forked child: releases the lock.
 pub fn unlock() {
     LOCK.reset_in_child();
 }
-/// Whether faults come to us first.
+/// Whether our handler is installed for faults.
 static FAULTS: AtomicBool = AtomicBool::new(false);
-/// Whether signals that the program handles do.
+/// Whether our handler is installed for other signals that the program handles.
 static OTHERS: AtomicBool = AtomicBool::new(false);
-/// libc's own end of a signal handler, once one has been installed.
+/// Restorer of libc (the code that a handler returns to), known once a handler has been installed.
 static RESTORER: AtomicUsize = AtomicUsize::new(0);
 
 const SIGNALS: core::ops::RangeInclusive<i32> = 1..=64;
@@ -42,12 +42,12 @@ fn is_fault(number: i32) -> bool {
     matches!(number, libc::SIGSEGV | libc::SIGBUS)
 }
 
-/// Signals without handlers, and the two that libc keeps for itself.
+/// SIGKILL and SIGSTOP, which have no handlers, and the two signals that libc keeps for itself.
 fn is_reserved(number: i32) -> bool {
     matches!(number, libc::SIGKILL | libc::SIGSTOP | 32 | 33)
 }
 
-/// From now on faults in copies are caught.
+/// Catches faults in copies from now on.
 #[cold]
 pub fn install() {
     arch::prepare_copy();
@@ -56,7 +56,7 @@ pub fn install() {
     }
 }
 
-/// From now on handlers wait for the end of critical sections.
+/// Defers the program's handlers during critical sections from now on.
 #[cold]
 pub fn install_all() {
     install();
@@ -65,7 +65,7 @@ pub fn install_all() {
     }
 }
 
-/// Whether all handlers of the program that were installed through libc come to us first.
+/// Whether our handler comes before all handlers of the program that were installed through libc.
 #[inline]
 pub fn are_ours() -> bool {
     OTHERS.load(Relaxed)
@@ -80,7 +80,7 @@ fn wrap_all(numbers: &mut dyn Iterator<Item = i32>) -> bool {
     true
 }
 
-/// Puts our handler in front of what the program has for this signal now.
+/// Installs our handler in front of the program's present one for this signal.
 fn wrap(number: i32) {
     let Ok(present) = signal::action(number) else { return };
     let handled = present.handler > libc::SIG_IGN && present.flags & SA_RESTORER != 0;
@@ -98,11 +98,11 @@ fn wrap(number: i32) {
     RESTORER.store(signal::action(number).map_or(0, |a| a.restorer), Relaxed);
 }
 
-/// Our handler, as it must be installed so that the program's finds everything as it has asked for.
+/// Our action, with the flags that the program's handler needs.
 fn in_front_of(program: &Action) -> Action {
     const OURS: u64 = (libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART) as u64 | SA_RESTORER;
     let flags = if program.handler > libc::SIG_IGN {
-        program.flags & !(libc::SA_RESETHAND as u32 as u64) | libc::SA_SIGINFO as u64 // a reset is for us to make
+        program.flags & !(libc::SA_RESETHAND as u32 as u64) | libc::SA_SIGINFO as u64 // our handler does the reset
     } else {
         OURS
     };
@@ -111,7 +111,7 @@ fn in_front_of(program: &Action) -> Action {
     Action { handler: caught::address(), flags, restorer, mask: program.mask }
 }
 
-/// Before the program confines itself: its handlers are called by the kernel again, and we install nothing any more.
+/// Before the program confines itself: gives its handlers back to the kernel, and installs nothing any more.
 pub fn retire() {
     if LOCK.lock(thread::tid()) == Taken::Reentered {
         return;

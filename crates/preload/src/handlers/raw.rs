@@ -1,4 +1,4 @@
-//! rt_sigaction(2) by syscall(): unlike sigaction(3) it says EFAULT.
+//! rt_sigaction(2) through syscall(): a bad pointer is EFAULT, unlike in sigaction(3).
 
 use super::{FAULTS, OTHERS, change};
 use crate::user;

@@ -1,10 +1,10 @@
-//! What the program has asked for, signal by signal, where our handler stands in its place.
+//! The program's own action for each signal for which our handler is installed.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use sidestep_sys::signal::{Action, SA_RESTORER};
 
-/// The part of an action that the kernel does not keep for us: of ours it has the program's mask and, if the program has
-/// one, its restorer.
+/// The part of the program's action that the kernel does not hold while our handler is installed. The kernel holds the
+/// program's mask and, if the program has one, its restorer.
 pub struct View {
     handler: AtomicUsize,
     flags: AtomicU64,
@@ -39,13 +39,13 @@ impl View {
         self.handler.store(action.handler, Release);
     }
 
-    /// All of it; there is no mask.
+    /// The stored action; its mask is 0.
     pub fn stored(&self) -> Action {
         let handler = self.handler.load(Acquire);
         Action { handler, flags: self.flags.load(Relaxed), restorer: self.restorer.load(Relaxed), mask: 0 }
     }
 
-    /// The program's action, of which the kernel has `present`.
+    /// The program's whole action. `present`: the action that the kernel has.
     pub fn shown(&self, present: &Action) -> Action {
         let stored = self.stored();
         let restorer = if stored.flags & SA_RESTORER != 0 { present.restorer } else { stored.restorer };
@@ -68,8 +68,8 @@ impl View {
         };
     }
 
-    /// The handler that the signal is for which has just come; and whether it was for this one only (SA_RESETHAND).
-    pub fn claim(&self) -> (usize, bool) {
+    /// The program's handler for a signal that has just come, and whether it was set for this one signal only (SA_RESETHAND).
+    pub fn take(&self) -> (usize, bool) {
         let handler = self.handler.load(Acquire);
         if handler <= libc::SIG_IGN || self.flags.load(Relaxed) & RESETHAND == 0 {
             return (handler, false);

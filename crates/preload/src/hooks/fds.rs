@@ -1,4 +1,4 @@
-//! Closing and duplicating numbers, and their flags.
+//! Closing and duplicating descriptors, and their flags.
 
 use super::conn;
 use crate::fdtable::{self, Kind};
@@ -9,7 +9,7 @@ use core::ffi::{c_int, c_uint, c_ulong};
 use sidestep_abi::Reason;
 use sidestep_sys::Errno;
 
-/// A descriptor of the library itself: as good as not open, for the program.
+/// Whether `fd` is the library's own. To the program such a descriptor is not open.
 fn is_own(fd: c_int) -> bool {
     fdtable::get(fd) == Kind::Own && !thread::in_vfork()
 }
@@ -26,13 +26,13 @@ pub unsafe fn close(fd: c_int) -> c_int {
 }
 
 pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    // With CLOSE_RANGE_UNSHARE the numbers of this thread part from those of the process, which is what we follow; with
-    // CLOSE_RANGE_CLOEXEC nothing is closed; what the kernel does not know it refuses.
+    // CLOSE_RANGE_UNSHARE gives this thread a descriptor table of its own, while we follow that of the process.
+    // CLOSE_RANGE_CLOEXEC closes nothing. The kernel refuses unknown flags.
     if thread::in_vfork() || flags != 0 {
         // SAFETY: the program's own call.
         return unsafe { next::close_range(first, last, flags) };
     }
-    // What we follow is closed one by one, what is ours is left out, the kernel does the stretches between.
+    // Followed descriptors are closed one by one, our own are left out, and the kernel closes the ranges between.
     let mut from = first;
     let mut result = 0;
     fdtable::for_each(|fd, kind| {
@@ -49,7 +49,7 @@ pub unsafe fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         }
     });
     if from <= last || result != 0 || first > last {
-        // SAFETY: as above. Also tells the program of arguments that make no sense.
+        // SAFETY: as above. The kernel also refuses arguments that make no sense.
         result |= unsafe { next::close_range(from, last, flags) };
     }
     result
@@ -80,24 +80,24 @@ pub unsafe fn dup2(fd: c_int, new: c_int) -> c_int {
 pub unsafe fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: the program's own call.
     let call = || unsafe { next::dup3(fd, new, flags) };
-    // With other flags it fails, and what `new` stands for stays.
+    // With other flags the call fails, and `new` stays what it is.
     if flags & !libc::O_CLOEXEC == 0 { replace(fd, new, call) } else { call() }
 }
 
-/// dup2() over `new`: what it stood for ends, unless the call is bound to fail.
+/// dup2() onto `new`: ends what `new` stood for, unless the call is bound to fail.
 fn replace(fd: c_int, new: c_int, native: impl FnOnce() -> c_int) -> c_int {
     if fd == new || thread::in_vfork() || sidestep_sys::fd::fcntl(fd, libc::F_GETFD, 0).is_err() {
         return native();
     }
-    // A number from before the limit was lowered stays what it is.
+    // dup2() fails at or above the limit, so a descriptor from before the limit was lowered stays what it is.
     if u64::from(new as u32) >= sidestep_sys::limit::descriptor_limit() {
         return native();
     }
     if is_own(new) {
-        // Ours lies where the program wants its own: it must not notice.
+        // The program wants the number of a descriptor of the library. EBUSY: dup2(2) permits this error.
         return errno::give(Err(Errno(libc::EBUSY))) as c_int;
     }
-    // Under a standard number, stdio or another program may use it without our seeing.
+    // Stdio or another program may use a standard descriptor without the library seeing it.
     if new <= 2
         && let Some(index) = conn(fd)
     {
@@ -132,7 +132,7 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int {
 
 pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
     let c = conn(fd).map(arena::conn);
-    let number = c_ulong::from(request as u32); // all that the kernel looks at, and that musl's programs pass
+    let number = c_ulong::from(request as u32); // the kernel looks at 32 bits; programs for musl pass an int
     if number == libc::FIOASYNC
         && let Some(c) = c
         && user::read(arg as *const c_int).is_ok_and(|on| on != 0)
@@ -152,7 +152,7 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int {
             let told = unsafe { user::write(value, rx::readable(c, fd) as c_int) };
             return errno::give(told.map(|()| 0)) as c_int;
         }
-        // Copies in the kernel's queue are nothing that the program has still to get rid of.
+        // Copies in the kernel's send queue are bytes that the peer has in the ring: the program does not wait for them.
         libc::TIOCOUTQ if c.is_attached() => {
             let news = c.with_tx(|end| end.tx.news_in_kernel()).unwrap_or(u64::MAX);
             let told = user::read(value.cast_const()).and_then(|n| {

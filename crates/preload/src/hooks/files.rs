@@ -1,4 +1,4 @@
-//! sendfile, the splice family, and stdio on a socket.
+//! sendfile, the splice family, AIO, and stdio on a socket.
 
 use super::conn;
 use crate::io::{past_us, send as transmit};
@@ -18,13 +18,13 @@ pub unsafe fn sendfile(out: c_int, from: c_int, at: *mut off_t, n: size_t) -> ss
     let start = if at.is_null() { seek(from, 0, libc::SEEK_CUR) } else { user::read(at.cast_const()) };
     let start = match start {
         Ok(start) if start >= 0 && n <= isize::MAX as usize => start,
-        // Not a file with positions; rare enough for the kernel.
+        // The source has no file position (a pipe, for instance). This is rare, so the kernel does it.
         Err(Errno(libc::ESPIPE)) => {
             return transmit::by_kernel(arena::conn(c), out, Reason::Splice, 0, native);
         }
-        _ => return native(), // which the kernel refuses
+        _ => return native(), // the kernel refuses the call
     };
-    // Only the call itself shows which way it goes: the connection may be attached in it.
+    // Only the call itself shows which carrier is used: the connection may be attached during the call.
     let mut by_kernel = false;
     let sent = transmit::send(c, out, &mut File { fd: from, start, len: n }, 0, || {
         by_kernel = true;
@@ -53,7 +53,7 @@ fn seek(fd: c_int, to: off_t, whence: c_int) -> Result<off_t> {
         .map(|at| at as off_t)
 }
 
-/// A file, read straight into the ring.
+/// A file as a source, read straight into the ring.
 struct File {
     fd: c_int,
     start: off_t,
@@ -122,19 +122,19 @@ pub unsafe fn splice(
     moved
 }
 
-/// Between pipes only; a socket is an error that the kernel reports.
+/// Works on pipes only; the kernel reports an error for a socket.
 pub unsafe fn tee(from: c_int, to: c_int, n: size_t, flags: c_uint) -> ssize_t {
     // SAFETY: the program's own call.
     unsafe { next::tee(from, to, n, flags) }
 }
 
-/// Into a pipe only; a socket is an error that the kernel reports.
+/// Works into a pipe only; the kernel reports an error for a socket.
 pub unsafe fn vmsplice(fd: c_int, iov: *const iovec, n: size_t, flags: c_uint) -> ssize_t {
     // SAFETY: the program's own call.
     unsafe { next::vmsplice(fd, iov, n, flags) }
 }
 
-/// POSIX AIO reads and writes in threads of libc's own: the kernel for good.
+/// POSIX AIO reads and writes in threads of libc's own: the connection goes to the kernel for good.
 fn surrender_request(request: *const libc::aiocb) {
     let place = request.wrapping_byte_add(offset_of!(libc::aiocb, aio_fildes)).cast::<c_int>();
     if fdtable::follows_any()
@@ -166,7 +166,7 @@ pub unsafe fn lio_listio(mode: c_int, list: *const *mut libc::aiocb, n: c_int, e
     unsafe { next::lio_listio(mode, list, n, event) }
 }
 
-/// The kernel's own AIO (io_submit(2) through syscall()): it does with sockets what it is asked to, by itself.
+/// The kernel's AIO (io_submit(2) through syscall()): the kernel reads and writes the sockets without our hooks.
 pub fn submitted(n: c_long, list: *const *const Iocb) {
     if !fdtable::follows_any() {
         return;
@@ -192,14 +192,14 @@ pub struct Iocb {
 // SAFETY: integers.
 unsafe impl user::Plain for Iocb {}
 
-/// It closes the number inside libc, too: so that is followed no longer.
+/// stdio also closes the descriptor inside libc, so the descriptor is not followed any longer.
 fn leave_to_stdio(index: u32, fd: c_int) {
     let c = arena::conn(index);
     drain::to_kernel(c, fd, Reason::Stdio);
     numbers::unfollow_native(index, fd);
 }
 
-/// stdio reads and writes inside libc, where nobody can intercept it: the kernel for good.
+/// stdio reads and writes inside libc, past all hooks: the connection goes to the kernel for good.
 pub unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut libc::FILE {
     if let Some(index) = conn(fd) {
         errno::keep(|| leave_to_stdio(index, fd));
@@ -231,7 +231,7 @@ pub unsafe fn vdprintf(fd: c_int, format: *const c_char, args: *mut c_void) -> c
     errno::give(result) as c_int
 }
 
-/// What _FORTIFY_SOURCE makes of vdprintf; its further checks are for formats that can be written to.
+/// _FORTIFY_SOURCE calls this for vdprintf(3). Its further checks concern formats in writable memory.
 pub unsafe fn vdprintf_chk(fd: c_int, _flag: c_int, format: *const c_char, args: *mut c_void) -> c_int {
     // SAFETY: the same contract.
     unsafe { vdprintf(fd, format, args) }

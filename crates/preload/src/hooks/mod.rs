@@ -1,4 +1,4 @@
-//! The hooks: look up what the descriptor stands for, dispatch, done.
+//! The hooks: each looks up what the descriptor stands for, and dispatches.
 
 pub mod fds;
 pub mod files;
@@ -23,12 +23,12 @@ fn conn(fd: i32) -> Option<u32> {
     }
 }
 
-/// How often, and how long each time, a call waits for a close in another thread: 10 ms in all.
+/// How often a call looks whether a close in another thread is over: 10 ms in all.
 const LOOKS: u32 = 200;
 const LOOK_US: u64 = 50;
 
-/// Another thread is just closing the number. A call that went to the kernel now would meet a connection that is half
-/// in its ring and half out; once the close is over, the kernel answers.
+/// Another thread is closing the descriptor. A native call now would find the connection between its ring and the kernel. So
+/// the call waits until the close is over, and then the kernel answers.
 #[cold]
 fn after_close(fd: i32) -> Option<u32> {
     for _ in 0..LOOKS {

@@ -14,10 +14,11 @@ use libc::{cmsghdr, iovec, mmsghdr, msghdr, ssize_t, timespec};
 use sidestep_abi::Reason;
 use sidestep_sys::{Errno, Result, tcp};
 
-/// For 32-bit programs; from others the kernel takes it for a mistake.
+/// MSG_CMSG_COMPAT: the kernel sets it for 32-bit programs, and refuses it from others.
 const COMPAT: c_int = i32::MIN;
 
-/// Reads a header of the program, with the kernel's checks in their order. EFAULT, EINVAL or EMSGSIZE: the call's answer.
+/// Reads a header of the program, with the kernel's checks in the kernel's order. EFAULT, EINVAL or EMSGSIZE: the call's
+/// result.
 fn header(msg: *const msghdr) -> Result<msghdr> {
     let mut m = user::read(msg)?;
     m.msg_iovlen = host::length(m.msg_iovlen);
@@ -70,7 +71,7 @@ unsafe fn receive(c: u32, fd: c_int, msg: *mut msghdr, flags: c_int, native: imp
     done.unwrap_or_else(|e| errno::give(Err(e)))
 }
 
-/// What TCP_INQ has recvmsg(2) say: how many bytes are left. Behind the peer's end there is always one more read to be made.
+/// The value that TCP_INQ reports in recvmsg(2): how many bytes are left. After the peer's end there is always one more read.
 fn unread(c: &Conn, fd: c_int) -> Option<c_int> {
     c.has(flag::TELLS_UNREAD).then(|| match rx::readable(c, fd) {
         0 => c_int::from(tcp::has_ended(fd)),
@@ -78,7 +79,7 @@ fn unread(c: &Conn, fd: c_int) -> Option<c_int> {
     })
 }
 
-/// What the kernel says of a message that came by stream: no address, and no ancillary data but for TCP_INQ's.
+/// Fills in the header as the kernel does for TCP: no address, and no ancillary data but that of TCP_INQ.
 unsafe fn tell(msg: *mut msghdr, m: &msghdr, flags: c_int, unread: Option<c_int>) -> Result<()> {
     // SAFETY: the program's own place for ancillary data.
     let (used, cut) = unread.map_or((0, 0), |n| unsafe { tell_unread(m, n) });
@@ -93,12 +94,12 @@ unsafe fn tell(msg: *mut msghdr, m: &msghdr, flags: c_int, unread: Option<c_int>
     }
 }
 
-/// Header and data of one control message with an int (cmsg(3)), and with what stands between it and a next one.
+/// Length of one control message with an int, header included (cmsg(3)), aligned for a following one.
 const CONTROL_LEN: usize = size_of::<cmsghdr>() + size_of::<c_int>();
 const CONTROL_SPACE: usize = CONTROL_LEN.next_multiple_of(size_of::<usize>());
 
-/// Writes how many bytes are unread as the kernel would: as much of it as there is room for. Returns the room used, and
-/// MSG_CTRUNC if there was too little.
+/// Writes the number of unread bytes as a control message, cut to the room there is, as the kernel does. Returns the room
+/// used, and MSG_CTRUNC if there was too little.
 unsafe fn tell_unread(m: &msghdr, unread: c_int) -> (usize, c_int) {
     let room = m.msg_controllen;
     if m.msg_control.is_null() || room < size_of::<cmsghdr>() {
@@ -117,10 +118,10 @@ unsafe fn tell_unread(m: &msghdr, unread: c_int) -> (usize, c_int) {
 
 pub unsafe fn recvmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int, timeout: *mut timespec) -> c_int {
     if conn(fd).is_none() || n == 0 || flags & COMPAT != 0 || !timeout.is_null() {
-        // SAFETY: the program's own call. With a timeout only natively: such a reader is no stream reader.
+        // SAFETY: the program's own call. A timeout is left to the kernel: programs that use one do not read streams.
         return unsafe { natively_many(fd, msgs, n, flags, timeout) };
     }
-    // An error that stands at the socket comes before all messages, even those that are there (net/socket.c).
+    // A pending socket error comes before all messages, even those that are there (net/socket.c).
     if flags & libc::MSG_ERRQUEUE == 0
         && let Ok(error @ 1..) = tcp::option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR)
     {
@@ -142,15 +143,15 @@ unsafe fn natively_many(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int, 
         && !timeout.is_null()
         && super::time::nanoseconds(timeout).is_ok()
     {
-        // What is in the ring must be there when the kernel looks: the call may not wait.
+        // The call may not wait, so unread bytes of the ring must be in the kernel before.
         errno::keep(|| drain::to_kernel(arena::conn(c), fd, Reason::SocketOption));
     }
     // SAFETY: the program's own call.
     unsafe { next::recvmmsg(fd, msgs, n, flags, timeout) }
 }
 
-/// Goes through the headers of many messages, by `each`, which tells the bytes of one, and whether to go on with the next;
-/// the lengths are written behind the headers. Returns how many it were; an error only if it is the first one's.
+/// Calls `each` with the header of each message and stores the returned number of bytes behind that header. `each` also
+/// returns whether to go on. Returns the number of messages; an error only if the first message fails.
 fn for_each(msgs: *mut mmsghdr, n: c_uint, mut each: impl FnMut(*mut msghdr) -> Result<(usize, bool)>) -> c_int {
     let before = errno::get();
     for i in 0..n {
@@ -165,7 +166,7 @@ fn for_each(msgs: *mut mmsghdr, n: c_uint, mut each: impl FnMut(*mut msghdr) -> 
             Ok(false) => return i as c_int + 1,
             Err(e) if i == 0 => return errno::give(Err(e)) as c_int,
             Err(_) => {
-                errno::set(before); // the call succeeds
+                errno::set(before); // errno stays as it was: the call succeeds
                 return i as c_int;
             }
         }
@@ -201,7 +202,8 @@ fn check_name(m: &msghdr) -> Result<()> {
     if address_is_good(m.msg_name.cast(), len) { Ok(()) } else { Err(Errno(libc::EFAULT)) }
 }
 
-/// Ancillary data says how the kernel is to send: it must see the bytes, for good. What it cannot read it refuses.
+/// Ancillary data tells the kernel how to send, so the connection goes to the kernel for good. The kernel refuses data that
+/// it cannot read.
 #[cold]
 fn send_with_control(c: u32, fd: c_int, m: &msghdr, flags: c_int, native: impl FnOnce() -> ssize_t) -> ssize_t {
     if m.msg_controllen > i32::MAX as usize || !is_readable(m.msg_control, m.msg_controllen) {
@@ -219,7 +221,7 @@ fn is_readable(from: *const c_void, len: usize) -> bool {
 }
 
 pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -> c_int {
-    let most = n.min(MOST_VECTORS as c_uint); // as the kernel cuts it
+    let most = n.min(MOST_VECTORS as c_uint); // the kernel cuts the number likewise
     if conn(fd).is_none() {
         if fdtable::follows_any() {
             (0..most as usize).for_each(|i| passed::surrender(msgs.wrapping_add(i).cast()));
@@ -233,7 +235,7 @@ pub unsafe fn sendmmsg(fd: c_int, msgs: *mut mmsghdr, n: c_uint, flags: c_int) -
         if sent < 0 {
             return Err(Errno(errno::get()));
         }
-        // What follows must not overtake the rest of this one.
+        // After a partial send no further message may follow: it would overtake the rest of this one.
         let whole = header(entry).is_ok_and(|m| with_vector(&m, iov::total) == Ok(sent as usize));
         Ok((sent as usize, whole))
     })

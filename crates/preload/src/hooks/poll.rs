@@ -1,5 +1,5 @@
-//! poll, select and epoll in all their forms. Lists and sets that hold nothing of ours are passed on as they are; others are
-//! copied, and the answers are written back.
+//! poll, select and epoll in all their forms. Lists and sets without a connection or set of ours go to libc unchanged. Others
+//! are copied, and the answers are written back.
 
 use super::rw::check_room;
 use super::time::{Left, from_ms, from_spec, from_val};
@@ -22,15 +22,15 @@ impl Mask {
         if mask.is_null() { Ok(Mask(None)) } else { user::read(mask.cast::<u64>()).map(|word| Mask(Some(word))) }
     }
 
-    /// For calls that hand it to the kernel, which reads eight bytes.
+    /// Pointer for calls that pass the mask to the kernel, which reads eight bytes.
     fn pointer(&self) -> *const sigset_t {
         self.0.as_ref().map_or(core::ptr::null(), |word| core::ptr::from_ref(word).cast())
     }
 }
 
-/// Entries that are looked at at once.
+/// Entries that are read from the program at a time.
 const PART: usize = 8;
-/// Lists of so many entries are copied most often.
+/// Most lists are no longer than this.
 const FEW: usize = 8;
 const NOBODY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
@@ -47,7 +47,7 @@ fn holds_ours(fds: *const pollfd, n: usize) -> bool {
     })
 }
 
-/// One call on a list, of which `holds_ours` is true. EFAULT, EINVAL: the call's answer.
+/// One call on a list for which `holds_ours` is true. EFAULT, EINVAL: the call's result.
 unsafe fn poll_ours(
     fds: *mut pollfd,
     n: usize,
@@ -57,8 +57,8 @@ unsafe fn poll_ours(
 ) -> Result<c_int> {
     if n >= limit::FEW_DESCRIPTORS {
         match limit::descriptor_limit().cmp(&(n as u64)) {
-            Ordering::Less => return Ok(native()), // which the kernel refuses
-            // There is no room for a doorbell in a list that is as long as the kernel allows.
+            Ordering::Less => return Ok(native()), // the kernel refuses the call
+            // The list is as long as the kernel permits, so there is no room for a doorbell.
             Ordering::Equal => return Ok(leave_to_kernel(fds, n, native)),
             Ordering::Greater => {}
         }
@@ -71,7 +71,7 @@ unsafe fn poll_ours(
     polling::with_list(n, |list| unsafe { poll_copy(fds, list, ns, mask, native) })?
 }
 
-/// `list`: room for a copy of the program's.
+/// `list`: room for a copy of the program's list.
 unsafe fn poll_copy(
     fds: *mut pollfd,
     list: &mut [pollfd],
@@ -96,7 +96,7 @@ unsafe fn poll_copy(
     Ok(ready)
 }
 
-/// Writes what was found, and nothing else, as the kernel does.
+/// Writes `revents` of each entry, and nothing else, as the kernel does.
 unsafe fn tell(fds: *mut pollfd, list: &[pollfd]) -> Result<()> {
     list.iter().enumerate().try_for_each(|(i, p)| {
         let place = fds.wrapping_add(i).wrapping_byte_add(offset_of!(pollfd, revents)).cast::<u16>();
@@ -143,7 +143,7 @@ pub unsafe fn ppoll(fds: *mut pollfd, n: c_ulong, timeout: *const timespec, mask
     if !holds_ours(fds, n as usize) {
         return native();
     }
-    // What cannot be read or makes no sense the kernel refuses, and so does libc.
+    // The kernel, like libc, refuses arguments that cannot be read or make no sense.
     let (Ok(ns), Ok(mask)) = (from_spec(timeout), Mask::read(mask)) else { return native() };
     // SAFETY: the program's own list.
     flat(unsafe { poll_ours(fds, n as usize, ns, &mask, native) })
@@ -161,10 +161,10 @@ pub unsafe fn ppoll_chk(
     unsafe { ppoll(fds, n, timeout, mask) }
 }
 
-/// A mask of another size the kernel refuses.
+/// The kernel refuses a mask of another size.
 const MASK_SIZE: usize = size_of::<u64>();
 
-/// ppoll(2) through syscall(): tells how much of the time is left, unlike libc's.
+/// ppoll(2) through syscall(): unlike libc's, it writes back the time that is left.
 pub unsafe fn raw_ppoll(
     fds: *mut pollfd,
     n: c_ulong,
@@ -244,7 +244,7 @@ pub unsafe fn pselect(
     result.map_or_else(native, flat)
 }
 
-/// pselect6(2) through syscall(): the mask comes with its size, and the time that is left is told.
+/// pselect6(2) through syscall(): the mask comes with its size, and the time that is left is written back.
 pub unsafe fn raw_pselect(
     n: c_int,
     sets: [*mut fd_set; 3],
@@ -288,7 +288,7 @@ pub unsafe fn epoll_ctl(ep: c_int, op: c_int, fd: c_int, event: *mut epoll_event
         return epoll::ctl(index, op, fd, event, native);
     }
     let result = native();
-    // A set that was made where we could not see: its waits cannot hear doorbells.
+    // The set was made out of our sight, so its waits cannot hear doorbells.
     if result == 0
         && op != libc::EPOLL_CTL_DEL
         && let Kind::Conn(c) = fdtable::get(fd)
@@ -300,10 +300,10 @@ pub unsafe fn epoll_ctl(ep: c_int, op: c_int, fd: c_int, event: *mut epoll_event
 
 /// Events of one call that the kernel accepts (EP_MAX_EVENTS).
 const MOST_EVENTS: c_int = i32::MAX / size_of::<epoll_event>() as c_int;
-/// A buffer that is null is a bad one as any other: nothing is mapped there, but a slice can be made of it.
+/// Stands for a null pointer: like null it is not mapped, but a slice may be made of it.
 const NOWHERE: usize = 8;
 
-/// The buffer as a slice, of which nothing may be touched but by `user`; None: the kernel is to say what is wrong with it.
+/// The buffer as a slice; only `user` may touch its memory. None: the kernel is to report what is wrong with the buffer.
 unsafe fn buffer<'a>(events: *mut epoll_event, n: c_int) -> Option<&'a mut [epoll_event]> {
     let bytes = size_of::<epoll_event>().checked_mul(usize::try_from(n).ok()?)?;
     if n == 0 || n > MOST_EVENTS || iov::of_file(events.cast::<c_void>(), bytes).is_err() {
@@ -314,8 +314,8 @@ unsafe fn buffer<'a>(events: *mut epoll_event, n: c_int) -> Option<&'a mut [epol
     Some(unsafe { core::slice::from_raw_parts_mut(start, n as usize) })
 }
 
-/// One call on a set. `time` and `mask` are looked at only if the set is one of ours; if they are bad, or the buffer is,
-/// the kernel says so.
+/// One call on a set. `time` and `mask` are evaluated only if the set is one of ours. If they or the buffer are bad, the
+/// kernel reports that.
 unsafe fn wait(
     ep: c_int,
     (events, n): (*mut epoll_event, c_int),
@@ -325,7 +325,7 @@ unsafe fn wait(
 ) -> c_int {
     let Kind::Set(index) = fdtable::get(ep) else { return native() };
     epoll::saw_wait(index);
-    // There is no connection, and nobody makes one while this thread waits.
+    // The process follows no connection, and no other thread can make one while this thread waits.
     if !fdtable::follows_connections() && !epoll::has_doorbell(index) && !member::stays() && thread::is_alone() {
         return native();
     }

@@ -1,4 +1,4 @@
-//! fork, exec, spawn and exit, and what else changes the process as a whole.
+//! fork, exec, spawn, exit, and other calls that change the process as a whole.
 
 use super::conn;
 use crate::handlers::as_ignored;
@@ -10,7 +10,7 @@ use sidestep_sys::fd;
 
 type Strings = *const *const c_char;
 
-/// libc runs our handlers (fork.rs) inside of it, as it does for daemon(3) and forkpty(3).
+/// libc runs our handlers (fork.rs) inside fork(3), as it does for daemon(3) and forkpty(3).
 pub unsafe fn fork() -> pid_t {
     if !forking::is_registered() {
         // SAFETY: the program's own call.
@@ -24,7 +24,7 @@ pub unsafe fn fork() -> pid_t {
     pid
 }
 
-/// _Fork(3) runs no handlers. A libc that does not have it needs its own fork() to have a child that works.
+/// _Fork(3) runs no handlers. In a libc without _Fork(3) only fork(3) makes a child in which libc works.
 pub unsafe fn fork_plain() -> pid_t {
     if !crate::calls::symbols::has_plain_fork() {
         // SAFETY: the program's own call.
@@ -34,7 +34,7 @@ pub unsafe fn fork_plain() -> pid_t {
     followed(|| unsafe { next::_Fork() }.into()) as pid_t
 }
 
-/// A call by which a child is made that returns here too, on memory of its own.
+/// Makes a child that returns here too, with a copy of the memory.
 fn followed(native: impl FnOnce() -> c_long) -> c_long {
     forking::prepare();
     let pid = native();
@@ -51,7 +51,7 @@ pub fn raw_fork(native: impl FnOnce() -> c_long) -> c_long {
     followed(native)
 }
 
-/// clone(2) through syscall(), with these flags. `stack`: null if the child goes on where we are.
+/// clone(2) through syscall(), with these flags. `stack`: 0 if the child continues on the present stack.
 pub fn raw_clone(flags: u64, stack: usize, native: impl FnOnce() -> c_long) -> c_long {
     let has = |flag: c_int| flags & flag as u64 != 0;
     if has(libc::CLONE_THREAD) {
@@ -61,14 +61,15 @@ pub fn raw_clone(flags: u64, stack: usize, native: impl FnOnce() -> c_long) -> c
         return on_our_memory(has(libc::CLONE_VFORK), native);
     }
     if stack != 0 || has(libc::CLONE_FILES) {
-        // A child that does not come by here, or closes our numbers, takes itself for us: only the kernel serves both.
+        // A child on another stack does not return here. A child with CLONE_FILES closes our descriptors, too. In either case
+        // the child would act as this process, so only the kernel can serve both.
         exec::surrender_present(Reason::Shared);
         return native();
     }
     followed(native)
 }
 
-/// Until such a child has gone, calls of this thread are perhaps the child's.
+/// With CLONE_VFORK (`waits`) the child runs on this thread's memory until it ends: calls meanwhile may be the child's.
 fn on_our_memory(waits: bool, native: impl FnOnce() -> c_long) -> c_long {
     if !waits {
         return native();
@@ -76,21 +77,21 @@ fn on_our_memory(waits: bool, native: impl FnOnce() -> c_long) -> c_long {
     thread::set_vfork(true);
     let pid = native();
     if pid != 0 {
-        thread::set_vfork(false); // the child has gone
+        thread::set_vfork(false); // the child is gone
     }
     pid
 }
 
 /// clone3(2) through syscall().
 pub fn raw_clone3(args: *const CloneArgs, size: usize, native: impl FnOnce() -> c_long) -> c_long {
-    // The kernel refuses what is shorter, and what cannot be read.
+    // The kernel refuses a shorter struct, and one that cannot be read.
     match user::read(args) {
         Ok(a) if size >= size_of::<CloneArgs>() => raw_clone(a.flags, a.stack as usize, native),
         _ => native(),
     }
 }
 
-/// The beginning of struct clone_args (linux/sched.h), which is what the kernel wants at least.
+/// The beginning of struct clone_args (linux/sched.h), at the least size that the kernel accepts.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct CloneArgs {
@@ -109,14 +110,14 @@ pub unsafe fn exit(status: c_int) -> ! {
     unsafe { next::_exit(status) }
 }
 
-/// The process is about to end, unless it is a child of vfork() that ends on its parent's memory.
+/// The process is about to end, unless this is a vfork child, which ends on its parent's memory.
 pub fn leave() {
     if !thread::in_vfork() {
         exec::leave();
     }
 }
 
-/// exit(2) through syscall() ends one thread; the process too, if it is the last.
+/// exit(2) through syscall() ends one thread, and the process if that thread is the last.
 pub fn leave_thread() {
     if thread::is_alone() || sidestep_sys::process::threads() == Some(1) {
         leave();
@@ -218,7 +219,7 @@ pub unsafe fn popen(command: *const c_char, mode: *const c_char) -> *mut libc::F
     as_ignored(|| unsafe { next::popen(command, mode) })
 }
 
-/// The spawned program will have the connection under another number, even if ours is close-on-exec.
+/// The spawned program will have the connection under another descriptor, even if ours is close-on-exec.
 pub unsafe fn adddup2(actions: *mut c_void, fd: c_int, new: c_int) -> c_int {
     if let Some(index) = conn(fd) {
         errno::keep(|| drain::to_kernel(arena::conn(index), fd, Reason::Exec));
@@ -241,8 +242,8 @@ pub unsafe fn prlimit(pid: pid_t, resource: c_int, new: *const libc::rlimit, old
     result
 }
 
-/// A limit has been asked for, or changed: with few descriptors the process needs all of them itself, and no further one
-/// can be ours.
+/// The program has read a limit, or has `changed` it. If few descriptors are permitted from now on, the program needs all of
+/// them, so its connections go to the kernel.
 pub fn limited(resource: c_int, changed: bool) {
     let concerns_us = changed && resource == libc::RLIMIT_NOFILE as c_int && fdtable::follows_any();
     if concerns_us && !thread::in_vfork() && !fd::may_be_ours() {

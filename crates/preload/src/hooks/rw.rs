@@ -1,4 +1,4 @@
-//! read, write, recv, send and their kin: all become one receive or one send.
+//! read, write, recv, send and their kin: all call one receive or one send.
 
 use super::conn;
 use crate::io::{past_us, recv, send as transmit};
@@ -10,7 +10,7 @@ use libc::{iovec, off_t, size_t, sockaddr, socklen_t, ssize_t};
 use sidestep_abi::Reason;
 use sidestep_sys::{Errno, Result, tcp};
 
-/// What _FORTIFY_SOURCE checks.
+/// The check of _FORTIFY_SOURCE: aborts if `n` is more than the buffer's `room`.
 pub fn check_room(n: size_t, room: size_t) {
     if n > room {
         host::overflow()
@@ -20,12 +20,12 @@ pub fn check_room(n: size_t, room: size_t) {
 /// Most vectors of one call (UIO_MAXIOV).
 pub const MOST_VECTORS: usize = 1024;
 
-/// A number of vectors that readv(2) and its kin take, and that name something.
+/// The number of vectors. None: readv(2) and its kin refuse it, or it is 0.
 fn vectors(n: c_int) -> Option<usize> {
     usize::try_from(n).ok().filter(|n| (1..=MOST_VECTORS).contains(n))
 }
 
-/// The result of a call whose arguments had to be looked at.
+/// The return value of a call whose arguments were checked first.
 fn flat(result: Result<ssize_t>) -> ssize_t {
     result.unwrap_or_else(|e| errno::give(Err(e)))
 }
@@ -43,7 +43,7 @@ pub unsafe fn read(fd: c_int, buf: *mut c_void, n: size_t) -> ssize_t {
     // SAFETY: the program's own call.
     let native = || unsafe { next::read(fd, buf, n) };
     match conn(fd) {
-        // read(2) of nothing returns at once, unlike recv(2) of nothing.
+        // read(2) of 0 bytes returns at once, unlike recv(2) of 0 bytes.
         // SAFETY: the buffer that the program reads into.
         Some(c) if n > 0 => flat(iov::of_file(buf, n).map(|iov| unsafe { receive(c, fd, &iov, 0, native) })),
         _ => native(),
@@ -66,7 +66,7 @@ pub unsafe fn readv(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t {
     }
 }
 
-/// readv(2) of nothing returns at once.
+/// readv(2) of 0 bytes returns at once.
 ///
 /// # Safety
 /// As for [`receive`].
@@ -83,17 +83,17 @@ unsafe fn receive_vector(
     }))
 }
 
-/// What is asked of preadv2(2) and pwritev2(2).
+/// What preadv2(2) or pwritev2(2) are called for.
 enum Asked {
-    /// To go on at the position, which a socket does not have: the flags of recv(2) and send(2) for it.
+    /// Position -1, as on a socket, with these flags of recv(2) or send(2).
     Stream(c_int),
-    /// Something that the kernel refuses without moving a byte.
+    /// Arguments that the kernel refuses without moving a byte.
     Nothing,
-    /// Something that only the kernel can serve.
+    /// Flags that only the kernel can serve.
     Unknown,
 }
 
-/// Flags that mean nothing to a socket: RWF_HIPRI, RWF_DSYNC and RWF_SYNC of linux/fs.h.
+/// Flags without a meaning for sockets: RWF_HIPRI, RWF_DSYNC and RWF_SYNC of linux/fs.h.
 const IGNORED: c_int = 1 | 2 | 4;
 const RWF_NOWAIT: c_int = 8;
 
@@ -175,7 +175,7 @@ pub unsafe fn recvfrom(
     flat(unsafe { give_no_address(len) }.map(|()| got))
 }
 
-/// TCP has no address to give: the kernel leaves the buffer alone and says so in the length.
+/// TCP gives no address: the kernel leaves the buffer alone and sets the length to 0.
 unsafe fn give_no_address(len: *mut socklen_t) -> Result<()> {
     if user::read(len.cast_const())? > i32::MAX as u32 {
         return Err(Errno(libc::EINVAL));
@@ -277,13 +277,13 @@ pub unsafe fn sendto(
     // SAFETY: the program's own call.
     let native = || unsafe { next::sendto(fd, buf, n, flags, to, len) };
     match conn(fd) {
-        // On a connected stream the kernel reads the address, and ignores it.
+        // On a connected stream the kernel reads the address and ignores it.
         Some(c) if to.is_null() || address_is_good(to, len) => send_buffer(c, fd, (buf, n), flags, native),
         _ => native(),
     }
 }
 
-/// Whether the kernel can take this address. If not, it refuses a call before it looks at anything else.
+/// Whether the kernel can read this address. A bad address fails the call before anything else is checked.
 pub fn address_is_good(address: *const sockaddr, len: socklen_t) -> bool {
     let mut room = [0u8; size_of::<libc::sockaddr_storage>()];
     let room = room.get_mut(..len as usize);

@@ -1,5 +1,5 @@
-//! Signal handlers and masks: the program's own are behind ours, and we have to know whether every handler asks for
-//! restarts.
+//! Signal handlers and masks. The program's handlers run behind ours, and the library must know whether every handler has
+//! SA_RESTART.
 
 use crate::stand_in::signals::HOLD;
 use crate::wait::signals::installed;
@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_long};
 use libc::sigset_t;
 use sidestep_sys::signal::Action;
 
-/// Before our constructor, or in a libc that may lay its structs out in another way: calls are passed on as they are.
+/// Whether calls go to libc unchanged: before our constructor has run, or if the layout of libc's structs is unknown.
 #[cold]
 fn not_known(signal: c_int) {
     installed(signal, usize::MAX, 0);
@@ -28,7 +28,7 @@ pub unsafe fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut li
     unsafe { handlers::sigaction(signal, new, old) }
 }
 
-/// BSD's, which blocks the signal in its handler and restarts calls, unless siginterrupt() was called.
+/// signal(3) of BSD: blocks the signal in its handler, and restarts calls unless siginterrupt(3) was called.
 pub unsafe fn signal(signal: c_int, handler: usize) -> usize {
     if !host::is_known() {
         not_known(signal);
@@ -63,7 +63,7 @@ pub unsafe fn siginterrupt(signal: c_int, on: c_int) -> c_int {
     result
 }
 
-/// System V's, which also lets the signal through, or holds it back.
+/// sigset(3) of System V, which also unblocks or blocks the signal.
 pub unsafe fn sigset(signal: c_int, handler: usize) -> usize {
     if !host::is_known() {
         not_known(signal);

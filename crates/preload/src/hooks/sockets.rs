@@ -13,7 +13,7 @@ use sidestep_conn::Phase;
 use sidestep_sys::{Result, tcp};
 
 pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
-    // Dissolving the association ends the connection; the number stays open for another.
+    // AF_UNSPEC dissolves the association: the connection ends, and the descriptor stays open for another one.
     let dissolves = conn(fd).filter(|_| address_is_good(to, len) && family(to, len) == Some(libc::AF_UNSPEC));
     let dissolved = dissolves.map(|index| numbers::dissolving(index, fd));
     // SAFETY: the program's own call.
@@ -23,12 +23,12 @@ pub unsafe fn connect(fd: c_int, to: *const sockaddr, len: socklen_t) -> c_int {
     }
     let begun = result == 0 || matches!(errno::get(), libc::EINPROGRESS | libc::EINTR);
     if begun && settings::active() && matches!(family(to, len), Some(libc::AF_INET | libc::AF_INET6)) {
-        begin::connecting(fd); // unless followed already: a further connect() asks how the first one went
+        begin::connecting(fd); // no effect on a followed descriptor: a further connect() only asks for the result of the first
     }
     result
 }
 
-/// An address starts with its family.
+/// The family, which is the first field of every address.
 fn family(address: *const sockaddr, len: socklen_t) -> Option<c_int> {
     if len < 2 { None } else { user::read(address.cast::<u16>()).ok().map(c_int::from) }
 }
@@ -91,7 +91,7 @@ pub unsafe fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_voi
     result
 }
 
-/// Gives an int as the kernel has just given one: as many bytes of it as the program has asked for.
+/// Writes an int as the kernel has just done: as many of its bytes as the program has asked for.
 unsafe fn tell(value: *mut c_void, len: *const socklen_t, given: c_int) -> Result<()> {
     let n = (user::read(len)? as usize).min(size_of::<c_int>());
     // SAFETY: by contract.
@@ -105,7 +105,7 @@ pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_v
     {
         let c = arena::conn(index);
         errno::keep(|| match reason {
-            // It counts, or passes over, what is unread now.
+            // The option counts or skips the bytes that are unread now.
             Reason::SocketOption => drain::to_kernel(c, fd, reason),
             _ => drain::both_once_read(c, fd, reason),
         });
@@ -130,11 +130,11 @@ pub unsafe fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_v
     result
 }
 
-/// asm-generic/socket.h; the same to 64-bit programs as the names of old.
+/// Of asm-generic/socket.h. In 64-bit programs the NEW names mean the same as the old ones.
 const SO_RCVTIMEO_NEW: c_int = 66;
 const SO_SNDTIMEO_NEW: c_int = 67;
 
-/// The timeout that the program has just set. With a negative one the kernel never waits, and does not tell.
+/// The timeout that the program has just set. With a negative one the kernel never waits, though getsockopt(2) reads back 0.
 fn timeout(fd: c_int, name: c_int, value: *const c_void) -> u64 {
     match user::read(value.cast::<libc::timeval>()) {
         Ok(t) if t.tv_sec < 0 => record::NO_WAIT,
@@ -142,7 +142,7 @@ fn timeout(fd: c_int, name: c_int, value: *const c_void) -> u64 {
     }
 }
 
-/// Options with which the kernel must see the bytes.
+/// Options that work only if the kernel carries the bytes.
 fn needs_kernel(level: c_int, name: c_int) -> Option<Reason> {
     const SO_PEEK_OFF: c_int = 42;
     match (level, name) {

@@ -1,5 +1,5 @@
-//! The libc function syscall(), by which some programs make calls that concern us. Each goes to the hook of the same name;
-//! where the kernel's call differs from libc's, to a form of its own. All others are passed on as they are.
+//! The libc function syscall(), through which some programs make calls that concern us. Each goes to the hook of the same name,
+//! or to a hook of its own where the kernel's call differs from libc's. All others go to libc unchanged.
 
 use super::{fds, files, msg, poll, processes, rw, signals, sockets, time};
 use crate::handlers::as_ignored;
@@ -22,7 +22,7 @@ pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e:
             libc::SYS_write => rw::write(fd, at::<c_void>(b), c) as c_long,
             libc::SYS_readv => rw::readv(fd, at(b), number_of(c)) as c_long,
             libc::SYS_writev => rw::writev(fd, at(b), number_of(c)) as c_long,
-            // The position comes in two halves, of which the first is all of it here.
+            // The position comes in two words; on a 64-bit machine the first has all of it.
             libc::SYS_preadv2 => {
                 rw::receive_at(fd, (at(b), number_of(c)), d as i64, f as c_int, || native() as isize) as c_long
             }
@@ -137,7 +137,7 @@ pub unsafe fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e:
     }
 }
 
-/// A number of vectors: the kernel looks at the lower half of the word.
+/// A number of vectors: the kernel looks at the lower half of the word only.
 fn number_of(vectors: usize) -> c_int {
     vectors as c_int
 }

@@ -7,12 +7,12 @@ use sidestep_sys::{Errno, Result};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// poll(2), epoll_wait(2): None waits for ever.
+/// Timeout of poll(2) and epoll_wait(2) in nanoseconds. None: no limit.
 pub fn from_ms(ms: c_int) -> Option<u64> {
     u64::try_from(ms).ok().map(|ms| ms * 1_000_000)
 }
 
-/// A time in nanoseconds; as many as there are, if it is longer. EINVAL: it is none.
+/// A time in nanoseconds, or u64::MAX if it is longer. EINVAL: not a valid time.
 fn valid(seconds: c_long, nanoseconds: c_long) -> Result<u64> {
     if seconds < 0 || !(0..SECOND as c_long).contains(&nanoseconds) {
         return Err(Errno(libc::EINVAL));
@@ -20,19 +20,19 @@ fn valid(seconds: c_long, nanoseconds: c_long) -> Result<u64> {
     Ok((seconds as u64).saturating_mul(SECOND).saturating_add(nanoseconds as u64))
 }
 
-/// EFAULT, EINVAL: the kernel refuses it.
+/// A timeout in nanoseconds. EFAULT, EINVAL: the kernel refuses it.
 pub fn nanoseconds(ts: *const timespec) -> Result<u64> {
     let ts = user::read(ts)?;
     valid(ts.tv_sec, ts.tv_nsec)
 }
 
-/// The same, where null waits for ever.
+/// As [`nanoseconds`]; null: None, no limit.
 pub fn from_spec(ts: *const timespec) -> Result<Option<u64>> {
     if ts.is_null() { Ok(None) } else { nanoseconds(ts).map(Some) }
 }
 
-/// The timeout of select(2), which null makes endless. Microseconds may be more than a second has. libc takes none that
-/// is negative; the kernel, through syscall(), takes one that is not in the sum.
+/// Timeout of select(2); null: None, no limit. Microseconds may exceed a second. libc refuses a negative field; the kernel,
+/// through syscall(), refuses only a negative sum.
 pub fn from_val(tv: *const timeval, by_libc: bool) -> Result<Option<u64>> {
     if tv.is_null() {
         return Ok(None);
@@ -45,8 +45,8 @@ pub fn from_val(tv: *const timeval, by_libc: bool) -> Result<Option<u64>> {
     valid(seconds, tv.tv_usec % 1_000_000 * 1000).map(Some)
 }
 
-/// The time that is left of a call that has begun at `began`, for calls that tell: none of it is told if there was none.
-/// Whether the program can be told is of no consequence, as for the kernel.
+/// Writes back the time that is left of a call that began at `began`; nothing if the call has no timeout. A bad pointer is no
+/// error, as in the kernel.
 pub struct Left {
     ns: Option<u64>,
     began: u64,

@@ -1,4 +1,4 @@
-//! The program's reads and writes of connections, whatever call they come by.
+//! The program's reads and writes of connections, through whichever call they come.
 
 pub mod past_us;
 pub mod recv;
@@ -10,7 +10,8 @@ use core::sync::atomic::Ordering::Relaxed;
 use sidestep_abi::Reason;
 use sidestep_conn::{Course, Event, Phase};
 
-/// What every call on a connection begins with: the broker's news, and the connection's next step into a ring or back.
+/// The beginning of every call on a connection: handles messages of the broker, and takes the connection's next step into a
+/// ring or back.
 #[inline]
 pub fn arrive(index: u32) -> &'static Conn {
     let c = arena::conn(index);
@@ -24,7 +25,7 @@ pub fn arrive(index: u32) -> &'static Conn {
     c
 }
 
-/// The connection's next step, if it can take it now.
+/// Takes the connection's next step, if it is possible now.
 #[cold]
 fn move_on(index: u32, c: &'static Conn) {
     if !attach::advance(index, c) {
@@ -35,8 +36,8 @@ fn move_on(index: u32, c: &'static Conn) {
     }
 }
 
-/// A forked child touches a connection that its parent has attached. Nobody can ring the child: what we write
-/// goes by kernel from here on, and what we read once the ring is empty ([`arena::is_inherited`]).
+/// A forked child touches a connection that its parent has attached. Nobody can ring the child. So our direction goes to the
+/// kernel now, and the other one once the ring is empty ([`arena::is_inherited`]).
 #[cold]
 fn disinherit(index: u32, c: &'static Conn) {
     let fd = arena::local(index).fd.load(Relaxed) as i32;

@@ -1,11 +1,11 @@
-//! Bytes that a call of the kernel has moved without passing through our receive or send.
+//! Bytes that the kernel has moved in a call that does not use our receive or send.
 
 use crate::errno;
 use crate::record::Conn;
 use core::sync::atomic::Ordering::Relaxed;
 use libc::ssize_t;
 
-/// A call has taken so many bytes from the kernel without passing through our receive.
+/// A call has received `n` bytes from the kernel past our receive.
 pub fn received(c: &Conn, n: ssize_t) {
     if n > 0 {
         errno::keep(|| match c.is_attached() {
@@ -15,7 +15,7 @@ pub fn received(c: &Conn, n: ssize_t) {
     }
 }
 
-/// A call has given so many bytes to the kernel without passing through our send.
+/// A call has sent `n` bytes to the kernel past our send.
 pub fn sent(c: &Conn, n: ssize_t) {
     if n > 0 {
         errno::keep(|| match c.is_attached() {

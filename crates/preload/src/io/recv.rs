@@ -1,4 +1,4 @@
-//! Receiving. All calls that read from a connection come here.
+//! Receiving: every call that reads from a connection comes here.
 
 use super::arrive;
 use crate::record::{self, Conn, flag};
@@ -19,7 +19,7 @@ use sidestep_sys::{Errno, Result, clock};
 pub fn recv(index: u32, fd: i32, to: Destination, flags: i32, native: impl FnOnce() -> isize) -> isize {
     let c = arrive(index);
     if flags & (MSG_OOB | MSG_ERRQUEUE) != 0 {
-        return native(); // never the byte stream; the writer's urgent data came by kernel
+        return native(); // urgent data is not part of the stream, and its writer sent it by kernel
     }
     let mut native = Some(native);
     let passed = natively(index, c, || {
@@ -43,7 +43,7 @@ pub fn recv(index: u32, fd: i32, to: Destination, flags: i32, native: impl FnOnc
 fn attached(index: u32, c: &'static Conn, fd: i32, to: Destination, flags: i32) -> Result<usize> {
     let want = to.total();
     if want == 0 {
-        // recv(2) of nothing still waits for something.
+        // recv(2) of 0 bytes waits until something can be read.
         let mut byte = 0u8;
         let one = iov::one((&raw mut byte).cast(), 1);
         // SAFETY: a byte of ours.
@@ -51,17 +51,17 @@ fn attached(index: u32, c: &'static Conn, fd: i32, to: Destination, flags: i32) 
         return attached(index, c, fd, to, flags | MSG_PEEK).map(|_| 0);
     }
     let whole = flags & MSG_WAITALL != 0 && flags & MSG_PEEK == 0;
-    // As the call finds it: what becomes of O_NONBLOCK meanwhile is the next call's business.
+    // The value at the beginning of the call: a later change of O_NONBLOCK affects the next call only.
     let patient = flags & MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK);
     let sleeps = patient && c.rx_timeout_us.load(Relaxed) != record::NO_WAIT;
     let (mut got, mut peeks) = (0, 0);
     let mut wait = Blocking::new(c.rx_timeout_us.load(Relaxed));
     loop {
         let step = c.with_rx(|rx| step(c, rx, arena::number(index, fd), to, got, (flags, sleeps)));
-        // A signal handler reads what it has interrupted the reading of: nothing there, for the moment.
+        // A signal handler has interrupted a read of the same connection and reads itself: it finds nothing for the moment.
         let step = step.unwrap_or(Err(Errno(EAGAIN)));
         match step {
-            // Looking ahead takes nothing, so there is no place to wait for "more than that".
+            // MSG_PEEK consumes nothing, so no wait can be asked for "more than these bytes".
             Ok(Step::Bytes(n))
                 if flags & (MSG_PEEK | MSG_WAITALL) == MSG_PEEK | MSG_WAITALL && n < want && peeks < PEEKS =>
             {
@@ -96,11 +96,11 @@ fn attached(index: u32, c: &'static Conn, fd: i32, to: Destination, flags: i32) 
     }
 }
 
-/// MSG_PEEK with MSG_WAITALL looks so often, at such intervals, for the rest; then it returns what is there.
+/// MSG_PEEK with MSG_WAITALL looks at most this often for the rest, and then returns what is there.
 const PEEKS: u32 = 2000;
 const PEEK_US: u64 = 500;
 
-/// What has been received, if anything; else the error.
+/// What has been received, or the error if nothing has.
 fn some(got: usize, error: Errno) -> Result<usize> {
     if got > 0 { Ok(got) } else { Err(error) }
 }

@@ -1,4 +1,4 @@
-//! Sending. All calls that write to a connection come here.
+//! Sending: every call that writes to a connection comes here.
 
 use super::{arrive, past_us};
 use crate::record::{Conn, Reentered, flag};
@@ -44,7 +44,7 @@ pub fn send(index: u32, fd: i32, source: &mut impl Source, flags: i32, native: i
 /// Flags that only the kernel can serve.
 const KERNEL_FLAGS: i32 = libc::MSG_OOB | libc::MSG_ZEROCOPY | libc::MSG_FASTOPEN;
 
-/// A call that only the kernel can serve, once everything before it is with the kernel: from now on our direction stays there.
+/// A call that only the kernel can serve: waits until the kernel has all earlier bytes. Our direction stays on the kernel.
 #[cold]
 pub fn by_kernel(c: &'static Conn, fd: i32, reason: Reason, flags: i32, native: impl FnOnce() -> isize) -> isize {
     if let Err(e) = errno::keep(|| drain::before_native_send(c, fd, reason, flags)) {
@@ -57,7 +57,7 @@ pub fn by_kernel(c: &'static Conn, fd: i32, reason: Reason, flags: i32, native: 
 
 fn attached(index: u32, c: &'static Conn, fd: i32, source: &mut impl Source, flags: i32) -> Result<usize> {
     let mut sent = 0;
-    // As the call finds it: what becomes of O_NONBLOCK meanwhile is the next call's business.
+    // The value at the beginning of the call: a later change of O_NONBLOCK affects the next call only.
     let patient = flags & MSG_DONTWAIT == 0 && !c.has(flag::NONBLOCK);
     let mut wait = Blocking::new(c.tx_timeout_us.load(Relaxed));
     loop {
@@ -79,7 +79,7 @@ fn attached(index: u32, c: &'static Conn, fd: i32, source: &mut impl Source, fla
     }
 }
 
-/// Sends what a signal handler wrote while we were writing.
+/// Sends what a signal handler wrote while it had interrupted our write.
 #[cold]
 fn send_late(index: u32, c: &'static Conn, fd: i32) {
     let mut wait = Pause::new(LATE_US);
@@ -94,5 +94,5 @@ fn send_late(index: u32, c: &'static Conn, fd: i32) {
     }
 }
 
-/// So long at most an interrupted write waits for room for what the signal handler wrote.
+/// Longest wait of an interrupted write for room for the signal handler's bytes.
 const LATE_US: u64 = 2_000_000;

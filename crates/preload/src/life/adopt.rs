@@ -1,4 +1,4 @@
-//! close(2) does not disturb a call that is blocked on the descriptor: the connection lives until that is over.
+//! close(2) does not disturb a call that is blocked on the descriptor: the connection lives until that call is over.
 
 use crate::fdtable::{self, Kind};
 use crate::record::Conn;
@@ -7,15 +7,15 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_ring::side;
 use sidestep_sys::fd as fdsys;
 
-/// Connections that are closed and only kept for threads that are blocked on them.
+/// Number of closed connections that live on because a thread is blocked on them.
 pub static ORPHANS: AtomicU32 = AtomicU32::new(0);
 
-/// Gives the connection a number of our own. Nobody works on it until [`go_on`]: the old number may be another
-/// file's from the kernel's close on.
+/// Gives the connection a descriptor of the library's own, and locks both ends until [`go_on`]: as soon as the kernel has
+/// closed the old descriptor, its number may be another file's. False: the connection cannot live on.
 pub fn adopt(index: u32, c: &Conn, fd: i32) -> bool {
     let local = arena::local(index);
     if c.lock_ends().is_err() {
-        return false; // this handler has interrupted the call that is blocked
+        return false; // this handler has interrupted the very call that is blocked
     }
     let Ok(own) = fdsys::fcntl(fd, libc::F_DUPFD_CLOEXEC, fdsys::LOWEST as usize) else {
         c.unlock_ends();
@@ -32,7 +32,7 @@ pub fn adopt(index: u32, c: &Conn, fd: i32) -> bool {
     true
 }
 
-/// The old number is gone: whoever waits there goes on with the new one.
+/// The old descriptor is closed: unlocks the ends, and wakes the blocked threads, which continue with the new descriptor.
 pub fn go_on(index: u32) {
     let c = arena::conn(index);
     c.unlock_ends();

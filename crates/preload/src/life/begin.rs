@@ -1,4 +1,4 @@
-//! A number begins to stand for a connection.
+//! A descriptor begins to stand for a connection.
 
 use super::numbers::end_orphans;
 use crate::fdtable::{self, Kind};
@@ -11,17 +11,17 @@ use sidestep_conn::Event;
 use sidestep_ring::page;
 use sidestep_sys::{fd as fdsys, tcp};
 
-/// accept() has returned `fd`: follows it if it is TCP.
+/// accept() has returned `fd`: follows it if it is a TCP socket.
 pub fn accepted(fd: i32) {
     open(fd, false);
 }
 
-/// connect() has begun on `fd`: the same, unless it is followed already.
+/// connect() has begun on `fd`: follows it if it is a TCP socket, and not followed already.
 pub fn connecting(fd: i32) {
     open(fd, fdtable::get(fd) == Kind::Copied);
 }
 
-/// `is_copied`: the connection has another number, which we do not follow.
+/// `is_copied`: the socket has another descriptor, which is not followed.
 fn open(fd: i32, is_copied: bool) {
     let vacant = matches!(fdtable::get(fd), Kind::Other | Kind::Copied | Kind::Closing);
     if settings::active() && !thread::in_vfork() && vacant {
@@ -52,20 +52,20 @@ fn begin(fd: i32) {
     let local = arena::local(index);
     local.refs.store(1, Relaxed);
     local.fd.store(fd as u32, Relaxed);
-    blocked::is_any(index); // threads may have been cancelled while they were blocked on the last connection here
+    blocked::is_any(index); // removes entries of threads that were cancelled while blocked on the record's last connection
     local.orphan.store(0, Relaxed);
     page::count_seen(counters::page());
     fdtable::set(fd, Kind::Conn(index));
 }
 
-/// `new` is now another number for what `old` stands for.
+/// `new` is now another descriptor of what `old` stands for.
 pub fn duplicated(old: i32, new: i32) {
     match fdtable::get(old) {
         Kind::Conn(index) => {
             if fdtable::set(new, Kind::Conn(index)) {
                 arena::local(index).refs.fetch_add(1, AcqRel);
             } else {
-                errno::keep(|| drain::to_kernel(arena::conn(index), old, Reason::Dup)); // a number that nobody can follow
+                errno::keep(|| drain::to_kernel(arena::conn(index), old, Reason::Dup)); // the new descriptor cannot be followed
             }
         }
         Kind::Set(index) => {

@@ -1,4 +1,4 @@
-//! Beginning and end of a connection, and what happens to its numbers in between.
+//! Beginning and end of a connection, and the changes of its descriptors in between.
 
 mod adopt;
 pub mod begin;

@@ -1,4 +1,4 @@
-//! A number ceases to stand for what it stood for; with its last number a connection ends.
+//! A descriptor ceases to stand for something. A connection ends with its last descriptor.
 
 use super::adopt::{self, ORPHANS, adopt};
 use super::end::{end, linger};
@@ -14,19 +14,19 @@ use sidestep_conn::{Event, Phase};
 use sidestep_ring::side;
 use sidestep_sys::{arch, clock, fd as fdsys};
 
-/// Before `fd` is closed, or replaced by dup2(): forgets it. The returned work follows the close.
+/// Before `fd` is closed, or replaced by dup2(): ends what it stands for. The caller finishes the result after the close.
 #[must_use]
 pub fn closing(fd: i32) -> After {
     ending(fd, Loss::Closed)
 }
 
-/// The same where `fd` stays open, and in the epoll sets that it is in.
+/// As [`closing`], but `fd` stays open, and stays in its epoll sets.
 #[must_use]
 pub fn unfollow(fd: i32) -> After {
     ending(fd, Loss::StaysOpen)
 }
 
-/// The same at once, if the kernel carries the connection, or can from now on.
+/// As [`unfollow`], and finishes at once. No effect if the kernel does not carry the connection and cannot take it over now.
 pub fn unfollow_native(index: u32, fd: i32) {
     let c = arena::conn(index);
     if !c.is_attached() || attach::demote(index, c) {
@@ -34,8 +34,8 @@ pub fn unfollow_native(index: u32, fd: i32) {
     }
 }
 
-/// The same where connect(2) dissolves the connection: that concerns all its numbers, which become those of a socket that is not
-/// connected.
+/// As [`unfollow`], where connect(2) dissolves the connection: all descriptors of the connection become those of an
+/// unconnected socket.
 #[must_use]
 pub fn dissolving(index: u32, fd: i32) -> After {
     let mut is_copied = false;
@@ -50,7 +50,7 @@ pub fn dissolving(index: u32, fd: i32) -> After {
     After { is_copied, ..unfollow(fd) }
 }
 
-/// How a connection loses a number.
+/// How a connection loses a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loss {
     Closed,
@@ -58,12 +58,13 @@ enum Loss {
 }
 
 fn ending(fd: i32, loss: Loss) -> After {
-    debts::settle(); // of a call that was left by a jump, on this very connection perhaps
+    debts::settle(); // an earlier call, left by a jump, may hold this very connection
     let kind = if thread::in_vfork() { Kind::Other } else { fdtable::close(fd) };
     if kind == Kind::Other {
         return After { fd: -1, left: Left::Alive, is_copied: false };
     }
-    // SYNC waiter: we take the number away, then look for waiters; a waiter makes itself known, then looks at the number.
+    // SYNC waiter: we clear the table entry, then look for blocked threads; a thread enters itself, then looks at the table
+    // entry.
     fence(SeqCst);
     let left = errno::keep(|| match kind {
         Kind::Conn(index) => leave(index, fd, loss),
@@ -80,21 +81,21 @@ fn ending(fd: i32, loss: Loss) -> After {
     After { fd, left, is_copied: false }
 }
 
-/// What becomes of a connection that loses a number.
+/// State of a connection that has lost a descriptor.
 enum Left {
-    /// It has others, or others have it.
+    /// It has other descriptors, or other holders.
     Alive,
     /// It has ended; its slot is to be given back.
     Ended(u32),
-    /// It lives on under a number of our own ([`adopt`]), and is locked.
+    /// It lives on under a descriptor of the library's own ([`adopt`]), and is locked.
     Adopted(u32),
 }
 
-/// What is to be done once the kernel has closed the number.
+/// Work that must follow the kernel's close of the descriptor.
 pub struct After {
     fd: i32,
     left: Left,
-    /// It stays open, and so does another number of its socket.
+    /// The descriptor stays open, and the socket has another one.
     is_copied: bool,
 }
 
@@ -105,7 +106,7 @@ impl After {
             Left::Ended(index) => errno::keep(|| remove(index)),
             Left::Adopted(index) => errno::keep(|| {
                 adopt::go_on(index);
-                orphan_done(index); // the call may have ended meanwhile
+                orphan_done(index); // the blocked call may have ended before the connection was marked as an orphan
             }),
         }
         fdtable::closed(self.fd);
@@ -115,14 +116,14 @@ impl After {
     }
 }
 
-/// Nothing of the connection is left.
-fn remove(index: u32) {
+/// Ends the record of a connection that has ended.
+fn forget(index: u32) {
     let c = arena::conn(index);
     settle_with_broker(index, c, c.phase.go(Event::Close));
     arena::free(index);
 }
 
-/// The connection loses a number.
+/// The connection loses a descriptor.
 fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     end_orphans();
     let local = arena::local(index);
@@ -133,7 +134,7 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     }
     let shared = arena::held_by_others(c);
     match loss {
-        // Its registrations live on with whoever holds it besides.
+        // Other processes still hold the connection, so its registrations in shared sets live on.
         Loss::Closed if shared => wait::epoll::abandon(fd),
         Loss::Closed => wait::epoll::remove(fd, c.phase.phase().is_offered()),
         Loss::StaysOpen => wait::epoll::return_to_kernel(fd),
@@ -144,11 +145,11 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     c.holders.fetch_and(!arena::me().map_or(0, |p| 1 << p), AcqRel);
     counters::add_bytes(c.bytes());
     match c.phase.phase() {
-        // A child drops what it has inherited: nothing to the owner.
+        // A child that drops an inherited connection changes nothing for the owner.
         Phase::Kernel { .. } | Phase::Free | Phase::Closed => {}
         phase if phase.is_attached() && shared && arena::is_inherited(c) => return Left::Alive,
         _ if shared && arena::is_inherited(c) => {}
-        // Who holds it besides goes on by kernel, and must not look at a slot that others will get.
+        // The other holders continue by kernel: the slot may become another connection's, so they must not use it.
         phase if phase.is_attached() && shared => {
             drain::to_kernel(c, fd, Reason::Shared);
             if attach::demote(index, c) {
@@ -174,12 +175,12 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     Left::Alive
 }
 
-/// Whether a call may be blocked on the connection that sleeps as the library makes it sleep.
+/// Whether a call may be blocked on the connection in a sleep of the library's.
 fn may_block_by_us(phase: Phase) -> bool {
     phase.is_attached() || phase == Phase::Demoted
 }
 
-/// The connection goes on with other processes, by kernel. Those may offer it again.
+/// The connection continues in other processes, by kernel. They may offer it again.
 fn leave_to_others(index: u32, c: &Conn) {
     while !arena::is_inherited(c) {
         let event = match c.phase.phase() {
@@ -198,7 +199,7 @@ fn leave_to_others(index: u32, c: &Conn) {
     }
 }
 
-/// What a transition leaves to be done. False: the broker cannot be told just now.
+/// Tells the broker what the transition `step` requires. False: the broker's socket is full.
 fn settle_with_broker(index: u32, c: &Conn, step: Option<Step>) -> bool {
     if step.is_some_and(Step::gives_slot_back) {
         attach::give_slot_back(c);
@@ -206,7 +207,7 @@ fn settle_with_broker(index: u32, c: &Conn, step: Option<Step>) -> bool {
     !step.is_some_and(Step::withdraws) || broker::withdraw(index, c)
 }
 
-/// A call that was blocked on the connection is over: if it was the last that kept it alive, it ends now.
+/// A blocked call is over. If it was the last one that kept the connection alive, the connection ends now.
 #[cold]
 pub fn orphan_done(index: u32) {
     let local = arena::local(index);
@@ -223,7 +224,7 @@ pub fn orphan_done(index: u32) {
     });
 }
 
-/// A connection loses one of its numbers: another is the one that we use.
+/// The connection loses one of several descriptors: another one becomes the one in use.
 fn lose_number(index: u32, c: &'static Conn, fd: i32, loss: Loss) {
     let mut other = None;
     fdtable::for_each(|n, kind| {
@@ -241,14 +242,14 @@ fn lose_number(index: u32, c: &'static Conn, fd: i32, loss: Loss) {
     if loss == Loss::StaysOpen {
         return wait::epoll::return_to_kernel(fd);
     }
-    // An epoll registration under the closed number lives on in the kernel, where we cannot reach it any more.
+    // An epoll registration under the closed descriptor lives on in the kernel, where nobody can change it any more.
     if wait::epoll::is_watched(fd) {
-        drain::to_kernel(c, n, Reason::Dup); // what is unread must be the kernel's to tell of, too
+        drain::to_kernel(c, n, Reason::Dup); // the kernel must report unread bytes to that registration, too
     }
     wait::epoll::abandon(fd);
 }
 
-/// The process ends: connections that only we hold end as close(2) would end them.
+/// The process ends: ends every connection that no other process holds, as close(2) would.
 pub fn end_all() {
     fdtable::for_each(|fd, kind| {
         let Kind::Conn(index) = kind else { return };
@@ -259,10 +260,10 @@ pub fn end_all() {
     });
 }
 
-/// How often at most the threads that orphans are kept for are looked at.
+/// Least time between two checks of the threads that keep orphans alive.
 const LOOK_US: u64 = 100_000;
 
-/// Whoever opens or closes a connection looks whether the threads that orphans are kept for have been cancelled.
+/// Ends orphans whose blocked threads have been cancelled. Called when a connection is opened or closed.
 #[inline]
 pub fn end_orphans() {
     if ORPHANS.load(Relaxed) > 0 {
@@ -285,7 +286,7 @@ fn close_orphans() {
     }
 }
 
-/// In a forked child: the threads that they are kept for do not exist here.
-pub fn reset_orphans_in_child() {
+/// In a forked child: the threads that keep orphans alive do not exist here.
+pub fn forget_orphans() {
     ORPHANS.store(0, Relaxed);
 }

@@ -5,7 +5,7 @@ use crate::stream::rx;
 use crate::{drain, errno};
 use sidestep_conn::Rx;
 
-/// Before shutdown(2). The end itself goes by kernel, which wakes whoever waits for it.
+/// Before shutdown(2). The kernel transmits the end itself, and wakes everybody who waits for it.
 pub fn shutting(c: &'static Conn, fd: i32, how: i32) {
     if how != libc::SHUT_RD {
         c.raise(flag::TX_SHUT);
@@ -27,8 +27,8 @@ pub fn shutting(c: &'static Conn, fd: i32, how: i32) {
     }
 }
 
-/// What the kernel brought from now on would be answered with a reset. So no copies may come: a ring that has begun is
-/// entered, whatever is unread before it, and no further one begins.
+/// After shutdown both ways the kernel answers arriving bytes with a reset, so no copies may arrive. So the reader enters a
+/// ring that has begun, even if kernel bytes before it are unread, and permits no further stretch.
 fn enter_last_ring(c: &Conn, rx: &mut Rx, fd: i32) {
     let half = c.rx_half();
     half.withdraw_readiness();

@@ -1,7 +1,7 @@
-//! What is called in place of a function that the program's libc does not have: mostly the system call itself, as
-//! musl and older versions of glibc lack functions of newer ones. What no system call can do fails with ENOSYS.
+//! Stand-ins: called where the program's libc lacks a function. musl and older glibcs lack functions of newer ones. Most
+//! stand-ins make the system call itself. A function that no system call can replace fails with ENOSYS.
 //!
-//! Each has the signature of the function that it stands in for, which is in the table of `calls`.
+//! Each stand-in has the signature of its function in the table of `calls`.
 
 use crate::{errno, host};
 use core::ffi::{c_char, c_int, c_long, c_void};
@@ -11,10 +11,10 @@ use sidestep_sys::{Errno, Result, call};
 pub mod signals;
 pub mod waits;
 
-/// Bytes of a signal set, for the kernel.
+/// Size of the kernel's signal set, in bytes.
 const SIGSET: usize = 8;
 
-/// Arguments of a system call, filled up to six.
+/// Arguments of a system call, padded to six.
 pub fn words<const N: usize>(given: [usize; N]) -> [usize; 6] {
     let mut all = [0; 6];
     all[..N].copy_from_slice(&given);
@@ -25,18 +25,18 @@ fn lacks() -> isize {
     errno::give(Err(Errno(libc::ENOSYS)))
 }
 
-/// For functions that return -1.
+/// Fails, for functions that return -1.
 pub unsafe extern "C" fn failing() -> c_int {
     lacks() as c_int
 }
 
-/// For functions that return a null pointer.
+/// Fails, for functions that return a null pointer.
 pub unsafe extern "C" fn failing_null() -> *mut c_void {
     lacks();
     core::ptr::null_mut()
 }
 
-/// For functions that return an error number.
+/// Fails, for functions that return an error number.
 pub unsafe extern "C" fn failing_number() -> c_int {
     libc::ENOSYS
 }
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn pwritev2(fd: c_int, iov: *const iovec, n: c_int, at: of
     errno::give(unsafe { positioned(libc::SYS_pwritev2, fd, iov, n, at, flags) })
 }
 
-/// The kernel takes the position in two words, of which the second counts on 32-bit machines only.
+/// The kernel takes the position in two words; a 64-bit kernel ignores the second.
 unsafe fn positioned(number: c_long, fd: c_int, iov: *const iovec, n: c_int, at: off_t, flags: c_int) -> Result<usize> {
     // SAFETY: the caller's vector.
     unsafe { call(number, [fd as usize, iov as usize, n as usize, at as usize, 0, flags as usize]) }
@@ -69,7 +69,7 @@ unsafe fn positioned(number: c_long, fd: c_int, iov: *const iovec, n: c_int, at:
 
 /// For fork(3) and _Fork(3).
 pub unsafe extern "C" fn fork() -> pid_t {
-    // SAFETY: no flag but the signal at the child's end, no stack: the child goes on where we are.
+    // SAFETY: the only flag is the signal at the child's end, and there is no stack: the child continues on the present one.
     errno::give(unsafe { call(libc::SYS_clone, words([libc::SIGCHLD as usize])) }) as pid_t
 }
 

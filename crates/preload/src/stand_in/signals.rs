@@ -1,4 +1,4 @@
-//! sigaction and its kin by system calls.
+//! sigaction(3) and its kin by system calls.
 
 use super::{SIGSET, words};
 use crate::errno;
@@ -7,13 +7,13 @@ use libc::{SIG_ERR, sigset_t};
 use sidestep_sys::signal::{self, Action, SA_RESTORER};
 use sidestep_sys::{Errno, Result, arch, call};
 
-/// With the way back that libc would have brought.
+/// An action with a restorer of our own, in place of libc's.
 fn action(handler: usize, flags: c_int, mask: u64) -> Action {
     let restorer = arch::restore as *const () as usize;
     Action { handler, flags: u64::from(flags as u32) | SA_RESTORER, restorer, mask }
 }
 
-/// Changes and asks; the old action.
+/// Sets the action, if there is a new one. Returns the old one.
 fn act(number: c_int, new: Option<&Action>) -> Result<Action> {
     let before = signal::action(number)?;
     if let Some(new) = new {

@@ -6,7 +6,7 @@ use core::ffi::{c_int, c_ulong};
 use libc::{epoll_event, fd_set, pollfd, sigset_t, timespec, timeval};
 use sidestep_sys::{Errno, call};
 
-/// A copy of the caller's timeout, if there is one: the kernel writes into what it gets, libc's functions do not.
+/// A copy of the caller's timeout: the kernel writes to its argument, while libc's functions do not.
 unsafe fn copied(timeout: *const timespec) -> Option<timespec> {
     // SAFETY: the caller's timeout, or null.
     unsafe { timeout.as_ref() }.copied()
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn select(
     let args = [n as usize, read as usize, write as usize, except as usize, address(&mut left), 0];
     // SAFETY: the caller's sets.
     let result = unsafe { call(libc::SYS_pselect6, args) };
-    // Linux tells how much of the time was left.
+    // On Linux select(2) writes back the time that is left.
     if let (Some(t), Some(left)) = (given, left) {
         *t = timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 };
     }

@@ -1,6 +1,6 @@
-//! Unread bytes of a writer that does nothing: it sleeps or computes, and hears no doorbell. We are about to give the
-//! socket to somebody who reads from the kernel alone, and send these bytes to ourselves, through the writer's socket, as
-//! far as the kernel lets us have it (pidfd_getfd(2)).
+//! Sends unread bytes in place of a writer that sleeps or computes and answers no doorbell. We are about to give the socket to
+//! a program that reads from the kernel alone. So we send the unread bytes to ourselves through the writer's socket, if the
+//! kernel gives it to us (pidfd_getfd(2)).
 
 use crate::link;
 use crate::record::Conn;
@@ -9,7 +9,7 @@ use sidestep_conn::Rx;
 use sidestep_ring::side;
 use sidestep_sys::{fd as fdsys, process, tcp};
 
-/// Sends what goes. Only of a ring that we have left.
+/// Sends as much as possible. Only for a ring that we have left.
 #[cold]
 pub fn send_for_writer(c: &Conn, rx: &mut Rx, fd: i32) {
     let half = c.rx_half();
@@ -39,8 +39,8 @@ fn send(c: &Conn, socket: i32, at: u64, len: usize) -> usize {
     sent
 }
 
-/// A descriptor of our own for the other end of the connection. None: the writer's process, or its number for the
-/// socket, is another one by now, or we may not have it.
+/// Our own descriptor of the connection's other end. None: the process or the descriptor of the writer is another one by now,
+/// or we lack the permission.
 fn writers_socket(c: &Conn, fd: i32) -> Option<i32> {
     let pid = link::get(c.link.load(Relaxed)).peer_pid();
     let number = side::number(&c.words().side[1 - c.my_side()]);

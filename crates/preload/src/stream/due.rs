@@ -1,18 +1,18 @@
-//! When to look again at writers that were found without space. Their readers may have stalled, so no wait lasts longer, and a set
-//! that other connections keep busy looks too.
+//! The time of the next look at writers that found no space, since their readers may have stalled. No wait sleeps beyond that
+//! time. A set that other connections keep busy looks, too.
 
 use sidestep_sys::clock::Due;
 
-/// A reader that takes nothing for so long has stalled, unless it was found out before to be slow whatever carries
-/// ([`sidestep_conn::Stall`]): the kernel's larger buffers take over.
+/// A reader that takes nothing for this long has stalled: the kernel's larger buffers take over. A reader that was found to be
+/// slow on any carrier is an exception ([`sidestep_conn::Stall`]).
 pub const STALL_US: u64 = 20_000;
-/// After so long a look at a writer without space finds out.
+/// Time after which a look at a writer without space finds the stall.
 pub const STALLED_US: u64 = STALL_US + 1000;
 
-/// Not set: there are no such writers.
+/// Unset: no writer waits for space.
 static DUE: Due = Due::new();
 
-/// Some writer has something to send that did not fit; whoever waits next looks after it.
+/// A writer has unsent bytes that did not fit. The next wait looks at them.
 pub fn expect_space() {
     DUE.set(STALLED_US);
 }
@@ -22,13 +22,13 @@ pub fn expects_space() -> bool {
     DUE.is_set()
 }
 
-/// Whether it is time to look at them.
+/// Whether the time of the look has come.
 #[inline]
 pub fn has_come() -> bool {
     DUE.has_come()
 }
 
-/// Whether there may be any. From now on there are none, as far as is known.
-pub fn claim() -> bool {
-    DUE.claim()
+/// Whether writers may be waiting. Resets that.
+pub fn take() -> bool {
+    DUE.take()
 }

@@ -1,4 +1,4 @@
-//! Vectors of buffers, as the kernel takes them from a program.
+//! Vectors of buffers, checked as the kernel checks them.
 
 use crate::user;
 use core::ffi::c_void;
@@ -6,11 +6,11 @@ use libc::iovec;
 use sidestep_ring::Data;
 use sidestep_sys::{Errno, Result, mem, tcp};
 
-/// No call moves more (MAX_RW_COUNT): an int, rounded down to pages.
+/// Most bytes of one call (MAX_RW_COUNT): INT_MAX, rounded down to pages.
 const MOST: usize = 0x7fff_f000;
-/// The end of what every program can map.
+/// End of the addresses that a program can map.
 const LOWER_HALF: usize = (1 << 47) - 4096;
-/// Vectors that are kept on the stack; a longer one takes a mapping for the time of the call.
+/// Vectors with up to this many buffers are kept on the stack; longer ones in a mapping, for the duration of the call.
 const ON_STACK: usize = 32;
 
 const NONE: iovec = iovec { iov_base: core::ptr::null_mut(), iov_len: 0 };
@@ -20,20 +20,20 @@ pub fn one(base: *const c_void, len: usize) -> [iovec; 1] {
     [iovec { iov_base: base.cast_mut(), iov_len: len }]
 }
 
-/// The buffer of read(2) or write(2).
+/// The buffer of read(2) or write(2) as a vector.
 #[inline]
 pub fn of_file(base: *const c_void, len: usize) -> Result<[iovec; 1]> {
     check_range(base, len)?;
     Ok(one(base, len.min(MOST)))
 }
 
-/// The buffer of recv(2) or send(2).
+/// The buffer of recv(2) or send(2) as a vector.
 #[inline]
 pub fn of_socket(base: *const c_void, len: usize) -> Result<[iovec; 1]> {
     of_file(base, len.min(MOST))
 }
 
-/// EFAULT: it reaches out of what a program can have, whether or not something is mapped there.
+/// EFAULT: the buffer reaches beyond the addresses that a program can map, mapped or not.
 #[inline]
 fn check_range(base: *const c_void, len: usize) -> Result<()> {
     let end = (base as usize).checked_add(len);
@@ -44,7 +44,7 @@ fn check_range(base: *const c_void, len: usize) -> Result<()> {
     }
 }
 
-/// Copies a vector from the program, `n` of them at `from`, and works on it. Its buffers are cut at [`MOST`] bytes in all.
+/// Runs `work` on a copy of the program's vector of `n` buffers at `from`, cut at [`MOST`] bytes in all.
 pub fn with_vector<T>(from: *const iovec, n: usize, work: impl FnOnce(&[iovec]) -> T) -> Result<T> {
     if n <= ON_STACK {
         let mut room = [NONE; ON_STACK];
@@ -74,7 +74,7 @@ fn import(room: &mut [iovec], from: *const iovec) -> Result<()> {
     Ok(())
 }
 
-/// All bytes of a vector.
+/// Number of bytes in a vector.
 #[inline]
 pub fn total(iov: &[iovec]) -> usize {
     match iov {
@@ -85,10 +85,10 @@ pub fn total(iov: &[iovec]) -> usize {
 
 #[inline(never)]
 fn total_of_many(iov: &[iovec]) -> usize {
-    iov.iter().map(|v| v.iov_len).sum() // no more than MOST
+    iov.iter().map(|v| v.iov_len).sum() // `with_vector` has cut the vector, so this cannot overflow
 }
 
-/// Buffers that may be written to, good memory or bad.
+/// Buffers that may be written to. Their memory may be bad.
 #[derive(Clone, Copy)]
 pub struct Destination<'a>(&'a [iovec]);
 
@@ -100,7 +100,7 @@ impl<'a> Destination<'a> {
         Destination(iov)
     }
 
-    /// All bytes that have room.
+    /// Number of bytes that have room.
     #[inline]
     pub fn total(self) -> usize {
         total(self.0)
@@ -114,13 +114,14 @@ impl<'a> Destination<'a> {
         Destination(window(self.0, from, max, out))
     }
 
-    /// One recvmsg(2) without waiting.
+    /// One recvmsg(2), without waiting.
     pub fn receive(self, fd: i32, flags: i32) -> Result<usize> {
         // SAFETY: the buffers may be written to; the kernel finds out which are bad.
         unsafe { tcp::receive(fd, self.0, flags) }
     }
 
-    /// Copies the `n` bytes at this distance from the ring's base to the bytes from `skip` on. EFAULT: a buffer is bad.
+    /// Copies the `n` bytes at distance `at` from the ring's base into the buffers, from byte `skip` on. EFAULT: a buffer is
+    /// bad.
     #[inline]
     pub fn fill(self, data: Data, at: u64, skip: usize, n: usize) -> Result<()> {
         pieces(self.0, skip, n, |to, len, done| {
@@ -130,8 +131,8 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// Calls `each` with every piece of the bytes `from..from + len`: pointer, length, distance from `from`. EFAULT: it has
-/// failed, because the piece is bad.
+/// Calls `each` with every piece of the bytes `from..from + len`: pointer, length, distance from `from`. EFAULT: `each` failed,
+/// because the memory of the piece is bad.
 #[inline]
 pub fn pieces(
     iov: &[iovec],
@@ -158,10 +159,11 @@ pub fn pieces(
     Ok(())
 }
 
-/// The kernel takes what is sent in fragments of so many bytes, and of what it cannot read whole fragments.
+/// The kernel takes bytes in fragments of this size. If a fragment has an unreadable byte, the kernel takes none of the
+/// fragment.
 pub const GRAIN: usize = 32 * 1024;
 
-/// Buffers that one step hands to the kernel; longer vectors take several steps.
+/// Most buffers that one step hands to the kernel; longer vectors take several steps.
 pub const STEP: usize = 16;
 
 /// The bytes `from..from + max` as a vector of its own, cut at [`STEP`] buffers.
@@ -186,7 +188,7 @@ pub fn slice(iov: &[iovec], from: usize, max: usize, out: &mut [iovec; STEP]) ->
     n
 }
 
-/// The same for a call that has to see all there is at once: not cut if that is the whole vector.
+/// As [`slice`], for a call that must see everything at once: a vector that is wanted whole is not cut.
 pub fn window<'a>(iov: &'a [iovec], from: usize, max: usize, out: &'a mut [iovec; STEP]) -> &'a [iovec] {
     if from == 0 && total(iov) <= max {
         return iov;

@@ -1,7 +1,7 @@
-//! Writes by a signal handler that interrupted a write to the very same connection.
+//! Writes of a signal handler that has interrupted a write to the same connection.
 //!
-//! The interrupted write holds the lock and cannot be waited for. What the handler writes is kept here and sent
-//! right after that write's present step, as if the handler had run a moment later.
+//! The interrupted write holds the lock, and waiting for it would be a deadlock. So the handler's bytes are kept here. They are
+//! sent after the present step of the interrupted write, as if the handler had run a moment later.
 
 use crate::critical::Lock;
 use crate::user;
@@ -11,7 +11,7 @@ use libc::iovec;
 use sidestep_sys::lock::Taken;
 use sidestep_sys::{Errno, Result};
 
-/// What handlers write is short; more than this is refused with EAGAIN.
+/// Room for the bytes. Handlers write little; more is refused with EAGAIN.
 const ROOM: usize = 4096;
 
 struct Kept(UnsafeCell<[u8; ROOM]>);
@@ -22,21 +22,21 @@ unsafe impl Sync for Kept {}
 static KEPT: Kept = Kept(UnsafeCell::new([0; ROOM]));
 static LOCK: Lock = Lock::new();
 
-/// In a forked child.
+/// In a forked child: releases the lock.
 pub fn unlock() {
     LOCK.reset_in_child();
 }
-/// Bytes kept, all for one connection: index + 1 in OWNER.
+/// Number of kept bytes. All are for one connection, index + 1 in OWNER.
 static LEN: AtomicU32 = AtomicU32::new(0);
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// Whether something is kept for this connection.
+/// Whether bytes are kept for this connection.
 #[inline]
 pub fn has_some(index: u32) -> bool {
     OWNER.load(Relaxed) == index + 1
 }
 
-/// Keeps all of it, or nothing: EAGAIN.
+/// Keeps all bytes, or none: EAGAIN.
 pub fn keep(index: u32, iov: &[iovec]) -> Result<usize> {
     let n = super::iov::total(iov);
     if LOCK.lock(crate::thread::tid()) == Taken::Reentered {
@@ -60,7 +60,7 @@ pub fn keep(index: u32, iov: &[iovec]) -> Result<usize> {
     kept.map(|()| n)
 }
 
-/// Sends what is kept, by `send`, which returns how many bytes went.
+/// Sends the kept bytes with `send`, which returns how many bytes it has sent.
 pub fn flush(mut send: impl FnMut(&[u8]) -> usize) {
     if LOCK.lock(crate::thread::tid()) == Taken::Reentered {
         return;

@@ -1,4 +1,4 @@
-//! Giving up the ring that we read: its writer sends by kernel what we have not read.
+//! Leaving the ring that we read: its writer sends the unread bytes by kernel.
 
 use crate::link;
 use crate::record::Conn;
@@ -6,18 +6,18 @@ use core::sync::atomic::Ordering::*;
 use sidestep_abi::Reason;
 use sidestep_conn::{Event, PeerViolation, Rx};
 
-/// Leaves the ring that we read, where we are: its writer sends by kernel what we have not read.
+/// Leaves the ring at the present position: its writer sends the unread bytes by kernel.
 pub fn leave_ring(c: &Conn, rx: &mut Rx) -> Result<(), PeerViolation> {
     rx.leave_ring(c.rx_half())
 }
 
-/// The direction that we read to the kernel for good, for somebody who reads natively from here on. What the writer has not
-/// sent by kernel yet arrives later.
+/// Moves the direction that we read to the kernel for good, for a reader that reads natively from now on. Unread bytes that the
+/// writer has not sent by kernel yet arrive later.
 pub fn rx_to_kernel(c: &Conn, reason: Reason) {
     give_rx_up(c, reason, |rx| leave_ring(c, rx));
 }
 
-/// The same as soon as what is in the ring has been read: nothing that is readable now becomes unreadable for a moment.
+/// As [`rx_to_kernel`], once the ring has been read: no readable byte becomes unreadable for a moment.
 pub fn rx_to_kernel_once_read(c: &Conn, reason: Reason) {
     give_rx_up(c, reason, |_| {
         c.rx_half().withdraw_readiness();
@@ -40,11 +40,11 @@ fn give_rx_up(c: &Conn, reason: Reason, leave: impl FnOnce(&mut Rx) -> Result<()
         c.mark_returned();
     }
     c.blame(reason);
-    // The writer may be waiting anywhere, or have a wait we do not know of: ring all its doorbells.
+    // The writer may wait at any waiter, and some of its waits may be unknown here: ring all its doorbells.
     link::get(c.link.load(Relaxed)).notify_all(c.slot.load(Relaxed) as usize);
 }
 
-/// Whether the peer may write, or begin to write, into a ring that we read.
+/// Whether the peer may write into a ring that we read, now or later.
 pub fn hears_rings(c: &Conn) -> bool {
     c.is_attached() && (!c.rx_half().is_unwanted() || c.with_rx(|rx| rx.in_ring()).unwrap_or(false))
 }

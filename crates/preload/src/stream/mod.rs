@@ -1,5 +1,5 @@
-//! The two directions of a connection, a step at a time and without waiting: what goes by ring, what by kernel, and the change from
-//! one to the other.
+//! The two directions of a connection, a step at a time and without waiting: by ring, by kernel, and the change from one to the
+//! other.
 
 pub mod deputy;
 pub mod due;

@@ -1,4 +1,4 @@
-//! The process at the other end: how it is told of news, and what becomes of one that breaks the protocol.
+//! The process at the other end: ringing its doorbells, and ending a connection on which it violates the protocol.
 
 use crate::link;
 use crate::record::Conn;
@@ -15,12 +15,12 @@ pub fn notify(c: &Conn) {
     link::get(c.link.load(Relaxed)).notify(c.slot.load(Relaxed) as usize, bells);
 }
 
-/// Whether it has closed its end, or half of it: what it left is not a return to the kernel.
+/// Whether the peer has closed its end, or half of it. The end of its stretch is then no return to the kernel.
 pub fn has_ended(c: &Conn) -> bool {
     c.rx_half().has_fin()
 }
 
-/// The peer wrote what no correct peer writes: the connection ends here, with an error of its own.
+/// The peer has violated the protocol: ends the connection, and returns the error of the program's calls (EPROTO).
 #[cold]
 pub fn broken(c: &Conn, fd: i32, _which: PeerViolation) -> Errno {
     if c.phase.go(Event::Break).is_some() {

@@ -1,4 +1,4 @@
-//! The direction that we read: one step at a time, by whichever carrier it is on, without waiting.
+//! The direction that we read: one step at a time, by its present carrier, without waiting.
 
 use super::iov::{self, Destination};
 use super::peer::{self, broken};
@@ -10,23 +10,23 @@ use sidestep_conn::{Advance, Ending, PeerViolation, Phase, Read, Rx};
 use sidestep_ring::{counters, space};
 use sidestep_sys::{Errno, Result, arch, clock, tcp};
 
-/// What one look at the connection brought.
+/// Result of one step.
 pub enum Step {
     Bytes(usize),
-    /// As `Bytes`, and there may be more behind a boundary: of the carrier, or of what one step can take.
+    /// As `Bytes`, but more may follow: the step ended where the carrier changes, or took as much as one step can.
     Part(usize),
     End,
     Empty,
 }
 
-/// FIONREAD: how many bytes can be read now, by whichever carrier.
+/// FIONREAD: how many bytes can be read now, by any carrier.
 pub fn readable(c: &Conn, fd: i32) -> usize {
     let reach = |rx: &mut Rx| {
         let half = c.rx_half();
         let next = rx.next(half);
         let queued = u64::from(tcp::queued(fd).unwrap_or(0));
         match next {
-            // What the kernel has besides lies behind the ring, if this is the ring's last word.
+            // If the stretch is complete, bytes in the kernel follow those of the ring.
             Ok(Read::Ring(n)) => n as u64 + rx.news_in_kernel(half, queued),
             Ok(Read::Copies) => rx.news_in_kernel(half, queued),
             Ok(Read::Kernel(limit)) if queued < limit => queued,
@@ -37,7 +37,7 @@ pub fn readable(c: &Conn, fd: i32) -> usize {
     c.with_rx(reach).unwrap_or(0) as usize
 }
 
-/// `sleeps`: if there is nothing, the caller sleeps until there is.
+/// `sleeps`: if there is nothing to read, the caller sleeps.
 pub fn step(
     c: &Conn,
     rx: &mut Rx,
@@ -55,21 +55,21 @@ pub fn step(
     let half = c.rx_half();
     loop {
         match rx.next(half).map_err(|lie| broken(c, fd, lie))? {
-            // An error is the next call's, if this one has brought something.
+            // This call has received bytes, so it leaves the error to the next call.
             Read::Copies | Read::Ring(0) | Read::Kernel(_) if skip > 0 && tcp::fails_next(fd) => return Ok(Step::End),
             Read::Copies | Read::Ring(0) => match ask_kernel(c, rx, fd, sleeps)? {
                 Asked::Nothing => return Ok(Step::Empty),
                 Asked::Ended => return rest(c, rx, fd, to, skip, flags),
                 Asked::Again => {}
             },
-            // A look ahead that wants more than the ring has sees all of it in the kernel, if it is all there.
+            // A peek wants more than the ring has: if the kernel has copies of everything, it is read there.
             Read::Ring(n) if flags & MSG_PEEK != 0 && n < to.total() - skip && leave_for_copies(c, rx, fd)? => {}
             Read::Ring(n) => {
                 if let Some(step) = from_ring(c, rx, fd, to, skip, flags, n)? {
                     return Ok(step);
                 }
             }
-            // One call does not read past the mark of urgent data, whatever carries the bytes before it.
+            // A call does not read past the mark of urgent data, whatever carries the bytes before the mark.
             Read::Kernel(_) if skip > 0 && tcp::is_at_mark(fd) => return Ok(Step::End),
             Read::Kernel(limit) => {
                 let mut part = iov::empty();
@@ -90,7 +90,7 @@ pub fn step(
     }
 }
 
-/// The connection has become native again under a call that is blocked on it: the slot may be somebody else's.
+/// The connection became native while a call was blocked on it. The slot may be another connection's by now.
 fn native_step(c: &Conn, fd: i32, to: Destination, skip: usize, flags: i32) -> Result<Step> {
     let mut part = iov::empty();
     match to.window(skip, usize::MAX, &mut part).receive(fd, flags & !MSG_WAITALL) {
@@ -106,7 +106,7 @@ fn native_step(c: &Conn, fd: i32, to: Destination, skip: usize, flags: i32) -> R
     }
 }
 
-/// Takes up to `available` bytes from the ring. None: the stretch was ended under our hands.
+/// Takes up to `available` bytes from the ring. None: the stretch was ended meanwhile.
 #[inline]
 fn from_ring(
     c: &Conn,
@@ -136,16 +136,16 @@ fn from_ring(
             if n < available || !rx.is_last_of_ring(half) {
                 return Ok(Some(Step::Bytes(n)));
             }
-            // Behind the last byte of a stretch the kernel may have more, after the copies. An error is the next call's: this
-            // one has brought something.
+            // After the last byte of a stretch the kernel may have more, behind the copies. An error is left to the next call,
+            // since this one has received bytes.
             while matches!(rx.next(half), Ok(Read::Copies)) && discard_copies(c, rx, fd).unwrap_or(false) {}
             Ok(Some(Step::Part(n)))
         }
     }
 }
 
-/// A look ahead that reached the end of what a ring carries goes on in the kernel, if that has what follows and no copies
-/// before it.
+/// A peek that has reached the end of the ring's bytes continues in the kernel, if the kernel has the bytes that follow, and no
+/// copies before them.
 fn peek_behind(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize) -> usize {
     let half = c.rx_half();
     if to.total() == skip || !rx.is_last_of_ring(half) {
@@ -159,16 +159,16 @@ fn peek_behind(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize) -> 
     to.window(skip, queued as usize, &mut part).receive(fd, MSG_PEEK).unwrap_or(0)
 }
 
-/// EFAULT: a buffer of the program is bad, and nothing has been consumed.
+/// EFAULT: a buffer of the program is bad, and no byte has been consumed.
 #[inline]
 fn copy_out(c: &Conn, at: u64, to: Destination, skip: usize, n: usize, flags: i32) -> Result<()> {
     if flags & MSG_TRUNC != 0 {
-        return Ok(()); // tcp(7): the bytes are thrown away
+        return Ok(()); // MSG_TRUNC, tcp(7): the bytes are discarded
     }
     to.fill(c.rx_data(), at, skip, n)
 }
 
-/// A buffer ends too early: what fits before may do, in the grain of the kernel.
+/// A buffer is bad or ends too early: the bytes before it may still fit, in whole fragments, as in the kernel.
 #[cold]
 #[inline(never)]
 fn copy_less(c: &Conn, at: u64, to: Destination, skip: usize, n: usize, flags: i32, e: Errno) -> Result<usize> {
@@ -202,14 +202,14 @@ fn from_kernel(
     Ok(n)
 }
 
-/// A look ahead that reached the end of what the kernel carries goes on in the ring.
+/// A peek that has reached the end of the kernel's bytes continues in the ring.
 fn peek_beyond(c: &Conn, rx: &Rx, to: Destination, skip: usize) -> usize {
     let (at, there) = rx.beyond(c.rx_half());
     let n = there.min(to.total() - skip);
     if copy_out(c, at, to, skip, n, 0).is_ok() { n } else { 0 }
 }
 
-/// What we sent by kernel met a socket that was gone: to the program that is one and the same reset.
+/// Bytes that we sent by kernel reached the socket of a killed peer. The program gets ECONNRESET for that reset, not EPIPE.
 fn as_reset(c: &Conn, e: Errno) -> Errno {
     let killed = !c.rx_half().has_fin();
     if e == Errno(libc::EPIPE) && killed { Errno(libc::ECONNRESET) } else { e }
@@ -224,7 +224,7 @@ fn leave_for_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
     rx.leave_for_copies(half, queued).map_err(|lie| broken(c, fd, lie))
 }
 
-/// Discards what the kernel has of copies. True: there were some, or it is known now that there are none.
+/// Discards copies in the kernel's queue. True: some were discarded, or it is certain now that none are left.
 pub fn discard_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
     let expected = rx.expects_copies();
     let queued = u64::from(tcp::queued(fd)?);
@@ -237,15 +237,15 @@ pub fn discard_copies(c: &Conn, rx: &mut Rx, fd: i32) -> Result<bool> {
 }
 
 enum Asked {
-    /// The kernel has nothing either.
+    /// The kernel has no news either.
     Nothing,
     /// The stream has ended.
     Ended,
-    /// Something has changed; look again.
+    /// The state has changed; look again.
     Again,
 }
 
-/// Whether somebody who does not wait is to ask the kernel for an end or an error now.
+/// Whether a caller that does not wait must ask the kernel for an end or an error now.
 pub fn is_due(c: &Conn) -> bool {
     let now = arch::ticks();
     if now < c.rx_asked.load(Relaxed) {
@@ -255,11 +255,11 @@ pub fn is_due(c: &Conn) -> bool {
     !c.was_waited_for(&c.rx_waited)
 }
 
-/// How often a reader that never waits asks the kernel for an end or an error.
+/// Interval at which a reader that never waits asks the kernel for an end or an error.
 const ASK_US: u64 = 1000;
 
-/// No byte is to be had from the ring: whether the kernel knows of an end or an error. Asked only when there is a sign,
-/// and now and then for programs that never wait. `sleeps`: the caller is about to sleep on the socket, which tells.
+/// The ring has no byte: asks whether the kernel has an end or an error. Only if there is a sign of one, and now and then for
+/// programs that never wait. `sleeps`: the caller is about to sleep on the socket, which reports it.
 fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
     let half = c.rx_half();
     let is_quiet = rx.in_ring() && !c.has(flag::HINT) && !half.has_fin();
@@ -285,13 +285,13 @@ fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
     }
 }
 
-/// The kernel says that the stream has ended; what a writer left in the ring comes before.
+/// The kernel says that the stream has ended. Bytes that the writer left in the ring come first.
 fn rest(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize, flags: i32) -> Result<Step> {
     let half = c.rx_half();
     let left = rx.rest(half).map_err(|lie| broken(c, fd, lie))?;
     let n = left.min(to.total() - skip);
     if n == 0 {
-        // An error is the next call's, if this one has brought something.
+        // An error is left to the next call if this one has received bytes.
         return if skip == 0 && died_unread(c) { Err(Errno(libc::ECONNRESET)) } else { Ok(Step::End) };
     }
     copy_out(c, rx.at(half), to, skip, n, flags)?;
@@ -301,8 +301,8 @@ fn rest(c: &Conn, rx: &mut Rx, fd: i32, to: Destination, skip: usize, flags: i32
     Ok(Step::Bytes(n))
 }
 
-/// The stream has ended without a word from the peer's library: it was killed. If it had not read all that we
-/// sent, the kernel would have reset the connection; told once, like any socket error.
+/// The stream has ended without `fin` of the peer's library: the peer was killed. If it had not read all our bytes, the
+/// kernel would have reset the connection. So the program gets ECONNRESET once, like any socket error.
 fn died_unread(c: &Conn) -> bool {
     let ending = Ending {
         peer_ended: c.rx_half().has_fin(),
@@ -314,7 +314,7 @@ fn died_unread(c: &Conn) -> bool {
             let half = c.tx_half();
             let _ = end.tx.poll(half);
             if half.claim_sending() {
-                let _ = end.tx.heed_deputy(half); // what it has sent to itself for us
+                let _ = end.tx.heed_deputy(half); // bytes that the peer has sent to itself in our place
                 half.has_sent();
             }
             end.tx.unread()
@@ -323,7 +323,7 @@ fn died_unread(c: &Conn) -> bool {
     ending.is_reset(|| unread().unwrap_or(0)) && c.raise(flag::RESET_TOLD)
 }
 
-/// Bytes came by kernel while the ring carries: somebody writes to the socket behind our back.
+/// Bytes came by kernel while the ring carries: somebody writes to the socket past the library.
 #[cold]
 fn foreign_bytes(c: &Conn, fd: i32) -> Errno {
     c.blame(Reason::CountMismatch);

@@ -1,4 +1,4 @@
-//! What a write draws from.
+//! The source of a write.
 
 use super::{iov, late};
 use crate::user;
@@ -7,17 +7,17 @@ use sidestep_ring::Data;
 use sidestep_sys::{Errno, Result};
 
 pub trait Source {
-    /// Bytes in all, as far as known.
+    /// Number of bytes in all, as far as known.
     fn len(&self) -> usize;
-    /// Copies up to `max` bytes from position `from` into the ring at `at`. Ok(0): no more.
+    /// Copies up to `max` bytes, from byte `from` of the source, into the ring at `at`. Ok(0): no more.
     fn fill(&mut self, data: Data, at: u64, from: usize, max: usize) -> Result<usize>;
-    /// Sends up to `max` bytes from position `from` by kernel, without waiting.
+    /// Sends up to `max` bytes, from byte `from` of the source, by kernel, without waiting.
     fn send(&mut self, fd: i32, from: usize, max: usize, flags: i32) -> Result<usize>;
-    /// Keeps all of it for later (`late`); EAGAIN: it does not fit.
+    /// Keeps all bytes for later (`late`); EAGAIN: they do not fit.
     fn keep(&mut self, index: u32) -> Result<usize>;
 }
 
-/// The program's buffers.
+/// The program's buffers as a source.
 pub struct Buffers<'a>(pub &'a [iovec]);
 
 impl Source for Buffers<'_> {
@@ -44,7 +44,7 @@ impl Source for Buffers<'_> {
         let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
         header.msg_iov = part.as_mut_ptr();
         header.msg_iovlen = n;
-        // MSG_CMSG_COMPAT means nothing to send(2), and is refused by sendmsg(2), which has not come here with it.
+        // MSG_CMSG_COMPAT has no effect on send(2). sendmsg(2) refuses it, and does not come here with it.
         let flags = flags & i32::MAX | MSG_DONTWAIT;
         let args = [fd as usize, &raw const header as usize, flags as usize, 0, 0, 0];
         // SAFETY: the program's own buffers. Without MSG_NOSIGNAL the kernel raises SIGPIPE itself.
@@ -53,7 +53,7 @@ impl Source for Buffers<'_> {
 }
 
 impl Buffers<'_> {
-    /// A buffer ends too early: the first fragment may do.
+    /// A buffer is bad or ends too early: the first fragment may still be good.
     #[cold]
     #[inline(never)]
     fn fill_less(&self, data: Data, at: u64, from: usize, max: usize, e: Errno) -> Result<usize> {

@@ -1,4 +1,4 @@
-//! The end of a stretch of ring that we write, whoever wants it, and what is to be sent by kernel then.
+//! The end of a stretch that we write, whatever the cause, and the bytes that must then go by kernel.
 
 use super::peer::{self, broken};
 use super::{due, iov};
@@ -12,15 +12,14 @@ use sidestep_conn::{Around, Course, Event, Write, Writer, holder};
 use sidestep_ring::{counters as shared, slot, space};
 use sidestep_sys::{Errno, Result, fd as fdsys, tcp};
 
-/// Ends our stretch: the ring carries what is in it, the kernel everything else, as far as that goes now. Without a
-/// reason: as a part of ending the stream.
+/// Ends our stretch and sends its unread bytes by kernel, as many as it takes now. `reason`: None as part of ending the stream.
 pub fn end_stretch(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> Result<()> {
     let returned = end.end(c.tx_half(), around(c), reason).map_err(|lie| broken(c, fd, lie))?;
     count_return(c, returned);
     send_ended(c, end, fd)
 }
 
-/// What goes now of what is to be sent of an ended stretch.
+/// Sends the unread bytes of an ended stretch by kernel, as many as it takes now.
 pub fn send_ended(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     match send_unread(c, end, fd) {
         Err(Errno(EAGAIN)) => Ok(()),
@@ -28,7 +27,7 @@ pub fn send_ended(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     }
 }
 
-/// What our direction is to know of the rest of the connection when it decides.
+/// The rest of the connection's state, as our writing end needs it for decisions.
 pub fn around(c: &Conn) -> Around {
     let is_held = slot::is_held(c.words()) || counters::holds();
     Around { peer_ended: peer::has_ended(c), hold: holder(slot::is_away(c.words()), is_held) }
@@ -38,7 +37,7 @@ pub fn around(c: &Conn) -> Around {
 pub fn count_return(c: &Conn, reason: Option<Reason>) {
     match reason {
         None => {}
-        // Not final: the first wait may be yet to come.
+        // Not for good: the first wait that we see may be yet to come.
         Some(Reason::NeverWaited) => c.reason.store(Reason::NeverWaited as u32, Relaxed),
         Some(reason) => {
             c.mark_returned();
@@ -47,7 +46,7 @@ pub fn count_return(c: &Conn, reason: Option<Reason>) {
     }
 }
 
-/// Sends by kernel what the reader has not read of an ended stretch. EAGAIN: the kernel takes no more now.
+/// Sends the unread bytes of an ended stretch by kernel. EAGAIN: the kernel takes no more now.
 pub fn send_unread(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     if !end.tx.has_unsent() {
         return Ok(());
@@ -63,7 +62,7 @@ pub fn send_unread(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     sent
 }
 
-/// The reader just sends these bytes to itself (`deputy.rs`), unless it has died meanwhile.
+/// The reader is sending these bytes to itself (`deputy.rs`): EAGAIN, unless the reader has died.
 #[cold]
 fn wait_for_deputy(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     let gone = libc::POLLRDHUP | libc::POLLERR | libc::POLLHUP;
@@ -81,7 +80,7 @@ fn send_claimed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
         let Write::Unread { at, len } = end.tx.next(half, 0).map_err(|lie| broken(c, fd, lie))? else { return Ok(()) };
         let says = fdsys::poll_now(fd, libc::POLLRDHUP);
         if says & libc::POLLERR != 0 {
-            // Reset: nobody takes these bytes, and to try would use up the error that the program is to hear.
+            // The connection is reset. Nobody takes these bytes, and a send would consume the error that the program must get.
             end.tx.abandon(half);
             return Ok(());
         }
@@ -93,27 +92,26 @@ fn send_claimed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
         match unsafe { tcp::send(fd, &iov::one(from.cast_const().cast(), run.min(len))) } {
             Ok(n) => end.tx.sent_unread(half, n),
             Err(e) if e.passes() => {
-                space::wish(half.writer); // a reader that empties the ring ends this, too
-                end.tx.poll(half).map_err(|lie| broken(c, fd, lie))?;
+                space::wish(half.writer); // a reader that empties the ring ends this wait, too
+                end.tx.look(half).map_err(|lie| broken(c, fd, lie))?;
                 if end.tx.has_unsent() {
                     blocked(c);
                     return Err(Errno(EAGAIN));
                 }
             }
-            // The reader is gone; the next write of the program hears it from the kernel.
+            // The reader is gone. The kernel reports that at the program's next write.
             Err(_) => end.tx.abandon(half),
         }
     }
 }
 
-/// Nothing more goes now. Whoever waits next looks after it.
+/// The kernel takes no more now. The next wait tries again.
 pub fn blocked(c: &Conn) {
     c.put(flag::TX_BLOCKED, true);
     due::expect_space();
 }
 
-/// Something rang for this connection: looks at what our direction has to do with it. Called by waits that ask the kernel,
-/// too.
+/// Something rang for this connection: does what our direction has to do. Also called by waits that ask the kernel.
 #[inline]
 pub fn serve(index: u32) {
     let c = arena::conn(index);
@@ -123,9 +121,8 @@ pub fn serve(index: u32) {
     }
 }
 
-/// The same without having been rung. Every look of every wait does it, whatever it is for: what happened before our
-/// doorbell was known nobody could ring for. But a reader that left because its end was closed wants nothing back, and
-/// sending it something would use up the error that the program is to hear.
+/// As [`serve`], without a ring. Every look of every wait calls this, since the peer may have acted before it had our doorbell.
+/// If a reader has left because its end was closed, nothing is sent: a send would consume the error that the program must get.
 #[inline]
 pub fn attend(c: &Conn, fd: i32) {
     if c.course.is(Course::Unsent) || has_hint(c) && !peer::has_ended(c) {
@@ -133,7 +130,7 @@ pub fn attend(c: &Conn, fd: i32) {
     }
 }
 
-/// Whether reader or operator have changed something about a ring of ours since we last looked.
+/// Whether the reader or the operator has changed something about our ring since the last look.
 #[inline]
 fn has_hint(c: &Conn) -> bool {
     c.course.is(Course::Ring) && c.tx_half().hints() != c.tx_froze.load(Relaxed)
@@ -147,7 +144,7 @@ fn follow(c: &Conn, fd: i32) {
     });
 }
 
-/// Looks at what was hinted: the reader has left our ring, wants no ring any more, or the operator does not.
+/// Acts on a hint: the reader has left our ring, or the reader or the operator wants no ring any more.
 #[inline]
 pub fn heed_hints(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     if end.tx.in_ring() && !end.tx.asked_back(c.tx_half()) {
@@ -167,21 +164,21 @@ fn heed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     send_ended(c, end, fd)
 }
 
-/// Our direction to the kernel for good, as far as that goes at once.
+/// Moves our direction to the kernel for good, as many bytes as it takes now.
 pub fn leave_ring(c: &Conn, fd: i32, reason: Reason) {
     c.phase.go(Event::Keep);
     let _ = c.with_tx(|end| end_stretch(c, end, fd, Some(reason)));
 }
 
-/// Ends our direction's use of rings. True: the reader has left the ring, and the kernel does not take what it has not read.
+/// Ends our direction's use of rings. True: the reader has left the ring, and the kernel does not take all unread bytes now.
 pub fn end_for_good(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> bool {
     let _ = end_stretch(c, end, fd, reason);
-    // The reader has in the ring what the kernel does not take now.
+    // Bytes that the kernel does not take now stay in the ring, unless the reader has left it.
     let left = end.tx.leave_in_ring(c.tx_half()).map_err(|lie| broken(c, fd, lie));
     left.is_ok() && end.tx.has_unsent()
 }
 
-/// Looks at what every connection of this process has to do for its peer.
+/// Does what every connection of this process has to do for its peer.
 pub fn serve_all() {
     fdtable::for_each(|_, kind| {
         if let Kind::Conn(index) = kind {

@@ -1,4 +1,4 @@
-//! The direction that we write: one step at a time, by whichever carrier it is on, without waiting.
+//! The direction that we write: one step at a time, by its present carrier, without waiting.
 
 use super::due::STALL_US;
 use super::peer::{self, broken};
@@ -13,12 +13,13 @@ use sidestep_conn::{Event, Pace, Phase, Space, Write, Writer};
 use sidestep_ring::counters;
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys, tcp};
 
-/// Copied at a time, so that the reader can begin while we go on.
+/// Bytes that are copied and published at a time, so that the reader can begin meanwhile.
 const CHUNK: usize = 64 * 1024;
-/// How often a writer that never waits asks the kernel whether the peer is still there.
+/// Interval at which a writer that never waits asks the kernel whether the peer lives.
 const ASK_US: u64 = 10_000;
 
-/// Sends all that goes at once, so that no other writer comes in between. Err: why it is not all. `sent` grows.
+/// Sends as many bytes as possible under one lock, so that no other writer comes in between. Err: why it is not all. `sent`
+/// counts the bytes.
 #[inline]
 pub fn steps(
     c: &Conn,
@@ -39,7 +40,7 @@ pub fn steps(
     }
 }
 
-/// Sends what goes at once; EAGAIN: nothing now.
+/// Sends bytes without waiting; EAGAIN: none can be sent now.
 pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from: usize, flags: i32) -> Result<usize> {
     if !c.is_attached() {
         return native_step(c, fd, source, from, flags);
@@ -66,9 +67,9 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
             Write::Kernel if may_begin(c, end, fd) => {
                 end.begin(half).map_err(|lie| broken(c, fd, lie))?;
                 c.tx_froze.store(end.tx.froze_seen(), Relaxed);
-                tcp::push(fd); // nothing follows there that would do it
+                tcp::push(fd); // the kernel gets no further byte that would push this one (MSG_MORE)
             }
-            // The error is the next call's, and so is its signal, if this one has sent something.
+            // This call has sent bytes, so it leaves the error, and SIGPIPE, to the next call.
             Write::Kernel if from > 0 && fdsys::poll_now(fd, 0) & libc::POLLERR != 0 => return Err(Errno(libc::EPIPE)),
             Write::Kernel => {
                 let flags = if from > 0 { flags | libc::MSG_NOSIGNAL } else { flags };
@@ -87,7 +88,7 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
     }
 }
 
-/// The connection has become native again under a call that is blocked on it: the slot may be somebody else's.
+/// The connection became native while a call was blocked on it. The slot may be another connection's by now.
 fn native_step(c: &Conn, fd: i32, source: &mut impl Source, from: usize, flags: i32) -> Result<usize> {
     let n = source.send(fd, from, usize::MAX, flags)?;
     c.early_tx.fetch_add(n as u64, Relaxed);
@@ -105,7 +106,7 @@ fn into_ring(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from
     c.mark_upgraded();
     peer::notify(c);
     if c.has(flag::UNHEARD) {
-        // Nothing but the socket itself can wake the reader.
+        // The peer's doorbell could not be rung, so only the socket can wake the reader.
         c.lower(flag::UNHEARD);
         c.phase.go(Event::Keep);
         end_stretch(c, end, fd, Some(Reason::FdLimit))?;
@@ -116,7 +117,7 @@ fn into_ring(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from
     Ok(n)
 }
 
-/// The ring is full. True: there is space, or another carrier.
+/// The ring is full. True: there is space now, or another carrier.
 fn found_space(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
     let pace = Pace { now: arch::ticks(), read: read_by_peer(c), patience: clock::ticks_of_us(STALL_US) };
     match end.find_space(c.tx_half(), around(c), pace).map_err(|lie| broken(c, fd, lie))? {
@@ -138,12 +139,12 @@ fn found_space(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
     }
 }
 
-/// How far the reader is, as it says.
+/// The reader's position, as the shared word says.
 fn read_by_peer(c: &Conn) -> u64 {
     counters::load(&c.words().counters[1 - c.my_side()]).received()
 }
 
-/// Whether a stretch of ring may begin right here.
+/// Whether a stretch may begin at the present position.
 fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
     if !c.phase.phase().permits_rings()
         || c.has(flag::TX_SHUT)
@@ -156,9 +157,8 @@ fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
     end.fits(tcp::written(fd)).map_err(|reason| c.keep_on_kernel(reason)).is_ok()
 }
 
-/// Our ring leads to a reader that may be gone without having been able to say so: asks the kernel when there
-/// is a sign, and now and then. What is sent to a peer that has ended its side goes by kernel, which resets the connection if
-/// nobody reads there.
+/// Whether the kernel must be asked if the reader is gone: it may have ended without a word. Only if there is a sign of that,
+/// and now and then. Bytes for a peer that has ended its side go by kernel, which resets the connection if nobody reads them.
 #[inline]
 fn watch_peer(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     let sign = c.has(flag::HINT) || peer::has_ended(c);
@@ -172,17 +172,17 @@ fn watch_peer(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     Ok(())
 }
 
-/// Whether a writer that was refused may try again. None: the kernel carries and must be asked.
+/// Whether a writer that found no space may try again. None: the kernel carries, and must be asked.
 pub fn offers_space(c: &Conn, end: &mut Writer, fd: i32) -> Option<bool> {
     if end.tx.has_unsent() {
-        // While unread bytes wait for the kernel, nothing new may be promised.
+        // While unread bytes wait for the kernel, no space can be promised for new ones.
         return if send_unread(c, end, fd).is_ok() { None } else { Some(false) };
     }
     let next = end.tx.next(c.tx_half(), 1);
     if !end.tx.in_ring() {
         return None;
     }
-    // A writer that was refused is told of space once there is enough; any other may fill the ring to the last byte.
+    // A writer that found no space is told when enough is free. Any other writer may fill the ring to the last byte.
     if !c.has(flag::TX_BLOCKED) && !matches!(next, Ok(Write::Ring(0))) {
         return Some(true);
     }
@@ -194,6 +194,6 @@ pub fn offers_space(c: &Conn, end: &mut Writer, fd: i32) -> Option<bool> {
             Some(true)
         }
         Ok(_) => Some(false),
-        Err(_) => Some(true), // broken: the write will tell
+        Err(_) => Some(true), // the connection is broken, and the next write reports that
     }
 }

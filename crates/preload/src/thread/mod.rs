@@ -1,4 +1,4 @@
-//! What each thread has of its own.
+//! Storage of each thread.
 
 mod parts;
 
@@ -24,13 +24,13 @@ struct Thread {
 const _: () = assert!(size_of::<Parts>() == 36 * 8, "not as large as the C shim has it");
 const _: () = assert!(core::mem::offset_of!(Thread, parts) == 16);
 
-/// This thread's storage, which lives as long as the thread.
+/// The calling thread's storage. It lives as long as the thread.
 #[inline(always)]
 fn storage() -> *mut Thread {
     sidestep_sys::thread_storage!("ss_self").cast()
 }
 
-/// This thread's number; asked of the kernel once.
+/// The calling thread's number; the kernel is asked once.
 #[inline]
 pub fn tid() -> u32 {
     // SAFETY: the thread's own storage, touched by no one else.
@@ -42,19 +42,19 @@ pub fn tid() -> u32 {
     thread.tid
 }
 
-/// What parts of the library keep of this thread.
+/// The parts of the calling thread's storage that modules of the library use.
 #[inline]
 pub fn parts() -> &'static Parts {
     // SAFETY: the thread's own storage, which lives as long as the thread; atomics only.
     unsafe { &(*storage()).parts }
 }
 
-/// Less than the frame that the kernel makes for any signal handler, in bytes: registers, and the state of SSE.
+/// In bytes, less than any signal frame of the kernel: it has the registers and the state of SSE.
 const SIGNAL_FRAME: usize = 512;
 
-/// Whether a function of this thread that had its stack at `stack`, and has not returned, was left by a jump. Else a signal
-/// handler has interrupted it and has called us: then the handler's frame lies between that stack and ours, or the
-/// handler has a stack of its own.
+/// Whether a jump has left a function of this thread that had its stack at `stack` and has not returned. Otherwise a signal
+/// handler has interrupted the function and has called us. Then the handler's frame lies between `stack` and our stack, or the
+/// handler has an alternate stack.
 pub fn is_over(stack: usize, alternate: AlternateStack) -> bool {
     match (alternate.in_use, alternate.contains(stack)) {
         (true, false) => false,
@@ -63,13 +63,13 @@ pub fn is_over(stack: usize, alternate: AlternateStack) -> bool {
     }
 }
 
-/// After fork() the one thread of the child has another number.
-pub fn reset_in_child() {
+/// In a forked child: the one thread there has another number.
+pub fn forget() {
     // SAFETY: as above.
     unsafe { (*storage()).tid = 0 };
 }
 
-/// Whether we run in a vfork child: our memory is the parent's and must not be touched.
+/// Whether this is a vfork child: its memory is the parent's, and must not be changed.
 #[inline]
 pub fn in_vfork() -> bool {
     // SAFETY: as above.
@@ -81,8 +81,8 @@ pub fn set_vfork(on: bool) {
     unsafe { (*storage()).in_vfork = u32::from(on) };
 }
 
-/// The family place of the child that this thread is forking; taken by whoever asks, parent and child alike.
-pub fn claim_reserved() -> Option<u32> {
+/// Takes the place in the family that is reserved for the child of a fork() of this thread. Parent and child each take it.
+pub fn take_reserved() -> Option<u32> {
     // SAFETY: as above.
     core::mem::take(unsafe { &mut (*storage()).reserved }).checked_sub(1)
 }
@@ -92,21 +92,21 @@ pub fn set_reserved(place: Option<u32>) {
     unsafe { (*storage()).reserved = place.map_or(0, |p| p + 1) };
 }
 
-/// Stands in for libc's errno.
+/// The errno of a thread whose libc has none.
 #[cold]
 pub fn own_errno() -> *mut i32 {
     // SAFETY: as above.
     unsafe { &raw mut (*storage()).error }
 }
 
-/// For a libc that does not tell: there may be other threads.
+/// Used if libc has no such variable: there may be other threads.
 static NOT_KNOWN: u8 = 0;
 
-/// Of glibc since 2.32, in sys/single_threaded.h.
+/// The variable of sys/single_threaded.h, in glibc since 2.32.
 static SINGLE: Symbol =
     Symbol::new(c"__libc_single_threaded", StandIn::Complete((&raw const NOT_KNOWN).cast::<c_void>()));
 
-/// Whether there is certainly no other thread in this process.
+/// Whether this is certainly the only thread of the process.
 #[inline]
 pub fn is_alone() -> bool {
     // SAFETY: one byte of libc's data, which it writes only while there is one thread; or our own.

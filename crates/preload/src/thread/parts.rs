@@ -1,5 +1,5 @@
-//! What parts of the library keep of each thread, all in one place: the C shim holds the room for it. The parts themselves say
-//! what it means. Everything is zero when a thread begins, and atomic, because the thread's signal handlers see it too.
+//! What modules of the library store for each thread, in one struct: the C shim reserves its room. Those modules describe it.
+//! Every field is zero when a thread begins. All fields are atomic, because the thread's signal handlers access them, too.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
@@ -16,11 +16,11 @@ pub struct Parts {
 /// Critical sections (`critical`).
 #[repr(C)]
 pub struct Sections {
-    /// How deep the thread is in them; 0: in none.
+    /// Number of nested sections that the thread is in.
     pub depth: AtomicU32,
-    /// Where its stack ended when the outermost began.
+    /// Stack pointer when the outermost section began.
     pub stack: AtomicUsize,
-    /// Signals to be let through at the end of the outermost; bit n - 1 is signal n.
+    /// Signals to unblock at the end of the outermost section; bit n - 1 is signal n.
     pub deferred: AtomicU64,
 }
 
@@ -28,14 +28,14 @@ pub struct Sections {
 #[repr(C)]
 pub struct Faults {
     pub state: AtomicU32,
-    /// Where signals go that come during a copy. Null: no copy lets any through just now.
+    /// Where signals are stored that arrive during a copy. Null: no copy with unblocked signals is running.
     pub kept: AtomicPtr<c_void>,
 }
 
-/// Debts that are recorded at once: more than a call and a handler that interrupts it have.
+/// Most debts at once: enough for a call and a handler that interrupts it.
 pub const MOST_DEBTS: usize = 9;
 
-/// What the thread has taken for the time of a call (`debts`).
+/// Resources that the thread holds for the duration of a call (`debts`).
 #[repr(C)]
 pub struct Debts {
     pub count: AtomicUsize,
@@ -44,25 +44,25 @@ pub struct Debts {
 
 #[repr(C)]
 pub struct Debt {
-    /// How to give it back.
+    /// The kind, which gives the resource back.
     pub kind: AtomicPtr<c_void>,
     pub value: AtomicU64,
-    /// Where the stack ended when it was taken.
+    /// Stack pointer when the resource was taken.
     pub stack: AtomicUsize,
 }
 
-/// Handlers of the program that the thread has run, but for those of faults (`handlers`).
+/// Number of the program's handlers that the thread has run, without those of faults (`handlers`).
 #[repr(C)]
 pub struct Handled {
     pub all: AtomicU32,
-    /// Those that do not ask for a restart of what they interrupt (SA_RESTART).
+    /// Those without SA_RESTART.
     pub breaking: AtomicU32,
 }
 
 /// How the thread spends its time (`rest`).
 #[repr(C)]
 pub struct Rests {
-    /// When its last sleep ended, in ticks.
+    /// Time (ticks) when its last sleep ended.
     pub woke: AtomicU64,
     pub known: AtomicU64,
 }

@@ -1,4 +1,4 @@
-//! What one entry of a submission queue will do to our connections and sets.
+//! The effect of one submission queue entry on connections and epoll sets.
 
 use crate::fdtable::{self, Kind};
 use crate::wait::{self, sets};
@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_uint};
 use libc::{EPOLL_CTL_ADD, epoll_event};
 use sidestep_abi::Reason;
 
-/// Operations (IORING_OP_*) with a meaning of their own to us.
+/// Operations (IORING_OP_*) that need special treatment.
 mod op {
     pub const NOP: u8 = 0;
     pub const SENDMSG: u8 = 9;
@@ -17,20 +17,20 @@ mod op {
     pub const SPLICE: u8 = 30;
     pub const TEE: u8 = 33;
     pub const SENDMSG_ZC: u8 = 48;
-    /// Whose "descriptor" is none, or is not used: timers, cancelling, buffers, messages to rings, new sockets, waiting for
-    /// processes and futexes.
+    /// Operations without a descriptor, or that do not use it: timers, cancelling, buffers, messages to rings, new sockets,
+    /// waiting for processes and futexes.
     pub const WITHOUT: [u8; 15] = [0, 7, 11, 12, 14, 15, 25, 31, 32, 40, 45, 50, 51, 52, 53];
 }
 
-/// IOSQE_FIXED_FILE: the descriptor is an index of registered ones, which have been dealt with ([`Fixed`]).
+/// IOSQE_FIXED_FILE: the descriptor is an index into the registered ones, which were handled when registered ([`Fixed`]).
 const FIXED_FILE: u8 = 1;
-/// IOSQE_IO_DRAIN, IOSQE_IO_LINK, IOSQE_IO_HARDLINK: the order of entries counts.
+/// IOSQE_IO_DRAIN, IOSQE_IO_LINK, IOSQE_IO_HARDLINK: the order of entries matters.
 const DRAIN: u8 = 1 << 1;
 const LINKS: u8 = 1 << 2 | 1 << 3;
-/// SPLICE_F_FD_IN_FIXED of splice.
+/// SPLICE_F_FD_IN_FIXED, of the splice operation.
 const IN_FIXED: u32 = 1 << 31;
 
-/// struct io_uring_sqe, but for what nobody here asks for.
+/// struct io_uring_sqe, without the fields that are not needed here.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Sqe {
@@ -51,10 +51,10 @@ struct Sqe {
 
 const _: () = assert!(size_of::<Sqe>() == 64);
 
-/// What the entries before one have said of it.
+/// What earlier entries mean for the next one.
 #[derive(Default)]
 pub struct Neighbours {
-    /// The last one is linked to the next.
+    /// The previous entry is linked to this one.
     linked: bool,
 }
 
@@ -73,7 +73,7 @@ impl Entry {
         Entry { place, sqe: unsafe { place.read_volatile() } }
     }
 
-    /// Sees to it that the kernel can do what is asked for.
+    /// Prepares connections and sets, so that the kernel can do what the entry asks for.
     pub fn foresee(&self, neighbours: &mut Neighbours) {
         let linked = core::mem::replace(&mut neighbours.linked, self.sqe.flags & LINKS != 0);
         match self.sqe.opcode {
@@ -94,21 +94,21 @@ impl Entry {
         }
     }
 
-    /// epoll_ctl(2): ours for sets of ours, unless the kernel must decide when to do it.
+    /// epoll_ctl(2): done here for sets that the library manages, unless the kernel must decide when to do it.
     fn change_interest(&self, in_order: bool) {
         let (set, fd, op) = (self.sqe.fd, self.sqe.offset as c_int, self.sqe.len as c_int);
         let Kind::Set(index) = fdtable::get(set) else {
-            // A set that we do not know: its waits cannot hear doorbells.
+            // The set was made out of our sight, so its waits cannot hear doorbells.
             if let Kind::Conn(conn) = fdtable::get(fd) {
                 drain::both(arena::conn(conn), fd, Reason::Foreign);
             }
             return;
         };
         if self.sqe.buffer != 0 || self.sqe.other_fd != 0 {
-            return; // which the kernel refuses
+            return; // the kernel refuses the entry
         }
         if in_order {
-            leave_to_kernel(fd); // we shall not know that it is in the set
+            leave_to_kernel(fd); // the library will not know that `fd` is in the set
             return leave_to_kernel(set);
         }
         let event = self.sqe.address as *const epoll_event;
@@ -119,12 +119,12 @@ impl Entry {
         if wait::epoll::ctl(index, op, fd, event, native) == 0 {
             self.replace_by_nothing();
         } else if op != EPOLL_CTL_ADD || errno::get() != libc::EEXIST {
-            // The kernel is to say no in the same way: what is there only for us would be in its way.
+            // The kernel must refuse the entry as it would without us, so a parked registration must not be in its way.
             wait::epoll::unpark(sets::get(index), fd);
         }
     }
 
-    /// It will succeed without doing anything.
+    /// Replaces the entry by one that succeeds without doing anything.
     fn replace_by_nothing(&self) {
         let Sqe { flags, user_data, personality, .. } = self.sqe;
         let nothing = Sqe {
@@ -146,21 +146,21 @@ impl Entry {
         unsafe { self.place.write_volatile(nothing) };
     }
 
-    /// The number will be another file's: what it stands for is followed no longer.
+    /// The descriptor is about to be closed: what it stands for is followed no longer.
     fn close(&self) {
         let fd = self.sqe.fd;
         if self.sqe.flags & FIXED_FILE != 0 || self.sqe.other_fd != 0 {
-            return; // a registered one
+            return; // a registered descriptor is closed
         }
         let kind = fdtable::get(fd);
         if kind == Kind::Own {
-            // SAFETY: as above. A descriptor of ours is as good as not open.
+            // SAFETY: as above. To the program a descriptor of the library is not open.
             unsafe { (&raw mut (*self.place).fd).write_volatile(-1) };
             return;
         }
         leave_to_kernel(fd);
         match kind {
-            // A connection that could not be given back in time ends like one that is closed.
+            // If the connection could not return to the kernel in time, it ends as by close().
             Kind::Conn(index) => {
                 let c = arena::conn(index);
                 if c.is_attached() {
@@ -174,7 +174,7 @@ impl Entry {
     }
 }
 
-/// What the number stands for goes back to the kernel, alone and for good.
+/// Moves the connection or set of the descriptor to the kernel, alone and for good.
 fn leave_to_kernel(fd: c_int) {
     match fdtable::get(fd) {
         Kind::Conn(index) => drain::to_kernel(arena::conn(index), fd, Reason::KernelFeature),
@@ -183,7 +183,7 @@ fn leave_to_kernel(fd: c_int) {
     }
 }
 
-/// Descriptors that the program registers with a ring: from then on entries name them by an index.
+/// Descriptors that the program registers with a ring. Later entries name them by index.
 pub struct Fixed {
     pub at: *const c_int,
     pub n: c_uint,

@@ -1,10 +1,11 @@
-//! io_uring(7), as far as programs use it through libc's syscall(): what the kernel will do to our connections by itself has
-//! to be known before it begins.
+//! io_uring(7), as far as programs use it through libc's syscall(). The library must know what the kernel will do to
+//! connections by itself, before the kernel begins.
 //!
-//! A ring is remembered when it is set up, and its submission queue mapped once more. When the program enters the kernel,
-//! the entries that are submitted then are looked at first ([`entry`]): a connection that one of them touches goes back to
-//! the kernel, alone and for good; what is asked of an epoll set of ours we do ourselves. Rings whose entries the kernel
-//! takes without being asked (IORING_SETUP_SQPOLL), and all that we do not know, end upgrades for the whole process.
+//! When a ring is set up, the library records it, and maps its submission queue a second time. When the program enters the
+//! kernel, the library first looks at the entries that are submitted ([`entry`]). A connection that an entry touches goes to
+//! the kernel, alone and for good. Changes of a managed epoll set are made by the library itself. If the kernel takes entries
+//! of a ring without a call (IORING_SETUP_SQPOLL), or the ring uses anything unknown, the whole process upgrades no connection
+//! any more.
 
 mod entry;
 pub mod table;
@@ -21,10 +22,10 @@ use sidestep_sys::Errno;
 
 /// struct io_uring_params, in words (linux/io_uring.h).
 pub type Params = [u32; 30];
-/// Words of it.
+/// Indices of words in [`Params`].
 const FLAGS: usize = 2;
 
-/// What a ring can be set up with (IORING_SETUP_*): of others we do not know what they mean to us.
+/// Flags of a ring (IORING_SETUP_*) that the library understands.
 const FOLLOWED: u32 = IOPOLL
     | SQ_AFF
     | CQSIZE
@@ -56,10 +57,10 @@ const DEFER_TASKRUN: u32 = 1 << 13;
 const NO_SQARRAY: u32 = 1 << 16;
 const HYBRID_IOPOLL: u32 = 1 << 17;
 
-/// IORING_ENTER_REGISTERED_RING: the number is an index of a table that we do not know.
+/// IORING_ENTER_REGISTERED_RING: the descriptor is an index into a table that the library does not know.
 const REGISTERED_RING: c_uint = 1 << 4;
 
-/// From now on the kernel may read and write any socket by itself.
+/// Ends upgrades: from now on the kernel may read and write any socket by itself.
 #[cold]
 fn give_up() {
     exec::surrender_all(Reason::KernelFeature);
@@ -71,7 +72,7 @@ pub fn setup(params: *mut Params, native: impl FnOnce() -> c_long) -> c_long {
         return native();
     }
     if settings::get().io_uring == IoUring::Refuse {
-        return errno::give(Err(Errno(libc::EPERM))) as c_long; // as where a container or the administrator forbids it
+        return errno::give(Err(Errno(libc::EPERM))) as c_long; // as where a container or the administrator forbids io_uring
     }
     let followed = user::read(params.cast_const()).is_ok_and(|p| p[FLAGS] & !FOLLOWED == 0);
     let fd = native();
@@ -85,7 +86,7 @@ pub fn setup(params: *mut Params, native: impl FnOnce() -> c_long) -> c_long {
     fd
 }
 
-/// Before io_uring_enter(2) submits so many entries.
+/// Before io_uring_enter(2) submits this many entries.
 pub fn entering(fd: c_int, submitted: c_uint, flags: c_uint) {
     if submitted == 0 || !settings::active() || thread::in_vfork() {
         return;
@@ -96,11 +97,11 @@ pub fn entering(fd: c_int, submitted: c_uint, flags: c_uint) {
                 give_up();
             }
         }
-        _ => give_up(), // set up out of sight
+        _ => give_up(), // the ring was set up out of our sight
     }
 }
 
-/// Sees to it that the kernel can do what the next entries ask for. False: they cannot be looked at.
+/// Prepares connections and sets for the next entries. False: the entries cannot be looked at.
 fn foresee(index: u32, submitted: c_uint) -> bool {
     let mut neighbours = Neighbours::default();
     table::get(index).for_each_new(submitted, |place| {
@@ -125,19 +126,19 @@ pub fn registering(operation: c_uint, argument: usize, n: c_uint) {
     }
     match operation {
         REGISTER_FILES => Fixed { at: argument as *const c_int, n }.leave_to_kernel(),
-        // Offset and reserved word, then the address of the numbers.
+        // Offset, reserved word, address of the descriptors.
         REGISTER_FILES_UPDATE => {
             if let Ok([_, numbers]) = user::read(argument as *const [u64; 2]) {
                 Fixed { at: numbers as *const c_int, n }.leave_to_kernel();
             }
         }
-        // How many, flags, reserved word, the address of the numbers, that of their tags.
+        // Count, flags, reserved word, address of the descriptors, address of their tags.
         REGISTER_FILES2 => {
             if let Ok([count, _, numbers, _]) = user::read(argument as *const Resources) {
                 Fixed { at: numbers as *const c_int, n: count as u32 }.leave_to_kernel();
             }
         }
-        // Offset and reserved word, address of the numbers, of their tags, how many.
+        // Offset, reserved word, address of the descriptors, address of their tags, count.
         REGISTER_FILES_UPDATE2 => {
             if let Ok([_, numbers, _, count]) = user::read(argument as *const Resources) {
                 Fixed { at: numbers as *const c_int, n: count as u32 }.leave_to_kernel();

@@ -1,4 +1,4 @@
-//! The rings of this process, and their submission queues as the kernel sees them.
+//! The rings of this process, and their submission queues as shared with the kernel.
 
 use super::{NO_SQARRAY, Params, SQE128};
 use crate::critical::Lock;
@@ -8,15 +8,15 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 use sidestep_sys::lock::Taken;
 use sidestep_sys::mem;
 
-/// Rings that are followed at once; libuv has one or two for each of its loops.
+/// Most rings that are followed at once. libuv has one or two for each of its loops.
 const RINGS: usize = 256;
-/// Where the kernel has the two parts (IORING_OFF_SQ_RING, IORING_OFF_SQES).
+/// mmap(2) offsets of the two parts (IORING_OFF_SQ_RING, IORING_OFF_SQES).
 const QUEUE_AT: usize = 0;
 const ENTRIES_AT: usize = 0x1000_0000;
-/// No queue has more entries (IORING_MAX_ENTRIES).
+/// Most entries of a queue (IORING_MAX_ENTRIES).
 const MOST_ENTRIES: u32 = 32768;
 
-/// Words of struct io_uring_params: entries, flags, and offsets of words of the queue.
+/// Indices of words of struct io_uring_params: entries, flags, and offsets of words in the queue.
 const ENTRIES: usize = 0;
 const FLAGS: usize = 2;
 const HEAD: usize = 10;
@@ -24,9 +24,9 @@ const TAIL: usize = 11;
 const ARRAY: usize = 16;
 
 pub struct Ring {
-    /// Numbers of ours that stand for it; 0: free record.
+    /// Number of descriptors that stand for the ring; 0: the record is free.
     refs: AtomicU32,
-    /// Entries before this one have been looked at. Under the lock.
+    /// Entries before this position have been looked at. Guarded by the lock.
     seen: AtomicU32,
     entries: AtomicU32,
     flags: AtomicU32,
@@ -64,7 +64,7 @@ fn all() -> impl Iterator<Item = &'static Ring> {
     RING.iter().filter(|r| r.refs.load(Relaxed) != 0)
 }
 
-/// Remembers the ring that `fd` stands for. False: it cannot be.
+/// Records the ring that `fd` stands for. False: there is no room, or its queue cannot be mapped.
 pub fn follow(fd: i32, params: &Params) -> bool {
     let claimed = (0..RINGS as u32).find(|i| get(*i).refs.compare_exchange(0, 1, AcqRel, Relaxed).is_ok());
     let Some(index) = claimed else { return false };
@@ -87,7 +87,7 @@ impl Ring {
         let (Ok(queue), Ok(sqes)) =
             (mem::file_at(fd, len, QUEUE_AT), mem::file_at(fd, entries as usize * stride(params[FLAGS]), ENTRIES_AT))
         else {
-            return false; // what was mapped stays until the process ends
+            return false; // what is mapped already stays mapped until the process ends
         };
         for (word, value) in [
             (&self.entries, entries),
@@ -109,14 +109,14 @@ impl Ring {
         self.refs.fetch_add(1, AcqRel);
     }
 
-    /// One number less; with the last one the mapping goes, which would keep the ring alive.
+    /// Removes a descriptor. With the last one the mapping goes, which would keep the ring alive.
     pub fn release(&self) {
-        // Reentered: a handler has interrupted a look at the entries, and the mapping stays.
+        // Reentered: this handler has interrupted a look at the entries, so the mapping stays.
         if self.refs.load(Acquire) == 1 && self.lock.lock(thread::tid()) != Taken::Reentered {
             let queue = self.queue.swap(core::ptr::null_mut(), AcqRel);
             if !queue.is_null() {
                 let bytes = self.entries.load(Relaxed) as usize * stride(self.flags.load(Relaxed));
-                // SAFETY: mapped by `map`; whoever looks at them has the lock and the pointer.
+                // SAFETY: mapped by `map`. Whoever reads them holds the lock and has loaded the pointer under it.
                 unsafe {
                     mem::unmap(queue, self.queue_len.load(Relaxed));
                     mem::unmap(self.sqes.load(Relaxed), bytes);
@@ -136,11 +136,11 @@ impl Ring {
     /// # Safety
     /// `queue` must be the mapping that [`Ring::queue`] holds under the lock, and `offset` one of those that came with it.
     unsafe fn word(&self, queue: *mut u8, offset: u32) -> &AtomicU32 {
-        // SAFETY: by contract; `map` has made the mapping so long that every word which is asked for lies inside, aligned by the kernel.
+        // SAFETY: by contract. `map` has mapped every word that is asked for; the kernel has aligned it.
         unsafe { &*queue.add(offset as usize).cast::<AtomicU32>() }
     }
 
-    /// Shows the next `submitted` entries to `each`, those that have not been shown yet. False: that cannot be done.
+    /// Calls `each` for those of the next `submitted` entries that it has not been called for yet. False: that is impossible.
     pub fn for_each_new(&self, submitted: u32, each: impl FnMut(*mut u8)) -> bool {
         if self.lock.lock(thread::tid()) == Taken::Reentered {
             return false;
@@ -161,7 +161,7 @@ impl Ring {
         let word = |offset: &AtomicU32| unsafe { self.word(queue, offset.load(Relaxed)) }.load(Acquire);
         let (head, tail) = (word(&self.head), word(&self.tail));
         let there = tail.wrapping_sub(head).min(submitted).min(self.entries.load(Relaxed));
-        // Positions count on and wrap: what lies between head and `seen` has been looked at when it could not be submitted.
+        // Positions grow and wrap. Entries between head and `seen` were looked at before, at a call that could not submit them.
         let old = self.seen.load(Relaxed).wrapping_sub(head);
         let first = if old <= self.entries.load(Relaxed) { old.min(there) } else { 0 };
         for position in first..there {
@@ -173,7 +173,7 @@ impl Ring {
         self.seen.store(head.wrapping_add(there), Relaxed);
     }
 
-    /// The entry at a position. None: its place is none, and the kernel drops it.
+    /// The entry at a position. None: the array holds an invalid index there, and the kernel drops the entry.
     ///
     /// # Safety
     /// As for [`Ring::word`].
@@ -190,12 +190,12 @@ impl Ring {
     }
 }
 
-/// Bytes of an entry.
+/// Size of an entry in bytes.
 fn stride(flags: u32) -> usize {
     if flags & SQE128 != 0 { 128 } else { 64 }
 }
 
-/// In a forked child: other threads of the parent do not exist here.
+/// In a forked child: the parent's other threads do not exist here.
 pub fn unlock_all() {
     all().for_each(|r| r.unlock());
 }

@@ -9,10 +9,10 @@ use crate::{arena, blocked, thread};
 use core::sync::atomic::{Ordering::*, fence};
 use sidestep_sys::{Errno, Result};
 
-/// A blocked call keeps a connection alive.
+/// The debt of a blocked call: it keeps a connection alive.
 static KEPT: Kind = Kind(|index, _| let_go(index));
 
-/// A blocking call, which may have to wait several times before its time is up.
+/// A blocking call, which may wait several times.
 pub struct Blocking {
     timeout_us: u64,
     pause: Pause,
@@ -34,7 +34,8 @@ impl Blocking {
         Blocking { timeout_us, pause: Pause::new(timeout_us), keeps: None }
     }
 
-    /// As [`Pause::pause`]; closing the number meanwhile does not end it. `moved`: bytes that the call has moved already.
+    /// As [`Pause::pause`], but closing the descriptor meanwhile does not end the wait. `moved`: bytes that the call has moved
+    /// already.
     pub fn until(&mut self, index: u32, c: &Conn, fd: i32, want: Want, moved: usize) -> Result<()> {
         if self.timeout_us == record::NO_WAIT {
             return Err(Errno(libc::EAGAIN));
@@ -49,7 +50,7 @@ impl Blocking {
     }
 }
 
-/// Makes the connection outlive its number until [`let_go`]. EBADF: the number is just being closed.
+/// Makes the connection outlive its descriptor until [`let_go`]. EBADF: another thread is closing the descriptor.
 fn keep(index: u32, fd: i32) -> Result<()> {
     let local = arena::local(index);
     blocked::enter(thread::tid(), index);

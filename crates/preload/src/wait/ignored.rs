@@ -1,17 +1,16 @@
-//! Descriptors that keep poll(2) from waiting, and select(2) not: it ignores a hang-up or an error where it is asked for
-//! exceptional conditions only. Such a descriptor is waited for by edge, so that the wait ends with its next news, whatever
-//! that is.
+//! Descriptors that end a poll(2) but not a select(2): select(2) ignores a hang-up or an error if only exceptional conditions
+//! are asked for. Such a descriptor is watched by edge, so that its next news, whatever it is, ends the wait.
 
 use crate::debts::{self, Debt};
 use crate::{errno, fdtable};
 use libc::{EPOLL_CTL_ADD, EPOLLET, POLLIN, pollfd};
 use sidestep_sys::{Errno, fd as fdsys};
 
-/// How often to look at a descriptor that cannot be waited for by edge.
+/// Interval of looks at a descriptor that cannot be watched by edge.
 const LOOK_NS: u64 = 10_000_000;
 
 pub struct Ignored {
-    /// An epoll instance that holds them; -1: there is none yet.
+    /// An epoll instance that holds the descriptors; -1: none yet.
     edges: i32,
     /// One of them could not be added to it.
     is_unwatched: bool,
@@ -33,8 +32,8 @@ impl Drop for Ignored {
 }
 
 impl Ignored {
-    /// Makes a list of poll(2) pass over all entries that have been told something, and wait for their next news instead.
-    /// The last entry is ours to use.
+    /// Makes poll(2) skip all entries of the list that have events, and wait for their next news instead. The last entry is
+    /// free for this module.
     pub fn begin(&mut self, list: &mut [pollfd]) {
         let Some((last, told)) = list.split_last_mut() else { return };
         for p in told.iter_mut().filter(|p| p.revents != 0) {
@@ -44,18 +43,18 @@ impl Ignored {
         *last = pollfd { fd: self.edges, events: POLLIN, revents: 0 };
     }
 
-    /// The entries are looked at again.
+    /// Makes poll(2) look at the skipped entries again.
     pub fn end(&mut self, list: &mut [pollfd]) {
         let Some((_, told)) = list.split_last_mut() else { return };
         if self.edges >= 0 {
-            fdsys::hush(self.edges); // before that look: what comes after it rings again
+            fdsys::hush(self.edges); // before the next look: news after that look ring again
         }
         for p in told.iter_mut().filter(|p| p.fd < 0) {
             p.fd = !p.fd;
         }
     }
 
-    /// How long to wait at most. `left`: until the end of the call; None: for ever.
+    /// Longest time to wait. `left`: time until the end of the call; None: no limit.
     pub fn limit(&self, left: Option<u64>) -> Option<u64> {
         if self.is_unwatched { Some(left.map_or(LOOK_NS, |ns| ns.min(LOOK_NS))) } else { left }
     }

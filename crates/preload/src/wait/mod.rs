@@ -1,5 +1,5 @@
-//! Waiting: one blocking call, poll and select, epoll sets. All of them sleep in the kernel on the sockets and
-//! on a doorbell at once.
+//! Waiting: the blocking call, poll and select, epoll sets. Each sleeps in the kernel, on the sockets and on a doorbell at
+//! once.
 
 pub mod block;
 pub mod epoll;
@@ -13,20 +13,20 @@ pub mod signals;
 
 use sidestep_sys::clock;
 
-/// The end of a wait. The clock is asked only once somebody wants to know: most waits are over at once.
+/// The end of a wait. The clock is read only at the first question, since most waits are over at once.
 pub struct Deadline {
-    /// None: never.
+    /// None: no limit.
     ns: Option<u64>,
     at: core::cell::Cell<u64>,
 }
 
 impl Deadline {
-    /// So many nanoseconds from the first question on; None: never.
+    /// `ns` nanoseconds from the first question on; None: no limit.
     pub fn after_ns(ns: Option<u64>) -> Deadline {
         Deadline { ns, at: core::cell::Cell::new(0) }
     }
 
-    /// Nanoseconds left.
+    /// Nanoseconds left; None: no limit.
     fn rest(&self) -> Option<u64> {
         let ns = self.ns?;
         let now = clock::monotonic_ns();
@@ -40,7 +40,7 @@ impl Deadline {
         self.rest() == Some(0)
     }
 
-    /// The time left, but at most `cap_us`, for the kernel. None: for ever.
+    /// The time left, at most `cap_us`. None: no limit.
     pub fn left(&self, cap_us: Option<u64>) -> Option<libc::timespec> {
         let ns = match (self.rest(), cap_us.map(|us| us * 1000)) {
             (Some(a), Some(b)) => a.min(b),
@@ -57,13 +57,12 @@ pub fn is_now(left: &Option<libc::timespec>) -> bool {
     matches!(left, Some(libc::timespec { tv_sec: 0, tv_nsec: 0 }))
 }
 
-/// As ppoll(2) wants it: a pointer, null for ever.
+/// The argument for ppoll(2): null is no limit.
 pub fn as_ptr(ts: &Option<libc::timespec>) -> *const libc::timespec {
     ts.as_ref().map_or(core::ptr::null(), |t| t)
 }
 
-/// How long to sleep at most without a doorbell: twice as long each time. What is waited for comes by kernel soon, unless
-/// the peer does not run.
+/// Longest sleep without a doorbell, doubled each time: bytes come by kernel soon, unless the peer does not run.
 #[derive(Default)]
 pub struct Patience {
     us: u64,
@@ -72,12 +71,12 @@ pub struct Patience {
 impl Patience {
     const MOST_US: u64 = 128_000;
 
-    /// The next sleep, in microseconds.
+    /// Length of the next sleep, in microseconds.
     pub fn next_us(&mut self) -> u64 {
         self.us = (2 * self.us).clamp(UNKNOWN_BELL_US, Patience::MOST_US);
         self.us
     }
 }
 
-/// How long to sleep at most while the peer does not yet hold the doorbell, in microseconds.
+/// Longest sleep while the peer does not have the doorbell yet, in microseconds.
 pub const UNKNOWN_BELL_US: u64 = 1000;

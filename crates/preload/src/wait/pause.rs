@@ -13,8 +13,8 @@ use sidestep_conn::{Course, Phase};
 use sidestep_ring::{side, space};
 use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys};
 
-/// Without a doorbell everything arrives by kernel; this is only for a peer that began a stretch at the very moment we
-/// gave up on them.
+/// Longest sleep without a doorbell. Everything arrives by kernel then, unless the peer began a stretch at the very moment when
+/// this side gave up rings.
 const NO_BELL_US: u64 = 500_000;
 
 /// What the call waits for.
@@ -28,7 +28,7 @@ pub enum Want {
 #[derive(Clone, Copy)]
 pub struct Number {
     fd: i32,
-    /// The connection outlives the number: closing it does not end the wait ([`arena::number`]).
+    /// The connection outlives the descriptor: closing it does not end the wait ([`arena::number`]).
     kept: Option<u32>,
 }
 
@@ -50,22 +50,22 @@ impl Number {
     }
 }
 
-/// The waits of one call, as many as it takes.
+/// All waits of one call.
 pub struct Pause {
     timeout_us: u64,
     deadline: Option<Deadline>,
-    /// Whether the call goes on after a handler with SA_RESTART.
+    /// Whether the call restarts after a handler with SA_RESTART.
     restarts: bool,
-    /// The last pause ended with a mere look; unless bytes moved since, the next one sleeps.
+    /// The last pause ended by a look. Unless bytes have moved since, the next one sleeps.
     looked: bool,
     moved: usize,
-    /// Signals are held back from the first wait on.
+    /// Made by the first wait. It holds signals back.
     quiet: Option<Quiet>,
     patience: Patience,
 }
 
 impl Pause {
-    /// `timeout_us`: of all waits together; 0: none.
+    /// `timeout_us`: for all waits together; 0: none.
     pub fn new(timeout_us: u64) -> Pause {
         Pause {
             timeout_us,
@@ -78,15 +78,15 @@ impl Pause {
         }
     }
 
-    /// The call has moved so many bytes so far, which it will return if it is interrupted.
+    /// The call has moved this many bytes so far; if it is interrupted, it returns that number.
     pub fn has_moved(&mut self, moved: usize) {
         self.restarts = moved == 0 && self.timeout_us == 0;
         self.looked &= moved == self.moved;
         self.moved = moved;
     }
 
-    /// Waits until it is worth looking at the connection again. EAGAIN: time is up; EINTR: a signal handler ran;
-    /// EBADF: the connection was closed meanwhile.
+    /// Waits until another look at the connection is worth it. EAGAIN: the time is up; EINTR: a signal handler ran; EBADF: the
+    /// connection was closed meanwhile.
     pub fn pause(&mut self, c: &Conn, number: Number, want: Want) -> Result<()> {
         let limit = (self.timeout_us > 0).then_some(self.timeout_us * 1000);
         let deadline = self.deadline.get_or_insert_with(|| Deadline::after_ns(limit));
@@ -109,22 +109,22 @@ impl Pause {
             return Err(Errno(libc::EBADF));
         }
         match result {
-            // No answer that a call on a socket could give: look again, and again in a while.
+            // ENOMEM is no valid result of the program's call, so try again in a while.
             Err(Errno(libc::ENOMEM)) => {
                 clock::nap_us(UNKNOWN_BELL_US);
                 Ok(())
             }
-            // The number may have been closed, by the handler perhaps.
+            // The handler may have closed the descriptor.
             Err(signals::RESTART) if number.is_closed() => Err(Errno(libc::EBADF)),
             Err(signals::RESTART) => Ok(()),
-            // What has come in time is taken, however late we look.
+            // Bytes that arrived in time count, however late the look.
             Ok(()) if deadline.has_passed() && !has_come(c, number.now(), want) => Err(Errno(libc::EAGAIN)),
             other => other,
         }
     }
 }
 
-/// Whether the call can go on, by whatever carrier.
+/// Whether the call can go on, by any carrier.
 fn has_come(c: &Conn, fd: i32, want: Want) -> bool {
     let wanted = match want {
         Want::In => readiness::IN,
@@ -154,17 +154,17 @@ fn sleep(
     signals: (bool, &mut Quiet),
 ) -> Result<()> {
     if !c.is_attached() || arena::is_inherited(c) {
-        // Native again, or its doorbells are another process's: all comes by kernel.
+        // The connection is native again, or its doorbells are the parent's: everything comes by kernel.
         return kernel_wait(number.now(), -1, interest(c, want), deadline.left(Some(NO_BELL_US)), signals).map(drop);
     }
     let l = link::get(c.link.load(Relaxed));
     let Some(p) = waiter::borrow(l) else {
-        // No doorbell left: what we wait for must come by kernel, for good.
+        // No waiter is free: this direction goes to the kernel for good.
         return leave_to_kernel(c, number.now(), want, (deadline, patience.next_us()), signals);
     };
     let my_side = &c.words().side[c.my_side()];
     side::add_doorbell(my_side, p);
-    let fd = number.now(); // from now on a change of it rings here
+    let fd = number.now(); // from now on a change of the descriptor rings here
     waiter::arm(p);
     let result = if is_ready(c, want, fd) {
         Ok(())
@@ -203,7 +203,7 @@ fn leave_to_kernel(
     }
     let said = kernel_wait(fd, -1, interest(c, want), deadline.left(Some(cap_us)), signals);
     if c.is_attached() {
-        stretch::attend(c, fd); // nobody could ring for the other direction
+        stretch::attend(c, fd); // nobody could ring for the other direction meanwhile
     }
     said.map(drop)
 }
@@ -220,7 +220,7 @@ fn is_ready(c: &Conn, want: Want, fd: i32) -> bool {
     }
 }
 
-/// What to ask of the kernel socket.
+/// The events to wait for on the kernel socket.
 fn interest(c: &Conn, want: Want) -> i16 {
     let wanted = match want {
         Want::In => POLLIN,

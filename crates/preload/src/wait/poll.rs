@@ -1,4 +1,4 @@
-//! poll(2): the kernel is asked about everything but the bytes of upgraded connections.
+//! poll(2): the kernel is asked about everything except the bytes of attached connections.
 
 use super::signals::Quiet;
 use super::{Deadline, NOW, Patience, UNKNOWN_BELL_US, as_ptr, readiness};
@@ -15,18 +15,18 @@ use sidestep_abi::Reason;
 use sidestep_ring::side;
 use sidestep_sys::{Errno, Result, arch, mem};
 
-/// Entries that fit on the stack: a call needs two for each descriptor. A longer list takes a mapping for the time of the call.
+/// Most entries on the stack. A call needs two for each descriptor. A longer list takes a mapping for the duration of the call.
 const ON_STACK: usize = 257;
-/// What only an upgraded connection's ring can tell.
+/// Events that only the ring of an attached connection decides.
 const BYTES: i16 = POLLIN | POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM;
-/// What poll(2) tells unasked.
+/// Events that poll(2) always reports.
 const ALWAYS: i16 = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
 
 /// What the list holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holds {
     Nothing,
-    /// Connections that are on the kernel, which must not be upgraded while we wait there.
+    /// Native connections, which must not be attached while we wait for them.
     Native,
     Attached,
 }
@@ -37,7 +37,7 @@ pub fn poll(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: 
     poll_within(fds, ns, mask, native)
 }
 
-/// The same as a part of another call, which has taken things already.
+/// As [`poll`], as part of another call, which has begun already.
 pub fn poll_within(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, native: impl FnOnce() -> i32) -> i32 {
     member::check();
     match survey(fds) {
@@ -46,7 +46,7 @@ pub fn poll_within(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, n
         Holds::Native => {
             let natively = |room: &mut [pollfd]| {
                 let gates = Gates::enter(fds, room);
-                // Only now is it certain that none has been attached meanwhile.
+                // Only inside the gates is it certain that none has been attached meanwhile.
                 let n = (survey(fds) == Holds::Native).then(native);
                 gates.leave();
                 n
@@ -61,8 +61,8 @@ pub fn poll_within(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t, n
     }
 }
 
-/// The gates of a list's connections that are on the kernel: nobody attaches these while we sleep there. Each is an entry: record
-/// and what its gate has given.
+/// Holds the gates of the native connections in a list, so that nobody attaches them while we sleep. Each entry has the record
+/// and the number of its gate.
 struct Gates<'a>(&'a mut [pollfd]);
 
 impl<'a> Gates<'a> {
@@ -123,7 +123,7 @@ fn survey(fds: &[pollfd]) -> Holds {
     holds
 }
 
-/// A forked child waits on a connection of its parent's: nobody can ring it, so the kernel must carry.
+/// A forked child waits on a connection that its parent attached: nobody can ring the child, so the kernel must carry.
 #[cold]
 fn leave_to_kernel(c: &'static Conn, fd: i32) {
     drain::tx(c, fd, Reason::Shared);
@@ -132,7 +132,7 @@ fn leave_to_kernel(c: &'static Conn, fd: i32) {
     }
 }
 
-/// Sets are watched from here, and somebody is to look after them now and then.
+/// The list holds epoll sets, which must be refreshed now and then.
 #[cold]
 fn poll_sets(fds: &mut [pollfd], ns: Option<u64>, mask: *const sigset_t) -> Result<usize> {
     let deadline = Deadline::after_ns(ns.filter(|n| *n > 0));
@@ -176,10 +176,10 @@ pub fn with_list<T>(len: usize, work: impl FnOnce(&mut [pollfd]) -> T) -> Result
     Ok(result)
 }
 
-/// An entry that poll(2) passes over.
+/// An entry that poll(2) skips.
 const NOBODY: pollfd = pollfd { fd: -1, events: 0, revents: 0 };
 
-/// One call: the program's list, the list for the kernel, with a doorbell at its end, and room for [`Gates`].
+/// One call: the program's list; the list for the kernel, with a doorbell at its end; room for [`Gates`].
 struct Poll<'a> {
     fds: &'a mut [pollfd],
     list: &'a mut [pollfd],
@@ -194,14 +194,14 @@ impl Poll<'_> {
         if ns == Some(0) {
             self.each_attached(|c| {
                 if rx::is_due(c) {
-                    c.raise(flag::HINT); // no sleep tells of a peer that has died
+                    c.raise(flag::HINT); // a wait without a sleep would not notice that a peer has died
                 }
             });
         }
         loop {
             if self.poll_rings() > 0 || ns == Some(0) {
                 let n = self.finish()?;
-                // A connection that was ready may have gone back to the kernel since.
+                // A connection that was ready may have returned to the kernel since.
                 if n > 0 || ns == Some(0) {
                     return Ok(n);
                 }
@@ -209,7 +209,7 @@ impl Poll<'_> {
             let began = arch::ticks();
             spun = !spun && SPIN.wait(|| self.glance() || quiet.is_disturbed());
             if spun {
-                continue; // if there is nothing after all, sleep
+                continue; // if this news turns out to be nothing, the next round sleeps
             }
             quiet.hold_back(false)?;
             let room = core::mem::take(&mut self.gates);
@@ -221,7 +221,7 @@ impl Poll<'_> {
             if heard || passed {
                 self.poll_rings();
                 let n = self.finish()?;
-                // What was heard may be nothing to the program: only the deadline ends a wait with nothing.
+                // The news may be nothing that the program wants: without an event, only the deadline ends the wait.
                 if n > 0 || passed {
                     return Ok(n);
                 }
@@ -229,13 +229,13 @@ impl Poll<'_> {
         }
     }
 
-    /// Readiness of the attached connections, into their `revents`. Returns how many have some.
-    fn poll_rings(&mut self) -> usize {
+    /// Stores the readiness of attached connections in their `revents`. Returns how many are ready.
+    fn look(&mut self) -> usize {
         let mut ready = 0;
         for p in self.fds.iter_mut() {
             let Some(c) = attached(p.fd) else { continue };
             if p.events & (POLLIN | POLLOUT) == 0 {
-                c.raise(flag::HINT); // what is asked for the kernel alone can tell
+                c.raise(flag::HINT); // only the kernel knows the events that are asked for
             }
             p.revents = readiness::events(c, p.fd, u32::from(p.events as u16)) as u16 as i16;
             ready += usize::from(p.revents != 0);
@@ -243,12 +243,12 @@ impl Poll<'_> {
         ready
     }
 
-    /// The same without locks and system calls, for spinning.
+    /// As [`Poll::look`], without locks and system calls, for spinning.
     fn glance(&self) -> bool {
         self.fds.iter().any(|p| p.events & POLLIN != 0 && attached(p.fd).is_some_and(readiness::ring_has_bytes))
     }
 
-    /// Adds what the kernel knows of the others, now, and counts all.
+    /// Adds the present events of all other descriptors, and returns how many entries have events.
     fn finish(&mut self) -> Result<usize> {
         self.fill(-1);
         if self.fds.iter().any(|p| p.fd >= 0 && attached(p.fd).is_none()) {
@@ -268,7 +268,7 @@ impl Poll<'_> {
         n
     }
 
-    /// Sleeps on everything, in a wait that `began` then. True: something besides a doorbell may have happened.
+    /// Sleeps on everything, in a wait that began at `began`. True: something besides a doorbell may have happened.
     fn sleep(&mut self, deadline: &Deadline, mask: *const sigset_t, began: u64) -> Result<bool> {
         let Some(p) = waiter::acquire_for_thread() else {
             self.fill(-1);
@@ -300,7 +300,7 @@ impl Poll<'_> {
         self.fds.iter().filter_map(|p| attached(p.fd)).for_each(each);
     }
 
-    /// How long to sleep at most although nothing happens.
+    /// Longest sleep if nothing happens. None: no limit.
     fn cap(&self, p: u32) -> Option<u64> {
         let mut cap = None;
         self.each_attached(|c| {
@@ -313,7 +313,7 @@ impl Poll<'_> {
         cap
     }
 
-    /// The list for the kernel: of an attached connection only what the kernel decides.
+    /// Fills the list for the kernel: for an attached connection only with events that the kernel decides.
     fn fill(&mut self, doorbell: i32) {
         for (k, p) in self.list.iter_mut().zip(self.fds.iter()) {
             *k = pollfd { fd: p.fd, events: p.events, revents: 0 };
@@ -332,7 +332,7 @@ impl Poll<'_> {
         errno::check(n as isize)
     }
 
-    /// After a sleep: marks connections of which the kernel had something to say, hushes the doorbell.
+    /// After a sleep: marks the connections of which the kernel has reported something, and hushes the doorbell.
     fn heard(&self, n: usize, p: u32) -> bool {
         let bell = self.list.last().is_some_and(|k| k.revents != 0);
         if bell {
@@ -358,7 +358,7 @@ fn attached(fd: i32) -> Option<&'static Conn> {
     }
 }
 
-/// While a ring carries, the kernel can only tell ends and errors: readable then means just that.
+/// While a ring carries, the kernel knows only ends and errors, and "readable" means one of these.
 fn kernel_interest(c: &Conn, events: i16) -> i16 {
     let mut ask = events & (POLLPRI | POLLRDHUP) | readiness::for_unsent(c);
     if events & (POLLIN | libc::POLLRDNORM) != 0 {

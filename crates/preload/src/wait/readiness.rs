@@ -1,4 +1,4 @@
-//! What poll(2) and epoll(7) would say of a connection, ring and kernel taken together.
+//! The events of a connection for poll(2) and epoll(7), from ring and kernel taken together.
 
 use crate::record::{Conn, Reentered, flag};
 use crate::stream::{rx, stretch, tx};
@@ -14,14 +14,14 @@ pub const ERR: u32 = libc::EPOLLERR as u32;
 pub const HUP: u32 = libc::EPOLLHUP as u32;
 pub const IN_ANY: u32 = IN | libc::EPOLLRDNORM as u32;
 pub const OUT_ANY: u32 = OUT | libc::EPOLLWRNORM as u32;
-/// Whoever waits for one of these is woken by the kernel when bytes arrive (`sock_def_readable`).
+/// Arriving bytes wake a registration for any of these (`sock_def_readable` in the kernel).
 pub const ARRIVALS: u32 = IN_ANY | PRI | libc::EPOLLRDBAND as u32;
-/// What holds for good, once it does.
+/// Events that hold for good once they hold.
 pub const ENDS: u32 = RDHUP | ERR | HUP;
-/// What the kernel alone decides.
+/// Events that the kernel alone decides.
 const LIFE: u32 = ENDS | PRI;
 
-/// The events that hold now, of those in `interest` (ERR and HUP always).
+/// The events of `interest` that hold now; ERR and HUP always.
 pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
     stretch::attend(c, fd);
     if c.phase.is(Phase::Broken) {
@@ -43,14 +43,14 @@ pub fn events(c: &Conn, fd: i32, interest: u32) -> u32 {
     found & (interest | ERR | HUP)
 }
 
-/// What to ask of the kernel besides, for the sake of bytes that are still to be sent there: the program may wait for the
-/// answer to them.
+/// Events to ask of the kernel besides, because unread bytes are still to be sent by it: the program may wait for the answer to
+/// these bytes.
 pub fn for_unsent(c: &Conn) -> i16 {
     if c.course.is(Course::Unsent) && is_kernels(c) { OUT as i16 } else { 0 }
 }
 
-/// Whether the kernel knows when our direction can go on. It does not while a ring carries, nor while the peer says that it sends
-/// what is left of a ring itself: that takes no time, or is not true.
+/// Whether the kernel knows when our direction can go on. It does not while a ring carries. Nor does it while the peer says
+/// that it sends the unread bytes itself: that takes no time, or the peer lies.
 pub fn is_kernels(c: &Conn) -> bool {
     match c.course.get() {
         Course::Kernel => true,
@@ -59,7 +59,7 @@ pub fn is_kernels(c: &Conn) -> bool {
     }
 }
 
-/// Whether the kernel has said more than "writable", which is no news of a stream's end.
+/// Whether the kernel has reported more than "writable", which is no sign of a stream's end.
 pub fn is_hint(revents: u32) -> bool {
     revents & !OUT_ANY != 0
 }
@@ -77,8 +77,8 @@ fn ask_kernel(c: &Conn, fd: i32, tx: Answer) -> u32 {
     if !ended && says & IN == 0 {
         c.lower(flag::HINT);
     }
-    // While the ring carries, the kernel's "readable" can only mean an end, an error, or bytes that somebody sent past the
-    // ring: a read finds out which.
+    // While the ring carries, "readable" of the kernel means an end, an error, or bytes that somebody sent past the ring. A
+    // read finds out which.
     let mut found = says & (LIFE | IN_ANY);
     if tx == Answer::AskKernel || says & (HUP | ERR) != 0 {
         found |= says & OUT_ANY;
@@ -86,8 +86,8 @@ fn ask_kernel(c: &Conn, fd: i32, tx: Answer) -> u32 {
     found
 }
 
-/// What the kernel says, without copies of bytes that a ring has delivered: they are no news. Some may arrive just before
-/// the kernel is asked, and make it say "readable": then it is asked again.
+/// The kernel's events, without those of copies, which are no news. Copies may arrive just before the kernel is asked, so it is
+/// asked again after they have been discarded.
 fn poll_for_news(c: &Conn, fd: i32) -> u32 {
     let discard = || c.with_rx(|rx| rx::discard_copies(c, rx, fd).unwrap_or(false)).unwrap_or(false);
     let wanted = (IN_ANY | OUT_ANY | RDHUP | PRI) as i16;
@@ -102,10 +102,10 @@ fn poll_for_news(c: &Conn, fd: i32) -> u32 {
     says
 }
 
-/// A peer that sends copies all the time keeps nobody here.
+/// Most repetitions, so that a peer which sends copies all the time cannot keep a thread here.
 const COPY_LOOKS: u32 = 64;
 
-/// Whether the ring carries and holds bytes for us: a look without locks, for spinning.
+/// Whether the ring carries and has bytes for us, without locks, for spinning.
 #[inline]
 pub fn ring_has_bytes(c: &Conn) -> bool {
     c.rx_half().has_bytes()
@@ -129,7 +129,7 @@ fn readable(c: &Conn) -> Answer {
     }
 }
 
-/// Whether bytes can be read now, without what only the kernel can tell.
+/// Whether bytes can be read now, as far as the ring and copies tell.
 pub fn has_bytes(c: &Conn, rx: &mut Rx) -> bool {
     !matches!(rx.next(c.rx_half()), Ok(Read::Ring(0) | Read::Kernel(_) | Read::Copies))
 }
@@ -148,7 +148,7 @@ fn writable(c: &Conn, fd: i32) -> Answer {
     }
 }
 
-/// Whether the next byte would fit into the ring, as the shared words say.
+/// Whether the next byte fits into the ring, according to the shared words.
 fn ring_has_space(c: &Conn) -> bool {
     c.tx_half().has_space()
 }

@@ -1,4 +1,4 @@
-//! select(2), put in terms of poll(2). Only when a set holds a connection of ours.
+//! select(2) by means of poll(2), if a set holds a connection or an epoll set of ours.
 
 use super::ignored::Ignored;
 use super::{Deadline, poll};
@@ -10,39 +10,39 @@ use libc::{
 };
 use sidestep_sys::{Errno, Result, mem, process};
 
-/// The sets of a call, to be read, written and watched for exceptions; null where the program gave none.
+/// The sets of a call for reading, writing and exceptions; null where the program gave none.
 pub struct Sets {
-    /// Descriptors that the call is about: those below.
+    /// Only descriptors below this number count.
     n: i32,
     given: [*mut fd_set; 3],
 }
 
-/// What became of a look at the sets.
+/// Result of a look at the sets.
 enum Answer {
-    /// A set cannot be read.
+    /// A set cannot be read, so the kernel is to report that.
     AskKernel,
     Done(Result<i32>),
-    /// Only so many descriptors count: once more.
+    /// Only this many descriptors count, so look again.
     Fewer(i32),
 }
 
-/// glibc lays sets out as arrays of words, which may be longer than FD_SETSIZE.
+/// Bits in a word. glibc's sets are arrays of words, and may be longer than FD_SETSIZE.
 const BITS: i32 = u64::BITS as i32;
-/// The program's sets are looked at so many words at a time.
+/// Words of the program's sets that are looked at at a time.
 const PART: usize = 4;
-/// Sets of so many words fit on the stack; longer ones take a mapping for the time of the call.
+/// Words of a set that fit on the stack; a longer set takes a mapping for the duration of the call.
 const ON_STACK: usize = 16;
-/// Every process has a table of at least so many descriptors (NR_OPEN_DEFAULT).
+/// Least size of a process's descriptor table (NR_OPEN_DEFAULT).
 const SMALLEST_TABLE: i32 = 64;
 
-/// Of `n` descriptors those that the kernel looks at: no more than its table for this process holds.
+/// How many of `n` descriptors the kernel looks at: at most the size of this process's table.
 #[cold]
 fn table_of(n: i32) -> i32 {
     n.min(process::descriptor_table().unwrap_or(n))
 }
 
-/// The poll events that stand for each set (select(2), "correspondence"), and what warrants its bit. poll(2) tells of
-/// hang-ups and errors whatever it is asked.
+/// The poll events that correspond to each set (select(2), "Correspondence"). They are asked for, and they set the bit. poll(2)
+/// also reports hang-ups and errors that were not asked for.
 const ASKS: [i16; 3] = [POLLIN | POLLRDNORM | POLLRDBAND, POLLOUT | POLLWRNORM | POLLWRBAND, POLLPRI];
 const WARRANTS: [i16; 3] = [ASKS[0] | POLLHUP | POLLERR, ASKS[1] | POLLERR, POLLPRI];
 
@@ -61,7 +61,7 @@ impl Sets {
         words(self.n)
     }
 
-    /// select(2). `ns`: None waits for ever. None: the kernel must be asked instead, who cannot read a set either.
+    /// select(2). `ns`: timeout, None: no limit. Returns None if the kernel must be asked instead, as for an unreadable set.
     ///
     /// # Safety
     /// The sets are the program's own.
@@ -122,7 +122,7 @@ impl Sets {
     }
 }
 
-/// Words of a set for `n` descriptors.
+/// Number of words of a set for `n` descriptors.
 fn words(n: i32) -> usize {
     (n as usize).div_ceil(BITS as usize)
 }
@@ -134,13 +134,13 @@ fn holds_ours(set: *const fd_set, n: i32) -> bool {
         let part = &mut part[..(words(n) - at).min(PART)];
         user::read_all(part, set.cast::<u64>().wrapping_add(at)).is_ok() && {
             let numbers = part.iter().enumerate().flat_map(|(i, word)| bits(*word, (at + i) as i32 * BITS));
-            // All are seen, so that each connection knows that it is waited for.
+            // `count` visits all of them, so that each connection is marked as waited for.
             numbers.filter(|fd| *fd < n && is_ours(*fd)).count() > 0
         }
     })
 }
 
-/// The numbers of the bits of a word whose first one is `first`.
+/// The descriptors of the bits set in a word; bit 0 stands for `first`.
 fn bits(mut word: u64, first: i32) -> impl Iterator<Item = i32> {
     core::iter::from_fn(move || {
         let bit = word.trailing_zeros();
@@ -160,7 +160,7 @@ fn is_ours(fd: i32) -> bool {
     }
 }
 
-/// What a call asks for; it becomes what was found.
+/// The sets of a call: what it asks for, then what was found.
 struct Wanted<'a> {
     n: i32,
     sets: &'a mut [u64],
@@ -171,20 +171,20 @@ impl Wanted<'_> {
         words(self.n)
     }
 
-    /// The events that are wanted of `fd`.
+    /// The events to ask for of `fd`.
     fn of(&self, fd: i32) -> i16 {
         let has = |set: usize| self.sets[set * self.words() + (fd / BITS) as usize] >> (fd % BITS) & 1 != 0;
         (0..3).filter(|set| has(*set)).fold(0, |events, set| events | ASKS[set])
     }
 
-    /// The descriptors of which something is wanted.
+    /// The descriptors in any of the sets.
     fn all(&self) -> impl Iterator<Item = i32> {
         let words = self.words();
         let any = move |word: usize| (0..3).fold(0, |any, set| any | self.sets[set * words + word]);
         (0..words).flat_map(move |word| bits(any(word), word as i32 * BITS)).filter(|fd| *fd < self.n)
     }
 
-    /// Waits for what is wanted. `list`: an entry for each descriptor of [`Wanted::all`], and one more.
+    /// Waits. `list`: room for an entry for each descriptor of [`Wanted::all`], and one more.
     fn wait(mut self, list: &mut [pollfd], ns: Option<u64>, mask: *const libc::sigset_t) -> Answer {
         for (p, fd) in list.iter_mut().zip(self.all()) {
             *p = pollfd { fd, events: self.of(fd), revents: 0 };
@@ -206,7 +206,7 @@ impl Wanted<'_> {
                 self.sets.fill(0);
                 return Answer::Done(Ok(list[..n].iter().map(|p| self.found(p)).sum()));
             }
-            // What was told is an answer to poll(2), and none to select(2).
+            // The events end a poll(2), but set no bit for select(2).
             ignored.begin(list);
             let waited = poll_list(list, ignored.limit(deadline.rest()), mask);
             ignored.end(list);
@@ -216,21 +216,21 @@ impl Wanted<'_> {
         }
     }
 
-    /// A descriptor that is not open is an error of the whole call, unless it is beyond the kernel's table.
+    /// EBADF for a descriptor that is not open, unless it is beyond the kernel's table.
     fn closed(&self, list: &[pollfd]) -> Option<Answer> {
         let highest = list.iter().filter(|p| p.revents & POLLNVAL != 0).map(|p| p.fd).max()?;
         let table = if highest < SMALLEST_TABLE { self.n } else { table_of(self.n) };
         Some(if highest < table { Answer::Done(Err(Errno(libc::EBADF))) } else { Answer::Fewer(table) })
     }
 
-    /// Sets the bits that the answer warrants; how many.
+    /// Sets the bits for the events of an entry. Returns how many.
     fn found(&mut self, p: &pollfd) -> i32 {
         let (words, word, bit) = (self.words(), (p.fd / BITS) as usize, 1 << (p.fd % BITS));
         warranted(p).map(|set| self.sets[set * words + word] |= bit).count() as i32
     }
 }
 
-/// The sets in which the answer warrants a bit.
+/// The sets in which the events of an entry set a bit.
 fn warranted(p: &pollfd) -> impl Iterator<Item = usize> {
     let (events, revents) = (p.events, p.revents);
     (0..3).filter(move |set| events & ASKS[*set] != 0 && revents & WARRANTS[*set] != 0)

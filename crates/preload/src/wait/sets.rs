@@ -1,7 +1,7 @@
-//! Our records of the program's epoll sets: what is registered where, and which of it is ready.
+//! Records of the program's epoll sets: what is registered in each, and what is ready.
 //!
-//! The set stays the kernel's. A connection that has been upgraded is *managed*: its kernel registration is
-//! edge-triggered and carries a tag of ours, and what the program asked for is kept here.
+//! A set stays a kernel set. The registration of an upgraded connection is *managed*: in the kernel's set it is edge-triggered
+//! and has a tag of ours. The program's events and data are kept here.
 
 use crate::critical::Lock;
 use crate::spin::Spin;
@@ -18,51 +18,51 @@ pub const SETS: usize = 512;
 /// Descriptors from here on are not followed in sets.
 pub const MAX_REG: usize = crate::fdtable::MAX_FD;
 
-/// One registration. All zero: none.
+/// One registration. All zero: there is none.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct Reg {
-    /// As the program gave it.
+    /// The program's data.
     pub data: u64,
     pub events: u32,
     /// Bits of [`reg`].
     pub state: u32,
-    /// Connection, if managed.
+    /// The connection, if managed.
     pub conn: u32,
-    /// How often its writer had found space again when we last looked.
+    /// [`Conn::spaces`](crate::record::Conn::spaces) at the last look.
     pub spaces: u32,
-    /// How far its ring was filled when we last looked.
+    /// Tail of the ring at the last look.
     pub tail: u64,
-    /// Which ends ([`super::readiness::ENDS`]) the kernel's last event of it named: a further event that names no others tells
-    /// of bytes only.
+    /// Ends ([`super::readiness::ENDS`]) that the kernel's last event of the registration named. If a further event names no
+    /// others, it concerns bytes only.
     pub ends: u32,
     node: Node,
 }
 
 impl Reg {
-    /// In the set, for the program.
+    /// The program has it in the set.
     #[inline]
     pub fn is_present(&self) -> bool {
         self.state & reg::PRESENT != 0
     }
 
-    /// Ours to report; if it is not present, it is parked.
+    /// The library reports its events. If it is not present, it is parked.
     #[inline]
     pub fn is_managed(&self) -> bool {
         self.state & reg::MANAGED != 0
     }
 
-    /// In the set, watched by the kernel in its own way.
+    /// The program has it in the set, and the kernel reports its events.
     pub fn is_native(&self) -> bool {
         self.is_present() && !self.is_managed()
     }
 
-    /// It is in the set's list, to be looked at.
+    /// It is in the set's list of those to be looked at.
     pub fn is_listed(&self) -> bool {
         self.node.is_listed()
     }
 
-    /// Ours to report, and the program waits for it.
+    /// The library reports its events, and the program waits for it.
     #[inline]
     pub fn is_awaited(&self) -> bool {
         self.is_present() && self.is_managed() && self.state & reg::DISARMED == 0
@@ -71,11 +71,11 @@ impl Reg {
 
 /// Bits of [`Reg::state`].
 pub mod reg {
-    /// In the set, for the program.
+    /// The program has it in the set.
     pub const PRESENT: u32 = 1;
-    /// In the kernel's set in our way. Without `PRESENT`: parked.
+    /// The kernel's set has it with our tag. Without `PRESENT`: parked.
     pub const MANAGED: u32 = 2;
-    /// Whatever has changed: an edge-triggered registration reports what is ready.
+    /// An edge-triggered registration reports what is ready now, whether changed or not.
     pub const EDGE: u32 = 4;
     /// EPOLLONESHOT has fired.
     pub const DISARMED: u32 = 8;
@@ -85,65 +85,65 @@ pub mod reg {
     pub const BY_KERNEL: u32 = 32;
 }
 
-/// The registrations of a set by descriptor.
+/// The registrations of a set, by descriptor.
 #[derive(Clone, Copy)]
 pub struct Regs(*mut Reg);
 
-/// Under the lock of a set.
+/// State of a set under its lock.
 pub struct Inner {
     pub regs: Regs,
-    /// All descriptors that have ever been registered are below this number.
+    /// Every descriptor that has ever been registered is below this number.
     pub top: i32,
-    /// What is ready, in the order in which it is to be reported.
+    /// Registrations with news, in the order of reporting.
     pub ready: Ready,
     pub pace: Pace,
-    /// Ticks when news was last taken from the doorbells: what is there now came later.
+    /// Time (ticks) when news was last taken from the doorbells: news that is there now came later.
     pub taken: u64,
 }
 
 pub struct Set {
-    /// Descriptors of ours that stand for the set; 0: free record.
+    /// Number of descriptors of this process that stand for the set; 0: the record is free.
     pub refs: AtomicU32,
     pub fd: AtomicI32,
-    /// Counts the sets that have had this record.
+    /// Counts the sets that have used this record.
     pub life: AtomicU32,
-    /// `generation::get` when the place was taken: a forked child must not use it.
+    /// `generation::get` when the set became a waiter: a forked child must not use that waiter.
     pub generation: AtomicU32,
-    /// `generation::get` + 1 when it was last used for the first time in a process.
+    /// `generation::get` + 1 of the process that has last begun to use the set; 0: none has.
     pub used_in: AtomicU32,
-    /// Number of what it says of itself to forked relatives (`arena::family_set`); 0: none.
+    /// Number of its record that forked relatives share (`arena::family_set`); 0: none.
     pub family: AtomicU32,
-    /// Several processes use it: it is the kernel's.
+    /// Several processes use the set, so nothing in it is managed.
     pub is_shared: AtomicBool,
-    /// Ticks until which a relative is taken to have it, too.
+    /// Time (ticks) until which a relative is assumed to have the set, too.
     pub held_until: AtomicU64,
-    /// -1: no managed registration has ever been made. Below: the place that it has given up, as [`Set::give_place_up`] says.
+    /// Number of the waiter. -1: the set has not been one yet. Below: it was one, as [`Set::give_place_up`] says.
     place: AtomicI32,
-    /// It has had a place, in this process or in a parent: events of ours may be in it.
+    /// The set has been a waiter, in this process or in a parent: events with our tags may come.
     pub had_place: AtomicBool,
-    /// Watched from outside (in another set, or in poll): must become readable by itself.
+    /// The set is watched in another set or in poll(2), so news must make it readable.
     pub nested: AtomicBool,
-    /// Such a set's doorbell has been rung for what is ready in it, and neither hushed nor heard inside since.
+    /// The doorbell of a nested set has rung for what is ready now, and has been neither hushed nor heard in the set since.
     pub shown: AtomicBool,
-    /// Nothing is managed here, for good.
+    /// Nothing is managed in the set, for good.
     pub is_kernels: AtomicBool,
-    /// It has been waited for by a call that we have seen, and no forked relative has it.
+    /// A wait for the set has been seen, and no forked relative has the set.
     pub is_waited_for: AtomicBool,
-    /// A thread is taking over what is in it, for the first wait.
+    /// A thread is taking over the registrations, at the first wait.
     pub is_changing: AtomicBool,
-    /// It has had registrations of others that are level-triggered, and such that are not.
+    /// The set has had unmanaged registrations that are level-triggered, and others that are edge-triggered or one-shot.
     pub has_level: AtomicBool,
     pub has_edge: AtomicBool,
-    /// Ticks when the kernel was last asked.
+    /// Time (ticks) when the kernel was last asked.
     pub asked: AtomicU64,
-    /// Threads that wait in the kernel's way, because there was no place when they began.
+    /// Threads in a native wait, because the set was no waiter when they began.
     pub natives: AtomicU32,
-    /// Waits so far.
+    /// Number of waits so far.
     pub calls: AtomicU32,
     pub spin: Spin,
-    /// Kept from one use of the record to the next.
+    /// Memory of the registrations, kept from one use of the record to the next.
     memory: AtomicPtr<Reg>,
-    /// Room for many of the kernel's events, kept as `memory` is, and whether a wait uses it.
+    /// Buffer for many kernel events, kept as `memory` is; and whether a wait uses the buffer.
     pub entries: AtomicPtr<epoll_event>,
     pub entries_used: AtomicBool,
     lock: Lock,
@@ -192,7 +192,7 @@ static SET: [Set; SETS] = [const {
 
 static HIGH: AtomicU32 = AtomicU32::new(0);
 
-/// [`Set::place`] of a set that has given place 0 up; one less for each further place.
+/// [`Set::place`] after waiter 0 was given up; one less for each further number.
 const GIVEN_UP: i32 = -2;
 
 #[inline]
@@ -237,7 +237,7 @@ pub fn create(fd: i32) -> Option<u32> {
     Some(index)
 }
 
-/// In a forked child: locks that threads of the parent held at that moment have no owner here.
+/// In a forked child: locks that threads of the parent held have no owner here.
 pub fn unlock_all() {
     for (_, s) in all() {
         s.lock.reset_in_child();
@@ -245,11 +245,11 @@ pub fn unlock_all() {
 }
 
 impl Set {
-    /// Works on the registrations, alone.
+    /// Runs `work` on the registrations, under the lock. None: this handler has interrupted a holder of the lock.
     #[inline]
     pub fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> Option<T> {
         if self.lock.lock(thread::tid()) == Taken::Reentered {
-            return None; // a signal handler inside our own critical section: it sees nothing ready
+            return None; // to this handler the set has nothing ready
         }
         // SAFETY: under the lock nobody else has a reference.
         let result = work(unsafe { &mut *self.inner.get() });
@@ -257,7 +257,7 @@ impl Set {
         Some(result)
     }
 
-    /// Whether there is a registration of `fd` that passes the test.
+    /// Whether `fd` has a registration that passes the test.
     pub fn has(&self, fd: i32, test: impl Fn(&Reg) -> bool) -> bool {
         self.with(|inner| inner.reg(fd).is_some_and(|r| test(r))) == Some(true)
     }
@@ -277,13 +277,13 @@ impl Set {
         fence(SeqCst);
     }
 
-    /// The doorbell belongs to another process.
+    /// The doorbell belongs to another process, or could not be added.
     pub fn set_no_place(&self) {
         self.place.store(-1, Release);
     }
 
-    /// It never gets one again. The place stays taken until the set is closed: a thread may sleep there still, and must not
-    /// take another set's news when it wakes.
+    /// The set is never a waiter again. The waiter stays taken until the set is closed: a thread may still sleep there, and
+    /// must not take another set's news when it wakes.
     pub fn give_place_up(&self) {
         let taken = |p| (p >= 0).then_some(GIVEN_UP - p);
         let _ = self.place.fetch_update(AcqRel, Acquire, taken);
@@ -293,7 +293,7 @@ impl Set {
         self.place.load(Acquire) <= GIVEN_UP
     }
 
-    /// Gives the record back; the last descriptor of the set is being closed.
+    /// Releases the waiter: the last descriptor of the set is being closed, or the kernel takes the set over.
     pub fn destroy(&self) {
         match self.place.load(Acquire) {
             p @ 0.. => waiter::release(p as u32),
@@ -305,7 +305,7 @@ impl Set {
 }
 
 impl Regs {
-    /// The registration of `fd`. None: not a number that is followed.
+    /// The registration of `fd`. None: the descriptor is too large to be followed.
     #[inline]
     pub fn get(&mut self, fd: i32) -> Option<&mut Reg> {
         if (fd as u32 as usize) < MAX_REG && !self.0.is_null() {
@@ -330,20 +330,20 @@ impl Inner {
         self.regs.get(fd)
     }
 
-    /// A managed registration may have something to report, since `ticks`. True: its doorbell is to be rung, so that the
-    /// kernel's list has the place of the news.
+    /// A managed registration may have had news since `ticks`. True: the doorbell must ring, so that the kernel's list keeps
+    /// the order of the news.
     #[inline]
     pub fn hear(&mut self, fd: i32, ticks: u64) -> bool {
         self.reg(fd).is_some_and(|r| r.is_managed()) && self.ready.list.hear(&mut self.regs, fd as u32, ticks)
     }
 
-    /// After the last [`Inner::hear`], before the lock is given back.
+    /// Called after the last [`Inner::hear`], before the lock is released.
     #[inline]
     pub fn settle(&mut self) {
         self.ready.list.settle(&mut self.regs);
     }
 
-    /// The program is to be told what holds now, whether it has changed or not. True: as [`Inner::hear`].
+    /// The program is to get what holds now, changed or not. Result as of [`Inner::hear`].
     pub fn hear_edge(&mut self, fd: i32) -> bool {
         if let Some(r) = self.reg(fd).filter(|r| r.is_managed()) {
             r.state |= reg::EDGE;
@@ -351,7 +351,7 @@ impl Inner {
         self.hear_at(fd, arch::ticks())
     }
 
-    /// [`Inner::hear`] of what has come at this time, as far as that can be true, and [`Inner::settle`].
+    /// [`Inner::hear`] and [`Inner::settle`], for news of the time `ticks`, clamped to the time since the last look.
     pub fn hear_since(&mut self, fd: i32, ticks: u64) -> bool {
         let now = arch::ticks();
         self.hear_at(fd, ticks.clamp(self.taken.min(now), now))
@@ -363,7 +363,7 @@ impl Inner {
         is_first
     }
 
-    /// The program registers `fd`, or changes its registration.
+    /// The program adds or changes the registration of `fd`.
     pub fn register(&mut self, fd: i32, (events, data): (u32, u64), state: u32) -> Option<&mut Reg> {
         let r = self.regs.get(fd)?;
         self.top = self.top.max(fd + 1);
@@ -371,7 +371,7 @@ impl Inner {
         Some(r)
     }
 
-    /// Forgets the registration of `fd`. It may stay in the list, where it will be passed over.
+    /// Removes the registration of `fd`. It may stay in the list, where it is skipped.
     pub fn clear(&mut self, fd: i32) {
         if let Some(r) = self.reg(fd) {
             *r = Reg { node: r.node, ..Reg::default() };

@@ -1,9 +1,9 @@
 //! Whether an interrupted call restarts.
 //!
-//! recv(2) and send(2) restart after a handler installed with SA_RESTART and fail with EINTR after any other;
-//! poll(2), which we sleep in, always fails. As long as every handler of the program asks for a restart the answer
-//! is simple. Otherwise we sleep with all signals blocked and a signalfd in the list: what is pending can be asked
-//! for, its handler's flags too, and only then is it let through.
+//! recv(2) and send(2) restart after a handler with SA_RESTART, and fail with EINTR after any other handler. poll(2), in which
+//! we sleep, always fails. If every handler of the program has SA_RESTART, the call restarts. Otherwise we sleep with all
+//! signals blocked and with a signalfd in the list. Then the pending signal and the flags of its handler can be looked up
+//! before the signal is unblocked.
 
 use super::as_ptr;
 use crate::debts::{self, Debt};
@@ -15,7 +15,7 @@ use sidestep_sys::{Errno, Result, fd as fdsys, process, signal};
 
 /// The program has, or had, a handler.
 static HANDLERS: AtomicBool = AtomicBool::new(false);
-/// ... and one without SA_RESTART.
+/// ... and a handler without SA_RESTART.
 static MIXED: AtomicBool = AtomicBool::new(false);
 static SIGNALFD: AtomicI32 = AtomicI32::new(-1);
 
@@ -29,22 +29,22 @@ pub fn installed(signal: i32, handler: usize, flags: i32) {
     }
 }
 
-/// A wait that is made of looking, spinning and sleeping must be interrupted by a signal as if it were one system call. A handler
-/// that runs before the sleep is counted; for the sleep signals are held back, and let through only inside of it.
+/// A wait consists of looks, spins and sleeps, but a signal must interrupt it as if it were one system call. Handlers that run
+/// before the sleep are counted. For the sleep signals are blocked, and unblocked only inside of it.
 pub struct Quiet {
-    /// The thread's mask, while signals are held back.
+    /// The thread's own mask, while signals are held back.
     held: Option<u64>,
-    /// What the thread had handled when the wait began.
+    /// Counts of handlers that had run when the wait began.
     before: (u32, u32),
 }
 
-/// Not held back: the two that libc keeps for itself, for cancellation and setuid, and those of faults, which may happen in a
-/// copy.
+/// Signals that are held back: all but the two that libc keeps for cancellation and setuid, and those of faults, which a copy
+/// may raise.
 const HELD: u64 = !(0b11 << 31 | FAULTS);
 
 impl Quiet {
-    /// At the beginning of a wait. `mask`: the program's own for it, or null. With one of its own, a signal may be blocked in the
-    /// wait that is not blocked now: then signals are held back at once, and so where handlers cannot be counted.
+    /// At the beginning of a wait. `mask`: the program's own for this wait, or null. Signals are held back at once if there is
+    /// such a mask, since it may block a signal that is not blocked now; also if handlers cannot be counted.
     #[inline]
     pub fn begin(mask: *const libc::sigset_t) -> Quiet {
         let mut quiet = Quiet { held: None, before: thread::parts().handled.counts() };
@@ -60,7 +60,8 @@ impl Quiet {
         thread::parts().handled.counts() != self.before
     }
 
-    /// What a call that a handler has interrupted says. `restarts`: it goes on after a handler with SA_RESTART.
+    /// The error of a call that a handler has interrupted. `restarts`: whether the call restarts after a handler with
+    /// SA_RESTART.
     fn interruption(&self, restarts: bool) -> Errno {
         let (_, breaking) = thread::parts().handled.counts();
         if restarts && breaking == self.before.1 { RESTART } else { Errno(libc::EINTR) }
@@ -83,7 +84,7 @@ impl Quiet {
         }
     }
 
-    /// The mask for the sleep: the program's own for this call, or the one it runs with.
+    /// The mask for the sleep: the program's own for this call, or the thread's.
     pub fn mask(&self, given: *const libc::sigset_t) -> *const libc::sigset_t {
         match &self.held {
             Some(old) if given.is_null() => (&raw const *old).cast(), // the kernel reads eight bytes
@@ -101,16 +102,16 @@ impl Drop for Quiet {
     }
 }
 
-/// A handler has run, after which the call is begun anew (ERESTARTSYS of the kernel, which no program sees).
+/// A handler has run, and the call begins anew (ERESTARTSYS of the kernel, which no program sees).
 pub const RESTART: Errno = Errno(512);
 
-/// ppoll(2) on behalf of another call; [`RESTART`], or EINTR only if that call would fail with it. `restarts`: it would go on after
-/// a handler with SA_RESTART, because it has neither a timeout nor moved anything yet. The last entry of the list is
-/// ours to use.
+/// ppoll(2) on behalf of another call. Fails with EINTR only if that call would, otherwise with [`RESTART`]. `restarts`: the
+/// call restarts after a handler with SA_RESTART, because it has no timeout and has moved no byte yet. The last entry of the
+/// list is free for this function.
 pub fn wait(fds: &mut [pollfd], left: &Option<libc::timespec>, restarts: bool, quiet: &mut Quiet) -> Result<usize> {
     quiet.hold_back(restarts)?;
     let result = wait_held_back(fds, left, restarts, quiet);
-    quiet.before = thread::parts().handled.counts(); // what has run in there is told by the result
+    quiet.before = thread::parts().handled.counts(); // the result tells of handlers that ran during the sleep
     result
 }
 
@@ -128,20 +129,20 @@ fn wait_held_back(fds: &mut [pollfd], left: &Option<libc::timespec>, restarts: b
     }
 }
 
-/// Through libc, because it is a cancellation point.
+/// Calls libc, since this must be a cancellation point.
 fn sleep(fds: &mut [pollfd], left: &Option<libc::timespec>, mask: *const libc::sigset_t) -> Result<usize> {
     // SAFETY: the list, the timespec and the mask (or null) are alive.
     errno::check(unsafe { next::ppoll(fds.as_mut_ptr(), fds.len() as u64, as_ptr(left), mask) } as isize)
 }
 
-/// Signals stay held back during the sleep too; what arrives is looked at first, and then let through. `all`: a signalfd for
-/// all signals.
+/// Signals stay blocked during the sleep. A pending signal is looked up before it is unblocked. `all`: a signalfd for all
+/// signals.
 fn wait_blocked(fds: &mut [pollfd], all: i32, left: &Option<libc::timespec>, before: u64) -> Result<usize> {
     let last = fds.len() - 1;
     let mut result = sleep_beside(fds, all, left);
     let mut pending = process::pending_signals() & !before;
     if pending == 0 && fds[last].revents != 0 {
-        // A signal that the program itself has blocked is pending, and would keep us awake until it is let through.
+        // A signal that the program itself blocks is pending, and would end every sleep until it is unblocked.
         result = sleep_beside_unblocked(fds, left, before);
         pending = process::pending_signals() & !before;
     }
@@ -171,7 +172,7 @@ fn sleep_beside(fds: &mut [pollfd], signals: i32, left: &Option<libc::timespec>)
 fn sleep_beside_unblocked(fds: &mut [pollfd], left: &Option<libc::timespec>, before: u64) -> Result<usize> {
     let Ok(signals) = fdsys::signalfd(!before) else {
         let fds = fds.split_last_mut().map_or(&mut [][..], |(_, others)| others);
-        return sleep(fds, left, (&raw const before).cast()); // as where there is no signalfd at all
+        return sleep(fds, left, (&raw const before).cast()); // as on a system without signalfd
     };
     fdtable::set(signals, fdtable::Kind::Own);
     debts::owe(Debt::descriptor(signals));
@@ -181,7 +182,7 @@ fn sleep_beside_unblocked(fds: &mut [pollfd], left: &Option<libc::timespec>, bef
     result
 }
 
-/// For all signals; one for all threads.
+/// A signalfd for all signals, shared by all threads.
 fn signalfd() -> Option<i32> {
     let known = SIGNALFD.load(Acquire);
     if known >= 0 {

@@ -1,11 +1,11 @@
-//! The end of a stretch: writer, reader and broker agree on the position, and each byte goes one way only.
+//! The end of a stretch: writer, reader and broker agree on the position, and each byte is carried only once.
 
 use crate::engine::{Arc, explore, thread};
 use crate::ring_direction::Direction;
 use crate::{SIZE, START, get, put};
 use sidestep_ring::{Advance, Head, Input, Output};
 
-/// Reads until the ring is empty or has ended; the position up to which it kept the bytes.
+/// Reads until the ring is empty or the stretch has ended. Returns the position up to which it kept the bytes.
 fn read(direction: &Direction, input: &mut Input) -> u64 {
     let mut kept = input.pos;
     while input.is_frozen(&direction.reader) == Ok(false) && input.available(&direction.writer, SIZE).unwrap() > 0 {
@@ -17,7 +17,7 @@ fn read(direction: &Direction, input: &mut Input) -> u64 {
     kept
 }
 
-/// A writer that publishes one more byte and marks the stretch for copies: where they begin, or where it has ended.
+/// Publishes one more byte, and marks the stretch for copies. Returns where they begin, or where the stretch has ended.
 fn write_and_mark(direction: &Direction, output: &mut Output) -> Head {
     put(direction, output);
     let head = output.mark_copying(&direction.writer, &direction.reader).expect("no violation");
@@ -27,7 +27,7 @@ fn write_and_mark(direction: &Direction, output: &mut Output) -> Head {
     head
 }
 
-/// The reader or the broker ends the stretch while the writer marks it: one position for both.
+/// The reader or the broker ends the stretch while the writer marks it: both ends know the same position.
 ///
 /// Catches: `advance` that stores instead of exchanging; `mark_copying` that stores instead of exchanging; an end that `poll`
 /// takes from what the writer knew before; a `resume` that is stored after the mark.
@@ -60,7 +60,8 @@ fn ended_or_marked(name: &str, by_reader: bool) {
         match head {
             Head::Frozen(end) => assert!(end == kept && !copying, "ended before the mark"),
             Head::At(from) => {
-                // Ended by a third party where it began, before a byte was read: to the writer as if nobody had come yet.
+                // A third party ended it at its beginning, before a byte was read. To the writer it looks as if no reader had
+                // entered.
                 let untouched = !by_reader && kept == START && from == START;
                 let expected = if untouched { Head::At(kept) } else { Head::Frozen(kept) };
                 assert_eq!(output.poll(&direction.reader), Ok(expected));

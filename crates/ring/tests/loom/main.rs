@@ -1,4 +1,4 @@
-//! The few lines that everything rests on, in threads of their own. `cargo test` runs them on real threads, many times. As
+//! The few lines on which everything rests, in threads of their own. `cargo test` runs them on real threads, many times. As
 //! models they run in every interleaving (up to a number of preemptions) under the memory model of C11, stale values included:
 //!
 //! ```sh
@@ -28,7 +28,7 @@ use sidestep_ring::{Advance, Input, Output};
 
 /// Bytes of the ring in every model.
 const SIZE: usize = 2;
-/// Where every stretch begins: not at 0, so that no test takes a word not yet seen for a good one.
+/// Where every stretch begins. Not at 0, so that a word which was never written is no valid position.
 const START: u64 = 1;
 
 /// Writes and publishes the next byte: its value is its position.
@@ -37,7 +37,7 @@ fn put(direction: &Direction, output: &mut Output) {
     assert_eq!(direction.write(output, &[value]), 1, "there is space");
 }
 
-/// Reads the next byte of those that `available` has promised.
+/// Reads the next of the bytes that `available` has reported.
 fn get(direction: &Direction, input: &mut Input) -> Advance {
     let pos = input.pos;
     let (bytes, advance) = direction.read(input, 1).expect("no violation");
@@ -47,7 +47,7 @@ fn get(direction: &Direction, input: &mut Input) -> Advance {
     advance
 }
 
-/// Reads all there is; true if there was something.
+/// Reads everything there is. True: there was something.
 fn drain(direction: &Direction, input: &mut Input) -> bool {
     let n = input.available(&direction.writer, SIZE).expect("no violation");
     for _ in 0..n {

@@ -1,4 +1,4 @@
-//! Several threads that sleep at one place (one epoll set): a thread that wakes up does not let the others oversleep.
+//! Several threads sleep at one waiter (one epoll set): a thread that wakes up does not make the others miss news.
 
 use crate::engine::{Arc, AtomicBool, explore, thread};
 use crate::ring_direction::Direction;
@@ -16,7 +16,7 @@ struct Set {
 }
 
 impl Set {
-    /// Takes the news. A thread that finds some lets the other go too, which ends the test.
+    /// Takes the news. A thread that finds some releases the other one, too, which ends the test.
     fn harvest(&self) {
         if self.place.poll() {
             assert_eq!(self.direction.half().tail(), START + 1, "what was rung for is there");
@@ -26,7 +26,7 @@ impl Set {
     }
 }
 
-/// One thread whose time is up at once, one that waits for ever, and one piece of news.
+/// One thread whose timeout passes at once, one that waits without a limit, and one piece of news.
 fn with_one_whose_time_is_up(name: &'static str, brief: fn(&Set)) {
     explore(name, 3, move || {
         let direction = Direction::new(SIZE);

@@ -1,4 +1,4 @@
-//! A place of a process: the words of its doorbell, its sleepers, and what they sleep on.
+//! A waiter of a process: the words of its doorbell, its sleepers, and the eventfd that they sleep on.
 
 use crate::engine::{Condvar, Mutex};
 use sidestep_abi::link::Doorbell;
@@ -67,7 +67,7 @@ impl Place {
         }
     }
 
-    /// Sleeps until the doorbell rings, unless there is something by now.
+    /// Sleeps until the doorbell rings, unless there is something by then.
     pub fn sleep_unless(&self, is_ready: impl FnOnce() -> bool) {
         self.arm();
         if !is_ready() {
@@ -76,7 +76,7 @@ impl Place {
         self.disarm(false);
     }
 
-    /// Takes the marks. Whether there were some.
+    /// Takes the marks. Returns whether there were some.
     pub fn poll(&self) -> bool {
         let mut found = false;
         doorbell::poll(&self.doorbell, |_| found = true);

@@ -10,7 +10,7 @@ use sidestep_ring::{Input, Output, space};
 const TOTAL: u64 = 4;
 const END: u64 = START + TOTAL;
 
-/// The writer's look: says that it waits, then whether half of the ring is free.
+/// The writer's look: stores the wish, and returns whether half of the ring is free.
 fn has_space(direction: &Direction, output: &mut Output) -> bool {
     space::wish(&direction.writer);
     output.poll(&direction.reader).expect("no violation");

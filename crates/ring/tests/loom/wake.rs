@@ -1,4 +1,4 @@
-//! Publish against sleep: whoever sleeps while there are bytes is woken.
+//! Publishing against sleeping: a thread that sleeps while there are bytes is woken.
 
 use crate::engine::{Arc, explore, thread};
 use crate::ring_direction::Direction;
@@ -50,7 +50,7 @@ fn wait_as_a_set(place: &Place, directions: &[Direction], inputs: &mut [Input], 
     }
 }
 
-/// Two publications by one producer: the second finds the bits as the first has left them, or taken.
+/// Two publications of one producer: the second finds the bits that the first has set, or finds them taken.
 ///
 /// Catches: no fence in `publish` (seen through the bits that are still set); no fence in `poll` before the
 /// slots are looked at; no fence in `doorbell::arm`; no fence after the bits are set; the summary set before the bit.

@@ -1,5 +1,5 @@
-//! Symbols of the objects that the dynamic linker has loaded, found without asking it: dlsym(3) is in libdl for glibc
-//! before 2.34, may be replaced by the program, and takes locks.
+//! Look-up of symbols in loaded objects, without the dynamic linker's help: dlsym(3) is in libdl before glibc 2.34, may be
+//! replaced by the program, and takes locks.
 
 mod name;
 mod object;

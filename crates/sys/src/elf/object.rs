@@ -27,7 +27,7 @@ mod elf {
     pub const STT_GNU_IFUNC: u8 = 10;
     pub const STV_DEFAULT: u8 = 0;
     pub const STV_PROTECTED: u8 = 3;
-    /// Of an entry of DT_VERSYM: a version that only programs linked against it get.
+    /// Flag of a DT_VERSYM entry: only programs that were linked against this version are bound to it.
     pub const VERSYM_HIDDEN: u16 = 0x8000;
 }
 
@@ -92,8 +92,8 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// The address behind a value of the dynamic section. glibc writes addresses there, unless the section cannot be
-    /// written to; musl and the kernel's vdso leave offsets.
+    /// The address for a value of the dynamic section. glibc stores addresses there, unless the section is read-only; musl and
+    /// the kernel's vDSO leave offsets.
     fn locate(&self, value: usize) -> Option<usize> {
         [value, self.base.wrapping_add(value)].into_iter().find(|address| self.contains(*address))
     }
@@ -101,8 +101,7 @@ impl<'a> Object<'a> {
     /// The address that a reference without a version would be bound to.
     ///
     /// # Safety
-    /// The object must have been relocated: a function with several implementations (STT_GNU_IFUNC) is asked which of
-    /// them it is.
+    /// The object must have been relocated: if a function has several implementations (STT_GNU_IFUNC), its resolver is called.
     pub unsafe fn find(&self, name: &Name) -> Option<*mut c_void> {
         // SAFETY: the tables of a loaded object are as the linker wrote them.
         let symbol = unsafe { if self.gnu.is_null() { self.by_sysv_hash(name) } else { self.by_gnu_hash(name) } }?;
@@ -173,7 +172,7 @@ impl<'a> Object<'a> {
         None
     }
 
-    /// The symbol, if it is a definition with this name that others may be bound to.
+    /// The symbol, if it is a definition with this name to which other objects may be bound.
     unsafe fn symbol(&self, index: u32, name: &Name) -> Option<&Elf64_Sym> {
         // SAFETY: the caller has the index from a hash table.
         let symbol = unsafe { &*self.symbols.add(index as usize) };

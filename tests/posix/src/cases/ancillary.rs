@@ -1,4 +1,4 @@
-//! What recvmsg(2) says beside the bytes: how many are left (TCP_INQ), and when they came (SO_TIMESTAMP and its kin).
+//! What recvmsg(2) reports besides bytes: how many are left (TCP_INQ), and when they came (SO_TIMESTAMP and its kin).
 
 use libc::{IPPROTO_TCP, MSG_CTRUNC, MSG_PEEK, SOL_SOCKET, c_int};
 
@@ -20,7 +20,7 @@ fn tell_unread(end: &End, on: c_int) {
     net::set_option(end.fd(), IPPROTO_TCP, libc::TCP_INQ, &on).expect("TCP_INQ");
 }
 
-/// One recvmsg of at most `n` bytes: how many came, and how many it says are left.
+/// One recvmsg of at most `n` bytes. Returns how many came, and how many it reports as left.
 fn receive(end: &mut End, n: usize, flags: c_int) -> (usize, c_int) {
     let got = io::recvmsg_control(end.fd(), n, 64, flags);
     let bytes = got.outcome.expect("recvmsg");
@@ -33,7 +33,7 @@ fn receive(end: &mut End, n: usize, flags: c_int) -> (usize, c_int) {
     (bytes, word(16))
 }
 
-/// Reads what is there in pieces, each of which must tell the rest.
+/// Reads all bytes in pieces. Each read must report the rest.
 fn check_rest(end: &mut End, peer: &mut Peer, n: usize) {
     peer.send(n);
     end.rx.await_bytes(n);
@@ -59,7 +59,7 @@ fn tells_what_is_left() {
     assert!(io::recvmsg_control(end.fd(), 10, 64, 0).control.is_empty());
 }
 
-/// As much is told as there is room for.
+/// The control message is cut to the room there is.
 fn little_room() {
     let (mut end, mut peer) = link::server(V6);
     tell_unread(&end, 1);
@@ -78,7 +78,7 @@ fn little_room() {
     }
 }
 
-/// A connection whose listener has the option, with its peer end in this process.
+/// A connection whose listener has set the option. Both ends are in this process.
 fn of_listener(level: c_int, name: c_int) -> (End, End) {
     let listener = Listener::new(V4);
     net::set_option(listener.fd, level, name, &1).expect("an option of the listener");
@@ -110,9 +110,9 @@ fn ancillary(end: &mut End) -> Option<(c_int, c_int)> {
     (got.control.len() >= 32).then(|| (word(8), word(12)))
 }
 
-/// The kernel begins to take times a moment after the first socket of the machine has asked for them.
+/// The kernel begins to record times only a moment after the machine's first socket has asked for them.
 fn timestamps() {
-    // SCM_TIMESTAMP is what the kernel answers to SO_TIMESTAMP, and so on: level and type are the option's.
+    // SCM_TIMESTAMP is the answer to SO_TIMESTAMP, and so on: level and type equal those of the option.
     for name in [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS] {
         let (mut end, mut peer) = link::client(V4);
         net::set_option(end.fd(), SOL_SOCKET, name, &1).expect("a timestamp option");

@@ -1,4 +1,4 @@
-//! The last moments of a process: what it writes then must arrive, and nothing may hold it up.
+//! The last moments of a process: bytes that it writes then must arrive, and nothing may delay its end.
 
 use crate::case::{Case, case};
 use crate::link;
@@ -15,8 +15,7 @@ pub const CASES: &[Case] = &[
     case("at_exit.children_exit_while_the_parent_streams", children).bulk(),
 ];
 
-/// Exit handlers run in the reverse order of their registration, the program's before those of
-/// the libraries that it was loaded with.
+/// Exit handlers run in reverse order of registration: the program's before those of its libraries.
 fn handler_writes() {
     for n in [10, 50_000] {
         let (mut end, mut peer) = link::client(V4);
@@ -63,7 +62,7 @@ fn with_blocked_reader() {
     assert_eq!(peer.call("ending", &[]), 0);
 }
 
-/// Threads are in the middle of calls when the process exits; the stream is a prefix, then ends.
+/// The process exits while threads are inside calls: the peer gets a prefix of the stream, then its end.
 fn while_streaming() {
     for round in 0..5 {
         let (mut a, mut b) = link::own_pair(V4);

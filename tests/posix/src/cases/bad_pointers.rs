@@ -1,4 +1,4 @@
-//! Pointers that lead nowhere: every call says EFAULT, moves nothing, and leaves the connection as it was.
+//! Bad pointers: every call fails with EFAULT, moves no byte, and leaves the connection as it was.
 
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
@@ -70,7 +70,7 @@ fn sending(client: &mut End, server: &mut End) {
         let file = crate::sys::files::holding(b"something");
         faults(libc::sendfile(fd, file, at.cast(), 8));
         fds::close(file).expect("close");
-        // The first message goes, the second does not.
+        // The first message is sent, the second is not.
         let mut two = [mmsghdr { msg_hdr: message(good.as_mut_ptr(), 1), msg_len: 9 }; 2];
         two[1].msg_hdr = message(at.cast(), 1);
         assert_eq!(outcome(libc::sendmmsg(fd, two.as_mut_ptr(), 2, 0)), Ok(1));
@@ -109,10 +109,10 @@ fn receiving(client: &mut End, server: &mut End) {
         ));
         faults(libc::ioctl(fd, libc::FIONREAD, at));
     }
-    // Nothing of it has been taken.
+    // No byte of it was consumed.
     assert_eq!(fds::unread(fd), 20);
     client.recv(10);
-    // But where only the place for the address is bad, the bytes are gone, as on the kernel.
+    // If only the pointer for the address is bad, the bytes are consumed, as on the kernel.
     // SAFETY: as above.
     unsafe {
         faults(libc::recvfrom(fd, byte.as_mut_ptr().cast(), 1, 0, at.cast(), at.cast()));
@@ -162,9 +162,9 @@ fn waiting(client: &mut End, server: &mut End) {
         faults(libc::epoll_wait(set.fd, at.cast(), 1, 1000));
         faults(libc::epoll_wait(set.fd, null_mut(), 1, 1000));
     }
-    // What could not be told is not lost, though it is told once only.
+    // An event that could not be reported is not lost. It is reported once.
     assert_eq!(set.wait(1000), [(epoll::IN, fd as u64)]);
-    // A change of the carrier may tell it again, and only the flip mode changes it just now.
+    // A change of carrier may report it again; that happens only in flip mode here.
     assert!(set.wait(0).is_empty() || std::env::var_os("SIDESTEP_FLIP").is_some());
     client.recv(1);
     fds::close(set.fd).expect("close");
@@ -189,13 +189,13 @@ fn options(client: &mut End, _: &mut End) {
         faults(libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, (&raw mut value).cast(), at.cast()));
         faults(libc::ioctl(fd, libc::FIONBIO, at));
         faults(libc::ioctl(fd, libc::FIOASYNC, at));
-        // Dissolving a connection takes an address, too.
+        // Dissolving a connection takes an address as well.
         faults(libc::connect(fd, at.cast(), 16));
         faults(libc::getpeername(fd, at.cast(), &mut len));
     }
 }
 
-/// Descriptors that the library does not care about: it must not look at their memory either.
+/// Descriptors that the library does not follow: it must not access their memory either.
 fn others(_: &mut End, _: &mut End) {
     let at = bad::nowhere::<c_void>();
     let (out, into) = fds::pipe(0);
@@ -233,7 +233,7 @@ fn others(_: &mut End, _: &mut End) {
     }
 }
 
-/// A buffer that ends too early: nothing of a small message moves.
+/// A buffer that ends too early: no byte of a small message moves.
 fn partly(client: &mut End, server: &mut End) {
     let fd = client.fd();
     let at = bad::ends_after(10);
@@ -247,11 +247,11 @@ fn partly(client: &mut End, server: &mut End) {
     assert_eq!(receive(11), Err(EFAULT));
     assert_eq!(fds::unread(fd), 300);
     client.recv(290);
-    // As much as there is room for can be had, if no more is there.
+    // If no more bytes are there than fit, they are received.
     assert_eq!(receive(11), Ok(10));
     // SAFETY: ten bytes that have just been written.
     client.rx.arrived(unsafe { std::slice::from_raw_parts(at, 10) });
-    // Of much that is sent, what lies before the end moves, or less.
+    // Of a large send, at most the bytes before the buffer's end are sent.
     let (good, at) = (200_000, bad::ends_after(200_000));
     // SAFETY: so many bytes that can be written.
     unsafe { at.copy_from_nonoverlapping(client.tx.upcoming(good).as_ptr(), good) };
@@ -262,7 +262,7 @@ fn partly(client: &mut End, server: &mut End) {
     server.recv(sent);
 }
 
-/// The pages of a mapping whose file was cut off: SIGBUS to a program that touches them, EFAULT to one that sends them.
+/// Pages of a mapping whose file was truncated: a program that touches them gets SIGBUS, one that sends them gets EFAULT.
 fn truncated(client: &mut End, server: &mut End) {
     let (fd, at) = (client.fd(), bad::truncated());
     server.send(1);
@@ -276,7 +276,7 @@ fn truncated(client: &mut End, server: &mut End) {
     client.recv(1);
 }
 
-/// A thread with all signals blocked, among them those of faults: a fault in it would end the process.
+/// A thread with all signals blocked, including those of faults: a fault in it would end the process.
 fn blocked() {
     let (mut client, mut server) = link::own_pair(V4);
     let fd = client.fd();

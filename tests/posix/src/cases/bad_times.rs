@@ -1,4 +1,4 @@
-//! Timeouts that make no sense are refused, whatever is waited for; others count as the kernel counts them.
+//! Invalid timeouts are refused in all waits. Other timeouts are rounded and limited as by the kernel.
 
 use std::ptr::{null, null_mut};
 use std::time::Instant;
@@ -64,7 +64,7 @@ fn waits(client: &mut End, server: &mut End) {
     let set = Epoll::new();
     set.add(client.fd(), epoll::IN);
     refused(client.fd(), set.fd);
-    // The same if there is something to tell.
+    // The same if an event is ready.
     server.send(1);
     client.rx.await_bytes(1);
     refused(client.fd(), set.fd);
@@ -111,7 +111,7 @@ fn never_waits(fd: Fd) {
     assert!(began.elapsed().as_millis() < 1000, "a read that must not wait has waited");
 }
 
-/// The kernel does not tell of a negative timeout: it must be known when the connection is upgraded.
+/// getsockopt(2) does not reveal a negative timeout, so the library must know it before the upgrade.
 fn before_the_upgrade() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
     assert_eq!(set_timeout(client.fd(), libc::SO_RCVTIMEO, -1, 0), Ok(0));
@@ -159,7 +159,7 @@ fn long_microseconds(client: &mut End, _: &mut End) {
     assert_eq!(bits[fd as usize / 64] >> (fd % 64) & 1, 0, "a set of which nothing is ready is empty");
 }
 
-/// Of select() the time that is left is told, of the others it is not.
+/// select() writes back the time that is left; the other calls do not.
 fn left(client: &mut End, server: &mut End) {
     let fd = client.fd();
     server.send(1);

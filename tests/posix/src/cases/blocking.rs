@@ -1,4 +1,4 @@
-//! Blocking calls: they wait, they finish what they began, they give up when a timeout says so.
+//! Blocking calls: they wait, complete what they began, and give up at a timeout.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub const CASES: &[Case] = &[
     case("blocking.more_threads_wait_than_there_are_doorbells", many_waiters).reason("places"),
 ];
 
-/// What had come before counts towards the mark, whatever has carried it.
+/// Bytes from before count towards the mark, whichever carrier they came by.
 fn mark_above_unread() {
     for round in 0..3 {
         let (mut end, mut other) = link::own_pair(V4);
@@ -70,7 +70,7 @@ fn mark_of_listener() {
     end.recv(500);
 }
 
-/// Each call starts on an empty socket and must sleep until the peer sends.
+/// Each call starts on an empty socket, and must sleep until the peer sends.
 fn every_receive_waits() {
     let (mut end, mut peer) = link::client(V4);
     let waiting = receiving::ALL.iter().filter(|way| !way.0.contains("dontwait"));
@@ -91,7 +91,7 @@ fn write_all() {
     peer.finish();
 }
 
-/// Fill it up, then each call must wait until the peer has read.
+/// Fills the connection. Then each call must wait until the peer has read.
 fn sends_wait() {
     let (mut end, mut peer) = link::client(V4);
     for (name, call) in &sending::ALL[..5] {
@@ -107,7 +107,7 @@ fn receive_timeout() {
     let (mut end, _peer) = link::client(V4);
     net::set_timeout(end.fd(), SO_RCVTIMEO, 60);
     let waiting = receiving::ALL.iter().filter(|way| !way.0.contains("dontwait"));
-    // aio's and splice's own rules differ in nothing here, but fread hides the error code.
+    // aio's and splice's rules are the same here, but fread hides the error code.
     for (name, call) in waiting.filter(|way| way.0 != "fread") {
         let (clock, _) = measure(|| assert_eq!(end.rx.try_recv(10, *call), Err(EAGAIN), "{name}"));
         assert!(clock >= Duration::from_millis(55), "{name} gave up after {clock:?}");
@@ -122,7 +122,7 @@ fn send_timeout() {
     let (clock, _) = measure(|| assert_eq!(end.tx.try_send(100, io::write), Err(EAGAIN)));
     assert!(clock >= Duration::from_millis(55), "gave up after {clock:?}");
     peer.recv(filled);
-    // With a part written before the time is over, that part is the answer.
+    // If a part is written before the timeout, the call returns that part.
     let part = end.tx.try_send(64 << 20, io::write).expect("a part fits");
     assert!(part > 0 && part < 64 << 20, "{part} bytes were written with nobody reading");
     peer.recv(part);
@@ -170,7 +170,7 @@ fn waitall_timeout() {
     assert_eq!(end.rx.try_recv(1000, all), Err(EAGAIN));
 }
 
-/// Neither a read nor a wait is content with fewer bytes than the mark.
+/// Neither a read nor a wait returns with fewer bytes than the mark.
 fn low_water_mark() {
     let (mut end, mut peer) = link::client(V4);
     let fd = end.fd();
@@ -182,7 +182,7 @@ fn low_water_mark() {
     assert_eq!(poll::events_of(fd, POLLIN, 20), 0, "poll reports too few bytes");
     assert_eq!(set.mask_of(fd, 20), 0, "epoll reports too few bytes");
     assert_eq!(end.rx.try_recv(499, |fd, buf| io::recv(fd, buf, MSG_DONTWAIT)), Ok(499));
-    // A read that sleeps on an empty socket; Linux counts the mark anew after each part it took.
+    // A read that sleeps on an empty socket. Linux counts the mark anew after each part that was read.
     let reader = blocked(move || {
         let mut buf = vec![0; 600];
         io::read(fd, &mut buf).map(|n| buf[..n].to_vec())
@@ -213,7 +213,7 @@ fn zero_lengths() {
     end.recv(10);
 }
 
-/// Without MSG_WAITFORONE the call goes on until every message has something.
+/// Without MSG_WAITFORONE the call waits until every message has bytes.
 fn recvmmsg_all() {
     let (mut end, mut peer) = link::client(V4);
     peer.send(50);
@@ -223,7 +223,7 @@ fn recvmmsg_all() {
     peer.finish();
 }
 
-/// SO_RCVTIMEO ends it between messages; what came stays.
+/// SO_RCVTIMEO ends the call between messages; messages that came are returned.
 fn recvmmsg_timeout() {
     let (mut end, mut peer) = link::client(V4);
     net::set_timeout(end.fd(), SO_RCVTIMEO, 40);
@@ -233,7 +233,7 @@ fn recvmmsg_timeout() {
     assert_eq!(end.rx.try_recv(100, |fd, buf| io::recvmmsg(fd, buf, 0)), Err(EAGAIN));
 }
 
-/// Whoever comes when every doorbell of the process is taken waits in the kernel.
+/// A thread that finds every doorbell of the process taken waits in the kernel.
 fn many_waiters() {
     const WAITERS: u64 = 70;
     let (mut clients, servers): (Vec<_>, Vec<_>) = (0..WAITERS).map(|n| link::numbered_pair(V4, n)).unzip();
@@ -255,7 +255,7 @@ fn many_waiters() {
     waiting.into_iter().for_each(|thread| thread.join());
 }
 
-/// Each byte wakes one of the two; none is lost, and the end wakes both.
+/// Each byte wakes one of the two threads; no byte is lost, and the end wakes both.
 fn two_waiters() {
     let (mut a, b) = link::own_pair(V4);
     let fd = b.fd();

@@ -1,5 +1,5 @@
-//! Every call that moves bytes, one case each: all sizes, and in turn with plain calls, so that
-//! the order between different calls shows.
+//! Every call that moves bytes, one case each: with all sizes, and alternating with plain calls, so that the order between
+//! different calls is checked.
 
 use crate::case::{Case, case};
 use crate::link;
@@ -59,7 +59,7 @@ fn receives(name: &str, sizes: &[usize]) {
     answers(end, peer);
 }
 
-/// The connection is as alive as before, in both directions, and ends in order.
+/// Checks that the connection works in both directions, and ends regularly.
 fn answers(mut end: crate::end::End, mut peer: crate::peer::Peer) {
     link::warm_up(&mut end, &mut peer);
     end.close();

@@ -1,4 +1,4 @@
-//! Closing: by every call, in one thread while another is at work, twice, and with others left.
+//! Closing: by every call, while another thread is inside a call, twice, and with other descriptors left.
 
 use std::os::fd::RawFd;
 
@@ -35,7 +35,7 @@ pub const CASES: &[Case] = &[
 
 type Close = fn(Fd) -> Outcome;
 
-/// How a number can be closed; the peer must see the end each time.
+/// Ways to close a descriptor. The peer must see the end each time.
 fn every_call() {
     let ways: [(&str, Close); 8] = [
         ("close", fds::close),
@@ -61,13 +61,13 @@ fn every_call() {
 
 fn ebadf() {
     let (mut end, mut peer) = link::client(V4);
-    // A number that nothing else takes while the calls are tried.
+    // A number that no other file takes while the calls are tried.
     let high = fds::dup2(end.fd(), 700).expect("dup2") as Fd;
     end.close();
     end.moved_to(high);
     end.close();
     let bad: fn(&str, Result<usize, Errno>) = |name, got| assert_eq!(got, Err(EBADF), "{name}");
-    // The stream functions report a closed number in other ways, and glibc's aio at its own time.
+    // The stream functions report a closed descriptor in other ways, and glibc's aio at another time.
     let direct = |name: &str| !["fread", "fwrite", "aio_read", "aio_write"].contains(&name);
     for (name, call) in receiving::ALL.iter().filter(|way| direct(way.0)) {
         bad(name, end.rx.try_recv(10, *call));
@@ -132,7 +132,7 @@ fn range_cloexec() {
     }
 }
 
-/// CLOSE_RANGE_UNSHARE gives the calling thread a table of its own: the others keep theirs.
+/// CLOSE_RANGE_UNSHARE gives the calling thread a descriptor table of its own; the other threads keep theirs.
 fn range_unshare() {
     let (mut a, mut b) = link::own_pair(V4);
     let fd = a.fd();
@@ -156,7 +156,7 @@ fn from() {
     }
 }
 
-/// The connection lives until the sleeping read is over, and the read gets its bytes.
+/// The connection lives until the blocked read is over, and the read gets its bytes.
 fn blocked_reader() {
     let (end, mut peer) = link::client(V4);
     let fd = end.fd();
@@ -181,7 +181,7 @@ fn reused_under_reader() {
         io::read(fd, &mut buf).map(|n| buf[..n].to_vec())
     });
     end.close();
-    // A third party: accept takes the lowest number, the one just closed.
+    // accept takes the lowest free number, which is the one just closed.
     let accepted = listener.accept();
     assert_eq!(accepted, fd, "the number is used again");
     let mut a = End::numbered(client, Side::Client, 9);
@@ -206,9 +206,7 @@ fn shutdown_wakes() {
     assert_eq!(peer.call("ending", &[]), 0);
 }
 
-/// poll holds the open file: the close is no event, the peer's bytes are, and then the number is
-/// found to be closed.
-/// A cancelled thread neither ends the connection of the others that are blocked on it, nor keeps it alive after them.
+/// A cancelled thread neither ends the connection for the other threads that are blocked on it, nor keeps it alive after them.
 fn beside_a_cancelled_reader(cancelled_first: bool) {
     for _ in 0..5 {
         let (mut end, mut peer) = link::client(V4);
@@ -242,8 +240,8 @@ fn beside_a_cancelled_reader(cancelled_first: bool) {
     }
 }
 
-/// A thread that is blocked on a closed connection is cancelled, which ends the connection at last: for the library, as soon as
-/// another one is opened or closed.
+/// A thread that is blocked on a closed connection is cancelled: that ends the connection. The library ends it as soon as
+/// another connection is opened or closed.
 fn cancelled_afterwards() {
     let (end, mut peer) = link::client(V4);
     only_c::cancel_thread_after(Wait::Recv, end.fd(), || end.close());
@@ -254,6 +252,8 @@ fn cancelled_afterwards() {
     }
 }
 
+/// poll holds the open file description. The close is no event, the peer's bytes are one; after them the descriptor is found
+/// to be closed.
 fn blocked_poll() {
     let (end, mut peer) = link::client(V4);
     let fd = end.fd();
@@ -265,7 +265,7 @@ fn blocked_poll() {
     assert_eq!(poller.join(), libc::POLLNVAL);
 }
 
-/// The reader sees bytes in order, and then EBADF.
+/// The reader gets bytes in order, and then EBADF.
 fn while_streaming() {
     for _ in 0..5 {
         let (mut a, mut b) = link::own_pair(V4);
@@ -280,14 +280,14 @@ fn while_streaming() {
         });
         a.send(300_000);
         assert_eq!(fds::close(fd), Ok(0));
-        // Wakes the reader if it sleeps; without one the connection is gone, and this fails.
+        // Wakes the reader if it sleeps. If no reader is left, the connection is gone, and the send fails.
         let _ = io::send(a.fd(), &a.tx.upcoming(1), libc::MSG_NOSIGNAL);
         reader.join().expect("the reader");
         a.close();
     }
 }
 
-/// What a thread writes around the close of another one arrives in order, or its write fails.
+/// Bytes that a thread writes around another thread's close arrive in order, or the write fails.
 fn while_writing() {
     for round in 0..20 {
         let (mut a, mut b) = link::own_pair(V4);
@@ -307,7 +307,7 @@ fn while_writing() {
     }
 }
 
-/// One of them closes the connection, the other hears EBADF; it is counted, and ended, once.
+/// One of the two threads closes the connection, the other gets EBADF. The connection is counted, and ended, once.
 fn by_two_threads() {
     for _ in 0..50 {
         let (a, mut b) = link::own_pair(V4);
@@ -324,14 +324,14 @@ fn by_two_threads() {
     }
 }
 
-/// Numbers are closed and reused all the time; every connection carries its own stream.
+/// Descriptors are closed and reused all the time; every connection carries its own stream.
 fn storm() {
     std::thread::scope(|s| {
         for thread in 0..4 {
             s.spawn(move || {
                 for round in 0..30 {
                     let (mut a, mut b) = link::cold_pair_ends(V4, thread * 100 + round);
-                    // Every other one lives long enough to be upgraded.
+                    // Every second one lives long enough to be upgraded.
                     if round % 2 == 0 {
                         link::warm_up_pair(&mut a, &mut b);
                     }

@@ -1,4 +1,4 @@
-//! How connections come about: nothing of ours may wait for the peer's code to run.
+//! Making connections: the library must never wait for the peer's code to run.
 
 use libc::{IPPROTO_TCP, MSG_FASTOPEN, SOCK_CLOEXEC, SOCK_NONBLOCK};
 
@@ -57,7 +57,7 @@ fn without_accept(family: Family) {
     assert_eq!(b.rx.drain(), 300);
 }
 
-/// It all works with the kernel alone; the writes stay in its buffers.
+/// Everything works by kernel alone; written bytes stay in its buffers.
 fn never_accepted() {
     let listener = Listener::new(V4);
     let fd = link::connect(&listener.addr(), V4);
@@ -72,7 +72,7 @@ fn never_accepted() {
     assert_eq!(end.rx.ending(), Err(ECONNRESET));
 }
 
-/// More clients than the backlog takes; they are served one by one.
+/// More clients than fit into the backlog; they are served one by one.
 fn full_backlog() {
     let listener = Listener::with(V4, 0, 1);
     let clients: Vec<Fd> = (0..2).map(|_| link::connect(&listener.addr(), V4)).collect();
@@ -103,7 +103,7 @@ fn defer_accept() {
     link::warm_up_pair(&mut a, &mut b);
 }
 
-/// A send that connects.
+/// A send that connects (TCP Fast Open).
 fn by_fastopen() {
     let listener = Listener::new(V4);
     let fd = net::socket(V4, SOCK_CLOEXEC);
@@ -159,7 +159,7 @@ fn from_other_address() {
     link::warm_up_pair(&mut a, &mut b);
 }
 
-/// One end says ::ffff:127.0.0.1, the other 127.0.0.1.
+/// One end has the address ::ffff:127.0.0.1, the other 127.0.0.1.
 fn mapped() {
     let listener = Listener::new(V4);
     let fd = net::socket(V6, SOCK_CLOEXEC);
@@ -207,7 +207,7 @@ fn to_itself() {
     }
 }
 
-/// Bound to a port and connected to that port: one socket, both ends.
+/// Bound to a port and connected to the same port: one socket is both ends.
 fn own_peer() {
     let fd = net::socket(V4, SOCK_CLOEXEC);
     net::bind(fd, &Addr::loopback(V4, 0)).expect("bind");
@@ -241,7 +241,7 @@ fn disconnected() {
     }
 }
 
-/// What one number dissolves, and connects anew, another one has, too.
+/// If one descriptor of a socket dissolves and renews the connection, so do the others.
 fn disconnected_with_a_copy() {
     let listener = Listener::new(V4);
     let fd = link::connect(&listener.addr(), V4);
@@ -263,7 +263,7 @@ fn disconnected_with_a_copy() {
     }
 }
 
-/// The number stays in its set, and is registered there for the next connection, too.
+/// The descriptor stays in its epoll set, and is registered there for the next connection as well.
 fn disconnected_in_a_set() {
     let listener = Listener::new(V4);
     let (fd, set) = (link::connect(&listener.addr(), V4), Epoll::new());
@@ -322,7 +322,7 @@ fn accept_waits() {
     assert_eq!(net::accept4(listener.fd, 0), Err(EAGAIN), "accept obeys SO_RCVTIMEO");
 }
 
-/// SO_REUSEPORT: the kernel deals the connections out to two processes.
+/// SO_REUSEPORT: the kernel distributes the connections over two processes.
 fn reuseport() {
     let open = |port| {
         let fd = net::socket(V4, SOCK_CLOEXEC);
@@ -349,7 +349,7 @@ fn reuseport() {
     assert_eq!(served, 12);
 }
 
-/// The client has come, written and gone; its bytes are there for whoever accepts.
+/// The client has connected, written and closed; its bytes are there for the accepting process.
 fn gone_before_accept() {
     let listener = Listener::new(V4);
     let addr = listener.addr();

@@ -1,5 +1,5 @@
-//! Numbers that make no sense: lengths that overflow, too many vectors, messages, events, descriptors. The kernel's answer,
-//! which is no error in each case.
+//! Invalid numbers: lengths that overflow, too many vectors, messages, events or descriptors. The kernel's answer is not an
+//! error in each case.
 
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
@@ -30,7 +30,7 @@ pub const CASES: &[Case] = &[
     case("counts.positions_of_a_socket", || on_both(positions)),
 ];
 
-/// So many vectors of one byte each.
+/// Vectors of one byte each, as many as bytes.
 fn bytes_as_vectors(bytes: &mut [u8]) -> Vec<iovec> {
     bytes.iter_mut().map(|b| iovec { iov_base: std::ptr::from_mut(b).cast(), iov_len: 1 }).collect()
 }
@@ -71,7 +71,7 @@ fn vectors(client: &mut End, server: &mut End) {
         assert_eq!(outcome(libc::recvmsg(fd, &mut m, libc::MSG_DONTWAIT)), Err(EINVAL));
     }
     client.recv(1);
-    // As many as there may be.
+    // As many as permitted.
     let mut bytes = client.tx.upcoming(1024);
     let v = bytes_as_vectors(&mut bytes);
     // SAFETY: as above.
@@ -125,7 +125,8 @@ fn lengths(client: &mut End, server: &mut End) {
             assert_eq!(outcome(libc::sendmsg(fd, &message(&mut [vector(len)]), 0)), Err(EINVAL));
         }
         assert_eq!(outcome(libc::writev(fd, [vector(isize::MAX as usize), vector(1)].as_ptr(), 2)), Err(EFAULT));
-        // More than a call can move is no error by itself: the buffer is large enough for what is there.
+        // A length beyond what one call can move is no error by itself: the buffer is large enough for the bytes that are
+        // there.
         let (_, room) = reserve(3 << 30);
         assert_eq!(outcome(libc::recv(fd, room, 3 << 30, 0)), Ok(3));
         client.rx.arrived(std::slice::from_raw_parts(room.cast(), 3));
@@ -137,7 +138,7 @@ fn lengths(client: &mut End, server: &mut End) {
     }
 }
 
-/// Address space that takes memory where it is touched.
+/// Address space that uses memory only where it is touched.
 fn reserve(len: usize) -> (usize, *mut c_void) {
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping, at an address of the kernel's choice.
@@ -155,7 +156,7 @@ fn events(client: &mut End, _: &mut End) {
         assert_eq!(outcome(unsafe { libc::epoll_wait(set.fd, room.as_mut_ptr(), n, 10) }), Err(EINVAL), "{n} events");
     }
     assert_eq!(set.wait(1000), [(epoll::OUT, client.fd() as u64)]);
-    // Taken out and put back with what does not go together.
+    // Registrations that were removed and added again with invalid combinations of flags.
     let (add, modify) = (libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_MOD);
     let exclusive = epoll::IN | epoll::EXCLUSIVE;
     assert_eq!(set.control(add, client.fd(), exclusive | epoll::ONESHOT, 1), Err(EINVAL), "before EEXIST");
@@ -183,7 +184,7 @@ fn polled(client: &mut End, _: &mut End) {
     }
     assert_eq!(poll::poll(&mut all[..299], 0), Ok(299));
     process::set_limit(libc::RLIMIT_NOFILE, limit);
-    // Entries that are to be passed over, and one that is not open.
+    // Entries to be skipped, and one for a descriptor that is not open.
     let mut list = [poll::want(-1, libc::POLLOUT), one, poll::want(-7, libc::POLLIN), poll::want(9_999, libc::POLLIN)];
     list[0].revents = 77;
     assert_eq!(poll::poll(&mut list, 0), Ok(2));
@@ -192,7 +193,7 @@ fn polled(client: &mut End, _: &mut End) {
     assert_eq!(poll::poll(&mut [], 0), Ok(0));
 }
 
-/// There is no room for one more descriptor to watch in a list that is as long as the kernel allows.
+/// A list that is as long as the kernel permits has no room for the doorbell.
 fn longest_list() {
     let (mut client, mut server) = link::own_pair(V4);
     let limit = process::set_limit(libc::RLIMIT_NOFILE, 300);
@@ -219,7 +220,7 @@ fn selected(client: &mut End, server: &mut End) {
     let mut sets = read_of(&[fd]);
     assert_eq!(ask(fd + 1, &mut sets), Ok(1));
     assert!(sets.read.has(fd));
-    // A closed one is an error; one beyond the table of descriptors is not looked at.
+    // A closed descriptor is an error; one beyond the descriptor table is ignored.
     assert_eq!(ask(fd + 20, &mut read_of(&[fd, fd + 15])), Err(EBADF));
     let mut far = read_of(&[fd, 4000]);
     let answer = ask(4001, &mut far);
@@ -227,7 +228,7 @@ fn selected(client: &mut End, server: &mut End) {
     client.recv(1);
 }
 
-/// Whether the kernel's table of this process has room for the number.
+/// Whether the kernel's descriptor table of this process has room for the number.
 fn table_has(number: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc/self/status");
     let size = status.lines().find_map(|l| l.strip_prefix("FDSize:")).expect("FDSize");
@@ -242,16 +243,16 @@ fn ways_to_shut_down(client: &mut End, _: &mut End) {
 
 fn flags(client: &mut End, server: &mut End) {
     let fd = client.fd();
-    // Closing nothing at all: flags that do not exist, and a range that is none.
+    // Arguments that close nothing: flags that do not exist, and an invalid range.
     assert_eq!(fds::close_range(fd, fd, 1 << 10), Err(EINVAL));
     assert_eq!(fds::close_range(fd + 1, fd, 0), Err(EINVAL));
     assert!(fds::is_open(fd));
-    // For programs of 32 bits only.
+    // For 32-bit programs only.
     let compat = i32::MIN;
     let bytes = client.tx.upcoming(4);
     assert_eq!(io::sendmsg(fd, &bytes, compat), Err(EINVAL));
     assert_eq!(io::recvmsg(fd, &mut [0; 4], compat), Err(EINVAL));
-    // Unknown ones mean nothing.
+    // Unknown flags have no effect.
     assert_eq!(client.tx.try_send(4, |fd, buf| io::send(fd, buf, 0x4000_0000)), Ok(4));
     server.recv(4);
     let bad = |flags| -> Outcome { io::pwritev2(fd, &bytes, flags) };
@@ -262,7 +263,7 @@ fn flags(client: &mut End, server: &mut End) {
     client.recv(3);
 }
 
-/// What the kernel takes without our knowing what it does: it moves the bytes itself.
+/// Flags that the kernel accepts and the library does not know: the kernel moves the bytes itself.
 fn served_by_the_kernel() {
     let (mut client, mut server) = link::own_pair(V4);
     for _ in 0..3 {
@@ -286,7 +287,7 @@ fn positions(client: &mut End, _: &mut End) {
         assert_eq!(outcome(libc::pwritev2(fd, &v, 1, 0, 0)), Err(ESPIPE));
         assert_eq!(outcome(libc::preadv2(fd, &v, 1, -2, 0)), Err(EINVAL));
         assert_eq!(outcome(libc::lseek(fd, 0, libc::SEEK_CUR)), Err(ESPIPE));
-        // Neither may be told to begin somewhere.
+        // Neither end may be given an offset.
         let (out, into) = fds::pipe(0);
         let mut at = 0i64;
         assert!(outcome(libc::splice(out, null_mut(), fd, &mut at, 1, 0)).is_err());

@@ -1,4 +1,4 @@
-//! What another thread, a handler or the C library does to a connection just while a call is under way, or between two calls.
+//! Actions of another thread, a signal handler or the C library on a connection, during a call or between two calls.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -34,7 +34,7 @@ fn exchange(a: &mut End, b: &mut End, rounds: usize) {
     }
 }
 
-/// A thread waits for two connections, of which one has been upgraded; the other one is written to meanwhile.
+/// A thread waits for an upgraded connection and one that is not; bytes for the latter are written meanwhile.
 fn mixed_poll() {
     let (warm, _warm_peer) = link::own_pair(V4);
     let (mut cold, mut peer) = link::cold_pair_ends(V4, 1);
@@ -52,7 +52,7 @@ fn mixed_poll() {
     cold.recv(10);
 }
 
-/// The number that a thread polls is closed, and a new connection gets it; the thread wakes for another reason.
+/// The polled descriptor is closed, and a new connection gets its number. The thread wakes for another reason.
 fn poll_of_reused_number() {
     let (cold, _peer) = link::cold_pair_ends(V4, 1);
     let (read, write) = fds::pipe(0);
@@ -69,7 +69,7 @@ fn poll_of_reused_number() {
     reader_beside_traffic(&mut new, &mut other);
 }
 
-/// Traffic while a reader sleeps, which gets what it waits for.
+/// Traffic while a reader sleeps; the reader gets its bytes.
 fn reader_beside_traffic(new: &mut End, other: &mut End) {
     let reader = reads_ten(new);
     reader.until_asleep();
@@ -89,7 +89,7 @@ fn reads_ten(end: &End) -> crate::sys::threads::Blocked<Vec<u8>> {
     })
 }
 
-/// A call goes on with a connection whose number is closed, and ends when there is a new connection.
+/// A call continues on a connection whose descriptor is closed, and ends when there is a new connection.
 fn call_on_closed() {
     let (closed, closed_peer) = link::cold_pair_ends(V4, 1);
     let fd = closed.fd();
@@ -108,7 +108,7 @@ extern "C" fn close_it(_: c_int) {
     let _ = fds::close(TO_CLOSE.load(Ordering::SeqCst));
 }
 
-/// The call is begun anew after the handler, on a number that is closed.
+/// After the handler the call restarts, on a descriptor that is closed.
 fn handler_closes() {
     let (end, mut other) = link::own_pair(V4);
     TO_CLOSE.store(end.fd(), Ordering::SeqCst);
@@ -205,7 +205,7 @@ fn dissolved_with_unread() {
     peer.rx.expect_eof();
 }
 
-/// The writer has gone on by kernel, since the reader has ended its own direction.
+/// The writer has gone on by kernel, because the reader has ended its own direction.
 fn both_unread() {
     let (mut end, mut other) = link::own_pair(V4);
     other.send(31);

@@ -1,4 +1,4 @@
-//! Programs that close every descriptor, or start without the first three.
+//! Programs that close every descriptor, or start without standard descriptors.
 
 use crate::case::{Case, case};
 use crate::end::{End, Side};
@@ -35,7 +35,7 @@ fn close_range() {
     fds::close_range(0, Fd::MAX, 0).expect("close_range");
 }
 
-/// Opens /dev/null until the first three are taken.
+/// Opens /dev/null until the standard descriptors are taken.
 fn standard_to_null() {
     while fds::fcntl(2, libc::F_GETFD, 0).is_err() {
         crate::sys::files::dev_null();
@@ -46,7 +46,7 @@ fn free_port() -> u16 {
     Listener::new(V4).port()
 }
 
-/// Connects as soon as somebody listens.
+/// Connects as soon as a listener is there.
 fn connect_when_up(port: u16) -> End {
     let mut fd = -1;
     cpu::eventually("the daemon listens", || {
@@ -80,7 +80,7 @@ fn ask(mut end: End) {
     end.close();
 }
 
-/// The process had connections before; it closes all numbers, whosever they are, and starts anew.
+/// The process had connections before. It closes all descriptors, including the library's, and starts anew.
 fn closes_then_serves(close_all: fn()) {
     let (mut end, mut peer) = link::client(V4);
     let port = free_port();
@@ -99,7 +99,7 @@ fn closes_then_serves(close_all: fn()) {
     link::warm_up(&mut end, &mut peer);
 }
 
-/// One live connection is kept while everything else is closed around it.
+/// One connection stays open while all other descriptors are closed.
 fn closes_all_but_one() {
     let (mut a, mut b) = link::own_pair(V4);
     let child = in_child(|| {
@@ -127,7 +127,7 @@ fn libc_daemon() {
     in_child(|| {
         // SAFETY: numbers only.
         outcome(unsafe { glibc::daemon(0, 0) }).expect("daemon");
-        // In a session of its own the daemon is out of the runner's reach, so it limits itself.
+        // In its own session the daemon is beyond the runner's reach, so it sets a time limit itself.
         // SAFETY: numbers only.
         unsafe { libc::alarm(15) };
         serve(listen_at(port).accept());
@@ -136,7 +136,7 @@ fn libc_daemon() {
     ask(connect_when_up(port));
 }
 
-/// The socket becomes descriptor 0, and nothing else comes to 1 and 2.
+/// The socket becomes descriptor 0, and no other file gets 1 or 2.
 fn without_standard() {
     let listener = Listener::new(V4);
     let port = std::ffi::CString::new(listener.port().to_string()).expect("a number");
@@ -159,7 +159,7 @@ fn without_standard() {
     child.succeed();
 }
 
-/// Closed after the start: whatever is made later for the library must not come there either.
+/// The standard descriptors are closed after the start: later descriptors of the library must not get these numbers either.
 fn off_standard() {
     let child = in_child(|| {
         (0..3).for_each(|fd| assert_eq!(fds::close(fd), Ok(0)));

@@ -1,4 +1,4 @@
-//! The other process is killed or stopped: whatever it had written is read, then TCP's end.
+//! The other process is killed or stopped: the bytes that it had written are read, then TCP's end follows.
 
 use libc::{SIGCONT, SIGKILL, SIGSTOP};
 
@@ -41,7 +41,7 @@ fn reads_all() {
     eventually("the kernel says that nobody is there", || io::send(end.fd(), b"x", libc::MSG_NOSIGNAL) == Err(EPIPE));
 }
 
-/// MSG_WAITALL returns what there is; the error is the next call's.
+/// MSG_WAITALL returns the bytes that are there; the next call gets the error.
 fn part_then_reset() {
     let (mut end, mut peer) = link::client(V4);
     peer.send(500);
@@ -69,7 +69,7 @@ fn unread_is_reset() {
     assert_eq!(end.rx.ending(), Err(ECONNRESET));
 }
 
-/// In mid-stream, at ten different moments; what came before is a prefix of the stream.
+/// In mid-stream, at ten different moments: the received bytes are a prefix of the stream.
 fn while_streaming() {
     for round in 0..10 {
         let (mut end, mut peer) = link::client(V4);
@@ -112,7 +112,7 @@ fn wakes_waits() {
     assert_eq!(by_poll.join(), libc::POLLRDHUP);
 }
 
-/// As pools of connections look whether one can be used again.
+/// Checks whether a connection can be reused, as connection pools do.
 fn seen_at_once() {
     let (mut end, mut peer) = link::client(V4);
     peer.send(10);
@@ -125,7 +125,7 @@ fn seen_at_once() {
     assert_eq!(select(end.fd() + 1, &mut sets, 0).0, Ok(1));
 }
 
-/// One survivor, thirty peers that die; nothing of theirs stays in its way.
+/// One survivor, thirty peers that die: none leaves anything that hinders the survivor.
 fn many_in_a_row() {
     for round in 0..30 {
         let (mut end, mut peer) = link::client(V4);
@@ -136,7 +136,7 @@ fn many_in_a_row() {
     }
 }
 
-/// The connection lives on with the holder that is left.
+/// The connection lives on with the remaining holder.
 fn one_of_two_holders() {
     let (mut end, mut peer) = link::client(V4);
     let holder = in_child(|| {
@@ -149,14 +149,14 @@ fn one_of_two_holders() {
     link::warm_up(&mut end, &mut peer);
 }
 
-/// A forked holder is killed again and again while it reads and writes: no lock stays behind.
+/// A forked holder is killed repeatedly while it reads and writes: no lock stays taken.
 fn killed_inside_calls() {
     let (mut end, mut peer) = link::client(V4);
     for round in 0..20 {
         let fd = end.fd();
         let holder = in_child(|| {
             loop {
-                // Neither takes nor gives a byte, but goes through the whole path.
+                // Moves no byte, but goes through the whole path.
                 let _ = io::recv(fd, &mut [0; 100], libc::MSG_PEEK | libc::MSG_DONTWAIT);
                 let _ = io::send(fd, &[], libc::MSG_DONTWAIT);
             }
@@ -213,7 +213,7 @@ fn stopped_then_killed() {
     eventually("the reset arrives", || poll::events_of(end.fd(), 0, 100) & libc::POLLERR != 0);
     end.recv(700);
     assert_eq!(end.rx.ending(), Err(ECONNRESET));
-    // The survivor goes on with others.
+    // The survivor continues with other peers.
     let (mut end, mut peer) = link::cold_client(V4, Preload::Kept);
     link::warm_up(&mut end, &mut peer);
     net::shutdown(end.fd(), libc::SHUT_WR).expect("shutdown");

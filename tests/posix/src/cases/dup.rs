@@ -1,4 +1,4 @@
-//! Copies of a number: one open file, many names.
+//! Duplicated descriptors: several numbers for one open file description.
 
 use libc::{F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, FD_CLOEXEC, O_CLOEXEC, SIGUSR1};
 
@@ -30,7 +30,7 @@ pub const CASES: &[Case] = &[
 
 type Copy = fn(Fd) -> Outcome;
 
-/// `dup2` and `dup3` need a number; these are far from any that the process uses.
+/// `dup2` and `dup3` need a number; these numbers are far from all that the process uses.
 const FREE: Fd = 500;
 
 const COPIES: [(&str, Copy); 9] = [
@@ -46,7 +46,7 @@ const COPIES: [(&str, Copy); 9] = [
     ("syscall", |fd| crate::sys::errno::outcome(unsafe { libc::syscall(libc::SYS_dup, fd) })),
 ];
 
-/// Bytes go through the copy, through the original again, and on after the original is closed.
+/// Bytes go through the copy, then through the original, and go on after the original is closed.
 fn every_call() {
     let (mut end, mut peer) = link::client(V4);
     for (name, copy) in COPIES {
@@ -151,14 +151,14 @@ fn last_close() {
     assert_eq!(peer.finish(), 0);
 }
 
-/// The connection under the overwritten number ends, the other one takes its place.
+/// The connection under the overwritten number ends, and the other connection takes its place.
 fn over_live() {
     let (first, mut first_peer) = link::client(V4);
     let (mut a, mut b) = link::numbered_pair(V4, 2);
     first_peer.send(50);
     first.rx.await_bytes(50);
     let number = fds::dup2(a.fd(), first.fd()).expect("dup2") as Fd;
-    // Closed with unread data, so the peer sees a reset.
+    // It is closed with unread data, so the peer sees a reset.
     assert_eq!(first_peer.call("ending", &[]), libc::ECONNRESET as u64);
     for fd in [number, a.fd(), number] {
         a.moved_to(fd);
@@ -186,8 +186,8 @@ fn over_live_with_copy() {
     }
 }
 
-/// A sleeping read holds the old open file: it gets the old connection's bytes, never the new
-/// one's, and then its number means the new connection.
+/// A blocked read holds the old open file: it gets bytes of the old connection only. After it, the number stands for the new
+/// connection.
 fn blocked_reader() {
     let (old, mut old_peer) = link::client(V4);
     let (mut a, mut b) = link::numbered_pair(V4, 2);
@@ -209,7 +209,7 @@ fn blocked_reader() {
     a.recv(30);
 }
 
-/// OpenJDK's close: dup2 a dead socket over the number, then signal the threads blocked there.
+/// OpenJDK's close: dup2 a dead socket over the descriptor, then signal the threads that are blocked on it.
 fn java_close() {
     let (end, mut peer) = link::client(V4);
     signal::count_signal(SIGUSR1, 0);
@@ -234,8 +234,8 @@ fn closed_number() {
     assert_eq!(fds::dup2(fd, fd), Err(EBADF));
 }
 
-/// Copied before anything was sent: all the traffic goes through the copies.
-/// Both numbers are for one connection, which is made under one of them.
+/// Both descriptors are of one socket, which is connected by one of them after they were made. All traffic goes through the
+/// copies.
 fn copied_unconnected() {
     let listener = link::Listener::new(V4);
     let socket = net::socket(V4, libc::SOCK_CLOEXEC);

@@ -1,4 +1,4 @@
-//! Calls that are made before main, even before a preloaded library's constructor.
+//! Calls before main, even before a preloaded library's constructor.
 
 use crate::case::{Case, case};
 use crate::early;

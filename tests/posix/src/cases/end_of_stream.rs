@@ -1,4 +1,4 @@
-//! The end of a stream: it comes once all bytes have come, and stays.
+//! The end of a stream: it is reported once all bytes have been read, and at every read after that.
 
 use libc::{MSG_NOSIGNAL, MSG_PEEK, POLLHUP, POLLIN, SHUT_RD, SHUT_RDWR, SHUT_WR};
 
@@ -36,7 +36,7 @@ pub const CASES: &[Case] = &[
     case("end.much_data_then_close", much_then_close).bulk(),
 ];
 
-/// Megabytes, then the half close; the reader is slow and gets all of it, then the end.
+/// Megabytes, then a half close; the slow reader gets all bytes, then the end.
 fn half_close(family: Family) {
     const N: u64 = 6 << 20;
     let (mut end, mut peer) = link::client(family);
@@ -91,7 +91,7 @@ fn answer_after_end() {
     end.rx.expect_eof();
 }
 
-/// Many connections, each: some bytes, then at once the close; the count must be right.
+/// Many connections: some bytes, then a close at once. The count of bytes must be right.
 fn not_overtaking(edge: bool) {
     let (mut warm, mut peer) = link::client(V4);
     let mut rng = crate::rng::Rng::new(crate::rng::run_seed());
@@ -136,7 +136,7 @@ fn drain_by_edges(end: &mut crate::end::End) -> u64 {
     }
 }
 
-/// What was written before the process left arrives, then the end.
+/// Bytes that were written before the process ended arrive, then the end.
 fn leaving(how: &str, ended: Ended) {
     let (mut end, mut peer) = link::client(V4);
     peer.send(50_000);
@@ -169,7 +169,7 @@ fn wakes_edge_waiter() {
     end.rx.expect_eof();
 }
 
-/// Reading is over at once; what the peer sends all the same does it no harm.
+/// Reading ends at once; bytes that the peer still sends do the peer no harm.
 fn shut_read_side() {
     let (mut end, mut peer) = link::client(V4);
     peer.send(100);
@@ -195,8 +195,8 @@ fn shut_both() {
     assert_eq!(fds::close(end.fd()), Ok(0));
 }
 
-/// What had arrived when its reader shut both ways can be read, whatever carries it. What is written after that is answered by a
-/// reset, so that the first write succeeds and the next one does not.
+/// Bytes that had arrived when their reader shut both ways can be read, whichever carrier has them. Later bytes are answered by
+/// a reset: the first write succeeds, the next one does not.
 fn shut_both_before_the_ring() {
     let ways: [&[i32]; 3] = [&[SHUT_RDWR], &[SHUT_WR, SHUT_RD], &[SHUT_RD, SHUT_WR]];
     for round in 0..12 {
@@ -241,8 +241,8 @@ fn shutdown_twice() {
     assert_eq!(io::read(listener.fd, &mut [0]), Err(ENOTCONN));
 }
 
-/// The writer goes back to the kernel, and sends there, too, what it finds unread in the ring, just while the reader reads it.
-/// Who has read it from the ring has read everything, whenever the same bytes come by kernel.
+/// The writer goes back to the kernel, and also sends the unread bytes of the ring there, while the reader reads the ring. If
+/// the reader has read them from the ring, it has read everything, whenever the copies come.
 fn close_behind_copies() {
     for i in 0..400 {
         let (mut end, mut other) = link::own_pair(V4);
@@ -251,7 +251,7 @@ fn close_behind_copies() {
         end.recv(reads);
         let changes = std::thread::spawn(move || {
             let no_time = poll::timespec_ms(0);
-            // SAFETY: no message, and a time that lives. A call with a time is the kernel's.
+            // SAFETY: no message, and a time that lives. The kernel serves calls with a timeout.
             unsafe { libc::recvmmsg(writer, std::ptr::null_mut(), 1, 0, &raw const no_time as *mut _) }
         });
         end.recv(20_000 - reads);
@@ -269,7 +269,7 @@ fn clean_close() {
     assert_eq!(peer.call("ending", &[]), 0);
 }
 
-/// SO_LINGER with a time: close waits until the peer's kernel has the data.
+/// SO_LINGER with a time: close waits until the peer's kernel has all bytes.
 fn lingering_close() {
     let (mut end, mut peer) = link::client(V4);
     net::set_linger(end.fd(), 5);
@@ -279,7 +279,7 @@ fn lingering_close() {
     assert_eq!(peer.finish(), 3 << 20);
 }
 
-/// Everything that fits is written, then closed: the reader starts only afterwards.
+/// Everything that fits is written, then the connection is closed; the reader starts only then.
 fn much_then_close() {
     let (mut end, mut peer) = link::client(V4);
     let filled = end.tx.fill() as u64;

@@ -1,4 +1,4 @@
-//! Edge-triggered epoll: an event for each change, and not one too few.
+//! Edge-triggered epoll: an event for each change, and none missing.
 
 use crate::case::{Case, case};
 use crate::end::End;
@@ -30,7 +30,7 @@ fn edge_set(end: &End, mask: u32) -> Epoll {
     set
 }
 
-/// Unread data does not hide that more has come.
+/// Unread bytes do not hide a further arrival.
 fn each_arrival(family: crate::sys::net::Family) {
     let (mut end, mut peer) = link::client(family);
     let set = edge_set(&end, IN);
@@ -81,7 +81,7 @@ fn added_late() {
     end.recv(100);
 }
 
-/// Write until EAGAIN, wait for the edge, go on: the peer reads all of it.
+/// Writes until EAGAIN, waits for the edge, and goes on; the peer reads everything.
 fn out_edge() {
     let (mut end, mut peer) = link::client(V4);
     let set = edge_set(&end, OUT);
@@ -96,7 +96,7 @@ fn out_edge() {
     }
 }
 
-/// A socket that stays writable makes no further edge by small writes.
+/// A socket that stays writable has no further edge after small writes.
 fn writable_once() {
     let (mut end, mut peer) = link::client(V4);
     let set = edge_set(&end, OUT);
@@ -121,7 +121,7 @@ fn edge_at_end() {
     assert_eq!(set.wait(20), []);
 }
 
-/// Event loop over both directions; each is worked on until EAGAIN, as edges demand.
+/// An event loop over both directions, each served until EAGAIN, as edge-triggering requires.
 fn stream() {
     const N: u64 = 8 << 20;
     let (mut end, mut peer) = link::server(V4);
@@ -145,7 +145,7 @@ fn stream() {
     peer.finish();
 }
 
-/// A pause of random length on both sides, thousands of times.
+/// Random pauses on both sides, thousands of times.
 fn drain_until_eagain() {
     let (mut end, mut peer) = link::client(V4);
     let set = edge_set(&end, IN);
@@ -167,7 +167,7 @@ fn echo_once(end: &mut End, peer: &mut Peer) {
     peer.finish();
 }
 
-/// Urgent data comes by kernel, and wakes only those who want to read.
+/// Urgent data comes by kernel, and wakes only registrations for reading.
 fn arrivals_to_a_writer() {
     let (mut end, mut peer) = link::client(V4);
     let set = edge_set(&end, OUT);

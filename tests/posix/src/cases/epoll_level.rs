@@ -1,4 +1,4 @@
-//! Level-triggered epoll: an event as long as the state lasts.
+//! Level-triggered epoll: an event for as long as the state holds.
 
 use crate::case::{Case, case};
 use crate::link;
@@ -43,8 +43,8 @@ fn in_until_drained(family: crate::sys::net::Family) {
     assert_eq!(set.wait(20), [], "all was read");
 }
 
-/// Of several connections that change their carrier while they are looked at: who is told of something to read finds it. Some
-/// programs take EAGAIN there for an error.
+/// Several connections change their carrier while they are looked at: a program that is told of bytes must find them. Some
+/// programs treat EAGAIN there as an error.
 fn readable_brings_bytes() {
     const ROUNDS: u64 = 1500;
     let mut ends: Vec<_> = (0..4).map(|_| link::client(V4)).collect();
@@ -137,7 +137,7 @@ fn modify() {
     assert_eq!(set.mask_of(end.fd(), 0), OUT);
 }
 
-/// The 64 bits belong to the program, whatever they are; MOD changes them.
+/// The 64 bits of data belong to the program, whatever their value; MOD changes them.
 fn data_is_kept() {
     let (mut end, mut peer) = link::client(V4);
     let set = Epoll::new();
@@ -171,8 +171,8 @@ fn oneshot(trigger: u32) {
     peer.finish();
 }
 
-/// Eight ready descriptors, room for one event: none is left out. The kernel serves each within eight calls; a
-/// layer that has rings beside it may take turns between the two, so twice that is granted.
+/// Eight ready descriptors, room for one event: none is left out. The kernel reports each within eight calls. A layer that adds
+/// rings may alternate between the two, so twice that is permitted.
 fn takes_turns() {
     let set = Epoll::new();
     let pairs: Vec<_> = (0..6).map(|i| link::numbered_pair(V4, i)).collect();
@@ -212,14 +212,14 @@ fn errors() {
     assert_eq!(set.try_wait(0, 0), Err(EINVAL), "room for no event");
     assert_eq!(Epoll { fd }.try_wait(1, 0), Err(EINVAL));
     assert_eq!(Epoll { fd: 9999 }.try_wait(1, 0), Err(EBADF));
-    // None of it has taken the connection off its ring.
+    // None of this has taken the connection off its ring.
     for _ in 0..10 {
         end.send(1000);
         peer.recv(1000);
     }
 }
 
-/// A set that the library does not know cannot wait for a ring.
+/// A set that the library does not know cannot wait for rings.
 fn unknown_set() {
     let (mut end, mut peer) = link::client(V4);
     let set = Epoll { fd: bare::epoll_create() };

@@ -104,7 +104,7 @@ fn reset() {
     end.rx.expect_eof();
 }
 
-/// ERR and HUP come unasked.
+/// ERR and HUP are reported even if not asked for.
 fn reset_wakes_nothing_asked() {
     let (end, mut peer) = link::client(V4);
     let set = Epoll::new();
@@ -135,7 +135,7 @@ fn fresh_socket() {
     expect(listener.fd, IN, "somebody has connected");
 }
 
-/// RDNORM and WRNORM are further names of IN and OUT, and are reported when asked for.
+/// RDNORM and WRNORM are further names of IN and OUT, reported if asked for.
 fn readable_names() {
     let (mut end, mut peer) = link::client(V4);
     let asked = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLOUT | libc::POLLWRNORM;
@@ -154,7 +154,7 @@ fn readable_names() {
     peer.finish();
 }
 
-/// Two sets watch one socket exclusively: an arrival wakes one of them or both, never none.
+/// Two sets watch one socket with EPOLLEXCLUSIVE: an arrival wakes one of them or both.
 fn exclusive() {
     let (mut end, mut peer) = link::client(V4);
     let fd = end.fd();
@@ -168,7 +168,7 @@ fn exclusive() {
             .collect();
         peer.send(10);
         eventually("one waiter woke", || waiters.iter().any(|(_, thread)| thread.is_finished()));
-        // A set that was left out does not know of the arrival; adding the socket anew tells it.
+        // A set that was not woken does not know of the arrival; adding the socket again reports it.
         for (set, _) in &waiters {
             set.delete(fd);
             set.add(fd, IN);

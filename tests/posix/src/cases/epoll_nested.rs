@@ -39,7 +39,7 @@ fn nested() {
     }
 }
 
-/// A doorbell is a set too, and must not take the last level from the program.
+/// A doorbell is a set, too, and must not use up the last level of nesting.
 fn nested_to_the_limit() {
     let (mut end, mut peer) = link::client(V4);
     let inner = Epoll::new();
@@ -79,7 +79,7 @@ fn nested_edge() {
     end.recv(50);
 }
 
-/// A thread sleeps in the outer set while another arms a readable socket again in the inner one.
+/// A thread sleeps in the outer set while another one rearms a readable socket in the inner set.
 fn armed_inside() {
     let (mut end, mut peer) = link::client(V4);
     let (inner, outer) = (Epoll::new(), Epoll::new());
@@ -125,7 +125,7 @@ fn no_circles() {
     assert_eq!(b.control(libc::EPOLL_CTL_ADD, a.fd, IN, 0), Err(ELOOP));
 }
 
-/// Urgent data is nothing to who waits for the end, so the set is not readable.
+/// Urgent data is no event for a registration for the end only, so the set is not readable.
 fn nested_asks() {
     let (mut end, mut peer) = link::client(V4);
     let (inner, outer) = (Epoll::new(), Epoll::new());
@@ -141,7 +141,7 @@ fn nested_asks() {
     assert_eq!(outer.mask_of(inner.fd, 3000), IN, "the end");
 }
 
-/// The reader reads nothing until all is written: the kernel's buffers have room for it.
+/// The reader reads nothing until all bytes are written: they fit into the kernel's buffers.
 fn writer_in_outer() {
     const ALL: usize = 1 << 20;
     let (mut end, mut other) = link::own_pair(V4);

@@ -1,4 +1,4 @@
-//! What epoll_wait(2) tells first, and what it leaves alone: order of arrival, the program's memory, the program's data.
+//! The order of events in epoll_wait(2), and what it leaves unchanged: the program's memory, the program's data.
 
 use std::fmt::Write;
 
@@ -24,19 +24,19 @@ pub const CASES: &[Case] = &[
     case("epoll_oneshot.stays_silent_on_the_kernel", silent_oneshot).reason("socket-option"),
 ];
 
-/// Upgraded connections of this process, whose first ends are waited for.
+/// Upgraded connections of this process; the first ends are watched.
 fn pairs(n: usize) -> Vec<(End, End)> {
     (0..n).map(|i| link::numbered_pair(V4, i as u64)).collect()
 }
 
-/// A set that has been waited for, with the first ends in it, by their index.
+/// A set with the first ends in it, by index. A wait for it has been made.
 fn set_of(pairs: &mut [(End, End)], mask: u32) -> Epoll {
     let set = Epoll::new();
     assert_eq!(set.wait(0), []);
     for (i, (end, _)) in pairs.iter().enumerate() {
         set.control(libc::EPOLL_CTL_ADD, end.fd(), mask, i as u64).expect("add");
     }
-    // Until the doorbells are known.
+    // Until the peers have the doorbells.
     for _ in 0..5 {
         for (i, (end, peer)) in pairs.iter_mut().enumerate() {
             peer.send(100);
@@ -49,12 +49,12 @@ fn set_of(pairs: &mut [(End, End)], mask: u32) -> Epoll {
     set
 }
 
-/// Indices of what is told, in order.
+/// Indices of the reported events, in order.
 fn told(set: Epoll) -> Vec<usize> {
     set.wait(1000).iter().map(|(_, i)| *i as usize).collect()
 }
 
-/// Some orders of `n`.
+/// Some permutations of `n`.
 fn orders(n: usize) -> impl Iterator<Item = Vec<usize>> {
     let mut rng = crate::rng::Rng::new(n as u64);
     (0..20).map(move |_| {
@@ -63,12 +63,12 @@ fn orders(n: usize) -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-/// Whether carriers take turns under our hands: then the kernel has the place of one, and the ring that of another.
+/// Whether carriers change during the test: then the kernel determines the place of some events, and rings that of others.
 fn is_mixed() -> bool {
     std::env::var_os("SIDESTEP_FLIP").is_some()
 }
 
-/// The same members in the expected order, if they are the same.
+/// The expected order, if both have the same members.
 fn by_members(expected: &[usize], found: Vec<usize>) -> Vec<usize> {
     let (mut a, mut b) = (expected.to_vec(), found.clone());
     a.sort_unstable();
@@ -142,7 +142,7 @@ fn little_room() {
     }
 }
 
-/// The library's registrations speak of themselves to the library alone.
+/// Events of the library's own registrations must not reach the program.
 fn untouched() {
     const PATTERN: u64 = 0x5a5a_a5a5_1234_4321;
     let mut pairs = pairs(3);
@@ -187,7 +187,7 @@ fn bad_memory() {
     }
 }
 
-/// Whatever data the kernel shows for the members of a set, a program may choose the same.
+/// A program may choose the same data as any that the kernel shows for the members of a set.
 fn collision() {
     let mut pairs = pairs(1);
     let set = set_of(&mut pairs, IN);
@@ -238,7 +238,7 @@ fn many_sets() {
     }
 }
 
-/// Registered through libc, waited for by a system call of the program's own.
+/// Registered through libc; waited for by a bare system call.
 fn past_libc() {
     let (mut client, mut server) = link::own_pair(V4);
     assert_eq!(Epoll::new().wait(0), [], "other sets are waited for by libc");
@@ -253,7 +253,7 @@ fn past_libc() {
     }
 }
 
-/// A set that is waited for only after its members have come, and have had something to tell.
+/// A set whose first wait comes after its members were added and had events.
 fn waited_for_later() {
     for mask in [IN, IN | ET, IN | ONESHOT] {
         let (mut client, mut server) = link::own_pair(V4);
@@ -275,7 +275,7 @@ fn waited_for_later() {
     }
 }
 
-/// Of a one-shot registration that has fired nothing is heard, not even an end, until it is armed again.
+/// A one-shot registration that has fired reports nothing, not even an end, until it is rearmed.
 fn silent_oneshot() {
     let mut pairs = pairs(1);
     let set = set_of(&mut pairs, IN | ONESHOT);

@@ -1,5 +1,4 @@
-//! Which descriptors an epoll set holds: several sets, early registration, closed and reused
-//! numbers, copies.
+//! Members of epoll sets: several sets, early registration, closed and reused descriptors, duplicated descriptors.
 
 use libc::{SOCK_CLOEXEC, SOCK_NONBLOCK};
 
@@ -52,7 +51,7 @@ fn two_sets() {
     end.recv(20);
 }
 
-/// As a Java server does: its poller takes a connection out of the set for as long as a worker reads and writes.
+/// As in a Java server: its poller removes a connection from the set while a worker reads and writes.
 fn registered_anew() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
     fds::set_nonblocking(server.fd(), true);
@@ -83,7 +82,7 @@ fn level_and_edge() {
     assert_eq!(level.wait(0), []);
 }
 
-/// As Envoy does it: add first, connect then, never touch the registration again.
+/// As in Envoy: add first, connect then, never change the registration.
 fn before_connect(mask: u32) {
     let listener = Listener::new(V4);
     let fd = net::socket(V4, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -104,7 +103,7 @@ fn before_connect(mask: u32) {
     }
 }
 
-/// Added before the connection has carried a byte; the events must go on after the upgrade.
+/// Added before the connection has carried a byte; events must continue after the upgrade.
 fn registered_early() {
     let (mut end, mut peer) = link::cold_client(V4, crate::peer::Preload::Kept);
     let (level, edge) = (Epoll::new(), Epoll::new());
@@ -134,7 +133,7 @@ fn closed_number() {
     assert_eq!(set.wait(20), [], "closing takes it out of the set");
 }
 
-/// The same number again: it must be added anew, and nothing of the old connection shows.
+/// A reused number must be added again, and no event of the old connection may appear.
 fn reused_number() {
     let set = Epoll::new();
     let (first, mut old_peer) = link::client(V4);
@@ -157,7 +156,7 @@ fn reused_number() {
     assert_eq!(set.wait(10), []);
 }
 
-/// The set holds the open file: while a copy lives, closing the number changes nothing.
+/// The set holds the open file description: while a duplicate lives, closing the descriptor changes nothing.
 fn copy_keeps() {
     let (mut end, mut peer) = link::client(V4);
     let set = Epoll::new();
@@ -201,7 +200,7 @@ fn copied_set() {
     assert_eq!(copy.wait(10), []);
 }
 
-/// A new set under an old set's number knows nothing of the old members.
+/// A new set under an old set's number has none of the old members.
 fn set_number_reused() {
     let (mut end, mut peer) = link::client(V4);
     let old = Epoll::new();
@@ -217,7 +216,7 @@ fn set_number_reused() {
     end.recv(10);
 }
 
-/// Child and parent wait on one and the same set.
+/// Child and parent wait on the same set.
 fn shared_with_child() {
     let (mut end, mut peer) = link::client(V4);
     let set = Epoll::new();

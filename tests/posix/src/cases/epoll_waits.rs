@@ -104,7 +104,7 @@ fn modified_by_another() {
     end.recv(10);
 }
 
-/// The waiter gets neither an event for the closed socket nor an early return.
+/// The waiting thread gets no event for the closed socket, and does not return early.
 fn closed_by_another() {
     let (end, mut peer) = link::client(V4);
     let (mut a, mut b) = link::numbered_pair(V4, 5);
@@ -121,7 +121,7 @@ fn closed_by_another() {
     a.recv(10);
 }
 
-/// Every arrival is seen by at least one of the two, and all bytes are read once.
+/// Every arrival is reported to at least one of the two threads, and all bytes are read once.
 fn two_threads() {
     const ROUNDS: usize = 300;
     let (mut a, b) = link::own_pair(V4);
@@ -148,7 +148,7 @@ fn two_threads() {
     });
 }
 
-/// Each socket is with one worker at a time, and every byte is in its place.
+/// One worker at a time has each socket, and every byte is in its place.
 fn oneshot_workers() {
     const CONNECTIONS: usize = 8;
     const TOTAL: usize = 200_000;
@@ -182,8 +182,8 @@ fn oneshot_workers() {
     });
 }
 
-/// One thread sleeps in the set, another only looks into it, while its connection is new, and then goes away: every
-/// message is heard.
+/// One thread sleeps in the set. Another one, while its connection is new, only looks into the set and leaves. Every message is
+/// reported.
 fn sleeper_beside_looker() {
     const MESSAGES: usize = 40;
     for round in 0..25 {
@@ -221,7 +221,7 @@ fn sleeper_beside_looker() {
     }
 }
 
-/// A thread waits for room in its set again and again, while another waits in one of its own, for short times.
+/// A thread repeatedly waits for space in its set, while another one waits in its own set, for short times.
 fn writer_beside_waiter() {
     const TOTAL: usize = 2 << 20;
     let (mut end, mut peer) = link::client(V4);
@@ -259,7 +259,7 @@ fn writer_beside_waiter() {
     peer.finish();
 }
 
-/// As many threads as connections, each with its own set; all talk at the same time.
+/// As many threads as connections, each with its own set; all have traffic at the same time.
 fn set_for_each_thread() {
     std::thread::scope(|s| {
         for i in 0..6 {
@@ -281,7 +281,7 @@ fn set_for_each_thread() {
     });
 }
 
-/// Two threads wait on two sets with a socket each; neither gets the other's event.
+/// Two threads wait on two sets with one socket each; neither gets the other's event.
 fn right_set() {
     let (mut a, mut b) = link::numbered_pair(V4, 1);
     let (mut c, mut d) = link::numbered_pair(V4, 2);

@@ -1,6 +1,6 @@
-//! Who is woken by an arrival, and how often it is told: level and edge triggers, sets inside sets, one thread or two,
-//! each of which waits in the set itself or polls the set's descriptor first. These are the shapes that Linux's own
-//! self-test of epoll wake-ups goes through with socket pairs, here over TCP.
+//! Which threads an arrival wakes, and how often it is reported: level and edge triggers, nested sets, one thread or two. Each
+//! thread waits in the set itself, or polls the set's descriptor first. Linux's own self-test of epoll wake-ups tries the same
+//! shapes with socket pairs; here they are tried over TCP.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -27,9 +27,9 @@ pub const CASES: &[Case] = &[
     case("epoll_wakeups.arrival_beside_an_ending_wait", beside_timeout),
 ];
 
-/// Long enough for a wake-up that comes, on a busy machine.
+/// Longest wait for a wake-up that must come, on a busy machine.
 const COMES_MS: i32 = 5000;
-/// A thread that is not to be woken is given so long to be woken all the same.
+/// How long a thread is watched that must not be woken.
 const IN_VAIN_MS: u64 = 60;
 
 /// How a set watches: level- or edge-triggered.
@@ -52,7 +52,7 @@ impl Trigger {
 struct Shape {
     outer: Option<Trigger>,
     sockets: usize,
-    /// How the sockets are watched by the set that holds them.
+    /// Trigger of the set that holds the sockets.
     socket: Trigger,
 }
 
@@ -63,7 +63,7 @@ impl Shape {
         outers.into_iter().flat_map(move |outer| sockets.map(|(sockets, socket)| Shape { outer, sockets, socket }))
     }
 
-    /// How the set watches that the program waits in.
+    /// Trigger of the set in which the program waits.
     fn top(self) -> Trigger {
         self.outer.unwrap_or(self.socket)
     }
@@ -101,7 +101,7 @@ impl Drop for Sets {
     }
 }
 
-/// Two warm connections, as (who writes, who is watched).
+/// Two warm connections, as (writing end, watched end).
 type Pairs = [(End, End); 2];
 
 fn pairs() -> Pairs {
@@ -122,16 +122,16 @@ fn drain(pairs: &mut Pairs, shape: Shape) {
 /// How a thread waits.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// In the set.
+    /// In epoll_wait.
     Wait,
-    /// In poll on the set's descriptor; then it takes what the set has.
+    /// In poll on the set's descriptor; then it takes the set's events.
     Poll,
 }
 
 const WAYS: [(Way, Way); 3] = [(Way::Wait, Way::Wait), (Way::Wait, Way::Poll), (Way::Poll, Way::Poll)];
 
 impl Way {
-    /// What the set reports within the time, of one event at most.
+    /// Number of events that the set reports within the time, at most one.
     fn one_event(self, set: Epoll, ms: i32) -> usize {
         let look = |ms| set.try_wait(1, ms).expect("epoll_wait").len();
         match self {
@@ -141,7 +141,7 @@ impl Way {
                 loop {
                     let left = deadline.saturating_duration_since(Instant::now()).as_millis() as i32;
                     let readable = events_of(set.fd, POLLIN, left) == POLLIN;
-                    // Another thread may have been faster: then it is poll's turn again.
+                    // Another thread may have taken the event: then poll again.
                     if readable && look(0) == 1 {
                         return 1;
                     }
@@ -154,7 +154,7 @@ impl Way {
     }
 }
 
-/// What nobody has read is told again if the set that is asked watches by level, and once if by edge.
+/// Unread bytes are reported again if the asked set is level-triggered, and once if it is edge-triggered.
 fn looks_twice() {
     let mut pairs = pairs();
     for shape in Shape::all() {
@@ -174,7 +174,7 @@ fn looks_twice() {
     }
 }
 
-/// An outer set that watches by edge tells of each arrival in the inner set, even if nobody looks into that.
+/// An edge-triggered outer set reports each arrival in the inner set, even if nobody looks into the inner set.
 fn new_edge_outside() {
     let mut pairs = pairs();
     for socket in [Level, Edge] {
@@ -193,7 +193,7 @@ fn sleeper(way: Way, set: Epoll, ms: i32) -> Blocked<usize> {
     blocked(move || way.one_event(set, ms))
 }
 
-/// By level both threads are told, since nobody reads; by edge each arrival is told to one of them.
+/// Level-triggered, both threads are told, since nobody reads; edge-triggered, each arrival is reported to one of them.
 fn two_threads() {
     let mut pairs = pairs();
     for shape in Shape::all() {
@@ -217,8 +217,8 @@ fn two_threads() {
     }
 }
 
-/// A set is waited for directly, and from a set around it: the direct waiter always gets the event. The other one gets
-/// it too if the socket is watched by level; if by edge, whoever was first may have taken it.
+/// One thread waits in the set, another one in a set around it. The first one always gets the event. The other one also gets it
+/// if the socket is watched by level; if by edge, the first one may have taken it.
 fn inside_and_outside() {
     let mut pairs = pairs();
     for (outer, socket) in [(Level, Level), (Level, Edge), (Edge, Level), (Edge, Edge)] {
@@ -236,7 +236,7 @@ fn inside_and_outside() {
     }
 }
 
-/// Each EPOLL_CTL_MOD of a readable socket is one more edge, for a thread that is just going to sleep too.
+/// Each EPOLL_CTL_MOD of a readable socket is one more edge, also for a thread that is about to sleep.
 fn armed_again() {
     const ROUNDS: usize = 3000;
     let (mut a, mut b) = link::own_pair(V4);
@@ -248,7 +248,7 @@ fn armed_again() {
     std::thread::scope(|s| {
         s.spawn(|| {
             for round in 1..=ROUNDS {
-                // At least: the connection may change its carrier just then, and be told of twice.
+                // At least: if the connection changes its carrier at that moment, the edge may be reported twice.
                 until("the edge was told", || told.load(Ordering::SeqCst) >= round);
                 set.modify(b.fd(), IN | ET);
                 armed.store(round, Ordering::SeqCst);
@@ -257,7 +257,7 @@ fn armed_again() {
         for round in 1..=ROUNDS {
             assert_eq!(set.mask_of(b.fd(), COMES_MS), IN, "edge {round}");
             told.store(round, Ordering::SeqCst);
-            // Every other time the wait begins before the socket is armed again.
+            // Every second time the wait begins before the socket is rearmed.
             if round % 2 == 0 {
                 until("armed", || armed.load(Ordering::SeqCst) >= round);
             }
@@ -266,7 +266,7 @@ fn armed_again() {
     b.recv(1);
 }
 
-/// Without a pause between two looks: what is waited for comes within microseconds.
+/// Looks without pauses: the condition holds within microseconds.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !done() {
@@ -284,13 +284,13 @@ fn ten_threads() {
     for round in 0..60 {
         let sleepers: Vec<_> =
             (0..THREADS).map(|_| std::thread::spawn(move || set.try_wait(1, COMES_MS).expect("epoll_wait"))).collect();
-        // Some rounds catch them asleep, others on their way.
+        // In some rounds the threads are asleep, in others on their way to sleep.
         std::thread::sleep(Duration::from_micros(round * 50));
         pairs.iter_mut().for_each(|(a, _)| a.send(1));
         let told: Vec<Fd> =
             sleepers.into_iter().flat_map(|t| t.join().expect("the thread")).map(|(_, fd)| fd as Fd).collect();
         assert_eq!(told.len(), THREADS, "round {round}: every thread was woken");
-        // A connection that changed its carrier just then may be told of twice; then another is still to be told of.
+        // A connection that changes its carrier at that moment may be reported twice; then another one is still to be reported.
         let left = set.wait(0);
         let lost = |fd: Fd| !told.contains(&fd) && left.iter().all(|event| event.1 != fd as u64);
         assert!(!pairs.iter().any(|(_, b)| lost(b.fd())), "round {round}: told {told:?}, left {left:?}");
@@ -298,7 +298,7 @@ fn ten_threads() {
     }
 }
 
-/// Waits that end by their timeout all the time, in several threads: no arrival is lost with a wait that was just over.
+/// Several threads wait with timeouts that pass all the time: no arrival is lost in a wait that has just ended.
 fn beside_timeout() {
     const ROUNDS: usize = 400;
     let (mut a, b) = link::own_pair(V4);

@@ -1,5 +1,5 @@
-//! exec: the mapping goes, the descriptor stays. The puppet replaces itself by a new image that
-//! knows no more than the number and the two positions, and goes on.
+//! exec: the memory mapping goes, the descriptor stays. The puppet replaces itself by a new image that knows only the
+//! descriptor and the two positions, and continues.
 
 use crate::case::{Case, case};
 use crate::end::End;
@@ -53,7 +53,7 @@ fn again(how: Exec, preload: Preload) {
     end.rx.expect_eof();
 }
 
-/// Data waits in the old image's connection; the new one must read all of it, in order.
+/// Bytes wait in the old image's connection; the new image must read all of them, in order.
 fn unread(preload: Preload) {
     let (mut end, mut peer) = link::server(V6);
     end.send(3000);
@@ -64,7 +64,7 @@ fn unread(preload: Preload) {
     rounds(&mut end, &mut peer);
 }
 
-/// As much as fits, so that it cannot all be moved into the kernel's buffers at once.
+/// As many bytes as fit, so that the kernel's buffers cannot take all of them at once.
 fn much_unread(preload: Preload) {
     let (mut end, mut peer) = link::client(V4);
     let filled = end.tx.fill();
@@ -73,7 +73,7 @@ fn much_unread(preload: Preload) {
     rounds(&mut end, &mut peer);
 }
 
-/// The old image has written more than the reader has taken; nothing of it may be lost.
+/// The old image has written more than the reader has read; no byte may be lost.
 fn unsent(preload: Preload) {
     let (mut end, mut peer) = link::client(V4);
     let filled = peer.call("fill", &[]) as usize;
@@ -84,7 +84,7 @@ fn unsent(preload: Preload) {
     rounds(&mut end, &mut peer);
 }
 
-/// This side never stops writing while the other one is replaced three times.
+/// This side keeps writing while the other one is replaced three times.
 fn while_streaming() {
     const PIECE: usize = 300_000;
     let (mut end, mut peer) = link::client(V4);
@@ -125,7 +125,7 @@ fn child_execs() {
     peer.finish();
 }
 
-/// The only holder's number is close-on-exec: for the other side that is the end.
+/// The only holder's descriptor is close-on-exec: the other side sees the end of the stream.
 fn close_on_exec() {
     let (mut end, mut peer) = link::client(V4);
     peer.send(100);
@@ -137,7 +137,7 @@ fn close_on_exec() {
     });
 }
 
-/// A program that is not there: exec comes back, and the connection is as before.
+/// The program does not exist: exec returns, and the connection is as before.
 fn failed() {
     let (mut end, mut peer) = link::client(V4);
     let argv = crate::spawn::puppet_args(&[]);

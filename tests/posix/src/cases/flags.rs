@@ -29,7 +29,7 @@ pub const CASES: &[Case] = &[
     case("flags.recvmmsg_waitforone", recvmmsg_waitforone),
 ];
 
-/// Looks without taking: the position stays.
+/// A peek: the position does not change.
 fn look(rx: &Rx, n: usize, flags: i32) -> Outcome {
     let mut buf = vec![0; n];
     let seen = io::recv(rx.fd, &mut buf, flags | MSG_PEEK)?;
@@ -111,7 +111,7 @@ fn peek_at_the_end() {
     end.rx.expect_eof();
 }
 
-/// Peeks of all sizes into a running stream, each followed by the read that must show the same.
+/// Peeks of all sizes into a running stream, each followed by a read that must return the same bytes.
 fn peek_in_stream() {
     let (mut end, mut peer) = link::client(V4);
     peer.start("mixed", &[1 << 20, 0, 5000, 5]);
@@ -151,7 +151,7 @@ fn truncate_buffer() {
     end.recv(40);
 }
 
-/// As a proxy drains a body that nobody wants.
+/// As a proxy discards a body that nobody wants.
 fn truncate_drain() {
     const N: usize = 2 << 20;
     let (mut end, mut peer) = link::client(V4);
@@ -167,7 +167,7 @@ fn truncate_drain() {
     peer.finish();
 }
 
-/// Nothing follows the MSG_MORE, and it arrives all the same (the kernel waits 200 ms at most).
+/// Nothing follows the MSG_MORE, but the bytes arrive (the kernel waits for at most 200 ms).
 fn more() {
     let (mut end, mut peer) = link::client(V4);
     assert_eq!(end.tx.try_send(100, |fd, buf| io::send(fd, buf, libc::MSG_MORE)), Ok(100));
@@ -205,7 +205,7 @@ fn harmless_flags() {
     assert_eq!(end.rx.try_recv(50, recv), Ok(50));
 }
 
-/// On a connected TCP socket no address is reported: its length becomes zero.
+/// On a connected TCP socket no address is reported: its length is set to zero.
 fn names_nobody() {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..2 {
@@ -232,7 +232,7 @@ fn sendto_with_address() {
     peer.recv(30);
 }
 
-/// MSG_WAITFORONE: what is there after the first message, and no more.
+/// MSG_WAITFORONE: after the first message only those that are there.
 fn recvmmsg_waitforone() {
     let (mut end, mut peer) = link::client(V4);
     peer.start("trickle", &[20, 70, 2]);

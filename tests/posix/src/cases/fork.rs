@@ -51,8 +51,8 @@ fn child_leaves(how: fn(&End)) {
     assert_eq!(peer.call("ending", &[]), 0, "the last close is the end");
 }
 
-/// The child is born after the first byte, perhaps before the parent knows its place in a ring, and uses the connection
-/// once the parent and its peer have exchanged more.
+/// The child is forked after the first byte, perhaps before the parent knows its slot. It uses the connection after the parent
+/// and its peer have exchanged more bytes.
 fn during_upgrade() {
     const EXCHANGED: usize = 20 * 200;
     for _ in 0..8 {
@@ -83,7 +83,7 @@ fn during_upgrade() {
     }
 }
 
-/// With exit handlers and destructors, those of a preloaded library too.
+/// The child runs exit handlers and destructors, including those of a preloaded library.
 fn child_full_exit() {
     let (mut end, mut peer) = link::client(V4);
     for code in [0, 3] {
@@ -106,7 +106,7 @@ fn killed_child() {
     rounds(&mut end, &mut peer, 20);
 }
 
-/// The two take turns in one stream.
+/// Parent and child read one stream in turns.
 fn child_reads() {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..5 {
@@ -130,7 +130,7 @@ fn child_writes() {
     rounds(&mut end, &mut peer, 20);
 }
 
-/// Data was waiting at the time of the fork; each byte goes to one of the two.
+/// Bytes were unread at the time of the fork; each of them goes to one of the two.
 fn unread_shared() {
     let (mut end, mut peer) = link::client(V4);
     peer.send(50_000);
@@ -145,7 +145,7 @@ fn unread_shared() {
     end.recv(30_000);
 }
 
-/// As PostgreSQL: fork after accept, the parent closes, the child does all the work.
+/// As in PostgreSQL: fork after accept, the parent closes, the child does all the work.
 fn child_serves() {
     let (mut end, mut peer) = link::server(V4);
     let child = in_child(|| {
@@ -166,8 +166,8 @@ fn child_serves() {
     child.succeed();
 }
 
-/// The parent leaves the connection to its child, with bytes that nobody has read, while the peer can do nothing: once it
-/// goes on, the child gets them all.
+/// The parent leaves the connection to its child, with unread bytes, while the peer is stopped. When the peer continues, the
+/// child gets them all.
 fn while_stopped() {
     let (mut end, mut peer) = link::server(V4);
     peer.send(3000);
@@ -177,7 +177,7 @@ fn while_stopped() {
         end.send(10);
     });
     end.close();
-    // Longer than anybody waits for the peer.
+    // Longer than any wait for the peer.
     sleep_ms(2500);
     peer.signal(libc::SIGCONT);
     peer.recv(10);
@@ -253,7 +253,7 @@ fn grandchild() {
     rounds(&mut end, &mut peer, 20);
 }
 
-/// No exec between the two ends: the library's state was copied.
+/// No exec between the two ends: the child has a copy of the library's state.
 fn talk_to_child() {
     let listener = Listener::new(V4);
     let child = in_child(|| {
@@ -281,7 +281,7 @@ fn inherited_pair() {
     child.succeed();
 }
 
-/// Two holders from the start; the connection warms up while both live.
+/// Two holders from the start; the connection is warmed up while both live.
 fn before_first_byte() {
     let (mut end, mut peer) = link::cold_client(V4, crate::peer::Preload::Kept);
     let (hold, held) = fds::pipe(libc::O_CLOEXEC);

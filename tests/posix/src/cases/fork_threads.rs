@@ -24,7 +24,7 @@ pub const CASES: &[Case] = &[
 
 const N: u64 = 12 << 20;
 
-/// Streams both ways while `work` is done again and again; how often it was.
+/// Streams in both directions while `work` is repeated. Returns how often it ran.
 fn beside_a_stream(mut work: impl FnMut()) -> u32 {
     let (mut end, mut peer) = link::client(V4);
     let done = AtomicBool::new(false);
@@ -45,12 +45,12 @@ fn beside_a_stream(mut work: impl FnMut()) -> u32 {
     times
 }
 
-/// As redis saves while clients talk: the children hold the connection and leave.
+/// As redis saves while clients are served: the children hold the connection and end.
 fn while_streaming() {
     beside_a_stream(|| in_child(|| ()).succeed());
 }
 
-/// A fork at any moment must not leave a lock behind that the child waits for.
+/// A fork at any moment must leave no lock for which the child would wait.
 fn child_connects() {
     beside_a_stream(|| {
         in_child(|| {
@@ -76,7 +76,7 @@ fn threads_fork() {
     });
 }
 
-/// The library's tables are in the shared memory; the parent's numbers must stay as they are.
+/// The library's tables are in the shared memory; the parent's entries must stay unchanged.
 fn vforked(copy_over: bool) {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..5 {
@@ -97,7 +97,7 @@ extern "C" fn clone_child(fd: *mut libc::c_void) -> i32 {
     }
 }
 
-/// The same by clone, with a stack of its own.
+/// The same by clone, with another stack.
 fn clone_vm() {
     let (mut end, mut peer) = link::client(V4);
     let mut stack = vec![0u128; 4096];
@@ -122,7 +122,7 @@ fn vfork_while_streaming() {
     assert_eq!(peer.call("ending", &[]), 0);
 }
 
-/// system() starts a shell in the way of posix_spawn.
+/// system() starts a shell as posix_spawn does.
 fn system_while_streaming() {
     beside_a_stream(|| {
         // SAFETY: a valid command line.

@@ -1,5 +1,5 @@
-//! Signal handlers of the program: the library's own, by which bad pointers become EFAULT, must not be noticed; and a jump
-//! out of one leaves nothing behind.
+//! Signal handlers of the program: the library's handlers, which turn bad pointers into EFAULT, must not be noticeable. A jump
+//! out of a handler leaves nothing behind.
 
 use crate::case::{Case, case};
 use crate::link;
@@ -7,7 +7,7 @@ use crate::sys::Fd;
 use crate::sys::handlers::*;
 use crate::sys::net::Family::V4;
 
-/// What goes by ring after the warm-up shows that the connection has stayed there.
+/// Bytes by ring after the warm-up show that the connection has stayed there.
 const AFTER: usize = 50_000;
 pub const CASES: &[Case] = &[
     case("handlers.see_what_the_kernel_says", || one(handlers_see_what_the_kernel_says::check)),
@@ -19,7 +19,7 @@ pub const CASES: &[Case] = &[
     case("handlers.by_system_call", || one(handlers_by_system_call::check)),
     case("handlers.installed_past_libc", || one(handlers_installed_past_libc::check)),
     case("handlers.blocked_signals", || one(handlers_blocked_signals::check)),
-    // These fork, and the child takes the connection back to the kernel.
+    // These fork, and the child returns the connection to the kernel.
     case("handlers.blocked_signals_are_shown", || one(handlers_blocked_signals_are_shown::check)),
     case("handlers.default_ends_the_process", || one(handlers_default_ends_the_process::check)),
     case("handlers.for_one_signal", || one(handlers_for_one_signal::check)),
@@ -37,7 +37,7 @@ fn one(check: fn(Fd)) {
 fn pair(check: impl FnOnce(Fd, Fd)) {
     let (client, server) = link::own_pair(V4);
     check(client.fd(), server.fd());
-    // What the check has sent is of no pattern: another one begins.
+    // The bytes that the check has sent follow no pattern, so a new pattern begins.
     let renumbered = |fd, side| crate::end::End::numbered(fd, side, 1);
     let (mut client, mut server) =
         (renumbered(client.fd(), crate::end::Side::Client), renumbered(server.fd(), crate::end::Side::Server));

@@ -1,4 +1,4 @@
-//! Never pair sockets that the kernel has not connected to each other.
+//! Sockets must never be paired that the kernel has not connected to each other.
 
 use crate::case::{Case, case};
 use crate::end::{End, Side};
@@ -21,7 +21,7 @@ pub const CASES: &[Case] = &[
     case("identity.swapped_pairs", swapped),
 ];
 
-/// Two ports that nobody uses at the moment.
+/// Two ports that are free at the moment.
 fn free_ports() -> [u16; 2] {
     let listeners = [Listener::new(V4), Listener::new(V4)];
     listeners.each_ref().map(|l| l.port())
@@ -58,13 +58,13 @@ fn ping_pong(a: &mut End, b: &mut End, rounds: usize) {
     }
 }
 
-/// The same four numbers exist in three namespaces, one for each of two threads and the first
-/// one; they talk at the same time, and the streams must not meet.
+/// The same four numbers (addresses and ports) exist in three namespaces: those of two threads, and the first one. They have
+/// traffic at the same time, and the streams must not mix.
 fn namespaces_of_threads() {
     require_root();
     let ready = std::sync::Barrier::new(3);
     let ports = free_ports();
-    // Whatever the library needs of the first namespace, it has after this.
+    // After this the library has everything that it needs of the first namespace.
     link::own_pair(V4);
     let talk = |number: u64, own: bool| {
         if own {
@@ -113,7 +113,7 @@ fn namespaces_of_processes() {
     children.into_iter().for_each(|c| c.succeed());
 }
 
-/// A socket stays in the namespace where it was made, wherever its process goes.
+/// A socket stays in the namespace in which it was made, even if its process moves.
 fn moved_later() {
     require_root();
     let (mut end, mut peer) = link::client(V4);
@@ -129,7 +129,7 @@ fn moved_later() {
     link::warm_up(&mut end, &mut peer);
 }
 
-/// A new listener takes the port of one that has just gone, and clients come at once.
+/// A new listener takes the port of one that has just been closed, and clients connect at once.
 fn port_reused() {
     let port = Listener::new(V4).port();
     for round in 0..20 {
@@ -141,7 +141,7 @@ fn port_reused() {
         link::warm_up_pair(&mut a, &mut b);
         b.send(50);
         a.rx.await_bytes(50);
-        // Alternately with a reset and in order.
+        // Alternately with a reset and regularly.
         if round % 2 == 0 {
             net::set_linger(a.fd(), 0);
         }
@@ -150,8 +150,8 @@ fn port_reused() {
     }
 }
 
-/// Both ports fixed, reset each time so that the kernel allows it: thirty connections that have
-/// nothing but their four numbers in common.
+/// Both ports are fixed, with a reset each time so that the kernel permits it: thirty connections that have only their four
+/// numbers in common.
 fn same_four_numbers() {
     let ports = free_ports();
     for round in 0..30 {
@@ -168,7 +168,7 @@ fn same_four_numbers() {
     }
 }
 
-/// All connections are made first, and accepted in whatever order.
+/// All connections are made first, and accepted in any order.
 fn many_at_once() {
     let listener = Listener::new(V4);
     let mut clients: Vec<End> =

@@ -1,4 +1,4 @@
-//! Signals that arrive while a call waits, and handlers that do I/O themselves.
+//! Signals that arrive during a wait, and handlers that do I/O.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
@@ -38,7 +38,7 @@ fn interrupted_soon(flags: c_int) {
 }
 
 fn restarting(name: &str) -> bool {
-    // fread and fwrite hide the code; aio waits in another thread; the rest are covered by these.
+    // fread and fwrite hide the code; aio waits in another thread; these calls cover the rest.
     !name.contains("dontwait") && !["fread", "fwrite", "aio_read", "aio_write"].contains(&name)
 }
 
@@ -99,10 +99,10 @@ fn waits(flags: c_int) {
     check("epoll_pwait2", &mut || set.pwait2(-1, None).map(|e| e.len()));
 }
 
-/// With SA_RESTART the handler runs and the call goes on waiting.
+/// With SA_RESTART the call continues to wait after the handler.
 fn receives_restart() {
     let (mut end, mut peer) = link::client(V4);
-    // recvmmsg is restarted by the kernel like the others.
+    // The kernel restarts recvmmsg like the others.
     for (name, call) in receiving::ALL.iter().filter(|way| restarting(way.0)) {
         let before = signal::count(SIGALRM);
         interrupted_soon(SA_RESTART);
@@ -148,7 +148,7 @@ fn part_received() {
     }
 }
 
-/// The signal is blocked except during the wait, so it is delivered exactly there.
+/// The signal is blocked except during the wait, so it is delivered there only.
 fn masks() {
     let (end, _peer) = link::client(V4);
     let fd = end.fd();
@@ -170,7 +170,7 @@ fn masks() {
     check("epoll_pwait2", &mut || set.pwait2(5000, Some(&open)).map(|e| e.len()));
 }
 
-/// With data there already, the data wins and the signal stays pending until the mask opens.
+/// If data is there already, the wait returns it, and the signal stays pending.
 fn waiting_signal() {
     let (mut end, mut peer) = link::client(V4);
     let fd = end.fd();
@@ -188,7 +188,7 @@ fn waiting_signal() {
 static HANDLERS_FD: AtomicI32 = AtomicI32::new(-1);
 static HANDLERS_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// One byte to a socket, from a signal handler; write is allowed there.
+/// Writes one byte to a socket from a signal handler, where write is permitted.
 extern "C" fn write_a_byte(_: c_int) {
     if io::write(HANDLERS_FD.load(Ordering::SeqCst), b"h") == Ok(1) {
         HANDLERS_BYTES.fetch_add(1, Ordering::SeqCst);
@@ -219,7 +219,7 @@ fn expect_letters(reader: &End, n: usize, letter: u8) {
     assert!(got.iter().all(|&b| b == letter), "other bytes than the handler wrote");
 }
 
-/// The handler's writes fall between the main program's, or wait for nobody: no dead lock.
+/// The handler's bytes fall between the main program's, or are refused: no deadlock.
 fn handler_writes_here() {
     const N: usize = 200_000;
     let (a, b) = link::own_pair(V4);
@@ -246,7 +246,7 @@ fn handler_writes_here() {
     assert!(handlers > 0, "the handler never ran");
 }
 
-/// Both directions while a timer interrupts every call it can.
+/// Both directions while a timer interrupts every possible call.
 fn storm() {
     let (mut end, mut peer) = link::client(V4);
     signal::count_signal(SIGALRM, 0);

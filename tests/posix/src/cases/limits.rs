@@ -1,4 +1,4 @@
-//! Little room: descriptors, memory, stack, permissions.
+//! Scarcity: of descriptors, memory, stack, permissions.
 
 use libc::{RLIMIT_NOFILE, SYS_epoll_create1, SYS_eventfd2, SYS_memfd_create, SYS_mmap, c_long};
 
@@ -38,7 +38,7 @@ pub const CASES: &[Case] = &[
     case("limits.dropped_privileges", dropped_privileges),
 ];
 
-/// What a user-space library might use besides the calls of the program itself.
+/// System calls that a user-space library might make besides the program's own.
 const ODD_CALLS: [c_long; 8] = [
     SYS_eventfd2,
     SYS_memfd_create,
@@ -50,7 +50,7 @@ const ODD_CALLS: [c_long; 8] = [
     libc::SYS_getsockname,
 ];
 
-/// Takes all numbers that are left; whoever needs one says EMFILE.
+/// Takes all descriptors that are left; the next call that needs one gets EMFILE.
 fn take_all() -> Vec<Fd> {
     let null = files::dev_null();
     let mut taken = vec![null];
@@ -78,7 +78,7 @@ fn last_two() {
     link::warm_up_pair(&mut a, &mut b);
     a.send(50_000);
     b.recv(50_000);
-    // With room again everything goes on as before.
+    // With descriptors free again, everything works as before.
     taken.into_iter().for_each(|fd| assert_eq!(fds::close(fd), Ok(0)));
     link::warm_up_pair(&mut a, &mut b);
 }
@@ -101,7 +101,7 @@ fn run_out() {
     link::warm_up_pair(&mut a, &mut b);
 }
 
-/// Connections that are on a ring go back, and nothing of the library's takes a number that the program could have.
+/// Connections by ring go back to the kernel, and no descriptor of the library takes a number that the program could have.
 fn lowered_later() {
     let (mut a, mut b) = link::own_pair(V4);
     let (mut c, mut d) = link::cold_pair_ends(V4, 1);
@@ -119,7 +119,7 @@ fn lowered_later() {
     taken.into_iter().for_each(|fd| assert_eq!(fds::close(fd), Ok(0)));
 }
 
-/// A program that counts on each number below its limit: it has opened all of them itself.
+/// A program that relies on each number below its limit: it has opened all of them itself.
 fn all_of_few() {
     const LIMIT: Fd = 20;
     set_limit(RLIMIT_NOFILE, LIMIT as u64);
@@ -144,8 +144,7 @@ fn lowered() {
     b.rx.expect_eof();
 }
 
-/// The filter is there before the first connection; both ends live in this process, which itself
-/// uses none of the forbidden calls.
+/// The filter is installed before the first connection. Both ends are in this process, which uses none of the forbidden calls.
 fn sandboxed(calls: &[c_long]) {
     let listener = Listener::new(V4);
     let addr = listener.addr();
@@ -171,7 +170,7 @@ fn sandboxed(calls: &[c_long]) {
     a.rx.expect_eof();
 }
 
-/// A connection that is in use goes on when the doors close.
+/// A connection that is in use goes on when the filter is installed.
 fn seccomp_later() {
     let (mut end, mut peer) = link::client(V4);
     forbid(&ODD_CALLS);
@@ -206,7 +205,7 @@ fn little_address_space() {
     set_limit(libc::RLIMIT_AS, before);
 }
 
-/// One connection has a ring. For another one, to another process, there is no room for the memory that is shared with it.
+/// One connection has a ring. There is no address space for the memory of another link.
 fn no_room_for_a_link() {
     let (mut a, mut b) = link::own_pair(V4);
     let (mut end, mut peer) = link::cold_client(V4, Preload::Kept);
@@ -216,14 +215,14 @@ fn no_room_for_a_link() {
     set_limit(libc::RLIMIT_AS, before);
 }
 
-/// So many bytes may still be mapped. Returns what the limit was.
+/// Leaves this many bytes that can still be mapped. Returns the former limit.
 fn leave_address_space(bytes: u64) -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("statm");
     let pages: u64 = pages.split(' ').next().and_then(|p| p.parse().ok()).expect("a number");
     set_limit(libc::RLIMIT_AS, pages * 4096 + bytes)
 }
 
-/// A thread with the smallest stack that there is does all its I/O on it.
+/// A thread with the smallest permitted stack does all its I/O on it.
 fn small_stack() {
     let (mut a, b) = link::own_pair(V4);
     let fd = b.fd();
@@ -237,7 +236,7 @@ fn small_stack() {
             total += n;
         }
     });
-    // What comes back is this side's own stream.
+    // The echo is this side's own stream.
     let back = a.tx.upcoming(100_000);
     a.send(100_000);
     let mut got = vec![0; 100_000];
@@ -246,7 +245,7 @@ fn small_stack() {
     thread.expect("a thread").join().expect("the thread");
 }
 
-/// As servers do after binding: the user changes while connections live, and new ones come.
+/// As servers do after binding: the process changes its user while connections live, and new ones are made.
 fn dropped_privileges() {
     require_root();
     let (mut end, mut peer) = link::client(V4);

@@ -1,4 +1,4 @@
-//! Asking about a connection: what is queued, who is at the other end, its options and state.
+//! Questions about a connection: queued bytes, the peer's address, options, state.
 
 use libc::{IPPROTO_TCP, SOL_SOCKET, c_int};
 
@@ -41,7 +41,7 @@ fn fionread() {
     assert_eq!(fds::unread(end.fd()), 0);
 }
 
-/// As nginx uses it: what FIONREAD says can be read without waiting, and nothing is left out.
+/// As in nginx: as many bytes as FIONREAD reports can be read without waiting, and none is left out.
 fn fionread_in_stream() {
     let (mut end, mut peer) = link::client(V4);
     fds::set_nonblocking(end.fd(), true);
@@ -65,7 +65,7 @@ fn outq() {
     }
 }
 
-/// Nothing is read: each byte is either still with the sender or already with the receiver.
+/// Nothing is read: each byte is with the sender or with the receiver.
 fn add_up() {
     let (mut a, mut b) = link::own_pair(V4);
     let filled = a.tx.fill();
@@ -120,7 +120,7 @@ fn options() {
         net::set_option(fd, level, name, &value).expect("setsockopt");
         assert_eq!(net::int_option(fd, level, name), value, "option {level}/{name}");
     }
-    // The kernel doubles what is asked for, to have room for its own bookkeeping.
+    // The kernel doubles the requested size, to have room for its own bookkeeping.
     for name in [libc::SO_SNDBUF, libc::SO_RCVBUF] {
         net::set_option(fd, SOL_SOCKET, name, &100_000).expect("setsockopt");
         assert_eq!(net::int_option(fd, SOL_SOCKET, name), 200_000);

@@ -1,5 +1,4 @@
-//! Sockets and other descriptors in one wait: either wakes it, neither starves, idle costs
-//! nothing.
+//! Sockets and other descriptors in one wait: each of them wakes the wait, none starves, and idle waits use no processor time.
 
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ pub const CASES: &[Case] = &[
     case("mixed.idle_read_costs_nothing", idle_read),
 ];
 
-/// Waits for any of the descriptors; which of them are readable.
+/// Waits for any of the descriptors. Returns those that are readable.
 type Wait = fn(&[Fd], i32) -> Vec<Fd>;
 
 fn by_epoll(of: &[Fd], ms: i32) -> Vec<Fd> {
@@ -51,7 +50,7 @@ fn by_select(of: &[Fd], ms: i32) -> Vec<Fd> {
     of.iter().copied().filter(|&fd| sets.read.has(fd)).collect()
 }
 
-/// A sleeping thread is woken by whatever becomes ready, and told of that only.
+/// Whichever descriptor becomes ready wakes a sleeping thread, and no other one is reported.
 fn woken(wait: Wait) {
     let (mut a, mut b) = link::own_pair(V4);
     let (pipe, event) = (fds::pipe(libc::O_CLOEXEC), fds::eventfd(0));
@@ -73,7 +72,7 @@ fn woken(wait: Wait) {
     }
 }
 
-/// The socket is readable at every call; the pipe must come up all the same.
+/// The socket is readable at every call; the pipe must be reported, too.
 fn busy_socket() {
     let (mut end, mut peer) = link::client(V4);
     let pipe = fds::pipe(libc::O_CLOEXEC);
@@ -100,7 +99,7 @@ fn busy_socket() {
     peer.finish();
 }
 
-/// The pipe is always readable; every arrival on the socket must come up soon.
+/// The pipe is always readable; every arrival on the socket must be reported soon.
 fn busy_pipe() {
     let (mut end, mut peer) = link::client(V4);
     let pipe = fds::pipe(libc::O_CLOEXEC);
@@ -143,7 +142,7 @@ fn timer_beside_stream() {
     peer.finish();
 }
 
-/// Descriptors that are none of ours keep their behaviour in the same set.
+/// Sockets that are not TCP behave as ever in the same set.
 fn other_sockets() {
     let (mut a, mut b) = link::own_pair(V4);
     let (left, right) = fds::unix_pair();
@@ -155,7 +154,7 @@ fn other_sockets() {
         assert_eq!(io::write(left, b"unix"), Ok(4));
         a.send(10);
         b.rx.await_bytes(10);
-        // One wait may tell of one of them only, but the other must not be left out for long.
+        // One wait may report only one of them, but the other must follow soon.
         let expected = std::collections::BTreeSet::from([(IN, b.fd() as u64), (IN, right as u64)]);
         let seen: std::collections::BTreeSet<_> = (0..10).flat_map(|_| set.wait(2000)).collect();
         assert_eq!(seen, expected);
@@ -168,8 +167,7 @@ fn other_sockets() {
 }
 
 const IDLE_MS: u64 = 600;
-/// What a sleeping process may use: 5 % covers a bounded spin before each sleep and the noise of
-/// a busy machine.
+/// Processor time of a sleeping process: 5 % covers a bounded spin before each sleep, and the noise of a busy machine.
 const IDLE_CPU: Duration = Duration::from_millis(IDLE_MS / 20);
 
 fn idle(wait: Wait) {

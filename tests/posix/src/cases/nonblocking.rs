@@ -57,7 +57,7 @@ fn sends_say_eagain() {
     link::warm_up(&mut end, &mut peer);
 }
 
-/// Whoever has filled its buffers and then waits without asking for POLLOUT still gets its bytes delivered.
+/// A program that has filled its buffers and then waits without POLLOUT must still have its bytes delivered.
 fn waits_for_answer() {
     let (mut end, mut peer) = link::client(V4);
     let epoll = Epoll::new();
@@ -82,7 +82,7 @@ fn waits_for_answer() {
         println!("round {round}: {name}");
         fds::set_nonblocking(end.fd(), true);
         let mut unread = take_what_goes(&mut end.tx, &mut rng);
-        // Part of it is read, so that the carrier changes with buffers that are nearly full.
+        // A part of the bytes is read, so that the carrier changes with buffers that are nearly full.
         for _ in 0..4 {
             let part = rng.size(unread as u64);
             peer.recv(part);
@@ -135,7 +135,7 @@ fn rwf_nowait() {
     assert_eq!(end.rx.try_recv(10, nowait), Ok(7));
 }
 
-/// One thread holds both ends, so nothing is read while it writes.
+/// One thread has both ends, so nothing is read while it writes.
 fn both_write_first() {
     const N: usize = 1 << 20;
     let (mut a, mut b) = link::own_pair(V4);
@@ -147,7 +147,7 @@ fn both_write_first() {
     b.recv(N);
 }
 
-/// Writes all of it though nobody reads: EAGAIN may come, but space must come as well.
+/// Writes `n` bytes although nobody reads: EAGAIN may come, but space must come, too.
 fn write_within(tx: &mut Tx, n: usize) {
     let goal = tx.at + n as u64;
     while tx.at < goal {
@@ -161,20 +161,20 @@ fn write_within(tx: &mut Tx, n: usize) {
     }
 }
 
-/// The same measurement in a process that is never preloaded says what the kernel takes.
+/// The same measurement in a process without preload shows what the kernel takes.
 fn capacity(family: Family) {
     let kernel = Peer::spawn(Preload::Stripped).call("capacity", &[family as u64]) as usize;
     let (mut a, mut b) = link::own_pair(family);
     let (there, back) = (a.tx.fill(), b.tx.fill());
     println!("kernel {kernel}, there {there}, back {back}");
-    // How much the kernel takes differs from run to run, by how it came to be packed.
+    // The kernel's capacity differs from run to run, depending on how the bytes are packed.
     assert!(there * 10 >= kernel * 9, "took {there} bytes where the kernel takes {kernel}");
     assert!(back * 10 >= kernel * 9, "took {back} bytes on the way back where the kernel takes {kernel}");
     b.recv(there);
     a.recv(back);
 }
 
-/// With fixed buffers as large as the data, nothing needs to be read.
+/// With fixed buffers as large as the data, nobody needs to read.
 fn large_buffers() {
     const N: usize = 3 << 20;
     let (mut a, mut b) = link::own_pair(V4);
@@ -204,7 +204,7 @@ fn no_out_while_full() {
     }
 }
 
-/// Large non-blocking writes to a slow reader: each goes on where the last stopped.
+/// Large non-blocking writes to a slow reader: each continues where the last one stopped.
 fn partial_writes() {
     const N: u64 = 8 << 20;
     let (mut end, mut peer) = link::client(V4);
@@ -241,7 +241,7 @@ fn by_fionbio() {
 fn warm_nonblocking(client: crate::sys::Fd, server: crate::sys::Fd) -> (End, End) {
     let mut a = End::new(client, crate::end::Side::Client);
     let mut b = End::new(server, crate::end::Side::Server);
-    // As every event loop does: a non-blocking socket is waited for.
+    // As every event loop does: waits for a non-blocking socket.
     for fd in [client, server] {
         assert_eq!(poll::events_of(fd, POLLOUT, 2000), POLLOUT);
     }

@@ -1,4 +1,4 @@
-//! A number that was a connection becomes something else: nothing of the old one may show.
+//! The number of a closed connection becomes something else: nothing of the connection may appear there.
 
 use crate::case::{Case, case};
 use crate::end::{End, Side};
@@ -39,7 +39,7 @@ fn fclose(fd: Fd) {
     stdio::Stream::open(fd, c"r").close().expect("fclose");
 }
 
-/// Overwritten by a file, which is then closed in the plain way.
+/// Overwritten by a file, which is then closed by close(2).
 fn dup2(fd: Fd) {
     fds::dup2(2, fd).expect("dup2");
     fds::close(fd).expect("close");
@@ -66,7 +66,7 @@ fn reused(close: fn(Fd)) {
     }
 }
 
-/// Whoever else may look at the sockets meanwhile: no event of a closed one, for a number that is in use again.
+/// No event of a closed socket may appear under a number that is in use again, even if another process looks at the sockets.
 fn closed_in_set() {
     let set = epoll::Epoll::new();
     for round in 0..500 {

@@ -1,5 +1,4 @@
-//! Further ways to reach a socket: asynchronous signals, filters, upper layers,
-//! cancelled threads.
+//! Further ways to reach a socket: asynchronous signals, filters, upper-layer protocols, cancelled threads.
 
 use libc::{F_SETFL, F_SETOWN, IPPROTO_TCP, O_ASYNC, SIGIO, SOL_SOCKET};
 
@@ -33,7 +32,7 @@ pub const CASES: &[Case] = &[
         .reason("count-mismatch"),
 ];
 
-/// The first bytes of each direction pass without libc, and so without the library. Nothing of the rest may get lost.
+/// The first bytes of each direction bypass libc, and so the library. No later byte may get lost.
 fn by_bare_calls() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
     pass_bare(&mut client, &mut server);
@@ -50,7 +49,7 @@ fn pass_bare(from: &mut End, to: &mut End) {
     to.rx.arrived(&bytes);
 }
 
-/// A stream that is carried by TCP, but is not TCP.
+/// A stream that is carried by TCP, but is no plain TCP socket (MPTCP).
 fn multipath() {
     let make = || {
         // SAFETY: plain numbers.
@@ -105,7 +104,7 @@ fn fioasync() {
     raised_for_each_arrival(&mut end, &mut peer);
 }
 
-/// TLS in the kernel, where the module is there; without keys it passes data as before.
+/// Kernel TLS, if the module is available; without keys it passes bytes unchanged.
 fn upper_layer() {
     let (mut end, mut peer) = link::client(V4);
     let ret = net::set_option(end.fd(), IPPROTO_TCP, libc::TCP_ULP, b"tls");
@@ -116,7 +115,7 @@ fn upper_layer() {
     end.recv(20_000);
 }
 
-/// A socket filter that lets everything pass, and one that is taken away again.
+/// A socket filter that passes everything, and one that is removed again.
 fn filter() {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..2 {
@@ -132,7 +131,7 @@ fn filter() {
     link::warm_up(&mut end, &mut peer);
 }
 
-/// The thread ends in its call and takes nothing with it; the connection goes on.
+/// The thread is cancelled in its call and leaves nothing locked; the connection goes on.
 fn cancelled(how: Wait) {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..5 {
@@ -143,7 +142,7 @@ fn cancelled(how: Wait) {
     }
 }
 
-/// The call is never finished: whatever it held must not be held for ever.
+/// The call never returns: what it held must not stay held.
 fn jumped_out(how: Wait) {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..5 {
@@ -154,7 +153,7 @@ fn jumped_out(how: Wait) {
     }
 }
 
-/// Each asynchronous operation after a plain one, so that positions must agree.
+/// Asynchronous operations alternate with plain ones, so the positions must agree.
 fn aio() {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..20 {
@@ -167,7 +166,7 @@ fn aio() {
     }
 }
 
-/// A process that renames itself and gives up being dumpable keeps its connections.
+/// A process that renames itself and is not dumpable any more keeps its connections.
 fn renamed() {
     let (mut end, mut peer) = link::client(V4);
     // SAFETY: a name with NUL, and a number.

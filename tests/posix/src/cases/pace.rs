@@ -1,4 +1,4 @@
-//! Which connections are offered when nobody says how much traffic is worth it.
+//! Which connections are offered by default, when no threshold is set.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ fn work() {
     }
 }
 
-/// The one end sleeps for each answer of the other, which works.
+/// One end sleeps for each answer of the other end, which is busy.
 fn busy_end() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
     let rounds = 300;
@@ -71,7 +71,7 @@ fn busy_end() {
     drop(resting.join());
 }
 
-/// Works for a millisecond before it looks for each message.
+/// Is busy for a millisecond before it looks for each message.
 fn busy_thread() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
     let set = Epoll::new();

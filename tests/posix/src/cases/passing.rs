@@ -32,7 +32,7 @@ fn rounds(a: &mut Peer, b: &mut Peer) {
     a.finish();
 }
 
-/// The receiver, any process, continues where we stopped.
+/// The receiving process continues where this one has stopped.
 fn passed(preload: Preload, by_sendmmsg: bool, unread: usize) {
     let (end, mut peer) = link::client(V4);
     let mut receiver = Peer::spawn(preload);
@@ -60,7 +60,7 @@ fn much_unread() {
     rounds(&mut peer, &mut receiver);
 }
 
-/// As HAProxy's reload under load: the sender of the stream notices nothing.
+/// As in HAProxy's reload under load: the sender of the stream notices nothing.
 fn while_streaming() {
     const PIECE: u64 = 200_000;
     let (mut end, mut peer) = link::client(V4);
@@ -76,7 +76,7 @@ fn while_streaming() {
     peer.finish();
 }
 
-/// Two holders in two programs; they take turns.
+/// Two holders in two programs; they use the connection in turns.
 fn kept_too() {
     let (mut end, mut peer) = link::client(V4);
     let mut receiver = Peer::spawn(Preload::Kept);
@@ -109,7 +109,7 @@ fn via_unix_socket(end: &mut End) {
     fds::close(right).expect("close");
 }
 
-/// Out through a unix socket and in again: the number changes, the stream goes on.
+/// Sent through a unix socket and received again: the number changes, the stream goes on.
 fn to_oneself() {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..5 {
@@ -121,7 +121,7 @@ fn to_oneself() {
     }
 }
 
-/// In flight nobody holds it, and it is alive all the same.
+/// In flight no process holds the connection, but it is alive.
 fn closed_in_flight() {
     let (mut end, mut peer) = link::client(V4);
     let (left, right) = fds::unix_pair();
@@ -145,7 +145,7 @@ fn to_a_thread() {
     link::warm_up(&mut end, &mut peer);
 }
 
-/// As an accepting process hands connections to workers.
+/// As an accepting process passes connections to workers.
 fn before_first_byte() {
     let mut peer = Peer::spawn(Preload::Kept);
     let listener = link::Listener::new(V4);

@@ -66,7 +66,7 @@ fn every_poll(family: crate::sys::net::Family) {
     }
 }
 
-/// Spinning comes to an end, whatever carries the connections.
+/// Spinning ends, whichever carrier the connections use.
 fn quiet() {
     let mut pairs: Vec<_> = (0..8).map(|i| link::numbered_pair(V4, i)).collect();
     let mut fds: Vec<_> = pairs.iter().map(|(_, b)| want(b.fd(), POLLIN)).collect();
@@ -82,7 +82,7 @@ fn quiet() {
     assert!(cpu < clock / 4, "{cpu:?} of CPU time in {clock:?} of waiting");
 }
 
-/// Forty connections, some ready: exactly those are reported, whatever their place.
+/// Forty connections, some ready: exactly those are reported, wherever they are in the list.
 fn many() {
     let mut pairs: Vec<_> = (0..40).map(|i| link::numbered_pair(V4, i)).collect();
     let mut rng = crate::rng::Rng::new(crate::rng::run_seed());
@@ -194,7 +194,7 @@ fn every_select(family: crate::sys::net::Family) {
     }
 }
 
-/// A descriptor in two sets counts twice.
+/// A descriptor that is ready in two sets counts twice.
 fn read_and_write() {
     let (mut end, mut peer) = link::client(V4);
     let fd = end.fd();
@@ -229,7 +229,7 @@ fn time_left() {
     assert_eq!((ready, left), (Ok(0), 0));
 }
 
-/// Beyond FD_SETSIZE, with bitmaps that are large enough, as several programs do.
+/// Beyond FD_SETSIZE, with bitmaps that are large enough, as in several programs.
 fn high_numbers() {
     let (mut end, mut peer) = link::client(V4);
     let high = fds::fcntl(end.fd(), libc::F_DUPFD_CLOEXEC, 2000).expect("F_DUPFD") as Fd;
@@ -263,7 +263,7 @@ fn end_is_readable() {
     end.rx.expect_eof();
 }
 
-/// Both ends of a connection that has ended, so that poll(2) tells of a hang-up, and one that lives.
+/// Both ends of a connection that has ended, so that poll(2) reports a hang-up, and of one that lives.
 fn ended_and_living() -> ((End, End), (End, End)) {
     let pair = |number| link::numbered_pair(V4, number);
     let (ended, living) = (pair(0), pair(1));
@@ -274,7 +274,7 @@ fn ended_and_living() -> ((End, End), (End, End)) {
     (ended, living)
 }
 
-/// select(2) watches its last set for exceptional conditions only, and waits on without being busy.
+/// select(2) watches the descriptor for exceptional conditions only: it waits on, without using processor time.
 fn hang_up() {
     let ((dead, _other), _living) = ended_and_living();
     let calls: [fn(Fd, &mut Sets) -> Outcome; 2] = [|n, s| select(n, s, 200).0, |n, s| pselect(n, s, 200, None)];
@@ -289,7 +289,7 @@ fn hang_up() {
     }
 }
 
-/// What the wait is for ends it: bytes, urgent data, and a further hang-up where that counts.
+/// Events that the wait asks for end it: bytes, urgent data, and a further hang-up where that counts.
 fn beside_a_hang_up() {
     let ((dead, _other), (mut end, mut peer)) = ended_and_living();
     let limit = end.fd().max(dead.fd()) + 1;
@@ -320,7 +320,7 @@ fn beside_a_hang_up() {
     assert!(sets.read.has(end.fd()));
 }
 
-/// The mask of pselect(2) holds for the whole wait.
+/// The mask of pselect(2) holds during the whole wait.
 fn signal_beside_a_hang_up() {
     let ((dead, _other), _living) = ended_and_living();
     signal::count_signal(SIGALRM, SA_RESTART);

@@ -1,4 +1,4 @@
-//! Calls through the libc function `syscall`: the same connection, by the kernel's rules where libc's differ.
+//! Calls through the libc function `syscall`: the same connection, by the kernel's rules where libc's rules differ.
 
 use libc::{c_long, c_void, epoll_event, iovec, pollfd, timespec, timeval};
 
@@ -101,7 +101,7 @@ fn selects(client: &mut End, server: &mut End) {
     (set, time) = (bits(), timeval { tv_sec: 100, tv_usec: 0 });
     assert_eq!(ask(&mut set, &mut time), Ok(1));
     assert!(has(&set) && time.tv_sec == 99);
-    // To the kernel a negative part that the sum has not got is none.
+    // The kernel accepts a negative field if the sum is not negative.
     (set, time) = (bits(), timeval { tv_sec: 1, tv_usec: -1_000_000 });
     assert_eq!(ask(&mut set, &mut time), Ok(1));
     (set, time) = (bits(), timeval { tv_sec: 0, tv_usec: -5 });
@@ -159,7 +159,7 @@ fn old_set(client: &mut End, server: &mut End) {
     fds::close(set.fd).expect("close");
 }
 
-/// A connection that is made, asked and ended by system calls only.
+/// A connection that is made, examined and ended by system calls only.
 fn sockets() {
     let listener = link::Listener::new(V4);
     let (kind, stream) = (libc::AF_INET as usize, libc::SOCK_STREAM as usize | libc::SOCK_CLOEXEC as usize);
@@ -192,13 +192,13 @@ fn from_files(client: &mut End, server: &mut End) {
     server.rx.await_bytes(200);
     assert_eq!(io::recv(server.fd(), &mut room, 0), Ok(200));
     assert_eq!(room, bytes[100..]);
-    // Bytes of another part of the pattern: both ends count on from what was sent in order.
+    // Bytes of another part of the pattern: both ends count on from the bytes that were sent in order.
     assert_eq!(call(libc::SYS_sendfile, [client.fd() as usize, 9999, 0, 10, 0, 0]), Err(crate::sys::errno::EBADF));
     assert_eq!(call(libc::SYS_tee, [client.fd() as usize, client.fd() as usize, 1, 0, 0, 0]), Err(EINVAL));
     fds::close(file).expect("close");
 }
 
-/// Children by fork and clone, of which libc knows nothing: both use the connection, in turn.
+/// Children made by fork and clone past libc: both processes use the connection, in turns.
 fn forks() {
     for raw in 0..3 {
         let (mut client, mut server) = link::own_pair(V4);
@@ -225,7 +225,7 @@ fn forks() {
     }
 }
 
-/// A child that not even syscall() tells of: what it makes itself is its own, and its parent goes on undisturbed.
+/// A child made past syscall() as well: connections that it makes are its own, and its parent goes on undisturbed.
 fn unseen_fork() {
     let (mut client, mut server) = link::own_pair(V4);
     let child = bare::fork();
@@ -239,7 +239,7 @@ fn unseen_fork() {
     link::warm_up_pair(&mut client, &mut server);
 }
 
-/// A child that shares our memory ends itself; our connections are not the child's to end.
+/// A child that shares our memory ends itself; it must not end our connections.
 fn vfork_exit() {
     let (mut client, mut server) = link::own_pair(V4);
     assert_eq!(process::wait_for(crate::sys::only_c::vfork_and_exit()), Ended::Exit(7));
@@ -252,7 +252,7 @@ fn thread_exits() {
     goes_on(&mut client, &mut server);
 }
 
-/// The main thread ends by itself, and with it the process: its connections end in order.
+/// The main thread ends itself, and with it the process: its connections end regularly.
 fn last_thread() {
     let (mut end, mut peer) = link::client(V4);
     peer.send(100);

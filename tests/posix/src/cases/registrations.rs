@@ -1,4 +1,4 @@
-//! Registrations in epoll sets whose number, connection or carrier changes under them.
+//! Registrations in epoll sets whose descriptor, connection or carrier changes.
 
 use crate::case::{Case, case};
 use crate::end::End;
@@ -30,7 +30,7 @@ fn told(set: Epoll) -> Vec<(u32, u64)> {
     set.wait(2000)
 }
 
-/// A set that has been waited for.
+/// A set for which a wait has been made.
 fn seen_set() -> Epoll {
     let set = Epoll::new();
     assert_eq!(set.wait(0), []);
@@ -41,7 +41,7 @@ fn copy_of(end: &End) -> Fd {
     fds::dup(end.fd()).expect("dup") as Fd
 }
 
-/// A pipe whose reading end has this number, which is free.
+/// A pipe whose reading end gets this number, which is free.
 fn pipe_at(number: Fd) -> Fd {
     let (read, write) = fds::pipe(0);
     if read != number {
@@ -51,7 +51,7 @@ fn pipe_at(number: Fd) -> Fd {
     write
 }
 
-/// A connection whose first end has this number, which is free.
+/// A connection whose first end gets this number, which is free.
 fn connection_at(number: Fd) -> (End, End) {
     let (mut new, peer) = link::cold_pair_ends(V4, 3);
     if new.fd() != number {
@@ -75,7 +75,7 @@ fn tells_of_a_pipe(set: Epoll, number: Fd) {
     assert_eq!(set.wait(0), []);
 }
 
-/// As programs do that watch one direction each by a copy.
+/// As in programs that watch each direction by a descriptor of its own.
 fn removed_copy_is_a_pipe() {
     let (mut end, mut peer) = link::own_pair(V4);
     let set = seen_set();
@@ -133,7 +133,7 @@ fn fired_copy_is_a_pipe() {
     tells_of_a_pipe(set, copy);
 }
 
-/// The kernel's registration is of the open connection, not of the number.
+/// The kernel registers the open file description, not the number.
 fn closed_copy_tells() {
     let (mut end, mut peer) = link::own_pair(V4);
     let set = seen_set();
@@ -161,7 +161,7 @@ fn copy_closed_early_tells() {
     heard_in(set, &mut end, &mut peer, 50);
 }
 
-/// One direction is the kernel's for good; what comes is heard all the same.
+/// One direction is on the kernel for good; arrivals are reported all the same.
 fn one_shot_beside_kernel_writer() {
     let (mut end, mut peer) = link::own_pair(V4);
     let set = seen_set();
@@ -203,8 +203,8 @@ fn exclusive_after_return() {
     assert_eq!(told(set)[0].1, DATA);
 }
 
-/// A set that a child has, too: what is put into it stays on the kernel. Returns its only copy for this process, and ends the
-/// child at the end.
+/// A set that a child also has: what is added to it stays on the kernel. Passes the only descriptor of the set in this process
+/// to `work`, and ends the child afterwards.
 fn unseen(work: impl FnOnce(Epoll)) {
     let set = Epoll::new();
     let (read, write) = fds::pipe(libc::O_CLOEXEC);

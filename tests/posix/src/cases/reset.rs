@@ -44,7 +44,7 @@ fn closed_with_unread(family: net::Family) {
     poll::events_of(end.fd(), libc::POLLIN, 5000);
     assert_eq!(end.rx.ending(), Err(ECONNRESET));
     end.rx.expect_eof();
-    // The other way round: we close with unread data.
+    // The other way round: this side closes with unread data.
     let (end, mut peer) = link::client(family);
     peer.send(100);
     end.rx.await_bytes(100);
@@ -61,10 +61,10 @@ fn by_linger() {
 }
 
 const LITTLE: &[usize] = &[1, 100, 7000];
-/// No more than a receiver takes of a sender that has just begun: the kernel would throw the rest away.
+/// No more than a receiver takes from a sender that has just begun: the kernel would discard the rest.
 const MUCH: &[usize] = &[20_000, 10_000, 15_000];
 
-/// A server that is configured so that closing resets (RabbitMQ is) has its connections upgraded all the same.
+/// A server that is configured to close by reset (as RabbitMQ) has its connections upgraded all the same.
 fn lingers_from_the_start() {
     let (mut end, mut peer) = link::cold_client(V4, crate::peer::Preload::Kept);
     net::set_linger(end.fd(), 0);
@@ -80,7 +80,7 @@ fn lingers_from_the_start() {
     assert_eq!(peer.call("ending", &[]), 0);
 }
 
-/// Bytes that were written before the reset, and not read, come before it.
+/// Bytes that were written before the reset and not read come before it.
 fn lingers_with_unread(pieces: &[usize]) {
     for unread_here in [false, true] {
         let (mut end, mut peer) = link::client(V4);
@@ -97,7 +97,7 @@ fn lingers_with_unread(pieces: &[usize]) {
     }
 }
 
-/// Closed while the upgrade is under way: the reset comes, if not from this very call.
+/// Closed during the upgrade: the reset comes, even if not from this call.
 fn lingers_at_once() {
     for seconds in [0, 5] {
         for _ in 0..20 {
@@ -112,7 +112,7 @@ fn lingers_at_once() {
     }
 }
 
-/// What the program has set is what it sees, whatever becomes of the connection.
+/// The program reads back its own setting, whatever happens to the connection.
 fn linger_is_read_back() {
     let (mut client, mut server) = link::cold_pair_ends(V4, 0);
     net::set_linger(client.fd(), 7);
@@ -132,7 +132,7 @@ fn linger_is_read_back() {
     assert_eq!(net::linger(server.fd()), (0, 0));
 }
 
-/// What arrived before the reset can be read; after it comes the error.
+/// Bytes that arrived before the reset can be read; the error comes after them.
 fn data_first() {
     let (mut end, mut peer) = link::client(V4);
     peer.send(3000);
@@ -162,7 +162,7 @@ fn wakes_writer() {
     assert_eq!(writer.join(), Err(ECONNRESET));
 }
 
-/// A link whose peer has reset it, known here.
+/// A connection that the peer has reset; this side knows.
 fn broken() -> (crate::end::End, Peer) {
     let (end, mut peer) = link::client(V4);
     peer.reset();
@@ -188,7 +188,7 @@ fn so_error() {
     assert_eq!(io::send(end.fd(), b"x", MSG_NOSIGNAL), Err(EPIPE));
 }
 
-/// The first write takes the pending error, the later ones find a broken pipe.
+/// The first write gets the pending error, the later ones EPIPE.
 fn write_after() {
     signal::count_signal(SIGPIPE, 0);
     let (end, _peer) = broken();
@@ -209,7 +209,7 @@ const WRITERS: [(&str, Send); 8] = [
     ("sendfile", |fd, buf| io::sendfile(fd, files::holding(buf), None, buf.len())),
 ];
 
-/// The peer is gone; each call that writes says EPIPE with exactly one signal.
+/// The peer is gone; each call that writes fails with EPIPE and raises exactly one signal.
 fn one_sigpipe() {
     signal::count_signal(SIGPIPE, 0);
     let (mut end, mut peer) = link::client(V4);
@@ -249,7 +249,7 @@ fn own_half_close() {
     end.recv(100);
 }
 
-/// The peer's full close looks like a half close until something is written to it.
+/// The peer's full close looks like a half close until something is written.
 fn first_write_goes_out() {
     let (mut end, mut peer) = link::client(V4);
     peer.send(200);

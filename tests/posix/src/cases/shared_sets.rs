@@ -1,4 +1,4 @@
-//! Epoll sets that parent and child use both: each event is told to one of the two, and none is lost.
+//! Epoll sets that parent and child both use: each event is reported to one of the two, and none is lost.
 
 use crate::case::{Case, case};
 use crate::end::End;
@@ -24,7 +24,7 @@ pub const CASES: &[Case] = &[
     case("shared_sets.a_program_that_a_child_becomes_has_no_set", || child_becomes("sleep")),
 ];
 
-/// What a wait of `ms` tells, as a byte: the event's data, or 0.
+/// Result of a wait of `ms`, as a byte: the event's data, or 0.
 fn tells(set: Epoll, ms: i32) -> u8 {
     set.wait(ms).first().map_or(0, |e| e.1 as u8)
 }
@@ -33,7 +33,7 @@ fn add(set: Epoll, end: &End, mask: u32, data: u64) {
     set.control(libc::EPOLL_CTL_ADD, end.fd(), mask, data).expect("EPOLL_CTL_ADD");
 }
 
-/// A pipe that both processes keep.
+/// A pipe that both processes hold.
 struct Line(Fd, Fd);
 
 impl Line {
@@ -46,7 +46,7 @@ impl Line {
         assert_eq!(io::write(self.1, &[byte]), Ok(1));
     }
 
-    /// The next byte; 0: none within five seconds.
+    /// The next byte; 0: none came within five seconds.
     fn hear(&self) -> u8 {
         let mut byte = [0];
         if poll::events_of(self.0, libc::POLLIN, 5000) != 0 {
@@ -56,7 +56,7 @@ impl Line {
     }
 }
 
-/// A child that waits for the set when it is told to, and tells what the wait has told.
+/// A child that waits for the set on command, and reports the wait's result.
 fn waiting_child(set: Epoll, ms: i32) -> (Child, Line, Line) {
     let (go, told) = (Line::new(), Line::new());
     let child = in_child(|| {
@@ -67,7 +67,7 @@ fn waiting_child(set: Epoll, ms: i32) -> (Child, Line, Line) {
     (child, go, told)
 }
 
-/// A set that has been waited for, with a connection of ours in it.
+/// A set with a connection of ours in it, for which a wait has been made.
 fn used_set() -> (Epoll, End, End) {
     let (end, other) = link::own_pair(V4);
     let set = Epoll::new();
@@ -76,7 +76,7 @@ fn used_set() -> (Epoll, End, End) {
     (set, end, other)
 }
 
-/// A connection that is 7 in the set, and its peer.
+/// A connection that has data 7 in the set, and its peer.
 fn new_in(set: Epoll, mask: u32) -> (End, End) {
     let (new, peer) = link::numbered_pair(V4, 1);
     add(set, &new, mask, 7);
@@ -89,7 +89,7 @@ fn told_of(set: Epoll, new: &mut End, peer: &mut End) {
     new.recv(100);
 }
 
-/// The set is ours alone. The connection has time to change to rings; the later bytes are those that must go there.
+/// Only this process has the set. The connection has time to change to rings; the later bytes must go there.
 fn goes_by_ring(set: Epoll, new: &mut End, peer: &mut End) {
     for _ in 0..50 {
         told_of(set, new, peer);
@@ -101,7 +101,7 @@ fn goes_by_ring(set: Epoll, new: &mut End, peer: &mut End) {
     }
 }
 
-/// The child has no number for the connection; it is told all the same, as the set is one for both.
+/// The child has no descriptor for the connection; it gets the event all the same, as the set is shared.
 fn filled_by_parent(mask: u32) {
     let (set, _end, _other) = used_set();
     let (child, go, told) = waiting_child(set, 5000);
@@ -144,7 +144,7 @@ fn filled_by_child() {
     child.succeed();
 }
 
-/// Threads of both processes sleep in the set; one of them, whichever, is told of each arrival, by edge.
+/// Threads of both processes sleep in the edge-triggered set; each arrival is reported to one of them.
 fn both_sleep() {
     const ROUNDS: usize = 30;
     let (set, _end, _other) = used_set();
@@ -171,7 +171,7 @@ fn both_sleep() {
     });
 }
 
-/// The parent is asleep in its set, with a connection that the child does not know, when the child begins to wait there.
+/// The parent sleeps in its set, with a connection that the child does not know, when the child begins to wait there.
 fn parent_first() {
     let (set, _end, _other) = used_set();
     let (child, go, told) = waiting_child(set, 5000);
@@ -193,7 +193,7 @@ fn parent_first() {
     child.succeed();
 }
 
-/// A child that has inherited the set and does not use it, as most do.
+/// A child that inherits the set and does not use it, as most children do.
 fn idle_child() {
     let (set, mut end, mut other) = used_set();
     let (child, go, _told) = waiting_child(set, 0);
@@ -210,7 +210,7 @@ fn idle_child() {
     child.succeed();
 }
 
-/// While a child has the set, what is new in it stays on the kernel. It changes to rings once the child has closed it.
+/// While a child has the set, new members stay on the kernel. They change to rings once the child has closed the set.
 fn after_the_child() {
     let (set, _end, _other) = used_set();
     let (child, go, _told) = waiting_child(set, 0);
@@ -221,7 +221,7 @@ fn after_the_child() {
     goes_by_ring(set, &mut new, &mut peer);
 }
 
-/// The set is close-on-exec: a child that becomes another program has it no longer.
+/// The set is close-on-exec: a child that executes another program does not have it any longer.
 fn child_becomes(program: &str) {
     let (set, _end, _other) = used_set();
     let child = in_child(|| {
@@ -237,16 +237,16 @@ fn child_becomes(program: &str) {
     assert_eq!(child.wait(), crate::sys::process::Ended::Signal(libc::SIGKILL));
 }
 
-/// Of tcp(7), from net/tcp_states.h.
+/// TCP state of net/tcp_states.h.
 const TCP_CLOSE_WAIT: u8 = 8;
 
-/// The first wait after a child has ended finds what has happened meanwhile.
+/// The first wait after a child has ended reports events of the time before.
 fn end_after_a_child() {
     let (set, end, other) = used_set();
     set.control(libc::EPOLL_CTL_MOD, end.fd(), IN | RDHUP, 1).expect("EPOLL_CTL_MOD");
     in_child(|| ()).succeed();
     net::shutdown(other.fd(), libc::SHUT_WR).expect("shutdown");
-    // No wait of ours has looked at it since.
+    // No wait of this process has looked at it since.
     eventually("the end has come", || net::tcp_info(end.fd()).tcpi_state == TCP_CLOSE_WAIT);
     for _ in 0..2 {
         assert_eq!(set.wait(1000), [(IN | RDHUP, 1)]);

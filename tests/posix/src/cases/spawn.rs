@@ -18,7 +18,7 @@ pub const CASES: &[Case] = &[
     case("spawn.while_streaming", while_streaming).bulk(),
 ];
 
-/// A puppet that starts with `actions` and, besides its channel, whatever they leave it.
+/// A puppet that starts with `actions`. It has its channel, and the descriptors that the actions leave.
 fn spawn(mut actions: FileActions, preload: Preload, by_path: bool, args: &[String]) -> Peer {
     let (ours, theirs) = fds::unix_pair();
     actions.dup2(theirs, 0);
@@ -30,7 +30,7 @@ fn spawn(mut actions: FileActions, preload: Preload, by_path: bool, args: &[Stri
 /// The number under which a spawned puppet gets the connection.
 const THERE: Fd = 9;
 
-/// The child reads what is waiting and continues the conversation under another number.
+/// The child reads the waiting bytes and continues under another descriptor.
 fn child_goes_on(preload: Preload, by_path: bool) {
     let (mut end, mut peer) = link::client(V4);
     peer.send(2500);
@@ -76,7 +76,7 @@ fn closes_in_child() {
 fn closes_from_in_child() {
     let (mut end, mut peer) = link::client(V4);
     fds::set_cloexec(end.fd(), false);
-    // The channel's copy, made after this, is below it.
+    // The channel's duplicate, made after this, has a lower number.
     let mut actions = FileActions::new();
     let (ours, theirs) = fds::unix_pair();
     actions.dup2(theirs, 0);

@@ -37,7 +37,7 @@ fn proxy() {
             left -= io::splice(pipe.0, fd, left as usize, SPLICE_F_MORE).expect("splice out") as u64;
         }
     });
-    // The receiver knows its client's stream, not the sender's: it counts.
+    // The receiver knows its client's stream, not the sender's: it only counts.
     receiver.start("count", &[relayed]);
     from.recv(1000);
     let mut left = relayed;
@@ -51,7 +51,7 @@ fn proxy() {
     assert_eq!(receiver.finish(), checksum_of_server_stream(&from, relayed));
 }
 
-/// The sum that the receiver should find over the bytes that the sender sent last.
+/// The checksum that the receiver should compute over the bytes that the sender sent last.
 fn checksum_of_server_stream(from: &crate::end::End, n: u64) -> u64 {
     let pattern = crate::pattern::Pattern::new(2);
     crate::traffic::checksum(0, &pattern.bytes(from.rx.at, n as usize))
@@ -60,7 +60,7 @@ fn checksum_of_server_stream(from: &crate::end::End, n: u64) -> u64 {
 fn empty() {
     let (mut end, mut peer) = link::client(V4);
     let pipe = fds::pipe(libc::O_CLOEXEC);
-    // SPLICE_F_NONBLOCK is about the pipe; the socket's own flag decides for the socket.
+    // SPLICE_F_NONBLOCK concerns the pipe; the socket's own flag concerns the socket.
     fds::set_nonblocking(end.fd(), true);
     assert_eq!(io::splice(end.fd(), pipe.1, 100, SPLICE_F_NONBLOCK), Err(EAGAIN));
     assert_eq!(io::splice(end.fd(), pipe.1, 100, 0), Err(EAGAIN));
@@ -166,7 +166,7 @@ fn sendfile_nonblocking() {
     peer.finish();
 }
 
-/// Linux's sendfile reads from files only; nothing is taken from the socket.
+/// Linux's sendfile reads from files only; no byte is taken from the socket.
 fn from_socket() {
     let (mut end, mut peer) = link::client(V4);
     peer.send(300);
@@ -190,7 +190,7 @@ fn past_end() {
     peer.recv(40);
 }
 
-/// Header by write, body by sendfile, trailer by writev: the order must hold.
+/// Header by write, body by sendfile, trailer by writev: the order must be kept.
 fn between_writes() {
     let (mut end, mut peer) = link::client(V4);
     for round in 0..50 {

@@ -1,4 +1,4 @@
-//! C streams and formatted output on a socket: glibc reads and writes behind its own functions.
+//! C streams and formatted output on a socket: glibc reads and writes past its own exported functions.
 
 use crate::case::{Case, case};
 use crate::link;
@@ -20,7 +20,7 @@ fn copy_of(fd: Fd) -> Fd {
     fds::dup(fd).expect("dup") as Fd
 }
 
-/// One process talks to itself through two streams, as an old text protocol would.
+/// One process sends lines to itself through two streams, as in an old text protocol.
 fn lines() {
     let (a, b) = link::own_pair(V4);
     let mut out = Stream::open(copy_of(a.fd()), c"w");
@@ -108,13 +108,13 @@ fn fclose() {
     assert_eq!(peer.drain(), 100);
 }
 
-/// What is still in a stream's buffer goes out by exit's own flush.
+/// exit's own flush sends what is still in a stream's buffer.
 fn flush_at_exit() {
     let (mut end, mut peer) = link::client(V4);
     let bytes = end.tx.upcoming(3000);
     let child = crate::sys::process::in_child(|| {
         let mut out = Stream::open(end.fd(), c"w");
-        // Nothing leaves before exit: the stream's buffer is larger.
+        // Nothing is sent before exit: the stream's buffer is larger.
         out.buffered(1 << 16);
         assert_eq!(out.write(&bytes), 3000);
         // SAFETY: ends the process with its exit handlers and stream flushing.

@@ -61,7 +61,7 @@ fn both_in_one_process() {
     });
 }
 
-/// Never more in flight than what surely fits, since nobody else would read.
+/// Never more bytes in flight than certainly fit, since nobody else reads.
 fn one_thread(family: Family) {
     let (mut a, mut b) = link::own_pair(family);
     let mut rng = Rng::new(run_seed());
@@ -109,7 +109,7 @@ fn thousand_pieces() {
     assert_eq!(io::writev_pieces(end.fd(), &[0; 1025], &[1; 1025]), Err(crate::sys::errno::EINVAL));
 }
 
-/// Small records of several threads must arrive whole, and in each thread's order.
+/// Small records of several threads must arrive undivided, and in each thread's order.
 fn writers_share() {
     const THREADS: u64 = 4;
     const RECORDS: u64 = 2000;
@@ -135,7 +135,7 @@ fn writers_share() {
     });
 }
 
-/// A write for which there is room is not interrupted by another thread's.
+/// A write for which there is room is not interrupted by another thread's write.
 fn long_records() {
     const LONG: usize = 100_000;
     let (a, b) = link::own_pair(V4);

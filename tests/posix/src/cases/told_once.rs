@@ -1,4 +1,4 @@
-//! What one call leaves for the next: errors, flags as a call finds them, bytes behind a boundary.
+//! What one call leaves to the next: errors, flags at the beginning of a call, bytes behind a boundary.
 
 use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, MSG_PEEK, MSG_WAITALL, POLLERR, POLLHUP, POLLIN, POLLOUT, SHUT_RDWR, SHUT_WR};
 
@@ -30,7 +30,7 @@ pub const CASES: &[Case] = &[
     case("told_once.compat_flag", compat_flag),
 ];
 
-/// Two ends of which the second has closed with bytes of the first unread, and some of its own underway.
+/// Two ends. The second has closed with bytes of the first unread, and with bytes of its own under way.
 fn reset_with_unread(unread: usize, underway: usize) -> End {
     let (mut end, mut other) = link::own_pair(V4);
     end.send(unread);
@@ -96,7 +96,7 @@ fn recvmmsg_with_timeout() {
     assert_eq!(end.rx.try_recv(50, call), Ok(7));
 }
 
-/// With the test aid a send goes in parts, of which the first is answered by a reset.
+/// With the test aid a send goes in parts, the first of which is answered by a reset.
 fn no_signal_for_some_bytes() {
     signal::count_signal(libc::SIGPIPE, 0);
     let (mut end, other) = link::own_pair(V4);
@@ -109,7 +109,7 @@ fn no_signal_for_some_bytes() {
     assert_eq!(io::write(end.fd(), b"x"), Err(EPIPE));
 }
 
-/// O_NONBLOCK is for calls that begin later.
+/// O_NONBLOCK affects calls that begin later.
 fn nonblock_meanwhile() {
     let (mut end, mut other) = link::own_pair(V4);
     let fd = end.fd();
@@ -126,7 +126,7 @@ fn nonblock_meanwhile() {
     assert_eq!(end.rx.ending(), Err(EAGAIN));
 }
 
-/// The number under which a call waits is closed, another one stays.
+/// The descriptor under which a call waits is closed; another one stays.
 fn number_moves() {
     let (mut end, mut other) = link::own_pair(V4);
     let fd = end.fd();
@@ -146,7 +146,7 @@ fn number_moves() {
     end.recv(100);
 }
 
-/// What it had not read it can still read; what is sent from then on it answers with a reset.
+/// Bytes that it had not read can still be read; later bytes of the peer are answered by a reset.
 fn shut_both_ways() {
     let (mut end, mut other) = link::own_pair(V4);
     end.send(19);
@@ -169,7 +169,7 @@ fn peek_behind() {
     end.recv(1208);
 }
 
-/// What the kernel has held back for more to come goes out when more comes, also if that is by ring.
+/// Bytes that the kernel holds back (MSG_MORE) go out when more bytes follow, even by ring.
 fn behind_held_back() {
     let (mut end, mut other) = link::cold_pair_ends(V4, 0);
     other.send(3);
@@ -181,7 +181,7 @@ fn behind_held_back() {
     link::warm_up_pair(&mut end, &mut other);
 }
 
-/// The number stays the connection's, which stays in its ring.
+/// The descriptor stays the connection's, and the connection stays in its ring.
 fn failing_dup3() {
     let (mut end, mut other) = link::own_pair(V4);
     let (far, _) = link::numbered_pair(V4, 1);
@@ -201,7 +201,7 @@ fn failing_dup3() {
     other.recv(156);
 }
 
-/// A child that is forked while a call waits on a closed number does not inherit what that call keeps.
+/// A child that is forked while a call waits on a closed descriptor does not inherit the connection that the call keeps alive.
 fn child_holds_nothing() {
     let (mut end, mut other) = link::own_pair(V4);
     let fd = end.fd();
@@ -220,7 +220,7 @@ fn child_holds_nothing() {
     child.succeed();
 }
 
-/// MSG_CMSG_COMPAT: of no meaning to send(2), refused by sendmsg(2).
+/// MSG_CMSG_COMPAT: no effect on send(2), refused by sendmsg(2).
 fn compat_flag() {
     const COMPAT: i32 = i32::MIN;
     let (mut end, mut other) = link::own_pair(V4);

@@ -1,5 +1,5 @@
-//! Both ends turn into programs without the library while more bytes are unread in a ring than the kernel's buffers hold:
-//! none of them is missing from a stream that goes on, or ends, as if it were whole.
+//! Both ends execute programs without the library while more bytes are unread in a ring than the kernel's buffers hold. A
+//! stream that goes on or ends regularly must have all of them.
 
 use crate::case::{Case, case};
 use crate::end::End;
@@ -25,7 +25,7 @@ fn small_buffers() -> (End, Peer) {
     (end, peer)
 }
 
-/// The rest of the stream came, or a reset instead of it.
+/// Either the rest of the stream arrived, or a reset came instead.
 fn expect_all_or_reset(receiver: &mut Peer, filled: u64) {
     let came = receiver.call("whole", &[]);
     let error = Errno(receiver.call("ending", &[]) as i32);
@@ -41,7 +41,7 @@ fn closed() {
     closed_behind_a_full_ring(|_| {});
 }
 
-/// `before`: what becomes of the writer before the reader is handed over.
+/// `before`: what happens to the writer before the reader is handed over.
 fn closed_behind_a_full_ring(before: impl FnOnce(&mut Peer)) {
     let (end, mut peer) = small_buffers();
     let filled = peer.call("fill", &[]);
@@ -53,7 +53,7 @@ fn closed_behind_a_full_ring(before: impl FnOnce(&mut Peer)) {
     expect_all_or_reset(&mut receiver, filled);
 }
 
-/// A call that only the kernel can serve finds the kernel's buffers full, and says so.
+/// A call that only the kernel can serve finds the kernel's buffers full, and returns that error.
 fn overtaken() {
     let (mut a, b) = link::own_pair(V4);
     net::set_option(b.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &BUFFER).expect("SO_RCVBUF");

@@ -1,4 +1,4 @@
-//! The other end has no library: it must see an ordinary TCP connection and not one byte more.
+//! The other end has no library: it must see an ordinary TCP connection, without a single further byte.
 
 use crate::case::{Case, case};
 use crate::link;
@@ -23,7 +23,7 @@ pub const CASES: &[Case] = &[
     case("unpreloaded.beside_a_preloaded_one", beside),
 ];
 
-/// The peer counts: what was sent, no byte more, and then the end.
+/// The peer counts: the bytes that were sent, none besides, and then the end.
 fn exact((mut end, mut peer): (crate::end::End, crate::peer::Peer)) {
     link::warm_up(&mut end, &mut peer);
     for n in [1, 10, 1000, 70_000] {
@@ -40,7 +40,7 @@ fn exact((mut end, mut peer): (crate::end::End, crate::peer::Peer)) {
     end.rx.expect_eof();
 }
 
-/// Not even before the first byte or after it is anything sent.
+/// No byte is sent before the first byte, or after it, that the program has not written.
 fn silence(family: Family) {
     let (mut end, mut peer) = link::cold_client(family, Preload::Stripped);
     crate::sys::cpu::sleep_ms(50);
@@ -88,7 +88,7 @@ fn many_short() {
     }
 }
 
-/// Two connections of one process: only the one with a preloaded peer may use a ring.
+/// Two connections of one process: only the one with a preloaded peer may use rings.
 fn beside() {
     let (mut plain, mut plain_peer) = link::cold_client(V4, Preload::Stripped);
     let (mut end, mut peer) = link::client(V4);

@@ -1,4 +1,4 @@
-//! Urgent (out-of-band) data: one byte beside the stream, and a mark in it.
+//! Urgent (out-of-band) data: one byte outside the stream, and a mark in the stream.
 
 use libc::{MSG_OOB, POLLIN, POLLPRI, SOL_SOCKET};
 
@@ -49,7 +49,7 @@ fn beside() {
     end.recv(200);
 }
 
-/// No read crosses the mark, so a program can tell what was sent before and after.
+/// No read crosses the mark, so a program can distinguish bytes from before and after.
 fn mark() {
     let (mut end, mut peer) = link::client(V4);
     assert!(!at_mark(end.fd()));
@@ -83,7 +83,7 @@ fn inline() {
     end.recv(40);
 }
 
-/// This side sends it, in mid-stream; the peer reads the stream without the byte.
+/// This side sends urgent data in mid-stream; the peer reads the stream without that byte.
 fn sent() {
     let (mut end, mut peer) = link::client(V4);
     for _ in 0..5 {
@@ -93,10 +93,10 @@ fn sent() {
         end.send(200);
         peer.finish();
     }
-    // In one process, to look at both sides.
+    // In one process, to see both ends.
     let (mut a, mut b) = link::own_pair(V4);
     a.send(10);
-    // Of several bytes the last one is the urgent one.
+    // The last of several bytes is the urgent one.
     let head = a.tx.upcoming(4);
     assert_eq!(io::send(a.fd(), &[&head[..], b"!"].concat(), MSG_OOB), Ok(5));
     a.tx.sent(4);

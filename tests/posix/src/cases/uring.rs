@@ -1,4 +1,4 @@
-//! io_uring through the libc function `syscall`: what an entry touches is the kernel's, everything else stays as it is.
+//! io_uring through the libc function `syscall`: a connection that an entry touches goes to the kernel, all others stay.
 
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 
@@ -11,7 +11,7 @@ use crate::sys::net::Family::V4;
 use crate::sys::uring::{self, Entry, Ring};
 use crate::sys::{Fd, fds, io, passing};
 
-/// What another connection of the process moves besides.
+/// Bytes that another connection of the process carries meanwhile.
 const BESIDES: usize = 50_000;
 pub const CASES: &[Case] = &[
     case("uring.reads_and_writes", || beside_another(reads_and_writes)).reason("kernel-feature"),
@@ -33,7 +33,7 @@ pub const CASES: &[Case] = &[
     case("uring.in_a_forked_child", in_a_child),
 ];
 
-/// With a connection that no entry touches: it stays on its ring.
+/// With a second connection that no entry touches: it stays in its ring.
 fn beside_another(calls: fn(&mut End, &mut End)) {
     let (mut client, mut server) = link::own_pair(V4);
     let (mut third, mut fourth) = link::numbered_pair(V4, 1);
@@ -67,7 +67,7 @@ fn read(ring: &mut Ring, end: &mut End, n: usize) {
     }
 }
 
-/// Calls and entries in turn, in both directions.
+/// Calls and entries alternate, in both directions.
 fn reads_and_writes(client: &mut End, server: &mut End) {
     let mut ring = Ring::new();
     for _ in 0..20 {
@@ -94,14 +94,14 @@ fn poll_and_close(client: &mut End, server: &mut End) {
     assert!(!fds::is_open(client.fd()));
     server.recv(10);
     server.rx.expect_eof();
-    // The number is another file's now.
+    // The number belongs to another file now.
     let (out, into) = fds::pipe(0);
     assert!([out, into].contains(&client.fd()));
     assert_eq!(io::write(into, b"pipe"), Ok(4));
     assert_eq!(io::read(out, &mut [0; 8]), Ok(4));
 }
 
-/// As libuv makes its rings: the place of an entry is its index.
+/// As libuv makes its rings (IORING_SETUP_NO_SQARRAY): the position of an entry is its index.
 fn without_array(client: &mut End, server: &mut End) {
     let mut ring = match Ring::with(uring::NO_SQARRAY) {
         Err(EINVAL) => Ring::new(), // before Linux 6.6
@@ -113,7 +113,7 @@ fn without_array(client: &mut End, server: &mut End) {
     }
 }
 
-/// Bytes that were in a ring when the kernel was asked to read.
+/// Bytes were in a ring when the kernel was asked to read.
 fn unread_before(client: &mut End, server: &mut End) {
     let mut ring = Ring::new();
     server.send(3000);
@@ -156,7 +156,7 @@ fn event(events: u32, data: u64) -> epoll_event {
     epoll_event { events, u64: data }
 }
 
-/// An event loop that changes its set by entries, several at once, and waits by epoll_wait: libuv.
+/// As in libuv: an event loop that changes its set by entries, several at once, and waits by epoll_wait.
 fn epoll_ctl() {
     let (mut client, mut server) = link::own_pair(V4);
     let (mut third, mut fourth) = link::numbered_pair(V4, 1);
@@ -199,7 +199,7 @@ fn epoll_ctl() {
     client.recv(10);
 }
 
-/// The same answers as epoll_ctl(2) gives, also for a connection that was taken out of a set and is perhaps put back.
+/// The same errors as from epoll_ctl(2), also for a connection that was removed from a set and may be added again.
 fn errors_of_epoll_ctl() {
     let (mut client, mut server) = link::own_pair(V4);
     let (mut ring, set) = (Ring::new(), Epoll::new());
@@ -222,7 +222,7 @@ fn errors_of_epoll_ctl() {
     goes_on(&mut client, &mut server);
 }
 
-/// The kernel decides when, and whether, a linked entry is run.
+/// The kernel decides when a linked entry runs, and whether it does.
 fn in_a_chain(client: &mut End, server: &mut End) {
     let (mut ring, set) = (Ring::new(), Epoll::new());
     let wanted = event(IN, 7);
@@ -246,7 +246,7 @@ fn unknown_set(client: &mut End, server: &mut End) {
     client.recv(1);
 }
 
-/// The kernel waits for a set: what is in it must be the kernel's.
+/// The kernel itself waits for a set, so all members must be on the kernel.
 fn polls_a_set(client: &mut End, server: &mut End) {
     let (mut ring, set) = (Ring::new(), Epoll::new());
     set.add(client.fd(), IN);
@@ -262,7 +262,7 @@ fn polls_a_set(client: &mut End, server: &mut End) {
     assert_eq!(set.wait(1000), [(OUT, client.fd() as u64)]);
 }
 
-/// A message that hands the connection to another process; here it comes back at once.
+/// A message that passes the connection to another process; here it comes back at once.
 fn passes(client: &mut End, server: &mut End) {
     let (near, far) = fds::unix_pair();
     let mut ring = Ring::new();
@@ -280,7 +280,7 @@ fn passes(client: &mut End, server: &mut End) {
     copy.close();
 }
 
-/// Entries that have nothing to do with any connection, though some numbers look like it.
+/// Entries that concern no connection, although some of their numbers look like descriptors.
 fn other_files() {
     let (mut client, mut server) = link::own_pair(V4);
     let mut ring = Ring::new();
@@ -293,7 +293,7 @@ fn other_files() {
     goes_on(&mut client, &mut server);
 }
 
-/// Rings are closed, copied, and made again under the same numbers.
+/// Rings are closed, duplicated, and made again under the same numbers.
 fn closed_rings() {
     let (mut client, mut server) = link::own_pair(V4);
     for _ in 0..300 {
@@ -308,7 +308,7 @@ fn closed_rings() {
     goes_on(&mut client, &mut server);
 }
 
-/// More than are followed: everything still works.
+/// More rings than the library follows: everything still works.
 fn many_rings() {
     let (mut client, mut server) = link::own_pair(V4);
     let mut rings: Vec<Ring> = (0..300).map(|_| Ring::new()).collect();
@@ -319,7 +319,7 @@ fn many_rings() {
     goes_on(&mut client, &mut server);
 }
 
-/// A kernel thread takes the entries when it likes: nothing of the process can stay on a ring.
+/// A kernel thread takes entries at any time: no connection of the process can stay in a ring.
 fn polling_kernel() {
     let (mut client, mut server) = link::own_pair(V4);
     server.send(100);
@@ -330,7 +330,7 @@ fn polling_kernel() {
     fds::close(ring.fd).expect("close");
 }
 
-/// A child goes on with the ring and the connection of its parent.
+/// A child uses the ring and the connection of its parent.
 fn in_a_child() {
     let (mut client, mut server) = link::own_pair(V4);
     let mut ring = Ring::new();

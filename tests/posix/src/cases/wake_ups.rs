@@ -1,4 +1,4 @@
-//! Lost wake-ups: many small exchanges with random delays around the moment of going to sleep.
+//! Lost wake-ups: many small exchanges, with random delays around the moment of falling asleep.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ pub const CASES: &[Case] = &[
 
 const LENGTH: Duration = Duration::from_millis(1500);
 
-/// Ends the process when the count stands still: a wake-up was lost.
+/// Ends the process if the count stops growing: a wake-up was lost.
 fn watch(rounds: &'static AtomicU64) {
     std::thread::spawn(move || {
         let (mut last, mut since) = (0, Instant::now());
@@ -76,7 +76,7 @@ fn two_threads(how: u64) {
     assert_eq!(echo.join().expect("the echo"), a.tx.at);
 }
 
-/// The other direction of waking: the reader empties what the writer waits for.
+/// The other direction of waking: the writer waits for space that the reader frees.
 fn full_and_empty() {
     let (mut end, mut peer) = link::client(V4);
     watch(&ROUNDS);

@@ -1,4 +1,4 @@
-//! MSG_ZEROCOPY: the kernel says on the socket's error queue when a buffer may be used again.
+//! MSG_ZEROCOPY: the socket's error queue reports when a buffer may be used again.
 
 use libc::{MSG_ERRQUEUE, MSG_ZEROCOPY, POLLERR, SOL_SOCKET};
 
@@ -19,7 +19,7 @@ fn enable(fd: Fd) {
     net::set_option(fd, SOL_SOCKET, libc::SO_ZEROCOPY, &1).expect("SO_ZEROCOPY");
 }
 
-/// Waits for the next notice: the numbers of the first and last send that it is about.
+/// Waits for the next notice. Returns the numbers of the first and the last send that it concerns.
 fn notice(fd: Fd) -> (u32, u32) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
     loop {
@@ -50,7 +50,7 @@ fn completions() {
 fn mixed() {
     let (mut end, mut peer) = link::client(V4);
     enable(end.fd());
-    // The buffers live until the last notice has come.
+    // The buffers stay allocated until the last notice has come.
     let mut kept = Vec::new();
     for _ in 0..10 {
         peer.start("recv", &[30_000]);

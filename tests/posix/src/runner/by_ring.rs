@@ -1,4 +1,4 @@
-//! How many bytes of each case must go by ring in an upgraded run, sent and received counted both.
+//! Number of bytes, sent plus received, that must go by ring in an upgraded run of each case.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use super::Mode;
 use super::job::Outcome;
 use crate::case::{Case, Ring};
 
-/// One case a line: its name and its bytes.
+/// One case in each line: its name and its bytes.
 const NOTED: &str = include_str!("../../by_ring.txt");
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/by_ring.txt");
 
-/// A case that is not noted fails.
+/// For a case without an entry, which so fails.
 const NOT_NOTED: u64 = u64::MAX;
 
 pub fn least(case: &Case) -> u64 {
@@ -22,8 +22,8 @@ fn noted() -> BTreeMap<&'static str, u64> {
     NOTED.lines().filter_map(line).collect()
 }
 
-/// Notes nine tenths of what cases have shown that are not noted. One that has shown less than what is noted depends on the
-/// machine: a quarter of that.
+/// Adds entries for cases that have none: nine tenths of the measured bytes. For a case that was below its entry, the number
+/// depends on the machine: the entry becomes a quarter of the measured bytes.
 pub fn note(outcomes: &[Outcome]) -> Result<(), String> {
     let mut noted = noted();
     for outcome in outcomes.iter().filter(|o| o.mode == Mode::Upgraded && o.case.ring == Ring::Must) {

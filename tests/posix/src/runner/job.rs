@@ -28,7 +28,7 @@ pub struct Outcome {
     /// The end of what it printed.
     pub printed: String,
     pub report: Option<Report>,
-    /// A command line that repeats it.
+    /// A command line that repeats the run.
     pub again: String,
 }
 
@@ -50,10 +50,10 @@ impl Job {
         if stop::asked() {
             return None;
         }
-        // Without dots, so that an extension is an extension.
+        // Without dots, so that the file's extension is unambiguous.
         let base = scratch.path().join(format!("{}-{}", self.case.name.replace('.', "-"), self.mode.name()));
         let (printed, report) = (base.with_extension("out"), base.with_extension("json"));
-        let _ = std::fs::remove_file(&report); // of an earlier run of the same case
+        let _ = std::fs::remove_file(&report); // may be left by an earlier run of the case
         let settings = self.settings(options, &report);
         let start = Instant::now();
         let ended = self.start(options, &settings, &printed).map(|child| wait(child, options.deadline));
@@ -73,7 +73,7 @@ impl Job {
     }
 
     fn judge(&self, options: &Options, report: &Option<Result<Report, String>>) -> Result<(), String> {
-        // With flips about half of the bytes go by kernel, and fewer by ring where both are short.
+        // In flip mode about half of the bytes go by kernel, and short stretches carry fewer by ring.
         let most_go_by_ring = self.mode == Mode::Upgraded && !options.slow;
         let least = if most_go_by_ring { by_ring::least(self.case) } else { 1 };
         match report {
@@ -83,7 +83,7 @@ impl Job {
         }
     }
 
-    /// The variables of this run; none of the caller's own settings get through.
+    /// The variables of this run. The caller's own settings are not passed on.
     fn settings(&self, options: &Options, report: &Path) -> Vec<(&'static str, String)> {
         let mut settings = vec![("SIDESTEP_POSIX_SEED", options.seed.to_string())];
         if self.mode != Mode::Plain {
@@ -102,7 +102,7 @@ impl Job {
         settings
     }
 
-    /// 200 to 3700 bytes, odd and even, the same for a case in every run.
+    /// 200 to 3700 bytes, odd and even, the same for a case in each run.
     fn flip_every(&self) -> u64 {
         let sum = self.case.name.bytes().fold(7u64, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
         200 + sum % 3501
@@ -172,7 +172,7 @@ fn wait(mut child: Child, deadline: Duration) -> Result<(), String> {
     status.and_then(verdict)
 }
 
-/// The group is the case's own (it leads it), so nothing else can be in it.
+/// The case leads the group, so only its processes are in it.
 fn end_group(leader: i32) {
     // SAFETY: no pointers.
     unsafe { libc::kill(-leader, libc::SIGKILL) };

@@ -1,5 +1,4 @@
-//! Runs every case in each mode, judges it by its exit and by the library's report, and says how
-//! it went while it goes.
+//! Runs every case in each mode, judges it by its exit and by the library's report, and prints results as they come.
 
 mod by_ring;
 mod job;
@@ -22,11 +21,11 @@ use scratch::Scratch;
 /// How a case runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// On kernel TCP: the truth.
+    /// On kernel TCP, which defines the right behaviour.
     Plain,
     /// Preloaded, upgraded at the first byte.
     Upgraded,
-    /// Preloaded, and each direction goes back and forth between ring and kernel.
+    /// Preloaded; each direction keeps changing between ring and kernel.
     Flip,
 }
 
@@ -85,7 +84,7 @@ fn run(options: &Options) -> Result<i32, String> {
     Ok(i32::from(failed > 0))
 }
 
-/// Everything there is to run, or why it cannot run.
+/// All jobs, or why they cannot run.
 fn jobs(options: &Options) -> Result<Vec<Job>, String> {
     let chosen: Vec<&'static Case> =
         cases::all().filter(|c| options.filters.iter().all(|f| c.name.contains(f.as_str()))).collect();

@@ -1,4 +1,4 @@
-//! The library's report of a run, and whether it shows what the case declares.
+//! The library's report of a run, and the check against the case's declaration.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ pub struct Report {
     pub ring: u64,
     pub kernel: u64,
     pub returned: u64,
-    /// What the processes gave as reasons, one object each.
+    /// The reasons of each process, one object each.
     pub reasons: Vec<Value>,
 }
 
 impl Report {
-    /// No file means that no process reported.
+    /// If there is no file, no process has written a report.
     pub fn read(path: &Path) -> Result<Report, String> {
         match std::fs::read_to_string(path) {
             Ok(text) => Report::parse(&text),
@@ -44,14 +44,14 @@ impl Report {
         Ok(sum)
     }
 
-    /// What contradicts the case's declaration, if anything does. `least`: bytes that must go by ring.
+    /// How the report contradicts the case's declaration, if it does. `least`: bytes that must go by ring.
     pub fn complaint(&self, case: &Case, mode: Mode, least: u64) -> Option<String> {
         match case.ring {
             Ring::NoConnection => None,
-            // A library that found no room for itself writes no report either.
+            // A library that had no memory or descriptor writes no report either.
             Ring::May(_) if self.processes == 0 => None,
             _ if self.processes == 0 => Some("no process wrote a report: was the library loaded?".into()),
-            // What was taken back before anybody read it counts as kernel bytes, but it has been in a ring.
+            // Bytes that were returned before they were read count as kernel bytes, although they were in a ring.
             Ring::Must if self.ring < least && !(mode == Mode::Flip && self.returned > 0) => {
                 Some(format!("{} bytes went by ring, at least {least} must ({self:?})", self.ring))
             }
@@ -65,7 +65,7 @@ impl Report {
         }
     }
 
-    /// A complaint if no process gave this reason.
+    /// A complaint if no process reported this reason.
     fn without(&self, reason: &str) -> Option<String> {
         let given = self.reasons.iter().any(|reasons| reasons[reason].as_u64().is_some_and(|count| count > 0));
         (!given).then(|| format!("no connection stayed on the kernel by reason {reason} ({self:?})"))

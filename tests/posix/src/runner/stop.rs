@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the cases run in process groups of their own, so the runner must end them.
+//! Ctrl-C and SIGTERM. The cases run in process groups of their own, so the runner must end them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

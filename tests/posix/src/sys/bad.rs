@@ -1,4 +1,4 @@
-//! Memory that cannot be touched, or not to its end.
+//! Memory that cannot be accessed, or not to its end.
 
 use std::ptr::null_mut;
 
@@ -33,7 +33,7 @@ pub fn read_only<T>() -> *mut T {
     at.cast()
 }
 
-/// `good` bytes that can be read and written, and none behind them.
+/// `good` bytes that can be read and written, with an inaccessible page behind them.
 pub fn ends_after(good: usize) -> *mut u8 {
     let pages = good.next_multiple_of(PAGE);
     let at = map(pages + PAGE, -1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -41,7 +41,7 @@ pub fn ends_after(good: usize) -> *mut u8 {
     at.wrapping_add(pages - good)
 }
 
-/// A file's pages, of which the file has lost all but the first.
+/// Pages of a mapped file that was truncated to its first page.
 pub fn truncated() -> *mut u8 {
     // SAFETY: the name is a terminated string.
     let file = unsafe { libc::memfd_create(c"truncated".as_ptr(), libc::MFD_CLOEXEC) };

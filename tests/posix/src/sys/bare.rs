@@ -1,4 +1,4 @@
-//! System calls by the processor's own instruction: what a language runtime without libc does.
+//! System calls by the processor's own instruction, as in a language runtime without libc.
 
 use std::arch::asm;
 
@@ -24,7 +24,7 @@ pub fn epoll_create() -> Fd {
     fd as Fd
 }
 
-/// What epoll_pwait(2) tells within `ms` milliseconds.
+/// Events of epoll_pwait(2) within `ms` milliseconds.
 pub fn epoll_wait(set: Fd, ms: i32) -> Vec<(u32, u64)> {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
     let more = [ms as isize as usize, 0, 8];
@@ -34,7 +34,7 @@ pub fn epoll_wait(set: Fd, ms: i32) -> Vec<(u32, u64)> {
     events[..n as usize].iter().map(|e| (e.events, e.u64)).collect()
 }
 
-/// A child of which libc knows nothing; 0 in the child.
+/// A child of which libc knows nothing. Returns 0 in the child.
 pub fn fork() -> i32 {
     // SAFETY: the child is on a copy of our memory; what libc keeps of threads is not used there.
     let pid = unsafe { call(libc::SYS_fork, 0, 0, 0) };

@@ -37,7 +37,7 @@ impl Epoll {
         Epoll { fd: outcome(ret).expect("epoll_create1") as Fd }
     }
 
-    /// By the older call, whose argument means nothing.
+    /// By the older call, whose argument has no effect.
     pub fn with_size(size: c_int) -> Epoll {
         // SAFETY: no pointers.
         Epoll { fd: outcome(unsafe { libc::epoll_create(size) }).expect("epoll_create") as Fd }

@@ -1,4 +1,4 @@
-//! What a libc call answered: a count, or the error by name.
+//! Result of a libc call: a count, or the error by name.
 
 use std::ffi::CStr;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Numbers of open files: making, copying, closing them and asking about them.
+//! Descriptors: making, duplicating, closing, and questions about them.
 
 use libc::{c_int, c_uint};
 
@@ -15,7 +15,7 @@ pub fn under_close(fd: Fd) -> Outcome {
     outcome(unsafe { glibc::__close(fd) })
 }
 
-/// The way libuv closes: past the libc function `close`.
+/// Closes as libuv does: past the libc function `close`.
 pub fn syscall_close(fd: Fd) -> Outcome {
     // SAFETY: close takes one number.
     outcome(unsafe { libc::syscall(libc::SYS_close, fd) })
@@ -96,12 +96,12 @@ pub fn ioctl_int(fd: Fd, request: libc::c_ulong, start: c_int) -> Result<c_int, 
     outcome(unsafe { libc::ioctl(fd, request, &raw mut value) }).map(|_| value)
 }
 
-/// How many bytes a read would find.
+/// Number of bytes that can be read.
 pub fn unread(fd: Fd) -> c_int {
     ioctl_int(fd, libc::FIONREAD, -1).expect("FIONREAD")
 }
 
-/// How many written bytes the peer's kernel has not acknowledged.
+/// Number of written bytes that the peer's kernel has not acknowledged.
 pub fn unsent(fd: Fd) -> c_int {
     ioctl_int(fd, libc::TIOCOUTQ, -1).expect("SIOCOUTQ")
 }
@@ -138,7 +138,7 @@ pub fn ticking_timerfd(ms: i64) -> Fd {
     fd
 }
 
-/// What the kernel says a number is, such as `socket:[123]`, or `None` when it is free.
+/// The file of a descriptor according to the kernel, such as `socket:[123]`; `None`: it is not open.
 pub fn target(fd: Fd) -> Option<String> {
     let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
     Some(link.to_string_lossy().into_owned())

@@ -1,4 +1,4 @@
-//! Files with given contents, for sendfile and for numbers that something else takes over.
+//! Files with given contents, for sendfile and for reused numbers.
 
 use std::io::Write;
 use std::os::fd::{FromRawFd, IntoRawFd};

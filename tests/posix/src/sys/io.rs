@@ -90,7 +90,7 @@ pub fn writev(fd: Fd, buf: &[u8]) -> Outcome {
     outcome(unsafe { libc::writev(fd, iov.as_ptr(), iov.len() as c_int) })
 }
 
-/// Offset -1 means "where the file stands", the only offset that a socket takes.
+/// Offset -1 means "the file's position", the only offset that a socket takes.
 pub fn preadv2(fd: Fd, buf: &mut [u8], flags: c_int) -> Outcome {
     let iov = pieces(buf);
     // SAFETY: the iovecs cover a live, exclusively borrowed slice.
@@ -129,8 +129,8 @@ pub fn sendmsg(fd: Fd, buf: &[u8], flags: c_int) -> Outcome {
     outcome(unsafe { libc::sendmsg(fd, &msg, flags) })
 }
 
-/// Two messages in one call; the answer is the number of bytes, as with the other calls. The
-/// first may come back half full though the second got something, so they are joined here.
+/// Receives two messages in one call; returns the number of bytes, like the other calls. The first message may be half full
+/// although the second has bytes, so they are joined here.
 pub fn recvmmsg(fd: Fd, buf: &mut [u8], flags: c_int) -> Outcome {
     let mut scratch = [vec![0u8; buf.len().div_ceil(2)], vec![0u8; buf.len() / 2]];
     let [first, second] = &mut scratch;

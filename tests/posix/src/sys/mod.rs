@@ -21,5 +21,5 @@ pub mod stdio;
 pub mod threads;
 pub mod uring;
 
-/// A file descriptor's number. Plain on purpose: what happens to numbers is what is tested.
+/// A file descriptor. A plain number on purpose: the tests are about what happens to numbers.
 pub type Fd = libc::c_int;

@@ -54,7 +54,7 @@ pub fn wait_for(pid: i32) -> Ended {
     }
 }
 
-/// A helper process must not outlive the one that started it, however that ends.
+/// Makes a helper process end when its parent ends, in whatever way.
 pub fn die_with_parent() {
     // SAFETY: PR_SET_PDEATHSIG takes a number.
     outcome(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }).expect("PR_SET_PDEATHSIG");
@@ -78,7 +78,7 @@ pub fn set_limit(which: libc::__rlimit_resource_t, soft: u64) -> u64 {
     before
 }
 
-/// Several cases need privileges that a plain user has not got; they fail rather than skip.
+/// Some cases need root; without it they fail instead of skipping.
 pub fn require_root() {
     // SAFETY: no arguments.
     let uid = unsafe { libc::geteuid() };

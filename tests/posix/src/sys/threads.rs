@@ -1,18 +1,17 @@
-//! Threads that are known to sleep in the call under test before the case goes on.
+//! Threads that are known to sleep in the tested call before the case continues.
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use super::cpu::eventually;
 
-/// A thread that was asleep when it was handed out.
+/// A thread that was asleep when this was returned.
 pub struct Blocked<T> {
     thread: JoinHandle<T>,
     tid: i32,
 }
 
-/// Starts a thread and waits until it sleeps. One that is over already counts as well: whether
-/// it should be is for the case to say.
+/// Starts a thread and waits until it sleeps. A thread that has ended already counts, too: the case must judge that.
 pub fn blocked<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocked<T> {
     let (tell, told) = mpsc::channel();
     let thread = std::thread::spawn(move || {

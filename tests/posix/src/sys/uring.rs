@@ -1,4 +1,4 @@
-//! The least of io_uring, through the libc function `syscall`.
+//! A minimal io_uring, through the libc function `syscall`.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -173,7 +173,7 @@ impl Ring {
         Entry { opcode: OP_EPOLL_CTL, fd: set, offset: fd as u64, address, len: op as u32, ..Entry::default() }
     }
 
-    /// Gives the mappings back, which keep the ring alive beyond its last number.
+    /// Unmaps the queues: the mappings keep the ring alive after its last descriptor is closed.
     pub fn unmap(self) {
         let size =
             (self.params.sq[6] + self.params.sq_entries * 4).max(self.params.cq[5] + self.params.cq_entries * 16);
@@ -185,7 +185,7 @@ impl Ring {
         }
     }
 
-    /// From now on entries can name these by their index.
+    /// Registers these files: entries can name them by index.
     pub fn register_files(&self, fds: &[Fd]) {
         // SAFETY: as many live numbers as are said.
         let ret = unsafe {

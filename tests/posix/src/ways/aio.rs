@@ -1,5 +1,4 @@
-//! POSIX asynchronous I/O: glibc does it in threads of its own, which on a socket read and write
-//! past the exported functions.
+//! POSIX asynchronous I/O: glibc makes it in threads of its own, which read and write a socket past the exported functions.
 
 use std::mem::zeroed;
 

@@ -1,4 +1,4 @@
-//! Every way for bytes to leave or enter a socket, each under its name.
+//! Every way to send or receive bytes, each with its name.
 
 pub mod aio;
 pub mod receiving;

@@ -7,7 +7,7 @@ use crate::end::Recv;
 use crate::sys::errno::Outcome;
 use crate::sys::{Fd, fds, io, stdio};
 
-/// Plain calls, safe to mix at any size on any socket; then the special ones.
+/// Plain calls, which can be mixed at any size on any socket, come first; then the special ones.
 pub const PLAIN: usize = 11;
 
 pub const ALL: &[(&str, Recv)] = &[
@@ -35,7 +35,7 @@ pub const ALL: &[(&str, Recv)] = &[
     ("aio_read", aio::read),
 ];
 
-/// What was peeked at must be what the read then takes.
+/// A read must return the bytes that the peek showed.
 fn peek_then_read(fd: Fd, buf: &mut [u8]) -> Outcome {
     let mut seen = vec![0; buf.len()];
     let n = io::recv(fd, &mut seen, libc::MSG_PEEK)?;
@@ -60,7 +60,7 @@ fn splice(fd: Fd, buf: &mut [u8]) -> Outcome {
     take_from_pipe(pipe, &mut buf[..n])
 }
 
-/// Splices into one pipe, copies to a second: both must hold the same.
+/// Splices into one pipe, and copies to a second: both must hold the same.
 fn tee(fd: Fd, buf: &mut [u8]) -> Outcome {
     let (first, second) = (fds::pipe(libc::O_CLOEXEC), fds::pipe(libc::O_CLOEXEC));
     let n = io::splice(fd, first.1, buf.len(), 0)?;
@@ -75,7 +75,7 @@ fn tee(fd: Fd, buf: &mut [u8]) -> Outcome {
     Ok(n)
 }
 
-/// One byte through an unbuffered stream, which so takes nothing more from the socket.
+/// One byte through an unbuffered stream, which takes no further byte from the socket.
 fn fread(fd: Fd, buf: &mut [u8]) -> Outcome {
     let mut stream = stdio::Stream::open(fds::dup(fd)? as Fd, c"r");
     stream.unbuffered();

@@ -7,7 +7,7 @@ use crate::end::Send;
 use crate::sys::errno::Outcome;
 use crate::sys::{Fd, fds, files, io, stdio};
 
-/// Plain calls, safe to mix at any size on any socket; then the special ones.
+/// Plain calls, which can be mixed at any size on any socket, come first; then the special ones.
 pub const PLAIN: usize = 9;
 
 pub const ALL: &[(&str, Send)] = &[
@@ -35,7 +35,7 @@ pub const ALL: &[(&str, Send)] = &[
     ("aio_write", aio::write),
 ];
 
-/// A pipe of the default size takes this much in one write, whatever the alignment.
+/// Bytes that a pipe of the default size takes in one write, whatever the alignment.
 const PIPE_ROOM: usize = 60_000;
 
 /// All but the last byte with MSG_MORE, which holds a partial segment back until more follows.
@@ -50,7 +50,7 @@ fn send_more(fd: Fd, buf: &[u8]) -> Outcome {
     }
 }
 
-/// From the middle of a file, by an offset that the call moves.
+/// From the middle of a file, with an offset that the call advances.
 fn sendfile(fd: Fd, buf: &[u8]) -> Outcome {
     let file = files::holding(&[b"before", buf, b"after"].concat());
     let mut offset = 6;
@@ -61,7 +61,7 @@ fn sendfile(fd: Fd, buf: &[u8]) -> Outcome {
     Ok(done)
 }
 
-/// From where the file stands.
+/// From the file's position.
 fn sendfile64(fd: Fd, buf: &[u8]) -> Outcome {
     let file = files::holding(buf);
     let done = io::sendfile64(fd, file, None, buf.len())?;
@@ -103,7 +103,7 @@ fn tee(fd: Fd, buf: &[u8]) -> Outcome {
     splice_out(second, fd, copied)
 }
 
-/// The pages are the socket's until the peer has read them, so they are never freed.
+/// The socket uses the pages until the peer has read them, so they are never freed.
 fn vmsplice(fd: Fd, buf: &[u8]) -> Outcome {
     let pages: &'static [u8] = Vec::leak(buf[..buf.len().min(PIPE_ROOM)].to_vec());
     let pipe = fds::pipe(libc::O_CLOEXEC);

@@ -1,4 +1,4 @@
-//! One actor: descriptors in slots, threads that make calls, and calls that have not come back.
+//! One actor: descriptors in slots, threads that make calls, and calls that have not returned.
 
 use std::ffi::CString;
 use std::os::unix::net::UnixStream;
@@ -17,11 +17,11 @@ use crate::calls::{self, Shape};
 use crate::program::{Act, Arg, Call, Handling, SLOTS, Slot};
 use crate::trace::Line;
 
-/// Threads of an actor: so many calls can block at once, but for one.
+/// Threads of an actor: one fewer than this many calls can block at once.
 const WORKERS: usize = 6;
-/// A slot's number before anything was in it. Nobody has so many descriptors.
+/// Number of a slot that was never filled. No process has so many descriptors.
 const NEVER: i32 = 99_999;
-/// What a finite wait may take beyond its time.
+/// How much longer than its timeout a finite wait may take.
 const TOLERANCE_MS: u128 = 400;
 
 pub struct Actor {
@@ -48,7 +48,7 @@ impl Actor {
         Actor { id, slots: [NEVER; SLOTS], open: [false; SLOTS], workers, pending: vec![], listener: None }
     }
 
-    /// Does what it is told until there is nobody to tell it.
+    /// Executes commands until the channel is closed.
     pub fn serve(mut self, mut channel: Channel) {
         while let Some(ask) = channel.hear::<Ask>() {
             let answer = self.answer(ask);
@@ -188,7 +188,7 @@ impl Actor {
         }
     }
 
-    /// A call has come back.
+    /// A call has returned.
     fn over(&mut self, pending: Pending, outcome: &Outcome) -> Line {
         let line = pending.line(self.id, outcome);
         if let (Some(slot), 0..) = (pending.call.into, outcome.ret) {
@@ -202,13 +202,13 @@ impl Actor {
         line
     }
 
-    /// A new descriptor for a slot. What was in it is closed, as the program would do.
+    /// Stores a new descriptor in a slot. A descriptor that the slot held is closed, as the program would do.
     fn put(&mut self, slot: Slot, fd: i32) {
         let slot = slot as usize;
         if self.open[slot] && self.slots[slot] != fd {
             let _ = sys::fds::close(self.slots[slot]);
         }
-        // The number may have been closed behind a slot's back and be in use again: it has one owner, the latest.
+        // The number may have been closed past its slot, and be in use again: the latest slot owns it.
         (0..SLOTS).filter(|&other| self.slots[other] == fd).for_each(|other| self.open[other] = false);
         (self.slots[slot], self.open[slot]) = (fd, true);
     }
@@ -237,7 +237,7 @@ impl Actor {
     }
 
     fn fork(&mut self, child: u8, meet: &str) -> i32 {
-        // SAFETY: the child has this thread only. The others wait for jobs or in calls, and hold no lock.
+        // SAFETY: the child has this thread only. The other threads wait for jobs or inside calls, and hold no lock.
         match unsafe { libc::fork() } {
             0 => self.be_child(child, meet),
             pid => pid,
@@ -246,7 +246,7 @@ impl Actor {
 
     fn be_child(&mut self, id: u8, meet: &str) -> ! {
         sys::process::die_with_parent();
-        // SAFETY: numbers of the harness, none of which the child uses.
+        // SAFETY: descriptors of the harness, none of which the child uses.
         let _ =
             unsafe { sidestep_sys::call(libc::SYS_close_range, [HARNESS_FDS as usize, u32::MAX as usize, 0, 0, 0, 0]) };
         let channel = meet_at(meet);
@@ -256,7 +256,7 @@ impl Actor {
         sys::process::exit_now(0)
     }
 
-    /// The end of the program: whoever still waits for a connection hears of it.
+    /// Ends the program: shuts the sockets down, so that calls which still wait return.
     fn finish(&mut self, after: usize) -> Vec<Line> {
         for slot in 0..SLOTS {
             if self.open[slot] {
@@ -267,7 +267,7 @@ impl Actor {
     }
 }
 
-/// A connection to the coordinator, from a child or another process.
+/// A connection to the coordinator, for a child or another process.
 pub fn meet_at(path: &str) -> Channel {
     Channel::new(UnixStream::connect(path).unwrap_or_else(|e| panic!("{path}: {e}")))
 }
@@ -282,7 +282,7 @@ fn in_time(outcome: &Outcome, ms: u32) -> &'static str {
     }
 }
 
-/// Address, system call's number and width of the result.
+/// The call's address, its system call's number, and the width of its result.
 fn function(call: &Call) -> Option<(usize, usize, bool)> {
     let known = calls::find(&call.name)?;
     let name = CString::new(if call.raw { "syscall" } else { known.name }).expect("no NUL");

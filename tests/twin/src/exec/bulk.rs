@@ -1,7 +1,7 @@
 //! Filling a connection until nothing fits, and reading until nothing comes.
 //!
-//! How much fits is not compared: a ring has other sizes than the kernel's buffers (LIMITATIONS: "Back-pressure"). That it
-//! is full then, and that exactly what went in comes out, is.
+//! The number of bytes that fit is not compared: a ring has another size than the kernel's buffers (LIMITATIONS:
+//! "Back-pressure"). It is compared that the connection is full then, and that exactly the sent bytes are received.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,15 @@ use sidestep_posix::sys::io;
 
 use crate::data;
 
-/// Nothing fits if nothing has fitted for so long: longer than a stalled ring waits, and than the kernel delays an
+/// Nothing fits if nothing has fitted for this long. That is longer than a stalled ring waits, and than the kernel delays an
 /// acknowledgement.
 const FULL_MS: u128 = 120;
-/// Nothing comes if nothing has come for so long; more where it is known that something must.
+/// Nothing comes if nothing has come for this long; longer if bytes are known to be due.
 const EMPTY_MS: u128 = 30;
 const MISSING_MS: u128 = 2500;
 const CHUNK: usize = 16 * 1024;
 
-/// What happened, and how many bytes went.
+/// Fills the connection. Returns what happened, and the number of bytes.
 pub fn fill(fd: i32) -> (String, i64) {
     let (mut sent, mut last) = (0, Instant::now());
     while last.elapsed().as_millis() < FULL_MS {
@@ -37,7 +37,7 @@ pub fn fill(fd: i32) -> (String, i64) {
     (if sent > 0 { "full" } else { "was full" }.into(), sent as i64)
 }
 
-/// What came, and the length of the fill that came to its end, or 0.
+/// Drains the connection. Returns what came, and the length of the fill that was completed, or 0.
 pub fn drain(fd: i32, fills: &[usize]) -> (String, i64) {
     let (mut got, mut last) = (vec![], Instant::now());
     let mut buf = vec![0; CHUNK];

@@ -1,4 +1,4 @@
-//! What the coordinator and actors in other processes say to each other: lines of JSON on a socket.
+//! Messages between the coordinator and actors in other processes: lines of JSON on a socket.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::FromRawFd;
@@ -12,9 +12,8 @@ use crate::trace::Line;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Ask {
-    /// Execute a step. `blocks`: whether it blocked on the kernel, where that is known. `fills`: the lengths of the fills
-    /// that have not been read yet.
-    /// `held`: what calls that have not come back wait for, whoever made them.
+    /// Execute a step. `blocks`: whether the call blocked on the kernel, if known. `fills`: lengths of the fills that have not
+    /// been read yet. `held`: what calls of all actors that have not returned wait for.
     Do {
         step: usize,
         act: Act,
@@ -22,12 +21,12 @@ pub enum Ask {
         fills: Vec<usize>,
         held: Vec<Hold>,
     },
-    /// Wait until calls that have blocked are over, or sleep. `expected`: those that were over on the kernel.
+    /// Wait until blocked calls return or sleep. `expected`: those that returned on the kernel.
     Settle {
         after: usize,
         expected: Vec<usize>,
     },
-    /// A listener for one connection; the answer is its port.
+    /// Make a listener for one connection. The answer is its port.
     Listen {
         v6: bool,
     },
@@ -39,7 +38,7 @@ pub enum Ask {
     Accept {
         slot: Slot,
     },
-    /// The port of a slot's socket.
+    /// Ask for the port of a slot's socket.
     Port {
         slot: Slot,
     },
@@ -49,16 +48,16 @@ pub enum Ask {
     WarmRecv {
         slot: Slot,
     },
-    /// How many bytes have come by kernel.
+    /// Ask how many bytes have come by kernel.
     Consumed {
         slot: Slot,
     },
-    /// The child takes its orders from this address. The answer is its pid.
+    /// Fork. The child takes its commands from this address. The answer is its pid.
     Fork {
         child: ActorId,
         meet: String,
     },
-    /// Wait for a child; the answer is its wait status.
+    /// Wait for a child. The answer is its wait status.
     Reap {
         pid: i32,
     },
@@ -66,7 +65,7 @@ pub enum Ask {
     Finish {
         after: usize,
     },
-    /// The process ends; there is no answer.
+    /// End the process. There is no answer.
     Leave {
         code: u8,
     },
@@ -76,11 +75,12 @@ pub enum Ask {
 pub struct Answer {
     pub lines: Vec<Line>,
     pub value: i64,
-    /// What this actor's calls that have not come back wait for.
+    /// What this actor's calls that have not returned wait for.
     pub held: Vec<Hold>,
 }
 
-/// A socket or file from which, or to which, a call of a step moves bytes. Two of them would share these as chance has it.
+/// The socket or file whose bytes a call moves. If two calls moved bytes of the same one, their shares would be a matter of
+/// chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     pub inode: u64,
@@ -104,7 +104,7 @@ impl Channel {
         self.stream.get_mut().write_all(line.as_bytes()).map_err(|e| e.to_string())
     }
 
-    /// None: the other one is gone.
+    /// None: the other end is gone.
     pub fn hear<T: for<'a> Deserialize<'a>>(&mut self) -> Option<T> {
         let mut line = String::new();
         match self.stream.read_line(&mut line) {

@@ -1,4 +1,4 @@
-//! Tells the actors what to do, one step after the other, and prints what they answer.
+//! Tells the actors what to do, one step after another, and prints their answers.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,13 +15,13 @@ use crate::trace::{Line, Printed};
 
 /// How the two sides of a program are laid out.
 pub struct Layout<'a> {
-    /// Sockets by which actors of other processes meet us are made in this directory.
+    /// Directory for the sockets by which actors of other processes connect to us.
     pub scratch: &'a Path,
-    /// The command of side 1; none: both sides are in this process.
+    /// The command of side 1; empty: both sides are in this process.
     pub side: &'a [String],
-    /// Connections that are warmed up must go by ring afterwards.
+    /// Whether connections that are warmed up must go by ring afterwards.
     pub ring: bool,
-    /// There is a broker, who may hold sockets.
+    /// Whether there is a broker, which may hold sockets.
     pub broker: bool,
 }
 
@@ -35,25 +35,25 @@ pub struct Coordinator<'a> {
     reference: Reference,
     meeting: UnixListener,
     seats: BTreeMap<ActorId, Seat>,
-    /// Calls of an actor that have not come back, and what they wait for.
+    /// Number of calls of each actor that have not returned.
     pending: BTreeMap<ActorId, usize>,
     held: BTreeMap<ActorId, Vec<Hold>>,
     /// Parent and pid of each forked child.
     children: BTreeMap<ActorId, (ActorId, i32)>,
     side: Option<Child>,
-    /// Ports of listeners by name, and all ports in the order in which they showed up.
+    /// Ports of listeners by name, and all ports in the order in which they appeared.
     listeners: BTreeMap<u8, u16>,
     ports: Vec<String>,
     fills: Vec<usize>,
     detached: bool,
 }
 
-/// Round trips that warm a connection up at least, and until it must go by ring.
+/// Round trips that warm a connection up: at least, and at most until it must go by ring.
 const ROUNDS: u32 = 3;
 const WARM_MS: u128 = 3000;
 
-/// While an offer is under way the broker holds the socket too, and closes it a moment after the program (LIMITATIONS:
-/// "close() while an offer is under way"). Nobody but the peer sees when it has.
+/// While an offer is under way the broker holds the socket, too, and closes it a moment after the program (LIMITATIONS:
+/// "close() while an offer is under way"). Only the peer sees when that has happened.
 const BROKER_CLOSES: Duration = Duration::from_millis(2);
 
 /// Whether a step may end a connection.
@@ -65,7 +65,7 @@ fn closes(act: &Act) -> bool {
     }
 }
 
-/// Executes a program. Err: it could not be executed to its end.
+/// Executes a program. Err: it could not be executed to the end.
 pub fn run(steps: &[Step], layout: Layout, reference: Reference) -> Result<(), String> {
     let path = layout.scratch.join("meet");
     let meeting = UnixListener::bind(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -120,7 +120,7 @@ impl Coordinator<'_> {
         Ok(Channel::new(stream))
     }
 
-    /// None: there is no such actor, or it is gone.
+    /// Sends a command to an actor. None: there is no such actor, or it is gone.
     fn ask(&mut self, at: ActorId, ask: Ask) -> Option<Answer> {
         let answer: Option<Answer> = match self.seats.get_mut(&at)? {
             Seat::Here(actor) => Some(actor.answer(ask)),
@@ -162,7 +162,7 @@ impl Coordinator<'_> {
         Ok(())
     }
 
-    /// A step that an actor executes by itself.
+    /// A step that one actor executes alone.
     fn other(&mut self, step: usize, at: ActorId, act: &Act) {
         let act = self.resolved(act);
         let (blocks, fills) = (self.reference.blocks(step), self.fills.clone());
@@ -182,7 +182,7 @@ impl Coordinator<'_> {
         }
     }
 
-    /// The same with the ports of listeners.
+    /// The step with the ports of listeners filled in.
     fn resolved(&self, act: &Act) -> Act {
         let mut act = act.clone();
         if let Act::Call(Call { args, .. }) = &mut act {
@@ -230,7 +230,7 @@ impl Coordinator<'_> {
         Some("connected")
     }
 
-    /// Round trips until each end has received one of them by ring, where rings are to carry.
+    /// Makes round trips until each end has received one by ring, if rings are to carry.
     fn warm(&mut self, a: (ActorId, Slot), b: (ActorId, Slot)) -> Option<&'static str> {
         let started = Instant::now();
         let must = self.layout.ring && !self.detached;

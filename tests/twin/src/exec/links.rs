@@ -1,4 +1,4 @@
-//! Connections and other descriptors, made for the program, and what the harness asks of them past the library.
+//! Connections and other descriptors for the program, and the harness's own questions about them, past the library.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub fn listen_with(v6: bool, nonblock: bool) -> (i32, u16) {
     (fd, net::getsockname(fd).port())
 }
 
-/// Nagle's delays would make it a matter of time when bytes arrive.
+/// Switches Nagle's algorithm off: with it, the arrival of bytes would depend on timing.
 fn at_once(fd: i32) -> i32 {
     net::set_nodelay(fd);
     fd
@@ -72,7 +72,7 @@ fn plain_socket(kind: c_int) -> i32 {
     unsafe { libc::socket(libc::AF_INET, kind | libc::SOCK_CLOEXEC, 0) }
 }
 
-/// A file of a page's length in memory.
+/// A file in memory with the length of one page.
 fn file() -> i32 {
     // SAFETY: the name is a terminated string.
     let fd = unsafe { libc::memfd_create(c"twin".as_ptr(), libc::MFD_CLOEXEC) };
@@ -83,7 +83,7 @@ fn file() -> i32 {
     fd
 }
 
-/// 0: all went well.
+/// Returns 0 if all went well.
 pub fn warm_send(fd: i32) -> i64 {
     let sent = io::send(fd, &[b'w'; WARM_BYTES], libc::MSG_NOSIGNAL);
     i64::from(sent != Ok(WARM_BYTES))
@@ -95,7 +95,7 @@ pub fn warm_recv(fd: i32) -> i64 {
     i64::from(got != Ok(WARM_BYTES) || bytes != [b'w'; WARM_BYTES])
 }
 
-/// What the program has read of what came by kernel; -1: cannot be said.
+/// Number of the kernel's bytes that the program has read; -1: unknown.
 pub fn consumed(fd: i32) -> i64 {
     match tcp::consumed(fd) {
         tcp::Consumed::Bytes(n) => n as i64,
@@ -103,7 +103,7 @@ pub fn consumed(fd: i32) -> i64 {
     }
 }
 
-/// Which file a descriptor stands for.
+/// The file that a descriptor stands for.
 pub fn inode(fd: i32) -> Option<u64> {
     // SAFETY: integers: all zero is a value.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -111,7 +111,7 @@ pub fn inode(fd: i32) -> Option<u64> {
     (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some(stat.st_ino)
 }
 
-/// What a call of this name may take on this descriptor by SO_RCVTIMEO or SO_SNDTIMEO, if that is not long.
+/// The time limit of a call with this name on this descriptor by SO_RCVTIMEO or SO_SNDTIMEO, if it is short.
 pub fn own_timeout_ms(call: &str, fd: i32) -> Option<u32> {
     let name = match calls::shape(call) {
         Shape::Receives => libc::SO_RCVTIMEO,
@@ -130,13 +130,13 @@ const SENT_MS: u128 = 5;
 /// The kernel delays an acknowledgement by up to 200 ms.
 const ACKNOWLEDGED_MS: u128 = 250;
 
-/// Waits until the kernel has handed on what it was given, as it does at once over loopback, unless buffers are full.
+/// Waits until the kernel has sent all bytes, unless buffers are full. Over loopback it does so at once.
 pub fn until_sent(fd: i32) {
     wait_while(SENT_MS, || has_unsent(fd));
 }
 
-/// Waits until the peer's kernel has acknowledged the end of the stream, unless buffers are full. The acknowledgement is
-/// news to an edge-triggered registration, and may be delayed: whether one wait or two tell of both would be a matter of time.
+/// Waits until the peer's kernel has acknowledged the end of the stream, unless buffers are full. The acknowledgement is an
+/// edge, and may be delayed: whether one wait or two report both would depend on timing.
 pub fn until_acknowledged(fd: i32) {
     wait_while(ACKNOWLEDGED_MS, || !has_unsent(fd) && tcp::unacknowledged(fd).is_ok_and(|n| n > 0));
 }

@@ -1,18 +1,18 @@
-//! Memory for one argument, with a page behind it that nobody may touch.
+//! Memory for one argument, with an inaccessible page behind it.
 
 use std::ptr::null_mut;
 
 const PAGE: usize = 4096;
 
-/// `len` bytes that end where the mapping ends, so that whoever goes too far is found out.
+/// `len` bytes at the end of the mapping, so that an access beyond them is noticed.
 pub struct Area {
     base: *mut u8,
     pages: usize,
     len: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone; the thread that makes the call and the one that looks at the outcome
-// take turns.
+// SAFETY: the mapping belongs to this value alone. The thread that makes the call and the thread that reads the outcome take
+// turns.
 unsafe impl Send for Area {}
 
 impl Area {
@@ -20,7 +20,7 @@ impl Area {
         Area::with(len, libc::PROT_READ | libc::PROT_WRITE)
     }
 
-    /// A page that may not be touched at all, or not be written.
+    /// A page that must not be accessed at all, or not be written.
     pub fn forbidden(protection: libc::c_int) -> Area {
         Area::with(PAGE, protection)
     }
@@ -63,7 +63,7 @@ impl Area {
         unsafe { std::slice::from_raw_parts(self.at(), self.len) }.to_vec()
     }
 
-    /// The i-th value, as it is now.
+    /// The present i-th value.
     pub fn get<T: Copy>(&self, i: usize) -> T {
         assert!((i + 1) * size_of::<T>() <= self.len, "within the area");
         // SAFETY: within the area, and plain old data.

@@ -1,4 +1,4 @@
-//! Executing steps: actors, the threads that make their calls, and the one who tells them what to do.
+//! Execution of steps: actors, the threads that make their calls, and the coordinator.
 
 pub mod actor;
 pub mod bulk;

@@ -1,4 +1,4 @@
-//! Calls that have not come back yet.
+//! Calls that have not returned yet.
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,15 @@ pub struct Pending {
     pub call: Call,
     pub placed: Vec<Placed>,
     pub worker: Worker,
-    /// None: it moves no bytes.
+    /// None: the call moves no bytes.
     pub hold: Option<Hold>,
 }
 
-/// A thread that has not been scheduled for so long sleeps for good: the library's own looks come every millisecond.
+/// A thread that has not been scheduled for this long sleeps for good: the library's own looks come every millisecond.
 const DEEP_MS: u64 = 4;
-/// One that looks again every now and then sleeps as well, after so long.
+/// A thread that looks now and then counts as asleep, too, after this long.
 const LIGHT_MS: u64 = 60;
-/// What was over on the kernel must be over by then.
+/// A call that returned on the kernel must return within this time.
 const LATE_MS: u64 = 3000;
 
 impl Pending {
@@ -33,7 +33,7 @@ impl Pending {
     }
 }
 
-/// Waits until the call is over, or sleeps (None). `blocks`: what it did on the kernel, where that is known.
+/// Waits until the call returns, or sleeps (None). `blocks`: whether it blocked on the kernel, if known.
 pub fn over_or_asleep(worker: &Worker, blocks: Option<bool>) -> Option<Outcome> {
     if blocks == Some(false) {
         return worker.wait(Duration::from_millis(LATE_MS));
@@ -50,7 +50,7 @@ pub fn over_or_asleep(worker: &Worker, blocks: Option<bool>) -> Option<Outcome> 
     }
 }
 
-/// How long a thread has slept without being scheduled.
+/// Measures how long a thread has slept without being scheduled.
 #[derive(Default)]
 struct Rest {
     since: Option<(u64, Instant)>,
@@ -72,8 +72,8 @@ impl Rest {
     }
 }
 
-/// Waits until each call is over or sleeps; returns those that are over. `expected`: steps whose calls were over on the
-/// kernel, which get more time.
+/// Waits until each call has returned or sleeps. Returns those that have returned. `expected`: steps whose calls returned on
+/// the kernel; they get more time.
 pub fn settle(pending: &mut Vec<Pending>, expected: &[usize]) -> Vec<(Pending, Outcome)> {
     let started = Instant::now();
     let mut rests: Vec<Rest> = pending.iter().map(|_| Rest::default()).collect();

@@ -1,4 +1,4 @@
-//! Arguments become words, and memory that they point to.
+//! Turns arguments into words, and into the memory to which they point.
 
 use libc::{epoll_event, iovec, mmsghdr, msghdr, pollfd, sigset_t, sockaddr_in, sockaddr_in6, timespec, timeval};
 
@@ -6,16 +6,16 @@ use super::memory::Area;
 use crate::data;
 use crate::program::{Arg, Msg, Part, Slot, Watched};
 
-/// What room is filled with before a call, to see what the call has written.
+/// Room is filled with this byte before a call, to see what the call has written.
 pub const UNTOUCHED: u8 = 0xee;
-/// Bytes of an fd_set that are given to select: 1024 descriptors.
+/// Bytes of an fd_set for select: 1024 descriptors.
 const SET_BYTES: usize = 128;
 
 pub struct Context<'a> {
     pub slots: &'a [i32],
-    /// Number of the step, from which the bytes to be sent follow.
+    /// Number of the step, which determines the bytes to send.
     pub step: usize,
-    /// The call sends, so that vectors hold data, not room.
+    /// Whether the call sends: then vectors hold data, not room.
     pub sends: bool,
 }
 
@@ -24,7 +24,7 @@ pub struct Placed {
     pub held: Held,
 }
 
-/// Memory that the call was given.
+/// Memory that the call uses.
 pub enum Held {
     Nothing,
     Input(#[expect(dead_code, reason = "kept until the call is over")] Area),
@@ -44,7 +44,7 @@ pub enum Held {
 
 pub struct PlacedVec {
     table: Area,
-    /// None: a part that points nowhere.
+    /// None: a part with a bad pointer.
     pub parts: Vec<Option<Area>>,
     _nowhere: Option<Area>,
 }
@@ -148,7 +148,7 @@ fn place_msg(msg: &Msg, context: &Context, sent: &mut usize) -> (msghdr, PlacedM
     head.msg_namelen = msg.name;
     head.msg_control = pointer(&control).cast();
     head.msg_controllen = msg.control as usize;
-    // A call that receives says what it found; one that sends must not look.
+    // A call that receives writes the flags; a call that sends must ignore them.
     head.msg_flags = 0x5a5a;
     (head, PlacedMsg { vec, _name: name, _control: control })
 }

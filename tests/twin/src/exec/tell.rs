@@ -1,4 +1,4 @@
-//! What a call has answered, in words that are the same in every run.
+//! The result of a call, in words that are the same in every run.
 
 use std::fmt::Write;
 
@@ -13,10 +13,10 @@ use crate::data;
 use crate::program::{Arg, Call};
 use crate::trace::Line;
 
-/// What errno is before each call: one that succeeds must leave it alone.
+/// Value of errno before each call: a call that succeeds must not change it.
 pub const ERRNO_BEFORE: i32 = 7777;
 
-/// Fills in the line of a call that is over.
+/// Fills in the line of a call that has returned.
 pub fn tell(call: &Call, placed: &[Placed], outcome: &Outcome, line: &mut Line) {
     line.text = match outcome.ret {
         -1 => format!("-1 {:?}", Errno(outcome.errno)),
@@ -84,7 +84,7 @@ fn value(line: &mut Line, call: &Call, bytes: &[u8], len: i32) {
     let bytes = &bytes[..bytes.len().min(len.max(0) as usize)];
     let _ = match shape_of_value(call) {
         Value::Address => write!(line.text, ", length {len}, {}", address(bytes)),
-        // The state is the kernel's; what it counts is not (LIMITATIONS: "Seen from outside").
+        // The state is the kernel's own; its counters differ (LIMITATIONS: "Seen from outside").
         Value::TcpInfo => write!(line.text, ", length {len}, state {:?}", bytes.first()),
         Value::Option => write!(line.text, ", length {len}, {bytes:02x?}"),
     };
@@ -106,7 +106,7 @@ fn shape_of_value(call: &Call) -> Value {
     }
 }
 
-/// Ports are of the kernel's choice: the coordinator numbers them as they come.
+/// The kernel chooses ports, so the coordinator numbers them as they appear.
 fn address(bytes: &[u8]) -> String {
     if bytes.len() < 4 || bytes[0] == UNTOUCHED {
         return format!("{bytes:02x?}");
@@ -120,7 +120,7 @@ fn polls(line: &mut Line, area: &Area) {
     let _ = write!(line.text, ", revents [{}]", revents.collect::<Vec<_>>().join(" "));
 }
 
-/// How much time is left is nobody's promise; that some is left, or none, is.
+/// The time that is left is not determined; whether some is left, is.
 fn time(line: &mut Line, area: &Area, before: (i64, i64)) {
     let left = (area.get::<i64>(0), area.get::<i64>(1));
     let word = match left {

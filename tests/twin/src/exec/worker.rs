@@ -1,4 +1,4 @@
-//! Threads that make the calls, so that a call that does not return holds nothing up.
+//! Threads that make the calls, so that a call that does not return delays nothing else.
 
 use std::fs::File;
 use std::os::fd::{FromRawFd, IntoRawFd};
@@ -31,10 +31,10 @@ pub struct Worker {
     scheduled: File,
 }
 
-/// Numbers from here on are the harness's; programs and the library use lower ones.
+/// Descriptors from here on are the harness's. Programs and the library use lower ones.
 pub const HARNESS_FDS: i32 = 900;
 
-/// Moves a descriptor to where programs do not meet it.
+/// Moves a descriptor out of the programs' range.
 pub fn raise(fd: i32) -> i32 {
     let high = sidestep_sys::fd::fcntl(fd, libc::F_DUPFD_CLOEXEC, HARNESS_FDS as usize).expect("a high number");
     sidestep_sys::fd::close(fd);
@@ -79,7 +79,7 @@ impl Worker {
         }
     }
 
-    /// How often the thread was scheduled until now, if it sleeps.
+    /// How often the thread has been scheduled so far, if it sleeps.
     pub fn asleep(&self) -> Option<u64> {
         let stat = read(&self.stat);
         if !stat.rsplit_once(") ")?.1.starts_with('S') {
@@ -100,7 +100,7 @@ fn read(file: &File) -> String {
     String::from_utf8_lossy(&bytes[..n]).into_owned()
 }
 
-/// The thread that takes orders has them blocked, so that signals for the process come to one that makes calls.
+/// Blocks signals in the thread that takes commands, so that signals for the process go to a thread that makes calls.
 pub fn block_signals() {
     sidestep_posix::sys::signal::block(&SIGNALS);
 }
@@ -119,8 +119,8 @@ type Wide = unsafe extern "C" fn(usize, usize, usize, usize, usize, usize, usize
 fn run(job: &Job) -> Outcome {
     let [a, b, c, d, e, f, g] = job.words;
     let started = Instant::now();
-    // SAFETY: a function of libc, which takes its arguments as words and ignores those that it does not have. Bad
-    // pointers are what the test is about: the kernel answers them, and the library has to.
+    // SAFETY: a function of libc, which takes its arguments as words and ignores surplus ones. Bad pointers are what is tested:
+    // the kernel answers them, and the library must as well.
     let (ret, errno) = unsafe {
         let location = libc::__errno_location();
         *location = ERRNO_BEFORE;

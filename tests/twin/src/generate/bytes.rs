@@ -4,7 +4,7 @@ use crate::program::{Act, ActorId, Arg, Msg, Part, Slot};
 
 use super::world::{What, World};
 
-/// So many bytes may be under way in one direction: they fit into every buffer, and into the smallest ring.
+/// Most bytes under way in one direction: they fit into every buffer, and into the smallest ring.
 const UNREAD: u32 = 3000;
 const SMALL: u64 = 1200;
 
@@ -89,7 +89,7 @@ fn send_to(world: &mut World, at: ActorId, slot: Slot, len: u32) {
         "sendto" => vec![fd, data, num(len), num(flags), Arg::Null, num(0)],
         "sendmsg" => vec![fd, Arg::Msg(message(world, len, 0)), num(flags)],
         "sendmmsg" => {
-            // Whoever waits for bytes may get those of the first message only, as chance has it.
+            // A call that waits for bytes may get only those of the first message, depending on timing.
             let most = if world.mood.quiet { 3 } else { 1 };
             let (msgs, n) = messages(world, len, 0, most);
             vec![fd, msgs, num(n), num(flags)]
@@ -101,15 +101,15 @@ fn send_to(world: &mut World, at: ActorId, slot: Slot, len: u32) {
     world.call(at, name, args);
 }
 
-/// Bytes that the kernel holds back until more follow, and more at once: with a ring they are there earlier
-/// (LIMITATIONS: "Order of effects"). So nobody must be waiting for them.
+/// Bytes that the kernel holds back until more follow, and more at once. By ring they arrive earlier (LIMITATIONS: "Order of
+/// effects"), so no call may be waiting for them.
 fn with_more(world: &mut World, at: ActorId, slot: Slot, len: u32) {
     let args = |flags, len| vec![Arg::Fd(slot), Arg::Data { len, good: len }, num(len), num(flags)];
     world.sound_call(at, "send", args(libc::MSG_MORE | libc::MSG_NOSIGNAL, len / 2));
     world.sound_call(at, "send", args(libc::MSG_NOSIGNAL, len - len / 2));
 }
 
-/// sendfile and the splice family, where what they need is there.
+/// sendfile and the splice family, if what they need is there.
 fn from_elsewhere(world: &mut World, at: ActorId, slot: Slot, len: u32, name: &str) {
     let fd = Arg::Fd(slot);
     let args = match name {
@@ -177,7 +177,7 @@ pub fn receive(world: &mut World) {
     receive_at(world, at, slot, len);
 }
 
-/// Reads all that the end has been sent.
+/// Reads everything that was sent to the end.
 fn receive_from(world: &mut World, number: usize, end: usize) {
     let holds = |what| what == What::Connection { number, end };
     let actors: Vec<ActorId> = world.actors.keys().copied().collect();
@@ -224,7 +224,7 @@ fn receive_flags(world: &mut World, blocks: bool) -> i32 {
 
 fn receive_at(world: &mut World, at: ActorId, slot: Slot, len: u32) {
     let name = world.one_of(RECEIVES);
-    // A thread that waits for bytes is in the way of all others that read.
+    // A thread that waits for bytes disturbs all other readers.
     let blocks = !world.mood.quiet && world.rng.below(5) == 0;
     let flags = receive_flags(world, blocks);
     let takes = flags & (libc::MSG_PEEK | libc::MSG_OOB | libc::MSG_ERRQUEUE) == 0;
@@ -253,14 +253,14 @@ fn receive_at(world: &mut World, at: ActorId, slot: Slot, len: u32) {
         "recvmsg" => vec![fd, Arg::Msg(message(world, len, extra)), num(flags)],
         _ => {
             let (msgs, n) = messages(world, len, extra, 3);
-            // recvmmsg waits for all of its messages, unless it is told otherwise.
+            // recvmmsg waits for all of its messages unless MSG_WAITFORONE is given.
             vec![fd, msgs, num(n), num(flags | libc::MSG_WAITFORONE), Arg::Null]
         }
     };
     world.call(at, name, args);
 }
 
-/// One direction is filled; looks at it; it is emptied.
+/// Fills one direction, looks at it, and empties it.
 pub fn fill_and_drain(world: &mut World) {
     if !world.mood.fills {
         return;

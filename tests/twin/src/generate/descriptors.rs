@@ -1,4 +1,4 @@
-//! Making, asking, copying and closing descriptors.
+//! Making, examining, duplicating and closing descriptors.
 
 use crate::program::{Act, ActorId, Arg, Call, Kind, Slot};
 
@@ -13,7 +13,7 @@ pub fn pair(world: &mut World) {
     let (a, b) = (world.free_slot(0), world.free_slot(1));
     let number = world.unread.len();
     world.unread.push([0; 2]);
-    // The first one always, so that some bytes of every program go by ring.
+    // The first connection always, so that some bytes of every program go by ring.
     let warm = number == 0 || !world.mood.cold && world.rng.below(8) > 0;
     let v6 = world.rng.below(4) == 0;
     let at = world.rng.below(2) as ActorId;
@@ -55,7 +55,7 @@ pub fn option(world: &mut World) {
     world.call(at, "setsockopt", vec![Arg::Fd(slot), num(level), num(name), Arg::Bytes(value), num(len)]);
 }
 
-/// fcntl.h.
+/// Of fcntl.h.
 const F_GETSIG: i32 = 11;
 
 pub fn flags(world: &mut World) {
@@ -105,7 +105,7 @@ pub fn duplicate(world: &mut World) {
         "dup onto itself" => (world.one_of(&["dup2", "dup3"]), vec![Arg::Fd(old), Arg::Fd(old), num(0)], None),
         name => (name, vec![Arg::Fd(old), Arg::Fd(new)], None),
     };
-    // Onto a number that was never open nothing is copied.
+    // Nothing is duplicated onto a number that was never open.
     let onto = into.is_some() || world.what(at, new) != What::Nothing;
     world.call_with(at, Call { name: name.into(), args, raw: false, into, wait_ms: None });
     if onto && name != "dup onto itself" {
@@ -131,7 +131,7 @@ pub fn close(world: &mut World) {
     world.set(at, slot, What::Nothing);
 }
 
-/// A close of which the other slots with the same number know nothing.
+/// A close that other slots with the same number do not notice.
 pub fn close_behind(world: &mut World) {
     let at = world.any_actor();
     let slot = world.subject(at);
@@ -230,7 +230,7 @@ fn accept(world: &mut World, at: ActorId, listener: Slot) {
     }
     world.call_with(at, Call { name: name.into(), args, raw: false, into: Some(slot), wait_ms: None });
     no_delay(world, at, slot);
-    // Which connection it is, if any, the generator does not know: bytes on it are nobody's, and few.
+    // The generator does not know which connection this is, if any, so few bytes are sent on it.
     world.unread.push([0; 2]);
     world.set(at, slot, What::Connection { number: world.unread.len() - 1, end: 0 });
 }

@@ -8,7 +8,7 @@ fn num(n: impl Into<i64>) -> Arg {
     Arg::Num(n.into())
 }
 
-/// How long a wait may take: an argument in milliseconds, and the same as something that ends by itself.
+/// The timeout of a wait: as an argument in milliseconds, and as the time after which the wait ends by itself.
 fn timeout_ms(world: &mut World) -> (i32, Option<u32>) {
     match world.rng.below(24) {
         _ if world.mood.quiet => (0, None),
@@ -22,17 +22,17 @@ fn timeout_ms(world: &mut World) -> (i32, Option<u32>) {
     }
 }
 
-/// The same as seconds and parts of them; `unit` of them are a second.
+/// A timeout as seconds and fractions; `unit` fractions are a second.
 fn parts_of(world: &mut World, unit: i64) -> ((i64, i64), Option<u32>) {
     let (ms, wait) = timeout_ms(world);
     match world.rng.below(40) {
         _ if world.mood.quiet => ((0, 0), None),
         0 => ((-1, 0), None),
         1 => ((0, -1), None),
-        // glibc makes a second of a million microseconds, which would end at any step.
+        // glibc turns a million microseconds into a second, which would end at any step.
         2 if unit > 1_000_000 => ((0, unit), None),
         3 => ((i64::MAX, 0), None),
-        // Not as microseconds: of those glibc's select() looks at 32 bits only.
+        // Not as microseconds: glibc's select() looks at 32 bits of them only.
         4 if unit > 1_000_000 => ((0, i64::MAX), None),
         _ if ms < 0 => ((1 << 40, 5), None),
         _ => (((ms / 1000).into(), i64::from(ms % 1000) * (unit / 1000)), wait),
@@ -155,7 +155,7 @@ fn set_of(world: &mut World, at: ActorId) -> Slot {
     slot
 }
 
-/// In an event's data: it was registered edge-triggered.
+/// Bit of an event's data: the registration is edge-triggered.
 pub const EDGE: u64 = 1 << 32;
 
 fn interest(world: &mut World) -> u32 {
@@ -190,7 +190,8 @@ pub fn control(world: &mut World) {
         if world.mood.wrong > 0 { 77 } else { libc::EPOLL_CTL_ADD },
     ]);
     let mut events = interest(world);
-    // On a connection every set is woken (LIMITATIONS: "EPOLLEXCLUSIVE"), so it is asked for where it is an error, or on others.
+    // Every set that watches a connection is woken (LIMITATIONS: "EPOLLEXCLUSIVE"). So the flag is used where it is an error,
+    // or on other descriptors.
     let other = !matches!(world.what(at, fd), What::Connection { .. });
     if world.rng.below(12) == 0 && (other || op == libc::EPOLL_CTL_MOD || events & libc::EPOLLONESHOT as u32 != 0) {
         events |= libc::EPOLLEXCLUSIVE as u32;
@@ -224,7 +225,7 @@ fn wait_for(world: &mut World, at: ActorId, set: Slot) {
     push(world, at, name, args, wait);
 }
 
-/// What can be said of a connection whose buffers are full.
+/// Looks at a connection whose buffers are full.
 pub fn look_at_full(world: &mut World, at: ActorId, slot: Slot) {
     match world.rng.below(3) {
         0 => {

@@ -1,9 +1,9 @@
-//! Socket options that are asked for and set.
+//! Socket options that are read and set.
 //!
-//! Left out are those whose values are not the same in every run, and those that LIMITATIONS names as different while a
-//! ring carries: what counts packets ("Seen from outside"), TCP_CORK ("Order of effects"), SO_TIMESTAMP and TCP_INQ
-//! ("Ancillary data"); and what makes it a matter of time how calls end: buffer sizes, since programs rely on buffers that
-//! take what they send, and SO_LINGER with a time.
+//! Options are left out if their values differ from run to run. Options that LIMITATIONS lists as different while a ring
+//! carries are left out, too: packet counters ("Seen from outside"), TCP_CORK ("Order of effects"), SO_TIMESTAMP and TCP_INQ
+//! ("Ancillary data"). So are options that make the end of calls depend on timing: buffer sizes, since programs rely on buffers
+//! that take everything they send, and SO_LINGER with a time.
 
 use libc::{IPPROTO_TCP, SOL_SOCKET};
 use sidestep_posix::rng::Rng;

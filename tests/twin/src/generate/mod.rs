@@ -1,4 +1,4 @@
-//! Programs from seeds. What is generated does not depend on what calls answer, so a seed is a program.
+//! Programs from seeds. The generated program does not depend on the results of calls, so a seed determines a program.
 
 mod bytes;
 mod descriptors;
@@ -21,7 +21,7 @@ pub fn program(seed: u64, steps: usize) -> Vec<Step> {
     world.steps
 }
 
-/// What may come next, and how often.
+/// A possible next step, and its weight.
 type Choice = (u64, fn(&mut World));
 
 const CHOICES: &[Choice] = &[
@@ -80,7 +80,7 @@ fn signals(world: &mut World) {
     world.push(at, act);
 }
 
-/// A child, or the end of one.
+/// Forks a child, or ends one.
 fn forks(world: &mut World) {
     if !world.mood.forks {
         return;
@@ -110,7 +110,7 @@ fn operator(world: &mut World) {
     }
 }
 
-/// Long enough for a ring to count as stalled, now and then.
+/// Sometimes long enough for a ring to count as stalled.
 fn nap(world: &mut World) {
     let ms = *world.rng.pick(&[1, 3, 25]);
     world.push(0, Act::Nap { ms });
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// All that can be generated is known to those who execute it.
+    /// The executors know all calls that can be generated.
     #[test]
     fn every_call_is_made_by_some_program() {
         let made: std::collections::BTreeSet<String> = (0..400)

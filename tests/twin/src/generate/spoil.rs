@@ -1,27 +1,27 @@
-//! Wrong arguments: one of a call's becomes something that no sound program passes.
+//! Wrong arguments: replaces one argument of a call by a value that no correct program passes.
 
 use sidestep_posix::rng::Rng;
 
 use crate::program::{Arg, Call, Part};
 
-/// Calls of glibc that look at these arguments themselves, and would die of a bad pointer.
+/// Whether glibc itself reads this argument, and would crash on a bad pointer.
 fn libc_looks(name: &str, arg: &Arg) -> bool {
     let waits = ["ppoll", "__ppoll_chk", "select", "__select", "pselect", "epoll_pwait2", "epoll_pwait"];
     matches!(arg, Arg::Timeval { .. } | Arg::Timespec { .. } | Arg::Signals(_)) && waits.contains(&name)
 }
 
-/// Numbers that say how long memory is in a function that checks it: glibc ends the program for a wrong one.
+/// Whether the function checks the length of memory: glibc ends the program for a wrong one.
 fn is_checked(name: &str) -> bool {
     name.ends_with("_chk")
 }
 
-/// `waits`: the call may come to wait for ever.
+/// `waits`: the call may wait for ever.
 pub fn spoil(rng: &mut Rng, call: &mut Call, waits: bool) {
     let i = rng.below(call.args.len() as u64) as usize;
     if libc_looks(&call.name, &call.args[i]) || is_checked(&call.name) {
         return;
     }
-    // These could close or replace what the harness needs.
+    // These could close or replace descriptors that the harness needs.
     let careful = ["dup2", "__dup2", "dup3", "close_range", "close", "__close"].contains(&call.name.as_str());
     let fd = i == 0 || careful;
     match &mut call.args[i] {
@@ -35,9 +35,9 @@ pub fn spoil(rng: &mut Rng, call: &mut Call, waits: bool) {
                 call.wait_ms = call.wait_ms.filter(|_| !is_timeout);
             }
         }
-        // As for room; the test aid of flips cuts what is sent, so that a part of it might do.
+        // As for room: the test aid of flips cuts a send, so a good part of the data might suffice.
         Arg::Data { good, .. } => *good = 0,
-        // A part that is good is filled by the kernel with whole segments (LIMITATIONS: "only a part of which may be written").
+        // The kernel fills a good part of the room with whole segments (LIMITATIONS: "only a part of which may be written").
         Arg::Room { good, .. } => *good = 0,
         Arg::Vec { parts } => spoil_parts(rng, parts),
         Arg::Msg(msg) => spoil_parts(rng, &mut msg.parts),
@@ -48,9 +48,9 @@ pub fn spoil(rng: &mut Rng, call: &mut Call, waits: bool) {
 }
 
 fn number(rng: &mut Rng, name: &str, i: usize) -> i64 {
-    // A wait may become one without an end, but not a long one, which would come back at any step.
+    // A wait may become endless, but not long: a long one would return at any step.
     let wait = name.contains("poll") || name.contains("select");
-    // Nor may a length become one that some of the memory has: a part of it might do.
+    // A length must not become one that a part of the memory has: that part might suffice.
     let moves_bytes = crate::calls::shape(name) != crate::calls::Shape::Other;
     let wrong: &[i64] = match i {
         2 if moves_bytes => &[0],

@@ -1,4 +1,4 @@
-//! What the generator remembers of the program so far, as far as it can without running it.
+//! What the generator knows about the program so far, without running it.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub enum What {
     EventFd,
 }
 
-/// What a program does at all, so that programs differ.
+/// Properties of a whole program, so that programs differ.
 pub struct Mood {
     pub signals: bool,
     pub forks: bool,
@@ -41,9 +41,9 @@ pub struct Mood {
     pub closes_behind_backs: bool,
     /// No call waits.
     pub quiet: bool,
-    /// Of 10 connections, how many do not block.
+    /// Of 10 connections, this many do not block.
     pub nonblocking: u64,
-    /// Of 100 calls, how many get a wrong argument.
+    /// Of 100 calls, this many get a wrong argument.
     pub wrong: u64,
     /// Connections are not warmed up.
     pub cold: bool,
@@ -54,7 +54,7 @@ pub struct World {
     pub steps: Vec<Step>,
     pub mood: Mood,
     pub actors: BTreeMap<ActorId, [What; SLOTS]>,
-    /// Bytes sent by each end of each connection that nobody has asked for yet, at most.
+    /// Most bytes that each end of each connection has sent and that nobody has asked for yet.
     pub unread: Vec<[u32; 2]>,
     pub next_child: ActorId,
     pub next_name: u8,
@@ -93,12 +93,12 @@ impl World {
         self.steps.push(Step { at, act });
     }
 
-    /// A call, which may get a wrong argument on its way.
+    /// Adds a call, one argument of which may be spoiled.
     pub fn call(&mut self, at: ActorId, name: &str, args: Vec<Arg>) {
         self.call_with(at, Call { name: name.into(), args, raw: false, into: None, wait_ms: None });
     }
 
-    /// A call that is as it should be.
+    /// Adds a call with good arguments only.
     pub fn sound_call(&mut self, at: ActorId, name: &str, args: Vec<Arg>) {
         self.push(at, Act::Call(Call { name: name.into(), args, raw: false, into: None, wait_ms: None }));
     }
@@ -134,7 +134,7 @@ impl World {
         self.rng.below(SLOTS as u64) as Slot
     }
 
-    /// A slot of an actor that holds such a thing.
+    /// A slot of the actor that holds such a thing.
     pub fn slot_of(&mut self, at: ActorId, is: impl Fn(What) -> bool) -> Option<Slot> {
         let all: Vec<Slot> = (0..SLOTS as Slot).filter(|&s| is(self.what(at, s))).collect();
         if all.is_empty() { None } else { Some(*self.rng.pick(&all)) }
@@ -144,7 +144,7 @@ impl World {
         self.slot_of(at, |what| matches!(what, What::Connection { .. }))
     }
 
-    /// Something to wait for or to ask: mostly a connection, and sometimes anything.
+    /// A slot to wait for or to examine: mostly a connection, sometimes anything.
     pub fn subject(&mut self, at: ActorId) -> Slot {
         if self.rng.below(6) > 0
             && let Some(slot) = self.connection(at)

@@ -1,4 +1,4 @@
-//! Two traces, line by line.
+//! Compares two traces, line by line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::ways::Way;
 use crate::program::Step;
 use crate::trace::Line;
 
-/// Which line of a trace: the step, the actor, and whether it says how a call that had blocked came out.
+/// Identifies a line of a trace: the step, the actor, and whether the line has the result of a call that had blocked.
 pub type Key = (usize, u8, bool);
 
 pub struct Difference {
@@ -21,13 +21,13 @@ pub struct Difference {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Nothing allows it.
+    /// No rule allows it.
     Fault,
     /// The same events of an epoll set, in another order.
     Order,
-    /// A rule allows it, by this name.
+    /// The rule of this name allows it.
     Known(&'static str),
-    /// A fault that is known and not mended yet; nothing after it is compared.
+    /// A known fault that is not fixed yet. Nothing after it is compared.
     Open(&'static str),
 }
 
@@ -36,7 +36,7 @@ pub struct Comparison {
     /// In the order of the trace.
     pub differences: Vec<Difference>,
     pub compared: usize,
-    /// Lines in which runs on the kernel differ.
+    /// Number of lines in which runs on the kernel differ.
     pub undetermined: usize,
 }
 
@@ -54,7 +54,7 @@ fn by_key(lines: &[Line]) -> BTreeMap<Key, &Line> {
     lines.iter().map(|line| (key(line), line)).collect()
 }
 
-/// Whether two lines say the same; how long it took is not said.
+/// Whether two lines have the same content. Durations do not count.
 pub fn says_the_same(a: &Line, b: &Line) -> bool {
     let timeless = |line: &Line| Line { ms: 0, ..line.clone() };
     timeless(a) == timeless(b)
@@ -83,7 +83,7 @@ pub fn undetermined(runs: &[&[Line]]) -> BTreeSet<Key> {
     keys.into_iter().filter(|key| !steady(key)).collect()
 }
 
-/// `run`: what happened with Sidestep.
+/// `run`: the run with Sidestep.
 pub fn compare(steps: &[Step], way: Way, plain: &[Line], run: &Run, unsteady: &BTreeSet<Key>) -> Comparison {
     let (plain, other) = (by_key(plain), by_key(&run.lines));
     let keys: BTreeSet<Key> = plain.keys().chain(other.keys()).copied().collect();

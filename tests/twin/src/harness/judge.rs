@@ -1,4 +1,4 @@
-//! One program in all ways: runs it, compares, and says what is wrong.
+//! One program in all ways: runs it, compares the traces, and reports the first fault.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::ways::{PLAIN, Way};
 use crate::program::Step;
 use crate::trace::Line;
 
-/// What the kernel does with a program, in both layouts.
+/// The kernel's behaviour for a program, in both layouts.
 pub struct Truth {
     lines: [Vec<Line>; 2],
     undetermined: [BTreeSet<Key>; 2],
@@ -16,19 +16,19 @@ pub struct Truth {
 
 pub struct Verdict {
     pub comparison: Comparison,
-    /// What is wrong, in one line.
+    /// The fault, in one line.
     pub fault: Option<String>,
     pub said: String,
     pub ring_bytes: u64,
     pub seconds: f64,
 }
 
-/// Runs on the kernel, of which only what they agree on is compared; and before a difference is believed.
+/// Number of runs on the kernel. Only lines on which they agree are compared. More runs follow before a difference counts.
 pub const RUNS: usize = 2;
 pub const RUNS_FOR_A_FAULT: usize = 4;
 
 impl Truth {
-    /// Err: it does not even run on the kernel.
+    /// Err: the program does not even run on the kernel.
     pub fn find(runner: &Runner, steps: &[Step], seed: u64, layouts: &[bool], times: usize) -> Result<Truth, String> {
         let mut truth = Truth { lines: [vec![], vec![]], undetermined: [BTreeSet::new(), BTreeSet::new()] };
         for (i, way) in PLAIN.into_iter().enumerate().filter(|(_, way)| layouts.contains(&way.two)) {

@@ -1,6 +1,6 @@
-//! Faults that are known and not mended yet. What a program does after one says nothing: it is not compared.
+//! Known faults that are not fixed yet. Behaviour after such a fault proves nothing, so it is not compared.
 //!
-//! `--strict` lets them count.
+//! With `--strict` these faults count.
 
 use super::rules::Context;
 use crate::program::Act;
@@ -13,7 +13,7 @@ pub struct Open {
 
 pub const OPEN: &[Open] = &[];
 
-/// The open fault that this difference may be.
+/// The known fault that may have caused this difference.
 pub fn fault(context: &Context) -> Option<&'static Open> {
     let step = context.steps.get(context.plain.step.max(context.line.step))?;
     let Act::Call(call) = &step.act else { return None };

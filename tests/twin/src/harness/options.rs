@@ -39,48 +39,48 @@ pub struct Options {
     /// Steps of a program
     #[arg(long, default_value_t = 150)]
     pub steps: usize,
-    /// all, some (four, by the seed), or names with commas between
+    /// all, some (four, chosen by the seed), or names separated by commas
     #[arg(long, default_value = "some")]
     pub ways: String,
-    /// Programs at a time
+    /// Programs that run at a time
     #[arg(long, default_value_t = 2)]
     pub jobs: usize,
-    /// Go on with seeds that nobody has tried for so many seconds; the first is chosen by the clock
+    /// Go on with new seeds for this many seconds; the clock chooses the first
     #[arg(long)]
     pub time: Option<u64>,
-    /// So many new seeds after the others, chosen by the clock
+    /// Number of new seeds after the others, chosen by the clock
     #[arg(long, default_value_t = 0)]
     pub new: u64,
-    /// Run this program only, and show its trace
+    /// Run only this program, and show its trace
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
-    /// Print the program of a seed and leave
+    /// Print the program of a seed and exit
     #[arg(long, value_name = "SEED")]
     pub show: Option<u64>,
-    /// Programs that always run: a directory of *.twin
+    /// Directory of programs (*.twin) that always run
     #[arg(long, value_name = "DIR")]
     pub programs: Option<PathBuf>,
-    /// Faults that are known and not mended yet count, too, and the same events of a set in another order
+    /// Also count known faults that are not fixed yet, and events of a set in another order
     #[arg(long)]
     pub strict: bool,
-    /// Seconds for making a program that shows a fault smaller; 0: it stays as it is
+    /// Seconds for making a program that shows a fault smaller; 0: not at all
     #[arg(long, default_value_t = 60)]
     pub shrink: u64,
-    /// Where programs that show a fault are written
+    /// Directory for programs that show a fault
     #[arg(long, value_name = "DIR", default_value = "target/twin")]
     pub out: PathBuf,
-    /// Seconds that one run may take
+    /// Most seconds of one run
     #[arg(long, default_value_t = 60)]
     pub deadline: u64,
-    /// The sidestep command (default: that of target/release)
+    /// Path of the sidestep command (default: that of target/release)
     #[arg(long, value_name = "PATH")]
     pub sidestep: Option<PathBuf>,
-    /// One JSON object instead of the last line; progress is on standard error in any case
+    /// Print one JSON object instead of the last line; progress is on standard error in any case
     #[arg(long)]
     pub json: bool,
 }
 
-/// What the harness starts.
+/// Internal commands, which the harness starts.
 #[derive(clap::Subcommand)]
 pub enum Part {
     /// Execute the program in a directory of the harness

@@ -1,7 +1,7 @@
-//! Differences that are none: each stands in LIMITATIONS.md, and is here beside the words that name it.
+//! Permitted differences. Each is documented in LIMITATIONS.md, and has here the sentence that documents it.
 //!
-//! Most differences that users may meet are kept out of programs by the way in which these are generated, so that nothing
-//! need be overlooked: `generate::kinds`, `generate::bytes::with_more`, `exec::bulk`.
+//! Most differences that users may see are excluded by the generator, so that no rule has to permit them: `generate::kinds`,
+//! `generate::bytes::with_more`, `exec::bulk`.
 
 use super::ways::{Preloaded, Way};
 use crate::generate::EDGE;
@@ -12,7 +12,7 @@ pub struct Rule {
     pub name: &'static str,
     /// Its sentence in LIMITATIONS.md.
     pub sentence: &'static str,
-    /// What follows such a difference says nothing.
+    /// Behaviour after such a difference proves nothing.
     pub ends: bool,
     holds: fn(&Context) -> bool,
 }
@@ -37,7 +37,7 @@ pub const RULES: &[Rule] = &[
         name: "edge-twice-unwritten",
         sentence: "An edge-triggered registration can be told twice of one arrival",
         ends: false,
-        // The second time, there is nowhere to write it to.
+        // At the second report the page is read-only.
         holds: |c| {
             (changes_carrier(c) || others_wait_in_its_set(c))
                 && (c.plain.text.as_str(), c.line.text.as_str()) == ("0", "-1 EFAULT")
@@ -54,7 +54,7 @@ pub const RULES: &[Rule] = &[
         name: "order-in-little-room",
         sentence: "Between the two, the first news of a ring after the last wait has its exact place.",
         ends: true,
-        // The wait has room for some of what is ready, and reports others.
+        // The wait has room for some of the ready events, and reports others than the kernel.
         holds: |c| {
             let full = |line: &Line| line.events.len() as u64 == room(c) && c.plain.text == line.text;
             full(c.plain) && full(c.line)
@@ -102,14 +102,14 @@ pub const RULES: &[Rule] = &[
         name: "flip-part",
         sentence: "The connection was switched by the test aid `SIDESTEP_FLIP`.",
         ends: false,
-        // A send goes in parts then, of which the first may go before the peer's reset is known.
+        // The send goes in parts, the first of which may go before the peer's reset is known.
         holds: |c| c.way.flips && sent(c.plain) > sent(c.line) && sent(c.line) > 0,
     },
     Rule {
         name: "flip-part-received",
         sentence: "The connection was switched by the test aid `SIDESTEP_FLIP`.",
         ends: true,
-        // Who waits for bytes is woken by the first part.
+        // The first part wakes a call that waits for bytes.
         holds: |c| {
             c.way.flips && c.line.after.is_some() && received(c.plain) > received(c.line) && received(c.line) > 0
         },
@@ -122,23 +122,23 @@ pub const RULES: &[Rule] = &[
     },
 ];
 
-/// What a call that sends has taken; it says nothing but a number.
+/// Number of bytes that a sending call has taken; its line has nothing but a number.
 fn sent(line: &Line) -> i64 {
     line.text.parse().unwrap_or(0)
 }
 
-/// What a call that receives has brought.
+/// Number of bytes that a receiving call has returned.
 fn received(line: &Line) -> i64 {
     line.text.split_once(',').and_then(|(n, _)| n.parse().ok()).unwrap_or(0)
 }
 
-/// Connections change their carrier in mid-program, or several threads may wait in one set.
+/// Whether connections change their carrier during the program, or several threads may wait in one set.
 fn changes_carrier(c: &Context) -> bool {
     let may = |step: &Step| matches!(step.act, Act::Fork { .. } | Act::Operator { .. } | Act::Pair { warm: false, .. });
     c.returned || c.way.flips || c.way.preloaded != Preloaded::Both || c.steps.iter().any(may)
 }
 
-/// Of poll(2), beside what the kernel tells.
+/// Whether poll(2) reports sets as readable besides what the kernel reports.
 fn calls_only_sets_readable(c: &Context) -> bool {
     let Some(Step { act: Act::Call(call), .. }) = c.steps.get(c.line.step) else { return false };
     let Some(Arg::Polls(list)) = call.args.first() else { return false };
@@ -167,12 +167,12 @@ fn is_set(c: &Context, watched: Watched) -> bool {
     c.steps.iter().any(waits)
 }
 
-/// As the answer of a call.
+/// Whether the result of a call reports an end.
 fn tells_of_an_end(answer: &str) -> bool {
     answer.starts_with("0, ") || ["ECONNRESET", "EPIPE"].iter().any(|error| answer.contains(error))
 }
 
-/// Whether a descriptor that an earlier poll or select names is closed, or replaced, later.
+/// Whether a descriptor of an earlier poll or select is closed or replaced later.
 fn closes_what_is_watched(c: &Context) -> bool {
     let steps = &c.steps[..c.line.step.min(c.steps.len())];
     let calls = || steps.iter().filter_map(|step| if let Act::Call(call) = &step.act { Some(call) } else { None });
@@ -192,7 +192,7 @@ fn selects(c: &Context) -> bool {
     c.steps.get(c.line.step).is_some_and(select)
 }
 
-/// The call of a step that waits in an epoll set, and who makes it.
+/// The call of a step that waits in an epoll set, and its actor.
 fn waits_in(step: Option<&Step>) -> Option<(ActorId, &Call)> {
     let step = step?;
     match &step.act {
@@ -203,7 +203,7 @@ fn waits_in(step: Option<&Step>) -> Option<(ActorId, &Call)> {
     }
 }
 
-/// Whether something was registered for edges in the set of this wait.
+/// Whether the set of this wait has an edge-triggered registration.
 fn watches_for_edges(c: &Context, wait: &Call) -> bool {
     let for_edges = |arg: &Arg| matches!(arg, Arg::Event { events, .. } if events & libc::EPOLLET as u32 != 0);
     let registers = |step: &Step| match &step.act {
@@ -215,7 +215,7 @@ fn watches_for_edges(c: &Context, wait: &Call) -> bool {
     c.steps[..c.line.step.min(c.steps.len())].iter().any(registers)
 }
 
-/// For how many events a wait has room; 0: it is none.
+/// Number of events for which the wait has room; 0: the call is no wait.
 fn room(c: &Context) -> u64 {
     let args = waits_in(c.steps.get(c.line.step)).map(|(_, call)| call.args.as_slice()).unwrap_or_default();
     args.iter().find_map(|arg| if let Arg::Events { room } = arg { Some(u64::from(*room)) } else { None }).unwrap_or(0)
@@ -237,7 +237,7 @@ fn shuts_for_writing(c: &Context) -> bool {
     c.steps[..c.plain.step.min(c.steps.len())].iter().any(shuts)
 }
 
-/// The answer of a wait begins with the number of events.
+/// Removes the events of edge-triggered registrations from a wait's result, which begins with the number of events.
 fn without_edges(line: &mut Line) {
     let before = line.events.len().to_string();
     line.events.retain(|(data, _)| data & EDGE == 0);

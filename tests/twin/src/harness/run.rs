@@ -1,4 +1,4 @@
-//! One run of one program in one way: a process group with a deadline, and what it printed.
+//! One run of one program in one way: a process group with a deadline, and its output.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -22,22 +22,22 @@ pub struct Runner {
 
 pub struct Run {
     pub lines: Vec<Line>,
-    /// For each connection that was warmed up, whether it went by ring then.
+    /// For each connection that was warmed up: whether it went by ring then.
     pub warm: Vec<bool>,
     pub report: Report,
-    /// It did not come to its end, and why.
+    /// Why the run did not come to its end; None: it did.
     pub broke: Option<String>,
-    /// What it said on standard error.
+    /// Its output on standard error.
     pub said: String,
 }
 
-/// Descriptors of a program: the library's own begin at 512, the harness's at 900.
+/// Limit of descriptors of a program: the library's own begin at 512, the harness's at 900.
 const DESCRIPTORS: u64 = 1024;
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Runner {
-    /// `reference`: what the kernel did, if that is known.
+    /// `reference`: what the kernel did, if known.
     pub fn run(&self, steps: &[Step], way: Way, seed: u64, reference: Option<&[Line]>) -> Result<Run, String> {
         let name = format!("{}-{}", way.name, NUMBER.fetch_add(1, Relaxed));
         let dir = tempfile::Builder::new().prefix(&name).tempdir_in(&self.scratch).map_err(|e| e.to_string())?;
@@ -102,7 +102,7 @@ impl Runner {
         Ok(command)
     }
 
-    /// Reads what the program prints to its end, and acts for it where it asks for the operator.
+    /// Reads all that the program prints, and acts as the operator when the program asks for that.
     fn follow(&self, mut child: Child, broker: &str, way: Way) -> Run {
         let group = child.id() as i32;
         let (tell, told) = std::sync::mpsc::channel::<()>();

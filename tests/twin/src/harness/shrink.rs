@@ -1,4 +1,4 @@
-//! A smaller program that still shows a fault: steps are left out for as long as it does.
+//! Makes a program that shows a fault smaller: leaves steps out while the fault remains.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub struct Shrink<'a> {
 }
 
 impl Shrink<'_> {
-    /// The verdict on these steps, if it is a fault. `times`: runs on the kernel.
+    /// The verdict on these steps, if they show a fault. `times`: number of runs on the kernel.
     pub fn fault_of(&self, steps: &[Step], times: usize) -> Option<Verdict> {
         let truth = Truth::find(self.runner, steps, self.seed, &[self.way.two], times).ok()?;
         let verdict = truth.judge(self.runner, steps, self.seed, self.way, self.strict).ok()?;
@@ -42,7 +42,7 @@ impl Shrink<'_> {
         steps
     }
 
-    /// What comes after the first difference does not matter.
+    /// Removes the steps after the first difference.
     fn cut_after(&self, steps: &[Step], verdict: &Verdict) -> Vec<Step> {
         let last = verdict.comparison.differences.first().map_or(steps.len(), |d| d.key.0 + 1);
         let short = steps[..last.min(steps.len())].to_vec();

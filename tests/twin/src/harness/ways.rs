@@ -4,7 +4,7 @@
 pub enum Preloaded {
     Nobody,
     Both,
-    /// Only the process of that side.
+    /// Only the process of this side is preloaded.
     Only(u8),
 }
 
@@ -15,17 +15,17 @@ pub struct Way {
     pub two: bool,
     pub preloaded: Preloaded,
     pub settings: &'static [Setting],
-    /// Connections change their carrier again and again.
+    /// Connections keep changing their carrier.
     pub flips: bool,
 }
 
 type Setting = (&'static str, &'static str);
 
 const AT_ONCE: Setting = ("SIDESTEP_UPGRADE_AFTER", "0ops");
-/// Which calls go by ring does not depend on timing.
+/// Makes it independent of timing which calls go by ring.
 const IN_SYNC: Setting = ("SIDESTEP_PAIRING", "sync");
 
-/// Both ends preloaded, upgraded at the first byte.
+/// Both ends are preloaded, and upgraded at the first byte.
 const fn way(name: &'static str, two: bool) -> Way {
     Way { name, two, preloaded: Preloaded::Both, settings: &[AT_ONCE, IN_SYNC], flips: false }
 }
@@ -62,7 +62,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// Both layouts upgraded or flipping, and two others in turn.
+    /// The ways for this seed: upgraded and flipping in both layouts, and two others in turn.
     pub fn of(&self, seed: u64) -> Vec<Way> {
         match self {
             Choice::These(ways) => ways.clone(),

@@ -1,4 +1,4 @@
-//! What the kernel says of a set. It says it to us, never to the program's memory: tags of ours must not be found there.
+//! The kernel's events of a set. They go into memory of the library, never into the program's, which must not see our tags.
 
 use crate::wait::sets::Set;
 use crate::wait::{as_ptr, is_now};
@@ -8,9 +8,9 @@ use core::sync::atomic::Ordering::*;
 use libc::{epoll_event, sigset_t, timespec};
 use sidestep_sys::{Result, mem};
 
-/// On the stack of the thread that waits.
+/// Most events in a buffer on the stack of the waiting thread.
 pub const FEW: usize = 256;
-/// In memory of the set, one wait at a time; others make do with few.
+/// Most events in the buffer of the set, which one wait at a time can use. Concurrent waits use the stack.
 const MANY: usize = 16 * 1024;
 
 /// Calls `work` with room for up to `most` events, which the kernel is to be asked for with [`ask`].
@@ -26,7 +26,7 @@ pub fn with_room<T>(s: &Set, most: usize, work: impl FnOnce(&mut [MaybeUninit<ep
     result
 }
 
-/// A thread that leaves its wait by a jump keeps it for good.
+/// If a jump leaves the wait, the set's buffer stays in use for good.
 #[cold]
 fn borrow(s: &Set) -> Option<*mut MaybeUninit<epoll_event>> {
     if s.entries_used.swap(true, Acquire) {
@@ -45,7 +45,7 @@ fn borrow(s: &Set) -> Option<*mut MaybeUninit<epoll_event>> {
     Some(memory.cast())
 }
 
-/// One epoll_wait(2), for at most as many events as there is room for.
+/// One epoll_wait(2), for at most as many events as `room` holds.
 pub fn ask<'a>(
     s: &Set,
     room: &'a mut [MaybeUninit<epoll_event>],
@@ -61,7 +61,7 @@ pub fn ask<'a>(
     Ok(unsafe { core::slice::from_raw_parts(at, n.min(room.len())) })
 }
 
-/// What the last [`ask`] has left there.
+/// The events that the last [`ask`] has written.
 ///
 /// # Safety
 /// It must have returned `n` events.

@@ -1,23 +1,23 @@
-//! What the processes of a family say to each other of a set that they have in common.
+//! What the processes of a family tell each other about a set that several of them have.
 
 use crate::arena::{self, FamilySet};
 use crate::wait::sets::Set;
 use core::sync::atomic::{Ordering::*, fence};
 use sidestep_sys::{arch, clock};
 
-/// How often at most a wait looks whether relatives still have the set.
+/// Least time between two checks of whether relatives still have the set.
 const HELD_US: u64 = 10_000;
 
 pub fn record(s: &Set) -> Option<&'static FamilySet> {
     arena::family_set(s.family.load(Acquire))
 }
 
-/// Our bit there.
+/// The bit of this process in the bitmaps.
 pub fn mine() -> u64 {
     arena::me().map_or(0, |p| 1 << p)
 }
 
-/// Whether a relative has the set, too, as far as was looked lately.
+/// Whether a relative also has the set, according to a recent check.
 pub fn is_held(s: &Set) -> bool {
     let Some(r) = record(s) else { return false };
     let now = arch::ticks();
@@ -29,13 +29,14 @@ pub fn is_held(s: &Set) -> bool {
     held
 }
 
-/// Before a registration is taken over: whether that may be.
+/// Whether a registration may be taken over now.
 pub fn may_manage(s: &Set) -> bool {
     let Some(r) = record(s) else { return !s.is_shared.load(Relaxed) };
     if r.managers.load(Relaxed) & mine() == 0 && arena::has_others(&r.holders) {
         r.managers.fetch_or(mine(), SeqCst);
     }
-    // SYNC shared: we say that we manage, then look whether the set is shared; who shares it says so, then looks for us.
+    // SYNC shared: we say that we manage, then look whether the set is shared; a process that shares the set says so, then
+    // looks whether anybody manages.
     fence(SeqCst);
     r.is_shared.load(SeqCst) == 0
 }

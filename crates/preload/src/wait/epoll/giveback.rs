@@ -1,4 +1,4 @@
-//! Registrations that are the kernel's again: given back when a connection returns or ends, and when a set is no longer ours.
+//! Giving registrations back to the kernel: when a connection returns or ends, and when the library stops managing a set.
 
 use super::{ET, EXCLUSIVE, ONESHOT, kernel_ctl};
 use crate::fdtable::{self, Kind};
@@ -12,8 +12,8 @@ use sidestep_abi::Reason;
 use sidestep_ring::side;
 use sidestep_sys::Result;
 
-/// Changes the kernel's registration of `fd`. `events`: what the program has asked for. With EPOLLEXCLUSIVE the kernel lets nobody
-/// change a registration.
+/// Changes the kernel's registration of `fd`. `events`: the program's own. With EPOLLEXCLUSIVE the kernel refuses changes, so
+/// the registration is removed and added again.
 pub(super) fn put(s: &Set, fd: i32, events: u32, (mask, data): (u32, u64)) -> Result<()> {
     let epfd = s.fd.load(Relaxed);
     if events & EXCLUSIVE == 0 {
@@ -23,8 +23,8 @@ pub(super) fn put(s: &Set, fd: i32, events: u32, (mask, data): (u32, u64)) -> Re
     kernel_ctl(epfd, EPOLL_CTL_ADD, fd, mask, data)
 }
 
-/// A one-shot registration that has fired stays ours, and silent, until the program changes it: asked for no event the
-/// kernel would still tell of errors.
+/// Gives a registration back. A one-shot registration that has fired stays managed, and silent, until the program changes it:
+/// even with an empty mask the kernel would report errors of it.
 pub(super) fn hand_back(s: &Set, regs: &mut Regs, fd: i32) {
     let Some(r) = regs.get(fd).filter(|r| r.is_managed() && r.state & reg::DISARMED == 0) else { return };
     r.state &= !reg::MANAGED;
@@ -35,16 +35,16 @@ pub(super) fn hand_back(s: &Set, regs: &mut Regs, fd: i32) {
     let (events, data) = (r.events, r.data);
     note_native(s, events);
     let _ = put(s, fd, events, (events, data));
-    s.asked.store(0, Relaxed); // the kernel may have something at once
+    s.asked.store(0, Relaxed); // the kernel may have an event at once
 }
 
-/// The set has a registration of the kernel's.
+/// The kernel has a registration of its own in the set.
 pub(super) fn note_native(s: &Set, events: u32) {
     let flag = if events & (ET | ONESHOT) == 0 { &s.has_level } else { &s.has_edge };
     flag.store(true, Relaxed);
 }
 
-/// What the program has taken out of the set, and is in it for us only, leaves the kernel's set too.
+/// Removes a parked registration from the kernel's set: the program has taken it out already.
 pub fn unpark(s: &Set, fd: i32) {
     s.with(|inner| {
         if inner.reg(fd).is_some_and(|r| r.is_managed() && !r.is_present()) {
@@ -53,15 +53,16 @@ pub fn unpark(s: &Set, fd: i32) {
     });
 }
 
-/// Gives the registrations of `fd` back to the kernel's own care, as the program made them.
+/// Gives the registrations of `fd` in all sets back to the kernel, as the program made them.
 fn restore(fd: i32) {
     for (_, s) in sets::all() {
         s.with(|inner| hand_back(s, &mut inner.regs, fd));
     }
 }
 
-/// The connection is native again, for good. An edge-triggered registration that has been told of the connection's end stays
-/// ours: to give it back would tell it once more. Should the kernel have further news of it, it goes back with that.
+/// The connection is native again, for good. An edge-triggered registration that has reported the connection's end stays
+/// managed: the kernel would report the end once more. If the kernel has further news of it, the registration is given back
+/// then.
 pub fn demoted(fd: i32) {
     let is_over = |r: &Reg| {
         r.is_awaited() && r.events & ET != 0 && r.ends & HUP != 0 && r.state & reg::EDGE == 0 && !r.is_listed()
@@ -75,8 +76,8 @@ pub fn demoted(fd: i32) {
     }
 }
 
-/// The connection ends, and its number with its registrations stays. A one-shot registration that has fired says nothing before the
-/// program changes it, and then to the kernel.
+/// The connection ends, while its descriptor stays open and registered. A one-shot registration that has fired must report
+/// nothing until the program changes it, which the kernel then handles.
 pub fn return_to_kernel(fd: i32) {
     for (_, s) in sets::all() {
         s.with(|inner| {
@@ -89,9 +90,10 @@ pub fn return_to_kernel(fd: i32) {
     }
 }
 
-/// Before the last close of a socket: forgets `fd` everywhere. `offered`: its offer is on the way, and the broker's
-/// descriptor would keep it in the kernel's sets, with events for a number that may be somebody else's by then.
-pub fn remove(fd: i32, offered: bool) {
+/// Before the last close of a socket: removes the registrations of `fd`. `offered`: an offer is on its way. Then the broker's
+/// descriptor would keep the registration in the kernel's sets, with events for a descriptor that may be another file's by
+/// then.
+pub fn forget(fd: i32, offered: bool) {
     for (_, s) in sets::all() {
         s.with(|inner| {
             if offered && inner.reg(fd).is_some_and(|r| r.is_present()) {
@@ -102,9 +104,9 @@ pub fn remove(fd: i32, offered: bool) {
     }
 }
 
-/// Before one of several numbers of a connection is closed. What the program has registered under it lives on in the kernel,
-/// which knows the connection by its other numbers, and out of everybody's reach: so it is the kernel's care from now on. What
-/// only we had left there goes.
+/// Before one of several descriptors of a connection is closed. The program's registrations under it live on in the kernel,
+/// since the socket stays open, but nobody can change them any more. So they are given back now. One-shot registrations that
+/// have fired are removed.
 pub fn abandon(fd: i32) {
     for (_, s) in sets::all() {
         s.with(|inner| {
@@ -117,7 +119,7 @@ pub fn abandon(fd: i32) {
     }
 }
 
-/// A set that a forked child shares with its parent: what is in it goes back to the kernel's care, for both.
+/// Gives everything in the set back to the kernel: a forked child shares the set with its parent.
 #[cold]
 pub(super) fn disinherit(s: &Set) {
     for_each_managed(s, |fd, c| {
@@ -127,7 +129,7 @@ pub(super) fn disinherit(s: &Set) {
     s.set_no_place();
 }
 
-/// A set that several processes use: what is in it goes back to the kernel's care, for good.
+/// Gives everything in the set back to the kernel for good: several processes use the set.
 #[cold]
 pub(super) fn surrender_set(s: &Set) {
     for_each_managed(s, |fd, c| {
@@ -141,7 +143,7 @@ pub(super) fn surrender_set(s: &Set) {
     }
 }
 
-/// Gives up the doorbells of a set and of those in it. False: they have none.
+/// Gives up the doorbells of a set and of the sets in it. False: there were none.
 #[cold]
 pub(super) fn give_way(index: u32, depth: u32) -> bool {
     let s = sets::get(index);
@@ -161,7 +163,7 @@ pub(super) fn give_way(index: u32, depth: u32) -> bool {
     gave
 }
 
-/// Whether `wanted` is this set, or somewhere in it.
+/// Whether `wanted` is this set, or inside it.
 #[cold]
 pub(super) fn holds(index: u32, wanted: u32, depth: u32) -> bool {
     let mut found = index == wanted;
@@ -181,7 +183,7 @@ fn sets_in(s: &Set, mut each: impl FnMut(u32)) {
     });
 }
 
-/// The set is about to be waited for by the kernel itself (io_uring): nothing in it is ours to report any more, for good.
+/// Stops managing the set for good. For io_uring, which is about to wait for it in the kernel, and for foreign use of our tags.
 #[cold]
 pub fn leave_to_kernel(index: u32, reason: Reason) {
     let s = sets::get(index);

@@ -1,4 +1,4 @@
-//! epoll_ctl(2): what the program asks for.
+//! epoll_ctl(2): changes of what the program is interested in.
 
 use super::giveback::{drop_bell, give_way, holds, leave_to_kernel, note_native, unpark};
 use super::mask::watch_anew;
@@ -21,14 +21,14 @@ pub fn ctl(index: u32, op: i32, fd: i32, event: *const epoll_event, native: impl
         EPOLL_CTL_DEL => None, // the kernel does not look at it
         _ => match user::read(event) {
             Ok(e) => Some((e.events, e.u64)),
-            Err(_) => return native(), // which fails
+            Err(_) => return native(), // the kernel refuses the pointer
         },
     };
     if op != EPOLL_CTL_DEL {
         shared::uses(index);
     }
     if wanted.is_some_and(|(_, data)| tag::is_ours(data)) && !s.is_kernels.load(Relaxed) {
-        // Its events could not be told from ours.
+        // The program's data looks like a tag of ours, so its events could not be told from ours.
         errno::keep(|| leave_to_kernel(index, Reason::Foreign));
     }
     if let Some(result) = change_managed(s, op, fd, wanted) {
@@ -58,19 +58,19 @@ pub fn ctl(index: u32, op: i32, fd: i32, event: *const epoll_event, native: impl
     result
 }
 
-/// A set that the kernel has refused may be nested too deep only because of our doorbell at its bottom: that goes, and its
-/// connections go back to the kernel. False: there was none, or it is a circle that is refused.
+/// The kernel has refused to nest a set: perhaps only our doorbell makes the nesting too deep. Gives up the doorbells, and
+/// moves the connections of those sets to the kernel. False: there were none, or the sets would form a circle.
 #[cold]
 fn make_room(outer: u32, fd: i32) -> bool {
     let Kind::Set(inner) = fdtable::get(fd) else { return false };
     matches!(errno::get(), libc::ELOOP | libc::EINVAL) && !holds(inner, outer, NESTS) && give_way(inner, NESTS)
 }
 
-/// As deep as the kernel lets sets be nested.
+/// Deepest nesting of sets that the kernel permits.
 const NESTS: u32 = 5;
 
-/// Interest in an upgraded connection that is not managed yet: from the first moment on its events are ours alone, or
-/// a thread that waits there could get one from the kernel and another could get the same from us. None: not such.
+/// Registers an attached connection that is not managed yet, and manages it from the beginning. Otherwise one waiting thread
+/// could get an event from the kernel, and another thread the same event from us. None: this cannot be managed.
 fn register(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Option<Result<usize>> {
     let (Kind::Conn(conn), Some((events, data))) = (fdtable::get(fd), wanted) else { return None };
     let ours = matches!(op, EPOLL_CTL_ADD | EPOLL_CTL_MOD) && arena::conn(conn).is_attached();
@@ -85,9 +85,9 @@ fn register(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Option<Res
     take_over(s, conn, op, fd, (events, data)).inspect(|_| reconsider(fd))
 }
 
-/// A change of interest in an upgraded connection needs no system call: the kernel's mask never changes, and a
-/// connection that is taken out of the set is only *parked*, for programs that put it back at once. None: not
-/// managed, or not any longer; the kernel's business.
+/// Changes a managed registration without a system call: the kernel's mask never changes. A registration that the program
+/// removes is only *parked*, for programs that put it back at once. None: the registration is not managed, or not any longer,
+/// so the kernel makes the change.
 fn change_managed(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Option<Result<usize>> {
     let (mut is_first, mut is_less) = (false, false);
     let result = s.with(|inner| {
@@ -104,23 +104,23 @@ fn change_managed(s: &Set, op: i32, fd: i32, wanted: Option<(u32, u64)>) -> Opti
         kick(s, is_first);
     }
     if op == EPOLL_CTL_DEL && s.nested.load(Relaxed) {
-        unpark(s, fd); // what it hears would make the set readable
+        unpark(s, fd); // in a nested set its kernel events would make the set readable
     }
     result.flatten()
 }
 
-/// Whether a level-triggered registration is to tell of a part of what it has told of: whatever of it holds is listed already.
+/// Whether a level-triggered registration is narrowed to a subset of its events: every such event that holds is listed already.
 fn asks_for_less(r: &Reg, op: i32, wanted: Option<(u32, u64)>) -> bool {
     let is_less = |events: u32| (r.events | events) & (ET | ONESHOT | EXCLUSIVE) == 0 && events & !r.events == 0;
     op == EPOLL_CTL_MOD && r.is_awaited() && wanted.is_some_and(|(events, _)| is_less(events))
 }
 
-/// What EPOLLEXCLUSIVE can be asked for together with (EPOLLEXCLUSIVE_OK_BITS).
+/// Events that are permitted together with EPOLLEXCLUSIVE (EPOLLEXCLUSIVE_OK_BITS).
 const WITH_EXCLUSIVE: u32 = EXCLUSIVE | ET | IN | OUT | ERR | HUP | libc::EPOLLWAKEUP as u32;
 
 fn change(r: &mut Reg, op: i32, wanted: Option<(u32, u64)>) -> Option<Result<usize>> {
     if !arena::conn(r.conn).is_attached() {
-        return None; // it is back with the kernel, which watches it again
+        return None; // the connection is native again, and the kernel watches it
     }
     let present = r.is_present();
     if wanted

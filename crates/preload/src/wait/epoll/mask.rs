@@ -1,4 +1,4 @@
-//! What the kernel tells us of managed connections.
+//! Event masks of managed connections in the kernel's set.
 
 use super::{ET, MANAGED, kernel_ctl, tag};
 use crate::wait::readiness::{ARRIVALS, IN, PRI, RDHUP};
@@ -6,8 +6,8 @@ use crate::wait::sets::{Regs, Set};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::EPOLL_CTL_MOD;
 
-/// What the kernel is to tell us of a managed connection that the program has registered for `wanted`. A set that others
-/// watch is readable as soon as the kernel has something to tell, so there it is no more than what the program may be told.
+/// The mask for a managed connection that the program has registered for `wanted`. A nested set is readable as soon as the
+/// kernel has an event of it, so its mask has no more than what the program may be told.
 pub(super) fn watched(s: &Set, wanted: u32) -> u32 {
     if !s.nested.load(Relaxed) {
         return MANAGED;
@@ -17,7 +17,7 @@ pub(super) fn watched(s: &Set, wanted: u32) -> u32 {
     ET | arrivals | ends | wanted & PRI
 }
 
-/// What the program wants to be told of a connection in a set that others watch has changed.
+/// The program has changed a registration in a nested set: changes the kernel's mask.
 pub(super) fn watch_anew(s: &Set, regs: &mut Regs, fd: i32) {
     if !s.nested.load(Relaxed) {
         return;
@@ -27,15 +27,15 @@ pub(super) fn watch_anew(s: &Set, regs: &mut Regs, fd: i32) {
     }
 }
 
-/// Others watch the set from now on. What is asked of the kernel anew it tells of once more, told or not: it is asked only if
-/// it is to tell of less, urgent data aside.
+/// The set is nested from now on. The kernel repeats events when a mask is changed, even events that were reported. So the mask
+/// is changed only if it becomes smaller, urgent data aside.
 pub(super) fn watch_less(s: &Set, regs: &mut Regs, fd: i32) {
     if mask_of(s, regs, fd).is_some_and(|mask| mask | PRI != MANAGED) {
         watch_anew(s, regs, fd);
     }
 }
 
-/// What the kernel is to tell us of a connection in this set. None: it is not managed.
+/// The mask for a connection in this set. None: it is not managed.
 fn mask_of(s: &Set, regs: &mut Regs, fd: i32) -> Option<u32> {
     let r = regs.get(fd).filter(|r| r.is_managed())?;
     Some(watched(s, if r.is_awaited() { r.events } else { 0 }))

@@ -1,7 +1,7 @@
-//! epoll(7) for sets that hold upgraded connections: event mask for event mask what the kernel would say.
+//! epoll(7) for sets with upgraded connections. Every event mask is the one that the kernel would report.
 //!
-//! A set goes on to be a kernel set. Of an upgraded connection the kernel watches only the life ([`MANAGED`]), under a
-//! tag of ours; what the program asked for is in the set's own list of registrations (`sets.rs`).
+//! A set stays a kernel set. For an upgraded connection the kernel watches only what it alone knows ([`MANAGED`]), under a tag
+//! of ours. The set's own list of registrations (`sets.rs`) has the program's interest.
 //!
 //! ```text
 //! epoll_ctl ----> interest ----> registrations <---- takeover <---- a connection upgrades
@@ -44,18 +44,18 @@ use sidestep_sys::{Errno, Result, TRIES, fd as fdsys};
 const ET: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
-/// What the kernel tells us of a managed connection: every change, once. "Writable" only on demand
-/// ([`ask_for_out`]): it nearly always is.
+/// Mask of a managed connection: every change, edge-triggered. Without "writable", which nearly always holds; [`ask_for_out`]
+/// adds it when it is needed.
 const MANAGED: u32 = IN | RDHUP | PRI | ET;
 
-/// epoll_ctl(2) on our behalf. A registration must not be lost because memory was short for a moment.
+/// epoll_ctl(2) on our behalf. Tries again if memory is short for a moment, since no registration may be lost.
 fn kernel_ctl(set: i32, op: i32, fd: i32, events: u32, data: u64) -> Result<()> {
     let attempt = || fdsys::epoll_ctl(set, op, fd, events, data);
     let is_over = |result: &Result<()>| *result != Err(Errno(libc::ENOMEM));
     (1..TRIES).map(|_| attempt()).find(is_over).unwrap_or_else(attempt)
 }
 
-/// epoll_create(2) has returned `fd`.
+/// epoll_create(2) has returned `fd`: follows the set.
 pub fn created(fd: i32) {
     tag::prepare();
     if fd >= 0
@@ -67,19 +67,19 @@ pub fn created(fd: i32) {
     }
 }
 
-/// Whether our doorbell is in the set, or may be: the kernel would tell the program of it.
+/// Whether our doorbell is in the set, or may be: the kernel's events may include it.
 #[inline]
 pub fn has_doorbell(index: u32) -> bool {
     sets::get(index).had_place.load(Relaxed)
 }
 
-/// Something was listed from outside of a wait: whoever sleeps there must look. `is_first`: the kernel's list is to have the
-/// place of the news.
+/// A registration was listed outside of a wait: wakes a thread that sleeps in the set. `is_first`: the doorbell rings even if
+/// nobody sleeps, so that the kernel's list keeps the order of the news.
 fn kick(s: &Set, is_first: bool) {
     if let Some(p) = s.place().filter(|p| is_first || waiter::has_sleepers(*p)) {
         waiter::ring(p);
     }
-    // Who waits in an outer set, or in poll, sleeps elsewhere.
+    // Threads that wait in an outer set, or in poll, sleep elsewhere.
     if s.nested.load(Relaxed) {
         nested::arm_nested(s);
     }

@@ -1,4 +1,4 @@
-//! Sets that are watched from outside: in another set, or in poll(2).
+//! Nested sets: sets that are watched in another set, or in poll(2).
 
 use super::giveback::{for_each_managed, unpark};
 use super::mask::watch_less;
@@ -11,13 +11,13 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::link::Doorbell;
 use sidestep_ring::doorbell;
 
-/// Looks at a set that is rung all the time for nothing, before it is called readable all the same.
+/// How often a set that is rung all the time for nothing is looked at, before it becomes readable anyway.
 const LOOKS: u32 = 8;
 
-/// Sets that have ever been watched from outside.
+/// Number of sets that have ever been nested.
 static NESTED: AtomicU32 = AtomicU32::new(0);
 
-/// A set that others watch must become readable by itself when a ring does; so must the sets in it.
+/// The set is nested from now on: a ring's news must make it readable, and so must news of the sets in it.
 pub fn nest(index: u32) {
     let s = sets::get(index);
     if !s.nested.swap(true, AcqRel) {
@@ -31,22 +31,22 @@ pub fn nest(index: u32) {
     refresh_nested();
 }
 
-/// Before and after a wait that may look at such sets: they are readable if, and only if, they have something. Who
-/// watches them by edge is told of each arrival once: after the wait the doorbells are armed, so that the next arrival
-/// rings by itself; before the next wait nothing that has been rung for is rung for again.
+/// Before and after a wait that may look at nested sets: makes them readable if, and only if, they have something to report. A
+/// thread that watches such a set by edge must see each arrival once. So after the wait the doorbells are armed, and the next
+/// arrival rings by itself. Before the next wait, news that has rung already does not ring again.
 pub(super) fn refresh_nested() {
     if NESTED.load(Relaxed) != 0 {
         sets::all().filter(|(_, s)| s.nested.load(Relaxed)).for_each(|(_, s)| refresh(s));
     }
 }
 
-/// Whether the doorbell of such a set is not in the hands of all peers yet: what they write meanwhile rings nobody.
+/// Whether some peer lacks the doorbell of a nested set: its writes ring nobody.
 pub(super) fn is_unheard() -> bool {
     let unheard = |s: &Set| s.place().is_some_and(|p| !link::all().all(|l| l.knows(p)));
     NESTED.load(Relaxed) != 0 && sets::all().any(|(_, s)| s.nested.load(Relaxed) && unheard(s))
 }
 
-/// How long a wait may sleep that is the kernel's own, though it watches sets of ours.
+/// Longest sleep of a native wait that watches nested sets. None: no limit.
 pub fn native_cap() -> Option<u64> {
     if is_unheard() {
         return Some(UNKNOWN_BELL_US);
@@ -54,16 +54,16 @@ pub fn native_cap() -> Option<u64> {
     (NESTED.load(Relaxed) != 0 && due::expects_space()).then_some(due::STALLED_US)
 }
 
-/// What such a wait has to do when it has slept so long.
-pub fn poll_nested() {
+/// Work after such a sleep.
+pub fn look_after() {
     if due::has_come() {
         queue_writers();
     }
     refresh_nested();
 }
 
-/// Rings for what is there already, even if it has been rung for: a wait in the set has used up the doorbell's event,
-/// or the program has changed what it asks for.
+/// Rings for everything that is there, even if it has rung already: a wait inside the set has consumed the doorbell's event, or
+/// the program has changed its interest.
 pub(super) fn arm_nested(s: &Set) {
     s.shown.store(false, Relaxed);
     if let Some(p) = s.place() {
@@ -75,14 +75,14 @@ fn refresh(s: &Set) {
     let Some(p) = s.place() else { return };
     let unrung = |b: &Doorbell| doorbell::is_armed(b) && doorbell::is_ready(b);
     if link::all().any(|l| unrung(l.my_bell(p))) {
-        s.shown.store(false, Relaxed); // by a peer that does not hold the doorbell yet
+        s.shown.store(false, Relaxed); // the news came from a peer that lacks the doorbell
     } else if !is_armed(p) {
-        s.shown.store(true, Relaxed); // whoever has disarmed it has rung
+        s.shown.store(true, Relaxed); // the producer that disarmed the doorbell has rung it
     }
     show(s, p);
 }
 
-/// Leaves the doorbell armed although nobody sleeps, and rings it if there is something that it has not told of.
+/// Leaves the doorbell armed although nobody sleeps, and rings it if there is something that it has not rung for.
 fn show(s: &Set, p: u32) {
     for _ in 0..LOOKS {
         doorbell::arm(link::all().map(|l| l.my_bell(p)));
@@ -92,13 +92,13 @@ fn show(s: &Set, p: u32) {
             }
             return;
         }
-        // Who has rung since that look is hushed too, so the next one counts as the first.
+        // `hush` also removes rings that came since that look, so the next ring counts as the first.
         s.shown.store(false, Relaxed);
         sidestep_sys::fd::hush(waiter::doorbell(p));
         if !has_something(s, p) && is_armed(p) {
             return;
         }
-        // Somebody has rung and disarmed the doorbell, though it may have been nothing to the program.
+        // A producer has rung and disarmed the doorbell; its news may be nothing that the program wants.
     }
     s.shown.store(true, Relaxed);
     waiter::ring(p);
@@ -114,14 +114,14 @@ fn has_something(s: &Set, p: u32) -> bool {
     s.with(any_ready) != Some(false)
 }
 
-/// Whether something in the list would be reported. Leaves the list as it is, but for what is not ready.
+/// Whether a listed registration would be reported. Removes those from the list that are not ready.
 fn any_ready(inner: &mut Inner) -> bool {
     while let Some((number, ..)) = inner.ready.list.first(&mut inner.regs) {
         let fd = number as i32;
         let is_to_be_told = |r: &mut Reg| {
             let c = arena::conn(r.conn);
-            // If it is native again, the next wait in the set gives the registration back to the kernel.
-            !c.is_attached() || report::poll_registration(r, c, fd).is_to_be_told
+            // If the connection is native again, the next wait in the set gives the registration back to the kernel.
+            !c.is_attached() || report::look_at(r, c, fd).is_to_be_told
         };
         if inner.reg(fd).filter(|r| r.is_awaited()).is_some_and(is_to_be_told) {
             return true;

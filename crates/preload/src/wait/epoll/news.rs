@@ -1,4 +1,4 @@
-//! From doorbells and kernel events to the list of what is ready.
+//! From doorbells and kernel events to the list of ready registrations.
 
 use super::kick;
 use super::tag::{self, Source};
@@ -12,13 +12,13 @@ use core::sync::atomic::Ordering::*;
 use libc::epoll_event;
 use sidestep_sys::arch;
 
-/// News that is put into the list at once.
+/// News that are listed under one lock.
 const BATCH: usize = 16;
 
-/// News on its way into a set's list, so that the lock is taken once for many.
+/// News on its way into a set's list, collected so that the lock is taken once for many.
 struct Batch<'s> {
     set: &'s Set,
-    /// When the news was taken.
+    /// Time (ticks) when the news was taken.
     now: u64,
     len: usize,
     news: [MaybeUninit<News>; BATCH],
@@ -28,7 +28,7 @@ struct Batch<'s> {
 struct News {
     fd: i32,
     ticks: u64,
-    /// What the kernel has said; 0: the news came by ring.
+    /// Events of the kernel; 0: the news came by ring.
     says: u32,
 }
 
@@ -47,12 +47,12 @@ impl Batch<'_> {
         self.len += 1;
     }
 
-    /// Lists it all, under the set's lock.
+    /// Lists all news, under the set's lock.
     fn hand_in(&self, inner: &mut Inner) {
         if self.len == 0 {
             return;
         }
-        // What peers say of the time is believed as far as it can be true.
+        // The peer's time stamp is not trusted: it is clamped to the time since the last look.
         let earliest = inner.taken.min(self.now);
         for news in &self.news[..self.len] {
             // SAFETY: `put` has written so many.
@@ -69,8 +69,8 @@ impl Batch<'_> {
         inner.settle();
     }
 
-    /// Takes what has rung for this place.
-    fn poll(&mut self, p: u32) {
+    /// Takes the news that have rung for this waiter.
+    fn take(&mut self, p: u32) {
         self.now = arch::ticks();
         waiter::poll_news(p, |index| {
             stretch::serve(index);
@@ -80,23 +80,24 @@ impl Batch<'_> {
     }
 }
 
-/// Whether an event of the kernel's is one to a registration if it is edge-triggered. The kernel wakes by what has happened:
-/// arriving bytes, urgent ones too, wake those who want [`ARRIVALS`], space those who want to write, and the end of a
-/// direction or of the connection wakes all.
+/// Whether an event of the kernel is an edge for an edge-triggered registration. The kernel wakes by what has happened.
+/// Arriving bytes, urgent or not, wake registrations for [`ARRIVALS`]; space wakes those for writing; the end of a direction or
+/// of the connection wakes all.
 fn is_edge(r: &Reg, says: u32) -> bool {
     says & ENDS & !r.ends != 0
         || says & (IN | PRI) != 0 && r.events & ARRIVALS != 0
         || says & OUT != 0 && r.events & OUT_ANY != 0
 }
 
-/// Lists the connections that have rung for this place.
+/// Lists the connections that have rung for this waiter.
 pub(super) fn list_rung(s: &Set, p: u32) {
     if waiter::has_news(p) {
         heard(s, p, |_| ());
     }
 }
 
-/// The same, and works on the set under the same lock. No handler jumps out in between: what has been taken would be lost.
+/// As [`list_rung`], and runs `work` under the same lock. No handler may jump out in between: news that were taken would be
+/// lost.
 #[inline]
 pub(super) fn heard<T>(s: &Set, p: u32, work: impl FnOnce(&mut Inner) -> T) -> Option<T> {
     if !waiter::has_news(p) {
@@ -113,7 +114,7 @@ pub(super) fn heard<T>(s: &Set, p: u32, work: impl FnOnce(&mut Inner) -> T) -> O
     })
 }
 
-/// The numbers of a connection: any of them may be registered.
+/// Calls `each` for every descriptor of a connection: any of them may be registered.
 pub fn for_each_number(index: u32, mut each: impl FnMut(i32)) {
     let local = arena::local(index);
     if local.refs.load(Relaxed) <= 1 {
@@ -126,7 +127,7 @@ pub fn for_each_number(index: u32, mut each: impl FnMut(i32)) {
     });
 }
 
-/// Lists the connections that the kernel speaks of. Returns how many events are the program's own.
+/// Lists the connections of these kernel events. Returns how many events are the program's own.
 pub(super) fn hear_kernel(s: &Set, entries: &[epoll_event]) -> usize {
     let natives = entries.iter().filter(|e| !tag::is_ours(e.u64)).count();
     if natives == entries.len() {
@@ -148,7 +149,7 @@ pub(super) fn hear_kernel(s: &Set, entries: &[epoll_event]) -> usize {
     natives
 }
 
-/// Has every writer that waits for space looked at again, if there may be some: in whatever sets they are.
+/// Lists every writer that waits for space, in whatever sets it is, if there may be one.
 pub(super) fn queue_writers() {
     if !due::claim() {
         return;

@@ -1,5 +1,4 @@
-//! One look at a set's list and at what the kernel has answered, under the set's lock: writes events where the program wants
-//! them.
+//! One look at a set's list and at the kernel's events, under the set's lock. Writes events to the program's buffer.
 
 use super::giveback::{hand_back, put};
 use super::mask::{watch_anew, watched};
@@ -16,18 +15,18 @@ use sidestep_conn::{Course, Phase};
 use sidestep_ready::{self as ready, Asked, Entry, Looked, Node, Nodes, Wait};
 use sidestep_sys::{arch, clock, tcp};
 
-/// There is one doorbell for all connections of a set.
+/// All connections of a set share one doorbell.
 const GROUP: u32 = 0;
 
-/// What came of one look.
+/// Result of a look.
 pub(super) struct Reported {
-    /// Events written, counted from the beginning of the wait.
+    /// Number of events written since the beginning of the wait.
     pub n: usize,
-    /// The program could not be told of one that is there.
+    /// An event could not be written: the program's memory is bad.
     pub failed: bool,
 }
 
-/// What is known and wanted while the lock is held.
+/// State of a look, while the lock is held.
 struct Report<'a> {
     set: &'a Set,
     regs: Regs,
@@ -36,11 +35,11 @@ struct Report<'a> {
     out: &'a mut [epoll_event],
     n: usize,
     failed: bool,
-    /// Some are not to be told of a second time in this wait.
+    /// Some registrations are skipped, since this wait has reported them already.
     later: bool,
 }
 
-/// Reports what comes before anything that the kernel may have.
+/// Reports the events that come before any event of the kernel's.
 pub(super) fn begin(s: &Set, inner: &mut Inner, out: &mut [epoll_event]) -> (Wait, Reported) {
     let room = out.len();
     let mut report = Report::new(s, inner, &[], out, 0);
@@ -48,7 +47,7 @@ pub(super) fn begin(s: &Set, inner: &mut Inner, out: &mut [epoll_event]) -> (Wai
     (wait, report.done())
 }
 
-/// Reports what the kernel has answered, if it was asked, and what is listed: from the `n`-th event of the wait on.
+/// Reports the kernel's events, if it was asked, and listed registrations. The first one is the `n`-th event of the wait.
 pub(super) fn merge(
     s: &Set,
     inner: &mut Inner,
@@ -68,7 +67,7 @@ pub(super) fn merge(
     done
 }
 
-/// What has been taken over since the kernel answered.
+/// Lists the registrations that were taken over after the kernel answered.
 #[cold]
 fn list_fresh(inner: &mut Inner) {
     for fd in 0..inner.top {
@@ -101,25 +100,25 @@ impl<'a> Report<'a> {
         !self.failed
     }
 
-    /// Whether the kernel has just reported the same in its own way: it was taken over after that.
+    /// Whether the kernel's answer has the same event: the registration was taken over after the answer.
     fn is_told_by_kernel(&self, r: &Reg) -> bool {
         r.state & reg::FRESH != 0 && self.entries.iter().any(|e| e.u64 == r.data)
     }
 }
 
-/// What is to be said of a registration.
+/// What to report for a registration.
 pub(super) struct Look {
     pub found: u32,
     pub is_to_be_told: bool,
     tail: u64,
 }
 
-/// Looks at an upgraded connection for the sake of one registration.
-pub(super) fn poll_registration(r: &Reg, c: &Conn, fd: i32) -> Look {
+/// Looks at an upgraded connection on behalf of one registration.
+pub(super) fn look_at(r: &Reg, c: &Conn, fd: i32) -> Look {
     let tail = c.rx_half().tail();
     let found = readiness::events(c, fd, r.events & !(ET | ONESHOT | EXCLUSIVE));
     if found & OUT_ANY != 0 && c.has(flag::TX_BLOCKED) {
-        // The kernel carries, and takes bytes again. Other registrations that wait for that have been listed with this one.
+        // The kernel carries, and takes bytes again. Other registrations that wait for this were listed together with this one.
         c.lower(flag::TX_BLOCKED);
         c.spaces.fetch_add(1, Relaxed);
     }
@@ -127,7 +126,7 @@ pub(super) fn poll_registration(r: &Reg, c: &Conn, fd: i32) -> Look {
     Look { found, is_to_be_told: is_ready && (r.events & ET == 0 || is_edge(r, c, tail)), tail }
 }
 
-/// Whether an edge-triggered registration has something new to tell. `tail`: of the ring, before the connection was looked at.
+/// Whether an edge-triggered registration has news. `tail`: of the ring, loaded before the connection was looked at.
 fn is_edge(r: &Reg, c: &Conn, tail: u64) -> bool {
     r.state & reg::EDGE != 0
         || r.events & ARRIVALS != 0 && r.tail != tail
@@ -168,7 +167,7 @@ impl ready::Set for Report<'_> {
         }
         let c = arena::conn(r.conn);
         if !c.is_attached() {
-            hand_back(self.set, &mut self.regs, fd); // another process of the family has brought it back to the kernel
+            hand_back(self.set, &mut self.regs, fd); // another process of the family has brought the connection back to the kernel
             return Looked::Nothing;
         }
         let Look { found, is_to_be_told, tail } = poll_registration(&r, c, fd);
@@ -183,7 +182,8 @@ impl ready::Set for Report<'_> {
             r.state &= !(reg::EDGE | reg::FRESH | reg::BY_KERNEL);
             if is_to_be_told && r.events & ONESHOT != 0 {
                 r.state |= reg::DISARMED;
-                // An end is told of whatever is asked for: the kernel has told of it, and would once more.
+                // ERR and HUP are reported with any mask. The kernel has reported them, and a changed mask would make it report
+                // them again.
                 if found & (ERR | HUP) == 0 {
                     watch_anew(self.set, &mut self.regs, fd);
                 }
@@ -213,20 +213,20 @@ impl ready::Set for Report<'_> {
     }
 }
 
-/// Arrivals that are closer to each other are not told apart by the kernel's clock.
+/// Arrivals closer than this, in microseconds, cannot be ordered by the kernel's clock.
 const CLOSE_US: u64 = 8000;
-/// Registrations that are searched for the data of an event.
+/// Most registrations that are searched for the data of an event.
 const SEARCHED: i32 = 4096;
 
-/// Which descriptor the program means by this data, of those that pass the test. Many programs have it in there.
+/// The descriptor whose registration has this data and passes the test. Many programs put the descriptor into the data.
 #[cold]
 pub(super) fn registered(regs: &mut Regs, data: u64, test: impl Fn(&Reg) -> bool) -> Option<i32> {
     let mut is_it = |fd: &i32| regs.get(*fd).is_some_and(|r| r.data == data && test(r));
     Some(data as u32 as i32).filter(&mut is_it).or_else(|| (0..SEARCHED).find(is_it))
 }
 
-/// Whether the kernel goes on to report an event of the program's as long as it holds. Many programs have the descriptor in
-/// its data; of others it matters for the order of events only.
+/// Whether the kernel reports an event of the program's for as long as it holds. The registration is found if its data is the
+/// descriptor, as in many programs. Otherwise a wrong answer affects only the order of events.
 fn is_level(s: &Set, regs: &mut Regs, data: u64) -> bool {
     if !s.has_edge.load(Relaxed) {
         return true;
@@ -239,8 +239,8 @@ fn is_level(s: &Set, regs: &mut Regs, data: u64) -> bool {
         .is_some_and(|r| r.events & (ET | ONESHOT) == 0)
 }
 
-/// The kernel has reported what the program was not told, and would not report it again. `is_told`: whether it has reported an
-/// event with this data.
+/// The kernel has reported an event that the program did not get, and would not report it again: makes the kernel repeat it.
+/// `is_told`: whether an event with this data was reported.
 #[cold]
 pub(super) fn arm_again(s: &Set, regs: &mut Regs, fd: i32, is_told: impl Fn(u64) -> bool) {
     if let Some(r) = regs.get(fd).filter(|r| r.is_native() && r.events & (ET | ONESHOT) != 0 && is_told(r.data)) {
@@ -248,7 +248,7 @@ pub(super) fn arm_again(s: &Set, regs: &mut Regs, fd: i32, is_told: impl Fn(u64)
     }
 }
 
-/// The kernel carries and takes no more: it is to tell when it does.
+/// The kernel carries, and its buffers are full: makes the kernel report when they are not.
 #[cold]
 fn ask_for_out(s: &Set, r: &Reg, fd: i32) {
     if kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_MOD, fd, watched(s, r.events) | OUT, tag::of(fd)).is_err() {

@@ -1,5 +1,5 @@
-//! Whether a program's waits come by us. Some register by libc, and wait by a system call of their own: being registered is
-//! no proof of being waited for. Until a wait for its sets has been seen, a connection stays on the kernel.
+//! Whether the library sees a program's waits. Some programs register through libc, and wait by a system call of their own. So
+//! a registration proves no wait. A connection stays on the kernel until a wait has been seen for each set that holds it.
 
 use super::entries::{self, FEW};
 use super::giveback::{drop_bell, for_each_managed};
@@ -18,13 +18,12 @@ use libc::epoll_event;
 use sidestep_abi::Reason;
 use sidestep_sys::{arch, clock};
 
-/// An upgraded connection is in the set, in the kernel's way: another thread has attached it just now, or nothing of the
-/// set can be ours.
+/// An attached connection is in the set, unmanaged: another thread has attached it just now, or the set cannot be managed.
 #[cold]
 pub(super) fn share(s: &Set, conn: u32, fd: i32, events: u32) {
     let c = arena::conn(conn);
     if arena::is_inherited(c) {
-        // The set may be the parent's, too: its waits are to be told by the kernel.
+        // The parent may have the set, too, and only the kernel can report to its waits.
         return drain::to_kernel(c, fd, Reason::Shared);
     }
     if !is_seen(s) {
@@ -33,8 +32,8 @@ pub(super) fn share(s: &Set, conn: u32, fd: i32, events: u32) {
     manage_all(conn, fd, events & ONESHOT == 0);
 }
 
-/// Takes over whatever registrations of an upgraded connection are the kernel's still. If all are ours then, it may use rings.
-fn manage_all(conn: u32, fd: i32, armed: bool) {
+/// Takes over the unmanaged registrations of an attached connection. If all are managed then, the connection may use rings.
+fn take_in(conn: u32, fd: i32, armed: bool) {
     let c = arena::conn(conn);
     match manage(conn, c, fd, armed) {
         Err(reason) => drain::to_kernel(c, fd, reason),
@@ -43,15 +42,15 @@ fn manage_all(conn: u32, fd: i32, armed: bool) {
     }
 }
 
-/// Whether all registrations of an upgraded connection, under whatever number, are ours to report, and in sets whose waits come
-/// by us.
+/// Whether all registrations of an attached connection, under all its descriptors, are managed, and a wait has been seen for
+/// each of their sets.
 fn may_use_rings(conn: u32) -> bool {
     let mut may = true;
     super::for_each_number(conn, |fd| may &= may_be_offered(fd) != Some(false) && !has_unmanaged(fd));
     may
 }
 
-/// A wait for this set has come by us.
+/// The library sees a wait for this set.
 #[inline]
 pub fn saw_wait(index: u32) {
     let s = sets::get(index);
@@ -60,15 +59,15 @@ pub fn saw_wait(index: u32) {
     }
 }
 
-/// Longest wait for another thread that does the same. It takes microseconds, but on a busy machine its turn may come late.
+/// Longest wait for another thread that runs [`trust`]. It takes microseconds, but on a busy machine its turn may come late.
 const CHANGE_US: u64 = 1_000_000;
 const CHANGE_LOOK_US: u64 = 20;
 
-/// Of several threads that begin to wait together one takes over what is there. The others wait for it: the kernel would tell them
-/// in its own way what is told once more in ours.
+/// If several threads begin to wait together, one takes the registrations over. The others wait until that is done: otherwise
+/// the kernel would report to them what the library reports once more.
 #[cold]
 fn trust_once(s: &Set) {
-    // No handler of the program runs in between, which might jump out, or wait for what another thread does.
+    // No handler of the program may run in between: it might jump out, or wait for another thread.
     let is_done = critical::section(|| {
         let is_first = !s.is_changing.swap(true, Acquire);
         if is_first {
@@ -90,7 +89,7 @@ fn trust(s: &Set) {
     if family::is_held(s) {
         return;
     }
-    // What a parent has upgraded is registered as the parent last asked, which is not known here: the kernel's care.
+    // A connection that a parent has attached may be registered in a way that only the parent knows, so it goes to the kernel.
     for_each_in(s, |fd, conn| {
         if arena::is_inherited(arena::conn(conn)) {
             drain::to_kernel(arena::conn(conn), fd, Reason::Shared);
@@ -98,7 +97,7 @@ fn trust(s: &Set) {
     });
     let mut ready = [const { MaybeUninit::uninit() }; FEW];
     let ready = in_order(s, &mut ready);
-    // Before anybody waits here.
+    // Before anybody waits in the set.
     for_each_own(s, |fd, conn| {
         let has_fired = |data| ready.iter().any(|event| event.u64 == data);
         manage_one_shot(s, arena::conn(conn), conn, fd, Some(&has_fired))
@@ -109,7 +108,7 @@ fn trust(s: &Set) {
             manage_all(conn, fd, false);
         }
     });
-    // The kernel tells once more of what was taken over while it was readable: that is the same news.
+    // The kernel repeats events of registrations that were readable when taken over. They are no further news.
     let mut more = [const { MaybeUninit::uninit() }; FEW];
     let more = in_order(s, &mut more);
     news::hear_kernel(s, ready);
@@ -118,7 +117,7 @@ fn trust(s: &Set) {
     arm_others(s, more);
 }
 
-/// What the kernel has ready in a set that holds upgraded connections, in its order.
+/// The kernel's events of a set with attached connections, in the kernel's order.
 fn in_order<'a>(s: &Set, room: &'a mut [MaybeUninit<epoll_event>]) -> &'a [epoll_event] {
     let any = Cell::new(false);
     for_each_own(s, |_, _| any.set(true));
@@ -128,7 +127,7 @@ fn in_order<'a>(s: &Set, room: &'a mut [MaybeUninit<epoll_event>]) -> &'a [epoll
     entries::ask(s, room, &NOW, core::ptr::null()).unwrap_or(&[])
 }
 
-/// Lists what has been taken over in the order in which the kernel had it `ready`.
+/// Lists the registrations that were taken over, in the order in which the kernel had them `ready`.
 fn list_anew(s: &Set, ready: &[epoll_event]) {
     if ready.is_empty() {
         return;
@@ -149,14 +148,14 @@ fn list_anew(s: &Set, ready: &[epoll_event]) {
                 };
                 inner.settle();
             } else if core::mem::take(&mut only_ours) {
-                inner.ready.arm(arch::ticks()); // what is listed by now comes before all that the kernel has
+                inner.ready.arm(arch::ticks()); // what is listed by now comes before the kernel's events
             }
         }
     });
     arm_others(s, ready);
 }
 
-/// Has the kernel say once more what it has told us, and not the program.
+/// Makes the kernel repeat events that it has reported to us, and that the program has not seen.
 fn arm_others(s: &Set, told: &[epoll_event]) {
     if told.is_empty() || !s.has_edge.load(Relaxed) {
         return;
@@ -165,7 +164,7 @@ fn arm_others(s: &Set, told: &[epoll_event]) {
     s.with(|inner| (0..inner.top).for_each(|fd| report::arm_again(s, &mut inner.regs, fd, is_told)));
 }
 
-/// Those that this process has upgraded.
+/// Calls `each` for the connections of the set that this process has attached.
 fn for_each_own(s: &Set, each: impl Fn(i32, u32)) {
     for_each_in(s, |fd, conn| {
         if !arena::is_inherited(arena::conn(conn)) {
@@ -174,7 +173,7 @@ fn for_each_own(s: &Set, each: impl Fn(i32, u32)) {
     });
 }
 
-/// The upgraded connections of a set.
+/// Calls `each` for the attached connections of the set.
 fn for_each_in(s: &Set, each: impl Fn(i32, u32)) {
     fdtable::for_each(|fd, kind| {
         if let Kind::Conn(conn) = kind
@@ -186,19 +185,19 @@ fn for_each_in(s: &Set, each: impl Fn(i32, u32)) {
     });
 }
 
-/// The set does not hold `fd` any more.
+/// The program has removed `fd` from the set.
 #[cold]
 pub(super) fn removed(s: &Set, fd: i32) {
     if !is_seen(s) {
         return reconsider(fd);
     }
-    // Who takes it out for each message, and puts it back to wait for the next one, is seen to wait for it.
+    // Some programs remove the descriptor for each message, and add it to wait for the next one. That proves a wait.
     if let Kind::Conn(conn) = fdtable::get(fd) {
         arena::conn(conn).raise(flag::WAITED);
     }
 }
 
-/// A set does not hold `fd` any more, or in our way.
+/// A set no longer holds `fd`, or holds it managed: ends a suspension if nothing else requires it.
 pub(super) fn reconsider(fd: i32) {
     if let Kind::Conn(conn) = fdtable::get(fd)
         && arena::conn(conn).is_attached()
@@ -209,14 +208,12 @@ pub(super) fn reconsider(fd: i32) {
     }
 }
 
-/// Whether the set's waits can be expected to come by us. Some programs register by libc, and wait by a system call of
-/// their own.
+/// Whether a wait for the set has been seen. Some programs register through libc, and wait by a system call of their own.
 pub(super) fn is_seen(s: &Set) -> bool {
     s.is_waited_for.load(Acquire)
 }
 
-/// Whether a connection may use rings as far as the sets are concerned: we have seen a wait for each that holds it. None: no
-/// set holds it.
+/// Whether a wait has been seen for each set that holds the connection, so that it may use rings. None: no set holds it.
 pub fn may_be_offered(fd: i32) -> Option<bool> {
     sets::all()
         .filter(|(_, s)| s.has(fd, Reg::is_present))

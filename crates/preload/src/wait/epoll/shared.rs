@@ -1,13 +1,14 @@
-//! Epoll sets that a process has in common with its forked relatives. The kernel tells each event to one waiter, in
-//! whatever process that is, and knows nothing of our tags and doorbells. So
+//! Epoll sets that a process has in common with its forked relatives. The kernel reports each event to one waiting thread, in
+//! any of the processes, and knows neither our tags nor our doorbells. So:
 //!
-//! - what is put into a set while a relative has it, too, waits on the kernel until the relative has closed it, or ended
-//!   ([`family::is_held`](super::family::is_held));
-//! - once two processes use a set, everything in it is the kernel's, for good ([`obey`]). A relative that has inherited a
-//!   set and does not use it changes nothing for what is there.
+//! - While a relative has the set, what is added to it stays on the kernel, until the relative has closed the set or has ended
+//!   ([`family::is_held`](super::family::is_held)).
+//! - Once two processes use a set, everything in it goes to the kernel, for good ([`obey`]). A relative that has inherited a
+//!   set and does not use it changes nothing.
 //!
-//! Each set gets a record in the family's memory before the first fork ([`arena::FamilySet`]). Who uses the set says so
-//! there, and then looks for others; who takes a registration over says so, and then looks whether the set is shared.
+//! Each set gets a record in the family's memory before the first fork ([`arena::FamilySet`]). A process that uses the set says
+//! so there, and then looks for others. A process that takes a registration over says so, and then looks whether the set is
+//! shared.
 
 use super::family::{mine, record};
 use super::tag::{self, Source};
@@ -21,9 +22,9 @@ use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
 use sidestep_sys::clock;
 
-/// Longest wait for another process to leave a set to the kernel. One that does something else leaves it when it comes back.
+/// Longest wait for another process to leave a set to the kernel. A busy process leaves it at its next call on the set.
 const LEAVE_US: u64 = 20_000;
-/// How often it is woken meanwhile, and by a wait that takes its events.
+/// Interval at which that process is woken; also for a wait that took its events.
 const WAKE_US: u64 = 500;
 /// This process waits for the set, or registers something in it.
 #[inline]
@@ -51,7 +52,7 @@ fn begin_use(s: &Set) {
     s.used_in.store(generation::get() + 1, Relaxed);
 }
 
-/// Leaves the set to the kernel if several processes use it. Every turn of a wait looks.
+/// Leaves the set to the kernel if several processes use it. Every round of a wait calls this.
 #[inline]
 pub(super) fn obey(s: &Set) {
     if !s.is_shared.load(Relaxed) && record(s).is_some_and(|r| r.is_shared.load(Acquire) != 0) {
@@ -62,16 +63,16 @@ pub(super) fn obey(s: &Set) {
 #[cold]
 fn leave(s: &Set) {
     s.is_shared.store(true, SeqCst);
-    s.had_place.store(true, Relaxed); // events of others' tags may come, and are not the program's
+    s.had_place.store(true, Relaxed); // events with other processes' tags may come, which the program must not see
     giveback::surrender_set(s);
     if let Some(r) = record(s) {
-        // SYNC shared: who finds this bit gone finds what was managed in the kernel's care.
+        // SYNC shared: a process that finds this bit cleared finds the managed registrations given back to the kernel.
         r.managers.fetch_and(!mine(), SeqCst);
         wait_for_managers(s, r);
     }
 }
 
-/// Whoever manages something here that we do not know must leave it to the kernel, too. They may be asleep in this very set.
+/// Waits until the other processes that manage registrations here have given them back. They may be asleep in this very set.
 fn wait_for_managers(s: &Set, r: &FamilySet) {
     let deadline = Deadline::after_ns(Some(LEAVE_US * 1000));
     while arena::has_others(&r.managers) && !deadline.has_passed() {
@@ -83,7 +84,7 @@ fn wait_for_managers(s: &Set, r: &FamilySet) {
     }
 }
 
-/// Wakes one thread that waits for the set, in whatever process.
+/// Wakes one thread that waits in the set, in any process.
 fn wake(s: &Set) {
     let (epfd, tag) = (s.fd.load(Relaxed), tag::of_wake());
     let Some(always) = waiter::always() else { return };
@@ -93,8 +94,8 @@ fn wake(s: &Set) {
     }
 }
 
-/// What a wait has taken from a set that is the kernel's: if an event of another process's registrations is among it, that
-/// process has yet to leave the set, and may need the wake-up.
+/// A wait has taken events of a shared set. If they belong to registrations of another process, that process has not left the
+/// set yet, and may need this wake-up.
 #[cold]
 pub(super) fn took_foreign(s: &Set, found: &[epoll_event]) {
     let foreign = |e: &epoll_event| matches!(tag::source(e.u64), Source::Doorbell | Source::Managed(_));
@@ -107,8 +108,8 @@ pub(super) fn took_foreign(s: &Set, found: &[epoll_event]) {
     }
 }
 
-/// Before fork(): every set gets a record that the child has, too. What is put into it from now on waits until one of the two
-/// has closed it.
+/// Before fork(): every set gets a record that the child shares. What is added to a set from now on stays on the kernel until
+/// one of the two processes has closed the set.
 pub fn before_fork() {
     for_each_set(|s| {
         s.is_waited_for.store(false, Relaxed);
@@ -121,15 +122,15 @@ pub fn before_fork() {
                     r.users.fetch_or(mine(), SeqCst);
                 }
                 if s.place().is_some() && s.generation.load(Relaxed) == generation::get() {
-                    r.managers.fetch_or(mine(), SeqCst); // the child may close what is in it, and keep the set
+                    r.managers.fetch_or(mine(), SeqCst); // the child may close the registered connections, and keep the set
                 }
             }
-            None => leave(s), // no room for what would have to be said
+            None => leave(s), // there is no record to coordinate with the child
         }
     });
 }
 
-/// The process in this place of the family has all our sets.
+/// Records that the process at this place of the family has all our sets.
 pub fn hold(place: u32) {
     for_each_set(|s| {
         if let Some(r) = record(s) {
@@ -138,7 +139,7 @@ pub fn hold(place: u32) {
     });
 }
 
-/// The same for this very process, a child that was made out of sight. What its parent says nothing of is the kernel's.
+/// Records that this process, a child made out of our sight, has the sets. A set without a record is left to the kernel.
 pub fn hold_late() {
     for_each_set(|s| match record(s) {
         Some(r) => drop(r.holders.fetch_or(mine(), SeqCst)),
@@ -146,18 +147,18 @@ pub fn hold_late() {
     });
 }
 
-/// Before exec(): who becomes another program does not have the sets any more that are closed then.
+/// Before exec(): this process gives up the sets that exec() closes.
 pub fn before_exec(survives: impl Fn(i32) -> bool) {
     for_each_set(|s| {
         if !survives(s.fd.load(Relaxed)) {
             leave_family(s);
-            s.used_in.store(0, Relaxed); // should exec() fail
+            s.used_in.store(0, Relaxed); // for the case that exec() fails
         }
     });
 }
 
-/// The last number of the set is being closed here.
-pub(super) fn close(s: &Set) {
+/// This process closes its last descriptor of the set.
+pub(super) fn forget(s: &Set) {
     leave_family(s);
     s.family.store(0, Relaxed);
 }

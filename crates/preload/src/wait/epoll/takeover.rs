@@ -1,4 +1,4 @@
-//! Which registrations are ours to report: taken over when a connection upgrades.
+//! Taking registrations over when a connection is attached.
 
 use super::giveback::{note_native, put};
 use super::mask::watched;
@@ -13,10 +13,10 @@ use sidestep_abi::Reason;
 use sidestep_ring::side;
 use sidestep_sys::{Errno, Result, arch, fdinfo};
 
-/// Takes over the registrations of an attached connection in every set that holds it. `armed`: the program has
-/// just asked for events, so that even a one-shot registration is known to be armed.
+/// Manages the registrations of an attached connection in every set that holds it. `armed`: the program has just asked for
+/// events, so even a one-shot registration is known to be armed.
 ///
-/// Why some set could not: its registration is the kernel's still, and the connection must not use rings.
+/// Err: why some set could not: its registration is still the kernel's, and the connection must not use rings.
 pub fn manage(index: u32, c: &'static Conn, fd: i32, armed: bool) -> core::result::Result<(), Reason> {
     let mut result = Ok(());
     for (_, s) in sets::all() {
@@ -26,8 +26,9 @@ pub fn manage(index: u32, c: &'static Conn, fd: i32, armed: bool) -> core::resul
                 if let Some(p) = s.place() {
                     side::add_doorbell(&c.words().side[c.my_side()], p);
                 }
-                // From the arming of the bell on everything is heard; what came before is looked at once. Another thread may
-                // have told of it by now: that was the edge. Of what came by kernel, the kernel's list has the place.
+                // From the arming of the doorbell on all news ring. Earlier news are looked for now. Another thread may have
+                // reported them: then the edge is consumed. The order of bytes that came by kernel is that of the kernel's
+                // list.
                 let by_ring = readiness::ring_has_bytes(c);
                 let since = if by_ring { c.rx_half().news_at() } else { u64::MAX };
                 let is_first = s.with(|inner| inner.hear_since(fd, since));
@@ -60,7 +61,7 @@ fn manage_in(s: &Set, inner: &mut Inner, index: u32, fd: i32, armed: bool) -> co
         Ok(()) => {}
         Err(Errno(libc::ENOMEM | libc::ENOSPC)) => return Err(Reason::Memory),
         Err(_) => {
-            inner.clear(fd); // the kernel has forgotten it, so do we
+            inner.clear(fd); // the kernel does not know the registration any more
             return Ok(false);
         }
     }
@@ -71,8 +72,8 @@ fn manage_in(s: &Set, inner: &mut Inner, index: u32, fd: i32, armed: bool) -> co
     Ok(true)
 }
 
-/// Takes over what [`manage`] could not judge: one-shot registrations that fired before the connection was attached and
-/// have not been armed since. A look into /proc tells.
+/// Manages what [`manage`] had to leave: one-shot registrations that fired before the connection was attached, and have not
+/// been armed since. /proc says which ones these are.
 #[cold]
 pub fn manage_fired(c: &Conn, index: u32, fd: i32) {
     for (_, s) in sets::all() {
@@ -80,8 +81,8 @@ pub fn manage_fired(c: &Conn, index: u32, fd: i32) {
     }
 }
 
-/// The same in one set. `has_fired`: nobody waits for the set, so that what is armed there stays so; but for registrations with
-/// such data, which have told us just now.
+/// As [`manage_fired`], in one set. `has_fired`: given if nobody waits in the set, so that an armed registration stays armed.
+/// It tells which registrations, by their data, have just reported to us.
 pub(super) fn manage_one_shot(s: &Set, c: &Conn, index: u32, fd: i32, has_fired: Option<&dyn Fn(u64) -> bool>) {
     let taken = s.with(|inner| {
         let r = inner.reg(fd).filter(|r| r.is_native() && r.events & (ONESHOT | EXCLUSIVE) == ONESHOT)?;
@@ -104,16 +105,16 @@ pub(super) fn manage_one_shot(s: &Set, c: &Conn, index: u32, fd: i32, has_fired:
     }
 }
 
-/// What the kernel leaves of the mask of a one-shot registration that has fired.
+/// Bits of the mask that the kernel keeps when a one-shot registration has fired.
 const PRIVATE: u32 = ONESHOT | ET | EXCLUSIVE | libc::EPOLLWAKEUP as u32;
 
-/// Registers `fd` with the kernel in our way at once, as the program asked with ADD or MOD. None: that cannot be done.
+/// Makes the program's ADD or MOD of `fd` as a managed registration. None: that is impossible.
 pub(super) fn take_over(s: &Set, index: u32, op: i32, fd: i32, wanted: (u32, u64)) -> Option<Result<usize>> {
     let was_native = s.has(fd, Reg::is_native);
     if (op == EPOLL_CTL_ADD) == was_native {
-        return None; // the kernel says what is wrong with it
+        return None; // the kernel is to report the error
     }
-    let p = s.with(|_| ensure_place(s)).flatten()?; // one place for a set, whoever is first
+    let p = s.with(|_| ensure_place(s)).flatten()?; // under the lock, so that a set gets only one waiter
     if let Err(e) = kernel_ctl(s.fd.load(Relaxed), op, fd, watched(s, wanted.0), tag::of(fd)) {
         return Some(Err(e));
     }
@@ -124,13 +125,13 @@ pub(super) fn take_over(s: &Set, index: u32, op: i32, fd: i32, wanted: (u32, u64
     });
     let c = arena::conn(index);
     side::add_doorbell(&c.words().side[c.my_side()], p);
-    // From the arming of the bell on everything is heard; what came before is looked at once.
+    // From the arming of the doorbell on all news ring. Earlier news are looked for now.
     let is_first = s.with(|inner| inner.hear_since(fd, arch::ticks()));
     kick(s, is_first == Some(true));
     Some(Ok(0))
 }
 
-/// A set's doorbell is one more member of it, edge-triggered so that it need never be read.
+/// Makes the set a waiter. Its doorbell becomes a member of the set, edge-triggered so that it need never be read.
 fn ensure_place(s: &Set) -> Option<u32> {
     if !family::may_manage(s) {
         return None;
@@ -140,19 +141,19 @@ fn ensure_place(s: &Set) -> Option<u32> {
     }
     may_have_place(s).ok()?;
     let p = waiter::acquire()?;
-    // Known before the kernel is: whoever is woken by the doorbell must recognise it.
+    // Set before the kernel knows the doorbell: a thread that it wakes must recognise it.
     s.set_place(p);
     if kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_ADD, waiter::doorbell(p), IN | ET, tag::of_doorbell()).is_err() {
         s.set_no_place();
         waiter::release(p);
         return None;
     }
-    // Threads that sleep there already do not listen to rings yet.
+    // Threads that sleep in the set already do not look at rings yet.
     waiter::ring(p);
     Some(p)
 }
 
-/// Or why the set never gets one.
+/// Whether the set may have a doorbell. Err: why not.
 fn may_have_place(s: &Set) -> core::result::Result<(), Reason> {
     match (family::may_manage(s), s.gave_place_up()) {
         (false, _) => Err(Reason::Shared),
@@ -161,17 +162,17 @@ fn may_have_place(s: &Set) -> core::result::Result<(), Reason> {
     }
 }
 
-/// Whether some set still watches `fd` in the kernel's way.
+/// Whether some set has an unmanaged registration of `fd`.
 pub fn has_unmanaged(fd: i32) -> bool {
     sets::all().any(|(_, s)| s.has(fd, Reg::is_native))
 }
 
-/// Whether some set holds `fd`, and may tell the program of it.
+/// Whether some set holds `fd`, and may report it to the program.
 pub fn is_watched(fd: i32) -> bool {
     sets::all().any(|(_, s)| s.has(fd, |r| r.is_present() && r.state & reg::DISARMED == 0))
 }
 
-/// The program has changed the state of a connection: edge-triggered registrations tell what holds now, as the kernel's do.
+/// The program has changed the state of a connection: edge-triggered registrations report what holds now, as the kernel's do.
 pub fn changed(fd: i32) {
     for (_, s) in sets::all() {
         if let Some(is_first) =
@@ -182,8 +183,8 @@ pub fn changed(fd: i32) {
     }
 }
 
-/// After a registration was taken over: the set may hold none of the kernel's any more, and then no order with those is to be
-/// kept. In a large set they are not counted each time.
+/// After a registration was taken over: counts whether the set has unmanaged ones left. If not, no order among them and rings
+/// is to be kept. In a large set the count would take too long.
 fn recount_natives(s: &Set, inner: &mut Inner) {
     if inner.top > COUNTED {
         return;
@@ -197,5 +198,5 @@ fn recount_natives(s: &Set, inner: &mut Inner) {
     }
 }
 
-/// Numbers in a set that is not large.
+/// Sets with descriptors up to this number are not large.
 const COUNTED: i32 = 256;

@@ -19,31 +19,31 @@ use sidestep_abi::sync::fence_after_rmw;
 use sidestep_ready::{Asked, Pace, Wait};
 use sidestep_sys::{Errno, Result, arch, clock};
 
-/// While rings keep a thread busy, the kernel is asked at least so often.
+/// Longest time between two questions to the kernel while rings keep a thread busy.
 const KERNEL_US: u64 = 50;
-/// ... and every so many calls.
+/// Most calls between two such questions.
 const KERNEL_CALLS: u32 = 8;
-/// A set that is waited for more often than this, in microseconds, for long, is not asked each time: what it saves is worth
-/// more than the order between rings and kernel.
+/// If waits for a set follow each other within this time (microseconds) for long, the set is hurried: the kernel is not asked
+/// in each of them. The saving is worth more than the order between rings and kernel.
 const HURRY_US: u64 = 25;
 
 /// The program's call.
 struct Call<'a> {
     s: &'static Set,
-    /// [`Set::life`] as the call found it.
+    /// [`Set::life`] when the call began.
     life: u32,
     out: &'a mut [epoll_event],
-    /// None waits for ever.
+    /// Timeout in nanoseconds. None: no limit.
     ns: Option<u64>,
     deadline: Deadline,
     mask: *const sigset_t,
-    /// Whether the set is waited for so often that the kernel is not asked each time.
+    /// Whether the set is hurried.
     hurried: Option<bool>,
-    /// The last look has found that nothing is to be disarmed.
+    /// The last look found that the list of ready registrations has nothing to disarm.
     is_unarmed: bool,
 }
 
-/// What has become of the first half of a round.
+/// Result of the first half of a round.
 enum Round {
     Over(Reported),
     /// The kernel is to be asked.
@@ -52,12 +52,12 @@ enum Round {
 
 type Room = [MaybeUninit<epoll_event>];
 
-/// A wait in a set that holds nothing of ours ([`Set::natives`]).
+/// The debt of a wait in a set without managed registrations ([`Set::natives`]).
 static NATIVE: debts::Kind = debts::Kind(|set, _| {
     sets::get(set).natives.fetch_sub(1, SeqCst);
 });
 
-/// epoll_wait(2) in all its forms. `ns`: None waits for ever. `native` makes the program's own call.
+/// epoll_wait(2) in all its forms. `ns`: timeout, None: no limit. `native` makes the program's own call.
 pub fn wait(
     index: u32,
     out: &mut [epoll_event],
@@ -72,7 +72,7 @@ pub fn wait(
     shared::uses(index);
     refresh_nested();
     let is_kernels = s.is_kernels.load(Relaxed);
-    // Nothing of ours is in it, and nobody can change that meanwhile.
+    // The set has no doorbell, and nobody can change that meanwhile.
     let n = if is_kernels || !s.had_place.load(Relaxed) && thread::is_alone() && native_cap().is_none() {
         if ns == Some(0) { native() } else { rest::during(native) }
     } else {
@@ -95,11 +95,11 @@ impl Call<'_> {
             let Some(p) = self.s.place() else {
                 match self.wait_natively(index, room)? {
                     Some(n) => return Ok(n),
-                    None => continue, // a place has come while we slept
+                    None => continue, // the set got a doorbell while this thread slept
                 }
             };
             let n = self.wait_both(index, p, room);
-            // Several threads may wait in one set: what we saw may have been meant for another, and there may be more.
+            // Several threads may wait in one set: the news may have been for another thread, and there may be more.
             waiter::pass_on(p, || has_listed(self.s));
             wake_natives(self.s, p);
             if self.s.nested.load(Relaxed) {
@@ -109,8 +109,8 @@ impl Call<'_> {
         }
     }
 
-    /// If another thread has closed the set meanwhile, its number is nobody's by now, or another file's, and its record may
-    /// be another set's.
+    /// EBADF: another thread has closed the set meanwhile. Its descriptor may be another file's by now, and its record another
+    /// set's.
     fn is_open(&self, index: u32) -> Result<()> {
         match fdtable::get(self.s.fd.load(Relaxed)) {
             Kind::Set(known) if known == index && self.s.life.load(Acquire) == self.life => Ok(()),
@@ -118,16 +118,16 @@ impl Call<'_> {
         }
     }
 
-    /// Waits in a set that holds nothing of ours, as far as can be told now. None: it does now.
+    /// Waits in a set that has no doorbell. None: it has one now.
     fn wait_natively(&mut self, index: u32, room: &mut Room) -> Result<Option<usize>> {
         let (most, cap) = (room.len(), native_cap());
         let left = if self.ns == Some(0) { NOW } else { self.deadline.left(cap) };
         let has_passed = is_now(&left);
         self.s.natives.fetch_add(1, SeqCst);
         debts::owe(Debt::new(&NATIVE, index));
-        // SYNC natives: we are counted, then look for a place; it is set, then whoever has waited there looks at the count.
+        // SYNC natives: we are counted, then look for a doorbell; the other side sets the doorbell, then looks at the count.
         fence_after_rmw();
-        // With a place there is a doorbell to hear, and nothing is to be slept for here.
+        // If the set has a doorbell by now, this thread must not sleep without listening to it.
         let found = match self.s.place() {
             None => entries::ask(self.s, room, &left, self.mask).map(Some),
             Some(_) => Ok(None),
@@ -137,9 +137,9 @@ impl Call<'_> {
         let Some(found) = found? else { return Ok(None) };
         self.is_open(index)?;
         if cap.is_some() && found.is_empty() {
-            errno::keep(poll_nested); // the next look finds what nobody has rung for
+            errno::keep(look_after); // the next look finds news that nobody rang for
         }
-        // A place may have come while we slept, or a parent's doorbell may be in the set still.
+        // The set may have got a doorbell during the sleep, or may still hold a parent's.
         let natives = news::hear_kernel(self.s, found);
         if natives < found.len() {
             shared::took_foreign(self.s, found);
@@ -154,8 +154,8 @@ impl Call<'_> {
         Ok((n > 0 || has_passed && found.is_empty() || self.deadline.has_passed()).then_some(n))
     }
 
-    /// Reports what the kernel has answered as it is, if nothing of ours has ever been in the set: then there is no order to
-    /// keep. This is the whole wait of a program whose messages are too rare for rings, so it is to touch little memory.
+    /// Passes the kernel's events to the program unchanged, if the set has never had a doorbell: then there is no order to
+    /// keep. This is the whole wait of a program whose messages are too rare for rings, so it touches little memory.
     fn pass_on(&mut self, found: &[epoll_event], natives: usize) -> Option<usize> {
         if natives < found.len() || found.len() > self.out.len() || self.s.had_place.load(SeqCst) {
             return None;
@@ -164,7 +164,7 @@ impl Call<'_> {
         unsafe { user::write_all(self.out.as_mut_ptr(), found) }.ok().map(|()| found.len())
     }
 
-    /// Reports what the kernel has answered and what is listed.
+    /// Reports the kernel's events, and listed registrations.
     fn report(&mut self, found: &[epoll_event], natives: usize, most: usize) -> Result<usize> {
         let asked = Asked { entries: found.len(), natives, more: found.len() == most };
         done(self.s.with(|inner| {
@@ -173,7 +173,7 @@ impl Call<'_> {
         }))
     }
 
-    /// Reports what the kernel has answered, if it was asked, and what is listed: from the `n`-th event of the wait on.
+    /// Reports the kernel's events, if it was asked, and listed registrations. The first one is the `n`-th event of the wait.
     fn merge(&mut self, inner: &mut Inner, wait: &Wait, answer: (&[epoll_event], Option<Asked>), n: usize) -> Reported {
         let merged = report::merge(self.s, inner, wait, answer, self.out, n);
         self.is_unarmed = inner.ready.is_unarmed();
@@ -200,7 +200,7 @@ impl Call<'_> {
             }
             spun = !spun && s.spin.wait(|| waiter::has_news(p) || quiet.is_disturbed());
             if spun {
-                continue; // if the news is nothing after all, sleep
+                continue; // if this news turns out to be nothing, the next round sleeps
             }
             quiet.hold_back(false)?;
             let n = self.sleep(index, p, room, quiet.mask(self.mask), began)?;
@@ -234,7 +234,7 @@ impl Call<'_> {
         }
     }
 
-    /// The rest of a round that asks the kernel. `n`: events reported before.
+    /// The second half of a round: asks the kernel. `n`: number of events reported in the first half.
     fn ask(&mut self, p: u32, room: &mut Room, wait: &Wait, n: usize) -> Result<usize> {
         let s = self.s;
         let most = (self.out.len() - n).min(room.len());
@@ -248,8 +248,8 @@ impl Call<'_> {
         done(news::heard(s, p, |inner| self.merge(inner, wait, (found, asked), n)))
     }
 
-    /// Whether the kernel is to be asked in this round. Who has nothing to report goes to sleep, which asks it, too.
-    /// `has_listed`: something waits to be looked at.
+    /// Whether this round asks the kernel. A round that reports nothing is followed by a sleep, which asks it anyway.
+    /// `has_listed`: some registration is listed.
     fn is_due(&self, now: u64, has_listed: bool) -> bool {
         let s = self.s;
         if self.hurried != Some(true) {
@@ -261,7 +261,8 @@ impl Call<'_> {
             || now.wrapping_sub(s.asked.load(Relaxed)) > clock::ticks_of_us(KERNEL_US)
     }
 
-    /// Whether, after this wait, the first news is to ring though nobody sleeps, so that the kernel's list has its place.
+    /// Whether, after this wait, the first news rings although nobody sleeps, so that the kernel's list keeps the order of the
+    /// news.
     fn listens(&self) -> bool {
         let s = self.s;
         let has_natives = s.has_level.load(Relaxed) || s.has_edge.load(Relaxed);
@@ -278,7 +279,7 @@ impl Call<'_> {
         self.s.with(|inner| inner.ready.arm(if listens { arch::ticks() } else { 0 }));
     }
 
-    /// News keeps us awake, whatever it is worth: the kernel is asked all the same now and then.
+    /// News, whatever it is worth, keeps this thread from sleeping. So the kernel is asked now and then.
     fn ask_if_late(&mut self, room: &mut Room) -> Result<usize> {
         let late = arch::ticks().wrapping_sub(self.s.asked.load(Relaxed)) > clock::ticks_of_us(KERNEL_US);
         if !late {
@@ -290,7 +291,7 @@ impl Call<'_> {
         self.report(found, asked.natives, room.len())
     }
 
-    /// The wait has begun at `began`.
+    /// Sleeps. The wait began at `began`.
     fn sleep(&mut self, index: u32, p: u32, room: &mut Room, mask: *const sigset_t, began: u64) -> Result<usize> {
         let (s, most) = (self.s, room.len());
         waiter::arm(p);
@@ -325,27 +326,27 @@ impl Call<'_> {
     }
 }
 
-/// The result of a look: EFAULT if the program could be told of nothing at all.
+/// The result of a look. EFAULT: no event could be written.
 fn done(look: Option<Reported>) -> Result<usize> {
     match look {
         Some(Reported { n: 0, failed: true }) => Err(Errno(libc::EFAULT)),
         Some(reported) => Ok(reported.n),
-        None => Ok(0), // interrupted within the set's own lock: nothing is ready
+        None => Ok(0), // a handler has interrupted this set's own lock: nothing is ready
     }
 }
 
-/// The doorbell that told of the set's place wakes one thread, and perhaps one that was awake anyhow: whoever goes away
-/// passes it on to those who still sleep without listening to rings.
+/// The ring that announced the set's doorbell wakes one thread, perhaps one that was awake anyway. So each thread that leaves
+/// the wait rings again, for threads that still sleep without listening to rings.
 fn wake_natives(s: &Set, p: u32) {
     if s.natives.load(SeqCst) > 0 {
         waiter::ring(p);
     }
 }
 
-/// What the kernel has right now of the program's own events, without waiting.
+/// Asks the kernel for the program's own events, without waiting.
 fn ask_now(s: &Set, room: &mut Room) -> Result<Asked> {
     let mut asked = Asked::default();
-    // Entries of ours take the room of the program's own: ask again.
+    // Our own events take the room of the program's: then ask again.
     for _ in 0..4 {
         s.asked.store(arch::ticks(), Relaxed);
         let found = entries::ask(s, room, &NOW, core::ptr::null())?;
@@ -359,13 +360,13 @@ fn ask_now(s: &Set, room: &mut Room) -> Result<Asked> {
     Ok(asked)
 }
 
-/// Whether something waits to be looked at.
+/// Whether some registration is listed.
 fn has_listed(s: &Set) -> bool {
     s.with(|inner| !inner.ready.list.is_empty()) == Some(true)
 }
 
-/// Some peer cannot ring here yet, for a connection that nothing else draws our attention to: looks at all of them, but
-/// no more often than we would look if nothing happened.
+/// Some peer cannot ring here yet, and a connection may have no other sign of news. So this serves all connections, at most
+/// once in the time of the shortened sleep.
 #[cold]
 fn attend_unheard() {
     static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -1,8 +1,8 @@
-//! The one routine that touches the program's memory. It may fault: its instructions are known ([`is_in_copy`]), and a
-//! signal handler that finds a fault there lets it return "not copied" ([`fail_copy`]).
+//! The one routine that touches the program's memory. It may fault. Its instructions are known ([`is_in_copy`]), and a signal
+//! handler that finds a fault there makes it return "not copied" ([`after_failed_copy`]).
 //!
-//! 32-byte moves where processor and kernel support them, else 16-byte ones; no `rep movsb`, which takes fifty times as
-//! long on some processors when the destination is not aligned.
+//! It uses 32-byte moves where processor and kernel support them, otherwise 16-byte moves. It does not use `rep movsb`, which
+//! takes fifty times as long on some processors if the destination is not aligned.
 
 use core::arch::{asm, global_asm, x86_64};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,7 +17,7 @@ unsafe extern "C" {
     fn ss_copy_end();
 }
 
-/// Finds out what this processor can do. Until then copies are only slower.
+/// Detects what this processor supports. Until then copies are only slower.
 pub fn prepare_copy() {
     WIDE.store(has_avx(), Relaxed);
 }
@@ -36,11 +36,11 @@ fn has_avx() -> bool {
 }
 
 /// Copies `len` bytes. False: part of `to` or `from` cannot be touched; some bytes may have been copied. Without a
-/// handler that calls [`fail_copy`] such a fault ends the process.
+/// handler that calls [`after_failed_copy`] such a fault ends the process.
 ///
 /// # Safety
-/// The two ranges must not overlap. What can be written there must be what may be written: memory of the program that
-/// it has named, or our own.
+/// The two ranges must not overlap. As far as `to` can be written to, it must be memory of the program that the program has
+/// named, or our own.
 #[inline]
 #[must_use]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) -> bool {
@@ -54,7 +54,7 @@ pub fn is_in_copy(instruction: usize) -> bool {
     (ss_copy as *const () as usize..ss_copy_end as *const () as usize).contains(&instruction)
 }
 
-/// Where a faulting [`copy`] goes on: it returns false.
+/// Where a faulting [`copy`] continues: it returns false.
 pub fn after_failed_copy() -> usize {
     ss_copy_failed as *const () as usize
 }

@@ -2,8 +2,8 @@
 
 use libc::{greg_t, ucontext_t};
 
-/// A signal handler that asks `decide(signal, information, context)` for the function that goes on: none (0), or one that
-/// gets the very arguments, stack and return address that the kernel had prepared.
+/// A signal handler that calls `decide(signal, information, context)` for the function that is to continue. 0: none. Otherwise
+/// that function gets the same arguments, stack and return address as the kernel had prepared.
 #[macro_export]
 macro_rules! handler_body {
     ($decide:path) => {
@@ -26,12 +26,12 @@ macro_rules! handler_body {
     };
 }
 
-/// The interrupted thread, as the kernel will let it go on.
+/// The state with which the kernel will resume the interrupted thread.
 pub struct Interrupted(*mut ucontext_t);
 
 /// The code segment of 64-bit programs.
 const CODE_SEGMENT: greg_t = 0x33;
-/// Exceptions of the processor that a signal of the kernel without an address stands for: stack segment, protection.
+/// Processor exceptions for which the kernel sends a signal without an address: stack segment, general protection.
 const EXCEPTIONS: [greg_t; 2] = [12, 13];
 
 impl Interrupted {
@@ -56,30 +56,30 @@ impl Interrupted {
         self.register(libc::REG_RSP) as usize
     }
 
-    /// Goes on elsewhere, with all other registers as they are.
+    /// Makes the thread continue at another instruction, with all other registers unchanged.
     pub fn go_on_at(&mut self, instruction: usize) {
         // SAFETY: by contract of `new`.
         unsafe { (*self.0).uc_mcontext.gregs[libc::REG_RIP as usize] = instruction as greg_t };
     }
 
-    /// Whether it runs 64-bit code, whose thread-local storage is the C library's.
+    /// Whether the thread runs 64-bit code, whose thread-local storage is the C library's.
     pub fn is_native(&self) -> bool {
         self.register(libc::REG_CSGSFS) & 0xffff == CODE_SEGMENT
     }
 
-    /// Whether the last exception of the processor was one that comes again if the instruction is tried again.
+    /// Whether the processor's last exception comes again if the instruction is tried again.
     pub fn faulted_without_address(&self) -> bool {
         EXCEPTIONS.contains(&self.register(libc::REG_TRAPNO))
     }
 
-    /// One more signal that is blocked when the thread goes on.
+    /// Blocks one more signal when the thread is resumed.
     pub fn block(&mut self, signal: i32) {
         // SAFETY: by contract of `new`. The kernel's mask is the first word of libc's.
         unsafe { *(&raw mut (*self.0).uc_sigmask).cast::<u64>() |= 1 << (signal - 1) };
     }
 }
 
-/// About where the stack of the calling function ends.
+/// Approximately the stack pointer of the calling function.
 #[inline]
 pub fn stack_pointer() -> usize {
     let at: usize;

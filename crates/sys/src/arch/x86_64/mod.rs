@@ -30,7 +30,7 @@ pub fn ticks() -> u64 {
     unsafe { x86_64::_rdtsc() }
 }
 
-/// Tells the processor that we spin.
+/// Tells the processor that this thread spins.
 #[inline]
 pub fn pause() {
     core::hint::spin_loop();
@@ -45,8 +45,8 @@ pub unsafe extern "C" fn restore() {
     core::arch::naked_asm!("mov eax, 15", "syscall")
 }
 
-/// The calling thread's own instance of a thread-local variable of C, which has a place in every thread from its start
-/// (initial-exec). One address for all of a function: it may be asked for again and again.
+/// Address of the calling thread's instance of a thread-local variable of C, which every thread has from its start
+/// (initial-exec). The address may be asked for repeatedly in a function; it stays the same.
 #[macro_export]
 macro_rules! thread_storage {
     ($name:literal) => {{
@@ -64,8 +64,8 @@ macro_rules! thread_storage {
     }};
 }
 
-/// vfork(2) for a caller that is itself a function named vfork: the return address must not lie on the stack
-/// that parent and child share. `mark` is called before and must preserve nothing; `unmark` runs in the parent.
+/// vfork(2) for a caller that is itself a function named vfork: the return address must not be on the stack that parent and
+/// child share. `mark` is called before, and need not preserve registers; `unmark` runs in the parent.
 #[macro_export]
 macro_rules! vfork_body {
     ($mark:path, $unmark:path) => {
@@ -81,7 +81,7 @@ macro_rules! vfork_body {
             "je 2f",               // the child goes straight back
             "mov rdi, rax",
             "sub rsp, 8",
-            "call {unmark}",       // answers what to return, with errno set
+            "call {unmark}",       // returns the return value, with errno set
             "add rsp, 8",
             "2: ret",
             mark = sym $mark, unmark = sym $unmark
