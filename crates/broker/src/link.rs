@@ -146,7 +146,7 @@ impl Link {
     }
 
     /// Gives a free slot to a connection. The slot's memory is touched only now.
-    pub fn take(&mut self, connection: Connection) -> Option<usize> {
+    pub fn claim(&mut self, connection: Connection) -> Option<usize> {
         let word = self.used.iter().position(|&w| w != u64::MAX)?;
         let bit = self.used[word].trailing_ones() as usize;
         let number = word * 64 + bit;

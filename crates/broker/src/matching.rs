@@ -225,7 +225,7 @@ impl Matcher {
     }
 
     /// Withdraws all offers of a member, and returns them.
-    pub fn forget_member(&mut self, member: u64) -> Vec<Ticket> {
+    pub fn remove_member(&mut self, member: u64) -> Vec<Ticket> {
         let offers = self.by_member.remove(&member).unwrap_or_default();
         offers.into_iter().filter_map(|offer| self.withdraw(Ticket { member, offer })).map(|o| o.ticket).collect()
     }

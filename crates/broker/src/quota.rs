@@ -71,13 +71,13 @@ impl Account {
 
     /// None: the domain holds enough. (If two threads take the last ones at once, both may be refused; they never get too
     /// many.)
-    pub fn take(self: &Arc<Account>, n: usize) -> Option<Permit> {
-        self.take_if(n, may_take)
+    pub fn claim(self: &Arc<Account>, n: usize) -> Option<Permit> {
+        self.claim_if(n, may_take)
     }
 
     /// Takes `n` if that many are left, however much the domain holds.
-    pub fn take_of_what_is_left(self: &Arc<Account>, n: usize) -> Option<Permit> {
-        self.take_if(n, |_, n, used, limit| used.saturating_add(n) <= limit)
+    pub fn claim_rest(self: &Arc<Account>, n: usize) -> Option<Permit> {
+        self.claim_if(n, |_, n, used, limit| used.saturating_add(n) <= limit)
     }
 
     /// Counts `n` that are in use already, even beyond the limit.
@@ -88,7 +88,7 @@ impl Account {
     }
 
     /// `may`: called with the amounts held, wanted, used, and the limit.
-    fn take_if(self: &Arc<Account>, n: usize, may: fn(usize, usize, usize, usize) -> bool) -> Option<Permit> {
+    fn claim_if(self: &Arc<Account>, n: usize, may: fn(usize, usize, usize, usize) -> bool) -> Option<Permit> {
         let used = self.budget.used.fetch_add(n, SeqCst);
         let held = self.held.fetch_add(n, SeqCst);
         let permit = Permit { account: self.clone(), n };

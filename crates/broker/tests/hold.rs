@@ -127,6 +127,7 @@ fn what_does_not_exist_is_unknown() {
     let shared = Shared::new(&broker);
     let link = shared.slot_a.link;
     for scope in [
+        Scope::Process(0),
         Scope::Process(1),
         Scope::Connection { link: link + 1, slot: 0 },
         Scope::Connection { link, slot: 1 },

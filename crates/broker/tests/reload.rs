@@ -10,6 +10,7 @@ use daemon::Daemon;
 use rustix::process::Signal;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::Kind;
+use sidestep_broker::broker::hold::Scope;
 use sidestep_broker::client::Operator;
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::SeqCst;
@@ -94,8 +95,13 @@ fn who_may_share_memory_is_read_again() {
     assert_eq!(scene.outcome([MALLORY, CAROL]).map(drop), NO);
     assert!(before.is_held(), "goes back to the kernel");
     assert!(!own.is_held(), "is not concerned");
-    let status = Operator::connect(&scene.broker.address).and_then(|operator| operator.status()).expect("answered");
-    assert_eq!(status.pid, scene.broker.child.id(), "the same broker");
+    let operator = || Operator::connect(&scene.broker.address).expect("connected");
+    assert_eq!(operator().status().expect("answered").pid, scene.broker.child.id(), "the same broker");
+    // An attach frees what a detach has held, and not what is forbidden.
+    operator().hold(Scope::All, false).expect("answered");
+    assert!(before.is_held(), "attached, and forbidden all the same");
+    scene.write("[[allow]]\nuids = [4001, 4002]\n");
+    wait_for("they may share memory again", || (!before.is_held()).then_some(()));
 }
 
 #[test]

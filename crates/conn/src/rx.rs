@@ -205,7 +205,7 @@ impl Rx {
         if let Read::Ring(n) = self.next(half)? {
             return Ok(n);
         }
-        self.forget_copies();
+        self.end_copies();
         // Bytes before the end of the stretch were the kernel's. If they have not arrived, they are lost with the writer. If
         // the writer has begun another stretch, it had sent all of this one.
         let pos = self.input.pos;

@@ -181,7 +181,7 @@ impl Tx {
         self.ring += n as u64;
         // The reader freezes, fences, and then looks for bytes. This end has published and fenced, and now looks for the
         // freeze.
-        if self.asked_back(half) { self.look(half) } else { Ok(()) }
+        if self.asked_back(half) { self.poll(half) } else { Ok(()) }
     }
 
     /// The caller has given `n` bytes of the program to the kernel.
@@ -288,7 +288,7 @@ impl Tx {
     }
 
     /// Looks at the reader's word, for space and for the end of the stretch.
-    pub fn look(&mut self, half: Half) -> Result<(), PeerViolation> {
+    pub fn poll(&mut self, half: Half) -> Result<(), PeerViolation> {
         if !matches!(self.carrier, Carrier::Ring | Carrier::Copying { .. }) {
             return Ok(());
         }

@@ -83,12 +83,12 @@ pub fn begin(tid: u32) {
 }
 
 /// In a forked child: the parent's threads do not exist here.
-pub fn forget() {
+pub fn reset_in_child() {
     LIST.iter().for_each(|entry| entry.store(0, Relaxed));
 }
 
 /// In a forked child: removes the entries of the parent's threads for an inherited connection.
-pub fn forget_connection(index: u32) {
+pub fn reset_connection_in_child(index: u32) {
     count(index).store(0, Relaxed);
 }
 

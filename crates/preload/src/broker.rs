@@ -42,7 +42,7 @@ pub fn begin_era() {
 }
 
 /// Makes the next `member::check` talk to the broker: it first sends what is due, then receives.
-pub fn look_again() {
+pub fn ask_again() {
     HEARD.store(page::announced(counters::page()).wrapping_sub(1), SeqCst);
 }
 
@@ -93,7 +93,7 @@ pub fn announce(place: u32, doorbell: i32) {
 }
 
 /// Takes the bits of the waiters whose doorbells are due to be announced.
-pub fn take_untold() -> u64 {
+pub fn claim_untold() -> u64 {
     UNTOLD.swap(0, Relaxed)
 }
 
@@ -124,7 +124,7 @@ pub fn owes() -> bool {
 }
 
 /// Whether a message was due. Resets the mark.
-pub fn take_owes() -> bool {
+pub fn claim_owes() -> bool {
     OWES.swap(false, SeqCst)
 }
 
@@ -142,7 +142,7 @@ pub fn tell_each(word: &AtomicU64, mut told: impl FnMut(u32) -> bool) -> bool {
 }
 
 /// In a forked child: the membership is the parent's. Returns the parent's socket.
-pub fn forget() -> i32 {
+pub fn reset_in_child() -> i32 {
     UNTOLD.store(0, Relaxed);
     HEARD.store(0, Relaxed);
     LOCK.reset_in_child();

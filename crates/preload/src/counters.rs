@@ -43,7 +43,7 @@ pub fn share(memory: i32) -> bool {
 }
 
 /// In a forked child: counts from zero, in memory of its own.
-pub fn forget() {
+pub fn reset_in_child() {
     // SAFETY: as in `share`.
     let _ = unsafe { mem::anonymous_over((&raw const PAGE).cast_mut().cast(), size_of::<Page>()) };
 }

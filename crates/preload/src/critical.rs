@@ -133,7 +133,7 @@ impl Lock {
     }
 
     /// In a forked child: the thread that held the lock does not exist here.
-    pub fn forget(&self) {
+    pub fn reset_in_child(&self) {
         if self.0.is_taken() {
             self.0.unlock();
         }

@@ -88,7 +88,7 @@ pub fn settle() {
 }
 
 /// In a forked child: the resources are the parent's.
-pub fn forget() {
+pub fn reset_in_child() {
     thread::parts().debts.count.store(0, Relaxed);
 }
 

@@ -61,7 +61,7 @@ impl Faults {
         if blocked != 0 {
             signal::block(blocked);
             if !thread::in_vfork() {
-                self.forget(); // a vfork child shares this storage with its parent, and only the child's mask has changed
+                self.invalidate(); // a vfork child shares this storage with its parent, and only the child's mask has changed
             }
         }
     }

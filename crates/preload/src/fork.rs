@@ -70,7 +70,7 @@ pub fn in_child() {
         }
         blocked::reset_in_child();
         fdtable::for_each(|fd, kind| match kind {
-            Kind::Conn(index) => blocked::forget_connection(index),
+            Kind::Conn(index) => blocked::reset_connection_in_child(index),
             // The program has closed this connection. Only a call of a thread that does not exist here keeps it
             // (`life::number`).
             Kind::Own if tcp::is_tcp(fd) => fdtable::drop_own(fd),

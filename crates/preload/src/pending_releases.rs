@@ -50,8 +50,8 @@ pub fn cancel() {
 }
 
 /// In a forked child: the messages are the parent's.
-pub fn forget() {
-    if broker::take_owes() {
+pub fn reset_in_child() {
+    if broker::claim_owes() {
         OFFERS.iter().for_each(|word| word.store(0, Relaxed));
     }
 }

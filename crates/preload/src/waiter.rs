@@ -112,12 +112,15 @@ fn reap() -> Option<u32> {
     if now < next || NEXT.compare_exchange(next, later, Relaxed, Relaxed).is_err() {
         return None;
     }
-    (0..PLACES as u32).find(|p| {
+    let reaped = (0..PLACES as u32).find(|p| {
         let user = PLACE[*p as usize].user.load(Acquire);
         user != 0
             && !process::exists(user)
             && PLACE[*p as usize].user.compare_exchange(user, 0, AcqRel, Relaxed).is_ok()
-    })
+    })?;
+    // The thread may have ended in its sleep; nobody else can sleep at its waiter.
+    PLACE[reaped as usize].sleepers.reset();
+    Some(reaped)
 }
 
 fn create(place: u32) -> bool {
@@ -236,7 +239,7 @@ pub fn poll_news(place: u32, mut found: impl FnMut(u32)) {
 }
 
 /// In a forked child: the waiters are the parent's.
-pub fn forget() {
+pub fn reset_in_child() {
     for p in &PLACE {
         fdtable::drop_own(p.doorbell.swap(-1, Relaxed));
         p.user.store(0, Relaxed);

@@ -194,7 +194,7 @@ impl Input {
     }
 
     /// Records that the ended stretch has no copies any more.
-    pub fn forget_copies(&mut self) {
+    pub fn end_copies(&mut self) {
         self.copying = false;
     }
 }

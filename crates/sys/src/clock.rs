@@ -104,7 +104,7 @@ impl Due {
     }
 
     /// Makes nothing due any more. True: something was due, and the caller must handle it.
-    pub fn take(&self) -> bool {
+    pub fn claim(&self) -> bool {
         self.is_set() && self.0.swap(0, Relaxed) != 0
     }
 }

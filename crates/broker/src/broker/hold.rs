@@ -1,6 +1,7 @@
 //! Detach and attach: the operator keeps connections on the kernel.
 
 use super::Broker;
+use crate::link::{Connection, Link};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_ring::page;
 use std::collections::BTreeSet;
@@ -70,6 +71,8 @@ impl Broker {
                 self.hold_all = hold;
                 self.member_ids().collect()
             }
+            // Members whose process id is not visible from here all have 0.
+            Scope::Process(0) => Vec::new(),
             Scope::Process(pid) => {
                 self.member_ids().filter(|&m| self.member(m).is_some_and(|m| m.pid == pid)).collect()
             }
@@ -132,29 +135,26 @@ impl Broker {
         self.wake(link, slot, 1);
     }
 
-    /// Detaches each connection between users that may not share memory any more, as if by its name.
-    pub(super) fn end_forbidden(&mut self) {
-        let mut forbidden = Vec::new();
-        for link in self.links.values_mut() {
-            for slot in link.slots() {
-                let Some(connection) = link.connection_mut(slot) else {
-                    continue;
-                };
-                let [a, b] = connection.uids;
-                if !self.settings.users.may_share(a, b) {
-                    connection.hold = true;
-                    forbidden.push((link.id, slot));
-                }
-            }
-        }
-        forbidden.into_iter().for_each(|(link, slot)| self.hold_slot(link, slot));
+    /// The operator has changed who may share memory: connections between two users are held from now on, or are free again.
+    pub(super) fn obey_users(&mut self) {
+        let between_users = |c: &Connection| c.uids[0] != c.uids[1];
+        let slots_of = |link: &Link| -> Vec<_> {
+            link.connections().filter(|(_, c)| between_users(c)).map(|(slot, _)| (link.id, slot)).collect()
+        };
+        let concerned: Vec<_> = self.links.values().flat_map(slots_of).collect();
+        concerned.into_iter().for_each(|(link, slot)| self.hold_slot(link, slot));
         self.any_hold = self.holds_anything();
+    }
+
+    /// Whether the users of the connection may not share memory, or not any more.
+    pub(super) fn is_forbidden(&self, connection: &Connection) -> bool {
+        !self.settings.users.may_share(connection.uids[0], connection.uids[1])
     }
 
     fn holds_anything(&self) -> bool {
         self.hold_all
             || self.member_ids().any(|id| self.member(id).is_some_and(|m| m.hold))
-            || self.links.values().any(|link| link.connections().any(|(_, c)| c.hold))
+            || self.links.values().any(|link| link.connections().any(|(_, c)| c.hold || self.is_forbidden(c)))
     }
 
     /// Hints again at connections that are held and still by ring: a member may have been on its way into a wait, or its doorbell

@@ -326,13 +326,14 @@ impl Broker {
         }
     }
 
-    /// Stores the hold that follows from those of the connection and of its two members in the slot. Returns it.
+    /// Stores in the slot whether the connection is held: by the operator, who named it or one of its members, or because its users
+    /// may not share memory any more. Returns the same.
     pub(super) fn apply_hold(&mut self, link: u32, number: usize) -> bool {
         let Some(link) = self.links.get(&link) else {
             return false;
         };
         let member_held = link.members.iter().any(|&id| self.member(id).is_some_and(|m| m.hold));
-        let hold = member_held || link.connection(number).is_some_and(|c| c.hold);
+        let hold = member_held || link.connection(number).is_some_and(|c| c.hold || self.is_forbidden(c));
         slot::set_hold(link.mem.slot(number), hold);
         hold
     }

@@ -155,7 +155,7 @@ impl Broker {
     pub fn set_users(&mut self, users: Users) {
         self.matcher.set_users(users.clone());
         self.settings.users = users;
-        self.end_forbidden();
+        self.obey_users();
     }
 
     /// A descriptor in the poller that is no connection is readable.

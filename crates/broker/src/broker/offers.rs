@@ -206,7 +206,7 @@ impl Broker {
     }
 
     /// Keeps the list about as short as the number of waiting offers: removes duplicates, and offers that do not wait any more.
-    fn forget_who_waits_no_more(&mut self) {
+    fn prune(&mut self) {
         if self.to_recheck.len() > 2 * self.waiting.len() + SPARE {
             let mut listed = HashSet::new();
             self.to_recheck.retain(|ticket| self.waiting.contains_key(ticket) && listed.insert(*ticket));
@@ -277,7 +277,7 @@ impl Broker {
     }
 
     /// Refuses a waiting offer whose socket is gone: its addresses may be another connection's by now.
-    pub(super) fn forget_waiting(&mut self, ticket: Ticket) {
+    pub(super) fn remove_waiting(&mut self, ticket: Ticket) {
         self.drop_waiting(ticket, Reason::Short);
     }
 
@@ -289,8 +289,8 @@ impl Broker {
     }
 
     /// Removes all offers of a member.
-    pub(super) fn forget_offers(&mut self, member: u64) {
-        for ticket in self.matcher.forget_member(member) {
+    pub(super) fn remove_offers(&mut self, member: u64) {
+        for ticket in self.matcher.remove_member(member) {
             self.waiting.remove(&ticket);
         }
         let proving: Vec<_> = self.proving_of(member).collect();

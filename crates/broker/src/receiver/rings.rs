@@ -101,7 +101,7 @@ impl Rings {
     }
 
     /// An eventfd has left the doorbells of this member.
-    fn forget_one(&mut self, owner: u64) {
+    fn remove_one(&mut self, owner: u64) {
         let left = self.rung.get(&owner).map_or(0, |count| count - 1);
         if left > 0 {
             self.rung.insert(owner, left);

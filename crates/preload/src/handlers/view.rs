@@ -69,7 +69,7 @@ impl View {
     }
 
     /// The program's handler for a signal that has just come, and whether it was set for this one signal only (SA_RESETHAND).
-    pub fn take(&self) -> (usize, bool) {
+    pub fn claim(&self) -> (usize, bool) {
         let handler = self.handler.load(Acquire);
         if handler <= libc::SIG_IGN || self.flags.load(Relaxed) & RESETHAND == 0 {
             return (handler, false);

@@ -117,7 +117,7 @@ impl After {
 }
 
 /// Ends the record of a connection that has ended.
-fn forget(index: u32) {
+fn remove(index: u32) {
     let c = arena::conn(index);
     settle_with_broker(index, c, c.phase.go(Event::Close));
     arena::free(index);
@@ -287,6 +287,6 @@ fn close_orphans() {
 }
 
 /// In a forked child: the threads that keep orphans alive do not exist here.
-pub fn forget_orphans() {
+pub fn reset_orphans_in_child() {
     ORPHANS.store(0, Relaxed);
 }

@@ -29,6 +29,6 @@ pub fn has_come() -> bool {
 }
 
 /// Whether writers may be waiting. Resets that.
-pub fn take() -> bool {
-    DUE.take()
+pub fn claim() -> bool {
+    DUE.claim()
 }

@@ -93,7 +93,7 @@ fn send_claimed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
             Ok(n) => end.tx.sent_unread(half, n),
             Err(e) if e.passes() => {
                 space::wish(half.writer); // a reader that empties the ring ends this wait, too
-                end.tx.look(half).map_err(|lie| broken(c, fd, lie))?;
+                end.tx.poll(half).map_err(|lie| broken(c, fd, lie))?;
                 if end.tx.has_unsent() {
                     blocked(c);
                     return Err(Errno(EAGAIN));

@@ -64,7 +64,7 @@ pub fn is_over(stack: usize, alternate: AlternateStack) -> bool {
 }
 
 /// In a forked child: the one thread there has another number.
-pub fn forget() {
+pub fn reset_in_child() {
     // SAFETY: as above.
     unsafe { (*storage()).tid = 0 };
 }
@@ -82,7 +82,7 @@ pub fn set_vfork(on: bool) {
 }
 
 /// Takes the place in the family that is reserved for the child of a fork() of this thread. Parent and child each take it.
-pub fn take_reserved() -> Option<u32> {
+pub fn claim_reserved() -> Option<u32> {
     // SAFETY: as above.
     core::mem::take(unsafe { &mut (*storage()).reserved }).checked_sub(1)
 }

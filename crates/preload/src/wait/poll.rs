@@ -230,7 +230,7 @@ impl Poll<'_> {
     }
 
     /// Stores the readiness of attached connections in their `revents`. Returns how many are ready.
-    fn look(&mut self) -> usize {
+    fn poll_rings(&mut self) -> usize {
         let mut ready = 0;
         for p in self.fds.iter_mut() {
             let Some(c) = attached(p.fd) else { continue };

@@ -93,7 +93,7 @@ pub fn return_to_kernel(fd: i32) {
 /// Before the last close of a socket: removes the registrations of `fd`. `offered`: an offer is on its way. Then the broker's
 /// descriptor would keep the registration in the kernel's sets, with events for a descriptor that may be another file's by
 /// then.
-pub fn forget(fd: i32, offered: bool) {
+pub fn remove(fd: i32, offered: bool) {
     for (_, s) in sets::all() {
         s.with(|inner| {
             if offered && inner.reg(fd).is_some_and(|r| r.is_present()) {
@@ -129,11 +129,11 @@ pub(super) fn disinherit(s: &Set) {
     s.set_no_place();
 }
 
-/// Gives everything in the set back to the kernel for good: several processes use the set.
+/// Gives everything in the set back to the kernel for good.
 #[cold]
-pub(super) fn surrender_set(s: &Set) {
+pub(super) fn surrender_set(s: &Set, reason: Reason) {
     for_each_managed(s, |fd, c| {
-        drain::to_kernel(c, fd, Reason::Shared);
+        drain::to_kernel(c, fd, reason);
         drop_bell(s, c);
         s.with(|inner| hand_back(s, &mut inner.regs, fd));
     });
@@ -188,14 +188,7 @@ fn sets_in(s: &Set, mut each: impl FnMut(u32)) {
 pub fn leave_to_kernel(index: u32, reason: Reason) {
     let s = sets::get(index);
     s.is_kernels.store(true, Relaxed);
-    for_each_managed(s, |fd, c| {
-        drain::to_kernel(c, fd, reason);
-        s.with(|inner| hand_back(s, &mut inner.regs, fd));
-    });
-    if let Some(p) = s.place() {
-        let _ = kernel_ctl(s.fd.load(Relaxed), EPOLL_CTL_DEL, waiter::doorbell(p), 0, 0);
-        s.destroy();
-    }
+    surrender_set(s, reason);
 }
 
 pub(super) fn for_each_managed(s: &Set, mut each: impl FnMut(i32, &'static Conn)) {

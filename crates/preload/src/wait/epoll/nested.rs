@@ -55,7 +55,7 @@ pub fn native_cap() -> Option<u64> {
 }
 
 /// Work after such a sleep.
-pub fn look_after() {
+pub fn poll_nested() {
     if due::has_come() {
         queue_writers();
     }
@@ -121,7 +121,7 @@ fn any_ready(inner: &mut Inner) -> bool {
         let is_to_be_told = |r: &mut Reg| {
             let c = arena::conn(r.conn);
             // If the connection is native again, the next wait in the set gives the registration back to the kernel.
-            !c.is_attached() || report::look_at(r, c, fd).is_to_be_told
+            !c.is_attached() || report::poll_registration(r, c, fd).is_to_be_told
         };
         if inner.reg(fd).filter(|r| r.is_awaited()).is_some_and(is_to_be_told) {
             return true;

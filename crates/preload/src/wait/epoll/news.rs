@@ -70,7 +70,7 @@ impl Batch<'_> {
     }
 
     /// Takes the news that have rung for this waiter.
-    fn take(&mut self, p: u32) {
+    fn poll(&mut self, p: u32) {
         self.now = arch::ticks();
         waiter::poll_news(p, |index| {
             stretch::serve(index);

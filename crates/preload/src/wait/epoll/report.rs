@@ -114,7 +114,7 @@ pub(super) struct Look {
 }
 
 /// Looks at an upgraded connection on behalf of one registration.
-pub(super) fn look_at(r: &Reg, c: &Conn, fd: i32) -> Look {
+pub(super) fn poll_registration(r: &Reg, c: &Conn, fd: i32) -> Look {
     let tail = c.rx_half().tail();
     let found = readiness::events(c, fd, r.events & !(ET | ONESHOT | EXCLUSIVE));
     if found & OUT_ANY != 0 && c.has(flag::TX_BLOCKED) {

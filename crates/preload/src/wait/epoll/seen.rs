@@ -33,7 +33,7 @@ pub(super) fn share(s: &Set, conn: u32, fd: i32, events: u32) {
 }
 
 /// Takes over the unmanaged registrations of an attached connection. If all are managed then, the connection may use rings.
-fn take_in(conn: u32, fd: i32, armed: bool) {
+fn manage_all(conn: u32, fd: i32, armed: bool) {
     let c = arena::conn(conn);
     match manage(conn, c, fd, armed) {
         Err(reason) => drain::to_kernel(c, fd, reason),

@@ -20,6 +20,7 @@ use crate::{arena, errno, generation, waiter};
 use arena::FamilySet;
 use core::sync::atomic::Ordering::*;
 use libc::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, epoll_event};
+use sidestep_abi::Reason;
 use sidestep_sys::clock;
 
 /// Longest wait for another process to leave a set to the kernel. A busy process leaves it at its next call on the set.
@@ -64,7 +65,7 @@ pub(super) fn obey(s: &Set) {
 fn leave(s: &Set) {
     s.is_shared.store(true, SeqCst);
     s.had_place.store(true, Relaxed); // events with other processes' tags may come, which the program must not see
-    giveback::surrender_set(s);
+    giveback::surrender_set(s, Reason::Shared);
     if let Some(r) = record(s) {
         // SYNC shared: a process that finds this bit cleared finds the managed registrations given back to the kernel.
         r.managers.fetch_and(!mine(), SeqCst);
@@ -150,15 +151,24 @@ pub fn hold_late() {
 /// Before exec(): this process gives up the sets that exec() closes.
 pub fn before_exec(survives: impl Fn(i32) -> bool) {
     for_each_set(|s| {
-        if !survives(s.fd.load(Relaxed)) {
+        if !any_number(s, &survives) {
             leave_family(s);
             s.used_in.store(0, Relaxed); // for the case that exec() fails
         }
     });
 }
 
+/// Whether a descriptor of the set passes the test.
+fn any_number(s: &Set, test: impl Fn(i32) -> bool) -> bool {
+    let mut found = false;
+    fdtable::for_each(|fd, kind| {
+        found |= matches!(kind, Kind::Set(index) if core::ptr::eq(sets::get(index), s)) && test(fd);
+    });
+    found
+}
+
 /// This process closes its last descriptor of the set.
-pub(super) fn forget(s: &Set) {
+pub(super) fn close(s: &Set) {
     leave_family(s);
     s.family.store(0, Relaxed);
 }

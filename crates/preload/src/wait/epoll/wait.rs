@@ -137,7 +137,7 @@ impl Call<'_> {
         let Some(found) = found? else { return Ok(None) };
         self.is_open(index)?;
         if cap.is_some() && found.is_empty() {
-            errno::keep(look_after); // the next look finds news that nobody rang for
+            errno::keep(poll_nested); // the next look finds news that nobody rang for
         }
         // The set may have got a doorbell during the sleep, or may still hold a parent's.
         let natives = news::hear_kernel(self.s, found);
