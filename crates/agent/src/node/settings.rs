@@ -15,7 +15,7 @@ impl Node {
         }
     }
 
-    /// As far as a running agent can.
+    /// Adopts new settings, as far as a running agent can.
     pub(super) fn take_settings(&mut self, new: Settings) {
         let fixed = self.view.settings.fixed_differences(&new);
         if !fixed.is_empty() {

@@ -176,7 +176,7 @@ impl Reconciler {
         }
     }
 
-    /// What the port had and its successor does not use rests until it is given back.
+    /// Retires what the old port had and the new one does not use; it is freed later.
     fn retire(&mut self, old: Option<Programmed>, new: Option<&Programmed>) {
         let Some(old) = old else { return };
         self.release(&old.table);
