@@ -1,4 +1,4 @@
-//! Variants that this machine cannot have.
+//! Finds variants that this machine does not support.
 
 use super::error::WrongError;
 use crate::ground::Ground;
@@ -6,8 +6,8 @@ use crate::scenario::{Need, Scenario, TemplateError, Variant};
 use crate::world::{Cmd, base_scope, run};
 use indexmap::IndexMap;
 
-/// Variants that cannot take part, and why. The error is a scenario's: a template that names nothing, or a baseline that is
-/// not to be had.
+/// Variants that cannot take part, and why. Errors are mistakes in the scenario: an unknown name in a template, or a baseline
+/// that is not available.
 pub fn unmet(ground: &Ground, scenario: &Scenario) -> Result<IndexMap<String, String>, WrongError> {
     let mut unmet = IndexMap::new();
     for (name, variant) in &scenario.variants {
@@ -34,7 +34,7 @@ fn missing(ground: &Ground, scenario: &Scenario, variant: &Variant) -> Result<Op
 fn is_met(ground: &Ground, scenario: &Scenario, need: &Need) -> Result<bool, TemplateError> {
     let scope = base_scope(ground, scenario);
     let argv: Vec<String> = need.run.iter().map(|word| word.fill(&scope)).collect::<Result<_, _>>()?;
-    // A program that is not there is no mistake of the scenario's.
+    // A missing program is not a mistake in the scenario.
     let Ok(argv) = ground.resolve(argv) else { return Ok(false) };
     Ok(run(&Cmd { name: "needs".into(), argv, ..Cmd::default() }, None).is_ok())
 }

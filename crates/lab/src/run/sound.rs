@@ -3,10 +3,10 @@
 use super::error::TurnError;
 use crate::load::Outcome;
 
-/// The part of a load that has to be seen, or its costs are not known.
+/// The part of a load that must be observed for its costs to count.
 const SEEN: f64 = 0.5;
 
-/// An error if not: `errors` is the part of failed requests that is allowed, `seen` for how many seconds its costs were measured.
+/// An error if the figures do not count. `errors`: permitted part of failed requests; `seen`: seconds in which costs were measured.
 pub fn sound(outcome: Outcome, errors: f64, seen: f64) -> Result<Outcome, TurnError> {
     let (failed, all) = (outcome.errors, outcome.errors + outcome.requests);
     if failed as f64 > errors * all as f64 {

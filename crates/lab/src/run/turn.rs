@@ -1,4 +1,4 @@
-//! One load on one set-up that stands.
+//! One load on one existing set-up.
 
 use super::error::TurnError;
 use super::stop::Stop;
@@ -16,11 +16,11 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Measured {
     pub outcome: Result<Outcome, TurnError>,
     pub usage: Usage,
-    /// See `result::Turn`.
+    /// As in `result::Turn`.
     pub moved: IndexMap<String, u64>,
 }
 
-/// Warm-up, then measurement. `load` is the cell's, the set-up may be shared with others.
+/// Warms up, then measures. `load` is the cell's; cells may share the set-up.
 pub fn take(ground: &Ground, world: &mut World, load: &LoadSpec, stop: &Stop) -> Result<Measured, TurnError> {
     let turn = Take { ground, world, load, stop };
     turn.warm_up()?;
@@ -34,10 +34,10 @@ pub fn take(ground: &Ground, world: &mut World, load: &LoadSpec, stop: &Stop) ->
     Ok(Measured { outcome, usage, moved })
 }
 
-/// A profile takes at least so many seconds: in one there are a thousand samples of a processor.
+/// Least duration of a profile: each processor has about a thousand samples a second.
 const PROFILE_SECONDS: f64 = 5.0;
 
-/// One more load, of which only samples count.
+/// One more load, of which only the samples count.
 pub fn profile(
     ground: &Ground,
     world: &World,
@@ -61,16 +61,16 @@ struct Take<'a> {
     stop: &'a Stop,
 }
 
-/// The error of these is that nothing could be measured at all; that of the outcome is the tool's own.
+/// The outer error: nothing could be measured. The inner one: the tool failed.
 type Taken = Result<(Result<Outcome, TurnError>, Usage), TurnError>;
 
 impl Take<'_> {
-    /// The output of the tool is dropped.
+    /// The tool's output is ignored.
     fn warm_up(&self) -> Result<(), TurnError> {
         if self.load.warmup == 0.0 {
             return Ok(());
         }
-        // Some tools know whole seconds only.
+        // Some tools take whole seconds only.
         let job = Job { seconds: self.load.warmup.ceil() + 1.0, ..self.load.job.clone() };
         let mut running = self.start(&job)?;
         if running.ended_within(Duration::from_secs_f64(self.load.warmup)) {
@@ -93,19 +93,19 @@ impl Take<'_> {
         let mut running = self.start(job)?;
         let mut meter = self.meter(Some(&running));
         self.end(&running, until, &mut meter)?;
-        // Before anybody waits for it: then what it used would be gone.
+        // Before the process is waited for, since its CPU time would then be gone.
         let usage = meter.end();
         let said = succeeded(&mut running).and_then(|()| running.output());
         let outcome = said.map_err(TurnError::from).and_then(|said| Ok(job.tool.read(job, &said)?));
         Ok((outcome, usage))
     }
 
-    /// A command line, again and again until the time is over.
+    /// Repeats a command line until the time is over.
     fn repeat(&self) -> Taken {
         let job = &self.load.job;
         let mut all = Vec::new();
-        // Without cgroups the CPU of many short processes cannot be told. With them the meter need not know of any, and what it
-        // takes to begin is no part of the first one's time.
+        // Without cgroups the CPU time of many short processes is unknown. With cgroups the meter needs no pid, so it starts before
+        // the first process, whose time then does not include the meter's start.
         let mut meter = self.meter(None);
         let (begun, until) = (Instant::now(), self.until());
         let mut running = self.start(job)?;
@@ -129,7 +129,7 @@ impl Take<'_> {
     }
 
     fn start(&self, job: &Job) -> Result<Running, TurnError> {
-        // Of the last one nothing is left.
+        // Removes files of the last run.
         let _ = std::fs::remove_dir_all(&job.folder);
         open_dir(&job.folder)?;
         let argv = job.tool.argv(job)?;
@@ -146,7 +146,7 @@ impl Take<'_> {
         Instant::now() + Duration::from_secs_f64(self.load.job.seconds + self.load.patience)
     }
 
-    /// It is not reaped yet, so that what it used can still be read.
+    /// Waits for the end without reaping the process, so that its CPU time can still be read.
     fn end(&self, running: &Running, until: Instant, meter: &mut Meter) -> Result<(), TurnError> {
         let (begun, half) = (Instant::now(), Duration::from_secs_f64(self.load.job.seconds / 2.0));
         while !running.ended_within(LOOK) {

@@ -1,4 +1,4 @@
-//! What a variant asks of Sidestep: a broker for rings, capture, splice, an agent.
+//! The parts of Sidestep that a variant uses: a broker for rings, capture, splice, an agent.
 
 use super::command::Cmd;
 use super::error::WorldError;
@@ -10,7 +10,7 @@ use crate::ground::{Ground, ProgramError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Tables of capture and services; each splice has its own beside them.
+/// Pins of capture and Services; each splice has its own directory.
 pub fn pins(ground: &Ground, place: &Place) -> PathBuf {
     ground.bpf().join(&place.prefix)
 }
@@ -20,17 +20,17 @@ pub fn splice_pins(ground: &Ground, spec: &Spec, number: usize) -> PathBuf {
 }
 
 const READY_SECONDS: f64 = 20.0;
-/// Tens of thousands of Services take it a while.
+/// Programming tens of thousands of Services takes a while.
 const AGENT_LIMIT: Duration = Duration::from_secs(120);
 
-/// They are started before anything else.
+/// Daemons, which are started before everything else.
 pub fn daemons(ground: &Ground, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, WorldError> {
     let broker = spec.broker.as_ref().map(|program| broker(program, spec));
     let agent = spec.agent.as_ref().map(|agent| self::agent(ground, spec, agent));
     broker.into_iter().chain(agent).collect()
 }
 
-/// Processes of several users share memory only if that is allowed.
+/// Processes of several users share memory only if the broker's settings allow it.
 fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), WorldError> {
     let (config, report) = (spec.place.dir.join("sidestep.toml"), spec.place.report());
     let users = spec.users();
@@ -64,7 +64,7 @@ fn agent(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(String, Pro
     ];
     let words = options.into_iter().flat_map(|(name, value)| [name.to_string(), value]);
     let argv = [ground.part(AGENT)?].into_iter().chain(words).chain(agent.options.iter().cloned()).collect();
-    // It makes this in one step when all tables are filled and all programs attached.
+    // The agent creates this directory in one step, when all tables are filled and all programs attached.
     Ok((
         AGENT.into(),
         daemon(spec, AGENT, argv, Ready { limit: AGENT_LIMIT, ..Ready::path(&pins.join("services/links")) }),
@@ -83,7 +83,7 @@ fn daemon(spec: &Spec, name: &str, argv: Vec<String>, ready: Ready) -> ProcessSp
     ProcessSpec { command, program, ready, background: false }
 }
 
-/// Before the scenario's processes are started, so that their first connection is led already.
+/// Runs before the scenario's processes are started, so that their first connection is already redirected.
 pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), WorldError> {
     for each in &spec.captures {
         run(&capture(ground, spec, each, &[])?, None)?;
@@ -94,7 +94,7 @@ pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), WorldError> {
     spec.agent.as_ref().map_or(Ok(()), |agent| wait_captured(ground, spec, agent))
 }
 
-/// What undoes it, in order. Programs attached to a cgroup go with it, if one of these fails.
+/// Commands that undo it, in order. If one fails, programs that are attached to a cgroup end with the cgroup.
 pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, ProgramError> {
     let detach = spec.agent.iter().map(|_| {
         let words = [
@@ -137,7 +137,7 @@ fn splice(ground: &Ground, spec: &Spec, each: &SpliceSpec, number: usize) -> Res
     Ok(cmd("splice", argv.collect()))
 }
 
-/// The agent has answered for its Services; pods come a moment later, and each says so in `capture list`.
+/// The agent has programmed its Services; pods are captured a moment later, which `capture list` shows.
 fn wait_captured(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(), WorldError> {
     let words = [
         "capture",
@@ -165,7 +165,7 @@ fn captured(listed: &str) -> usize {
     captures.iter().filter(|each| each["captured"] == true).count()
 }
 
-/// A program of ours with these words.
+/// A program of Sidestep, with these arguments.
 fn call(name: &str, program: String, words: &[&str]) -> Cmd {
     cmd(name, [program].into_iter().chain(words.iter().map(|word| word.to_string())).collect())
 }
