@@ -9,8 +9,8 @@
  *   sets      {network, kind, number}  interfaces  <--------+
  *   ranges    {network, kind, prefix}  routes      <--------+
  *
- * Pods with the same rules share them. A change writes the new rules under a new number and then replaces the pod's entry. The
- * kernel replaces an entry atomically, so a connection meets either the old rules or the new ones.
+ * Pods with the same rules share them. A change writes the new rules under a new number and then exchanges the pod's entry
+ * (stable_read.h): a connection meets either the old rules or the new ones.
  */
 #pragma once
 

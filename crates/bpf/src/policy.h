@@ -13,8 +13,8 @@
  * outweighs everything. An entry for a range includes the bits of all ranges around it, since a look-up finds only the longest
  * prefix.
  *
- * A change writes the new rules under a new number and then replaces the pod's entry. The kernel replaces an entry atomically, so
- * a connection meets either the old rules or the new ones. crates/mesh/src/policy is the model of this file.
+ * A change writes the new rules under a new number and then exchanges the pod's entry (stable_read.h): a connection meets either
+ * the old rules or the new ones. crates/mesh/src/policy is the model of this file.
  */
 #pragma once
 

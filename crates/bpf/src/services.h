@@ -9,8 +9,8 @@
  *                                                    |
  *   backends  [backend]                      -> {endpoint, active}
  *
- * A change writes new slots first and then replaces the frontend. The kernel replaces an entry atomically, so a program sees
- * either the old list or the new one.
+ * A change writes new slots first and then exchanges the frontend's entry (stable_read.h): a program sees either the old list or
+ * the new one.
  */
 #pragma once
 

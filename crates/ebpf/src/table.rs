@@ -49,7 +49,7 @@ impl<K: MapData, V: MapData> Table<K, V> {
         Ok(found)
     }
 
-    /// Replaces each entry atomically, in the order given. Waits for the readers of an entry that was written a moment ago.
+    /// Exchanges each entry, in the order given. Waits first for the readers of an entry that was written a moment ago.
     pub fn put_all(&self, entries: &[(K, V)]) -> Result<()> {
         let keys = || entries.iter().map(|(key, _)| key.bytes());
         let mut written = self.written.borrow_mut();

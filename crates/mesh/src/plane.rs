@@ -90,7 +90,7 @@ pub struct Existing {
     pub members: Vec<Member>,
 }
 
-/// Tables that programs read while they are written. Each frontend changes atomically; programs read everything else only after
+/// Tables that programs read while they are written. Each frontend changes at once; programs read everything else only after
 /// a frontend refers to it.
 ///
 /// Errors are those of the system calls behind it. After an error the tables are between old and new, every part of them is
