@@ -77,7 +77,7 @@ struct identity_key {
 #define IDENTITY_NODE 1
 
 enum identity_flags {
-	REQUIRES_PROXY = 1 << 0, /* its connections are never led around its proxy */
+	REQUIRES_PROXY = 1 << 0, /* its connections never bypass its proxy */
 };
 
 struct identity {

@@ -235,7 +235,7 @@ static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct 
 	return out->is_bound || captured->bound;
 }
 
-/* Whether an undirected connection dials the proxy's own ports: it needs a pending entry, too (from_inside drops it otherwise). */
+/* Whether a connection dials the proxy's own ports. Even unredirected it needs a pending entry, or from_inside() drops it. */
 static __always_inline bool is_for_proxy_itself(const struct pod *pod, const struct outgoing *out)
 {
 	return out->protocol == IPPROTO_TCP && out->is_lo && (out->port == pod->outbound_port || out->port == pod->inbound_port);
