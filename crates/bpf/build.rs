@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Each is one object with a skeleton of its own, and with what clang is told beside the common.
+/// Objects, each with a skeleton of its own, and clang's additional arguments for each.
 const OBJECTS: &[(&str, &[&str])] = &[
     ("services", &[]),
     ("reclaim", &[]),
@@ -14,7 +14,7 @@ const OBJECTS: &[(&str, &[&str])] = &[
     ("inbound", &[]),
     ("packets", &[]),
     ("listening", &[]),
-    ("splice", &["-mcpu=v3"]), // compares and swaps
+    ("splice", &["-mcpu=v3"]), // atomic compare-and-swap
 ];
 const SOURCES: &str = "src";
 
@@ -32,7 +32,7 @@ fn main() {
     }
 }
 
-/// Debian keeps <asm/types.h> in a directory of the machine's own, in which clang does not look for `-target bpf`.
+/// Debian keeps <asm/types.h> in a directory for each architecture, which clang does not search for `-target bpf`.
 fn clang_arguments(own: &[&str]) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = ["-Wall", "-Werror"].iter().chain(own).map(OsString::from).collect();
     let machine = format!("/usr/include/{}-linux-gnu", env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it"));

@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What the agent says to a [`Question`](crate::Question) of the same name.
+/// The agent's answer to the [`Question`](crate::Question) of the same name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// Who the agent is, and how full its tables are.
+    /// The agent's state, and how full its tables are.
     Status(Status),
     /// Services with their ports.
     Services(Vec<Service>),
-    /// Differences between the tables and what they are meant to say; none: all is well.
+    /// Differences between the tables and what they are meant to hold.
     Check(Check),
     /// What happens to a connection.
     Explanation(Explanation),
@@ -21,16 +21,16 @@ pub enum Answer {
     Captures(Captures),
     /// Policies and the pods that they select here.
     Policies(Policies),
-    /// Everything that the metrics show.
+    /// The data of all metrics.
     Metrics(Box<Metrics>),
     /// The agent ends.
     Stopping,
 }
 
-/// Who the agent is, where its wishes come from, and how full its tables are.
+/// The agent's state, its sources, and how full its tables are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// The agent's release.
+    /// The agent's version.
     pub version: String,
     /// Its process id.
     pub pid: u32,
@@ -38,17 +38,17 @@ pub struct Status {
     pub node: String,
     /// Zone of this node, if it is known.
     pub zone: Option<String>,
-    /// Processes in it, and below, are balanced.
+    /// The cgroup whose processes, also those below it, are balanced.
     pub cgroup: PathBuf,
     /// Where the Services come from.
     pub source: Source,
-    /// Whether connections are being balanced already.
+    /// Whether connections are being balanced.
     pub attached: bool,
-    /// Tables of the kernel.
+    /// How full the kernel's tables are.
     pub tables: Vec<Fill>,
-    /// How often each thing has happened, by reason code.
+    /// Counters by reason code.
     pub reasons: Vec<Count>,
-    /// How long it takes until the tables say what is wanted.
+    /// Times of bringing the tables up to date.
     pub reconcile: Reconcile,
     /// Addresses at which NodePorts answer.
     pub node_addresses: Vec<String>,
@@ -59,9 +59,9 @@ pub struct Status {
 pub struct Source {
     /// A directory or a server.
     pub name: String,
-    /// Everything that can be read has been read.
+    /// Whether everything that can be read has been read.
     pub listed: bool,
-    /// What could not be read; what was known of it before stays as it is.
+    /// What could not be read; its previous content stays in force.
     pub troubles: Vec<Trouble>,
 }
 
@@ -72,7 +72,7 @@ pub struct Trouble {
     pub place: String,
     /// What is wrong there.
     pub what: String,
-    /// There may be Services or endpoints that are not known because of it: nothing of an earlier agent's is removed.
+    /// It may hide Services or endpoints: nothing that an earlier agent has left is removed.
     pub hides_objects: bool,
 }
 
@@ -81,37 +81,36 @@ pub struct Trouble {
 pub struct Fill {
     /// Name of the table.
     pub table: String,
-    /// Entries that are taken.
+    /// Entries in use.
     pub used: u32,
-    /// Entries that it has room for.
+    /// Capacity in entries.
     pub size: u32,
 }
 
-/// How often one thing has happened.
+/// A counter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Count {
     /// Reason code.
     pub reason: String,
-    /// How often.
+    /// The count.
     pub count: u64,
 }
 
-/// How long it takes until the tables say what is wanted.
+/// Times of bringing the tables up to date.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reconcile {
     /// How often the tables were brought up to date.
     pub runs: u64,
     /// How many of these runs failed.
     pub failures: u64,
-    /// Of the last run that changed something, in microseconds.
+    /// Duration of the last run that changed something, in microseconds.
     pub last_us: u64,
-    /// Of the longest run, in microseconds.
+    /// Duration of the longest run, in microseconds.
     pub longest_us: u64,
-    /// Connected UDP sockets whose backend had gone: those that were connected to another one, and those that were ended since
-    /// there was none.
+    /// Connected UDP sockets whose backend had gone and that were connected to another one.
     #[serde(default)]
     pub moved_sockets: u64,
-    /// Those that were ended.
+    /// Those that were aborted, since there was no other backend.
     pub reclaimed_sockets: u64,
 }
 
@@ -122,23 +121,23 @@ pub struct Service {
     pub namespace: String,
     /// Name of the Service.
     pub name: String,
-    /// One for each port and family that has an address.
+    /// One for each port and each family in which it has an address.
     pub ports: Vec<Port>,
-    /// Whether its connections are led around proxies; None: it does not ask for it.
+    /// The bypass of proxies; None: the Service does not ask for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bypass: Option<Bypass>,
     /// What could not be programmed, and why.
     pub problems: Vec<String>,
-    /// What is left to others, and why.
+    /// Unsupported parts, and why.
     pub left: Vec<String>,
 }
 
-/// As `sidestep.dev/bypass-proxy` asks for it.
+/// The bypass that `sidestep.dev/bypass-proxy` asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bypass {
-    /// Whether servers' proxies are led around too, or only clients'.
+    /// Whether servers' proxies are bypassed too, or only clients'.
     pub inbound: bool,
-    /// Why it is not done.
+    /// Why the bypass is refused.
     pub refused: Option<String>,
 }
 
@@ -151,43 +150,43 @@ pub struct Port {
     pub protocol: Protocol,
     /// 4 or 6.
     pub family: u8,
-    /// Which endpoints serve at these frontends: `Cluster`, or those of this node, `Local`.
+    /// The traffic policy of these frontends: `Cluster`, or `Local` for endpoints of this node only.
     pub policy: String,
-    /// Addresses at which it answers.
+    /// The addresses.
     pub frontends: Vec<Frontend>,
     /// `random`, `weighted` or `least-connections`.
     pub selection: String,
-    /// 0: none.
+    /// Seconds of session affinity; 0: none.
     pub affinity_seconds: u32,
-    /// Endpoints that serve here.
+    /// Number of endpoints that serve here.
     pub backend_count: usize,
-    /// How often it was used.
+    /// Counters.
     pub counters: Counters,
-    /// Only where one Service is asked for.
+    /// The endpoints; only in the answer for a single Service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backends: Vec<Backend>,
-    /// Endpoints that are not used on this node, and why. Only where one Service is asked for.
+    /// Endpoints that are not used on this node, and why; only in the answer for a single Service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unused: Vec<Unused>,
 }
 
-/// An address at which a port answers.
+/// An address of a port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Frontend {
     /// `10.96.0.1:443`, or `NodePort 30080`.
     pub address: String,
-    /// How many backends it leads to; 0: refused at once.
+    /// Number of backends; 0: connections are refused.
     pub backends: usize,
 }
 
-/// How often a port was used.
+/// Counters of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Connections and flows that were given a backend.
+    /// Connections and flows that got a backend.
     pub picks: u64,
-    /// Picks that repeated an earlier one of the same client.
+    /// Of these, how many got the client's previous backend.
     pub affinity_hits: u64,
-    /// Connections that were refused since there is no endpoint.
+    /// Connections that were refused because there was no endpoint.
     pub refused: u64,
 }
 
@@ -196,11 +195,11 @@ pub struct Counters {
 pub struct Backend {
     /// Address and port of the endpoint.
     pub address: SocketAddr,
-    /// Its part of the choices, beside those of the others.
+    /// Its weight relative to the others.
     pub weight: u32,
-    /// Sockets connected to it now, through whatever Service.
+    /// Sockets connected to it now, through any Service.
     pub active: u64,
-    /// Connections and flows that were given to it, through whatever Service.
+    /// Connections and flows that it got, through any Service.
     pub picks: u64,
 }
 
@@ -209,11 +208,11 @@ pub struct Backend {
 pub struct Unused {
     /// Address and port of the endpoint.
     pub address: String,
-    /// Why it does not.
+    /// Why it does not serve.
     pub why: String,
 }
 
-/// What a comparison of the tables with what they should say has found.
+/// The result of comparing the tables with what they are meant to hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     /// Frontends that were compared.
@@ -221,40 +220,40 @@ pub struct Check {
     /// Captured namespaces that were compared.
     #[serde(default)]
     pub captures: usize,
-    /// Namespaces of judged pods that were compared.
+    /// Compared namespaces of pods that have policies.
     #[serde(default)]
     pub judged: usize,
     /// None: this node is not armed. Else how many network namespaces are admitted, beside the node's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<usize>,
-    /// On an armed node: network namespaces that are not admitted, by their files. They may talk with nobody.
+    /// On an armed node: network namespaces that are not admitted, by their files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub barred: Vec<String>,
-    /// Where the tables say something else.
+    /// Differences.
     pub differences: Vec<String>,
     /// What could not be read.
     pub troubles: Vec<Trouble>,
-    /// Services and captured pods of which something could not be programmed.
+    /// Services and captured pods that could not be programmed completely.
     pub problems: Vec<String>,
 }
 
 impl Check {
-    /// Whether nothing is wrong.
+    /// Whether everything is right.
     pub fn is_well(&self) -> bool {
         self.differences.is_empty() && self.troubles.is_empty() && self.problems.is_empty()
     }
 }
 
-/// The way of a connection, rule by rule; the last one decides.
+/// What happens to a connection, rule by rule; the last one decides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// Rules in the order in which they are asked.
+    /// The rules in the order in which they apply.
     pub steps: Vec<Step>,
-    /// What becomes of the connection.
+    /// The outcome.
     pub verdict: Verdict,
     /// `default/web:http TCP`
     pub service: Option<String>,
-    /// Where it may go.
+    /// The possible backends.
     pub backends: Vec<Backend>,
 }
 
@@ -263,66 +262,66 @@ pub struct Explanation {
 pub struct Step {
     /// The rule's name.
     pub rule: String,
-    /// What it says of this connection.
+    /// What it says about this connection.
     pub outcome: String,
 }
 
-/// What becomes of a connection.
+/// The outcome for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Goes to one of the backends.
+    /// It goes to one of the backends.
     Translated,
-    /// ECONNREFUSED at once.
+    /// It is refused at once (ECONNREFUSED).
     Refused,
-    /// Is the kernel's, as if Sidestep were not there.
+    /// It is left to the kernel, as without Sidestep.
     Untouched,
-    /// Goes to the pod's proxy, as what the pod sends.
+    /// It goes to the pod's proxy, as an outbound connection.
     CapturedOutbound,
-    /// Goes to the pod's proxy, as what the pod receives.
+    /// It goes to the pod's proxy, as an inbound connection.
     CapturedInbound,
-    /// Goes to the pod's proxy, as a question to a name server.
+    /// It goes to the pod's proxy, as a DNS query.
     CapturedDns,
-    /// Policies of the pod that calls forbid it.
+    /// Policies of the calling pod forbid it.
     DeniedOut,
-    /// Policies of the pod that is called forbid it.
+    /// Policies of the called pod forbid it.
     DeniedIn,
 }
 
 /// Pods whose connections go through their proxy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Captures {
-    /// In the order of names.
+    /// The pods, ordered by name.
     pub captures: Vec<Capture>,
-    /// How often each thing has happened in all captured pods, by reason code.
+    /// Counters of all captured pods, by reason code.
     pub reasons: Vec<Count>,
-    /// Tables of captures.
+    /// How full the tables of capture are.
     pub tables: Vec<Fill>,
-    /// Captured namespaces that have ended.
+    /// Number of captured namespaces that have ended.
     pub ended: u64,
 }
 
-/// A file of kind Capture, and what became of it.
+/// A document of kind Capture, and the state of its pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Capture {
     /// Namespace of the pod.
     pub namespace: String,
     /// Name of the capture.
     pub name: String,
-    /// As the file has it; empty where no file is known.
+    /// The network namespace, as the document has it; empty if there is no document.
     pub netns: String,
-    /// The network namespace's cookie, where it is there.
+    /// The network namespace's cookie, if the namespace exists.
     pub cookie: Option<u64>,
-    /// Whether its connections go through the proxy, as this file wants.
+    /// Whether its connections go through the proxy, by this document.
     pub captured: bool,
-    /// Port of the proxy for what the pod sends.
+    /// Port of the proxy for outbound connections.
     pub outbound_port: u16,
-    /// Port of the proxy for what the pod receives.
+    /// Port of the proxy for inbound connections.
     pub inbound_port: u16,
-    /// Sockets of the proxy that listen at these ports.
+    /// Sockets of the proxy that listen at the outbound port.
     pub outbound_listeners: usize,
     /// Sockets of the proxy that listen at the inbound port.
     pub inbound_listeners: usize,
-    /// What could not be done.
+    /// Problems.
     pub troubles: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Asking.
+//! The client.
 
 use crate::{Answer, Question, Refusal, Reply};
 use std::io::{self, Read, Write};
@@ -7,13 +7,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Only root can reach it.
+/// Only root has access to it.
 pub const DEFAULT_SOCKET: &str = "/run/sidestep/agent.sock";
 
-/// An agent answers within milliseconds; one that is just programming very much takes a while.
+/// An agent answers within milliseconds, but takes longer while it is writing large tables.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why there is no answer, and what to do. The message of each variant says what it means.
+/// Why there is no answer, and what to do. The variants are described by their messages.
 #[allow(missing_docs)]
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {

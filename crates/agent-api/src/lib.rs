@@ -1,4 +1,4 @@
-//! What the agent of a node can be asked, and what it answers: one JSON document each way over a UNIX socket.
+//! Questions to the agent of a node, and its answers: one JSON document in each direction, over a UNIX socket.
 //!
 //! ```text
 //!   sidestep service list --> {"ask":"list"}\n --> agent
@@ -23,10 +23,10 @@ pub use question::{Caller, Protocol, Question};
 
 use serde::{Deserialize, Serialize};
 
-/// What the agent sends back: what was asked for, or why not.
+/// What the agent sends back: the answer, or why there is none.
 pub type Reply = Result<Answer, Refusal>;
 
-/// Why there is no answer, in the agent's words.
+/// Why there is no answer, as the agent words it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(transparent)]
 #[error("{0}")]

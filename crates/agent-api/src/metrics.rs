@@ -1,36 +1,36 @@
-//! What the metrics are made of.
+//! The data of the metrics.
 
 use crate::{Backend, Captures, Count, Counters, Protocol, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Everything that the metrics show.
+/// The data of all metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Of the agent itself.
+    /// The agent's state.
     pub status: Status,
-    /// How many Services are known, and how many parts of them could not be programmed.
+    /// Number of known Services.
     pub services: usize,
-    /// Parts of Services that could not be programmed.
+    /// Number of parts of Services that could not be programmed.
     pub service_problems: usize,
-    /// In the order of names.
+    /// The ports, ordered by name.
     pub ports: Vec<PortFigures>,
     /// Captured pods.
     pub captures: Captures,
-    /// Those that have been used since the agent began to count for them.
+    /// Backends that have been used since the agent began.
     pub backends: Vec<Backend>,
     /// Policies and bypasses.
     #[serde(default)]
     pub policing: PolicingFigures,
-    /// What was counted without a proxy; None: nothing is (`--watch`).
+    /// Connections that were counted without a proxy; None: they are not counted (`--watch`).
     #[serde(default)]
     pub flows: Option<Flows>,
-    /// None: nothing is spliced here.
+    /// None: splicing is not installed.
     #[serde(default)]
     pub splice: Option<Splice>,
 }
 
-/// Of one port of a Service, of one family and traffic policy.
+/// The counters of one port of a Service, in one family and with one traffic policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PortFigures {
     /// Namespace of the Service.
@@ -43,9 +43,9 @@ pub struct PortFigures {
     pub protocol: Protocol,
     /// 4 or 6.
     pub family: u8,
-    /// As in `Port`.
+    /// The traffic policy, as in `Port`.
     pub policy: String,
-    /// How often it was used.
+    /// Counters.
     pub counters: Counters,
 }
 
@@ -54,22 +54,22 @@ pub struct PortFigures {
 pub struct PolicingFigures {
     /// How many policies are known.
     pub policies: usize,
-    /// Pods whose connections are judged as their policies want it.
+    /// Number of pods whose policies are in force.
     pub judged: usize,
-    /// Pods that policies select and that are not.
+    /// Number of pods that policies select, but whose policies are not in force.
     pub unjudged: usize,
-    /// Whether policies as a whole have a trouble.
+    /// Whether there is a problem that concerns all policies.
     pub trouble: bool,
-    /// Services that are led around proxies, and those that ask for it in vain.
+    /// Number of Services with a bypass.
     pub bypassed: usize,
-    /// Services that ask for a bypass in vain.
+    /// Number of Services whose bypass is refused.
     pub bypass_refused: usize,
     /// None: this node is not armed. Else how many network namespaces are admitted, beside the node's own.
     #[serde(default)]
     pub admitted: Option<usize>,
 }
 
-/// TCP connections, counted at the ends that a policy, a capture or a Service concerns.
+/// TCP connections of pods, counted where a policy, capture or a Service concerns them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Flows {
     /// By client and server.
@@ -81,11 +81,11 @@ pub struct Flows {
 /// Two workloads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
-    /// Who has connected.
+    /// The end that connected.
     pub client: Workload,
-    /// Who was connected to.
+    /// The other end.
     pub server: Workload,
-    /// `client` or `server`: at whose end it was counted.
+    /// `client` or `server`: the end at which it was counted.
     pub side: String,
     /// Connections of the pair.
     pub counted: Counted,
@@ -98,22 +98,22 @@ pub struct ServiceFlows {
     pub namespace: String,
     /// Name of the Service.
     pub service: String,
-    /// `client` or `server`: at whose end they were counted.
+    /// `client` or `server`: the end at which they were counted.
     pub side: String,
     /// Connections to the Service.
     pub counted: Counted,
 }
 
-/// Pods of one kind, `node`, `unknown`, or `other` where there are too many.
+/// Pods of one kind, or `node`, or `unknown`, or `other` for all beyond the limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Workload {
-    /// Namespace of the pods; empty where they are none.
+    /// Namespace of the pods; empty for the other three.
     pub namespace: String,
-    /// Name that the pods share.
+    /// The pods' common name.
     pub workload: String,
 }
 
-/// Figures of TCP connections.
+/// Counters of TCP connections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// Calls of connect(2).
@@ -126,27 +126,27 @@ pub struct Counted {
     pub sent: u64,
     /// Bytes received.
     pub received: u64,
-    /// By kind: `refused`, `reset`, `timed-out`, `other`.
+    /// Failures by kind: `refused`, `reset`, `timed-out`, `other`.
     pub failures: BTreeMap<String, u64>,
-    /// Calls of connect(2) by the time they took: less than 2^i microseconds and not less than half of that.
+    /// Calls of connect(2): element i counts those that took less than 2^i microseconds and at least half of that.
     pub latencies: Vec<u64>,
-    /// Sum of the round-trip times, in microseconds.
+    /// Sum of sampled round-trip times, in microseconds.
     pub rtt_us: u64,
-    /// How many round-trip times were added up.
+    /// Number of samples in the sum.
     pub rtts: u64,
 }
 
-/// What was spliced.
+/// The state and the counters of splicing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Splice {
     /// Whether splicing is paused.
     pub paused: bool,
-    /// Connections that were spliced.
+    /// Number of connections that were spliced.
     pub connections: u64,
-    /// Messages that went from socket to socket.
+    /// Messages that were redirected from socket to socket.
     pub messages: u64,
     /// Bytes of these messages.
     pub bytes: u64,
-    /// How often each thing has happened, by reason code.
+    /// Counters by reason code.
     pub reasons: Vec<Count>,
 }

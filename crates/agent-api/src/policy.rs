@@ -1,4 +1,4 @@
-//! With whom pods may talk.
+//! Policies.
 
 use crate::Count;
 use serde::{Deserialize, Serialize};
@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 /// Policies, and the pods of this node that they select.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Policies {
-    /// In the order of names.
+    /// The policies, ordered by name.
     pub policies: Vec<Policy>,
-    /// Pods of this node that a policy selects, in the order of names.
+    /// Pods of this node that a policy selects, ordered by name.
     pub pods: Vec<JudgedPod>,
-    /// How often each thing has happened, by reason code.
+    /// Counters by reason code.
     pub reasons: Vec<Count>,
-    /// What is wrong with policies as a whole.
+    /// A problem that concerns all policies.
     pub trouble: Option<String>,
     /// None: this node is not armed. Else how many network namespaces are admitted, beside the node's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,19 +29,19 @@ pub struct Policy {
     pub name: String,
     /// Labels that a pod has to have; empty: all pods of the namespace.
     pub select: BTreeMap<String, String>,
-    /// `allow` or `deny`: what becomes of what no rule fits; None: the policy says nothing of this direction.
+    /// Default for outgoing connections, `allow` or `deny`; None: the policy says nothing about this direction.
     pub egress: Option<String>,
-    /// The same for connections to the pods.
+    /// The same for incoming connections.
     pub ingress: Option<String>,
-    /// As they are numbered where rules are named: "egress 1: allow TCP 5432 to pods app=db".
+    /// The rules, numbered: "egress 1: allow TCP 5432 to pods app=db".
     pub rules: Vec<String>,
-    /// What would be denied is counted, and allowed.
+    /// Dry run: what would be denied is counted, but allowed.
     pub dry_run: bool,
     /// `refuse` or `drop`.
     pub on_deny: String,
-    /// Only connections through the pod's proxy are allowed.
+    /// Whether the pods' connections must go through their proxy.
     pub require_proxy: bool,
-    /// Pods of this node that it selects.
+    /// Number of pods of this node that it selects.
     pub pods: Vec<String>,
 }
 
@@ -52,10 +52,10 @@ pub struct JudgedPod {
     pub namespace: String,
     /// Name of the pod.
     pub name: String,
-    /// Whether its connections are judged as its policies want it.
+    /// Whether its policies are in force.
     pub judged: bool,
     /// Policies that select it.
     pub policies: Vec<String>,
-    /// Why its connections are not judged.
+    /// Why its policies are not in force.
     pub troubles: Vec<String>,
 }

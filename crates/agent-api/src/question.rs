@@ -5,11 +5,11 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-/// What the agent can be asked.
+/// A question to the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum Question {
-    /// Who it is, where its wishes come from, and how full its tables are.
+    /// The agent's state, its sources, and how full its tables are.
     Status,
     /// Every port of every Service, with counts instead of backends.
     List,
@@ -20,55 +20,55 @@ pub enum Question {
         /// Name of the Service.
         name: String,
     },
-    /// Whether the tables of the kernel say what they are meant to.
+    /// Compares the kernel's tables with what they are meant to hold.
     Check,
     /// What happens to a connection from a process to an address.
     Explain {
-        /// Who connects.
+        /// The caller.
         from: Caller,
-        /// Of the connection.
+        /// Protocol of the connection.
         protocol: Protocol,
-        /// Where it goes.
+        /// The destination.
         to: SocketAddr,
     },
-    /// What happens to a connection that comes to a pod: its network namespace as in a file of kind Capture (a name, a
-    /// path, a process), and the interface by which it comes; by default that of the pod's routes.
+    /// What happens to an incoming connection of a pod. The pod's network namespace is given as in a document of kind Capture (a
+    /// name, a path, a process); the interface is by default that of the pod's routes.
     ExplainInbound {
         /// Network namespace of the pod.
         netns: String,
-        /// Port that is called.
+        /// The dialled port.
         port: u16,
-        /// Name of the interface.
+        /// Name of the interface by which the connection arrives.
         interface: Option<String>,
-        /// Who calls: policies decide by it.
+        /// Address of the client, for policies.
         #[serde(default)]
         source: Option<IpAddr>,
         /// TCP by default.
         #[serde(default)]
         protocol: Protocol,
     },
-    /// Every captured pod. With `pins` as for `Stop`.
+    /// All captured pods. `pins`: as for `Stop`.
     Captures {
-        /// Numbers of a device and of a directory's inode.
+        /// Device and inode numbers of the directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pins: Option<(u64, u64)>,
     },
-    /// Every policy, and every pod that policies judge here.
+    /// All policies, and the pods of this node that they select.
     Policies,
-    /// Everything as the metrics want it.
+    /// The data of all metrics.
     Metrics,
-    /// The agent ends. With `detach` it takes every trace of itself away. With `pins`, numbers of a device and of a
-    /// directory's inode, only if that is where its programs and tables are.
+    /// Ends the agent. With `detach` it removes everything. With `pins`, the device and inode numbers of a directory, it does so
+    /// only if its programs and tables are there.
     Stop {
-        /// Take every trace away.
+        /// Remove programs, tables and the socket.
         detach: bool,
-        /// Numbers of a device and of a directory's inode.
+        /// Device and inode numbers of the directory.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pins: Option<(u64, u64)>,
     },
 }
 
-/// Whose connection.
+/// The caller of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Caller {

@@ -1,4 +1,4 @@
-//! The addresses of this node, as they come and go.
+//! Follows the addresses of this node.
 
 use crate::message::{Gone, Message};
 use ipnet::IpNet;
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 /// rtnetlink(7): RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR as bits.
 const GROUPS: u32 = 1 << 0 | 1 << 4 | 1 << 8;
-/// Changes come in swarms.
+/// Changes come in bursts: wait so long for the burst to end.
 const SWARM: Duration = Duration::from_millis(10);
 
-/// Tells the addresses now and after each change, until nobody listens.
+/// Reports the addresses now and after each change, until the receiver has gone.
 pub fn follow(inbox: &Sender<Message>) -> io::Result<Gone> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind(&SocketAddr::new(0, GROUPS))?;
@@ -29,7 +29,7 @@ pub fn follow(inbox: &Sender<Message>) -> io::Result<Gone> {
     }
 }
 
-/// Returns after a change. What it was is not asked: the addresses are read anew. An overrun is a change, too.
+/// Returns after any change, since all addresses are read anew. A buffer overrun counts as a change.
 fn wait(socket: &Socket) -> io::Result<()> {
     match socket.recv_from_full() {
         Err(error) if error.raw_os_error() != Some(rustix::io::Errno::NOBUFS.raw_os_error()) => Err(error),
@@ -37,17 +37,17 @@ fn wait(socket: &Socket) -> io::Result<()> {
     }
 }
 
-/// What is on these are addresses of Services: every one of them in IPVS mode, and that of the DNS.
+/// Interfaces that hold addresses of Services: all of them in IPVS mode, and that of the node-local DNS.
 const NOT_THE_NODE: [&str; 2] = ["kube-ipvs0", "nodelocaldns"];
 
-/// Without the loopback's, which programs of the kernel know, and without link-local ones, which other nodes have too.
+/// The node's addresses, except loopback ones, which the programs recognize, and link-local ones, which other nodes have too.
 pub fn present() -> io::Result<BTreeSet<Address>> {
     let interfaces = if_addrs::get_if_addrs()?.into_iter();
     let found = interfaces.filter(|one| !NOT_THE_NODE.contains(&one.name.as_str())).map(|one| one.ip());
     Ok(found.filter(|ip| !ip.is_loopback() && !is_link_local(ip)).map(Address::from).collect())
 }
 
-/// Those in these networks; none given: all.
+/// The addresses in these networks; without networks, all.
 pub fn within(ranges: &[IpNet], all: &BTreeSet<Address>) -> BTreeSet<Address> {
     let is_wanted = |ip: IpAddr| ranges.is_empty() || ranges.iter().any(|range| range.contains(&ip));
     all.iter().filter(|address| is_wanted(address.ip())).copied().collect()

@@ -1,4 +1,4 @@
-//! The socket at which `sidestep service` and `sidestep explain` ask.
+//! The socket that `sidestep service` and `sidestep explain` query.
 
 use crate::message::{QueryHandle, refused};
 use sidestep_agent_api::Reply;
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A question is a line; who takes longer for it than this, or for the answer, has lost interest.
+/// Time limit for reading the question (one line), and again for writing the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LONGEST_QUESTION: u64 = 64 * 1024;
 
-/// Why nobody can be answered there.
+/// Why the socket cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     #[error("an agent with other pins listens at {} already: choose another --socket", .0.display())]
@@ -28,7 +28,7 @@ pub enum SocketError {
     NoSocket(PathBuf),
 }
 
-/// Where an earlier agent listened. Whoever may connect can end the agent: only its own user may.
+/// Listens, in place of an earlier agent if need be. A client can end the agent, so only the agent's own user may connect.
 pub fn listen(path: &Path) -> Result<UnixListener, SocketError> {
     if is_answered(path) {
         return Err(SocketError::InUse(path.into()));
@@ -44,12 +44,12 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Whether somebody listens there.
+/// Whether an agent listens there.
 pub fn is_answered(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
 }
 
-/// Only what an agent has made there goes: a mistyped option must not cost a file.
+/// Removes the file only if it is a socket: a mistyped option must not cost another file.
 pub fn remove(path: &Path) -> Result<(), SocketError> {
     let cannot = |source| SocketError::Remove { path: path.into(), source };
     match std::fs::symlink_metadata(path) {
@@ -60,10 +60,10 @@ pub fn remove(path: &Path) -> Result<(), SocketError> {
     }
 }
 
-/// Whoever is being answered holds it: the agent does not end in the middle of an answer.
+/// Held while a client is answered, so that the agent does not end in the middle of an answer.
 pub type Busy = Arc<Mutex<()>>;
 
-/// Answers one after the other, for ever.
+/// Answers clients one after the other, for ever.
 pub fn serve(listener: &UnixListener, queries: &QueryHandle, busy: &Busy) {
     for stream in listener.incoming() {
         let _busy = busy.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +88,7 @@ fn answer(stream: &UnixStream, queries: &QueryHandle) -> io::Result<()> {
     Timed::new(stream, PATIENCE).write_all(&serde_json::to_vec(&reply)?)
 }
 
-/// All reads and writes together take no longer: one slow asker keeps the others waiting for so long at most.
+/// Limits the total time of all reads and writes: a slow client delays the others for so long at most.
 struct Timed<'a> {
     stream: &'a UnixStream,
     until: Instant,
@@ -131,7 +131,7 @@ mod tests {
     fn a_question_that_comes_in_drops_is_not_waited_for() {
         let (mut slow, served) = UnixStream::pair().unwrap();
         std::thread::scope(|scope| {
-            // Ends when the other side has gone.
+            // Ends when the other side has closed the connection.
             scope.spawn(move || {
                 while slow.write_all(b" ").is_ok() {
                     std::thread::sleep(Duration::from_millis(10));

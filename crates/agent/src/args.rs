@@ -1,4 +1,4 @@
-//! Options and their help.
+//! Command-line options and their help.
 
 use clap::{ArgGroup, Parser};
 use ipnet::IpNet;
@@ -20,7 +20,7 @@ Examples:
 SIGTERM and SIGINT end the agent; connections go on being balanced by what it has programmed last. A new agent takes
 that over. Needs root, or CAP_BPF and CAP_NET_ADMIN.";
 
-/// Where Services come from; or that there are to be none.
+/// Options of which one is required: a source of Services, or `--detach`.
 const SOURCES: [&str; 4] = ["config", "kubeconfig", "in_cluster", "detach"];
 
 /// Balance connections to Kubernetes Services where they begin: at the socket
@@ -29,7 +29,7 @@ const SOURCES: [&str; 4] = ["config", "kubeconfig", "in_cluster", "detach"];
 /// of its backends directly, without a NAT rule and without work for each packet.
 #[derive(Parser)]
 #[command(name = "sidestep agent", bin_name = "sidestep agent", version, after_help = EXAMPLES)]
-// An error for lack of all of these names each of them.
+// Without any of these the error names all of them.
 #[command(group(ArgGroup::new("source").required(true).multiple(true).args(SOURCES)))]
 pub struct Args {
     /// A directory of YAML files (v1 Service, discovery.k8s.io/v1 EndpointSlice, sidestep.dev/v1 Capture and

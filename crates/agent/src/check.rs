@@ -1,4 +1,4 @@
-//! Whether the tables of the kernel say what they are meant to: read back, and compared.
+//! Compares the kernel's tables with what they are meant to hold.
 
 use crate::report;
 use crate::view::View;
@@ -37,13 +37,13 @@ pub fn check(view: &View) -> Result<Check> {
     Ok(check)
 }
 
-/// Until then an earlier agent's Services stand, and none of them is one too many.
+/// Before that, an earlier agent's Services are in force, and none of them counts as a difference.
 fn not_read(source: &Source) -> Trouble {
     let what = "source not read yet: connections are balanced as an earlier agent programmed them, if one did";
     Trouble { place: source.name.clone(), what: what.into(), hides_objects: true }
 }
 
-/// What is wrong with one frontend.
+/// The difference at one frontend, if there is one.
 fn compare(view: &View, key: FrontendKey, value: Frontend, list: &[Backend]) -> Result<Option<String>> {
     let Some(found) = view.maps.frontend(&key)? else {
         return Ok(Some("is not in the tables".into()));

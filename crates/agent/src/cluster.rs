@@ -1,4 +1,5 @@
-//! Services, and pods where policies are about them, from a Kubernetes API server: list, then watch; both again, with growing pauses, when the server goes away.
+//! Services from a Kubernetes API server, and pods if policies need them: list, then watch; both again, with growing pauses, when
+//! the server goes away.
 
 mod failure;
 mod known;
@@ -21,9 +22,9 @@ use tokio::sync::Notify;
 pub struct Cluster {
     kubeconfig: Option<PathBuf>,
     node_name: String,
-    /// The zone that options give is not asked for.
+    /// Whether to read this node's zone, which the options do not set.
     asks_zone: bool,
-    /// Who is who matters to policies, which are read beside the captures.
+    /// Whether to read pods, whose identities policies need. Policies come from the directory of captures.
     asks_pods: bool,
     refresh: Arc<Notify>,
 }
@@ -39,11 +40,11 @@ enum ConnectError {
     Client(#[from] kube::Error),
 }
 
-/// Until there is a first connection.
+/// Pause between attempts for the first connection.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Cluster {
-    /// None: the settings name no cluster.
+    /// None: the settings name no API server.
     pub fn new(settings: &Settings) -> Option<Cluster> {
         let kubeconfig = match &settings.source {
             SourceSettings::Kubeconfig(path) => Some(path.clone()),
@@ -78,7 +79,7 @@ impl Cluster {
         let mut known = Known::new(self);
         loop {
             self.watch(&client, &mut known, sink).await?;
-            // The settings of the connection have changed, perhaps. If they make no sense, it goes on by the old ones.
+            // The connection's settings may have changed. If the new ones are invalid, the old ones stay.
             match self.connect().await {
                 Ok(new) => {
                     client = new;
@@ -89,7 +90,7 @@ impl Cluster {
         }
     }
 
-    /// Tells what happens, until everything is to be read again.
+    /// Reports all changes, until everything is to be read again.
     async fn watch(&self, client: &Client, known: &mut Known, sink: &EventSink) -> Result<(), Gone> {
         let mut news = pin!(news::follow(client, (self.asks_zone).then_some(&*self.node_name), self.asks_pods));
         let mut refresh = pin!(self.refresh.notified());

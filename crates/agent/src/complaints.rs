@@ -1,16 +1,16 @@
-//! Troubles as lines of the log: one at once, and again at growing intervals for as long as a trouble lasts.
+//! Logs problems: each at once, and again at growing intervals while it lasts.
 
 use sidestep_agent_api::Trouble;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// From the first line about a place to the second; from then on twice as long each time.
+/// Pause between the first and the second line about a place; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// A server that fails in two ways in turn is no reason for a line each time.
+/// Shortest pause, also if the text changes: a server that fails in two ways by turns must not log a line each time.
 const LEAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What was last said of each place.
+/// What was last logged about each place.
 #[derive(Default)]
 pub struct Complaints(HashMap<String, Said>);
 
@@ -27,7 +27,7 @@ impl Complaints {
         }
     }
 
-    /// Whether this is to be said now. If so, it counts as said.
+    /// Whether to log this now. If so, it counts as logged.
     fn is_due(&mut self, trouble: &Trouble, now: Instant) -> bool {
         let Trouble { place, what, hides_objects } = trouble;
         let before = self.0.get(place);
@@ -35,7 +35,7 @@ impl Complaints {
             None => FIRST_PAUSE,
             Some(said) if said.what == *what && now < said.at + said.pause => return false,
             Some(said) if said.what == *what => (said.pause * 2).min(LONGEST_PAUSE),
-            // A file that was changed and is still wrong is somebody's work, who waits for the answer.
+            // A file that was changed and is still wrong is reported at once: its author waits for the result.
             Some(said) if !hides_objects && now < said.at + LEAST_PAUSE => return false,
             Some(said) => said.pause,
         };
@@ -43,7 +43,7 @@ impl Complaints {
         true
     }
 
-    /// The trouble with this place is over.
+    /// The problem with this place is over.
     pub fn end(&mut self, place: &str) {
         if self.0.remove(place).is_some() {
             tracing::info!("{place}: is well again");
@@ -59,7 +59,7 @@ mod tests {
         Trouble { place: "Services".into(), what: what.into(), hides_objects }
     }
 
-    /// Seconds at which a trouble that is told twice a second is said.
+    /// Seconds at which a problem that is reported twice a second is logged.
     fn said(seconds: u64, told: impl Fn(u64) -> Trouble) -> Vec<u64> {
         let (mut complaints, begin) = (Complaints::default(), Instant::now());
         let is_said = |half: &u64| complaints.is_due(&told(*half), begin + Duration::from_millis(500 * half));
@@ -77,7 +77,7 @@ mod tests {
     fn two_troubles_in_turn_are_no_flood() {
         let in_turn = |half: u64| trouble(if half.is_multiple_of(2) { "no" } else { "never" }, false);
         assert!(said(60, in_turn).len() <= 13);
-        // Of a file each is a new answer.
+        // For a file, each is a new result.
         assert_eq!(said(3, |half| trouble(&half.to_string(), true)), [0, 0, 1, 1, 2, 2]);
     }
 

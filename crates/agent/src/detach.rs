@@ -1,4 +1,4 @@
-//! `sidestep agent --detach`: every trace goes.
+//! `sidestep agent --detach`: removes everything.
 
 use crate::answer::{self, SocketError};
 use crate::args::Args;
@@ -10,10 +10,10 @@ use sidestep_ebpf::services;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// An agent that was asked to end does so when it has answered.
+/// An agent that was asked to end does so right after its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why something is left.
+/// Why something remains.
 #[derive(Debug, thiserror::Error)]
 pub enum DetachError {
     #[error(transparent)]
@@ -32,13 +32,13 @@ pub fn detach(args: &Args) -> Result<(), DetachError> {
     let (pins, socket) = settings::places(args);
     let _alone = stop_running(&pins, &socket)?;
     services::remove(&pins)?;
-    // What was nobody's is gone by now; what another kind of programs keeps there stays.
+    // Fails if another kind of programs has pins there.
     let _ = std::fs::remove_dir(&pins);
-    // Whoever still answers has other pins.
+    // An agent that still answers has other pins, and keeps its socket.
     if answer::is_answered(&socket) { Ok(()) } else { Ok(answer::remove(&socket)?) }
 }
 
-/// Nobody programs what is being removed.
+/// Makes sure that no agent is programming the tables that are about to be removed.
 fn stop_running(pins: &Path, socket: &Path) -> Result<Lock, DetachError> {
     if let Some(lock) = Lock::acquire(pins)? {
         return Ok(lock);

@@ -1,7 +1,7 @@
-//! Services, captured pods and policies, from the YAML files of a directory, as they change.
+//! Reads Services, captured pods and policies from the YAML files of a directory, and follows their changes.
 //!
-//! A file is read when its writer has closed it, or when it has been renamed into its place: never half-written. A file
-//! that cannot be read keeps what it held before. Whatever else lies in the directory is not ours, and tells nothing.
+//! A file is read when its writer has closed it, or when it has been renamed into its place: never half-written. A file that
+//! cannot be read keeps its previous content. Other files in the directory are ignored.
 
 mod files;
 mod touched;
@@ -22,22 +22,22 @@ use touched::{Touched, is_ours};
 
 pub struct Directory {
     path: PathBuf,
-    /// Services are another source's.
+    /// Only captures and policies are read: Services come from another source.
     only_captures: bool,
     files: Files,
-    /// Files that name an object which another one names, too.
+    /// Files with an object that another file names, too.
     doubled: BTreeSet<PathBuf>,
-    /// Files that could not be read, there or gone.
+    /// Files that could not be read, whether they exist or not.
     troubled: BTreeSet<PathBuf>,
     events: Arc<Mutex<Option<Events>>>,
 }
 
-/// While the directory is watched: what it is told by.
+/// The channel of the directory's events, while it is watched.
 type Events = Sender<notify::Result<Event>>;
 
-/// A file that is renamed is gone for a moment.
+/// A file that is being renamed is absent for a moment.
 const RENAMED: Duration = Duration::from_millis(2);
-/// After the directory has gone it is looked for so often.
+/// How often a directory that is gone is looked for.
 const AGAIN: Duration = Duration::from_secs(1);
 impl Source for Directory {
     fn name(&self) -> String {
@@ -47,7 +47,7 @@ impl Source for Directory {
     fn refresher(&self) -> Refresher {
         let events = Arc::clone(&self.events);
         Box::new(move || {
-            // While it is not watched, it is looked for anyway. Events that were lost are a reason to read everything.
+            // While there is no watch, the directory is read anyway. The Rescan flag makes the watch read everything.
             if let Some(events) = &*events.lock().unwrap_or_else(PoisonError::into_inner) {
                 let _ = events.send(Ok(Event::default().set_flag(Flag::Rescan)));
             }
@@ -81,7 +81,7 @@ impl Directory {
         }
     }
 
-    /// One in which nothing else belongs.
+    /// A directory for captures and policies only.
     pub fn of_captures(path: PathBuf) -> Directory {
         Directory { only_captures: true, ..Directory::new(path) }
     }
@@ -102,7 +102,7 @@ impl Directory {
         Ok((watcher, events))
     }
 
-    /// Reads everything, and then what changes; until the directory has gone.
+    /// Reads everything, and then each change, until the directory is gone.
     fn follow(&mut self, events: &Receiver<notify::Result<Event>>, sink: &EventSink) -> Result<(), Gone> {
         let Some(all) = self.all(sink)? else { return Ok(()) };
         self.read(all, sink)?;
@@ -111,7 +111,7 @@ impl Directory {
             let mut touched = Touched::default();
             touched.add(&first, &self.path);
             if touched.has_lost_a_file() {
-                // It may be about to appear under another name.
+                // The file may be about to appear under another name.
                 std::thread::sleep(RENAMED);
             }
             while let Ok(next) = events.try_recv() {
@@ -130,7 +130,7 @@ impl Directory {
         Ok(())
     }
 
-    /// The files that are there and those that were. None: the directory cannot be read.
+    /// The present and the previous files. None: the directory cannot be read.
     fn all(&self, sink: &EventSink) -> Result<Option<BTreeSet<PathBuf>>, Gone> {
         let listed = std::fs::read_dir(&self.path).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
         match listed {
@@ -164,12 +164,12 @@ impl Directory {
         if !changed.is_empty() {
             sink.tell(Update::Changes(changed.into_iter().map(|key| self.files.change(key)).collect()))?;
         }
-        // Not before what they hold is known: what an earlier agent left besides goes as soon as nothing is hidden.
+        // Well comes after the changes: what an earlier agent has left besides is removed as soon as nothing is hidden.
         understood.iter().try_for_each(|path| sink.well(path.display()))?;
         self.complain(understood, sink)
     }
 
-    /// About objects of these files that another one names, too; and no more about those of which that is over.
+    /// Reports objects of these files that another file names, too, and ends reports that no longer apply.
     fn complain(&mut self, files: BTreeSet<PathBuf>, sink: &EventSink) -> Result<(), Gone> {
         let before = std::mem::take(&mut self.doubled);
         for path in before.union(&files) {

@@ -1,4 +1,4 @@
-//! Rare events of the kernel half, as lines of the log: one a second for each kind, however many there are.
+//! Logs rare events of the kernel half: at most one line a second for each kind.
 
 use crate::message::Message;
 use crate::view::View;
@@ -9,29 +9,29 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::mpsc::Sender;
 
-/// Tells each event, until nobody listens.
+/// Passes on each event, until the receiver has gone.
 pub fn follow(pins: &Path, inbox: &Sender<Message>) -> Result<()> {
     let is_wanted = |event| inbox.send(Message::Event(event)).is_ok();
     events::follow(pins, is_wanted)
 }
 
-/// Kinds that are told in a second; of more there is a number.
+/// Kinds that are logged in a second; the others are only counted.
 const LINES: usize = 20;
 
-/// What is one line: of policies each pair of ends, of everything else each Service.
+/// The kind of an event: for policies the pair of ends, for all others the Service.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Kind {
     reason: &'static str,
     service: u32,
-    /// {network namespace, identity of the other end}
+    /// {network namespace, identity of the peer}
     ends: Option<(u64, u32)>,
 }
 
-/// Events of one kind since the last line.
+/// Events since the last lines.
 #[derive(Default)]
 pub struct Digest {
     kinds: HashMap<Kind, (u64, Option<Event>)>,
-    /// Of kinds for which there was no room.
+    /// Events of kinds for which there was no room.
     others: u64,
 }
 
@@ -84,7 +84,7 @@ fn log(view: &View, event: &Event, count: u64) {
     );
 }
 
-/// With both ends: the pod whose policies decide, and the other one.
+/// Names both ends: the pod whose policies decide, and the peer.
 fn log_judged(view: &View, event: &Event, count: u64) {
     let identity = view.policing.identities.name(event.identity);
     let pod = view.pods.pod_of(event.netns).map(ToString::to_string);

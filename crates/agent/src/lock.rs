@@ -1,4 +1,4 @@
-//! One agent for one directory of pins: two would undo each other's work, whatever sockets they listen at.
+//! One agent for each directory of pins: two would undo each other's work, whatever sockets they listen at.
 
 use rustix::fs::{FlockOperation, flock, major, minor};
 use sidestep_ebpf::error::Error;
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Why it cannot be found out whether another agent has it.
+/// Why it cannot be found out whether another agent holds the lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     #[error(transparent)]
@@ -17,14 +17,14 @@ pub enum LockError {
     Lock { pins: PathBuf, source: io::Error },
 }
 
-/// Held as long as it lives.
+/// The lock, held until this is dropped.
 pub struct Lock {
     _directory: File,
 }
 
 impl Lock {
-    /// None: another process has it. The directory is made if need be.
-    pub fn acquire(pins: &Path) -> Result<Option<Lock>, LockError> {
+    /// None: another process has it. Creates the directory if necessary.
+    pub fn take(pins: &Path) -> Result<Option<Lock>, LockError> {
         let checked = Pins::new(pins)?;
         Lock::of(pins, || checked.create())
     }
@@ -38,7 +38,7 @@ impl Lock {
                 Ok(()) if directory.metadata().is_ok_and(|found| identity(pins) == Some(number(&found))) => {
                     return Ok(Some(Lock { _directory: directory }));
                 }
-                Ok(()) => {} // a `--detach` has removed it meanwhile
+                Ok(()) => {} // `--detach` has removed the directory meanwhile: try again
                 Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
                 Err(error) => return Err(cannot(error.into())),
             }
@@ -46,7 +46,7 @@ impl Lock {
     }
 }
 
-/// Which directory it is, whatever its path: numbers of the device and of the inode.
+/// Identifies the directory independently of its path: device and inode numbers.
 pub fn identity(pins: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(pins).ok().as_ref().map(number)
 }
@@ -55,7 +55,7 @@ fn number(of: &Metadata) -> (u64, u64) {
     (of.dev(), of.ino())
 }
 
-/// Somebody has it.
+/// Another process holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an agent runs already with the pins {} ({})", pins.display(), told(*by))]
 pub struct Held {
@@ -75,7 +75,7 @@ fn told(process: Option<u32>) -> String {
     process.map_or_else(|| "in another PID namespace".into(), |pid| format!("process {pid}"))
 }
 
-/// Process ids of other PID namespaces are not in proc_locks(5).
+/// proc_locks(5) does not show process ids of other PID namespaces.
 fn holder(locks: &str, (device, inode): (u64, u64)) -> Option<u32> {
     let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
     let lines = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! `sidestep-agent`: the agent of a node, which `sidestep agent` becomes.
+//! `sidestep-agent`: the agent of a node, which `sidestep agent` executes.
 //!
 //! ```text
 //!   directory ----.
@@ -10,7 +10,7 @@
 //!                   [`answer`] (UNIX socket), [`metrics`] (HTTP)
 //! ```
 //!
-//! One thread owns all that is known, and the tables of Services; everybody else sends it messages.
+//! One thread owns all state and the tables of Services; all others send it messages.
 //!
 //! `sidestep splice` is here as well ([`splice`]), since only this program is built with the kernel half.
 #![forbid(unsafe_code)]
@@ -67,7 +67,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// As what is shipped does, which aborts. Builds for tests unwind: there the thread alone would end, and nobody would miss it.
+/// Makes a panic in any thread end the process, as in release builds, which abort. In test builds, which unwind, only the
+/// thread would end, unnoticed.
 fn end_with_any_thread() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

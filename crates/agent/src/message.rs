@@ -1,4 +1,4 @@
-//! What the threads of the agent tell the one that owns the tables.
+//! Messages to the thread that owns the tables.
 
 use crate::captures::report::Report;
 use crate::settings::Settings;
@@ -13,42 +13,42 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 
 pub enum Message {
-    /// By the source of this number.
+    /// From the source with this number.
     Update(usize, Update),
-    /// What became of captured pods.
+    /// The status of captured pods.
     Captured(Report),
-    /// The addresses of this node, all of them.
+    /// All addresses of this node.
     NodeAddresses(BTreeSet<Address>),
-    /// Something rare has happened in the kernel.
+    /// A rare event in the kernel.
     Event(Event),
-    /// What became of connected UDP sockets whose backend had gone, or why nothing did.
+    /// What happened to connected UDP sockets whose backend had gone, or why nothing did.
     Reclaimed(Result<Reclaimed, Error>),
     Asked(Question, SyncSender<Reply>),
-    /// As they have been read again.
+    /// New settings.
     Settings(Box<Settings>),
     Stop,
 }
 
-/// What a source tells.
+/// What a source reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {
-    /// What happened together, such as an object that moved from one file to another: nobody sees a part of it.
+    /// Changes that happened together, such as an object that moved from one file to another: they are applied as one.
     Changes(Vec<Change>),
-    /// Something cannot be read. What it held before stands.
+    /// Something cannot be read. Its previous content stays in force.
     Trouble(Trouble),
-    /// The trouble with this place is over.
+    /// The problem with this place is over.
     Well(String),
-    /// Everything that can be read at present has been told.
+    /// Everything that can be read at present has been reported.
     Listed,
     /// The zone of this node.
     Zone(Option<Arc<str>>),
 }
 
-/// The agent has ended: there is nobody to tell.
+/// The receiving thread has ended.
 #[derive(Debug)]
 pub struct Gone;
 
-/// A source's way to the agent.
+/// A source's channel to the agent.
 #[derive(Clone)]
 pub struct EventSink {
     inbox: Sender<Message>,
@@ -56,7 +56,7 @@ pub struct EventSink {
 }
 
 impl EventSink {
-    /// Of the source of this number.
+    /// For the source with this number.
     pub fn new(inbox: Sender<Message>, source: usize) -> EventSink {
         EventSink { inbox, source }
     }
@@ -74,7 +74,7 @@ impl EventSink {
         self.tell(Update::Trouble(Trouble { place, what, hides_objects: true }))
     }
 
-    /// A trouble with the origin itself, of which everything is known that it has told.
+    /// Reports a problem of the origin itself. It hides no objects: all that the origin has reported is known.
     pub fn outage(&self, place: impl ToString, what: impl ToString) -> Result<(), Gone> {
         let (place, what) = (place.to_string(), what.to_string());
         self.tell(Update::Trouble(Trouble { place, what, hides_objects: false }))
@@ -87,20 +87,20 @@ impl EventSink {
 
 pub type Refresher = Box<dyn Fn() + Send>;
 
-/// Where desired state comes from.
+/// A source of desired state.
 pub trait Source: Send {
-    /// For people: "directory /etc/sidestep/services".
+    /// A name for output: "directory /etc/sidestep/services".
     fn name(&self) -> String;
 
-    /// Makes it read everything again, from another thread.
+    /// A function that makes the source read everything again, callable from another thread.
     fn refresher(&self) -> Refresher;
 
-    /// Tells everything there is, then [`Update::Listed`], then every change, until nobody listens. A source that loses
-    /// its origin says so as a trouble and tries again: what it has told before stands.
+    /// Reports everything, then [`Update::Listed`], then every change, until the receiver has gone. A source that loses its origin
+    /// reports that as a problem and tries again: what it has reported before stays in force.
     fn run(self: Box<Self>, sink: &EventSink) -> Result<(), Gone>;
 }
 
-/// An error in the words that who asked is given.
+/// An error in the form in which the client gets it.
 pub fn refused(error: &(dyn std::error::Error + 'static)) -> Refusal {
     Refusal(chain(error).to_string())
 }
@@ -109,7 +109,7 @@ pub fn refused(error: &(dyn std::error::Error + 'static)) -> Refusal {
 #[error("the agent is about to end")]
 struct Ending;
 
-/// Asks the thread that owns the tables.
+/// Queries the thread that owns the tables.
 #[derive(Clone)]
 pub struct QueryHandle(Sender<Message>);
 

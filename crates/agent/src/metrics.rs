@@ -1,4 +1,4 @@
-//! Metrics in Prometheus' text format, over HTTP. They are asked of the agent when somebody asks for them.
+//! Metrics in Prometheus' text format, over HTTP. They are computed for each request.
 
 mod flows;
 mod server;
@@ -20,7 +20,7 @@ fn text(metrics: Metrics) -> String {
     let mut registry = Registry::with_prefix("sidestep");
     registry.register_collector(Box::new(Snapshot(metrics)));
     let mut text = String::new();
-    encode(&mut text, &registry).expect("a String takes everything");
+    encode(&mut text, &registry).expect("writing to a String cannot fail");
     text
 }
 
@@ -76,7 +76,7 @@ fn backends(backends: &[Backend], families: &mut Families) -> fmt::Result {
     families.counters("backend_picks", "Connections and flows that were given to a backend", of(|b| b.picks))
 }
 
-/// A pod whose proxy does not listen is one of which nothing comes in.
+/// If a pod's proxy does not listen, the pod receives nothing, so pods without listeners are counted.
 fn captures(captures: &Captures, families: &mut Families) -> fmt::Result {
     let one = |value: u64| std::iter::once((Labels::new(), value));
     let captured = || captures.captures.iter().filter(|capture| capture.captured);
@@ -176,7 +176,7 @@ impl Families<'_, '_> {
         self.encode(name, help, values.map(|(labels, value)| (labels, ConstGauge::new(value as i64))))
     }
 
-    /// A histogram for each set of labels: {upper bound, count} of each place, and the sum.
+    /// A histogram for each set of labels: {upper bound, count} of each bucket, and the sum.
     fn histograms<'l>(
         &mut self,
         name: &str,

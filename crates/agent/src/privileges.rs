@@ -1,5 +1,5 @@
-//! What the agent may do once it has started. Whoever takes it over gets no more than that: six capabilities, no program
-//! with rights of its own, and none of the system calls that only the owner of a machine makes.
+//! Drops privileges after the start. An attacker who takes over the agent has six capabilities, cannot execute programs that
+//! gain privileges, and cannot make system calls that only administrators need.
 
 use crate::settings::{Settings, SourceSettings};
 use rustix::io::Errno;
@@ -13,13 +13,13 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// What each is for:
+/// The purpose of each:
 /// - BPF: programs and tables.
-/// - NET_ADMIN: programs at sockets and network namespaces, and ends of sockets.
-/// - NET_BROADCAST: changes of addresses and routes in network namespaces of pods are heard of.
-/// - PERFMON: programs that read the kernel's own types; and without it the kernel takes twice as long to check programs.
-/// - SYS_ADMIN: network namespaces of pods are entered.
-/// - SYS_PTRACE: they are found by processes of other users.
+/// - NET_ADMIN: programs at sockets and network namespaces, and aborting sockets.
+/// - NET_BROADCAST: receiving changes of addresses and routes in network namespaces of pods.
+/// - PERFMON: programs that read kernel types; without it the verifier also takes twice as long.
+/// - SYS_ADMIN: entering network namespaces of pods.
+/// - SYS_PTRACE: finding them by processes of other users.
 pub const NEEDED: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::NET_BROADCAST)
@@ -27,10 +27,10 @@ pub const NEEDED: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::SYS_ADMIN)
     .union(CapabilitySet::SYS_PTRACE);
 
-/// Only where the metrics have such a port.
+/// Lower ports need a capability.
 const FIRST_ORDINARY_PORT: u16 = 1024;
 
-/// Rights that the agent does not need, and could not give up.
+/// Why privileges could not be dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
     #[error("cannot drop capabilities")]
@@ -41,13 +41,13 @@ pub enum PrivilegeError {
     Seccomp(#[source] seccompiler::Error),
 }
 
-/// Of the calling thread, and of those that it starts from now on: call it before there are others.
+/// Applies to the calling thread and to those that it starts later: call it before there are other threads.
 pub fn drop_others(settings: &Settings) -> Result<(), PrivilegeError> {
     let has_low_port = settings.metrics.is_some_and(|address| address.port() < FIRST_ORDINARY_PORT);
     let kept = if has_low_port { NEEDED | CapabilitySet::NET_BIND_SERVICE } else { NEEDED };
     keep(kept).map_err(PrivilegeError::Capabilities)?;
     set_no_new_privs(true).map_err(PrivilegeError::NoNewPrivs)?;
-    // The kubeconfig may name a program that makes its credentials.
+    // The kubeconfig may name a program that supplies credentials.
     let may_execute = matches!(settings.source, SourceSettings::Kubeconfig(_));
     forbid(may_execute).map_err(PrivilegeError::Seccomp)
 }
@@ -59,9 +59,9 @@ fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
         }
         match remove_capability_from_bounding_set(bit) {
             Ok(()) => {}
-            // Beyond the last capability that the kernel knows.
+            // The number is above the kernel's last capability.
             Err(Errno::INVAL) => break,
-            // Without CAP_SETPCAP: whoever started the agent has seen to that set.
+            // CAP_SETPCAP is missing: the process that started the agent has limited the bounding set.
             Err(Errno::PERM) => break,
             Err(error) => return Err(error),
         }
@@ -71,7 +71,7 @@ fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
     set_capabilities(None, CapabilitySets { effective: held, permitted: held, inheritable: CapabilitySet::empty() })
 }
 
-/// They fail with EPERM.
+/// System calls that fail with EPERM.
 const FORBIDDEN: &[libc::c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -123,7 +123,7 @@ fn forbid(may_execute: bool) -> Result<(), seccompiler::Error> {
     let of_programs = if may_execute { &[][..] } else { &OF_PROGRAMS };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         FORBIDDEN.iter().chain(of_programs).map(|call| (*call, Vec::new())).collect();
-    // Of namespaces only those of the network are entered: setns(2), the second argument.
+    // setns(2) may only enter network namespaces; the type is its second argument.
     let network = u64::from(libc::CLONE_NEWNET.unsigned_abs());
     let other = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, network)?;
     rules.insert(libc::SYS_setns, vec![SeccompRule::new(vec![other])?]);
@@ -137,7 +137,7 @@ fn forbid(may_execute: bool) -> Result<(), seccompiler::Error> {
 mod tests {
     use super::*;
 
-    /// In a thread of its own, which keeps what it gets.
+    /// Runs `work` in a thread of its own, since the restrictions cannot be undone.
     fn confined<T: Send>(may_execute: bool, work: impl FnOnce() -> T + Send) -> T {
         let confine = || {
             set_no_new_privs(true).unwrap();
@@ -147,7 +147,7 @@ mod tests {
         std::thread::scope(|scope| scope.spawn(confine).join().unwrap())
     }
 
-    /// The unit gives what the agent keeps, and the manual names it.
+    /// The systemd unit grants the capabilities that the agent keeps, and the manual lists them.
     #[test]
     fn unit_and_manual_name_the_same_capabilities() {
         let unit = include_str!("../../../dist/systemd/sidestep-agent.service");

@@ -1,4 +1,4 @@
-//! Who answers which question.
+//! Dispatches questions.
 
 use crate::explain::ExplainError;
 use crate::message::refused;
@@ -52,7 +52,7 @@ fn known<'a>(view: &'a View, namespace: &str, name: &str) -> Result<&'a Service,
     view.state.service(&name).ok_or(NoService(name))
 }
 
-/// What the controller of captured pods has to add is not in it.
+/// Without the part of the controller of captured pods.
 pub fn check(view: &View) -> Result<Check, Error> {
     check::check(view)
 }

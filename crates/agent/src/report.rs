@@ -1,4 +1,4 @@
-//! What is known and programmed, in the words of the answers.
+//! Converts state and programmed tables to answers.
 
 use crate::policies;
 use crate::view::View;
@@ -53,7 +53,7 @@ pub fn services(view: &View) -> Result<Vec<api::Service>> {
     known.into_values().map(|known| service(view, known, problems.remove(&known.name).unwrap_or_default())).collect()
 }
 
-/// One Service, with all details.
+/// One Service in full detail.
 pub fn show(view: &View, known: &Service) -> Result<api::Service> {
     let name = &known.name;
     let mine = view.reconciler.problems().filter(|(whose, _)| *whose == name);
@@ -77,7 +77,7 @@ fn service(view: &View, known: &Service, problems: Vec<String>) -> Result<api::S
     })
 }
 
-/// What is not programmed of the Service, and of its slices.
+/// What is not programmed of the Service and of its slices.
 fn remarks(view: &View, known: &Service) -> Vec<String> {
     let of = |left: &Skipped| format!("{}: {}", left.what, left.why);
     let slices = view.state.slices(&known.name).into_iter();
@@ -169,7 +169,7 @@ fn loaded(endpoint: Endpoint, weight: u32, load: Load) -> api::Backend {
     api::Backend { address: socket_address(endpoint), weight, active: load.active, picks: load.picks }
 }
 
-/// Endpoints of the port's family that are not among its backends.
+/// Endpoints in the port's family that are not among its backends.
 fn unused(view: &View, programmed: &Programmed) -> Vec<api::Unused> {
     let used: BTreeSet<_> = programmed.table.endpoints().iter().map(|endpoint| endpoint.address).collect();
     let slices = view.state.slices(&programmed.key.service);
@@ -188,7 +188,7 @@ fn why_unused(endpoint: &SliceEndpoint) -> &'static str {
     }
 }
 
-/// Of thousands of Services: what nobody needs is not put into words.
+/// There may be thousands of Services, so only what metrics need is computed.
 pub fn metrics(view: &View) -> Result<api::Metrics> {
     let ports = view.reconciler.ports();
     let backends = view.reconciler.backends().map(|(endpoint, number)| (endpoint, view.maps.load(number)));

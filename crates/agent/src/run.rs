@@ -1,4 +1,4 @@
-//! The agent's life: tables are filled first, then programs are attached, and then both are kept as they should be.
+//! The agent's life: fills the tables, then attaches the programs, and then keeps both up to date.
 
 use crate::answer::{self, SocketError};
 use crate::args::Args;
@@ -65,7 +65,7 @@ pub fn run(args: Args) -> Result<(), RunError> {
     let (inbox, messages) = channel();
     let busy = serve_questions(&settings, &inbox)?;
     let (source_names, refreshers) = start_sources(&settings, &inbox);
-    // Until the programs are loaded nobody reads messages: a signal that comes now must not wait for that, either.
+    // While the programs are being loaded no messages are read: a signal must not wait for that.
     let is_loading = IsLoading::new(true.into());
     let (socket, its_inbox) = (settings.socket.clone(), inbox.clone());
     let agent = signals::Agent { args, inbox: its_inbox, refreshers, is_loading: is_loading.clone(), socket };
@@ -73,7 +73,7 @@ pub fn run(args: Args) -> Result<(), RunError> {
     start_addresses(&inbox);
     let end = keep(&settings, source_names, &inbox, &messages, &is_loading);
     let _ = answer::remove(&settings.socket);
-    // Questions that came too late are told so, and the last answer is still written.
+    // Questions that arrive now get an error, and the last answer is still written.
     drop(messages);
     drop(busy.lock());
     let end = end?;
@@ -87,7 +87,7 @@ pub fn run(args: Args) -> Result<(), RunError> {
 }
 
 fn log() {
-    // The client of the API server has lines of its own for what the agent tells as a trouble.
+    // The agent reports the API client's problems itself.
     let default = || EnvFilter::new("info,kube_client=off,kube_runtime=off");
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| default());
     tracing_subscriber::fmt()
@@ -120,7 +120,7 @@ fn keep(
             }
         }
     });
-    is_loading.store(false, Ordering::SeqCst); // if it could not be loaded
+    is_loading.store(false, Ordering::SeqCst); // also if loading failed
     match (filled, stopped) {
         (_, Some(end)) => Ok(end),
         (Err(error), None) => Err(error.into()),
@@ -136,7 +136,7 @@ fn keep(
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
-    std::thread::Builder::new().name(name.into()).spawn(work).expect("a thread can be had");
+    std::thread::Builder::new().name(name.into()).spawn(work).expect("cannot start a thread");
 }
 
 fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answer::Busy, RunError> {
@@ -156,7 +156,7 @@ fn serve_questions(settings: &Settings, inbox: &Sender<Message>) -> Result<answe
     Ok(busy)
 }
 
-/// Returns their names, Services first, and what makes them read everything again.
+/// Returns the sources' names, that of Services first, and functions that make them read everything again.
 fn start_sources(settings: &Settings, inbox: &Sender<Message>) -> (Vec<String>, Vec<Refresher>) {
     let captures = settings.captures.clone().map(|path| Box::new(Directory::of_captures(path)) as Box<dyn Source>);
     let sources = std::iter::once(source(settings)).chain(captures);
@@ -177,7 +177,7 @@ fn source(settings: &Settings) -> Box<dyn Source> {
         return Box::new(Directory::new(path.clone()));
     }
     let cluster = Cluster::new(settings);
-    Box::new(cluster.expect("what is no directory is a cluster"))
+    Box::new(cluster.expect("a source is either a directory or a cluster"))
 }
 
 fn start_addresses(inbox: &Sender<Message>) {

@@ -1,4 +1,4 @@
-//! Settings: options first, then the file, then the defaults.
+//! Settings: from options, else from the file, else defaults.
 
 use crate::args::Args;
 use ipnet::IpNet;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub source: SourceSettings,
-    /// Of captured pods, beside an API server.
+    /// The directory of captures and policies, with an API server.
     pub captures: Option<PathBuf>,
     pub node_name: String,
     pub zone: Option<String>,
@@ -24,11 +24,11 @@ pub struct Settings {
     pub socket: PathBuf,
     pub metrics: Option<SocketAddr>,
     pub node_port_addresses: Vec<IpNet>,
-    /// Connections are counted for each pair of pods and each Service.
+    /// Count connections for each pair of pods and each Service.
     pub watch: bool,
-    /// Who is not admitted may talk with nobody.
+    /// Arm the node: namespaces that are not admitted may communicate with nobody.
     pub arm: bool,
-    /// Admitted though no document names them.
+    /// Namespaces that are admitted without a document.
     pub exempt: Vec<Netns>,
 }
 
@@ -61,7 +61,7 @@ struct File {
     exempt: Vec<String>,
 }
 
-/// Settings that make no sense, or cannot be read.
+/// Why settings are invalid or cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     #[error("{}: cannot read it", file.display())]
@@ -134,7 +134,7 @@ impl Settings {
 }
 
 impl Settings {
-    /// Names of what is different in others that only another agent can take in.
+    /// Names of settings that differ and that a running agent cannot change.
     pub fn fixed_differences(&self, other: &Settings) -> Vec<&'static str> {
         let differences = [
             ("source of Services", self.source != other.source),
@@ -147,20 +147,20 @@ impl Settings {
             ("watch", self.watch != other.watch),
             ("arm", self.arm != other.arm),
             ("exempt", self.exempt != other.exempt),
-            // That of the API server's Node is asked for, or is not.
+            // Whether the zone is read from the API server's Node.
             ("zone", self.zone.is_some() != other.zone.is_some()),
         ];
         differences.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
     }
 
-    /// How programs are installed. `node`: the cookie of this node's own namespace.
+    /// Options for installing programs. `node`: the cookie of this node's own namespace.
     pub fn options(&self, node: u64) -> Options {
         let (pins, cgroup) = (self.pins.clone(), self.cgroup.clone());
         Options { pins, cgroup, node_netns: node, watch: self.watch }
     }
 }
 
-/// What `--detach` needs to know.
+/// The pins and the socket, for `--detach`.
 pub fn places(args: &Args) -> (PathBuf, PathBuf) {
     (pins(args.pins.clone()), socket(args.socket.clone()))
 }
@@ -173,7 +173,7 @@ fn socket(given: Option<PathBuf>) -> PathBuf {
     given.unwrap_or_else(|| DEFAULT_SOCKET.into())
 }
 
-/// An option decides over everything in the file; two of one rank contradict each other.
+/// Options take precedence over the whole file; two sources in the same place are an error.
 fn source(args: &Args, file: &File) -> Result<SourceSettings, SettingsError> {
     if let Some(path) = &args.kubeconfig {
         return Ok(SourceSettings::Kubeconfig(path.clone()));
@@ -200,13 +200,13 @@ fn metrics(text: &str) -> Result<Option<SocketAddr>, SettingsError> {
     text.parse().map(Some).map_err(|_| SettingsError::Metrics(text.into()))
 }
 
-/// As the kubelet names a node that nobody has named.
+/// The default name that the kubelet gives a node.
 fn host_name() -> Result<String, SettingsError> {
     let name = rustix::system::uname().nodename().to_str().map(str::to_lowercase);
     name.map_err(|_| SettingsError::HostName)
 }
 
-/// The first mount of type cgroup2, wherever it is.
+/// The first mount of type cgroup2.
 pub fn cgroup_mount() -> Result<PathBuf, NoCgroup> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -218,8 +218,8 @@ pub fn cgroup_mount() -> Result<PathBuf, NoCgroup> {
     Ok(found)
 }
 
-/// In a container with a cgroup namespace of its own the mount is the container's part. Whatever /proc says of mounts and
-/// namespaces, only the root of the hierarchy has no type.
+/// A container with a cgroup namespace of its own sees only its part of the hierarchy mounted. The reliable sign is cgroup.type,
+/// which only the hierarchy's root lacks; /proc's mounts and namespaces can look the same.
 fn warning(mount: &Path) -> Option<String> {
     let is_part = mount.join("cgroup.type").exists();
     let at = mount.display();
@@ -237,7 +237,7 @@ mod tests {
     use clap::{CommandFactory, Parser};
     use sidestep_ebpf::error::chain;
 
-    /// An error as it is told.
+    /// The settings for these options, or the error's text.
     fn of(words: &[&str]) -> Result<Settings, String> {
         let words = ["agent", "--cgroup", "/c", "--node-name", "n"].iter().chain(words);
         let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;

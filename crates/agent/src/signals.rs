@@ -1,5 +1,5 @@
-//! Signals. SIGTERM and SIGINT end the agent at once, whatever it is doing: what is programmed stays. SIGHUP makes it read
-//! its settings and its sources again.
+//! Signals. SIGTERM and SIGINT end the agent at once, whatever it is doing; programs and tables stay. SIGHUP makes it read its
+//! settings and sources again.
 
 use crate::answer;
 use crate::args::Args;
@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// Whoever reads messages ends within milliseconds, unless it is writing tables for thousands of Services or waits for an
-/// answer to be read.
+/// The main thread ends within milliseconds, unless it is writing tables for thousands of Services or waits until an answer has
+/// been read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Caught from now on; nothing comes of them before [`Caught::follow`].
+/// Signals are caught from now on, but have no effect before [`Caught::follow`].
 pub struct Caught(Signals);
 
-/// Set until the kernel has checked the programs: it takes seconds on a busy machine, and nobody reads messages meanwhile.
+/// Set while the kernel verifies the programs, which takes seconds on a busy machine: meanwhile no messages are read.
 pub type IsLoading = Arc<AtomicBool>;
 
 impl Caught {
@@ -30,7 +30,7 @@ impl Caught {
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map(Caught)
     }
 
-    /// For ever.
+    /// Handles signals for ever.
     pub fn follow(mut self, agent: &Agent) {
         for signal in self.0.forever() {
             match signal {
@@ -41,7 +41,7 @@ impl Caught {
     }
 }
 
-/// What signals do something with.
+/// What the handlers need.
 pub struct Agent {
     pub args: Args,
     pub inbox: Sender<Message>,
@@ -55,7 +55,7 @@ impl Agent {
         match Settings::new(&self.args) {
             Ok(settings) => {
                 tracing::info!("SIGHUP: settings and sources are read again");
-                // Whoever has ended reads no messages.
+                // Fails if the main thread has ended.
                 let _ = self.inbox.send(Message::Settings(Box::new(settings)));
             }
             Err(error) => {
@@ -69,8 +69,8 @@ impl Agent {
         if !self.is_loading.load(Ordering::SeqCst) && self.inbox.send(Message::Stop).is_ok() {
             std::thread::sleep(PATIENCE);
         }
-        // Only comes here if the main thread has not ended the process: an agent can be killed at any moment, and the next
-        // one takes over what it has left.
+        // Reached only if the main thread has not ended the process in time. An agent can be killed at any moment: the next one
+        // takes over what it has left.
         tracing::info!("ended at once, in the middle of something: the next agent takes over what is programmed");
         let _ = answer::remove(&self.socket);
         std::process::exit(0);

@@ -1,4 +1,4 @@
-//! What is known and what is programmed: all that questions are answered from.
+//! What is known and what is programmed: the basis of all answers.
 
 use crate::captures::{CaptureStatus, Figures};
 use crate::policing::Policing;
@@ -21,20 +21,20 @@ pub struct View {
     pub state: State,
     pub reconciler: Reconciler,
     pub maps: Maps,
-    /// Services first.
+    /// The source of Services is the first.
     pub sources: Vec<Source>,
     pub reconcile: Reconcile,
     pub pods: Pods,
     pub policing: Policing,
 }
 
-/// What became of captured pods.
+/// The status of captured pods.
 pub struct Pods {
     pub statuses: BTreeMap<Name, CaptureStatus>,
-    /// Those that are captured, by their namespaces' cookies.
+    /// The rules of captured pods, by their namespaces' cookies.
     applied: HashMap<u64, Arc<Capture>>,
     pub figures: Figures,
-    /// Looks at the tables, and writes nothing.
+    /// The tables, for reading.
     pub tables: Captures,
 }
 
@@ -43,12 +43,12 @@ impl Pods {
         Pods { statuses: BTreeMap::new(), applied: HashMap::new(), figures: Figures::default(), tables }
     }
 
-    /// By which rules connections in this namespace are captured.
+    /// The document by whose rules connections in this namespace are captured.
     pub fn of(&self, netns: u64) -> Option<&Arc<Capture>> {
         self.applied.get(&netns)
     }
 
-    /// Whose namespace it is: of several files that name it, the first one's.
+    /// The pod of this namespace: if several documents name it, the first one's.
     pub fn pod_of(&self, netns: u64) -> Option<&Name> {
         let by_capture = self.of(netns).map(|capture| &capture.name);
         by_capture.or_else(|| {
@@ -74,12 +74,12 @@ impl Pods {
 }
 
 impl View {
-    /// Whether connections are balanced, be it as an earlier agent has programmed it.
+    /// Whether connections are balanced, perhaps still as an earlier agent has programmed it.
     pub fn is_attached(&self) -> bool {
         services::is_attached(&self.settings.pins, &self.settings.cgroup)
     }
 
-    /// Everything that can be read has been read.
+    /// Whether everything that can be read has been read.
     pub fn is_listed(&self) -> bool {
         self.sources.iter().all(|source| source.listed)
     }
@@ -97,18 +97,18 @@ impl View {
         self.sources.iter().flat_map(|source| &source.troubles)
     }
 
-    /// Everything that is meant to be in the tables of Services is known and has been written, and nothing else is kept
-    /// there.
+    /// Whether everything that belongs in the tables of Services is known, and the source hides nothing: then what an earlier agent
+    /// has left besides may be removed.
     pub fn is_complete(&self) -> bool {
         is_complete(&self.sources[0])
     }
 
-    /// Where captured pods are read.
+    /// The source of captured pods.
     pub fn source_of_captures(&self) -> &Source {
-        self.sources.last().expect("there is one for Services at least")
+        self.sources.last().expect("there is at least the source of Services")
     }
 
-    /// The same of captured pods.
+    /// The same for captured pods.
     pub fn has_all_captures(&self) -> bool {
         is_complete(self.source_of_captures())
     }

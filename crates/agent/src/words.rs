@@ -1,4 +1,4 @@
-//! Policies and their rules as people read them.
+//! Policies and their rules in readable form.
 
 use sidestep_mesh::object::Name;
 use sidestep_mesh::policy::identity::{self, Identity};
@@ -31,7 +31,7 @@ pub fn rule(policy: &Policy, direction: Direction, place: usize) -> String {
     format!("{direction} {}: {} {ports} {preposition} {peers}", place + 1, action(*what))
 }
 
-/// Of one policy, in the order in which they are written.
+/// The rules of one policy, in the order in which they are written.
 pub fn rules(policy: &Policy) -> Vec<String> {
     let of = |direction| (0..policy.rules.at(direction).len()).map(move |place| rule(policy, direction, place));
     Direction::BOTH.into_iter().flat_map(of).collect()
@@ -76,7 +76,7 @@ pub fn identity(of: &Identity) -> String {
     }
 }
 
-/// By its number, as programs tell it.
+/// The identity with this number in readable form.
 pub fn numbered(number: u32, known: Option<&Identity>) -> String {
     match (number, known) {
         (identity::NODE, _) => "the node".into(),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Addresses. One kind serves both families: an IPv4 address is the IPv6 address ::ffff:a.b.c.d, which is also how an
- * AF_INET6 socket names it. So a socket of either family that dials a.b.c.d finds the same entries.
+ * Addresses. One type serves both families: IPv4 address a.b.c.d is stored as ::ffff:a.b.c.d, which is also how an AF_INET6
+ * socket names it. So sockets of either family that dial a.b.c.d find the same map entries.
  */
 #pragma once
 
@@ -11,7 +11,7 @@ struct address {
 	u32 word[4]; /* network order */
 };
 
-/* What a socket dials or hears from. */
+/* An address and a port: where a socket dials, or where it receives from. */
 struct endpoint {
 	struct address address;
 	u16 port; /* network order */
@@ -37,8 +37,8 @@ static inline void address_set_v4(struct address *a, u32 v4)
 }
 
 /*
- * A socket's address as contexts have it: one word of an AF_INET socket, four of an AF_INET6 one. All are read before the
- * family is looked at, since the verifier allows no load whose offset depends on a condition.
+ * The address of a socket as BPF contexts hold it: one word for AF_INET, four for AF_INET6. Every word is read before the family
+ * is checked, since the verifier allows no load whose offset depends on a condition.
  */
 static inline struct address address_in(u32 family, u32 v4, u32 first, u32 second, u32 third, u32 fourth)
 {
@@ -49,12 +49,12 @@ static inline struct address address_in(u32 family, u32 v4, u32 first, u32 secon
 	return address;
 }
 
-/* The fields of one end of a context. */
+/* The address at one end (`remote`, `local`, `src`, ...) of a context. */
 #define ADDRESS_IN(context, end)                                                                                           \
 	address_in((context)->family, (context)->end##_ip4, (context)->end##_ip6[0], (context)->end##_ip6[1],              \
 		   (context)->end##_ip6[2], (context)->end##_ip6[3])
 
-/* 0.0.0.0 or ::, of the address's family. */
+/* Sets the address to 0.0.0.0 or ::, keeping its family. */
 static inline void address_unspecify(struct address *a)
 {
 	u32 third = address_is_v4(a) ? MAPPED_WORD : 0;
@@ -65,7 +65,7 @@ static inline void address_unspecify(struct address *a)
 	a->word[3] = 0;
 }
 
-/* 127.0.0.0/8; ::1 is not meant, since no kube-proxy answers for NodePorts there. */
+/* 127.0.0.0/8. ::1 does not count, since kube-proxy serves no NodePort at ::1. */
 static inline bool address_is_v4_loopback(const struct address *a)
 {
 	return address_is_v4(a) && (a->word[3] & __builtin_bswap32(0xff000000)) == __builtin_bswap32(0x7f000000);

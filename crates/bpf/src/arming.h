@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * On a node that is armed, a network namespace may talk with nobody until the agent has admitted it, which it does when the
- * namespace's rules are in force. Both tables are pinned, so that neither the agent's end nor its start opens anything.
+ * Armed nodes. On an armed node a network namespace may send and receive nothing until the agent has admitted it. The agent
+ * admits a namespace once the namespace's rules are in force. Both tables are pinned, so an agent that stops or starts admits
+ * no namespace by accident.
  */
 #pragma once
 
@@ -24,7 +25,7 @@ struct {
 	__type(value, u8);
 } admitted SEC(".maps");
 
-/* The namespace of the node's own programs, which is always admitted; the agent's own one unless told otherwise. */
+/* The network namespace of the node's own programs, which is always admitted. By default it is the agent's namespace. */
 const volatile u64 node_netns = 0;
 
 static __always_inline bool is_armed(void)

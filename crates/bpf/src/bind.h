@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* bind() on the node itself. */
+/* bind() in the node's own network namespace. */
 #pragma once
 
 #include "context.h"
 #include "kernel.h"
 #include "stable_read.h"
 
-/* Whether a Service on this node holds the port at that address, as kube-proxy once did by a socket of its own. */
+/* Whether a Service holds this port of the node at this address. kube-proxy once held such ports with sockets of its own. */
 static __always_inline bool is_held(const struct endpoint *at, u8 protocol)
 {
 	struct frontend_key key = { .address = at->address, .port = at->port, .protocol = protocol };
@@ -19,7 +19,7 @@ static __always_inline bool is_held(const struct endpoint *at, u8 protocol)
 	return is_in_table(&frontends, &key);
 }
 
-/* 0.0.0.0, which an IPv6 socket for all addresses takes as well unless it is for IPv6 only. */
+/* Whether a Service holds the port at 0.0.0.0, which a socket bound to :: takes as well, unless it is IPV6_V6ONLY. */
 static __always_inline bool is_held_by_other_family(struct bpf_sock *ctx, const struct endpoint *at)
 {
 	struct endpoint v4 = { .port = at->port };

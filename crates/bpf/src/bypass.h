@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The short way round both proxies, for Services that ask for it: a map says at which addresses. A pod that requires its
- * proxy is never led around it, and its peers send nothing plain to it nor expect anything plain from it.
+ * The bypass around both proxies, for Services that ask for it: a map names the addresses. A pod that requires its proxy is
+ * never bypassed. Peers of that pod exchange no plain text with it either: they use their own proxy.
  */
 #pragma once
 
@@ -10,8 +10,8 @@
 #include "rules.h"
 
 enum bypass_flags {
-	BYPASS_OUTBOUND = 1 << 0, /* who dials it needs no proxy */
-	BYPASS_INBOUND = 1 << 1,  /* who serves there needs none */
+	BYPASS_OUTBOUND = 1 << 0, /* clients that dial this address need no proxy */
+	BYPASS_INBOUND = 1 << 1,  /* servers at this address need no proxy */
 };
 
 struct {
@@ -38,7 +38,7 @@ static __always_inline u32 bypass_at(const struct frontend_key *key)
 	return READ_ENTRY(&bypasses, key, &flags) ? flags : 0;
 }
 
-/* Counts, if there is one to count. */
+/* False for a pod that requires its proxy. Counts either outcome. */
 static __always_inline bool may_bypass(u64 netns, u32 reason)
 {
 	if (is_in_table(&proxy_required, &netns)) {
@@ -49,7 +49,7 @@ static __always_inline bool may_bypass(u64 netns, u32 reason)
 	return true;
 }
 
-/* What a pod dials, and its rules would give to its proxy. */
+/* Whether a connection that the client pod's rules would give to its proxy bypasses the proxy. */
 static __always_inline bool bypasses_outbound(const struct endpoint *to, u64 netns)
 {
 	struct frontend_key key = { .address = to->address, .port = to->port, .protocol = IPPROTO_TCP };
@@ -65,7 +65,7 @@ static __always_inline bool bypasses_outbound(const struct endpoint *to, u64 net
 	return flags & BYPASS_OUTBOUND && may_bypass(netns, REASON_BYPASSED_OUTBOUND);
 }
 
-/* What comes to a pod, and its rules would give to its proxy. */
+/* Whether a connection that the server pod's rules would give to its proxy bypasses the proxy. */
 static __always_inline bool bypasses_inbound(const struct endpoint *at, u64 netns, const struct address *from)
 {
 	struct frontend_key key = { .address = at->address, .port = at->port, .protocol = IPPROTO_TCP };
@@ -76,7 +76,7 @@ static __always_inline bool bypasses_inbound(const struct endpoint *at, u64 netn
 		return false;
 	generation = bpf_map_lookup_elem(&current, &zero);
 	if (generation && identity_of(*generation, from, &client) && client.flags & REQUIRES_PROXY) {
-		count(REASON_BYPASS_REFUSED); /* its proxy speaks to ours */
+		count(REASON_BYPASS_REFUSED); /* the client's proxy speaks to the server's proxy */
 		return false;
 	}
 	return may_bypass(netns, REASON_BYPASSED_INBOUND);

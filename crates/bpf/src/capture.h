@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Keys and values of capture's maps: which connections of a pod go through its proxy.
+ * Keys and values of the capture maps, which say what connections of a pod go through its proxy.
  *
  *   pods      [network namespace] -> {ports, flags, rules, network}
  *                                                    |      |
@@ -9,29 +9,29 @@
  *   sets      {network, kind, number}  interfaces  <--------+
  *   ranges    {network, kind, prefix}  routes      <--------+
  *
- * Pods with the same rules share them. A change writes the new rules under another number and then replaces the pod, which
- * the kernel does atomically: a connection meets the old rules or the new ones.
+ * Pods with the same rules share them. A change writes the new rules under a new number and then exchanges the pod's entry
+ * (stable_read.h): a connection meets either the old rules or the new ones.
  */
 #pragma once
 
 #include "address.h"
 
 enum pod_flags {
-	POD_PASS_WITHOUT_PROXY = 1 << 0, /* while the proxy does not listen: else refused */
+	POD_PASS_WITHOUT_PROXY = 1 << 0, /* while the proxy does not listen, connections pass; else they are refused */
 	POD_ALL_RANGES = 1 << 1,	 /* includeOutboundIPRanges is * */
 	POD_LOOPBACK_INCLUDED = 1 << 2,	 /* includeOutboundIPRanges names a loopback address */
-	POD_INBOUND_ALL_BUT = 1 << 3,	 /* KIND_INBOUND_PORT lists the ports that are not captured; else those that are */
-	POD_GROUPS_ALL_BUT = 1 << 4,	 /* KIND_GROUP lists the groups that are not captured; else those that are */
+	POD_INBOUND_ALL_BUT = 1 << 3,	 /* KIND_INBOUND_PORT lists the ports that are not captured; else the captured ones */
+	POD_GROUPS_ALL_BUT = 1 << 4,	 /* KIND_GROUP lists the groups that are not captured; else the captured ones */
 	POD_DNS = 1 << 5,
-	POD_DNS_ALL = 1 << 6, /* whatever the server; else those of KIND_RESOLVER */
+	POD_DNS_ALL = 1 << 6, /* DNS to any server is captured; else DNS to the servers in KIND_RESOLVER */
 	POD_HAS_UIDS = 1 << 7,
 	POD_HAS_GIDS = 1 << 8,
-	POD_INERT = 1 << 9, /* nothing new is captured: not yet, or no more. What is under way arrives */
+	POD_INERT = 1 << 9, /* nothing new is captured (not yet, or no more); redirected connections under way still arrive */
 };
 
 struct pod {
 	u32 rules;
-	u32 network; /* what depends on the namespace itself: routes and interfaces */
+	u32 network; /* number of the tables that depend on the network namespace itself: routes and interfaces */
 	u32 flags;
 	u32 first_uid;
 	u32 first_gid;
@@ -41,7 +41,7 @@ struct pod {
 	u16 dns_port;
 };
 
-/* Of sets. */
+/* Kinds of `sets` entries. */
 enum set_kind {
 	KIND_UID,
 	KIND_GID,
@@ -49,7 +49,7 @@ enum set_kind {
 	KIND_EXCLUDED_PORT,
 	KIND_INCLUDED_PORT,
 	KIND_INBOUND_PORT,
-	KIND_EXCLUDED_INTERFACE, /* these two by `network` */
+	KIND_EXCLUDED_INTERFACE, /* this kind and the next are owned by `network`, the others by `rules` */
 	KIND_VIRTUAL_INTERFACE,
 };
 
@@ -59,19 +59,19 @@ struct set_key {
 	u32 number;
 };
 
-/* Of ranges. */
+/* Kinds of `ranges` entries. */
 enum range_kind {
 	KIND_INCLUDED_RANGE,
 	KIND_EXCLUDED_RANGE,
 	KIND_RESOLVER,
-	KIND_ROUTE, /* by `network` */
+	KIND_ROUTE, /* owned by `network`, the others by `rules` */
 };
 
-/* Added to the kind: ::/0 is a range of IPv6, though every IPv4 address has a form that is in it. */
+/* Added to the kind of an IPv4 range. Without it the IPv6 range ::/0 would contain every IPv4 address in its mapped form. */
 #define RANGE_OF_V4 (1 << 8)
 
 struct range_key {
-	u32 bits; /* that matter of what follows */
+	u32 bits; /* prefix length: how many of the following bits matter */
 	u32 owner;
 	u32 kind;
 	struct address address;
@@ -84,34 +84,34 @@ enum route_flags {
 	ROUTE_EXCLUDED = 1 << 1,    /* leaves by an excluded interface */
 };
 
-/* Above the flags: what connect(2) says of a route that leads nowhere; 0 for all others. */
+/* The bits above the flags: the errno that connect(2) reports for a route that leads nowhere; 0 for all others. */
 #define ROUTE_ERROR_SHIFT 16
 
 struct route {
 	u32 flags;
-	struct address source; /* that the kernel takes if the program has chosen none */
+	struct address source; /* the source address that the kernel takes if the program has bound none */
 };
 
-/* In a socket's own storage. */
+/* What capture knows of a socket, in the socket's own storage. */
 struct captured {
 	struct endpoint original; /* what was dialled */
-	struct endpoint proxy;	  /* where it went instead */
-	struct endpoint from;	  /* this end, since the SYN */
+	struct endpoint proxy;	  /* where it was redirected to */
+	struct endpoint from;	  /* this end, once the SYN was sent */
 	u64 owner;		  /* cookie of the socket that has put `original` into `pending`, under {from, proxy} */
-	u8 dialled;		  /* this end has dialled; believed only while `proxy` is the socket's peer */
-	u8 accepted;		  /* this end is the proxy's */
-	u8 bound;		  /* the source address was given by us */
-	u8 fresh;		  /* the call that has dialled is still under way: another program of ours may meet it */
+	u8 dialled;		  /* this socket has dialled; valid only while `proxy` is the socket's peer */
+	u8 accepted;		  /* the proxy has accepted this socket */
+	u8 bound;		  /* Sidestep has bound the source address */
+	u8 fresh;		  /* the connect() that dialled is under way: a second of our programs may see the same call */
 };
 
-/* A connection that is on its way to the proxy: from where to where. */
+/* Key of `pending`: a connection on its way to the proxy. */
 struct redirected_flow {
 	u64 netns;
 	struct endpoint from;
 	struct endpoint to;
 };
 
-/* What was dialled by such a connection. */
+/* Value of `pending`: what that connection's program dialled. */
 struct pending_entry {
 	u64 owner; /* cookie of the socket that has dialled */
 	u64 since_ns;
@@ -119,21 +119,21 @@ struct pending_entry {
 	u32 pad;
 };
 
-/* Of one pod: more are refused, so that no pod takes the room of the others. */
+/* Limit of pending connections for each pod. More are refused, so that no pod can fill the table for all others. */
 #define MOST_PENDING 4096
 
-/* What of the shared tables one pod uses. */
+/* How much of the shared tables one pod uses. */
 struct usage {
-	long long pending; /* signed: a repair by the agent may lose a change that is made at the same time */
+	long long pending; /* signed: when the agent repairs it, a simultaneous change may be lost */
 };
 
 enum role {
 	ROLE_OUTBOUND,
 	ROLE_INBOUND,
-	ROLE_SINK, /* of no pod: takes everything and answers nothing; places are TCP, UDP, and the same of IPv6 */
+	ROLE_SINK, /* of no pod: sockets that accept everything and answer nothing; places: TCP, UDP, TCP6, UDP6 */
 };
 
-/* Sockets of the proxy that listen. */
+/* Listening sockets of a proxy. */
 struct listener_key {
 	u64 netns;
 	u32 role;

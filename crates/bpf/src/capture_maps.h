@@ -36,8 +36,8 @@ struct {
 } captures SEC(".maps");
 
 /*
- * Between the SYN and the proxy's answer: a connection of which one end knows what was dialled, and the other does not yet.
- * There is room for 128 pods that use all they may.
+ * What was dialled, from the SYN until the proxy accepts: meanwhile only the dialling end knows it. There is room for 128 pods
+ * at the limit of each pod (MOST_PENDING).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -6,7 +6,7 @@
 #include "stable_read.h"
 #include "events.h"
 
-/* Choices that are tried until one is not the peer of the same source port already. */
+/* How many backends are tried until one is not yet the peer of another socket with the same source port. */
 #define TRIES 4
 
 static __always_inline bool is_node_address(const struct address *address, u64 netns)
@@ -30,7 +30,7 @@ static __always_inline bool find_frontend(const struct endpoint *to, u8 protocol
 	return READ_ENTRY(&frontends, &key, frontend) && is_node_address(&to->address, netns);
 }
 
-/* One backend of the list by its weight; a list that is being taken back shows nothing worse than an old backend. */
+/* A random backend by weight. A list that is being freed yields nothing worse than an old backend. */
 static __always_inline u32 choose_any(const struct frontend *frontend)
 {
 	u32 index = frontend->first + scale(bpf_get_prandom_u32(), frontend->count);
@@ -63,7 +63,7 @@ static __always_inline bool is_member(u32 service, u32 backend)
 	return is_in_table(&members, &key);
 }
 
-/* The backend that this client was given under that number, if it is one of this frontend's and the time is not over. */
+/* The backend that this client used last under `service`, if it still serves this frontend and has not expired; else 0. */
 static __always_inline u32 remembered_under(u32 service, const struct frontend *frontend, u64 client)
 {
 	struct affinity_key key = { .client = client, .service = service };
@@ -85,7 +85,7 @@ static __always_inline void remember_affinity(const struct frontend *frontend, u
 	bpf_map_update_elem(&affinities, &key, &value, BPF_ANY);
 }
 
-/* The backend that this client used last: here, or else at an address of the port that has another policy. */
+/* The backend that this client used last: through this frontend, or through one of the same port with the other traffic policy. */
 static __always_inline u32 choose_again(const struct frontend *frontend, u64 client)
 {
 	u32 backend = remembered_under(frontend->service, frontend, client);
@@ -98,7 +98,7 @@ static __always_inline u32 choose_again(const struct frontend *frontend, u64 cli
 	return backend;
 }
 
-/* A backend's index is never 0. Returns 0 if none can be had. */
+/* The index of a backend; 0 if there is none. No backend has index 0. */
 static __always_inline u32 backend_for(const struct frontend *frontend, u64 client)
 {
 	struct service_counters *counters = bpf_map_lookup_elem(&service_counters, &frontend->service);

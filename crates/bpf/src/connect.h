@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* connect(): one choice for the whole connection, remembered in the socket. */
+/* connect(): one backend is chosen for the whole connection, and the socket remembers the choice. */
 #pragma once
 
 #include "kernel.h"
 #include "policy_out.h"
 #include "refuse.h"
 
-/* The tuple of a connection whose source port was chosen by bind() is free again, if it is this socket's. */
+/* Frees the tuple of a connection whose source port was chosen by bind(), if this socket owns the tuple. */
 static __always_inline void remove_fixed_port(u64 socket, const struct fixed_port_key *key)
 {
 	u64 *owner = bpf_map_lookup_elem(&fixed_ports, key);
@@ -15,7 +15,7 @@ static __always_inline void remove_fixed_port(u64 socket, const struct fixed_por
 		bpf_map_delete_elem(&fixed_ports, key);
 }
 
-/* What an earlier connect() of this socket left is no longer true. */
+/* Undoes the records of this socket's previous connect(). */
 static __always_inline void end_connect(struct translation *translation, u64 netns, u64 socket, u8 protocol)
 {
 	struct fixed_port_key key = {
@@ -33,7 +33,7 @@ static __always_inline void end_connect(struct translation *translation, u64 net
 		__sync_fetch_and_add(&backend->active, -1);
 }
 
-/* A socket of the kernel itself (NFS, a subflow of MPTCP): no hook tells of its end, so nothing may be kept for it. */
+/* Whether it is a socket of the kernel itself (NFS, an MPTCP subflow). No hook reports its close, so nothing may be kept for it. */
 static __always_inline bool is_kernels_own(struct bpf_sock_addr *ctx)
 {
 	struct bpf_sock_addr_kern *context;
@@ -44,13 +44,13 @@ static __always_inline bool is_kernels_own(struct bpf_sock_addr *ctx)
 	return BPF_CORE_READ_BITFIELD(context->sk, sk_kern_sock);
 }
 
-/* The source port of a TCP socket if bind() chose it; 0 if connect() will. */
+/* The source port of a TCP socket if bind() chose it; 0 if connect() will choose one. */
 static __always_inline u16 fixed_port(struct bpf_sock_addr *ctx)
 {
 	return protocol_of(ctx) == IPPROTO_TCP && !is_kernels_own(ctx) ? ctx->sk->src_port : 0;
 }
 
-/* Whether another socket with the same source port, chosen by bind(), has this peer. Takes the tuple if not. */
+/* Whether another socket with the same bind() source port has this peer. If not, this socket becomes the tuple's owner. */
 static __always_inline bool tuple_in_use(u64 socket, const struct fixed_port_key *key)
 {
 	u64 *owner = bpf_map_lookup_elem(&fixed_ports, key);
@@ -61,7 +61,7 @@ static __always_inline bool tuple_in_use(u64 socket, const struct fixed_port_key
 	return false;
 }
 
-/* A backend for this socket's connection. If every choice is in use, the kernel says EADDRNOTAVAIL. */
+/* A backend for this socket's connection; NULL if there is none. If all tries are in use, the kernel returns EADDRNOTAVAIL. */
 static __always_inline struct backend *backend_to_connect(struct bpf_sock_addr *ctx, const struct frontend *frontend,
 							  u32 *index)
 {
@@ -82,7 +82,7 @@ static __always_inline struct backend *backend_to_connect(struct bpf_sock_addr *
 	return backend;
 }
 
-/* What the connection was translated to, in the socket. */
+/* Stores in the socket what the connection was translated to. */
 static __always_inline void remember_connect(struct bpf_sock_addr *ctx, const struct frontend *frontend,
 					     const struct endpoint *to, struct backend *backend, u32 index)
 {
@@ -103,7 +103,7 @@ static __always_inline void remember_connect(struct bpf_sock_addr *ctx, const st
 	__sync_fetch_and_add(&backend->active, 1);
 }
 
-/* The connection will not come to be. */
+/* Frees the tuple of a connection that will not be made. */
 static __always_inline void give_back_tuple(struct bpf_sock_addr *ctx, const struct backend *backend)
 {
 	struct fixed_port_key key = {
@@ -115,7 +115,7 @@ static __always_inline void give_back_tuple(struct bpf_sock_addr *ctx, const str
 		remove_fixed_port(bpf_get_socket_cookie(ctx), &key);
 }
 
-/* The socket is about to get another peer. */
+/* Ends the previous connection of a socket that is about to get another peer. */
 static __always_inline void end_earlier(struct bpf_sock_addr *ctx)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
@@ -125,8 +125,8 @@ static __always_inline void end_earlier(struct bpf_sock_addr *ctx)
 }
 
 /*
- * A backend for the socket; NULL if none can be had, or none may: then the call has its error. What is refused leaves a
- * datagram socket with the peer that it has, but a stream's earlier tuple is free for the new choice.
+ * A backend for the socket. NULL: there is none, or policy forbids it; the call's error is then set. A refused datagram socket
+ * keeps its present peer. A stream socket's previous tuple is freed first, so that the new choice can use it.
  */
 static __always_inline struct backend *backend_or_error(struct bpf_sock_addr *ctx, const struct frontend *frontend,
 							const struct endpoint *to, u32 *index)
@@ -148,7 +148,7 @@ static __always_inline struct backend *backend_or_error(struct bpf_sock_addr *ct
 	return backend;
 }
 
-/* Changes `to` into a backend's address if it is a Service's. Returns what the program is to return. */
+/* Changes `to` into a backend's address if `to` is a Service's. Returns the program's verdict, ALLOW or DENY. */
 static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint *to)
 {
 	struct frontend frontend;
@@ -156,7 +156,7 @@ static __always_inline int connect_to(struct bpf_sock_addr *ctx, struct endpoint
 	bool is_service = find_frontend(to, protocol_of(ctx), bpf_get_netns_cookie(ctx), &frontend);
 	u32 index;
 
-	/* First of all: what is refused leaves a datagram socket with the peer that it has. */
+	/* Refusals come before end_earlier(): a refused datagram socket keeps its present peer. */
 	if (is_service && !frontend.count)
 		return refuse(ctx, &frontend, to);
 	if (!is_service && is_forbidden(ctx, to))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The address in a hook's context, in and out. The verifier wants each family's fields named in its own programs. */
+/* Reads and writes the address in a hook's context. The verifier lets a program access only its own family's fields. */
 #pragma once
 
 #include "choice.h"
@@ -14,8 +14,8 @@
 #define EADDRNOTAVAIL 99
 
 /*
- * TCP or UDP. The compiler must not keep the field's address for a later use: the verifier allows no arithmetic on contexts
- * but in the load itself.
+ * TCP or UDP. The `asm` keeps the compiler from saving the field's address for later: the verifier allows no pointer
+ * arithmetic on a context other than the offset of a load.
  */
 static __always_inline u8 protocol_of(const struct bpf_sock_addr *ctx)
 {
@@ -57,7 +57,7 @@ static __always_inline void store6(struct bpf_sock_addr *ctx, const struct endpo
 	ctx->user_port = to->port;
 }
 
-/* Whether the socket is connected to `peer` now: an AF_UNSPEC connect() and a failed one run no hook. */
+/* Whether the socket is connected to `peer` now. connect(AF_UNSPEC) and a failed connect() run no hook. */
 static __always_inline bool is_connected_to(const struct bpf_sock_addr *ctx, const struct endpoint *peer)
 {
 	const volatile struct bpf_sock *sock = ctx->sk;
@@ -66,7 +66,7 @@ static __always_inline bool is_connected_to(const struct bpf_sock_addr *ctx, con
 	return endpoint_equal(&now, peer);
 }
 
-/* The option's value is in its place. Two stores: the verifier knows no field of their joint size. */
+/* Completes a getsockopt() whose value has been written. Two stores: the verifier knows no field as wide as both. */
 static __always_inline void answered(volatile struct bpf_sockopt *ctx, u32 size)
 {
 	ctx->optlen = size;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Datagrams that are sent with an address: each may be for another Service. */
+/* Datagrams that are sent with an address: each may be for a different Service. */
 #pragma once
 
 #include "policy_out.h"
@@ -7,10 +7,10 @@
 #include "serving.h"
 #include "talk.h"
 
-/* Datagrams to a Service from one socket go to one backend until nothing was sent for so long, as with conntrack. */
+/* Datagrams from one socket to one Service go to the same backend until this long after the last one, as with conntrack. */
 #define FLOW_SECONDS 120
 
-/* A datagram that is meant for a peer itself: what that peer answers is no Service's answer. */
+/* Forgets that `peer` answers for a Service: a datagram is sent to `peer` itself, so the answer is its own. */
 static __always_inline void remove_reply(struct bpf_sock_addr *ctx, const struct endpoint *peer)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
@@ -22,7 +22,7 @@ static __always_inline void remove_reply(struct bpf_sock_addr *ctx, const struct
 	remove_talk(ctx, peer);
 }
 
-/* The backend that this socket's datagrams go to already, or 0. One that others have had forgotten is noted again. */
+/* The backend of this socket's flow, or 0. If the flow was evicted from the shared LRU table, it is restored from the socket. */
 static __noinline u32 flow_backend(struct bpf_sock_addr *ctx, const struct flow_key *key, u32 service)
 {
 	struct remembered *flow = bpf_map_lookup_elem(&flows, key), known = {};
@@ -43,7 +43,7 @@ static __noinline u32 flow_backend(struct bpf_sock_addr *ctx, const struct flow_
 	return known.backend;
 }
 
-/* Whether the backend's answers at this socket are for another Service: then one of them could not be told apart. */
+/* Whether this backend answers the socket for another Service already: answers for both could not be told apart. */
 static __always_inline bool answers_for_another(u64 socket, const struct endpoint *peer, const struct endpoint *to)
 {
 	struct flow_key key = { .socket = socket, .peer = *peer };
@@ -52,7 +52,7 @@ static __always_inline bool answers_for_another(u64 socket, const struct endpoin
 	return reply && !endpoint_equal(&reply->frontend, to);
 }
 
-/* A backend for a new flow, if possible one that does not answer this socket for another Service. */
+/* A backend for a new flow; if possible, one that does not answer this socket for another Service. */
 static __always_inline u32 backend_to_send(struct bpf_sock_addr *ctx, const struct frontend *frontend,
 					   const struct endpoint *to, u64 socket)
 {
@@ -69,7 +69,7 @@ static __always_inline u32 backend_to_send(struct bpf_sock_addr *ctx, const stru
 	return index;
 }
 
-/* Datagrams that this socket receives may have another's name. */
+/* Marks the socket as one whose received datagrams may have to be given a Service's address. */
 static __always_inline void expect_replies(struct bpf_sock_addr *ctx)
 {
 	struct translation *translation =
@@ -79,7 +79,7 @@ static __always_inline void expect_replies(struct bpf_sock_addr *ctx)
 		translation->unconnected = 1;
 }
 
-/* Keeps both ways of a new flow. */
+/* Stores a new flow in both directions. */
 static __always_inline void keep_flow(struct bpf_sock_addr *ctx, const struct flow_key *forward, u32 index,
 				      struct backend *backend)
 {
@@ -91,8 +91,8 @@ static __always_inline void keep_flow(struct bpf_sock_addr *ctx, const struct fl
 }
 
 /*
- * The answers of `peer` at this socket are the Service's, by whose `backend` it is; 0: those of the pod's DNS proxy. A
- * function of its own for its stack, as `flow_backend`.
+ * From now on answers of `peer` at this socket are reported as from `to`. `backend` 0: `peer` is the pod's DNS proxy. Not inlined,
+ * as `flow_backend`: the caller's stack has no room.
  */
 static __noinline void keep_reply(struct bpf_sock_addr *ctx, const struct endpoint *peer, const struct endpoint *to,
 				  u32 backend)
@@ -112,8 +112,8 @@ static __noinline void keep_reply(struct bpf_sock_addr *ctx, const struct endpoi
 }
 
 /*
- * The Service that the socket is connected to, called by its name: the kernel lets no other backend's answer in than
- * its peer's. NULL if it is another destination, or the backend has gone.
+ * The translation of a connected socket that also names its Service in sendto(): the datagram must go to the connected backend,
+ * since the kernel delivers no other backend's answer to this socket. NULL: another destination, or the backend has gone.
  */
 static __always_inline struct translation *own_service(struct bpf_sock_addr *ctx, const struct endpoint *to)
 {
@@ -139,7 +139,7 @@ static __always_inline int send_to(struct bpf_sock_addr *ctx, struct endpoint *t
 		return ALLOW;
 	}
 	if (!is_service) {
-		/* The peer was judged at connect(). The kernel itself names a mapped one again for each datagram. */
+		/* Policy judged the connected peer at connect(). For an IPv4-mapped peer the kernel runs this hook per datagram. */
 		if (!is_connected_to(ctx, to) && is_forbidden(ctx, to))
 			return DENY;
 		remove_reply(ctx, to);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Where a call goes: to the proxy if its pod's rules say so, else to a Service's backend, else where it wants. */
+/* Where a call goes: to the proxy if the pod's rules say so, else to a Service's backend, else where it was addressed. */
 #pragma once
 
 #include "arming.h"
@@ -8,7 +8,7 @@
 #include "redirect.h"
 #include "source_route.h"
 
-/* Whether the call is to be denied, with its error set, since the agent has not admitted its network namespace yet. */
+/* Denies the call, with its error set, while the agent has not admitted the caller's network namespace. */
 static __always_inline bool is_barred(struct bpf_sock_addr *ctx, const struct endpoint *to)
 {
 	u64 netns;
@@ -41,7 +41,7 @@ static __always_inline int connect_out(struct bpf_sock_addr *ctx, struct endpoin
 	return redirect == REDIRECTED ? ALLOW : DENY;
 }
 
-/* `from` becomes the datagram's source, if it is to have another one than the kernel takes. */
+/* `from` is set to the datagram's source address if it must differ from the kernel's choice. */
 static __always_inline int send_out(struct bpf_sock_addr *ctx, struct endpoint *to, struct address *from)
 {
 	enum redirect redirect = NOT_REDIRECTED;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What a pod's policies say of a connection, whatever its direction. */
+/* Evaluates a pod's policies for one connection or datagram, in either direction. */
 #pragma once
 
 #include "policy_maps.h"
 #include "events.h"
 
-/* The pod's end and the other one. */
+/* What policies are evaluated for: the pod's end, and the other one. */
 struct asked {
 	u64 netns;
 	struct endpoint peer;
 	u32 identity; /* of the peer */
-	u16 port;     /* that the rules are about: the one that was dialled, in host order */
+	u16 port;     /* that rules are about: the dialled one, in host order */
 	u8 protocol;
 	u8 direction;
-	bool is_shared; /* the peer's address is not one host's alone */
+	bool is_shared; /* the peer's address may be several hosts' */
 };
 
-/* Rules are asked by this; ports are those of TCP and UDP only. */
+/* Rules distinguish TCP, UDP and all other protocols; those others have no ports. */
 static __always_inline void ask_by_protocol(struct asked *asked, u8 protocol)
 {
 	asked->protocol = protocol;
@@ -26,7 +26,7 @@ static __always_inline void ask_by_protocol(struct asked *asked, u8 protocol)
 	asked->port = asked->peer.port = 0;
 }
 
-/* Who the peer is, whose address is of this kind. */
+/* Fills in the peer's identity. `kind` is the kind of the peer's address. */
 static __always_inline void identify(struct asked *asked, const struct policed *pod, u8 kind)
 {
 	struct identity peer;
@@ -44,7 +44,7 @@ static __always_inline u32 said_of(const struct rule_key *key)
 	return said ? *said : 0;
 }
 
-/* Rules about this identity, or about anybody. */
+/* What rules about this identity say; identity 0: rules about anybody. */
 static __always_inline u32 said_of_identity(const struct policed *pod, const struct asked *asked, u32 identity)
 {
 	struct rule_key key = {
@@ -78,7 +78,7 @@ static __always_inline u32 said_by_rules(const struct policed *pod, const struct
 	return said;
 }
 
-/* The one that this datagram opens. */
+/* The conversation that this datagram opens. */
 static __always_inline struct conversation conversation_of(const struct asked *asked, u16 own_port)
 {
 	return (struct conversation){
@@ -86,7 +86,7 @@ static __always_inline struct conversation conversation_of(const struct asked *a
 	};
 }
 
-/* A datagram was allowed: for a while its answers are. */
+/* Stores that a datagram was allowed, so that answers are allowed for a while. */
 static __always_inline void keep_conversation(u64 netns, const struct conversation *key)
 {
 	void *its = bpf_map_lookup_elem(&conversations, &netns);
@@ -103,7 +103,7 @@ static __always_inline void keep_conversation(u64 netns, const struct conversati
 		bpf_map_update_elem(its, key, &now, BPF_ANY);
 }
 
-/* Whether it is one of a conversation, which goes on with it. */
+/* Whether the conversation exists and has not expired. If so, its time is renewed. */
 static __always_inline bool is_conversation(u64 netns, const struct conversation *key)
 {
 	void *its = bpf_map_lookup_elem(&conversations, &netns);
@@ -116,8 +116,8 @@ static __always_inline bool is_conversation(u64 netns, const struct conversation
 }
 
 /*
- * SAYS_DENY, with or without SAYS_DROP; DRY_DENY for what would be denied; 0. A function of its own: its stack is needed twice,
- * but not at once.
+ * SAYS_DENY, with or without SAYS_DROP; DRY_DENY if only policies in dry run deny; 0 if allowed. Not inlined: the function is
+ * called twice, and inlined its stack would be needed twice.
  */
 static __noinline u32 verdict_of(const struct policed *pod, const struct asked *asked, u32 defaults)
 {
@@ -133,7 +133,7 @@ static __noinline u32 verdict_of(const struct policed *pod, const struct asked *
 	return 0;
 }
 
-/* The datagrams that the other end sends in the same conversation. */
+/* Turns the question around, to datagrams that the other end sends in the same conversation. */
 static __always_inline void turn_around(struct asked *asked, u16 own_port)
 {
 	asked->direction = asked->direction == INGRESS ? EGRESS : INGRESS;
@@ -141,8 +141,8 @@ static __always_inline void turn_around(struct asked *asked, u16 own_port)
 }
 
 /*
- * Whether a datagram that rules deny, or would deny, answers one that they allowed. They are asked again, since they may have
- * changed in between: who has lost the right to ask gets no more answers, and its answers open no door.
+ * Whether a datagram that rules deny, or would deny, answers an allowed one. The rules of the other direction are evaluated
+ * again, since they may have changed: once sending is denied, answers are denied as well and keep no conversation alive.
  */
 static __always_inline bool is_answer(const struct policed *pod, struct asked *asked, u32 others, u16 own_port)
 {
@@ -158,11 +158,11 @@ static __always_inline bool is_answer(const struct policed *pod, struct asked *a
 	return !(verdict & SAYS_DENY) && is_conversation(asked->netns, &conversation);
 }
 
-/* What rules say of this, but for datagrams that answer one which they allow the other way. */
+/* The verdict of `verdict_of`, except that an answer to an allowed datagram is allowed. */
 static __always_inline u32 evaluate(const struct policed *pod, struct asked *asked, u16 own_port)
 {
 	bool is_ingress = asked->direction == INGRESS;
-	/* Both are read: to choose the place is arithmetic with a pointer, which takes CAP_PERFMON to load. */
+	/* Both are read: indexing by a variable is pointer arithmetic for which the verifier demands CAP_PERFMON. */
 	const volatile struct policed *its = pod;
 	u32 out = its->defaults[EGRESS], into = its->defaults[INGRESS];
 	u32 defaults = is_ingress ? into : out, others = is_ingress ? out : into;
@@ -194,7 +194,7 @@ static __always_inline void emit_verdict(u32 verdict, const struct asked *asked,
 		.protocol = asked->protocol, .direction = asked->direction, .identity = asked->identity,
 	};
 
-	/* What matters is the port that was dialled; a client's own is as good as any. */
+	/* Reports the dialled port. For incoming connections the client's own port means nothing. */
 	facts.frontend.port = __builtin_bswap16(asked->port);
 	emit(&facts);
 }

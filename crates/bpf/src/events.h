@@ -12,7 +12,7 @@ static __always_inline void count(u32 reason)
 		*counter += 1;
 }
 
-/* Counts, and tells the agent. A full buffer loses the event, never the count. */
+/* Counts the event, and sends it to the agent. A full buffer loses the event, never the count. */
 static __always_inline void emit(const struct event *facts)
 {
 	struct event *event;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Inbound connections of one pod. Its policies come first. Of a captured pod a SYN is then given to the proxy's listener,
- * whatever port it is for. No packet is rewritten, so the accepted socket's own address is what was dialled. The rules are
- * those of istio-iptables' PREROUTING chain; they are not for what comes from the pod itself, of which connect() has decided.
+ * Incoming connections of one pod. Its policies come first. If the pod is captured, a SYN to any captured port is then given to
+ * the proxy's listener. No packet is rewritten, so the accepted socket's own address is the dialled one. The rules are those of
+ * the PREROUTING chain of istio-iptables. They do not apply to the pod's connections to itself: connect() has decided on those.
  */
 #include <linux/bpf.h>
 #include <linux/in.h>

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Who gets a connection that comes in. */
+/* Which socket gets an incoming connection. */
 #pragma once
 
 #include "events.h"
 #include "rules.h"
 
-/* The pod's network namespace, by its cookie: a program of this kind cannot ask. */
+/* Cookie of the pod's network namespace, set at load: programs of this type cannot call bpf_get_netns_cookie(). */
 const volatile u64 netns = 0;
 
 #define NO_ROLE (-1)
 
-/* The rules, in their order. Of a virtual machine's traffic only the included ranges count. */
+/* The rules, in order. For the traffic of a virtual machine only the included ranges count. */
 static __always_inline int role_of(const struct bpf_sk_lookup *ctx, const struct pod *pod, const struct address *to)
 {
 	if (in_set(pod->network, KIND_VIRTUAL_INTERFACE, ctx->ingress_ifindex))
@@ -20,12 +20,12 @@ static __always_inline int role_of(const struct bpf_sk_lookup *ctx, const struct
 	return is_captured_port(pod, ctx->local_port) ? ROLE_INBOUND : NO_ROLE;
 }
 
-/* To any of the proxy's listeners that can take it; the kernel shares connections out among those of one group. */
+/* Gives the connection to the first of the proxy's listeners that can take it; the kernel balances within a reuseport group. */
 static __always_inline int give_to(struct bpf_sk_lookup *ctx, const struct pod *pod, u32 role)
 {
 	struct listener_key key = { .netns = netns, .role = role };
 
-	/* The verifier of whoever lacks CAP_PERFMON follows what a processor may guess of a loop's end. */
+	/* Unrolled: without CAP_PERFMON the verifier also follows mispredicted loop ends. */
 #pragma unroll
 	for (u32 i = 0; i < LISTENER_PLACES; i++) {
 		struct bpf_sock *sock;
@@ -45,8 +45,8 @@ static __always_inline int give_to(struct bpf_sk_lookup *ctx, const struct pod *
 }
 
 /*
- * Whether the pod itself has sent it. What it sends to an address of eth0 is said to come in by eth0 by the kernel, though it
- * goes over the loopback; but nobody else has the source, since nobody else would hear the answer.
+ * Whether the pod itself is the sender. For a packet that the pod sends to its own eth0 address over the loopback, the kernel
+ * reports eth0 as the ingress interface. A local source address is proof: no other host would receive the answers.
  */
 static __always_inline bool is_from_inside(const struct bpf_sk_lookup *ctx, const struct pod *pod, const struct address *from)
 {
@@ -59,8 +59,9 @@ static __always_inline bool is_from_inside(const struct bpf_sk_lookup *ctx, cons
 }
 
 /*
- * What connect() has let come to the proxy's ports has said along what was dialled. If that could not be kept, the proxy
- * must not guess. A loopback address as the source is left alone: what is diverted has another one, if there is any.
+ * Connections of the pod to the proxy's own ports. connect() leaves an entry in `pending` for each; without the entry the proxy
+ * could not learn what was dialled, so the SYN is dropped. A loopback source is let through: a redirected connection has
+ * another source, if the pod has any other address.
  */
 static __always_inline int from_inside(const struct bpf_sk_lookup *ctx, const struct pod *pod, const struct address *from)
 {
@@ -69,7 +70,7 @@ static __always_inline int from_inside(const struct bpf_sk_lookup *ctx, const st
 
 	if (ctx->local_port != pod->outbound_port && ctx->local_port != pod->inbound_port)
 		return SK_PASS;
-	/* Nobody dials from port 0: connect() asks who listens. */
+	/* Port 0 is no client: it is the listener look-up that connect() makes (redirect.h). */
 	if (!syn->remote_port)
 		return SK_PASS;
 	flow.from.address = *from;

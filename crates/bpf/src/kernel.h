@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The few kernel types that are read, by name only: the loader finds where the fields lie in the running kernel (CO-RE). */
+/* The few kernel types that are read. The loader relocates each field to its offset in the running kernel (CO-RE). */
 #pragma once
 
 #include "address.h"
 
-/* What follows `___` is not part of a type's name for the loader. */
+/* The loader ignores the suffix of a type's name from `___` on. */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -120,11 +120,11 @@ struct bpf_iter__tcp {
 
 #pragma clang attribute pop
 
-/* Whether the loader may do so: it takes CAP_PERFMON. Without it, what only the kernel's types tell is not known. */
+/* Whether kernel types may be read, which takes CAP_PERFMON to load. If not, programs do without the facts that need them. */
 const volatile bool may_read_kernel = false;
 
 /* The kernel's own form of a program's context (6.2). */
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym;
 
-/* An address as an object of that type: reading it cannot fault (6.2). */
+/* The object of that type at this address. Reads of it cannot fault: they yield 0 (6.2). */
 extern void *bpf_rdonly_cast(const void *object, u32 type) __ksym;

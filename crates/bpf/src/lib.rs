@@ -1,56 +1,56 @@
-//! The programs that Sidestep loads into the kernel: C in this directory, compiled at build, and what is needed to load
-//! them. What their maps hold is said in `services.h`; who fills them is the crate `sidestep-ebpf`.
+//! The BPF programs of Sidestep: C sources in this directory, compiled at build time, and their skeletons. `services.h` describes
+//! the maps; the crate `sidestep-ebpf` fills them.
 
-/// Service addresses are exchanged for backends at the socket.
+/// Connects sockets to backends in place of Service addresses.
 pub mod services {
-    // Generated: its author answers for its unsafe blocks.
+    // Generated code, whose unsafe blocks carry no SAFETY comments.
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/services.skel.rs"));
 }
 
-/// Descriptors of connected UDP sockets whose backend has gone are found.
+/// Finds the descriptors of connected UDP sockets whose backend has gone.
 pub mod stale {
     // Generated, as above.
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/stale.skel.rs"));
 }
 
-/// Connected UDP sockets whose backend has gone, and that no other backend could be had for, are aborted.
+/// Aborts connected UDP sockets whose backend has gone and for which there is no other backend.
 pub mod reclaim {
     // Generated, as above.
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/reclaim.skel.rs"));
 }
 
-/// Inbound connections of one pod are given to its proxy.
+/// Gives incoming connections of one pod to its proxy.
 pub mod inbound {
     // Generated, as above.
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/inbound.skel.rs"));
 }
 
-/// Proxies that listened before their pod was captured are found.
+/// Finds proxies that were listening before their pod was captured.
 pub mod listening {
     // Generated, as above.
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/listening.skel.rs"));
 }
 
-/// Packets that neither a call nor the look-up of listeners has judged.
+/// Judges packets that neither a socket call nor the listener look-up has judged.
 pub mod packets {
     // Generated, as above.
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/packets.skel.rs"));
 }
 
-/// Two local TCP sockets are joined: what one writes is put into the other's queue.
+/// Joins two local TCP sockets: what one writes is put into the other's queue.
 pub mod splice {
     // Generated, as above.
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/splice.skel.rs"));
 }
 
-/// Connections that last are counted before they end.
+/// Counts connections while they are still open.
 pub mod watching {
     // Generated, as above.
     #![allow(clippy::undocumented_unsafe_blocks)]

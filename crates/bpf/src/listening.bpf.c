@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Proxies that listened before their pod was captured. This iterator walks the TCP sockets of one network namespace and
- * puts the listeners at the proxy's ports where inbound connections find them.
+ * Finds proxies that were listening before their pod was captured. This iterator walks the TCP sockets of one network namespace
+ * and puts the listeners at the proxy's ports into the map from which inbound connections are served.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -14,7 +14,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* How many were found, for whoever runs the iterator. */
+/* How many were found; user space reads it after a run. */
 u64 found = 0;
 
 static __always_inline bool keep(struct sock_common *common, struct listener_key *key)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The maps of the Service programs. Sizes are defaults: the agent sets those of its configuration before it loads. */
+/* The maps of the Service programs. Sizes are defaults: before loading, the agent sets the sizes of its configuration. */
 #pragma once
 
 #include "services.h"
@@ -12,7 +12,7 @@ struct {
 	__type(value, struct frontend);
 } frontends SEC(".maps");
 
-/* The agent writes these two in place, by mmap: what no frontend refers to is nobody's. */
+/* The agent writes the next two maps in place, by mmap: an element that no frontend refers to is unused. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -61,8 +61,8 @@ struct {
 } translations SEC(".maps");
 
 /*
- * In an unconnected UDP socket's own storage: all sockets share the tables of flows and replies, which forget when they are
- * flooded.
+ * An unconnected UDP socket's last flow, in the socket's own storage. The tables `flows` and `replies` are LRU and shared by all
+ * sockets, so a flood by one socket evicts entries of others.
  */
 struct talk {
 	struct bpf_spin_lock lock;
@@ -77,7 +77,7 @@ struct {
 	__type(value, struct talk);
 } talks SEC(".maps");
 
-/* Unconnected UDP: to which backend a socket's datagrams for a Service go ... */
+/* Unconnected UDP: the backend to which a socket's datagrams for a Service go ... */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 16);
@@ -85,7 +85,7 @@ struct {
 	__type(value, struct remembered);
 } flows SEC(".maps");
 
-/* ... and as whom a backend answers. */
+/* ... and the Service as which a backend's answers are reported. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 16);
@@ -93,7 +93,7 @@ struct {
 	__type(value, struct reply);
 } replies SEC(".maps");
 
-/* Connections from a source port that the program has chosen. */
+/* Connections whose source port bind() has chosen. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 14);
@@ -120,5 +120,5 @@ struct {
 	__uint(max_entries, 1 << 16);
 } events SEC(".maps");
 
-/* Names the type of what `events` carries in the object's type information. */
+/* Puts the type of the `events` records into the object's BTF. */
 const struct event *const event_type __attribute__((used)) = 0;

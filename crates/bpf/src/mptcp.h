@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * An MPTCP connection has two kinds of sockets: subflows dial and are accepted, while the program holds the MPTCP socket
- * above them. SO_ORIGINAL_DST is asked of the program's socket, so each entry is copied from the subflow to it.
+ * An MPTCP connection has two kinds of sockets: subflows dial and are accepted, and the program holds the MPTCP socket above
+ * them. getsockopt(SO_ORIGINAL_DST) is called on the program's socket, so each entry is copied from the subflow to that socket.
  */
 #pragma once
 

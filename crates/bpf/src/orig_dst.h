@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * From the socket that has dialled to the one that the proxy accepts: what was dialled goes along under the connection's
- * tuple, which both ends know, and is taken when the proxy's end comes to be.
+ * Carries the original destination from the socket that dialled to the socket that the proxy accepts. `pending` holds it under
+ * the connection's tuple, which both ends know, until the proxy's socket exists and takes it.
  */
 #pragma once
 
@@ -23,11 +23,11 @@ static __always_inline struct endpoint local_end(const volatile struct bpf_sock_
 
 static __always_inline struct endpoint remote_end(const volatile struct bpf_sock_ops *ops)
 {
-	/* The port's two bytes lie at the end that comes first in the network's order. */
+	/* The port is in network order, in the upper half of the word. */
 	return (struct endpoint){ .address = ADDRESS_IN(ops, remote), .port = (u16)(ops->remote_port >> 16) };
 }
 
-/* The SYN is about to leave. What is not kept is refused where the SYN arrives. */
+/* Before the SYN leaves, stores what was dialled. If storing fails, the SYN is refused on arrival (from_inside). */
 static __always_inline void send_orig_dst(struct bpf_sock_ops *ops, u64 netns)
 {
 	struct bpf_sock *sk = ops->sk;
@@ -44,7 +44,7 @@ static __always_inline void send_orig_dst(struct bpf_sock_ops *ops, u64 netns)
 	if (insert_pending(&flow, &original, owner)) {
 		captured->from = flow.from;
 		captured->owner = owner;
-		/* So that the connection's end is heard of, also that of a socket which no hook sees closed. */
+		/* Asks for the state callback, which reports the end also of sockets whose close no hook sees. */
 		bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 	} else {
 		emit_event(REASON_WAY_NOT_KEPT, netns, IPPROTO_TCP, &original, 0);
@@ -52,7 +52,7 @@ static __always_inline void send_orig_dst(struct bpf_sock_ops *ops, u64 netns)
 	copy_to_mptcp(sk, captured);
 }
 
-/* The connection is over, be it that it never came to be: nobody takes any more what it has sent along. */
+/* The connection is over, perhaps without having been established: nobody will take its pending entry. */
 static __always_inline void end_flow(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sk = ops->args[1] == BPF_TCP_CLOSE ? ops->sk : NULL;
@@ -62,7 +62,7 @@ static __always_inline void end_flow(struct bpf_sock_ops *ops)
 		remove_own_pending(bpf_get_netns_cookie(ops), captured);
 }
 
-/* A connection has come to be at the proxy's end. */
+/* A connection was established at the proxy's end: its socket takes the pending entry. */
 static __always_inline void accept_orig_dst(struct bpf_sock_ops *ops, u64 netns, const struct pod *pod)
 {
 	struct redirected_flow flow = { .netns = netns };
@@ -90,7 +90,7 @@ static __always_inline void accept_orig_dst(struct bpf_sock_ops *ops, u64 netns,
 	remove_pending(&flow);
 }
 
-/* Without the right to look, whoever has the port is taken for the proxy. */
+/* Whether the listener is the proxy's. Where kernel types cannot be read, any listener at the port counts as the proxy. */
 static __always_inline bool is_listener_of_proxy(struct bpf_sock_ops *ops, const struct pod *pod)
 {
 	struct bpf_sock_ops_kern *context;
@@ -101,7 +101,7 @@ static __always_inline bool is_listener_of_proxy(struct bpf_sock_ops *ops, const
 	return is_proxys_listener(pod, BPF_CORE_READ(context, sk));
 }
 
-/* The proxy's listeners, of which any may be the last that is left of its group. */
+/* Stores a listener of the proxy. Every one is kept, since any may be the last that is left of its reuseport group. */
 static __always_inline void keep_listener(struct bpf_sock_ops *ops, u64 netns, const struct pod *pod)
 {
 	struct listener_key key = { .netns = netns };
@@ -114,7 +114,7 @@ static __always_inline void keep_listener(struct bpf_sock_ops *ops, u64 netns, c
 		return;
 	}
 	key.role = port == pod->inbound_port ? ROLE_INBOUND : ROLE_OUTBOUND;
-	/* The verifier of whoever lacks CAP_PERFMON follows what a processor may guess of a loop's end. */
+	/* Unrolled: without CAP_PERFMON the verifier also follows mispredicted loop ends. */
 #pragma unroll
 	for (u32 i = 0; i < LISTENER_PLACES; i++) {
 		key.place = i;
@@ -124,7 +124,7 @@ static __always_inline void keep_listener(struct bpf_sock_ops *ops, u64 netns, c
 	count(REASON_LISTENER_NOT_KEPT);
 }
 
-/* The socket is being closed: if its connection never came to be, nobody has taken what it sent along. */
+/* A socket is being closed: removes its pending entry, if the connection was never established. */
 static __always_inline void remove_orig_dst(struct bpf_sock *ctx)
 {
 	struct captured *captured = bpf_sk_storage_get(&captures, ctx, NULL, 0);
@@ -133,7 +133,7 @@ static __always_inline void remove_orig_dst(struct bpf_sock *ctx)
 		remove_own_pending(bpf_get_netns_cookie(ctx), captured);
 }
 
-/* Puts an address where getsockopt(2) wants it; false if it is of another family than the level, or does not fit. */
+/* Writes the address as getsockopt(2) returns it. False: its family differs from the level's, or the buffer is too small. */
 static __always_inline bool answer_with(struct bpf_sockopt *ctx, const struct endpoint *at)
 {
 	void *value = ctx->optval, *end = ctx->optval_end;
@@ -170,7 +170,7 @@ static __always_inline struct endpoint own_address(const struct bpf_sockopt *ctx
 	return (struct endpoint){ .address = ADDRESS_IN(sock, src), .port = __builtin_bswap16((u16)sock->src_port) };
 }
 
-/* Whether the caller is the pod's proxy: nobody else asks what a connection was redirected from. */
+/* Whether the caller is the pod's proxy, the only program that asks for an original destination. */
 static __always_inline bool is_proxy(const struct pod *pod)
 {
 	u64 current = bpf_get_current_uid_gid();
@@ -178,7 +178,7 @@ static __always_inline bool is_proxy(const struct pod *pod)
 	return is_proxys(pod, (struct owner){ .uid = (u32)current, .gid = current >> 32 });
 }
 
-/* Rules of a packet filter, which may be there besides, have brought it to the proxy's port: the kernel knows from where. */
+/* Whether netfilter rules, which may exist besides, have redirected the connection: then conntrack's answer is right. */
 static __always_inline bool is_redirected(const struct bpf_sockopt *ctx, const struct pod *pod, const struct endpoint *own)
 {
 	const volatile struct bpf_sockopt *answer = ctx;
@@ -188,8 +188,8 @@ static __always_inline bool is_redirected(const struct bpf_sockopt *ctx, const s
 }
 
 /*
- * What was dialled. What is not redirected, and what is given to the proxy's listener as it comes in, has it as its own
- * address. False: nothing is known of it.
+ * The original destination. For a connection that was not redirected, or that was assigned to the proxy's listener on arrival,
+ * that is the socket's own address. False: unknown.
  */
 static __always_inline bool find_original(struct bpf_sockopt *ctx, struct endpoint *at)
 {
@@ -202,14 +202,14 @@ static __always_inline bool find_original(struct bpf_sockopt *ctx, struct endpoi
 		return true;
 	}
 	netns = bpf_get_netns_cookie(ctx);
-	/* Of a pod that is captured no more, the proxy may have taken a connection a moment before. */
+	/* If the pod is not captured any more, a connection that the proxy took just before still has its own entry, above. */
 	if (!ctx->sk || !READ_ENTRY(&pods, &netns, &pod) || !is_proxy(&pod))
 		return false;
 	*at = own_address(ctx);
 	return !is_redirected(ctx, &pod, at);
 }
 
-/* SO_ORIGINAL_DST. False: the kernel's answer stands. */
+/* Answers SO_ORIGINAL_DST. False: the kernel's answer stands. */
 static __always_inline bool answer_original(struct bpf_sockopt *ctx)
 {
 	struct endpoint at;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which way a connection or datagram of a pod takes: the rules of istio-iptables' OUTPUT chain, in their order; the first
- * that matches decides. crates/mesh/src/capture/verdict.rs says the same in plain words, and tests hold this to it.
+ * The route of a pod's connection or datagram, by the rules of the OUTPUT chain of istio-iptables, in their order: the first
+ * rule that matches decides. crates/mesh/src/capture/verdict.rs is the model of this file, and tests compare the two.
  */
 #pragma once
 
@@ -18,13 +18,13 @@ enum out_target {
 
 struct outgoing {
 	struct endpoint to;
-	struct address source; /* of its packets */
+	struct address source; /* of the packets */
 	u16 port;	       /* of `to`, in host order */
 	u8 protocol;
 	bool is_lo;
 	bool is_excluded; /* leaves by an excluded interface */
 	bool is_127_0_0_1;
-	bool has_device; /* the socket is bound to another interface than the loopback, or will be */
+	bool has_device; /* the socket is bound to an interface other than lo, or connect() will bind it */
 	bool is_bound; /* `source` is the program's choice, not the kernel's */
 	struct owner owner;
 };
@@ -37,7 +37,7 @@ static __always_inline bool is_passthrough_source(const struct address *a)
 	return !a->word[0] && !a->word[1] && !a->word[2] && a->word[3] == __builtin_bswap32(6);
 }
 
-/* Rules 4a and 5a: the proxy calls its own pod by an address, as any client would. Owner groups know no exception for DNS. */
+/* Rules 4a and 5a: the proxy calls its own pod by an address, as any client would. Rule 5a (groups) has no exception for DNS. */
 static __always_inline bool calls_itself(const struct pod *pod, const struct outgoing *out, bool dns_excepted)
 {
 	if (!out->is_lo || out->is_127_0_0_1 || out->protocol != IPPROTO_TCP || out->port == pod->tunnel_port)
@@ -45,7 +45,7 @@ static __always_inline bool calls_itself(const struct pod *pod, const struct out
 	return !(dns_excepted && pod->flags & POD_DNS && out->port == DNS_PORT);
 }
 
-/* Rules 4b and 5b: what stays inside the pod and is not the proxy's. */
+/* Rules 4b and 5b: the destination is inside the pod, and the caller is not the proxy. */
 static __always_inline bool stays_inside(const struct pod *pod, const struct outgoing *out)
 {
 	if (!out->is_lo || pod->flags & POD_LOOPBACK_INCLUDED)
@@ -54,8 +54,8 @@ static __always_inline bool stays_inside(const struct pod *pod, const struct out
 }
 
 /*
- * Rules 4 and 5 ask each owner in turn. Where 4b applies, the first owner decides alone: whoever it is not, is not the
- * proxy. Returns false if none of them decides.
+ * Rules 4 and 5 test the configured owners in turn. Where 4b applies, only the first one is tested: any other caller counts as
+ * not the proxy. Returns false if no rule decides.
  */
 static __always_inline bool decided_by_owner(const struct pod *pod, const struct outgoing *out, enum out_target *target)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Whose a socket is: of whoever has made it, as the owner match of packet filters has it. */
+/* The owner of a socket: the user and group that created it, as the owner match of iptables defines it. */
 #pragma once
 
 #include <bpf/bpf_core_read.h>
@@ -13,7 +13,7 @@ struct owner {
 	u32 uid, gid;
 };
 
-/* Only where the kernel's types may be read. */
+/* Call only if `may_read_kernel`. */
 static __always_inline struct owner owner_of(struct sock *sock)
 {
 	struct owner owner = { .uid = NOBODY, .gid = NOBODY };
@@ -33,7 +33,7 @@ static __always_inline bool is_proxys(const struct pod *pod, struct owner owner)
 	return in_set(pod->rules, KIND_UID, owner.uid) || in_set(pod->rules, KIND_GID, owner.gid);
 }
 
-/* Whoever listens at the proxy's port is the proxy only if its user or group is the proxy's, where the rules name any. */
+/* Whether a listener at the proxy's port is the proxy. If the rules name users or groups of the proxy, it must have one of them. */
 static __always_inline bool is_proxys_listener(const struct pod *pod, struct sock *sock)
 {
 	return !(pod->flags & (POD_HAS_UIDS | POD_HAS_GIDS)) || is_proxys(pod, owner_of(sock));

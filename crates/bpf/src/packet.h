@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Packets at the sockets of a cgroup. Nearly all are TCP or UDP without any option, made by a socket of that protocol: they
- * are recognised by one look, and calls or sk_lookup have judged what they belong to. The others are read in full.
+ * Packets at the sockets of a cgroup. Nearly all are plain TCP or UDP: without options, sent by a socket of that protocol. One
+ * look recognises those; the socket call or sk_lookup has judged them. All others are parsed in full.
  */
 #pragma once
 
@@ -15,12 +15,12 @@
 #define PASS 1
 #define DROP 0
 
-#define LOOPBACK_DEVICE 1 /* its number in each namespace */
-#define PACKET_LOOPBACK 5 /* of pkt_type: what is sent to a group or to all, and comes back */
+#define LOOPBACK_DEVICE 1 /* ifindex of lo in every namespace */
+#define PACKET_LOOPBACK 5 /* pkt_type of multicast and broadcast that is looped back to the sender's host */
 
 #define IPV4_HEADER 20
 #define IPV6_HEADER 40
-#define HEADERS 6 /* extension headers that are read */
+#define HEADERS 6 /* extension headers that are parsed */
 
 #define HEADER_HOPS 0
 #define HEADER_ROUTING 43
@@ -47,18 +47,18 @@
 
 struct packet {
 	struct address from, to;
-	u32 transport; /* where its header begins */
-	u16 from_port; /* network order; 0 where there are none */
+	u32 transport; /* offset of the transport header */
+	u16 from_port; /* network order; 0 for protocols without ports */
 	u16 to_port;
 	u8 protocol;
-	bool is_control; /* what no network works without: errors, neighbours, groups, and answers of ping */
-	bool is_routed;	 /* a source route leads it elsewhere first */
+	bool is_control; /* needed by every network: ICMP errors, neighbour discovery, IGMP and MLD, ping replies */
+	bool is_routed;	 /* has a source route, which leads it elsewhere first */
 };
 
-/* Whether programs of this kind have bpf_get_netns_cookie() (6.15). Else the kernel's own types are read. */
+/* Whether programs of this type have bpf_get_netns_cookie() (6.15). If not, the kernel's own types are read. */
 const volatile bool has_netns_helper = false;
 
-/* Within a cgroup's programs `sk` is the socket that sends or receives, never a half-open one, and never NULL. */
+/* In programs of a cgroup `sk` is the sending or receiving socket: never a request socket, and never NULL. */
 static __always_inline const struct sock *socket_of(struct __sk_buff *skb)
 {
 	struct sk_buff *packet = bpf_cast_to_kern_ctx(skb);
@@ -74,8 +74,8 @@ static __always_inline u64 netns_of(struct __sk_buff *skb)
 }
 
 /*
- * TCP or UDP without options or extension headers; 0: another protocol, or not without. The compiler must not make one load at
- * a changing offset out of two: that is arithmetic with a pointer, which takes CAP_PERFMON to load.
+ * TCP or UDP without options or extension headers; 0: anything else. The `asm` keeps the compiler from merging the two loads into
+ * one with a variable offset: that is pointer arithmetic for which the verifier demands CAP_PERFMON.
  */
 static __always_inline u32 plain_protocol(const struct __sk_buff *skb)
 {
@@ -96,7 +96,7 @@ static __always_inline u32 plain_protocol(const struct __sk_buff *skb)
 	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP ? protocol : 0;
 }
 
-/* A raw socket of a program: what it sends no call has judged, and what it receives no look-up. The kernel's own are not meant. */
+/* A program's raw socket, which neither calls nor sk_lookup judge. Raw sockets of the kernel itself do not count. */
 static __always_inline bool is_raw_socket(struct __sk_buff *skb)
 {
 	const struct sock *sock;
@@ -112,7 +112,7 @@ static __always_inline bool is_from_inside(const struct __sk_buff *skb)
 	return skb->ifindex == LOOPBACK_DEVICE || skb->pkt_type == PACKET_LOOPBACK;
 }
 
-/* Requests may be refused; without the rest a host does not hear of its neighbours, or of what became of its packets. */
+/* Whether an ICMP packet is control. Requests may be refused; without the others a host finds no neighbours and sees no errors. */
 static __always_inline bool is_control(struct __sk_buff *skb, u32 at, bool v6)
 {
 	u8 type;
@@ -151,7 +151,7 @@ static __always_inline void read_transport(struct __sk_buff *skb, struct packet 
 	}
 }
 
-/* The options of an IPv4 header, of which there are 40 bytes at most. */
+/* Whether the options of an IPv4 header, at most 40 bytes, contain a source route. */
 static __noinline bool has_route_option(struct __sk_buff *skb, u32 end)
 {
 	u32 at = IPV4_HEADER;
@@ -160,13 +160,13 @@ static __noinline bool has_route_option(struct __sk_buff *skb, u32 end)
 		u8 option[2] = {};
 
 		if (bpf_skb_load_bytes(skb, at, option, at + 1 < end ? 2 : 1))
-			return true; /* what cannot be read is not trusted */
+			return true; /* unreadable: not trusted */
 		if (option[0] == OPTION_END)
 			return false;
 		if (option[0] == OPTION_LOOSE_ROUTE || option[0] == OPTION_STRICT_ROUTE)
 			return true;
 		at += option[0] == OPTION_NOTHING || option[1] < 2 ? 1 : option[1];
-		at &= 0xff; /* a loop of the verifier's, not of ours: all options end before */
+		at &= 0xff; /* never changes the value: the verifier needs a bound */
 	}
 	return false;
 }
@@ -191,14 +191,14 @@ static __always_inline bool read_ipv4(struct __sk_buff *skb, struct packet *pack
 	packet->transport = (header.length & 15) * 4;
 	packet->protocol = header.protocol;
 	packet->is_routed = packet->transport > IPV4_HEADER && has_route_option(skb, packet->transport);
-	if (header.fragment & bpf_htons(0x1fff)) /* not the first part */
+	if (header.fragment & bpf_htons(0x1fff)) /* not the first fragment */
 		packet->protocol = PROTOCOL_OTHER;
 	else
 		read_transport(skb, packet, false);
 	return true;
 }
 
-/* Past the extension headers. False: there are more than are read, or they cannot be. */
+/* Skips extension headers. False: there are more than HEADERS, or they cannot be read. */
 static __noinline bool read_extensions(struct __sk_buff *skb, struct packet *packet)
 {
 	for (int i = 0; i <= HEADERS; i++) {
@@ -252,12 +252,12 @@ static __always_inline bool read_ipv6(struct __sk_buff *skb, struct packet *pack
 		read_transport(skb, packet, true);
 	} else {
 		packet->protocol = PROTOCOL_OTHER;
-		packet->is_routed = true; /* what cannot be read is not trusted */
+		packet->is_routed = true; /* unreadable: not trusted */
 	}
 	return true;
 }
 
-/* False: it is no IP packet. */
+/* False: not an IP packet. */
 static __always_inline bool read_packet(struct __sk_buff *skb, struct packet *packet)
 {
 	if (skb->protocol == bpf_htons(ETH_P_IP))

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What reaches a pod past sk_lookup, which sees TCP and UDP that is for one host: what is sent to a group or to all, other
- * protocols, and what a raw socket hears besides.
+ * Packets that reach a pod without sk_lookup, which sees only unicast TCP and UDP: multicast and broadcast, other protocols, and
+ * what raw sockets receive besides.
  */
 #pragma once
 
 #include "packet_out.h"
 
-/* In rtable.rt_flags. */
+/* Flags of rtable.rt_flags. */
 #define ROUTE_TO_MANY (0x10000000 | 0x20000000) /* RTCF_BROADCAST, RTCF_MULTICAST */
-/* In sk_buff._skb_refdst. */
+/* Flag in sk_buff._skb_refdst. */
 #define NO_REFERENCE 1ul
 
 #define TCP_SYN 2
 #define TCP_ACK 16
 
-/* The route that the kernel has found, which knows the broadcast addresses of each network. NULL where there is none. */
+/* The kernel's routing result, which knows each network's broadcast addresses. Reads yield 0 if the packet has no route. */
 static __always_inline struct rtable *route_of(struct __sk_buff *skb)
 {
 	struct sk_buff *packet = bpf_cast_to_kern_ctx(skb);
@@ -23,7 +23,7 @@ static __always_inline struct rtable *route_of(struct __sk_buff *skb)
 	return bpf_rdonly_cast((void *)(packet->_skb_refdst & ~NO_REFERENCE), bpf_core_type_id_kernel(struct rtable));
 }
 
-/* Of a datagram without options: whether it is for a group, or for all. */
+/* Whether a datagram without options is multicast or broadcast. */
 static __always_inline bool is_for_many(struct __sk_buff *skb)
 {
 	const u8 *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -43,7 +43,7 @@ static __always_inline bool opens_connection(struct __sk_buff *skb)
 	return bpf_skb_load_bytes(skb, at, &flags, sizeof(flags)) || (flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 }
 
-/* Whose probes are let in everywhere. */
+/* Whether the sender is the node itself, whose probes are always allowed. */
 static __always_inline bool is_from_node(const struct address *from)
 {
 	u32 zero = 0, *generation = bpf_map_lookup_elem(&current, &zero);
@@ -73,7 +73,7 @@ static __always_inline int evaluate_received(u64 netns, const struct packet *pac
 	return verdict & SAYS_DENY ? DROP : PASS;
 }
 
-/* `was_judged`: by sk_lookup. */
+/* `was_evaluated`: sk_lookup has judged the packet. */
 static __noinline int look_at_received(struct __sk_buff *skb, bool was_evaluated)
 {
 	struct packet packet = {};
@@ -93,8 +93,8 @@ static __noinline int look_at_received(struct __sk_buff *skb, bool was_evaluated
 }
 
 /*
- * A datagram by IPv6 is looked at each time: its source may be a lie, and the receiver's own address is one that sk_lookup
- * believes. By IPv4 the kernel lets no such packet in.
+ * An IPv6 datagram is always looked at: its source may be forged as the receiver's own address, which sk_lookup trusts. The
+ * kernel drops such packets for IPv4.
  */
 static __always_inline int receive_packet(struct __sk_buff *skb)
 {

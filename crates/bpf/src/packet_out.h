@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What a pod sends past connect() and sendmsg(): by a source route, with a source address that it does not have, by another
- * protocol than TCP and UDP, from a raw socket.
+ * Packets that a pod sends without the judgement of connect() and sendmsg(): with a source route, with a source address that the
+ * pod does not have, by a protocol other than TCP and UDP, or from a raw socket.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ static __always_inline void tell_of_packet(u32 reason, u64 netns, const struct p
 	emit_event(reason, netns, packet->protocol, &peer, 0);
 }
 
-/* Whether the pod has rules, of which kind ever. */
+/* Whether the pod has rules of any kind. */
 static __always_inline bool has_rules(u64 netns)
 {
 	return is_in_table(&policed_pods, &netns) || is_in_table(&pods, &netns);
@@ -49,7 +49,7 @@ static __always_inline int evaluate_sent(u64 netns, const struct packet *packet)
 	return verdict & SAYS_DENY ? DROP : PASS;
 }
 
-/* `was_judged`: by the call that has sent it. */
+/* `was_evaluated`: the call that sent the packet has judged it. */
 static __noinline int look_at_sent(struct __sk_buff *skb, bool was_evaluated)
 {
 	struct packet packet = {};
@@ -75,8 +75,9 @@ static __noinline int look_at_sent(struct __sk_buff *skb, bool was_evaluated)
 }
 
 /*
- * The source of a datagram is looked at each time. What lets a socket take one that is not its host's (IPV6_FREEBIND,
- * IP_TRANSPARENT) can be switched off again, and the socket keeps it. Nobody answers a connection whose source is a lie.
+ * The source address of every datagram is checked. The options that allow a foreign one (IPV6_FREEBIND, IP_TRANSPARENT) can be
+ * switched off again after bind(), and the socket keeps the address, so the options prove nothing. TCP needs no check: nobody
+ * completes a handshake with a forged source.
  */
 static __always_inline int send_packet(struct __sk_buff *skb)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Packets at the sockets of the pods: what neither a call nor sk_lookup has judged. They are attached where a pod has rules,
- * or the node is armed.
+ * Packets at the pods' sockets that neither a call nor sk_lookup has judged. The programs are attached where a pod has rules,
+ * and on armed nodes.
  */
 #include <linux/bpf.h>
 #include <linux/in.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What a program hears of its peer: the Service that it dialled, never the backend. */
+/* The peer's address that a program sees: the Service that it dialled, never the backend. */
 #pragma once
 
 #include "capture_maps.h"
 #include "context.h"
 #include "talk.h"
 
-/* Puts what was dialled in the place of the proxy, or the Service in the place of the backend, that this is connected to. */
+/* If the socket is connected to a proxy or a backend, replaces that address with the dialled one. */
 static __always_inline int connected_peer(struct bpf_sock_addr *ctx, struct endpoint *from)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);
@@ -28,7 +28,7 @@ static __always_inline bool is_diverted(struct bpf_sock_addr *ctx)
 	return captured && captured->dialled && is_connected_to(ctx, &captured->proxy);
 }
 
-/* As whom this peer answers the socket; false: as itself. What others have had forgotten the socket itself may know. */
+/* The address as which this peer answers; false: its own. If the LRU table has evicted the entry, the socket may hold it. */
 static __always_inline bool find_reply(struct bpf_sock_addr *ctx, const struct flow_key *key, struct reply *reply)
 {
 	struct reply *known = bpf_map_lookup_elem(&replies, key);
@@ -44,7 +44,7 @@ static __always_inline bool find_reply(struct bpf_sock_addr *ctx, const struct f
 	return true;
 }
 
-/* Puts the Service in the place of the backend that a datagram came from. A connected socket hears only its peer. */
+/* Replaces the backend that a datagram came from with the Service. A connected socket receives only from its peer. */
 static __always_inline int received_from(struct bpf_sock_addr *ctx, struct endpoint *from)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, ctx->sk, NULL, 0);

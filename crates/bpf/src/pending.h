@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Entries of `pending`. A socket has one at most, which goes when the proxy's end has taken it, when the socket dials again,
- * when its connection ends before that, and when it is closed: no entry outlives its socket. A pod has so many at most.
+ * Entries of `pending`. A socket has at most one. The entry goes when the proxy's end takes it, when the socket dials again, when
+ * the connection ends before that, and when the socket is closed: no entry outlives its socket. The number for each pod is limited.
  */
 #pragma once
 
@@ -10,7 +10,7 @@
 
 static const struct usage no_usage = {};
 
-/* NULL: there is no room for one more pod. */
+/* The pod's usage, created if necessary; NULL: the table has no room for one more pod. */
 static __always_inline struct usage *usage_of(u64 netns)
 {
 	struct usage *usage = bpf_map_lookup_elem(&usages, &netns);
@@ -28,7 +28,7 @@ static __always_inline bool may_have_pending(u64 netns)
 	return usage && usage->pending < MOST_PENDING;
 }
 
-/* Two sockets never have one tuple at the same time: an entry that is there is what a socket before has left. */
+/* Two sockets never have the same tuple at the same time, so an existing entry is a leftover of an earlier socket: replaced. */
 static __always_inline bool insert_pending(const struct redirected_flow *flow, const struct endpoint *original, u64 owner)
 {
 	struct pending_entry entry = { .owner = owner, .since_ns = bpf_ktime_get_ns(), .original = *original };
@@ -43,7 +43,7 @@ static __always_inline bool insert_pending(const struct redirected_flow *flow, c
 	return bpf_map_update_elem(&pending, flow, &entry, BPF_EXIST) == 0;
 }
 
-/* Of all who try, one succeeds, and that one gives the place back. */
+/* If several processors remove the entry, exactly one succeeds and decrements the count. */
 static __always_inline void remove_pending(const struct redirected_flow *flow)
 {
 	struct usage *usage;
@@ -55,7 +55,7 @@ static __always_inline void remove_pending(const struct redirected_flow *flow)
 		__sync_fetch_and_add(&usage->pending, -1);
 }
 
-/* What this socket has put there, if nobody has taken it. */
+/* Removes this socket's entry, if nobody has taken it. */
 static __always_inline void remove_own_pending(u64 netns, struct captured *captured)
 {
 	struct redirected_flow flow = { .netns = netns, .from = captured->from, .to = captured->proxy };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Keys and values of policy's maps: with whom a pod may talk.
+ * Keys and values of the policy maps, which say with whom a pod may communicate.
  *
  *   policed_pods  [network namespace]         -> {policy, generation, defaults of each direction}
  *                                                   |         |
@@ -9,11 +9,12 @@
  *   policy_rules  {policy, direction, identity or 0, protocol, port or 0}    -> what rules say
  *   policy_ranges {policy, direction, protocol, port or 0, prefix}           -> what rules say
  *
- * All entries that fit a connection are asked, the more specific ones first; what they say adds up, and a denial outweighs
- * everything. An entry for a range says what all ranges around it say, too, since only the longest prefix is found.
+ * All entries that match a connection are looked up, the more specific ones first. Their bits are combined, and a denial
+ * outweighs everything. An entry for a range includes the bits of all ranges around it, since a look-up finds only the longest
+ * prefix.
  *
- * A change writes the new rules under another number and then replaces the pod, which the kernel does atomically: a
- * connection meets the old rules or the new ones. crates/mesh/src/policy says the same in plain words.
+ * A change writes the new rules under a new number and then exchanges the pod's entry (stable_read.h): a connection meets either
+ * the old rules or the new ones. crates/mesh/src/policy is the model of this file.
  */
 #pragma once
 
@@ -24,16 +25,16 @@ enum direction {
 	INGRESS,
 };
 
-/* What rules say, and what a pod's defaults say; several at once. */
+/* What rules say, and what a pod's defaults say; several bits at once. */
 enum said {
 	SAYS_ALLOW = 1 << 0,
 	SAYS_DENY = 1 << 1,
-	SAYS_DROP = 1 << 2, /* with SAYS_DENY: without a word */
-	DRY_ALLOW = 1 << 3, /* the same of policies that only count */
+	SAYS_DROP = 1 << 2, /* with SAYS_DENY: silently, instead of a refusal */
+	DRY_ALLOW = 1 << 3, /* the same for policies in dry run */
 	DRY_DENY = 1 << 4,
-	JUDGED = 1 << 5,     /* of defaults: some policy is about this direction */
-	HAS_RANGES = 1 << 6, /* of defaults: some rule is about ranges */
-	NAMES_DENIED = 1 << 7, /* of defaults: some rule denies by who the other end is */
+	JUDGED = 1 << 5,     /* in defaults: some policy is about this direction */
+	HAS_RANGES = 1 << 6, /* in defaults: some rule is about ranges */
+	NAMES_DENIED = 1 << 7, /* in defaults: some rule denies by the peer's identity */
 	DRY_NAMES_DENIED = 1 << 8,
 };
 
@@ -43,7 +44,7 @@ struct policed {
 	u32 defaults[2]; /* by direction */
 };
 
-/* Rules can name TCP and UDP. All other protocols are one, which has no ports. */
+/* Rules can name TCP and UDP. All other protocols count as one, without ports. */
 #define PROTOCOL_OTHER 0
 
 struct rule_key {
@@ -55,7 +56,7 @@ struct rule_key {
 };
 
 struct rule_range_key {
-	u32 bits; /* that matter of what follows */
+	u32 bits; /* prefix length: how many of the following bits matter */
 	u32 policy;
 	u16 port;
 	u8 protocol;
@@ -70,13 +71,13 @@ struct identity_key {
 	struct address address;
 };
 
-/* Of addresses that are nobody's we know of. */
+/* The identity of unknown addresses. */
 #define IDENTITY_UNKNOWN 0
-/* Of this node, whose probes are let in. */
+/* The identity of this node, whose probes are allowed. */
 #define IDENTITY_NODE 1
 
 enum identity_flags {
-	REQUIRES_PROXY = 1 << 0, /* its connections are never led around its proxy */
+	REQUIRES_PROXY = 1 << 0, /* its connections never bypass its proxy */
 };
 
 struct identity {
@@ -89,15 +90,15 @@ struct own_key {
 	struct address address;
 };
 
-/* What an address is in a pod's network namespace. */
+/* The role of an address in a pod's network namespace. */
 enum address_kind {
 	ADDRESS_OF_OTHERS, /* not in the table */
-	ADDRESS_OWN,	   /* what is sent there never leaves the pod */
-	ADDRESS_SHARED,	   /* many have it: a broadcast address */
-	ADDRESS_KNOWN,	   /* of ::, which nobody has: all addresses of the namespace are in the table */
+	ADDRESS_OWN,	   /* packets to it never leave the pod */
+	ADDRESS_SHARED,	   /* many hosts have it: a broadcast address */
+	ADDRESS_KNOWN,	   /* only of ::, as a mark: the table holds all addresses of the namespace */
 };
 
-/* Datagrams between two sockets that rules allow in one direction: those of the other one are answers. */
+/* An exchange of datagrams between two sockets that rules allow in one direction: the other direction's are answers. */
 struct conversation {
 	struct endpoint peer;
 	u16 port; /* host order, of the pod's own socket */
@@ -105,10 +106,10 @@ struct conversation {
 	u8 opened; /* the direction that rules allow */
 };
 
-/* As long as conntrack keeps a stream of datagrams. */
+/* conntrack's timeout for a stream of datagrams. */
 #define CONVERSATION_SECONDS 120
 
-/* Nobody can tell who is behind: a group, a broadcast, or an address that means another host at each link. */
+/* Whether several hosts may be behind the address: multicast, broadcast, or link-local, which differs on each link. */
 static inline bool address_is_shared(const struct address *a)
 {
 	u32 first = __builtin_bswap32(a->word[0]), last = __builtin_bswap32(a->word[3]);
@@ -125,13 +126,13 @@ static inline bool is_denied(u32 said, u32 defaults)
 	return !(said & SAYS_ALLOW) && defaults & SAYS_DENY;
 }
 
-/* Whether one whom rules deny could be behind an address that is not one host's alone, and that no rule is about. */
+/* Whether a denied peer could be behind a shared address for which no rule exists. */
 static inline bool hides_denied(u32 said, u32 defaults)
 {
 	return defaults & NAMES_DENIED && !(said & SAYS_ALLOW);
 }
 
-/* Of a connection that is denied: whether without a word. */
+/* For a denied connection: whether it is dropped silently. */
 static inline bool is_dropped(u32 said, u32 defaults)
 {
 	return (said & SAYS_DENY ? said : defaults) & SAYS_DROP;
@@ -142,7 +143,7 @@ static inline bool would_hide_denied(u32 said, u32 defaults)
 	return defaults & DRY_NAMES_DENIED && !(said & (SAYS_ALLOW | DRY_ALLOW));
 }
 
-/* Of a connection that is allowed: whether it would be denied if all policies were in force. */
+/* For an allowed connection: whether it would be denied if policies in dry run were in force. */
 static inline bool would_be_denied(u32 said, u32 defaults)
 {
 	if (said & DRY_DENY)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What a pod's policies say of what comes in: of its true source and the port that was dialled, before any capture. */
+/* Evaluates a pod's policies for incoming connections: by the true source and the dialled port, before any capture. */
 #pragma once
 
 #include "evaluate.h"
 #include "rules.h"
 
-/* To a socket that takes everything and answers nothing. Without one the sender is told that nobody listens. */
+/* Gives the connection to a sink socket, so that the client gets no answer. Without a sink the client is refused. */
 static __always_inline int swallow(struct bpf_sk_lookup *ctx)
 {
 	u32 place = (ctx->protocol == IPPROTO_UDP) + 2 * (ctx->family == AF_INET6);
@@ -21,8 +21,8 @@ static __always_inline int swallow(struct bpf_sk_lookup *ctx)
 }
 
 /*
- * The kernel names the address's interface, not lo, for what an address of the pod sends to itself. A datagram from outside
- * that only says so is dropped where it is received (packet_in.h).
+ * Whether the pod sends to itself. For a packet between the pod's own addresses the kernel reports the address's interface, not
+ * lo. A datagram from outside with a forged own source is dropped on reception (packet_in.h).
  */
 static __always_inline bool is_from_own(u64 netns, u32 interface, const struct address *from)
 {

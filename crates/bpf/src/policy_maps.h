@@ -37,7 +37,7 @@ struct {
 	__type(value, struct identity);
 } identities SEC(".maps");
 
-/* The generation of identities that is being written: for those who are not judged. */
+/* The newest generation of identities, for pods without policies: those have no generation of their own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -53,7 +53,7 @@ struct {
 	__type(value, u8); /* enum address_kind */
 } own_addresses SEC(".maps");
 
-/* Of one pod: what it lets be forgotten is its own. User space makes one for each pod, larger where there are many processors. */
+/* Conversations of one pod, so that a pod can evict only its own. User space sizes it for the processors. */
 struct pod_conversations {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -77,7 +77,7 @@ static __always_inline u8 address_kind(u64 netns, const struct address *address)
 	return READ_ENTRY(&own_addresses, &key, &kind) ? kind : ADDRESS_OF_OTHERS;
 }
 
-/* Whose address that is; false if nobody is known to have it. */
+/* The identity that has the address; false if unknown. */
 static __always_inline bool identity_of(u32 generation, const struct address *address, struct identity *identity)
 {
 	struct identity_key key = { .generation = generation, .address = *address };

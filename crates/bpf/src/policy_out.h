@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What a pod's policies say of what it sends. They are asked where the connection leaves the pod: of a Service's backend,
- * not of the Service's address, and of what the proxy dials, not of the program's way to the proxy.
+ * Evaluates a pod's policies for what it sends. The evaluation happens where a connection leaves the pod: for a Service's
+ * backend, not the Service's address, and for what the proxy dials, not for the program's connection to the proxy.
  */
 #pragma once
 
@@ -9,13 +9,13 @@
 #include "evaluate.h"
 #include "source_route.h"
 
-/* Whoever dials 0.0.0.0 or :: reaches the loopback. */
+/* Whether the destination is the loopback, which 0.0.0.0 and :: also reach. */
 static __always_inline bool is_own_host(const struct address *to)
 {
 	return address_is_v4_loopback(to) || address_is_v6_loopback(to) || address_is_unspecified(to);
 }
 
-/* 0, or the error with which the call is refused. A function of its own: it is wanted in several places. */
+/* 0, or the negative errno with which the call is refused. Not inlined: there are several callers. */
 static __noinline int evaluate_call(struct bpf_sock_addr *ctx, const struct endpoint *to)
 {
 	u64 netns = bpf_get_netns_cookie(ctx);
@@ -47,7 +47,7 @@ static __noinline int evaluate_call(struct bpf_sock_addr *ctx, const struct endp
 	return verdict & SAYS_DROP ? -EHOSTUNREACH : -ECONNREFUSED;
 }
 
-/* Whether the call is to be denied, with its error set. */
+/* Denies the call, with its error set, if policies forbid it. */
 static __always_inline bool is_forbidden(struct bpf_sock_addr *ctx, const struct endpoint *to)
 {
 	int error = evaluate_call(ctx, to);

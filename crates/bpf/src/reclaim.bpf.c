@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * A connected UDP socket whose backend has gone would send into the void for ever: nothing tells it. This iterator walks
- * the UDP sockets of one network namespace and counts those that were translated to a backend that is none any more. Where
- * no other backend could be had for them (stale.bpf.c), it aborts them, so that their next call fails (to receive with
- * ECONNABORTED, to send with EDESTADDRREQ). Sockets that nobody translated, or that are not connected, are left alone.
+ * A connected UDP socket whose backend has gone would send into the void for ever: no event reaches it. This iterator walks the
+ * UDP sockets of one network namespace and counts the sockets that are connected to a backend that has gone. It aborts those for
+ * which there is no other backend (stale.bpf.c), so that the next call fails: recv with ECONNABORTED, send with EDESTADDRREQ.
+ * Sockets without a translation and unconnected ones are left alone.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -12,10 +12,10 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* By whoever runs the iterator: whether they are aborted, or only counted and marked. */
+/* Set by user space: whether sockets are aborted, or only counted and marked. */
 bool aborting = false;
 
-/* For whoever runs it: how many there were, and how many were aborted. */
+/* Read by user space: how many sockets were stale, and how many were aborted. */
 u64 stale = 0;
 u64 destroyed = 0;
 
@@ -42,7 +42,7 @@ int reclaim_udp(struct bpf_iter__udp *ctx)
 		translation->connected = TRIED;
 		return 0;
 	}
-	/* One whose backend has gone since the round began is for the next round, which whoever changed the tables asks for. */
+	/* A socket whose backend went after the round began is left for the next round, which the change of the tables triggers. */
 	if (translation->connected != TRIED || bpf_sock_destroy((struct sock_common *)sock) != 0)
 		return 0;
 	translation->connected = ABORTED;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* connect() and sendmsg() of a pod: those that its rules say go to its proxy, which will ask for what was dialled. */
+/* Redirects connect() and sendmsg() of a pod to its proxy where the pod's rules say so; the proxy can ask what was dialled. */
 #pragma once
 
 #include "bypass.h"
@@ -9,7 +9,7 @@
 #include "pending.h"
 #include "mptcp.h"
 
-/* What became of a call. */
+/* The outcome for a call. */
 enum redirect {
 	NOT_REDIRECTED,
 	REDIRECTED,
@@ -35,13 +35,13 @@ static __always_inline struct address bound_source(const struct bpf_sock_addr *c
 	const volatile struct bpf_sock *sock = ctx->sk;
 	struct address source = ADDRESS_IN(sock, src);
 
-	/* An IPv6 socket that is bound to nothing may dial either. */
+	/* An unbound IPv6 socket may dial an IPv4 address. */
 	if (v4 && !source.word[3])
 		address_set_v4(&source, 0);
 	return source;
 }
 
-/* fe80::/10: connect() binds the socket to the interface that was named with it. */
+/* fe80::/10: connect() binds the socket to the interface that its address names. */
 static __always_inline bool is_link_local(const struct address *a)
 {
 	return (a->word[0] & __builtin_bswap32(0xffc00000)) == __builtin_bswap32(0xfe800000);
@@ -53,7 +53,7 @@ static __always_inline struct route *ask_route(const struct bpf_sock_addr *ctx, 
 	u32 bound = ((const volatile struct bpf_sock *)ctx->sk)->bound_dev_if;
 	bool is_local = route && route->flags & ROUTE_LOCAL;
 
-	/* What is for the pod itself goes by the loopback, whatever the socket is bound to. */
+	/* Packets to the pod itself go over lo, even from a socket that is bound to another interface. */
 	out->is_lo = is_local || bound == LOOPBACK_INTERFACE;
 	out->is_excluded = bound && !is_local ? in_set(pod->network, KIND_EXCLUDED_INTERFACE, bound)
 					      : route && route->flags & ROUTE_EXCLUDED;
@@ -62,8 +62,8 @@ static __always_inline struct route *ask_route(const struct bpf_sock_addr *ctx, 
 }
 
 /*
- * Why there is no way there: what the route says, if there is one. The proxy for DNS listens at the loopback, which a socket
- * that is bound to another interface does not reach.
+ * The errno of the missing route; 0 if there is a route. The DNS proxy listens on the loopback, which a socket that is bound to
+ * another interface cannot reach.
  */
 static __always_inline int route_error(const struct route *route, const struct outgoing *out, enum out_target target)
 {
@@ -72,7 +72,7 @@ static __always_inline int route_error(const struct route *route, const struct o
 	return route->flags >> ROUTE_ERROR_SHIFT;
 }
 
-/* 127.0.0.1 or ::1, as a redirection takes for what the host itself sends. */
+/* 127.0.0.1 or ::1, as iptables' REDIRECT chooses for locally generated packets. */
 static __always_inline void set_loopback(struct endpoint *at, bool v4, u16 port)
 {
 	if (v4) {
@@ -85,7 +85,7 @@ static __always_inline void set_loopback(struct endpoint *at, bool v4, u16 port)
 	at->pad = 0;
 }
 
-/* connect() would take a source that suits the loopback; the proxy is to see the one that suits what was dialled. */
+/* Binds the source address that suits the dialled destination, for the proxy to see: connect() would choose a loopback address. */
 static __always_inline int bind_source(struct bpf_sock_addr *ctx, const struct address *source)
 {
 	struct sockaddr_in6 at6 = { .sin6_family = AF_INET6 };
@@ -99,7 +99,7 @@ static __always_inline int bind_source(struct bpf_sock_addr *ctx, const struct a
 	return bpf_bind(ctx, (struct sockaddr *)&at6, sizeof(at6));
 }
 
-/* Whether the proxy takes connections at this address, too. */
+/* Whether the proxy listens at this address as well. */
 static __always_inline bool proxy_listens_at(struct bpf_sock_addr *ctx, const struct pod *pod, const struct endpoint *at)
 {
 	struct bpf_sock_tuple tuple = {};
@@ -129,7 +129,7 @@ static __always_inline bool proxy_listens_at(struct bpf_sock_addr *ctx, const st
 	return is_its;
 }
 
-/* Takes back a source that an earlier connect() of this socket was given. */
+/* Unbinds the source address that an earlier connect() of this socket was given. */
 static __always_inline void release_source(struct bpf_sock_addr *ctx, struct captured *captured)
 {
 	struct address none = {};
@@ -139,7 +139,7 @@ static __always_inline void release_source(struct bpf_sock_addr *ctx, struct cap
 		captured->bound = 0;
 }
 
-/* Nobody may go around the proxy because something could not be kept: seen by the program as a proxy that is not there. */
+/* Refuses a call whose redirect could not be stored: it must not go around the proxy. The program sees an unreachable proxy. */
 static __always_inline enum redirect refuse_redirect(struct bpf_sock_addr *ctx, const struct endpoint *to, u32 reason, int error)
 {
 	emit_event(reason, bpf_get_netns_cookie(ctx), protocol_of(ctx), to, 0);
@@ -149,14 +149,14 @@ static __always_inline enum redirect refuse_redirect(struct bpf_sock_addr *ctx, 
 
 static __always_inline u16 proxy_port(const struct pod *pod, enum out_target target)
 {
-	/* All three are read: to choose the place is arithmetic with a pointer, which takes CAP_PERFMON to load. */
+	/* All three are read: choosing an offset is pointer arithmetic for which the verifier demands CAP_PERFMON. */
 	const volatile struct pod *its = pod;
 	u16 outbound = its->outbound_port, inbound = its->inbound_port, dns = its->dns_port;
 
 	return target == TARGET_OUTBOUND ? outbound : target == TARGET_INBOUND ? inbound : dns;
 }
 
-/* Whoever dials 0.0.0.0 reaches the address that the socket is bound to, and else the loopback; :: is always that. */
+/* 0.0.0.0 means the address that the socket is bound to, else the loopback; :: always means the loopback. */
 static __always_inline void mean_own(struct endpoint *to, const struct address *bound)
 {
 	bool v4 = address_is_v4(&to->address), bound_v4 = address_is_v4(bound);
@@ -169,7 +169,7 @@ static __always_inline void mean_own(struct endpoint *to, const struct address *
 		set_loopback(to, v4 || bound_v4, __builtin_bswap16(to->port));
 }
 
-/* The rules' answer for this call. */
+/* Evaluates the pod's rules for this call. */
 static __always_inline enum out_target ask_rules(struct bpf_sock_addr *ctx, const struct pod *pod, struct outgoing *out,
 					      struct route **route)
 {
@@ -186,7 +186,7 @@ static __always_inline enum out_target ask_rules(struct bpf_sock_addr *ctx, cons
 	return target_of(pod, out);
 }
 
-/* What was dialled and what it was exchanged for, in the socket. */
+/* Stores in the socket what was dialled and where it was redirected to. */
 static __always_inline struct captured *store_redirect(struct bpf_sock_addr *ctx, const struct outgoing *out,
 							   const struct endpoint *proxy)
 {
@@ -202,9 +202,9 @@ static __always_inline struct captured *store_redirect(struct bpf_sock_addr *ctx
 }
 
 /*
- * Between an IPv6 address of the pod and ::1 the kernel finds no way back for what it answers without a socket: it looks for
- * ::1 at the interface that has the other address. The last word of the proxy would never be acknowledged, and its end of
- * the connection lie in the way of the next one from the same port.
+ * Whether packets that the kernel sends without a socket would not find a way back. Between an IPv6 address of the pod and ::1
+ * the kernel looks for ::1 on the interface that has the other address. The proxy's last ACK would be lost, and its
+ * half-closed connection would block the next one from the same port.
  */
 static __always_inline bool has_no_return_route(const struct outgoing *out)
 {
@@ -212,9 +212,9 @@ static __always_inline bool has_no_return_route(const struct outgoing *out)
 }
 
 /*
- * The proxy is to see the source that suits what was dialled, not the one that suits the loopback. A socket whose port was
- * bound can get no address any more, but the kernel chooses the right one if the proxy is dialled at that address. And a
- * socket that is bound to an interface reaches no address of another one.
+ * Lets the proxy see the source address that suits the dialled destination, not a loopback one. A socket whose port is bound
+ * cannot be given an address any more; but the kernel chooses the right one if the proxy is dialled at the pod's own address. A
+ * socket that is bound to an interface reaches no address of another one, lo's included. False: the source is not kept.
  */
 static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct pod *pod, const struct outgoing *out,
 					enum out_target target, struct endpoint *proxy, struct captured *captured)
@@ -224,7 +224,7 @@ static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct 
 
 	if (is_loopback_host(&out->source))
 		return true;
-	/* A proxy for DNS listens at the loopback only. */
+	/* The DNS proxy listens only on the loopback. */
 	if (target != TARGET_DNS && (out->has_device || (!out->is_bound && !may_bind) || has_no_return_route(out)) &&
 	    proxy_listens_at(ctx, pod, &own)) {
 		captured->proxy = *proxy = own;
@@ -235,7 +235,7 @@ static __always_inline bool keep_source(struct bpf_sock_addr *ctx, const struct 
 	return out->is_bound || captured->bound;
 }
 
-/* Who is let past to the proxy's own ports has to say so, too: from there it refuses what it cannot place. */
+/* Whether a connection dials the proxy's own ports. Even unredirected it needs a pending entry, or from_inside() drops it. */
 static __always_inline bool is_for_proxy_itself(const struct pod *pod, const struct outgoing *out)
 {
 	return out->protocol == IPPROTO_TCP && out->is_lo && (out->port == pod->outbound_port || out->port == pod->inbound_port);
@@ -250,7 +250,7 @@ static __always_inline enum redirect redirect_connect(struct bpf_sock_addr *ctx,
 	struct route *route;
 	enum out_target target;
 
-	/* While programs move from one cgroup to another, a process in both meets both. */
+	/* While programs move between cgroups, a process can be in both the old and the new one, and this hook runs twice. */
 	if (before && before->fresh && endpoint_equal(&before->proxy, to))
 		return REDIRECTED;
 	if (before)
@@ -283,8 +283,8 @@ static __always_inline enum redirect redirect_connect(struct bpf_sock_addr *ctx,
 }
 
 /*
- * A datagram that is for the pod's DNS proxy; its answer will have the name of the server that was asked. `from` becomes the
- * source that the proxy is to see, if the program has bound none.
+ * Redirects a datagram to the pod's DNS proxy. The answer will carry the address of the server that was asked. `from` is set to
+ * the source that the proxy is to see, if the program has bound none.
  */
 static __always_inline enum redirect redirect_datagram(struct bpf_sock_addr *ctx, const struct pod *pod, struct endpoint *to,
 						      struct address *from)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Without an endpoint a connection is refused at once, as it would be by a host on which nobody listens. */
+/* Refuses a connection to a Service without endpoints at once, as a host does at a port without a listener. */
 #pragma once
 
 #include "context.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Questions to a pod's rules, of both directions. */
+/* Look-ups in a pod's capture rules, for both directions. */
 #pragma once
 
 #include "capture_maps.h"
@@ -7,7 +7,7 @@
 
 #define LOOPBACK_INTERFACE 1
 
-/* The pod whose namespace that is; false if its connections are not captured, or no new ones are. */
+/* The captured pod with this namespace; false if there is none, or it is inert. */
 static __always_inline bool captured_pod(u64 netns, struct pod *pod)
 {
 	return READ_ENTRY(&pods, &netns, pod) && !(pod->flags & POD_INERT);
@@ -37,7 +37,7 @@ static __always_inline bool is_loopback_host(const struct address *a)
 	return address_is_v6_loopback(a);
 }
 
-/* Whether the port is one at which the pod's inbound connections are captured. */
+/* Whether incoming connections to this port are captured. */
 static __always_inline bool is_captured_port(const struct pod *pod, u32 port)
 {
 	bool all_but = pod->flags & POD_INBOUND_ALL_BUT;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Which of its backends a Service uses next. Randomness and time come from the caller. */
+/* Chooses a Service's next backend. The caller supplies random numbers and time. */
 #pragma once
 
 #include "types.h"
 
 /*
- * One place of a Service's list. A backend's weight is kept by Vose's alias method: a place holds a backend and another
- * one, and takes the first with the chance `own` / 2^32. So a choice is two random numbers and one look-up for any
- * number of backends and any weights. With equal weights every place is wholly its own.
+ * One slot of a Service's list. Weights are kept by Vose's alias method: a slot names two backends and takes the first with
+ * probability `own` / 2^32. So a choice costs two random numbers and one look-up, for any number of backends and any weights.
+ * With equal weights every slot always takes its first backend.
  */
 struct slot {
 	u32 backend; /* index into the backends */
@@ -18,13 +18,13 @@ struct slot {
 
 #define WHOLLY_OWN 0xffffffffu
 
-/* 0 <= result < count, each equally likely but for 2^-32; `count` is not 0. */
+/* 0 <= result < count, uniform but for 2^-32; `count` is not 0. */
 static inline u32 scale(u32 random, u32 count)
 {
 	return (u32)((u64)random * count >> 32);
 }
 
-/* Both are read, and one is taken: an address that depends on a number is more than CAP_BPF alone allows (Spectre). */
+/* Both are read, and one is taken: a load from a computed address needs more than CAP_BPF (Spectre). */
 static inline u32 slot_choose(const struct slot *slot, u32 random)
 {
 	u32 backend = slot->backend, other = slot->other;
@@ -33,7 +33,7 @@ static inline u32 slot_choose(const struct slot *slot, u32 random)
 	return random <= slot->own ? backend : other;
 }
 
-/* Whether something last used at `then` has not been used for `seconds` at `now`; a clock read elsewhere may be ahead. */
+/* Whether `seconds` have passed since `then`. `then` may be later than `now`: another processor's clock may be ahead. */
 static inline bool has_expired(u64 now_ns, u64 then_ns, u32 seconds)
 {
 	return now_ns > then_ns && now_ns - then_ns > (u64)seconds * 1000000000ull;

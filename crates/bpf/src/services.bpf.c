@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Capture and Services at the socket, in this order. What a pod's rules say goes to its proxy goes there, with what was
- * dialled; else connect() and sendmsg() to a Service's address go to one of its backends. What the program asks of its peer
- * is answered with the address that it dialled. No packet is ever rewritten.
+ * Capture and Services at the socket. First, what a pod's rules redirect goes to its proxy. Then connect() and sendmsg() to a
+ * Service's address go to one of its backends. getpeername() and recvmsg() report the address that the program dialled. No packet
+ * is ever rewritten.
  */
 #include <linux/bpf.h>
 #include <linux/in.h>
@@ -22,8 +22,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /*
- * A hook of both families: the address of its context goes through `work`, which may exchange it and says whether the
- * call may go on.
+ * One hook for both families: `work` gets the address of the context, may change it, and returns whether the call may proceed.
  */
 #define ADDRESS_HOOK(hook, family, work)                          \
 	SEC("cgroup/" #hook #family)                              \
@@ -128,8 +127,8 @@ int connections(struct bpf_sock_ops *ctx)
 }
 
 /*
- * Of all options this is about two; the rest is left as it is, also for other programs that answer. What is longer than a
- * page is not there to be answered: the kernel fails such a call unless it is told to keep its own answer.
+ * Two options are answered here; all others, also those that other programs answer, are left alone. An optval longer than a page
+ * is not visible to the program: the kernel fails such a call unless optlen is set to 0, which keeps its own answer.
  */
 SEC("cgroup/getsockopt")
 int original_dst(struct bpf_sockopt *ctx)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Keys and values of the maps that the agent writes and the programs read. crates/ebpf/src/layout.rs is their twin; a
- * test compares both with the type information of the object.
+ * Keys and values of the maps that the agent writes and the programs read. crates/ebpf/src/layout.rs mirrors this file; a test
+ * compares both with the object's BTF.
  *
  *   frontends {address, port, protocol, scope} -> {service, first, count, affinity, flags}
  *                                                               |      |
@@ -9,8 +9,8 @@
  *                                                    |
  *   backends  [backend]                      -> {endpoint, active}
  *
- * A change writes new slots first and then replaces the frontend, which the kernel does atomically: a program sees the
- * old list or the new one, never a mixture.
+ * A change writes new slots first and then exchanges the frontend's entry (stable_read.h): a program sees either the old list or
+ * the new one.
  */
 #pragma once
 
@@ -30,34 +30,34 @@ struct frontend_key {
 };
 
 enum frontend_flags {
-	LEAST_CONNECTIONS = 1 << 0, /* of two random backends the one with fewer open connections */
-	HELD = 1 << 1,              /* nobody else may bind() to it on the node */
+	LEAST_CONNECTIONS = 1 << 0, /* of two random backends, take the one with fewer open connections */
+	HELD = 1 << 1,              /* no program of the node may bind() to it */
 };
 
 struct frontend {
 	u32 service; /* index into service_counters; the same for all frontends with the same backends of one Service */
 	u32 first;
-	u32 count; /* 0: no endpoint, which is refused at once */
-	u32 affinity_seconds; /* 0: each connection for itself */
+	u32 count; /* 0: no endpoint; connections are refused */
+	u32 affinity_seconds; /* 0: no affinity */
 	u32 flags;
-	u32 sibling; /* the `service` of the port's other policy; 0: it has none */
+	u32 sibling; /* the `service` of the same port's other traffic policy; 0: none */
 };
 
 struct backend {
 	struct endpoint endpoint;
-	u32 generation; /* of the number: another one when it has been given to another backend */
-	u64 active; /* connected sockets: written by the programs */
+	u32 generation; /* changes when the backend's number is reused */
+	u64 active; /* connected sockets; written by the programs */
 	u64 picks;
 };
 
-/* Whether a backend still serves: the map `members` holds it. Kept for Services of which a choice is remembered. */
+/* Key of `members`, which says that a backend serves a Service. Kept only for Services that remember choices. */
 struct member_key {
 	u32 service;
 	u32 backend;
 };
 
 struct affinity_key {
-	u64 client; /* network namespace cookie: a pod's address for as long as the pod lives */
+	u64 client; /* network namespace cookie: identifies a pod for its lifetime */
 	u32 service;
 	u32 pad;
 };
@@ -68,16 +68,16 @@ struct remembered {
 	u32 pad;
 };
 
-/* In a socket's own storage: what its connect() was translated to. Believed only while it is the socket's peer. */
+/* In a socket's own storage: what its connect() was translated to. Valid only while `backend` is the socket's peer. */
 struct translation {
 	struct endpoint frontend;
 	struct endpoint backend;
 	u32 service;
 	u32 backend_index;
-	u8 connected;   /* `backend` is the peer, and counts this socket as active; 2, 3: see stale.h */
+	u8 connected;   /* 1: `backend` is the peer and counts this socket as active; 2, 3: see stale.h */
 	u8 unconnected; /* datagrams to Services have been sent with an address */
 	u16 fixed_port; /* the source port that bind() chose, in fixed_ports; 0: none */
-	u32 generation; /* of the backend's number */
+	u32 generation; /* of `backend_index` */
 };
 
 /* An unconnected UDP socket and one of its peers. */
@@ -89,13 +89,13 @@ struct flow_key {
 
 struct reply {
 	struct endpoint frontend;
-	u32 redirected; /* the answers are the pod's DNS proxy's, not a Service's */
+	u32 redirected; /* the peer is the pod's DNS proxy, not a backend */
 };
 
-/* What a datagram was sent to last, and where it went. */
+/* The last datagram's destination, and where it was sent instead. */
 struct talked {
 	struct endpoint frontend;
-	struct endpoint peer; /* without a port: its answers are its own */
+	struct endpoint peer; /* port 0: the peer answers as itself */
 	u64 used_ns;
 	u32 backend;
 	u32 redirected; /* as in `reply` */
@@ -116,7 +116,7 @@ struct service_counters {
 	u64 refused;
 };
 
-/* Why something did not go the common way; one counter each. */
+/* What became of a call or connection; one counter each. */
 enum reason {
 	REASON_TRANSLATED,
 	REASON_REFUSED,         /* no endpoint */
@@ -125,36 +125,36 @@ enum reason {
 	REASON_FLOW_NOT_KEPT,   /* a datagram's reply will not be translated */
 	REASON_TUPLE_IN_USE,    /* a fixed source port is connected to the backend already; another was taken */
 	REASON_BIND_REFUSED,    /* bind() to a port of a Service on this node */
-	REASON_CAPTURED_OUTBOUND, /* to the proxy's port for what its pod sends */
-	REASON_CAPTURED_INBOUND,  /* to its port for what its pod receives */
+	REASON_CAPTURED_OUTBOUND, /* redirected to the proxy's outbound port */
+	REASON_CAPTURED_INBOUND,  /* redirected to the proxy's inbound port */
 	REASON_CAPTURED_DNS,
-	REASON_NOT_CAPTURED,    /* a captured pod's rules let it pass */
+	REASON_NOT_CAPTURED,    /* a captured pod's rules let the connection pass */
 	REASON_NO_ROUTE,        /* refused: the pod has no route there */
 	REASON_SOURCE_NOT_KEPT, /* the proxy sees a loopback address as the source */
-	REASON_WAY_NOT_KEPT,    /* the proxy cannot be told what was dialled, and refuses */
+	REASON_WAY_NOT_KEPT,    /* refused: what was dialled could not be stored for the proxy */
 	REASON_ACCEPTED,        /* the proxy has been told what was dialled */
 	REASON_LISTENER_NOT_KEPT, /* the proxy has more listeners than are remembered */
-	REASON_REFUSED_INSIDE,  /* at the proxy's port, without a word of what was dialled */
-	REASON_WITHOUT_PROXY,   /* inbound, and nobody listens at the proxy's port */
+	REASON_REFUSED_INSIDE,  /* refused: at the proxy's port, without a pending entry */
+	REASON_WITHOUT_PROXY,   /* incoming, and nothing listens at the proxy's port */
 	REASON_POLICY_DENIED_OUT, /* a pod's policies forbid what it sends */
-	REASON_POLICY_DENIED_IN,  /* or what it is sent */
-	REASON_POLICY_WOULD_DENY_OUT, /* allowed, but for policies that only count */
+	REASON_POLICY_DENIED_IN,  /* a pod's policies forbid what it is sent */
+	REASON_POLICY_WOULD_DENY_OUT, /* allowed, but policies in dry run would deny it */
 	REASON_POLICY_WOULD_DENY_IN,
 	REASON_BYPASSED_OUTBOUND, /* not captured: the Service needs no proxy */
 	REASON_BYPASSED_INBOUND,
-	REASON_BYPASS_REFUSED,    /* captured all the same: the pod, or its peer, requires a proxy */
-	REASON_NOT_WATCHED,       /* more pairs than are counted */
-	REASON_SOURCE_ROUTED,     /* refused: a source route leads elsewhere than to the address that rules are asked about */
+	REASON_BYPASS_REFUSED,    /* captured although the Service needs no proxy: the pod or its peer requires one */
+	REASON_NOT_WATCHED,       /* not counted: the table of relations is full */
+	REASON_SOURCE_ROUTED,     /* refused: a source route leads elsewhere than to the address that rules judge */
 	REASON_SOURCE_FORGED,     /* dropped: the source address is not the sender's, or is the receiver's own */
-	REASON_NOT_ADMITTED_OUT,  /* refused: the node is armed, and the agent has not admitted this network namespace */
-	REASON_NOT_ADMITTED_IN,   /* the same of what is sent to it */
+	REASON_NOT_ADMITTED_OUT,  /* refused: the node is armed, and the agent has not admitted the sender's namespace */
+	REASON_NOT_ADMITTED_IN,   /* dropped: the same for the receiver's namespace */
 	REASON_TOO_MANY_PENDING,  /* refused: the pod has too many connections under way to its proxy */
-	REASON_CONVERSATION_NOT_KEPT, /* the answers to a datagram will be denied: the pod has no table of them */
-	REASON_LISTENER_OF_OTHERS, /* at the proxy's port, but not the proxy's: nothing that comes in is given to it */
+	REASON_CONVERSATION_NOT_KEPT, /* the answers to a datagram will be denied: the pod has no table of conversations */
+	REASON_LISTENER_OF_OTHERS, /* a listener at the proxy's port that is not the proxy: it gets no captured connections */
 	REASONS,
 };
 
-/* Room for those that a later version has: it finds the counters again. */
+/* Room for the counters of later versions, so that the pinned map keeps its size. */
 #define MOST_REASONS 64
 
 /* A rare event, for the agent's log. */
@@ -168,5 +168,5 @@ struct event {
 	u8 protocol;
 	u8 direction;
 	u16 pad;
-	u32 identity; /* of the peer, where policies have been asked */
+	u32 identity; /* of the peer, where policies were evaluated */
 };

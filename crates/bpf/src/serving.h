@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Whether what a socket was translated to is still to be had. */
+/* Whether a socket's backend still serves. */
 #pragma once
 
 #include "maps.h"
 #include "stable_read.h"
 
-/* Whether the backend is still one of the Service, and its number still its own. */
+/* Whether the backend is still one of the Service's, and its number has not been reused. */
 static __always_inline bool still_serves(const struct translation *translation)
 {
 	struct member_key key = { .service = translation->service, .backend = translation->backend_index };

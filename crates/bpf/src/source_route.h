@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Source routes: a header of IPv6 (RFC 8200, 4.4; RFC 8754), an option of IPv4 (LSRR, SSRR). They lead a packet to another
- * host first than the address says that rules have been asked about, so a pod that has rules may not use them. Here for options
- * of a socket, so that the call has an error at once; packet_out.h finds whatever is sent otherwise.
+ * Source routes: an IPv6 header (RFC 8200, 4.4; RFC 8754), or an IPv4 option (LSRR, SSRR). They lead a packet first to a host
+ * other than the destination that the rules judge, so a pod that has rules may not use them. This file checks the options of a
+ * socket, so that the call fails at once; packet_out.h catches source routes that are sent in any other way.
  */
 #pragma once
 
 #include "context.h"
 #include "kernel.h"
 
-/* Reading what a pointer of NULL leads to gives 0. */
+/* The object at `address`. Reads through NULL yield 0. */
 #define LOOK_AT(type, address) ((const struct type *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(struct type)))
 
 static __always_inline bool has_source_route(struct bpf_sock_addr *ctx)
@@ -28,7 +28,7 @@ static __always_inline bool has_source_route(struct bpf_sock_addr *ctx)
 	return LOOK_AT(ipv6_txoptions, LOOK_AT(ipv6_pinfo, inet->pinet6)->opt)->srcrt != NULL;
 }
 
-/* Whether the call is to be denied, with its error set. */
+/* Denies the call, with its error set, if the socket has a source route. */
 static __always_inline bool is_source_routed(struct bpf_sock_addr *ctx, const struct endpoint *to)
 {
 	if (!has_source_route(ctx))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Two TCP sockets of one node, with nothing in between: what one writes is put into the other's queue. No segment is made,
- * no acknowledgement, no softirq runs. The handshake and the end are TCP's.
+ * Splices two local TCP sockets: what one writes is put straight into the other's queue, without segments, acknowledgements or
+ * softirqs. The handshake and the end are TCP's.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -45,7 +45,7 @@ int splice_write(struct sk_msg_md *msg)
 	return tcp ? write_from(msg, end, tcp) : SK_PASS;
 }
 
-/* A socket is being closed: its key goes next, and its mate is to know why. */
+/* A socket is being closed: the kernel removes its key next, so its mate must be told why the key is missing. */
 SEC("cgroup/sock_release")
 int splice_close(struct bpf_sock *ctx)
 {
@@ -56,7 +56,7 @@ int splice_close(struct bpf_sock *ctx)
 	return 1;
 }
 
-/* What a spliced socket cannot do is refused, as by a kernel that cannot do it. */
+/* Refuses options that a spliced socket cannot support, with the error of a kernel that lacks them. */
 SEC("cgroup/setsockopt")
 int splice_option(struct bpf_sockopt *ctx)
 {

@@ -16,7 +16,7 @@ static __always_inline u32 obstacle_of_caller(const struct sock *sock)
 	return caller == WAITS && !(switches && switches->blocking) ? REASON_BLOCKING : REASON_SPLICED;
 }
 
-/* What keeps a socket out for good; REASON_SPLICED if nothing does. */
+/* The reason for which a socket cannot be spliced; REASON_SPLICED if there is none. */
 static __always_inline u32 obstacle(const struct tcp_sock *tcp, u32 next)
 {
 	const struct sock *sock = &tcp->inet_conn.icsk_inet.sk;
@@ -34,7 +34,7 @@ static __always_inline u32 obstacle(const struct tcp_sock *tcp, u32 next)
 	return obstacle_of_caller(sock);
 }
 
-/* Hears of acknowledgements, which there are none of while everything is redirected. */
+/* Subscribes to acknowledgements, by the RTT callback. There are none while everything is redirected. */
 static __always_inline void watch(struct bpf_sock_ops *ctx, struct end *end)
 {
 	u32 flags = ctx->bpf_sock_ops_cb_flags;
@@ -43,7 +43,7 @@ static __always_inline void watch(struct bpf_sock_ops *ctx, struct end *end)
 	bpf_sock_ops_cb_flags_set(ctx, flags | BPF_SOCK_OPS_RTT_CB_FLAG);
 }
 
-/* Makes the socket one of `sockets`, with what is known of it. */
+/* Puts the socket into `sockets`, with its state. */
 static __always_inline u32 enter(struct bpf_sock_ops *ctx, const struct end *wanted, u64 cookie)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -63,7 +63,7 @@ static __always_inline u32 enter(struct bpf_sock_ops *ctx, const struct end *wan
 	return REASON_SPLICED;
 }
 
-/* What an earlier connection of this socket has left, which ended by connect(AF_UNSPEC): bytes that nobody is to read. */
+/* Removes the state of an earlier connection of this socket, ended by connect(AF_UNSPEC): its unread bytes are nobody's now. */
 static __always_inline void end_earlier(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -76,7 +76,7 @@ static __always_inline void end_earlier(struct bpf_sock_ops *ctx)
 	bpf_sk_storage_delete(&ends, sk);
 }
 
-/* The accepted socket will be used as its listener is, more often than not. */
+/* The obstacle of the listener, as a forecast: an accepted socket is mostly used as its listener is. */
 static __always_inline u32 obstacle_of_listener(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock_ops_kern *context = bpf_cast_to_kern_ctx(ctx);
@@ -84,7 +84,7 @@ static __always_inline u32 obstacle_of_listener(struct bpf_sock_ops *ctx)
 	return obstacle_of_caller(BPF_CORE_READ(context, sk, __sk_common.skc_listener));
 }
 
-/* A local listener has got a SYN. */
+/* Records that a local listener has received a SYN. */
 static __always_inline void announce(struct bpf_sock_ops *ctx)
 {
 	struct flow flow = {};
@@ -97,7 +97,7 @@ static __always_inline void announce(struct bpf_sock_ops *ctx)
 	bpf_map_update_elem(&announced, &flow, &reason, BPF_ANY);
 }
 
-/* What the listener has announced. */
+/* What the listener has recorded. */
 static __always_inline u32 take_announced(const struct flow *flow)
 {
 	u32 *found = bpf_map_lookup_elem(&announced, flow);
@@ -130,7 +130,7 @@ static __always_inline u32 offer_pair(struct bpf_sock_ops *ctx, struct end *end)
 	return reason;
 }
 
-/* The client's end of a connection is there. The server's comes later: this one offers. */
+/* The client's end is established. The server's end comes later, so the client makes the offer. */
 static __always_inline void offer(struct bpf_sock_ops *ctx)
 {
 	struct end end = { .first = ctx->snd_nxt, .is_client = 1 };
@@ -147,7 +147,7 @@ static __always_inline void offer(struct bpf_sock_ops *ctx)
 		count(reason);
 }
 
-/* The server enters, and both are spliced unless the client has sent something already. */
+/* The server enters. Both are spliced unless the client has already sent something. */
 static __always_inline u32 take(struct bpf_sock_ops *ctx, struct end *end, struct pair *pair)
 {
 	struct tcp_sock *tcp = ctx->sk ? bpf_skc_to_tcp_sock(ctx->sk) : NULL;
@@ -171,7 +171,7 @@ static __always_inline u32 take(struct bpf_sock_ops *ctx, struct end *end, struc
 	return REASON_TOO_EARLY;
 }
 
-/* The server's end of a connection is there. */
+/* The server's end is established. */
 static __always_inline void join(struct bpf_sock_ops *ctx)
 {
 	struct end end = { .first = ctx->snd_nxt };
@@ -183,7 +183,7 @@ static __always_inline void join(struct bpf_sock_ops *ctx)
 	flow_of_server(ctx, &end.key.flow);
 	end.key.to_server = ctx->rcv_nxt;
 	end.key.to_client = ctx->snd_nxt;
-	/* With TCP Fast Open this comes before the client's end is there: it is not to wait for the server's then. */
+	/* With TCP Fast Open the server's end comes first: the client must then not wait for it. */
 	bpf_map_delete_elem(&announced, &end.key.flow);
 	pair = bpf_map_lookup_elem(&pairs, &end.key);
 	if (!pair)
@@ -193,7 +193,7 @@ static __always_inline void join(struct bpf_sock_ops *ctx)
 		count(reason);
 	if (reason == REASON_SPLICED)
 		return;
-	/* Ordinary TCP for both, which costs neither anything: the client is as it was before, too. */
+	/* Both go on by ordinary TCP, at no cost: the client leaves the map, too. */
 	__sync_val_compare_and_swap(&pair->decision, OFFERED, ORDINARY);
 	leave(pair->client.cookie);
 }

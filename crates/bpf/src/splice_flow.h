@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Which connection a socket is an end of, and whether it is opted in. */
+/* Which connection a socket belongs to, and whether the connection is opted in. */
 #pragma once
 
 #include "splice_maps.h"
 
 #define AF_INET 2
 
-/* Every field is read before the family is asked for: the verifier allows no load whose offset depends on a condition. */
+/* Every field is read before the family is checked: the verifier allows no load whose offset depends on a condition. */
 static __always_inline struct endpoint local_of(const volatile struct bpf_sock_ops *ctx)
 {
 	struct endpoint local = { .port = __builtin_bswap16((u16)ctx->local_port) };
@@ -62,7 +62,7 @@ static __always_inline void flow_of_client(struct bpf_sock_ops *ctx, struct flow
 	set_netns(flow, bpf_get_netns_cookie(ctx));
 }
 
-/* As its client sees it. */
+/* The flow as the client sees it. */
 static __always_inline void flow_of_server(struct bpf_sock_ops *ctx, struct flow *flow)
 {
 	struct flow *alias;
@@ -83,7 +83,7 @@ static __always_inline bool is_opted_in(u16 port)
 	return bits && *bits >> (port % 64) & 1;
 }
 
-/* Whether sockets of that server port, in the namespace of this one, are to be spliced now. */
+/* Whether sockets at this server port, in this socket's namespace, are to be spliced now. */
 static __always_inline bool is_wanted(struct bpf_sock_ops *ctx, u16 port)
 {
 	struct switches *switches = get_switches();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The maps of the splice programs. The command sets the number of sockets before it loads. */
+/* The maps of the splice programs. Before loading, the command sets the number of sockets. */
 #pragma once
 
 #include "splice.h"
 
 #define SOCKETS (1 << 17)
 
-/* By cookie. Whoever is in here is redirected to, or is about to be. */
+/* Sockets by cookie: the possible targets of redirection. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SOCKHASH);
 	__uint(max_entries, SOCKETS);
@@ -29,7 +29,7 @@ struct {
 	__type(value, struct end);
 } ends SEC(".maps");
 
-/* Handshakes that a local listener has seen, and what keeps it out. One that is pushed out costs its connection the splice. */
+/* SYNs that local listeners have received, and the listener's obstacle. A connection whose entry is evicted is not spliced. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 14);
@@ -38,8 +38,8 @@ struct {
 } announced SEC(".maps");
 
 /*
- * For whoever translates addresses between the two ends: from the flow that the accepted socket sees to the one that the
- * client's socket sees. Nobody need be in here whose ends mirror each other.
+ * For programs that translate addresses between the two ends: from the flow that the accepted socket sees to the flow that the
+ * client's socket sees. Connections without translation need no entry.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -48,7 +48,7 @@ struct {
 	__type(value, struct flow);
 } aliases SEC(".maps");
 
-/* Bit `port % 64` of element `port / 64`: the server's port is opted in. */
+/* Opted-in server ports: bit `port % 64` of element `port / 64`. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 65536 / 64);
@@ -56,7 +56,7 @@ struct {
 	__type(value, u64);
 } ports SEC(".maps");
 
-/* Cookies. */
+/* Cookies of the listed namespaces. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Options that would make a spliced socket one that splicing cannot serve. */
+/* Socket options that splicing cannot support. */
 #pragma once
 
 #include "splice_maps.h"
@@ -11,7 +11,7 @@
 #define ENOENT 2
 #define EOPNOTSUPP 95
 
-/* The error that a kernel without the option gives; 0 for every other option. */
+/* The errno of a kernel that lacks the option; 0 for all other options. */
 static __always_inline int error_of_option(int level, int name)
 {
 	if (level == SOL_SOCKET && name == SO_ZEROCOPY)
@@ -27,7 +27,7 @@ static __always_inline int refuse_option(struct bpf_sockopt *ctx)
 
 	if (!error) {
 		if (ctx->optlen > 4096)
-			ctx->optlen = 0; /* the kernel's own buffer is not used then: the program's value goes through whole */
+			ctx->optlen = 0; /* the kernel then takes the program's own value, in full */
 		return 1;
 	}
 	if (!ctx->sk || !bpf_sk_storage_get(&ends, ctx->sk, NULL, 0))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* How a pair is found to be one, and how it ends. */
+/* How a pair is confirmed, and how it ends. */
 #pragma once
 
 #include "splice_maps.h"
 
-/* The client's first byte: is the server there? Whoever comes first decides, and the swap shows what the other one wrote. */
+/* At the client's first byte: has the server entered? The first to swap decides; the loser's swap returns the decision. */
 static __always_inline bool is_spliced(struct end *end)
 {
 	struct pair *pair = bpf_map_lookup_elem(&pairs, &end->key);
@@ -15,7 +15,7 @@ static __always_inline bool is_spliced(struct end *end)
 	return true;
 }
 
-/* A socket is none of the pair any more. Its mate is to know: a key that is missing otherwise is an error. */
+/* Ends the pair for this socket. The mate must be told, since a key that is missing without reason is an error. */
 static __always_inline void part(const struct end *end)
 {
 	struct pair *pair = bpf_map_lookup_elem(&pairs, &end->key);
@@ -29,8 +29,8 @@ static __always_inline void part(const struct end *end)
 }
 
 /*
- * The socket as it was before it entered. Only where nothing can be queued for it: nobody has been told of it yet, or
- * nobody will be, or its connection has gone.
+ * Takes the socket out of `sockets`. Only allowed where nothing can be queued for it: its mate has not been told of it yet, or
+ * will not be, or its connection is over.
  */
 static __always_inline void leave(u64 cookie)
 {

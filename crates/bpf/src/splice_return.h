@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A way that goes by TCP for good need not go through the kernel's sockmap any longer: that costs, and its FIONREAD does not
- * count what TCP has brought. So the reader leaves the map when nothing waits in its queue and nothing can come there; and
- * then the writer, too, when it has read what waits in its own. Acknowledgements of what TCP carries are the occasion: as
- * long as TCP carries nothing there are none.
+ * Takes pairs out of the sockmap once TCP carries them. Staying there costs time, and FIONREAD of a socket in a sockmap does not
+ * count the bytes that TCP has brought. The reader leaves when its queue is empty and nothing more can be redirected to it; then
+ * the writer leaves, when it has read its own queue. The check runs when what TCP carries is acknowledged: while TCP carries
+ * nothing there is no acknowledgement.
  */
 #pragma once
 
 #include "splice_pair.h"
 #include "tcp.h"
 
-/* Whether no write of this socket is redirected any more, nor on its way to the mate's queue. */
+/* Whether no write of this socket will be redirected any more, and none is on its way to the mate's queue. */
 static __always_inline bool is_done(const struct end *end, const struct sk_psock *own)
 {
-	/* One for the map, and one for every call that is under way. */
+	/* One reference is the map's; every call under way holds another. */
 	return !own || (end->way == BY_TCP && BPF_CORE_READ(own, refcnt.refs.counter) == 1);
 }
 
@@ -22,13 +22,13 @@ static __always_inline bool has_unread(const struct sk_psock *psock)
 	return psock && BPF_CORE_READ(psock, msg_tot_len);
 }
 
-/* What keeps the mate in the map; NULL if it has left, or has gone. */
+/* The mate's sockmap state; NULL if the mate has left the map, or is gone. */
 static __always_inline const struct sk_psock *psock_of_mate(const struct mate *mate)
 {
 	const struct sock *sock = sock_at(mate->sock);
 	const struct sk_psock *psock = psock_of(sock);
 
-	/* Read last: what was read before is the mate's if this is. */
+	/* The cookie is read last: if it is the mate's, so is everything that was read before. */
 	return sock->__sk_common.skc_cookie.counter == mate->cookie ? psock : NULL;
 }
 
@@ -54,7 +54,7 @@ static __always_inline void leave_if_done(struct bpf_sock_ops *ctx, struct end *
 	stop_watching(ctx, end);
 }
 
-/* Something that TCP has carried for this socket was acknowledged. */
+/* Bytes that TCP has carried for this socket were acknowledged. */
 static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -63,7 +63,7 @@ static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 
 	if (!tcp)
 		return;
-	/* A client that has written nothing while it was in the map has not looked for its mate. */
+	/* A client that wrote nothing while it was in the map has not looked up its mate. */
 	if (end->mate.cookie || (end->is_client && is_spliced(end)))
 		leave_if_done(ctx, end, psock_of(&tcp->inet_conn.icsk_inet.sk));
 	else

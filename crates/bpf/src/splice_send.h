@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Where the bytes of a write go. The kernel gives a reader everything that was redirected before anything that TCP has
- * brought. So a way may go from the mate's queue to TCP, once; the other direction would put late bytes before early ones.
+ * Decides where the bytes of a write go. The kernel gives a reader all redirected bytes before any that TCP has brought. So a
+ * direction may change from the mate's queue to TCP, once; the opposite change would put late bytes before early ones.
  */
 #pragma once
 
 #include "splice_pair.h"
 #include "tcp.h"
 
-/* Whether the mate's program, which did not wait in its calls when it connected, or listened, does so now. */
+/* Whether the mate's program blocks in its calls now. When the connection was made, or at the listener, it did not. */
 static __always_inline bool is_blocking(const struct mate *mate)
 {
 	struct switches *switches = get_switches();
 	const struct sock *sock = sock_at(mate->sock);
 	bool waits = caller_of(sock) == WAITS;
 
-	/* Read last: what was read before is the mate's if this is. */
+	/* The cookie is read last: if it is the mate's, so is everything that was read before. */
 	return waits && sock->__sk_common.skc_cookie.counter == mate->cookie && !(switches && switches->blocking);
 }
 
-/* The first byte of a way. */
+/* Decides at the first byte of a direction. */
 static __always_inline u8 decide(struct end *end)
 {
 	if (end->is_client && !is_spliced(end))
@@ -30,7 +30,7 @@ static __always_inline u8 decide(struct end *end)
 	return BY_TCP;
 }
 
-/* From now on TCP carries this way, and what has been redirected is read before. */
+/* From now on TCP carries this direction. The reader gets the redirected bytes first. */
 static __always_inline int go_by_tcp(struct end *end, u32 reason)
 {
 	end->way = BY_TCP;
@@ -38,17 +38,17 @@ static __always_inline int go_by_tcp(struct end *end, u32 reason)
 	return SK_PASS;
 }
 
-/* What the kernel needs for a message beside its bytes, which it does not count. */
+/* The kernel's memory for a message besides its bytes, which the kernel does not count. */
 #define BESIDE_BYTES 1024
-/* All that waits may take so many times the receive buffer. */
+/* Limit of the memory for all unread messages, in multiples of the receive buffer. */
 #define TIMES_ROOM 4
 
-/* So many messages of a stream, or some more, are redirected. */
+/* About how many messages of a stream are redirected before TCP carries it. */
 #define STREAM 256
 
 /*
- * Whether messages follow each other without waiting for answers. One that finds the queue empty counts for two that do
- * not: an answer in three pieces makes no stream.
+ * Whether messages follow each other without waiting for answers. A message that finds the queue empty weighs as much as two
+ * that do not, so that an answer in three pieces is no stream.
  */
 static __always_inline bool is_stream(struct end *end, u32 unread)
 {
@@ -60,8 +60,8 @@ static __always_inline bool is_stream(struct end *end, u32 unread)
 }
 
 /*
- * Whether that much more would be more than the mate may leave unread: bytes as many as its receive buffer holds, and no
- * more messages than are worth a few of them. A message that finds nothing unread is let in whatever its size.
+ * Whether `size` more bytes exceed what the mate may leave unread: as many bytes as its receive buffer holds, and as many messages
+ * as take TIMES_ROOM times that memory. A message that finds nothing unread is redirected whatever its size.
  */
 static __always_inline bool is_stalled(struct end *end, u64 unread, u64 room, u32 size)
 {
@@ -69,11 +69,11 @@ static __always_inline bool is_stalled(struct end *end, u64 unread, u64 room, u3
 
 	if (!unread || size < end->least)
 		end->least = size;
-	messages = (unread + size) / end->least; /* or fewer */
+	messages = (unread + size) / end->least; /* an upper bound */
 	return unread && (unread + size > room || unread + size + messages * BESIDE_BYTES > TIMES_ROOM * room);
 }
 
-/* The mate's key has gone. If the mate is being closed, its kernel answers what TCP brings with a reset, as ever. */
+/* The mate's key is gone. If the mate is being closed, TCP carries on, and the mate's kernel answers with RST as usual. */
 static __always_inline int missed(struct end *end)
 {
 	struct pair *pair = bpf_map_lookup_elem(&pairs, &end->key);
@@ -94,7 +94,7 @@ static __always_inline int redirect(struct sk_msg_md *msg, struct end *end, u32 
 	const struct sock *mate = sock_at(end->mate.sock);
 	u32 unread = mate->sk_backlog.rmem_alloc.counter, room = mate->sk_rcvbuf;
 
-	/* Read last: what was read before is the mate's if this is. If not, its key has gone as well. */
+	/* The cookie is read last: if it is the mate's, so is all that was read before. If not, the mate's key is gone, too. */
 	if (mate->__sk_common.skc_cookie.counter != end->mate.cookie)
 		return missed(end);
 	if (is_stalled(end, unread, room, size))
@@ -109,7 +109,7 @@ static __always_inline int redirect(struct sk_msg_md *msg, struct end *end, u32 
 
 static __always_inline int write_from(struct sk_msg_md *msg, struct end *end, const struct tcp_sock *tcp)
 {
-	/* The kernel says EPIPE. */
+	/* The kernel returns EPIPE. */
 	if (tcp->inet_conn.icsk_inet.sk.sk_shutdown & SEND_SHUTDOWN)
 		return SK_PASS;
 	if (end->way == UNDECIDED)

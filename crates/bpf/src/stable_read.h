@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Entries of hash tables that user space exchanges. The kernel puts the new entry in front of its bucket, then takes the old
- * one out, and the next change of any entry writes into the old one's memory, without a grace period. So a reader in between
- * may find neither of the two, or see another key's value where it has found its own.
+ * Stable reads of hash table entries that user space replaces. The kernel inserts the new entry in front of its bucket, then
+ * removes the old one, and the next change of any entry reuses the old one's memory without a grace period. So a concurrent
+ * reader may find neither entry, or may see another key's value in the entry that it has found.
  *
- * User space exchanges no entry twice within a grace period, and the programs run within one: of all readings of one
- * entry in one run at most one can be spoiled. So an entry is missing only if two look-ups miss it, and its value is right
- * only if two readings agree. crates/ebpf/tests/exchange.rs has a model of this.
+ * User space replaces no entry twice within a grace period, and each run of a program lies within one: of all readings of one
+ * entry in one run at most one is spoiled. So an entry is missing only if two look-ups miss it, and a value is right if two
+ * readings agree. crates/ebpf/tests/exchange.rs models this.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ static __always_inline bool is_in_table(void *map, const void *key)
 	return find_entry(map, key) != NULL;
 }
 
-/* Takes over what is new; returns whether anything was. Sizes are known when this is compiled. */
+/* Copies what has changed; returns whether anything had. Sizes are known at compile time. */
 static __always_inline bool renew_copy(void *copy, const void *entry, u32 size)
 {
 	u32 changed = 0;
@@ -51,7 +51,7 @@ static __always_inline bool renew_copy(void *copy, const void *entry, u32 size)
 	return changed;
 }
 
-/* One reading of the entry; false if it is not there. */
+/* Reads the entry once; false if it is not there. */
 static __always_inline bool read_once(void *map, const void *key, void *copy, u32 size, bool *is_new)
 {
 	void *entry = find_entry(map, key);
@@ -62,8 +62,8 @@ static __always_inline bool read_once(void *map, const void *key, void *copy, u3
 }
 
 /*
- * A copy of the entry, as user space has written it. False: there is none. If two readings differ, the exchange has happened,
- * and the third one is right. No loop: the verifier of whoever lacks CAP_PERFMON follows what a processor may guess of its end.
+ * A copy of the entry, as user space has written it; false: there is none. If two readings differ, the replacement has happened,
+ * and the third one is right. Not a loop: without CAP_PERFMON the verifier also follows mispredicted loop ends.
  */
 static __always_inline bool read_entry(void *map, const void *key, void *copy, u32 size)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * No hook runs when a connected UDP socket sends: once its backend has gone, only a connect() leads it to another one. This
- * iterator walks the descriptors of all processes and tells which of them are such sockets, and which were aborted before
- * since their Service had no backend; whoever runs it connects them on behalf of their processes.
+ * No hook runs when a connected UDP socket sends: once its backend has gone, only another connect() gives it a new one. This
+ * iterator walks the descriptors of all processes and reports those of such sockets, and those of sockets that were aborted
+ * earlier because their Service had no backend. User space then calls connect() on behalf of the processes.
  */
 #include <linux/bpf.h>
 #include <linux/in.h>
@@ -21,7 +21,7 @@ struct descriptor {
 	u32 aborted;
 };
 
-/* Names the type of what the iterator writes in the object's type information. */
+/* Puts the type of the iterator's records into the object's BTF. */
 const struct descriptor *const descriptor_type __attribute__((used)) = 0;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -35,7 +35,7 @@ struct upid {
 
 struct pid {
 	unsigned int level;
-	struct upid numbers[1]; /* of each PID namespace from the outermost one to its own, which is at `level` */
+	struct upid numbers[1]; /* one for each PID namespace, from the outermost to the process's own, at `level` */
 };
 
 /* enum pid_type */
@@ -81,7 +81,7 @@ static __always_inline struct upid at_level(struct pid *pid, u32 level)
 	return found;
 }
 
-/* The process's number in the PID namespace of whoever runs the iterator. 0: it has none there. */
+/* The process's number in the PID namespace of the iterator's reader; 0: it has none there. */
 static __always_inline u32 number_for_reader(struct task_struct *task)
 {
 	struct task_struct *reader = (struct task_struct *)bpf_get_current_task();

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Connected UDP sockets whose backend has gone: what the programs that look for them have in common. */
+/* Connected UDP sockets whose backend has gone: what stale.bpf.c and reclaim.bpf.c have in common. */
 #pragma once
 
 #include "kernel.h"
 #include "serving.h"
 
 /*
- * `translation.connected` of a socket that was aborted, since its Service had no backend for it; and of one whose backend had
- * gone when a round began, which whoever looks for descriptors has had the chance to connect.
+ * Values of `translation.connected`. ABORTED: the socket was aborted, since its Service had no backend. TRIED: the backend had
+ * gone when a round began; user space has since had its chance to connect the socket elsewhere.
  */
 #define CONNECTED 1
 #define ABORTED 2
@@ -29,7 +29,7 @@ static __always_inline struct endpoint peer_of(struct sock *sock)
 	return peer;
 }
 
-/* Whether the socket is connected to a backend that is none of its Service's any more. */
+/* Whether the socket is connected to a backend that its Service no longer has. */
 static __always_inline bool is_stale(struct sock *sock, const struct translation *translation)
 {
 	struct endpoint peer = peer_of(sock);
@@ -37,7 +37,7 @@ static __always_inline bool is_stale(struct sock *sock, const struct translation
 	return translation->connected && endpoint_equal(&translation->backend, &peer) && !still_serves(translation);
 }
 
-/* Whether the socket was aborted, and nobody has connected it since. */
+/* Whether the socket was aborted and has not been connected since. */
 static __always_inline bool is_still_aborted(struct sock *sock, const struct translation *translation)
 {
 	return translation->connected == ABORTED && !sock->__sk_common.skc_dport;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What an unconnected UDP socket has talked with last, which nobody else can have it forget. */
+/* An unconnected UDP socket's last flow. It is the socket's own, so no other socket can evict it. */
 #pragma once
 
 #include "context.h"
 
-/* False: with nobody. Threads may share the socket, so it is copied whole. */
+/* Copies the last flow, under the lock since threads may share the socket. False: there is none. */
 static __always_inline bool last_talk(struct bpf_sock_addr *ctx, struct talked *last)
 {
 	struct talk *talk = bpf_sk_storage_get(&talks, ctx->sk, NULL, 0);
@@ -17,7 +17,7 @@ static __always_inline bool last_talk(struct bpf_sock_addr *ctx, struct talked *
 	return true;
 }
 
-/* Without memory for it there are still the shared tables. */
+/* Stores the last flow. If there is no memory, the shared tables still hold it. */
 static __always_inline void keep_talk(struct bpf_sock_addr *ctx, const struct talked *now)
 {
 	struct talk *talk = bpf_sk_storage_get(&talks, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
@@ -29,7 +29,7 @@ static __always_inline void keep_talk(struct bpf_sock_addr *ctx, const struct ta
 	bpf_spin_unlock(&talk->lock);
 }
 
-/* What this peer answers is its own. */
+/* Forgets that this peer answers for a Service. */
 static __always_inline void remove_talk(struct bpf_sock_addr *ctx, const struct endpoint *peer)
 {
 	struct talk *talk = bpf_sk_storage_get(&talks, ctx->sk, NULL, 0);

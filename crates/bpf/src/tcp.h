@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* What of the kernel's TCP sockets is read, by name only: the loader finds where the fields lie (CO-RE). */
+/* The fields of the kernel's TCP sockets that are read. The loader relocates each to its offset in the running kernel (CO-RE). */
 #pragma once
 
 #include "types.h"
@@ -46,7 +46,7 @@ typedef struct refcount_struct {
 	atomic_t refs;
 } refcount_t;
 
-/* What the kernel keeps of a socket in a sockmap. */
+/* The kernel's state of a socket in a sockmap. */
 struct sk_psock {
 	u32 msg_tot_len;
 	refcount_t refcnt;
@@ -85,10 +85,10 @@ extern void *bpf_cast_to_kern_ctx(void *context) __ksym;
 
 extern void *bpf_rdonly_cast(const void *object, u32 type) __ksym;
 
-/* The socket at this address, or what has become of it: reading it cannot fault. */
+/* The socket at this address, or whatever is there now: reads cannot fault. */
 #define sock_at(address) ((const struct sock *)bpf_rdonly_cast((void *)(address), bpf_core_type_id_kernel(struct sock)))
 
-/* Marks in the lowest bits of sk_user_data, and the one that says what it is. */
+/* Flag bits in the lowest bits of sk_user_data, and the bit that marks a psock. */
 #define USER_DATA_MARKS 7ull
 #define USER_DATA_IS_PSOCK 4
 
@@ -102,11 +102,11 @@ static __always_inline const struct sk_psock *psock_of(const struct sock *sock)
 enum caller {
 	NOBODY,   /* not accepted yet */
 	KERNEL,   /* a socket without a file */
-	WAITS,    /* a program that waits in its calls */
+	WAITS,    /* a program that blocks in its calls */
 	NEVER_WAITS,
 };
 
-/* Who calls for the socket, as things are now. */
+/* What kind of caller uses the socket now. */
 static __always_inline enum caller caller_of(const struct sock *sock)
 {
 	const struct socket *socket = BPF_CORE_READ(sock, sk_socket);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Whom a socket is really connected to. A program is told what it dialled, and the proxy what was dialled; two sockets may be
- * told the same. Whoever has to know which two are the ends of one connection (the broker) asks here: an option of a level
- * that the kernel does not have, answered only for sockets of which something else is told.
+ * The address that a socket is really connected to. getpeername() tells a program what it dialled, and SO_ORIGINAL_DST tells the
+ * proxy; two sockets may get the same answer. The broker must know which two sockets are the ends of one connection, so it
+ * asks here: by an option at a level that the kernel does not have. Only sockets with a different reported peer are answered.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ static __always_inline bool is_told_otherwise(struct bpf_sock *sock)
 	return (captured && (captured->dialled || captured->accepted)) || (translation && translation->connected);
 }
 
-/* As `struct endpoint`. False: what the socket says of itself is true. */
+/* Answers with a `struct endpoint`. False: the socket's own getpeername() is true. */
 static __always_inline bool answer_true_peer(struct bpf_sockopt *ctx)
 {
 	const volatile struct bpf_sock *sock = ctx->sk;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Types of the parts that know neither kernel nor map. They are compiled twice: into the programs, and for this machine
- * by their tests (tests/pure.rs).
+ * Types for the parts that use neither kernel types nor maps. Those parts are compiled twice: into the programs, and for this
+ * machine in their tests (tests/pure.rs).
  */
 #pragma once
 

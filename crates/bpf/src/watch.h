@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Observation without a proxy: TCP connections that a Service, a policy or capture concerns, counted for each pair of
- * identities and each Service. A socket carries what of it has been counted; its close counts the rest, and so does the
- * agent's iterator (watching.bpf.c) for those that last.
+ * Observation without a proxy: counts TCP connections that a Service, a policy or capture concerns, for each pair of identities
+ * and each Service. A socket stores what has been counted of it. Its close counts the rest; for sockets that stay open the
+ * agent's iterator does (watching.bpf.c).
  */
 #pragma once
 
@@ -11,37 +11,37 @@
 #include "events.h"
 
 enum side {
-	SIDE_CLIENT, /* it has dialled */
+	SIDE_CLIENT, /* the end that dialled */
 	SIDE_SERVER,
 };
 
-/* Between whom, by their numbers; 0: nobody we know of, no Service. */
+/* Client, server and Service, by number; 0: unknown, or no Service. */
 struct relation_key {
 	u32 client;
 	u32 server;
 	u32 service;
-	u32 side; /* whose sockets these are: two pods of one node count each connection at both ends */
+	u32 side; /* whose sockets were counted: a connection between two pods of one node is counted at both ends */
 };
 
 enum failure {
 	FAILED_REFUSED,
-	FAILED_RESET, /* after it had come to be */
+	FAILED_RESET, /* reset after it was established */
 	FAILED_TIMEOUT,
 	FAILED_OTHERWISE, /* given up by the program, or unreachable */
 	FAILURES,
 };
 
-/* Of microseconds: place i is for less than 2^i, the last one for all the rest. */
+/* Buckets of a histogram of microseconds: bucket i counts values below 2^i, the last one all others. */
 #define LATENCIES 24
 
 struct relation {
 	u64 attempts; /* calls of connect(); connections accepted */
 	u64 connections;
 	u64 closed;
-	u64 sent; /* bytes, as the peer has acknowledged them */
+	u64 sent; /* bytes that the peer has acknowledged */
 	u64 received;
-	u64 rtt_us; /* the sum of what the kernel had smoothed when it was looked at ... */
-	u64 rtts;   /* ... so many times */
+	u64 rtt_us; /* sum of the kernel's smoothed RTT at each look ... */
+	u64 rtts;   /* ... and number of looks */
 	u64 failures[FAILURES];
 	u64 latencies[LATENCIES]; /* of connect() */
 };
@@ -50,15 +50,15 @@ struct relation {
 struct watched {
 	struct relation_key key;
 	u64 began_ns;
-	u64 sent; /* of which has been counted */
+	u64 sent; /* bytes that have been counted */
 	u64 received;
 	u32 established;
 	u32 pad;
 };
 
 /*
- * Shared by all processors, and counted by atomic additions, of which a connection needs a handful: memory for each processor
- * would have to be had beforehand, in a quantity that nobody wants to pay for a switch that is off, or can fail to come.
+ * Shared by all processors, with atomic additions: a connection needs only a handful. A per-CPU map would need memory up front,
+ * which is a high price while the switch is off, or could fail to allocate.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -77,7 +77,7 @@ struct {
 
 static const struct relation no_relation = {};
 
-/* NULL: there is no room, and the connection is not counted. */
+/* The counters for the key, created if necessary; NULL: no room, and the connection is not counted. */
 static __always_inline struct relation *relation_of(const struct relation_key *key)
 {
 	struct relation *relation = bpf_map_lookup_elem(&relations, key);
@@ -93,7 +93,7 @@ static __always_inline struct relation *relation_of(const struct relation_key *k
 
 #define ADD(counter, amount) __sync_fetch_and_add(&(counter), amount)
 
-/* 0 for 0, else the number of the highest bit and one more. */
+/* Position of the highest set bit, counted from 1; 0 for 0. */
 static inline u32 bits_of(u64 value)
 {
 	u32 bits = 0;
@@ -106,7 +106,7 @@ static inline u32 bits_of(u64 value)
 	return bits + (value != 0);
 }
 
-/* What has come and gone since the socket was last looked at. The kernel smooths in eighths of a microsecond. */
+/* Adds the bytes since the last look at the socket. `srtt` is in eighths of a microsecond, as the kernel keeps it. */
 static __always_inline void add_traffic(struct relation *relation, struct watched *watched, u64 sent, u64 received,
 					u32 srtt)
 {

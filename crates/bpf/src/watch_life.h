@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The life of a connection that is watched: dialled or accepted, established, over. */
+/* The life of a watched connection: dialled or accepted, established, over. */
 #pragma once
 
 #include "orig_dst.h"
@@ -10,7 +10,7 @@
 #define EPIPE 32
 #define ETIMEDOUT 110
 
-/* Whether anything is watched: a program that does not is as if none of this were there. */
+/* Set at load. If false, the verifier removes all code of this file. */
 const volatile bool watching = false;
 
 static __always_inline u32 number_of(const struct address *address)
@@ -22,7 +22,7 @@ static __always_inline u32 number_of(const struct address *address)
 	return generation && identity_of(*generation, address, &identity) ? identity.number : IDENTITY_UNKNOWN;
 }
 
-/* The Service that this socket has dialled, or 0. */
+/* The Service that this socket has dialled; 0: none. */
 static __always_inline u32 service_of(struct bpf_sock *sock, const struct endpoint *peer)
 {
 	struct translation *translation = bpf_sk_storage_get(&translations, sock, NULL, 0);
@@ -37,7 +37,7 @@ static __always_inline bool is_loopback(const struct address *a)
 	return address_is_v4_loopback(a) || address_is_v6_loopback(a);
 }
 
-/* The way between a pod's programs and its proxy is no connection of the pod. */
+/* Whether the connection is between a pod's programs and its own proxy, which does not count as a connection of the pod. */
 static __always_inline bool is_inside(const struct address *local, const struct address *peer)
 {
 	return is_loopback(local) || is_loopback(peer) || address_equal(local, peer);
@@ -77,7 +77,7 @@ static __always_inline void watch(struct bpf_sock_ops *ops, u64 netns, u32 side)
 	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
-/* Step by step: to reach a place by its number is arithmetic with a pointer, which takes CAP_PERFMON to load. */
+/* Step by step: indexing by a variable is pointer arithmetic for which the verifier demands CAP_PERFMON. */
 static __always_inline void note_latency(struct relation *relation, u32 place)
 {
 	u64 *latency = relation->latencies;
@@ -98,7 +98,7 @@ static __always_inline void note_established(struct bpf_sock_ops *ops, struct wa
 	note_latency(relation, bits_of((bpf_ktime_get_ns() - watched->began_ns) / 1000));
 }
 
-/* The error that the socket has been given; 0 if that cannot be known, or there is none. */
+/* The socket's error; 0 if unknown or none. */
 static __always_inline u32 error_of(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock_ops_kern *context;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * Connections that last are counted before they end. This iterator walks the TCP sockets of one network namespace and adds
- * what those that are watched have carried since they were last looked at. It holds the socket meanwhile, as its close does.
+ * Counts connections while they are still open. This iterator walks the TCP sockets of one network namespace and adds the traffic
+ * of each watched one since the last look. The iterator holds the socket's lock meanwhile, as close does.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The parts of the programs that know neither kernel nor map, on this machine. Exit code 0: all is as it must be. */
+/* Tests of the parts that use neither kernel types nor maps, on this machine. Exit code 0: all passed. */
 #include <assert.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static void addresses(void)
 		other.word[i] ^= 1;
 		assert(!address_equal(&other, &v6));
 	}
-	/* A v6 address whose beginning looks like a mapped one's. */
+	/* An IPv6 address whose first words are those of a mapped one, but for one bit. */
 	other = (struct address){ { 0, 0, __builtin_bswap32(0x0001ffff), v4.word[3] } };
 	assert(!address_is_v4(&other));
 }
@@ -61,7 +61,7 @@ static void scaled(void)
 	for (u32 count = 1; count < 100; count++) {
 		assert(scale(0, count) == 0);
 		assert(scale(0xffffffff, count) == count - 1);
-		/* Each result has an equal share of the random numbers. */
+		/* Each result gets an equal share of the random numbers. */
 		for (u32 i = 0; i < count; i++) {
 			u64 first = (((u64)i << 32) + count - 1) / count;
 
@@ -107,7 +107,7 @@ static void evaluate(void)
 
 	assert(!is_denied(0, JUDGED) && is_denied(0, closed) && !is_denied(SAYS_ALLOW, closed));
 	assert(is_denied(SAYS_ALLOW | SAYS_DENY, JUDGED) && !is_denied(DRY_DENY, JUDGED) && is_denied(DRY_ALLOW, closed));
-	/* Silence is wanted by who denies: a rule that refuses is not silenced by a default. */
+	/* The denying side decides on silence: a rule that refuses is not silenced by the default. */
 	assert(is_dropped(0, silent) && !is_dropped(SAYS_DENY, silent) && is_dropped(SAYS_DENY | SAYS_DROP, closed));
 	assert(would_be_denied(0, dry) && !would_be_denied(SAYS_ALLOW, dry) && !would_be_denied(DRY_ALLOW, dry));
 	assert(would_be_denied(SAYS_ALLOW | DRY_DENY, JUDGED) && !would_be_denied(0, JUDGED));

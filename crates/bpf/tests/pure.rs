@@ -1,4 +1,4 @@
-//! The pure parts of the programs, compiled for this machine with the sanitizers of the compiler (tests/pure.c).
+//! Tests of the programs' pure parts (tests/pure.c), compiled for this machine with the compiler's sanitizers.
 
 use std::path::Path;
 use std::process::Command;

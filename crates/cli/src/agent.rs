@@ -1,4 +1,4 @@
-//! `sidestep agent`: a program of its own, which this one becomes; and asking it.
+//! `sidestep agent`: executes the agent's program. And queries to a running agent.
 
 use crate::Failure;
 use crate::args::AgentSocket;
@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-/// Why this program does not become the other one.
+/// Why the other program could not be executed.
 #[derive(Debug, thiserror::Error)]
 pub enum BecomeError {
     #[error("{program} is not here: {built}")]
@@ -18,12 +18,12 @@ pub enum BecomeError {
     Execute { program: OsString, source: io::Error },
 }
 
-/// An agent that answers something else than what was asked.
+/// The agent's answer does not fit the question.
 #[derive(Debug, thiserror::Error)]
 #[error("the agent is of another version than this command: it answers {0:?}")]
 struct BesideThePoint(Answer);
 
-/// `command`: what the program is to do besides being the agent.
+/// `command`: the subcommand of the agent's program; None: the agent itself.
 pub fn run(command: Option<&str>, args: &[OsString]) -> Result<ExitCode, Failure> {
     let built = "the agent is built by `cargo build --release -p sidestep-agent`, which needs clang";
     let not_here = |source| Failure::new(BecomeError::NotHere { program: locate::AGENT, built, source });
@@ -31,7 +31,7 @@ pub fn run(command: Option<&str>, args: &[OsString]) -> Result<ExitCode, Failure
     Err(become_program(Command::new(&program).args(command).args(args)))
 }
 
-/// Only comes back if that did not work.
+/// Executes the program; returns only after an error.
 pub fn become_program(command: &mut Command) -> Failure {
     let source = command.exec();
     Failure::new(BecomeError::Execute { program: command.get_program().into(), source })

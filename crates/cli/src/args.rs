@@ -1,4 +1,4 @@
-//! Options and their help.
+//! Command-line options and their help.
 
 use clap::{Parser, Subcommand};
 use sidestep_abi::env;
@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// The hidden command that a trial runs under the library.
+/// The hidden command that the doctor's trial runs under the library.
 pub const TALK_TO_YOURSELF: &str = "talk-to-yourself";
 
 /// Takes the cost of local hops away from unchanged programs.
@@ -105,7 +105,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The program, and its arguments: whatever follows the program's name is the program's own
-    // One argument, so that it begins with the program: clap takes what follows its first word as it is.
+    // A single argument that begins with the program: clap then takes everything after the first word as it is.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
@@ -323,7 +323,7 @@ pub struct Explain {
     pub agent: AgentSocket,
 }
 
-/// Which agent to ask, and how to print what it says.
+/// Which agent to ask, and how to print its answer.
 #[derive(clap::Args)]
 pub struct AgentSocket {
     /// The agent's socket

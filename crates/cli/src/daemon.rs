@@ -1,4 +1,4 @@
-//! Starting the broker when none runs.
+//! Starts the broker if none runs.
 
 use crate::locate::{self, LocateError};
 use rustix::event::{PollFd, PollFlags};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A broker starts within milliseconds; on a machine that thrashes we rather go without.
+/// A broker starts within milliseconds. On a machine that thrashes, the program runs without a broker instead of waiting longer.
 const START: Duration = Duration::from_secs(5);
 
 /// Why there is no broker.
@@ -22,7 +22,7 @@ pub enum StartError {
     Locate(#[from] LocateError),
     #[error("cannot start {}", program.display())]
     Spawn { program: PathBuf, source: io::Error },
-    /// In its own words.
+    /// The broker's own error message.
     #[error("{0}")]
     Said(String),
     #[error("the broker did not start")]
@@ -31,15 +31,15 @@ pub enum StartError {
     NotReady,
 }
 
-/// Makes sure that a broker of our version answers at `address`, and stays as long as this process lives.
+/// Makes sure that a broker of this version answers at `address`. It stays as long as this process lives.
 pub fn ensure(address: &Address, config: Option<&Path>) -> Result<(), StartError> {
     match ask(address) {
-        // One that hangs up may have been about to leave.
+        // A broker that hangs up may have been about to end.
         Err(ClientError::NotRunning(_) | ClientError::HungUp(_)) => {}
         answer => return Ok(answer?),
     }
     let started = start(address, config);
-    // Of several that start at once one wins, and it serves all.
+    // If several brokers are started at once, one wins and serves all.
     match (ask(address), started) {
         (Ok(()), _) => Ok(()),
         (Err(ClientError::NotRunning(_)), Err(why)) => Err(why),
@@ -58,7 +58,7 @@ fn start(address: &Address, config: Option<&Path>) -> Result<(), StartError> {
     if let Some(file) = config {
         command.arg("--config").arg(file);
     }
-    // The broker is no customer of its own.
+    // The broker itself must not use the library.
     command.env_remove("LD_PRELOAD");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|source| StartError::Spawn { program, source })?;
@@ -71,12 +71,12 @@ fn start(address: &Address, config: Option<&Path>) -> Result<(), StartError> {
     };
     match child.wait() {
         Ok(status) if status.success() => Ok(()),
-        // Its first line says why; the second that it did not start.
+        // The broker's first line gives the reason; the second one only says that it did not start.
         _ => Err(said.lines().next().map_or(StartError::Silent, |line| StartError::Said(line.into()))),
     }
 }
 
-/// The broker lets go of its stderr when it is ready; until then it may complain there.
+/// The broker closes its stderr when it is ready. Until then errors may appear there.
 fn until_ready(mut stderr: ChildStderr) -> io::Result<String> {
     let deadline = Instant::now() + START;
     let (mut said, mut part) = (Vec::new(), [0; 1024]);
@@ -95,7 +95,7 @@ fn until_ready(mut stderr: ChildStderr) -> io::Result<String> {
 }
 
 fn give_up(mut child: Child) {
-    // Errors mean that it has ended by itself meanwhile.
+    // Errors mean that the broker has already ended.
     let _ = child.kill();
     let _ = child.wait();
 }

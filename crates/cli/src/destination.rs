@@ -1,10 +1,10 @@
-//! Who connects, and where to, as people write it.
+//! Parses callers and destinations of connections.
 
 use sidestep_agent_api::{Caller, Protocol};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// A text that names nobody, or no place.
+/// A text that is no caller or no destination.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     #[error("{0}: expected a process id, or the absolute path of a cgroup")]
@@ -21,7 +21,7 @@ pub struct Destination {
     pub address: SocketAddr,
 }
 
-/// A number is a process; everything else is a directory.
+/// A number is a process id; everything else is a cgroup's directory.
 pub fn caller(text: &str) -> Result<Caller, TextError> {
     if let Ok(pid) = text.parse() {
         return Ok(Caller::Process(pid));
@@ -36,7 +36,7 @@ pub fn destination(text: &str) -> Result<Destination, TextError> {
     parsed.map_err(|_| TextError::Destination(text.into()))
 }
 
-/// A port at which a pod is called.
+/// A port of a pod, with its protocol.
 pub fn port(text: &str) -> Result<(Protocol, u16), TextError> {
     let (protocol, port) = with_protocol(text);
     port.parse().map(|port| (protocol, port)).map_err(|_| TextError::Port(text.into()))

@@ -1,4 +1,4 @@
-//! `sidestep explain`: the way of a connection, rule by rule.
+//! `sidestep explain`: what happens to a connection, rule by rule.
 
 use crate::Failure;
 use crate::agent::{beside_the_point, print_json};

@@ -1,4 +1,4 @@
-//! `sidestep --help`: the commands by what they are for.
+//! `sidestep --help`: the commands, grouped by purpose.
 
 use clap::Command;
 
@@ -12,7 +12,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Help", &["help"]),
 ];
 
-/// The same command line with its commands in groups.
+/// The command line with its commands in groups.
 pub fn grouped(mut command: Command) -> Command {
     command.build();
     let groups: String = GROUPS.iter().map(|(title, names)| group(&command, title, names)).collect();

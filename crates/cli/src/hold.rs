@@ -6,7 +6,7 @@ use sidestep_broker::broker::hold::Scope;
 use sidestep_broker::client::{ClientError, Operator};
 use std::process::ExitCode;
 
-/// What is to be detached or attached is not there.
+/// The process or connection does not exist.
 #[derive(Debug, thiserror::Error)]
 enum HoldError {
     #[error("process {0} is not under Sidestep; see `sidestep status`")]

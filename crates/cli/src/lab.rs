@@ -1,4 +1,4 @@
-//! `sidestep lab`: a program of its own, which this one becomes.
+//! `sidestep lab`: executes the lab's program.
 
 use crate::agent::{BecomeError, become_program};
 use crate::{Failure, locate};

@@ -1,4 +1,4 @@
-//! Where the other parts of Sidestep are: beside this program, or where packages put them.
+//! Finds the other parts of Sidestep: beside this program, or where packages install them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub const LAB: &str = "sidestep-lab";
 /// Overrides the search for the library.
 const LIBRARY_VARIABLE: &str = "SIDESTEP_LIBRARY";
 
-/// Why a part of Sidestep is not found.
+/// Why a part of Sidestep was not found.
 #[derive(Debug, thiserror::Error)]
 pub enum LocateError {
     #[error("{LIBRARY_VARIABLE}={}: no such file", .0.display())]
@@ -26,7 +26,7 @@ pub enum LocateError {
     Nowhere { name: &'static str, beside: PathBuf, lib: PathBuf },
 }
 
-/// The library to preload, as an absolute path.
+/// The absolute path of the library to preload.
 pub fn library() -> Result<PathBuf, LocateError> {
     let found = match std::env::var_os(LIBRARY_VARIABLE) {
         Some(path) => {
@@ -36,7 +36,7 @@ pub fn library() -> Result<PathBuf, LocateError> {
         None => beside_or_in_lib(LIBRARY),
     }?;
     let path = std::fs::canonicalize(&found).map_err(|source| LocateError::Resolve { path: found, source })?;
-    // The dynamic loader separates the names in LD_PRELOAD by these.
+    // These characters separate names in LD_PRELOAD.
     if path.to_string_lossy().contains([':', ' ']) {
         return Err(LocateError::NotPreloadable(path));
     }

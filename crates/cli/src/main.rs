@@ -52,19 +52,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error for the user, with the exit code it stands for.
+/// An error for the user, and its exit code.
 struct Failure {
     error: Box<dyn Error>,
     code: u8,
 }
 
 impl Failure {
-    /// Something did not work.
+    /// An operation failed.
     fn new(error: impl Error + 'static) -> Failure {
         Failure { error: Box::new(error), code: 1 }
     }
 
-    /// The user asked for something that makes no sense; as clap does.
+    /// A usage error, with clap's exit code.
     fn usage(error: impl Error + 'static) -> Failure {
         Failure { error: Box::new(error), code: 2 }
     }

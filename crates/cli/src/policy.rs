@@ -1,4 +1,4 @@
-//! `sidestep policy`: with whom pods may talk.
+//! `sidestep policy`: with whom pods may communicate.
 
 use crate::Failure;
 use crate::agent::{beside_the_point, print_json};

@@ -1,4 +1,4 @@
-//! `sidestep reasons`: what the codes mean.
+//! `sidestep reasons`: the meaning of reason codes.
 
 use crate::Failure;
 use crate::args::Reasons;
@@ -29,7 +29,7 @@ pub fn print(args: &Reasons) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The meaning of a reason by name; empty for one that this version does not know.
+/// The meaning of a reason by name; empty for an unknown one.
 pub fn meaning(name: &str) -> &'static str {
     Reason::ALL.iter().find(|r| r.name() == name).map_or("", |r| r.meaning().trim())
 }

@@ -1,4 +1,4 @@
-//! `sidestep run`: settings into variables, the library into LD_PRELOAD, then exec.
+//! `sidestep run`: puts settings into variables and the library into LD_PRELOAD, then executes the program.
 
 use crate::Failure;
 use crate::args::Run;
@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode};
 
 const CONFIG_VARIABLE: &str = "SIDESTEP_CONFIG";
 
-/// Why the program does not run.
+/// Why the program cannot be run.
 #[derive(Debug, thiserror::Error)]
 enum RunError {
     #[error("name a program")]
@@ -30,7 +30,7 @@ enum RunError {
     Execute { program: String, source: io::Error },
 }
 
-/// Why it runs without the library, or without a broker.
+/// Why the program runs without the library, or without a broker.
 #[derive(Debug, thiserror::Error)]
 enum Without {
     #[error(transparent)]
@@ -53,7 +53,7 @@ pub fn run(args: &Run) -> Result<ExitCode, Failure> {
     Err(cannot_execute(program, command.exec()))
 }
 
-/// Library and broker. Whatever is missing is said in one line, and the program runs all the same.
+/// Adds library and broker. If one is missing, a line says so, and the program runs all the same.
 fn prepare(command: &mut Command, config: Option<&Path>) {
     if let Err(error) = try_to_prepare(command, config) {
         eprintln!("sidestep: warning: {}; the program runs on kernel TCP", chain(&error));
@@ -68,12 +68,12 @@ fn try_to_prepare(command: &mut Command, config: Option<&Path>) -> Result<(), Wi
         Err(_) => Address::of_this_user(),
     };
     daemon::ensure(&address, config)?;
-    // Named, so that a program that changes its user still finds the broker of the one who started it.
+    // Set explicitly, so that a program that changes its user still finds the broker of the user who started it.
     command.env(env::BROKER, address.to_string());
     Ok(())
 }
 
-/// Ours first: it has to see a call before any other library that was already asked for.
+/// Puts our library first: it must see a call before the libraries that were preloaded already.
 fn preload(library: &Path, before: Option<OsString>) -> OsString {
     let mut list = library.as_os_str().to_owned();
     let others = before.unwrap_or_default();
@@ -85,8 +85,8 @@ fn preload(library: &Path, before: Option<OsString>) -> OsString {
     list
 }
 
-/// The settings, and the file they came from. A bad file that was asked for is an error; a bad file in a default
-/// place must not keep the program from running.
+/// The settings, and their file. An invalid file that was asked for is an error. An invalid file in a default place must not keep
+/// the program from running.
 fn find_config(asked: Option<&Path>) -> Result<(Config, Option<PathBuf>), Failure> {
     if let Some(file) = asked {
         let config = Config::load(file).map_err(Failure::usage)?;
@@ -114,7 +114,7 @@ fn default_config() -> Option<PathBuf> {
     places.into_iter().flatten().find(|file| file.exists())
 }
 
-/// Option before variable before file; what nobody sets is left to the library.
+/// Options take precedence over variables, and those over the file. Other settings are left to the library.
 fn set_variables(command: &mut Command, args: &Run, config: &Config) -> Result<(), Failure> {
     let spin = setting::<Spin>(env::SPIN, args.spin, config.spin);
     let upgrade_after = setting::<UpgradeAfter>(env::UPGRADE_AFTER, args.upgrade_after, config.upgrade_after);
@@ -134,13 +134,13 @@ fn set_variables(command: &mut Command, args: &Run, config: &Config) -> Result<(
     }
     let from_variable = std::env::var_os(env::REPORT).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(report) = args.report.clone().or(from_variable).or(config.report.clone()) {
-        // The program may change its directory before it exits.
+        // Made absolute, since the program may change its directory before it exits.
         command.env(env::REPORT, absolute(&report)?);
     }
     Ok(())
 }
 
-/// A variable that makes no sense is said to the user, and does not keep the program from running.
+/// An invalid variable is reported, but does not keep the program from running.
 fn setting<T>(name: &str, option: Option<T>, config: Option<T>) -> Option<String>
 where
     T: std::str::FromStr<Err = SettingError> + ToString,
@@ -157,9 +157,9 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|source| Failure::usage(RunError::Path { path: path.into(), source }))
 }
 
-/// With the codes of a shell.
+/// The error, with a shell's exit code.
 fn cannot_execute(program: &OsStr, source: io::Error) -> Failure {
-    // A directory in PATH that this user may not search is reported as a lack of permission, too.
+    // For a directory in PATH that this user may not search, execvp also reports a lack of permission.
     let found = source.kind() != ErrorKind::NotFound && is_somewhere(program);
     let program = program.to_string_lossy().into_owned();
     match found {

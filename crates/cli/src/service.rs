@@ -1,4 +1,4 @@
-//! `sidestep service`: what the agent balances.
+//! `sidestep service`: the Services that the agent balances.
 
 use crate::Failure;
 use crate::agent::{beside_the_point, print_json};
@@ -55,7 +55,7 @@ fn row(service: &Service, port: &Port) -> [String; 8] {
     ]
 }
 
-/// What of a Service is not as its author may think.
+/// Prints what is not as the Service's author may expect.
 fn print_remarks(service: &Service) {
     let name = format!("{}/{}", service.namespace, service.name);
     service.problems.iter().for_each(|problem| println!("{name}: {problem}"));

@@ -85,7 +85,7 @@ fn links(list: &[Link]) -> Table {
     table
 }
 
-/// One row for each direction; the connection's own columns only in the first.
+/// One row for each direction; the columns of the connection itself are only in the first one.
 fn connections(list: &[Connection]) -> Table {
     let mut table =
         Table::new(&["NAME", "LOCAL", "REMOTE", "STATE", ">FROM", ">TO", "CARRIER", ">RING", ">KERNEL", "LAST REASON"]);

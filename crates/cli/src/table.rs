@@ -1,8 +1,8 @@
-//! Plain text tables, and numbers as people read them.
+//! Plain-text tables, and numbers in readable form.
 
 use std::fmt;
 
-/// Columns two spaces apart, as wide as their widest cell where the terminal has room for that.
+/// Columns are two spaces apart, and as wide as their widest cell if the terminal is wide enough.
 pub struct Table {
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
@@ -23,15 +23,15 @@ impl Table {
     }
 }
 
-/// Names of processes come from anywhere; none of them gets to command the terminal.
+/// Replaces control characters: names of processes come from anywhere, and must not control the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// Columns of text are not narrowed below this, or their heading.
+/// Columns of text are not narrower than this, or than their heading.
 const NARROWEST: usize = 8;
-/// Where nothing limits the width (a pipe, a file), longer cells stick out of their column: one of them must not push
-/// those of all other rows to the right.
+/// Width limit of columns if the output's width is unlimited (a pipe, a file). Longer cells exceed their column: a single one must
+/// not push those of all other rows to the right.
 const WIDEST: usize = 48;
 
 impl fmt::Display for Table {
@@ -40,7 +40,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Of the terminal that the output goes to; None: it goes to a pipe or a file, for others to read.
+/// The width of the output's terminal; None: the output is a pipe or a file.
 fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
     Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
@@ -75,13 +75,13 @@ impl Table {
         line
     }
 
-    /// As wide as the widest cell.
+    /// Each column's widest cell.
     fn widths(&self) -> Vec<usize> {
         let width = |column: usize| self.rows.iter().filter_map(|row| row.get(column)).map(|cell| length(cell)).max();
         (0..self.right.len()).map(|column| width(column).unwrap_or(0)).collect()
     }
 
-    /// All columns within the limit: the widest ones of text are narrowed, to one width, as far as need be.
+    /// Fits all columns within the limit: the widest columns of text are narrowed to one common width, as far as necessary.
     fn fitted(&self, limit: usize) -> Vec<usize> {
         let least = |column: usize| length(&self.rows[0][column]).max(NARROWEST);
         let natural = self.widths();
@@ -95,7 +95,7 @@ impl Table {
     }
 }
 
-/// Numbers are never cut.
+/// Columns of numbers are never narrowed.
 fn narrowed(cap: usize) -> impl Fn((usize, &bool)) -> usize {
     move |(width, &right)| if right { width } else { width.min(cap) }
 }
@@ -104,12 +104,12 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A cell of words goes on in the next line; a word that is too long loses its middle.
+/// Wraps a cell's words; a word that is too long loses its middle.
 fn lines(cell: &str, width: Option<usize>) -> Vec<String> {
     let Some(width) = width.filter(|&width| length(cell) > width) else { return vec![cell.into()] };
     let mut lines = vec![String::new()];
     for word in cell.split(' ').map(|word| shortened(word, width)) {
-        let line = lines.last_mut().expect("there is one at least");
+        let line = lines.last_mut().expect("the list starts with a line");
         if line.is_empty() {
             *line = word;
         } else if length(line) + 1 + length(&word) <= width {
@@ -132,7 +132,7 @@ fn shortened(word: &str, width: usize) -> String {
     word.chars().enumerate().filter_map(keep).collect()
 }
 
-/// `1.5 M`: three digits and a decimal unit are enough to compare.
+/// `1.5 M`: three digits and a decimal unit.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 6] = ["", " k", " M", " G", " T", " P"];
     let (mut value, mut unit) = (n as f64, 0);
@@ -177,7 +177,7 @@ mod tests {
             assert!(text.lines().next().unwrap().contains("SERVICE "), "{text}");
             assert!(text.contains("1234567") && text.contains("first") && text.contains("last"), "{text}");
         }
-        // There is a limit to it.
+        // Numbers and headings are never cut, whatever the limit.
         assert!(services().render(Some(10)).contains("1234567"));
     }
 
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(table.render(Some(21)), "N  MEANING\n5  one two three four\n");
     }
 
-    /// A script gets every name whole, and a reader columns.
+    /// Scripts get every name whole, and readers get columns.
     #[test]
     fn in_a_pipe_nothing_is_cut_and_only_the_long_row_is_long() {
         let text = services().render(None);

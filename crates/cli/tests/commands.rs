@@ -30,7 +30,7 @@ fn the_status_has_a_table_and_json() {
     for list in ["processes", "links", "connections"] {
         assert_eq!(json[list], serde_json::json!([]), "{list}");
     }
-    // An address as an option goes before the variable.
+    // The option takes precedence over the variable.
     let said = sandbox.run(&["status", "--address", "@sidestep-test-nobody"]);
     assert!(said.err.contains("@sidestep-test-nobody"), "{}", said.err);
 }
@@ -46,7 +46,8 @@ fn everything_is_detached_until_attached() {
     assert_eq!(sandbox.run(&["status", "--json"]).json()["hold"], false);
 }
 
-/// Its abstract address is known in the whole network namespace; what tells an operator is a directory of the host. Needs root.
+/// An abstract address is known in the whole network namespace, also to a container that shares it. An operator is recognized by a
+/// directory of the host. Needs root.
 #[test]
 fn uid_0_of_a_container_is_no_operator() {
     let sandbox = Sandbox::new();
@@ -60,7 +61,7 @@ fn uid_0_of_a_container_is_no_operator() {
     assert!(!status.hold);
 }
 
-/// The command by uid 0 without capabilities, which shares nothing but the network with us, and the program's file.
+/// The command, run by uid 0 without capabilities, which shares only the network and the program's file with this process.
 fn in_container(command: &Command) -> Command {
     const OWN_FILES: &str = "mount -t tmpfs none /run && mount -t tmpfs none /tmp && exec \"$@\"";
     let mut inside = Command::new("unshare");
@@ -107,7 +108,7 @@ fn every_reason_is_explained() {
     }
 }
 
-/// Answers one question, whatever it is.
+/// Answers one question with this answer.
 fn agent_that_says(sandbox: &Sandbox, answer: &sidestep_agent_api::Answer) -> std::thread::JoinHandle<()> {
     let listener = std::os::unix::net::UnixListener::bind(sandbox.path("agent.sock")).expect("bind");
     let reply = serde_json::to_vec(&Ok::<_, String>(answer)).expect("JSON");

@@ -1,4 +1,4 @@
-//! `sidestep doctor`: programs of every kind, made here byte by byte, and the machine.
+//! `sidestep doctor`, for programs of every kind, which are generated here, and for the machine.
 
 mod common;
 
@@ -13,7 +13,7 @@ const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
 const X86_64: u16 = 62;
 const AARCH64: u16 = 183;
 
-/// A 64-bit ELF file with nothing in it but what the doctor looks at.
+/// A 64-bit ELF file with nothing but what the doctor reads.
 fn elf(machine: u16, loader: Option<&str>, section: Option<&str>) -> Vec<u8> {
     const HEADER: usize = 64;
     const PROGRAM_HEADER: usize = 56;
@@ -61,7 +61,7 @@ fn program(sandbox: &Sandbox, name: &str, content: &[u8], mode: u32) -> PathBuf 
     path
 }
 
-/// The checks of a program, by name: verdict and what was found.
+/// The checks of a program: name, verdict and what was found.
 fn examine(sandbox: &Sandbox, name: &str) -> Vec<(String, String, String)> {
     let said = sandbox.run(&["doctor", "--json", name]);
     let json = said.json();
@@ -74,7 +74,7 @@ fn examine(sandbox: &Sandbox, name: &str) -> Vec<(String, String, String)> {
     checks.iter().map(|c| (text(&c["name"]), text(&c["verdict"]), text(&c["found"]))).collect()
 }
 
-/// The only complaint about this file is this one.
+/// Asserts that this is the only complaint about the file.
 fn complains(content: &[u8], mode: u32, check: &str, verdict: &str, found: &str) {
     let sandbox = Sandbox::new();
     let path = program(&sandbox, "program", content, mode);
@@ -88,7 +88,7 @@ fn complains(content: &[u8], mode: u32, check: &str, verdict: &str, found: &str)
 fn ordinary_programs_are_fine() {
     let sandbox = Sandbox::new();
     let made = program(&sandbox, "made", &elf(X86_64, Some(LOADER), Some(".text")), 0o755);
-    // The library works in musl, too: what counts is that the loader is there.
+    // The library supports musl, too: only the loader's existence counts.
     let loader = program(&sandbox, "ld-musl-x86_64.so.1", b"", 0o755);
     let musl = program(&sandbox, "musl", &elf(X86_64, loader.to_str(), None), 0o755);
     for name in ["sh", "/usr/bin/env", made.to_str().expect("utf-8"), musl.to_str().expect("utf-8")] {
@@ -126,7 +126,7 @@ fn static_go_programs_have_two_reasons() {
     assert_eq!(bad, ["linking", "language"]);
 }
 
-/// Debian's nginx: root starts it, and its workers become www-data.
+/// For Debian's nginx: root starts it, and its workers become www-data.
 #[test]
 fn workers_that_change_their_user_are_noticed() {
     let sandbox = Sandbox::new();
@@ -141,14 +141,14 @@ fn workers_that_change_their_user_are_noticed() {
 
 #[test]
 fn file_capabilities_are_noticed() {
-    // Only root may set them; anybody is root of a user namespace of their own.
+    // Only root may set capabilities; any user is root of a user namespace of their own.
     if !rustix::process::geteuid().is_root() {
         let status = rerun::in_user_namespace("file_capabilities_are_noticed").status();
         return assert!(status.expect("unshare (util-linux) is there").success());
     }
     let sandbox = Sandbox::new();
     let path = program(&sandbox, "program", &elf(X86_64, Some(LOADER), None), 0o755);
-    // Revision 2, effective; CAP_NET_BIND_SERVICE permitted.
+    // VFS_CAP_REVISION_2, effective; CAP_NET_BIND_SERVICE permitted.
     let value: Vec<u8> = [0x0200_0001u32, 1 << 10, 0, 0, 0].iter().flat_map(|w| w.to_le_bytes()).collect();
     rustix::fs::setxattr(&path, c"security.capability", &value, rustix::fs::XattrFlags::empty()).expect("setxattr");
     let checks = examine(&sandbox, path.to_str().expect("utf-8"));
@@ -220,7 +220,7 @@ fn the_machine_is_looked_at() {
         assert_eq!(machine(&json, name).0, "ok", "{name}: {json}");
     }
     assert!(json.get("program").is_none());
-    // The stand-in is a library, but does nothing: only the trial finds that out.
+    // The stand-in is a library, but does nothing, which only the trial detects.
     let (verdict, found) = machine(&json, "trial");
     assert_eq!((verdict.as_str(), said.code), ("will-not-work", Some(1)));
     assert!(found.contains("the library wrote no report"), "{found}");

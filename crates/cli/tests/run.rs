@@ -1,4 +1,4 @@
-//! `sidestep run`: the program is the program, and nothing that is missing keeps it from running.
+//! `sidestep run`: the program behaves as without it, and runs even if parts of Sidestep are missing.
 
 mod common;
 
@@ -55,7 +55,7 @@ fn arguments_and_descriptors_arrive_untouched() {
     assert_eq!(said.out, Said::from(plain.expect("spawn")).out, "no descriptor is left open");
 }
 
-/// Also words that are options of `sidestep` or of `sidestep run`, in every place.
+/// Also words that are options of `sidestep` or of `sidestep run`, in every position.
 #[test]
 fn what_follows_the_program_is_its_own() {
     let sandbox = Sandbox::new();
@@ -79,7 +79,7 @@ fn what_follows_the_program_is_its_own() {
             assert_eq!((said.code, said.out.as_str()), (Some(0), expected.as_str()), "{ours:?} {words:?}: {said:?}");
         }
     }
-    // Before the program they are ours.
+    // Before the program they are options of `sidestep run`.
     for ours in ["-h", "--help"] {
         let said = sandbox.run(&["run", ours, script]);
         assert!(said.code == Some(0) && said.out.contains("Usage: sidestep run [OPTIONS] [--] CMD"), "{said:?}");
@@ -215,7 +215,7 @@ fn a_bad_variable_is_a_warning_and_not_passed_on() {
     assert!(said.err.starts_with("sidestep: warning: SIDESTEP_RING_SIZE: expected a number of bytes"), "{}", said.err);
 }
 
-/// Runs all the same, with one line that contains this.
+/// The command runs all the same, with one line that contains this.
 fn runs_with_a_warning(command: &mut std::process::Command, why: &str) {
     let said = Said::from(command.output().expect("spawn"));
     assert_eq!((said.code, said.out.as_str()), (Some(5), "ran\n"), "{said:?}");
@@ -248,7 +248,7 @@ fn something_else_at_the_brokers_address_is_not_a_broker() {
         .expect("name");
     rustix::net::bind(&deaf, &name).expect("bind");
     rustix::net::listen(&deaf, 8).expect("listen");
-    // Takes every connection and drops it; ends when the socket is shut down.
+    // Accepts connections and closes them at once; ends when the socket is shut down.
     let shut = deaf.try_clone().expect("dup");
     let taker = std::thread::spawn(move || while rustix::net::accept(&deaf).is_ok() {});
     runs_with_a_warning(&mut sandbox.command(&RAN), "hangs up instead of answering");

@@ -1,4 +1,4 @@
-//! Which network namespaces may talk on a node that is armed.
+//! Which network namespaces may communicate on an armed node.
 
 use crate::capture::inbound::open;
 use crate::error::Result;
@@ -7,14 +7,14 @@ use crate::table::Table;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Both tables outlive whoever writes them.
+/// Both tables stay when the process that writes them ends.
 pub struct Admission {
     arming: Table<u32, u32>,
     admitted: Table<u64, u8>,
 }
 
 impl Admission {
-    /// The tables of the programs that are installed there.
+    /// Opens the tables of the installed programs.
     pub fn open(pins: &Path) -> Result<Admission> {
         let directory = service_pins::maps_path(pins)?;
         Ok(Admission {
@@ -23,33 +23,33 @@ impl Admission {
         })
     }
 
-    /// From now on who is not admitted may talk with nobody, or, again, with everybody.
+    /// Arms the node: namespaces that are not admitted may communicate with nobody. `false` disarms it.
     pub fn arm(&self, armed: bool) -> Result<()> {
-        // An array's element is written in place: there is nothing to wait for.
+        // No wait for readers: an array's element is written in place.
         self.arming.add_all(&[(0, armed.into())])
     }
 
-    /// Whether who is not admitted may talk with nobody.
+    /// Whether the node is armed.
     pub fn is_armed(&self) -> Result<bool> {
         Ok(self.arming.get(&0)?.is_some_and(|word| word != 0))
     }
 
-    /// The namespace with this cookie may talk.
+    /// Admits the namespace with this cookie.
     pub fn admit(&self, cookie: u64) -> Result<()> {
         if self.is_admitted(cookie)? { Ok(()) } else { self.admitted.add_all(&[(cookie, 1)]) }
     }
 
-    /// The namespace with this cookie may talk no more.
+    /// Withdraws the admission of the namespace with this cookie.
     pub fn dismiss(&self, cookie: u64) -> Result<()> {
         self.admitted.remove_all(&[cookie])
     }
 
-    /// Whether the namespace with this cookie may talk.
+    /// Whether the namespace with this cookie is admitted.
     pub fn is_admitted(&self, cookie: u64) -> Result<bool> {
         Ok(self.admitted.get(&cookie)?.is_some())
     }
 
-    /// Whoever is not in the list may talk no more.
+    /// Withdraws the admission of every namespace that is not in the list.
     pub fn retain(&self, wanted: &BTreeSet<u64>) -> Result<()> {
         self.admitted.retain(|cookie| wanted.contains(cookie))
     }

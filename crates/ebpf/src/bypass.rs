@@ -1,4 +1,4 @@
-//! Where connections go around the proxies.
+//! The addresses at which connections bypass the proxies.
 
 use crate::capture::Fill;
 use crate::capture::inbound::open;
@@ -11,7 +11,7 @@ use sidestep_mesh::plane::FrontendKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What is written goes on when nobody runs, and is found again.
+/// The entries stay in force when no process runs, and a new process finds them again.
 pub struct Bypasses {
     bypasses: Table<frontend_key, u8>,
     required: Table<u64, u8>,
@@ -19,7 +19,7 @@ pub struct Bypasses {
 }
 
 impl Bypasses {
-    /// The tables of the programs that are installed there.
+    /// Opens the tables of the installed programs.
     pub fn open(pins: &Path) -> Result<Bypasses> {
         let directory = service_pins::maps_path(pins)?;
         let bypasses = Table::new(open(&directory, "bypasses")?, "bypasses");
@@ -28,10 +28,10 @@ impl Bypasses {
         Ok(Bypasses { bypasses, required: Table::new(open(&directory, "proxy_required")?, "proxy_required"), written })
     }
 
-    /// At these addresses, but not for pods in these namespaces, from now on.
+    /// Sets the bypassed addresses, and the namespaces of pods that require their proxy.
     ///
-    /// What is sent plainly is understood by a server's proxy if it is allowed to; what a client's proxy sends is not
-    /// understood by a program. So clients come first where a way opens, and servers where one closes.
+    /// A server's proxy understands plain text if its policy permits it, but a server program does not understand what a client's
+    /// proxy sends. So when a bypass opens, clients bypass first, and when it closes, servers stop first.
     pub fn set(&mut self, wanted: &BTreeMap<FrontendKey, BypassFlags>, required: &BTreeSet<u64>) -> Result<()> {
         let before = self.required();
         self.required.put_all(&required.difference(&before).map(|cookie| (*cookie, 1)).collect::<Vec<_>>())?;
@@ -41,7 +41,7 @@ impl Bypasses {
         self.required.remove_all(&before.difference(required).copied().collect::<Vec<_>>())
     }
 
-    /// One step of a change, for all addresses.
+    /// Writes one step of a change, for all addresses.
     fn write(
         &mut self,
         wanted: &BTreeMap<FrontendKey, BypassFlags>,
@@ -62,32 +62,32 @@ impl Bypasses {
         Ok(())
     }
 
-    /// How the programs treat connections to this address.
+    /// The flags with which the programs treat connections to this address.
     pub fn flags(&self, key: &FrontendKey) -> BypassFlags {
         self.written.get(key).copied().unwrap_or_default()
     }
 
-    /// Whether the namespace with this cookie takes connections through its proxy only.
+    /// Whether the namespace with this cookie requires its proxy.
     pub fn is_required(&self, netns: u64) -> Result<bool> {
         Ok(self.required.get(&netns)?.is_some())
     }
 
-    /// Namespaces of pods that are never led around their proxy.
+    /// Namespaces of pods that require their proxy.
     pub fn required(&self) -> BTreeSet<u64> {
         self.required.keys().collect()
     }
 
-    /// One of them, from now on.
+    /// Adds the namespace of a pod that requires its proxy.
     pub fn require(&self, netns: u64) -> Result<()> {
         self.required.put_all(&[(netns, 1)])
     }
 
-    /// The addresses at which connections are led around proxies, as they were written.
+    /// The bypassed addresses, as this process has written them.
     pub fn written(&self) -> &BTreeMap<FrontendKey, BypassFlags> {
         &self.written
     }
 
-    /// Addresses of which the tables say something else than was written.
+    /// Addresses for which the tables differ from what was written.
     pub fn differences(&self) -> Result<BTreeSet<FrontendKey>> {
         let found: BTreeMap<FrontendKey, BypassFlags> =
             self.bypasses.entries()?.iter().filter_map(|(key, flags)| Some((to_key(key)?, to_flags(*flags)))).collect();

@@ -1,23 +1,23 @@
-//! Descriptors of strangers that turn out to be something else than was looked for. To close one may wait for a stranger: it
-//! may be a file of its own file system, or a stream that lingers. So another thread does it, and whoever makes one wait is
-//! not touched again until that has ended.
+//! Closes descriptors of other processes that turned out not to be the wanted ones. close() may block on the other process: the
+//! file may be of its own FUSE file system, or a stream may linger. So another thread closes it, and while a close of one owner
+//! blocks, no descriptor of that owner is taken.
 
 use rustix::fd::OwnedFd;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whose a descriptor is: the process's control groups, which it cannot choose.
+/// The owner of descriptors: a process's control groups, which the process cannot choose.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner(String);
 
 impl Owner {
-    /// None: the process has gone.
+    /// None: the process has ended.
     pub fn of(process: u32) -> Option<Owner> {
         std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok().map(Owner)
     }
 }
 
-/// Of as many owners.
+/// At most so many owners have a close in progress.
 const MOST: usize = 64;
 static CLOSING: Mutex<BTreeSet<Owner>> = Mutex::new(BTreeSet::new());
 
@@ -25,7 +25,7 @@ fn closing() -> MutexGuard<'static, BTreeSet<Owner>> {
     CLOSING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a descriptor of this owner may be taken: nothing of its own is still being closed.
+/// Whether a descriptor of this owner may be taken: none of its descriptors is still being closed.
 pub fn may_take_of(owner: &Owner) -> bool {
     let closing = closing();
     !closing.contains(owner) && closing.len() < MOST
@@ -47,7 +47,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::{Duration, Instant};
 
-    /// A stream whose close waits, and the end that it waits for.
+    /// A stream whose close() lingers, and the end that it waits for.
     fn lingering() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

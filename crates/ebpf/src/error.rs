@@ -1,13 +1,13 @@
-//! What went wrong, where, and what led to it.
+//! The error type: what was being done, with which file, and the cause.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What led to an error: the kernel's or libbpf's error, or one of the module that found it.
+/// The cause of an error: the kernel's or libbpf's error, or one of the module that found it.
 pub type Cause = Box<dyn StdError + Send + Sync>;
 
-/// What was being done, and with which file. Why it did not work is the source.
+/// What was being done, and with which file. The cause is the source.
 #[derive(Debug, thiserror::Error)]
 #[error("{doing}{}", named(path.as_deref()))]
 pub struct Error {
@@ -16,7 +16,7 @@ pub struct Error {
     source: Cause,
 }
 
-/// With an [`Error`] of this crate.
+/// A result with an [`Error`] of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -25,12 +25,12 @@ impl Error {
         Error { doing: doing.into(), path: None, source: source.into() }
     }
 
-    /// `doing`: up to the path, as in `open`.
+    /// `doing`: what was being done, without the path, such as `open`.
     pub fn at(doing: &str, path: &Path, source: impl Into<Cause>) -> Error {
         Error { doing: doing.into(), path: Some(path.into()), source: source.into() }
     }
 
-    /// An error with the file `held` is one with `name`: the name by which people know that file.
+    /// Replaces the path `held` in the error by `name`, under which users know the file.
     pub fn known_as(mut self, held: &Path, name: &Path) -> Error {
         if self.path.as_deref() == Some(held) {
             self.path = Some(name.into());
@@ -43,11 +43,11 @@ fn named(path: Option<&Path>) -> String {
     path.map_or_else(String::new, |path| format!(" {}", path.display()))
 }
 
-/// Says what was being done when it went wrong.
+/// Adds to an error what was being done.
 pub trait Doing<T> {
     /// `what`: what was being done.
     fn doing(self, what: impl Into<String>) -> Result<T>;
-    /// `what`: up to the path, as in `open`.
+    /// `what`: what was being done, without the path, such as `open`.
     fn at(self, what: &str, path: &Path) -> Result<T>;
 }
 
@@ -61,7 +61,7 @@ impl<T, E: Into<Cause>> Doing<T> for std::result::Result<T, E> {
     }
 }
 
-/// The error, and its sources behind it, in one line. What an outer error has quoted is not said again.
+/// The error and its sources in one line. A source whose text is already contained is not repeated.
 pub fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl fmt::Display + 'a {
     fmt::from_fn(move |f| {
         let (mut told, mut next) = (error.to_string(), error.source());

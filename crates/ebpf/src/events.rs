@@ -1,4 +1,4 @@
-//! Rare events, as the programs tell them through their ring buffer.
+//! Rare events, which the programs send through a ring buffer.
 
 use crate::error::{Doing, Result};
 use crate::layout::{self, MapData, event};
@@ -9,22 +9,22 @@ use sidestep_mesh::address::{Endpoint, Protocol};
 use std::path::Path;
 use std::time::Duration;
 
-/// Something that the programs tell of a socket.
+/// An event of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     /// One of [`REASONS`].
     pub reason: &'static str,
-    /// What the program dialled, or bound to; of what comes in the sender's address and the port that it dialled.
+    /// The address that the program dialled or bound. For inbound connections: the sender's address and the dialled port.
     pub frontend: Endpoint,
-    /// Of the socket; None: neither TCP nor UDP.
+    /// Protocol of the socket; None: neither TCP nor UDP.
     pub protocol: Option<Protocol>,
-    /// Number of the Service; 0 where there is none.
+    /// Number of the Service; 0: none.
     pub service: u32,
     /// The process that made the call.
     pub pid: u32,
     /// Cookie of the network namespace.
     pub netns: u64,
-    /// Of the other end, where policies were asked.
+    /// Identity of the peer, where policies were evaluated.
     pub identity: u32,
 }
 
@@ -42,11 +42,11 @@ impl Event {
     }
 }
 
-/// Gives every event to `take`, until that says that no more are wanted.
+/// Passes every event to `take`, until `take` returns false.
 pub fn follow(pins: &Path, mut take: impl FnMut(Event) -> bool) -> Result<()> {
     let path = service_pins::maps_path(pins)?.join("events");
     let map = MapHandle::from_pinned_path(&path).at("open", &path)?;
-    // An event of a kind that this version does not know is none that ends it.
+    // An event of an unknown kind is skipped.
     let each = |bytes: &[u8]| match event::from_bytes(bytes).and_then(|found| Event::new(&found)) {
         Some(event) if !take(event) => -1,
         _ => 0,

@@ -1,4 +1,4 @@
-//! Grace periods: what programs may still be reading is left as it is for so long.
+//! Grace periods: entries that programs may still be reading are left alone until their readers are gone.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Waits are numbered as they begin: the last one that has begun, and the highest that has ended.
+/// Waits are numbered in the order in which they begin: the last one that has begun, and the highest that has ended.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// Returns when no program still uses what a table led to before the last change. Programs run under RCU, and this call of
-/// membarrier(2) waits for a grace period of it on every machine with more than one processor. On one processor, or where
-/// the call is not allowed, a rest does: a program takes microseconds.
+/// Returns when no program still uses what a table referred to before the last change. Programs run under RCU, and this call
+/// of membarrier(2) waits for an RCU grace period on every machine with more than one processor. On one processor, or where
+/// the call is not allowed, a sleep does: a program takes microseconds.
 pub(crate) fn wait_for_readers() {
     let number = BEGUN.fetch_add(1, Ordering::SeqCst) + 1;
     // SAFETY: no memory is involved.
@@ -23,18 +23,18 @@ pub(crate) fn wait_for_readers() {
     ENDED.fetch_max(number, Ordering::SeqCst);
 }
 
-/// Keys whose entries have been written within this grace period. Programs bear it that an entry is exchanged while they
-/// read it, but not twice (crates/bpf/src/stable_read.h).
+/// Keys whose entries have been written within the present grace period. A program tolerates that an entry is replaced once
+/// while it reads the entry, but not twice (crates/bpf/src/stable_read.h).
 #[derive(Default)]
 pub(crate) struct Written {
     keys: HashSet<u64>,
-    /// The last wait that had begun when the last of them was written: the next one is for all of them.
+    /// Number of the last wait that had begun when the last key was written: any later wait covers all keys.
     begun: u64,
 }
 
 impl Written {
-    /// Before these are written: waits if one of them was written within this period. Two keys may be taken for one another,
-    /// which costs a wait.
+    /// Call before these keys are written: waits if one of them was written within this period. Keys are compared by a hash, and
+    /// a collision costs a wait.
     pub fn space_out<'a>(&mut self, mut keys: impl Iterator<Item = &'a [u8]>) {
         self.clear_if_over();
         if !self.keys.is_empty() && keys.any(|key| self.keys.contains(&digest(key))) {
@@ -43,7 +43,7 @@ impl Written {
         }
     }
 
-    /// After it. Somebody else waits for the period's end, so that seldom anybody has to who writes.
+    /// Call after these keys were written. Another thread waits for the period's end, so that a writer rarely has to.
     pub fn note<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) {
         self.keys.extend(keys.map(digest));
         self.begun = BEGUN.load(Ordering::SeqCst);
@@ -63,7 +63,7 @@ fn digest(key: &[u8]) -> u64 {
     digest.finish()
 }
 
-/// Has a thread of its own wait for a period that begins now or later. If there can be no thread, who writes waits.
+/// Makes another thread wait for a period that begins now or later. If the thread cannot be started, the writers wait.
 fn wait_aside() {
     static WAITER: OnceLock<Option<SyncSender<()>>> = OnceLock::new();
     let waiter = WAITER.get_or_init(|| {
@@ -71,7 +71,7 @@ fn wait_aside() {
         let thread = std::thread::Builder::new().name("grace".into());
         thread.spawn(move || wait_when(&asked)).ok().map(|_| sender)
     });
-    // Whoever has asked already, and was not heard yet, has asked for this, too.
+    // If the queue is full, the request that is in it serves this caller, too.
     if let Some(waiter) = waiter {
         let _ = waiter.try_send(());
     }

@@ -1,4 +1,4 @@
-//! Between the model's types and those of the maps, which are made from the programs' own type information.
+//! Conversions between the model's types and those of the maps, which are generated from the programs' BTF.
 
 pub use sidestep_bpf::services::types::{
     address, backend, endpoint, event, frontend, frontend_key, member_key, service_counters, slot,
@@ -9,14 +9,14 @@ use sidestep_mesh::address::{Address, Endpoint, Protocol};
 use sidestep_mesh::plane::{Frontend, FrontendKey, Member, Scope, Slot};
 use std::net::Ipv6Addr;
 
-/// The version of keys and values: tables of another version are not taken over but made anew.
+/// Version of the layout of keys and values. Tables of another version are not reused but created anew.
 pub const VERSION: u32 = 2;
 
 /// `enum frontend_flags`
 const LEAST_CONNECTIONS: u32 = 1 << 0;
 const HELD: u32 = 1 << 1;
 
-/// A value that a map holds: plain bytes.
+/// A value in a map: plain bytes.
 ///
 /// # Safety
 /// The type has no padding (all bytes are initialized) and every bit pattern is a value of it.
@@ -48,14 +48,14 @@ map_data!(
     switches: 4 * 4, traffic: 2 * 8, flow: 2 * 20 + 8, pair_key: 2 * 20 + 8 + 2 * 4, pair: 4 * 8 + 2 * 4
 );
 
-/// As maps hold an address.
+/// Converts to the maps' form.
 pub fn address_of(from: Address) -> address {
     let octets = from.0.octets();
     let word = |i: usize| u32::from_ne_bytes([octets[4 * i], octets[4 * i + 1], octets[4 * i + 2], octets[4 * i + 3]]);
     address { word: [word(0), word(1), word(2), word(3)] }
 }
 
-/// As the rest of the code knows an address.
+/// Converts from the maps' form.
 pub fn to_address(from: &address) -> Address {
     let mut octets = [0; 16];
     for (place, word) in octets.chunks_exact_mut(4).zip(from.word) {
@@ -64,30 +64,30 @@ pub fn to_address(from: &address) -> Address {
     Address(Ipv6Addr::from(octets))
 }
 
-/// As maps hold an address and a port.
+/// Converts to the maps' form.
 pub fn endpoint_of(from: Endpoint) -> endpoint {
     endpoint { address: address_of(from.address), port: from.port.to_be(), pad: 0 }
 }
 
-/// As the rest of the code knows an address and a port.
+/// Converts from the maps' form.
 pub fn to_endpoint(from: &endpoint) -> Endpoint {
     Endpoint { address: to_address(&from.address), port: u16::from_be(from.port) }
 }
 
-/// As maps hold the key of a frontend.
+/// Converts to the maps' form.
 pub fn key_of(from: &FrontendKey) -> frontend_key {
     let (address, port) = (address_of(from.address), from.port.to_be());
     frontend_key { address, port, protocol: from.protocol.number(), scope: from.scope as u8 }
 }
 
-/// None if it is none of ours.
+/// Converts from the maps' form; None: its values are unknown.
 pub fn to_key(from: &frontend_key) -> Option<FrontendKey> {
     let scope = [Scope::Address, Scope::Node].into_iter().find(|scope| *scope as u8 == from.scope)?;
     let protocol = Protocol::from_number(from.protocol)?;
     Some(FrontendKey { address: to_address(&from.address), port: u16::from_be(from.port), protocol, scope })
 }
 
-/// As maps hold a frontend.
+/// Converts to the maps' form.
 pub fn frontend_of(from: &Frontend) -> frontend {
     let Frontend { service, first, count, affinity_seconds, sibling, least_connections, held } = *from;
     frontend {
@@ -100,29 +100,29 @@ pub fn frontend_of(from: &Frontend) -> frontend {
     }
 }
 
-/// As the rest of the code knows a frontend.
+/// Converts from the maps' form.
 pub fn to_frontend(from: &frontend) -> Frontend {
     let (least_connections, held) = (from.flags & LEAST_CONNECTIONS != 0, from.flags & HELD != 0);
     let frontend { service, first, count, affinity_seconds, sibling, .. } = *from;
     Frontend { service, first, count, affinity_seconds, sibling, least_connections, held }
 }
 
-/// As maps hold a place of a table of choices.
+/// Converts to the maps' form.
 pub fn slot_of(from: &Slot) -> slot {
     slot { backend: from.backend, other: from.other, own: from.own, pad: 0 }
 }
 
-/// As maps hold the key of a member.
+/// Converts to the maps' form.
 pub fn member_of(from: &Member) -> member_key {
     member_key { service: from.service, backend: from.backend }
 }
 
-/// As the rest of the code knows a member.
+/// Converts from the maps' form.
 pub fn to_member(from: &member_key) -> Member {
     Member { service: from.service, backend: from.backend }
 }
 
-/// A connection as splicing names it. `netns` counts only where an address is one of the loopback.
+/// A connection as the splice programs name it. `netns` counts only if an address is a loopback address.
 pub fn flow_of(client: Endpoint, server: Endpoint, netns: u64) -> flow {
     let is_inside = [client, server].iter().any(|end| end.address.0.to_canonical().is_loopback());
     let end = |from: Endpoint| splice::endpoint {

@@ -1,14 +1,14 @@
 //! Loads, fills, attaches and removes the programs of the kernel half.
 //!
-//! Everything lives in pins below one directory of a BPF file system, and goes on working when nobody runs:
+//! Everything is pinned below one directory of a BPF file system, and works on when no process runs:
 //!
 //! ```text
 //! /sys/fs/bpf/sidestep/services/maps-2/frontends, slots, ...     the tables; `2` is the version of their layout
 //!                               links/connect4, ...              the attachments; a new agent exchanges their programs
 //! ```
 //!
-//! [`services::install`] and [`splice::install`] are transactions: tables are made or found again, filled, and only then
-//! are programs attached, all of them or none. [`services::remove`] and [`splice::remove`] take every trace away.
+//! [`services::install`] and [`splice::install`] are transactions: tables are created or found again and filled, and only then
+//! are programs attached, either all or none. [`services::remove`] and [`splice::remove`] leave no trace.
 
 pub mod admission;
 pub mod bypass;

@@ -1,4 +1,4 @@
-//! Attachments of a kind of programs to a cgroup: made as a whole, exchanged as a whole, and kept by their pins.
+//! Attachments of one kind of programs to a cgroup: created together, exchanged together, and kept by their pins.
 
 use crate::error::{Doing, Error, Result};
 use crate::pins::Pins;
@@ -13,10 +13,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const LINKS: &str = "links";
-/// Links that are being made.
+/// Directory of links that are being created.
 const ASIDE: &str = "links-new";
 
-/// The number of the cgroup that the pinned programs are attached to. None: they are attached nowhere.
+/// Inode number of the cgroup that the pinned programs are attached to; None: they are not attached.
 pub fn attached_to(pins: &Path, kind: &str) -> Option<u64> {
     let directory = Pins::new(pins).ok()?.path(&[kind, LINKS]);
     let first = std::fs::read_dir(&directory).into_iter().flatten().flatten().next()?;
@@ -26,13 +26,13 @@ pub fn attached_to(pins: &Path, kind: &str) -> Option<u64> {
     }
 }
 
-/// Whether every program that is pinned is attached to this cgroup: somebody has installed them, and none was severed.
+/// Whether every pinned program is attached to this cgroup: the programs are installed, and none was detached by others.
 pub fn is_attached(pins: &Path, kind: &str, cgroup: &Path) -> bool {
     let id = std::fs::metadata(cgroup).map(|directory| directory.ino());
     Pins::new(pins).is_ok_and(|pins| id.is_ok_and(|id| are_at(&pins.path(&[kind, LINKS]), id)))
 }
 
-/// A link that has lost its cgroup, which was removed, names none.
+/// A link whose cgroup was removed names no cgroup.
 fn are_at(directory: &Path, cgroup: u64) -> bool {
     let is_at = |path: PathBuf| match Link::open(path).and_then(|link| link.info()).map(|info| info.info) {
         Ok(LinkTypeInfo::Cgroup(found)) => found.cgroup_id == cgroup,
@@ -42,11 +42,11 @@ fn are_at(directory: &Path, cgroup: u64) -> bool {
     entries.peek().is_some() && entries.all(|entry| is_at(entry.path()))
 }
 
-/// Attaches every one of them or none. What was attached before goes on working until the moment it is exchanged, or
-/// until all of them are attached to another cgroup.
+/// Attaches all programs or none. Programs that were attached before work on until they are exchanged, or until all new ones
+/// are attached to another cgroup.
 pub fn attach(programs: &[ProgramMut], pins: &Pins, kind: &str, cgroup: &Cgroup) -> Result<()> {
     let directory = pins.path(&[kind, LINKS]);
-    pins.remove(&[kind, ASIDE])?; // of one that was killed at this
+    pins.remove(&[kind, ASIDE])?; // left by a process that was killed here
     if are_at(&directory, cgroup.id()?) {
         exchange(programs, &directory, cgroup)
     } else {
@@ -56,7 +56,7 @@ pub fn attach(programs: &[ProgramMut], pins: &Pins, kind: &str, cgroup: &Cgroup)
     }
 }
 
-/// Attached, but not pinned yet: what is dropped is detached.
+/// Attaches without pinning: a link that is dropped is detached.
 fn attach_each<'a>(
     programs: impl IntoIterator<Item = &'a ProgramMut<'a>>,
     cgroup: &Cgroup,
@@ -69,7 +69,7 @@ fn attach_each<'a>(
     programs.into_iter().map(one).collect()
 }
 
-/// All of them, or none.
+/// Pins all links or none.
 fn pin_each(links: &mut [(String, Link)], directory: &Path) -> Result<()> {
     let pinned = links.iter_mut().try_for_each(|(name, link)| {
         let path = directory.join(name);
@@ -83,13 +83,13 @@ fn pin_each(links: &mut [(String, Link)], directory: &Path) -> Result<()> {
 
 fn unpin_each(links: &[(String, Link)], directory: &Path) {
     for (name, _) in links {
-        // What was not pinned yet is not there.
+        // A link that was not pinned yet has no file.
         let _ = std::fs::remove_file(directory.join(name));
     }
 }
 
-/// All links are made aside and get their name in one step. Those of another cgroup, or of one that was removed, end
-/// when these are in their place: in between a process that is in both cgroups meets both.
+/// Creates all links in another directory, which is then renamed in one step. Links to another cgroup, or to one that was
+/// removed, end afterwards: in between a process that is in both cgroups meets both programs.
 fn attach_all(programs: &[ProgramMut], pins: &Pins, kind: &str, cgroup: &Cgroup) -> Result<()> {
     let mut links = attach_each(programs, cgroup)?;
     let (aside, directory) = (pins.make(&[kind, ASIDE])?, pins.make(&[kind, LINKS])?);
@@ -97,8 +97,8 @@ fn attach_all(programs: &[ProgramMut], pins: &Pins, kind: &str, cgroup: &Cgroup)
     renameat_with(CWD, &aside, CWD, &directory, RenameFlags::EXCHANGE).at("rename", &aside)
 }
 
-/// Each link gets its new program at once: no connection in between is without one. If one cannot, all get their old
-/// ones back. A program that had no link yet gets one, and the link of one that is no more goes.
+/// Gives each link its new program atomically, so that no connection meets none. If one exchange fails, all links get their old
+/// programs back. A new program gets a link, and the link of a program that no longer exists is removed.
 fn exchange(programs: &[ProgramMut], directory: &Path, cgroup: &Cgroup) -> Result<()> {
     let (old, new): (Vec<_>, Vec<_>) = programs.iter().partition(|program| directory.join(program.name()).exists());
     let mut links = attach_each(new, cgroup)?;
@@ -126,7 +126,7 @@ fn exchange_each(programs: &[&ProgramMut], directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The link, and the program that it had: only with CAP_SYS_ADMIN can that be had.
+/// The link, and the program that it had. Getting the program's descriptor takes CAP_SYS_ADMIN.
 fn exchange_one(program: &ProgramMut, path: &Path) -> Result<(Link, Option<OwnedFd>)> {
     let link = Link::open(path).at("open", path)?;
     let before = Program::fd_from_id(link.info().at("ask", path)?.prog_id).ok();
@@ -148,19 +148,19 @@ pub(crate) fn set_program(link: &Link, program: BorrowedFd) -> io::Result<()> {
     }
 }
 
-/// What the programs are attached to.
+/// The cgroup that programs are attached to.
 pub struct Cgroup {
     path: PathBuf,
     file: File,
 }
 
 impl Cgroup {
-    /// The cgroup of this directory.
+    /// Opens the cgroup with this directory.
     pub fn open(path: &Path) -> Result<Cgroup> {
         Ok(Cgroup { path: path.into(), file: File::open(path).at("open the cgroup", path)? })
     }
 
-    /// As links name it: the number of its directory's inode.
+    /// The cgroup's id in links: its directory's inode number.
     fn id(&self) -> Result<u64> {
         Ok(self.file.metadata().at("look at the cgroup", &self.path)?.ino())
     }

@@ -1,4 +1,4 @@
-//! Which network namespace a thread is in, as programs of the kernel know it.
+//! Network namespaces and their cookies, by which the BPF programs know them.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::collections::BTreeSet;
@@ -28,26 +28,26 @@ pub fn cookie() -> io::Result<u64> {
     if outcome == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The cookie of the network namespace that this file stands for, such as `/proc/PID/ns/net`.
+/// The cookie of this file's network namespace, such as `/proc/PID/ns/net`.
 pub fn cookie_of(namespace: &Path) -> io::Result<u64> {
     inside(namespace, cookie)?
 }
 
-/// Does the work in the network namespace that this file stands for.
+/// Runs `work` in the network namespace of this file.
 pub fn inside<T: Send>(namespace: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let file = File::open(namespace)?;
-    // A thread of its own moves there and ends there.
+    // In a thread of its own, which enters the namespace and ends there.
     std::thread::scope(|scope| {
         let inside = scope.spawn(|| {
             move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
             Ok(work())
         });
-        inside.join().expect("it does not panic")
+        inside.join().expect("`work` does not panic")
     })
 }
 
-/// Files that stand for network namespaces: those that are mounted anywhere, and those of processes. Some may stand for
-/// the same one, and some be gone by now.
+/// Files of network namespaces: all mounted ones, and those of all processes. Several may be of one namespace, and some may
+/// not exist any more.
 pub fn all() -> impl Iterator<Item = PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mounted: Vec<PathBuf> = mounts.lines().filter_map(mounted).collect();
@@ -57,17 +57,17 @@ pub fn all() -> impl Iterator<Item = PathBuf> {
     mounted.into_iter().chain(processes)
 }
 
-/// Of [`all`], those that stand for these namespaces, each with the inode by which it is given.
+/// Those of [`all`] that are of the namespaces with these inodes, each with its inode.
 pub fn files_of(inodes: &BTreeSet<u64>) -> impl Iterator<Item = (u64, PathBuf)> {
     all().filter_map(|path| Some((inode(&path).filter(|inode| inodes.contains(inode))?, path)))
 }
 
-/// Of the file, if it is there.
+/// The file's inode, if the file exists.
 pub fn inode(path: &Path) -> Option<u64> {
     std::fs::metadata(path).map(|file| file.ino()).ok()
 }
 
-/// A line of proc_pid_mountinfo(5), if it is about a network namespace. A name with a blank in it is not understood.
+/// The mount point in a line of proc_pid_mountinfo(5), if it is a network namespace. Names with blanks are not supported.
 fn mounted(line: &str) -> Option<PathBuf> {
     let mut words = line.split(' ').skip(3);
     let (root, point) = (words.next()?, words.next()?);

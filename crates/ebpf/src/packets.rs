@@ -1,5 +1,5 @@
-//! The programs that look at packets: at what neither a call nor the look-up of listeners has judged. They cost each packet
-//! of the cgroup a look, so they are attached only where a pod has rules, or the node is armed.
+//! The packet programs, which judge packets that neither a socket call nor the listener look-up has judged. They cost time for
+//! each packet of the cgroup, so they are attached only where a pod has rules, or on armed nodes.
 
 use crate::error::{Doing, Error, Result};
 use crate::links::{self, Cgroup};
@@ -13,14 +13,14 @@ use sidestep_bpf::packets::PacketsSkelBuilder;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// Below the pins of the Service programs, with which it is removed.
+/// Below the pins of the Service programs, and removed with them.
 pub(crate) const KIND: &str = "services/packets";
 
 #[derive(Debug, thiserror::Error)]
 #[error("programs cannot tell whose packets they see: this takes CAP_PERFMON, or Linux 6.15")]
 struct CannotTell;
 
-/// Attaches the programs, or exchanges those that are attached, over the tables that are there.
+/// Attaches the programs to the present tables, or replaces those that are attached.
 pub fn install(options: &Options) -> Result<()> {
     let pins = Pins::new(&options.pins)?;
     let cgroup = Cgroup::open(&options.cgroup)?;
@@ -39,7 +39,7 @@ pub fn install(options: &Options) -> Result<()> {
     links::attach(&programs, &pins, KIND, &cgroup)
 }
 
-/// Whether they are attached, to whichever cgroup.
+/// Whether the programs are attached to any cgroup.
 pub fn are_installed(pins: &Path) -> bool {
     links::attached_to(pins, KIND).is_some()
 }

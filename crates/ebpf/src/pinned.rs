@@ -1,4 +1,4 @@
-//! Tables of an object that outlive it: pinned, and found again.
+//! Maps that outlive their object: they are pinned, and found again by the next object.
 
 use crate::error::{Doing, Result};
 use crate::pins::Pins;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Tables of an earlier life are used again if they have the same form; others are made anew.
+/// Reuses pinned tables of the same form. Tables of another form are created anew.
 pub fn find_again(open: &mut OpenObject, directory: &Path) -> Result<()> {
     for mut map in open.maps_mut() {
         let path = directory.join(map.name());
@@ -26,7 +26,7 @@ pub fn find_again(open: &mut OpenObject, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Settings and constants of a program are its own.
+/// A map whose name contains a period holds a program's settings or constants, and is not shared.
 fn is_ours(map: &OsStr) -> bool {
     !map.to_string_lossy().contains('.')
 }
@@ -52,7 +52,7 @@ struct OtherForm {
     found: Form,
 }
 
-/// Pins the maps that are ours, and are not pinned yet.
+/// Pins the shared maps that are not pinned yet.
 pub fn pin(object: &mut Object, directory: &Path) -> Result<()> {
     for mut map in object.maps_mut() {
         let path = directory.join(map.name());
@@ -63,8 +63,8 @@ pub fn pin(object: &mut Object, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Tables in a form that no program uses any more.
-pub fn unpin_other_layouts(pins: &Pins, kind: &str, current: &str) -> Result<()> {
+/// Removes tables of other layouts, which no program uses any more.
+pub fn forget_other_layouts(pins: &Pins, kind: &str, current: &str) -> Result<()> {
     let others = pins.names(&[kind]).into_iter().filter(|name| name.starts_with("maps-") && *name != current);
     others.into_iter().try_for_each(|name| pins.remove(&[kind, &name]))
 }

@@ -1,4 +1,4 @@
-//! Where programs and maps are kept when nobody runs: a directory of a BPF file system.
+//! The directory in a BPF file system that keeps programs and maps while no process runs.
 
 use crate::error::{Doing, Error, Result};
 use rustix::fs::statfs;
@@ -9,37 +9,37 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Where systemd and everybody else have it.
+/// The usual mount point, also systemd's.
 pub const BPFFS: &str = "/sys/fs/bpf";
-/// In statfs(2).
+/// `f_type` in statfs(2).
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 
-/// A directory for what belongs together.
+/// A directory for pins that belong together.
 #[derive(Clone, Debug)]
 pub struct Pins {
     directory: PathBuf,
 }
 
-/// Why a directory is no place for pins.
+/// Why a directory cannot hold pins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// It lies elsewhere.
+    /// It is in another file system.
     #[error("is in no BPF file system (mount -t bpf bpf DIRECTORY)")]
     NoBpffs,
-    /// Something else has its name.
+    /// Another kind of file has its name.
     #[error("is no directory: remove it")]
     NoDirectory,
-    /// It is another user's, by number.
+    /// It belongs to another user (the uid).
     #[error("belongs to user {0}, not to this one: remove it, or choose another place")]
     Of(u32),
-    /// Others may write there.
+    /// Other users may write to it.
     #[error("can be written by others: look who has put what there, and then `chmod go-w` it")]
     Writable,
 }
 
 impl Pins {
-    /// `directory` lies in a BPF file system. [`BPFFS`] is mounted if nobody has done so; other places must be there. Nobody
-    /// else may be able to write there: whoever can puts tables in our tables' place.
+    /// Checks `directory`, which must be in a BPF file system. Mounts [`BPFFS`] if that is not mounted; other mount points must
+    /// exist. No other user may write there: whoever can write there can replace our tables.
     pub fn new(directory: &Path) -> Result<Pins> {
         if directory.starts_with(BPFFS) && !is_bpffs(Path::new(BPFFS)) {
             let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -54,8 +54,8 @@ impl Pins {
         Ok(pins)
     }
 
-    /// Every directory of the BPF file system down to this one is ours alone, as far as it is there. In one that is sticky, as
-    /// some mount it, others cannot touch what is ours.
+    /// Every existing directory from the BPF file system down to this one must be writable by us alone. In a sticky directory, as
+    /// some mount it, other users cannot replace our files.
     fn check(&self) -> Result<()> {
         for path in self.directory.ancestors().filter(|path| path.symlink_metadata().is_ok()) {
             if !is_bpffs(path) {
@@ -75,19 +75,19 @@ impl Pins {
         Ok(())
     }
 
-    /// Makes the directory itself, and those above it.
+    /// Creates the directory and its parents.
     pub fn create(&self) -> Result<()> {
         create(&self.directory)?;
-        // One that an earlier version has made can be read by others.
+        // Earlier versions created it readable by others.
         fs::set_permissions(&self.directory, Permissions::from_mode(OURS)).at("change the mode of", &self.directory)
     }
 
-    /// The path of what has this name.
+    /// The path with these parts.
     pub fn path(&self, parts: &[&str]) -> PathBuf {
         self.directory.join(parts.iter().collect::<PathBuf>())
     }
 
-    /// Makes the directory of that name, and those above it.
+    /// Creates the directory with this path and its parents.
     pub fn make(&self, parts: &[&str]) -> Result<PathBuf> {
         let path = self.path(parts);
         self.create()?;
@@ -95,7 +95,7 @@ impl Pins {
         Ok(path)
     }
 
-    /// Everything of that name goes; what it kept alive goes with it.
+    /// Removes the file or directory with everything in it, and with that what the pins kept alive.
     pub fn remove(&self, parts: &[&str]) -> Result<()> {
         let path = self.path(parts);
         match fs::remove_dir_all(&path) {
@@ -104,7 +104,7 @@ impl Pins {
         }
     }
 
-    /// What lies in the directory of that name.
+    /// The names in the directory with this path.
     pub fn names(&self, parts: &[&str]) -> Vec<String> {
         let entries = fs::read_dir(self.path(parts)).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
@@ -113,7 +113,7 @@ impl Pins {
 
 const OURS: u32 = 0o700;
 const STICKY: u32 = 0o1000;
-/// Rights to write.
+/// Write permission for others.
 const OF_OTHERS: u32 = 0o022;
 
 fn create(path: &Path) -> Result<()> {

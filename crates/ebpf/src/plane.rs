@@ -13,7 +13,7 @@ use std::io;
 use std::mem::offset_of;
 use std::path::Path;
 
-/// All tables that the agent writes or reads.
+/// All tables of Services that the agent writes or reads.
 pub struct Maps {
     sizes: Sizes,
     frontends: Table<frontend_key, frontend>,
@@ -25,23 +25,23 @@ pub struct Maps {
     reasons: MapHandle,
 }
 
-/// What has been counted for one port of a Service.
+/// The counters of one port of a Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Connections and flows that were given a backend.
+    /// Connections and flows that got a backend.
     pub picks: u64,
-    /// Picks that repeated an earlier one of the same client.
+    /// Of these, how many got the client's previous backend.
     pub affinity_hits: u64,
-    /// Connections that were refused since there was no endpoint.
+    /// Connections that were refused because there was no endpoint.
     pub refused: u64,
 }
 
-/// What has been counted for one backend.
+/// The counters of one backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Connected sockets.
     pub active: u64,
-    /// Connections and flows that were given to it.
+    /// Connections and flows that it got.
     pub picks: u64,
 }
 
@@ -82,7 +82,7 @@ pub const REASONS: [&str; 33] = [
     "listener-of-others",
 ];
 
-/// Those of [`REASONS`] that are about captured pods.
+/// The [`REASONS`] that concern captured pods.
 pub const OF_CAPTURE: [&str; 13] = [
     "captured-outbound",
     "captured-inbound",
@@ -100,7 +100,7 @@ pub const OF_CAPTURE: [&str; 13] = [
 ];
 
 impl Maps {
-    /// The tables that are pinned in this directory.
+    /// Opens the tables that are pinned in this directory.
     pub fn open(directory: &Path) -> Result<Maps> {
         let open = |name: &str| MapHandle::from_pinned_path(directory.join(name)).at("open", &directory.join(name));
         let (frontends, members, services) = (open("frontends")?, open("members")?, open("service_counters")?);
@@ -123,27 +123,27 @@ impl Maps {
         })
     }
 
-    /// The addresses at which NodePorts answer, from now on.
+    /// Sets the addresses at which NodePorts answer.
     pub fn set_node_addresses(&mut self, wanted: &BTreeSet<Address>) -> Result<()> {
         let old: BTreeSet<Address> = self.node_addresses()?;
-        // What has gone makes room for what comes.
+        // Removals first, to make room for additions.
         let gone: Vec<_> = old.difference(wanted).map(|address| layout::address_of(*address)).collect();
         self.node_addresses.remove_all(&gone)?;
         let new: Vec<_> = wanted.difference(&old).map(|address| (layout::address_of(*address), 1)).collect();
         self.node_addresses.put_all(&new)
     }
 
-    /// Addresses at which NodePorts answer.
+    /// The addresses at which NodePorts answer.
     pub fn node_addresses(&self) -> Result<BTreeSet<Address>> {
         Ok(self.node_addresses.entries()?.iter().map(|(address, _)| layout::to_address(address)).collect())
     }
 
-    /// What a connection to this frontend finds.
+    /// The frontend with this key.
     pub fn frontend(&self, key: &FrontendKey) -> Result<Option<Frontend>> {
         Ok(self.frontends.get(&layout::key_of(key))?.as_ref().map(layout::to_frontend))
     }
 
-    /// Every frontend.
+    /// All frontends.
     pub fn frontends(&self) -> Result<Vec<(FrontendKey, Frontend)>> {
         let entries = self.frontends.entries()?;
         Ok(entries.iter().filter_map(|(key, value)| Some((layout::to_key(key)?, layout::to_frontend(value)))).collect())
@@ -156,12 +156,12 @@ impl Maps {
         slots.flat_map(|slot| [slot.backend, slot.other]).filter(|number| *number != 0).collect()
     }
 
-    /// Of the backend with this number.
+    /// The endpoint of the backend with this number.
     pub fn endpoint(&self, number: u32) -> Endpoint {
         layout::to_endpoint(&self.backends.get(number).endpoint)
     }
 
-    /// What has been counted for the backend with this number.
+    /// The counters of the backend with this number.
     pub fn load(&self, number: u32) -> Load {
         Load {
             active: self.backends.counter(number, offset_of!(backend, active)),
@@ -169,7 +169,7 @@ impl Maps {
         }
     }
 
-    /// What has been counted for the Service with this number, on all processors.
+    /// The counters of the Service with this number, summed over all processors.
     pub fn counters(&self, service: u32) -> Result<Counters> {
         let found =
             self.services.lookup_percpu(service.bytes(), MapFlags::ANY).doing("map service_counters: look up")?;
@@ -181,7 +181,7 @@ impl Maps {
         }))
     }
 
-    /// How often each of [`REASONS`] has come about.
+    /// The count of each of [`REASONS`].
     pub fn reasons(&self) -> Result<Vec<(&'static str, u64)>> {
         let count = |reason: u32| -> Result<u64> {
             let found = self.reasons.lookup_percpu(reason.bytes(), MapFlags::ANY).doing("map reasons: look up")?;
@@ -191,7 +191,7 @@ impl Maps {
     }
 }
 
-/// The errors of the maps, as the trait has them.
+/// Converts the maps' errors to those of the trait.
 fn io(result: Result<()>) -> io::Result<()> {
     result.map_err(io::Error::other)
 }
@@ -221,7 +221,7 @@ impl DataPlane for Maps {
         io(self.services.update_percpu(service.bytes(), &zeros, MapFlags::ANY).doing("map service_counters: clear"))
     }
 
-    /// With another generation, so that sockets of the number's former backend do not count for this one.
+    /// Writes the backend with a new generation, so that sockets of the number's former backend do not count for this one.
     fn put_backend(&mut self, number: u32, endpoint: Endpoint) -> io::Result<()> {
         let before = self.backends.get(number);
         if layout::to_endpoint(&before.endpoint) != endpoint {
@@ -244,7 +244,7 @@ impl DataPlane for Maps {
     }
 
     fn put_frontends(&mut self, frontends: &[(FrontendKey, Frontend)]) -> io::Result<()> {
-        // What the frontends lead to is written by now, for every processor.
+        // Everything that the frontends refer to is visible to all processors before the frontends are.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         let entries: Vec<_> =
             frontends.iter().map(|(key, value)| (layout::key_of(key), layout::frontend_of(value))).collect();

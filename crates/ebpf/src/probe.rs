@@ -1,5 +1,5 @@
-//! What the kernel must be able to do, looked at before anything is loaded: so that the message says what is missing,
-//! not which instruction a verifier did not like.
+//! Checks what the kernel must support before anything is loaded, so that the message names what is missing, and not an
+//! instruction that the verifier rejected.
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
@@ -7,12 +7,12 @@ use libbpf_rs::libbpf_sys::{BPF_FUNC_get_netns_cookie, BPF_PROG_TYPE_CGROUP_SKB,
 use libbpf_rs::{MapType, ProgramType};
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// What the kernel must have, with the release that brought it.
+/// A feature that the kernel must have, with the release that brought it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Feature {
     Program(&'static str, ProgramType),
     Map(&'static str, MapType),
-    /// A function that its type information names.
+    /// A function in the kernel's BTF.
     Function(&'static str, &'static str),
 }
 
@@ -28,13 +28,13 @@ const FEATURES: [Feature; 9] = [
     Feature::Map("tables of sockets (4.18)", MapType::Sockhash),
 ];
 
-/// What only captured pods need.
+/// Features that only capture needs.
 const OF_CAPTURE: [Feature; 2] = [
     Feature::Program("hook at the look-up of listeners, sk_lookup (5.9)", ProgramType::SkLookup),
     Feature::Function("iterator over TCP sockets (5.9)", "bpf_iter_tcp"),
 ];
 
-/// Without which nothing can be loaded.
+/// Capabilities without which nothing can be loaded.
 const LEAST: [(&str, CapabilitySet); 2] =
     [("CAP_BPF", CapabilitySet::BPF), ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN)];
 
@@ -44,17 +44,17 @@ const LEAST: [(&str, CapabilitySet); 2] =
 pub struct Missing(Vec<String>);
 
 impl Missing {
-    /// An error unless this is nothing.
+    /// An error unless `found` is empty.
     pub fn check(found: Vec<String>) -> Result<(), Missing> {
         if found.is_empty() { Ok(()) } else { Err(Missing(found)) }
     }
 }
 
-/// What is missing, in words for an operator. Empty: everything is there.
+/// What is missing, in words for an operator.
 pub fn missing() -> Vec<String> {
     let found = privileges(&LEAST);
     if !found.is_empty() {
-        return found; // without them the rest cannot be asked
+        return found; // without these capabilities the other probes fail
     }
     let Ok(types) = Btf::from_vmlinux() else {
         let mut found = lacking(&FEATURES, |feature| has(feature, None));
@@ -68,7 +68,7 @@ pub fn missing() -> Vec<String> {
     found
 }
 
-/// What capture lacks besides.
+/// What capture lacks besides, in words for an operator.
 pub fn missing_for_capture() -> Vec<String> {
     let found = privileges(&[("CAP_SYS_ADMIN", CapabilitySet::SYS_ADMIN)]);
     if !found.is_empty() {
@@ -95,9 +95,9 @@ fn lacking(features: &[Feature], has: impl Fn(Feature) -> bool) -> Vec<String> {
         .collect()
 }
 
-/// What splicing needs. The kernel's sockmap has been able to join two sockets for long; that it counts what waits unread,
-/// which bounds it, that it tells FIONREAD, and that an MPTCP listener's ordinary connections may enter came one by one. The
-/// last to come shows that all are there.
+/// What splicing lacks. The sockmap has long been able to join two sockets. Three more features came one by one: it counts
+/// unread bytes (which bounds them), FIONREAD reports them, and ordinary connections of an MPTCP listener may enter. The
+/// presence of the latest shows that all are there.
 pub fn missing_for_splice() -> Vec<String> {
     let mut found = privileges(&LEAST);
     if found.is_empty() && !may_read_kernel() {
@@ -119,14 +119,14 @@ pub fn missing_for_splice() -> Vec<String> {
     found
 }
 
-/// Whether programs may read the kernel's own types. Two things are not known without that: which sockets are the
-/// kernel's, and which IPv6 sockets are for IPv6 only.
+/// Whether programs may read kernel types. If not, they cannot tell which sockets are the kernel's own, nor which IPv6 sockets
+/// are IPV6_V6ONLY.
 pub fn may_read_kernel() -> bool {
     let held = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
     held.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN)
 }
 
-/// Whether programs that look at packets can ask for the network namespace (6.15).
+/// Whether packet programs have bpf_get_netns_cookie() (6.15).
 pub fn has_netns_helper() -> bool {
     // SAFETY: two numbers, and no options.
     unsafe { libbpf_probe_bpf_helper(BPF_PROG_TYPE_CGROUP_SKB, BPF_FUNC_get_netns_cookie, std::ptr::null()) == 1 }

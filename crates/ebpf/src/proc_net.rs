@@ -2,7 +2,7 @@
 
 use std::io;
 
-// As the kernel numbers states.
+// State numbers of the kernel.
 pub const ESTABLISHED: &str = "01";
 pub const SYN_SENT: &str = "02";
 pub const SYN_RECV: &str = "03";
@@ -10,19 +10,19 @@ pub const TIME_WAIT: &str = "06";
 pub const CLOSE_WAIT: &str = "08";
 pub const LISTEN: &str = "0A";
 
-/// What the kernel says of the sockets of both families.
+/// The text of the files for both families.
 pub struct Text(String);
 
-/// One of them. Addresses are words of the machine in hexadecimal digits, and a port after a colon.
+/// One socket. Addresses are native-endian words in hexadecimal, followed by a colon and the port.
 pub struct Tcp<'a> {
     pub local: &'a str,
     pub remote: &'a str,
     pub state: &'a str,
-    /// Of the file that stands for it; 0 if none does.
+    /// Inode of the socket's file; 0: it has no file.
     pub inode: &'a str,
 }
 
-/// Those of the calling thread's namespace.
+/// The sockets of the calling thread's namespace.
 pub fn tcp() -> io::Result<Text> {
     let mut text = String::new();
     for name in ["tcp", "tcp6"] {
@@ -41,7 +41,7 @@ impl Text {
 }
 
 impl Tcp<'_> {
-    /// A line; the one above others has no colon in its first word.
+    /// The socket in this line; None for the header, whose first word has no colon.
     pub fn of(line: &str) -> Option<Tcp<'_>> {
         let mut words = line.split_ascii_whitespace();
         words.next().filter(|number| number.ends_with(':'))?;
@@ -70,7 +70,7 @@ mod tests {
         assert!(Tcp::of(head).is_none() && Tcp::of("").is_none() && Tcp::of("0: 1 2 3").is_none());
     }
 
-    /// What is not accepted has no file.
+    /// Sockets that are not accepted yet have no file.
     #[test]
     fn own_connections_are_found_in_both_families() {
         for host in ["127.0.0.1:0", "[::1]:0"] {

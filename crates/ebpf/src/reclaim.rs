@@ -1,4 +1,4 @@
-//! Connected UDP sockets whose backend has gone, in every network namespace: they go on with another backend, or end.
+//! Connected UDP sockets whose backend has gone, in all network namespaces: they get another backend, or are aborted.
 
 use crate::error::{Doing, Result};
 use crate::stale::{self, Moved};
@@ -9,26 +9,26 @@ use sidestep_bpf::reclaim::{ReclaimSkel, ReclaimSkelBuilder};
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// What has become of them.
+/// Counts of such sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
     /// Connected to another backend.
     pub moved: u64,
-    /// Aborted, since none could be had.
+    /// Aborted, since there was no other backend.
     pub ended: u64,
-    /// Aborted now or earlier, and not connected since: they are connected when their Service has a backend again.
+    /// Aborted now or earlier, and not connected since: they are connected once their Service has a backend again.
     pub waiting: u64,
 }
 
-/// Namespaces are found by the processes in them and by the names that ip-netns(8) gives them. Descriptors are looked at only
-/// if there is such a socket, or `some_wait`: sockets have been aborted before.
+/// Runs one round. Namespaces are found by their processes and by the names of ip-netns(8). Descriptors are searched only if
+/// there are stale sockets, or `some_wait`: sockets were aborted earlier.
 pub fn run(pins: &Path, some_wait: bool) -> Result<Reclaimed> {
     let mut object = MaybeUninit::uninit();
     let mut program = Program::load(pins, &mut object)?;
     if program.walk(false)? == 0 && !some_wait {
         return Ok(Reclaimed::default());
     }
-    // Whatever hinders that, those that are left are ended all the same.
+    // If reconnecting fails, the remaining sockets are aborted all the same.
     let moved = stale::reconnect(pins);
     let ended = program.walk(true)?;
     let Moved { moved, waiting } = moved?;
@@ -49,7 +49,7 @@ impl<'a> Program<'a> {
         Ok(Program { skeleton, link })
     }
 
-    /// Returns how many there are, or were aborted.
+    /// Returns how many are stale, or how many were aborted.
     fn walk(&mut self, aborting: bool) -> Result<u64> {
         let data = self.skeleton.maps.bss_data.as_deref_mut().expect("the program counts");
         (data.aborting, data.stale, data.destroyed) = (aborting, 0, 0);

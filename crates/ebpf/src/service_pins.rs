@@ -7,7 +7,7 @@ use crate::pins::Pins;
 use libbpf_rs::OpenObject;
 use std::path::{Path, PathBuf};
 
-/// Pins of this kind of programs.
+/// Name of this kind of programs among the pins.
 pub(crate) const KIND: &str = "services";
 const INBOUND: &str = "inbound";
 
@@ -25,12 +25,12 @@ pub(crate) fn inbound_path(pins: &Path) -> Result<PathBuf> {
     Ok(Pins::new(pins)?.path(&[KIND, INBOUND]))
 }
 
-/// The same, and it is there.
+/// As `inbound_path`, and creates the directory.
 pub(crate) fn make_inbound_path(pins: &Path) -> Result<PathBuf> {
     Pins::new(pins)?.make(&[KIND, INBOUND])
 }
 
-/// Another object's maps are those that are pinned.
+/// Makes another object use the pinned maps.
 pub(crate) fn use_pinned(object: &mut OpenObject, pins: &Path) -> Result<()> {
     pinned::find_again(object, &maps_path(pins)?)
 }

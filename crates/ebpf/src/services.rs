@@ -1,4 +1,4 @@
-//! The Service programs: installed as a whole, exchanged as a whole, removed as a whole.
+//! The Service programs, which are installed, exchanged and removed together.
 
 use crate::capture::{self, Captures, passthrough};
 use crate::error::{Doing, Result};
@@ -14,9 +14,9 @@ use sidestep_bpf::services::ServicesSkelBuilder;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// Loads the programs over the tables that are there, or new ones, lets `fill` write them, and then attaches every
-/// program or none. What was attached before goes on working until the moment it is exchanged, or until all of them are
-/// attached to another cgroup. If nothing was there, an error leaves nothing.
+/// Loads the programs with the present tables, or new ones, lets `fill` write the tables, and then attaches all programs or
+/// none. Programs that were attached before work on until they are exchanged, or until all new ones are attached to another
+/// cgroup. If nothing was installed, an error leaves nothing.
 pub fn install<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> Result<T> {
     let was_there = has_tables(&maps_path(&options.pins)?);
     let done = install_over(options, fill);
@@ -49,33 +49,33 @@ fn install_over<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> R
     Ok(filled)
 }
 
-/// Takes every trace away: programs stop, tables go, and what pods were given goes.
+/// Removes everything: programs, tables, and addresses that pods were given.
 pub fn remove(pins: &Path) -> Result<()> {
     let captured = capture::inodes(pins)?;
-    // Of tables that another version has made nothing is known.
-    let ended = Captures::open_read_only(pins).map_or(Ok(()), |mut captures| captures.remove_all());
+    // The tables of another version cannot be read.
+    let ended = Captures::look(pins).map_or(Ok(()), |mut captures| captures.remove_all());
     Pins::new(pins)?.remove(&[KIND])?;
     passthrough::remove_in(captured)?;
     ended
 }
 
-/// The tables as they are, for whoever only looks. None: nothing is installed.
+/// The present tables, for reading; None: nothing is installed.
 pub fn tables(pins: &Path) -> Result<Option<Maps>> {
     let directory = maps_path(pins)?;
     if has_tables(&directory) { Maps::open(&directory).map(Some) } else { Ok(None) }
 }
 
-/// Programs that the kernel refused may have left the directory.
+/// An empty directory may be left from programs that the kernel refused.
 fn has_tables(directory: &Path) -> bool {
     std::fs::read_dir(directory).is_ok_and(|mut tables| tables.next().is_some())
 }
 
-/// The number of the cgroup that the pinned programs are attached to. None: they are attached nowhere.
+/// Inode number of the cgroup that the pinned programs are attached to; None: they are not attached.
 pub fn attached_to(pins: &Path) -> Option<u64> {
     links::attached_to(pins, KIND)
 }
 
-/// Whether every program that is pinned is attached to this cgroup: somebody has installed them, and none was severed.
+/// Whether every pinned program is attached to this cgroup: the programs are installed, and none was detached by others.
 pub fn is_attached(pins: &Path, cgroup: &Path) -> bool {
     links::is_attached(pins, KIND, cgroup)
 }

@@ -9,14 +9,14 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The array's memory. The kernel gives every element a multiple of eight bytes.
+/// The array's memory. The kernel rounds each element's size up to a multiple of eight bytes.
 pub struct Shared<T> {
     first: NonNull<T>,
     count: u32,
     types: PhantomData<T>,
 }
 
-/// Why a map's memory is not used.
+/// Why a map's memory cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
     #[error("its elements have another size")]
@@ -61,13 +61,13 @@ impl<T: MapData> Shared<T> {
         unsafe { self.first.add(index as usize) }
     }
 
-    /// Programs may be writing it: each field is whole, the element as a whole need not be.
+    /// Programs may be writing the element: each field is consistent, the element as a whole need not be.
     pub fn get(&self, index: u32) -> T {
         // SAFETY: mapped, aligned (elements lie eight bytes apart from a page's beginning), and any bits are a T.
         unsafe { self.at(index).read_volatile() }
     }
 
-    /// For elements that nothing leads to yet: what a program would see meanwhile is a mixture.
+    /// For elements that no other table refers to yet: the write is not atomic.
     pub fn put(&mut self, index: u32, value: T) {
         // SAFETY: as `get`; nobody else in this process writes, by `&mut self`.
         unsafe { self.at(index).write_volatile(value) }

@@ -1,8 +1,8 @@
-//! Connected UDP sockets whose backend has gone are connected to another one, on behalf of their processes: the kernel runs no
-//! program when such a socket sends, so nothing else leads it there (kube-proxy's NAT is exchanged below the socket).
+//! Connects UDP sockets whose backend has gone to another backend, on behalf of their processes. The kernel runs no program when
+//! a connected socket sends, so nothing else redirects it. (kube-proxy's NAT works below the socket.)
 //!
-//! A process may do anything with its descriptors meanwhile. So each is looked at once more when it is held here, and only a
-//! UDP socket that still has the address of its Service as its peer's name is touched.
+//! Meanwhile a process may do anything with its descriptors. So each one is checked again after it was duplicated into this
+//! process, and only a UDP socket whose peer's name is still the address of its Service is changed.
 
 use crate::closing::{Owner, close_elsewhere, may_take_of};
 use crate::error::{Doing, Result};
@@ -24,12 +24,12 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// What has become of them.
+/// Counts of such sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Connected to another backend.
     pub moved: u64,
-    /// Aborted earlier, and there is no backend for them yet.
+    /// Aborted earlier, and still without a backend.
     pub waiting: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Moved {
 unsafe impl MapData for descriptor {}
 const _: () = assert!(size_of::<descriptor>() == 2 * 4 + 20 + 2 * 4);
 
-/// Looks at the UDP sockets of all processes, and connects those anew whose backend has gone.
+/// Searches the UDP sockets of all processes, and connects those whose backend has gone.
 pub fn reconnect(pins: &Path) -> Result<Moved> {
     let maps = Maps::open(&service_pins::maps_path(pins)?)?;
     let (mut done, mut seen) = (Moved::default(), HashSet::new());
@@ -55,7 +55,7 @@ pub fn reconnect(pins: &Path) -> Result<Moved> {
     Ok(done)
 }
 
-/// Of all processes that this one sees.
+/// The stale descriptors of all processes that this process sees.
 fn descriptors(pins: &Path) -> Result<Vec<descriptor>> {
     let mut object = MaybeUninit::uninit();
     let mut open = StaleSkelBuilder::default().open(&mut object).doing("read the program that finds descriptors")?;
@@ -76,7 +76,7 @@ struct Socket {
 }
 
 impl Socket {
-    /// None: it is another one by now, or was seen already by another process's descriptor.
+    /// None: the descriptor is another socket by now, or this socket was already found by another descriptor.
     fn of(found: &descriptor, owner: Owner, seen: &mut HashSet<u64>) -> Option<Socket> {
         let process = pidfd_open(Pid::from_raw(found.process.try_into().ok()?)?, PidfdFlags::empty()).ok()?;
         let number = found.number.try_into().ok()?;
@@ -93,7 +93,7 @@ impl Socket {
         (socket.is_as_found() && seen.insert(sockopt::socket_cookie(&socket.descriptor).ok()?)).then_some(socket)
     }
 
-    /// Programs answer with the name that was dialled. One that was aborted has no peer.
+    /// getpeername() returns the dialled address. An aborted socket has no peer.
     fn is_as_found(&self) -> bool {
         match rustix::net::getpeername(&self.descriptor) {
             Ok(peer) => !self.was_aborted && peer.and_then(|peer| name(&peer)) == Some(self.frontend),
@@ -101,7 +101,7 @@ impl Socket {
         }
     }
 
-    /// Whether a connect() would lead to a backend: an address that is no Service's any more is nobody's.
+    /// Whether connect() would find a backend. An address that is no longer a Service's is left alone.
     fn has_backends(&self, maps: &Maps) -> Result<bool> {
         let Endpoint { address, port } = self.frontend;
         let key = |address, scope| FrontendKey { address, port, protocol: Protocol::Udp, scope };
@@ -111,7 +111,7 @@ impl Socket {
         Ok(found?.into_iter().flatten().any(|frontend| frontend.count > 0))
     }
 
-    /// As the process has done it; it never waits.
+    /// Repeats the process's connect(), which for UDP does not block.
     fn connect(&self) -> rustix::io::Result<()> {
         let ip = match self.frontend.address.ip() {
             IpAddr::V4(v4) if self.is_ipv6 => v4.to_ipv6_mapped().into(),
@@ -126,7 +126,7 @@ fn is_udp(descriptor: &OwnedFd) -> bool {
     is_ip && matches!(sockopt::socket_protocol(descriptor), Ok(Some(ipproto::UDP)))
 }
 
-/// The name of a socket's peer; of an IPv6 socket's IPv4 peer the IPv4 address.
+/// The address of a socket's peer; for the IPv4 peer of an IPv6 socket the IPv4 address.
 fn name(peer: &SocketAddrAny) -> Option<Endpoint> {
     let peer = SocketAddr::try_from(peer.clone()).ok()?;
     Some(Endpoint::new(peer.ip().to_canonical(), peer.port()))

@@ -1,4 +1,4 @@
-//! A hash map of the kernel, with types.
+//! A typed BPF hash map.
 
 use crate::error::{Cause, Doing, Result};
 use crate::grace::Written;
@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::io;
 use std::marker::PhantomData;
 
-/// A hash table of the kernel, whose keys and values are types of ours.
+/// A BPF hash map with keys and values of our types.
 pub struct Table<K, V> {
     map: MapHandle,
     name: &'static str,
@@ -29,17 +29,17 @@ impl<K: MapData, V: MapData> Table<K, V> {
         Ok(found.as_deref().and_then(V::from_bytes))
     }
 
-    /// All keys, as they are while others may be writing.
+    /// All keys. Other processes may be writing.
     pub fn keys(&self) -> impl Iterator<Item = K> {
         self.map.keys().filter_map(|key| K::from_bytes(&key))
     }
 
-    /// How many entries it has room for.
+    /// Capacity in entries.
     pub fn room(&self) -> u32 {
         self.map.max_entries()
     }
 
-    /// All entries, as they are while others may be writing.
+    /// All entries. Other processes may be writing.
     pub fn entries(&self) -> Result<Vec<(K, V)>> {
         let keys: Vec<K> = self.keys().collect();
         let mut found = Vec::with_capacity(keys.len());
@@ -49,7 +49,7 @@ impl<K: MapData, V: MapData> Table<K, V> {
         Ok(found)
     }
 
-    /// Each entry changes at once, in the order given. One that was written a moment ago waits for its readers.
+    /// Exchanges each entry, in the order given. Waits first for the readers of an entry that was written a moment ago.
     pub fn put_all(&self, entries: &[(K, V)]) -> Result<()> {
         let keys = || entries.iter().map(|(key, _)| key.bytes());
         let mut written = self.written.borrow_mut();
@@ -59,7 +59,7 @@ impl<K: MapData, V: MapData> Table<K, V> {
         put
     }
 
-    /// As `put_all`, of keys that are not there yet, which nobody can be reading.
+    /// As `put_all`, for keys that are not there yet, which no program can be reading.
     pub fn add_all(&self, entries: &[(K, V)]) -> Result<()> {
         if let [(key, value)] = entries {
             let put = self.map.update(key.bytes(), value.bytes(), MapFlags::ANY);
@@ -75,17 +75,17 @@ impl<K: MapData, V: MapData> Table<K, V> {
         Ok(())
     }
 
-    /// What the kernel says of a full table is not what people say.
+    /// Replaces the kernel's error for a full table by a message that says so.
     fn refused(&self, error: libbpf_rs::Error) -> Cause {
         if says_full(&error) { Full { room: self.room() }.into() } else { error.into() }
     }
 
-    /// Removes what is not wanted.
+    /// Removes the entries that are not wanted.
     pub fn retain(&self, is_wanted: impl Fn(&K) -> bool) -> Result<()> {
         self.remove_all(&self.keys().filter(|key| !is_wanted(key)).collect::<Vec<_>>())
     }
 
-    /// What is not there needs no removal.
+    /// Removes these keys; missing ones are no error.
     pub fn remove_all(&self, keys: &[K]) -> Result<()> {
         for key in keys {
             match self.map.delete(key.bytes()) {
@@ -99,7 +99,7 @@ impl<K: MapData, V: MapData> Table<K, V> {
     }
 }
 
-/// Of an entry that finds no room.
+/// Error of an entry for which there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the table is full, it has room for {room} entries")]
 pub struct Full {
@@ -107,12 +107,12 @@ pub struct Full {
     pub room: u32,
 }
 
-/// Of the call that has just failed: E2BIG of hash tables, ENOSPC of those for prefixes. The error has no kind for the second
-/// one; libbpf leaves its number in errno.
+/// Whether the call that has just failed found the table full: E2BIG for hash tables, ENOSPC for prefix tables. libbpf's error
+/// has no kind for ENOSPC; libbpf leaves the number in errno.
 fn says_full(error: &libbpf_rs::Error) -> bool {
     let number = io::Error::last_os_error().raw_os_error();
     error.kind() == ErrorKind::TooBig || (error.kind() == ErrorKind::Other && number == Some(libc::ENOSPC))
 }
 
-/// Entries a call. The kernel holds nothing during one, but copies all of it.
+/// Entries for each call. The kernel holds no lock during a call, but copies all entries.
 const BATCH: usize = 4096;

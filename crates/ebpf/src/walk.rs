@@ -11,21 +11,21 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// In statfs(2).
+/// `f_type` in statfs(2).
 const NSFS_MAGIC: u64 = 0x6e73_6673;
 
-/// In each namespace that has processes or a name.
+/// Runs the iterator in each namespace that has processes or a name.
 pub fn everywhere(link: &Link) -> Result<()> {
-    // A thread of its own moves from namespace to namespace and ends there.
-    std::thread::scope(|scope| scope.spawn(|| walk_all(link, &namespaces())).join().expect("it does not panic"))
+    // In a thread of its own, which moves from namespace to namespace and ends there.
+    std::thread::scope(|scope| scope.spawn(|| walk_all(link, &namespaces())).join().expect("the walk does not panic"))
 }
 
-/// One that cannot be entered keeps nobody from the others. The first error is told.
+/// A namespace that cannot be entered does not end the walk. Returns the first error.
 fn walk_all(link: &Link, namespaces: &[PathBuf]) -> Result<()> {
     namespaces.iter().map(|path| walk(link, path)).fold(Ok(()), Result::and)
 }
 
-/// Runs the iterator in that namespace. One that has gone meanwhile has no sockets.
+/// Runs the iterator in that namespace. A namespace that has ended has no sockets.
 fn walk(link: &Link, namespace: &Path) -> Result<()> {
     let Ok(file) = File::open(namespace) else { return Ok(()) };
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).at("enter", namespace)?;
@@ -42,7 +42,7 @@ pub fn namespaces() -> Vec<PathBuf> {
     known.collect::<BTreeMap<u64, PathBuf>>().into_values().collect()
 }
 
-/// A name that ip-netns(8) has given stays as a plain file if the machine, or a mount namespace, has gone meanwhile.
+/// The name of a namespace by ip-netns(8) stays as a plain file after the mount is gone.
 fn is_namespace(path: &Path) -> bool {
     statfs(path).is_ok_and(|found| found.f_type as u64 == NSFS_MAGIC)
 }

@@ -1,4 +1,4 @@
-//! What was counted of TCP connections without a proxy: for each pair of identities and each Service.
+//! Counters of TCP connections without a proxy, for each pair of identities and each Service.
 
 use crate::capture::inbound::open;
 use crate::error::{Doing, Result};
@@ -28,10 +28,10 @@ const FAILED_OTHERWISE: usize = 3;
 /// `LATENCIES`
 pub const LATENCIES: usize = 24;
 
-/// Two ends and what is between them. Numbers are those of identities and of Services; 0 is nobody known, or none.
+/// Two ends and the Service between them. Numbers are those of identities and Services; 0: unknown, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Between {
-    /// Identity of the end that has connected.
+    /// Identity of the end that connected.
     pub client: u32,
     /// Identity of the other end.
     pub server: u32,
@@ -41,23 +41,23 @@ pub struct Between {
     pub side: Side,
 }
 
-/// Whose sockets were looked at. Two pods of one node count each connection at both ends.
+/// Whose sockets were counted. A connection between two pods of one node is counted at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
-    /// Of the end that has connected.
+    /// Those of the end that connected.
     Client,
-    /// Of the other end.
+    /// Those of the other end.
     Server,
 }
 
-/// What was counted of them.
+/// The counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Calls of connect(2), or connections accepted.
     pub attempts: u64,
     /// Connections that were established.
     pub connections: u64,
-    /// ... of which so many have ended.
+    /// Of these, how many have ended.
     pub closed: u64,
     /// Bytes that the other end has acknowledged. A SYN and a FIN are one byte each, as in TCP_INFO.
     pub sent: u64,
@@ -65,51 +65,51 @@ pub struct Counted {
     pub received: u64,
     /// Calls that ended with ECONNREFUSED.
     pub refused: u64,
-    /// By the other end, after they had come to be.
+    /// Reset by the peer after they were established.
     pub reset: u64,
     /// Calls that ended with ETIMEDOUT.
     pub timed_out: u64,
-    /// Given up by the program, or unreachable.
+    /// Given up by the program, or the destination was unreachable.
     pub failed_otherwise: u64,
-    /// Place i: how many calls of connect(2) took less than 2^i microseconds, and not less than half of that. The last
-    /// place is for all that took longer.
+    /// Element i: how many calls of connect(2) took less than 2^i microseconds and at least half of that. The last element is
+    /// for all longer ones.
     pub latencies: [u64; LATENCIES],
-    /// The sum of smoothed round-trip times, and how many were looked at: at each close, and at each [`Watch::read`].
+    /// Sum of smoothed round-trip times, sampled at each close and at each [`Watch::read`].
     pub rtt_us: u64,
-    /// How many round-trip times were added up.
+    /// Number of samples in the sum.
     pub rtts: u64,
 }
 
 impl Counted {
-    /// None: nothing was looked at.
+    /// The mean round-trip time; None: no samples.
     pub fn rtt(&self) -> Option<Duration> {
         Some(Duration::from_micros(self.rtt_us.checked_div(self.rtts)?))
     }
 }
 
-/// Installed with [`services::Options::watch`]; else there is nothing to read.
+/// The tables, which are filled only if the programs are installed with [`services::Options::watch`].
 pub struct Watch {
     pins: PathBuf,
     relations: MapHandle,
 }
 
 impl Watch {
-    /// The tables of the programs that are installed there.
+    /// Opens the tables of the installed programs.
     pub fn open(pins: &Path) -> Result<Watch> {
         Ok(Watch { pins: pins.into(), relations: open(&service_pins::maps_path(pins)?, "relations")? })
     }
 
-    /// Everything, with what connections that last have carried so far: that takes a walk through all namespaces.
+    /// All counters, including the traffic of open connections until now: that takes a walk through all namespaces.
     pub fn read(&self) -> Result<Vec<(Between, Counted)>> {
         self.count_traffic()?;
         self.read_as_it_is()
     }
 
-    /// Everything, with what connections that last had carried at the last walk.
+    /// All counters, with the traffic of open connections at the last walk.
     pub fn read_as_it_is(&self) -> Result<Vec<(Between, Counted)>> {
         let mut found = Vec::new();
         for key in self.relations.keys().filter_map(|key| relation_key::from_bytes(&key)) {
-            // One that has been forgotten meanwhile is not there.
+            // It may have been forgotten meanwhile.
             let value = self.relations.lookup(key.bytes(), MapFlags::ANY).doing("map relations: look up")?;
             let counted = value.as_deref().and_then(relation::from_bytes);
             found.extend(counted.map(|one| (between(&key), one.into())));
@@ -117,11 +117,11 @@ impl Watch {
         Ok(found)
     }
 
-    /// Makes room. What still goes on between them is counted anew.
-    pub fn remove(&self, which: impl Fn(&Between) -> bool) -> Result<()> {
+    /// Removes counters, to make room. Open connections are then counted from zero.
+    pub fn forget(&self, which: impl Fn(&Between) -> bool) -> Result<()> {
         let keys = self.relations.keys().filter_map(|key| relation_key::from_bytes(&key));
         for key in keys.filter(|key| which(&between(key))).collect::<Vec<_>>() {
-            // It may have gone.
+            // It may be gone already.
             let _ = self.relations.delete(key.bytes());
         }
         Ok(())
@@ -137,7 +137,7 @@ impl Watch {
     }
 }
 
-/// Of every Service, whoever its clients are.
+/// Sums for each Service, over all clients.
 pub fn by_service(all: &[(Between, Counted)]) -> std::collections::BTreeMap<u32, Counted> {
     let mut services = std::collections::BTreeMap::<u32, Counted>::new();
     for (between, counted) in all.iter().filter(|(between, _)| between.service != 0) {

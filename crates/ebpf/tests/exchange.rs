@@ -1,21 +1,21 @@
-//! A reader of a hash table while an entry is exchanged, in every order: what `crates/bpf/src/stable_read.h` relies on. The
-//! bucket is the kernel's (`kernel/bpf/hashtab.c`, htab_map_update_elem and lookup_nulls_elem_raw), with processors that keep
-//! loads in their order, as x86 does.
+//! Models a reader of a hash table while an entry is exchanged, in every order: `crates/bpf/src/stable_read.h` relies on the
+//! result. The bucket is the kernel's (`kernel/bpf/hashtab.c`, htab_map_update_elem and lookup_nulls_elem_raw), on processors
+//! that do not reorder loads, such as x86.
 
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicUsize;
 use loom::sync::atomic::Ordering::SeqCst;
 use loom::thread;
 
-/// Keys: the one that is looked for, its neighbour in the bucket, and one of another bucket.
+/// Keys: the wanted one, its neighbour in the bucket, and one of another bucket.
 const WANTED: usize = 0;
 const NEIGHBOUR: usize = 1;
 const STRANGER: usize = 2;
-/// Places of entries.
+/// Positions of entries.
 const OLD: usize = 0;
 const BESIDE: usize = 1;
 const NEW: usize = 2;
-/// How a bucket ends: each in its own way, so that a reader notices that it was led into another one.
+/// Each bucket ends with its own mark, so that a reader notices that it was led into another one.
 const END: usize = 10;
 const END_OF_ANOTHER: usize = 11;
 /// As in `stable_read.h`.
@@ -58,7 +58,7 @@ impl Bucket {
         Bucket { first: AtomicUsize::new(BESIDE), entries }
     }
 
-    /// The new entry comes in front, the old one goes, and its memory gets another key at once.
+    /// The new entry is inserted in front, the old one is removed, and its memory is reused for another key at once.
     fn exchange(&self) {
         self.entries[NEW].write(WANTED, 2, self.first.load(SeqCst));
         self.first.store(NEW, SeqCst);
@@ -130,7 +130,7 @@ fn one_reading_may_be_of_another_key() {
     in_every_order(|bucket| bucket.read(1).filter(|found| *found == [9, 9]).or(Some([1, 1])));
 }
 
-/// The second one may be what is spoiled.
+/// The second reading may be the spoiled one.
 #[test]
 #[should_panic(expected = "Some([")]
 fn two_readings_may_differ() {

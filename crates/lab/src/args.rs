@@ -1,4 +1,4 @@
-//! Options and their help.
+//! Command-line options and their help.
 
 use clap::{Parser, Subcommand};
 use jiff::SignedDuration;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 pub struct Cgroup(PathBuf);
 
-/// Where cgroup v2 is mounted: alone, or beside version 1.
+/// The mount point of cgroup v2, alone or beside version 1.
 pub fn root() -> Option<PathBuf> {
     ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
         .map(PathBuf::from)
@@ -14,7 +14,7 @@ pub fn root() -> Option<PathBuf> {
         .find(|path| path.join("cgroup.controllers").exists())
 }
 
-/// A killed process leaves its cgroup a moment later.
+/// A killed process leaves its cgroup a moment after the kill.
 const EMPTY_LIMIT: Duration = Duration::from_secs(5);
 
 impl Cgroup {
@@ -23,7 +23,7 @@ impl Cgroup {
         Ok(Cgroup(path.into()))
     }
 
-    /// One that is there already.
+    /// An existing one.
     pub fn at(path: &Path) -> Cgroup {
         Cgroup(path.into())
     }
@@ -36,13 +36,13 @@ impl Cgroup {
         &self.0
     }
 
-    /// Kills whatever is in it, and takes it away.
+    /// Kills its processes, and removes it.
     pub fn remove(self) {
         remove(&self.0);
     }
 }
 
-/// With those within. What cannot be removed is left to the next run's sweep.
+/// Removes the cgroup with those below it. What cannot be removed is left to the next run's sweep.
 pub fn remove(path: &Path) {
     let _ = std::fs::write(path.join("cgroup.kill"), "1");
     let until = Instant::now() + EMPTY_LIMIT;

@@ -1,4 +1,4 @@
-//! What each command does.
+//! The implementation of each command.
 
 use crate::args::{Compare, List, Report, Run};
 use crate::mine::{self, MineError};
@@ -13,9 +13,9 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What did not work, with the exit code it stands for.
+/// An error and its exit code.
 pub struct Failure {
-    /// None: the half that measures has said it.
+    /// None: the process inside has already printed it.
     pub error: Option<Box<dyn Error>>,
     pub code: u8,
 }
@@ -30,12 +30,12 @@ impl<E: Error + 'static> From<E> for Failure {
     }
 }
 
-/// The user asked for something that makes no sense; as clap does.
+/// A usage error, with clap's exit code.
 fn usage(error: impl Error + 'static) -> Failure {
     Failure { error: Some(Box::new(error)), code: run::WRONG as u8 }
 }
 
-/// What `--strict` and the scenario's checks find in a run that has a result.
+/// Complaints of `--strict` and of the scenario's checks about a run that has a result.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 struct Complaints(Vec<String>);
@@ -68,7 +68,7 @@ fn named(args: &Run) -> Result<(Scenario, String), MineError> {
     if args.scenario == mine::NAME { mine::scenario(&args.mine) } else { Ok(scenario::read(&args.scenario)?) }
 }
 
-/// The scenario with what the options change.
+/// The scenario, as changed by the options.
 fn adjusted(scenario: Scenario, args: &Run) -> Result<Scenario, FieldError> {
     let mut scenario = if args.quick { scenario.quick() } else { scenario };
     if !args.only.is_empty() {
@@ -92,7 +92,7 @@ fn adjusted(scenario: Scenario, args: &Run) -> Result<Scenario, FieldError> {
     Ok(scenario)
 }
 
-/// As given, or named after the scenario; whole, since the half that measures may stand elsewhere.
+/// The given path, or one named after the scenario; absolute, since the process inside may have another working directory.
 fn place(given: &Path, scenario: &Scenario, end: &str) -> Result<PathBuf, FileError> {
     let named = PathBuf::from(format!("{}.{end}", scenario.name));
     let path = if given == Path::new(&format!("NAME.{end}")) { &named } else { given };

@@ -1,6 +1,6 @@
-//! Two results of one scenario beside each other: of another time, machine or version.
+//! Compares two results of one scenario, from different times, machines or versions.
 //!
-//! Their trials were not taken alternately, so whatever else changed between the two is in every difference.
+//! Their turns did not alternate, so each difference includes everything else that changed between the two.
 
 mod surroundings;
 
@@ -20,14 +20,14 @@ pub struct RunComparison {
     pub b: Side,
     pub confidence: f64,
     pub lines: Vec<Line>,
-    /// Cells and variants that the other has not.
+    /// Cells and variants that the other result lacks.
     pub only_a: Vec<String>,
     pub only_b: Vec<String>,
-    /// What differs between the surroundings of the two.
+    /// Differences between the surroundings of the two.
     pub warnings: Vec<String>,
 }
 
-/// Which run it was.
+/// Identifies a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Side {
     pub scenario: String,
@@ -35,7 +35,7 @@ pub struct Side {
     pub begun: Timestamp,
 }
 
-/// One variant in one cell by one figure.
+/// One variant in one cell, for one figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     pub cell: IndexMap<String, String>,
@@ -45,11 +45,11 @@ pub struct Line {
     /// Medians.
     pub a: f64,
     pub b: f64,
-    /// Of B to A.
+    /// B relative to A.
     pub comparison: Comparison,
 }
 
-/// B beside A.
+/// Compares B with A.
 pub fn compare(a: &Run, b: &Run) -> RunComparison {
     RunComparison {
         a: Side::of(a),
@@ -98,7 +98,7 @@ fn median(values: &[f64]) -> Option<f64> {
 }
 
 impl RunComparison {
-    /// How often the baselines differ from each other, and of how many: so much changed besides what is compared.
+    /// How many baselines differ between the runs, and of how many: these changed for other reasons.
     pub fn drift(&self) -> (usize, usize) {
         let base: Vec<_> = self.lines.iter().filter(|line| line.baseline).collect();
         let differs = |line: &&&Line| matches!(line.comparison.verdict, Verdict::Better | Verdict::Worse);
@@ -139,7 +139,7 @@ fn title(cell: &IndexMap<String, String>) -> String {
     words.join(", ")
 }
 
-/// For the terminal.
+/// The output for a terminal.
 impl fmt::Display for RunComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, side) in [("A", &self.a), ("B", &self.b)] {

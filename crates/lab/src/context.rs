@@ -1,4 +1,4 @@
-//! What all set-ups of a run stand on: a scratch directory, a cgroup, a BPF file system, programs.
+//! What all set-ups of a run share: a scratch directory, a cgroup, a BPF file system, programs.
 
 use crate::cgroup::Cgroup;
 use crate::error::{AtPath, FileError};
@@ -7,10 +7,10 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub struct RunContext {
-    /// Of this run alone.
+pub struct Ground {
+    /// This run's scratch directory.
     dir: PathBuf,
-    /// None where cgroups cannot be made.
+    /// None if cgroups cannot be created.
     cgroup: Option<Cgroup>,
     /// name in templates -> path
     programs: BTreeMap<&'static str, String>,
@@ -20,19 +20,19 @@ pub struct RunContext {
 /// Parts of the scratch directory.
 pub const SHARED: &str = "shared";
 pub const BPF: &str = "bpf";
-/// Mounted before the run gets a /proc of its own.
+/// The host's /proc, mounted before the run gets a /proc of its own.
 const OUTSIDE_PROC: &str = "proc";
 
-/// Our own programs, as templates call them; they lie beside this one.
+/// Sidestep's own programs: their names in templates, and their files, which are beside this program.
 const OURS: [(&str, &str); 3] = [("sidestep", "sidestep"), ("agent", "sidestep-agent"), ("bench", "sidestep-bench")];
-/// Not in any PATH, but in a package of Python's.
+/// Envoy is in no PATH, but in a Python package.
 const ENVOY: &str = "envoy";
-/// Nor this, which the tests with Kubernetes build.
+/// kube-proxy is in no PATH either; the Kubernetes tests build it.
 const KUBE_PROXY: (&str, &str) = ("kubeproxy", "kube-proxy");
 
-impl RunContext {
-    /// `dir` and `cgroup` are there already, and whoever made them takes them away.
-    pub fn new(dir: &Path, cgroup: Option<Cgroup>) -> RunContext {
+impl Ground {
+    /// `dir` and `cgroup` exist already; their creator removes them.
+    pub fn new(dir: &Path, cgroup: Option<Cgroup>) -> Ground {
         let ours = OURS.map(|(name, file)| (name, beside(file)));
         let found = ours.into_iter().chain([(ENVOY, envoy()), (KUBE_PROXY.0, load::find_program(KUBE_PROXY.1))]);
         let programs = found.filter_map(|(name, path)| Some((name, path?.display().to_string()))).collect();
@@ -47,7 +47,7 @@ impl RunContext {
         self.dir.join(BPF)
     }
 
-    /// The /proc of who started the run: there the machine's other processes are seen.
+    /// The host's /proc, which shows the machine's other processes.
     pub fn outside_proc(&self) -> PathBuf {
         self.dir.join(OUTSIDE_PROC)
     }
@@ -60,7 +60,7 @@ impl RunContext {
         self.worlds.replace(self.worlds.get() + 1)
     }
 
-    /// Servers that drop privileges reach it, too.
+    /// Also accessible for servers that drop privileges.
     pub fn new_dir(&self, name: &str) -> Result<PathBuf, FileError> {
         let dir = self.dir.join(name);
         open_dir(&dir)?;
@@ -75,13 +75,13 @@ impl RunContext {
         self.part("sidestep")
     }
 
-    /// A program of Sidestep's.
+    /// The path of a program of Sidestep.
     pub fn part(&self, file: &str) -> Result<String, ProgramError> {
         let found = beside(file).map(|path| path.display().to_string());
         found.ok_or_else(|| ProgramError::NotBuilt(file.into()))
     }
 
-    /// The command with its program's path; the error says how to install it.
+    /// Replaces the program's name by its path; the error says how to install the program.
     pub fn resolve(&self, mut argv: Vec<String>) -> Result<Vec<String>, ProgramError> {
         let name = argv.first().ok_or(ProgramError::Unnamed)?;
         if !name.contains('/') {
@@ -91,7 +91,7 @@ impl RunContext {
     }
 }
 
-/// Why a program cannot be started, and how to get it.
+/// Why a program cannot be started, and how to install it.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     #[error("{0} is not beside this program; run: cargo build --release --workspace")]
@@ -115,7 +115,7 @@ fn beside(file: &str) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// In PATH, or where `tools/install-deps` puts it.
+/// Envoy in PATH, or where `tools/install-deps` puts it.
 fn envoy() -> Option<PathBuf> {
     let packages = std::env::current_exe().ok()?.parent()?.parent()?.join("venv/lib");
     let versions = std::fs::read_dir(packages).into_iter().flatten().flatten();

@@ -1,9 +1,9 @@
-//! What could not be done with a file.
+//! Errors with files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file, what was to be done with it, and why that was not possible.
+/// The file, the failed action, and the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {}: {source}", path.display())]
 pub struct FileError {
@@ -12,9 +12,9 @@ pub struct FileError {
     source: io::Error,
 }
 
-/// Names the file in the error of a call.
+/// Adds the file's path to an error.
 pub trait AtPath<T> {
-    /// `doing`: up to the path, as in `read`.
+    /// `doing`: the action, without the path, such as `read`.
     fn at(self, doing: &'static str, path: &Path) -> Result<T, FileError>;
 }
 

@@ -1,8 +1,8 @@
-//! Load tests whose verdicts can be believed: variants of a set-up, measured in turn, and compared with confidence.
+//! Load tests with reliable verdicts: variants of a set-up, measured alternately, and compared with confidence intervals.
 //!
-//! A *scenario* names processes, variants and a load. For each *cell* (a choice of values for its axes) every *round* holds
-//! one *trial* of each variant, in random order. What is compared is the ratio of two variants' trials of one round.
-// Not all of it is documented yet.
+//! A *scenario* names processes, variants and a load. For each *cell* (a choice of values for its axes) every *round* has one
+//! *turn* of each variant, in random order. Variants are compared by the ratios of their turns in the same round.
+// Not everything is documented yet.
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `sidestep lab`: a program of its own, which `sidestep` becomes.
+//! `sidestep lab`: a separate program, which `sidestep` executes.
 #![forbid(unsafe_code)]
 
 mod args;

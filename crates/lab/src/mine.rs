@@ -1,4 +1,4 @@
-//! The scenario `mine`: command lines of the user's own.
+//! The scenario `mine`: the user's own command lines.
 
 use crate::args::Mine;
 use indexmap::IndexMap;
@@ -8,7 +8,7 @@ use sidestep_lab::scenario::{self, Scenario, ScenarioError};
 pub const NAME: &str = "mine";
 pub const ABOUT: &str = "Your own command lines: --server, --port, and --tool or --load; see `sidestep lab run --help`";
 
-/// Why the options make no scenario.
+/// Why the options cannot become a scenario.
 #[derive(Debug, thiserror::Error)]
 pub enum MineError {
     #[error("there are more --port than --server: give one --port for each --server")]
@@ -29,7 +29,7 @@ pub enum MineError {
     Scenario(#[from] ScenarioError),
 }
 
-/// Written as a file would be, so that the result carries what can be run again, and read like one.
+/// The scenario is written as a file and then parsed, so that the result contains a file that can be run again.
 pub fn scenario(mine: &Mine) -> Result<(Scenario, String), MineError> {
     let text = yaml_serde::to_string(&document(mine)?)?;
     Ok((scenario::parse(&text)?, text))
@@ -89,7 +89,7 @@ fn variants(mine: &Mine) -> Result<IndexMap<&str, Value>, MineError> {
     Ok(variants)
 }
 
-/// What the tool can tell.
+/// The figures to judge, as far as the tool has them.
 fn judged(mine: &Mine) -> [&'static str; 2] {
     match mine.tool.as_deref() {
         Some("iperf3") => ["throughput", "cpu"],
@@ -102,7 +102,7 @@ fn load(mine: &Mine, connections: Value) -> Result<Value, MineError> {
         (Some(line), None) => Ok(json!({ "tool": "command", "command": words("--load", line)? })),
         (None, Some(tool)) => {
             let target = mine.target.as_deref().ok_or(MineError::Target)?;
-            // Neither of the two if it is 0.
+            // Zero means that it is not given.
             let (rate, requests) = (mine.rate.unwrap_or(0.0), mine.requests.unwrap_or(0));
             Ok(
                 json!({ "tool": tool, "target": target, "connections": connections, "rate": rate, "requests": requests }),
@@ -112,7 +112,7 @@ fn load(mine: &Mine, connections: Value) -> Result<Value, MineError> {
     }
 }
 
-/// As a shell splits it; a dollar sign is no template's.
+/// Splits a line as a shell does. A dollar sign does not begin a template.
 fn words(option: &'static str, line: &str) -> Result<Vec<String>, MineError> {
     let words = shlex::split(line).filter(|words| !words.is_empty());
     let words = words.ok_or_else(|| MineError::Words { option, line: line.into() })?;

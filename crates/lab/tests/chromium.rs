@@ -1,7 +1,7 @@
-//! The page in a browser: nothing is logged, nothing is loaded, nothing overlaps, and it fits a phone.
+//! The report's page in a browser: nothing is logged or loaded, nothing overlaps, and the page fits a phone's screen.
 //!
-//! The page itself holds no script; the probe stands in a page around it and looks into its frame, which is as wide as a
-//! phone, as a window cannot be.
+//! The page itself has no script. The probe runs in a surrounding page and inspects the frame with the report. The frame is as wide
+//! as a phone, which a window cannot be.
 
 mod common;
 
@@ -14,13 +14,13 @@ use std::sync::LazyLock;
 const PHONE: u32 = 390;
 const DESKTOP: u32 = 1280;
 
-/// Three tests look at it.
+/// Three tests use it.
 static PAGE: LazyLock<String> = LazyLock::new(|| page(&common::run()));
 
-/// Answers with JSON in the title, which `--dump-dom` shows.
+/// Writes its result as JSON into the title, which `--dump-dom` shows.
 const PROBE: &str = include_str!("common/probe.js");
 
-/// What Chromium says of a page, and what the page's script says of itself.
+/// What Chromium reports of a page, and what the probe reports.
 struct Look {
     log: String,
     found: serde_json::Value,
@@ -36,13 +36,13 @@ impl Look {
         all.iter().map(ToString::to_string).collect()
     }
 
-    /// What pages write to the console, and what is refused by their policy.
+    /// Messages in the console, including violations of the page's content security policy.
     fn complaints(&self) -> Vec<&str> {
         self.log.lines().filter(|line| line.contains(":CONSOLE")).collect()
     }
 }
 
-/// Kept, to be looked at with one's own eyes.
+/// Writes the page to a file that stays, for viewing.
 fn written(name: &str, text: &str) -> PathBuf {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("pages");
     fs::create_dir_all(&directory).expect("a directory for pages");
@@ -59,7 +59,7 @@ fn chromium(arguments: &[String]) -> Output {
     command.output().expect("this test needs a browser: apt-get install chromium")
 }
 
-/// Looks at a page in a frame of that width.
+/// Opens a page in a frame of that width.
 fn look(name: &str, page: &str, width: u32, dark: bool) -> Look {
     let frame = maud::html! {
         (maud::DOCTYPE)
@@ -82,7 +82,7 @@ fn look(name: &str, page: &str, width: u32, dark: bool) -> Look {
     Look { log, found: found.expect("the probe answers in JSON") }
 }
 
-/// What holds of every page, whatever it shows.
+/// What must hold for every page.
 fn sound(look: &Look) {
     assert_eq!(look.complaints(), Vec::<&str>::new());
     assert_eq!(look.list("overlapping"), Vec::<String>::new(), "labels lie on each other");
@@ -118,10 +118,10 @@ fn shows_everything_that_was_measured() {
     assert_eq!(look.number("boxes"), (cells * variants * judged) as u64);
     assert_eq!(look.number("percentiles"), (cells * variants) as u64);
     assert_eq!(look.number("bars"), cells as u64);
-    // Rate and p50 are judged, and p90 is always shown.
+    // Rate and p50 are judged; p90 is always shown.
     assert_eq!(look.number("series"), ((judged + 1) * variants) as u64);
     assert_eq!(look.number("verdicts"), (cells * judged * (variants - 1)) as u64);
-    // In each cell one trial that was repeated and one that was disturbed.
+    // Each cell has one repeated turn and one disturbed turn.
     assert_eq!(look.number("hollow"), (2 * cells * judged) as u64);
     assert!(look.found["contrast"].as_f64().expect("a ratio") >= 4.5, "faint text: {}", look.found);
 }
@@ -130,7 +130,7 @@ fn shows_everything_that_was_measured() {
 fn a_crowded_page_fits_a_phone_too() {
     let look = look("crowded", &page(&common::crowded()), PHONE, false);
     sound(&look);
-    // Against connections for each body, against the body for each number of connections.
+    // Against connections for each size of bodies, and against that size for each number of connections.
     assert_eq!(look.number("series"), 10 * 5 * (2 + 2));
 }
 
@@ -139,7 +139,7 @@ fn the_smallest_run_is_a_page_too() {
     sound(&look("small", &page(&common::small()), PHONE, true));
 }
 
-/// The check itself can fail: a page that complains, loads, overflows and overlaps is not sound.
+/// Tests the check itself: it must reject a page that logs errors, loads files, overflows and overlaps.
 #[test]
 fn an_unsound_page_is_found_out() {
     let page = r#"<!DOCTYPE html><meta http-equiv="Content-Security-Policy" content="default-src 'none'">

@@ -1,4 +1,4 @@
-//! Two results beside each other, and results in files.
+//! Comparisons of two results, and result files.
 
 mod common;
 

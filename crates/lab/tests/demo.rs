@@ -1,4 +1,4 @@
-//! `make demo` ends within three minutes, says something in each of a few rows, and what all of it means.
+//! `make demo` ends within three minutes, prints few rows, each with a verdict, and a conclusion.
 
 mod common;
 
@@ -11,16 +11,16 @@ use sidestep_lab::scenario::{Scenario, find, parse};
 use sidestep_lab::stats::fewest;
 
 const MOST_ROWS: usize = 12;
-/// Of a trial on a busy machine: twice as long as its load and the warm-up.
+/// Seconds of a turn on a busy machine: twice its load and its warm-up.
 const TRIAL: f64 = 2.6;
-/// Of a set-up's start there, Envoy's for the most part.
+/// Seconds for a set-up's start there, mostly Envoy's.
 const START: f64 = 5.0;
 
 fn demo() -> Scenario {
     parse(find("demo").expect("the demo")).expect("a scenario")
 }
 
-/// As `experiment.rs` would leave it after the fewest rounds, on a machine whose noise is far larger than its truth.
+/// A run with the fewest rounds, on a machine whose noise is far larger than the differences.
 fn noisy() -> Run {
     let (scenario, like) = (demo(), common::small());
     let mut rng = ChaCha8Rng::seed_from_u64(3);
@@ -73,7 +73,7 @@ fn each_row_has_a_verdict_and_one_sentence_ends_it() {
     assert_eq!(text.matches("In short").count(), 1, "{text}");
 }
 
-/// Six rounds are all that a verdict takes. A machine that is slower still leaves out cells: `run/budget.rs`.
+/// A verdict takes only six rounds. On a slower machine cells are left out: `run/budget.rs`.
 #[test]
 fn enough_rounds_fit_into_the_time_on_a_busy_machine() {
     let (scenario, rounds) = (demo(), fewest(demo().design.confidence) as f64);

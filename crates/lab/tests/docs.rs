@@ -1,4 +1,4 @@
-//! What docs/lab.md shows works: its scenario is run, its command lines are typed.
+//! The examples in docs/lab.md work: the scenario and the command lines are run.
 
 mod running;
 
@@ -10,18 +10,18 @@ fn page() -> String {
     std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab.md")).expect("docs/lab.md")
 }
 
-/// The blocks of a language.
+/// The code blocks of a language.
 fn blocks(language: &str) -> Vec<String> {
     let (page, fence) = (page(), format!("```{language}\n"));
     let pieces = page.split(&fence).skip(1);
     pieces.map(|piece| piece.split("```").next().unwrap_or_default().to_string()).collect()
 }
 
-/// Rings need the release build of the library, so only the plain variant is measured; the other stages measure rings.
+/// Rings need the release build of the library, so only the plain variant is measured; other tests measure rings.
 #[test]
 fn the_complete_scenario_is_one() {
     let [scenario, goals] = &blocks("yaml")[..] else { panic!("one scenario, and goals for it") };
-    // Where tests run beside each other a request may wait for seconds, which wrk calls an error.
+    // If tests run in parallel a request may take seconds, which wrk counts as an error.
     let lab = Lab::new(&(scenario.replace("design: {", "design: {errors: 0.99, ") + goals));
     let done = lab.run(&["--quick", "--only", "plain", "--rounds", "1", "--out", "test.json"]);
     assert!(done.status.success(), "{done:?}");
@@ -33,7 +33,7 @@ fn the_complete_scenario_is_one() {
     }
 }
 
-/// The columns that the page shows are those that there are.
+/// The page shows the columns of the actual output.
 #[test]
 fn the_profile_looks_as_it_is_shown() {
     let shown = blocks("text").into_iter().find(|block| block.starts_with("VARIANT")).expect("a profile");
@@ -45,7 +45,7 @@ fn the_profile_looks_as_it_is_shown() {
     let words = |line: &str| {
         line.split("  ").map(str::trim).filter(|word| !word.is_empty()).map(String::from).collect::<Vec<_>>()
     };
-    // A column for a system call is there if it was met.
+    // System calls have a column only if samples were found in them.
     let shown = words(shown.lines().next().expect("a line"));
     assert_eq!(words(headings)[..7], shown[..7], "{said}");
 }

@@ -1,4 +1,4 @@
-//! What the tools say, recorded, and read again; and what becomes of it when it is cut off or wrong.
+//! Reads recorded outputs of the tools, also truncated and wrong ones.
 
 mod cases;
 
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs every tool against the servers of recorded/record.sh, which calls this.
+/// Runs every tool against the servers of recorded/record.sh, which calls this test.
 #[test]
 #[ignore = "needs the servers that recorded/record.sh starts"]
 fn record() {
@@ -50,7 +50,7 @@ fn json(name: &str, file: &str) -> Value {
     serde_json::from_str(&text(name, file)).expect("JSON")
 }
 
-/// Three digits are exact; half a microsecond is what tools round away.
+/// Compares to three digits; tools round by up to half a microsecond.
 #[track_caller]
 fn same(nanoseconds: f64, seconds: f64) {
     let other = seconds * 1e9;
@@ -62,7 +62,7 @@ fn same_percentile(outcome: &Outcome, percent: f64, seconds: f64) {
     same(outcome.latency.as_ref().expect("latencies").percentile(percent) as f64, seconds);
 }
 
-/// As many as were asked for, wherever that is known beforehand.
+/// The number of requests, wherever it is known beforehand.
 #[test]
 fn requests_and_errors_are_those_that_there_were() {
     let counted = [
@@ -143,7 +143,7 @@ fn redis_benchmark_agrees_with_its_summary() {
     let milliseconds: Vec<f64> = line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
     let outcome = outcome("redis-benchmark/set");
     for (percent, at) in [(50.0, 2), (95.0, 3), (99.0, 4), (100.0, 5)] {
-        // It rounds to its step of 8 us, and what lies within a step is spread over it.
+        // redis-benchmark rounds to 8 us, and requests within a step are spread over it.
         let told = outcome.latency.as_ref().expect("latencies").percentile(percent) as f64;
         assert!((told - milliseconds[at] * 1e6).abs() <= 8_500.0 + told * 0.002, "p{percent}: {told}, {line}");
     }
@@ -158,7 +158,7 @@ fn iperf3_agrees_with_its_streams() {
     assert_eq!(outcome("iperf3/stream").requests, bytes / 131_072);
 }
 
-/// It was told to print whole round trips. Of its percentiles, those of few messages are counted in another way than ours.
+/// sockperf was told to print whole round trips. Percentiles of few messages are left out: sockperf counts them differently.
 #[test]
 fn sockperf_agrees_with_its_statistics() {
     for name in ["sockperf/ping-pong", "sockperf/under-load"] {
@@ -179,7 +179,7 @@ fn fortio_agrees_with_its_percentiles() {
     let histogram = &json["DurationHistogram"];
     for told in histogram["Percentiles"].as_array().expect("percentiles") {
         let (percent, seconds) = (told["Percentile"].as_f64().unwrap(), told["Value"].as_f64().unwrap());
-        // It interpolates in a bucket that may hold a handful of requests only.
+        // fortio interpolates within a bucket that may have few requests.
         let read = outcome.latency.as_ref().expect("latencies").percentile(percent) as f64 / 1e9;
         assert!((read / seconds - 1.0).abs() < 0.05, "p{percent}: {read} instead of {seconds}");
     }
@@ -206,7 +206,7 @@ fn failures_are_told_in_words() {
     assert!(said("redis-benchmark/unknown").contains("redis-benchmark"));
 }
 
-/// As a tool leaves it that has not even begun.
+/// The output of a tool that has failed at its start.
 #[test]
 fn nothing_at_all_is_an_error() {
     for case in CASES {
@@ -216,7 +216,7 @@ fn nothing_at_all_is_an_error() {
     }
 }
 
-/// Copies a case, with one of its files cut off: where, which file, and how long that is as a whole.
+/// Copies a case with one of its files truncated. Returns the directory, the file's name and its full length.
 fn cut(case: &Case, file: usize, part: f64) -> (tempfile::TempDir, String, usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut files: Vec<_> = fs::read_dir(case.folder()).expect("recorded").map(|file| file.unwrap().path()).collect();
@@ -234,7 +234,7 @@ fn cut(case: &Case, file: usize, part: f64) -> (tempfile::TempDir, String, usize
     (folder, files[chosen].display().to_string(), whole)
 }
 
-/// Every length there is, where a report is short enough: one digit of a number less is another number.
+/// Short reports are truncated at every length: with one digit less, a number is another number.
 #[test]
 fn a_short_report_may_be_cut_off_anywhere() {
     let mut tried = 0;
@@ -258,14 +258,14 @@ fn a_short_report_may_be_cut_off_anywhere() {
 }
 
 proptest! {
-    // No file of cases that failed: `a_short_report_may_be_cut_off_anywhere` is for them.
+    // Failing cases are not stored: `a_short_report_may_be_cut_off_anywhere` covers them.
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is missing at its end: an error, or nothing that counts.
+    /// A truncated report is an error, or what is missing does not matter.
     #[test]
     fn what_is_cut_off_is_never_taken_for_the_whole(at in 0..CASES.len(), file in 0_usize..8, part in 0.0..1.0) {
         let case = &CASES[at];
-        // Of several reports, the last may be missing altogether: its exit status tells.
+        // The last one of several reports may be missing as a whole, which only the exit status shows.
         prop_assume!(case.name != "redis-benchmark/set-get");
         let (folder, path, _) = cut(case, file, part);
         match (read_in(case, folder.path()), read_in(case, &case.folder())) {

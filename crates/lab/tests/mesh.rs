@@ -1,4 +1,5 @@
-//! The scenario `mesh`: who takes part where, the rules that lead and those that are in the way, what the sidecars demand.
+//! The scenario `mesh`: which variants take part in which cells, which rules redirect and which only cost time, and what the
+//! sidecars require.
 
 use indexmap::IndexMap;
 use sidestep_lab::scenario::{Scenario, Scope, Text, find, parse};
@@ -10,7 +11,7 @@ fn mesh() -> Scenario {
     parse(find("mesh").expect("it is shipped")).expect("it can be read")
 }
 
-/// A text of the scenario as a set-up has it.
+/// A text of the scenario with its templates filled in.
 fn filled(text: &Text, changed: &[(&str, &str)]) -> String {
     let mut scope = Scope::default();
     for (name, value) in [("dir", "/dir"), ("shared", "/shared"), ("server.address", "10.77.2.2"), ("fill", "FILL")] {
@@ -25,7 +26,7 @@ fn value(name: &str, changed: &[(&str, &str)]) -> String {
     filled(&mesh().values[name], changed)
 }
 
-/// A sidecar's configuration: its text is YAML with aliases of its own.
+/// A sidecar's configuration, which is YAML with aliases.
 fn sidecar(role: &str, changed: &[(&str, &str)]) -> serde_json::Value {
     yaml_serde::from_str(&filled(&mesh().files[&format!("{role}.yaml")], changed)).expect("YAML")
 }
@@ -64,7 +65,7 @@ fn each_load_is_put_on_each_number_of_connections_but_that_of_new_ones() {
     }
 }
 
-/// Recorded from Istio's own program, which `make test-kube` runs.
+/// Recorded from Istio's own program by `make test-kube`.
 #[test]
 fn pods_have_the_rules_that_istio_writes() {
     let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kube/istio-rules/injected.txt");
@@ -92,7 +93,7 @@ fn every_chain_that_is_jumped_to_is_declared() {
     }
 }
 
-/// Other Services' rules come before its own, and where they are is the chain that they are filled into.
+/// Rules of other Services come before the scenario's own, in the chain into which they are filled.
 #[test]
 fn the_service_that_is_dialled_is_the_last_of_all() {
     let text = node("services");
@@ -111,7 +112,7 @@ fn the_service_that_is_dialled_is_the_last_of_all() {
     }
 }
 
-/// Where Sidestep balances Services there is no kube-proxy; a firewall stays.
+/// If Sidestep balances Services there is no kube-proxy, but a firewall stays.
 #[test]
 fn without_a_kube_proxy_only_a_firewalls_rules_stay() {
     let scenario = mesh();
@@ -151,7 +152,7 @@ fn both_give_up_after_the_same_time() {
     }
 }
 
-/// The client's are for two ports, the server's one is for both.
+/// The client's sidecar has a listener for each of two ports, the server's one for both.
 fn listeners(role: &str) -> usize {
     if role == "client" { 2 } else { 1 }
 }

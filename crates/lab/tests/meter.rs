@@ -1,5 +1,5 @@
-//! The meter on this machine: others may be at work on it, so that most is asserted from below. Needs root where it says so,
-//! and fails without.
+//! The meter on this machine. Other programs may be running, so most values are only checked against a lower bound. Tests that need
+//! root fail without it.
 
 use indexmap::IndexMap;
 use sidestep_lab::meter::{Account, Meter, Watched, why_no_calls};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Goes away with what is in it.
+/// Kills its processes and removes the cgroup on drop.
 struct Group(Cgroup);
 
 impl Group {
@@ -55,7 +55,7 @@ fn quietly(command: &mut Command) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// A second of CPU: then the kernel ends it.
+/// Uses one second of CPU time; then the kernel kills it.
 const BURN: &str = "ulimit -t 1; while :; do :; done";
 
 fn burnt(usage: &Usage) -> f64 {
@@ -73,7 +73,7 @@ fn cpu_of_a_cgroup_is_seen() {
     assert!((0.05..1.5).contains(&usage.highest_cpu), "{usage:?}");
 }
 
-/// A shell whose child has used a second of CPU, however long that took; itself it goes on.
+/// A shell whose child has used one second of CPU time, however long that took. The shell itself runs on.
 fn burn_in_child(meanwhile: impl FnOnce(&Child) -> Meter) -> (Burner, Meter) {
     let place = tempfile::tempdir().unwrap();
     let (begin, done) = (place.path().join("begin"), place.path().join("done"));
@@ -118,7 +118,7 @@ fn memory_of_a_cgroup_is_seen() {
     assert!(usage.processes["burner"].memory > 10_000, "{usage:?}");
 }
 
-/// Two calls a block.
+/// dd makes two calls for each block.
 #[test]
 fn system_calls_are_counted() {
     assert!(why_no_calls().is_none(), "{:?}", why_no_calls());

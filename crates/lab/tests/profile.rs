@@ -1,11 +1,11 @@
-//! `--profile`: where the CPU time of a set-up's processes goes. It needs root, as sampling does.
+//! `--profile`: where the CPU time of a set-up's processes goes. Needs root, as sampling does.
 
 mod running;
 
 use running::{Lab, scenario};
 use sidestep_lab::report::{markdown, page};
 
-/// One process that is all own code, one that is all kernel.
+/// One process that only runs its own code, and one that is only in the kernel.
 fn servers() -> String {
     let burner = "'exec timeout 60 sh -c \"while :; do :; done\"'";
     format!("burner: {{run: [sh, -c, {burner}]}}\n  reader: {{run: [dd, if=/dev/zero, of=/dev/null, bs=1M]}}")
@@ -13,8 +13,8 @@ fn servers() -> String {
 
 #[test]
 fn each_variant_is_sampled_once_and_by_program() {
-    // One set-up at a time: each of them keeps two processors busy.
-    let text = scenario("command: [sleep, 1]", &servers(), "").replace("design: {", "design: {restart: trial, ");
+    // One set-up at a time, since each keeps two processors busy.
+    let text = scenario("command: [sleep, 1]", &servers(), "").replace("design: {", "design: {restart: turn, ");
     let lab = Lab::new(&text);
     let done = lab.run(&["--rounds", "1", "--profile"]);
     assert!(done.status.success(), "{done:?}");

@@ -1,4 +1,4 @@
-//! What is said of a run, in each way of saying it.
+//! Reports in all formats.
 
 mod common;
 
@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use sidestep_lab::report::{Judgement, markdown, page, section, table};
 use sidestep_lab::result::{Cell, Figure, Run};
 
-/// The line of a variant, the first after that heading.
+/// The first line with the variant after that heading.
 fn line<'a>(text: &'a str, heading: &str, variant: &str) -> &'a str {
     let after = text.split_once(heading).unwrap_or_else(|| panic!("no {heading} in {text}")).1;
     after.lines().find(|line| line.contains(variant)).unwrap_or_else(|| panic!("no {variant} in {after}"))
@@ -29,7 +29,7 @@ fn the_table_tells_medians_changes_and_verdicts() {
     assert!(wide.max().expect("lines") <= 100, "{text}");
 }
 
-/// The same trials beside another variant: changes are the other way round, and nothing is said of a control.
+/// The same turns compared with another variant: changes have the opposite sign, and there is no control.
 #[test]
 fn another_variant_can_be_the_baseline() {
     let run = common::run().beside("sidestep").expect("there is such a variant");
@@ -58,7 +58,7 @@ fn few_rounds_are_no_verdict() {
     assert!(text.lines().any(|line| line.contains("−4") && line.ends_with("too few rounds")), "{text}");
 }
 
-/// A control that differs is said in words that warn.
+/// A control that differs causes a warning.
 #[test]
 fn a_control_that_differs_is_not_passed_over() {
     let mut run = common::run();
@@ -69,7 +69,7 @@ fn a_control_that_differs_is_not_passed_over() {
     assert!(page(&run).contains(r#"<p class="warning">"#));
 }
 
-/// The interval decides: on one side of the limit, on the other, or on both.
+/// The whole interval is on one side of the limit, or on the other, or the limit is inside.
 #[test]
 fn goals_are_told_with_what_misses_them() {
     let run = common::run();
@@ -106,7 +106,7 @@ fn markdown_is_a_section() {
     assert!(markdown(&common::small()).contains("\n| p50 |\n|---|\n"));
 }
 
-/// The control has a row nowhere; where it differs by no more than chance it is said in which comparison.
+/// The control has no row. If it differs by no more than chance, the report names the comparison.
 #[test]
 fn markdown_names_what_the_control_says() {
     let mut run = common::run();
@@ -157,7 +157,7 @@ fn names_are_nothing_but_text() {
     assert!(!table(&run).contains('\x1b'));
 }
 
-/// Beside the browser's own word in `chromium.rs`: there is nothing in it that could load anything.
+/// Besides the browser's judgement in `chromium.rs`: the page contains nothing that could load anything.
 #[test]
 fn the_page_stands_alone() {
     let page = page(&common::run());
@@ -190,7 +190,7 @@ fn what_was_published_stands_beside_ours() {
     }
 }
 
-/// Whatever ended too early must still be readable.
+/// A run that ended early still has a readable report.
 #[test]
 fn runs_with_nothing_in_them_are_reported() {
     for run in broken() {
@@ -219,7 +219,7 @@ fn broken() -> [Run; 5] {
 
 #[test]
 fn who_has_no_figures_is_missing() {
-    // Single trials fail in it, and others of the same variants do not.
+    // In this run single turns fail, but other turns of the same variants succeed.
     let mut run = common::run();
     assert_eq!(run.missing(), [""; 0]);
     for trial in run.cells[1].trials.iter_mut().filter(|trial| trial.variant == "sidestep") {

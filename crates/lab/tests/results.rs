@@ -1,5 +1,5 @@
-//! `docs/results`: the page, and rows in README.md and docs/PERFORMANCE.md, are what the judgements beside the page say.
-//! `UPDATE=1 cargo test -p sidestep-lab --test results` writes them; `make results` calls that.
+//! `docs/results`: the page, and rows in README.md and docs/PERFORMANCE.md, agree with the judgements in that directory.
+//! `UPDATE=1 cargo test -p sidestep-lab --test results`, which `make results` calls, writes them.
 
 use indexmap::IndexMap;
 use sidestep_lab::report::{Judgement, comparison, section};
@@ -19,10 +19,10 @@ and the change with its 95 % interval. [lab.md](../lab.md) explains the terms. T
 JSON files have them.
 ";
 
-/// Around what is made in a document that others write.
+/// Marks around generated rows in a document.
 const MARKS: [&str; 2] = ["<!-- results: written by make results -->\n", "<!-- end of results -->\n"];
 
-/// A row of such a document.
+/// A generated row.
 struct Headline {
     what: &'static str,
     scenario: &'static str,
@@ -111,7 +111,7 @@ fn file(name: &str) -> String {
     format!("docs/results/{name}.json")
 }
 
-/// Those that are there, in the order of the scenarios.
+/// The judgements in the directory, in the order of the scenarios.
 fn judgements() -> IndexMap<&'static str, Judgement> {
     let there = shipped().iter().map(|(name, _)| *name).filter(|name| path(&file(name)).exists());
     there
@@ -119,7 +119,7 @@ fn judgements() -> IndexMap<&'static str, Judgement> {
         .collect()
 }
 
-/// What was published is what the scenario says now, whatever it said when it was run.
+/// Published figures are taken from the present scenario, not from the one at the time of the run.
 fn page() -> String {
     let mut page = HEADING.to_string();
     for (name, judgement) in judgements() {
@@ -144,7 +144,7 @@ fn table(headlines: &[Headline]) -> String {
     heading.to_string() + &rows.collect::<String>()
 }
 
-/// The document with its rows made anew.
+/// The document with its rows generated anew.
 fn filled(name: &str, headlines: &[Headline]) -> String {
     let document = text(name);
     let (before, rest) =
@@ -173,7 +173,7 @@ fn documents_have_the_figures_of_the_page() {
     is("docs/PERFORMANCE.md", &filled("docs/PERFORMANCE.md", MORE));
 }
 
-/// A judgement that is read and written again is the same.
+/// Reading and writing a judgement does not change it.
 #[test]
 fn judgements_are_kept_whole() {
     for (name, judgement) in judgements() {
@@ -181,7 +181,7 @@ fn judgements_are_kept_whole() {
     }
 }
 
-/// No verdict is anything but its interval's.
+/// Every verdict is that of its interval.
 #[test]
 fn verdicts_follow_from_intervals() {
     for (name, judgement) in judgements() {

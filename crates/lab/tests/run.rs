@@ -1,4 +1,4 @@
-//! Whole runs: what goes wrong in them, and that nothing is left of them. They need root, as cgroups and users do.
+//! Whole runs, and their failures: nothing stays behind. They need root for cgroups and users.
 
 mod running;
 
@@ -6,7 +6,7 @@ use running::{Lab, scenario};
 use sidestep_lab::result::Ended;
 use std::time::{Duration, Instant};
 
-/// Two variants of which one takes `slower` times as long.
+/// Two variants, of which the second takes `slower` seconds.
 fn sleeper(slower: &str) -> String {
     scenario("command: [sleep, \"${time}\"]", "", &format!("values: {{time: {slower}}}"))
 }
@@ -24,7 +24,7 @@ fn a_difference_is_found_and_the_control_is_told_from_it() {
     };
     assert_eq!(beside("other")["verdict"], "worse", "{said}");
     assert!(beside("other")["ratio"].as_f64().is_some_and(|ratio| ratio > 2.0), "{said}");
-    // Its verdict is chance's in a few of a hundred runs; tests/statistics.rs holds it to that.
+    // By chance its verdict is wrong in a few of a hundred runs; tests/statistics.rs checks that rate.
     assert!(beside("plain (again)")["ratio"].as_f64().is_some_and(|ratio| (0.5..2.0).contains(&ratio)), "{said}");
     lab.assert_nothing_is_left();
 }
@@ -79,7 +79,7 @@ fn a_load_that_hangs_is_ended() {
     assert!(said.contains("has not ended 0.3 s after its 0.1 s (load.patience)"), "{said}");
 }
 
-/// One variant's trouble is not the others'.
+/// A failing variant does not affect the others.
 #[test]
 fn a_variant_that_always_fails_is_given_up_and_the_rest_is_measured() {
     let lab = Lab::new(
@@ -94,7 +94,7 @@ fn a_variant_that_always_fails_is_given_up_and_the_rest_is_measured() {
     assert!(lab.fails(&["--rounds", "1", "--strict"]).contains("other: load has failed"));
 }
 
-/// Answers that say no are quick: they must not win.
+/// Error answers are quick: they must not win.
 #[test]
 fn a_load_whose_requests_fail_is_no_figure() {
     let text =
@@ -103,7 +103,7 @@ fn a_load_whose_requests_fail_is_no_figure() {
     assert!(said.contains("requests failed (design.errors)"), "{said}");
 }
 
-/// A warm-up that is ended has ended with all that it has started.
+/// When a warm-up is ended, everything that it has started is ended.
 #[test]
 fn nothing_of_a_warm_up_is_left_when_the_load_begins() {
     let load = "command: [sh, -c, '{ sleep 4712; } & pgrep -f \"^sleep 4712\" | wc -l >>${shared}/count; sleep 0.2; kill $!']\n  warmup: 0.05";
@@ -113,7 +113,7 @@ fn nothing_of_a_warm_up_is_left_when_the_load_begins() {
     assert!(done.status.success(), "{done:?}");
 }
 
-/// Two programs that stand for those of another build of Sidestep: each leaves its name.
+/// Two programs that stand for those of another release: each leaves a file when it is used.
 fn another_release() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().expect("a directory");
@@ -150,7 +150,7 @@ fn a_check_that_fails_fails_the_trial() {
     assert!(said.contains("check 1 failed") && said.contains("the load went astray"), "{said}");
 }
 
-/// What one variant does wrong fails the run, though there are figures of the others.
+/// A check that fails for one variant fails the run, although there are figures of the others.
 #[test]
 fn a_check_that_fails_in_one_variant_fails_the_run() {
     let text =
@@ -163,7 +163,7 @@ fn a_check_that_fails_in_one_variant_fails_the_run() {
     assert_eq!(run.wrong.len(), 1, "{:?}", run.wrong);
 }
 
-/// That its load has taken a variant's way is the lab's to count, and a check's to demand.
+/// The lab counts the bytes that took a variant's way, and a check can require some.
 #[test]
 fn a_way_that_no_byte_went_fails_the_run_where_a_check_demands_it() {
     let lab = Lab::new(&(sleeper("0.02") + "checks: [{moved: [by ring], when: {variants: [other]}}]\n"));
@@ -173,7 +173,7 @@ fn a_way_that_no_byte_went_fails_the_run_where_a_check_demands_it() {
     assert!(lab.is_not_begun(&[]).contains("checks: each has either a command, run, or ways, moved"));
 }
 
-/// Cells that differ in their checks alone share a set-up, and each check is made once, after the first trial that it is for.
+/// Cells that differ only in their checks share a set-up. Each check runs once, after the first turn to which it applies.
 #[test]
 fn checks_of_some_cells_are_made_in_those() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -246,7 +246,7 @@ fn a_scenario_that_is_wrong_is_not_begun() {
     }
 }
 
-/// What the machine cannot do is no failure, and no secret.
+/// A missing feature of the machine is no failure, but is noted.
 #[test]
 fn a_variant_that_needs_what_is_not_there_is_left_out_with_a_note() {
     let needs =
@@ -262,7 +262,7 @@ fn a_variant_that_needs_what_is_not_there_is_left_out_with_a_note() {
     assert!(said.contains("the baseline, other, cannot be measured here: there is no such program"), "{said}");
 }
 
-/// Both limits are far from what is measured.
+/// Both limits are far from the measured values.
 #[test]
 fn goals_are_reached_or_missed() {
     let goal = |what: &str, limit: &str| format!("{{goal: {what}, variant: other, figures: [p50], {limit}}}");
@@ -291,7 +291,7 @@ fn what_processes_use_is_theirs_and_what_is_in_the_background_is_nobodys() {
     let usage = &run.cells[0].trials[0].usage;
     let names: Vec<&str> = usage.processes.keys().map(String::as_str).collect();
     assert_eq!(names, ["burner", "load"]);
-    // Of half a second, of which a busy machine gives the one that burns a small part.
+    // Of half a second; a busy machine gives the burning process only a small part.
     assert!(usage.processes["burner"].cpu() > 0.02, "{usage:?}");
     assert!(usage.processes["load"].cpu() < 0.02, "{usage:?}");
 }
@@ -308,7 +308,7 @@ fn ctrl_c_ends_a_run_and_keeps_what_was_measured() {
     lab.assert_nothing_is_left();
 }
 
-/// Neither half can do anything about its own SIGKILL; the kernel ends what they have started.
+/// Neither process can handle SIGKILL, but the kernel ends what they have started.
 #[test]
 fn a_killed_run_leaves_no_process_and_the_next_one_sweeps() {
     let server = "server: {run: [sleep, 4711]}";

@@ -1,5 +1,5 @@
-//! The scenarios of Services, briefly: each contestant's load takes the way that it should, and a check says so if it does not.
-//! They need root, and `sidestep-bench` and `sidestep-agent` beside the lab: `cargo test --workspace` builds them.
+//! The Service scenarios in brief: each contestant's load takes its own way, and a check fails if it does not. Needs root, and
+//! `sidestep-bench` and `sidestep-agent` beside the lab, which `cargo test --workspace` builds.
 
 mod running;
 
@@ -8,11 +8,11 @@ use sidestep_lab::scenario::find;
 
 fn shipped(name: &str) -> String {
     let text = find(name).expect("it is shipped");
-    // What else runs meanwhile is no matter here.
+    // Other load does not matter here.
     text.replace("design:\n", "design:\n  foreign: 0.999\n  steal: 0.999\n")
 }
 
-/// One round of some variants; each has figures, and no check complains.
+/// Measures one round of some variants: each has figures, and no check fails.
 fn measured(name: &str, options: &[&str], variants: &[&str]) {
     let lab = Lab::new(&shipped(name));
     let only = variants.join(",");
@@ -52,7 +52,7 @@ fn a_changed_endpoint_is_seen() {
     measured("services-change", &cells, &["sidestep", "nftables", "iptables-nft", "iptables-legacy"]);
 }
 
-/// Were packets translated on the node, figures of the agent would be none of its own.
+/// If packets were translated on the node, the agent's figures would not be its own.
 #[test]
 fn a_contestant_that_goes_anothers_way_fails_the_run() {
     let (before, rest) = shipped("services")
@@ -66,7 +66,7 @@ fn a_contestant_that_goes_anothers_way_fails_the_run() {
     assert!(said.contains("sidestep: check 2 failed"), "{said}");
 }
 
-/// An address that others answer, too, is no Service's.
+/// A check notices that another server answers at the Service's address.
 #[test]
 fn a_contestant_that_leads_elsewhere_fails_the_run() {
     let text = shipped("services").replace("to: \"${endpoints}\"", "to: 10.78.0.1:8080");

@@ -1,5 +1,5 @@
-//! Verdicts on figures of which the truth is known. Seeds are fixed; the shares hold with others too, as
-//! `examples/coverage` shows with more trials.
+//! Verdicts for figures whose true values are known. Seeds are fixed; other seeds give the same rates, as `examples/coverage` shows
+//! with more trials.
 
 #[path = "../examples/coverage/samples.rs"]
 mod samples;
@@ -13,7 +13,7 @@ use sidestep_lab::stats::{
     Comparison, Interval, Rule, Verdict, box_of, compare, compare_unpaired, fewest, half_width, median_interval,
 };
 
-/// The share of trials of which it is true, in percent.
+/// The percentage of trials for which it is true.
 fn share(trials: u64, is: impl Fn(u64) -> bool) -> f64 {
     100.0 * (0..trials).filter(|&seed| is(seed)).count() as f64 / trials as f64
 }
@@ -76,12 +76,12 @@ fn it_stops_when_it_is_narrow_enough() {
     assert!(all.iter().all(|each| each.rounds == 30 || half_width(each).unwrap() <= 0.025));
     assert!(all.iter().any(|each| each.rounds < 20));
     assert!(!rule(0.025).enough(&[]));
-    // One that is wide keeps the others going.
+    // A single wide interval keeps the cell going.
     let wide = Comparison { rounds: 10, interval: Some(Interval { low: 0.9, high: 1.1 }), ..all[0] };
     assert!(rule(0.025).enough(&all) && !rule(0.025).enough(&[all[0], wide]));
 }
 
-/// Medians of unlike numbers of trials that have nothing to do with each other.
+/// Medians of independent values, with different numbers on each side.
 #[test]
 fn unpaired_values_are_compared() {
     let trials =
@@ -114,7 +114,7 @@ fn exchanging_the_two_trials_it_over() {
     }
 }
 
-/// A time that is shorter is a rate that is higher: the verdict is the same.
+/// A shorter time is a higher rate: both have the same verdict.
 #[test]
 fn a_rate_is_better_when_its_time_is() {
     let all = pairs(normal, 0.8, 10, &mut ChaCha8Rng::seed_from_u64(5));
@@ -146,7 +146,7 @@ fn too_few_rounds_have_no_interval() {
     assert_eq!(median_interval(&[1.0; 5], CONFIDENCE), None);
 }
 
-/// Values that hardly differ or do not differ at all have an interval like all others.
+/// Values that are equal, or nearly so, also have an interval.
 #[test]
 fn values_without_noise_have_an_interval() {
     assert_eq!(median_interval(&[3.0; 8], CONFIDENCE), Some((3.0, Interval { low: 3.0, high: 3.0 })));

@@ -1,14 +1,14 @@
-//! Addresses and what is reached at them. Both families are one kind, as in the maps.
+//! Addresses, endpoints and protocols. One type serves both IP families, as in the maps.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// An address as the maps have it: IPv4 is the IPv6 address `::ffff:a.b.c.d`.
+/// An address in the maps' form: IPv4 address a.b.c.d is `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(pub Ipv6Addr);
 
 impl Address {
-    /// As it is written: `::ffff:a.b.c.d` as `a.b.c.d`.
+    /// The address for output: `::ffff:a.b.c.d` becomes `a.b.c.d`.
     pub fn ip(self) -> IpAddr {
         self.0.to_canonical()
     }
@@ -94,7 +94,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Its number in an IP header.
+    /// The protocol's number in an IP header.
     pub fn number(self) -> u8 {
         match self {
             Protocol::Tcp => 6,

@@ -13,25 +13,25 @@ pub struct Backends {
 #[derive(Debug)]
 struct Known {
     number: u32,
-    /// Lists that hold it.
+    /// How many lists contain it.
     users: u32,
 }
 
-/// What a backend's number is, and whether the data plane has yet to hear of it.
+/// A backend's number, and whether the data plane still has to be told of the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbered {
     pub number: u32,
     pub fresh: bool,
 }
 
-/// What has become of a number from an earlier life.
+/// What happens to a number from an earlier process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heirloom {
-    /// It stands for its endpoint.
+    /// It is the endpoint's number.
     Known,
-    /// Another one does, since that life ended in the middle of a change. It is in use, though, and taken.
+    /// The endpoint has another number already, since the earlier process ended in the middle of a change. This one is in use too.
     Double,
-    /// It is out of range, or taken already.
+    /// It is out of range, or in use already.
     Refused,
 }
 
@@ -40,7 +40,7 @@ impl Backends {
         Backends { numbers: Numbers::new(size), known: HashMap::new() }
     }
 
-    /// The data plane knows this one from before. It has one user: whoever inherits it.
+    /// Takes over a backend that the data plane has already. It gets one user, the inherited list.
     pub fn inherit(&mut self, number: u32, endpoint: Endpoint) -> Heirloom {
         if !self.numbers.claim_at(number) {
             return Heirloom::Refused;
@@ -52,7 +52,7 @@ impl Backends {
         Heirloom::Known
     }
 
-    /// One more user. None: there is no number left.
+    /// Adds a user. None: there is no number left.
     pub fn hold(&mut self, endpoint: Endpoint) -> Option<Numbered> {
         if let Some(known) = self.known.get_mut(&endpoint) {
             known.users += 1;
@@ -63,7 +63,7 @@ impl Backends {
         Some(Numbered { number, fresh: true })
     }
 
-    /// One user less. The number, if that was the last one: it is to be given back when nobody can read it any more.
+    /// Removes a user. Returns the number if that was the last one: give it back when no program can read it any more.
     pub fn release(&mut self, endpoint: &Endpoint) -> Option<u32> {
         let known = self.known.get_mut(endpoint)?;
         known.users -= 1;
@@ -81,12 +81,12 @@ impl Backends {
         self.known.get(endpoint).map(|known| known.number)
     }
 
-    /// Every one with its number, in no particular order.
+    /// All backends with their numbers, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&Endpoint, u32)> {
         self.known.iter().map(|(endpoint, known)| (endpoint, known.number))
     }
 
-    /// How many are known.
+    /// How many backends there are.
     pub fn len(&self) -> usize {
         self.known.len()
     }

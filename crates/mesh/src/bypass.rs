@@ -1,6 +1,6 @@
-//! The short way round both proxies: where all that is configured for a Service is done without one (balancing, policy,
-//! counters), a connection goes from the program to the backend itself. Each Service asks for it, and none gets it whose
-//! connections somebody wants to have at a proxy.
+//! The bypass of both proxies. Where everything that is configured for a Service is done without a proxy (balancing, policy,
+//! counters), a connection goes straight from the program to the backend. A Service must ask for the bypass, and it is refused
+//! for connections that anybody requires to go through a proxy.
 
 use crate::address::{Endpoint, Protocol};
 use crate::choose::Node;
@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Twin of `enum bypass_flags`.
+/// Mirrors `enum bypass_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BypassFlags {
     pub outbound: bool,
@@ -25,16 +25,16 @@ pub struct BypassFlags {
 pub struct Plan {
     /// Frontends, and backends by their own addresses.
     pub bypasses: BTreeMap<FrontendKey, BypassFlags>,
-    /// Services that ask for it in vain.
+    /// Services whose request is refused.
     pub refused: BTreeMap<Name, Refusal>,
 }
 
-/// Why a Service's connections go through proxies though it asks for the short way.
+/// Why a Service's connections go through proxies although the Service asks for the bypass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A pod that serves requires its proxy.
+    /// A pod that serves the Service requires its proxy.
     Required { endpoint: Endpoint, pod: Name },
-    /// What another Service's clients send to the endpoint comes from their proxies.
+    /// The endpoint also serves another Service, whose clients send through their proxies.
     Shared { endpoint: Endpoint, service: Name },
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// `owns` says whether a frontend is the Service's, and not another one's that wants the same address.
+/// `owns` says whether the frontend is the Service's: two Services may want the same address.
 pub fn plan(state: &State, node: &Node, owns: impl Fn(&FrontendKey, &Name) -> bool) -> Plan {
     let mut plan = Plan::default();
     let asking = || state.services().filter(|service| service.bypass != Bypass::Nobody);
@@ -70,14 +70,14 @@ pub fn plan(state: &State, node: &Node, owns: impl Fn(&FrontendKey, &Name) -> bo
     plan
 }
 
-/// What all Services and pods together say of an endpoint.
+/// What all Services and pods together say about endpoints.
 struct Facts {
-    /// Pods that require their proxy, by their addresses.
+    /// Pods that require their proxy, by address.
     required: BTreeMap<IpAddr, Name>,
-    /// Services that do not ask for the short way, and those that ask for half of it, by their endpoints.
+    /// Services that do not ask for the bypass, and those that ask for it for clients only, by endpoint.
     others: BTreeMap<Endpoint, Name>,
     halves: BTreeMap<Endpoint, Name>,
-    /// Namespaces that have a pod with the address.
+    /// Namespaces of the pods with each address.
     owners: BTreeMap<IpAddr, BTreeSet<Arc<str>>>,
 }
 
@@ -104,7 +104,7 @@ impl Facts {
         }
     }
 
-    /// Anybody may name any address as an endpoint of his Service. One's own are those of pods of one's namespace.
+    /// Whether the endpoint is a pod of the Service's own namespace. Anybody may name any address as an endpoint of a Service.
     fn is_of(&self, service: &Name, endpoint: &Endpoint) -> bool {
         let owners = self.owners.get(&endpoint.address.ip());
         owners.is_some_and(|owners| owners.iter().eq([&service.namespace]))
@@ -143,7 +143,7 @@ impl Plan {
     }
 }
 
-/// Where a backend is dialled by its own address.
+/// The key under which a backend's own address is looked up.
 pub fn backend_key(at: Endpoint) -> FrontendKey {
     FrontendKey { address: at.address, port: at.port, protocol: Protocol::Tcp, scope: Scope::Address }
 }

@@ -1,11 +1,11 @@
-//! Which endpoints of a Service serve on this node: readiness, traffic policy, topology hints and terminating endpoints,
-//! as kube-proxy decides it.
+//! Endpoint selection: which endpoints of a Service serve on this node, by readiness, traffic policy, topology hints and
+//! termination, as kube-proxy decides it.
 
 use crate::address::Endpoint;
 use crate::object::SliceEndpoint;
 use std::sync::Arc;
 
-/// The node that this is.
+/// This node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: Arc<str>,
@@ -31,22 +31,22 @@ impl Candidate<'_> {
     }
 }
 
-/// The endpoints for policy Cluster: those that are ready and near enough; if there is none, those that still serve
-/// while they terminate.
+/// The endpoints for policy Cluster: the ready ones that are near enough; if no endpoint is ready, those that terminate but
+/// still serve.
 pub fn cluster<'a>(candidates: &[Candidate<'a>], node: &Node) -> Vec<Candidate<'a>> {
     let ready: Vec<_> = candidates.iter().filter(|c| c.of.ready).copied().collect();
     let near = near(&ready, node);
     if near.is_empty() { candidates.iter().filter(|c| c.is_draining()).copied().collect() } else { near }
 }
 
-/// The endpoints for policy Local: those of this node, by the same rule. Hints are not asked.
+/// The endpoints for policy Local: those on this node, by the same rule, but without topology hints.
 pub fn local<'a>(candidates: &[Candidate<'a>], node: &Node) -> Vec<Candidate<'a>> {
     let mine: Vec<_> = candidates.iter().filter(|c| c.is_local(node)).copied().collect();
     let ready: Vec<_> = mine.iter().filter(|c| c.of.ready).copied().collect();
     if ready.is_empty() { mine.into_iter().filter(|c| c.is_draining()).collect() } else { ready }
 }
 
-/// Hints count only if every ready endpoint has one and one of them names this node, or else this zone.
+/// Hints count only if every ready endpoint has one, and one of them names this node, or else this zone.
 fn near<'a>(ready: &[Candidate<'a>], node: &Node) -> Vec<Candidate<'a>> {
     let is_here = |c: &Candidate| c.of.node_hints.contains(&node.name);
     let is_in_zone = |c: &Candidate| node.zone.as_ref().is_some_and(|zone| c.of.zone_hints.contains(zone));

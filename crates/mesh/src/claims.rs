@@ -1,5 +1,5 @@
-//! Who has which frontend. Two Services may want the same address and port: the one whose address in the cluster it is
-//! has it, and else the older one, until it goes.
+//! Which Service owns a frontend. Two Services may claim the same address and port: the one that has it as its cluster IP owns
+//! it, else the older one, until that is deleted.
 
 use crate::object::Name;
 use crate::plane::FrontendKey;
@@ -7,10 +7,10 @@ use crate::table::PortKey;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// A wish, in the order in which wishes are granted.
+/// A Service's claim to a frontend. The smallest claim wins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
-    /// An address in the cluster is given by the cluster; any Service may name another one as its external address.
+    /// The cluster assigns cluster IPs, but any Service may name any external address, so those come last.
     pub is_external: bool,
     /// Creation time of the Service, RFC 3339.
     pub created: Arc<str>,
@@ -23,17 +23,17 @@ pub struct Claims {
     of_service: HashMap<Name, BTreeMap<FrontendKey, BTreeSet<Claim>>>,
 }
 
-/// What a change of claims means for others.
+/// What a change of claims means for other Services.
 #[derive(Debug, Default)]
 pub struct Moved {
-    /// Services that have won or lost a frontend thereby.
+    /// Services that have gained or lost a frontend.
     pub others: BTreeSet<Name>,
-    /// Frontends that nobody wants any more.
+    /// Frontends that no Service claims any more.
     pub unclaimed: Vec<FrontendKey>,
 }
 
 impl Claims {
-    /// From now on these are the wishes of this Service.
+    /// Replaces the claims of this Service.
     pub fn replace(&mut self, service: &Name, wishes: impl IntoIterator<Item = (FrontendKey, Claim)>) -> Moved {
         let mut wanted: BTreeMap<FrontendKey, BTreeSet<Claim>> = BTreeMap::new();
         for (frontend, claim) in wishes {
@@ -71,7 +71,7 @@ impl Claims {
         }
     }
 
-    /// Who has the frontend.
+    /// The owner of the frontend.
     pub fn owner(&self, frontend: &FrontendKey) -> Option<&Arc<PortKey>> {
         Some(&self.of_frontend.get(frontend)?.first()?.key)
     }

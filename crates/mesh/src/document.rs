@@ -1,4 +1,4 @@
-//! A YAML document as a value in which no key was there twice.
+//! A YAML document as a value; a duplicate key is an error.
 
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -42,7 +42,7 @@ impl<'de> Visitor<'de> for AnyValue {
         Ok(value.into())
     }
 
-    /// A document without content.
+    /// An empty document.
     fn visit_none<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
     }

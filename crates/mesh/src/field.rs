@@ -1,4 +1,4 @@
-//! Fields of Kubernetes' objects, as far as several kinds have them.
+//! Fields that several kinds of Kubernetes objects have.
 
 use crate::name::Name;
 use crate::policy::rules::Labels;
@@ -6,13 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::fmt;
 use std::net::IpAddr;
 
-/// On a pod, a document of kind Capture or a namespace: its connections are never led around the proxy.
+/// Annotation of a pod, a namespace or a document of kind Capture: the pods' connections never bypass the proxy.
 pub const REQUIRE_PROXY: &str = "sidestep.dev/require-proxy";
 
-/// A field that does not hold what it must.
+/// A field with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invalid {
-    /// As in `spec.ports[0].port`.
+    /// Such as `spec.ports[0].port`.
     pub path: String,
     pub found: String,
     pub expected: &'static str,
@@ -47,7 +47,7 @@ pub(crate) fn address(path: String, text: &str) -> Result<IpAddr> {
     parsed(text).map_or_else(|| invalid(path, text, "an IP address"), Ok)
 }
 
-/// `::ffff:a.b.c.d` is IPv4, as Go takes it, and with it all of Kubernetes.
+/// `::ffff:a.b.c.d` is IPv4, as in Go and therefore in Kubernetes.
 pub(crate) fn parsed(text: &str) -> Option<IpAddr> {
     text.parse().ok().map(|ip: IpAddr| ip.to_canonical())
 }
@@ -64,7 +64,7 @@ pub(crate) fn labels(metadata: &ObjectMeta) -> Labels {
     labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
 }
 
-/// A slip of the pen must not lead anything around a proxy.
+/// Other values than true and false are errors, lest a misspelt one permit a bypass.
 pub(crate) fn requires_proxy(metadata: &ObjectMeta) -> Result<bool> {
     let text = metadata.annotations.as_ref().and_then(|all| all.get(REQUIRE_PROXY)).map(String::as_str);
     match text.unwrap_or("false") {

@@ -1,4 +1,4 @@
-//! What an earlier life of the agent had programmed. It goes on being used until what is wanted now has replaced it.
+//! What an earlier process of the agent has programmed. It stays in force until the present objects have replaced it.
 
 use crate::address::Endpoint;
 use crate::backends::{Backends, Heirloom};
@@ -8,25 +8,20 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 #[derive(Debug, Default)]
 pub struct Inherited {
-    /// Those that are still as it has left them.
+    /// Frontends that are still as the earlier process left them.
     pub frontends: HashMap<FrontendKey, Frontend>,
     pub ranges: HashSet<(u32, u32)>,
     pub backends: Vec<Endpoint>,
-    /// Second numbers of backends.
+    /// Second numbers of backends that have two.
     pub doubles: Vec<u32>,
     pub members: BTreeSet<Member>,
-    /// Numbers that no Service of today has taken over yet.
+    /// Numbers that no present Service has taken over yet.
     pub services: HashSet<u32>,
 }
 
 impl Inherited {
-    /// Takes the room that is in use, so that nobody is given it.
-    pub fn claim(
-        existing: Existing,
-        ranges: &mut Ranges,
-        backends: &mut Backends,
-        services: &mut Numbers,
-    ) -> Inherited {
+    /// Marks what is in use as taken, so that it is not given out.
+    pub fn take(existing: Existing, ranges: &mut Ranges, backends: &mut Backends, services: &mut Numbers) -> Inherited {
         let mut inherited = Inherited { members: existing.members.into_iter().collect(), ..Inherited::default() };
         for (number, endpoint) in existing.backends {
             match backends.inherit(number, endpoint) {
@@ -48,7 +43,7 @@ impl Inherited {
         inherited
     }
 
-    /// The number that the Service behind this frontend had, for the first who asks: its counters and affinities go on.
+    /// The number of the Service that had one of these frontends, for the first caller: counters and affinities then continue.
     pub fn service(&mut self, frontends: impl Iterator<Item = FrontendKey>) -> Option<u32> {
         let mut numbers = frontends.filter_map(|key| self.frontends.get(&key).map(|frontend| frontend.service));
         let number = numbers.find(|number| self.services.contains(number))?;
@@ -56,13 +51,13 @@ impl Inherited {
         Some(number)
     }
 
-    /// Whether connections to this frontend reach somebody as the earlier life has left it.
+    /// Whether the frontend, as the earlier process left it, has backends.
     pub fn serves(&self, frontend: &FrontendKey) -> bool {
         self.frontends.get(frontend).is_some_and(|found| found.count > 0)
     }
 
-    /// The members of a Service, which are somebody else's affair from now on.
-    pub fn claim_members(&mut self, service: u32) -> BTreeSet<Member> {
+    /// Removes and returns the members of a Service, for which the caller is responsible from now on.
+    pub fn take_members(&mut self, service: u32) -> BTreeSet<Member> {
         let theirs = Member { service, backend: 0 }..=Member { service, backend: u32::MAX };
         let taken: BTreeSet<Member> = self.members.range(theirs).copied().collect();
         for member in &taken {

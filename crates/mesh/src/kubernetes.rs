@@ -1,4 +1,4 @@
-//! From Kubernetes' own types to ours. What of a Service is left to others is said in it, never silently dropped.
+//! Converts Kubernetes objects. Parts of a Service that are not supported are reported in the result, never silently dropped.
 
 use crate::address::Protocol;
 use crate::field::{Result, address, addresses, invalid, name, parsed, port_number};
@@ -12,15 +12,15 @@ use std::sync::Arc;
 
 /// On a Service: `random`, `weighted` or `least-connections`.
 pub const SELECTION: &str = "sidestep.io/selection";
-/// On an EndpointSlice: weights by address, such as `10.0.0.7=3,10.0.0.8=1`; what is not named has 1.
+/// On an EndpointSlice: weights by address, such as `10.0.0.7=3,10.0.0.8=1`; the default is 1.
 pub const WEIGHTS: &str = "sidestep.io/weights";
-/// On a Service whose connections need nothing of a proxy: `true`, `outbound` or `false`.
+/// On a Service whose connections need no proxy: `true`, `outbound` or `false`.
 pub const BYPASS_PROXY: &str = "sidestep.dev/bypass-proxy";
-/// The Service that a slice belongs to.
+/// Label of a slice: its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Set by those who want a proxy of their own for a Service; kube-proxy leaves such Services alone too.
+/// Label of a Service that another proxy implements; kube-proxy ignores such Services, too.
 const PROXY_NAME: &str = "service.kubernetes.io/service-proxy-name";
-/// On what belongs to a headless Service, whose endpoints are answers of DNS and nothing else.
+/// Label of a headless Service's objects: its endpoints are only answers of DNS.
 const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Kubernetes' default.
 const AFFINITY_SECONDS: i32 = 10_800;
@@ -33,7 +33,7 @@ pub fn service(from: &core::Service) -> Result<Object> {
     if let Some(why) = others {
         left.push(Skipped { what: name.to_string(), why });
     }
-    // Headless Services and ExternalName are answers of DNS: nobody connects to an address of theirs.
+    // Headless and ExternalName Services exist only in DNS: they have no address to connect to.
     let has_address = others.is_none() && spec.type_.as_deref() != Some("ExternalName");
     let ports = if has_address { ports(&spec, &mut left)? } else { Vec::new() };
     Ok(Object::Service(Service {
@@ -51,7 +51,7 @@ pub fn service(from: &core::Service) -> Result<Object> {
     }))
 }
 
-/// Labels by which kube-proxy leaves Services and EndpointSlices alone, too.
+/// The label for which kube-proxy ignores the Service or EndpointSlice, too.
 fn not_ours(metadata: &ObjectMeta) -> Option<&'static str> {
     let has = |key| metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(key));
     if has(PROXY_NAME) {
@@ -67,7 +67,7 @@ fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-/// None of a headless Service.
+/// Empty for a headless Service.
 fn cluster_ips(spec: &core::ServiceSpec) -> Result<Vec<IpAddr>> {
     let listed = spec.cluster_ips.clone().unwrap_or_default();
     let all = if listed.is_empty() { spec.cluster_ip.iter().cloned().collect() } else { listed };
@@ -134,7 +134,7 @@ fn affinity(spec: &core::ServiceSpec) -> Result<Option<u32>> {
     }
 }
 
-/// Whether it is Local.
+/// Whether the policy is Local.
 fn policy(path: &str, text: Option<&str>) -> Result<bool> {
     match text.unwrap_or("Cluster") {
         "Cluster" => Ok(false),
@@ -168,7 +168,7 @@ fn bypass(metadata: &ObjectMeta, left: &mut Vec<Skipped>) -> Bypass {
     }
 }
 
-/// An annotation is anybody's text, which the API server does not check: a wrong one is remarked, and costs nothing else.
+/// The API server does not check annotations: a wrong one is reported, and otherwise ignored.
 fn misread(annotation: &str, text: &str, why: &'static str) -> Skipped {
     let mut shown: String = text.chars().take(MOST_SHOWN).collect();
     if shown.len() < text.len() {
@@ -177,10 +177,10 @@ fn misread(annotation: &str, text: &str, why: &'static str) -> Skipped {
     Skipped { what: format!("annotation {annotation} {shown:?}"), why }
 }
 
-/// An annotation may have a quarter of a megabyte.
+/// Longest quotation: an annotation may have 256 KiB.
 const MOST_SHOWN: usize = 60;
 
-/// None: the slice belongs to no Service, or to one that has no address, or has names instead of addresses.
+/// None: the slice has no Service, or one without an address, or names instead of addresses.
 pub fn slice(from: &discovery::EndpointSlice) -> Result<Option<Object>> {
     let name = name(&from.metadata)?;
     let labels = from.metadata.labels.clone().unwrap_or_default();
@@ -204,7 +204,7 @@ pub fn slice(from: &discovery::EndpointSlice) -> Result<Option<Object>> {
     Ok(Some(Object::Slice(Slice { name, service, ports: slice_ports(from)?, endpoints, weights, left })))
 }
 
-/// Ports without a number stand for all ports, which no proxy can balance.
+/// Ports without a number mean all ports, which no proxy can balance: they are left out.
 fn slice_ports(from: &discovery::EndpointSlice) -> Result<Vec<SlicePort>> {
     let mut found = Vec::new();
     for (i, port) in from.ports.iter().flatten().enumerate() {
@@ -220,7 +220,7 @@ fn slice_ports(from: &discovery::EndpointSlice) -> Result<Vec<SlicePort>> {
 
 fn endpoint(i: usize, from: &discovery::Endpoint) -> Result<SliceEndpoint> {
     let path = format!("endpoints[{i}].addresses");
-    // All addresses of an endpoint are the same for whoever connects; the API says to use the first.
+    // All addresses of an endpoint are equivalent; the API says to use the first.
     let Some(text) = from.addresses.first() else { return invalid(path, (), "an address") };
     let conditions = from.conditions.clone().unwrap_or_default();
     let hints = from.hints.clone().unwrap_or_default();
@@ -235,8 +235,8 @@ fn endpoint(i: usize, from: &discovery::Endpoint) -> Result<SliceEndpoint> {
     })
 }
 
-/// What the API server lets nobody write: from a socket it would lead back to whoever connects, or to neighbours of the
-/// node's.
+/// Refuses what the API server refuses: as seen by a socket, a loopback or link-local address would be the client's own host,
+/// or a neighbour of the node.
 fn endpoint_address(path: String, text: &str) -> Result<IpAddr> {
     let found = address(path.clone(), text)?;
     let is_special = match found {
@@ -249,7 +249,7 @@ fn endpoint_address(path: String, text: &str) -> Result<IpAddr> {
     Ok(found)
 }
 
-/// The API server lets groups pass, at which no backend can be reached.
+/// The API server accepts multicast addresses, at which no backend can be reached.
 fn is_one_machine(ip: IpAddr, left: &mut Vec<Skipped>) -> bool {
     let is_group = ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
     if is_group {
@@ -258,7 +258,7 @@ fn is_one_machine(ip: IpAddr, left: &mut Vec<Skipped>) -> bool {
     !is_group
 }
 
-/// What can be understood of it; the first part that cannot is remarked.
+/// The weights up to the first part that cannot be read, which is reported.
 fn weights(metadata: &ObjectMeta, left: &mut Vec<Skipped>) -> BTreeMap<IpAddr, u32> {
     let pairs = annotation(metadata, WEIGHTS).into_iter().flat_map(|text| text.split(','));
     let (good, bad): (Vec<_>, Vec<_>) =
@@ -274,5 +274,5 @@ fn weight(pair: &str) -> Option<(IpAddr, u32)> {
     Some((parsed(address.trim())?, weight.trim().parse().ok().filter(|weight| *weight <= MOST_WEIGHT)?))
 }
 
-/// So that the sums of a table stay far from their limits.
+/// Keeps the sums of a table far from overflow.
 const MOST_WEIGHT: u32 = 65_535;

@@ -1,5 +1,5 @@
-//! What the Services of a cluster mean on one node, and how the maps of the data plane come to say so; and which
-//! connections of a pod go through its proxy ([`capture`]), and with whom it may talk ([`policy`]).
+//! What the Services of a cluster mean on one node, and how the data plane's maps are made to match; which connections of a
+//! pod go through its proxy ([`capture`]); and with whom a pod may communicate ([`policy`]).
 //!
 //! ```text
 //!  sources (YAML files, API server)                 crates/agent
@@ -10,14 +10,14 @@
 //!      | lists of backends
 //!  [`table`]              the frontends of the Service, each with its list
 //!      |
-//!  [`reconcile::Reconciler`]   identities, places, order of publication
+//!  [`reconcile::Reconciler`]   numbers, slots, order of publication
 //!      | [`plane::DataPlane`]
 //!  the maps               crates/ebpf
 //! ```
 //!
-//! Nothing here does I/O, except through the trait of the data plane, or knows the time: it comes from the caller.
+//! Nothing here does I/O, except through the data plane's trait. The caller supplies the time.
 
-// Not all of it is documented yet.
+// Not everything is documented yet.
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What objects are called.
+//! Names of objects.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Services, EndpointSlices, pods and policies, as far as they matter here, whatever source they come from.
+//! Services, EndpointSlices, pods and policies, reduced to what matters here, from whatever source.
 
 pub use crate::name::Name;
 
@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What a source tells of.
+/// An object from a source.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
     Service(Service),
@@ -64,7 +64,7 @@ pub struct Service {
     /// Empty for headless Services.
     pub cluster_ips: Vec<IpAddr>,
     pub external_ips: Vec<IpAddr>,
-    /// Of the load balancer, where the node is to answer for them.
+    /// Addresses of load balancers for which the node answers itself.
     pub load_balancer_ips: Vec<IpAddr>,
     pub ports: Vec<Port>,
     /// ClientIP affinity: seconds since the last use.
@@ -72,12 +72,12 @@ pub struct Service {
     /// internalTrafficPolicy: Local
     pub internal_local: bool,
     pub selection: Selection,
-    /// Whether it needs proxies.
+    /// Which connections may bypass the proxies.
     pub bypass: Bypass,
-    /// Of two Services that claim one address and port the older one has it. RFC 3339, so the order of texts is that
-    /// of times.
+    /// RFC 3339, so that the order of texts is the order of times. Of two Services that claim one address and port the older
+    /// one owns it.
     pub created: String,
-    /// What of it is left to others, and why.
+    /// Unsupported parts, and why.
     pub left: Vec<Skipped>,
 }
 
@@ -92,26 +92,26 @@ pub struct Port {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
-    /// Each backend as likely as the others.
+    /// All backends are equally likely.
     #[default]
     Random,
-    /// As likely as its weight says.
+    /// Backends are chosen in proportion to their weights.
     Weighted,
-    /// Of two random backends the one with fewer open connections.
+    /// Of two random backends, the one with fewer open connections.
     LeastConnections,
 }
 
-/// Who of a Service's connections may go around the proxies.
+/// Which connections of a Service may bypass the proxies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bypass {
     #[default]
     Nobody,
-    /// Whoever dials it. Servers take in through their proxies what clients send plainly: the first step to `Both`.
+    /// The clients' side only: servers still receive through their proxies, in plain text. The first step to `Both`.
     Clients,
     Both,
 }
 
-/// A part of a Service, or of a slice of it, that is not programmed.
+/// A part of a Service, or of one of its slices, that is not programmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     pub what: String,
@@ -121,13 +121,13 @@ pub struct Skipped {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     pub name: Name,
-    /// The Service that it belongs to, in the same namespace.
+    /// Its Service, in the same namespace.
     pub service: Arc<str>,
     pub ports: Vec<SlicePort>,
     pub endpoints: Vec<SliceEndpoint>,
-    /// By address; 1 where nothing is said.
+    /// By address; the default is 1.
     pub weights: BTreeMap<IpAddr, u32>,
-    /// What of it is not used, and why: remarks of its Service.
+    /// Parts that are not used, and why; reported with its Service.
     pub left: Vec<Skipped>,
 }
 

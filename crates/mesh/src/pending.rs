@@ -1,4 +1,4 @@
-//! Writes that the data plane has yet to take, in the order in which they become visible.
+//! Writes that the data plane has yet to make, in the order in which they become visible.
 
 use crate::address::Endpoint;
 use crate::plane::{DataPlane, Frontend, FrontendKey, Member, Slot};
@@ -6,22 +6,22 @@ use crate::retired::Garbage;
 use std::collections::BTreeMap;
 use std::io;
 
-/// Nothing of it is lost if the data plane refuses a part: all of it is written again then, which does no harm.
+/// If the data plane refuses a part, everything is written again later, which does no harm.
 #[derive(Debug, Default)]
 pub struct Pending {
     pub services: Vec<u32>,
     pub backends: Vec<(u32, Endpoint)>,
     pub slots: Vec<(u32, Vec<Slot>)>,
-    /// Whether it is to be one.
+    /// Whether it is to be a member.
     pub members: BTreeMap<Member, bool>,
     /// None: to be removed.
     pub frontends: BTreeMap<FrontendKey, Option<Frontend>>,
-    /// In use until all this has been written.
+    /// In use until everything here has been written.
     pub replaced: Garbage,
 }
 
 impl Pending {
-    /// Writes everything. What has been replaced is left, for whoever lets it rest.
+    /// Writes everything. Returns what was replaced, which the caller must not reuse before a grace period.
     pub fn write(&mut self, plane: &mut dyn DataPlane) -> io::Result<Garbage> {
         self.services.iter().try_for_each(|service| plane.clear_service(*service))?;
         self.backends.iter().try_for_each(|(number, endpoint)| plane.put_backend(*number, *endpoint))?;
@@ -29,7 +29,7 @@ impl Pending {
         plane.put_members(&self.members(true))?;
         let frontends: Vec<_> = self.frontends.iter().filter_map(|(key, value)| Some((*key, (*value)?))).collect();
         let gone: Vec<_> = self.frontends.iter().filter(|(_, value)| value.is_none()).map(|(key, _)| *key).collect();
-        // What nobody wants goes first: in a table that is full it makes room for what comes.
+        // Removals first: in a full table they make room for additions.
         plane.remove_frontends(&gone)?;
         plane.put_frontends(&frontends)?;
         plane.remove_members(&self.members(false))?;

@@ -1,4 +1,4 @@
-//! Pods and namespaces, as far as policies look at them.
+//! Pods and namespaces, reduced to what policies need.
 
 use crate::capture::pod::{Capture, Netns};
 use crate::field::{self, Invalid, labels, requires_proxy};
@@ -13,11 +13,11 @@ use std::sync::Arc;
 pub struct Pod {
     pub name: Name,
     pub labels: Labels,
-    /// None of a pod that has ended, or that is in the node's own namespace: its addresses are others'.
+    /// Empty for a pod that has ended or uses the node's network namespace: its addresses are others'.
     pub addresses: BTreeSet<IpAddr>,
     pub node: Option<Arc<str>>,
     pub requires_proxy: bool,
-    /// Where it is told; else it is found by its addresses.
+    /// If known; else the namespace is found by the pod's addresses.
     pub netns: Option<Netns>,
 }
 
@@ -49,7 +49,7 @@ pub fn namespace(from: &core::Namespace) -> Result<Namespace, Invalid> {
     Ok(Namespace { name, requires_proxy: requires_proxy(&from.metadata)? })
 }
 
-/// A captured pod is a pod.
+/// The pod of a Capture document.
 pub fn of_capture(capture: &Capture) -> Pod {
     Pod {
         name: capture.name.clone(),

@@ -1,23 +1,23 @@
-//! Room in the array of slots, and numbers for backends and Services. Pure book-keeping.
+//! Allocates ranges of the slots array, and numbers for backends and Services.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Ranges of a fixed number of places. A range is as long as asked; neighbours that are free become one again.
+/// An allocator of ranges of a fixed number of elements. Adjacent free ranges are merged.
 #[derive(Debug)]
 pub struct Ranges {
-    /// First place -> length of what is free.
+    /// First element -> length of each free range.
     free: BTreeMap<u32, u32>,
     left: u32,
 }
 
 impl Ranges {
-    /// `size` places, from 0, all free.
+    /// `size` elements, from 0, all free.
     pub fn new(size: u32) -> Ranges {
         Ranges { free: BTreeMap::from([(0, size)]), left: size }
     }
 
-    /// The first free range that is long enough. None: there is none.
-    pub fn claim(&mut self, length: u32) -> Option<u32> {
+    /// The first free range that is long enough; None: there is none.
+    pub fn take(&mut self, length: u32) -> Option<u32> {
         let (&first, &found) = self.free.iter().find(|(_, free)| **free >= length)?;
         self.free.remove(&first);
         if found > length {
@@ -27,8 +27,8 @@ impl Ranges {
         Some(first)
     }
 
-    /// Takes exactly this range, which an earlier life of the agent has used. False if part of it is taken.
-    pub fn claim_at(&mut self, first: u32, length: u32) -> bool {
+    /// Takes exactly this range, which an earlier process has used. False: part of it is taken.
+    pub fn take_at(&mut self, first: u32, length: u32) -> bool {
         let Some((&start, &found)) = self.free.range(..=first).next_back() else { return false };
         if start + found < first + length {
             return false;
@@ -44,11 +44,11 @@ impl Ranges {
         true
     }
 
-    /// Gives back what `claim` gave.
+    /// Frees a range that `take` returned.
     pub fn give(&mut self, first: u32, length: u32) {
         let (mut start, mut end) = (first, first + length);
         if let Some((&before, &long)) = self.free.range(..first).next_back() {
-            debug_assert!(before + long <= first, "given twice");
+            debug_assert!(before + long <= first, "a range was freed twice");
             if before + long == first {
                 start = before;
             }
@@ -61,13 +61,13 @@ impl Ranges {
         self.left += length;
     }
 
-    /// How many places are free.
+    /// How many elements are free.
     pub fn left(&self) -> u32 {
         self.left
     }
 }
 
-/// Numbers from 1 to a greatest one. 0 is never given: in the maps it means none.
+/// An allocator of numbers from 1 on. 0 is never given: in the maps it means none.
 #[derive(Debug)]
 pub struct Numbers {
     given_back: BTreeSet<u32>,
@@ -91,8 +91,8 @@ impl Numbers {
         })
     }
 
-    /// Takes exactly this number. False if it is taken or out of range.
-    pub fn claim_at(&mut self, number: u32) -> bool {
+    /// Takes exactly this number. False: it is taken, or out of range.
+    pub fn take_at(&mut self, number: u32) -> bool {
         if number == 0 || number >= self.size {
             return false;
         }
@@ -105,10 +105,10 @@ impl Numbers {
 
     pub fn give(&mut self, number: u32) {
         let fresh = self.given_back.insert(number);
-        debug_assert!(fresh && number < self.next, "given twice");
+        debug_assert!(fresh && number < self.next, "a number was freed twice");
     }
 
-    /// How many are in use.
+    /// How many numbers are in use.
     pub fn used(&self) -> u32 {
         self.next - 1 - self.given_back.len() as u32
     }

@@ -1,8 +1,8 @@
-//! Makes the data plane say what the Services want, one Service at a time.
+//! Reconciles the data plane with the Services, one Service at a time.
 //!
-//! Order of publication: backends, members and slots of the new list, then the frontends, which change at once; what
-//! only the old list used is given back when no program can still be reading it. So no frontend ever leads to
-//! something that is not there.
+//! Order of publication: backends, members and slots of the new list come first, then the frontends, each of which changes
+//! atomically. What only the old list used is freed when no program can still be reading it. So no frontend ever refers to
+//! missing entries.
 
 mod plan;
 
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
-/// What the data plane has been told, and what of its room is taken.
+/// What has been written to the data plane, and what of its room is in use.
 pub struct Reconciler {
     node: Node,
     sizes: Sizes,
@@ -33,26 +33,26 @@ pub struct Reconciler {
     ports: HashMap<Name, Vec<Programmed>>,
     problems: BTreeMap<Name, Vec<Problem>>,
     inherited: Option<Inherited>,
-    /// Of all ports.
+    /// Number of frontends of all ports.
     frontends: u32,
     members: u32,
-    /// Something has been given back since the last change.
+    /// Whether anything was freed since the last change.
     room: bool,
     pending: Pending,
     lost_udp: bool,
     retired: Retired,
 }
 
-/// One port of a Service, as it stands in the maps.
+/// One port of a Service, as it is in the maps.
 #[derive(Clone, Debug)]
 pub struct Programmed {
     pub key: Arc<PortKey>,
     /// Index of its counters.
     pub service: u32,
-    /// Number of the port's other policy; 0: it has none.
+    /// Number of the port's other traffic policy; 0: none.
     sibling: u32,
     pub table: PortTable,
-    /// Where the table's list lies.
+    /// Where the list is in the array of slots.
     slots: SlotRange,
     members: BTreeSet<Member>,
 }
@@ -64,7 +64,7 @@ struct SlotRange {
 }
 
 impl Programmed {
-    /// Its frontends as the data plane has them.
+    /// The frontends, as the data plane has them.
     pub fn frontends(&self) -> impl Iterator<Item = (FrontendKey, Frontend)> {
         let SlotRange { first, count } = self.slots;
         self.table.frontends.iter().map(move |key| {
@@ -82,29 +82,29 @@ impl Programmed {
     }
 }
 
-/// A part of a Service that could not be programmed. The rest of it, and everybody else, is.
+/// A part of a Service that could not be programmed. The rest of the Service, and all others, are programmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
     /// Another Service has this address and port.
     Taken { frontend: FrontendKey, owner: Arc<PortKey> },
-    /// The data plane has no room for it: "slots", "backends", "services", "frontends" or "members".
+    /// The data plane is full; `what`: "slots", "backends", "services", "frontends" or "members".
     Full { port: Arc<PortKey>, what: &'static str },
 }
 
-/// What a change means for sockets.
+/// Consequences of a change for sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// A UDP backend has gone: sockets that are connected to it want to be told.
+    /// A UDP backend has gone: sockets that are connected to it must be reconnected or aborted.
     pub lost_udp: bool,
 }
 
 impl Reconciler {
-    /// Begins with what the data plane holds already. Until [`Reconciler::complete`] nothing of that is removed.
+    /// Starts from what the data plane holds already. Nothing of that is removed before [`Reconciler::complete`].
     pub fn new(node: Node, plane: &mut dyn DataPlane) -> io::Result<Reconciler> {
         let sizes = plane.sizes();
         let (mut ranges, mut backends) = (Ranges::new(sizes.slots), Backends::new(sizes.backends));
         let mut services = Numbers::new(sizes.services);
-        // What the earlier life had just replaced is not to be found, but may still be being read.
+        // Programs may still be reading entries that the earlier process had just replaced, which cannot be found any more.
         plane.wait_for_readers()?;
         let inherited = Inherited::claim(plane.existing()?, &mut ranges, &mut backends, &mut services);
         Ok(Reconciler {
@@ -126,7 +126,7 @@ impl Reconciler {
         })
     }
 
-    /// Programs these Services as the state has them. After an error the rest is written with the next call.
+    /// Programs these Services as the state has them. After an error the next call writes the rest.
     pub fn apply(
         &mut self,
         state: &State,
@@ -152,7 +152,7 @@ impl Reconciler {
         self.write(plane, now_ns)
     }
 
-    /// Everything has been told: what is left of an earlier life is wanted by nobody.
+    /// Call when the sources have reported everything: removes what is left of an earlier process.
     pub fn complete(&mut self, plane: &mut dyn DataPlane, now_ns: u64) -> io::Result<Outcome> {
         if let Some(inherited) = self.inherited.take() {
             self.disinherit(inherited);
@@ -160,7 +160,7 @@ impl Reconciler {
         self.write(plane, now_ns)
     }
 
-    /// Gives back what nobody reads any more. Returns when this is to be called again, on the clock of `now_ns`.
+    /// Frees what no program reads any more. Returns when to call this again, on the clock of `now_ns`.
     pub fn tidy(&mut self, plane: &mut dyn DataPlane, now_ns: u64) -> io::Result<Option<u64>> {
         if self.retired.due_ns().is_some_and(|due| due <= now_ns) {
             plane.wait_for_readers()?;
@@ -173,24 +173,24 @@ impl Reconciler {
         Ok(self.retired.due_ns())
     }
 
-    /// Whether something was given back that a Service without room may be waiting for: then `apply` is to be called.
+    /// Whether room was freed for which a Service may be waiting: then call `apply`.
     pub fn has_room(&self) -> bool {
         self.room && !self.refused().is_empty()
     }
 
-    /// When there will be something to tidy.
+    /// When `tidy` will have something to do.
     pub fn due_ns(&self) -> Option<u64> {
         self.retired.due_ns()
     }
 
-    /// What is programmed, in the order of names.
+    /// All programmed ports, ordered by name.
     pub fn ports(&self) -> Vec<&Programmed> {
         let mut ports: Vec<_> = self.ports.values().flatten().collect();
         ports.sort_by(|a, b| a.key.cmp(&b.key));
         ports
     }
 
-    /// What could not be programmed.
+    /// All problems, with the Service of each.
     pub fn problems(&self) -> impl Iterator<Item = (&Name, &Problem)> {
         self.problems.iter().flat_map(|(name, problems)| problems.iter().map(move |problem| (name, problem)))
     }
@@ -200,7 +200,7 @@ impl Reconciler {
         self.ports.get(service).map_or(&[], Vec::as_slice)
     }
 
-    /// This node has become another one, such as one of another zone. All Services are to be applied again.
+    /// Replaces the node's properties, such as its zone. All Services must be applied again.
     pub fn set_node(&mut self, node: Node) {
         self.node = node;
     }
@@ -209,22 +209,22 @@ impl Reconciler {
         &self.node
     }
 
-    /// The port that a frontend leads to.
+    /// The port that owns a frontend.
     pub fn owner(&self, frontend: &FrontendKey) -> Option<&Arc<PortKey>> {
         self.claims.owner(frontend)
     }
 
-    /// The number of a backend, by which the data plane counts for it.
+    /// The number of a backend, under which the data plane counts.
     pub fn backend(&self, endpoint: &Endpoint) -> Option<u32> {
         self.backends.number(endpoint)
     }
 
-    /// Every backend with its number, in no particular order.
+    /// All backends with their numbers, in no particular order.
     pub fn backends(&self) -> impl Iterator<Item = (&Endpoint, u32)> {
         self.backends.iter()
     }
 
-    /// How much of each kind is in use.
+    /// How many of each kind are in use.
     pub fn used(&self) -> Sizes {
         Sizes {
             slots: self.sizes.slots - self.ranges.left(),
@@ -246,7 +246,7 @@ impl Reconciler {
         table::of(service, &state.slices(name), &self.node)
     }
 
-    /// Makes the claims of a Service; returns which others that concerns.
+    /// Replaces the claims of a Service; returns the other Services that are affected.
     fn claim(&mut self, state: &State, name: &Name, tables: &[PortTable]) -> BTreeSet<Name> {
         let service = state.service(name);
         let created: Arc<str> = service.map_or("", |service| &service.created).into();

@@ -1,9 +1,9 @@
-//! What has been replaced, but may still be read by a program that found it a moment ago.
+//! Entries that have been replaced, but may still be read by a program that found them a moment ago.
 
-/// Things that go back to where they came from, some time later.
+/// Entries that will be freed later.
 #[derive(Debug, Default)]
 pub struct Garbage {
-    /// First place and length.
+    /// First element and length.
     pub ranges: Vec<(u32, u32)>,
     pub backends: Vec<u32>,
     pub services: Vec<u32>,
@@ -21,8 +21,8 @@ impl Garbage {
     }
 }
 
-/// How long after its end something is surely not read any more, in nanoseconds. A program runs for microseconds; the
-/// wait for readers is made for all that has come together in this time.
+/// How long after its replacement an entry is surely not read any more, in nanoseconds. A program runs for microseconds; the
+/// length lets one wait for readers serve everything that was replaced in this time.
 pub const REST_NS: u64 = 1_000_000_000;
 
 #[derive(Debug, Default)]
@@ -37,13 +37,13 @@ impl Retired {
         }
     }
 
-    /// When the next thing has rested.
+    /// When the next entries are due.
     pub fn due_ns(&self) -> Option<u64> {
         self.waiting.first().map(|(since, _)| since + REST_NS)
     }
 
-    /// Everything that has rested.
-    pub fn collect(&mut self, now_ns: u64) -> Garbage {
+    /// Removes and returns the entries that are due.
+    pub fn take(&mut self, now_ns: u64) -> Garbage {
         let count = self.waiting.iter().take_while(|(since, _)| since + REST_NS <= now_ns).count();
         let mut all = Garbage::default();
         self.waiting.drain(..count).for_each(|(_, garbage)| all.append(garbage));

@@ -1,5 +1,5 @@
-//! Everything that the sources have told: Services, EndpointSlices, and which slices are whose; pods, captured ones and
-//! others; policies.
+//! All objects of the sources: Services, EndpointSlices and the Services that own them, pods (captured ones, too), and
+//! policies.
 
 use crate::capture::pod::Capture;
 use crate::object::{Key, Name, Object, Service, Slice};
@@ -20,21 +20,21 @@ pub struct State {
     policies: BTreeMap<Name, Policy>,
 }
 
-/// What a source tells.
+/// A change that a source reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     Put(Object),
     Delete(Key),
-    /// Everything there is: what is not in it has gone.
+    /// All objects: those that are not in the list are gone.
     All(Vec<Object>),
 }
 
-/// Whom a change may concern.
+/// What a change may affect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Concerned {
     pub services: BTreeSet<Name>,
     pub captures: BTreeSet<Name>,
-    /// Who may talk with whom, or who has which address.
+    /// Policies, or the identities of addresses.
     pub policy: bool,
 }
 
@@ -44,7 +44,7 @@ impl Concerned {
     }
 
     fn capture(name: Name) -> Concerned {
-        // It is a pod, too.
+        // A captured pod is a pod as well.
         Concerned { captures: BTreeSet::from([name]), policy: true, ..Concerned::default() }
     }
 
@@ -72,12 +72,12 @@ impl FromIterator<Concerned> for Concerned {
 }
 
 impl State {
-    /// Takes the change in. Returns whom it may concern.
+    /// Applies the change. Returns what it may affect.
     pub fn apply(&mut self, change: Change) -> Concerned {
         self.apply_of(change, |_| true)
     }
 
-    /// As `apply`, of a source that knows no other objects than these: all of its objects are not all there are.
+    /// As `apply`, for a source that is responsible only for the keys that `is_its` accepts: `All` means all of those.
     pub fn apply_of(&mut self, change: Change, is_its: impl Fn(&Key) -> bool) -> Concerned {
         match change {
             Change::Put(object) => self.put(object),
@@ -145,7 +145,7 @@ impl State {
         concerned.unwrap_or_default()
     }
 
-    /// The slice is no longer its Service's, which is returned.
+    /// Removes the slice from its Service, and returns the Service's name.
     fn disown(&mut self, slice: &Slice) -> Name {
         let owner = owner(slice);
         if let Some(its) = self.slices_of.get_mut(&owner) {
@@ -166,7 +166,7 @@ impl State {
         self.services.values()
     }
 
-    /// Every Service that there is, or that a slice is for.
+    /// All Services that exist, or that a slice names.
     pub fn names(&self) -> BTreeSet<Name> {
         self.services.keys().chain(self.slices_of.keys()).cloned().collect()
     }
@@ -185,8 +185,8 @@ impl State {
         self.captures.values()
     }
 
-    /// All of them. One that is captured knows its network namespace; what it says else is the pod's own word, where
-    /// there is one.
+    /// All pods. A Capture document supplies the network namespace, and may require the proxy. If there is a Pod object too,
+    /// everything else comes from that.
     pub fn pods(&self) -> BTreeMap<Name, Pod> {
         let mut pods: BTreeMap<Name, Pod> =
             self.captures.values().map(|capture| (capture.name.clone(), pod::of_capture(capture))).collect();

@@ -1,4 +1,4 @@
-//! What one Service wants of the data plane.
+//! What one Service needs in the data plane.
 
 use crate::address::{Endpoint, Family, Protocol};
 use crate::choose::{self, Candidate, Node};
@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A port of a Service in one family and one policy: what has its own backends, counters and affinity.
+/// A port of a Service in one family and with one traffic policy: the unit that has its own backends, counters and affinity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortKey {
     pub service: Name,
@@ -19,7 +19,7 @@ pub struct PortKey {
     pub policy: Policy,
 }
 
-/// Which endpoints serve.
+/// The traffic policy: which endpoints serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Policy {
     Cluster,
@@ -28,7 +28,7 @@ pub enum Policy {
 }
 
 impl PortKey {
-    /// Whether it is the same port, with the other policy.
+    /// Whether it is the same port with the other traffic policy.
     pub fn is_sibling(&self, other: &PortKey) -> bool {
         self.policy != other.policy && PortKey { policy: other.policy, ..self.clone() } == *other
     }
@@ -44,26 +44,26 @@ impl fmt::Display for PortKey {
     }
 }
 
-/// Its frontends and the backends behind all of them.
+/// The port's frontends, and the backends behind all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortTable {
     pub key: PortKey,
     pub affinity_seconds: u32,
     pub selection: Selection,
     pub frontends: Vec<FrontendKey>,
-    /// Those that the node keeps for itself: NodePorts and external addresses. Whoever makes an address of the cluster
-    /// or of a load balancer its own on the node may serve there.
+    /// Frontends to which no program of the node may bind: NodePorts and external addresses. Cluster IPs and load balancers'
+    /// addresses are not among them: a program may serve there if it has added the address to the node itself.
     pub held: BTreeSet<FrontendKey>,
     pub list: Vec<Backend>,
 }
 
 impl PortTable {
-    /// Whether a choice is remembered: for datagrams, and with affinity.
+    /// Whether choices are remembered: for datagrams, and with affinity.
     pub fn remembers(&self) -> bool {
         self.key.protocol == Protocol::Udp || self.affinity_seconds > 0
     }
 
-    /// Where the backends are.
+    /// The endpoints in the list.
     pub fn endpoints(&self) -> BTreeSet<Endpoint> {
         self.list.iter().map(|backend| backend.endpoint).collect()
     }
@@ -75,8 +75,8 @@ pub struct Backend {
     pub weight: u32,
 }
 
-/// The tables of a Service: one for each port and family in which it has an address in the cluster, and policy.
-/// Elsewhere it is not a Service, whatever external addresses it names. Parts without a frontend are left out.
+/// The tables of a Service: one for each port, each family in which it has a cluster IP, and each traffic policy. In a family
+/// without a cluster IP its external addresses do not count. Tables without a frontend are left out.
 pub fn of(service: &Service, slices: &[&Slice], node: &Node) -> Vec<PortTable> {
     let has_address = |family: &Family| service.cluster_ips.iter().any(|ip| Family::of(*ip) == *family);
     let families: Vec<Family> = Family::BOTH.into_iter().filter(has_address).collect();
@@ -84,7 +84,7 @@ pub fn of(service: &Service, slices: &[&Slice], node: &Node) -> Vec<PortTable> {
     each.flat_map(|(port, family)| tables(service, port, family, slices, node)).collect()
 }
 
-/// A program on this node is no external client: the external policy does not concern it.
+/// Programs on this node are never external clients, so the external traffic policy does not apply to them.
 fn tables(service: &Service, port: &Port, family: Family, slices: &[&Slice], node: &Node) -> Vec<PortTable> {
     let candidates = candidates(port, family, slices, node);
     let (inside, outside) = (inside(service, port, family), outside(service, port, family));
@@ -116,13 +116,13 @@ fn at(ip: IpAddr, port: &Port) -> FrontendKey {
     FrontendKey { address: ip.into(), port: port.port, protocol: port.protocol, scope: Scope::Address }
 }
 
-/// In the cluster.
+/// Frontends at the cluster IPs.
 fn inside(service: &Service, port: &Port, family: Family) -> Vec<FrontendKey> {
     let of_family: BTreeSet<_> = service.cluster_ips.iter().filter(|ip| Family::of(**ip) == family).collect();
     of_family.into_iter().map(|ip| at(*ip, port)).collect()
 }
 
-/// From outside. An address that is the cluster's, too, is the cluster's.
+/// Frontends for external clients. An address that is also a cluster IP counts as a cluster IP.
 fn outside(service: &Service, port: &Port, family: Family) -> Vec<FrontendKey> {
     let all = service.external_ips.iter().chain(&service.load_balancer_ips);
     let named: BTreeSet<_> = all.filter(|ip| Family::of(**ip) == family && !service.cluster_ips.contains(ip)).collect();
@@ -135,7 +135,7 @@ fn outside(service: &Service, port: &Port, family: Family) -> Vec<FrontendKey> {
     named.into_iter().map(|ip| at(*ip, port)).chain(node_port).collect()
 }
 
-/// Wherever the Service is served, ready or not.
+/// All endpoints of the Service, ready or not.
 pub fn every_endpoint(service: &Service, slices: &[&Slice], protocol: Protocol) -> BTreeSet<Endpoint> {
     let ports = service.ports.iter().filter(|port| port.protocol == protocol);
     let each = ports.flat_map(|port| Family::BOTH.map(|family| (port, family)));
@@ -143,8 +143,8 @@ pub fn every_endpoint(service: &Service, slices: &[&Slice], protocol: Protocol) 
     of.map(|candidate| candidate.endpoint).collect()
 }
 
-/// The endpoints of a port, each once. Where slices overlap the first one's word counts, unless a later one knows the
-/// endpoint to be on this node.
+/// The endpoints of a port, each once. If slices overlap, the first one counts, unless a later one says that the endpoint is on
+/// this node.
 fn candidates<'a>(port: &Port, family: Family, slices: &[&'a Slice], node: &Node) -> Vec<Candidate<'a>> {
     let mut found: Vec<Candidate> = Vec::new();
     let mut places: HashMap<Endpoint, usize> = HashMap::new();
@@ -170,7 +170,7 @@ fn of_slice<'a>(port: &Port, family: Family, slice: &'a Slice) -> impl Iterator<
     slice.endpoints.iter().filter(move |e| Family::of(e.address) == family).filter_map(candidate)
 }
 
-/// In the order of their addresses, so that the same endpoints always make the same list.
+/// Ordered by address, so that the same endpoints always give the same list.
 fn backends(chosen: &[Candidate], selection: Selection) -> Vec<Backend> {
     let weight = |c: &Candidate| if selection == Selection::Weighted { c.weight } else { 1 };
     let mut list: Vec<_> = chosen.iter().map(|c| Backend { endpoint: c.endpoint, weight: weight(c) }).collect();

@@ -1,19 +1,19 @@
-//! Weights as a table from which one choice is two random numbers (Vose's alias method).
+//! Weighted random choice by a table: one choice costs two random numbers and one look-up (Vose's alias method).
 
 use crate::plane::Slot;
 
-/// Slots for backends with weights. A backend without weight is never chosen; equal weights give slots that are wholly
-/// their backend's own. Empty if nothing can be chosen.
+/// The slots for backends with weights. A backend with weight 0 is never chosen. With equal weights each slot has a single
+/// backend. Empty if nothing can be chosen.
 pub fn slots(weighted: &[(u32, u32)]) -> Vec<Slot> {
     let chosen: Vec<_> = weighted.iter().filter(|(_, weight)| *weight > 0).copied().collect();
     let total: u64 = chosen.iter().map(|(_, weight)| u64::from(*weight)).sum();
     let count = chosen.len() as u64;
-    // In units of `total`: an average backend has exactly one slot's worth.
+    // In units of `total`: a backend of average weight fills exactly one slot.
     let mut shares: Vec<u64> = chosen.iter().map(|(_, weight)| u64::from(*weight) * count).collect();
     let mut slots: Vec<Slot> = chosen.iter().map(|(backend, _)| Slot::own(*backend)).collect();
     let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..slots.len()).partition(|i| shares[*i] < total);
     while let Some(poor) = small.pop() {
-        // What is over came from rounding nowhere: shares are whole numbers and add up, so a donor is left.
+        // Shares are integers whose sum fills all slots exactly, so while a slot is short, some other has a surplus.
         let Some(rich) = large.pop() else { break };
         slots[poor].other = chosen[rich].0;
         slots[poor].own = part(shares[poor], total);
@@ -23,7 +23,7 @@ pub fn slots(weighted: &[(u32, u32)]) -> Vec<Slot> {
     slots
 }
 
-/// `share` / `total` of 2^32, as the greatest random number that is still within it.
+/// `share` / `total` of 2^32, as the greatest random number that still belongs to the share.
 fn part(share: u64, total: u64) -> u32 {
     let scaled = (u128::from(share) << 32) / u128::from(total);
     (scaled as u64).saturating_sub(1).min(u64::from(u32::MAX)) as u32
@@ -35,7 +35,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// The chance of each backend, as the programs choose.
+    /// The probability of each backend, by the programs' rule.
     fn chances(slots: &[Slot]) -> BTreeMap<u32, f64> {
         let mut chances = BTreeMap::new();
         for slot in slots {

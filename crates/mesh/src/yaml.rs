@@ -1,5 +1,4 @@
-//! Files of Kubernetes objects, of captured pods and of policies, read strictly: whoever writes a field that
-//! nobody knows is told so.
+//! Reads files of Kubernetes objects, captured pods and policies, strictly: an unknown field is an error.
 
 use crate::capture::pod;
 use crate::document::Document;
@@ -15,12 +14,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt;
 
-/// What is wrong in a file.
+/// An error in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// From 1.
+    /// Index of the document, from 1.
     pub document: usize,
-    /// As in `spec.ports[0].port`; empty where the document as a whole is meant.
+    /// Such as `spec.ports[0].port`; empty for the document as a whole.
     pub path: String,
     pub what: String,
 }
@@ -37,7 +36,7 @@ impl fmt::Display for Wrong {
 
 impl std::error::Error for Wrong {}
 
-/// All objects of a file, or the first thing that is wrong in it.
+/// All objects of a file, or its first error.
 pub fn parse(text: &str) -> Result<Vec<Object>, Wrong> {
     let mut objects = Vec::new();
     for (i, document) in yaml_serde::Deserializer::from_str(text).enumerate() {
@@ -87,7 +86,7 @@ fn parse_document(value: Value, objects: &mut Vec<Object>) -> Result<(), Part> {
     Ok(())
 }
 
-/// What kubectl writes when it is asked for several objects.
+/// The kind that kubectl writes for several objects.
 #[derive(Deserialize)]
 struct List {
     #[serde(rename = "apiVersion")]
@@ -103,7 +102,7 @@ fn part(invalid: Invalid) -> Part {
     (invalid.path, format!("{} where {} is expected", invalid.found, invalid.expected))
 }
 
-/// The value as a T, in which every field is one of T's.
+/// The value as a T; fields that T does not have are errors.
 fn strictly<T: DeserializeOwned>(value: Value) -> Result<T, Part> {
     let mut unknown = Vec::new();
     let mut track = serde_path_to_error::Track::new();
@@ -116,17 +115,17 @@ fn strictly<T: DeserializeOwned>(value: Value) -> Result<T, Part> {
     }
 }
 
-/// Nothing for the document as a whole.
+/// Empty for the document as a whole.
 fn place(path: &serde_path_to_error::Path) -> String {
     path.to_string().trim_start_matches('.').to_string()
 }
 
-/// The path of an item's part in the list.
+/// The path of a part of a list's item.
 fn inside(item: usize, path: &str) -> String {
     format!("items[{item}].{path}").trim_end_matches('.').to_string()
 }
 
-/// `spec.?.ports.?.0.name` (a `?` for each optional value) as `spec.ports[0].name`.
+/// Converts `spec.?.ports.?.0.name` (a `?` for each optional value) to `spec.ports[0].name`.
 fn written(path: &str) -> String {
     let parts = path.split('.').filter(|part| *part != "?");
     let text: String = parts

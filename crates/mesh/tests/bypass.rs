@@ -1,4 +1,4 @@
-//! The short way round the proxies, as Services ask for it.
+//! The bypass of the proxies, as Services ask for it.
 
 use sidestep_mesh::address::Endpoint;
 use sidestep_mesh::bypass::{BypassFlags, backend_key, plan};
@@ -8,7 +8,7 @@ use sidestep_mesh::yaml;
 
 const BOTH: BypassFlags = BypassFlags { outbound: true, inbound: true };
 
-/// A Service of the namespace `shop` that asks for it, with these endpoints.
+/// A Service of the namespace `shop` that asks for the bypass, with these endpoints.
 fn service(endpoints: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Service\nmetadata: {{name: db, namespace: shop, annotations: \
@@ -26,7 +26,7 @@ fn pod(namespace: &str, name: &str, ip: &str) -> String {
     )
 }
 
-/// How the Service and this address are led around.
+/// The flags of the Service's frontend and of this address.
 fn flags(text: &str, ip: &str) -> [BypassFlags; 2] {
     let mut state = State::default();
     for object in yaml::parse(text).unwrap() {
@@ -45,7 +45,7 @@ fn an_endpoint_is_led_around_by_its_own_address_if_it_is_a_pod_of_the_namespace(
     assert_eq!(flags(&all, "10.0.0.1"), [BY_NAME, BOTH]);
 }
 
-/// Whoever may make a Service may name any address there.
+/// Anybody who may create a Service may name any address as its endpoint.
 #[test]
 fn nobody_leads_others_around_a_proxy_by_naming_an_address_that_is_not_his() {
     let whose = [

@@ -1,4 +1,4 @@
-//! What istio-iptables' flags and Istio's annotations say, and what is wrong in them.
+//! What istio-iptables' flags and Istio's annotations mean, and errors in them.
 
 use sidestep_mesh::capture::flags::{FlagContext, Flags};
 use sidestep_mesh::capture::rules::{Dns, DnsServers, InboundPorts, OwnerGroups, Ranges, Rules, WithoutProxy};
@@ -96,7 +96,7 @@ fn exclusions_count_only_beside_everything() {
     assert_eq!(found.owner_groups, OwnerGroups::AllBut(vec![7]));
 }
 
-/// Lists of others end at 20 entries.
+/// Other implementations limit lists to 20 entries.
 #[test]
 fn a_list_may_be_long() {
     let ports: Vec<u16> = (1..=3000).collect();
@@ -245,7 +245,7 @@ fn a_wrong_annotation_is_named_with_its_value() {
     assert!(mode.starts_with("metadata.annotations[sidecar.istio.io/interceptionMode]: \"NONE\" where "), "{mode}");
 }
 
-/// The list of names in the error is that of the names that are taken.
+/// The error's list of known names is complete.
 #[test]
 fn the_known_annotations_are_those_that_are_told() {
     let unknown = annotated(&[("traffic.sidecar.istio.io/x", "")]).unwrap_err();

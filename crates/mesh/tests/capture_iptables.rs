@@ -1,5 +1,5 @@
-//! The rules at the sockets against those of istio-iptables: whatever the rules, and whatever the connection, both say
-//! the same. The text of the nat table is read here as the kernel would read it, and knows nothing of capture.
+//! Compares the rules at the sockets with those of istio-iptables: for any rules and any connection both give the same answer.
+//! The test reads the text of the nat table as the kernel would, without any knowledge of capture.
 
 mod iptables;
 
@@ -18,7 +18,7 @@ use sidestep_testkit::istio_rules;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-// --- rules and connections: from small sets, so that they meet ------------------------------------------------------
+// --- rules and connections: drawn from small sets, so that they often match ------------------------------------------
 
 const PORTS: [u16; 9] = [53, 80, 443, 5432, 15001, 15006, 15008, 15053, 40000];
 const IDS: [u32; 4] = [0, 7, 1337, 1338];
@@ -45,7 +45,7 @@ fn address() -> impl Strategy<Value = IpAddr> {
     select(&ADDRESSES[..]).prop_map(|text| text.parse().unwrap())
 }
 
-/// Around an address that is asked for; host bits may be set.
+/// A range around an address that is probed; host bits may be set.
 fn range() -> impl Strategy<Value = ipnet::IpNet> {
     (address(), prop_oneof![Just(255u8), Just(0), any::<u8>()]).prop_map(|(ip, length)| {
         let longest = if ip.is_ipv4() { 32 } else { 128 };
@@ -110,7 +110,7 @@ fn rules() -> impl Strategy<Value = Rules> {
     })
 }
 
-/// The destination's family; the source, if there is one, is of the same.
+/// The source, if there is one, is of the destination's family.
 fn outbound() -> impl Strategy<Value = Probe<'static>> {
     let protocol = prop_oneof![2 => Just(Protocol::Tcp), 1 => Just(Protocol::Udp)];
     let ids = || prop_oneof![4 => select(&IDS[..]), 1 => Just(NOBODY)];
@@ -125,7 +125,7 @@ fn outbound() -> impl Strategy<Value = Probe<'static>> {
     )
 }
 
-/// Over lo nothing is asked.
+/// Never over lo: inbound rules do not apply there.
 fn inbound() -> impl Strategy<Value = Probe<'static>> {
     (select(&INTERFACES[1..]), address(), select(&PORTS[..]))
         .prop_map(|(interface, ip, port)| Probe::Inbound(Inbound { interface, destination: SocketAddr::new(ip, port) }))
@@ -144,7 +144,7 @@ fn destination(probe: &Probe) -> SocketAddr {
     }
 }
 
-/// By the kernel, for a socket that is not bound: no rule is about such an address, but ::6 is dialled from ::6.
+/// The kernel's source address for an unbound socket. Rules match none of these, except that ::6 is dialled from ::6.
 fn chosen(destination: IpAddr) -> IpAddr {
     match Family::of(destination) {
         Family::V4 => "192.0.2.77".parse().unwrap(),
@@ -188,7 +188,7 @@ impl<'a> Twins<'a> {
 
     fn verdict(&self, probe: &Probe) -> Verdict {
         let is_outbound = matches!(probe, Probe::Outbound(_));
-        // Without inbound ports istio-iptables has no use for the line of the tunnel's port.
+        // If no inbound port is captured, istio-iptables leaves out the line for the tunnel's port.
         let is_tunnel = self.rules.inbound_ports == InboundPorts::Only(Vec::new())
             && destination(probe).port() == self.rules.tunnel_port;
         let (chain, none) = match is_outbound {
@@ -207,7 +207,7 @@ impl<'a> Twins<'a> {
         Verdict { action, rule: found.line.map_or(none, |line| self.rule(line)) }
     }
 
-    /// What the line is for, told from how it looks.
+    /// The rule that a line implements, recognized by its text.
     fn rule(&self, line: &str) -> Rule {
         let has = |part: &str| line.contains(part);
         let of_proxy = self
@@ -242,7 +242,7 @@ impl<'a> Twins<'a> {
     }
 }
 
-/// The same connection by a socket of IPv6, if it is one of IPv4.
+/// The same connection by an IPv6 socket, if it is an IPv4 connection.
 fn mapped(probe: &Probe<'static>) -> Option<Probe<'static>> {
     let map = |ip: IpAddr| match ip {
         IpAddr::V4(v4) => Some(IpAddr::V6(v4.to_ipv6_mapped())),
@@ -274,7 +274,7 @@ proptest! {
     }
 }
 
-/// Else the comparison would say nothing about it.
+/// Otherwise the comparison would prove nothing for that rule.
 #[test]
 fn every_rule_decides_something() {
     let mut runner = TestRunner::deterministic();

@@ -1,6 +1,6 @@
-//! The text that the tests take for istio-iptables' is what the real one writes: each file of tests/kube/istio-rules has
-//! its flags, what else it depends on, and what `pilot-agent istio-iptables` gave to iptables-restore. Word for word: an
-//! order that does not matter to the kernel is Istio's here too.
+//! The tests' generator of istio-iptables rules writes what the real one writes. Each file of tests/kube/istio-rules holds flags,
+//! surroundings, and what `pilot-agent istio-iptables` gave to iptables-restore. The comparison is word for word, including an
+//! order that does not matter to the kernel.
 
 use sidestep_mesh::address::Family;
 use sidestep_mesh::capture::flags::{FlagContext, Flags, LOOPBACK_CIDR, OWNER_GROUPS, OWNER_GROUPS_EXCLUDE};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kube/istio-rules");
 
-/// A file's: flags and surroundings first, then what each family's program was given.
+/// A file: flags and surroundings, then the input of each family's program.
 struct Written {
     flags: Flags,
     resolv_conf: String,
@@ -46,13 +46,13 @@ impl Written {
                 _ => panic!("{said}"),
             }
         } else {
-            // Istio tells from them for which families there are rules at all, and so do the programs that are given some.
+            // The addresses tell Istio for which families to write rules, which shows in the programs that get any.
             assert!(said.starts_with("addresses: "), "{said}");
         }
     }
 }
 
-/// In these files a quote is only ever around a whole value.
+/// In these files quotes are only around whole values.
 fn flags_of(line: &str) -> Flags {
     let mut flags = Flags::default();
     let mut words = line.split_whitespace();
@@ -60,7 +60,7 @@ fn flags_of(line: &str) -> Flags {
         match word {
             "--redirect-dns" => flags.redirect_dns = true,
             "--capture-all-dns" => flags.capture_all_dns = true,
-            // Rules are for both families anyway.
+            // The generator always writes rules for both families.
             "--dual-stack" => {}
             _ => *value_of(&mut flags, word) = words.next().expect(word).trim_matches('\'').into(),
         }
@@ -99,7 +99,7 @@ fn the_text_is_what_the_real_one_writes() {
         let context = FlagContext { resolv_conf: &written.resolv_conf, ..FlagContext::NOWHERE };
         let rules = match written.flags.rules(&context, WithoutProxy::Refuse) {
             Ok(rules) => rules,
-            // The one variable that is refused, see crates/mesh/src/capture/flags.rs.
+            // The one variable that is refused: crates/mesh/src/capture/flags.rs.
             Err(invalid) if invalid.path == LOOPBACK_CIDR && file.ends_with("loopback-range.txt") => continue,
             Err(invalid) => panic!("{}: {invalid}", file.display()),
         };

@@ -1,4 +1,4 @@
-//! Documents of kind Capture, as they are written, and as they are written wrongly.
+//! Documents of kind Capture, valid and invalid.
 
 use sidestep_mesh::capture::defaults;
 use sidestep_mesh::capture::pod::{Capture, Netns};

@@ -32,7 +32,7 @@ fn servers(texts: &[&str]) -> DnsServers {
     DnsServers::These(texts.iter().map(|text| text.parse().unwrap()).collect())
 }
 
-/// A program's TCP connection by eth0.
+/// A program's TCP connection that leaves by eth0.
 fn to(destination: &str) -> Outbound<'static> {
     let destination = destination.parse().unwrap();
     Outbound { protocol: Tcp, destination, source: None, interface: "eth0", uid: PROGRAM, gid: PROGRAM }
@@ -87,7 +87,7 @@ fn rule_1_excluded_interfaces() {
     check(&rules, Outbound { interface: "net10", ..to("192.0.2.1:80") }, Rule::OutputIncludedRange, CAPTURED);
 }
 
-/// Of UDP too, and of calls of the proxy to its pod: the exclusion comes first.
+/// The exclusion also holds for UDP, and for the proxy's calls to its own pod.
 #[test]
 fn rule_2_excluded_ports() {
     let mut rules = with_dns(DnsServers::All);
@@ -114,7 +114,7 @@ fn rule_3_the_proxy_towards_its_pod() {
     check(&rules, by((PROXY, PROXY), from("::7", within("[fd00::1]:80"))), Rule::OutputUserToItself, RECEIVED);
 }
 
-/// A Service whose endpoint is the pod itself: the proxy finds its own receiving side, as other pods do.
+/// For a Service whose endpoint is the pod itself, the proxy reaches its own inbound port, as other pods do.
 #[test]
 fn rule_4a_the_proxy_calls_its_own_pod() {
     let rules = defaults::rules();
@@ -153,7 +153,7 @@ fn rule_4b_programs_of_a_pod_among_themselves() {
     }
 }
 
-/// A name server may be within the pod.
+/// Since a name server may be within the pod.
 #[test]
 fn rule_4b_leaves_dns_to_rule_7() {
     let rules = with_dns(servers(&["127.0.0.1", "10.0.0.1"]));
@@ -162,12 +162,12 @@ fn rule_4b_leaves_dns_to_rule_7() {
         check(&rules, udp(probe), Rule::OutputDns, DNS);
     }
     bypasses(&rules, within("10.0.0.1:54"), Rule::OutputOtherUser);
-    // Of UDP the rule says nothing at all, then.
+    // The rule then does not apply to UDP at all.
     bypasses(&rules, udp(within("10.0.0.1:54")), Rule::OutputNone);
     bypasses(&rules, udp(within("127.0.0.1:54")), Rule::OutputLoopback);
 }
 
-/// It then goes on to the ranges: what is included is captured, but never 127.0.0.1 itself, for rule 8.
+/// The ranges then decide: what is included is captured, but not 127.0.0.1 itself, by rule 8.
 #[test]
 fn rule_4b_is_left_out_where_loopback_is_included() {
     for (list, destination) in [
@@ -184,7 +184,7 @@ fn rule_4b_is_left_out_where_loopback_is_included() {
     }
 }
 
-/// Only a range that is one of loopback addresses counts, not one that has them among others.
+/// Only a range of loopback addresses counts, not a larger one that contains them.
 #[test]
 fn rule_4b_stays_where_loopback_is_included_among_others() {
     for list in [Ranges::All, Ranges::These(ranges(&["0.0.0.0/0", "::/0"])), Ranges::These(ranges(&["126.0.0.0/7"]))] {
@@ -193,7 +193,7 @@ fn rule_4b_stays_where_loopback_is_included_among_others() {
     }
 }
 
-/// a, b and c of one user come before those of the next, for whom the first is another one.
+/// Lines a, b and c of one user come before those of the next one, for whom the first user is "not this user".
 #[test]
 fn rule_4_takes_users_in_their_order() {
     let rules = rules(|rules| rules.proxy_uids = vec![7, 8]);
@@ -245,7 +245,7 @@ fn rule_7_dns() {
     bypasses(&one, udp(to("[2001:db8::1]:53")), Rule::OutputNone);
 }
 
-/// Then it is as if DNS were none of capture's business, also for the proxy's calls and within the pod.
+/// Then all rules are those without DNS capture, also for the proxy's calls and within the pod.
 #[test]
 fn rule_7_is_off_without_servers() {
     let rules = with_dns(servers(&[]));
@@ -288,7 +288,7 @@ fn an_empty_list_means_none() {
     check(&rules, by((PROXY, PROXY), within("10.0.0.1:80")), Rule::OutputUserToItself, RECEIVED);
 }
 
-/// Lists of others end at 20 entries.
+/// Other implementations limit lists to 20 entries.
 #[test]
 fn the_last_of_a_thousand_counts_too() {
     let rules = rules(|rules| {
@@ -342,8 +342,8 @@ fn nothing_is_received_by_an_excluded_interface() {
     received(&rules, "eth0", "10.0.0.1:80", Rule::InputPort, RECEIVED);
 }
 
-/// Of the rules for what is sent only the included ranges count for a virtual machine. Its interface is looked at
-/// before the excluded ones, and what it sends is never taken for something that the pod receives.
+/// For a virtual machine's outbound traffic only the included ranges count. Its interface is tested before the excluded ones,
+/// and its traffic never counts as inbound.
 #[test]
 fn a_virtual_machine_sends() {
     let all = rules(|rules| {

@@ -1,4 +1,4 @@
-//! Documents of kind Policy, Pod and Namespace, as they are written, and as they are written wrongly.
+//! Documents of kind Policy, Pod and Namespace, valid and invalid.
 
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 use sidestep_mesh::object::{Name, Object};
@@ -240,7 +240,7 @@ fn who_asks_why_is_told_which_rules_fit() {
     assert_eq!(told("192.0.2.1", 81), [(None, Action::Deny)]);
 }
 
-/// Every document of docs/policy.md.
+/// All documents in docs/policy.md.
 #[test]
 fn the_manuals_examples_are_read() {
     let text = include_str!("../../../docs/policy.md");

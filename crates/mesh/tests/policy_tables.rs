@@ -1,4 +1,4 @@
-//! The tables of random policies, asked as the programs ask them, say what the plain model says.
+//! For random policies, the tables, looked up as the programs do, give the model's answers.
 
 use ipnet::IpNet;
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ const ADDRESSES: [&str; 10] = [
     "192.0.2.1",
     "fd00:1::3",
     "2001:db8::1",
-    // These are not one host's alone.
+    // Shared addresses.
     "239.1.2.3",
     "fe80::3",
     "ff02::1",
@@ -89,7 +89,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     )
 }
 
-/// As crates/bpf/src/policy.h has it.
+/// The evaluation of crates/bpf/src/policy.h.
 fn asked(compiled: &Compiled, gate: Gate, identity: u32, peer: IpAddr) -> Judgement {
     let defaults = *compiled.defaults.at(gate.direction);
     let allowed = Judgement { outcome: Outcome::Allowed, would_be_denied: false };
@@ -113,7 +113,7 @@ fn asked(compiled: &Compiled, gate: Gate, identity: u32, peer: IpAddr) -> Judgem
     Judgement { would_be_denied, ..allowed }
 }
 
-/// Pods of every kind, and whoever else there is.
+/// Pods of every kind, and all other peers.
 fn everybody(known: &mut Identities, kinds: &[(usize, Labels)]) -> Vec<(Option<Identity>, u32)> {
     let pods = kinds.iter().map(|(namespace, labels)| Identity::new(NAMESPACES[*namespace], labels));
     let mut all: Vec<_> = pods.map(|identity| (Some(identity.clone()), known.number(identity))).collect();

@@ -1,5 +1,5 @@
-//! Random Services, endpoints, failures and restarts: in the end the tables say what a plain reading of the objects says,
-//! and on the way nothing was changed that a program could have been reading.
+//! Random Services, endpoints, failures and restarts: in the end the tables agree with a simple model of the objects, and no
+//! step has changed anything that a program could have been reading.
 
 mod plain;
 
@@ -99,12 +99,12 @@ fn slice() -> impl Strategy<Value = Object> {
 enum Step {
     Put(Object),
     Delete(Key),
-    /// This call of the data plane fails, counted from here.
+    /// The call of the data plane that fails, counted from here.
     Fail(u32),
-    /// So much later; what has been replaced is given back if it has rested.
+    /// Advances the clock, and frees what is due.
     Tidy(u64),
     Restart,
-    /// The agent dies in the middle of this change, when so many calls have been made, and another one begins.
+    /// The agent dies in this change after so many calls, and another one starts.
     Crash(u32, Object),
 }
 
@@ -121,9 +121,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-// --- what the objects mean, read plainly ------------------------------------------------------------------------------
+// --- the model: what the objects mean -----------------------------------------------------------------------------------
 
-/// Frontend -> backends; the empty set is refused.
+/// Frontend -> backends; with an empty set connections are refused.
 fn meaning(state: &State) -> BTreeMap<FrontendKey, BTreeSet<Endpoint>> {
     let mut services: Vec<&Service> = state.services().collect();
     services.sort_by_key(|service| (service.created.clone(), service.name.clone()));
@@ -135,7 +135,7 @@ fn meaning(state: &State) -> BTreeMap<FrontendKey, BTreeSet<Endpoint>> {
         scope,
     };
     let mut found = BTreeMap::new();
-    // Addresses in the cluster come before what anybody may name.
+    // Cluster IPs come before addresses that any Service may name.
     for service in &services {
         for port in by_name(&service.ports) {
             for address in &service.cluster_ips {
@@ -196,7 +196,7 @@ struct Run {
     tables: Tables,
     reconciler: Reconciler,
     now: u64,
-    /// Services whose change was refused by the data plane, and not yet made good.
+    /// A change was refused by the data plane and has not been repeated yet.
     unsaid: bool,
 }
 
@@ -254,7 +254,7 @@ impl Run {
         self.check_members();
     }
 
-    /// Where a choice is remembered, exactly the backends of the frontends' lists are members.
+    /// Where choices are remembered, the members are exactly the backends in the frontends' lists.
     fn check_members(&self) {
         let ports = self.reconciler.ports();
         let wanted: BTreeSet<(u32, Endpoint)> = ports
@@ -297,7 +297,7 @@ proptest! {
         prop_assert!(run.tables.frontends.is_empty() && run.tables.members.is_empty());
     }
 
-    /// With too little room a Service is left out as a whole port, is named, and comes when there is room again.
+    /// With too little room a port is left out as a whole and reported, and is programmed once there is room again.
     #[test]
     fn without_room_a_port_is_left_out(steps in prop::collection::vec(step(), 1..40), slots in 1u32..12, backends in 2u32..8, frontends in 1u32..20, members in 0u32..20) {
         let mut run = Run::new(Sizes { slots, backends, frontends, members, ..ROOM });

@@ -1,5 +1,5 @@
-//! What an agent finds of an earlier one, when not everything can be read, when it died in the middle of something, and
-//! when the tables are full.
+//! What an agent finds of an earlier one: when not everything can be read, when the earlier one died in the middle of a change,
+//! and when the tables are full.
 
 mod plain;
 
@@ -17,7 +17,7 @@ use std::net::IpAddr;
 
 const ROOM: Sizes = Sizes { slots: 100, backends: 100, services: 100, frontends: 100, members: 1000 };
 
-/// An agent's life over some tables.
+/// The life of an agent on some tables.
 struct Life {
     state: State,
     reconciler: Reconciler,
@@ -38,7 +38,7 @@ impl Life {
         life
     }
 
-    /// It dies, and another one finds the tables.
+    /// The agent dies, and another one finds its tables.
     fn next(mut self) -> Life {
         self.tables.fail_in = 0;
         Life::over(self.tables)
@@ -58,7 +58,7 @@ impl Life {
         self.reconciler.complete(&mut self.tables, self.now).unwrap();
     }
 
-    /// What has been replaced is given back, and whoever waited for room has it.
+    /// Frees what was replaced; Services that wait for room then get it.
     fn rest(&mut self) {
         self.now += REST_NS;
         self.reconciler.tidy(&mut self.tables, self.now).unwrap();
@@ -67,7 +67,7 @@ impl Life {
         }
     }
 
-    /// Last numbers of the backends' addresses. None: it is nobody's.
+    /// Last bytes of the backends' addresses. None: there is no such frontend.
     fn reach(&self, vip: &str) -> Option<Vec<u8>> {
         let address = vip.parse::<IpAddr>().unwrap().into();
         let key = FrontendKey { address, port: 80, protocol: Protocol::Tcp, scope: Scope::Address };
@@ -108,13 +108,13 @@ fn endpoints_that_cannot_be_read_serve_on_until_all_is_known() {
     assert_eq!(life.reach("10.96.0.1"), Some(vec![1, 2]));
     life.rest();
     assert_eq!(life.reach("10.96.0.1"), Some(vec![1, 2]));
-    // Now it is known that there are none.
+    // Now it is known that there are no endpoints.
     life.complete();
     assert_eq!(life.reach("10.96.0.1"), Some(vec![]));
     assert!(life.tables.members.is_empty());
 }
 
-/// Its endpoints were known to this life, so it is known that there are none: its place goes to others.
+/// This process knew the Service's endpoints, so an empty list means that there are none: its slots may go to others.
 #[test]
 fn a_service_that_is_emptied_before_all_is_known_leads_to_nobody_else() {
     let mut life = Life::first(ROOM);
@@ -147,7 +147,7 @@ fn who_is_no_backend_any_more_is_not_remembered() {
     let sticky = service(1, ", sessionAffinity: ClientIP");
     life.put(&(sticky.clone() + &slice(1, 1..3)));
     assert_eq!(life.tables.members.len(), 2);
-    // Something else is in trouble: it never comes to `complete`.
+    // Another source fails: `complete` is never called.
     let mut life = life.next();
     life.put(&(sticky + &slice(1, 1..2)));
     assert_eq!((life.tables.members.len(), life.reach("10.96.0.1")), (1, Some(vec![1])));
@@ -164,7 +164,7 @@ fn a_policy_has_backends_and_members_of_its_own() {
     let of = |service| life.tables.members.iter().filter(|member| member.service == service).count();
     assert_eq!(services.iter().map(|service| of(*service)).sum::<usize>(), 3);
     assert_eq!(services.len(), 2);
-    // What a client was given at one is remembered at the other.
+    // A client's choice at one of them is remembered at the other.
     let siblings: BTreeSet<u32> = life.tables.frontends.values().map(|frontend| frontend.sibling).collect();
     assert_eq!(siblings, services);
 }
@@ -180,7 +180,7 @@ fn of_too_many_frontends_all_but_one_are_there_also_after_a_restart() {
     life.put(&all);
     life.complete();
     assert_eq!(life.tables.frontends.len(), 5);
-    // One goes, one comes, in the same write.
+    // One Service goes and one comes, in the same write.
     let gone = life.reconciler.ports()[0].key.service.clone();
     let concerned = life.state.apply(Change::Delete(sidestep_mesh::object::Key::Service(gone)));
     life.reconciler.apply(&life.state, concerned.services, &mut life.tables, life.now).unwrap();
@@ -202,8 +202,8 @@ fn a_restart_with_more_than_half_of_the_room_in_use_takes_nothing_away() {
     assert_eq!(life.reconciler.problems().count(), 0);
 }
 
-/// A pod changes from one Service to another, and the agent dies when the new one's frontend is written and the old
-/// one's is not: both lead to the pod, by two numbers.
+/// A pod moves from one Service to another, and the agent dies when the new Service's frontend is written and the old one's
+/// is not: both lead to the pod, by two numbers.
 #[test]
 fn a_number_that_is_in_use_twice_is_not_given_away() {
     for calls in 1..10 {
@@ -216,7 +216,7 @@ fn a_number_that_is_in_use_twice_is_not_given_away() {
         }
         let mut life = life.next();
         let before = (life.reach("10.96.0.1"), life.reach("10.96.0.2"));
-        // Both cannot be read; another Service comes. The tables themselves watch that nothing in use is overwritten.
+        // Both Services cannot be read, and a third one comes. The tables check that nothing in use is overwritten.
         life.put(&(service(3, "") + &slice(3, 50..55)));
         assert_eq!((life.reach("10.96.0.1"), life.reach("10.96.0.2")), before);
     }

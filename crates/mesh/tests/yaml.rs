@@ -1,4 +1,4 @@
-//! Kubernetes' YAML as it is written, and as it is written wrongly.
+//! Kubernetes' YAML, valid and invalid.
 
 use sidestep_mesh::address::Protocol;
 use sidestep_mesh::object::{Object, Selection, Service, Skipped, Slice};
@@ -84,7 +84,7 @@ fn a_slice_with_everything() {
     assert!(!second.ready && second.serving && second.terminating && second.node.is_none());
 }
 
-/// As the API has it: an endpoint of which nothing is said is ready, serves and does not terminate.
+/// The API's defaults: an endpoint without conditions is ready, serves and does not terminate.
 #[test]
 fn conditions_that_are_not_given_have_the_defaults_of_the_api() {
     let conditions = |given: &str| {
@@ -177,7 +177,7 @@ fn a_list_is_read_as_strictly() {
     assert_eq!(wrong(&format!("items: [{item}]")), "document 1: items[0].spec.port: no such field");
 }
 
-/// The later one would count, and nobody would know.
+/// The second one would silently count.
 #[test]
 fn a_key_that_is_there_twice_is_refused() {
     let error = |text: &str| yaml::parse(text).unwrap_err().to_string();
@@ -192,7 +192,7 @@ fn a_key_that_is_there_twice_is_refused() {
     assert!(error(&second).starts_with("document 2: \"addressType\" is there twice"), "{}", error(&second));
 }
 
-/// Each is told with its document, its path and what was expected.
+/// Each error names its document, its path and what was expected.
 #[test]
 fn what_is_wrong_is_named() {
     let cases = [
@@ -229,7 +229,7 @@ fn what_is_wrong_is_named() {
     assert!(yaml::parse("a: [").unwrap_err().to_string().starts_with("document 1: "));
 }
 
-/// As the API server refuses them.
+/// The API server refuses them, too.
 #[test]
 fn endpoints_are_no_special_addresses() {
     let with = |ip: &str| {
@@ -257,7 +257,7 @@ fn endpoints_are_no_special_addresses() {
         let expected = "endpoints[0].addresses[0]: ";
         assert!(wrong.contains(expected) && wrong.contains("nor loopback nor link-local"), "{ip}: {wrong}");
     }
-    // What it lets pass is left out, and remarked.
+    // Addresses that the API server accepts are left out and reported.
     for ip in ["239.1.2.3", "255.255.255.255"] {
         let found = slice(&with(ip));
         assert_eq!(found.endpoints.iter().map(|e| e.address).collect::<Vec<_>>(), [self::ip("10.1.0.2")], "{ip}");

@@ -1,4 +1,4 @@
-//! Cgroups of version 2: sockets that a process makes while it is in one belong to it.
+//! Cgroups v2. A socket belongs to the cgroup in which its creator was at that time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 /// Where cgroup v2 is mounted: alone, or beside version 1.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-/// Processes that have just ended are members for a moment more.
+/// Processes that have just ended stay members for a moment.
 const ENDING: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(5);
 
-/// Goes away when dropped, if nobody is in it by then.
+/// Removed on drop, if it is empty by then.
 pub struct Cgroup {
     path: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes one at the top of the hierarchy.
+    /// Creates a cgroup at the top of the hierarchy.
     pub fn new(name: &str) -> Cgroup {
         let found = MOUNTS.iter().map(Path::new).find(|path| path.join("cgroup.controllers").exists());
         Cgroup::make(found.expect("cgroup v2 is mounted").join(name))
     }
 
-    /// Makes one inside of this one.
+    /// Creates a cgroup inside this one.
     pub fn child(&self, name: &str) -> Cgroup {
         Cgroup::make(self.path.join(name))
     }
@@ -48,14 +48,14 @@ impl Cgroup {
         admit(&self.path, pid);
     }
 
-    /// A program that is a member from its first instruction on, and so are its children.
+    /// A program that is a member from its first instruction on; so are its children.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-ec", "echo $$ >\"$0\"/cgroup.procs; exec \"$@\""]).arg(&self.path).arg(program);
         command
     }
 
-    /// Runs `work` while this process is outside, where sockets and children that it makes meanwhile stay.
+    /// Runs `work` while this process is outside of the cgroup. Sockets and children created meanwhile stay outside.
     pub fn outside<T>(&self, work: impl FnOnce() -> T) -> T {
         struct Back<'a>(&'a Cgroup);
         impl Drop for Back<'_> {
@@ -68,12 +68,12 @@ impl Cgroup {
         work()
     }
 
-    /// Moves this process to the one above.
+    /// Moves this process to the parent cgroup.
     pub(crate) fn leave(&self) {
         admit(self.path.parent().expect("it is below a mount"), std::process::id());
     }
 
-    /// Ends all members, of those inside as well.
+    /// Kills all members, also those of cgroups inside.
     pub fn kill(&self) {
         fs::write(self.path.join("cgroup.kill"), "1").expect("end the members of a cgroup");
     }

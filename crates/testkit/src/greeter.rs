@@ -1,4 +1,4 @@
-//! Servers that tell a client how its connection looks from their end: programs of a pod, and its proxy.
+//! Servers that tell a client how its connection looks from their end. They stand for programs of a pod, and for its proxy.
 
 use crate::Pod;
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
@@ -12,18 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Whose files a thread's are: (user, group).
+/// (user, group) of a thread, and so of its sockets' files.
 pub type Owner = (u32, u32);
 
-/// User and group that are root's.
+/// Root's user and group.
 pub const ROOT: Owner = (0, 0);
-/// What Istio's sidecars run as.
+/// User and group of Istio's sidecars.
 pub const PROXY: Owner = (1337, 1337);
-/// Ports of the proxy.
+/// The proxy's port for outbound connections of a pod.
 pub const OUTBOUND: u16 = 15001;
-/// The proxy's port for what a pod receives.
+/// The proxy's port for inbound connections of a pod.
 pub const INBOUND: u16 = 15006;
-/// On one machine nothing takes that long.
+/// More than anything takes on one machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a connection looks from the server's end.
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Seen {
     /// Port of the listener.
     pub listener: u16,
-    /// The proxy's end.
+    /// The server's end.
     pub local: SocketAddr,
     /// The other end.
     pub peer: SocketAddr,
@@ -47,14 +47,14 @@ impl fmt::Display for Seen {
 }
 
 impl Seen {
-    /// What the server says on this connection.
+    /// Reads what the server says on this connection.
     pub fn read(mut stream: &TcpStream) -> io::Result<Seen> {
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         Seen::said(&text)
     }
 
-    /// From the server's own words.
+    /// Parses what the server has said.
     pub fn said(text: &str) -> io::Result<Seen> {
         let [listener, local, peer, original] = text.split_whitespace().collect::<Vec<_>>()[..] else {
             return Err(io::Error::other(format!("it said {text:?}")));
@@ -66,14 +66,14 @@ impl Seen {
     }
 }
 
-/// Makes the calling thread somebody else's, for good.
+/// Gives the calling thread this user and group, for good.
 pub fn become_owner((user, group): Owner) {
     let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
     set_thread_res_gid(group, group, group).expect("change the group (needs root)");
     set_thread_res_uid(user, user, user).expect("change the user (needs root)");
 }
 
-/// Runs `work` on a thread that belongs to somebody.
+/// Runs `work` on a thread with this user and group.
 pub fn as_owner<T: Send>(owner: Owner, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let theirs = scope.spawn(|| {
@@ -84,24 +84,24 @@ pub fn as_owner<T: Send>(owner: Owner, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Both families' own at this port.
+/// The unspecified addresses of both families, with this port.
 pub fn any(port: u16) -> [SocketAddr; 2] {
     [(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()]
 }
 
-/// Listens until it is dropped.
+/// A server that listens until it is dropped.
 pub struct Greeter {
     stop: Arc<AtomicBool>,
     threads: Vec<(Arc<TcpListener>, JoinHandle<()>)>,
 }
 
 impl Greeter {
-    /// Starts one in the pod, as this user and group, that listens at these addresses.
+    /// Starts a server in the pod, as this user and group, that listens at these addresses.
     pub fn new(pod: &Pod, owner: Owner, addresses: &[SocketAddr]) -> Greeter {
         pod.namespace.run(|| Greeter::here(owner, addresses))
     }
 
-    /// In the calling thread's namespace.
+    /// Starts a server in the calling thread's namespace.
     pub fn here(owner: Owner, addresses: &[SocketAddr]) -> Greeter {
         let all = || addresses.iter().map(|at| (*at, Arc::new(listener(*at)))).collect();
         let listeners: Vec<_> = as_owner(owner, all);
@@ -123,12 +123,12 @@ impl Greeter {
         Greeter { stop, threads }
     }
 
-    /// The pod's proxy.
+    /// Starts the pod's proxy.
     pub fn proxy(pod: &Pod) -> Greeter {
         Greeter::new(pod, PROXY, &[any(OUTBOUND), any(INBOUND)].concat())
     }
 
-    /// A program of the pod.
+    /// Starts a program of the pod.
     pub fn program(pod: &Pod, port: u16) -> Greeter {
         Greeter::new(pod, ROOT, &any(port))
     }
@@ -138,14 +138,14 @@ impl Drop for Greeter {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for (listener, thread) in self.threads.drain(..) {
-            // A listener that is shut down wakes its acceptor up.
+            // Shutting down a listener wakes the thread that accepts.
             let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
             let _ = thread.join();
         }
     }
 }
 
-/// Of one family only, as Envoy's listeners are.
+/// A listener for one family only, as Envoy has them.
 pub fn listener(at: SocketAddr) -> TcpListener {
     let family = if at.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let socket = socket(family, SocketType::STREAM, None).expect("a socket");
@@ -166,7 +166,7 @@ fn greet(mut stream: &TcpStream, listener: u16, peer: SocketAddr) {
     let _ = stream.write_all(seen.to_string().as_bytes());
 }
 
-/// What the connection was redirected from, as a proxy asks.
+/// The original destination, as a proxy asks for it.
 pub fn original(stream: &TcpStream) -> Option<SocketAddr> {
     let family = sockopt::socket_domain(stream).expect("SO_DOMAIN");
     let found = if family == AddressFamily::INET6 {
@@ -177,7 +177,8 @@ pub fn original(stream: &TcpStream) -> Option<SocketAddr> {
     found.ok()
 }
 
-/// Dials from the pod, as somebody: what the server sees. The connection ends by a reset, so that no port stays taken.
+/// Dials from the pod as this user and group, and returns what the server sees. The connection ends by a reset, so that no port
+/// stays in TIME_WAIT.
 pub fn greeted(pod: &Pod, owner: Owner, to: SocketAddr) -> io::Result<Seen> {
     pod.namespace.run(|| as_owner(owner, || greeted_here(to)))
 }

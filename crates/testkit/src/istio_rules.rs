@@ -1,4 +1,4 @@
-//! The rules of capture as istio-iptables writes them: what the same rules at the sockets are measured by.
+//! Generates capture's rules as istio-iptables writes them, for comparison with the rules at the sockets.
 
 use ipnet::IpNet;
 use sidestep_mesh::address::Family;
@@ -11,7 +11,7 @@ pub fn tables(rules: &Rules, family: Family) -> String {
     nat(rules, family) + &raw(rules, family).unwrap_or_default()
 }
 
-/// Which connections are redirected.
+/// The nat table: which connections are redirected.
 pub fn nat(rules: &Rules, family: Family) -> String {
     let mut table = Table::new(rules, family);
     table.interfaces();
@@ -30,7 +30,7 @@ pub fn nat(rules: &Rules, family: Family) -> String {
     table.text("nat")
 }
 
-/// Keeps apart what conntrack knows of a program's question to the proxy and of the proxy's own one. None without DNS.
+/// The raw table: keeps conntrack's entries for a program's DNS query and for the proxy's own query apart. None without DNS.
 pub fn raw(rules: &Rules, family: Family) -> Option<String> {
     let mut table = Table::new(rules, family);
     let servers = table.name_servers()?;
@@ -51,7 +51,7 @@ pub fn raw(rules: &Rules, family: Family) -> Option<String> {
     Some(table.text("raw"))
 }
 
-/// Nothing for any server.
+/// Empty for any server.
 fn at(option: &str, server: Option<IpAddr>) -> String {
     server.map_or(String::new(), |ip| format!("{option} {} ", IpNet::from(ip)))
 }
@@ -59,7 +59,7 @@ fn at(option: &str, server: Option<IpAddr>) -> String {
 struct Table<'a> {
     rules: &'a Rules,
     family: Family,
-    /// Chain and line.
+    /// Pairs of chain and line.
     lines: Vec<(&'static str, String)>,
 }
 
@@ -172,12 +172,12 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// None where there is no server to capture.
+    /// None if no server is captured.
     fn captured_dns(&self) -> Option<&'a Dns> {
         self.rules.dns.as_ref().filter(|dns| dns.servers != DnsServers::These(Vec::new()))
     }
 
-    /// Those of the family, or None: any. None at all without DNS.
+    /// The name servers of the family, or a single None for any server; None: no DNS capture.
     fn name_servers(&self) -> Option<Vec<Option<IpAddr>>> {
         Some(match &self.captured_dns()?.servers {
             DnsServers::All => vec![None],
@@ -189,9 +189,9 @@ impl<'a> Table<'a> {
 
     fn dns(&mut self) {
         let Some(servers) = self.name_servers().filter(|servers| !servers.is_empty()) else { return };
-        let port = self.rules.dns.as_ref().expect("there are servers").port;
+        let port = self.rules.dns.as_ref().expect("a captured server implies DNS").port;
         self.output("-j ISTIO_OUTPUT_DNS");
-        // Both options mean the same.
+        // Istio writes both forms of the option; they mean the same.
         for (protocol, to) in [("tcp", "--to-ports"), ("udp", "--to-port")] {
             for server in &servers {
                 let at = at("-d", *server);
@@ -222,14 +222,14 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// What comes in from a virtual machine is what it sends.
+    /// A virtual machine's incoming packets are its outbound traffic.
     fn of_machines(&mut self, destination: &str) {
         for interface in &self.rules.virtual_interfaces {
             self.insert("PREROUTING", &format!("-i {interface} {destination}-j ISTIO_REDIRECT"));
         }
     }
 
-    /// Chains first.
+    /// Chains come before lines.
     fn text(&self, name: &str) -> String {
         let mut chains = Vec::new();
         for (chain, _) in self.lines.iter().filter(|(chain, _)| chain.starts_with("ISTIO_")) {

@@ -1,6 +1,6 @@
-//! For tests: network namespaces and cgroups, which all tests make here, and a node with pods, which is made of them.
+//! For tests: network namespaces and cgroups (all tests create them here), and a node with pods that is made of them.
 //!
-//! [`Testbed`] is that node: network namespaces on one bridge, with no route outside, a cgroup and a BPF file system.
+//! [`Testbed`] is that node: network namespaces on one bridge, without a route outside, a cgroup and a BPF file system.
 //!
 //! ```text
 //!   node namespace      bridge 10.244.0.1/16, fd00:244::1/64
@@ -8,11 +8,11 @@
 //!    pod    pod    pod     10.244.0.2, .3, ...   fd00:244::2, ::3, ...
 //! ```
 //!
-//! Not here is what programs do at run time: crates/lab builds its environments in the process that a user starts, and
-//! reports what fails; crates/broker enters a peer's namespace to ask the kernel there; tests/bench enters those that the
-//! lab gives it; tests/posix makes one by unshare(2) itself, since that call of a program with the library is what is tested.
+//! Other code creates or enters namespaces itself for a reason: crates/lab builds environments at run time, and must report
+//! failures; crates/broker enters a peer's namespace to query the kernel there; tests/bench enters namespaces that the lab gives
+//! it; tests/posix tests that a program with the library can call unshare(2).
 //!
-//! A test that cannot have them fails: nothing here skips. One testbed lives at a time, since the whole process moves into
+//! A test that cannot have them fails: nothing here skips. Only one testbed exists at a time, since the whole process moves into
 //! its cgroup.
 
 #![forbid(unsafe_code)]
@@ -48,7 +48,7 @@ pub struct Testbed {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// A namespace with an address in each family.
+/// A pod: a namespace with an address of each family.
 pub struct Pod {
     /// The pod's network namespace.
     pub namespace: Namespace,
@@ -67,7 +67,7 @@ impl Default for Testbed {
 impl Testbed {
     /// A node without pods. Needs root.
     pub fn new() -> Testbed {
-        // A test that has failed has cleaned up all the same.
+        // A test that panicked has cleaned up, too, so a poisoned lock is fine.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let name = unused_name();
         let node = Namespace::new(&format!("{name}-node"));
@@ -83,7 +83,7 @@ impl Testbed {
         Testbed { node, cgroup, bpffs, name, pods: 1, _turn: turn }
     }
 
-    /// One more pod, which reaches the node and the others.
+    /// Adds a pod, which reaches the node and the other pods.
     pub fn pod(&mut self) -> Pod {
         self.pods += 1;
         let number = self.pods;
@@ -98,7 +98,7 @@ impl Testbed {
         Pod { namespace, v4: Ipv4Addr::new(10, 244, 0, number).into(), v6: v6.into() }
     }
 
-    /// A directory of a BPF file system of its own.
+    /// The testbed's own BPF file system.
     pub fn bpffs(&self) -> &Path {
         &self.bpffs
     }
@@ -112,7 +112,7 @@ impl Drop for Testbed {
     }
 }
 
-/// No other test has it.
+/// A name that no other test has.
 pub(crate) fn unused_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("st{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))

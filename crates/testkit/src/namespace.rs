@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// A named network namespace with its loopback up. Goes away when dropped and no socket of it is left.
+/// A named network namespace with its loopback up. Its name is removed on drop; it ends with its last socket.
 pub struct Namespace {
     name: String,
 }
@@ -20,29 +20,29 @@ impl Namespace {
         namespace
     }
 
-    /// Of a name that no other has.
+    /// Creates a namespace with an unused name.
     pub fn fresh() -> Namespace {
         Namespace::new(&unused_name())
     }
 
-    /// As ip-netns(8) calls it.
+    /// The name for ip-netns(8).
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file that keeps it.
+    /// The file of the namespace.
     pub fn path(&self) -> PathBuf {
         PathBuf::from("/run/netns").join(&self.name)
     }
 
-    /// An ip(8) command in it.
+    /// Runs an ip(8) command in it.
     pub fn ip(&self, words: &str) {
         let mut all = vec!["-n", self.name.as_str()];
         all.extend(words.split_whitespace());
         must("ip", &all);
     }
 
-    /// Runs `work` on a thread in it: sockets made there stay in it.
+    /// Runs `work` on a thread in it. Sockets that the thread creates stay in it.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -71,13 +71,13 @@ pub fn enter(path: &Path) {
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).expect("setns (needs root)");
 }
 
-/// Moves the calling thread into a new one, for good. It has no name, and goes with the last thread and socket in it.
+/// Moves the calling thread into a new namespace, for good. The namespace has no name, and ends with its last thread and socket.
 pub fn enter_new() {
-    // Its name goes at once.
+    // Dropping the Namespace only removes the name.
     Namespace::fresh().enter();
 }
 
-/// Of the calling thread's namespace, if nobody has done it when it was made.
+/// Brings up the loopback of the calling thread's namespace.
 pub fn raise_loopback() {
     must("ip", &["link", "set", "lo", "up"]);
 }

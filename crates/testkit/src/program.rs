@@ -1,13 +1,13 @@
-//! Other people's programs, run in a namespace.
+//! Installed programs, run in a namespace.
 
 use crate::Namespace;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where servers lie besides PATH.
+/// Directories of servers besides PATH.
 const MORE: &str = "/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin";
-/// No client of a test has more to do.
+/// More than any client in a test needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program, which must be installed.
@@ -21,9 +21,9 @@ pub fn command(program: &str) -> Command {
 pub struct Running(Child);
 
 impl Running {
-    /// None while it runs.
+    /// How the program has ended; None: it is still running.
     pub fn ended(&mut self) -> Option<String> {
-        self.0.try_wait().expect("a child of ours").map(|status| status.to_string())
+        self.0.try_wait().expect("waiting for a child of this process").map(|status| status.to_string())
     }
 }
 
@@ -35,13 +35,13 @@ impl Drop for Running {
 }
 
 impl Namespace {
-    /// Starts a program in it. A child stays in the namespace of the thread that made it, and in the process' cgroup.
+    /// Starts a program in it. The child stays in the namespace of the calling thread, and in the process's cgroup.
     pub fn start(&self, command: &mut Command) -> Running {
         let started = self.run(|| command.stdin(Stdio::null()).spawn());
         Running(started.unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 
-    /// Runs a program in it, which must succeed in time, and returns what it has printed: little, since it is read last.
+    /// Runs a program that must succeed in time, and returns its output. The output must be small: it is read after the end.
     pub fn finish(&self, command: &mut Command) -> String {
         let mut running = self.start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
         let began = Instant::now();

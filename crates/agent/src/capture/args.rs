@@ -1,4 +1,4 @@
-//! Options of `sidestep capture` and their help. Those about rules have istio-iptables' names.
+//! Options of `sidestep capture` and their help. Options about rules have the names of istio-iptables.
 
 use clap::Parser;
 use sidestep_agent_api::DEFAULT_SOCKET;
@@ -94,7 +94,7 @@ pub struct Args {
     /// An address of the loopback that stays inside
     #[arg(long, value_name = "CIDR", env = LOOPBACK_CIDR, default_value = "127.0.0.1/32", hide = true)]
     pub outbound_ipv4_loopback_cidr: String,
-    /// Of istio-iptables; both families always are
+    /// Accepted for istio-iptables' sake; both families are always handled
     #[arg(long, hide = true)]
     pub dual_stack: bool,
     /// While the proxy does not listen, what comes in reaches the program itself instead of being refused
@@ -106,7 +106,7 @@ pub struct Args {
     /// Print the file for `sidestep agent` that means the same, and do nothing
     #[arg(long, conflicts_with_all = ["remove", "list", "run_validation"])]
     pub print: bool,
-    /// The pod's connections are its own again
+    /// End the capture of the pod
     #[arg(long)]
     pub remove: bool,
     /// Print what is captured: as the agent that listens at --socket says, else as the tables at --pins say

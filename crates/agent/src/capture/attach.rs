@@ -1,11 +1,11 @@
-//! One attachment serves all pods: it has to be at a cgroup that all of them are in.
+//! All pods share one attachment, so it must be at a cgroup that contains all of them.
 
 use sidestep_ebpf::services;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A cgroup to which nothing can be attached.
+/// Why nothing can be attached to a cgroup.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     #[error("--cgroup {}", path.display())]
@@ -14,7 +14,7 @@ pub enum CgroupError {
     OtherKind(PathBuf),
 }
 
-/// Where programs are to be attached so that `wanted` is covered besides what is.
+/// The cgroup to attach to, so that it covers `wanted` and the present cgroup.
 pub fn cover(pins: &Path, wanted: &Path) -> Result<PathBuf, CgroupError> {
     let unreachable = |source| CgroupError::Unreachable { path: wanted.into(), source };
     let wanted = wanted.canonicalize().map_err(unreachable)?;
@@ -25,12 +25,12 @@ pub fn cover(pins: &Path, wanted: &Path) -> Result<PathBuf, CgroupError> {
     if let Some(above) = ancestors(&wanted).find(|path| number(path) == Some(present)) {
         return Ok(above.into());
     }
-    // The first one above that has both in it.
+    // The nearest ancestor that contains both.
     let both = ancestors(&wanted).find(|path| holds(path, present));
     Ok(both.unwrap_or(&wanted).into())
 }
 
-/// The cgroup and those above it: the root of the hierarchy has cgroup.procs, what it is mounted on has not.
+/// The cgroup and its ancestors. The hierarchy's root has cgroup.procs; the directory that it is mounted on has not.
 pub fn ancestors(cgroup: &Path) -> impl Iterator<Item = &Path> {
     cgroup.ancestors().take_while(|path| path.join("cgroup.procs").exists())
 }

@@ -1,4 +1,4 @@
-//! The file for `sidestep agent` that means what the options mean.
+//! The document for `sidestep agent` that has the same meaning as the options.
 
 use super::args::Args;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use sidestep_mesh::capture::rules::{DnsServers, Rules, WithoutProxy};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// A document of JSON, which YAML takes.
+/// The document in JSON, which is YAML, too.
 pub fn of(args: &Args, name: &str, rules: &Rules, addresses: &BTreeSet<IpAddr>) -> String {
     let file = json!({
         "apiVersion": "sidestep.dev/v1",
@@ -17,7 +17,7 @@ pub fn of(args: &Args, name: &str, rules: &Rules, addresses: &BTreeSet<IpAddr>) 
     format!("{:#}\n", file)
 }
 
-/// What istio-iptables calls by flags, Istio's pods have as annotations.
+/// The annotations of Istio that correspond to istio-iptables' flags.
 fn annotations(args: &Args) -> Map<String, Value> {
     let named = [
         ("includeInboundPorts", &args.istio_inbound_ports),

@@ -1,4 +1,4 @@
-//! `sidestep capture --list`: the agent knows files and troubles; without one there is what the tables say.
+//! `sidestep capture --list`: asks the agent, which knows files and problems; without an agent, reads the tables.
 
 use crate::lock;
 use sidestep_agent_api::{Answer, Capture, Captures, Count, Question, ask};

@@ -1,4 +1,4 @@
-//! `sidestep capture`: one pod, at once, without an agent.
+//! `sidestep capture`: captures one pod immediately, without an agent.
 
 mod args;
 mod attach;
@@ -28,7 +28,7 @@ use validate::ValidationError;
 
 pub const COMMAND: &str = "capture";
 
-/// Why a pod is not captured, or still is.
+/// Why a pod is not captured, or not released.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     #[error("--netns {name}: there is no {}; `ip netns list` names namespaces", path.display())]
@@ -82,14 +82,14 @@ pub fn run(words: impl Iterator<Item = OsString>) -> Result<(), CommandError> {
     capture(&args, &pins, &namespace, &rules)
 }
 
-/// By which others know the pod. None of a namespace that is not there yet.
+/// The addresses by which others know the pod; empty if the namespace does not exist yet.
 fn addresses(namespace: &Path) -> BTreeSet<IpAddr> {
     let mut found = pod_network::read(namespace).map(|network| network.addresses).unwrap_or_default();
     found.retain(|ip| !ip.is_loopback() && !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()));
     found
 }
 
-/// Where the namespace is found.
+/// The file of the namespace.
 fn namespace(name: &str) -> Result<PathBuf, CommandError> {
     let path = match name.parse::<u32>() {
         Ok(pid) => Path::new("/proc").join(pid.to_string()).join("ns/net"),
@@ -104,7 +104,7 @@ fn namespace(name: &str) -> Result<PathBuf, CommandError> {
 }
 
 fn rules(args: &Args, name: &str) -> Result<Rules, CommandError> {
-    // A namespace that ip-netns(8) has named may have a resolv.conf of its own.
+    // A namespace with a name of ip-netns(8) may have a resolv.conf of its own.
     let own = Path::new("/etc/netns").join(name).join("resolv.conf");
     let resolv_conf = std::fs::read_to_string(own).or_else(|_| std::fs::read_to_string("/etc/resolv.conf"));
     let context = flags::FlagContext {
@@ -116,7 +116,7 @@ fn rules(args: &Args, name: &str) -> Result<Rules, CommandError> {
     Ok(args.flags().rules(&context, without_proxy)?)
 }
 
-/// passwd(5) and group(5) have the number in the third field.
+/// The number of a name in passwd(5) or group(5), where it is the third field.
 fn number_in(file: &str, name: &str) -> Option<u32> {
     let text = std::fs::read_to_string(file).ok()?;
     let mut lines = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
@@ -141,7 +141,7 @@ fn capture(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Result<
     check_version(pins)?;
     let node_netns = netns::cookie().map_err(CommandError::Cookie)?;
     let options = services::Options { pins: pins.into(), cgroup, node_netns, watch: false };
-    // Nothing is captured before everything is in the tables; programs of another version are exchanged.
+    // The pod's entries are written before programs are attached; programs of another version are exchanged.
     services::install(&options, |_| put()).and_then(|()| packets::install(&options))?;
     if args.run_validation { validated(args, pins, namespace, rules) } else { Ok(()) }
 }
@@ -152,13 +152,13 @@ fn validated(args: &Args, pins: &Path, namespace: &Path, rules: &Rules) -> Resul
     Ok(validate::run(&validate::Pod { pins, namespace, cookie, cgroup: &cgroup, rules, network: &network })?)
 }
 
-/// Tables of another version are not taken over: with them would go the other pods that are captured.
+/// Refuses tables of another version: replacing them would end the capture of other pods.
 fn check_version(pins: &Path) -> Result<(), CommandError> {
     let is_other = services::attached_to(pins).is_some() && services::tables(pins)?.is_none();
     if is_other { Err(CommandError::OtherVersion(pins.into())) } else { Ok(()) }
 }
 
-/// With the last pod everything goes, unless Services are balanced.
+/// With the last pod everything is removed, unless the programs also balance Services.
 fn remove(pins: &Path, namespace: &Path) -> Result<(), CommandError> {
     let _alone = alone(pins)?;
     let Some(maps) = services::tables(pins)? else { return remove_address(namespace) };
@@ -168,12 +168,12 @@ fn remove(pins: &Path, namespace: &Path) -> Result<(), CommandError> {
     let is_last = captures.pods()?.is_empty() && maps.frontends()?.is_empty();
     if is_last {
         services::remove(pins)?;
-        let _ = std::fs::remove_dir(pins); // another kind of programs may have pins there
+        let _ = std::fs::remove_dir(pins); // fails if another kind of programs has pins there
     }
     remove_address(namespace)
 }
 
-/// Connections that the proxy has from it may be about to end.
+/// How long to wait for the end of the proxy's connections from ::6.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 fn remove_address(namespace: &Path) -> Result<(), CommandError> {

@@ -1,6 +1,6 @@
-//! `--run-validation`: before the proxy runs, somebody listens in its place and somebody else dials. What a program dials
-//! must come to the proxy's port, where it can be learned what was dialled and by whom; and the proxy's own way must be
-//! free.
+//! `--run-validation`: before the proxy runs, the validation listens in its place and dials as a program. The connection must
+//! reach the proxy's port, the original destination and the source must be right, and the proxy's own connections must not be
+//! captured.
 
 use super::attach;
 use rustix::net::sockopt;
@@ -21,15 +21,15 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Addresses for documentation: nobody has them, so that nothing happens if nothing is captured.
+/// Documentation addresses: no host has them, so a connection that is not captured goes nowhere.
 const NOWHERE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 const PORTS: [u16; 4] = [80, 443, 8080, 7];
-/// Users and groups for the program, of which the proxy is not all.
+/// Users and groups for the program; the proxy cannot be all of them.
 const PROGRAMS: [u32; 3] = [65534, 0, 1000];
-/// Within a namespace nothing takes that long.
+/// More than any step within a namespace takes.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A connection to nowhere that is not captured goes on for long.
+/// How long a connection to nowhere that is not captured is waited for.
 const FREE: Duration = Duration::from_millis(200);
 
 /// A captured pod.
@@ -46,13 +46,13 @@ pub struct Pod<'a> {
 #[derive(Clone, Copy)]
 struct Trial {
     to: SocketAddr,
-    /// From where it has to come.
+    /// The source address that the proxy must see.
     source: IpAddr,
-    /// User and group of who dials.
+    /// User and group of the dialling program.
     owner: (u32, u32),
 }
 
-/// What was found to be wrong, or why it could not be tried out.
+/// What was found to be wrong, or why the validation could not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum ValidationError {
     #[error("validation: by these rules and routes nothing that a program may dial is captured")]
@@ -81,7 +81,7 @@ pub enum ValidationError {
     CameBack(SocketAddr),
 }
 
-/// What became of a connection that a program of the pod dialled.
+/// What went wrong with a connection that a program of the pod dialled.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     #[error(transparent)]
@@ -113,9 +113,9 @@ pub fn run(pod: &Pod) -> Result<()> {
     let proxy = (pod.rules.proxy_uids[0], pod.rules.proxy_gids[0]);
     std::thread::scope(|scope| {
         let (stand_in, stop) = std::sync::mpsc::channel::<()>();
-        let _stand_in = stand_in; // dropped at the end: whoever stands in for the proxy ends
+        let _stand_in = stand_in; // dropping it ends the stand-in for the proxy
         let (told, heard) = std::sync::mpsc::channel();
-        // It makes and asks its sockets as the proxy would.
+        // The stand-in creates and queries its sockets as the proxy would.
         scope.spawn(move || {
             let listening = become_one(pod.namespace, proxy).and_then(|()| listen(pod.rules));
             let listening = listening.map(|[outbound, inbound]| {
@@ -127,16 +127,16 @@ pub fn run(pod: &Pod) -> Result<()> {
                 Err(why) => drop(told.send(Err(why))),
             }
         });
-        let outbound = heard.recv().expect("who stands in says how it has begun")?;
+        let outbound = heard.recv().expect("the stand-in reports whether it has started")?;
         pod.taken(&outbound)?;
         trials.iter().try_for_each(|trial| pod.try_out(*trial, proxy, &outbound))?;
         trials.iter().try_for_each(|trial| pod.try_free(*trial, proxy, &outbound))
     })
 }
 
-// --- who and where --------------------------------------------------------------------------------------------------
+// --- identity of the processes ---------------------------------------------------------------------------------------
 
-/// Programs of the kernel see the sockets of processes that are in it.
+/// The BPF programs see only sockets of processes in the cgroup.
 fn enter_cgroup(cgroup: &Path) -> Result<()> {
     let unreachable = |source| ValidationError::Cgroup { path: cgroup.into(), source };
     let wanted = cgroup.canonicalize().map_err(unreachable)?;
@@ -150,7 +150,7 @@ fn enter_cgroup(cgroup: &Path) -> Result<()> {
         .map_err(|source| ValidationError::EnterCgroup { path: wanted, source })
 }
 
-/// Makes the calling thread one of the pod's, for good.
+/// Moves the calling thread into the pod, as this user and group, for good.
 fn become_one(namespace: &Path, (user, group): (u32, u32)) -> Result<()> {
     let cannot = |doing: String| move |source: io::Error| ValidationError::Become { doing, source };
     let file = File::open(namespace).map_err(cannot(format!("open the namespace {}", namespace.display())))?;
@@ -163,20 +163,20 @@ fn become_one(namespace: &Path, (user, group): (u32, u32)) -> Result<()> {
     become_user.map_err(|errno| cannot(format!("become user {user}"))(errno.into()))
 }
 
-/// Runs `work` on a thread that is one of the pod's.
+/// Runs `work` on a thread that is in the pod, as this user and group.
 fn as_one<T: Send>(namespace: &Path, owner: (u32, u32), work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let theirs = scope.spawn(|| {
             become_one(namespace, owner)?;
             work()
         });
-        theirs.join().expect("it does not panic")
+        theirs.join().expect("`work` does not panic")
     })
 }
 
-// --- in the proxy's place -------------------------------------------------------------------------------------------
+// --- the stand-in for the proxy --------------------------------------------------------------------------------------
 
-/// One for each family, as Envoy has them.
+/// One listener for each family, as Envoy has them.
 struct Listeners(Vec<TcpListener>);
 
 impl Listeners {
@@ -184,7 +184,7 @@ impl Listeners {
         Listeners(self.0.iter().filter_map(|listener| listener.try_clone().ok()).collect())
     }
 
-    /// What comes to the listener of this family in time.
+    /// The next connection to this family's listener; None: none came in time.
     fn accept(&self, v4: bool, patience: Duration) -> Option<(TcpStream, SocketAddr)> {
         let its = self.0.iter().find(|listener| listener.local_addr().is_ok_and(|at| at.is_ipv4() == v4))?;
         let deadline = Instant::now() + patience;
@@ -198,7 +198,7 @@ impl Listeners {
     }
 }
 
-/// For what the pod sends, and for what it receives.
+/// Listeners for outbound and for inbound connections.
 fn listen(rules: &Rules) -> Result<[Listeners; 2]> {
     let at = |port| -> Result<Listeners> {
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
@@ -209,7 +209,7 @@ fn listen(rules: &Rules) -> Result<[Listeners; 2]> {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                     return Err(ValidationError::ProxyRuns(port));
                 }
-                // A namespace without IPv6 has none to listen at.
+                // The namespace has no IPv6.
                 Err(_) if ip.is_ipv6() => {}
                 Err(source) => return Err(ValidationError::Listen { port, source }),
             }
@@ -244,7 +244,7 @@ fn original(stream: &TcpStream) -> io::Result<SocketAddr> {
 // --- trials ---------------------------------------------------------------------------------------------------------
 
 impl Pod<'_> {
-    /// Something in this family that a program may dial and that is captured.
+    /// A destination in this family that a program may dial and that is captured.
     fn trial(&self, v4: bool) -> Option<Trial> {
         let included = match &self.rules.include_outbound_ranges {
             Ranges::All => Vec::new(),
@@ -266,7 +266,7 @@ impl Pod<'_> {
         Probe::Outbound(probe).verdict(self.rules).action
     }
 
-    /// The interface by which the kernel would send, and from which address.
+    /// The interface and source address that the kernel would use.
     fn leaves_by(&self, ip: IpAddr) -> Option<(&str, IpAddr)> {
         let covering = self.network.routes.iter().filter(|(net, _)| net.contains(&ip));
         match covering.max_by_key(|(net, _)| net.prefix_len())?.1 {
@@ -278,7 +278,7 @@ impl Pod<'_> {
         }
     }
 
-    /// Listeners are found by what comes in only if the programs saw them begin to listen.
+    /// Checks that the map has the listeners: inbound connections find a listener only if the programs saw listen(2).
     fn taken(&self, outbound: &Listeners) -> Result<()> {
         let tables = Captures::open_read_only(self.pins)?;
         let found = tables.all_listening().get(&self.cookie).copied().unwrap_or_default();
@@ -326,7 +326,7 @@ impl Pod<'_> {
             return Err(ValidationError::CameBack(to));
         }
         let dial = || {
-            // Nobody is there: whether it is refused or forgotten does not matter.
+            // The destination does not exist: refused or timed out, both are right.
             drop(TcpStream::connect_timeout(&to, FREE));
             Ok(())
         };

@@ -1,11 +1,11 @@
-//! Routes and addresses of captured namespaces, as they change.
+//! Follows changed routes and addresses of captured namespaces.
 
 use super::Order;
 use sidestep_ebpf::capture::changes::{Change, Changes};
 use sidestep_ebpf::error::chain;
 use std::sync::mpsc::Sender;
 
-/// Tells every change of any namespace that has a number here, until nobody listens.
+/// Reports every change in any namespace that has a number here, until the receiver has gone.
 pub fn follow(orders: &Sender<Order>) {
     let end = match Changes::listen() {
         Err(error) => {

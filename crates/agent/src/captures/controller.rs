@@ -1,7 +1,7 @@
-//! The one who visits namespaces and writes the tables of captured pods.
+//! The controller, which visits namespaces and writes the tables of captured pods.
 //!
-//! Files of kind Capture name namespaces, which come, go and change on their own. Each of these only makes a visit due:
-//! what a visit finds is compared with what was found before, and written.
+//! Documents of kind Capture name namespaces, which come, go and change on their own. Each such event only makes a visit due.
+//! The visit compares what it finds with the last visit, and writes the differences.
 
 use super::enforcer::PolicyEnforcer;
 use super::identity::{self, Identity};
@@ -26,11 +26,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-/// Changes come in swarms.
+/// Changes come in bursts: a visit waits so long for the burst to end.
 const SWARM: Duration = Duration::from_millis(10);
-/// A namespace that is not there is looked for: at first after this, at last so often.
+/// Pauses between searches for a missing namespace: the first one, and the longest.
 pub const PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(4)];
-/// Orders that are taken together.
+/// Orders that are processed together.
 const BATCH: usize = 1024;
 
 pub fn run(settings: &Settings, node: u64, orders: &Receiver<Order>, own: &Sender<Order>, inbox: &Sender<Message>) {
@@ -55,20 +55,20 @@ pub fn run(settings: &Settings, node: u64, orders: &Receiver<Order>, own: &Sende
     }
 }
 
-/// A file of kind Capture.
+/// The state of a Capture document.
 pub struct Pod {
     pub capture: Arc<Capture>,
     pub path: PathBuf,
-    /// It has named another namespace before, which is its business no more.
+    /// The document named another path before; the namespace at that path is no longer its concern.
     pub has_moved: bool,
-    /// The namespace that it names, by its file and by its cookie.
+    /// The namespace that the document names: its file's identity, and its cookie.
     pub seen: Option<(Identity, u64)>,
-    /// Why it could not be found out which namespace that is, though there is one.
+    /// The namespace exists, but could not be identified.
     pub is_obscure: bool,
     pub pause: Duration,
-    /// What the last visit has found to be wrong.
+    /// Problems that the last visit found.
     pub troubles: Vec<String>,
-    /// Why it is not judged as its policies want it.
+    /// Why the pod's policies are not in force.
     pub unenforced: Option<String>,
     pub told: Option<CaptureStatus>,
 }
@@ -90,11 +90,11 @@ impl Pod {
     }
 }
 
-/// Whether inotify tells of names that come and go.
+/// Whether inotify reports names that come and go.
 pub enum NameWatch {
-    /// No file names a namespace.
+    /// No document names a namespace.
     Unneeded,
-    /// There was nothing to watch yet: it is tried again then.
+    /// The directory does not exist yet: the next attempt is due at this time.
     Due(Instant),
     On(#[expect(dead_code, reason = "it ends with this")] RecommendedWatcher),
 }
@@ -105,32 +105,32 @@ pub struct CaptureController<'a> {
     pub own: &'a Sender<Order>,
     pub reporter: Reporter<'a>,
     pub stage: Stage,
-    /// Nothing was done since everything was done.
+    /// Nothing has been done since everything was done.
     pub has_rested: bool,
     pub captures: Option<Captures>,
     pub enforcer: PolicyEnforcer,
-    /// Namespaces that are admitted though no file names them.
+    /// Namespaces that are admitted without a document.
     pub exempt: BTreeSet<u64>,
-    /// Where connections are led around proxies is to be written anew.
+    /// The bypasses must be written again.
     pub bypasses_stale: bool,
     pub pods: HashMap<Name, Pod>,
     by_path: HashMap<PathBuf, BTreeSet<Name>>,
     pub namespaces: Namespaces,
     pub schedule: Schedule,
     pub watch: NameWatch,
-    /// When names are compared with the namespaces that they stood for.
+    /// When names are next compared with the namespaces that they stood for.
     pub look: Instant,
     /// Namespaces whose proxies may have begun to listen unseen.
     pub renew: HashSet<u64>,
     /// Namespaces that could not be removed from the tables.
     pub doomed: BTreeSet<u64>,
-    /// Why changes of places are not followed.
+    /// Why changes of namespaces are not followed.
     pub blind: Option<String>,
     /// Captured namespaces that have ended.
     pub ended: u64,
 }
 
-/// Why nothing can be captured here.
+/// Why no pod can be captured here.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
@@ -195,7 +195,7 @@ impl CaptureController<'_> {
             Order::Ended(number) => self.namespaces.by_number(number).into_iter().for_each(|cookie| self.end(cookie)),
             Order::Lost(why) => self.lost(why),
             Order::Check(check, reply) => {
-                // Whoever asked may have gone.
+                // The client may have gone.
                 let _ = reply.send(self.check(check).map(Answer::Check).map_err(|error| refused(&error)));
             }
             Order::Stop => {}
@@ -231,7 +231,7 @@ impl CaptureController<'_> {
         }
     }
 
-    /// A file with this path has come, or gone.
+    /// A file with this path was created or removed.
     fn named(&mut self, path: &Path) {
         if self.settings.exempt.iter().any(|netns| netns.path() == path) {
             self.admit_exempt();
@@ -249,7 +249,7 @@ impl CaptureController<'_> {
         self.reporter.note(name, None);
     }
 
-    /// What the file has named is its business no more.
+    /// The namespaces that the document has named are no longer its concern.
     pub fn release(&mut self, name: &Name) {
         for orphaned in self.namespaces.release(name) {
             self.orphaned(orphaned);
@@ -303,25 +303,25 @@ impl CaptureController<'_> {
         self.pods.keys().for_each(|name| self.schedule.enqueue(name.clone()));
     }
 
-    /// Unless a visit is due earlier anyway.
+    /// Makes a visit due at that time, unless one is due earlier.
     pub fn visit_soon(&mut self, name: &Name, after: Duration) {
         let Some(pod) = self.pods.get_mut(name) else { return };
         pod.pause = PAUSES[0];
         self.schedule.visit_by(name, Instant::now() + after);
     }
 
-    /// The watch over names begins, as soon as there is something to watch.
+    /// Begins to watch names, or plans the next attempt if the directory does not exist yet.
     pub fn begin_watch(&mut self, again: Duration) {
         match identity::watch(self.own) {
             Some(watcher) => {
                 self.watch = NameWatch::On(watcher);
-                self.visit_all(); // names that came before
+                self.visit_all(); // for names that were created before
             }
             None => self.watch = NameWatch::Due(Instant::now() + again),
         }
     }
 
-    /// The tables, which are opened by the first who needs them.
+    /// The tables, which the first caller opens.
     pub fn captures(&mut self) -> Result<&mut Captures, OpenError> {
         if self.captures.is_none() {
             Missing::check(probe::missing_for_capture())?;

@@ -1,4 +1,4 @@
-//! Policies in the namespaces that are kept: when they change, and when a namespace is visited.
+//! Enforces policies in captured namespaces: when policies change, and when a namespace is visited.
 
 use super::PolicyPlan;
 use super::controller::CaptureController;
@@ -19,7 +19,7 @@ impl CaptureController<'_> {
         self.enforcer.apply_bypasses(&self.policy_owners(), unseen);
     }
 
-    /// Namespaces, and whose policies count there.
+    /// Each namespace, and the pod whose policies apply there.
     pub fn policy_owners(&self) -> BTreeMap<u64, Name> {
         self.namespaces
             .iter()
@@ -27,7 +27,7 @@ impl CaptureController<'_> {
             .collect()
     }
 
-    /// What is judged already, or has its programs, need not be visited.
+    /// Namespaces that have policies already, or the programs, need no visit.
     pub fn enforce_plan(&mut self, plan: PolicyPlan) {
         let known = self.policy_owners();
         let enforcer = &mut self.enforcer;
@@ -53,9 +53,9 @@ impl CaptureController<'_> {
         self.bypasses_stale = true;
     }
 
-    /// First of all, so that nothing is captured that is not judged.
+    /// Called before the namespace is captured, so that no pod is captured without its policies.
     pub fn enforce_here(&mut self, name: &Name, cookie: u64, held: &Path, network: &PodNetwork) {
-        let namespace = self.namespaces.get_mut(cookie).expect("it is claimed");
+        let namespace = self.namespaces.get_mut(cookie).expect("the visited namespace is claimed");
         namespace.addresses = Addresses::from(network);
         let addresses = &namespace.addresses;
         let judged = self.enforcer.enforce(&Subject { cookie, pod: name, held: Some(held), addresses });

@@ -1,6 +1,6 @@
-//! What policies mean in the namespaces that are visited: their tables, and those of the short way round the proxies.
+//! Writes the tables of policies and bypasses for the namespaces that are visited.
 //!
-//! Here with the captures, since both put one program into a namespace, which goes with the last of them.
+//! Policies and captures share a thread, since both use the same program in a namespace: it is removed when neither needs it.
 
 use super::PolicyPlan;
 use crate::settings::Settings;
@@ -22,12 +22,12 @@ pub struct PolicyEnforcer {
     arms: bool,
     tables: Option<Tables>,
     plan: Option<PolicyPlan>,
-    /// By what each namespace is judged, and which addresses are its own.
+    /// The policies and addresses that were written for each namespace.
     written: BTreeMap<u64, (Arc<Compiled>, Addresses)>,
     trouble: Option<Arc<Trouble>>,
 }
 
-/// Why some addresses are nobody's, or connections not led around.
+/// A problem of the whole node: of identities, bypasses or admission.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     #[error("no pod is judged")]
@@ -40,10 +40,10 @@ pub enum Trouble {
     Tables(Error),
 }
 
-/// Why a namespace is not judged as its pod's policies want it.
+/// Why a pod's policies are not in force.
 #[derive(Debug, thiserror::Error)]
 pub enum EnforceError {
-    /// That of the whole node.
+    /// The problem of the whole node.
     #[error(transparent)]
     Node(Arc<Trouble>),
     #[error(transparent)]
@@ -55,7 +55,7 @@ pub enum EnforceError {
 }
 
 impl EnforceError {
-    /// As [`Error::known_as`].
+    /// See [`Error::known_as`].
     pub fn known_as(self, held: &Path, name: &Path) -> EnforceError {
         match self {
             EnforceError::Tables(error) => EnforceError::Tables(error.known_as(held, name)),
@@ -71,16 +71,16 @@ struct Tables {
     admission: Admission,
 }
 
-/// What is known of a namespace that somebody may want to be judged.
+/// A namespace whose pod may have policies.
 pub struct Subject<'a> {
     pub cookie: u64,
     pub pod: &'a Name,
-    /// A file that surely is the namespace. None: its programs are there, or it is visited first.
+    /// A file that certainly is the namespace. None: the programs are attached there, or it will be visited before.
     pub held: Option<&'a Path>,
     pub addresses: &'a Addresses,
 }
 
-/// No namespace is here.
+/// A path for a namespace without a file.
 const NOWHERE: &str = "";
 
 impl PolicyEnforcer {
@@ -96,8 +96,8 @@ impl PolicyEnforcer {
         }
     }
 
-    /// This counts from now on, for these namespaces first. Rules before identities: who is new is known to them. In a new
-    /// life identities first: nobody asks for them yet.
+    /// Puts a plan into force, in these namespaces first. Policies come before identities, so that policies know every new
+    /// identity. The first plan of a process writes identities first: no pod uses this process's generation yet.
     pub fn apply<'a>(
         &mut self,
         plan: PolicyPlan,
@@ -125,15 +125,15 @@ impl PolicyEnforcer {
         failed
     }
 
-    /// A node on which nothing of all this is used bears none of it.
+    /// Whether anything is used; if not, the tables are not even opened.
     fn is_needed(&self, plan: &PolicyPlan) -> bool {
         let is_asked = !plan.policies.pods.is_empty() || !plan.bypasses.is_empty() || !plan.required.is_empty();
-        // What cannot be looked at will be told when it is opened.
+        // If the tables cannot be read, opening them will report why.
         let is_wanted = is_asked || self.options.watch || self.arms;
         is_wanted || policy::has_left(&self.options.pins).unwrap_or(true) || self.was_armed().unwrap_or(true)
     }
 
-    /// By an earlier agent.
+    /// Whether an earlier agent has armed the node.
     fn was_armed(&self) -> Result<bool, Error> {
         Admission::open(&self.options.pins)?.is_armed()
     }
@@ -152,12 +152,12 @@ impl PolicyEnforcer {
         self.trouble = Some(Arc::new(trouble));
     }
 
-    /// What is wrong beside what single pods say.
+    /// The problem of the whole node, if there is one.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.as_deref().map(|trouble| chain(trouble).to_string())
     }
 
-    /// The namespace is judged as its pod's policies want it, before anything else changes in it.
+    /// Puts the pod's policies into force, before anything else changes in the namespace.
     pub fn enforce(&mut self, subject: &Subject) -> Result<(), EnforceError> {
         let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else {
             return self.trouble.clone().map_or(Ok(()), |trouble| Err(EnforceError::Node(trouble)));
@@ -189,7 +189,7 @@ impl PolicyEnforcer {
         Ok(())
     }
 
-    /// Whether it is judged as its policies want it.
+    /// Whether this process has put the pod's policies into force.
     pub fn is_policed(&self, cookie: u64) -> bool {
         self.written.contains_key(&cookie)
     }
@@ -200,12 +200,12 @@ impl PolicyEnforcer {
         tables.admission.dismiss(cookie).and(tables.policies.remove_pod(cookie))
     }
 
-    /// The rules of this namespace are in force: from now on it may talk on a node that is armed, too.
+    /// Admits the namespace on an armed node: its rules are in force.
     pub fn admit(&self, cookie: u64) -> Result<(), Error> {
         self.tables.as_ref().map_or(Ok(()), |tables| tables.admission.admit(cookie))
     }
 
-    /// All namespaces that are known have been admitted: whoever is not may talk no more, if that is wanted.
+    /// Arms or disarms the node. All known namespaces must have been admitted before.
     pub fn arm(&mut self) {
         let Some(tables) = &self.tables else { return };
         let was_armed = tables.admission.is_armed().unwrap_or(false);
@@ -218,7 +218,7 @@ impl PolicyEnforcer {
         }
     }
 
-    /// None: this node is not armed. Else how many namespaces are admitted.
+    /// How many namespaces are admitted. None: the node is not armed.
     pub fn admitted(&self) -> Option<usize> {
         let admission = &self.tables.as_ref()?.admission;
         admission.is_armed().unwrap_or(false).then(|| admission.count())
@@ -228,8 +228,8 @@ impl PolicyEnforcer {
         self.tables.as_ref().is_some_and(|tables| tables.admission.is_admitted(cookie).unwrap_or(false))
     }
 
-    /// Connections are led around proxies as it is wanted; never before all pods that require theirs have been found, and
-    /// not while a file that may say so cannot be read. `unseen`: such pods may still be among those of an earlier life.
+    /// Writes the bypasses. Nothing is written before all pods that require their proxy are known, nor while a file that may
+    /// say so cannot be read. `unseen`: such pods may still be among those of an earlier agent.
     pub fn apply_bypasses(&mut self, subjects: &BTreeMap<u64, Name>, unseen: bool) {
         let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return };
         if !plan.is_whole {
@@ -245,8 +245,8 @@ impl PolicyEnforcer {
         }
     }
 
-    /// Everything wanted has been done, as far as it can be: what an earlier life has left besides goes. Where the policies
-    /// of a pod could not be written it stays judged as it was.
+    /// Call when everything wanted has been done as far as possible: removes what an earlier agent has left besides. A pod whose
+    /// policies could not be written keeps the earlier ones.
     pub fn complete(&mut self, subjects: &BTreeMap<u64, Name>, exempt: &BTreeSet<u64>) -> Result<(), Error> {
         let (Some(tables), Some(plan)) = (&mut self.tables, &self.plan) else { return Ok(()) };
         tables.admission.retain(&subjects.keys().chain(exempt).copied().collect())?;
@@ -260,7 +260,7 @@ impl PolicyEnforcer {
         all.map(|fill| Fill { table: fill.table.into(), used: fill.used as u32, size: fill.room }).collect()
     }
 
-    /// Namespace, or 0 where it is no single one's, and difference.
+    /// Namespace (0: of no single one) and difference.
     pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, String)>, Error> {
         let Some(Tables { policies, bypasses, .. }) = &self.tables else { return Ok(Vec::new()) };
         let judged = policies.differences(strangers)?.into_iter().map(|(cookie, what)| (cookie, what.to_string()));

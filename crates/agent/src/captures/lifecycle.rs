@@ -1,15 +1,15 @@
-//! How far the controller of captured pods is.
+//! The stages of the controller of captured pods.
 
-/// Each stage follows the one before it, and none comes back.
+/// Each stage follows the one before it; there is no way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// What is wanted is still being told: nothing is written.
+    /// The sources are still being read: nothing is written.
     Waiting,
     /// What was wanted at the beginning is being done.
     Begun,
     /// All of that is done, or cannot be done for now.
     Settled,
-    /// Nothing is hidden: what an earlier agent has left besides goes when there is nothing else to do.
+    /// Everything can be read: what an earlier agent has left besides is removed once there is nothing else to do.
     Completing,
     /// The tables hold only what is wanted.
     Complete,
@@ -17,13 +17,13 @@ pub enum Stage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Everything that is wanted has been told, as far as it is known.
+    /// All sources have been read, as far as possible.
     Begin,
-    /// The first rest: everything that was told is done.
+    /// The first rest: everything that was reported is done.
     Settle,
-    /// Everything can be read: what is not wanted may go.
+    /// Everything can be read: what is not wanted may be removed.
     NothingHidden,
-    /// It has gone.
+    /// It has been removed.
     Complete,
 }
 
@@ -34,7 +34,7 @@ impl Stage {
             (Stage::Begun, Step::Settle) => Stage::Settled,
             (Stage::Settled, Step::NothingHidden) => Stage::Completing,
             (Stage::Completing, Step::Complete) => Stage::Complete,
-            // The node tells each of its steps once, and the last one only when this has reported to be settled.
+            // The node sends each step once, and the last one only after this controller has reported Settled.
             (stage, step) => unreachable!("{step:?} does not follow {stage:?}"),
         }
     }

@@ -1,5 +1,5 @@
-//! Captured pods, kept as the files of kind Capture want them, and judged as policies want it: on a thread of its own, since a visit to a network namespace
-//! takes a while, and Services must not wait for that.
+//! Keeps captured pods as documents of kind Capture and policies want them. This happens on a thread of its own: a visit to a
+//! network namespace takes a while, and Services must not wait for that.
 //!
 //! ```text
 //!   node        --Order-->  .--------------.
@@ -36,66 +36,66 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender, channel};
 use std::thread::JoinHandle;
 
-/// What the controller is told.
+/// What the controller receives.
 pub enum Order {
-    /// This is what the file says; None: it has gone.
+    /// The document's content; None: it was removed.
     Want(Name, Option<Arc<Capture>>),
-    /// With whom pods may talk, and where their proxies are led around.
+    /// The policies and bypasses of pods.
     Enforce(PolicyPlan),
-    /// Everything that is wanted has been told, as far as it is known.
+    /// All sources have been read, as far as possible.
     Begin,
-    /// Nothing is hidden: what an earlier agent has left besides may go.
+    /// Everything could be read: what an earlier agent has left besides may be removed.
     Complete,
-    /// Programs are attached: before that, nobody has kept new listeners.
+    /// Programs are attached. New listeners before that went unseen.
     Attached,
-    /// A file with this path has come, or gone.
+    /// A file with this path was created or removed.
     Named(PathBuf),
-    /// Anything may have come or gone.
+    /// Any file may have been created or removed.
     Renamed,
-    /// In the namespace of this number routes, addresses or interfaces have changed.
+    /// Routes, addresses or interfaces have changed in the namespace with this number.
     Changed(i32),
     Ended(i32),
-    /// Some changes were lost.
+    /// Events were lost.
     Lost(String),
-    /// Adds what it has to say, and answers.
+    /// Add the controller's findings, and answer.
     Check(Check, SyncSender<Reply>),
     Stop,
 }
 
-/// What policies, and Services that need no proxy, mean to the pods of this node.
+/// What policies, and Services that need no proxy, mean for the pods of this node.
 #[derive(Clone)]
 pub struct PolicyPlan {
     pub policies: Arc<Plan>,
     pub bypasses: Arc<BTreeMap<FrontendKey, BypassFlags>>,
-    /// Pods whose proxies are never led around.
+    /// Pods that require their proxy.
     pub required: Arc<BTreeSet<Name>>,
-    /// Nothing has been hidden since the agent began: what is not in the plan is not wanted.
+    /// Nothing has been unreadable since the agent began: what is not in the plan is not wanted.
     pub is_whole: bool,
 }
 
-/// The thread of the controller; it ends with this.
+/// The controller's thread, which ends when this is dropped.
 pub struct CaptureThread {
     orders: Sender<Order>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl CaptureThread {
-    /// `node`: the cookie of this node's own namespace, which is no pod's.
+    /// `node`: the cookie of this node's own namespace, which belongs to no pod.
     pub fn start(settings: &Settings, node: u64, inbox: Sender<Message>) -> CaptureThread {
         let (orders, received) = channel();
         let (settings, own) = (settings.clone(), orders.clone());
         let work = move || controller::run(&settings, node, &received, &own, &inbox);
-        let thread = std::thread::Builder::new().name("captures".into()).spawn(work).expect("a thread can be had");
+        let thread = std::thread::Builder::new().name("captures".into()).spawn(work).expect("cannot start a thread");
         CaptureThread { orders, thread: Some(thread) }
     }
 
     pub fn tell(&self, order: Order) {
-        self.orders.send(order).expect("it listens until it is told to stop");
+        self.orders.send(order).expect("the controller runs until it receives Stop");
     }
 }
 
 impl Drop for CaptureThread {
-    /// Nothing is written any more when this returns.
+    /// When this returns, nothing is written any more.
     fn drop(&mut self) {
         let _ = self.orders.send(Order::Stop);
         let _ = self.thread.take().map(JoinHandle::join);

@@ -1,4 +1,4 @@
-//! Which files name which namespace, and whose word counts: of several files the first by name.
+//! Which documents name which namespace. If several documents name one, the first by name counts.
 
 use sidestep_ebpf::policy::Addresses;
 use sidestep_mesh::capture::pod::Capture;
@@ -6,53 +6,53 @@ use sidestep_mesh::object::Name;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// One network namespace that is captured, or is to be.
+/// A network namespace that is captured, or is to be.
 #[derive(Default)]
 pub struct CapturedNamespace {
-    /// The number by which changes in it are told.
+    /// The number by which rtnetlink reports its changes.
     pub number: i32,
-    /// Files that name it.
+    /// The documents that name it.
     claims: BTreeSet<Name>,
-    /// The file that has named it, while nobody does: it is captured until it ends, or until that file goes.
+    /// The document that named it last, if none does now: it stays captured until it ends, or until that document is removed.
     orphan_of: Option<Name>,
-    /// By whose rules it is captured.
+    /// The document by whose rules it is captured.
     pub applied: Option<Arc<Capture>>,
-    /// Its addresses, as the last visit has found them.
+    /// Its addresses, as of the last visit.
     pub addresses: Addresses,
 }
 
 impl CapturedNamespace {
-    /// Whose rules count.
+    /// The document that counts.
     pub fn owner(&self) -> Option<&Name> {
         self.claims.first()
     }
 
-    /// Whose policies count: a pod that has lost its name is judged on.
+    /// The pod whose policies count. A namespace that has lost its name keeps its policies.
     pub fn policy_owner(&self) -> Option<&Name> {
         self.owner().or(self.orphan_of.as_ref())
     }
 
-    /// The files that name it, of which only the first counts.
+    /// All documents that name it; the first one counts.
     pub fn claims(&self) -> impl Iterator<Item = &Name> {
         self.claims.iter()
     }
 }
 
-/// By cookie.
+/// All namespaces, by cookie.
 #[derive(Default)]
 pub struct Namespaces {
     namespaces: HashMap<u64, CapturedNamespace>,
     by_number: HashMap<i32, u64>,
-    /// Namespaces that a file names, or has named.
+    /// The namespaces that each document names, or has named.
     of: HashMap<Name, BTreeSet<u64>>,
 }
 
-/// What has to be done about a namespace that lost a file.
+/// What must be done about a namespace that has lost a document.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Orphaned {
-    /// Nobody wants it any more.
+    /// No document wants it any more.
     Nobody(u64),
-    /// Now these files' word counts, or a complaint about them is over.
+    /// These documents now count, or are no longer in conflict.
     Others(u64, Vec<Name>),
 }
 
@@ -77,7 +77,7 @@ impl Namespaces {
         self.namespaces.keys().copied().collect()
     }
 
-    /// The file names this namespace. Returns the other files that do so, if that is new: they are to hear of it.
+    /// The document names this namespace. If that is new, returns the other documents that do so, which must be visited.
     pub fn claim(&mut self, name: &Name, cookie: u64, number: i32) -> Vec<Name> {
         let namespace = self.namespaces.entry(cookie).or_default();
         namespace.number = number;
@@ -91,7 +91,7 @@ impl Namespaces {
         }
     }
 
-    /// The file names this namespace no longer. If no other file names it, it stays captured, as an orphan of this file.
+    /// The document no longer names this namespace. If no other one does, it stays captured, as an orphan of this document.
     pub fn abandon(&mut self, name: &Name, cookie: u64) -> Option<Orphaned> {
         let namespace = self.namespaces.get_mut(&cookie)?;
         namespace.claims.remove(name);
@@ -104,7 +104,7 @@ impl Namespaces {
         Some(Orphaned::Others(cookie, namespace.claims.iter().cloned().collect()))
     }
 
-    /// The file names nothing any more, and what it has named is its business no more.
+    /// The document is no longer responsible for any namespace that it has named.
     pub fn release(&mut self, name: &Name) -> Vec<Orphaned> {
         let cookies = self.of.remove(name).unwrap_or_default();
         cookies.into_iter().filter_map(|cookie| self.release_one(name, cookie)).collect()
@@ -132,7 +132,7 @@ impl Namespaces {
         }
     }
 
-    /// The namespace has ended. Returns the files that name it.
+    /// The namespace has ended. Returns the documents that name it.
     pub fn remove(&mut self, cookie: u64) -> Vec<Name> {
         let Some(namespace) = self.namespaces.remove(&cookie) else { return Vec::new() };
         self.by_number.remove(&namespace.number);
@@ -174,13 +174,13 @@ mod tests {
         namespaces.claim(&a, 2, 11);
         assert_eq!(namespaces.cookies(), BTreeSet::from([1, 2]));
         assert_eq!(namespaces.release(&a), [Orphaned::Nobody(1), Orphaned::Nobody(2)]);
-        // Another file names it: then it is that one's.
+        // When another document names an orphan, it belongs to that one.
         namespaces.claim(&a, 1, 10);
         namespaces.claim(&b, 1, 10);
         assert_eq!(namespaces.abandon(&a, 1), Some(Orphaned::Others(1, vec![b.clone()])));
         assert_eq!(namespaces.release(&a), []);
         assert_eq!(namespaces.release(&b), [Orphaned::Nobody(1)]);
-        // It ends.
+        // The namespace ends.
         namespaces.claim(&a, 1, 10);
         namespaces.abandon(&a, 1);
         assert_eq!(namespaces.remove(1), []);

@@ -1,26 +1,26 @@
-//! What the controller of captured pods tells.
+//! What the controller of captured pods reports.
 
 use sidestep_agent_api::Fill;
 use sidestep_mesh::capture::pod::Capture;
 use sidestep_mesh::object::Name;
 use std::sync::Arc;
 
-/// What the controller tells.
+/// A report of the controller.
 pub enum Report {
-    /// What became of these; None: not wanted any more.
+    /// The status of these pods; None: not wanted any more.
     News(Vec<(Name, Option<CaptureStatus>)>, Figures),
-    /// What was wanted when it began is done, or cannot be done for now.
+    /// What was wanted at the beginning is done, or cannot be done for now.
     Settled,
 }
 
-/// What became of a captured pod.
+/// The status of a captured pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaptureStatus {
-    /// The cookie of its namespace, where that is known.
+    /// The cookie of its namespace, if known.
     pub netns: Option<u64>,
-    /// By what its connections are captured; None: they are not.
+    /// The document by whose rules it is captured; None: it is not captured.
     pub applied: Option<Arc<Capture>>,
-    /// Whether its connections are judged by its policies.
+    /// Whether its policies are in force.
     pub judged: bool,
     pub troubles: Vec<String>,
 }
@@ -30,10 +30,10 @@ pub struct Figures {
     pub tables: Vec<Fill>,
     /// Captured namespaces that have ended.
     pub ended: u64,
-    /// Namespaces whose connections are judged.
+    /// Namespaces in which policies are in force.
     pub judged: usize,
-    /// None: this node is not armed. Else how many namespaces may talk.
+    /// None: this node is not armed. Else how many namespaces are admitted.
     pub admitted: Option<usize>,
-    /// What is wrong with policies, or with ways round proxies, beside what single pods say.
+    /// A problem of policies or bypasses that concerns the whole node.
     pub trouble: Option<String>,
 }

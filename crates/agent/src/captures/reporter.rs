@@ -1,4 +1,4 @@
-//! What the node is told of captured pods: only what is new, many pods at a time.
+//! Reports the status of captured pods to the node: only changes, and many pods at a time.
 
 use super::{CaptureStatus, Figures, Report};
 use crate::message::Message;
@@ -6,7 +6,7 @@ use sidestep_mesh::object::Name;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 
-/// News that are told together.
+/// Changes that are reported together.
 const BATCH: usize = 1024;
 
 pub struct Reporter<'a> {
@@ -20,7 +20,7 @@ impl Reporter<'_> {
         Reporter { inbox, news: BTreeMap::new(), told: Figures::default() }
     }
 
-    /// None: it is not wanted any more.
+    /// None: the pod is not wanted any more.
     pub fn note(&mut self, name: &Name, status: Option<CaptureStatus>) {
         self.news.insert(name.clone(), status);
     }
@@ -46,6 +46,6 @@ impl Reporter<'_> {
     }
 
     fn send(&self, report: Report) {
-        let _ = self.inbox.send(Message::Captured(report)); // to an agent that is about to end
+        let _ = self.inbox.send(Message::Captured(report)); // fails if the agent is about to end
     }
 }

@@ -1,4 +1,4 @@
-//! Which pod is visited next: one whose time has come, else the first that waits in line.
+//! Which pod is visited next: one whose time has come, else the first in the queue.
 
 use sidestep_mesh::object::Name;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -7,28 +7,28 @@ use std::time::Instant;
 #[derive(Default)]
 pub struct Schedule {
     line: VecDeque<Name>,
-    /// Who in the line has not been visited since it joined.
+    /// Pods in the queue that have not been visited since they joined it.
     waiting: HashSet<Name>,
     due: BTreeSet<(Instant, Name)>,
     times: HashMap<Name, Instant>,
 }
 
 impl Schedule {
-    /// To be visited when nothing is due.
+    /// Adds a pod to the queue, which is served when nothing is due.
     pub fn enqueue(&mut self, name: Name) {
         if self.waiting.insert(name.clone()) {
             self.line.push_back(name);
         }
     }
 
-    /// To be visited then, unless a visit is due earlier anyway.
+    /// Makes a visit due at that time, unless one is due earlier.
     pub fn visit_by(&mut self, name: &Name, at: Instant) {
         if self.times.get(name).is_none_or(|due| *due > at) {
             self.visit_at(name, at);
         }
     }
 
-    /// To be visited then, and not when it was due before.
+    /// Makes a visit due at that time, in place of an earlier or later one.
     pub fn visit_at(&mut self, name: &Name, at: Instant) {
         self.cancel(name);
         self.times.insert(name.clone(), at);
@@ -46,7 +46,7 @@ impl Schedule {
         self.waiting.remove(name);
     }
 
-    /// Who is to be visited now: one visit answers all that asked for one.
+    /// The pod to visit now; one visit serves all requests for it.
     pub fn next(&mut self, now: Instant) -> Option<Name> {
         let name = match self.due.first() {
             Some((at, name)) if *at <= now => name.clone(),
@@ -60,7 +60,7 @@ impl Schedule {
         std::iter::from_fn(|| self.line.pop_front()).find(|name| self.waiting.contains(name))
     }
 
-    /// Somebody waits in line.
+    /// Whether a pod is in the queue.
     pub fn has_line(&self) -> bool {
         !self.waiting.is_empty()
     }

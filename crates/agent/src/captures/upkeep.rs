@@ -1,4 +1,4 @@
-//! What is done between visits: when everything is done, and again and again.
+//! What the controller does between visits: once everything is done, and at intervals.
 
 use super::Figures;
 use super::controller::{CaptureController, NameWatch, Pod};
@@ -12,15 +12,15 @@ use sidestep_ebpf::walk;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Names are compared so often with the namespaces that they stood for, whatever inotify says.
+/// How often names are compared with the namespaces that they stood for, whatever inotify reports.
 const LOOK: Duration = Duration::from_secs(5);
-/// While inotify tells nothing, since there is nothing to watch yet.
+/// How often names are compared while inotify has nothing to watch yet.
 const UNWATCHED: Duration = Duration::from_millis(20);
-/// What is to be erased from the tables waits for so much more, or for nothing else to do.
+/// Replaced entries are erased when there are so many, or when there is nothing else to do.
 const UNTIDY: usize = 1024;
 
 impl CaptureController<'_> {
-    /// How long there is nothing to do, if nobody says anything. None: for ever.
+    /// How long to wait if no order arrives; None: for ever.
     pub fn pause(&self) -> Option<Duration> {
         if self.stage == Stage::Waiting {
             return None;
@@ -34,7 +34,7 @@ impl CaptureController<'_> {
         next.map(|next| next.saturating_duration_since(Instant::now()))
     }
 
-    /// One visit, or what is done when there is none.
+    /// Does one visit, or, if none is due, what is done between visits.
     pub fn work(&mut self) {
         if self.stage == Stage::Waiting {
             return;
@@ -62,7 +62,7 @@ impl CaptureController<'_> {
         }
     }
 
-    /// Everything that is known has been done.
+    /// Everything known has been done.
     fn rest(&mut self) {
         self.has_rested = true;
         self.tidy();
@@ -78,7 +78,7 @@ impl CaptureController<'_> {
         }
     }
 
-    /// The first pod is not to wait for what is done once. Where nothing can be captured, its file will say why.
+    /// Loads what all pods share, so that the first pod need not wait for that. An error is logged by the pods' visits, too.
     fn settle(&mut self) {
         self.stage = self.stage.after(Step::Settle);
         self.admit_exempt();
@@ -92,7 +92,7 @@ impl CaptureController<'_> {
     fn complete(&mut self) {
         self.stage = self.stage.after(Step::Complete);
         let wanted = self.namespaces.cookies();
-        // Where nothing can be captured nothing is.
+        // An error means that nothing can be captured, so there is nothing to remove.
         let completed = self.captures().ok().map(|captures| captures.complete_but(&wanted));
         if let Some(Err(error)) = completed {
             tracing::error!("what an earlier agent has captured besides is not removed: {}", chain(&error));
@@ -110,7 +110,7 @@ impl CaptureController<'_> {
         }
     }
 
-    /// Names may stand for other namespaces than before.
+    /// Admits the exempt namespaces; their names may stand for other ones than before.
     pub fn admit_exempt(&mut self) {
         if !self.settings.arm {
             return;
@@ -126,8 +126,8 @@ impl CaptureController<'_> {
         }
     }
 
-    /// What inotify may not have told, and what did not work.
-    fn rescan(&mut self) {
+    /// Looks for changes that inotify may have missed, and repeats what has failed.
+    fn look_again(&mut self) {
         if !matches!(self.stage, Stage::Waiting | Stage::Begun) {
             self.admit_exempt();
         }
@@ -151,7 +151,7 @@ impl CaptureController<'_> {
         self.reporter.tell(figures);
     }
 
-    /// Adds what is known here.
+    /// Adds the controller's findings.
     pub fn check(&self, mut check: Check) -> Result<Check> {
         let is_complete = self.stage == Stage::Complete;
         let captured = self.captures.as_ref().map(|captures| captures.differences(is_complete));
@@ -174,7 +174,7 @@ impl CaptureController<'_> {
         Ok(check)
     }
 
-    /// Network namespaces of this node that may talk with nobody, by their files.
+    /// Network namespaces of this node that are not admitted, by their files.
     fn barred(&self) -> Vec<String> {
         let is_barred = |path: &PathBuf| {
             cookie_of(path).is_ok_and(|cookie| cookie != self.node && !self.enforcer.is_admitted(cookie))

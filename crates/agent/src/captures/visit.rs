@@ -1,4 +1,4 @@
-//! A visit to the namespace that a file of kind Capture names: what is found there is what is written.
+//! A visit to the namespace that a document of kind Capture names: the tables are written by what the visit finds.
 
 use super::CaptureStatus;
 use super::controller::{CaptureController, OpenError, PAUSES};
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Policies that could not be written are tried again after this: a table that is full takes a while to be found so.
+/// Pause before policies that could not be written are tried again: a full table takes a while to detect.
 pub const UNENFORCED: Duration = Duration::from_secs(30);
 
-/// Why a namespace is not as its file wants it. It is tried again.
+/// Why a namespace is not as its document wants it. The visit is repeated.
 #[derive(Debug, thiserror::Error)]
 pub enum VisitError {
     #[error("{}", path.display())]
@@ -61,7 +61,7 @@ impl CaptureController<'_> {
         self.note(name);
     }
 
-    /// What became of a pod, if that is news.
+    /// Reports the pod's status if it has changed.
     pub fn note(&mut self, name: &Name) {
         let Some(pod) = self.pods.get_mut(name) else { return };
         let netns = pod.seen.map(|(_, cookie)| cookie);
@@ -77,9 +77,9 @@ impl CaptureController<'_> {
         }
     }
 
-    /// What is not as it should be though everything was done; or why not, in which case it is tried again.
+    /// Returns problems that did not prevent the capture. After an error the visit is repeated.
     fn try_visit(&mut self, name: &Name) -> Result<Vec<String>, VisitError> {
-        let pod = self.pods.get_mut(name).expect("it is wanted");
+        let pod = self.pods.get_mut(name).expect("a visited pod is wanted");
         let (capture, path) = (Arc::clone(&pod.capture), pod.path.clone());
         let of_file = |source| VisitError::File { path: path.clone(), source };
         let opened = Opened::open(&path).map_err(of_file)?;
@@ -92,7 +92,7 @@ impl CaptureController<'_> {
         let number = changes::number(&held).map_err(of_file);
         let number = number.or_else(|error| if self.blind.is_some() { Ok(-1) } else { Err(error) })?;
         let (cookie, network) = pod_network::read_named(&held).map_err(|error| error.known_as(&held, &path))?;
-        self.pods.get_mut(name).expect("it is wanted").is_obscure = false;
+        self.pods.get_mut(name).expect("a visited pod is wanted").is_obscure = false;
         if cookie == self.node {
             self.now_at(name, None);
             return Err(VisitError::OfNode(path));
@@ -101,7 +101,7 @@ impl CaptureController<'_> {
         for other in self.namespaces.claim(name, cookie, number) {
             self.visit_soon(&other, Duration::ZERO);
         }
-        let namespace = self.namespaces.get(cookie).expect("it is claimed");
+        let namespace = self.namespaces.get(cookie).expect("the visited namespace is claimed");
         if let Some(owner) = namespace.owner().filter(|owner| *owner != name) {
             let what = "is for the same namespace: of several files the first by name counts, and this is another one";
             return Ok(vec![format!("Capture {owner} {what}")]);
@@ -123,11 +123,12 @@ impl CaptureController<'_> {
             format!("Capture {} names the same namespace: this file counts, the first by name", others.join(", "))
         }));
         let complaints = complaints.chain(self.blind.clone()).collect();
-        self.namespaces.get_mut(cookie).expect("it is claimed").applied = Some(capture);
+        self.namespaces.get_mut(cookie).expect("the visited namespace is claimed").applied = Some(capture);
         Ok(complaints)
     }
 
-    /// The namespace that the file names now. One that has lost its name is captured on, unless the file has.
+    /// Notes which namespace the document names now. A namespace that has lost its name stays captured, unless the document
+    /// has named another one.
     fn now_at(&mut self, name: &Name, seen: Option<(Identity, u64)>) {
         let Some(pod) = self.pods.get_mut(name) else { return };
         let before = std::mem::replace(&mut pod.seen, seen).map(|(_, cookie)| cookie);
@@ -143,7 +144,7 @@ impl CaptureController<'_> {
     }
 }
 
-/// Programs for what a pod sends are attached to the agent's cgroup: elsewhere only what comes in would be captured.
+/// The pod must be below the cgroup to which programs are attached: elsewhere only inbound connections would be captured.
 fn is_covered(capture: &Capture, attached: &Path) -> Result<(), VisitError> {
     let Some(cgroup) = &capture.cgroup else { return Ok(()) };
     let of = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.into());

@@ -1,4 +1,4 @@
-//! Why an API server does not say what it is asked: one line for an operator.
+//! An error of the API server, in one line for an operator.
 
 use kube::Resource;
 use kube::core::Status;
@@ -7,11 +7,11 @@ use sidestep_ebpf::error::chain;
 
 pub struct Failure {
     pub text: String,
-    /// The agent's account has no right to see them.
+    /// The agent's account may not read these objects.
     pub is_refusal: bool,
 }
 
-/// Of a server's own words.
+/// Longest quotation of a server's message.
 const LONGEST: usize = 400;
 
 impl Failure {

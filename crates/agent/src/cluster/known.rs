@@ -1,4 +1,4 @@
-//! What has been told of a cluster, so that what a new list lacks is known to have gone; and what is wrong with it.
+//! The objects that were reported of a cluster, so that objects that a new list lacks count as deleted; and its errors.
 
 use super::Cluster;
 use super::failure::Failure;
@@ -13,16 +13,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A watch that fails does so again, and says so, after less than this; one that goes on says nothing if nothing changes.
+/// A watch that fails does so again, and reports it, in less than this time. A watch that works may be silent for longer.
 pub const QUIET: Duration = Duration::from_secs(60);
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Everything that has been told, over all connections.
+/// Everything that was reported, over all connections.
 pub struct Known {
     services: Kind,
     slices: Kind,
-    /// None: pods are not asked for.
+    /// None: pods are not read.
     pods: Option<[Kind; 2]>,
     mine: Mine,
     is_told: bool,
@@ -69,7 +69,7 @@ fn zone(node: &Node) -> Option<Arc<str>> {
     node.labels().get(ZONE).map(|zone| zone.as_str().into())
 }
 
-/// A watch that fails, and may go on without a word.
+/// An error of a watch. The watch may recover without an event.
 struct Outage {
     place: String,
     last: Option<Instant>,
@@ -94,9 +94,9 @@ impl Outage {
     }
 }
 
-/// This node's own object.
+/// This node's own Node object.
 struct Mine {
-    /// What its zone is, that there is no such Node, or that the server does not say: hints count as they can.
+    /// The server has reported the zone, that there is no such Node, or an error: in any case hints are used as far as possible.
     is_answered: bool,
     outage: Outage,
 }
@@ -104,7 +104,7 @@ struct Mine {
 impl Mine {
     fn handle(&mut self, event: watcher::Result<Event<Node>>, sink: &EventSink) -> Result<(), Gone> {
         match event {
-            // A list that begins has only been asked for.
+            // Init only means that a list was requested.
             Ok(Event::Init) => Ok(()),
             Ok(event) => {
                 self.outage.end(sink)?;
@@ -117,7 +117,7 @@ impl Mine {
         }
     }
 
-    /// A Node that has gone leaves its zone as it was: the node is still where it is.
+    /// A deleted Node keeps its zone: the machine is still where it was.
     fn answered(&mut self, event: Event<Node>, sink: &EventSink) -> Result<(), Gone> {
         self.is_answered = true;
         match event {
@@ -127,7 +127,7 @@ impl Mine {
     }
 }
 
-/// One kind of objects: what has been told of it, and what a list that is being read holds.
+/// One kind of objects: the keys that were reported, and the keys in a list that is being read.
 struct Kind {
     told: BTreeSet<Key>,
     listed: BTreeSet<Key>,
@@ -135,11 +135,11 @@ struct Kind {
     outage: Outage,
 }
 
-/// The most that the server has ever said of a kind.
+/// The most that the server has ever said about a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Heard {
     Nothing,
-    /// The server does not let us see them: they are as good as none.
+    /// The server does not permit reading them: they count as none.
     Refusal,
     List,
 }
@@ -149,8 +149,8 @@ impl Kind {
         Kind { told: BTreeSet::new(), listed: BTreeSet::new(), heard: Heard::Nothing, outage: Outage::of(name) }
     }
 
-    fn handle(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
-        // A list that begins has only been asked for.
+    fn take(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
+        // Begin only means that a list was requested.
         if !matches!(step, Step::Begin | Step::Failed(_) | Step::Refused(_)) {
             self.outage.end(sink)?;
         }
@@ -179,8 +179,8 @@ impl Kind {
         }
     }
 
-    /// An object that cannot be understood stays what it was. It is well when what it says is known: what an earlier agent
-    /// left besides goes as soon as nothing is hidden.
+    /// An invalid object stays what it was before. Well is reported after the change: what an earlier agent has left besides is
+    /// removed as soon as nothing is hidden.
     fn put(&mut self, known: Item, sink: &EventSink) -> Result<(), Gone> {
         match known.object {
             Ok(object) => {

@@ -1,4 +1,4 @@
-//! What happens to objects of an API server, in our terms: list, then watch; again, with growing pauses, when that fails.
+//! Events of an API server's objects: list, then watch; again, with growing pauses, when that fails.
 
 use super::failure::Failure;
 use backon::ExponentialBuilder;
@@ -17,10 +17,10 @@ use sidestep_mesh::pod;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Between two attempts: at first, and at last.
+/// The first and the longest pause between two attempts.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
-/// Everything that happens, for ever: to Services and their endpoints, to pods if they are wanted, and to the Node of this name.
+/// All events, for ever: of Services and their endpoints, of pods if `pods_too`, and of the Node with this name.
 pub fn follow(client: &Client, node: Option<&str>, pods_too: bool) -> impl Stream<Item = News> + use<> {
     let services = watch(client, |service| kubernetes::service(service).map(Some)).map(News::Service);
     let slices = watch(client, kubernetes::slice).map(News::Slice);
@@ -35,7 +35,7 @@ pub fn follow(client: &Client, node: Option<&str>, pods_too: bool) -> impl Strea
     stream::select_all([services.boxed(), slices.boxed()].into_iter().chain(of_pods).chain(nodes))
 }
 
-/// Everything that happens to objects of a kind, for ever.
+/// All events of one kind of objects, for ever.
 fn watch<K>(
     client: &Client,
     read: impl Fn(&K) -> Result<Option<Object>, Invalid> + Send + 'static,
@@ -47,7 +47,7 @@ where
     events.map(move |event| told(event, &read)).boxed()
 }
 
-/// With jitter, so that not all nodes come back at once.
+/// With jitter, so that not all nodes reconnect at once.
 fn pauses() -> ExponentialBackoff {
     let [first, last] = PAUSES;
     let builder = ExponentialBuilder::default().with_min_delay(first).with_max_delay(last);
@@ -59,26 +59,26 @@ pub enum News {
     Slice(Step),
     Pod(Step),
     Namespace(Step),
-    /// Of this node.
+    /// Of this node's own object.
     Node(Box<watcher::Result<Event<Node>>>),
 }
 
-/// What a watcher says, in our terms.
+/// An event of a watcher.
 pub enum Step {
-    /// A list begins: what is not in it has gone.
+    /// A list begins: objects that are not in it are gone.
     Begin,
     /// An object of the list.
     Listed(Item),
     End,
     Put(Item),
     Gone(Key),
-    /// The server does not answer as it should. The watcher goes on by itself.
+    /// The server fails. The watcher tries again.
     Failed(String),
-    /// It does not let us see them. The watcher goes on asking.
+    /// The server does not permit reading these objects. The watcher tries again.
     Refused(String),
 }
 
-/// An object, if it is one of ours and can be understood.
+/// An object's key, and the object if it is supported and valid.
 pub struct Item {
     pub key: Key,
     pub object: Result<Option<Object>, Invalid>,

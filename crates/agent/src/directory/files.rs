@@ -1,4 +1,4 @@
-//! What the files of a directory hold, and which of them says what an object is.
+//! The objects in a directory's files, and the file that defines each object.
 
 use rustix::fs::OFlags;
 use sidestep_mesh::object::{Key, Object};
@@ -10,19 +10,19 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// What the files hold, as far as it has been understood.
+/// The objects of all valid files.
 #[derive(Default)]
 pub struct Files {
     objects: HashMap<PathBuf, BTreeMap<Key, Object>>,
-    /// Which files name an object: the first of them says what it is.
+    /// The files that name each object; the first one defines it.
     named_in: HashMap<Key, BTreeSet<PathBuf>>,
 }
 
-/// All Services of a large cluster fit in a tenth of it.
+/// Ten times as much as all Services of a large cluster need.
 pub const MOST_BYTES: u64 = 64 << 20;
 
 impl Files {
-    /// Takes a file's new content in. Returns what it may concern.
+    /// Replaces a file's objects. Returns the keys that may be affected.
     pub fn replace(&mut self, path: PathBuf, new: BTreeMap<Key, Object>) -> BTreeSet<Key> {
         let old = self.objects.remove(&path).unwrap_or_default();
         let touched: BTreeSet<Key> = old.keys().chain(new.keys()).cloned().collect();
@@ -40,12 +40,12 @@ impl Files {
         touched
     }
 
-    /// Those that hold something.
+    /// Files with objects.
     pub fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         self.objects.keys()
     }
 
-    /// What the object is now, by the first file that names it.
+    /// The object's definition, by the first file that names it.
     pub fn change(&mut self, key: Key) -> Change {
         let first = self.named_in.get(&key).and_then(|files| files.first());
         match first.and_then(|path| self.objects.get(path)?.get(&key)) {
@@ -57,7 +57,7 @@ impl Files {
         }
     }
 
-    /// Complaints about objects that another file names too.
+    /// Problems: objects that another file names, too.
     pub fn doubles(&self, path: &Path) -> Vec<String> {
         let other = |key: &Key| self.named_in.get(key)?.iter().find(|file| *file != path);
         let both = self.objects.get(path).into_iter().flatten().filter_map(|(key, _)| Some((key, other(key)?)));
@@ -65,7 +65,7 @@ impl Files {
     }
 }
 
-/// Why a file holds no objects.
+/// Why a file's objects cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("cannot read it")]
@@ -82,7 +82,7 @@ pub enum FileError {
     OtherKind(Key),
 }
 
-/// The objects of a file; none if it has gone.
+/// The objects of a file; empty if the file does not exist.
 pub fn objects(path: &Path) -> Result<BTreeMap<Key, Object>, FileError> {
     let text = match content(path) {
         Err(FileError::Read(error)) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -97,7 +97,7 @@ pub fn objects(path: &Path) -> Result<BTreeMap<Key, Object>, FileError> {
     Ok(objects)
 }
 
-/// Of a regular file, be it through links: to open a pipe would be to wait for its writer, for ever.
+/// The content of a regular file, also through links. A pipe is not opened: that would block until it has a writer.
 fn content(path: &Path) -> Result<String, FileError> {
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     if !file.metadata()?.is_file() {

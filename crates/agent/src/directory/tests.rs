@@ -7,20 +7,20 @@ use std::io::Write;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is told, until Listed or a change comes.
+/// Receives updates; skips nothing.
 struct Heard(Receiver<Message>);
 
 impl Heard {
     fn next(&self) -> Update {
-        match self.0.recv_timeout(PATIENCE).expect("something is told") {
+        match self.0.recv_timeout(PATIENCE).expect("an update arrives") {
             Message::Update(0, told) => told,
             _ => panic!("only sources talk here"),
         }
     }
 
-    /// Until something else than "well" is told.
+    /// The next update that is not Well.
     fn news(&self) -> Update {
-        std::iter::repeat_with(|| self.next()).find(|told| !matches!(told, Update::Well(_))).expect("it goes on")
+        std::iter::repeat_with(|| self.next()).find(|told| !matches!(told, Update::Well(_))).expect("not closed")
     }
 }
 
@@ -82,7 +82,7 @@ fn files_are_told_as_they_change() {
     assert_eq!(heard.news(), Update::Listed);
     fs::write(&file, service("web", "10.0.0.2")).unwrap();
     assert_eq!(put(heard.news()), "web 10.0.0.2");
-    // Renamed into its place, as careful writers do.
+    // Renamed into its place, as editors do.
     let aside = directory.path().join(".a.yaml.new");
     fs::write(&aside, service("web", "10.0.0.3")).unwrap();
     fs::rename(&aside, &file).unwrap();
@@ -91,7 +91,7 @@ fn files_are_told_as_they_change() {
     assert_eq!(deleted(heard.news()), "Service default/web");
 }
 
-/// For what inotify(7) does not tell, such as a file of a mount that comes to lie there.
+/// For changes that inotify(7) does not report, such as a mount over a file.
 #[test]
 fn everything_is_read_again_if_somebody_wants_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -121,12 +121,12 @@ fn a_bad_file_is_named_and_changes_nothing() {
     assert!(said.contains("bad.yaml: document 1: spec.clusterIPs[0]: \"10.0.0.300\" where an IP"), "{said}");
     assert_eq!(put(heard.news()), "web 10.0.0.1");
     assert_eq!(heard.news(), Update::Listed);
-    // A good file that becomes bad: no change follows, and the next thing told is of the next event.
+    // A valid file becomes invalid: no change follows, and the next update comes from the next event.
     fs::write(&good, "apiVersion: v1\nkind: Service\nmetadata: {nome: web}\n").unwrap();
     let said = trouble(heard.news());
     assert!(said.contains("good.yaml: document 1: metadata.nome: no such field"), "{said}");
     fs::write(&bad, service("db", "10.0.0.4")).unwrap();
-    // In this order: with the last trouble goes what hid objects.
+    // The change comes first: with the end of the last problem nothing is hidden any more.
     assert_eq!(put(heard.next()), "db 10.0.0.4");
     assert_eq!(heard.next(), Update::Well(bad.display().to_string()));
 }
@@ -159,7 +159,7 @@ fn of_two_files_that_name_one_object_the_first_counts() {
     assert_eq!(put(heard.news()), "web 10.0.0.1");
     let said = trouble(heard.news());
     assert!(said.contains("a.yaml: Service default/web is also in") && said.contains("b.yaml"), "{said}");
-    // The first still counts, and the complaint about it is over with the second.
+    // The first file still counts, and the problem is over when the second one is removed.
     fs::remove_file(&second).unwrap();
     assert_eq!(put(heard.news()), "web 10.0.0.1");
     assert_eq!(heard.next(), Update::Well(second.display().to_string()));
@@ -180,7 +180,7 @@ fn an_object_that_moves_to_another_file_is_never_gone() {
     }
 }
 
-/// A file that is being written is told when it is whole, whatever happens beside it.
+/// Events of other files do not make a file that is being written readable early.
 #[test]
 fn a_foreign_file_tells_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -208,7 +208,7 @@ fn a_bad_file_that_is_taken_away_is_no_trouble_any_more() {
     assert_eq!(heard.news(), Update::Listed);
     fs::rename(at("bad.yaml"), at("bad.yaml.off")).unwrap();
     assert_eq!(heard.next(), Update::Well(at("bad.yaml").display().to_string()));
-    // Also if nobody looked when it went.
+    // Also if the file was removed while the directory was not watched.
     fs::write(at("bad.yaml"), "kind: Nonsense").unwrap();
     assert!(trouble(heard.news()).contains("bad.yaml: document 1: "));
     let mut alone = Directory::new(directory.path().into());

@@ -1,4 +1,4 @@
-//! Which files of a directory have changed, by the events of inotify(7).
+//! Derives from inotify(7) events which files of a directory have changed.
 
 use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RenameMode};
 use notify::{Event, EventKind};
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What events are about.
+/// The files that events concern.
 #[derive(Default)]
 pub struct Touched {
     pub files: BTreeSet<PathBuf>,
@@ -35,12 +35,12 @@ impl Touched {
     }
 }
 
-/// A volume of Kubernetes exchanges all its files by a link beside them, `..data`.
+/// Kubernetes replaces all files of a volume by one link, `..data`.
 fn is_volumes(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_bytes().starts_with(b".."))
 }
 
-/// Whether a file is whole after it. A file that was just created is going to be written.
+/// Whether the file is complete after the event. A file that was just created is still being written.
 fn matters(kind: &EventKind, path: &Path) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write))
@@ -52,12 +52,12 @@ fn matters(kind: &EventKind, path: &Path) -> bool {
     }
 }
 
-/// Links, symbolic or not, are made whole.
+/// Links, symbolic or hard, are complete when they are created.
 fn is_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_symlink() || found.nlink() > 1)
 }
 
-/// YAML, of which JSON is a part. Hidden files are editors' and volumes' own.
+/// YAML files, and JSON ones, which are YAML, too. Hidden files belong to editors and volumes.
 pub fn is_ours(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let extension = path.extension().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the rules of a captured pod say of a connection, step by step.
+//! Explains step by step what the rules of a captured pod do with a connection.
 
 use super::around;
 use super::decided;
@@ -22,7 +22,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// What becomes of a connection of this process. None: what its pod's rules leave alone, or it is in no captured pod.
+/// Explains an outgoing connection of this process. None: its pod's rules leave it alone, or the pod is not captured.
 pub fn outbound(
     view: &View,
     pid: u32,
@@ -60,7 +60,7 @@ pub fn outbound(
     }))
 }
 
-/// What becomes of a connection that comes to the pod.
+/// Explains an incoming connection to the pod.
 pub fn inbound(view: &View, netns: &str, call: &Call) -> Result<Explanation> {
     let mut steps = Steps::default();
     let path = Netns::read(netns).map_err(no_netns)?.path();
@@ -117,7 +117,7 @@ fn no_netns(wrong: Invalid) -> ExplainError {
     ExplainError::Netns { found: wrong.found, expected: wrong.expected }
 }
 
-/// By the pod's policies. Without a source they are not asked.
+/// Whether the pod's policies allow the connection. Without a source address they are not evaluated.
 fn is_let_in(view: &View, cookie: u64, network: &PodNetwork, call: &Call, steps: &mut Steps) -> bool {
     let Some(pod) = decided::judged_at(view, cookie, steps) else { return true };
     match call.source {
@@ -140,7 +140,7 @@ pub fn ours(protocol: Protocol) -> address::Protocol {
     }
 }
 
-/// By whose rules this namespace is captured. None: by none that are known.
+/// The document by whose rules this namespace is captured. None: no known one.
 fn whose<'a>(view: &'a View, cookie: u64, steps: &mut Steps) -> Result<Option<&'a Capture>> {
     const RULE: &str = "capture";
     if let Some(capture) = view.pods.of(cookie) {
@@ -158,7 +158,7 @@ fn whose<'a>(view: &'a View, cookie: u64, steps: &mut Steps) -> Result<Option<&'
     Ok(None)
 }
 
-/// The user and group of files that the process makes: not those by which it may do things.
+/// The user and group of files that the process creates (the file system ids).
 fn owner(pid: u32) -> Result<(u32, u32)> {
     let path = PathBuf::from(format!("/proc/{pid}/status"));
     let text = fs::read_to_string(&path).map_err(with(&path))?;
@@ -172,7 +172,7 @@ fn is_proxy(capture: &Capture, uid: u32, gid: u32) -> &'static str {
     if is { ": the proxy's" } else { "" }
 }
 
-/// Whoever dials nobody reaches itself.
+/// An unspecified address means the loopback.
 fn meant(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(v4) if v4.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -181,7 +181,7 @@ fn meant(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// The interface, if there is a way, and the same in words.
+/// The outgoing interface, if there is a route, and the same in words.
 fn leaves_by(network: &PodNetwork, ip: IpAddr) -> (Option<&str>, String) {
     let covers = |net: &IpNet| net.contains(&ip);
     let best = network.routes.iter().filter(|(net, _)| covers(net)).max_by_key(|(net, _)| net.prefix_len());
@@ -207,7 +207,7 @@ fn outside(network: &PodNetwork) -> Option<&str> {
     });
     let mut others = network.interfaces.iter().filter(|(name, _)| *name != "lo");
     let by_default = network.interfaces.iter().find(|(name, number)| *name != "lo" && Some(**number) == default);
-    // Interfaces without addresses, such as those of tunnels that the kernel makes everywhere, come after eth0 by name only.
+    // eth0 before interfaces without addresses: among those the kernel creates tunnels everywhere.
     let named = network.interfaces.get_key_value("eth0");
     by_default.or(named).or_else(|| others.next()).map(|(name, _)| name.as_str())
 }
@@ -225,12 +225,12 @@ fn action(action: Action) -> String {
     }
 }
 
-/// For a caller of which only the cgroup is known.
+/// Says that a cgroup is not enough to tell.
 pub fn unknown(steps: &mut Steps) {
     steps.say("capture", "not known of a cgroup: ask for a process if the pod is captured");
 }
 
-/// Whether a process is in the node's own namespace, and its namespace's cookie.
+/// The cookie of the process's network namespace.
 pub fn cookie_of(pid: u32) -> Result<u64> {
     let path = PathBuf::from(format!("/proc/{pid}/ns/net"));
     netns::cookie_of(&path).map_err(with(&path))

@@ -1,4 +1,4 @@
-//! What policies say of a connection: which rules of which policies have a say, and what becomes of it.
+//! Explains what policies do with a connection: which rules match, and the outcome.
 
 use super::{Result, Steps};
 use crate::view::View;
@@ -11,13 +11,13 @@ use sidestep_mesh::policy::plan::policies_of;
 use sidestep_mesh::policy::rules::{Action, Direction, OnDeny, Policy};
 use std::net::{IpAddr, SocketAddr};
 
-/// Whether the pod in this namespace may call there. None: it may. An address of its own is not to be asked for.
+/// How the policies of the pod in this namespace deny the call; None: allowed. Do not ask for the pod's own addresses.
 pub fn out(view: &View, netns: u64, to: SocketAddr, protocol: Protocol, steps: &mut Steps) -> Result<Option<OnDeny>> {
     let Some(pod) = judged_at(view, netns, steps) else { return Ok(None) };
     Ok(decide(view, &pod, Direction::Egress, to.ip().to_canonical(), protocol, to.port(), steps))
 }
 
-/// Whether this address may call the pod. None: it may.
+/// How the pod's policies deny a call from this address; None: allowed.
 pub fn into(view: &View, pod: &Pod, from: IpAddr, protocol: Protocol, port: u16, steps: &mut Steps) -> Option<OnDeny> {
     let status = view.pods.statuses.get(&pod.name);
     if !status.is_some_and(|status| status.judged) {
@@ -48,7 +48,7 @@ pub fn judged_at(view: &View, netns: u64, steps: &mut Steps) -> Option<Pod> {
     None
 }
 
-/// The pod that has this address, if it is one that is known.
+/// The known pod that has this address.
 pub fn pod_at(view: &View, address: IpAddr) -> Option<Pod> {
     let address = address.to_canonical();
     view.state.pods().into_values().find(|pod| pod.addresses.contains(&address))
@@ -113,7 +113,7 @@ fn decide(
 
 /// `policy shop/web, egress 1: allow TCP 5432 to pods app=db`, or its default.
 fn named(policies: &[&Policy], fit: &Fit, direction: Direction) -> String {
-    let policy = policies.iter().find(|policy| policy.name == *fit.policy).expect("it is one of them");
+    let policy = policies.iter().find(|policy| policy.name == *fit.policy).expect("the rule is one of these policies'");
     let what = match fit.rule {
         Some(place) => words::rule(policy, direction, place),
         None => format!("{direction}: what no rule fits"),
@@ -121,7 +121,7 @@ fn named(policies: &[&Policy], fit: &Fit, direction: Direction) -> String {
     format!("policy {}, {what}", fit.policy)
 }
 
-/// Number and labels, as the tables have them.
+/// The number and labels of an address, as the tables have them.
 fn identity_of(view: &View, peer: IpAddr) -> Option<(u32, Option<Identity>)> {
     let known = view.policing.plan.identities.get(&Address::from(peer))?;
     Some((known.identity, view.policing.identities.name(known.identity).cloned()))

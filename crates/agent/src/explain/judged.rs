@@ -1,4 +1,4 @@
-//! What policies of both ends say of a call to each of the places where it may go.
+//! Explains what policies of both ends say about a call to each of the endpoints where it may go.
 
 use super::around;
 use super::captured;
@@ -13,13 +13,13 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// Who calls: the namespace, and its addresses.
+/// The caller's namespace and addresses.
 pub struct Caller {
     netns: u64,
     own: BTreeSet<IpAddr>,
 }
 
-/// Places of which every step is told; of the others there is a sum.
+/// Endpoints that are explained in full; the others are summed up.
 const TOLD: usize = 3;
 
 impl Caller {
@@ -36,7 +36,7 @@ impl Caller {
         to.is_loopback() || to.is_unspecified() || self.own.contains(&to)
     }
 
-    /// By which it calls there.
+    /// The address from which it calls there.
     fn source(&self, to: IpAddr) -> Option<IpAddr> {
         let is_like = |ip: &&IpAddr| ip.is_ipv4() == to.to_canonical().is_ipv4() && !ip.is_loopback();
         let is_global = |ip: &&IpAddr| !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
@@ -44,7 +44,7 @@ impl Caller {
     }
 }
 
-/// None: they let it pass to one of the places at least.
+/// None: policies allow the call to at least one of the endpoints.
 pub fn of_all(
     view: &View,
     from: Option<&Caller>,

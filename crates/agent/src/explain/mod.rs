@@ -1,4 +1,4 @@
-//! What happens to a connection, rule by rule, as the programs of the kernel decide it: capture, Services, policies.
+//! Explains what happens to a connection, rule by rule, as the BPF programs decide: capture, Services, policies.
 
 mod around;
 mod captured;
@@ -19,7 +19,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Why nothing can be said of a connection.
+/// Why a connection cannot be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     #[error("{}", path.display())]
@@ -38,17 +38,17 @@ pub enum ExplainError {
 
 pub type Result<T> = std::result::Result<T, ExplainError>;
 
-/// An error with this file.
+/// Adds the file's path to an error.
 fn with(path: &Path) -> impl FnOnce(io::Error) -> ExplainError {
     move |source| ExplainError::File { path: path.into(), source }
 }
 
 pub use captured::inbound;
 
-/// A connection that comes to a pod.
+/// An incoming connection to a pod.
 pub struct Call<'a> {
     pub port: u16,
-    /// By which it comes.
+    /// The interface by which it arrives.
     pub interface: Option<&'a str>,
     pub source: Option<IpAddr>,
     pub protocol: Protocol,
@@ -78,7 +78,7 @@ pub fn explain(view: &View, caller: &Caller, protocol: Protocol, to: SocketAddr)
     service(view, &key, &frontend, from.as_ref(), steps)
 }
 
-/// The rules that have been looked at.
+/// The rules that have been consulted.
 #[derive(Default)]
 pub struct Steps(Vec<Step>);
 
@@ -87,7 +87,7 @@ impl Steps {
         self.0.push(Step { rule: rule.to_string(), outcome: outcome.to_string() });
     }
 
-    /// What has been said elsewhere.
+    /// Appends the steps of another part.
     pub fn add(&mut self, other: Steps) {
         self.0.extend(other.0);
     }
@@ -97,9 +97,9 @@ impl Steps {
     }
 }
 
-// --- who connects -------------------------------------------------------------------------------------------------
+// --- the caller -----------------------------------------------------------------------------------------------------
 
-/// Whether the programs see the caller's sockets at all.
+/// Whether the programs see the caller's sockets.
 fn is_balanced(view: &View, caller: &Caller, steps: &mut Steps) -> Result<bool> {
     if !view.is_attached() {
         steps.say("programs are attached", not_attached(view));
@@ -130,7 +130,7 @@ fn resolved(path: &Path) -> Result<PathBuf> {
     fs::canonicalize(path).map_err(with(path))
 }
 
-/// Where the process is in the hierarchy of version 2, whose mount is found from a directory in it.
+/// The cgroup v2 of a process. The mount is found from `inside`, a directory in it.
 fn cgroup_of(pid: u32, inside: &Path) -> Result<PathBuf> {
     let path = PathBuf::from(format!("/proc/{pid}/cgroup"));
     let text = fs::read_to_string(&path).map_err(with(&path))?;
@@ -138,12 +138,12 @@ fn cgroup_of(pid: u32, inside: &Path) -> Result<PathBuf> {
     let own = own.ok_or_else(|| ExplainError::NoCgroup(path.clone()))?;
     let inside = resolved(inside)?;
     let is_inside = |path: &&Path| path.join("cgroup.procs").exists();
-    // The root of the hierarchy has cgroup.procs, what it is mounted on has not.
+    // The hierarchy's root has cgroup.procs; the directory that it is mounted on has not.
     let mount = inside.ancestors().take_while(is_inside).last().unwrap_or(&inside);
     Ok(mount.join(own))
 }
 
-/// Whether the caller is in this node's own network namespace: only there the loopback answers for NodePorts.
+/// Whether the caller is in this node's own network namespace: only there NodePorts answer at the loopback.
 fn is_of_the_node(view: &View, caller: &Caller, steps: &mut Steps) -> Result<bool> {
     let Caller::Process(pid) = caller else {
         steps.say("network namespace", "not known of a cgroup: taken for a pod's");
@@ -154,7 +154,7 @@ fn is_of_the_node(view: &View, caller: &Caller, steps: &mut Steps) -> Result<boo
     Ok(is_node)
 }
 
-// --- where to -----------------------------------------------------------------------------------------------------
+// --- the destination ------------------------------------------------------------------------------------------------
 
 fn find(
     view: &View,
@@ -188,7 +188,7 @@ fn owner(view: &View, key: &FrontendKey) -> String {
     view.reconciler.owner(key).map_or_else(|| "programmed by an earlier agent".into(), |owner| owner.to_string())
 }
 
-/// An address that is a Service's, but not with this port, is a common mistake.
+/// A common mistake is a Service's address with a port that the Service does not have.
 fn other_ports(view: &View, key: &FrontendKey) -> String {
     let ports = view.reconciler.ports();
     let keys = ports.iter().flat_map(|port| port.frontends().map(move |(key, _)| (key, port)));
@@ -216,7 +216,7 @@ fn is_node_address(view: &View, address: Address, is_node: bool, steps: &mut Ste
     Ok(is)
 }
 
-// --- what then ----------------------------------------------------------------------------------------------------
+// --- the outcome ----------------------------------------------------------------------------------------------------
 
 fn service(
     view: &View,

@@ -1,4 +1,4 @@
-//! Counts by names, which never fall: what the kernel half forgets is remembered here.
+//! Counters by name that never decrease: counts that the kernel half has forgotten are kept here.
 
 use super::names::{Names, other};
 use sidestep_agent_api::{Counted, Flows, Pair, ServiceFlows, Workload};
@@ -6,7 +6,7 @@ use sidestep_ebpf::watch::{self, Between, Side};
 use sidestep_mesh::object::Name;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Pairs of workloads that are told apart, those first that came first; all others are one.
+/// How many pairs of workloads are counted separately, in the order in which they appear; the others are one pair.
 const MOST_PAIRS: usize = 1000;
 
 type Two = (Workload, Workload, Side);
@@ -14,25 +14,25 @@ type Two = (Workload, Workload, Side);
 #[derive(Default)]
 pub struct Ledger {
     names: Names,
-    /// Numbers that have been seen, and whose they were: they are never given to others.
+    /// All numbers seen, and their workloads: a number is never reused.
     known: HashMap<u32, Workload>,
     told: BTreeSet<Two>,
-    /// Of what has been forgotten.
+    /// Counts of forgotten entries.
     pairs: BTreeMap<Two, watch::Counted>,
     services: BTreeMap<(Name, Side), watch::Counted>,
-    /// With what the kernel half has.
+    /// The same, with the present counts of the kernel half added.
     all_pairs: BTreeMap<Two, watch::Counted>,
     all_services: BTreeMap<(Name, Side), watch::Counted>,
 }
 
 impl Ledger {
-    /// What was read, and whose the numbers are now. Returns what the kernel half is to forget: of those who have gone.
-    pub fn update(&mut self, found: &[(Between, watch::Counted)], names: Names) -> BTreeSet<Between> {
+    /// Takes in what was read, and the present names. Returns what the kernel half should forget: entries of names that are gone.
+    pub fn take(&mut self, found: &[(Between, watch::Counted)], names: Names) -> BTreeSet<Between> {
         let before = std::mem::replace(&mut self.names, names);
         (self.all_pairs, self.all_services) = (self.pairs.clone(), self.services.clone());
         let mut gone = BTreeSet::new();
         for (between, counted) in found {
-            // A number that is another Service's now was the old one's until a moment ago.
+            // A number that is now another Service's was the old one's until a moment ago.
             let service = before.service(between.service).or(self.names.service(between.service)).cloned();
             let is_same = between.service == 0 || self.names.service(between.service) == service.as_ref();
             let have_gone = [between.client, between.server].iter().any(|one| self.names.identity(*one).is_none());
@@ -140,13 +140,13 @@ mod tests {
         let found = [(between(16, 3), counted(5)), (between(17, 3), counted(7))];
         assert!(ledger.update(&found, names).is_empty());
         assert_eq!(sums(&ledger), (vec![5, 7], vec![12]));
-        // A pod's kind goes: the kernel half may forget it, and nothing falls.
+        // An identity goes: the kernel half may forget its entries, and no sum decreases.
         let names = Names::of(&[(17, "b")], &[(3, web)]);
         assert_eq!(ledger.update(&found, names.clone()), BTreeSet::from([between(16, 3)]));
         assert_eq!(sums(&ledger), (vec![5, 7], vec![12]));
         assert!(ledger.update(&found[1..], names).is_empty());
         assert_eq!(sums(&ledger), (vec![5, 7], vec![12]));
-        // The number is another Service's now.
+        // The number now is another Service's.
         let other = Names::of(&[(17, "b")], &[(3, Name::new("shop", "db"))]);
         assert_eq!(ledger.update(&found[1..], other.clone()), BTreeSet::from([between(17, 3)]));
         assert_eq!(sums(&ledger), (vec![5, 7], vec![]));

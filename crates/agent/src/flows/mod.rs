@@ -1,6 +1,6 @@
-//! Connections that were counted without a proxy: read and added up on a thread of its own, since that visits every network
-//! namespace, and Services must not wait for it. Anybody may ask for metrics, so one reading answers all who wait, and the
-//! visits have their pace.
+//! Connections that were counted without a proxy: read and summed up on a thread of its own, since a reading visits every network
+//! namespace, and Services must not wait for it. Anybody may ask for metrics, so one reading serves all who wait, and readings
+//! are limited in number.
 
 mod ledger;
 mod names;
@@ -18,14 +18,14 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Instant;
 
-/// Questions that wait at a time.
+/// Requests that may wait at a time.
 const MOST_ASKED: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
 #[error("too many ask for metrics at a time: ask again in a moment")]
 struct TooMany;
 
-/// Metrics to which counts are to be added, and who wants them.
+/// Metrics to which counts are to be added, and the channel for the answer.
 struct Asked(Box<Metrics>, Names, SyncSender<Reply>);
 
 pub struct Flows(SyncSender<Asked>);
@@ -41,7 +41,7 @@ impl Flows {
         std::thread::Builder::new()
             .name("flows".into())
             .spawn(move || serve(read, &asked))
-            .expect("a thread can be had");
+            .expect("cannot start a thread");
         Flows(sender)
     }
 
@@ -49,14 +49,14 @@ impl Flows {
         match self.0.try_send(Asked(metrics, names, reply)) {
             Ok(()) => {}
             Err(TrySendError::Full(Asked(.., reply))) => {
-                let _ = reply.send(Err(refused(&TooMany))); // whoever asked may have gone
+                let _ = reply.send(Err(refused(&TooMany))); // the client may have gone
             }
-            Err(TrySendError::Disconnected(_)) => unreachable!("it serves as long as somebody may ask"),
+            Err(TrySendError::Disconnected(_)) => unreachable!("the thread serves as long as this handle exists"),
         }
     }
 }
 
-/// One reading for all who wait: whose the numbers are is known best by the last one.
+/// One reading serves all who wait, with the names of the latest request.
 fn serve(mut read: impl FnMut(Names) -> Result<Counts>, asked: &Receiver<Asked>) {
     while let Ok(Asked(metrics, mut names, reply)) = asked.recv() {
         let mut waiting = vec![(metrics, reply)];
@@ -68,7 +68,7 @@ fn serve(mut read: impl FnMut(Names) -> Result<Counts>, asked: &Receiver<Asked>)
             read(names).inspect_err(|error| tracing::warn!("connections are not counted: {}", chain(error))).ok();
         for (mut metrics, reply) in waiting {
             metrics.flows.clone_from(&counts);
-            let _ = reply.send(Ok(Answer::Metrics(metrics))); // whoever asked may have gone
+            let _ = reply.send(Ok(Answer::Metrics(metrics))); // the client may have gone
         }
     }
 }
@@ -87,8 +87,8 @@ impl Reader {
     fn read(&mut self, names: Names) -> Result<Counts> {
         let watch = Watch::open(&self.pins)?;
         if self.ledger.is_none() {
-            // By numbers of an earlier agent, of which nobody knows any more whose they were.
-            watch.remove(|between| names.is_of_earlier(between))?;
+            // Entries with an earlier agent's numbers, whose names are unknown.
+            watch.forget(|between| names.is_of_earlier(between))?;
         }
         let ledger = self.ledger.get_or_insert_default();
         let begun = Instant::now();
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    /// Who asks, and is told.
+    /// Asks for metrics; the answer arrives at the receiver.
     fn ask(flows: &Flows) -> Receiver<Reply> {
         let (reply, told) = sync_channel(1);
         flows.ask(Box::default(), Names::default(), reply);

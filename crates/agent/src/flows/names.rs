@@ -1,4 +1,4 @@
-//! Whose the numbers are by which the kernel half counts.
+//! Names for the numbers by which the kernel half counts.
 
 use crate::view::View;
 use sidestep_agent_api::Workload;
@@ -7,14 +7,14 @@ use sidestep_mesh::object::Name;
 use sidestep_mesh::policy::identity::{FIRST, Identity, NODE, UNKNOWN};
 use std::collections::{HashMap, HashSet};
 
-/// Labels by which people name what runs in a pod; the first one that it has counts.
+/// Labels that name the workload of a pod; the first one that the pod has counts.
 const WORKLOAD: [&str; 4] = ["app.kubernetes.io/name", "app", "k8s-app", "service.istio.io/canonical-name"];
 
 #[derive(Clone, Default)]
 pub struct Names {
     identities: HashMap<u32, Workload>,
     services: HashMap<u32, Name>,
-    /// An earlier agent's identities have lower numbers.
+    /// The first number of this agent; lower ones are an earlier agent's.
     first: u32,
 }
 
@@ -57,7 +57,7 @@ fn named(workload: &str) -> Workload {
     Workload { namespace: String::new(), workload: workload.into() }
 }
 
-/// Of everybody beyond the most that are told apart.
+/// Stands for all workloads beyond the limit.
 pub fn other() -> Workload {
     named("other")
 }

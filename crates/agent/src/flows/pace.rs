@@ -1,9 +1,9 @@
-//! How often all network namespaces are visited, whoever asks.
+//! Limits how often all network namespaces are visited.
 
 use std::time::{Duration, Instant};
 
-/// From the end of one visit to the next one, at least; and as long as the visit took, so that however many namespaces
-/// somebody makes, this takes half of a processor's time at most.
+/// Shortest pause between two visits. The pause is at least as long as the visit took, so that visits take at most half of one
+/// processor's time, however many namespaces somebody creates.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]

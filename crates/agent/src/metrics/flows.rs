@@ -1,4 +1,4 @@
-//! Connections that were counted without a proxy: by pair of workloads, and by Service.
+//! Metrics of connections that were counted without a proxy: by pair of workloads, and by Service.
 
 use super::{Families, Labels};
 use sidestep_agent_api::{Counted, Flows, Workload};
@@ -28,7 +28,7 @@ fn workload<'a>(names: [&'static str; 2], of: &'a Workload) -> [(&'static str, C
     [(names[0], of.namespace.as_str().into()), (names[1], of.workload.as_str().into())]
 }
 
-/// All families of one kind, such as `flow_connections`.
+/// All metrics of one kind, such as `flow_connections`.
 fn set(kind: &str, all: &[(Labels<'_>, &Counted)], families: &mut Families) -> fmt::Result {
     let named = |name: &str| format!("{kind}_{name}");
     let mut counters = |name: &str, help: &str, what: fn(&Counted) -> u64| {
@@ -55,7 +55,7 @@ fn set(kind: &str, all: &[(Labels<'_>, &Counted)], families: &mut Families) -> f
     families.histograms(&named("connect_seconds"), help, latencies)
 }
 
-/// Two of the kernel half's places are one here: 12 for each pair are enough.
+/// Merges pairs of the kernel half's buckets: 12 for each histogram are enough.
 fn places(counts: &[u64]) -> Vec<(f64, u64)> {
     let last = counts.len().div_ceil(2) - 1;
     let bound = |place: usize| if place == last { f64::MAX } else { seconds(1 << (2 * place + 1)) };
@@ -63,7 +63,7 @@ fn places(counts: &[u64]) -> Vec<(f64, u64)> {
 }
 
 fn sum(counts: &[u64]) -> f64 {
-    // Place i ends at 2^i microseconds and begins at half of that.
+    // Bucket i spans 2^(i-1) to 2^i microseconds; its middle is taken.
     counts.iter().enumerate().map(|(place, count)| *count as f64 * seconds(1 << place) * 0.75).sum()
 }
 

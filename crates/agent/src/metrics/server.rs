@@ -1,5 +1,5 @@
-//! Who asks for metrics: over HTTP, one request a connection. Anybody may reach the port, so everything has a limit: open
-//! connections, the size of a request, the time until it is whole and until its answer has been read.
+//! Serves metrics over HTTP, one request for each connection. Anybody may reach the port, so everything has a limit: open
+//! connections, the size of a request, the time for sending it, and the time for reading the answer.
 
 use super::text;
 use crate::message::QueryHandle;
@@ -22,22 +22,22 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
-/// What OpenMetrics asks for; Prometheus takes it too.
+/// The content type of OpenMetrics, which Prometheus accepts, too.
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Answers at a time: with 10,000 Services each is some megabytes.
+/// Answers in memory at a time: with 10,000 Services each has some megabytes.
 const ANSWERS: usize = 4;
-/// Where no connection can be accepted, for lack of descriptors perhaps.
+/// Pause after accept(2) has failed, perhaps for lack of descriptors.
 const AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Connections at a time. A new one takes the place of the oldest that still owes its request.
+    /// Connections at a time. A new one replaces the oldest that has not sent its request yet.
     open: usize,
     /// Bytes of a request's head; 8 KiB at least.
     head: usize,
-    /// From the connection to the end of the head.
+    /// Time from the connection to the end of the request's head.
     until_asked: Duration,
-    /// From the connection to its end.
+    /// Time from the connection to its end.
     until_answered: Duration,
 }
 
@@ -77,7 +77,7 @@ struct Connections {
     queries: QueryHandle,
     limits: Limits,
     answers: Arc<Semaphore>,
-    /// The oldest first.
+    /// Ordered by age, the oldest first.
     open: Vec<Connection>,
 }
 
@@ -95,7 +95,7 @@ impl Connections {
         self.open.retain(|connection| !connection.task.is_finished());
         if self.open.len() >= self.limits.open {
             let idle = self.open.iter().position(|connection| !connection.has_asked.load(Ordering::Relaxed));
-            // All have asked: the new one is closed.
+            // All have sent their requests: the new connection is closed.
             let Some(idle) = idle else { return };
             self.open.remove(idle).task.abort();
         }
@@ -112,7 +112,7 @@ impl Connections {
     }
 }
 
-/// What one request is answered by.
+/// Answers one request.
 struct Service {
     queries: QueryHandle,
     answers: Arc<Semaphore>,
@@ -182,7 +182,7 @@ mod tests {
     const WHOLE: &str = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// Where a server listens, of an agent that answers every question with an error of so many bytes.
+    /// The address of a server whose agent answers every question with an error of so many bytes.
     fn server(limits: Limits, bytes: usize) -> SocketAddr {
         let server = Server { limits, ..Server::bind(([127, 0, 0, 1], 0).into()).unwrap() };
         let address = server.listener.local_addr().unwrap();
@@ -205,7 +205,7 @@ mod tests {
         stream
     }
 
-    /// What comes until the end of the connection; a reset is one, too.
+    /// Everything received until the end of the connection or its reset.
     fn read(mut stream: TcpStream) -> String {
         let mut text = Vec::new();
         match stream.read_to_end(&mut text) {
@@ -252,10 +252,10 @@ mod tests {
             Limits { until_asked: Duration::from_millis(200), until_answered: Duration::from_millis(900), ..LIMITS };
         let at = server(soon, 64 << 20);
         assert_eq!(status(&read(send(at, "GET /metrics HTT"))), "closed");
-        // More than sockets buffer, and nobody reads it: the rest never comes. There are more of them than answers at a time.
+        // More bytes than sockets buffer, which nobody reads, and more connections than answers at a time.
         let slow: Vec<_> = (0..2 * ANSWERS).map(|_| send(at, WHOLE)).collect();
         std::thread::sleep(soon.until_answered);
-        // Nothing of theirs stays taken.
+        // Their permits are free again.
         let deadline = Instant::now() + PATIENCE;
         while status(&read(send(at, WHOLE))) != "503" {
             assert!(Instant::now() < deadline, "nobody is answered any more");

@@ -15,8 +15,8 @@ impl Node {
         }
     }
 
-    /// As far as a running agent can.
-    pub(super) fn apply_settings(&mut self, new: Settings) {
+    /// Adopts new settings, as far as a running agent can.
+    pub(super) fn take_settings(&mut self, new: Settings) {
         let fixed = self.view.settings.fixed_differences(&new);
         if !fixed.is_empty() {
             tracing::warn!("start the agent again for what has changed of its settings: {}", fixed.join(", "));

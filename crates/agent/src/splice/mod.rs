@@ -1,4 +1,5 @@
-//! `sidestep splice`: not a part of the agent, but of the kernel half, which this program is built with. It writes and goes.
+//! `sidestep splice`. It is not a part of the agent, but needs the kernel half, with which this program is built. The command makes
+//! its change and ends.
 
 mod args;
 mod status;
@@ -14,7 +15,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The first argument, which makes the program this one.
+/// The first argument that selects this command.
 pub const COMMAND: &str = "splice";
 
 /// Why nothing was done.
@@ -45,14 +46,14 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Result<(), CommandError
         (.., true) => splice::remove(&pins),
         _ => splice::install(&options(&args, &pins)?),
     };
-    // Directories in which nothing is left; those of others stay.
+    // Removes the directories if they are empty.
     for directory in [splice::directory(&pins), pins] {
         let _ = std::fs::remove_dir(directory);
     }
     Ok(done?)
 }
 
-/// One of these commands at a time.
+/// Makes sure that only one of these commands runs at a time.
 fn alone(pins: &Path) -> Result<Lock, CommandError> {
     let own = splice::directory(pins);
     Lock::acquire(&own)?.ok_or(CommandError::Busy(own))

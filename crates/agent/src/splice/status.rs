@@ -13,7 +13,7 @@ struct Shown {
     ports: Vec<String>,
     /// Cookies; empty: all.
     network_namespaces: Vec<u64>,
-    /// Spliced now.
+    /// Spliced at present.
     connections: u64,
     messages: u64,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! A testbed with an agent in its node, and what a test wants of both.
+//! A testbed with an agent in its node, and helpers for tests.
 
 use crate::yaml;
 use sidestep_agent_api::{Answer, Capture, Captures, Check, Explanation, Policies, Question, Service, Status, ask};
@@ -33,7 +33,7 @@ impl Node {
         Node { testbed: Testbed::new(), directory, agent: None }
     }
 
-    /// An agent that reads [`Node::file`]s runs, and programs are attached.
+    /// Starts an agent that reads [`Node::file`]s, and waits until programs are attached.
     pub fn with_agent() -> Node {
         let mut node = Node::new();
         node.start();
@@ -71,17 +71,17 @@ impl Node {
     }
 
     pub fn wait_until_attached(&mut self) {
-        // An earlier agent's programs are attached all the while.
+        // An earlier agent's programs may be attached already, so the source must be listed as well.
         self.wait(|node| node.status().is_ok_and(|status| status.attached && status.source.listed));
     }
 
-    /// In the node's namespace.
+    /// Starts an agent in the node's namespace.
     pub fn spawn(&mut self, options: &[&str]) {
         let command = self.command();
         self.spawn_as(command, options);
     }
 
-    /// `command` is [`Node::command`], or one that becomes it.
+    /// `command`: [`Node::command`], or one that executes it.
     pub fn spawn_as(&mut self, mut command: Command, options: &[&str]) {
         command
             .args(["--node-name", "node", "--metrics", "127.0.0.1:9464"])
@@ -91,7 +91,7 @@ impl Node {
         self.agent = Some(self.testbed.node.run(|| command.spawn().unwrap()));
     }
 
-    /// The agent's memory.
+    /// The agent's resident memory.
     pub fn resident_kib(&self) -> u64 {
         let agent = self.agent.as_ref().expect("an agent runs");
         let status = fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
@@ -103,12 +103,12 @@ impl Node {
         self.directory.path().join("log")
     }
 
-    /// What the agents have said so far.
+    /// The log of all agents so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
-    /// Until it is so; fails with the agent's log if that takes too long.
+    /// Waits until the condition holds; fails with the agent's log if that takes too long.
     pub fn wait(&mut self, mut is_so: impl FnMut(&Node) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !is_so(self) {
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// SIGTERM, and its end.
+    /// Sends SIGTERM, and waits for the end.
     pub fn stop(&mut self) -> ExitStatus {
         let mut agent = self.agent.take().expect("an agent runs");
         let pid = rustix::process::Pid::from_child(&agent);
@@ -128,27 +128,27 @@ impl Node {
         agent.wait().unwrap()
     }
 
-    /// SIGHUP.
+    /// Sends SIGHUP.
     pub fn hang_up(&self) {
         let pid = rustix::process::Pid::from_child(self.agent.as_ref().expect("an agent runs"));
         rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
     }
 
-    /// Before its program has begun nobody can.
+    /// Whether the agent has installed its handler of SIGHUP: before, the signal would kill it.
     pub fn catches_hang_ups(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.agent.as_ref().unwrap().id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
         u64::from_str_radix(caught.trim(), 16).unwrap() & 1 != 0
     }
 
-    /// SIGKILL, and its end.
+    /// Sends SIGKILL, and waits for the end.
     pub fn kill(&mut self) {
         let mut agent = self.agent.take().expect("an agent runs");
         agent.kill().unwrap();
         agent.wait().unwrap();
     }
 
-    /// The agent ends by itself.
+    /// Waits until the agent ends by itself.
     pub fn wait_for_end(&mut self) -> ExitStatus {
         self.agent.take().expect("an agent runs").wait().unwrap()
     }
@@ -185,7 +185,7 @@ impl Node {
         }
     }
 
-    /// None: the agent knows of no such file.
+    /// None: the agent knows of no such document.
     pub fn capture(&self, name: &str) -> Option<Capture> {
         self.captures().captures.into_iter().find(|capture| capture.name == name)
     }
@@ -208,13 +208,13 @@ impl Node {
         }
     }
 
-    /// How often something has happened, by reason code.
+    /// The count of a reason.
     pub fn counted(&self, reason: &str) -> u64 {
         let reasons = self.status().unwrap().reasons;
         reasons.iter().find(|count| count.reason == reason).expect("such a reason").count
     }
 
-    /// As Prometheus gets them.
+    /// The metrics in Prometheus' format.
     pub fn metrics(&self) -> String {
         self.testbed.node.run(|| {
             let mut stream = TcpStream::connect("127.0.0.1:9464").unwrap();
@@ -236,19 +236,19 @@ impl Node {
         path
     }
 
-    /// Written aside and renamed, so that no reader sees a part of it.
+    /// Writes a file by renaming, so that no reader sees a part of it.
     pub fn file(&self, name: &str, text: &str) {
         let aside = self.directory.path().join("aside");
         fs::write(&aside, text).unwrap();
         fs::rename(aside, self.services().join(name)).unwrap();
     }
 
-    /// A file of kind Capture for the pod, of the name that is given to both.
+    /// Writes a Capture document for the pod; `name` is the name of both file and document.
     pub fn captured(&self, name: &str, pod: &Pod) {
         self.file(&format!("{name}.yaml"), &yaml::capture(name, pod.namespace.name(), ""));
     }
 
-    /// A pod that reaches everything.
+    /// A pod with a default route.
     pub fn routed(&mut self) -> Pod {
         let pod = self.testbed.pod();
         pod.namespace.ip("route add default via 10.244.0.1");
@@ -290,7 +290,7 @@ pub fn server(pod: &Pod) -> Server {
     let (accepting, own) = (listener.clone(), pod.v4);
     let thread = std::thread::spawn(move || {
         while let Ok((mut stream, _)) = accepting.accept() {
-            // A client that has gone away already is none to answer.
+            // The client may have gone.
             let _ = write!(stream, "{own}");
         }
     });
@@ -308,7 +308,7 @@ pub fn at(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse().unwrap(), port)
 }
 
-/// Who answers at this address. The connection ends by a reset, so that no port of the client stays taken.
+/// The server that answers at this address. The connection ends by a reset, so that the client's port does not stay in TIME_WAIT.
 pub fn dial(to: SocketAddr) -> std::io::Result<IpAddr> {
     let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(5))?;
     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
@@ -317,7 +317,7 @@ pub fn dial(to: SocketAddr) -> std::io::Result<IpAddr> {
     Ok(said.trim().parse().unwrap())
 }
 
-/// Clients that dial [`VIP`] without a pause, each in a namespace of its own, until stopped.
+/// Clients that dial [`VIP`] without pause, each in a namespace of its own, until stopped.
 pub struct Load {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
@@ -350,7 +350,7 @@ impl Load {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Returns after so many more connections.
+    /// Returns after so many further connections.
     pub fn wait_for(&self, more: u64) {
         let (goal, deadline) = (self.done() + more, Instant::now() + PATIENCE);
         while self.done() < goal {
@@ -359,7 +359,7 @@ impl Load {
         }
     }
 
-    /// Every failure there was, and how many connections succeeded.
+    /// Returns all failures, and the number of connections that succeeded.
     pub fn stop(self) -> (Vec<String>, u64) {
         self.stop.store(true, Ordering::Relaxed);
         let failures = self.clients.into_iter().flat_map(|client| client.join().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! What the agent tells of itself.
+//! What the agent reports about itself.
 
 use crate::agent::{Node, VIP, at, dial, server};
 use crate::yaml;
@@ -44,13 +44,13 @@ fn metrics_and_lists_tell_what_was_counted() {
     assert_eq!(node.show("web").unwrap().ports[0].backends[0].active, 0);
 }
 
-/// Anybody may reach the port.
+/// Anybody can reach the metrics port.
 #[test]
 fn half_sent_requests_for_metrics_cost_little() {
     let node = Node::with_agent();
     node.metrics();
     let before = node.resident_kib();
-    // The first half is closed at once: 1024 descriptors are enough for this test.
+    // The first half of them is closed at once, so 1024 descriptors are enough for this test.
     let half: Vec<_> = (0..1800)
         .filter_map(|n| {
             let mut stream = node.testbed.node.run(|| TcpStream::connect("127.0.0.1:9464")).unwrap();
@@ -88,7 +88,7 @@ fn a_service_is_shown_with_what_is_not_used_and_why() {
             "{addresses: ['10.1.0.3'], conditions: {ready: false, serving: true, terminating: true}}",
         );
     node.file("web.yaml", &(yaml::service("web", VIP, 80, "") + &slice));
-    // A younger one that wants the same address.
+    // A younger Service that claims the same address.
     node.file("x.yaml", &yaml::service("xeb", VIP, 80, ""));
     node.wait(|node| node.show("xeb").is_ok());
     let port = node.show("web").unwrap().ports.remove(0);

@@ -28,9 +28,9 @@ fn connections_follow_the_files_within_100_ms() {
             begun.elapsed()
         })
         .collect();
-    // The quickest: how long the agent needs, and not how busy the machine is.
+    // The fastest measures the agent, and not other load on the machine.
     assert!(times.iter().min().unwrap() < &Duration::from_millis(100), "{times:?}");
-    // All gone: refused. The Service gone: nobody's.
+    // Without endpoints connections are refused. Without the Service its address is unreachable.
     node.web([]);
     node.wait(|_| reached(&client).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused));
     std::fs::remove_file(node.services().join("web.yaml")).unwrap();
@@ -54,7 +54,7 @@ fn a_bad_file_disturbs_nothing_and_is_named() {
     assert!(trouble.place.ends_with("/services/web.yaml"), "{trouble:?}");
     assert_eq!(trouble.what, "document 1: spec.port: no such field");
     assert_eq!(client.namespace.run(|| dial(at(VIP, 80)).unwrap()), pod.v4);
-    // Not even with an agent that has never seen it well.
+    // Also with an agent that has never seen the valid file.
     node.kill();
     node.start();
     assert_eq!(client.namespace.run(|| dial(at(VIP, 80)).unwrap()), pod.v4);
@@ -62,7 +62,7 @@ fn a_bad_file_disturbs_nothing_and_is_named() {
     node.wait(|node| node.check().is_well());
 }
 
-/// A Deployment that rolls without a pause: members change all the time, and each is a living server.
+/// Like a Deployment that rolls without pause: endpoints change all the time, and each is a running server.
 #[test]
 fn under_a_thousand_changes_a_second_no_connection_fails() {
     let mut node = Node::with_agent();
@@ -93,7 +93,7 @@ fn under_a_thousand_changes_a_second_no_connection_fails() {
     println!("{changes} changes in {took:.1?}, {} writes, {done} connections", status.reconcile.runs - before);
 }
 
-/// Services come and go beside the one that is used: their places are given to others.
+/// Other Services come and go, and their slots are reused.
 #[test]
 fn neighbours_that_come_and_go_disturb_nobody() {
     let mut node = Node::with_agent();
@@ -119,7 +119,7 @@ fn neighbours_that_come_and_go_disturb_nobody() {
     node.wait(|node| node.check().is_well());
 }
 
-/// A client that only sends hears of nothing: its datagrams go to another backend, and after a time without any to the next.
+/// A client that only sends is not told of anything: its datagrams go to another backend, also after a time without any backend.
 #[test]
 fn connected_udp_sockets_go_on_with_another_backend() {
     let mut node = Node::with_agent();
@@ -153,7 +153,7 @@ fn connected_udp_sockets_go_on_with_another_backend() {
     assert_eq!(socket.send(b"3").unwrap_err().raw_os_error(), Some(rustix::io::Errno::DESTADDRREQ.raw_os_error()));
     node.file("statsd.yaml", &udp(&[&pods[0]]));
     node.wait(|node| node.status().unwrap().reconcile.moved_sockets == 2);
-    let _ = socket.take_error().unwrap(); // ECONNABORTED of before
+    let _ = socket.take_error().unwrap(); // clears ECONNABORTED
     socket.send(b"4").unwrap();
     hears(0);
     for line in ["sidestep_udp_sockets_moved_total 2", "sidestep_udp_sockets_reclaimed_total 1"] {

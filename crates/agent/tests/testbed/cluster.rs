@@ -1,5 +1,5 @@
-//! An API server as the source: it lists and watches, loses its memory, dies and comes back. The real one is in
-//! tests/kube.
+//! A simulated API server as the source: it lists and watches, forgets its history, dies and comes back. tests/kube uses the real
+//! one.
 
 use crate::agent::{Load, Node, VIP, at, dial, server};
 use axum::Router;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// Objects of all kinds, and everything that has happened to them.
+/// Objects of all kinds, and the history of their changes.
 pub struct World {
     inner: Mutex<Inner>,
     version: watch::Sender<u64>,
@@ -30,11 +30,11 @@ struct Inner {
     /// {kind, name} -> object
     objects: BTreeMap<(&'static str, String), Value>,
     events: Vec<Event>,
-    /// What happened before this version is forgotten.
+    /// Changes before this version are forgotten.
     oldest: u64,
-    /// Kinds that the client has no right to see.
+    /// Kinds that the client may not read.
     refused: BTreeSet<&'static str>,
-    /// Kinds that are answered after a while.
+    /// Kinds that are answered after a delay.
     slow: BTreeSet<&'static str>,
 }
 
@@ -85,7 +85,7 @@ impl World {
         };
     }
 
-    /// Watchers that come back are told to list again.
+    /// Forgets the history: watchers that reconnect are told to list again.
     pub fn forget(&self) {
         let mut inner = self.inner.lock().unwrap();
         inner.oldest = *self.version.borrow();
@@ -98,7 +98,7 @@ impl World {
         json!({"metadata": {"resourceVersion": self.version.borrow().to_string()}, "items": items})
     }
 
-    /// What has happened since, a line each.
+    /// The changes since a version, one on each line.
     fn since(&self, kind: &'static str, version: u64) -> (u64, String) {
         let inner = self.inner.lock().unwrap();
         let now = *self.version.borrow();
@@ -153,7 +153,7 @@ async fn answer(
     Body::from_stream(lines).into_response()
 }
 
-/// The server of a world. It dies when dropped, with all its connections.
+/// The server of a world. On drop it dies with all its connections.
 pub struct Server {
     runtime: Option<Runtime>,
 }
@@ -219,7 +219,7 @@ fn objects_of_an_api_server_are_followed() {
     node.wait(|_| reached().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused));
     world.delete(SERVICES, "web");
     node.wait(|_| reached().is_err_and(|error| error.kind() != ErrorKind::ConnectionRefused));
-    // An object that is wrong is named, and one that was right before stays.
+    // An invalid object is reported, and its valid predecessor stays in force.
     world.put(SERVICES, service("web", VIP));
     world.put(SLICES, slice("web", [&pods[0]]));
     node.wait(|_| reached().is_ok());
@@ -233,7 +233,7 @@ fn objects_of_an_api_server_are_followed() {
     node.wait(|node| node.check().is_well());
 }
 
-/// An annotation is a tenant's text: a wrong one neither freezes the object nor is a trouble of the node.
+/// Annotations are texts of tenants: a wrong one neither freezes the object nor counts as a problem of the node.
 #[test]
 fn a_wrong_annotation_is_a_remark_of_its_service() {
     let (mut node, world) = (Node::new(), World::new());
@@ -270,10 +270,10 @@ fn a_server_that_dies_changes_nothing_and_is_followed_again() {
     start(&mut node);
     let load = Load::start(&clients);
     drop(first);
-    // With Services, EndpointSlices and the Node.
+    // One problem each for Services, EndpointSlices and the Node.
     node.wait(|node| node.status().unwrap().source.troubles.len() == 3);
     load.wait_for(50);
-    // Meanwhile: changes of which no watcher hears, and whose history is lost.
+    // Meanwhile objects change, unseen by watchers, and the history is lost.
     world.put(SLICES, slice("web", &pods));
     world.delete(SERVICES, "other");
     world.put(SERVICES, service("new", "10.96.0.12"));
@@ -292,7 +292,7 @@ fn labelled(zone: &str) -> Value {
            "metadata": {"name": "node", "labels": {"topology.kubernetes.io/zone": zone}}})
 }
 
-/// Else connections would cross zones in the first moments of every agent.
+/// Otherwise connections would cross zones in the first moments of every agent.
 #[test]
 fn hints_count_from_the_beginning() {
     let (mut node, world) = (Node::new(), World::new());
@@ -323,7 +323,7 @@ fn a_server_that_refuses_nodes_is_a_trouble_that_stops_nothing() {
     assert_eq!(node.log().matches("is well again").count(), 1, "{}", node.log());
 }
 
-/// One line for each kind, however often it is asked: with what is missing, and no more of Rust than that.
+/// One line for each kind, however often the request is repeated: it says what is missing, without Rust's debug output.
 #[test]
 fn missing_rights_are_said_once_and_clearly() {
     let (mut node, world) = (Node::new(), World::new());
@@ -334,7 +334,7 @@ fn missing_rights_are_said_once_and_clearly() {
     let kubeconfig = node.kubeconfig(PORT);
     node.spawn(&["--kubeconfig", kubeconfig.to_str().unwrap()]);
     node.wait(|node| node.status().is_ok_and(|status| status.source.troubles.len() == 2));
-    // It goes on asking meanwhile.
+    // The agent repeats the request meanwhile.
     std::thread::sleep(Duration::from_secs(3));
     let log = node.log();
     for (place, resource, group) in

@@ -1,4 +1,4 @@
-//! Agents end in every way, and connections go on.
+//! Connections work on however agents end.
 
 use crate::agent::{Load, Node, VIP, at, dial, server};
 use sidestep_agent_api::Question;
@@ -32,7 +32,7 @@ fn killed_and_exchanged_agents_cost_no_connection() {
         load.wait_for(50);
         assert!(node.check().is_well());
     }
-    // Killed in the middle of taking over.
+    // Killed in the middle of the start.
     for _ in 0..5 {
         node.kill();
         let services = node.services();
@@ -55,7 +55,7 @@ fn a_new_agent_goes_on_counting_and_removes_what_went_meanwhile() {
     assert!(node.stop().success());
     node.file("other.yaml", &crate::yaml::service("other", "10.96.0.11", 80, ""));
     node.web([&pods[0]]);
-    // As the old agent left it.
+    // Everything is as the old agent left it.
     assert!(
         client
             .namespace
@@ -83,13 +83,13 @@ fn a_new_agent_goes_on_counting_and_removes_what_went_meanwhile() {
     );
 }
 
-/// What bpftool(8) says.
+/// bpftool(8)'s output.
 fn bpftool(words: &[&str]) -> (bool, String) {
     let output = Command::new("/usr/sbin/bpftool").arg("-j").args(words).output().unwrap();
     (output.status.success(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// Kind and number of each program and map that is pinned or attached: by those the kernel finds them again.
+/// Kind and id of each program and map that is pinned or attached, by which they can be looked up in the kernel.
 fn traces(node: &Node) -> Vec<(&'static str, String)> {
     let id = |text: &str| text.split("\"id\":").nth(1).and_then(|rest| rest.split([',', '}']).next()).map(String::from);
     let pinned = std::fs::read_dir(node.pins().join(format!("services/maps-{}", sidestep_ebpf::layout::VERSION)))
@@ -101,7 +101,7 @@ fn traces(node: &Node) -> Vec<(&'static str, String)> {
     maps.chain(programs).collect()
 }
 
-/// The programs of Services, and then, when nothing else is to be done, the two that look at packets.
+/// The Service programs, and the two packet programs, which are attached once there is nothing else to do.
 fn all_traces(node: &Node) -> Vec<(&'static str, String)> {
     let is_program = |(kind, _): &&(&str, String)| *kind == "prog";
     for _ in 0..500 {
@@ -116,7 +116,7 @@ fn all_traces(node: &Node) -> Vec<(&'static str, String)> {
 
 const PROGRAMS: usize = 13 + 2;
 
-/// Programs and maps are freed some milliseconds after their last user has gone.
+/// The kernel frees programs and maps some milliseconds after their last use.
 fn wait_until_gone(traces: &[(&str, String)]) {
     for _ in 0..500 {
         if traces.iter().all(|(kind, id)| !bpftool(&[kind, "show", "id", id]).0) {
@@ -139,7 +139,7 @@ fn detaching_leaves_nothing() {
     assert!(node.wait_for_end().success());
     wait_until_gone(&made);
     assert!(!node.pins().exists() && !node.socket().exists());
-    // ... after it has been killed ...
+    // ... after it was killed ...
     node.start();
     let made = traces(&node);
     node.kill();
@@ -147,7 +147,7 @@ fn detaching_leaves_nothing() {
     assert!(detach(&node).status.success());
     wait_until_gone(&made);
     assert!(!node.pins().exists() && !node.socket().exists());
-    // ... and when nothing is there.
+    // ... and when nothing is installed.
     assert!(detach(&node).status.success());
 }
 
@@ -165,7 +165,7 @@ fn without_privileges_it_says_what_it_lacks() {
     let node = Node::new();
     let mut command = node.command();
     let unprivileged = command.arg("--config").arg("/").uid(65534).gid(65534).stdout(Stdio::null()).output();
-    // The build directory need not be open to everybody.
+    // Other users may have no access to the build directory.
     let done = match unprivileged {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             let copy = std::env::temp_dir().join(format!("sidestep-agent-{}", std::process::id()));
@@ -181,7 +181,7 @@ fn without_privileges_it_says_what_it_lacks() {
     assert!(said.contains("this process has no CAP_BPF: run it as root") && said.contains("CAP_NET_ADMIN"), "{said}");
 }
 
-/// Ending sockets of other namespaces takes more: it is done without, and said.
+/// Aborting sockets in other namespaces needs more capabilities: the agent does without, and says so.
 #[test]
 fn two_capabilities_are_enough_to_balance() {
     let mut node = Node::new();
@@ -198,7 +198,7 @@ fn two_capabilities_are_enough_to_balance() {
     node.web([]);
     node.wait(|_| client.namespace.run(|| dial(at(VIP, 80))).is_err());
     assert!(node.stop().success());
-    // The next one exchanges the programs.
+    // The next agent exchanges the programs.
     node.web([&pod]);
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-all,+bpf,+net_admin", "--inh-caps=-all"]);
@@ -209,11 +209,11 @@ fn two_capabilities_are_enough_to_balance() {
     assert!(node.stop().success());
 }
 
-/// Half of the Services would be worse than none: nothing is attached until the source has told all.
+/// Half of the Services would be worse than none: nothing is attached until the source has reported everything.
 #[test]
 fn an_agent_whose_source_says_nothing_attaches_nothing() {
     let mut node = Node::new();
-    let nowhere = node.kubeconfig(1); // nobody listens there
+    let nowhere = node.kubeconfig(1); // a port without a server
     node.spawn(&["--kubeconfig", nowhere.to_str().unwrap()]);
     node.wait(|node| node.status().is_ok_and(|status| status.source.troubles.iter().any(|t| t.place == "Services")));
     let status = node.status().unwrap();

@@ -1,4 +1,4 @@
-//! The agent as a program: fed from a directory, killed, exchanged, asked, and taken away again.
+//! The agent as a program: it is fed from a directory, killed, exchanged, queried and removed.
 
 mod agent;
 mod answers;

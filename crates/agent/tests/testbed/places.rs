@@ -1,4 +1,4 @@
-//! One agent for one directory of pins, and nothing is removed that is not an agent's.
+//! One agent for each directory of pins, and only an agent's own files are removed.
 
 use crate::agent::{Node, VIP, at, dial, server};
 use crate::yaml;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::Duration;
 
-/// A second agent in the node, with these places, for whatever is in the first one's directory.
+/// A second agent in the node with this socket and these pins, which reads the first one's directory.
 fn second(node: &Node, socket: &Path, pins: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sidestep-agent"));
     command.arg("--socket").arg(socket).arg("--pins").arg(pins).arg("--cgroup").arg(node.testbed.cgroup.path());
@@ -34,7 +34,7 @@ struct Second {
 }
 
 impl Second {
-    /// With other pins than the first.
+    /// With pins of its own.
     fn start(node: &mut Node) -> Second {
         let (socket, pins) = (node.directory.path().join("second.sock"), node.testbed.bpffs().join("second"));
         let mut command = second(node, &socket, &pins);
@@ -79,10 +79,10 @@ fn another_socket_does_not_make_it_another_agent() {
 fn an_agent_with_other_pins_is_left_alone() {
     let (mut node, _client, _pod, _server) = node_with_web();
     let mut second = Second::start(&mut node);
-    // It answers, but holds nothing of what is to go.
+    // It answers, but the pins to be removed are not its own.
     let output = detach(&second.socket, &node.pins());
     assert!(!output.status.success() && said(&output).contains("its pins are others"), "{output:?}");
-    // Nobody holds these, and whoever answers keeps its socket.
+    // No agent uses these pins, and an agent that answers keeps its socket.
     assert!(detach(&second.socket, &node.testbed.bpffs().join("third")).status.success());
     assert!(ask(&second.socket, &Question::Status).is_ok() && node.check().is_well());
     assert!(detach(&second.socket, &second.pins).status.success());
@@ -101,12 +101,12 @@ fn a_file_in_the_place_of_the_socket_stays() {
     }
 }
 
-/// The source is away when an agent starts anew: what the kernel does meanwhile is what is told.
+/// While the source of a new agent is away, it reports what the kernel's tables do.
 #[test]
 fn before_the_source_is_read_the_earlier_agents_work_is_told() {
     let (mut node, client, _pod, _server) = node_with_web();
     node.kill();
-    let nowhere = node.kubeconfig(1); // nobody listens there
+    let nowhere = node.kubeconfig(1); // a port without a server
     node.spawn(&["--kubeconfig", nowhere.to_str().unwrap()]);
     node.wait(|node| node.status().is_ok_and(|status| !status.source.troubles.is_empty()));
     assert!(client.namespace.run(|| dial(at(VIP, 80))).is_ok());
@@ -121,7 +121,7 @@ fn before_the_source_is_read_the_earlier_agents_work_is_told() {
     assert!(check.troubles.iter().any(|trouble| trouble.what.contains("source not read yet")), "{check:?}");
 }
 
-/// An agent was killed after it had written that a backend is gone, before it told the sockets.
+/// An agent was killed after it had written that a backend is gone, and before it handled the sockets.
 #[test]
 fn what_went_before_it_started_is_reclaimed() {
     let mut node = Node::with_agent();
@@ -144,7 +144,7 @@ fn what_went_before_it_started_is_reclaimed() {
     node.wait(|_| socket.recv(&mut [0; 8]).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionAborted));
 }
 
-/// kube-proxy in IPVS mode has every Service's address on an interface of the node.
+/// In IPVS mode kube-proxy adds every Service's address to an interface of the node.
 #[test]
 fn addresses_of_services_are_not_the_nodes() {
     let mut node = Node::new();

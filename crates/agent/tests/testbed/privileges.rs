@@ -1,14 +1,14 @@
-//! What the agent may do, and what it needs.
+//! The capabilities that the agent has, and those that it needs.
 
 use crate::agent::{Node, VIP, at, dial, server};
 use crate::yaml;
 use std::process::{Child, Command};
 
-/// capabilities(7), as setpriv(1) names them: bit and name.
+/// capabilities(7): bit, and the name for setpriv(1).
 const NEEDED: [(u32, &str); 6] =
     [(11, "net_broadcast"), (12, "net_admin"), (19, "sys_ptrace"), (21, "sys_admin"), (38, "perfmon"), (39, "bpf")];
 
-/// The agent, started with no more than these.
+/// Starts the agent with only these capabilities.
 fn spawn_with(node: &mut Node, capabilities: &[&str]) {
     let sets: Vec<String> = capabilities.iter().map(|name| format!("+{name}")).collect();
     let mut command = Command::new("setpriv");
@@ -25,7 +25,7 @@ fn all_but(name: &str) -> Vec<&'static str> {
 #[test]
 fn every_thread_keeps_six_capabilities_and_no_way_to_more() {
     let node = Node::with_agent();
-    node.metrics(); // so that threads that start late are there
+    node.metrics(); // makes sure that late threads have started
     let kept: u64 = NEEDED.iter().map(|(bit, _)| 1 << bit).sum();
     let threads = std::fs::read_dir(format!("/proc/{}/task", node.status().unwrap().pid)).unwrap();
     let threads: Vec<_> = threads.map(|thread| thread.unwrap().path()).collect();
@@ -42,7 +42,7 @@ fn every_thread_keeps_six_capabilities_and_no_way_to_more() {
     }
 }
 
-/// A process of another user than the agent's in the pod, by which alone its namespace is found.
+/// A process in the pod, of another user than the agent's. Only by this process can the pod's namespace be found.
 fn somebody(pod: &sidestep_testkit::Pod) -> Child {
     pod.namespace.run(|| Command::new("setpriv").args(["--reuid=65534", "sleep", "60"]).spawn().unwrap())
 }
@@ -57,14 +57,14 @@ fn six_are_enough_and_each_is_for_something() {
     let netns = format!("/proc/{}/ns/net", somebody.id());
     node.file("pod.yaml", &yaml::annotated("pod", &netns, "includeInboundPorts", ""));
     let troubles = |node: &Node| node.capture("pod").map(|capture| capture.troubles.concat()).unwrap_or_default();
-    // All of them.
+    // With all of them.
     spawn_with(&mut node, &NEEDED.map(|(_, name)| name));
     node.wait_until_attached();
     assert_eq!(client.namespace.run(|| dial(at(VIP, 80)).unwrap()), pod.v4);
     node.wait(|node| node.is_captured("pod"));
     assert!(node.stop().success());
     assert!(!node.log().contains("not permitted") && !node.log().contains("CAP_"), "{}", node.log());
-    // Without these a pod is not found, not entered, or its routes are not known when they change.
+    // Without one of these a pod is not found, or not entered, or changes of its routes go unnoticed.
     for (lacking, is_captured) in [("sys_ptrace", false), ("sys_admin", false), ("net_broadcast", true)] {
         assert!(node.command().arg("--detach").status().unwrap().success());
         spawn_with(&mut node, &all_but(lacking));
@@ -79,7 +79,7 @@ fn six_are_enough_and_each_is_for_something() {
     somebody.wait().unwrap();
 }
 
-/// CAP_SYS_ADMIN implies CAP_BPF and CAP_PERFMON. Where it is not given, they are needed by themselves.
+/// CAP_SYS_ADMIN implies CAP_BPF and CAP_PERFMON. Without it, they are needed themselves.
 #[test]
 fn what_is_missing_is_named() {
     let mut node = Node::new();
@@ -97,7 +97,7 @@ fn what_is_missing_is_named() {
     assert!(node.log().contains("no CAP_PERFMON: the kernel takes twice as long"), "{}", node.log());
 }
 
-/// As its unit runs it: all of the file system is read-only but the BPF file system and its runtime directory.
+/// As in its systemd unit: everything is read-only except the BPF file system and the runtime directory.
 #[test]
 fn it_writes_to_two_places_only() {
     let mut node = Node::new();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const SERVICES: usize = 30_000;
 const ENDPOINTS: usize = 10;
-/// A file each for so many Services, as a tool that writes them would do.
+/// Number of Services in each file.
 const IN_A_FILE: usize = 100;
 
 fn one(n: usize, first: usize) -> String {
@@ -29,12 +29,12 @@ fn some(file: usize, first: usize) -> String {
     (0..IN_A_FILE).map(|n| one(file * IN_A_FILE + n, first)).collect()
 }
 
-/// As many as a large cluster has, all used. The figure of a release build:
+/// As many Services as a large cluster has, all of them used. For the figure of a release build:
 /// `cargo test --release -p sidestep-agent --test testbed -- --nocapture metrics_of`
 #[test]
 fn metrics_of_many_services_come_soon() {
     const MANY: usize = 8_100;
-    /// A debug build puts words together slowly.
+    /// A debug build formats text slowly.
     const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 800 } else { 200 });
     let mut node = Node::new();
     for file in 0..MANY / IN_A_FILE {
@@ -42,7 +42,7 @@ fn metrics_of_many_services_come_soon() {
     }
     node.start();
     let client = node.testbed.pod();
-    // Nobody is there: to be picked is enough.
+    // The endpoints do not exist: being picked is enough.
     client.namespace.run(|| {
         for n in (0..MANY).flat_map(|n| std::iter::repeat_n(n, 20)) {
             let _ = TcpStream::connect((address(n), 80));
@@ -53,12 +53,12 @@ fn metrics_of_many_services_come_soon() {
         let text = node.metrics();
         (begun.elapsed(), text)
     };
-    // The machine may be busy at any moment: the best of some.
+    // Other load may disturb, so the best of several counts.
     let (took, text) = (0..8).map(|_| scrape()).min_by_key(|(took, _)| *took).unwrap();
     let lines = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
     assert_eq!(lines("sidestep_service_picks_total{"), MANY);
     let used = lines("sidestep_backend_picks_total{");
-    // Of ten endpoints, twenty picks leave one out with a probability of an eighth.
+    // With ten endpoints, twenty picks leave a given one out with a probability of one eighth.
     assert!(used > MANY * ENDPOINTS * 8 / 10, "{used}");
     println!("{MANY} Services, {used} used backends: {} MB of metrics in {took:.1?}", text.len() / 1_000_000);
     assert!(took < LIMIT, "{took:?}");
@@ -79,7 +79,7 @@ fn thirty_thousand_services_are_loaded_taken_over_and_changed() {
     let first_write = Duration::from_micros(status.reconcile.longest_us);
     let check = node.check();
     assert!(check.is_well() && check.frontends == SERVICES, "{:?}", check.differences.first());
-    // One endpoint of each of some more Services: the same one again would wait for those who read its entry.
+    // One endpoint each of some more Services: changing the same one again would wait for readers of its entry.
     let more = SERVICES..SERVICES + 9;
     for service in more.clone() {
         node.file(&format!("{service}.yaml"), &one(service, 0));

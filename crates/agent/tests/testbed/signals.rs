@@ -1,4 +1,4 @@
-//! SIGTERM ends the agent whatever it is doing; SIGHUP makes it read its configuration again, and never ends it.
+//! SIGTERM ends the agent whatever it is doing. SIGHUP makes it read its configuration again, and never ends it.
 
 use crate::agent::{Node, VIP};
 use crate::cluster::{self, SERVICES, Server, World, service};
@@ -13,7 +13,7 @@ fn while_programs_are_loaded_it_ends_at_once() {
     for _ in 0..3 {
         let services = node.services();
         node.spawn(&["--config", services.to_str().unwrap()]);
-        // From here on the kernel checks programs for half a second or more.
+        // From here on the kernel verifies programs for half a second or more.
         let before = node.log().matches("reading").count();
         node.wait(|node| node.log().matches("reading").count() > before || node.log().ends_with("node\"\n"));
         let begun = Instant::now();
@@ -23,12 +23,12 @@ fn while_programs_are_loaded_it_ends_at_once() {
     }
     assert_eq!(node.log().matches("ended at once").count(), 3, "{}", node.log());
     assert!(!node.log().contains("balancing"), "{}", node.log());
-    // Nothing is in the way of the next one.
+    // Nothing hinders the next agent.
     node.start();
     assert!(node.check().is_well());
 }
 
-/// The settings of an agent that reads the testbed's directory, and more.
+/// Writes the settings of an agent that reads the testbed's directory, with additions.
 fn settings(node: &Node, more: &str) -> std::path::PathBuf {
     let path = node.directory.path().join("agent.toml");
     fs::write(&path, format!("directory = {:?}\n{more}", node.services())).unwrap();
@@ -38,7 +38,7 @@ fn settings(node: &Node, more: &str) -> std::path::PathBuf {
 #[test]
 fn settings_and_files_are_read_again() {
     let mut node = Node::new();
-    // A link, of whose target inotify(7) tells nothing.
+    // For a link inotify(7) does not report changes of the target.
     let target = node.directory.path().join("target");
     fs::write(&target, yaml::service("web", VIP, 80, "")).unwrap();
     std::os::unix::fs::symlink(&target, node.services().join("web.yaml")).unwrap();
@@ -52,7 +52,7 @@ fn settings_and_files_are_read_again() {
     node.wait(|node| node.show("shop").is_ok() && node.show("web").is_err());
     node.wait(|node| node.status().unwrap().zone.as_deref() == Some("b"));
     node.wait(|node| node.status().unwrap().node_addresses == ["10.244.0.1"]);
-    // What cannot be taken in is named; what makes no sense changes nothing.
+    // Settings that cannot be changed at run time are reported; invalid settings change nothing.
     settings(&node, "zone = 'b'\nnode-port-addresses = ['10.244.0.0/16']\nmetrics = 'off'\nwatch = true\n");
     node.hang_up();
     node.wait(|node| node.log().contains("start the agent again for what has changed of its settings: watch"));
@@ -80,13 +80,13 @@ fn a_kubeconfig_is_read_again() {
     let _second = Server::start_at(&new, &node.testbed.node, cluster::PORT + 1);
     let kubeconfig = node.kubeconfig(cluster::PORT);
     node.start_with(&["--kubeconfig", kubeconfig.to_str().unwrap()]);
-    // One that makes no sense changes nothing ...
+    // An invalid kubeconfig changes nothing ...
     fs::write(&kubeconfig, "nonsense").unwrap();
     node.hang_up();
     node.wait(|node| !node.status().unwrap().source.troubles.is_empty());
     old.put(SERVICES, service("late", "10.96.0.13"));
     node.wait(|node| node.show("late").is_ok());
-    // ... and of another server's Services those that it lacks have gone.
+    // ... and with another server, Services that it lacks are removed.
     node.kubeconfig(cluster::PORT + 1);
     node.hang_up();
     node.wait(|node| node.show("more").is_ok() && node.show("gone").is_err() && node.show("late").is_err());

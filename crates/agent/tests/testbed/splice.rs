@@ -1,4 +1,4 @@
-//! `sidestep splice` as a command.
+//! The command `sidestep splice`.
 
 use crate::agent::{Node, dial, server};
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ fn it_is_installed_paused_and_removed() {
     must(&node, &["--resume"]);
     assert_eq!(state(&node)["state"], "on");
     assert!(must(&node, &["status"]).contains("ports        80, 5432, 8000-8010"));
-    // Other ports are those that count from now on.
+    // New ports replace the old ones.
     must(&node, &["--port", "9000", "--cgroup", cgroup]);
     assert_eq!(state(&node)["ports"].to_string(), r#"["9000"]"#);
     must(&node, &["--remove"]);

@@ -1,9 +1,9 @@
-//! Services, EndpointSlices and Captures as people write them.
+//! Services, EndpointSlices and Captures in YAML.
 
 use sidestep_testkit::Pod;
 use std::net::IpAddr;
 
-/// `more`: lines of the spec.
+/// `more`: further lines of the spec.
 pub fn service(name: &str, vip: &str, port: u16, more: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec:\n  clusterIP: {vip}\n  \
@@ -20,27 +20,27 @@ pub fn slice(service: &str, endpoints: &[IpAddr], port: u16) -> String {
     )
 }
 
-/// `more`: lines of the spec.
+/// `more`: further lines of the spec.
 pub fn capture(name: &str, netns: &str, more: &str) -> String {
     format!(
         "apiVersion: sidestep.dev/v1\nkind: Capture\nmetadata: {{name: {name}}}\nspec:\n  netns: {netns}\n{more}---\n"
     )
 }
 
-/// With an annotation about traffic.
+/// A Capture with an annotation about traffic.
 pub fn annotated(name: &str, netns: &str, annotation: &str, value: &str) -> String {
     let annotation = format!("annotations: {{traffic.sidecar.istio.io/{annotation}: '{value}'}}");
     capture(name, netns, "").replace(&format!("{{name: {name}}}"), &format!("{{name: {name}, {annotation}}}"))
 }
 
-/// A pod of which nothing is captured, and whose labels policies know.
+/// A pod with labels for policies, of which nothing is captured.
 pub fn labelled(name: &str, pod: &Pod, labels: &str) -> String {
     let nothing = "annotations: {traffic.sidecar.istio.io/includeOutboundIPRanges: '', \
                    traffic.sidecar.istio.io/includeInboundPorts: ''}";
     named(name, pod, labels, nothing)
 }
 
-/// A pod with labels, all of whose connections go to its proxy. `annotation`: such as `sidestep.dev/require-proxy: 'true'`.
+/// A pod with labels, all of whose connections are captured. `annotation`: such as `sidestep.dev/require-proxy: 'true'`.
 pub fn proxied(name: &str, pod: &Pod, labels: &str, annotation: &str) -> String {
     named(name, pod, labels, &format!("annotations: {{{annotation}}}"))
 }
@@ -51,7 +51,7 @@ fn named(name: &str, pod: &Pod, labels: &str, annotations: &str) -> String {
     text.replace(&format!("{{name: {name}}}"), &format!("{{name: {name}, labels: {labels}, {annotations}}}"))
 }
 
-/// `spec`: what stands between its braces.
+/// `spec`: the text between its braces.
 pub fn policy(name: &str, spec: &str) -> String {
     format!("apiVersion: sidestep.dev/v1\nkind: Policy\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n---\n")
 }

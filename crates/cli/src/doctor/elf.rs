@@ -1,4 +1,4 @@
-//! What an ELF file says of itself, as far as preloading goes.
+//! What an ELF file says about preloading.
 
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::read::{FileKind, ReadCache};
@@ -9,15 +9,15 @@ use std::path::Path;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Elf {
-    /// Set if it is not for x86_64, 64 bit; nothing else is known then.
+    /// Set if the file is not for 64-bit x86; then nothing else is known.
     pub other_machine: Option<String>,
-    /// The dynamic loader (PT_INTERP); none: static.
+    /// The dynamic loader (PT_INTERP); None: the program is static.
     pub loader: Option<String>,
-    /// Built by the Go tool chain.
+    /// Whether the Go tool chain built it.
     pub is_go: bool,
 }
 
-/// Why a file is no program, as far as can be seen.
+/// Why a file is not a program.
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
     #[error("cannot open it")]
@@ -30,7 +30,7 @@ pub enum ElfError {
 
 pub fn read(path: &Path) -> Result<Elf, ElfError> {
     let file = File::open(path)?;
-    // Reads only what is looked at: programs may be hundreds of megabytes.
+    // Reads only what is needed: programs may have hundreds of megabytes.
     let data = ReadCache::new(file);
     match FileKind::parse(&data) {
         Ok(FileKind::Elf64) => {}
@@ -48,7 +48,7 @@ pub fn read(path: &Path) -> Result<Elf, ElfError> {
     Ok(Elf {
         other_machine: None,
         loader: loader.map(|name| String::from_utf8_lossy(name).into_owned()),
-        // Kept by strip; the notes and the symbol table may be gone.
+        // strip keeps these sections; notes and the symbol table may be gone.
         is_go: elf.section_by_name(".go.buildinfo").is_some() || elf.section_by_name(".gopclntab").is_some(),
     })
 }

@@ -5,8 +5,8 @@ use rustix::process::{Resource, getrlimit};
 use sidestep_abi::env::DEFAULT_RING_SIZE;
 use sidestep_abi::link::{PLACES, link_size};
 
-/// Beside the program's own descriptors: the control socket, and for each thread that waits an eventfd; for each
-/// peer process the eventfds of its waiting threads.
+/// Besides the program's own descriptors: the control socket, an epoll instance for each waiter, and for each peer process the
+/// eventfds of its waiters.
 pub fn descriptors() -> Check {
     let (name, least) = ("open files", 4 * PLACES as u64);
     match getrlimit(Resource::Nofile).current {
@@ -20,7 +20,7 @@ pub fn descriptors() -> Check {
     }
 }
 
-/// A link takes address space for all the rings it could have; memory only for those in use.
+/// A link reserves address space for all the rings that it could have, but memory only for those in use.
 pub fn address_space() -> Check {
     let (name, link) = ("address space", link_size(DEFAULT_RING_SIZE as usize) as u64);
     let need = format!("each peer process takes {} MiB of it (memory only where used)", link >> 20);

@@ -1,4 +1,4 @@
-//! The machine: what the kernel offers, the parts of Sidestep, and whether they work together.
+//! The machine: the kernel's features, the parts of Sidestep, and whether they work together.
 
 use super::{Check, limits, selftest};
 use crate::locate;
@@ -30,7 +30,7 @@ pub fn checks(broker: &Address) -> Vec<Check> {
         library(),
         daemon(broker),
     ];
-    // With one of these wrong, the trial would only say the same again.
+    // If one of these failed, the trial would only report the same problem.
     if checks.iter().all(|check| check.verdict != super::Verdict::WillNotWork) {
         checks.push(selftest::check());
     }
@@ -96,12 +96,12 @@ fn doorbells() -> Check {
     }
 }
 
-/// What the broker needs to be told by a socket, tried on a connection of our own.
+/// The socket facts that the broker needs, tried on a connection of this process.
 fn identity() -> Check {
     let connection = || {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let stream = TcpStream::connect(listener.local_addr()?)?;
-        // With the listener gone the connection would be, too.
+        // Accepts before the listener is closed, which would reset the connection.
         listener.accept().map(|accepted| (stream, accepted))
     };
     match connection().map(|(stream, _accepted)| proof::identify(&stream)) {
@@ -117,7 +117,7 @@ fn identity() -> Check {
     }
 }
 
-/// Whether the broker can look for a socket that it does not hold.
+/// Whether the broker can look up a socket that it does not hold.
 fn proofs() -> Check {
     match Diag::open() {
         Ok(_) => Check::ok("sock_diag", "the kernel tells which TCP sockets are alive"),

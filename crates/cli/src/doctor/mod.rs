@@ -21,14 +21,14 @@ enum Verdict {
     WillNotWork,
 }
 
-/// One thing looked at.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
     verdict: Verdict,
     /// What was found.
     found: String,
-    /// What to do about it; nothing if all is well.
+    /// What to do about it; None: nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A program: can the library be loaded into it, and would it see the program's socket calls?
+//! A program: can the library be loaded into it, and would the library see its socket calls?
 
 use super::elf::{self, Elf};
 use super::{Check, Verdict, users};
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Scripts whose interpreter is a script, and so on: the kernel gives up after a few, and so do we.
+/// Limit for scripts whose interpreter is a script, and so on; the kernel has one, too.
 const DEEPEST: usize = 4;
 
 pub fn checks(name: &OsStr) -> Vec<Check> {
@@ -30,7 +30,7 @@ fn inspect(path: &Path, depth: usize, checks: &mut Vec<Check>) {
         Some(_) if depth == 0 => {
             checks.push(Check::fails("script", "scripts all the way down", "name the real program as interpreter"));
         }
-        // A script's own setuid bit and capabilities mean nothing to Linux.
+        // Linux ignores setuid bits and capabilities of a script.
         Some(line) => follow_script(&line, depth, checks),
         None => {
             checks.push(rights(path));
@@ -66,7 +66,7 @@ fn rights(path: &Path) -> Check {
     if mode & 0o4000 != 0 {
         return Check::fails("rights", "setuid", advice);
     }
-    // The bit without group execution is an old marker for mandatory locking.
+    // The setgid bit without group execution is an old marker for mandatory locking.
     if mode & 0o2010 == 0o2010 {
         return Check::fails("rights", "setgid", advice);
     }
@@ -117,7 +117,7 @@ fn judge(elf: &Elf) -> Vec<Check> {
     checks
 }
 
-/// The command of a `#!` line: program and at most one argument.
+/// The command of a `#!` line: a program and at most one argument.
 fn interpreter_of(path: &Path) -> Option<String> {
     let mut line = Vec::new();
     // The kernel reads 256 bytes.
@@ -130,7 +130,7 @@ fn follow_script(line: &str, depth: usize, checks: &mut Vec<Check>) {
     let mut words = line.split_whitespace();
     let first = words.next().unwrap_or_default();
     let by_env = Path::new(first).file_name() == Some(OsStr::new("env"));
-    // `env -S prog args`, `env VAR=x prog`: the program is the first word that is neither.
+    // `env -S prog args`, `env VAR=x prog`: the program is the first word that is neither an option nor an assignment.
     let named = if by_env { words.find(|word| !word.starts_with('-') && !word.contains('=')) } else { Some(first) };
     match named.and_then(|name| find(OsStr::new(name))) {
         Some(program) => {
@@ -145,7 +145,7 @@ fn follow_script(line: &str, depth: usize, checks: &mut Vec<Check>) {
     }
 }
 
-/// As exec does: a name with a slash is a path, any other is looked for in PATH.
+/// Finds a program as exec does: a name with a slash is a path, any other is looked for in PATH.
 fn find(name: &OsStr) -> Option<PathBuf> {
     if name.is_empty() {
         return None;

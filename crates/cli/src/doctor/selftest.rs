@@ -1,5 +1,5 @@
-//! A trial: one process, preloaded, talks to itself over loopback TCP; its report says whether the bytes went by
-//! ring. It goes through library, broker, versions, memory and doorbells at once.
+//! The trial: one preloaded process talks to itself over loopback TCP, and its report says whether the bytes went by ring. It
+//! tests library, broker, versions, memory and doorbells at once.
 
 use super::Check;
 use crate::args::TALK_TO_YOURSELF;
@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time for the upgrade, which needs a broker's answer. Answers take well under a millisecond.
+/// Duration of the exchange: the upgrade needs the broker's answer, which takes well under a millisecond.
 const TALK: Duration = Duration::from_millis(200);
 
-/// What is needed of a report line.
+/// The fields of the report that are needed.
 #[derive(Deserialize)]
 struct Line {
     ring_tx: u64,
@@ -50,7 +50,7 @@ pub(super) fn check() -> Check {
     }
 }
 
-/// Why the trial tells nothing.
+/// Why the trial could not be evaluated.
 #[derive(Debug, thiserror::Error)]
 enum TrialError {
     #[error("cannot find out where this program lies")]
@@ -73,7 +73,7 @@ fn trial() -> Result<Line, TrialError> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|source| TrialError::Start { program: own, source })?;
     let text = std::fs::read_to_string(&report);
-    // It may not be there, which the next lines tell.
+    // If the file does not exist, the next lines report it.
     let _ = std::fs::remove_file(&report);
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr).trim().into();
@@ -83,7 +83,7 @@ fn trial() -> Result<Line, TrialError> {
     Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)
 }
 
-/// The hidden command: requests and answers on one connection, both ends here.
+/// The hidden command: requests and answers on one connection with both ends in this process.
 pub fn talk() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut client = TcpStream::connect(listener.local_addr()?)?;

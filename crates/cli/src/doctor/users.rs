@@ -1,21 +1,21 @@
-//! Whether a program's processes stay root: a server that root starts often gives its workers another user, with whom the
-//! rest of root's programs may not share memory.
+//! Whether a program's processes change their user: a server that root starts often runs its workers as another user, with which
+//! root's other programs may not share memory.
 
 use super::Check;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// A server that reads in a file which user its workers become.
+/// A server whose configuration file names the user of its workers.
 struct Server {
-    /// Its name, before a version (php-fpm8.2).
+    /// The program's name, which a version may follow (php-fpm8.2).
     program: &'static str,
-    /// Under the root of the file system; one `*` stands for any entry of a directory.
+    /// Paths of configuration files; one `*` stands for any entry of a directory.
     files: &'static [&'static str],
-    /// The words in front of the user's name on its line.
+    /// The words before the user's name on its line.
     key: &'static str,
-    /// Whom it makes them where there is no such line.
+    /// The default user if there is no such line.
     otherwise: Option<&'static str>,
-    /// What to do about that line.
+    /// Advice about that line.
     advice: &'static str,
 }
 
@@ -78,16 +78,16 @@ const SERVERS: &[Server] = &[
     },
 ];
 
-/// Where systemd looks for units, the first place first.
+/// The directories of systemd's units, in order of precedence.
 const UNITS: [&str; 4] =
     ["etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system"];
 
-/// What these run is another program each time, before a version (python3.11): how some unit runs one of them says nothing of
-/// the next one.
+/// Interpreters, whose names a version may follow (python3.11). They run a different program each time, so a unit that runs one of
+/// them says nothing about other programs.
 const INTERPRETERS: [&str; 14] =
     ["sh", "dash", "bash", "ksh", "zsh", "busybox", "env", "java", "lua", "node", "perl", "php", "python", "ruby"];
 
-/// `uid`: who would start the program. `root`: of the file system that is looked at.
+/// `uid`: the user who would start the program. `root`: directory that is taken for the root of the file system.
 pub fn check(program: &Path, uid: u32, root: &Path) -> Check {
     let name = "users";
     if uid != 0 {
@@ -119,11 +119,11 @@ fn or_allow(user: &str) -> String {
     )
 }
 
-/// What a file says of the user.
+/// The user that a file names.
 struct Found {
     user: String,
     file: PathBuf,
-    /// None: no line says it.
+    /// None: no line names the user; it is the default.
     line: Option<usize>,
 }
 
@@ -175,7 +175,7 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     (!word.is_empty()).then_some(word)
 }
 
-/// The files that fit, in the order of their names.
+/// The matching files, ordered by name.
 fn expand(root: &Path, pattern: &str) -> Vec<PathBuf> {
     pattern.split('/').fold(vec![root.to_path_buf()], |found, part| match part {
         "*" => found.iter().flat_map(|directory| entries(directory)).collect(),
@@ -190,7 +190,7 @@ fn entries(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The unit that starts this program, if it names a user.
+/// The unit that starts this program, if the unit names a user.
 fn by_unit(program: &Path, root: &Path) -> Option<Found> {
     if is_interpreter(program) {
         return None;
@@ -200,7 +200,7 @@ fn by_unit(program: &Path, root: &Path) -> Option<Found> {
     services.find_map(|unit| {
         let text = std::fs::read_to_string(&unit).ok()?;
         let starts = text.lines().filter_map(|line| value(line, "ExecStart"));
-        // Before the path there may be a prefix, systemd.service(5).
+        // systemd.service(5): the path may have a prefix.
         let mut programs = starts.map(|path| Path::new(path.trim_start_matches(['@', '-', ':', '+', '!'])));
         programs.any(|started| started == program || started.file_name() == program.file_name()).then_some(())?;
         find(&unit, "User").filter(Found::is_another)
@@ -264,7 +264,7 @@ mod tests {
         assert!(nginx.advice.unwrap().contains("etc/nginx/nginx.conf:1: write `user root;` there"));
     }
 
-    /// nginx is built with a user.
+    /// nginx has a default user from its build.
     #[test]
     fn without_a_line_the_default_counts() {
         for files in [&[("etc/nginx/nginx.conf", "worker_processes 2;\n#user root;\n")][..], &[]] {

@@ -1,4 +1,4 @@
-//! `sidestep` with a broker address, a home and a library of the test's own.
+//! `sidestep` with a broker address, a home and a library that belong to the test.
 #![allow(dead_code)] // each test file uses its part
 
 use sidestep_broker::client::Operator;
@@ -9,7 +9,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 
-/// Any library that can be preloaded everywhere does for what is tested here.
+/// These tests need just any library that can be preloaded.
 pub const STAND_IN: &str = "/lib/x86_64-linux-gnu/libm.so.6";
 
 pub struct Sandbox {
@@ -19,13 +19,13 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// With the broker's program beside `sidestep`, as after an installation.
+    /// The broker's program is beside `sidestep`, as after an installation.
     pub fn new() -> Sandbox {
         build_daemon();
         Sandbox::with_program(Path::new(env!("CARGO_BIN_EXE_sidestep")).into())
     }
 
-    /// With a copy of `sidestep` that has neither library nor broker beside it.
+    /// A copy of `sidestep` with neither library nor broker beside it.
     pub fn alone() -> Sandbox {
         let mut sandbox = Sandbox::with_program(PathBuf::new());
         sandbox.program = sandbox.path("sidestep");
@@ -51,14 +51,14 @@ impl Sandbox {
         path
     }
 
-    /// A script that can be run.
+    /// An executable script.
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         install(&self.write(&format!("{name}.text"), text), &path);
         path
     }
 
-    /// `sidestep` with these arguments and no setting from outside.
+    /// `sidestep` with these arguments, and without settings from the environment.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SIDESTEP")) {
@@ -79,8 +79,8 @@ impl Sandbox {
     }
 }
 
-/// Copies a program by a process of its own. If the test wrote the file, a child that another thread forks at that moment
-/// would hold it open for writing until its exec, and running it would fail with ETXTBSY.
+/// Copies a program in another process. If the test wrote the file itself, a child that another thread forks at that moment would
+/// keep the file open for writing until its exec, and executing the program would fail with ETXTBSY.
 fn install(from: &Path, to: &Path) {
     let status = Command::new("install").args(["-m", "755"]).arg(from).arg(to).status().expect("install (coreutils)");
     assert!(status.success(), "{} cannot be installed", to.display());
@@ -91,13 +91,13 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         let broker = self.client().and_then(|client| client.status().ok());
         if let Some(pid) = broker.and_then(|status| rustix::process::Pid::from_raw(status.pid as i32)) {
-            // It may be leaving by itself at this moment.
+            // The broker may just be ending by itself.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
     }
 }
 
-/// What a program said.
+/// The output of a program.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,
@@ -118,7 +118,7 @@ impl Said {
     }
 }
 
-/// cargo builds only this package's programs for its tests.
+/// cargo builds only this package's programs for its tests, so this builds the broker.
 fn build_daemon() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

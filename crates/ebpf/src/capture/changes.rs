@@ -1,7 +1,7 @@
-//! Routes, addresses and interfaces of other network namespaces as they change, and namespaces as they end (rtnetlink(7)).
+//! Events of other network namespaces (rtnetlink(7)): changed routes, addresses and interfaces, and the end of a namespace.
 //!
-//! One socket in this namespace hears of all that have a number here (`ip netns list-id`). A socket in each of them would
-//! keep it alive when its pod has gone.
+//! One socket in this namespace receives the events of all namespaces that have a number here (`ip netns list-id`). A socket
+//! in each of them would keep the namespace alive after its pod.
 
 use super::netlink::{ask, request};
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
@@ -16,25 +16,25 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// What has happened.
+/// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Something has changed in the namespace of this number.
+    /// Something changed in the namespace with this number.
     In(i32),
-    /// It has ended.
+    /// The namespace with this number ended.
     End(i32),
-    /// Some changes are not known: there were too many.
+    /// Events were lost: there were too many.
     Lost,
 }
 
-/// Hears of changes in all network namespaces that have a number in this one.
+/// Receives the events of all network namespaces that have a number in this one.
 pub struct Changes(Socket);
 
 /// RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_NSID
 const GROUPS: [u32; 6] = [1, 5, 7, 9, 11, 28];
-/// Thousands of changes at once.
+/// Holds thousands of events.
 const BUFFER: usize = 8 << 20;
-/// Of netlink messages: RTM_NEWLINK, RTM_DELLINK, RTM_NEWADDR, RTM_DELADDR, RTM_NEWROUTE, RTM_DELROUTE
+/// Types of netlink messages: RTM_NEWLINK, RTM_DELLINK, RTM_NEWADDR, RTM_DELADDR, RTM_NEWROUTE, RTM_DELROUTE
 const OF_PLACES: [u16; 6] = [16, 17, 20, 21, 24, 25];
 const RTM_DELNSID: u16 = 89;
 
@@ -42,14 +42,14 @@ impl Changes {
     /// Needs CAP_NET_BROADCAST.
     pub fn listen() -> io::Result<Changes> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
-        let _ = set_socket_recv_buffer_size_force(&socket, BUFFER); // a smaller one loses more
+        let _ = set_socket_recv_buffer_size_force(&socket, BUFFER); // with a smaller buffer more events are lost
         socket.set_listen_all_namespaces(true)?;
         socket.bind(&SocketAddr::new(0, 0))?;
         GROUPS.iter().try_for_each(|group| socket.add_membership(*group))?;
         Ok(Changes(socket))
     }
 
-    /// Waits for the next one.
+    /// Waits for the next event.
     pub fn next(&self) -> io::Result<Change> {
         loop {
             let mut bytes = vec![0; MOST];
@@ -66,14 +66,14 @@ impl Changes {
     }
 }
 
-/// Longer than any message about one thing.
+/// More than the longest message.
 const MOST: usize = 32 << 10;
 
 fn change(datagram: &[u8], origin: Option<i32>) -> Option<Change> {
     let kind = u16::from_ne_bytes(datagram.get(4..6)?.try_into().ok()?);
     match origin {
         Some(number) => OF_PLACES.contains(&kind).then_some(Change::In(number)),
-        // Numbers are this namespace's own.
+        // RTM_DELNSID is sent in this namespace: the number is in the message.
         None if kind == RTM_DELNSID => number_in(datagram).map(Change::End),
         None => None,
     }
@@ -94,7 +94,7 @@ fn number_of(message: RouteNetlinkMessage) -> Option<i32> {
     })
 }
 
-/// A datagram's length, and the number of the namespace in which it was sent. None: this one.
+/// Receives a datagram: its length, and the number of the namespace that sent it; None: this namespace.
 fn receive(socket: &Socket, bytes: &mut [u8]) -> io::Result<(usize, Option<i32>)> {
     let mut control = [0u64; 8];
     let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -126,7 +126,7 @@ const LISTEN_ALL_NSID: i32 = 8;
 #[error("the kernel gives it no number")]
 struct NoNumber;
 
-/// The number of that namespace in this one, given now if it has none.
+/// The number of that namespace in this one; the kernel assigns one if there is none.
 pub fn number(namespace: &Path) -> io::Result<i32> {
     let file = File::open(namespace)?;
     let its = NsidAttribute::Fd(file.as_raw_fd() as u32);

@@ -1,5 +1,5 @@
-//! Pods that are captured no more. Nothing new goes to their proxy from then on; what is under way to it arrives, and the
-//! proxy is told what it asks of it, before everything goes.
+//! Pods whose capture ends. From then on no new connection is redirected to the proxy. Connections under way still arrive, and
+//! the proxy still gets their original destinations; then everything is removed.
 
 use super::{inbound, underway};
 use crate::netns;
@@ -7,22 +7,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Between two looks at a namespace. So long a proxy has, at least, to ask of a connection that it has just accepted.
+/// Time between two looks at a namespace: at least so long a proxy has to ask for the original destination of a connection.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Looks in a row that have to find nothing: whoever is in connect(2) right now comes to be seen by the second.
+/// So many looks in a row must find nothing: the second one sees a connect(2) that was in progress during the first.
 const LOOKS: u32 = 2;
-/// A proxy that accepts nothing does not keep its pod for longer.
+/// Longest wait: a proxy that accepts nothing does not keep its pod captured for longer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// By which a pod's rules and its place are found in the tables.
+/// The numbers of a pod's rules and of its network in the tables.
 pub type Numbered = [u32; 2];
 
-/// By the namespace's cookie.
+/// Pods by their namespace's cookie.
 #[derive(Default)]
 pub struct Ending(BTreeMap<u64, Pod>);
 
 struct Pod {
-    /// None: another life has written them.
+    /// None: written by an earlier process.
     numbers: Option<Numbered>,
     begun: Instant,
     due: Instant,
@@ -36,8 +36,8 @@ impl Ending {
         self.0.entry(cookie).or_insert(Pod { numbers, begun: now, due: now + PAUSE, clear: 0 });
     }
 
-    /// It is captured again, or was taken away.
-    pub fn remove(&mut self, cookie: u64) -> Option<Numbered> {
+    /// Cancels the end: the pod is captured again, or has been removed.
+    pub fn forget(&mut self, cookie: u64) -> Option<Numbered> {
         self.0.remove(&cookie)?.numbers
     }
 
@@ -46,8 +46,8 @@ impl Ending {
         self.0.values().map(|pod| pod.due).min()
     }
 
-    /// Looks at the namespaces that are due; those that may be taken away. `ports`: of a pod's proxy.
-    pub fn poll(&mut self, pins: &Path, ports: impl Fn(u64) -> Option<[u16; 2]>) -> Vec<u64> {
+    /// Looks at the namespaces that are due, and returns those that may be removed. `ports`: of a pod's proxy.
+    pub fn look(&mut self, pins: &Path, ports: impl Fn(u64) -> Option<[u16; 2]>) -> Vec<u64> {
         let now = Instant::now();
         let due: BTreeSet<u64> = self.0.iter().filter(|(_, pod)| pod.due <= now).map(|(cookie, _)| *cookie).collect();
         if due.is_empty() {
@@ -59,7 +59,7 @@ impl Ending {
         for (inode, file) in netns::files_of(&inodes.values().copied().collect()) {
             files.entry(inode).or_insert(file);
         }
-        // Where nobody is to be found nobody dials.
+        // A namespace without a file has no processes, so nothing dials there.
         let is_clear = |cookie: &u64| {
             let file = inodes.get(cookie).and_then(|inode| files.get(inode));
             let (Some(file), Some(ports)) = (file, ports(*cookie)) else { return true };
@@ -75,7 +75,7 @@ impl Pod {
     fn is_over(&mut self, is_clear: bool) -> bool {
         self.clear = if is_clear { self.clear + 1 } else { 0 };
         let is_over = self.clear >= LOOKS || self.begun.elapsed() >= PATIENCE;
-        // If it cannot be taken away, that is tried again, but not at once.
+        // If the removal fails it is tried again, after a longer time.
         self.due = Instant::now() + if is_over { PATIENCE } else { PAUSE };
         is_over
     }

@@ -1,4 +1,4 @@
-//! The program of one pod that gives inbound connections to its proxy: loaded for its namespace, attached there, pinned
+//! The program that gives one pod's inbound connections to its proxy: loaded for its namespace, attached there, and pinned
 //! under the namespace's cookie.
 
 use super::template::{Template, owned};
@@ -16,10 +16,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Whoever attaches programs to namespaces.
+/// Attaches the programs to namespaces.
 pub struct Installer {
     pins: PathBuf,
-    /// Once it has been needed.
+    /// None until it is first needed.
     template: Option<Template>,
 }
 
@@ -28,7 +28,7 @@ impl Installer {
         Installer { pins: pins.into(), template: None }
     }
 
-    /// Makes the template if need be.
+    /// Makes the template if there is none yet.
     pub fn prepare(&mut self) -> Result<&Template> {
         if self.template.is_none() {
             self.template = Some(Template::new(&self.pins)?);
@@ -36,7 +36,7 @@ impl Installer {
         Ok(self.template.as_ref().expect("it was just made"))
     }
 
-    /// Attaches the program, or exchanges the one that is attached.
+    /// Attaches the program to the namespace, or replaces the one that is attached.
     pub fn install(&mut self, namespace: &Path, cookie: u64) -> Result<()> {
         let program = self.prepare()?.load(cookie)?;
         let path = service_pins::make_inbound_path(&self.pins)?.join(cookie.to_string());
@@ -64,12 +64,12 @@ fn pin(link: &OwnedFd, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the namespace still is. A link outlives it, but is attached to nothing then.
+/// Whether the namespace exists. The link stays after the namespace's end, but is then attached to nothing.
 pub fn is_alive(pins: &Path, cookie: u64) -> bool {
     inode(pins, cookie).is_some()
 }
 
-/// Of the file that stands for the namespace, while it still is.
+/// The inode of the namespace's file; None: the namespace has ended.
 pub fn inode(pins: &Path, cookie: u64) -> Option<u64> {
     let path = service_pins::inbound_path(pins).ok()?.join(cookie.to_string());
     match Link::open(path).ok()?.info().ok()?.info {
@@ -78,7 +78,7 @@ pub fn inode(pins: &Path, cookie: u64) -> Option<u64> {
     }
 }
 
-/// Takes it away, unless the pod is captured or judged.
+/// Removes the program, unless the pod is captured or has policies.
 pub fn remove_unused(pins: &Path, cookie: u64) -> Result<()> {
     let directory = service_pins::maps_path(pins)?;
     for table in ["pods", "policed_pods"] {
@@ -94,13 +94,13 @@ pub fn remove_unused(pins: &Path, cookie: u64) -> Result<()> {
     }
 }
 
-/// Cookies of the namespaces in which one is pinned.
+/// Cookies of the namespaces in which a program is pinned.
 pub fn installed(pins: &Path) -> Result<Vec<u64>> {
     let entries = std::fs::read_dir(service_pins::inbound_path(pins)?).into_iter().flatten().flatten();
     Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// A pinned map.
+/// Opens a pinned map.
 pub fn open(directory: &Path, name: &str) -> Result<MapHandle> {
     let path: PathBuf = directory.join(name);
     MapHandle::from_pinned_path(&path).at("open", &path)

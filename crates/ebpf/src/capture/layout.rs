@@ -1,4 +1,4 @@
-//! Between the model's types and those of capture's maps.
+//! Conversions between the model's types and those of the capture maps.
 
 use crate::layout::{MapData, address_of};
 use ipnet::IpNet;
@@ -38,14 +38,14 @@ pub const LISTENER_PLACES: u32 = 64;
 const ROLE_OUTBOUND: u32 = 0;
 const ROLE_INBOUND: u32 = 1;
 pub const ROLE_SINK: u32 = 2;
-/// Those of a proxy's listeners.
+/// The roles of a proxy's listeners.
 pub const ROLES: [u32; 2] = [ROLE_OUTBOUND, ROLE_INBOUND];
 
-/// Bits of a range's key before the address.
+/// Bits of a range's key before the address: owner and kind.
 const OWNER_AND_KIND: u32 = 64;
-/// An IPv4 address lies in the last bits of an IPv6 one.
+/// An IPv4 address lies in the last bits of its mapped form.
 const MAPPED: u32 = 96;
-/// So that ::/0 is no range of IPv4.
+/// Added to the kind of IPv4 ranges, so that ::/0 does not contain IPv4 addresses.
 const RANGE_OF_V4: u32 = 1 << 8;
 
 /// `enum pod_flags`
@@ -60,7 +60,7 @@ const HAS_UIDS: u32 = 1 << 7;
 const HAS_GIDS: u32 = 1 << 8;
 const INERT: u32 = 1 << 9;
 
-/// The same pod, of which nothing new is captured: not yet, while its proxy's listeners are gathered, or no more.
+/// The same pod, inert: nothing new is captured. So it begins, while its proxy's listeners are collected, and so it ends.
 pub fn inert(of: pod) -> pod {
     pod { flags: of.flags | INERT, ..of }
 }
@@ -69,7 +69,7 @@ pub fn is_inert(pod: &pod) -> bool {
     pod.flags & INERT != 0
 }
 
-/// All but [`INERT`].
+/// All flags except [`INERT`].
 fn flags_of(flags: Flags, scalars: &Scalars) -> u32 {
     let bits = [
         (PASS_WITHOUT_PROXY, flags.pass_without_proxy),

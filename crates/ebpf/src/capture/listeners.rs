@@ -1,4 +1,4 @@
-//! Where the listeners of proxies are found, and how those get there that listened before their pod was captured.
+//! The map of the proxies' listeners, and how it gets the listeners that existed before their pod was captured.
 
 use super::layout::{LISTENER_PLACES, ROLES, listener_key};
 use crate::error::{Doing, Result};
@@ -14,11 +14,11 @@ use std::path::Path;
 
 pub struct Listeners {
     map: MapHandle,
-    /// The iterator over TCP sockets, once it has been needed.
+    /// The iterator over TCP sockets; None until it is first needed.
     finder: Option<Link>,
 }
 
-/// By place: the socket's cookie.
+/// The socket's cookie for each place.
 type Places = BTreeMap<u32, u64>;
 
 impl Listeners {
@@ -26,8 +26,8 @@ impl Listeners {
         Listeners { map, finder: None }
     }
 
-    /// Puts the listeners of that namespace, at the proxy's ports as `pods` has them, where inbound connections find them.
-    /// Those that are there already stay all the while, and others go.
+    /// Brings the map in line with the namespace's listeners at the proxy's ports (as `pods` has them). Listeners that are in the
+    /// map stay there throughout; others are removed.
     pub fn renew(&mut self, pins: &Path, namespace: &Path, netns: u64) -> Result<()> {
         let before = ROLES.map(|role| self.places(netns, role));
         self.find(pins, namespace)?;
@@ -39,9 +39,9 @@ impl Listeners {
             let mut kept = BTreeSet::new();
             for (place, socket) in before {
                 match new.get(&socket) {
-                    // Found once more.
-                    Some(double) if kept.insert(socket) => self.remove_one(netns, role, *double, socket),
-                    // For the second time; or not a listener of this proxy any more, unless there was no room to find it.
+                    // The iterator found it once more, at another place: that is a duplicate.
+                    Some(double) if kept.insert(socket) => self.forget_one(netns, role, *double, socket),
+                    // Already handled; or no listener of this proxy any more, unless the map was too full to find it again.
                     None if is_full => {}
                     _ => self.remove_one(netns, role, place, socket),
                 }
@@ -50,14 +50,14 @@ impl Listeners {
         Ok(())
     }
 
-    /// What the kernel has taken away itself is gone, and another socket may be there.
-    fn remove_one(&self, netns: u64, role: u32, place: u32, socket: u64) {
+    /// Removes the entry unless the kernel has removed it itself: then another socket may be in its place.
+    fn forget_one(&self, netns: u64, role: u32, place: u32, socket: u64) {
         if self.socket(netns, role, place) == Some(socket) {
             let _ = self.map.delete(listener_key { netns, role, place }.bytes());
         }
     }
 
-    /// Loads the iterator if need be.
+    /// Loads the iterator if it is not loaded yet.
     pub fn prepare(&mut self, pins: &Path) -> Result<()> {
         if self.finder.is_none() {
             self.finder = Some(load(pins)?);
@@ -65,7 +65,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Of a namespace of which none can be known yet.
+    /// Finds the listeners of a namespace that has none in the map yet.
     pub fn find(&mut self, pins: &Path, namespace: &Path) -> Result<()> {
         self.prepare(pins)?;
         let link = self.finder.as_ref().expect("it is prepared");
@@ -78,18 +78,18 @@ impl Listeners {
         (0..LISTENER_PLACES).filter_map(|place| Some((place, self.socket(netns, role, place)?))).collect()
     }
 
-    /// By its cookie.
+    /// The cookie of the socket in this place.
     fn socket(&self, netns: u64, role: u32, place: u32) -> Option<u64> {
         let found = self.map.lookup(listener_key { netns, role, place }.bytes(), MapFlags::ANY).ok()??;
         Some(u64::from_ne_bytes(found.try_into().ok()?))
     }
 
-    /// Sockets of the pod's proxy that listen for what it sends, and for what it receives.
+    /// How many sockets of the pod's proxy listen for outbound and for inbound connections.
     pub fn of(&self, netns: u64) -> [usize; 2] {
         ROLES.map(|role| self.places(netns, role).len())
     }
 
-    /// The same of all pods that have some.
+    /// The same for all pods that have any.
     pub fn all(&self) -> HashMap<u64, [usize; 2]> {
         let mut all = HashMap::<u64, [usize; 2]>::new();
         for key in self.map.keys().filter_map(|key| listener_key::from_bytes(&key)) {
@@ -104,8 +104,8 @@ impl Listeners {
         self.map.max_entries()
     }
 
-    /// Sockets stay what they are; they only are not found any more.
-    pub fn remove(&self, netns: u64) {
+    /// Removes the namespace's listeners from the map. The sockets themselves are not affected.
+    pub fn forget(&self, netns: u64) {
         for role in ROLES {
             for place in 0..LISTENER_PLACES {
                 let _ = self.map.delete(listener_key { netns, role, place }.bytes());

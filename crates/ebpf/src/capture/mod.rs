@@ -1,4 +1,4 @@
-//! Capture: the tables of pods and what is attached in their namespaces.
+//! Capture: the tables of pods, and the programs that are attached in their namespaces.
 
 pub mod changes;
 mod ending;
@@ -30,7 +30,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Every captured pod.
+/// All captured pods.
 pub struct Captures {
     pins: PathBuf,
     pods: Table<u64, pod>,
@@ -38,19 +38,19 @@ pub struct Captures {
     listeners: Listeners,
     pending: Pending,
     installer: Installer,
-    /// Namespaces of which we know what is written.
+    /// Namespaces whose entries this process has written.
     known: BTreeMap<u64, Known>,
     ending: Ending,
 }
 
-/// A pod as the tables have it.
+/// A pod, as the tables have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pod {
-    /// Its namespace's cookie.
+    /// Cookie of its network namespace.
     pub netns: u64,
-    /// Port of the proxy for what the pod sends.
+    /// Port of the proxy for outbound connections.
     pub outbound_port: u16,
-    /// Port of the proxy for what the pod receives.
+    /// Port of the proxy for inbound connections.
     pub inbound_port: u16,
 }
 
@@ -59,9 +59,9 @@ pub struct Pod {
 pub struct Fill {
     /// Name of the table.
     pub table: &'static str,
-    /// Entries that are taken.
+    /// Entries in use.
     pub used: usize,
-    /// Entries that it has room for.
+    /// Capacity in entries.
     pub room: u32,
 }
 
@@ -71,7 +71,7 @@ struct Known {
 }
 
 impl Captures {
-    /// Those of an earlier life go on until they are put anew, or until [`Captures::complete`].
+    /// Opens the tables. Pods of an earlier process stay captured until they are put again, or until [`Captures::complete`].
     pub fn open(pins: &Path) -> Result<Captures> {
         let mut captures = Captures::open_read_only(pins)?;
         captures.remove_dead()?;
@@ -79,8 +79,8 @@ impl Captures {
         Ok(captures)
     }
 
-    /// For whoever only looks.
-    pub fn open_read_only(pins: &Path) -> Result<Captures> {
+    /// Opens the tables for reading.
+    pub fn look(pins: &Path) -> Result<Captures> {
         let directory = service_pins::maps_path(pins)?;
         let table = |name| inbound::open(&directory, name);
         let pods = Table::new(table("pods")?, "pods");
@@ -96,19 +96,19 @@ impl Captures {
         })
     }
 
-    /// Loads what is loaded once, so that the first pod need not wait for it.
+    /// Loads what all pods share, so that the first pod need not wait for that.
     pub fn prepare(&mut self) -> Result<()> {
         self.installer.prepare()?;
         self.listeners.prepare(&self.pins)
     }
 
-    /// The pod in this namespace is captured by these rules from now on.
+    /// Captures the pod in this namespace by these rules.
     pub fn put(&mut self, namespace: &Path, cookie: u64, rules: &Rules, network: &PodNetwork) -> Result<()> {
         self.put_deferred(namespace, cookie, rules, network)?;
         self.tidy()
     }
 
-    /// As `put`; what was in the tables instead stays until [`Captures::tidy`], which waits for those who are reading it.
+    /// As `put`, but entries that it replaces stay until [`Captures::tidy`], which waits for the programs that still read them.
     pub fn put_deferred(&mut self, namespace: &Path, cookie: u64, rules: &Rules, network: &PodNetwork) -> Result<()> {
         let is_wanted =
             network.addresses.iter().any(IpAddr::is_ipv6) && !network.addresses.contains(&passthrough::ADDRESS);
@@ -144,7 +144,7 @@ impl Captures {
         Ok(())
     }
 
-    /// A pod that is captured already, maybe by an earlier agent, stays so all the while, also if this fails.
+    /// A pod that is captured already, perhaps by an earlier agent, stays captured throughout, even if this fails.
     fn begin(&mut self, namespace: &Path, cookie: u64, wanted: pod) -> Result<()> {
         let before = self.pods.get(&cookie)?;
         let done = self.exchange(namespace, cookie, before.as_ref(), wanted);
@@ -156,7 +156,7 @@ impl Captures {
 
     fn exchange(&mut self, namespace: &Path, cookie: u64, before: Option<&pod>, wanted: pod) -> Result<()> {
         self.installer.install(namespace, cookie)?;
-        // Listeners are looked for at the ports that the table has.
+        // The search for listeners uses the ports in the table, so the pod's entry is written first.
         match before {
             None => {
                 self.pods.add_all(&[(cookie, inert(wanted))])?;
@@ -174,26 +174,26 @@ impl Captures {
         }
     }
 
-    /// Listeners that came to be while the programs that keep them were not attached.
+    /// Finds listeners that were created while the programs that record them were not attached.
     pub fn renew_listeners(&mut self, namespace: &Path, cookie: u64) -> Result<()> {
         if self.known.contains_key(&cookie) { self.listeners.renew(&self.pins, namespace, cookie) } else { Ok(()) }
     }
 
-    /// The pod's connections are its own again; those that the proxy has stay there. Waits for those that are under way to
-    /// it, see [`ending`].
+    /// Ends the capture of the pod; connections that the proxy has accepted stay with it. Waits for the connections under way to
+    /// the proxy, see [`ending`].
     pub fn remove(&mut self, cookie: u64) -> Result<()> {
         self.remove_untidily(cookie)?;
         self.wait_for_ends()?;
         self.tidy()
     }
 
-    /// As `remove`, of all pods, whoever has put them.
+    /// As `remove`, for all pods, including those of earlier processes.
     pub fn remove_all(&mut self) -> Result<()> {
         self.pods.keys().collect::<Vec<_>>().into_iter().try_for_each(|cookie| self.remove_untidily(cookie))?;
         self.wait_for_ends()
     }
 
-    /// As `remove`, and as [`Captures::put_deferred`]: what is under way to the proxy is given its time, see
+    /// As `remove`, but without the waits: [`Captures::tidy`] completes the removal once nothing is under way to the proxy, see
     /// [`Captures::next_end`].
     pub fn remove_untidily(&mut self, cookie: u64) -> Result<()> {
         match self.pods.get(&cookie)?.filter(|_| self.is_alive(cookie)) {
@@ -212,12 +212,12 @@ impl Captures {
         }
     }
 
-    /// When [`Captures::tidy`] will look at a pod that was removed.
+    /// When [`Captures::tidy`] is due for a pod that is being removed.
     pub fn next_end(&self) -> Option<Instant> {
         self.ending.next()
     }
 
-    /// Until nothing is under way to the proxy of any pod that was removed.
+    /// Waits until nothing is under way to the proxy of any pod that is being removed.
     fn wait_for_ends(&mut self) -> Result<()> {
         while let Some(due) = self.next_end() {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -226,7 +226,7 @@ impl Captures {
         Ok(())
     }
 
-    /// Takes away what was removed and has nothing under way any more. What could not be will be tried again.
+    /// Completes the removal of pods that have nothing under way any more. A failed one is tried again.
     fn end_pods(&mut self) -> Result<()> {
         let ports = |cookie| self.pods.get(&cookie).ok()?.map(|pod| [pod.outbound_port, pod.inbound_port]);
         let over = self.ending.poll(&self.pins, ports);
@@ -253,23 +253,23 @@ impl Captures {
         inbound::remove_unused(&self.pins, cookie)
     }
 
-    /// Erases what no pod refers to any more, of what has been put here.
+    /// Completes removals that are due, and erases what this process has put and no pod refers to any more.
     pub fn tidy(&mut self) -> Result<()> {
         self.end_pods()?;
         self.numbers.tidy()
     }
 
-    /// What waits for that: a number for each set of rules or routes.
+    /// How many sets of rules or routes wait for `tidy`.
     pub fn untidy(&self) -> usize {
         self.numbers.retired()
     }
 
-    /// Everything wanted has been put: what an earlier agent left besides goes.
+    /// Call when everything wanted has been put: removes what an earlier agent has left besides.
     pub fn complete(&mut self) -> Result<()> {
         self.complete_but(&BTreeSet::new())
     }
 
-    /// As `complete`, and these namespaces stay as they are: they could not be put.
+    /// As `complete`, but these namespaces keep what they have: they could not be put.
     pub fn complete_but(&mut self, wanted: &BTreeSet<u64>) -> Result<()> {
         let left = self.pods()?.into_iter().map(|pod| pod.netns).chain(inbound::installed(&self.pins)?);
         let is_unwanted = |cookie: &u64| !self.known.contains_key(cookie) && !wanted.contains(cookie);
@@ -278,13 +278,13 @@ impl Captures {
         self.sweep()
     }
 
-    /// Erases what no pod refers to.
+    /// Erases all entries that no pod refers to.
     pub fn sweep(&mut self) -> Result<()> {
         let pods = self.pods.entries()?;
         self.numbers.sweep(pods.iter().flat_map(|(_, pod)| [pod.rules, pod.network]))
     }
 
-    /// Every pod that is captured, whoever has put it into the tables.
+    /// All captured pods in the tables, whichever process has put them.
     pub fn pods(&self) -> Result<Vec<Pod>> {
         let entries = self.pods.entries()?.into_iter();
         Ok(entries
@@ -298,29 +298,29 @@ impl Captures {
         self.pods.get(&netns).map(|found| found.is_some_and(|pod| !is_inert(&pod)))
     }
 
-    /// How many sockets of the pod's proxy listen for what comes in.
+    /// How many sockets of the pod's proxy listen for inbound connections.
     pub fn listening(&self, netns: u64) -> usize {
         self.listeners.of(netns)[1]
     }
 
-    /// Of every pod: how many listen for what it sends, and for what it receives.
+    /// For each pod: how many sockets listen for outbound and for inbound connections.
     pub fn all_listening(&self) -> HashMap<u64, [usize; 2]> {
         self.listeners.all()
     }
 
-    /// Namespaces that are captured, by their cookies.
+    /// Cookies of the namespaces that this process has captured.
     pub fn namespaces(&self) -> BTreeSet<u64> {
         self.known.keys().copied().collect()
     }
 
-    /// What has been put here.
+    /// How full the tables are that this process fills.
     pub fn fill(&self) -> Vec<Fill> {
         let pods = [("pods", self.known.len(), self.pods.room())];
         let all = pods.into_iter().chain(self.numbers.fill());
         all.map(|(table, used, room)| Fill { table, used, room }).collect()
     }
 
-    /// What comes and goes with connections and listeners: counted one by one.
+    /// How full the tables are that programs fill. Counts their entries one by one.
     pub fn fill_by_others(&self) -> Vec<Fill> {
         let listeners = self.listeners.all().values().flatten().sum();
         vec![
@@ -329,8 +329,8 @@ impl Captures {
         ]
     }
 
-    /// Namespaces that have disappeared take their pods along.
-    pub fn remove_dead(&mut self) -> Result<Vec<u64>> {
+    /// Removes the pods of namespaces that have ended.
+    pub fn forget_dead(&mut self) -> Result<Vec<u64>> {
         let installed = inbound::installed(&self.pins)?;
         let dead: Vec<u64> = installed.into_iter().filter(|cookie| !self.is_alive(*cookie)).collect();
         dead.iter().try_for_each(|cookie| self.remove_untidily(*cookie))?;
@@ -338,13 +338,13 @@ impl Captures {
         Ok(dead)
     }
 
-    /// Whether this captured namespace still is.
+    /// Whether this captured namespace still exists.
     pub fn is_alive(&self, netns: u64) -> bool {
         inbound::is_alive(&self.pins, netns)
     }
 
-    /// Where the tables are not as they were written: namespace and difference. `strangers`: pods that nobody here has put
-    /// are one, too.
+    /// Where the tables differ from what was written: namespace and difference. `strangers`: pods that this process has not put
+    /// are differences, too.
     pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, &'static str)>> {
         let found: BTreeMap<u64, pod> = self.pods.entries()?.into_iter().collect();
         let damaged = self.numbers.damaged()?;
@@ -374,7 +374,7 @@ impl Captures {
     }
 }
 
-/// Of the namespaces in which a program is attached: the inodes of the files that stand for them.
+/// Inodes of the namespaces in which a program is attached.
 pub(crate) fn inodes(pins: &Path) -> Result<BTreeSet<u64>> {
     Ok(inbound::installed(pins)?.into_iter().filter_map(|cookie| inbound::inode(pins, cookie)).collect())
 }

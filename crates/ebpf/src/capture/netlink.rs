@@ -1,4 +1,4 @@
-//! Questions and requests to the kernel about the network namespace of the calling thread (rtnetlink(7)).
+//! Netlink requests about the network namespace of the calling thread (rtnetlink(7)).
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -6,17 +6,17 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use std::io;
 
-/// Asks for everything of a kind.
+/// Returns all objects of a kind.
 pub fn dump(question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
     talk(question, NLM_F_DUMP)
 }
 
-/// Wants something to be done.
+/// Requests a change.
 pub fn request(wanted: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
     talk(wanted, flags | NLM_F_ACK).map(drop)
 }
 
-/// Asks for one thing.
+/// Returns one object.
 pub fn ask(question: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
     talk(question, NLM_F_ACK)
 }
@@ -40,15 +40,15 @@ fn talk(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlink
     }
 }
 
-/// Takes the messages of a datagram; false after the last of all. A message of a form unknown to us is none for us.
-fn parse(datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
+/// Appends the messages of a datagram to `found`; false: the last message was there. Messages of unknown form are skipped.
+fn take(datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
     let mut rest = datagram;
     while rest.len() >= HEADER {
         let length = u32::from_ne_bytes(rest[..4].try_into().expect("four bytes")) as usize;
         let (one, after) = rest.split_at(length.next_multiple_of(4).clamp(HEADER, rest.len()));
         match NetlinkMessage::<RouteNetlinkMessage>::deserialize(one).map(|message| message.payload) {
             Ok(NetlinkPayload::Done(_)) => return Ok(false),
-            // An acknowledgement is an error that is none.
+            // An error message without an error code is an acknowledgement.
             Ok(NetlinkPayload::Error(error)) if error.code.is_none() => return Ok(false),
             Ok(NetlinkPayload::Error(error)) => return Err(error.to_io()),
             Ok(NetlinkPayload::InnerMessage(message)) => found.push(message),
@@ -59,5 +59,5 @@ fn parse(datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bo
     Ok(true)
 }
 
-/// Of a netlink message.
+/// Size of a netlink message's header.
 const HEADER: usize = 16;

@@ -1,5 +1,5 @@
-//! Entries of sets and ranges under the numbers by which pods refer to them. Pods with the same rules, or the same routes,
-//! share them.
+//! Entries of sets and ranges, under numbers by which pods refer to them. Pods with the same rules, or the same routes, share
+//! a number.
 
 use super::layout::{range_key, range_key_of, route, route_of, set_key, set_key_of};
 use crate::error::Result;
@@ -13,14 +13,14 @@ use std::rc::Rc;
 pub struct Numbers {
     sets: Table<set_key, u8>,
     ranges: Table<range_key, route>,
-    /// Numbers of what is written.
+    /// The numbers of written entries.
     numbers: HashMap<Rc<Entries>, u32>,
     uses: BTreeMap<u32, (Rc<Entries>, usize)>,
-    /// Not used any more; erased once no program can be reading it.
+    /// No longer used; erased when no program can be reading them any more.
     retired: Vec<(u32, Rc<Entries>)>,
-    /// The next number. None: nothing was written yet.
+    /// The next number; None: `begin` has not been called.
     next: Option<u32>,
-    /// Entries of both tables that are written.
+    /// How many entries of each table are written.
     written: [usize; 2],
 }
 
@@ -30,7 +30,7 @@ impl Numbers {
         Numbers { sets, ranges, numbers, uses, retired, next: None, written: [0; 2] }
     }
 
-    /// `taken`: numbers to which pods refer. What an earlier life has written besides must not be added to.
+    /// `taken`: numbers to which pods refer. New numbers begin above all that an earlier process has written.
     pub fn begin(&mut self, taken: impl Iterator<Item = u32>) {
         let owners = self.sets.keys().map(|key| key.owner).chain(self.ranges.keys().map(|key| key.owner));
         self.next = Some(owners.chain(taken).max().unwrap_or(0).wrapping_add(1).max(1));
@@ -40,13 +40,13 @@ impl Numbers {
         self.next.is_some()
     }
 
-    /// The number under which these are written, now if need be.
-    pub fn claim(&mut self, entries: Entries) -> Result<u32> {
+    /// The number of these entries, which are written if they are new.
+    pub fn take(&mut self, entries: Entries) -> Result<u32> {
         if let Some(number) = self.numbers.get(&entries) {
-            self.uses.get_mut(number).expect("it is in use").1 += 1;
+            self.uses.get_mut(number).expect("every number in `numbers` has a use count").1 += 1;
             return Ok(*number);
         }
-        let number = self.next.expect("it has begun");
+        let number = self.next.expect("`begin` precedes `take`");
         self.next = Some(number.wrapping_add(1).max(1));
         let (sets, ranges) = encode(number, &entries);
         let written = self.sets.add_all(&sets).and_then(|()| self.ranges.add_all(&ranges));
@@ -74,7 +74,7 @@ impl Numbers {
         }
     }
 
-    /// Erases what nobody uses any more: one wait for all of it.
+    /// Erases entries that no pod uses any more, after one wait for readers.
     pub fn tidy(&mut self) -> Result<()> {
         if self.retired.is_empty() {
             return Ok(());
@@ -95,7 +95,7 @@ impl Numbers {
         self.retired.len()
     }
 
-    /// Erases what is neither used here nor in `others`.
+    /// Erases all entries whose number is used neither here nor in `others`.
     pub fn sweep(&mut self, others: impl Iterator<Item = u32>) -> Result<()> {
         let used: BTreeSet<u32> = others.chain(self.uses.keys().copied()).collect();
         self.tidy()?;
@@ -115,19 +115,19 @@ impl Numbers {
         self.ranges.remove_all(&ranges.iter().map(|(key, _)| *key).collect::<Vec<_>>())
     }
 
-    /// Name, entries that are written, and room, of both tables.
+    /// Name, written entries and capacity of both tables.
     pub fn fill(&self) -> [(&'static str, usize, u32); 2] {
         [("sets", self.written[0], self.sets.room()), ("ranges", self.written[1], self.ranges.room())]
     }
 
-    /// Numbers of which not everything is in the tables as it was written, or something besides.
+    /// Numbers whose entries in the tables differ from what was written.
     pub fn damaged(&self) -> Result<BTreeSet<u32>> {
         let mut sets: HashSet<Vec<u8>> = self.sets.keys().map(|key| key.bytes().to_vec()).collect();
         let mut ranges: HashSet<Vec<u8>> = self.ranges.keys().map(|key| key.bytes().to_vec()).collect();
         let mut damaged = BTreeSet::new();
         for (number, (entries, _)) in &self.uses {
             let (its_sets, its_ranges) = encode(*number, entries);
-            // Each is looked for, whatever became of the others.
+            // No short-circuit: every entry found is removed from `sets`, whatever became of the others.
             let lost = its_sets.iter().filter(|(key, _)| !sets.remove(key.bytes())).count();
             let mut wrong = lost;
             for (key, value) in &its_ranges {

@@ -1,5 +1,5 @@
-//! ::6, from which a proxy dials its own pod's programs. 127.0.0.6 is an address of every loopback; this one has to be
-//! given to it, as istio-iptables does.
+//! The address ::6, from which a proxy dials programs of its own pod. The loopback has 127.0.0.6 by itself; ::6 has to be added,
+//! as istio-iptables does.
 
 use super::netlink::{dump, request};
 use crate::error::{Doing, Result};
@@ -13,13 +13,13 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
-/// What the proxy binds to when it dials a program of its own pod.
+/// The source address with which the proxy dials a program of its own pod.
 pub const ADDRESS: IpAddr = IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 6));
 const LOOPBACK: u32 = 1;
-/// Marks what we have added (IFA_PROTO, 5.18).
+/// Marks addresses that Sidestep has added (IFA_PROTO, 5.18).
 const OURS: AddressProtocol = AddressProtocol::Other(b'S');
 
-/// Gives it to the loopback of that namespace. False: it has it.
+/// Adds the address to the loopback of that namespace. False: it is there already.
 pub fn add(namespace: &Path) -> Result<bool> {
     let add = || match request(RouteNetlinkMessage::NewAddress(message()), NLM_F_CREATE | NLM_F_EXCL) {
         Ok(()) => Ok(true),
@@ -29,8 +29,8 @@ pub fn add(namespace: &Path) -> Result<bool> {
     netns::inside(namespace, add).at("enter", namespace)?.at("give ::6 to the loopback of", namespace)
 }
 
-/// Takes it away again, unless somebody else has given it. False: the proxy has connections from it, which would never hear
-/// of their other end again, so it stays.
+/// Removes the address, unless another program has added it. False: it stays, since the proxy has connections from it, which
+/// would be cut off.
 pub fn remove(namespace: &Path) -> Result<bool> {
     let remove = || {
         if !is_ours()? {
@@ -44,7 +44,7 @@ pub fn remove(namespace: &Path) -> Result<bool> {
     netns::inside(namespace, remove).at("enter", namespace)?.at("take ::6 from the loopback of", namespace)
 }
 
-/// As `remove`, in the namespaces of these inodes, as far as any of their names is known here.
+/// As `remove`, in the namespaces with these inodes that have a file here.
 pub fn remove_in(inodes: BTreeSet<u64>) -> Result<()> {
     if inodes.is_empty() {
         return Ok(());
@@ -56,7 +56,7 @@ pub fn remove_in(inodes: BTreeSet<u64>) -> Result<()> {
         }
         match remove(&path) {
             Err(error) if netns::inode(&path) == Some(inode) => return Err(error),
-            Err(_) => {} // it has just ended, or lost this name
+            Err(_) => {} // the namespace has just ended, or lost this name
             Ok(_) => _ = done.insert(inode),
         }
     }
@@ -87,12 +87,12 @@ fn is_ours() -> io::Result<bool> {
     Ok(dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?.into_iter().any(ours))
 }
 
-/// Whether a connection of the calling thread's namespace has it at either end.
+/// Whether a connection of the calling thread's namespace has the address at either end.
 fn is_used() -> io::Result<bool> {
     Ok(proc_net::tcp()?.lines().any(|socket| has_it(&socket)))
 }
 
-/// A listener and what waits for the last segments to die do not count.
+/// Listeners and sockets in TIME_WAIT do not count.
 fn has_it(socket: &Tcp) -> bool {
     let last = u32::from_ne_bytes([0, 0, 0, 6]);
     let own = format!("{:024}{last:08X}:", 0);

@@ -1,4 +1,4 @@
-//! Connections on their way to a proxy, as the programs keep them: their number, and what must not be left of them.
+//! Connections on their way to a proxy, as the programs record them: their entries, and their number for each pod.
 
 use super::inbound::open;
 use super::layout::{pending_entry, redirected_flow, usage};
@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A SYN is repeated for 127 s, unless a program wants more. What is older than this is nobody's.
+/// A SYN is retransmitted for 127 s, unless a program sets more. An older entry is a leftover.
 const OLD_NS: u64 = 300 * 1_000_000_000;
 
 pub struct Pending {
@@ -25,8 +25,8 @@ impl Pending {
         Ok(Pending { entries: open(&directory, "pending")?, usages: Table::new(open(&directory, "usages")?, "usages") })
     }
 
-    /// Programs leave nothing behind. Should they have, be it that some were not attached for a while, it goes here, and each
-    /// pod's number is what is there.
+    /// Removes leftover entries and corrects each pod's number. Normally there is nothing to do; but programs that were not
+    /// attached for a while may have missed the end of a connection.
     pub fn repair(&self) -> Result<()> {
         let now = clock_gettime(ClockId::Monotonic);
         let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
@@ -36,20 +36,20 @@ impl Pending {
             let found = self.entries.lookup(&key, MapFlags::ANY).ok().flatten();
             let Some(entry) = found.as_deref().and_then(pending_entry::from_bytes) else { continue };
             if now.saturating_sub(entry.since_ns) > OLD_NS {
-                let _ = self.entries.delete(&key); // it may just have been taken
+                let _ = self.entries.delete(&key); // the proxy may just have taken it
             } else {
                 *counts.entry(netns).or_default() += 1;
             }
         }
-        // A connection that begins or ends just now is counted wrongly until the next repair, by one. Programs make a number
-        // that is not there.
+        // A connection that begins or ends at this moment makes the number wrong by one until the next repair. Programs create
+        // missing numbers.
         let (used, unused): (Vec<_>, Vec<_>) = counts.into_iter().partition(|(_, pending)| *pending > 0);
         self.usages.remove_all(&unused.into_iter().map(|(netns, _)| netns).collect::<Vec<_>>())?;
         self.usages.add_all(&used.into_iter().map(|(netns, pending)| (netns, usage { pending })).collect::<Vec<_>>())
     }
 
-    /// The pod is no more.
-    pub fn remove(&self, netns: u64) -> Result<()> {
+    /// Removes the number of a pod that is gone.
+    pub fn forget(&self, netns: u64) -> Result<()> {
         self.usages.remove_all(&[netns])
     }
 

@@ -1,4 +1,4 @@
-//! What a network namespace says of itself: interfaces, addresses, routes (rtnetlink(7)).
+//! Reads the interfaces, addresses and routes of a network namespace (rtnetlink(7)).
 
 use super::netlink::dump;
 use crate::error::{Doing, Result};
@@ -12,10 +12,10 @@ use sidestep_mesh::capture::tables::{PodNetwork, Route};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-/// Tables of routes that every connection consults: others are for policies, which nothing here knows.
+/// The routing tables that every connection consults (local and main). Others need routing policies, which are not modelled.
 const TABLES: [u32; 2] = [255, 254];
 
-/// Looks at the namespace that this file stands for.
+/// Reads the namespace of this file.
 pub fn read(namespace: &Path) -> Result<PodNetwork> {
     netns::inside(namespace, read_here).at("enter", namespace)?.at("look at the routes of", namespace)
 }
@@ -34,7 +34,7 @@ fn read_here() -> std::io::Result<PodNetwork> {
     let interfaces = links.into_iter().filter_map(interface).collect();
     let addresses: Vec<(u32, IpNet)> = addresses.into_iter().filter_map(address).collect();
     let mut found: Vec<Found> = routes.into_iter().filter_map(|message| route(message, &addresses)).collect();
-    // The first of a prefix is the one that counts.
+    // Of several routes for a prefix the first one wins.
     found.sort_by_key(|route| (route.net, route.rank, route.metric));
     found.dedup_by_key(|route| route.net);
     Ok(PodNetwork {
@@ -78,7 +78,7 @@ fn broadcast(message: &RouteNetlinkMessage) -> Option<IpAddr> {
 
 struct Found {
     net: IpNet,
-    /// The local table is asked before the main one.
+    /// The local table comes before the main one.
     rank: usize,
     metric: u32,
     route: Route,
@@ -108,7 +108,7 @@ fn route(message: RouteNetlinkMessage, addresses: &[(u32, IpNet)]) -> Option<Fou
     Some(Found { net, rank, metric: its.metric, route })
 }
 
-/// What connect(2) says.
+/// The errno of connect(2) for this type of route.
 fn error_of(kind: RouteType) -> u16 {
     let error = match kind {
         RouteType::Unreachable => libc::EHOSTUNREACH,
@@ -119,7 +119,7 @@ fn error_of(kind: RouteType) -> u16 {
     error as u16
 }
 
-/// What the kernel would take, of the interface's addresses: the one nearest to the next hop.
+/// The source address that the kernel would choose: of the interface's addresses the one nearest to the next hop.
 fn source(interface: u32, next: IpAddr, v4: bool, addresses: &[(u32, IpNet)]) -> Option<IpAddr> {
     let its = addresses.iter().filter(|(index, net)| *index == interface && net.addr().is_ipv4() == v4);
     let link_local = |ip: IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
@@ -127,7 +127,7 @@ fn source(interface: u32, next: IpAddr, v4: bool, addresses: &[(u32, IpNet)]) ->
     for (_, net) in its {
         let fits =
             (link_local(net.addr()) == link_local(next), common_bits(net.addr(), next).min(net.prefix_len().into()));
-        // The first of equals is the older one.
+        // Of equally near addresses the older one comes first.
         if best.is_none_or(|(scope, bits, _)| fits > (scope, bits)) {
             best = Some((fits.0, fits.1, net.addr()));
         }
@@ -162,7 +162,7 @@ impl Attributes {
             RouteAttribute::PrefSource(from) => self.source = ip(from),
             RouteAttribute::Oif(index) => self.interface = Some(*index),
             RouteAttribute::Priority(metric) => self.metric = *metric,
-            // Of several next hops any may be taken; they are of one subnet where pods are concerned.
+            // The kernel may take any of several next hops. In pods they are in the same subnet, so the first one will do.
             RouteAttribute::MultiPath(hops) => {
                 self.interface = hops.first().map(|hop| hop.interface_index);
             }

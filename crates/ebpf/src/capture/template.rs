@@ -1,5 +1,5 @@
-//! The inbound program as the kernel takes it, with a hole for the number of a namespace: an object is read, its types are
-//! given to the kernel and its instructions are relocated once, not for each pod.
+//! The inbound program, ready to load but for the cookie of a namespace: the object is read, its BTF is loaded and its
+//! instructions are relocated once, not for each pod.
 
 use crate::error::{Doing, Error, Result};
 use crate::service_pins;
@@ -17,17 +17,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
 pub const PROGRAM: &str = "inbound";
-/// As the programs say of themselves.
+/// As in the programs' sources.
 const LICENSE: &std::ffi::CStr = c"Dual BSD/GPL";
-/// `BPF_LD | BPF_IMM | BPF_DW`: the instruction that names a map, and takes two places.
+/// `BPF_LD | BPF_IMM | BPF_DW`: the instruction that names a map; it takes two slots.
 const LOAD_ADDRESS: u8 = 0x18;
 
 pub struct Template {
     instructions: Vec<bpf_insn>,
-    /// Those that name the settings.
+    /// Indices of the instructions that name the settings map.
     settings_at: Vec<usize>,
     settings: Vec<u8>,
-    /// The instructions name them by number.
+    /// Keeps open the descriptors that the instructions contain.
     _maps: Vec<OwnedFd>,
 }
 
@@ -46,7 +46,7 @@ impl Template {
         let settings = data.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).doing("read the inbound program's settings")?;
         let settings = settings.ok_or_else(|| Error::new("read the inbound program's settings", NoSettings))?;
         let program = skeleton.object_mut().progs_mut().find(|program| program.name() == PROGRAM);
-        let mut instructions = program.expect("it is there").insns().to_vec();
+        let mut instructions = program.expect("the object has the program").insns().to_vec();
         let (mut settings_at, mut maps) = (Vec::new(), Vec::new());
         let mut at = 0;
         while at < instructions.len() {
@@ -66,7 +66,7 @@ impl Template {
         Ok(Template { instructions, settings_at, settings, _maps: maps })
     }
 
-    /// The program for one namespace.
+    /// Loads the program for one namespace.
     pub fn load(&self, netns: u64) -> Result<OwnedFd> {
         let settings = self.settings_of(netns)?;
         let mut instructions = self.instructions.clone();
@@ -90,7 +90,7 @@ impl Template {
         owned(number).doing("load the inbound program")
     }
 
-    /// What no program can change is a constant for the verifier.
+    /// The settings of one namespace, frozen: the verifier treats them as constants.
     fn settings_of(&self, netns: u64) -> Result<MapHandle> {
         let mut options: bpf_map_create_opts = zeroed();
         options.sz = size_of::<bpf_map_create_opts>() as _;
@@ -112,7 +112,7 @@ fn map_of(instruction: &bpf_insn) -> Option<i32> {
     (instruction.code == LOAD_ADDRESS && names_map).then_some(instruction.imm)
 }
 
-/// Options of libbpf, in which zero means that nothing is chosen.
+/// Options of libbpf with nothing chosen, which is all zeros.
 fn zeroed<T: Options>() -> T {
     // SAFETY: `Options` are numbers and pointers, for which zero is a value.
     unsafe { std::mem::zeroed() }

@@ -5,14 +5,13 @@ use crate::netns;
 use crate::proc_net::{self, Tcp};
 use std::path::Path;
 
-/// `ports`: at which the proxy listens.
+/// Whether there is one. `ports`: the proxy's.
 pub fn is_any(namespace: &Path, ports: [u16; 2]) -> Result<bool> {
     let look = || Ok::<_, std::io::Error>(proc_net::tcp()?.lines().any(|socket| is_under_way(&socket, ports)));
     netns::inside(namespace, look).at("enter", namespace)?.at("look at the connections of", namespace)
 }
 
-/// A SYN that waits for its answer, an answer that waits for the last segment of the three, and what waits for accept(2),
-/// which no file stands for.
+/// True for SYN_SENT to these ports, SYN_RECV, and sockets that wait for accept(2), which have no inode.
 fn is_under_way(socket: &Tcp, ports: [u16; 2]) -> bool {
     match socket.state {
         proc_net::SYN_SENT => socket.remote_port().is_some_and(|port| ports.contains(&port)),

@@ -1,4 +1,4 @@
-//! What addresses are in the network namespaces of pods.
+//! The kinds of addresses in the network namespaces of pods.
 
 use super::layout::{own_key, own_key_of};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 const OWN: u8 = 1;
 const SHARED: u8 = 2;
 const KNOWN: u8 = 3;
-/// Of an entry whose writing has not ended, or has failed: it may be in the table, or not.
+/// Noted for an entry whose writing has not ended or has failed: the table may have it or not.
 const UNSURE: u8 = 0;
 
 /// The addresses of one network namespace.
@@ -25,12 +25,12 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// These, and no broadcast address.
+    /// Own addresses only, without broadcast addresses.
     pub fn own(own: impl IntoIterator<Item = IpAddr>) -> Addresses {
         Addresses { own: own.into_iter().collect(), shared: BTreeSet::new() }
     }
 
-    /// A namespace of which no address is known says nothing of itself.
+    /// A namespace without known addresses gets no mark that all are known.
     fn kinds(&self) -> BTreeMap<Address, u8> {
         let of = |all: &BTreeSet<IpAddr>, kind| all.iter().map(|ip| (Address::from(*ip), kind)).collect::<Vec<_>>();
         let known = (!self.own.is_empty()).then_some((Family::V6.unspecified(), KNOWN));
@@ -44,7 +44,7 @@ impl From<&PodNetwork> for Addresses {
     }
 }
 
-/// The table of all of them, by the namespace's cookie.
+/// The addresses of all namespaces, by cookie.
 pub struct AddressTable {
     table: Table<own_key, u8>,
     written: BTreeMap<u64, BTreeMap<Address, u8>>,
@@ -55,7 +55,7 @@ impl AddressTable {
         AddressTable { table, written: BTreeMap::new() }
     }
 
-    /// That all are known is said after the last one has been written.
+    /// Writes the addresses. The mark that all are known is written last.
     pub fn put(&mut self, cookie: u64, addresses: &Addresses) -> Result<()> {
         let wanted = addresses.kinds();
         let written = self.written.entry(cookie).or_default();
@@ -71,7 +71,7 @@ impl AddressTable {
         Ok(())
     }
 
-    /// What cannot be removed stays noted, for the next try. `::`, which says that all are known, is the first one.
+    /// Removes the addresses. What cannot be removed stays noted for the next try. `::`, the mark that all are known, goes first.
     pub fn remove(&mut self, cookie: u64) -> Result<()> {
         let Some(gone) = self.written.get(&cookie) else { return Ok(()) };
         self.table.remove_all(&gone.keys().map(|at| own_key_of(cookie, *at)).collect::<Vec<_>>())?;
@@ -79,12 +79,12 @@ impl AddressTable {
         Ok(())
     }
 
-    /// Removes what an earlier life has left of namespaces that are not wanted any more.
+    /// Removes what an earlier process has left of namespaces that are no longer wanted.
     pub fn retain(&self, is_wanted: impl Fn(u64) -> bool) -> Result<()> {
         self.table.retain(|key| self.written.contains_key(&key.netns) || is_wanted(key.netns))
     }
 
-    /// Namespaces of which an address is not in the table as it was written.
+    /// Namespaces whose addresses in the table differ from what was written.
     pub fn damaged(&self) -> Result<Vec<u64>> {
         let mut damaged = Vec::new();
         for (cookie, written) in &self.written {

@@ -1,4 +1,4 @@
-//! Tables of the datagrams that may be answered: one for each pod, so that no pod has another's answers forgotten.
+//! Tables of the datagrams that may be answered: one for each pod, so that no pod can evict another's entries.
 
 use crate::error::{Doing, Result};
 use crate::layout::MapData;
@@ -6,16 +6,16 @@ use libbpf_rs::libbpf_sys::bpf_map_create_opts;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// `struct conversation`, and the time when it was last used.
+/// `struct conversation` -> when it was last used.
 const KEY: u32 = 20 + 2 + 1 + 1;
 const VALUE: u32 = 8;
-/// Of one pod, on a machine with few processors.
+/// Size of one pod's table on a machine with few processors.
 const LEAST: u32 = 4096;
-/// Each processor of the kernel's LRU table keeps 128 free places to itself, at most: as many again are for use.
+/// Each processor reserves up to 128 free entries of an LRU table; the table has as many again for use.
 const FOR_EACH_PROCESSOR: u32 = 256;
 
 pub struct Conversations {
-    /// By the namespace's cookie.
+    /// Tables by the namespace's cookie.
     tables: MapHandle,
 }
 
@@ -24,7 +24,7 @@ impl Conversations {
         Conversations { tables }
     }
 
-    /// A pod that has a table, maybe of an earlier life, keeps it.
+    /// Creates the pod's table. A pod that has one, perhaps from an earlier process, keeps it.
     pub fn make(&self, cookie: u64) -> Result<()> {
         let doing = "map conversations: make a pod's table";
         if self.tables.lookup(cookie.bytes(), MapFlags::ANY).doing(doing)?.is_some() {
@@ -40,7 +40,7 @@ impl Conversations {
     }
 
     pub fn remove(&self, cookie: u64) {
-        // The kernel waits for readers after each removal, so what is not there is not removed.
+        // The kernel waits for readers at each removal, even of a missing entry, so the entry is looked up first.
         if self.tables.lookup(cookie.bytes(), MapFlags::ANY).is_ok_and(|found| found.is_some()) {
             let _ = self.tables.delete(cookie.bytes());
         }

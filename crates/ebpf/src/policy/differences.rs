@@ -1,4 +1,4 @@
-//! Where the tables are not as they were written.
+//! Differences between the tables and what was written.
 
 use super::layout::{identity_key_of, identity_of};
 use super::{Policies, ranges_of, rules_of};
@@ -8,7 +8,7 @@ use crate::layout::MapData;
 use std::collections::BTreeSet;
 
 impl Policies {
-    /// Namespace, or 0 where it is nobody's alone, and difference. `strangers`: pods that nobody here has put are one, too.
+    /// Namespace (0: of no single one) and difference. `strangers`: pods that this process has not put are differences, too.
     pub fn differences(&self, strangers: bool) -> Result<Vec<(u64, &'static str)>> {
         let damaged = self.damaged()?;
         let mut differences = Vec::new();
@@ -44,7 +44,7 @@ impl Policies {
         Ok(differences)
     }
 
-    /// Policies of which an entry is missing or says something else.
+    /// Policies whose entries are missing or different.
     fn damaged(&self) -> Result<BTreeSet<u32>> {
         let mut damaged = BTreeSet::new();
         for (number, (entries, _)) in &self.uses {

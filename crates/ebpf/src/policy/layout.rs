@@ -1,4 +1,4 @@
-//! Between the model's types and those of policy's maps.
+//! Conversions between the model's types and those of the policy maps.
 
 use crate::layout::{MapData, address_of};
 use ipnet::IpNet;
@@ -29,7 +29,7 @@ const _: () = assert!(size_of::<own_key>() == 8 + 16);
 
 /// Bits of a range's key before the address.
 const BEFORE_ADDRESS: u32 = 64;
-/// An IPv4 address lies in the last bits of an IPv6 one.
+/// An IPv4 address lies in the last bits of its mapped form.
 const MAPPED: u32 = 96;
 /// `enum identity_flags`
 const REQUIRES_PROXY: u32 = 1 << 0;
@@ -38,7 +38,7 @@ pub fn policed_of(policy: u32, generation: u32, defaults: BySide<u16>) -> police
     policed { policy, generation, defaults: [defaults.egress.into(), defaults.ingress.into()] }
 }
 
-/// `PROTOCOL_OTHER`
+/// The protocol's number, or `PROTOCOL_OTHER`.
 fn number_of(protocol: Option<Protocol>) -> u8 {
     protocol.map_or(0, Protocol::number)
 }

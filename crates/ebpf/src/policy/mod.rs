@@ -1,4 +1,4 @@
-//! Policy: who has which address, and what each pod's policies say.
+//! Policy: the identities of addresses, and the policies of each pod.
 
 mod addresses;
 mod conversations;
@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Every pod whose connections are judged. Pods with the same entries share them.
+/// All pods that have policies. Pods with the same entries share them.
 pub struct Policies {
     pins: PathBuf,
     installer: Installer,
@@ -39,11 +39,11 @@ pub struct Policies {
     own: AddressTable,
     conversations: Conversations,
     current: Table<u32, u32>,
-    /// Of the identities that this life writes: an earlier one's numbers meant somebody else.
+    /// Generation of the identities that this process writes: the numbers of an earlier process meant others.
     generation: u32,
-    /// Programs that ask of no pod's own generation ask this one: not before its identities are there.
+    /// Whether programs without a pod's own generation use this one: only once its identities are written.
     is_current: bool,
-    /// The highest number of an identity in an earlier life.
+    /// The highest identity number of an earlier process.
     last_identity: u32,
     addresses: BTreeMap<Address, Known>,
     known: BTreeMap<u64, policed>,
@@ -54,7 +54,7 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// What an earlier life has left is judged by as it was, pod by pod, until it is put anew or [`Policies::complete`].
+    /// Opens the tables. Policies of an earlier process stay in force, pod by pod, until put again or [`Policies::complete`].
     pub fn open(pins: &Path) -> Result<Policies> {
         let directory = service_pins::maps_path(pins)?;
         let map = |name| inbound::open(&directory, name);
@@ -65,7 +65,7 @@ impl Policies {
         let generations = left.iter().map(|(_, pod)| pod.generation).chain(named.iter().map(|(key, _)| key.generation));
         let rules = Table::new(map("policy_rules")?, "policy_rules");
         let ranges = Table::new(map("policy_ranges")?, "policy_ranges");
-        // What an earlier life has written must not be added to, whether a pod refers to it or not.
+        // New numbers must be above everything that an earlier process has written, whether a pod refers to it or not.
         let written =
             rules.keys().map(|key: rule_key| key.policy).chain(ranges.keys().map(|key: rule_range_key| key.policy));
         let next = written.chain(left.iter().map(|(_, pod)| pod.policy)).max().unwrap_or(0).wrapping_add(1);
@@ -93,12 +93,12 @@ impl Policies {
         Ok(policies)
     }
 
-    /// The highest number of an identity that an earlier life has left: new ones begin above it.
+    /// The highest identity number that an earlier process has left: new ones begin above it.
     pub fn last_identity(&self) -> u32 {
         self.last_identity
     }
 
-    /// Who has which address from now on. A policy that is to know a new identity is put before.
+    /// Sets the identities of addresses. Put policies that name a new identity before.
     pub fn set_identities(&mut self, wanted: &BTreeMap<Address, Known>) -> Result<()> {
         let set = self.prepare_identities(wanted);
         if !self.is_current {
@@ -108,8 +108,8 @@ impl Policies {
         set
     }
 
-    /// The same for pods that have been put here. Whoever is not asked for by a pod's policies stays whom an earlier life
-    /// took him for.
+    /// As `set_identities`, but only for pods that this process has put. Programs without a pod's own generation still see the
+    /// identities of an earlier process.
     pub fn prepare_identities(&mut self, wanted: &BTreeMap<Address, Known>) -> Result<()> {
         let generation = self.generation;
         let gone: Vec<Address> = self.addresses.keys().filter(|at| !wanted.contains_key(at)).copied().collect();
@@ -117,7 +117,7 @@ impl Policies {
         self.addresses.retain(|at, _| wanted.contains_key(at));
         let changed = wanted.iter().filter(|(at, known)| self.addresses.get(at) != Some(known));
         let mut changed: Vec<(Address, Known)> = changed.map(|(at, known)| (*at, *known)).collect();
-        // Where there is no room for all, nobody is led around a proxy who must not be.
+        // If there is no room for all, the pods that require their proxy come first: they must not be bypassed.
         changed.sort_by_key(|(_, known)| !known.requires_proxy);
         changed.chunks(CHUNK).try_for_each(|some| self.put_identities(some))
     }
@@ -130,15 +130,15 @@ impl Policies {
         Ok(())
     }
 
-    /// These are the addresses of the namespace from now on, be it judged or not: a source that is none of them is a lie.
+    /// Sets the addresses of the namespace, whether it has policies or not. Another source address counts as forged.
     pub fn know(&mut self, cookie: u64, addresses: &Addresses) -> Result<()> {
         self.own.put(cookie, addresses)
     }
 
-    /// The pod in this namespace, which has these addresses, is judged so from now on. On an error a pod that was judged goes
-    /// on as it was; another one is judged by the defaults alone, if its policies can deny at all.
+    /// Sets the policies of the pod in this namespace, which has these addresses. On an error a pod that had policies keeps them;
+    /// another pod gets only the defaults, if its policies can deny anything.
     pub fn put(&mut self, namespace: &Path, cookie: u64, addresses: &Addresses, wanted: &Compiled) -> Result<()> {
-        // First of all: what it sends to itself is never judged.
+        // Addresses first, since what the pod sends to itself is never judged.
         self.know(cookie, addresses)?;
         let number = match self.number(&wanted.entries) {
             Ok(number) => number,
@@ -169,7 +169,7 @@ impl Policies {
         Ok(())
     }
 
-    /// The pod may talk with everybody. Its addresses stay known.
+    /// Removes the pod's policies: everything is allowed. Its addresses stay known.
     pub fn remove(&mut self, cookie: u64) -> Result<()> {
         self.pods.remove_all(&[cookie])?;
         self.conversations.remove(cookie);
@@ -177,18 +177,18 @@ impl Policies {
         self.known.remove(&cookie).map_or(Ok(()), |written| self.release(written.policy))
     }
 
-    /// The namespace is no more, or nobody's business any more.
-    pub fn remove_pod(&mut self, cookie: u64) -> Result<()> {
+    /// Removes everything of a namespace that has ended, or is no longer wanted.
+    pub fn forget(&mut self, cookie: u64) -> Result<()> {
         self.remove(cookie)?;
         self.own.remove(cookie)
     }
 
-    /// Everything wanted has been put: what an earlier life left besides goes.
+    /// Call when everything wanted has been put: removes what an earlier process has left besides.
     pub fn complete(&mut self) -> Result<()> {
         self.complete_but(&BTreeSet::new())
     }
 
-    /// As `complete`, and these namespaces stay as they are: they could not be put.
+    /// As `complete`, but these namespaces keep what they have: they could not be put.
     pub fn complete_but(&mut self, wanted: &BTreeSet<u64>) -> Result<()> {
         let left: Vec<u64> = self.pods.entries()?.into_iter().map(|(cookie, _)| cookie).collect();
         let is_left = |cookie: &u64| !self.known.contains_key(cookie) && !wanted.contains(cookie);
@@ -205,12 +205,12 @@ impl Policies {
         self.identities.retain(|key| generations.contains(&key.generation))
     }
 
-    /// Whether the pod in this namespace is judged, be it as an earlier life has left it.
+    /// Whether the pod in this namespace has policies, perhaps those of an earlier process.
     pub fn is_policed(&self, netns: u64) -> Result<bool> {
         Ok(self.pods.get(&netns)?.is_some())
     }
 
-    /// What has been put here.
+    /// How full the tables are, by what this process has put.
     pub fn fill(&self) -> Vec<Fill> {
         let [rules, ranges] = self.used();
         let fill = |table, used, room| Fill { table, used, room };
@@ -223,13 +223,13 @@ impl Policies {
         ]
     }
 
-    /// Namespaces whose pods are judged, by their cookies.
+    /// Cookies of the namespaces of pods that have policies.
     pub fn namespaces(&self) -> BTreeSet<u64> {
         self.known.keys().copied().collect()
     }
 
-    /// Namespaces that have disappeared take their pods along.
-    pub fn remove_dead(&mut self) -> Result<Vec<u64>> {
+    /// Removes the pods of namespaces that have ended.
+    pub fn forget_dead(&mut self) -> Result<Vec<u64>> {
         let judged = self.pods.entries()?.into_iter().map(|(cookie, _)| cookie);
         let dead: Vec<u64> = judged.filter(|cookie| !inbound::is_alive(&self.pins, *cookie)).collect();
         dead.iter().try_for_each(|cookie| self.remove_pod(*cookie))?;
@@ -238,10 +238,10 @@ impl Policies {
 
     // --- entries ------------------------------------------------------------------------------------------------------
 
-    /// The number under which these are written, now if need be.
+    /// The number of these entries, which are written if they are new.
     fn number(&mut self, entries: &Entries) -> Result<u32> {
         if let Some(number) = self.numbers.get(entries) {
-            self.uses.get_mut(number).expect("it is in use").1 += 1;
+            self.uses.get_mut(number).expect("every number in `numbers` has a use count").1 += 1;
             return Ok(*number);
         }
         self.has_room(entries).map_err(|error| too_small(error, "rules"))?;
@@ -259,7 +259,7 @@ impl Policies {
         Ok(number)
     }
 
-    /// To find it out by filling a table takes long, and leaves nobody room meanwhile.
+    /// Checks the room beforehand: filling a table up takes long, and meanwhile no other pod has room.
     fn has_room(&self, more: &Entries) -> Result<()> {
         let [rules, ranges] = self.used();
         for (name, used, more, room) in [
@@ -273,13 +273,13 @@ impl Policies {
         Ok(())
     }
 
-    /// How many entries of rules, and of ranges, have been put here.
+    /// How many entries of rules and of ranges this process has put.
     fn used(&self) -> [usize; 2] {
         let all = || self.uses.values().map(|(entries, _)| entries);
         [all().map(|entries| entries.rules.len()).sum(), all().map(|entries| entries.ranges.len()).sum()]
     }
 
-    /// What nobody uses any more is erased once no program can be reading it.
+    /// Gives a number back. Entries without a user are erased when no program can be reading them any more.
     fn release(&mut self, number: u32) -> Result<()> {
         let Some((entries, uses)) = self.uses.get_mut(&number) else { return Ok(()) };
         *uses -= 1;
@@ -299,13 +299,13 @@ impl Policies {
     }
 }
 
-/// The highest number of an identity that an earlier life has left: new ones begin above it.
+/// The highest identity number that an earlier process has left: new ones begin above it.
 pub fn last_identity(pins: &Path) -> Result<u32> {
     let map = inbound::open(&service_pins::maps_path(pins)?, "identities")?;
     Ok(highest(&Table::new(map, "identities").entries()?))
 }
 
-/// Whether an earlier life has left pods that are judged.
+/// Whether an earlier process has left pods with policies.
 pub fn has_left(pins: &Path) -> Result<bool> {
     let map = inbound::open(&service_pins::maps_path(pins)?, "policed_pods")?;
     Ok(Table::<u64, policed>::new(map, "policed_pods").keys().next().is_some())
@@ -315,9 +315,9 @@ fn highest(named: &[(identity_key, identity)]) -> u32 {
     named.iter().map(|(_, known)| known.number).max().unwrap_or(0)
 }
 
-/// A policy of which no entry was ever written.
+/// The number of a policy without entries.
 const NO_RULES: u32 = 0;
-/// Addresses that are written at once.
+/// Addresses that are written in one call.
 const CHUNK: usize = 1024;
 
 fn rules_of(number: u32, from: &BTreeMap<RuleKey, u8>) -> Vec<(rule_key, u8)> {

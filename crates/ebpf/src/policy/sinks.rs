@@ -1,5 +1,5 @@
-//! Sockets that take what policies drop: a packet that is given to one of them ends at its filter, and nobody answers.
-//! They work for all network namespaces, and only as long as somebody holds them: without them a drop is a refusal.
+//! Sinks: sockets that get what policies drop. A packet for one of them ends at its socket filter, without an answer. Sinks
+//! serve all network namespaces, but only while the agent holds them: without them a drop becomes a refusal.
 
 use crate::capture::layout::{ROLE_SINK, listener_key};
 use crate::error::{Doing, Result};
@@ -9,12 +9,12 @@ use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// At the loopback, and nothing gets past the filter.
+/// Bound to the loopback; their filters let nothing in.
 pub struct Sinks {
     _sockets: Vec<OwnedFd>,
 }
 
-/// By their places. A listener for both families would have to be one for all addresses, so there are two.
+/// In the order of their places. One listener for both families would have to be bound to ::, so there is one for each family.
 const KINDS: [(IpAddr, SocketType); 4] = [
     (IpAddr::V4(Ipv4Addr::LOCALHOST), SocketType::STREAM),
     (IpAddr::V4(Ipv4Addr::LOCALHOST), SocketType::DGRAM),
@@ -23,7 +23,7 @@ const KINDS: [(IpAddr, SocketType); 4] = [
 ];
 
 impl Sinks {
-    /// Of a family that this machine does not have there are none, and no packets either.
+    /// A family that the machine lacks gets no sinks, and has no packets.
     pub fn new(listeners: &MapHandle) -> Result<Sinks> {
         let mut sockets = Vec::new();
         for (place, (at, kind)) in (0..).zip(KINDS) {
@@ -49,7 +49,7 @@ fn sink(at: IpAddr, kind: SocketType) -> std::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A filter of one instruction: of every packet nothing is let in.
+/// A filter of one instruction, which accepts 0 bytes of every packet.
 fn refuse_all(socket: &OwnedFd) -> std::io::Result<()> {
     const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     let mut nothing = libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: 0 };

@@ -1,9 +1,9 @@
 //! The splice programs: two TCP sockets of this node write into each other's queues. Installed as a whole, paused,
 //! removed as a whole.
 //!
-//! What is spliced stays so until it is closed, whatever is done here: a key that is taken out of the kernel's map would
-//! take the bytes that wait behind it along. So pausing lets nobody in any more, and removing lets programs and tables go
-//! with the last connection that needs them.
+//! A spliced connection stays spliced until it is closed: removing its key from the sockmap would lose the bytes that wait
+//! behind the key. So after pausing no new connections are spliced, and after removal the programs and tables stay in memory
+//! until the last spliced connection ends.
 
 mod ports;
 mod reasons;
@@ -26,12 +26,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use tables::Tables;
 
-/// Pins of this kind of programs.
+/// Name of this kind of programs among the pins.
 const KIND: &str = "splice";
-/// The version of keys and values: tables of another one are not taken over but made anew.
+/// Version of the layout of keys and values. Tables of another version are not reused but created anew.
 const MAPS: &str = "maps-1";
 
-/// What may be chosen when the programs are installed.
+/// Options for installing the programs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A directory of a BPF file system.
@@ -40,16 +40,16 @@ pub struct Options {
     pub cgroup: PathBuf,
     /// Servers' ports.
     pub ports: Ports,
-    /// Cookies of the network namespaces whose sockets are spliced. Empty: those of all.
+    /// Cookies of the network namespaces whose sockets are spliced. Empty: all.
     pub netns: Vec<u64>,
-    /// Programs that wait in their calls are spliced, too. The kernel answers such a call with EAGAIN when it is disturbed.
+    /// Splice also programs that block in their calls. The kernel fails such a call with EAGAIN when it is disturbed.
     pub blocking: bool,
-    /// Room for so many sockets, two a connection. An installation that is there keeps the room that it has.
+    /// Room for so many sockets, two for each connection. An existing installation keeps its size.
     pub sockets: Option<u32>,
 }
 
-/// Loads the programs over the tables that are there, or new ones, and attaches every one or none. What was paused goes
-/// on. What cannot be installed leaves nothing, or what was there.
+/// Loads the programs with the present tables, or new ones, and attaches all or none. Ends a pause. A failed installation
+/// leaves what was there before.
 pub fn install(options: &Options) -> Result<()> {
     let was_there = tables(&options.pins)?.is_some();
     let done = try_to_install(options);
@@ -89,33 +89,33 @@ fn make_room(open: &mut OpenSpliceSkel, sockets: Option<u32>) -> Result<()> {
 #[error("it is not installed")]
 struct NotInstalled;
 
-/// The kill switch: nobody is spliced any more, or again. Who is, stays so.
+/// The kill switch: no further connections are spliced; with `false` they are again. Spliced ones stay spliced.
 pub fn pause(pins: &Path, paused: bool) -> Result<()> {
     let tables = tables(pins)?.ok_or_else(|| Error::new("splice", NotInstalled))?;
     tables.switch(|switches| switches.paused = u32::from(paused))
 }
 
-/// Takes every trace away, but for what connections that are spliced need: that goes with the last of them.
+/// Removes everything, except what spliced connections need: that goes with the last of them.
 pub fn remove(pins: &Path) -> Result<()> {
     if let Some(tables) = tables(pins)? {
         tables.switch(|switches| (switches.paused, switches.removed) = (1, 1))?;
     }
     let pins = Pins::new(pins)?;
-    pins.remove(&[KIND, "links"])?; // first: nobody enters a map without its program
+    pins.remove(&[KIND, "links"])?; // first, so that no socket enters a map whose program is gone
     pins.remove(&[KIND])
 }
 
-/// What is installed, and what it has done. None: nothing is.
+/// What is installed, and its counters; None: nothing is installed.
 pub fn status(pins: &Path) -> Result<Option<Status>> {
     tables(pins)?.map(|tables| tables.status()).transpose()
 }
 
-/// Whether the programs are attached to this cgroup, and none was severed.
+/// Whether all programs are attached to this cgroup.
 pub fn is_attached(pins: &Path, cgroup: &Path) -> bool {
     links::is_attached(pins, KIND, cgroup)
 }
 
-/// Where the pins of this kind are.
+/// The directory of these pins.
 pub fn directory(pins: &Path) -> PathBuf {
     pins.join(KIND)
 }

@@ -1,4 +1,4 @@
-//! Ports that are opted in.
+//! Opted-in ports.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortRange(pub RangeInclusive<u16>);
 
-/// A text that is no range of ports.
+/// Why a text is no range of ports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
     #[error("'{0}' is no port: 1 to 65535")]
@@ -47,12 +47,12 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// As they are in the table.
+    /// From the words of the table.
     pub fn from_words(words: Vec<u64>) -> Ports {
         Ports { words }
     }
 
-    /// As they are in the table.
+    /// The words of the table.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
@@ -62,7 +62,7 @@ impl Ports {
         self.words[usize::from(port) / 64] >> (port % 64) & 1 == 1
     }
 
-    /// The ranges that the set consists of, in ascending order.
+    /// The ranges in the set, in ascending order.
     pub fn ranges(&self) -> Vec<PortRange> {
         let mut found: Vec<PortRange> = Vec::new();
         for port in (0..=u16::MAX).filter(|port| self.contains(*port)) {

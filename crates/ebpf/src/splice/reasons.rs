@@ -1,4 +1,4 @@
-//! Why a connection to an opted-in port, or a part of it, went the way it did.
+//! The outcomes of a connection to an opted-in port, or of one direction of it.
 
 /// Names of `enum reason` in crates/bpf/src/splice.h, in its order, and what each means.
 pub const REASONS: [(&str, &str); 17] = [
@@ -21,7 +21,7 @@ pub const REASONS: [(&str, &str); 17] = [
     ("missed", "writes failed with EACCES: somebody has taken the peer out of the map, and its unread bytes with it"),
 ];
 
-/// What a reason means, in a sentence; empty for one that this version does not know.
+/// The meaning of a reason, in a sentence; empty for an unknown one.
 pub fn meaning(reason: &str) -> &'static str {
     REASONS.iter().find(|(name, _)| *name == reason).map_or("", |(_, meaning)| meaning)
 }

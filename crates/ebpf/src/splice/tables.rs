@@ -1,4 +1,4 @@
-//! The tables of the splice programs that are written and read from outside.
+//! The tables of the splice programs that user space writes and reads.
 
 use super::ports::Ports;
 use super::reasons::REASONS;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// `enum decision`
 const SPLICED: u32 = 1;
-/// The only element of an array with one.
+/// Index of the only element of a one-element array.
 const ONLY: u32 = 0;
 
 pub struct Tables {
@@ -22,7 +22,7 @@ pub struct Tables {
     pairs: Table<pair_key, pair>,
 }
 
-/// What has gone from queue to queue.
+/// What was redirected from socket to socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Messages.
@@ -31,27 +31,27 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// What is installed, and what it has done.
+/// What is installed, and its counters.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// Whether no further connection is spliced.
     pub paused: bool,
-    /// Whether programs that wait in their calls are spliced, too.
+    /// Whether programs that block in their calls are spliced, too.
     pub blocking: bool,
     /// Ports whose connections are spliced.
     pub ports: Ports,
-    /// Cookies. Empty: all namespaces.
+    /// Cookies of the namespaces. Empty: all.
     pub netns: Vec<u64>,
     /// Connections that are spliced now.
     pub connections: u64,
-    /// What has gone from socket to socket.
+    /// What was redirected from socket to socket.
     pub redirected: Traffic,
-    /// How often each of [`REASONS`] has come about.
+    /// The count of each of [`REASONS`].
     pub reasons: Vec<(&'static str, u64)>,
 }
 
 impl Status {
-    /// How often the reason of this name has come about.
+    /// The count of the reason with this name.
     pub fn reason(&self, name: &str) -> u64 {
         self.reasons.iter().find(|(reason, _)| *reason == name).map_or(0, |(_, count)| *count)
     }
@@ -62,7 +62,7 @@ impl Status {
 struct OtherForm;
 
 impl Tables {
-    /// Those that are pinned in this directory.
+    /// Opens the tables that are pinned in this directory.
     pub fn open(directory: &Path) -> Result<Tables> {
         let open = |name: &str| MapHandle::from_pinned_path(directory.join(name)).at("open", &directory.join(name));
         Ok(Tables {
@@ -75,7 +75,7 @@ impl Tables {
         })
     }
 
-    /// What is wanted from now on.
+    /// Writes the settings.
     pub fn fill(&self, ports: &Ports, netns: &[u64], blocking: bool) -> Result<()> {
         for (word, bits) in (0u32..).zip(ports.words()) {
             self.ports.update(word.bytes(), bits.bytes(), MapFlags::ANY).doing("map ports: put")?;
@@ -141,7 +141,7 @@ impl Tables {
     }
 }
 
-/// What each processor has in that element.
+/// The element's value for each processor.
 fn per_cpu<V: MapData>(map: &MapHandle, index: u32) -> Result<Vec<V>> {
     let found = map.lookup_percpu(index.bytes(), MapFlags::ANY).doing("look up a counter")?;
     Ok(found.into_iter().flatten().filter_map(|bytes| V::from_bytes(&bytes)).collect())

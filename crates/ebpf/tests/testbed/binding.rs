@@ -1,4 +1,4 @@
-//! bind() on the node: what a Service answers at is taken there, and nowhere else.
+//! bind() on the node: ports of Services are taken there, and nowhere else.
 
 use crate::node::{self, Node};
 use crate::sockets::{at, fresh};
@@ -10,7 +10,7 @@ use sidestep_mesh::state::Change;
 use sidestep_testkit::Namespace;
 use std::net::SocketAddr;
 
-/// On the node, so that it can be bound there at all.
+/// An address of the node, so that it can be bound there.
 const EXTERNAL: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
 const VIPS: [&str; 2] = ["10.96.0.1", "fd00:96::1"];
 
@@ -22,13 +22,13 @@ fn service(name: &str, protocol: Protocol, families: &[usize]) -> Service {
     service
 }
 
-/// Makes the address one of that namespace.
+/// Adds the address to that namespace.
 fn own(namespace: &Namespace, address: &str) {
     let (family, rest) = if address.contains(':') { ("-6 ", "/128 dev lo nodad") } else { ("", "/32 dev lo") };
     namespace.ip(&format!("{family}addr add {address}{rest}"));
 }
 
-/// A node on which all of these addresses are local.
+/// A node with all of these addresses.
 fn node(services: impl IntoIterator<Item = Service>) -> Node {
     let mut node = Node::new();
     EXTERNAL.iter().chain(&VIPS).for_each(|address| own(&node.testbed.node, address));
@@ -89,7 +89,7 @@ fn node_ports_and_external_addresses_are_taken_on_the_node() {
         }
     });
     assert_eq!(node.reason("bind-refused"), 2 * taken.len() as u64);
-    // A pod's ports are its own.
+    // A pod's ports are not affected.
     EXTERNAL.iter().for_each(|address| own(&pod.namespace, address));
     let nodes_own = ["10.244.0.1", "fd00:244::1"].map(|ip| at(ip, 0).ip());
     let in_pod = taken.into_iter().filter(|to| !nodes_own.contains(&to.ip().to_canonical()));
@@ -100,7 +100,7 @@ fn node_ports_and_external_addresses_are_taken_on_the_node() {
     });
 }
 
-/// An IPv6 socket for all addresses takes the IPv4 ports too, unless it is for IPv6 only.
+/// An IPv6 socket bound to :: takes IPv4 ports, too, unless it is IPV6_V6ONLY.
 #[test]
 fn a_wildcard_of_both_families_takes_both() {
     let node = node([service("web", Tcp, &[0])]);
@@ -112,7 +112,7 @@ fn a_wildcard_of_both_families_takes_both() {
     });
 }
 
-/// An address of the cluster is not the node's, but a cache on the node may make it so and serve there.
+/// The node does not hold ports at cluster IPs: a cache may add such an address to the node and serve there.
 #[test]
 fn a_cluster_address_is_free_for_whoever_has_it() {
     let node = node([service("web", Tcp, &[0, 1]), service("dns", Udp, &[0, 1])]);

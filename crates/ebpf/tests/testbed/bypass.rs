@@ -1,4 +1,4 @@
-//! Services whose connections go around both proxies.
+//! Services whose connections bypass both proxies.
 
 use crate::capture::world::{INBOUND, Met, OUTBOUND, World, dial_as, of, program, proxy, rules};
 use crate::node::{plain_service, slice};
@@ -98,7 +98,7 @@ impl Pair {
         dial_as(&self.client, ROOT, to).unwrap()
     }
 
-    /// The server's end of what the client's proxy sends on.
+    /// The server's listener for a connection that the client's proxy forwards.
     fn forwarded(&self) -> u16 {
         dial_as(&self.client, PROXY, of(self.server.v4, 8080)).unwrap().seen.listener
     }

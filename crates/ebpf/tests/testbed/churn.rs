@@ -1,5 +1,5 @@
-//! Clients that dial without a pause while the endpoints change: nobody ever sees a change half made. Each single write
-//! to the maps is followed by a whole connection of every client, so that nothing depends on who is quicker.
+//! Clients dial without pause while endpoints change: none ever sees a half-made change. After each single write to the maps every
+//! client makes a whole connection, so the result does not depend on timing.
 
 use crate::node::{Node, backend, slice};
 use crate::sockets::{ask, at, dial, echo, socket, until};
@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const VIP: &str = "10.96.0.1";
 /// Rounds through all sets of endpoints.
 const ROUNDS: usize = 5;
-/// In which what was replaced has rested.
+/// After this time replaced entries may be freed.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Clients of one kind: how many connections they have made, and whether one has failed.
+/// Clients of one kind: the number of their connections, and whether they have ended.
 #[derive(Default)]
 struct Clients {
     made: AtomicUsize,
@@ -29,7 +29,7 @@ struct Clients {
 }
 
 impl Clients {
-    /// Dials until it is over. Whoever fails says so, for those who wait.
+    /// Dials until it is over. A client that fails says so, for those who wait.
     fn work(&self, over: &AtomicBool, mut once: impl FnMut()) {
         let _end = SetAtEnd(&self.over);
         while !over.load(Ordering::Relaxed) {
@@ -38,7 +38,7 @@ impl Clients {
         }
     }
 
-    /// Waits until a connection has been made that was begun after now.
+    /// Waits until a connection that was begun after this call has been made.
     fn pass(&self) {
         let before = self.made.load(Ordering::Relaxed);
         let met = || self.made.load(Ordering::Relaxed) >= before + 2 || self.over.load(Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Drop for SetAtEnd<'_> {
     }
 }
 
-/// The maps, and clients that see what each write has made of them.
+/// The maps, with clients that check the effect of each write.
 struct Watched<'a> {
     maps: &'a mut Maps,
     clients: &'a [Clients],
@@ -117,14 +117,14 @@ impl DataPlane for Watched<'_> {
     }
 }
 
-/// Every non-empty set of the pods, in an order in which neighbours grow, shrink and have nothing in common.
+/// All non-empty sets of the pods, in an order with growing, shrinking and disjoint neighbours.
 fn sets(pods: &[Pod]) -> Vec<Vec<IpAddr>> {
     let all = (1u32..1 << pods.len()).map(|set| (set * 5) % (1 << pods.len()));
     let members = |set: u32| (0..pods.len()).filter(move |i| set & 1 << i != 0).map(|i| pods[i].v4);
     all.map(|set| members(set).collect()).collect()
 }
 
-/// Gives the Services one set of endpoints after the other.
+/// Gives the Services each set of endpoints in turn.
 fn change_all_the_time(node: &mut Node, sets: &[Vec<IpAddr>], clients: &[Clients]) {
     for round in 0..ROUNDS {
         for (set, (name, protocol)) in sets.iter().flat_map(|set| [(set, ("web", Tcp)), (set, ("dns", Udp))]) {
@@ -133,7 +133,7 @@ fn change_all_the_time(node: &mut Node, sets: &[Vec<IpAddr>], clients: &[Clients
             let mut watched = Watched { maps: &mut node.maps, clients };
             node.reconciler.apply(&node.state, services, &mut watched, round as u64 * SECOND_NS).unwrap();
         }
-        // What was replaced is given back, and so is written again in the next round.
+        // Frees replaced entries, so that the next round writes them again.
         node.reconciler.tidy(&mut node.maps, (round as u64 + 1) * SECOND_NS).unwrap();
     }
 }
@@ -153,7 +153,7 @@ fn no_client_ever_sees_a_change() {
         assert!(everybody.contains(&who) && peer == at(VIP, 80), "{who} as {peer}");
     };
     std::thread::scope(|scope| {
-        // Ends the clients also when a change fails.
+        // Also ends the clients if a change fails.
         let _over = SetAtEnd(&over);
         scope.spawn(|| {
             client.namespace.enter();

@@ -1,4 +1,4 @@
-//! Programs in namespaces that dial Services: what they reach, what they hear of their peer, what they are told.
+//! Programs in namespaces that dial Services: which backend they reach, what peer they see, what errors they get.
 
 use crate::installs::PROGRAMS;
 use crate::node::{self, Node, backend};
@@ -47,7 +47,7 @@ fn the_kernel_of_this_machine_lacks_nothing() {
     assert_eq!(sidestep_ebpf::probe::missing(), Vec::<String>::new());
 }
 
-/// What a command sees that did not install them: the same tables.
+/// Another process than the installing one sees the same tables.
 #[test]
 fn tables_are_found_by_their_pins() {
     let mut node = Node::new();
@@ -114,13 +114,13 @@ fn a_client_keeps_its_backend_while_affinity_lasts() {
     };
     assert_eq!((dialled(&one).len(), dialled(&other).len()), (1, 1));
     assert_eq!(node.counters("web"), Counters { picks: 40, affinity_hits: 38, refused: 0 });
-    // Its backend goes: another one, and only one. The time passes: any.
+    // The backend goes: the client gets another one, and keeps it. The affinity expires: any backend.
     let before = dialled(&one).pop_first().unwrap();
     node.endpoints("web", Tcp, pods.iter().filter(|pod| pod.v4 != before).map(|pod| (pod.v4, 8080)));
     let after = dialled(&one);
     assert!(after.len() == 1 && !after.contains(&before));
     let rested = (0..30).map(|_| {
-        std::thread::sleep(Duration::from_millis(1100)); // longer than the affinity lasts
+        std::thread::sleep(Duration::from_millis(1100)); // longer than the affinity
         dialled(&one).pop_first().unwrap()
     });
     assert!(rested.take_while(|who| after.contains(who)).count() < 30);
@@ -141,7 +141,7 @@ fn node_ports_answer_at_the_node_and_at_its_loopback_only_there() {
     for (pod, to) in [(&client, "127.0.0.1"), (&client, "10.244.0.99")] {
         assert!(pod.namespace.run(|| dial(at(to, 30080))).is_err(), "{to}");
     }
-    // On the node the port is taken; in a pod it is not.
+    // The port is taken on the node, but not in a pod.
     let bind = || TcpListener::bind("0.0.0.0:30080").map(drop).map_err(|error| error.kind());
     assert_eq!(node.testbed.node.run(bind), Err(ErrorKind::AddrInUse));
     assert_eq!(client.namespace.run(bind), Ok(()));
@@ -166,7 +166,7 @@ fn two_services_with_one_backend_can_be_dialled_from_one_source_port() {
         let pair = |_: &usize| {
             let first = from_port(at("10.96.0.1", 80)).unwrap();
             let second = from_port(at("10.96.0.2", 80));
-            // Reset instead of an ordinary end, which would keep the tuple for a minute.
+            // A reset, since an ordinary end would keep the tuple for a minute.
             for socket in [Some(&first), second.as_ref().ok()].into_iter().flatten() {
                 sockopt::set_socket_linger(socket, Some(Duration::ZERO)).unwrap();
             }
@@ -174,7 +174,7 @@ fn two_services_with_one_backend_can_be_dialled_from_one_source_port() {
         };
         (0..100).filter(pair).count()
     });
-    // All four tries fail once in sixteen, so 6 of 100 pairs; 31 are less likely than 1e-10.
+    // All four tries fail with probability 1/16, so about 6 of 100 pairs do; more than 30 have a probability below 1e-10.
     assert!(failed <= 30, "{failed} of 100");
     assert!(node.reason("tuple-in-use") > 0);
 }
@@ -196,8 +196,8 @@ fn weights_and_open_connections_decide_where_it_is_asked_for() {
     };
     let (one, two) = (active(&pods[0]), active(&pods[1]));
     assert_eq!(one + two, 20);
-    // Two random choices of two backends are the same one half of the time; 20 blind ones would differ by 9 and more
-    // once in 20 runs.
+    // Two random choices among two backends are equal half of the time. Without the comparison, 20 choices would differ by 9 or
+    // more in one of 20 runs.
     assert!(one.abs_diff(two) <= 8, "{one} and {two}");
     drop(open);
     assert_eq!((active(&pods[0]), active(&pods[1])), (0, 0));
@@ -216,14 +216,14 @@ fn an_upgrade_takes_over_what_is_there_and_removal_leaves_nothing() {
     let after = programs_attached(&node);
     assert!(after.len() == PROGRAMS && before.is_disjoint(&after), "every program is a new one");
     assert_eq!(client.namespace.run(|| dial(at(VIP, 80)).unwrap().0), server.v4);
-    // Nobody wants the Service any more.
+    // The Service is not wanted any more.
     reconciler.complete(&mut node.maps, 0).unwrap();
     assert!(client.namespace.run(|| dial(at(VIP, 80))).is_err());
     services::remove(&node.options.pins).unwrap();
     assert_eq!(programs_attached(&node), BTreeSet::new());
 }
 
-/// Numbers of the programs that are attached to the testbed's cgroup, as bpftool sees them.
+/// Ids of the programs that are attached to the testbed's cgroup, according to bpftool.
 fn programs_attached(node: &Node) -> BTreeSet<u32> {
     let cgroup = node.options.cgroup.to_str().unwrap();
     let shown =
@@ -232,7 +232,7 @@ fn programs_attached(node: &Node) -> BTreeSet<u32> {
     text.split("\"id\":").skip(1).map(|rest| rest.split(',').next().unwrap().parse().unwrap()).collect()
 }
 
-/// Its ClusterIP leads to the backend of this node only, its external address to all three.
+/// The cluster IP leads only to this node's backend, the external address to all three.
 #[test]
 fn affinity_lasts_at_each_policy_and_reaches_from_one_to_the_other() {
     let mut node = Node::new();

@@ -39,7 +39,7 @@ fn a_connected_socket_hears_the_service_and_names_it_as_its_peer() {
         assert_eq!(socket.peer_addr().unwrap(), vip);
         socket.send(b"?").unwrap();
         assert_eq!(hear(&socket), (server.v4, vip));
-        // With an address, on the connected socket: that address is meant.
+        // An address on a connected socket takes precedence.
         let direct = SocketAddr::new(server.v4, 5353);
         assert_eq!(socket.send_to(b"?", direct).map(|_| hear(&socket).0).unwrap(), server.v4);
     });
@@ -72,7 +72,7 @@ fn what_a_backend_is_asked_directly_it_answers_as_itself() {
     });
 }
 
-/// Two Services on one socket that share backends get different ones, as long as there are enough: answers of one backend
+/// If there are enough backends, two Services on one socket that share backends get different ones: answers of a common backend
 /// could not be told apart.
 #[test]
 fn two_services_on_one_socket_do_not_share_a_backend() {
@@ -93,11 +93,11 @@ fn two_services_on_one_socket_do_not_share_a_backend() {
             })
             .count()
     });
-    // Four tries are made, each of which finds the other backend half of the time: 12 of 200, and hardly ever more than 50.
+    // Each of four tries finds the other backend half of the time: about 12 of 200 fail, and hardly ever more than 50.
     assert!(collisions <= 50, "{collisions} of 200");
 }
 
-/// The socket that is connected to a backend that has gone goes on with another one; others are left alone.
+/// A socket that is connected to a backend that has gone gets another one; other sockets are left alone.
 #[test]
 fn sockets_of_a_backend_that_has_gone_are_led_to_another() {
     let mut node = Node::new();

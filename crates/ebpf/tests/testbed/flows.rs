@@ -1,4 +1,4 @@
-//! What is counted of connections without a proxy.
+//! Counters of connections without a proxy.
 
 use crate::node::Node;
 use crate::policy::probe::Family;
@@ -31,7 +31,7 @@ impl Observed {
         Observed { world, watch, web, db }
     }
 
-    /// Somebody is judged, so his connections are counted.
+    /// Adds a policy, so that the pod's connections are counted.
     fn judge(&mut self, app: &str) {
         self.world.policy("any", &format!("select: {{matchLabels: {{app: {app}}}}}, egress: [{{action: allow}}]"));
         self.world.settle();
@@ -51,14 +51,14 @@ impl Observed {
         self.world.pods[&self.web].namespace.run(work)
     }
 
-    /// A listener of the server's that nothing else serves.
+    /// A listener of the server at a port of its own.
     fn listen(&self, port: u16) -> (TcpListener, SocketAddr) {
         let at = SocketAddr::new(self.world.address(&self.db, false), port);
         (self.world.pods[&self.db].namespace.run(|| TcpListener::bind(at).unwrap()), at)
     }
 }
 
-/// A SYN and a FIN are a byte each.
+/// The SYN and the FIN count as a byte each.
 fn about(count: u64, bytes: u64) -> bool {
     (bytes..=bytes + 2).contains(&count)
 }
@@ -136,7 +136,7 @@ fn failures_by_their_kind() {
     let closed = SocketAddr::new(to.ip(), 9001);
     o.as_web(|| TcpStream::connect(closed).unwrap_err());
     assert_eq!(o.between(0, Side::Client).refused, 1);
-    // Closed with a linger of nothing: a reset.
+    // SO_LINGER with 0 makes close() send a reset.
     let mut client = o.as_web(|| TcpStream::connect(to).unwrap());
     let (server, _) = listener.accept().unwrap();
     sockopt::set_socket_linger(&server, Some(Duration::ZERO)).unwrap();
@@ -144,7 +144,7 @@ fn failures_by_their_kind() {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.read(&mut [0; 1]).unwrap_err();
     assert_eq!(o.between(0, Side::Client).reset, 1);
-    // Nobody answers what is dropped, and the program gives up.
+    // Packets are dropped, and the program gives up.
     o.world.policy("quiet", "select: {matchLabels: {app: db}}, default: {ingress: deny}, onDeny: drop");
     o.world.settle();
     let given_up = Duration::from_millis(100);
@@ -171,7 +171,7 @@ fn without_the_switch_nothing_is_counted() {
     assert!(watch.read().unwrap().is_empty());
 }
 
-/// With pairs that nobody has.
+/// Fills the table with pairs that do not exist.
 fn fill_up(pins: &Path) {
     let map = MapHandle::from_pinned_path(pins.join(format!("services/maps-{VERSION}/relations"))).unwrap();
     let nothing = vec![0; map.value_size() as usize];

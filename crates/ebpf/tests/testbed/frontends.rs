@@ -1,4 +1,4 @@
-//! Every kind of address at which a Service is reached, and what of a Service is left to others.
+//! Every kind of address of a Service, and unsupported parts of Services.
 
 use crate::node::{self, Node, backend};
 use crate::sockets::{ask, at, dial, echo, mapped, socket, socket6};
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 
 const VIP: &str = "10.96.0.1";
 const VIP6: &str = "fd00:96::1";
-/// The node, as its pods know it.
+/// The node's addresses for pods.
 const NODE: &str = "10.244.0.1";
 const NODE6: &str = "fd00:244::1";
 
@@ -61,7 +61,7 @@ fn each_named_port_has_its_own_endpoints() {
     let mut service = node::plain_service("web", Tcp, VIP, 80);
     service.ports = vec![port("http", Tcp, 80, None), port("metrics", Tcp, 90, None), port("dns", Udp, 80, None)];
     node.change(Change::Put(Object::Service(service)));
-    // The same name has another number in another slice.
+    // A port's name has another number in another slice.
     for (name, pod, ports) in [
         ("first", &one, vec![("http", Tcp, 8080), ("dns", Udp, 5353)]),
         ("second", &two, vec![("metrics", Tcp, 9090), ("other", Tcp, 1)]),
@@ -106,7 +106,7 @@ fn each_family_of_a_dual_stack_service_has_its_own_endpoints() {
     });
 }
 
-/// A NodePort of both families answers at the node's addresses of both, and at the loopback of IPv4 on the node only.
+/// A NodePort of both families answers at the node's addresses of both, and on the node also at the IPv4 loopback.
 #[test]
 fn node_ports_of_both_families() {
     let mut node = Node::new();
@@ -138,7 +138,7 @@ fn node_ports_of_both_families() {
     });
 }
 
-/// A NodePort of a Service of one family is none of the other.
+/// A NodePort of a single-family Service answers in that family only.
 #[test]
 fn a_node_port_answers_in_its_services_families_only() {
     let mut node = Node::new();
@@ -155,7 +155,7 @@ fn a_node_port_answers_in_its_services_families_only() {
     });
 }
 
-/// SCTP is said to be left; what else the Service has, and others at the same number, are programmed.
+/// SCTP is reported as unsupported; the Service's other ports, also those with the same number, are programmed.
 #[test]
 fn sctp_is_left_alone() {
     let mut node = Node::new();

@@ -1,4 +1,4 @@
-//! Programs are attached as a whole, wherever others were attached before.
+//! All programs are attached together, whatever was attached before.
 
 use crate::node::{Node, install};
 use libbpf_rs::Link;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A cgroup below that of the testbed, with nobody in it.
+/// An empty cgroup below that of the testbed.
 fn cgroup_below(node: &Node) -> Cgroup {
     node.testbed.cgroup.child("below")
 }
@@ -24,7 +24,7 @@ fn bpftool(words: &[&str]) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// How many programs are attached to it.
+/// Number of programs that are attached to it.
 fn attached(cgroup: &Path) -> usize {
     bpftool(&["cgroup", "show", cgroup.to_str().unwrap()]).lines().count().saturating_sub(1)
 }
@@ -38,7 +38,7 @@ fn names(directory: &Path) -> BTreeSet<String> {
     entries.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 
-/// How many programs there are for a cgroup.
+/// Number of programs for a cgroup.
 pub const PROGRAMS: usize = 13;
 
 #[test]
@@ -86,7 +86,7 @@ fn a_cgroup_that_was_made_again_gets_the_programs_again() {
     install(&options);
     drop(below);
     while !is_severed() {
-        std::thread::sleep(Duration::from_millis(5)); // the kernel does it some time later
+        std::thread::sleep(Duration::from_millis(5)); // the kernel detaches asynchronously
     }
     let below = cgroup_below(&node);
     assert!(!is_attached(&options.pins, below.path()));
@@ -94,7 +94,7 @@ fn a_cgroup_that_was_made_again_gets_the_programs_again() {
     assert_eq!((is_attached(&options.pins, below.path()), attached(below.path())), (true, PROGRAMS));
 }
 
-/// As another version leaves it, whose programs are not the same ones.
+/// As after an upgrade from a version with other programs.
 #[test]
 fn programs_that_come_and_go_are_attached_and_detached() {
     let node = Node::new();
@@ -107,7 +107,7 @@ fn programs_that_come_and_go_are_attached_and_detached() {
     assert_eq!(attached(node.testbed.cgroup.path()), PROGRAMS);
 }
 
-/// Half of the table's room, and then the same number of others.
+/// Half of the table's capacity, replaced by as many others.
 #[test]
 fn all_addresses_of_the_node_may_change_at_once() {
     let mut node = Node::new();

@@ -1,4 +1,4 @@
-//! Services as programs in pods meet them: real sockets in network namespaces.
+//! Services as seen by programs in pods: real sockets in network namespaces.
 
 mod attacks;
 mod binding;

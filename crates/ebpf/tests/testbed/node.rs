@@ -1,4 +1,4 @@
-//! A testbed with the Service programs installed, and Services made by hand.
+//! A testbed with the Service programs installed, and Services that tests define.
 
 use sidestep_ebpf::plane::{Counters, Maps};
 use sidestep_ebpf::services::{self, Options};
@@ -26,7 +26,7 @@ impl Node {
         Node::with(false)
     }
 
-    /// `watch`: connections are counted.
+    /// `watch`: whether connections are counted.
     pub fn with(watch: bool) -> Node {
         let testbed = Testbed::new();
         let options = Options {
@@ -57,7 +57,7 @@ impl Node {
         self.endpoints(name, protocol, endpoints)
     }
 
-    /// These are the endpoints of the Service from now on, see [`slice`].
+    /// Replaces the endpoints of the Service, see [`slice`].
     pub fn endpoints(
         &mut self,
         name: &str,
@@ -67,21 +67,21 @@ impl Node {
         self.change(Change::Put(Object::Slice(slice(name, protocol, endpoints))))
     }
 
-    /// What was counted for the only port of the Service.
+    /// The counters of the Service's only port.
     pub fn counters(&self, name: &str) -> Counters {
         let ports = self.reconciler.ports();
         let port = ports.iter().find(|port| &*port.key.service.name == name).expect("the Service is programmed");
         self.maps.counters(port.service).unwrap()
     }
 
-    /// The Service and its endpoints are no more.
+    /// Deletes the Service and its endpoints.
     pub fn forget(&mut self, name: &str) -> Outcome {
         let name = Name::new("default", name);
         self.change(Change::Delete(Key::Slice(name.clone())));
         self.change(Change::Delete(Key::Service(name)))
     }
 
-    /// How many sockets count as connected to a backend; 0 if it is none.
+    /// Number of sockets that count as connected to a backend; 0 if it is no backend.
     pub fn open(&self, address: IpAddr, port: u16) -> u64 {
         self.reconciler.backend(&Endpoint::new(address, port)).map_or(0, |number| self.maps.load(number).active)
     }
@@ -122,7 +122,7 @@ pub fn plain_service(name: &str, protocol: Protocol, vip: &str, port: u16) -> Se
     }
 }
 
-/// All endpoints of a Service. All of them have the port of the first.
+/// A slice with all endpoints of a Service. All have the first one's port.
 pub fn slice(name: &str, protocol: Protocol, endpoints: impl IntoIterator<Item = (IpAddr, u16)>) -> Slice {
     let endpoints: Vec<_> = endpoints.into_iter().collect();
     let port = endpoints.first().map_or(1, |(_, port)| *port);
@@ -153,7 +153,7 @@ pub fn netns_cookie() -> u64 {
     sidestep_ebpf::netns::cookie().unwrap()
 }
 
-/// A server in the pod, in both families, that tells each client the pod's address. Ends when dropped.
+/// A server in the pod, for both families, that tells each client the pod's address. Ends when dropped.
 pub struct Backend {
     listener: Arc<TcpListener>,
     server: Option<JoinHandle<()>>,
@@ -166,7 +166,7 @@ pub fn backend(pod: &Pod, port: u16) -> Backend {
     let server = std::thread::spawn(move || {
         while let Ok((mut stream, _)) = serving.accept() {
             let mapped = stream.local_addr().unwrap().ip().to_canonical().is_ipv4();
-            // A client that has gone away already is none to answer.
+            // The client may have gone.
             let _ = write!(stream, "{}", if mapped { v4 } else { v6 });
         }
     });

@@ -1,4 +1,4 @@
-//! SplitMix64: the same numbers from the same seed, anywhere.
+//! SplitMix64: the same seed gives the same numbers everywhere.
 
 pub struct Numbers(u64);
 
@@ -14,7 +14,7 @@ impl Numbers {
         ((mixed ^ (mixed >> 31)) % limit as u64) as usize
     }
 
-    /// Once in so many times.
+    /// True with probability 1 / `times`.
     pub fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -23,7 +23,7 @@ impl Numbers {
         &choices[self.below(choices.len())]
     }
 
-    /// Some of them, in their order.
+    /// A random subset, in the original order.
     pub fn some_of<T: Clone>(&mut self, choices: &[T]) -> Vec<T> {
         choices.iter().filter(|_| self.once_in(3)).cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! Where programs and tables are pinned nobody else may write.
+//! Only the owner may write where programs and tables are pinned.
 
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -25,7 +25,7 @@ fn what_is_made_is_for_this_user_alone() {
     let directory = testbed.bpffs().join("sidestep");
     let made = Pins::new(&directory).unwrap().make(&["services", "maps"]).unwrap();
     assert_eq!([&directory, &directory.join("services"), &made].map(|path| mode(path)), [0o700; 3]);
-    // As an earlier version has made it.
+    // Earlier versions created it so.
     fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
     Pins::new(&directory).unwrap().create().unwrap();
     assert_eq!(mode(&directory), 0o700);
@@ -40,7 +40,7 @@ fn what_others_could_have_written_is_refused() {
         fs::set_permissions(&directory, Permissions::from_mode(shared)).unwrap();
         let said = refusal(&directory);
         assert!(said.contains("can be written by others") && said.contains("chmod go-w"), "{shared:o}: {said}");
-        // Where it is sticky nobody can touch what is somebody else's.
+        // In a sticky directory nobody can replace another user's files.
         assert_eq!(Pins::new(&directory.join("deeper")).is_ok(), shared == 0o1777, "{shared:o}");
     }
     fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
@@ -53,7 +53,7 @@ fn what_others_could_have_written_is_refused() {
     assert!(refusal(&directory).contains("is no directory"));
 }
 
-/// A mount in which everybody may rename and remove what is ours.
+/// A mount whose root directory is writable for everybody, who could rename and remove our files.
 #[test]
 fn a_file_system_that_is_everybodys_is_refused() {
     let testbed = Testbed::new();
@@ -71,7 +71,7 @@ fn a_file_system_that_is_everybodys_is_refused() {
     drop(testbed);
 }
 
-/// In a mount namespace of the test's own.
+/// Runs in a mount namespace of its own.
 #[test]
 fn the_usual_place_is_mounted_for_root_alone() {
     std::thread::spawn(|| {

@@ -1,9 +1,9 @@
-//! Files of a test.
+//! Temporary files of a test.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory of a test, gone at its end.
+/// A directory that is removed on drop.
 pub struct Scratch(PathBuf);
 
 impl Scratch {

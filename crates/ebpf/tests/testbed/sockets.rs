@@ -1,4 +1,4 @@
-//! What clients and servers of the tests have in common.
+//! Helpers for clients and servers in tests.
 
 use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketType, recvfrom};
 use sidestep_testkit::Pod;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// For what must come. Nothing waits that long unless it fails.
+/// Limit for what must come; reached only if a test fails.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn at(ip: &str, port: u16) -> SocketAddr {
@@ -24,12 +24,12 @@ pub fn mapped(to: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Who answers, and whom the program believes to be talking to.
+/// The server that answers, and the peer that the program sees.
 pub fn dial(to: SocketAddr) -> io::Result<(IpAddr, SocketAddr)> {
     greeted(TcpStream::connect_timeout(&to, PATIENCE)?)
 }
 
-/// What a connected stream hears of a [`crate::node::Backend`], and its peer.
+/// What a connected stream reads from a [`crate::node::Backend`], and its peer.
 pub fn greeted(mut stream: TcpStream) -> io::Result<(IpAddr, SocketAddr)> {
     let peer = stream.peer_addr()?;
     let mut said = String::new();
@@ -38,23 +38,23 @@ pub fn greeted(mut stream: TcpStream) -> io::Result<(IpAddr, SocketAddr)> {
     Ok((said.trim().parse().unwrap(), peer))
 }
 
-/// A socket that has done nothing yet.
+/// A new socket.
 pub fn fresh(kind: SocketType, v6: bool) -> OwnedFd {
     let family = if v6 { AddressFamily::INET6 } else { AddressFamily::INET };
     rustix::net::socket(family, kind, None).unwrap()
 }
 
-/// Whom getpeername() names.
+/// What getpeername() returns.
 pub fn peer(socket: &impl AsFd) -> SocketAddr {
     rustix::net::getpeername(socket).unwrap().expect("a name").try_into().unwrap()
 }
 
-/// An IPv4 socket for datagrams that does not wait for ever.
+/// An IPv4 UDP socket with a receive timeout.
 pub fn socket() -> UdpSocket {
     patient(UdpSocket::bind("0.0.0.0:0").unwrap())
 }
 
-/// The same of IPv6, which takes mapped addresses too.
+/// An IPv6 UDP socket with a receive timeout, which also accepts mapped addresses.
 pub fn socket6() -> UdpSocket {
     patient(UdpSocket::bind("[::]:0").unwrap())
 }
@@ -64,7 +64,7 @@ pub fn patient(socket: UdpSocket) -> UdpSocket {
     socket
 }
 
-/// Who answers, and as whom.
+/// The server that answers, and the source address of the answer.
 pub fn ask(socket: &UdpSocket, to: SocketAddr) -> (IpAddr, SocketAddr) {
     socket.send_to(b"?", to).unwrap();
     hear(socket)
@@ -76,12 +76,12 @@ pub fn hear(socket: &UdpSocket) -> (IpAddr, SocketAddr) {
     (answer(&text[..length]), from)
 }
 
-/// What an [`Echo`] says.
+/// Parses what an [`Echo`] says.
 pub fn answer(text: &[u8]) -> IpAddr {
     std::str::from_utf8(text).unwrap().parse().unwrap()
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
@@ -101,7 +101,7 @@ pub fn echo(pod: &Pod, port: u16) -> Echo {
     let socket = Arc::new(pod.namespace.run(|| UdpSocket::bind(any).unwrap()));
     let (serving, v4, v6) = (socket.clone(), pod.v4, pod.v6);
     let server = std::thread::spawn(move || {
-        // A shutdown looks like a datagram that is empty, and nobody's: the standard library would look for an address.
+        // shutdown() makes recvfrom return an empty datagram without an address, which the standard library cannot represent.
         while let Ok((_, 1.., Some(from))) = recvfrom(&serving, &mut [0; 16], RecvFlags::empty()) {
             let from = SocketAddr::try_from(from).unwrap();
             let mine = if from.ip().to_canonical().is_ipv4() { v4 } else { v6 };
@@ -113,7 +113,7 @@ pub fn echo(pod: &Pod, port: u16) -> Echo {
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        // An unconnected socket wakes its reader up, and says that it is not connected.
+        // Shutting down an unconnected socket wakes its reader, although the call itself fails with ENOTCONN.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
         self.server.take().unwrap().join().unwrap();
     }

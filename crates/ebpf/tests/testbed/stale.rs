@@ -1,4 +1,4 @@
-//! Connected UDP sockets whose backend has gone: exactly those go on with another one, or are aborted, wherever they are.
+//! Connected UDP sockets whose backend has gone: exactly these get another one, or are aborted, in any namespace.
 
 use crate::node::Node;
 use crate::sockets::{ask, at, echo, fresh, hear, mapped, patient, peer};
@@ -43,14 +43,14 @@ fn in_every_namespace_exactly_those_that_were_translated() {
     let stale: Vec<_> = clients.iter().flat_map(|pod| services.map(|to| connected(pod, to))).collect();
     let spared: Vec<_> =
         clients.iter().flat_map(|pod| [direct, at("10.96.0.2", 53)].map(|to| connected(pod, to))).collect();
-    // Translated once, and then something else.
+    // Translated once, and disconnected since.
     let disconnected = connected(&clients[0], at(VIP, 53));
     connect_unspec(&disconnected).unwrap();
     let turned = connected(&clients[1], at(VIP, 53));
     connect(&turned, &direct).unwrap();
     let unconnected = clients[0].namespace.run(crate::sockets::socket);
     assert_eq!(ask(&unconnected, at(VIP, 53)), (old.v4, at(VIP, 53)));
-    // Nobody in the cgroup has made it.
+    // Created outside of the cgroup.
     let foreign = node.testbed.cgroup.outside(|| connected(&clients[1], direct));
 
     node.endpoints("four", Udp, [(new.v4, 5353)]);
@@ -75,7 +75,7 @@ fn in_every_namespace_exactly_those_that_were_translated() {
     assert_eq!(run(&node, false), Reclaimed::default(), "and only once");
 }
 
-/// Such as of statsd and syslog: it never hears of anything, and never dials again.
+/// Such as clients of statsd and syslog: they never receive, and never connect again.
 #[test]
 fn a_client_that_only_sends_reaches_the_next_backend() {
     let mut node = Node::new();
@@ -94,7 +94,7 @@ fn a_client_that_only_sends_reaches_the_next_backend() {
     socket.send(b"two").unwrap();
     assert_eq!(heard_from(&hearers[1]), from, "from the same port");
     assert_eq!(peer(&socket), at(VIP, 8125));
-    // While there is none: errors, until there is one again.
+    // While there is no backend, calls fail.
     node.endpoints("statsd", Udp, []);
     assert_eq!(run(&node, false), Reclaimed { moved: 0, ended: 1, waiting: 1 });
     for _ in 0..2 {
@@ -103,13 +103,13 @@ fn a_client_that_only_sends_reaches_the_next_backend() {
     assert_eq!(run(&node, true), Reclaimed { moved: 0, ended: 0, waiting: 1 });
     node.endpoints("statsd", Udp, [(old.v4, 8125)]);
     assert_eq!(run(&node, true), Reclaimed { moved: 1, ended: 0, waiting: 0 });
-    // What the abort has left to be read is the first thing that the program hears.
+    // The pending error of the abort is the first thing that the program gets.
     assert_eq!(socket.take_error().unwrap().unwrap().kind(), ErrorKind::ConnectionAborted);
     socket.send(b"three").unwrap();
     heard_from(&hearers[0]);
 }
 
-/// By whomever they are held, each is connected once; and one whose address is no Service's any more leads nowhere.
+/// Each socket is connected once, whichever processes hold it. A socket whose address is no longer a Service's is left alone.
 #[test]
 fn sockets_of_other_processes_and_of_several_are_moved_once() {
     let mut node = Node::new();
@@ -119,7 +119,7 @@ fn sockets_of_other_processes_and_of_several_are_moved_once() {
     node.service("gone", Udp, "10.96.0.2", 53, [(old.v4, 5353)]);
     let shared = connected(&client, at(VIP, 53));
     let orphan = connected(&client, at("10.96.0.2", 53));
-    // Of another user, with the socket as its standard input: it asks until the new backend answers.
+    // A process of another user, with the socket as its standard input, asks until the new backend answers.
     let ask = "import socket, sys; s = socket.socket(fileno=0); s.settimeout(0.2); said = ''\n\
                while said != sys.argv[1]:\n try: s.send(b'?'); said = s.recv(99).decode()\n except OSError: pass\n\
                print(said)";
@@ -135,7 +135,7 @@ fn sockets_of_other_processes_and_of_several_are_moved_once() {
     drop(shared);
 }
 
-/// A socket that was aborted can be used again: what a program does that dials anew.
+/// An aborted socket can be connected again by its program.
 #[test]
 fn an_aborted_socket_connects_to_the_new_backend() {
     let mut node = Node::new();
@@ -154,7 +154,7 @@ fn an_aborted_socket_connects_to_the_new_backend() {
     assert_eq!(run(&node, true), Reclaimed::default(), "it waits for nothing any more");
 }
 
-/// A name of ip-netns(8) whose namespace has gone with an earlier life of the machine.
+/// A name of ip-netns(8) without a namespace, as left by a reboot.
 struct Name(std::path::PathBuf);
 
 impl Drop for Name {

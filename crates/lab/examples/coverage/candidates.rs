@@ -1,4 +1,4 @@
-//! The intervals among which was chosen: of the median where nothing else is said.
+//! The candidates for the interval; intervals of the median unless named otherwise.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -102,7 +102,7 @@ fn bca(values: &[f64], confidence: f64, rng: &mut ChaCha8Rng) -> Ends {
     (at(&all, place(z)), at(&all, place(-z)))
 }
 
-/// The trimmed mean and its standard error.
+/// The 20 % trimmed mean and its standard error.
 fn with_error(values: &[f64]) -> (f64, f64) {
     let (count, cut) = (values.len(), values.len() / 5);
     let all = sorted(values);
@@ -122,7 +122,7 @@ fn studentized(values: &[f64], confidence: f64, rng: &mut ChaCha8Rng) -> Ends {
     (middle - width, middle + width)
 }
 
-/// Of Wilcoxon: all means of two values but so many at each end as go with the confidence.
+/// The interval of Wilcoxon's signed ranks: the means of all pairs, without as many at each end as the confidence allows.
 fn signs(values: &[f64], confidence: f64) -> Ends {
     let mut ways = vec![1.0];
     for rank in 1..=values.len() {

@@ -1,6 +1,6 @@
-//! How often intervals that claim 95 % hold the truth: the tables in the documentation of `sidestep_lab::stats`.
+//! How often intervals of 95 % contain the true value: computes the tables in the documentation of `sidestep_lab::stats`.
 //!
-//! `cargo run --release -p sidestep-lab --example coverage [trials]`: some minutes for 2000.
+//! `cargo run --release -p sidestep-lab --example coverage [trials]`. 2000 trials take some minutes.
 
 mod candidates;
 mod samples;
@@ -31,7 +31,7 @@ fn intervals(trials: u64) {
     }
 }
 
-/// Percent of the trials in which the interval holds the truth, and half of the mean width in percent.
+/// Percentage of trials in which the interval contains the true value, and half of the mean width in percent.
 fn held(method: candidates::Method, noise: Noise, rounds: usize, trials: u64) -> (f64, f64) {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let ends: Vec<(f64, f64)> =

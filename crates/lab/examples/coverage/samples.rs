@@ -1,4 +1,4 @@
-//! What the trials of a load test look like: pairs of figures with a known ratio.
+//! Simulated turns of a load test: pairs of figures with a known ratio.
 
 use indexmap::IndexMap;
 use rand::{RngExt, SeedableRng};
@@ -9,7 +9,7 @@ use sidestep_lab::stats::{Comparison, Rule, compare};
 
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Of one trial: what its true value is multiplied with.
+/// The factor by which one turn differs from its true value.
 pub type Noise = fn(&mut ChaCha8Rng) -> f64;
 
 pub const NOISES: [(&str, Noise); 6] = [
@@ -26,7 +26,7 @@ pub fn normal(rng: &mut ChaCha8Rng) -> f64 {
     (0.03 * deviation).exp()
 }
 
-/// The machine is slower by 2 % from round to round.
+/// The machine gets slower by 2 % from round to round.
 pub fn pairs(noise: Noise, ratio: f64, rounds: usize, rng: &mut ChaCha8Rng) -> Vec<(f64, f64)> {
     let level = |round: usize| 1000.0 * 1.02f64.powi(round as i32);
     (0..rounds).map(|round| (level(round) * ratio * noise(rng), level(round) * noise(rng))).collect()
@@ -37,7 +37,7 @@ pub fn judge(pairs: &[(f64, f64)]) -> Comparison {
     compare(&side(|pair| pair.0), &side(|pair| pair.1), Better::Lower, CONFIDENCE).unwrap()
 }
 
-/// A whole cell: round by round, until it is enough.
+/// A whole cell: rounds until the rule ends it.
 pub fn cell(rule: &Rule, noise: Noise, ratio: f64, seed: u64) -> Comparison {
     let all = pairs(noise, ratio, rule.most_rounds, &mut ChaCha8Rng::seed_from_u64(seed));
     let mut after = (rule.least_rounds..=rule.most_rounds).map(|rounds| judge(&all[..rounds]));

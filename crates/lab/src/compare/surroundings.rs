@@ -1,9 +1,9 @@
-//! What else was different, so that it is not only the change that was measured.
+//! Differences between the surroundings of two runs, which may also explain a difference of figures.
 
 use crate::report::units;
 use crate::result::{Machine, Run};
 
-/// Cells and variants of `one` that `other` has not.
+/// Cells and variants of `one` that `other` lacks.
 pub fn only(one: &Run, other: &Run) -> Vec<String> {
     let missing = |name: &&str| !other.variants.iter().any(|variant| variant.name == **name);
     let variants = one.variants.iter().map(|variant| variant.name.as_str()).filter(missing);
@@ -48,7 +48,7 @@ fn or_none(text: &Option<String>) -> String {
     text.clone().unwrap_or("none".into())
 }
 
-/// The path matters only where the program does not tell its version.
+/// The path is included only if the program does not print its version.
 fn program(run: &Run, name: &str) -> String {
     let program = run.programs.get(name);
     program.map_or("none".into(), |program| program.version.clone().unwrap_or_else(|| program.path.clone()))

@@ -1,23 +1,23 @@
-//! How a program is started: in its cgroup and namespace, as its user, on its processors.
+//! How a program is started: in its cgroup and network namespace, as its user, on its processors.
 
 use crate::scenario::User;
 use indexmap::IndexMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Where `ip netns` keeps namespaces.
+/// Where ip-netns(8) keeps namespaces.
 pub const NETNS: &str = "/run/netns";
 
 const SYSTEM: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
-/// A program and its surroundings. Each wrapper becomes the next one by execve(2), so the process stays the same.
+/// A program and its surroundings. Each wrapper executes the next one by execve(2), so the process stays the same.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cmd {
-    /// In messages, and of its log.
+    /// Name in messages, and of its log.
     pub name: String,
     pub argv: Vec<String>,
     pub env: IndexMap<String, String>,
-    /// By the name that `ip netns` knows.
+    /// Name of the network namespace for ip-netns(8).
     pub namespace: Option<String>,
     pub cgroup: Option<PathBuf>,
     pub user: Option<User>,
@@ -37,7 +37,7 @@ impl Cmd {
             push(&["sh", "-c", "echo 0 >\"$0\" && exec \"$@\"", &members.display().to_string()]);
         }
         if let Some(namespace) = &self.namespace {
-            // Not `ip netns exec`, which hides the cgroups.
+            // Not `ip netns exec`, which unmounts cgroups.
             push(&["nsenter", &format!("--net={NETNS}/{namespace}"), "--"]);
         }
         if let Some(User { uid, gid }) = self.user {
@@ -50,7 +50,7 @@ impl Cmd {
         words
     }
 
-    /// Nothing of the caller's settings of Sidestep reaches a program.
+    /// The command. Variables by which Sidestep is configured are not inherited from the caller.
     pub fn command(&self) -> Command {
         let words = self.words();
         let mut command = Command::new(&words[0]);
@@ -60,7 +60,7 @@ impl Cmd {
                 command.env_remove(name);
             }
         }
-        // What the lab itself calls, and servers, lie where an ordinary user's PATH does not look.
+        // An ordinary user's PATH lacks the directories of servers and of tools that the lab calls.
         command.env("PATH", format!("{}:{SYSTEM}", std::env::var("PATH").unwrap_or_default()));
         command.envs(&self.env);
         command

@@ -1,4 +1,4 @@
-//! Why a set-up cannot stand, or does not do what it should.
+//! Why a set-up cannot be started, or does not do what it should.
 
 use super::process::ProcessError;
 use crate::context::ProgramError;
@@ -25,12 +25,12 @@ pub enum EnvironmentError {
     SpliceStatus(#[source] serde_json::Error),
     #[error("the output of `sidestep splice status --json` has no number of bytes: {0}")]
     NoBytes(serde_json::Value),
-    /// A check of the scenario; it has failed once for all trials of the set-up.
+    /// A check of the scenario. Once failed, it counts as failed for all turns of the set-up.
     #[error(transparent)]
     Check(Arc<CheckError>),
 }
 
-/// What a check of the scenario says against the way that a load has taken.
+/// A scenario's check has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     #[error(transparent)]
@@ -39,7 +39,7 @@ pub enum CheckError {
     NothingMoved { way: String, counted: String },
 }
 
-/// The field of the scenario, and the variant for which it cannot be filled in.
+/// A field of the scenario that cannot be filled in for a variant.
 #[derive(Debug, thiserror::Error)]
 #[error("{field}, variant {variant}: {source}")]
 pub struct SpecError {

@@ -1,4 +1,4 @@
-//! From a scenario to the set-up of one variant in one cell: every template is filled in.
+//! Fills in all templates: from a scenario to the set-up of one variant in one cell.
 
 use super::command::{Cmd, NETNS};
 use super::error::{FillError, SpecError};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl Spec {
-    /// The set-up of a variant in a cell, at that place. The error names the field of the scenario.
+    /// The set-up of a variant in a cell, in that directory. The error names the field of the scenario.
     pub fn fill(
         context: &RunContext,
         scenario: &Scenario,
@@ -64,8 +64,8 @@ impl Spec {
     }
 }
 
-/// What templates may name wherever they are: the lab's places, and values of the scenario.
-pub fn base_scope(context: &RunContext, scenario: &Scenario) -> Scope {
+/// The names that all templates can use: the lab's directories and programs, and values of the scenario.
+pub fn base_scope(ground: &Ground, scenario: &Scenario) -> Scope {
     let mut scope = Scope::default();
     scope.set("shared", context.shared().display().to_string());
     for (name, path) in context.programs() {
@@ -79,9 +79,9 @@ pub fn base_scope(context: &RunContext, scenario: &Scenario) -> Scope {
     scope
 }
 
-/// ... and of the variant, and of the cell.
-fn scope(context: &RunContext, scenario: &Scenario, variant: &Variant, cell: &Values, place: &Place) -> Scope {
-    let mut scope = base_scope(context, scenario);
+/// These, and the names of the variant and the cell.
+fn scope(ground: &Ground, scenario: &Scenario, variant: &Variant, cell: &Values, place: &Place) -> Scope {
+    let mut scope = base_scope(ground, scenario);
     scope.set("dir", place.dir.display().to_string());
     scope.set("pins", super::sidestep::pins(context, place).display().to_string());
     if let Some(cgroup) = &place.cgroup {
@@ -97,7 +97,7 @@ fn scope(context: &RunContext, scenario: &Scenario, variant: &Variant, cell: &Va
     scope
 }
 
-/// A day, in seconds.
+/// One day in seconds.
 const LONGEST: f64 = 86_400.0;
 
 struct Filler<'a> {
@@ -129,7 +129,7 @@ impl Filler<'_> {
         text.parse().map_err(|_| FillError::NotANumber { field: field.into(), text })
     }
 
-    /// Seconds.
+    /// A duration in seconds.
     fn duration(&self, field: &str, text: &Text) -> Result<f64, FillError> {
         let seconds: f64 = self.number(field, text)?;
         if (0.0..=LONGEST).contains(&seconds) {
@@ -139,7 +139,7 @@ impl Filler<'_> {
         }
     }
 
-    /// None for nothing, and for 0.
+    /// None if it is absent or 0.
     fn some_number<T: std::str::FromStr + PartialEq + Default>(
         &self,
         field: &str,
@@ -153,7 +153,7 @@ impl Filler<'_> {
         format!("{}-{}", self.place.prefix, name.unwrap_or(NODE))
     }
 
-    /// Of what disturbs on purpose: no part of the set-up's whole.
+    /// The cgroup of a background process, which is outside the set-up's own.
     fn beside(&self, name: &str) -> Option<PathBuf> {
         self.place.cgroup.as_ref().map(|all| all.with_file_name(format!("{}-{name}", self.place.prefix)))
     }
@@ -187,13 +187,13 @@ impl Filler<'_> {
         })
     }
 
-    /// What the variant puts before a program.
+    /// The words that the variant puts before a program.
     fn prefix(&self, name: &str) -> Result<Vec<String>, FillError> {
         let rings = self.rings(name).map(|rings| self.run(rings)).transpose()?.unwrap_or_default();
         Ok([self.all(&self.variant.prefix)?, rings].concat())
     }
 
-    /// If the program is one of those.
+    /// The settings for rings, if the program is to use rings.
     fn rings(&self, name: &str) -> Option<&Rings> {
         self.variant.rings.as_ref().filter(|rings| rings.only.is_empty() || rings.only.iter().any(|each| each == name))
     }
@@ -208,7 +208,7 @@ impl Filler<'_> {
         self.variant.rings.as_ref().map(|rings| self.released(rings, BROKER)).transpose()
     }
 
-    /// The path of a program of the release that is measured.
+    /// The path of a program of the measured release.
     fn released(&self, rings: &Rings, program: &str) -> Result<String, FillError> {
         let Some(release) = self.option(&rings.release)? else {
             return Ok(self.context.part(program)?);
@@ -271,7 +271,7 @@ impl Filler<'_> {
             .collect()
     }
 
-    /// They run as the load does: as another client.
+    /// Checks run in the surroundings of the load, as another client.
     fn checks(&self, scenario: &Scenario, variant: &str, cell: &Values) -> Result<Vec<CheckSpec>, FillError> {
         let those = scenario.checks.iter().enumerate().filter(|(_, each)| each.when.holds(variant, cell));
         let one = |(number, check): (usize, &Check)| match check.moved.as_slice() {
@@ -288,7 +288,7 @@ impl Filler<'_> {
         Ok(command)
     }
 
-    /// A command that runs to its end.
+    /// A command that ends by itself.
     fn step(&self, name: String, run: &[Text], namespace: Option<&str>) -> Result<Cmd, FillError> {
         Ok(Cmd {
             name,

@@ -1,4 +1,4 @@
-//! Loading a set-up's rules.
+//! Loads a set-up's iptables rules.
 
 use super::command::Cmd;
 use super::error::EnvironmentError;
@@ -6,8 +6,8 @@ use super::process::run;
 use super::spec::{RulesSpec, Spec};
 use crate::error::AtPath;
 
-/// All at once, each namespace's texts in their order; chains that are there stay.
-pub fn load(spec: &Spec) -> Result<(), EnvironmentError> {
+/// Each namespace's texts are loaded atomically, in their order. Existing chains stay.
+pub fn load(spec: &Spec) -> Result<(), WorldError> {
     for (number, rules) in spec.rules.iter().enumerate().filter(|(_, rules)| !rules.text.trim().is_empty()) {
         let path = spec.place.dir.join(format!("rules-{number}"));
         std::fs::write(&path, &rules.text).at("write", &path)?;
@@ -19,7 +19,7 @@ pub fn load(spec: &Spec) -> Result<(), EnvironmentError> {
 fn command(spec: &Spec, rules: &RulesSpec) -> Cmd {
     let mut command = Cmd::new("iptables", &[&rules.command, "--noflush"]);
     command.namespace = Some(rules.namespace.clone());
-    // What somebody else does to other namespaces is no reason to wait.
+    // A lock file of its own, so that programs in other namespaces do not make it wait.
     command.env.insert("XTABLES_LOCKFILE".into(), spec.place.dir.join("xtables.lock").display().to_string());
     command
 }

@@ -1,4 +1,4 @@
-//! One set-up that stands: its namespaces, cgroups, rules and processes. What it is made of is its `Spec`.
+//! A running set-up: its namespaces, cgroups, rules and processes. Its description is the `Spec`.
 
 mod command;
 mod error;
@@ -29,26 +29,26 @@ use spec::{CheckSpec, ProcessSpec};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Processes of it end when it is dropped, the youngest first; then everything else of it goes.
-pub struct Environment {
+/// On drop its processes are ended, the youngest first; then everything else is removed.
+pub struct World {
     pub spec: Spec,
     dir: PathBuf,
-    /// The youngest last.
+    /// In the order in which they were started.
     processes: Vec<(String, Running)>,
     pids: IndexMap<String, u32>,
     _namespaces: Namespaces,
     cgroup: Option<Cgroup>,
-    /// Of processes; those of its own programs are below `cgroup`.
+    /// Cgroups of processes; those of the scenario's are below `cgroup`.
     cgroups: Vec<Cgroup>,
     undo: Vec<Cmd>,
-    /// Checks that have been made.
+    /// Checks that have been run.
     checked: Vec<CheckSpec>,
-    /// What the first of them that failed has said.
+    /// The error of the first one that failed.
     failed_check: Option<Arc<CheckError>>,
 }
 
-impl Environment {
-    /// Everything of it is there and listens, or the error says what is not.
+impl World {
+    /// Starts everything and waits until it listens.
     pub fn start(
         context: &RunContext,
         scenario: &Scenario,
@@ -98,9 +98,9 @@ impl Environment {
         Ok(())
     }
 
-    /// Daemons of Sidestep's own, which the scenario does not name.
-    fn steer(&mut self, context: &RunContext) -> Result<(), EnvironmentError> {
-        for (name, daemon) in sidestep::daemons(context, &self.spec)? {
+    /// Starts Sidestep's own daemons, which the scenario does not name.
+    fn steer(&mut self, ground: &Ground) -> Result<(), WorldError> {
+        for (name, daemon) in sidestep::daemons(ground, &self.spec)? {
             self.cgroups.extend(daemon.command.cgroup.as_deref().map(Cgroup::new).transpose()?);
             self.start_process(name, &daemon)?;
         }
@@ -115,9 +115,9 @@ impl Environment {
         Ok(())
     }
 
-    /// After a trial, in which so many bytes went each way. A process that has ended though nobody asked it to: what it said.
-    /// A load that took another way: what the scenario's check said.
-    pub fn check(&mut self, load: &LoadSpec, moved: &IndexMap<String, u64>) -> Result<(), EnvironmentError> {
+    /// Call after a turn, with the bytes that it moved each way. Fails if a process has ended unasked, or if a check of the
+    /// scenario fails.
+    pub fn check(&mut self, load: &LoadSpec, moved: &IndexMap<String, u64>) -> Result<(), WorldError> {
         self.processes.iter_mut().try_for_each(|(_, running)| running.check())?;
         for check in &load.checks {
             if !self.checked.contains(check) {
@@ -132,22 +132,22 @@ impl Environment {
         self.failed_check.as_ref()
     }
 
-    /// See `result::Trial`: since it stands.
-    pub fn moved(&self, context: &RunContext) -> Result<IndexMap<String, u64>, EnvironmentError> {
-        moved::moved(context, &self.spec)
+    /// As in `result::Turn`, since the set-up was started.
+    pub fn moved(&self, ground: &Ground) -> Result<IndexMap<String, u64>, WorldError> {
+        moved::moved(ground, &self.spec)
     }
 
-    /// Seconds of CPU of all its processes; none where there are no cgroups.
+    /// Seconds of CPU of all its processes; zero without cgroups.
     pub fn cpu(&self) -> f64 {
         let whole: Vec<Account> = self.cgroup.iter().map(|each| Account::Cgroup(each.path().into())).collect();
         meter::spent(&whole).into_iter().map(|each| each.total()).sum()
     }
 
-    /// Whose CPU and memory are looked at; the load's pid where it runs without a cgroup.
-    pub fn watched(&self, context: &RunContext, load: Option<u32>) -> Watched {
+    /// The processes whose costs are measured. `load`: pid of the load.
+    pub fn watched(&self, ground: &Ground, load: Option<u32>) -> Watched {
         let counted = |name: &str| self.spec.processes.get(name).is_none_or(|process| !process.background);
         let pids = self.pids.iter().filter(|(name, _)| counted(name)).map(|(name, pid)| (name.clone(), *pid));
-        // With a cgroup its pid does not matter.
+        // If there is a cgroup the pid is not used.
         let pid = load.or_else(|| self.cgroup.as_ref().map(|_| 0));
         let loads = pid.map(|pid| (LOAD.to_string(), pid));
         let account = |(name, pid): (String, u32)| {
@@ -174,7 +174,7 @@ impl CheckSpec {
 impl Drop for Environment {
     fn drop(&mut self) {
         for command in self.undo.drain(..) {
-            // What it cannot undo goes with the cgroup, or with the run's BPF file system.
+            // What it cannot undo ends with the cgroup, or with the run's BPF file system.
             let _ = run(&command, None);
         }
         while let Some((_, running)) = self.processes.pop() {

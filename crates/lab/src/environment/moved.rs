@@ -1,4 +1,4 @@
-//! What shows that a load has really taken its variant's way.
+//! Evidence that a load has really taken its variant's way.
 
 use super::command::Cmd;
 use super::error::{CheckError, EnvironmentError};
@@ -13,8 +13,9 @@ use serde::Deserialize;
 const BY_RING: &str = "by ring";
 const SPLICED: &str = "spliced";
 
-/// way -> bytes since the set-up stands. By ring: those of processes that have ended, as the load does after each trial.
-pub fn moved(context: &RunContext, spec: &Spec) -> Result<IndexMap<String, u64>, EnvironmentError> {
+/// way -> bytes since the set-up was started. Bytes by ring are those of processes that have ended, as the load does after each
+/// turn.
+pub fn moved(ground: &Ground, spec: &Spec) -> Result<IndexMap<String, u64>, WorldError> {
     let mut moved = IndexMap::new();
     if spec.load_rings {
         let path = spec.place.report();
@@ -27,7 +28,7 @@ pub fn moved(context: &RunContext, spec: &Spec) -> Result<IndexMap<String, u64>,
     Ok(moved)
 }
 
-/// Of several splices each has to be used: those of different namespaces are told apart.
+/// The name of a splice's way. Each of several splices must be used, so the name includes the namespace.
 fn way(spec: &Spec, splice: &SpliceSpec) -> String {
     match splice.namespace.as_deref().and_then(|name| name.strip_prefix(&format!("{}-", spec.place.prefix))) {
         Some(namespace) if spec.splices.len() > 1 => format!("{SPLICED} in {namespace}"),
@@ -35,7 +36,7 @@ fn way(spec: &Spec, splice: &SpliceSpec) -> String {
     }
 }
 
-/// What a check says of ways that not a byte went.
+/// The check's error if a way carried no byte.
 pub fn unused(ways: &[String], moved: &IndexMap<String, u64>) -> Option<CheckError> {
     let unused = ways.iter().find(|way| moved.get(way.as_str()).is_none_or(|bytes| *bytes == 0))?;
     let counted: Vec<String> = moved.iter().map(|(way, bytes)| format!("{way} {bytes}")).collect();
@@ -49,7 +50,7 @@ struct Line {
     ring_tx: u64,
 }
 
-/// A line that is being written just now counts the next time.
+/// A line that is still being written is counted the next time.
 fn by_ring(report: &str) -> u64 {
     let lines = report.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
     lines.map(|line| line.ring_rx + line.ring_tx).sum()

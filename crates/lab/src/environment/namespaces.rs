@@ -1,6 +1,6 @@
-//! Network namespaces of a set-up: `node`, and around it those that the scenario names, each joined to it by a veth pair.
+//! Network namespaces of a set-up: `node`, and those that the scenario names, each connected to `node` by a veth pair.
 //!
-//! None of them has a way out of the machine: a default route ends at `node`, which has none.
+//! None has a way out of the machine: default routes lead to `node`, which has none.
 
 use super::command::{Cmd, NETNS};
 use super::process::{ProcessError, run};
@@ -8,17 +8,17 @@ use std::path::Path;
 
 pub struct Namespaces(Vec<String>);
 
-/// 10.77.N.1 is the node's end, 10.77.N.2 the namespace's.
+/// 10.77.N.1 is the node's end, 10.77.N.2 that of the namespace.
 pub fn address(number: usize) -> String {
     format!("10.77.{number}.2")
 }
 
-/// No router advertisements and the like between two measurements.
+/// Without IPv6 there are no router advertisements and the like during measurements.
 const QUIET: [&str; 2] = ["net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1"];
 const FORWARD: &str = "net.ipv4.ip_forward=1";
 
 impl Namespaces {
-    /// `names`: `node`, then the others.
+    /// `names`: `node` first, then the others.
     pub fn new(prefix: &str, names: &[String]) -> Result<Namespaces, ProcessError> {
         let mut made = Namespaces(Vec::new());
         for (number, name) in names.iter().enumerate() {
@@ -59,7 +59,7 @@ fn ip(words: &[&str]) -> Result<(), ProcessError> {
 impl Drop for Namespaces {
     fn drop(&mut self) {
         for name in self.0.drain(..).rev() {
-            // Whatever is left of it goes with the lab's own mount namespace.
+            // Leftovers end with the lab's own mount namespace.
             let _ = ip(&["netns", "delete", &name]);
             debug_assert!(!Path::new(NETNS).join(name).exists());
         }

@@ -1,4 +1,4 @@
-//! A process that the lab has started, and what it says.
+//! A process that the lab has started, and its output.
 
 use super::command::Cmd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +12,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-/// What went wrong with a process.
+/// Why a process failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     #[error("{name}: cannot start {program}: {source}")]
@@ -21,14 +21,14 @@ pub enum ProcessError {
     Failed {
         name: String,
         fate: Fate,
-        /// Its standard error.
+        /// The process's standard error.
         said: String,
     },
     #[error("cannot read what {name} said: {source}")]
     Output { name: String, source: io::Error },
 }
 
-/// What has become of a process that should have done otherwise.
+/// What happened to a process that should have done otherwise.
 #[derive(Debug)]
 pub enum Fate {
     EndedAtStart,
@@ -38,11 +38,11 @@ pub enum Fate {
         missing: String,
     },
     Status(ExitStatus),
-    /// A command that should have ended by then.
+    /// A command that has not ended in time.
     StillRuns {
         after: Duration,
     },
-    /// A load that should have.
+    /// A load that has not ended in time.
     Late {
         patience: f64,
         seconds: f64,
@@ -70,7 +70,7 @@ impl fmt::Display for Fate {
     }
 }
 
-/// Its last lines.
+/// The last lines of an output.
 fn end_of(said: &str) -> String {
     let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
     match &lines[lines.len().saturating_sub(SHOWN)..] {
@@ -82,23 +82,23 @@ fn end_of(said: &str) -> String {
 pub struct Running {
     name: String,
     child: Child,
-    /// What it says is kept in files: no pipe fills up, nothing waits for a reader.
+    /// Output goes to files: no pipe fills up, and nothing waits for a reader.
     out: File,
     err: File,
     stopped: bool,
 }
 
-/// What becomes of what it says.
+/// Where the output goes.
 pub enum Output<'a> {
-    /// A server's: both streams in a log of this directory, shown if it fails.
+    /// For servers: both streams go to a log in this directory, which errors quote.
     Log(&'a Path),
-    /// A tool's, in memory, to be read; with what it reads itself.
+    /// For tools: output is kept in memory, to be read. The path is the standard input.
     Kept(Option<&'a Path>),
 }
 
-/// Lines of a log that an error shows.
+/// Lines of a log in an error.
 const SHOWN: usize = 8;
-/// From SIGTERM to SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Running {
@@ -114,7 +114,7 @@ impl Running {
             _ => Stdio::null(),
         };
         let (to_out, to_err) = (out.try_clone().map_err(failed)?, err.try_clone().map_err(failed)?);
-        // A process group of its own, to be ended with all that it starts.
+        // A process group of its own, so that everything it starts can be ended with it.
         let started = command.command().stdin(input).stdout(to_out).stderr(to_err).process_group(0).spawn();
         Ok(Running { name: command.name.clone(), child: started.map_err(failed)?, out, err, stopped: false })
     }
@@ -123,7 +123,7 @@ impl Running {
         self.child.id()
     }
 
-    /// None if it has not ended by then.
+    /// None: it has not ended in time.
     pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let until = Instant::now() + limit;
         loop {
@@ -134,15 +134,15 @@ impl Running {
         }
     }
 
-    /// Whether it has ended. What it used can still be read from /proc: nobody has waited for it yet.
+    /// Whether it has ended. It is not reaped, so its CPU time can still be read from /proc.
     pub fn ended_within(&self, limit: Duration) -> bool {
-        // A descriptor of the process can be polled for its end.
+        // A pidfd becomes readable when the process ends.
         let Ok(descriptor) = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()) else { return true };
         let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit)).is_ok_and(|ready| ready > 0)
     }
 
-    /// An error if it has ended.
+    /// An error if the process has ended.
     pub fn check(&mut self) -> Result<(), ProcessError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -155,12 +155,12 @@ impl Running {
         said(&self.out).map_err(|source| ProcessError::Output { name: self.name.clone(), source })
     }
 
-    /// With the end of what it said.
+    /// An error with the end of its output.
     pub fn error(&self, fate: Fate) -> ProcessError {
         ProcessError::Failed { name: self.name.clone(), fate, said: said(&self.err).unwrap_or_default() }
     }
 
-    /// It may end by itself for a while, and is then killed with all that it has started.
+    /// Lets it end by itself for a while, then kills it with everything that it has started.
     pub fn stop(mut self) {
         self.end();
     }
@@ -173,7 +173,7 @@ impl Running {
             let group = Pid::from_child(&self.child);
             let _ = rustix::process::kill_process(group, Signal::TERM);
             self.ended_within(PATIENCE);
-            // Whatever it has started and not ended itself; as long as nobody has waited for it, the group's number is its own.
+            // Kills what it has started and not ended itself. As long as it is not reaped, the group's number is not reused.
             let _ = kill_process_group(group, Signal::KILL);
             let _ = self.child.wait();
         }
@@ -186,10 +186,10 @@ impl Drop for Running {
     }
 }
 
-/// A command that changes something and ends.
+/// Time limit for a command that makes a change and ends.
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs a command to its end; what it printed. The error carries its own words.
+/// Runs a command to its end, and returns its output. The error quotes its standard error.
 pub fn run(command: &Cmd, input: Option<&Path>) -> Result<String, ProcessError> {
     let mut running = Running::start(command, Output::Kept(input))?;
     let status = running.wait(STEP_LIMIT).ok_or_else(|| running.error(Fate::StillRuns { after: STEP_LIMIT }))?;
@@ -199,7 +199,7 @@ pub fn run(command: &Cmd, input: Option<&Path>) -> Result<String, ProcessError> 
     running.output()
 }
 
-/// Of both streams.
+/// The files for both streams.
 fn files(command: &Cmd, output: &Output) -> std::io::Result<(File, File)> {
     match output {
         Output::Log(dir) => {
@@ -215,7 +215,7 @@ fn in_memory() -> std::io::Result<File> {
     Ok(memfd_create("said", MemfdFlags::CLOEXEC)?.into())
 }
 
-/// From the beginning: the process's own place in the file is its own business.
+/// Reads from the beginning: the file offset is shared with the process.
 fn said(file: &File) -> std::io::Result<String> {
     let mut bytes = vec![0; file.metadata()?.len() as usize];
     file.read_exact_at(&mut bytes, 0)?;

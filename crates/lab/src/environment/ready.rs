@@ -4,7 +4,7 @@ use super::process::{Fate, ProcessError, Running};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What has to be there; nothing is there at once.
+/// Conditions that must all hold; without any, a process is ready at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ready {
     pub port: Option<u16>,
@@ -38,7 +38,7 @@ impl Default for Ready {
 
 const EVERY: Duration = Duration::from_millis(5);
 
-/// An error if it ends before, or is not ready in time.
+/// An error if the process ends before, or is not ready in time.
 pub fn wait(running: &Running, ready: &Ready) -> Result<(), ProcessError> {
     let until = Instant::now() + ready.limit;
     while !ready.is(running.pid()) {
@@ -52,13 +52,13 @@ pub fn wait(running: &Running, ready: &Ready) -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// Whether somebody listens at that port in the namespace of that process.
+/// Whether a socket listens at that port in the network namespace of that process.
 fn listens(pid: u32, port: u16) -> bool {
     let tables = ["tcp", "tcp6"].map(|name| std::fs::read_to_string(format!("/proc/{pid}/net/{name}")));
     tables.iter().flatten().any(|table| table.lines().skip(1).any(|line| is_listener(line, port)))
 }
 
-/// TCP_LISTEN in /proc/net/tcp.
+/// TCP_LISTEN as in /proc/net/tcp.
 const LISTEN: &str = "0A";
 
 fn is_listener(line: &str, port: u16) -> bool {

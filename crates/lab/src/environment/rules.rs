@@ -1,10 +1,10 @@
-//! Rules as iptables reads them.
+//! Rules in the format of iptables-restore(8).
 
 use super::error::FillError;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-/// The program that reads them.
+/// The program that loads them.
 pub fn restore(backend: Option<&str>) -> Result<String, FillError> {
     match backend {
         None => Ok("iptables-restore".into()),
@@ -13,12 +13,12 @@ pub fn restore(backend: Option<&str>) -> Result<String, FillError> {
     }
 }
 
-/// Nobody's addresses (RFC 2544): rules for them are looked through and do nothing.
+/// Addresses that no host has (RFC 2544): the kernel compares these rules, but none matches.
 const NOBODY: u32 = 198 << 24 | 18 << 16;
-/// As many as there are: 198.18.0.0/15.
+/// The number of addresses in 198.18.0.0/15.
 const MOST: u32 = 1 << 17;
 
-/// Rules of a chain that match nothing, one a line.
+/// Rules for a chain that match nothing, one on each line.
 pub fn fill(chain: &str, count: u32) -> String {
     let mut text = String::new();
     for number in 0..count {

@@ -1,4 +1,4 @@
-//! What a variant asks of Sidestep: a broker for rings, capture, splice, an agent.
+//! The parts of Sidestep that a variant uses: a broker for rings, capture, splice, an agent.
 
 use super::command::Cmd;
 use super::error::EnvironmentError;
@@ -10,9 +10,9 @@ use crate::error::{AtPath, FileError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Tables of capture and services; each splice has its own beside them.
-pub fn pins(context: &RunContext, place: &Place) -> PathBuf {
-    context.bpf().join(&place.prefix)
+/// Pins of capture and Services; each splice has its own directory.
+pub fn pins(ground: &Ground, place: &Place) -> PathBuf {
+    ground.bpf().join(&place.prefix)
 }
 
 pub fn splice_pins(context: &RunContext, spec: &Spec, number: usize) -> PathBuf {
@@ -20,18 +20,18 @@ pub fn splice_pins(context: &RunContext, spec: &Spec, number: usize) -> PathBuf 
 }
 
 const READY_SECONDS: f64 = 20.0;
-/// Tens of thousands of Services take it a while.
+/// Programming tens of thousands of Services takes a while.
 const AGENT_LIMIT: Duration = Duration::from_secs(120);
 
-/// They are started before anything else.
-pub fn daemons(context: &RunContext, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, EnvironmentError> {
+/// Daemons, which are started before everything else.
+pub fn daemons(ground: &Ground, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, WorldError> {
     let broker = spec.broker.as_ref().map(|program| broker(program, spec));
     let agent = spec.agent.as_ref().map(|agent| self::agent(context, spec, agent));
     broker.into_iter().chain(agent).collect()
 }
 
-/// Processes of several users share memory only if that is allowed.
-fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), EnvironmentError> {
+/// Processes of several users share memory only if the broker's settings allow it.
+fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), WorldError> {
     let (config, report) = (spec.place.dir.join("sidestep.toml"), spec.place.report());
     let users = spec.users();
     let allowed = if users.len() > 1 { format!("[[allow]]\nuids = {users:?}\n") } else { String::new() };
@@ -63,8 +63,8 @@ fn agent(context: &RunContext, spec: &Spec, agent: &AgentSpec) -> Result<(String
         ("--node-name", "node".into()),
     ];
     let words = options.into_iter().flat_map(|(name, value)| [name.to_string(), value]);
-    let argv = [context.part(AGENT)?].into_iter().chain(words).chain(agent.options.iter().cloned()).collect();
-    // It makes this in one step when all tables are filled and all programs attached.
+    let argv = [ground.part(AGENT)?].into_iter().chain(words).chain(agent.options.iter().cloned()).collect();
+    // The agent creates this directory in one step, when all tables are filled and all programs attached.
     Ok((
         AGENT.into(),
         daemon(spec, AGENT, argv, Ready { limit: AGENT_LIMIT, ..Ready::path(&pins.join("services/links")) }),
@@ -83,8 +83,8 @@ fn daemon(spec: &Spec, name: &str, argv: Vec<String>, ready: Ready) -> ProcessSp
     ProcessSpec { command, program, ready, background: false }
 }
 
-/// Before the scenario's processes are started, so that their first connection is led already.
-pub fn steer(context: &RunContext, spec: &Spec) -> Result<(), EnvironmentError> {
+/// Runs before the scenario's processes are started, so that their first connection is already redirected.
+pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), WorldError> {
     for each in &spec.captures {
         run(&capture(context, spec, each, &[])?, None)?;
     }
@@ -94,8 +94,8 @@ pub fn steer(context: &RunContext, spec: &Spec) -> Result<(), EnvironmentError> 
     spec.agent.as_ref().map_or(Ok(()), |agent| wait_captured(context, spec, agent))
 }
 
-/// What undoes it, in order. Programs attached to a cgroup go with it, if one of these fails.
-pub fn unsteer(context: &RunContext, spec: &Spec) -> Result<Vec<Cmd>, ProgramError> {
+/// Commands that undo it, in order. If one fails, programs that are attached to a cgroup end with the cgroup.
+pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, ProgramError> {
     let detach = spec.agent.iter().map(|_| {
         let words = [
             "--detach",
@@ -141,8 +141,8 @@ fn splice(context: &RunContext, spec: &Spec, each: &SpliceSpec, number: usize) -
     Ok(cmd("splice", argv.collect()))
 }
 
-/// The agent has answered for its Services; pods come a moment later, and each says so in `capture list`.
-fn wait_captured(context: &RunContext, spec: &Spec, agent: &AgentSpec) -> Result<(), EnvironmentError> {
+/// The agent has programmed its Services; pods are captured a moment later, which `capture list` shows.
+fn wait_captured(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(), WorldError> {
     let words = [
         "capture",
         "--list",
@@ -169,7 +169,7 @@ fn captured(listed: &str) -> usize {
     captures.iter().filter(|each| each["captured"] == true).count()
 }
 
-/// A program of ours with these words.
+/// A program of Sidestep, with these arguments.
 fn call(name: &str, program: String, words: &[&str]) -> Cmd {
     cmd(name, [program].into_iter().chain(words.iter().map(|word| word.to_string())).collect())
 }

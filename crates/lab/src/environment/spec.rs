@@ -1,6 +1,6 @@
-//! A set-up with every template filled in: what is started, where, and with what.
+//! A set-up with all templates filled in: what is started, where, and with what.
 //!
-//! Cells whose set-ups are the same share one that stands; the load alone may differ.
+//! Cells with equal set-ups share one; only the load may differ.
 
 use super::command::Cmd;
 use super::ready::Ready;
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
-    /// `node` is the first.
+    /// `node` is the first one.
     pub namespaces: Vec<String>,
     pub files: IndexMap<String, String>,
     pub rules: Vec<RulesSpec>,
     pub processes: IndexMap<String, ProcessSpec>,
     pub setup: Vec<Cmd>,
     pub load: LoadSpec,
-    /// The broker's program, if there are rings.
+    /// The broker's program; None: no rings.
     pub broker: Option<String>,
-    /// The load runs under `sidestep run`, too.
+    /// Whether the load runs under `sidestep run`, too.
     pub load_rings: bool,
     pub captures: Vec<CaptureSpec>,
     pub splices: Vec<SpliceSpec>,
@@ -27,16 +27,16 @@ pub struct Spec {
     pub place: Place,
 }
 
-/// What is looked at after the first trial.
+/// What is checked after the first turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckSpec {
-    /// It must succeed.
+    /// The command must succeed.
     Run(Cmd),
-    /// Bytes of the load must have gone each of these ways.
+    /// Bytes of the load must have taken each of these ways.
     Moved(Vec<String>),
 }
 
-/// Where it all is.
+/// The directories of a set-up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     pub dir: PathBuf,
@@ -50,7 +50,7 @@ impl Place {
         self.dir.join("broker")
     }
 
-    /// Each process under `sidestep run` adds a line at its end.
+    /// Each process under `sidestep run` appends a line when it ends.
     pub fn report(&self) -> PathBuf {
         self.dir.join("report.jsonl")
     }
@@ -59,7 +59,7 @@ impl Place {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessSpec {
     pub command: Cmd,
-    /// Its path, without what stands before it.
+    /// The path of the program, without prefixes.
     pub program: String,
     pub ready: Ready,
     pub background: bool,
@@ -92,36 +92,36 @@ pub struct AgentSpec {
     pub options: Vec<String>,
 }
 
-/// The load of a cell. Its measurement and warm-up are two jobs of it.
+/// The load of a cell. Measurement and warm-up are two jobs of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadSpec {
-    /// Without the words of the tool.
+    /// Without the tool's own arguments.
     pub command: Cmd,
     pub job: Job,
     pub warmup: f64,
     pub patience: f64,
-    /// What has to be so after it.
+    /// What must hold after it.
     pub checks: Vec<CheckSpec>,
 }
 
 impl Spec {
-    /// Name and path of all programs that the scenario names.
+    /// Names and paths of all programs that the scenario names.
     pub fn programs(&self) -> Vec<(String, String)> {
         self.processes.iter().map(|(name, each)| (name.clone(), each.program.clone())).collect()
     }
 
-    /// Whether one that stands will do for the other's cell, if the other's load is put in its place.
+    /// Whether the set-ups are equal except for the load, so that one running set-up serves both cells.
     pub fn same_setup(&self, other: &Spec) -> bool {
         Spec { load: other.load.clone(), ..self.clone() } == *other
     }
 
-    /// Everything that has a cgroup of its own, but for Sidestep's daemons.
+    /// All cgroups except those of Sidestep's daemons.
     pub fn cgroups(&self) -> impl Iterator<Item = &Path> {
         let commands = self.processes.values().map(|each| &each.command).chain([&self.load.command]);
         commands.filter_map(|command| command.cgroup.as_deref())
     }
 
-    /// Users of processes: who may share memory.
+    /// Users of the processes, which must be allowed to share memory.
     pub fn users(&self) -> Vec<u32> {
         let commands = self.processes.values().map(|each| &each.command).chain([&self.load.command]);
         let mut users: Vec<u32> = commands.map(|command| command.user.map_or(0, |user| user.uid)).collect();
@@ -131,7 +131,7 @@ impl Spec {
     }
 }
 
-/// Names of what Sidestep itself runs.
+/// Names of Sidestep's own processes.
 pub const SIDESTEP: &str = "sidestep";
 pub const BROKER: &str = "sidestepd";
 pub const AGENT: &str = "sidestep-agent";

@@ -1,20 +1,20 @@
-//! Any command line: each run of it is one request.
+//! The tool `command`: any command line, of which each run is one request.
 
 use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome, Tool};
 use std::time::Duration;
 
 pub(super) struct Command;
 
-/// One run of the command line, as whoever repeats it has timed it.
+/// One timed run of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Execution {
     pub took: Duration,
-    /// It ended with status 0.
+    /// Whether it ended with status 0.
     pub succeeded: bool,
 }
 
 impl Outcome {
-    /// Of a command that was repeated, `seconds` long altogether. What failed is counted, and has no latency.
+    /// The outcome of repeated runs that took `seconds` altogether. Failed runs are counted, but have no latency.
     pub fn of_executions(executions: &[Execution], seconds: f64) -> Result<Outcome, LoadError> {
         let mut latency = Latencies::new();
         for good in executions.iter().filter(|each| each.succeeded) {
@@ -49,7 +49,7 @@ impl Driver for Command {
         Ok(job.command[1..].to_vec())
     }
 
-    /// What a command says is its own affair.
+    /// The command's output is ignored.
     fn read(&self, _job: &Job, _stdout: &str) -> Result<Outcome, LoadError> {
         Err(LoadError::settings(Tool::Command, "it is timed from outside: Outcome::of_executions"))
     }

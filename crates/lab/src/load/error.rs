@@ -1,4 +1,4 @@
-//! What goes wrong with a load, in words for whoever started it.
+//! Errors of a load, worded for the user.
 
 use super::Tool;
 use std::error::Error as StdError;
@@ -17,7 +17,7 @@ pub enum LoadError {
     File { path: PathBuf, source: Box<dyn StdError + Send + Sync> },
     #[error("{}'s output is not understood: {what}{}", tool.name(), at(line))]
     NotUnderstood { tool: Tool, what: String, line: String },
-    /// It says itself that it failed.
+    /// The tool itself reported a failure.
     #[error("{} failed: {said}", tool.name())]
     Failed { tool: Tool, said: String },
     #[error("{} has not done a single request; is its target up, and reachable from where it runs?", tool.name())]
@@ -26,7 +26,7 @@ pub enum LoadError {
     NotInstalled { program: String, install: String },
 }
 
-/// The beginning of a line is enough to find it.
+/// The beginning of a line, which is enough to find it.
 fn at(line: &str) -> String {
     match line.chars().take(120).collect::<String>() {
         start if start.is_empty() => String::new(),

@@ -1,4 +1,4 @@
-//! fortio: HTTP/1.1, closed or paced loop. Its latencies are a histogram with buckets of unequal width.
+//! fortio: HTTP/1.1, closed or paced loop. It reports latencies as a histogram with buckets of unequal width.
 
 use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome, Tool, nanoseconds, words};
 use serde::Deserialize;
@@ -8,13 +8,13 @@ pub(super) struct Fortio;
 
 const REPORT: &str = "fortio.json";
 
-/// Seconds: of the finest buckets, of which there are some up to a thousand times as much. A scenario's own `-r` comes later.
+/// Width of the finest buckets in seconds; coarser ones go up to a thousand times as much. A scenario's own `-r` takes precedence.
 const RESOLUTION: &str = "0.000001";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Report {
-    /// Nanoseconds.
+    /// In nanoseconds.
     actual_duration: f64,
     duration_histogram: Histogram,
     ret_codes: BTreeMap<String, u64>,
@@ -27,7 +27,7 @@ struct Histogram {
     data: Option<Vec<Bucket>>,
 }
 
-/// Seconds.
+/// In seconds.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Bucket {
@@ -60,7 +60,7 @@ impl Driver for Fortio {
     }
 
     fn arguments(&self, job: &Job) -> Result<Vec<String>, LoadError> {
-        // Without `-nocatchup`, or a server that stalls would be asked less.
+        // `-nocatchup` is not given: with it a stalling server would get fewer requests.
         let (connections, rate) = (job.connections.to_string(), job.rate.unwrap_or(0.0).to_string());
         let mut all = words(["load", "-quiet", "-log-errors=false", "-allow-initial-errors", "-r", RESOLUTION]);
         all.extend(words(["-json", &job.path(REPORT), "-c", &connections, "-qps", &rate]));
@@ -69,7 +69,7 @@ impl Driver for Fortio {
             None => words(["-t", &job.milliseconds()]),
         });
         if job.rate.is_some() {
-            // Or all connections send at the same moment.
+            // Otherwise all connections would send at the same moment.
             all.push("-uniform".to_owned());
         }
         if let Some(bytes) = job.body {
@@ -102,7 +102,7 @@ impl Driver for Fortio {
     }
 }
 
-/// -1 stands for no answer at all.
+/// A status of -1 means no answer.
 fn is_good(code: &str) -> bool {
     code.parse::<i32>().is_ok_and(|code| (200..400).contains(&code))
 }

@@ -1,5 +1,5 @@
-//! h2load: HTTP/2 (HTTP/1.1 with `--h1`), closed or paced loop. Each request comes from its log file (microseconds), what
-//! failed from its summary.
+//! h2load: HTTP/2 (HTTP/1.1 with `--h1`), closed or paced loop. Its log file has each request (in microseconds), its summary the
+//! failures.
 
 use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome, Tool, words};
 
@@ -26,7 +26,7 @@ impl Driver for H2load {
             Some(count) => words(["-n", &count.to_string()]),
             None => words(["-D", &job.milliseconds()]),
         });
-        // Its rate is that of each connection.
+        // h2load's rate is per connection.
         all.extend(job.rate.map(|rate| format!("--rps={}", rate / f64::from(job.connections))));
         if let Some(file) = job.body_file()? {
             all.extend(words(["-d", &file]));
@@ -38,7 +38,7 @@ impl Driver for H2load {
 
     fn read(&self, job: &Job, stdout: &str) -> Result<Outcome, LoadError> {
         let summary = Summary::read(stdout)?;
-        // It writes no log where it has had no connection.
+        // Without any connection h2load writes no log.
         let latency = if summary.succeeded > 0 { answers(&job.read_file(LOG)?)? } else { Latencies::new() };
         if latency.count() != summary.succeeded {
             let what = format!("{} requests succeeded, its log has {}", summary.succeeded, latency.count());
@@ -58,7 +58,7 @@ struct Summary {
     seconds: f64,
     total: u64,
     succeeded: u64,
-    /// Of payload that came.
+    /// Payload received.
     bytes: u64,
 }
 
@@ -85,12 +85,12 @@ fn line<'a>(stdout: &'a str, start: &str) -> Result<&'a str, LoadError> {
     })
 }
 
-/// The number of a list's item that ends so.
+/// The number of the list's item with this end.
 fn before(list: &str, end: &str) -> Option<u64> {
     list.split(", ").find_map(|item| item.strip_suffix(end)?.parse().ok())
 }
 
-/// `300.46ms`, `1.50s`, `870us`, and for more than a minute `1m 3s` without a fraction.
+/// `300.46ms`, `1.50s`, `870us`, and for more than a minute `1m 3s`, without a fraction.
 fn seconds(text: &str) -> Option<f64> {
     const UNITS: [(&str, f64); 5] = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let part = |word: &str| {
@@ -99,7 +99,7 @@ fn seconds(text: &str) -> Option<f64> {
     text.split_whitespace().map(part).sum()
 }
 
-/// `1795335499435597\t200\t190`: when it began, its status (-1: none), how long it took.
+/// `1795335499435597\t200\t190`: start time, status (-1: none), duration.
 fn answers(log: &str) -> Result<Latencies, LoadError> {
     let mut latency = Latencies::new();
     if !log.ends_with('\n') {

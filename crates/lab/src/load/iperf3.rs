@@ -1,6 +1,7 @@
-//! iperf3: a stream of blocks in one direction. It has no requests: a block of `-l` bytes counts as one.
+//! iperf3: a stream of blocks in one direction. It has no requests, so each block of `-l` bytes counts as one.
 //!
-//! It reports a round-trip time, but TCP's own of some moments, no latency that a program has met: it is left out.
+//! iperf3 reports round-trip times, but these are TCP's own at some moments, not latencies that a program has seen, so they are
+//! left out.
 
 use super::{Clock, Driver, Job, Limits, LoadError, OpenLoop, Outcome, Tool, words};
 use serde::Deserialize;
@@ -21,7 +22,7 @@ struct Start {
 
 #[derive(Deserialize)]
 struct Settings {
-    /// Bytes.
+    /// In bytes.
     blksize: u64,
 }
 
@@ -42,7 +43,7 @@ impl Driver for Iperf3 {
     fn limits(&self) -> Limits {
         Limits {
             open_loop: OpenLoop::None,
-            // It reads 0.3 as 0, which stands for ever.
+            // iperf3 reads 0.3 as 0, which means for ever.
             clock: Clock::WholeSeconds,
             counts: true,
             body: true,
@@ -53,7 +54,7 @@ impl Driver for Iperf3 {
 
     fn check(&self, job: &Job) -> Result<(), LoadError> {
         match job.connections {
-            // Its MAX_STREAMS.
+            // iperf3's MAX_STREAMS.
             ..=128 => job.address().map(drop),
             more => Err(LoadError::settings(Tool::Iperf3, format!("it has at most 128 connections, not {more}"))),
         }
@@ -76,7 +77,7 @@ impl Driver for Iperf3 {
     fn read(&self, _job: &Job, stdout: &str) -> Result<Outcome, LoadError> {
         let unclear = |why: String| LoadError::unclear(Tool::Iperf3, why, stdout.lines().last().unwrap_or_default());
         let report: Report = serde_json::from_str(stdout).map_err(|why| unclear(why.to_string()))?;
-        // Its exit status is 0 all the same.
+        // After an error the exit status is 0 as well.
         if let Some(said) = report.error {
             return Err(LoadError::Failed { tool: Tool::Iperf3, said });
         }

@@ -1,11 +1,11 @@
-//! A command line that measures by itself, and says in JSON what it has found.
+//! The tool `json`: a command line that measures by itself and prints its result in JSON.
 
 use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome, Tool};
 use serde::Deserialize;
 
 pub(super) struct Json;
 
-/// The last line of its output.
+/// The last line of the output.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -15,7 +15,7 @@ struct Line {
     seconds: f64,
     #[serde(default)]
     bytes: Option<u64>,
-    /// Nanoseconds, and how many requests took so long.
+    /// Pairs of nanoseconds and the number of requests that took so long.
     #[serde(default)]
     latencies: Option<Vec<(u64, u64)>>,
 }
@@ -39,7 +39,7 @@ impl Driver for Json {
         }
     }
 
-    /// It is told how long to measure.
+    /// The command gets the duration as an option.
     fn arguments(&self, job: &Job) -> Result<Vec<String>, LoadError> {
         let time = ["--seconds".to_owned(), job.seconds.to_string()];
         Ok(job.command[1..].iter().cloned().chain(time).collect())

@@ -1,4 +1,4 @@
-//! k6: HTTP/1.1 and 2, closed or open loop, by a script that is written here. Its summary has totals, its CSV each request.
+//! k6: HTTP/1.1 and 2, closed or open loop, by a generated script. Its summary has totals, its CSV each request.
 
 use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome, Tool, nanoseconds, words};
 use serde::Deserialize;
@@ -46,7 +46,7 @@ impl Driver for K6 {
         match (job.requests, job.rate) {
             (Some(_), Some(_)) => settings("it has either a rate or a number of requests"),
             (None, _) if job.seconds < 1.0 => settings("it takes at least a second"),
-            // A rate is a whole number of iterations in a second.
+            // k6 takes only whole numbers of iterations a second.
             (_, Some(rate)) if rate.fract() != 0.0 => settings("its rate is a whole number"),
             _ => Ok(()),
         }
@@ -55,7 +55,7 @@ impl Driver for K6 {
     fn arguments(&self, job: &Job) -> Result<Vec<String>, LoadError> {
         let script = job.write("k6.js", &script(job))?;
         let samples = format!("csv={}", job.path(SAMPLES));
-        // Its own server would be one more process on the machine's ports.
+        // k6's API server is switched off: it would listen at one of the machine's ports.
         let mut all = words(["run", "--quiet", "--no-usage-report", "--address", "", "--out", &samples]);
         all.extend_from_slice(&job.options);
         all.push(script);
@@ -98,7 +98,7 @@ export function handleSummary(data) {{ return {{ {summary}: JSON.stringify(data)
     )
 }
 
-/// Each virtual user has one connection.
+/// One virtual user for each connection.
 fn scenario(job: &Job) -> serde_json::Value {
     let duration = job.milliseconds();
     let users = job.connections;
@@ -114,8 +114,8 @@ fn scenario(job: &Job) -> serde_json::Value {
     }
 }
 
-/// Latencies of good answers, and the number of the others. A line for each sample of each metric, the value third
-/// (milliseconds); which column holds the status, and how many there are, is told by the first line.
+/// Latencies of good answers, and the number of all others. The CSV has a line for each sample of each metric, with the value
+/// (milliseconds) in the third column. The first line names the columns, of which one is the status.
 fn samples(csv: &str) -> Result<(Latencies, u64), LoadError> {
     let mut lines = csv.lines();
     let header = lines.next().unwrap_or_default();
@@ -125,7 +125,7 @@ fn samples(csv: &str) -> Result<(Latencies, u64), LoadError> {
     let (mut latency, mut failed) = (Latencies::new(), 0);
     for line in lines.filter(|line| line.starts_with("http_req_duration,")) {
         let columns: Vec<&str> = line.split(',').collect();
-        // Of a line that is cut off, the last number may be, too.
+        // The last line may be cut off, and its last number with it.
         let number = |at: usize| columns.get(at).filter(|_| columns.len() == width)?.parse::<f64>().ok();
         match (number(2), number(status)) {
             (Some(took), Some(200.0..400.0)) => latency.record(nanoseconds(took / 1e3), 1),

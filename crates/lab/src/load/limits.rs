@@ -1,24 +1,24 @@
-//! What tools cannot do, so that a scenario hears of it before it runs.
+//! What tools cannot do, so that a scenario fails before it runs.
 
 use super::{Job, LoadError, Tool};
 
-/// Where a tool's latencies begin in an open loop.
+/// When a tool's latencies begin in an open loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenLoop {
-    /// It sends when it has its answer, and never otherwise.
+    /// The tool has no open loop: a connection sends only when it has its answer.
     None,
     /// When the request was due: a server that stalls is charged for all that waited (no coordinated omission).
     FromDue,
-    /// When the request was sent: what waited for a free connection is not charged.
+    /// When the request was sent: time spent waiting for a free connection does not count.
     FromSent,
 }
 
-/// How a tool knows when to stop.
+/// How a tool limits its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     Any,
     WholeSeconds,
-    /// It only counts.
+    /// It has no clock, and only counts requests.
     None,
 }
 
@@ -28,10 +28,10 @@ pub struct Limits {
     pub clock: Clock,
     /// Whether it can stop after a number of requests.
     pub counts: bool,
-    /// Whether its requests carry as many bytes as one likes.
+    /// Whether the size of its requests can be chosen.
     pub body: bool,
     pub many_connections: bool,
-    /// What a reader of its figures has to know.
+    /// What a reader of its figures must know.
     pub notes: &'static [&'static str],
 }
 
@@ -52,7 +52,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Numbers that no tool can do anything with.
+    /// Refuses numbers that are invalid for any tool.
     fn check_numbers(&self, tool: Tool, job: &Job) -> Result<(), LoadError> {
         let positive = |number: f64| number.is_finite() && number > 0.0;
         if job.connections == 0 {

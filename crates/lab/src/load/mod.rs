@@ -1,4 +1,4 @@
-//! Loads by tools that exist: how each is called, and how what it says is read.
+//! Loads by existing tools: how each is called, and how its output is read.
 
 mod command;
 mod error;
@@ -23,7 +23,7 @@ pub use programs::{find_program, install_hint, require_program};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The tools that are understood.
+/// The supported tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tool {
@@ -37,44 +37,44 @@ pub enum Tool {
     K6,
     /// A command line that measures by itself.
     Json,
-    /// Any command line: each run of it is one request, and its duration the latency.
+    /// Any command line: each run is one request, and its duration the latency.
     Command,
 }
 
-/// One run of a load, with every template filled in.
+/// One run of a load, with all templates filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub tool: Tool,
-    /// A URL for HTTP tools, `ADDRESS:PORT` for the others; empty for a command line that holds it.
+    /// A URL for HTTP tools, `ADDRESS:PORT` for the others; empty if the command line contains it.
     pub target: String,
     pub connections: u32,
     /// Threads of the tool, where it has such an option.
     pub threads: u32,
-    /// Requests a second of an open loop, all connections together; None: each connection sends when it has its answer.
+    /// Requests a second of an open loop, over all connections; None: each connection sends when it has its answer.
     pub rate: Option<f64>,
     pub seconds: f64,
-    /// Bytes that a request carries, where the tool sends some.
+    /// Bytes in a request, for tools that send any.
     pub body: Option<u64>,
-    /// For tools that count instead of looking at the clock.
+    /// Number of requests, for tools without a clock.
     pub requests: Option<u64>,
     /// Further options, put before the target.
     pub options: Vec<String>,
-    /// Of `Tool::Json` and `Tool::Command`.
+    /// For `Tool::Json` and `Tool::Command`.
     pub command: Vec<String>,
-    /// Where the tool may leave its files; empty and its own.
+    /// The tool's own directory for files, initially empty.
     pub folder: PathBuf,
 }
 
-/// What a file of this folder knows about its tool.
+/// What this directory implements for each tool.
 trait Driver {
     fn limits(&self) -> Limits;
 
-    /// What the limits do not tell.
+    /// Checks that go beyond the limits.
     fn check(&self, _job: &Job) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Its arguments, after it has written the files that they name into the job's folder.
+    /// The tool's arguments. Writes the files that they name into the job's folder.
     fn arguments(&self, job: &Job) -> Result<Vec<String>, LoadError>;
 
     fn read(&self, job: &Job, stdout: &str) -> Result<Outcome, LoadError>;
@@ -96,7 +96,7 @@ impl Tool {
         }
     }
 
-    /// As scenarios and messages call it.
+    /// The name in scenarios and messages.
     pub fn name(self) -> &'static str {
         match self {
             Tool::Wrk => "wrk",
@@ -112,7 +112,7 @@ impl Tool {
         }
     }
 
-    /// What is started: the tool, or the first word of the command line.
+    /// The program to start: the tool, or the first word of the command line.
     pub fn program(self, job: &Job) -> &str {
         match self {
             Tool::Json | Tool::Command => job.command.first().map_or("", String::as_str),
@@ -120,18 +120,18 @@ impl Tool {
         }
     }
 
-    /// What the tool can do, and what a reader of its figures has to know.
+    /// What the tool can do, and what a reader of its figures must know.
     pub fn limits(self) -> Limits {
         self.driver().limits()
     }
 
-    /// Whether the tool can do the job; before anything is started.
+    /// Checks whether the tool can do the job, before anything is started.
     pub fn check(self, job: &Job) -> Result<(), LoadError> {
         self.limits().check(self, job)?;
         self.driver().check(job)
     }
 
-    /// The command line, its first word the program's name. Writes the files that it names into the job's folder.
+    /// The command line, beginning with the program's name. Writes the files that it names into the job's folder.
     pub fn argv(self, job: &Job) -> Result<Vec<String>, LoadError> {
         self.check(job)?;
         let mut argv = vec![self.program(job).to_owned()];
@@ -139,10 +139,10 @@ impl Tool {
         Ok(argv)
     }
 
-    /// What it has found out, from its standard output and the files that it left in the job's folder.
+    /// The outcome, from the tool's standard output and the files that it left in the job's folder.
     ///
-    /// Ask for its exit status, too: several tools end with 0 though they failed, which is found here, but redis-benchmark
-    /// may have left out its last report. And it needs a time limit: redis-benchmark tries for ever where nobody listens.
+    /// Check the exit status, too: redis-benchmark may have left out its last report. (Several tools exit with 0 after a failure;
+    /// this function detects that.) And the tool needs a time limit: without a server redis-benchmark tries for ever.
     pub fn read(self, job: &Job, stdout: &str) -> Result<Outcome, LoadError> {
         let outcome = self.driver().read(job, stdout)?;
         match outcome.requests + outcome.errors {
@@ -153,18 +153,18 @@ impl Tool {
 }
 
 impl Job {
-    /// How many requests it is, if not as many as there is time for. So is an open loop with tools that otherwise forget, when
-    /// the time is over, what was due and not yet sent: what a slow server has kept from being sent would never be missed.
+    /// The number of requests, if it limits the run instead of the time. It also limits an open loop: at the end of the time, tools
+    /// forget requests that were due and not yet sent, so requests that a slow server has delayed would never count.
     fn count(&self) -> Option<u64> {
         self.requests.or(self.rate.map(|rate| (rate * self.seconds).round().max(1.0) as u64))
     }
 
-    /// The duration as most tools take it.
+    /// The duration in the form that most tools take.
     fn milliseconds(&self) -> String {
         format!("{}ms", (self.seconds * 1e3).ceil())
     }
 
-    /// A file of the tool's own.
+    /// A file in the tool's directory.
     fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -185,18 +185,18 @@ impl Job {
         std::fs::read_to_string(&path).map_err(|why| LoadError::file(&path, why))
     }
 
-    /// A file of as many bytes as a request carries.
+    /// Writes a file with the content of a request.
     fn body_file(&self) -> Result<Option<String>, LoadError> {
         let text = self.body.map(|bytes| "x".repeat(bytes as usize));
         text.map(|text| self.write("body", &text)).transpose()
     }
 
-    /// A tool with more threads than connections either refuses or leaves some idle.
+    /// With more threads than connections a tool either fails or leaves threads idle.
     fn useful_threads(&self) -> u32 {
         self.threads.min(self.connections).max(1)
     }
 
-    /// `ADDRESS` and `PORT` of a target that is no URL.
+    /// `ADDRESS` and `PORT` of a target that is not a URL.
     fn address(&self) -> Result<(&str, &str), LoadError> {
         let split = self.target.rsplit_once(':').filter(|(address, port)| {
             !address.is_empty() && port.parse::<u16>().is_ok() && !self.target.contains("//")

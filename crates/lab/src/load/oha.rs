@@ -1,5 +1,5 @@
-//! oha: HTTP/1.1 and 2, closed or open loop. Totals and errors come from its JSON, each request from its SQLite file: its
-//! CSV has every request, too, but none of those that failed.
+//! oha: HTTP/1.1 and 2, closed or open loop. Its JSON has totals and errors, its SQLite file each request. (Its CSV lacks failed
+//! requests.)
 
 use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome, Tool, nanoseconds, words};
 use rusqlite::{Connection, OpenFlags};
@@ -11,7 +11,7 @@ pub(super) struct Oha;
 
 const DATABASE: &str = "oha.db";
 
-/// What it calls requests that were under way when the time was over: nobody's fault.
+/// oha's name for requests that were in progress at the end of the time: they are no errors.
 const DEADLINE: &str = "aborted due to deadline";
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ struct Report {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Summary {
-    /// Seconds.
+    /// In seconds.
     total: f64,
     total_data: u64,
 }
@@ -79,7 +79,7 @@ impl Driver for Oha {
     }
 }
 
-/// When it stops. A closed loop waits for its last answers, the slowest of all.
+/// The options that end the run. In a closed loop oha waits for the last answers, which are the slowest.
 fn end(job: &Job) -> Vec<String> {
     let mut all = match job.count() {
         Some(count) => words(["-n", &count.to_string()]),
@@ -91,8 +91,8 @@ fn end(job: &Job) -> Vec<String> {
     all
 }
 
-/// Latencies of good answers, and the number of those with a wrong status. `duration` begins when the request was due
-/// where `--latency-correction` was given.
+/// Latencies of good answers, and the number of answers with a wrong status. With `--latency-correction`, `duration` begins when
+/// the request was due.
 fn answers(job: &Job) -> Result<(Latencies, u64), LoadError> {
     let path = job.file(DATABASE);
     let mut latency = Latencies::new();
@@ -108,7 +108,7 @@ fn answers(job: &Job) -> Result<(Latencies, u64), LoadError> {
     Ok((latency, refused))
 }
 
-/// Returns how long the file should be: for what is missing of its last page, SQLite reads zeros.
+/// Returns the length that the file must have: SQLite reads missing bytes of the last page as zeros.
 fn rows(path: &Path, each: &mut dyn FnMut(f64, u16)) -> rusqlite::Result<u64> {
     let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     let mut query = database.prepare("SELECT duration, status FROM oha")?;

@@ -1,4 +1,4 @@
-//! What a load has found out.
+//! The outcome of a load.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -7,39 +7,39 @@ use hdrhistogram::serialization::{Deserializer as Reader, Serializer as Writer, 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What one run of a load tool has found out.
+/// The outcome of one run of a load tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Answered, in time and as they should be.
+    /// Requests with a good answer in time.
     pub requests: u64,
-    /// Refused, cut off, late or of a wrong status.
+    /// Requests that were refused, cut off or late, or had a wrong status.
     pub errors: u64,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last answer.
     pub seconds: f64,
-    /// Of payload, both ways, as the tool counts it.
+    /// Payload in both directions, as the tool counts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// None for tools that only move bytes.
+    /// None for tools that only transfer bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latencies>,
 }
 
-/// How long requests took: a histogram of nanoseconds, three digits exact.
+/// A histogram of latencies in nanoseconds, with three significant digits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
     pub fn new() -> Latencies {
-        Latencies(Histogram::new(3).expect("three digits are allowed"))
+        Latencies(Histogram::new(3).expect("HdrHistogram supports three digits"))
     }
 
-    /// `times` requests of so many nanoseconds.
+    /// Adds `times` requests that took so many nanoseconds.
     pub fn record(&mut self, nanoseconds: u64, times: u64) {
         self.0.record_n(nanoseconds.max(1), times).expect("the histogram grows by itself");
     }
 
-    /// `times` requests that took more than `from` and at most `to`: spread evenly, the last at `to`, as far as three digits
-    /// can tell them apart.
+    /// Adds `times` requests that took more than `from` and at most `to`. They are spread evenly, the last one at `to`, as far as
+    /// three digits can tell them apart.
     pub fn record_between(&mut self, from: u64, to: u64, times: u64) {
         let (from, parts) = (from.min(to), times.min(64));
         let share = |whole: u64, part: u64| (u128::from(whole) * u128::from(part) / u128::from(parts)) as u64;
@@ -56,7 +56,7 @@ impl Latencies {
         self.0.len()
     }
 
-    /// Nanoseconds below which so many of 100 requests were answered.
+    /// The time in nanoseconds within which `percent` of the requests were answered.
     pub fn percentile(&self, percent: f64) -> u64 {
         self.0.value_at_percentile(percent)
     }
@@ -76,7 +76,7 @@ impl Default for Latencies {
     }
 }
 
-/// HdrHistogram's own format (V2, deflated), in base64: what its tools for other languages read, too.
+/// HdrHistogram's own format (V2, deflated), in base64, which its implementations for other languages read, too.
 impl Serialize for Latencies {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut bytes = Vec::new();

@@ -1,16 +1,17 @@
-//! Where programs are, and how the missing ones are had.
+//! Finds programs, and says how to install missing ones.
 
 use super::LoadError;
 use rustix::fs::{Access, access};
 use std::path::{Path, PathBuf};
 
-/// Where an ordinary user's PATH does not look, and servers lie.
+/// Directories of servers, which an ordinary user's PATH lacks.
 const SYSTEM: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// What `tools/install-deps lab` and `make test-kube` build, in the target folder: above the lab's own target/release, and its tests' too.
+/// Where `tools/install-deps lab` and `make test-kube` put programs: in the target directory, above the target/release of the lab
+/// and of its tests.
 const BUILT: [&str; 2] = ["lab-tools/bin", "kube/bin"];
 
-/// A program by its name: what lies beside the lab, what was built for it, what PATH knows. A path stands for itself.
+/// Finds a program by name: beside the lab, among those that were built for it, in PATH. A path is returned as it is.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| is_program(path));
@@ -18,7 +19,7 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     places().map(|place| place.join(name)).find(|path| is_program(path))
 }
 
-/// The same, or what to do about it.
+/// As `find_program`, but an error says how to install the program.
 pub fn require_program(name: &str) -> Result<PathBuf, LoadError> {
     find_program(name).ok_or_else(|| LoadError::NotInstalled { program: name.to_owned(), install: install_hint(name) })
 }
@@ -37,7 +38,7 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
-/// The command line that brings a program.
+/// The command line that installs a program.
 pub fn install_hint(name: &str) -> String {
     match name {
         "oha" | "fortio" => "tools/install-deps lab".to_owned(),

@@ -1,6 +1,6 @@
-//! redis-benchmark: a closed loop of one or more Redis commands. `--csv` has five percentiles only; its plain report has
-//! two lists of "so many requests took at most so long", one by percentile and one by time, and three percentiles more.
-//! They are points of the same distribution: all of them are taken, and what lies between two is spread evenly.
+//! redis-benchmark: a closed loop of one or more Redis commands. With `--csv` it reports five percentiles only. Its plain report
+//! has two cumulative lists of latencies, one by percentile and one by time, and three more percentiles. All of these are points
+//! of the same distribution, so all are used, and requests between two points are spread evenly.
 
 use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome, Tool, nanoseconds, words};
 use std::collections::BTreeMap;
@@ -37,17 +37,17 @@ impl Driver for RedisBenchmark {
             all.extend(words(["-d", &bytes.to_string()]));
         }
         if !job.options.iter().any(|word| word.starts_with("-t")) {
-            // By itself it goes through twenty commands, from PING to LRANGE of 600: no latency is that of any of them.
+            // By default redis-benchmark runs twenty commands, from PING to LRANGE of 600: a common latency would mean nothing.
             all.extend(words(["-t", "get"]));
         }
         all.extend_from_slice(&job.options);
         Ok(all)
     }
 
-    /// One report for each command, one after the other.
+    /// The reports of all commands, one after the other.
     fn read(&self, job: &Job, stdout: &str) -> Result<Outcome, LoadError> {
         let (mut latency, mut seconds) = (Latencies::new(), 0.0);
-        // Progress and reports share the output: the one ends lines with \r, the other with \n.
+        // Progress and reports are in the same output: progress ends lines with \r, reports with \n.
         let lines: Vec<&str> = stdout.split(['\r', '\n']).map(str::trim).collect();
         for report in lines.split(|line| line.starts_with("======")).skip(1) {
             let (requests, took) = totals(report)?;
@@ -59,7 +59,7 @@ impl Driver for RedisBenchmark {
     }
 }
 
-/// Requests and seconds. It rounds the seconds to hundredths, but not what it has done in each.
+/// Requests and seconds. The report's seconds are rounded to hundredths, so they are calculated from the rate, which is exact.
 fn totals(report: &[&str]) -> Result<(u64, f64), LoadError> {
     let requests: u64 = find(report, |line| line.split_once(" requests completed in")?.0.parse().ok())
         .ok_or_else(|| unclear("no line 'requests completed'", report))?;
@@ -92,7 +92,7 @@ fn point(line: &str) -> Option<(u64, u64)> {
     Some((nanoseconds(time.parse::<f64>().ok()? / 1e3), count.strip_suffix(')')?.parse().ok()?))
 }
 
-/// The line below `avg min p50 p95 p99 max`, all in milliseconds: from the second on, without the last.
+/// Below `avg min p50 p95 p99 max`, all in milliseconds: the columns from min to p99.
 fn summary(report: &[&str]) -> Option<[u64; 4]> {
     let at = report.iter().position(|line| line.split_whitespace().eq(["avg", "min", "p50", "p95", "p99", "max"]))?;
     let numbers = report[at + 1..].iter().find(|line| !line.is_empty())?.split_whitespace();

@@ -1,8 +1,8 @@
-//! sockperf: messages on one TCP connection. Ping-pong is its closed loop, under-load its open one, throughput sends only;
-//! the first option may name the mode, else the rate decides.
+//! sockperf: messages on one TCP connection. Its mode ping-pong is a closed loop, under-load an open one, and throughput only
+//! sends. The first option may name the mode; if not, the rate decides.
 //!
-//! By itself it reports half of the round trip and calls it latency. What counts here is the whole round trip, as for all
-//! other tools: the difference between the two times that its full log has for each message.
+//! sockperf reports half of the round trip as latency. Here the whole round trip counts, as for all other tools: the difference
+//! of the two times that its full log has for each message.
 
 use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome, Tool, nanoseconds, words};
 
@@ -11,7 +11,7 @@ pub(super) struct Sockperf;
 const LOG: &str = "sockperf.csv";
 const MODES: [&str; 3] = ["ping-pong", "under-load", "throughput"];
 
-/// Its own default, and the least that it can do.
+/// Smallest and default size of a message.
 const LEAST: u64 = 14;
 
 impl Driver for Sockperf {
@@ -50,7 +50,7 @@ impl Driver for Sockperf {
             all.extend(words(["--mps", &rate.round().max(1.0).to_string()]));
         }
         if mode(job) == "under-load" {
-            // By default one message of a hundred is answered, and measured.
+            // By default only one message of a hundred is answered, and measured.
             all.extend(words(["--reply-every", "1"]));
         }
         let named = usize::from(job.options.first().is_some_and(|word| MODES.contains(&word.as_str())));
@@ -59,7 +59,7 @@ impl Driver for Sockperf {
     }
 
     fn read(&self, job: &Job, stdout: &str) -> Result<Outcome, LoadError> {
-        // Its exit status is 0 all the same.
+        // After an error the exit status is 0 as well.
         if let Some((_, said)) = stdout.split_once("sockperf: ERROR: ") {
             let said = said.lines().next().unwrap_or_default().to_owned();
             return Err(LoadError::Failed { tool: Tool::Sockperf, said });
@@ -106,7 +106,7 @@ fn round_trips(job: &Job, log: &str) -> Result<Outcome, LoadError> {
     })
 }
 
-/// Below `packet, txTime(sec), rxTime(sec), rtt(usec)`, down to a line of dashes.
+/// The lines below `packet, txTime(sec), rxTime(sec), rtt(usec)`, down to a line of dashes.
 fn messages(log: &str, received: u64) -> Result<Latencies, LoadError> {
     let mut latency = Latencies::new();
     let table = log.split_once("packet, ").and_then(|(_, rest)| rest.split_once("\n---"));

@@ -1,4 +1,4 @@
-//! wrk: HTTP/1.1, a closed loop. Its histogram (microseconds) comes from a Lua script's `done`.
+//! wrk: HTTP/1.1, a closed loop. The function `done` of a Lua script prints its histogram (in microseconds).
 
 use super::{Clock, Driver, Job, Latencies, Limits, LoadError, OpenLoop, Outcome, Tool, words};
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 pub(super) struct Wrk;
 
-/// Prints all values of the histogram and how often each was met, as one line of JSON.
+/// Prints all values of the histogram with their counts, as one line of JSON.
 const DONE: &str = r#"
 done = function(summary, latency, requests)
   local pairs_of = {}
@@ -23,15 +23,15 @@ end
 
 #[derive(Deserialize)]
 struct Report {
-    /// All that were answered, whatever the status.
+    /// All answers, whatever the status.
     requests: u64,
-    /// Microseconds.
+    /// In microseconds.
     duration: u64,
     bytes: u64,
     socket: u64,
     status: u64,
     timeout: u64,
-    /// Microseconds, and how often.
+    /// Pairs of microseconds and count.
     latency: Vec<(u64, u64)>,
 }
 
@@ -53,7 +53,7 @@ impl Driver for Wrk {
     fn check(&self, job: &Job) -> Result<(), LoadError> {
         let threads = job.useful_threads();
         if !job.connections.is_multiple_of(threads) {
-            // It rounds down, and its correction then reckons with connections that are not there.
+            // wrk would round the number of connections down, but use the full number in its correction.
             let why = format!("{} connections cannot be shared evenly by {threads} threads", job.connections);
             return Err(LoadError::settings(Tool::Wrk, why));
         }
@@ -99,18 +99,18 @@ fn script(body: Option<u64>) -> String {
     post.unwrap_or_default() + DONE
 }
 
-/// The histogram as it was measured. Before it hands it out, wrk fills it up with latencies that nobody has met: for each
-/// one of n >= 2 * interval (the mean time between a connection's requests) one each of n - interval, n - 2 * interval, ...
-/// above interval. It starts with the lowest n, so that what it added is found again by starting with the highest.
+/// The histogram as measured. Before the script gets it, wrk adds corrections for coordinated omission: with `interval` as the mean
+/// time between a connection's requests, each value n >= 2 * interval adds one each of n - interval, n - 2 * interval, ... above
+/// interval. wrk starts with the lowest n, so starting with the highest n finds what it has added.
 fn measured(report: &Report, connections: u32) -> Result<BTreeMap<u64, u64>, LoadError> {
     let mut all: BTreeMap<u64, u64> = report.latency.iter().copied().collect();
     let total: u64 = all.values().sum();
     let each = report.requests / u64::from(connections.max(1));
-    // Late answers are none of the histogram's.
+    // Late answers are not in the histogram.
     if each > 0 && total > report.requests.saturating_sub(report.timeout) {
         subtract(&mut all, (report.duration / each).max(1));
     }
-    // Pipelined requests share a latency, so that there may be fewer of them.
+    // Pipelined requests share a latency, so there may be fewer latencies than requests.
     match all.values().sum::<u64>() <= report.requests {
         true => Ok(all),
         false => Err(LoadError::unclear(Tool::Wrk, "it has more latencies than requests", "")),
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What wrk does to its histogram: `stats_correct`, for all values from the lowest on.
+    /// wrk's `stats_correct`, for all values from the lowest on.
     fn corrected(measured: &BTreeMap<u64, u64>, interval: u64) -> BTreeMap<u64, u64> {
         let mut all = measured.clone();
         for (&value, &count) in measured.range(2 * interval..) {
@@ -170,7 +170,7 @@ mod tests {
             timeout: 1,
             latency: vec![(100, 8), (900, 1)],
         };
-        let all = measured(&report, 1).expect("nine of ten");
+        let all = measured(&report, 1).expect("the histogram has at most as many values as requests");
         assert_eq!(all, BTreeMap::from([(100, 8), (900, 1)]));
     }
 }

@@ -1,4 +1,4 @@
-//! Where a process and its children are accounted for.
+//! How the costs of a process and its children are determined.
 
 use super::spent::Spent;
 use super::{cgroup, tree};
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// A directory of cgroup v2, with all below it.
+    /// A cgroup v2 directory, with all below it.
     Cgroup(PathBuf),
-    /// A process and all that descend from it: where nobody may make cgroups. One whose parent has ended is lost, and of a
-    /// root that has ended the CPU is known until it is waited for: the meter has to end before.
+    /// A process and all its descendants, where cgroups cannot be created. A descendant whose parent has ended is lost. CPU time of
+    /// an ended root is known only until it is waited for, so the meter must end before.
     Tree(u32),
 }
 
 impl Account {
-    /// Numbers of its processes, of those that run now.
+    /// The process ids in it, of those in `all`.
     pub fn members(&self, all: &[Stat]) -> Vec<i32> {
         match self {
             Account::Cgroup(path) => cgroup::members(path),
@@ -33,7 +33,7 @@ impl Account {
     }
 }
 
-/// Numbers of the processes of each, of those that run now.
+/// The present process ids of each account.
 pub fn members(accounts: &IndexMap<String, Account>) -> Vec<(String, Vec<u32>)> {
     let all = seen(accounts.values());
     let numbers =
@@ -41,14 +41,14 @@ pub fn members(accounts: &IndexMap<String, Account>) -> Vec<(String, Vec<u32>)> 
     accounts.iter().map(|(name, account)| (name.clone(), numbers(account))).collect()
 }
 
-/// All processes, where somebody asks by process.
+/// All processes if any account needs them.
 fn seen<'a>(mut accounts: impl Iterator<Item = &'a Account>) -> Vec<Stat> {
     let trees = accounts.any(|account| matches!(account, Account::Tree(_)));
     if trees { tree::stats(Path::new(tree::PROC)) } else { Vec::new() }
 }
 
-/// Of each; nothing where it does not exist (any more). Looks at all processes once, if at all: this is done ten times a
-/// second while a load runs.
+/// CPU time of each account; zero if it does not exist (any more). Reads all processes at most once: this runs ten times a second
+/// while a load runs.
 pub fn spent(accounts: &[Account]) -> Vec<Spent> {
     let all = seen(accounts.iter());
     accounts.iter().map(|account| account.spent(&all)).collect()

@@ -1,4 +1,4 @@
-//! System calls of the whole machine, by the kernel's trace point for their entry.
+//! Counts system calls of the whole machine by the kernel's tracepoint at their entry.
 
 use super::processors::processors;
 use perf_event::events::Tracepoint;
@@ -9,12 +9,12 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::fs::{self, File};
 use std::io::Read;
 
-/// Where tracefs is mounted, if it is.
+/// Mount points of tracefs.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// In tracefs: the number of the trace point.
+/// The file in tracefs with the tracepoint's number.
 const POINT: &str = "events/raw_syscalls/sys_enter/id";
 
-/// Which processors there are.
+/// The file that lists online processors.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Why system calls cannot be counted.
@@ -33,16 +33,16 @@ pub enum CallsError {
     NotANumber(String),
 }
 
-/// One counter a processor.
+/// One counter for each processor.
 pub struct Calls(Vec<Counter>);
 
-/// Why they cannot be counted: for a run's notes.
+/// Why they cannot be counted, for the run's notes.
 pub fn why_no_calls() -> Option<CallsError> {
     Calls::open().err()
 }
 
 impl Calls {
-    /// Counting from now.
+    /// Starts counting.
     pub fn open() -> Result<Calls, CallsError> {
         let point = Tracepoint::with_id(point()?);
         let processors = processors().map_err(CallsError::Processors)?;
@@ -55,15 +55,14 @@ impl Calls {
     }
 }
 
-/// The number of the trace point.
+/// The tracepoint's number.
 fn point() -> Result<u64, CallsError> {
     let mounted = TRACEFS.into_iter().find_map(|tracefs| fs::read_to_string(format!("{tracefs}/{POINT}")).ok());
     let text = mounted.map_or_else(read_unmounted, Ok).map_err(CallsError::NoPoint)?;
     text.trim().parse().map_err(|_| CallsError::NotANumber(text))
 }
 
-/// The same where nobody has mounted tracefs (in a container, say): from a mount of our own that has no place in the file
-/// system and ends with this function.
+/// Reads the file if tracefs is not mounted (as in containers): from a detached mount of our own, which ends with this function.
 fn read_unmounted() -> std::io::Result<String> {
     let tracefs = tracefs()?;
     let point = rustix::fs::openat(&tracefs, POINT, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -80,7 +79,7 @@ fn tracefs() -> rustix::io::Result<OwnedFd> {
 
 fn counter(point: Tracepoint, processor: usize) -> std::io::Result<Counter> {
     let mut builder = Builder::new(point);
-    // The trace point is in the kernel.
+    // The tracepoint is in the kernel.
     let mut counter = builder.any_pid().one_cpu(processor).include_kernel().build()?;
     counter.enable()?;
     Ok(counter)
@@ -90,7 +89,7 @@ fn counter(point: Tracepoint, processor: usize) -> std::io::Result<Counter> {
 mod tests {
     use super::*;
 
-    /// Whether tracefs is mounted or not: the mount of our own is there for those where it is not.
+    /// Tests our own mount, whether tracefs is mounted or not.
     #[test]
     fn the_trace_point_is_found_without_a_mounted_tracefs() {
         let number: u64 = read_unmounted().unwrap().trim().parse().unwrap();

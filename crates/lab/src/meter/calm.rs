@@ -1,17 +1,17 @@
-//! Whether a trial counts, or something else was at work on the machine.
+//! Whether a turn counts, or other load disturbed it.
 
 use crate::result::{Disturbance, Usage};
 
-/// Parts of the machine's whole capacity that others may have.
+/// Limits for other load, as parts of the machine's whole capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calm {
     pub steal: f64,
     pub foreign: f64,
 }
 
-/// A trial's noise is some percent: what is taken away must be less. Steal is taken from those who run, and comes at the worst
-/// moment, with a lock held. What is foreign is taken from idle processors first; a desktop's or a node's own services
-/// need 1 or 2 %, which are in both trials of a round.
+/// A turn's noise is some percent, and other load must take less. Steal takes time from running processes, at the worst moment,
+/// such as while a lock is held. Foreign processes use idle processors first. The services of a desktop or a node need 1 or 2 %,
+/// which are in both turns of a round.
 impl Default for Calm {
     fn default() -> Self {
         Calm { steal: 0.02, foreign: 0.05 }
@@ -19,7 +19,7 @@ impl Default for Calm {
 }
 
 impl Calm {
-    /// None where it was calm enough, or too short to say.
+    /// None: it was calm enough, or the turn was too short to tell.
     pub fn disturbance(&self, usage: &Usage, cores: usize) -> Option<Disturbance> {
         let capacity = usage.seconds * cores as f64;
         let (steal, foreign) = (usage.steal / capacity, usage.foreign.unwrap_or(0.0) / capacity);

@@ -1,4 +1,4 @@
-//! CPU and members of a cgroup v2. cpu.stat tells usage even where the cpu controller belongs to cgroup v1.
+//! CPU time and members of a cgroup v2. cpu.stat has the usage even if the cpu controller is in cgroup v1.
 
 use super::spent::Spent;
 use std::fs;
@@ -13,7 +13,7 @@ fn parse(stat: &str) -> Option<Spent> {
     Some(Spent { user: microseconds("user_usec ")? / 1e6, system: microseconds("system_usec ")? / 1e6 })
 }
 
-/// Of it and of all below it.
+/// Process ids in it and in all below it.
 pub fn members(cgroup: &Path) -> Vec<i32> {
     let own = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
     let mut members: Vec<i32> = own.lines().filter_map(|line| line.parse().ok()).collect();

@@ -1,8 +1,8 @@
-//! CPU of processes that are none of the scenario's.
+//! CPU time of processes that are not the scenario's.
 //!
-//! It is the sum of theirs, not what is left of the machine's: that would have in it the soft interrupts that belong to the
-//! scenario, and of the root cgroup's cpu.stat the kernel only knows what it saw from tick to tick. For the same reason
-//! threads of the kernel do not count. What ends belongs to who waited for it.
+//! It is the sum over these processes, not the machine's total minus the scenario's: the difference would include soft interrupts
+//! that the scenario causes, and the kernel samples the total (the root cgroup's cpu.stat) only at ticks. For the same reason
+//! kernel threads do not count. CPU time of an ended process counts for the process that waited for it.
 
 use super::account::Account;
 use super::spent::Spent;
@@ -16,11 +16,11 @@ use std::path::{Path, PathBuf};
 /// PF_KTHREAD of the kernel's sched.h.
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
-/// Seconds, those of ended children in those who waited for them; None where others' processes are hidden (hidepid).
+/// Seconds, including those of ended children that were waited for; None if other users' processes are hidden (hidepid).
 pub struct Foreign(Option<f64>);
 
 impl Foreign {
-    /// Of a run in a PID namespace of its own everything there is its own. Elsewhere it is what is watched, and this program.
+    /// If the run has a PID namespace of its own, all processes in it are its own. If not, the watched ones and this one are.
     pub fn now(watched: &Watched) -> Foreign {
         let all = tree::stats(watched.outside.as_deref().unwrap_or(Path::new(PROC)));
         let seen = all.iter().any(|stat| stat.pid == 1);
@@ -34,7 +34,7 @@ impl Foreign {
         Foreign(seen.then_some(foreign))
     }
 
-    /// Not below zero: of a process that nobody waits for all is lost at once.
+    /// At least zero: the time of a process that nobody waits for vanishes at once.
     pub fn since(&self, before: &Foreign) -> Option<f64> {
         Some((self.0? - before.0?).max(0.0))
     }
@@ -45,7 +45,7 @@ fn members(ours: &[Account], all: &[Stat]) -> HashSet<i32> {
     ours.iter().flat_map(|account| account.members(all)).chain([own]).collect()
 }
 
-/// Whether a process of that /proc is of this PID namespace. Of a stranger who may not be asked it is not.
+/// Whether a process of that /proc is in this PID namespace. One that may not be inspected is not.
 fn is_here(proc: &Path, pid: i32) -> bool {
     let namespace = |root: PathBuf| std::fs::read_link(root.join("ns/pid")).ok();
     let theirs = namespace(proc.join(pid.to_string()));

@@ -1,4 +1,4 @@
-//! The most processors in use in a tenth of a second.
+//! The most processors in use in any tenth of a second.
 
 use super::account::{Account, spent};
 use super::spent::Spent;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const PIECE: Duration = Duration::from_millis(100);
 
-/// Watches until its end, or until it is dropped.
+/// Watches until `end`, or until it is dropped.
 pub struct Highest {
     _alive: Sender<()>,
     watcher: JoinHandle<f64>,
@@ -20,7 +20,7 @@ impl Highest {
         Highest { _alive: alive, watcher: thread::spawn(move || highest(&accounts, &over)) }
     }
 
-    /// Zero if not even one piece has passed.
+    /// Zero if less than a tenth of a second has passed.
     pub fn end(self) -> f64 {
         drop(self._alive);
         self.watcher.join().unwrap_or(0.0)

@@ -1,19 +1,18 @@
 //! The whole machine, from /proc/stat.
 //!
-//! How long processors are busy is the time in which they were not idle, whoever used them: the kernel measures how long they
-//! are idle, while what they do otherwise it may only look at from tick to tick, and a load that is bound to the clock hides
-//! between ticks.
+//! Busy time is all time that is not idle, whoever used it. The kernel measures idle time exactly, but may only sample other time
+//! at ticks, and a load that is synchronized with the clock hides between ticks.
 
 use procfs::{CurrentSI, KernelStats};
 use std::time::Instant;
 
 pub struct Moment {
     at: Instant,
-    /// None where there is no /proc.
+    /// None if there is no /proc.
     stats: Option<KernelStats>,
 }
 
-/// Between two moments. Seconds of CPU, but `seconds`.
+/// Values between two moments; in seconds of CPU, except `seconds`.
 #[derive(Debug, Default, PartialEq)]
 pub struct Passed {
     pub seconds: f64,

@@ -1,8 +1,8 @@
-//! Memory of processes, pages that several have by their share.
+//! Memory of processes; shared pages count proportionally (PSS).
 
 use procfs::process::{MMapExtension, Process};
 
-/// Bytes; nothing for a process that is gone or that belongs to another user.
+/// In bytes; zero for a process that is gone or belongs to another user.
 pub fn of(members: &[i32]) -> u64 {
     members.iter().filter_map(|&member| share(member)).sum()
 }

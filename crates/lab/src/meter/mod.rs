@@ -1,4 +1,4 @@
-//! What a trial has cost, and what else was at work meanwhile.
+//! The costs of a turn, and other load in the meantime.
 
 mod account;
 mod calls;
@@ -26,14 +26,14 @@ use machine::Moment;
 use spent::Spent;
 use std::path::{Path, PathBuf};
 
-/// Whose cost it is.
+/// The processes whose costs are measured.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
-    /// By the scenario's names.
+    /// Processes, by the scenario's names.
     pub processes: IndexMap<String, Account>,
-    /// The cgroup above all of the scenario's, where they have any: for the highest CPU, and to know who is foreign.
+    /// The cgroup above all of the scenario's, if there are cgroups: for the highest CPU, and to tell foreign processes.
     pub whole: Option<PathBuf>,
-    /// The /proc around this PID namespace, where that is one of the run's own: foreign processes are seen there alone.
+    /// The host's /proc if the run has a PID namespace of its own: only there foreign processes are visible.
     pub outside: Option<PathBuf>,
 }
 
@@ -47,14 +47,14 @@ impl Watched {
     }
 }
 
-/// Of one trial, while it is measured.
+/// Measures one turn.
 pub struct Meter {
     watched: Watched,
     spent: Vec<Spent>,
     foreign: Foreign,
     calls: Option<Calls>,
     highest: Highest,
-    /// Bytes, by process, while the load ran.
+    /// Bytes of each process, read while the load ran.
     memory: Option<Vec<u64>>,
     begun: Moment,
 }
@@ -72,12 +72,12 @@ impl Meter {
         }
     }
 
-    /// Once, in the middle: a load's own memory, and what its connections need, is gone at its end.
-    pub fn sample_memory(&mut self) {
+    /// Call once, in the middle: memory of the load, and of its connections, is freed at the end.
+    pub fn look_at_memory(&mut self) {
         self.memory.get_or_insert_with(|| memory(&self.watched));
     }
 
-    /// What is asked of every process, memory and foreign CPU, comes last: it takes time itself.
+    /// Memory and foreign CPU come last: reading them from every process takes time.
     pub fn end(mut self) -> Usage {
         let (passed, spent) = (Moment::now().since(&self.begun), spent(&self.watched.each()));
         let calls = self.calls.as_mut().and_then(Calls::total);

@@ -1,11 +1,11 @@
 //! The machine's processors, by number.
 
-/// Those that are online.
+/// The processors that are online.
 pub fn processors() -> std::io::Result<Vec<usize>> {
     std::fs::read_to_string("/sys/devices/system/cpu/online").map(|online| listed(&online).collect())
 }
 
-/// Of `0-3,6`.
+/// Parses `0-3,6`.
 fn listed(online: &str) -> impl Iterator<Item = usize> {
     online.trim().split(',').filter_map(range).flatten()
 }

@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Sub};
 
-/// Seconds of CPU since the beginning of time.
+/// Total seconds of CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
     pub user: f64,
@@ -22,7 +22,7 @@ impl Add for Spent {
     }
 }
 
-/// Never below zero: who has ended takes with them what was read before.
+/// At least zero: an ended process takes with it what was read before.
 impl Sub for Spent {
     type Output = Self;
     fn sub(self, other: Self) -> Self {

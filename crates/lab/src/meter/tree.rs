@@ -1,24 +1,24 @@
-//! CPU and members of a process with all that descend from it.
+//! CPU time and members of a process with all its descendants.
 
 use super::spent::Spent;
 use procfs::process::{Stat, all_processes_with_root};
 use std::path::Path;
 
-/// Of this PID namespace.
+/// The /proc of this PID namespace.
 pub const PROC: &str = "/proc";
 
-/// Of all processes that may be seen in this file system of the kind proc.
+/// All processes that are visible in this procfs.
 pub fn stats(proc: &Path) -> Vec<Stat> {
     all_processes_with_root(proc).into_iter().flatten().filter_map(|process| process.ok()?.stat().ok()).collect()
 }
 
-/// Its own, and that of children that have ended and were waited for.
+/// CPU time of the process, and of its ended children that were waited for.
 pub fn of(stat: &Stat) -> Spent {
     let seconds = |own: u64, children: i64| (own as f64 + children as f64) / procfs::ticks_per_second() as f64;
     Spent { user: seconds(stat.utime, stat.cutime), system: seconds(stat.stime, stat.cstime) }
 }
 
-/// The root too.
+/// The root and all its descendants.
 pub fn below(stats: &[Stat], root: u32) -> impl Iterator<Item = &Stat> {
     let mut members = vec![root as i32];
     let mut place = 0;

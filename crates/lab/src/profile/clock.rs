@@ -1,4 +1,4 @@
-//! The kernel's clock as a source of samples, on each processor.
+//! Samples by the kernel's clock event, on each processor.
 
 use super::error::ProfileError;
 use crate::meter::processors;
@@ -6,18 +6,18 @@ use perf_event::data::Record;
 use perf_event::events::Software;
 use perf_event::{Builder, SampleFlag, Sampler};
 
-/// A second and processor. Not a round number, so that it does not follow a program's own timer.
+/// Samples a second for each processor. Not a round number, so that the samples do not follow a program's timer.
 const FREQUENCY: u64 = 997;
-/// Of samples that nobody has fetched yet, for each processor.
+/// Size of each processor's buffer for samples that have not been fetched yet.
 const BUFFER: usize = 1 << 20;
 
 pub struct Clock(Vec<Sampler>);
 
 pub struct Sample {
-    /// As this PID namespace knows it.
+    /// In this PID namespace.
     pub pid: u32,
     pub ip: u64,
-    /// Of the kernel's stack, the innermost first.
+    /// The kernel stack, innermost frame first.
     pub frames: Vec<u64>,
 }
 
@@ -27,23 +27,23 @@ impl Sample {
     }
 }
 
-/// Both x86-64 and ARM give the upper half of all addresses to the kernel.
+/// On x86-64 and ARM the upper half of all addresses is the kernel's.
 fn in_kernel(address: u64) -> bool {
     address >> 63 == 1
 }
 
-/// Not an address in a stack, but a word on what follows: from here up.
+/// Values from here up are not addresses in a stack, but marks (PERF_CONTEXT_*).
 const MARKS: u64 = -4095i64 as u64;
 
 impl Clock {
-    /// Ticking from now.
+    /// Starts sampling.
     pub fn open() -> Result<Clock, ProfileError> {
         let processors = processors().map_err(ProfileError::Processors)?;
         let samplers: std::io::Result<Vec<Sampler>> = processors.into_iter().map(sampler).collect();
         samplers.map(Clock).map_err(ProfileError::Clock)
     }
 
-    /// Those since the last time. Idle processors, and processes outside of this PID namespace, have the number 0.
+    /// All samples since the last call. Idle processors, and processes outside of this PID namespace, have pid 0.
     pub fn fetch(&mut self) -> Result<Vec<Sample>, ProfileError> {
         let mut all = Vec::new();
         for sampler in &mut self.0 {
@@ -61,7 +61,7 @@ impl Clock {
 fn read(sample: &perf_event::data::Sample) -> Option<Sample> {
     let frames = sample.callchain().unwrap_or_default().iter().copied();
     let frames = frames.filter(|frame| in_kernel(*frame) && *frame < MARKS).collect();
-    // The kernel's -1 for a task that is about to be gone.
+    // The kernel reports -1 for a task that is about to end.
     let pid = sample.pid().filter(|pid| i32::try_from(*pid).is_ok())?;
     Some(Sample { pid, ip: sample.ip()?, frames })
 }
@@ -69,7 +69,7 @@ fn read(sample: &perf_event::data::Sample) -> Option<Sample> {
 fn sampler(processor: usize) -> std::io::Result<Sampler> {
     let mut builder = Builder::new(Software::CPU_CLOCK);
     builder.any_pid().one_cpu(processor).include_kernel().exclude_idle(true).sample_frequency(FREQUENCY);
-    // The last one only so that something follows the stack: an empty one at a record's end is what the parser cannot read.
+    // DATA_SRC is only there because the parser cannot read an empty stack at a record's end.
     let fields = SampleFlag::IP | SampleFlag::TID | SampleFlag::CALLCHAIN | SampleFlag::DATA_SRC;
     builder.sample(fields).exclude_callchain_user(true);
     let mut sampler = builder.build()?.sampled(BUFFER)?;

@@ -1,19 +1,19 @@
-//! Which file an address of a process belongs to.
+//! Which file contains an address of a process.
 
 use procfs::process::{MMapPath, MemoryMap, Process};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, PartialEq)]
 pub enum Place {
-    /// The program's file, or memory of no file: code that it has made itself.
+    /// In the program's file, or in anonymous memory: code that was generated.
     Own,
-    /// By the file's name.
+    /// In a library, by the file's name.
     Library(String),
-    /// It has ended, or the memory is gone.
+    /// The process has ended, or the memory is gone.
     Unknown,
 }
 
-/// The memory of a process as it was when somebody last looked.
+/// The memory map of a process, as last read.
 #[derive(Default)]
 pub struct Code {
     program: PathBuf,
@@ -21,7 +21,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// Looks again if the address is in nothing that is known: it has loaded a library, or become another program.
+    /// Reads the map again if it lacks the address: the process has loaded a library, or executed another program.
     pub fn place(&mut self, pid: u32, address: u64) -> Place {
         if self.find(address) == Place::Unknown
             && let Some(now) = Code::of(pid)
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(code.place(pid, 8), Place::Unknown);
     }
 
-    /// An address in the code of libc, as /proc tells it.
+    /// An address in libc's code, as /proc shows it.
     fn getppid_of_libc() -> u64 {
         let code = Code::of(std::process::id()).unwrap();
         let libc = |map: &&MemoryMap| matches!(&map.pathname, MMapPath::Path(path) if name(path) == "libc.so.6");

@@ -1,4 +1,4 @@
-//! Why it is not known where CPU time goes.
+//! Why CPU time could not be sampled.
 
 use std::io;
 

@@ -1,6 +1,6 @@
-//! Where the CPU of a set-up's processes goes while a load runs: samples of a clock, without a tool of others.
+//! Samples where the CPU time of a set-up's processes goes while a load runs, without another tool.
 //!
-//! The kernel's event `cpu-clock` can be sampled on virtual machines, too, which have no hardware counters.
+//! The kernel's event `cpu-clock` also works on virtual machines, which have no hardware counters.
 
 mod clock;
 mod code;
@@ -19,15 +19,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use symbols::Symbols;
 
-/// How often the samples are fetched. A process that begins and ends between two of these is not seen.
+/// Interval between fetches of samples. A process that lives only between two of them is not seen.
 const FETCH: Duration = Duration::from_millis(20);
 
-/// Why there can be no samples: before anything is started.
+/// Checks whether sampling is permitted, before anything is started.
 pub fn allowed() -> Result<(), ProfileError> {
     Clock::open().map(drop)
 }
 
-/// Takes samples until its end, or until it is dropped.
+/// Takes samples until `end`, or until it is dropped.
 pub struct Sampler {
     alive: Sender<()>,
     watcher: JoinHandle<Result<Counted, ProfileError>>,
@@ -36,7 +36,7 @@ pub struct Sampler {
 type Counted = IndexMap<String, ProcessProfile>;
 
 impl Sampler {
-    /// Of these processes, by the scenario's names.
+    /// Samples these processes, by the scenario's names.
     pub fn begin(processes: IndexMap<String, Account>) -> Result<Sampler, ProfileError> {
         let (clock, symbols) = (Clock::open()?, Symbols::of_kernel());
         let (alive, over) = channel();
@@ -60,7 +60,7 @@ fn watch(mut clock: Clock, mut counter: Counter, over: &Receiver<()>) -> Result<
     }
 }
 
-/// Whose sample it is, and where it was.
+/// Assigns samples to processes and places.
 struct Counter {
     processes: IndexMap<String, Account>,
     symbols: Symbols,
@@ -102,7 +102,7 @@ impl Counter {
         }
     }
 
-    /// Processes come while samples are taken: the load, and what it starts.
+    /// Looks for new processes, such as the load and what it starts.
     fn meet(&mut self) {
         for (name, pids) in members(&self.processes) {
             for pid in pids {
@@ -116,7 +116,7 @@ impl Counter {
 mod tests {
     use super::*;
 
-    /// Own code that never calls the kernel, and a program that does nothing else.
+    /// Compares a program that never calls the kernel with one that does little else.
     #[test]
     fn own_code_is_told_from_the_kernels() {
         let start = |words: &[&str]| {

@@ -1,22 +1,22 @@
-//! Functions of the kernel that are looked for in stacks.
+//! Kernel functions that are looked for in stacks.
 
 use std::fs;
 use std::ops::Range;
 
-/// What is carried by something quicker than TCP does without these: as the report calls it, and the function.
+/// Functions that a faster carrier than TCP saves: their names in the report, and in the kernel.
 pub const CALLS: [(&str, &str); 3] =
     [("sending", "tcp_sendmsg"), ("receiving", "tcp_recvmsg"), ("connecting", "__sys_connect")];
 
-/// Where they are.
+/// The functions' addresses.
 pub struct Symbols(Vec<(&'static str, Range<u64>)>);
 
 impl Symbols {
-    /// Of the kernel that runs. Where it does not tell its addresses, no call is found.
+    /// The running kernel's functions; none if the kernel hides its addresses.
     pub fn of_kernel() -> Symbols {
         Symbols::parse(&fs::read_to_string("/proc/kallsyms").unwrap_or_default())
     }
 
-    /// Lines of `ADDRESS TYPE NAME`; a function ends where the next one begins.
+    /// Parses lines of `ADDRESS TYPE NAME`; a function ends where the next one begins.
     fn parse(text: &str) -> Symbols {
         let mut all: Vec<(u64, &str)> = text.lines().filter_map(line).collect();
         all.sort_unstable_by_key(|(address, _)| *address);
@@ -28,7 +28,7 @@ impl Symbols {
         Symbols(CALLS.iter().filter_map(|(title, function)| Some((*title, range(function)?))).collect())
     }
 
-    /// Those that the stack is in.
+    /// The functions in the stack.
     pub fn calls(&self, frames: &[u64]) -> impl Iterator<Item = &'static str> {
         self.0.iter().filter(|(_, range)| frames.iter().any(|frame| range.contains(frame))).map(|(title, _)| *title)
     }
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(calls(0x0fff_f100), ["sending"]);
         assert_eq!(calls(0x0fff_f13f), ["sending"]);
         assert!(calls(0x0fff_f140).is_empty() && calls(0x0fff_f0ff).is_empty());
-        // The last one has no end.
+        // The last function has no end.
         assert!(calls(0x0fff_f200).is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! The run in a few sentences, before any table.
+//! The result of a run in a few sentences.
 
 use super::findings::Findings;
 use super::units;
@@ -6,7 +6,7 @@ use crate::result::{Ended, Figure, Machine};
 use crate::stats::{Comparison, Interval, Verdict, half_width};
 use std::fmt;
 
-/// What is said of one variant.
+/// The sentences about one variant.
 pub struct Answer<'a> {
     pub variant: usize,
     pub name: &'a str,
@@ -14,22 +14,22 @@ pub struct Answer<'a> {
     pub parts: Vec<Part>,
 }
 
-/// By one figure, all cells of the same verdict.
+/// For one figure: all cells with the same verdict.
 pub struct Part {
     pub figure: Figure,
     pub verdict: Verdict,
-    /// Their titles, and of how many cells.
+    /// The cells' titles, and the number of all cells.
     pub cells: Vec<String>,
     pub of: usize,
-    /// Where there is one cell only.
+    /// Only if there is a single cell.
     pub ratio: Option<f64>,
-    /// Around the intervals of all these cells.
+    /// The smallest interval that contains those of all these cells.
     pub hull: Option<Interval>,
 }
 
 pub const VERDICTS: [Verdict; 4] = [Verdict::Better, Verdict::Worse, Verdict::NoDifference, Verdict::TooFewRounds];
 
-/// More cells than that are counted, not named.
+/// More cells than this are counted instead of named.
 const NAMED: usize = 3;
 
 pub fn answers<'a>(findings: &Findings<'a>) -> Vec<Answer<'a>> {
@@ -68,7 +68,8 @@ fn hull(intervals: impl Iterator<Item = Interval>) -> Option<Interval> {
     intervals.reduce(|one, other| Interval { low: one.low.min(other.low), high: one.high.max(other.high) })
 }
 
-/// `sidestep is better than plain in 10 of 12 comparisons, worse in none; no difference in 2`; counts are by `VERDICTS`.
+/// `sidestep is better than plain in 10 of 12 comparisons, worse in none; no difference in 2`; counts are in the order of
+/// `VERDICTS`.
 pub fn lead(name: &str, base: &str, counts: [usize; 4]) -> String {
     let [better, worse, same, few] = counts;
     let all: usize = counts.iter().sum();
@@ -99,7 +100,7 @@ impl Answer<'_> {
 }
 
 impl Part {
-    /// `in all 4 cells`, `in 1 of 4 cells (connections 64)`, or nothing where there is one cell only.
+    /// `in all 4 cells`, `in 1 of 4 cells (connections 64)`; empty if there is a single cell.
     pub fn place(&self) -> String {
         match (self.cells.len(), self.of) {
             (_, 1) => String::new(),
@@ -109,7 +110,7 @@ impl Part {
         }
     }
 
-    /// `+41.2 % (+39.0 % … +43.1 %)`; of several cells only the hull.
+    /// `+41.2 % (+39.0 % … +43.1 %)`; for several cells only the interval around all.
     pub fn size(&self) -> String {
         match (self.ratio, self.hull) {
             (Some(ratio), Some(hull)) => format!("{} ({})", units::change(ratio), units::changes(hull)),
@@ -120,13 +121,13 @@ impl Part {
     }
 }
 
-/// What the baseline beside itself says about all other verdicts.
+/// What the control (the baseline compared with itself) says about the reliability of all verdicts.
 pub struct Control {
     pub different: usize,
     pub of: usize,
-    /// How many were to be expected by chance.
+    /// The number to be expected by chance.
     pub chance: f64,
-    /// The largest change that was seen, as a ratio.
+    /// The largest change, as a ratio.
     pub largest: f64,
 }
 
@@ -148,7 +149,7 @@ impl Control {
         }
     }
 
-    /// Twice the standard deviation of a count above what chance makes.
+    /// More than two standard deviations above the number expected by chance.
     pub fn suspicious(&self) -> bool {
         self.different as f64 > self.chance + 2.0 * self.chance.sqrt()
     }
@@ -169,13 +170,13 @@ impl fmt::Display for Control {
     }
 }
 
-/// The control's sentence, or that there is none.
+/// The sentence about the control, or that there is none.
 pub fn control_line(findings: &Findings) -> String {
     let none = "No control took part: what noise alone can do on this machine is not known.";
     control(findings).map_or(none.into(), |control| control.to_string())
 }
 
-/// Why it ended, and how exact it is.
+/// Why the run ended, and how exact it is.
 pub fn ending(findings: &Findings) -> String {
     let run = findings.run;
     let until = match run.ended {
@@ -194,7 +195,7 @@ fn narrow(findings: &Findings) -> (usize, usize) {
     (besides.iter().filter(narrow).count(), besides.len())
 }
 
-/// On what: `4 cores of AMD EPYC, Linux 6.1, kvm`.
+/// The machine: `4 cores of AMD EPYC, Linux 6.1, kvm`.
 pub fn machine(machine: &Machine) -> String {
     let under = machine.hypervisor.as_ref().map(|name| format!(", under {name}")).unwrap_or_default();
     let cores = units::many(machine.cores, "core");

@@ -1,25 +1,25 @@
-//! What a run says, worked out once for all that show it.
+//! The findings of a run, computed once for all forms of the report.
 
 use crate::result::{Cell, Figure, Run, Variant};
 use crate::stats::{Comparison, Interval, Verdict, box_of, compare, median_interval};
 use indexmap::IndexMap;
 
-/// One variant in one cell by one figure, and beside the baseline.
+/// One variant in one cell for one figure, also compared with the baseline.
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub cell: usize,
     pub figure: Figure,
     pub variant: usize,
-    /// Of all trials that count.
+    /// Median of all turns that count.
     pub median: Option<f64>,
     pub interval: Option<Interval>,
-    /// None for the baseline, and where one of the two has nothing to compare.
+    /// None for the baseline, and if one of the two has no values.
     pub beside: Option<Comparison>,
 }
 
 pub struct Findings<'a> {
     pub run: &'a Run,
-    /// By the figures that are judged: cell by cell, figure by figure, variant by variant.
+    /// For judged figures: ordered by cell, then figure, then variant.
     pub judged: Vec<Finding>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Findings<'a> {
         Findings { run, judged: places.map(|(cell, figure, variant)| find(run, cell, figure, variant)).collect() }
     }
 
-    /// Any figure, judged or not.
+    /// The finding for any figure, judged or not.
     pub fn at(&self, cell: usize, figure: Figure, variant: usize) -> Finding {
         let same = |one: &&Finding| (one.cell, one.figure, one.variant) == (cell, figure, variant);
         self.judged.iter().find(same).cloned().unwrap_or_else(|| find(self.run, cell, figure, variant))
@@ -46,21 +46,21 @@ impl<'a> Findings<'a> {
         &self.run.variants[finding.variant]
     }
 
-    /// The baseline's, in the same cell by the same figure.
+    /// The baseline's finding in the same cell for the same figure.
     pub fn baseline(&self, finding: &Finding) -> Option<&Finding> {
         let same =
             |one: &&Finding| (one.cell, one.figure) == (finding.cell, finding.figure) && self.variant(one).baseline;
         self.judged.iter().find(same)
     }
 
-    /// Of a variant, beside the baseline.
+    /// A variant's comparisons with the baseline.
     pub fn compared(&self, variant: usize) -> impl Iterator<Item = (&Finding, &Comparison)> {
         let own = self.judged.iter().filter(move |one| one.variant == variant);
         own.filter_map(|one| Some((one, one.beside.as_ref()?)))
     }
 }
 
-/// Without the work for an interval.
+/// The median, without computing an interval.
 pub fn median(run: &Run, cell: usize, figure: Figure, variant: usize) -> Option<f64> {
     let values: Vec<f64> = values(run, cell, figure, variant).into_values().collect();
     box_of(&values).map(|all| all.median)
@@ -76,7 +76,7 @@ fn find(run: &Run, cell: usize, figure: Figure, variant: usize) -> Finding {
     let confidence = run.scenario.confidence;
     let own = values(run, cell, figure, variant);
     let all: Vec<f64> = own.values().copied().collect();
-    // Fewer values make a median than make an interval.
+    // A median needs fewer values than an interval.
     let median = box_of(&all).map(|all| all.median);
     let interval = median_interval(&all, confidence).map(|(_, interval)| interval);
     let base = run.variants.iter().position(|one| one.baseline).filter(|&base| base != variant);
@@ -84,13 +84,13 @@ fn find(run: &Run, cell: usize, figure: Figure, variant: usize) -> Finding {
     Finding { cell, figure, variant, median, interval, beside }
 }
 
-/// One variant beside any other.
+/// Compares one variant with any other.
 pub fn beside(run: &Run, cell: usize, figure: Figure, (own, base): (usize, usize)) -> Option<Comparison> {
     let (own, base) = (values(run, cell, figure, own), values(run, cell, figure, base));
     compare(&own, &base, figure.better(), run.scenario.confidence)
 }
 
-/// Never colour alone: a sign and a word.
+/// Verdicts are never shown by colour alone: also by a sign and a word.
 pub fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",

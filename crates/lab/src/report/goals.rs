@@ -1,7 +1,7 @@
-//! Whether what a scenario wants was reached.
+//! Whether a scenario's goals were reached.
 //!
-//! A comparison reaches its limit if its whole interval does, misses it if none of the interval does, and is open otherwise:
-//! then more rounds are needed to tell.
+//! A comparison reaches its limit if its whole interval does, and misses it if no part of the interval does. Otherwise it is open,
+//! and more rounds are needed.
 
 use super::findings::{self, Findings};
 use super::units;
@@ -30,13 +30,13 @@ impl Standing {
     }
 }
 
-/// A goal, and everything that was measured for it.
+/// A goal, and all comparisons for it.
 pub struct Judged<'a> {
     pub goal: &'a Goal,
     pub parts: Vec<Part>,
 }
 
-/// One figure in one cell, by itself or beside one other variant.
+/// One figure in one cell, by itself or compared with one other variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     pub what: String,
@@ -62,7 +62,7 @@ fn parts(findings: &Findings, goal: &Goal) -> Vec<Part> {
     places.flat_map(part).collect()
 }
 
-/// By its own figure.
+/// The figure by itself.
 fn alone(findings: &Findings, goal: &Goal, (cell, figure): (usize, Figure), own: usize) -> Option<Part> {
     let one = findings.at(cell, figure, own);
     let values = |around: Interval| {
@@ -75,7 +75,7 @@ fn alone(findings: &Findings, goal: &Goal, (cell, figure): (usize, Figure), own:
     })
 }
 
-/// Beside another variant.
+/// The figure compared with another variant.
 fn compared(run: &Run, goal: &Goal, (cell, figure): (usize, Figure), pair: (usize, usize)) -> Option<Part> {
     let beside = findings::beside(run, cell, figure, pair)?;
     let around = beside.interval.map_or(String::new(), |around| format!(" ({})", units::changes(around)));
@@ -95,7 +95,7 @@ fn place(run: &Run, cell: usize, figure: Figure) -> String {
 
 fn standing(interval: Option<Interval>, better: Better, limit: f64) -> Standing {
     let Some(Interval { low, high }) = interval else { return Standing::Open };
-    // What is to be small may be multiplied by -1 and is to be large.
+    // If lower is better, the values are negated, so that higher is better.
     let (worst, best) = if better == Better::Lower { (-high, -low) } else { (low, high) };
     let limit = if better == Better::Lower { -limit } else { limit };
     match (worst >= limit, best < limit) {
@@ -106,7 +106,7 @@ fn standing(interval: Option<Interval>, better: Better, limit: f64) -> Standing 
 }
 
 impl Judged<'_> {
-    /// As the worst of its comparisons.
+    /// The worst of its comparisons.
     pub fn standing(&self) -> Standing {
         let any = |standing| self.count(standing) > 0;
         let order = [Standing::Missed, Standing::Open, Standing::Reached];
@@ -125,7 +125,7 @@ impl Judged<'_> {
         }
     }
 
-    /// Those that were not reached, the missed ones first.
+    /// The comparisons that did not reach it, the missed ones first.
     pub fn rest(&self) -> impl Iterator<Item = &Part> {
         let of = |standing| self.parts.iter().filter(move |part| part.standing == standing);
         of(Standing::Missed).chain(of(Standing::Open))

@@ -1,4 +1,4 @@
-//! What a run says, for programs and for documents: the names of these fields stay.
+//! The result of a run for programs and documents. The field names are stable.
 
 use super::findings::{Finding, Findings};
 use super::goals::{self, Part, Standing};
@@ -9,25 +9,25 @@ use indexmap::IndexMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A result without its trials: all that a table needs.
+/// A result without its turns: all that a table needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Judgement {
-    /// Its name.
+    /// The scenario's name.
     pub scenario: String,
     pub about: String,
-    /// What was typed.
+    /// The command line.
     pub command: String,
-    /// Of Sidestep.
+    /// Sidestep's version.
     pub version: String,
     pub begun: Timestamp,
     pub seconds: f64,
     pub ended: Ended,
     pub machine: Machine,
-    /// Of the intervals: 0.95.
+    /// Confidence of the intervals: 0.95.
     pub confidence: f64,
-    /// Half the width of an interval that is narrow enough, as a part of the ratio.
+    /// Half the width of a sufficiently narrow interval, relative to the ratio.
     pub precision: f64,
-    /// The figures that decide, the first ones first.
+    /// The judged figures, the most important ones first.
     pub judged: Vec<Figure>,
     pub lines: Vec<Line>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -35,17 +35,17 @@ pub struct Judgement {
     pub notes: Vec<String>,
 }
 
-/// A goal of the scenario, and what was measured for it.
+/// A goal of the scenario, and the result for it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reached {
     pub goal: String,
     pub standing: Standing,
     pub parts: Vec<Part>,
-    /// All of it in a sentence.
+    /// The result as a sentence.
     pub said: String,
 }
 
-/// One variant in one cell by one figure: one that is judged, or one that stands beside a published one.
+/// One variant in one cell for one figure that is judged or is compared with a published one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
     pub cell: IndexMap<String, String>,
@@ -53,7 +53,7 @@ pub struct Line {
     pub variant: String,
     pub baseline: bool,
     pub control: bool,
-    /// Seconds, bytes or a count.
+    /// In seconds, bytes or a count.
     pub median: Option<f64>,
     pub interval: Option<Interval>,
     /// Absent for the baseline.
@@ -83,16 +83,16 @@ impl Judgement {
         }
     }
 
-    /// As JSON of which each line is one line, so that files of it can be read and compared.
+    /// As JSON with one text line for each `Line`, so that files can be read and compared.
     pub fn text(&self) -> serde_json::Result<String> {
         let lines: Result<Vec<String>, _> = self.lines.iter().map(serde_json::to_string).collect();
         let lines = lines?.iter().map(|line| format!("\n    {line}")).collect::<Vec<_>>().join(",");
         let head = serde_json::to_string_pretty(&Judgement { lines: Vec::new(), ..self.clone() })?;
-        // Within a string the quotes would be escaped.
+        // This can only match the field: within a JSON string the quotes would be escaped.
         Ok(head.replacen("\"lines\": []", &format!("\"lines\": [{lines}\n  ]"), 1))
     }
 
-    /// Of a variant, by a figure, in the one cell that has these values among its own.
+    /// The line of a variant and a figure in the only cell that has these values.
     pub fn line(&self, cell: &IndexMap<String, String>, figure: Figure, variant: &str) -> Option<&Line> {
         let within = |line: &&Line| cell.iter().all(|(axis, value)| line.cell.get(axis) == Some(value));
         let mut fitting =
@@ -105,7 +105,7 @@ impl Judgement {
         self.lines.iter().find(|line| line.baseline).map(|line| line.variant.as_str())
     }
 
-    /// Beside the baseline, by the figures that decide; the control is none of them.
+    /// Comparisons with the baseline for judged figures, without the control's.
     pub fn compared(&self) -> impl Iterator<Item = (&Line, &Comparison)> {
         self.decisive().filter(|line| !line.control).filter_map(|line| Some((line, line.beside.as_ref()?)))
     }
@@ -115,7 +115,7 @@ impl Judgement {
     }
 }
 
-/// Of the judged figures, then of those that stand beside a published one.
+/// Lines of the judged figures, then of those that are compared with published ones.
 fn lines(findings: &Findings) -> Vec<Line> {
     let published = findings.run.scenario.published.iter().flat_map(|published| &published.figures);
     let pairs = published.filter_map(|figure| ours(findings, figure)).flat_map(|(base, own)| [base, own]);

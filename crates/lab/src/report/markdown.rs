@@ -1,4 +1,4 @@
-//! The report for documents.
+//! The report in Markdown.
 
 use super::answer::{Control, VERDICTS, lead, machine};
 use super::findings::word;
@@ -10,10 +10,10 @@ use crate::stats::{Comparison, Interval, Verdict};
 use indexmap::{IndexMap, IndexSet};
 use std::fmt::Write;
 
-/// Figures that a table has room for: the first ones that are judged. The judgement itself has all.
+/// The number of judged figures that fit in a table. The judgement itself has all.
 const FIGURES: usize = 3;
 
-/// All that a result says, also where CPU time went.
+/// The whole report, including where CPU time went.
 pub fn markdown(run: &Run) -> String {
     let mut text = section(&Judgement::of(run), run.scenario.published.as_ref());
     Profiles::of(run).iter().for_each(|profiles| sampled(&mut text, profiles));
@@ -32,8 +32,8 @@ fn sampled(text: &mut String, profiles: &Profiles) {
     }
 }
 
-/// A section: heading, command, machine, what it comes to, a table with one row for each variant in each cell, what was
-/// published, and the notes.
+/// A section: heading, command, machine, conclusions, a table with one row for each variant in each cell, the published figures,
+/// and the notes.
 pub fn section(judgement: &Judgement, published: Option<&Published>) -> String {
     let mut text = format!("## {}\n\n{}.\n", plain(&judgement.scenario), plain(judgement.about.trim_end_matches('.')));
     let _ = writeln!(text, "\n`{}` {}.\n", command(judgement), circumstances(judgement));
@@ -48,7 +48,7 @@ pub fn section(judgement: &Judgement, published: Option<&Published>) -> String {
     text
 }
 
-/// Without where the result goes, in one line that its backquotes cannot end.
+/// The command line without the result's file, on one line, and without backquotes, which would end the quotation.
 fn command(judgement: &Judgement) -> String {
     let mut words = judgement.command.split_whitespace();
     let mut kept = Vec::new();
@@ -62,7 +62,7 @@ fn command(judgement: &Judgement) -> String {
     kept.join(" ").replace('`', "'")
 }
 
-/// How long it ran, on what.
+/// How long it ran, and on which machine.
 fn circumstances(judgement: &Judgement) -> String {
     let until = match judgement.ended {
         Ended::Done => "",
@@ -90,7 +90,7 @@ fn table(text: &mut String, judgement: &Judgement) {
     }
 }
 
-/// Axes by which lines differ.
+/// The axes in which lines differ.
 fn varying(judgement: &Judgement) -> Vec<&String> {
     let Some(first) = judgement.lines.first() else { return Vec::new() };
     let differs = |axis: &&String| judgement.lines.iter().any(|line| line.cell.get(*axis) != first.cell.get(*axis));
@@ -104,7 +104,7 @@ fn first_of_each(judgement: &Judgement) -> Vec<&Line> {
     judgement.compared().map(|(line, _)| line).filter(|line| seen.insert(place(line))).collect()
 }
 
-/// By each figure; medians stand with the first one that was measured.
+/// The columns for each figure. The medians are in the first one that was measured.
 fn said_of(judgement: &Judgement, line: &Line, figures: &[Figure]) -> Vec<String> {
     let mut first = true;
     let figure = |&figure: &Figure| match comparison(judgement, &line.cell, figure, &line.variant) {
@@ -123,7 +123,7 @@ fn at(judgement: &Judgement, cell: &IndexMap<String, String>, figure: Figure, va
     }
 }
 
-/// Medians of the baseline and of the variant; verdict, change and interval. None where that was not measured.
+/// Medians of the baseline and of the variant, and verdict, change and interval. None: not measured.
 pub fn comparison(
     judgement: &Judgement,
     cell: &IndexMap<String, String>,
@@ -146,7 +146,7 @@ fn verdict(beside: &Comparison) -> String {
     format!("{word}, {}{interval}", units::change(beside.ratio))
 }
 
-/// The unit once where both ends have it.
+/// Writes the unit once if both ends have it.
 fn short(interval: Interval) -> String {
     let text = units::changes(interval);
     match text.split_once(" % \u{2026} ") {
@@ -155,7 +155,7 @@ fn short(interval: Interval) -> String {
     }
 }
 
-/// What each variant comes to, and what the control says.
+/// Conclusions for each variant, and for the control.
 fn said(judgement: &Judgement) -> String {
     let all: Vec<(&Line, &Comparison)> = judgement.compared().collect();
     let variants: IndexSet<&str> = all.iter().map(|(line, _)| line.variant.as_str()).collect();
@@ -167,7 +167,7 @@ fn said(judgement: &Judgement) -> String {
     leads.chain([control(judgement)]).collect::<Vec<_>>().join(" ")
 }
 
-/// In a few words; what differs is named.
+/// In a few words; names the differences.
 fn control(judgement: &Judgement) -> String {
     let lines: Vec<&Line> = judgement.decisive().filter(|line| line.control && line.beside.is_some()).collect();
     let all: Vec<Comparison> = lines.iter().filter_map(|line| line.beside).collect();
@@ -192,7 +192,7 @@ fn named(line: &Line) -> String {
     values.chain([line.figure.title().into(), change]).collect::<Vec<_>>().join(", ")
 }
 
-/// What was published, and the same of ours.
+/// The published figures, and ours.
 fn beside_published(text: &mut String, judgement: &Judgement, published: &Published) {
     let source = match &published.url {
         Some(url) => format!("[{}]({url})", plain(&published.source)),
@@ -221,7 +221,7 @@ fn here(judgement: &Judgement, published: &PublishedFigure) -> String {
     }
 }
 
-/// In one line, and with nothing that Markdown or HTML would take for its own.
+/// On one line, with the special characters of Markdown and HTML escaped.
 fn plain(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().fold(String::new(), |mut all, c| {

@@ -1,4 +1,4 @@
-//! What a run says: in a page, in a table, in words.
+//! Reports: as a page, as a table, in words.
 
 mod answer;
 mod findings;

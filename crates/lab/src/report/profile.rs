@@ -1,31 +1,31 @@
-//! Where CPU time went, in words.
+//! Where CPU time went, as tables.
 
 use super::units;
 use crate::result::{ProcessProfile, Profile, Run};
 use indexmap::IndexSet;
 
-/// Every cell that was sampled has a line for each variant and program.
+/// For each sampled cell a line for each variant and program.
 pub struct Profiles<'a> {
     run: &'a Run,
     calls: IndexSet<&'a str>,
 }
 
 impl<'a> Profiles<'a> {
-    /// None where nothing was sampled.
+    /// None: nothing was sampled.
     pub fn of(run: &'a Run) -> Option<Profiles<'a>> {
         let each = || run.cells.iter().flat_map(|cell| &cell.profiles).flat_map(|profile| profile.processes.values());
         let calls = each().flat_map(|process| process.calls.keys().map(String::as_str)).collect();
         each().next().map(|_| Profiles { run, calls })
     }
 
-    /// Of the lines; the first two are words.
+    /// Headings of the columns; the first two columns are words.
     pub fn headings(&self) -> Vec<String> {
         let fixed =
             ["variant", "program", "of all CPU", "samples", "own code", "libraries", "kernel"].map(String::from);
         fixed.into_iter().chain(self.calls.iter().map(|call| format!("kernel, {call}"))).collect()
     }
 
-    /// Title of the cell, and its lines.
+    /// Each cell's title, and its lines.
     pub fn cells(&self) -> impl Iterator<Item = (String, Vec<Vec<String>>)> {
         let sampled = self.run.cells.iter().filter(|cell| !cell.profiles.is_empty());
         sampled.map(|cell| (cell.title(), cell.profiles.iter().flat_map(|profile| self.lines(profile)).collect()))

@@ -1,9 +1,9 @@
-//! Which of our figures stand beside a published one.
+//! Our figures that are compared with published ones.
 
 use super::findings::{Finding, Findings};
 use crate::result::{Cell, PublishedFigure, Run};
 
-/// The baseline's and the variant's; None where that was not measured, or not named.
+/// The baseline's and the variant's findings; None: not measured, or not named.
 pub fn ours(findings: &Findings, published: &PublishedFigure) -> Option<(Finding, Finding)> {
     let run = findings.run;
     let (cell, figure) = (cell(run, published)?, published.figure?);
@@ -12,7 +12,7 @@ pub fn ours(findings: &Findings, published: &PublishedFigure) -> Option<(Finding
     Some((findings.at(cell, figure, base), findings.at(cell, figure, own)))
 }
 
-/// The one cell that has these values. Nothing said means the only cell there is.
+/// The only cell that has these values; without values the only cell of the run.
 fn cell(run: &Run, published: &PublishedFigure) -> Option<usize> {
     let same = |cell: &Cell| published.cell.iter().all(|(axis, value)| cell.values.get(axis) == Some(value));
     let fitting: Vec<usize> = (0..run.cells.len()).filter(|&number| same(&run.cells[number])).collect();

@@ -1,4 +1,4 @@
-//! What a run means, in one sentence for each variant.
+//! The result of a run in one sentence for each variant.
 
 use super::judgement::{Judgement, Line};
 use crate::result::Figure;
@@ -20,7 +20,7 @@ pub fn sentences(judgement: &Judgement) -> Vec<String> {
     variants.into_iter().map(sentence).collect()
 }
 
-/// By one figure, all cells.
+/// For one figure, over all cells.
 fn clause(figure: Figure, all: &[Comparison]) -> Option<String> {
     let title = figure.title();
     let differing: Vec<f64> =

@@ -1,8 +1,8 @@
-//! Columns of plain text.
+//! Plain-text tables.
 
 use std::fmt;
 
-/// As wide as their widest cell, two spaces apart.
+/// Columns are as wide as their widest cell, and two spaces apart.
 pub struct Table {
     right: Vec<bool>,
     rows: Vec<Vec<String>>,
@@ -19,7 +19,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(|cell| printable(&cell)).collect());
     }
 
-    /// A line across all columns, set off from what is before.
+    /// A line across all columns, separated from what is before it.
     pub fn heading(&mut self, title: &str) {
         self.rows.push(Vec::new());
         self.rows.push(vec![printable(title)]);
@@ -31,12 +31,12 @@ impl Table {
     }
 }
 
-/// Names come from files of others; none of them gets to command the terminal.
+/// Replaces control characters: names come from files of others, and must not control the terminal.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// So many characters at most, the last of them a sign that there were more.
+/// At most `most` characters; the last one marks a cut.
 pub fn cut(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.into();

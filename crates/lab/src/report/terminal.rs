@@ -1,4 +1,4 @@
-//! The report for those who just ran it.
+//! The report for the terminal.
 
 use super::answer::{answers, control_line, ending};
 use super::findings::{Finding, Findings, word};
@@ -10,10 +10,10 @@ use super::table::{Table, cut, printable};
 use super::units;
 use crate::result::Run;
 
-/// What is left of 100 columns beside the numbers.
+/// Width of names: what the numbers leave of 100 columns.
 const NAME: usize = 20;
 
-/// One line for each cell, judged figure and variant; then what the control says, the notes, and last what it all means.
+/// One line for each cell, judged figure and variant; then the control, the notes, and last the conclusions.
 pub fn table(run: &Run) -> String {
     let findings = Findings::of(run);
     let mut text = printable(&run.scenario.name);

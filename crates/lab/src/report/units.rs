@@ -1,9 +1,9 @@
-//! Numbers as people read them: three digits, and the unit that makes them short.
+//! Numbers for people: three digits, and the unit that makes them short.
 
 use crate::result::Figure;
 use crate::stats::Interval;
 
-/// Where there is nothing to show.
+/// Stands for a missing value.
 pub const NOTHING: &str = "\u{2013}";
 
 const TIMES: [(f64, &str); 4] = [(1e-9, "ns"), (1e-6, "\u{b5}s"), (1e-3, "ms"), (1.0, "s")];
@@ -14,7 +14,7 @@ pub fn value(figure: Figure, value: f64) -> String {
     with(figure, value, &digits)
 }
 
-/// The same for the axis of a chart: without zeros that say nothing.
+/// The same for the axis of a chart: without trailing zeros.
 pub fn tick(figure: Figure, value: f64) -> String {
     with(figure, value, &|number| short(number))
 }
@@ -51,9 +51,9 @@ fn glued(number: String, unit: &str) -> String {
     number.trim_end().to_owned() + unit
 }
 
-/// By the largest unit that leaves at least one; the smallest for what is less than that.
+/// In the largest unit in which the value is at least one; in the smallest unit if there is none.
 fn scaled(value: f64, units: &[(f64, &str)], digits: &dyn Fn(f64) -> String) -> String {
-    // 999.6 µs would be written as 1000 µs.
+    // So that 999.6 µs does not become 1000 µs.
     let rounded = value.abs() * 1.0005;
     let fitting = units.iter().rev().find(|(unit, _)| rounded >= *unit);
     let none = value == 0.0;
@@ -61,7 +61,7 @@ fn scaled(value: f64, units: &[(f64, &str)], digits: &dyn Fn(f64) -> String) -> 
     format!("{} {name}", digits(value / unit))
 }
 
-/// Three of them: `1.20`, `12.3`, `123`, `1234`.
+/// Three digits: `1.20`, `12.3`, `123`, `1234`.
 fn digits(number: f64) -> String {
     let decimals = match number.abs() {
         small if small < 9.995 => 2,
@@ -71,13 +71,13 @@ fn digits(number: f64) -> String {
     minus(format!("{number:.decimals$}"))
 }
 
-/// Four digits at most, and no zeros behind the point.
+/// At most four digits, without trailing zeros.
 fn short(number: f64) -> String {
     let text = format!("{number:.*}", if number.abs() < 9.9995 { 3 } else { 2 });
     minus(text.trim_end_matches('0').trim_end_matches('.').to_owned())
 }
 
-/// `−12.3 %`: what a ratio is more or less than one; as a factor where that reads better: `×12.3`.
+/// `−12.3 %`: how much a ratio differs from one; large ratios as a factor: `×12.3`.
 pub fn change(ratio: f64) -> String {
     if !ratio.is_finite() {
         return NOTHING.into();
@@ -101,7 +101,7 @@ pub fn changes(interval: Interval) -> String {
     format!("{} \u{2026} {}", end(interval.low), end(interval.high))
 }
 
-/// An end that all but touches no change must not seem to touch it, as the verdict depends on that.
+/// An end of an interval close to no change gets more digits, since the verdict depends on whether it includes no change.
 fn end(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     if (0.005..0.05).contains(&percent.abs()) { minus(format!("{percent:+.2} %")) } else { change(ratio) }
@@ -127,7 +127,7 @@ pub fn many(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The typographic sign is as wide as `+` and is not taken for a hyphen.
+/// The typographic minus sign, which is as wide as `+` and cannot be taken for a hyphen.
 fn minus(text: String) -> String {
     text.replace('-', "\u{2212}")
 }

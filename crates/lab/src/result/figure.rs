@@ -1,4 +1,4 @@
-//! What is compared, and how it is read from a trial.
+//! The figures that are compared, and how they are computed from a turn.
 
 use super::Trial;
 use serde::{Deserialize, Serialize};
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
-    /// Requests answered in a second.
+    /// Answered requests a second.
     Rate,
-    /// Bytes of payload in a second.
+    /// Bytes of payload a second.
     Throughput,
     Mean,
     P50,
@@ -17,16 +17,16 @@ pub enum Figure {
     P95,
     P99,
     P999,
-    /// CPU of all processes of the scenario, for one request.
+    /// CPU time of all processes of the scenario, for each request.
     Cpu,
-    /// CPU of the whole machine, for one request.
+    /// CPU time of the whole machine, for each request.
     MachineCpu,
-    /// The most processors in use in a tenth of a second.
+    /// The most processors in use in any tenth of a second.
     HighestCpu,
-    /// For one request, of the whole machine.
+    /// Context switches of the whole machine, for each request.
     Switches,
     Calls,
-    /// Soft interrupts, for one request.
+    /// Time in soft interrupts, for each request.
     Softirq,
     /// Bytes of all processes of the scenario.
     Memory,
@@ -86,9 +86,9 @@ impl Figure {
         }
     }
 
-    /// Seconds, bytes, or a count, each by itself; None where the trial does not say.
-    pub fn of(self, trial: &Trial) -> Option<f64> {
-        let (outcome, usage) = (trial.outcome.as_ref()?, &trial.usage);
+    /// In seconds, bytes, or a count; None: the turn has no such value.
+    pub fn of(self, turn: &Turn) -> Option<f64> {
+        let (outcome, usage) = (turn.outcome.as_ref()?, &turn.usage);
         let each = |total: f64| (outcome.requests > 0).then(|| total / outcome.requests as f64);
         let percentile = |percent| outcome.latency.as_ref().map(|all| all.percentile(percent) as f64 / 1e9);
         match self {

@@ -1,4 +1,4 @@
-//! Results in files.
+//! Result files.
 
 use super::{FORMAT, Run};
 use crate::error::{AtPath, FileError};
@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Why a result could not be read; each names the file and says what to do about it.
+/// Why a result could not be read. Each message names the file and says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("{}: {source}", path.display())]
@@ -23,7 +23,7 @@ pub enum ReadError {
         path.display()
     )]
     OtherFormat { path: PathBuf, format: u64 },
-    /// Where in the file, and what is wrong there.
+    /// The source says where in the file, and what is wrong.
     #[error("{}: damaged: {source}", path.display())]
     Broken { path: PathBuf, source: serde_path_to_error::Error<serde_json::Error> },
 }
@@ -35,17 +35,17 @@ pub fn read(path: &Path) -> Result<Run, ReadError> {
     }
     let text = fs::read_to_string(path).map_err(|source| ReadError::Unreadable { path: name(), source })?;
     let json: Value = serde_json::from_str(&text).map_err(|source| ReadError::NotJson { path: name(), source })?;
-    // Before the rest, as other formats may have nothing else in common.
+    // Checked first, since other formats may have nothing else in common.
     let format = json.get("format").and_then(Value::as_u64).ok_or_else(|| ReadError::NotAResult(name()))?;
     if format != u64::from(FORMAT) {
         return Err(ReadError::OtherFormat { path: name(), format });
     }
-    // Once more from the text: a `Value` sorts the names of axes and processes.
+    // Parsed again from the text, since a `Value` sorts the names of axes and processes.
     let mut json = serde_json::Deserializer::from_str(&text);
     serde_path_to_error::deserialize(&mut json).map_err(|source| ReadError::Broken { path: name(), source })
 }
 
-/// Whole or not at all: written aside, then renamed.
+/// Atomic: written to another file, then renamed.
 pub fn write(path: &Path, run: &Run) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(run)?;
     text.push(b'\n');
@@ -57,14 +57,14 @@ pub fn write(path: &Path, run: &Run) -> io::Result<()> {
     written
 }
 
-/// Whether it could be written there: better asked before a measurement than after it.
+/// Whether the result can be written there, checked before the measurement.
 pub fn may_write(path: &Path) -> Result<(), FileError> {
     let aside = aside(path);
     let tried = fs::write(&aside, "").and_then(|()| fs::remove_file(&aside));
     tried.at("write", path)
 }
 
-/// In the same directory, as only within a file system renaming is atomic.
+/// In the same directory, since rename(2) is atomic only within a file system.
 fn aside(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

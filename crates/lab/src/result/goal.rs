@@ -1,37 +1,37 @@
-//! What a scenario wants to reach.
+//! Goals of a scenario.
 
 use super::Figure;
 use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A limit for some figures of a variant, in each cell in which it was measured.
+/// A limit for some figures of a variant, in each cell where it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
     /// In words: `never slower than nftables`.
     pub goal: String,
-    /// Whose figures.
+    /// The variant to which it applies.
     pub variant: String,
-    /// The variants that it is compared with, each by itself. Empty: its figures are taken as they are.
+    /// The variants with which it is compared, each separately. Empty: the figures are taken by themselves.
     #[serde(default)]
     pub beside: Vec<String>,
     pub figures: Vec<Figure>,
-    /// Beside another variant: how many times worse it may be. 1.03 allows 3 % more of a latency, and 1/1.03 of a rate.
-    /// By itself: the value that a figure must not be worse than, in seconds, bytes or a count.
+    /// In a comparison: by what factor it may be worse. 1.03 allows 3 % more latency, and 1/1.03 of a rate.
+    /// By itself: the value that the figure must not be worse than, in seconds, bytes or a count.
     pub limit: f64,
-    /// axis -> values; an axis that is not named does not matter.
+    /// axis -> values; an axis that is not named may have any value.
     #[serde(default, deserialize_with = "scalars", skip_serializing_if = "IndexMap::is_empty")]
     pub cells: IndexMap<String, Vec<String>>,
 }
 
 impl Goal {
-    /// Whether it is about the cell with these values.
+    /// Whether it applies to the cell with these values.
     pub fn is_for(&self, cell: &IndexMap<String, String>) -> bool {
         self.cells.iter().all(|(axis, values)| cell.get(axis).is_some_and(|value| values.contains(value)))
     }
 }
 
-/// As a scenario writes values of axes.
+/// A value of an axis, as a scenario may write it.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Scalar {

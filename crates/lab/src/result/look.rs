@@ -1,12 +1,12 @@
-//! What the machine is.
+//! Describes the machine.
 
 use super::Machine;
 use procfs::{CpuInfo, Current, FromBufRead, Meminfo};
 use std::fs;
 
 impl Machine {
-    /// What cannot be found out is left empty.
-    pub fn detect() -> Machine {
+    /// Unknown values are left empty.
+    pub fn look() -> Machine {
         let cpus = CpuInfo::current().unwrap_or_else(|_| CpuInfo::from_buf_read(&b""[..]).expect("nothing to misread"));
         Machine {
             kernel: read("/proc/sys/kernel/osrelease"),
@@ -30,19 +30,19 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// ARM's kernels name only numbers.
+/// ARM kernels report only numbers.
 fn model(cpus: &CpuInfo) -> String {
     let part = || Some(format!("{} {}", cpus.get_field(0, "CPU implementer")?, cpus.get_field(0, "CPU part")?));
     cpus.model_name(0).map(str::to_owned).or_else(part).unwrap_or_default()
 }
 
-/// What the firmware says who made the machine.
+/// The manufacturer, according to the firmware.
 fn described() -> String {
     let words = ["sys_vendor", "product_name", "bios_vendor"].map(|name| read(&format!("/sys/class/dmi/id/{name}")));
     format!("{} {}", words.join(" "), read("/sys/hypervisor/type"))
 }
 
-/// Words of `described` and names of clocks, in the order in which they are believed.
+/// Words in `described` and names of clocks, in order of reliability.
 const HYPERVISORS: [(&str, &str); 10] = [
     ("xen", "xen"),
     ("VMware", "vmware"),
@@ -56,8 +56,7 @@ const HYPERVISORS: [(&str, &str); 10] = [
     ("Google Compute Engine", "kvm"),
 ];
 
-/// A machine of Amazon's may be of bare metal: only where the CPU does not deny it by its flags. Without flags (ARM) the
-/// firmware's word is taken.
+/// Amazon's machines may be bare metal: then the CPU's flags lack `hypervisor`. Without flags (ARM) the firmware counts.
 fn hypervisor(cpus: &CpuInfo, described: &str, clocks: &str) -> Option<String> {
     let flagged = cpus.flags(0).map(|flags| flags.contains(&"hypervisor"));
     let known = HYPERVISORS.iter().find(|(word, _)| described.contains(word) || clocks.contains(word));

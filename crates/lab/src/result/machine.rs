@@ -1,4 +1,4 @@
-//! On what a run was done, and with which programs.
+//! The machine of a run, and the programs.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,9 +7,9 @@ pub struct Machine {
     pub kernel: String,
     pub cpu: String,
     pub cores: usize,
-    /// Bytes.
+    /// In bytes.
     pub memory: u64,
-    /// `kvm`, or what the CPU calls itself; None on bare metal.
+    /// `kvm`, or the CPU's name for it; None: bare metal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypervisor: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,7 +22,7 @@ pub struct Machine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     pub path: String,
-    /// The first line that it says of itself; None if it says none.
+    /// The first line of its version output; None: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! One run of the lab, with everything that is needed to judge it again or to do it again: the file `lab run` writes.
+//! One run of the lab, with everything that is needed to judge it again or to repeat it: the file that `lab run` writes.
 
 mod figure;
 mod file;
@@ -20,33 +20,33 @@ use indexmap::IndexMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Of the file; another number is another layout.
+/// Version of the file's layout.
 pub const FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// `FORMAT`
     pub format: u32,
-    /// Of Sidestep.
+    /// Sidestep's version.
     pub version: String,
-    /// What was typed.
+    /// The command line.
     pub command: Vec<String>,
     pub begun: Timestamp,
     pub seconds: f64,
-    /// Why it ended: all intervals are as narrow as they should be, the time was over, it was interrupted.
+    /// Why the run ended.
     pub ended: Ended,
-    /// From which the order of trials comes.
+    /// The seed of the turns' order.
     pub seed: u64,
     pub machine: Machine,
-    /// Of everything that was started, by name.
+    /// All programs that were started, by name.
     pub programs: IndexMap<String, Program>,
     pub scenario: About,
-    /// In the order of the scenario; the control comes last.
+    /// In the scenario's order; the control is last.
     pub variants: Vec<Variant>,
     pub cells: Vec<Cell>,
-    /// What a reader has to know: variants that could not take part, cells that were given up.
+    /// What a reader must know: variants that could not take part, cells that were given up.
     pub notes: Vec<String>,
-    /// What the scenario's checks complained about: figures of a set-up that does the wrong thing are worth nothing.
+    /// Failures of the scenario's checks: the figures of a set-up that does the wrong thing are worthless.
     #[serde(default)]
     pub wrong: Vec<String>,
 }
@@ -54,25 +54,25 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// All intervals are as narrow as they should be, or all rounds are done.
+    /// All intervals are narrow enough, or all rounds are done.
     Done,
-    /// The time limit came first.
+    /// The time limit was reached.
     TimeLimit,
     Interrupted,
 }
 
-/// What of the scenario the report tells.
+/// The parts of the scenario that reports need.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct About {
     pub name: String,
     pub about: String,
-    /// The whole file, as it was read.
+    /// The whole file, as read.
     pub text: String,
-    /// Figures by which precision is decided and which tables show first.
+    /// The judged figures, which decide on precision and come first in tables.
     pub judged: Vec<Figure>,
-    /// Half the width of an interval that is narrow enough, as a part of the ratio: 0.05.
+    /// Half the width of a sufficiently narrow interval, relative to the ratio: 0.05.
     pub precision: f64,
-    /// Of the intervals: 0.95.
+    /// Confidence of the intervals: 0.95.
     pub confidence: f64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<Goal>,
@@ -88,12 +88,12 @@ pub struct Published {
     pub source: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// On what it was measured.
+    /// The machine and software of the experiment.
     pub setup: String,
-    /// What was claimed.
+    /// The published figures.
     #[serde(default)]
     pub figures: Vec<PublishedFigure>,
-    /// How this scenario differs from it, and what could not be had.
+    /// How this scenario differs from the experiment, and what was not available.
     #[serde(default)]
     pub differs: Vec<String>,
 }
@@ -109,10 +109,10 @@ pub struct PublishedFigure {
     pub improved: String,
     /// As published or calculated: `-71 %`.
     pub change: String,
-    /// Where it stands beside ours: values of axes. Empty: beside none.
+    /// The cell with which it is compared: values of axes. Empty: none.
     #[serde(default)]
     pub cell: IndexMap<String, String>,
-    /// With which of our variants it is compared, and by which figure.
+    /// The variant with which it is compared, and the figure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -123,23 +123,23 @@ pub struct PublishedFigure {
 pub struct Variant {
     pub name: String,
     pub about: String,
-    /// What everybody is compared with.
+    /// The variant with which all others are compared.
     pub baseline: bool,
-    /// The baseline once more: whoever finds a difference between the two is wrong.
+    /// The baseline a second time: any difference between the two is an error.
     pub control: bool,
 }
 
 /// One choice of values for the axes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
-    /// axis -> value; empty where the scenario has no axes.
+    /// axis -> value; empty if the scenario has no axes.
     pub values: IndexMap<String, String>,
-    /// Who takes part.
+    /// The variants that take part.
     #[serde(default)]
     pub variants: Vec<String>,
-    /// In the order in which they were taken, those that were repeated too.
-    pub trials: Vec<Trial>,
-    /// Where CPU time went, of each variant that was sampled.
+    /// In the order in which they were taken, including those that were repeated.
+    pub turns: Vec<Turn>,
+    /// Where CPU time went, for each sampled variant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
 }
@@ -149,26 +149,26 @@ pub struct Cell {
 pub struct Trial {
     pub variant: String,
     pub round: u32,
-    /// Seconds after the run's beginning.
+    /// Seconds since the run's beginning.
     pub at: f64,
-    /// None where it failed.
+    /// None: the turn failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     pub usage: Usage,
-    /// What shows that the load took this variant's way: bytes of the load tool's connections by ring, bytes spliced.
+    /// Evidence that the load took this variant's way: bytes of the load tool's connections by ring, bytes spliced.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub moved: IndexMap<String, u64>,
-    /// Something else was at work on the machine meanwhile.
+    /// Other load disturbed the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<Disturbance>,
-    /// A later trial of the same round and variant counts instead.
+    /// A later turn of the same round and variant counts in its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
 }
 
-/// A result has no such variant.
+/// The result has no variant of this name.
 #[derive(Debug, thiserror::Error)]
 #[error("--baseline: '{name}' is none of {}", known.join(", "))]
 pub struct NoVariant {
@@ -177,7 +177,7 @@ pub struct NoVariant {
 }
 
 impl Run {
-    /// The same trials, compared with another variant. The control was the other baseline's.
+    /// The same turns, compared with another variant. The control is dropped, since it belongs to the original baseline.
     pub fn beside(mut self, name: &str) -> Result<Run, NoVariant> {
         self.variants.retain(|variant| !variant.control);
         if !self.variants.iter().any(|variant| variant.name == name) {
@@ -188,7 +188,7 @@ impl Run {
         Ok(self)
     }
 
-    /// Who has no figures in a cell and should have, and why.
+    /// Variants without figures in a cell in which they take part, and why.
     pub fn missing(&self) -> Vec<String> {
         let pairs = self.cells.iter().flat_map(|cell| self.variants.iter().map(move |variant| (cell, &variant.name)));
         let missing = pairs.filter_map(|(cell, variant)| {
@@ -203,21 +203,21 @@ impl Run {
     }
 }
 
-impl Trial {
-    /// Whether its figures count.
+impl Turn {
+    /// Whether the turn's figures count.
     pub fn counts(&self) -> bool {
         self.outcome.is_some() && !self.repeated
     }
 }
 
 impl Cell {
-    /// `connections 64, rate 1000`; empty where the scenario has no axes.
+    /// `connections 64, rate 1000`; empty if the scenario has no axes.
     pub fn title(&self) -> String {
         let words: Vec<String> = self.values.iter().map(|(axis, value)| format!("{axis} {value}")).collect();
         words.join(", ")
     }
 
-    /// A figure of each counting trial of a variant: round -> value.
+    /// A figure of each turn of a variant that counts: round -> value.
     pub fn values_of(&self, variant: &str, figure: Figure) -> IndexMap<u32, f64> {
         let counting = self.trials.iter().filter(|trial| trial.variant == variant && trial.counts());
         counting.filter_map(|trial| Some((trial.round, figure.of(trial)?))).collect()

@@ -1,9 +1,9 @@
-//! Where the CPU of a trial went, by samples.
+//! Where the CPU time of a turn went, by samples.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// One trial of a variant, taken after the measurement. Sampling costs time, so its latencies are none of the result's.
+/// One turn of a variant, taken after the measurement. Sampling costs time, so its latencies do not count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     pub variant: String,
@@ -11,17 +11,17 @@ pub struct Profile {
     pub processes: IndexMap<String, ProcessProfile>,
 }
 
-/// Counts of samples. What is in none of the three parts was in code that nothing in memory could be told of any more.
+/// Counts of samples. Those in none of the three parts were in code whose memory was gone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessProfile {
     pub samples: u64,
-    /// In the program's own file, or in code that it has made itself.
+    /// In the program's own file, or in code that it has generated.
     pub own: u64,
-    /// By name of the file.
+    /// In libraries, by file name.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub libraries: IndexMap<String, u64>,
     pub kernel: u64,
-    /// Of those in the kernel: in the system calls of TCP that are named, with everything that these call.
+    /// Of those in the kernel: the ones in TCP's system calls, by name, with everything that these call.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub calls: IndexMap<String, u64>,
 }

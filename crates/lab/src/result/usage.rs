@@ -1,4 +1,4 @@
-//! What a trial has cost, and what else was at work meanwhile.
+//! The costs of a turn, and other load in the meantime.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -9,20 +9,20 @@ pub struct Usage {
     pub seconds: f64,
     /// By the scenario's names; `load` is the tool.
     pub processes: IndexMap<String, ProcessUsage>,
-    /// Seconds of CPU of the whole machine, whoever used them.
+    /// Seconds of CPU of the whole machine.
     pub machine_cpu: f64,
-    /// Of them in soft interrupts.
+    /// Of these, seconds in soft interrupts.
     pub softirq: f64,
-    /// The most processors that all processes of the scenario used in a tenth of a second.
+    /// The most processors that all processes of the scenario used in any tenth of a second.
     pub highest_cpu: f64,
     /// Context switches of the whole machine.
     pub switches: u64,
-    /// System calls of the whole machine; None where they may not be counted.
+    /// System calls of the whole machine; None: they cannot be counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
     /// Seconds of CPU that the hypervisor gave to others.
     pub steal: f64,
-    /// Seconds of CPU of processes that are none of the scenario's; None where that cannot be told.
+    /// Seconds of CPU of processes that are not the scenario's; None: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign: Option<f64>,
 }
@@ -32,7 +32,7 @@ pub struct ProcessUsage {
     /// Seconds in user space and in the kernel.
     pub user: f64,
     pub system: f64,
-    /// Bytes: the process and its children in the middle of the trial, shared pages by their share.
+    /// Bytes of the process and its children in the middle of the turn; shared pages count proportionally.
     pub memory: u64,
 }
 
@@ -45,7 +45,7 @@ impl ProcessUsage {
 /// Why a trial is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// Parts of the machine's whole capacity.
+    /// As parts of the machine's whole capacity.
     pub steal: f64,
     pub foreign: f64,
 }

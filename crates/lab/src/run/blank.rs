@@ -1,4 +1,4 @@
-//! A result in which nothing has been measured yet.
+//! A result without turns.
 
 use super::order::Order;
 use crate::result::{About, Cell, Ended, FORMAT, Machine, Run};
@@ -6,7 +6,7 @@ use crate::scenario::Values;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 
-/// What is known of a run before its first trial.
+/// What is known of a run before its first turn.
 pub fn blank(order: &Order, cells: &[Values]) -> Run {
     let scenario = &order.scenario;
     Run {

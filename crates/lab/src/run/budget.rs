@@ -1,21 +1,21 @@
-//! Rather fewer cells with a verdict than all without one.
+//! Drops cells if there is no time for all: some cells with a verdict are better than all cells without one.
 
 use crate::scenario::Design;
 use crate::stats::fewest;
 use std::time::Duration;
 
-/// What the rounds have cost so far.
+/// What rounds have cost so far.
 #[derive(Default)]
 pub struct Budget {
     rounds: u32,
-    /// Each cell of each round is one.
+    /// Number of (cell, round) pairs.
     measured: usize,
-    /// Of the coming round.
+    /// Cells of the coming round.
     cells: usize,
 }
 
 impl Budget {
-    /// Before each round: how many of so many cells can have the rounds that a verdict needs, at the pace so far; one at least.
+    /// Call before each round: how many cells can get the rounds that a verdict needs, at the pace so far; at least one.
     pub fn next(&mut self, design: &Design, cells: usize, spent: Duration, limit: Duration) -> usize {
         self.measured += self.cells;
         let kept = self.affordable(design, cells, spent.as_secs_f64(), limit.as_secs_f64());
@@ -37,7 +37,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// Cells that are left before each round, where a cell takes so many seconds a round.
+    /// The number of cells before each round, if a cell takes so many seconds a round.
     fn left(seconds: f64, design: &Design) -> Vec<usize> {
         let (mut budget, mut spent, mut cells) = (Budget::default(), 0.0, 4);
         let mut round = || {

@@ -1,4 +1,4 @@
-//! Who takes part: the scenario's variants, and the baseline once more.
+//! The participants: the scenario's variants, and the baseline a second time.
 
 use crate::result;
 use crate::scenario::{Scenario, Variant};
@@ -6,9 +6,9 @@ use indexmap::IndexMap;
 
 #[derive(Clone, Debug)]
 pub struct Contestant {
-    /// In results.
+    /// Name in results.
     pub name: String,
-    /// In the scenario.
+    /// Name in the scenario.
     pub variant: String,
     pub definition: Variant,
     pub baseline: bool,
@@ -17,7 +17,7 @@ pub struct Contestant {
 
 pub const AGAIN: &str = " (again)";
 
-/// Without the variants of those names.
+/// The participants, without the variants of those names.
 pub fn contestants(scenario: &Scenario, without: &IndexMap<String, String>) -> Vec<Contestant> {
     let one = |(name, definition): (&String, &Variant)| Contestant {
         name: name.clone(),

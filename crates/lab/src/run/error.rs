@@ -1,4 +1,4 @@
-//! Why a run has no result, and why a trial of it has none.
+//! Why a run has no result, or a turn no figures.
 
 use crate::context::ProgramError;
 use crate::environment::{EnvironmentError, ProcessError, SpecError};
@@ -16,12 +16,12 @@ pub enum Failure {
     Wrong(#[from] WrongError),
     #[error(transparent)]
     NotMeasured(#[from] RunError),
-    /// The half that measures has said what is wrong, and ended with this code.
+    /// The process inside has printed what is wrong, and has ended with this exit code.
     #[error("the half that measures has ended with exit code {code}")]
     Said { code: u8 },
 }
 
-/// The scenario, or an option, makes no sense: nothing was started.
+/// The scenario or an option is invalid: nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum WrongError {
     #[error(transparent)]
@@ -67,7 +67,7 @@ pub enum RunError {
     Ended(ExitStatus),
 }
 
-/// Why a command that runs before everything else could not be started.
+/// Why a command of `prepare` could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     #[error(transparent)]
@@ -91,10 +91,10 @@ pub enum TrialError {
     Load(#[from] LoadError),
     #[error("interrupted")]
     Interrupted,
-    /// Answers that say no are quick: figures with many of them in it are no figures.
+    /// Error answers are quick, so figures with many of them are worthless.
     #[error("{errors} of {all} requests failed (design.errors)")]
     Refused { errors: u64, all: u64 },
-    /// On a machine that is too busy the load may be over before the lab looks.
+    /// On a busy machine the load may be over before the lab looks.
     #[error("the lab was kept from measuring: it saw {seen:.3} s of {seconds:.3} s")]
     KeptFromMeasuring { seen: f64, seconds: f64 },
     #[error(transparent)]

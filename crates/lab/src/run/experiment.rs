@@ -1,4 +1,4 @@
-//! The design: rounds, in each of them every cell, in each of those every contestant once, in an order that chance decides.
+//! The experiment: each round has every cell, and each cell every contestant once, in random order.
 
 mod leave_out;
 mod profile;
@@ -25,12 +25,12 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use std::time::{Duration, Instant};
 
-/// A contestant that fails so often in a row in a cell takes part in it no longer.
+/// After so many failures in a row in a cell a contestant no longer takes part in the cell.
 const GIVEN_UP: u32 = 3;
-/// A trial that was disturbed is done again, if not more than this part of all trials were already: on a machine that is always
-/// busy that would not help.
+/// A disturbed turn is repeated, as long as at most this part of all turns was: on a machine that is always busy repeating would
+/// not help.
 const REPEATED: f64 = 0.2;
-/// Of so many more, whatever their part.
+/// So many more may be repeated, whatever their part.
 const REPEATED_ANYWAY: f64 = 3.0;
 
 pub struct Experiment<'a> {
@@ -40,8 +40,8 @@ pub struct Experiment<'a> {
     contestants: Vec<Contestant>,
     cells: Vec<Values>,
     result: Run,
-    /// By contestant: set-ups that stand.
-    standing: Vec<(usize, Environment)>,
+    /// Set-ups that exist, with their contestants.
+    standing: Vec<(usize, World)>,
     /// (cell, contestant) -> failures in a row.
     failures: IndexMap<(usize, usize), u32>,
     random: ChaCha8Rng,
@@ -83,7 +83,7 @@ impl<'a> Experiment<'a> {
         &self.order.scenario
     }
 
-    /// What runs once, before everything else.
+    /// Runs the scenario's `prepare` commands.
     fn prepare(&self) -> Result<(), RunError> {
         for (number, command) in self.scenario().prepare.iter().enumerate() {
             let argv = self.preparing(command)?;
@@ -98,7 +98,7 @@ impl<'a> Experiment<'a> {
         Ok(self.context.resolve(argv?)?)
     }
 
-    /// Everything that can be found wrong before anything is started.
+    /// Checks everything that can be checked before anything is started.
     fn check(&mut self) -> Result<(), WrongError> {
         let mut programs = IndexMap::new();
         for contestant in &self.contestants {
@@ -123,14 +123,14 @@ impl<'a> Experiment<'a> {
         Ok(())
     }
 
-    /// As if it stood nowhere.
+    /// The contestant's set-up, for checks only.
     fn spec(&self, contestant: &Contestant, cell: &Values) -> Result<Spec, SpecError> {
         let cgroup = self.context.cgroup().map(|all| all.path().into());
         let nowhere = Place { dir: self.context.shared(), prefix: "w".into(), cgroup };
         Spec::fill(self.context, self.scenario(), (&contestant.variant, &contestant.definition), cell, nowhere)
     }
 
-    /// To the end, or to the limit. What was measured is written after every round.
+    /// Runs to the end, or to the limit. The result is written after every round.
     pub fn run(mut self) -> Result<(), RunError> {
         self.prepare()?;
         let mut round = 0;
@@ -156,7 +156,7 @@ impl<'a> Experiment<'a> {
         !self.result.cells.iter().flat_map(|cell| &cell.trials).any(Trial::counts)
     }
 
-    /// Some if this was the last one.
+    /// Some: this was the last round.
     fn round(&mut self, round: u32) -> Option<Ended> {
         if let Restart::Rounds(rounds) = self.scenario().design.restart
             && round.is_multiple_of(rounds)
@@ -235,7 +235,7 @@ impl<'a> Experiment<'a> {
             *foreign += (self.beside(number) - before).max(0.0);
         }
         if measured.is_err() {
-            // Whatever is wrong with it, the next trial finds a new one.
+            // The set-up may be broken, so the next turn gets a new one.
             let (_, gone) = self.standing.remove(number);
             let name = &self.contestants[who].name;
             if let Some(why) = gone.failed_check().map(|error| error.to_string()) {
@@ -247,14 +247,14 @@ impl<'a> Experiment<'a> {
         measured
     }
 
-    /// Seconds of CPU of set-ups that have no trial, and should be idle.
+    /// Seconds of CPU of the other set-ups, which should be idle.
     fn beside(&self, number: usize) -> f64 {
         let others = self.standing.iter().enumerate().filter(|(other, _)| *other != number);
         others.map(|(_, (_, environment))| environment.cpu()).sum()
     }
 
-    /// A set-up of the contestant for that cell: one that stands already, or a new one. And the cell's load on it.
-    fn stand(&mut self, cell: usize, who: usize) -> Result<(usize, crate::environment::LoadSpec), EnvironmentError> {
+    /// The contestant's set-up for the cell, an existing or a new one, and the cell's load.
+    fn stand(&mut self, cell: usize, who: usize) -> Result<(usize, crate::world::LoadSpec), WorldError> {
         let (contestant, values) = (&self.contestants[who], &self.cells[cell]);
         let variant = (contestant.variant.as_str(), &contestant.definition);
         for (number, (owner, environment)) in self.standing.iter().enumerate() {
@@ -322,7 +322,7 @@ impl<'a> Experiment<'a> {
             most_rounds: design.most_rounds as usize,
         };
         let comparisons = self.comparisons(cell);
-        // Given up by the baseline or by all others, or none of the judged figures can be had: more rounds say nothing.
+        // The baseline or all others were given up, or no judged figure is available: more rounds would not help.
         let nothing = rounds >= design.least_rounds && comparisons.is_empty();
         rounds >= design.most_rounds || nothing || !self.has_pair(cell) || rule.enough(&comparisons)
     }
@@ -332,7 +332,7 @@ impl<'a> Experiment<'a> {
         left.len() > 1 && left.iter().any(|who| self.contestants[*who].baseline)
     }
 
-    /// Of the judged figures of everybody with the baseline.
+    /// Comparisons of all contestants with the baseline, for the judged figures.
     fn comparisons(&self, cell: usize) -> Vec<Comparison> {
         let design = &self.scenario().design;
         let cell = &self.result.cells[cell];
@@ -345,7 +345,7 @@ impl<'a> Experiment<'a> {
         pairs.filter_map(one).collect()
     }
 
-    /// The widest interval of these cells.
+    /// The largest half-width of an interval in these cells.
     fn widest(&self, open: &[usize]) -> Option<f64> {
         let comparisons = open.iter().flat_map(|cell| self.comparisons(*cell));
         comparisons.filter_map(|each| half_width(&each)).reduce(f64::max)
@@ -353,7 +353,7 @@ impl<'a> Experiment<'a> {
 
     fn save(&mut self) -> Result<(), FileError> {
         if self.is_empty() {
-            // An older result is better than none.
+            // Keep the older result on an error.
             return Ok(());
         }
         self.result.seconds = self.begun.elapsed().as_secs_f64();

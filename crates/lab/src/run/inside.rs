@@ -1,4 +1,4 @@
-//! The half that measures: process 1 of its own PID namespace, without a network but the loopback.
+//! The process inside, which measures: process 1 of its own PID namespace, without a network but the loopback.
 
 use super::error::{Failure, RunError};
 use super::experiment::Experiment;
@@ -13,7 +13,7 @@ use std::ffi::CStr;
 use std::io::BufRead;
 use std::path::Path;
 
-/// The error is said, and what its exit status means outside knows.
+/// Prints its error, and ends with an exit status that the process outside understands.
 pub fn inside() -> Result<(), Failure> {
     let mut pipe = std::io::BufReader::new(std::io::stdin());
     let mut line = String::new();
@@ -36,11 +36,11 @@ fn prepare(order: &Order) -> Result<RunContext, RunError> {
     Ok(RunContext::new(&order.dir, cgroup))
 }
 
-/// Names of network namespaces are seen by this run alone, and go with it.
+/// Names of network namespaces are visible only to this run, and end with it.
 fn private_netns() -> Result<(), FileError> {
     let names = Path::new(crate::environment::NETNS);
     if std::fs::create_dir_all(names).is_err() {
-        // An ordinary user: /run is root's, but in this mount namespace it need not be.
+        // An ordinary user cannot write to /run, but can mount there in this mount namespace.
         mount_tmpfs(Path::new("/run"))?;
         std::fs::create_dir_all(names).at("make the directory", names)?;
     }
@@ -55,7 +55,7 @@ fn mount_at(doing: &'static str, kind: &CStr, place: &Path) -> Result<(), FileEr
     mount(kind, place, kind, MountFlags::empty(), None::<&CStr>).at(doing, place)
 }
 
-/// The lab's own work is not the scenario's, but is no foreigner's either.
+/// Puts the lab itself into a cgroup of its own: its work is neither the scenario's nor foreign.
 fn join(path: &Path) -> Result<Cgroup, FileError> {
     let all = Cgroup::at(path);
     let own = all.child("lab")?;

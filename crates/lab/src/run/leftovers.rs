@@ -1,7 +1,7 @@
-//! What a run has outside of its namespaces, a scratch directory and a cgroup, and what is left of runs that were killed.
+//! What a run has outside of its namespaces (a scratch directory and a cgroup), and what killed runs have left.
 //!
-//! Whoever has one holds a lock on it, so a run that lives is told from one that does not even where its pid means nothing,
-//! in another container.
+//! A run holds locks on both. So a living run can be told from a dead one even from another container, where its pid means
+//! nothing.
 
 use crate::cgroup;
 use rustix::fs::OFlags;
@@ -22,11 +22,11 @@ pub fn scratch() -> PathBuf {
     std::env::temp_dir().join(name())
 }
 
-/// Times that a sweep may take what was just made, before it was claimed.
+/// How often a sweep may remove a directory between its creation and its locking.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Makes a directory, which is this run's as long as the file is open.
+/// Creates a directory, which belongs to this run while the file is open.
 pub fn make(path: &Path, create: impl Fn(&Path) -> io::Result<()>) -> io::Result<File> {
     for _ in 0..TRIES {
         match create(path) {
@@ -42,8 +42,8 @@ pub fn make(path: &Path, create: impl Fn(&Path) -> io::Result<()>) -> io::Result
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "somebody else holds it"))
 }
 
-/// Only a directory of this user's. In a folder where everybody may write, somebody else's could be anything: a FIFO that never
-/// opens, a link to elsewhere.
+/// Opens and locks only a directory of this user. In a folder where everybody may write, another user's file could be anything: a
+/// FIFO that blocks open(2), a symbolic link.
 fn claim(path: &Path) -> io::Result<File> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::options().read(true).custom_flags(flags.bits() as i32).open(path)?;
@@ -55,16 +55,16 @@ fn claim(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Not if it was removed, and perhaps made again, between opening and locking.
+/// False if the directory was removed, and perhaps created again, between opening and locking.
 fn is_at(file: &File, path: &Path) -> bool {
     let place = |data: Metadata| (data.dev(), data.ino());
     file.metadata().is_ok_and(|held| path.metadata().is_ok_and(|there| place(held) == place(there)))
 }
 
-/// Those of runs that are no more. Each is locked while it is removed.
+/// Removes what dead runs have left. Each directory is locked while it is removed.
 pub fn sweep() {
     for (path, _claim) in dead(&std::env::temp_dir()) {
-        // Nothing is followed, and nothing is in it: what a run has there is in a file system of its own.
+        // The directory is empty: a run mounts a file system of its own there.
         let _ = std::fs::remove_dir(path);
     }
     for (path, _claim) in cgroup::root().iter().flat_map(|root| dead(root)) {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use std::fs::{DirBuilder, create_dir, remove_dir_all};
 
-    /// Whoever may write in the folder of scratch directories puts other things there.
+    /// Other users may put anything into the folder of scratch directories.
     #[test]
     fn what_is_no_directory_of_ours_is_neither_waited_for_nor_taken() {
         let folder = std::env::temp_dir().join(format!("leftovers-{}", std::process::id()));

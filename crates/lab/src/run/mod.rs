@@ -1,8 +1,9 @@
-//! A run: from outside it starts itself once more in namespaces of its own, and there it measures.
+//! A run: the process outside starts the program again, in namespaces of its own, and the process inside measures.
 //!
-//! Whatever happens to either of the two, nothing stays. Inside is process 1 of its own PID namespace: with it the kernel
-//! ends everything that it has started, and with the last process go network namespaces, mounts and BPF programs. Inside
-//! ends when the pipe from outside closes. Cgroups and the scratch directory are outside's to remove, or the next run's.
+//! Whatever happens to either process, nothing stays. The process inside is process 1 of its PID namespace: when it ends, the
+//! kernel kills everything that it has started. Network namespaces, mounts and BPF programs end with the last process. The
+//! process inside ends when the pipe from outside closes. The process outside removes the cgroup and the scratch directory; if it
+//! was killed, the next run does.
 
 mod blank;
 mod budget;

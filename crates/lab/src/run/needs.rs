@@ -1,4 +1,4 @@
-//! Variants that this machine cannot have.
+//! Finds variants that this machine does not support.
 
 use super::error::WrongError;
 use crate::context::RunContext;
@@ -6,9 +6,9 @@ use crate::environment::{Cmd, base_scope, run};
 use crate::scenario::{Need, Scenario, TemplateError, Variant};
 use indexmap::IndexMap;
 
-/// Variants that cannot take part, and why. The error is a scenario's: a template that names nothing, or a baseline that is
-/// not to be had.
-pub fn unmet(context: &RunContext, scenario: &Scenario) -> Result<IndexMap<String, String>, WrongError> {
+/// Variants that cannot take part, and why. Errors are mistakes in the scenario: an unknown name in a template, or a baseline
+/// that is not available.
+pub fn unmet(ground: &Ground, scenario: &Scenario) -> Result<IndexMap<String, String>, WrongError> {
     let mut unmet = IndexMap::new();
     for (name, variant) in &scenario.variants {
         let named = |source| WrongError::Need { variant: name.clone(), source };
@@ -34,7 +34,7 @@ fn missing(context: &RunContext, scenario: &Scenario, variant: &Variant) -> Resu
 fn is_met(context: &RunContext, scenario: &Scenario, need: &Need) -> Result<bool, TemplateError> {
     let scope = base_scope(context, scenario);
     let argv: Vec<String> = need.run.iter().map(|word| word.fill(&scope)).collect::<Result<_, _>>()?;
-    // A program that is not there is no mistake of the scenario's.
-    let Ok(argv) = context.resolve(argv) else { return Ok(false) };
+    // A missing program is not a mistake in the scenario.
+    let Ok(argv) = ground.resolve(argv) else { return Ok(false) };
     Ok(run(&Cmd { name: "needs".into(), argv, ..Cmd::default() }, None).is_ok())
 }

@@ -1,4 +1,4 @@
-//! What a reader of a result has to know, as the trials themselves tell it.
+//! Notes for readers of a result, derived from its turns.
 
 use crate::result::{Cell, Disturbance, Run, Trial};
 use indexmap::IndexMap;
@@ -21,7 +21,7 @@ fn errors(run: &Run, variant: &str) -> Option<String> {
     (errors > 0).then(|| format!("{variant}: {errors} of {all} requests failed"))
 }
 
-/// Figures of a variant are no figures of its means if nothing went that way.
+/// A variant's figures say nothing about a mechanism that carried no byte.
 fn idle_ways(cell: &Cell, variant: &str) -> Vec<String> {
     let mut ways: IndexMap<&str, u64> = IndexMap::new();
     let trials = cell.trials.iter().filter(|trial| trial.variant == variant && trial.counts());
@@ -30,7 +30,7 @@ fn idle_ways(cell: &Cell, variant: &str) -> Vec<String> {
     idle.map(|(way, _)| format!("{}: not a byte of the load went {way}", with_cell(variant, cell))).collect()
 }
 
-/// What could not be repeated counts, and the reader hears of it.
+/// Disturbed turns that could not be repeated: they count, and readers must know.
 fn disturbed(run: &Run) -> Option<String> {
     let disturbed: Vec<Disturbance> = counting(run).filter_map(|trial| trial.disturbed).collect();
     let percent = |part: fn(&Disturbance) -> f64| disturbed.iter().map(part).fold(0.0, f64::max) * 100.0;
@@ -44,7 +44,7 @@ fn disturbed(run: &Run) -> Option<String> {
     })
 }
 
-/// Cells for which the time limit had no rounds.
+/// Cells that were left out for lack of time.
 pub fn left_out(cells: &[Cell]) -> Option<String> {
     let titles: Vec<String> = cells.iter().map(Cell::title).collect();
     let these = titles.join("; ");

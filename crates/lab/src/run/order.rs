@@ -1,4 +1,4 @@
-//! What outside tells inside: one line of JSON. After it the pipe says when to stop.
+//! The order that the process outside gives to the one inside: one line of JSON. Afterwards the pipe says when to stop.
 
 use crate::scenario::Scenario;
 use serde::{Deserialize, Serialize};
@@ -7,22 +7,22 @@ use std::path::PathBuf;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     pub scenario: Scenario,
-    /// The file as it was read.
+    /// The scenario's file, as read.
     pub text: String,
     pub command: Vec<String>,
     pub seed: u64,
-    /// Each variant is sampled once more after the measurement.
+    /// Sample each variant once more after the measurement.
     pub profile: bool,
-    /// Where the result goes.
+    /// File for the result.
     pub out: PathBuf,
-    /// An empty file system, and a cgroup: both are there.
+    /// An empty file system, and a cgroup; both exist already.
     pub dir: PathBuf,
     pub cgroup: Option<PathBuf>,
-    /// Several users, capture, splice and agents can be had.
+    /// Whether several users, capture, splice and agents are possible.
     pub root: bool,
 }
 
-/// After the order: drop this trial, and write what there is.
+/// Sent after the order: drop the present turn, and write what there is.
 pub const STOP: &str = "stop";
-/// The first argument of inside.
+/// The first argument of the process inside.
 pub const INSIDE: &str = "inside";

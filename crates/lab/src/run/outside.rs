@@ -1,4 +1,4 @@
-//! The half that the user has started: it starts the other one, passes Ctrl-C on, and cleans up after it.
+//! The process outside, which the user has started: it starts the process inside, passes Ctrl-C on, and cleans up.
 
 use super::error::{Failure, RunError};
 use super::leftovers;
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// Exit status of the half that measures if the scenario is wrong; as clap's.
+/// Exit status of the process inside for an invalid scenario, as clap's.
 pub const WRONG: i32 = 2;
 
-/// What a run needs to know besides its scenario.
+/// A scenario, and how to run it.
 pub struct Request {
     pub scenario: Scenario,
     pub text: String,
@@ -26,7 +26,7 @@ pub struct Request {
     pub out: PathBuf,
 }
 
-/// Measures, and writes the result. The error says what did not work.
+/// Measures, and writes the result.
 pub fn run(request: Request) -> Result<(), Failure> {
     leftovers::sweep();
     let context = Scratch::new().map_err(RunError::File)?;
@@ -41,8 +41,8 @@ pub fn run(request: Request) -> Result<(), Failure> {
         cgroup: context.cgroup.as_ref().map(|each| each.path().into()),
         root: is_root(),
     };
-    let mut child = start(&context.dir)?;
-    let pipe = child.stdin.take().expect("it is piped");
+    let mut child = start(&ground.dir)?;
+    let pipe = child.stdin.take().expect("stdin is piped");
     say(pipe, &order)?;
     let status = child.wait().map_err(RunError::Wait)?;
     match status.code() {
@@ -56,7 +56,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The first Ctrl-C ends the run after its trial, the second one at once: the pipe closes.
+/// Sends the order. The first Ctrl-C ends the run after its turn, the second one at once, by closing the pipe.
 fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), RunError> {
     let line = serde_json::to_string(order).map_err(RunError::Order)?;
     writeln!(pipe, "{line}").map_err(RunError::WriteOrder)?;
@@ -68,19 +68,19 @@ fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), RunError> {
             pipe.take();
         } else if let Some(pipe) = pipe.as_mut() {
             let _ = writeln!(pipe, "{STOP}");
-            // The terminal may be gone.
+            // The terminal may be gone, so an error is ignored.
             let _ = writeln!(std::io::stderr(), "\nending; once more for at once");
         }
     };
     ctrlc::set_handler(handler).map_err(RunError::Signals)
 }
 
-/// The scratch directory gets a file system that nobody outside sees or can write to, and the outer /proc stays in sight there:
-/// foreign load shows nowhere else.
+/// Mounts a file system on the scratch directory that nobody outside can see or write to. The host's /proc is mounted there, since
+/// foreign load is visible only in it.
 const ENTER: &str = "mount -t tmpfs -o mode=755 sidestep-lab \"$0\" && mkdir \"$0/proc\" && mount --rbind /proc \"$0/proc\" && \
     exec unshare --pid --fork --kill-child --mount-proc -- \"$@\"";
 
-/// In namespaces of its own, in which it is process 1. It gets no signal from the terminal.
+/// Starts the process inside, in namespaces of its own, as process 1. Signals of the terminal do not reach it.
 fn start(dir: &Path) -> Result<Child, RunError> {
     let own = std::env::current_exe().map_err(RunError::OwnFile)?;
     let mut command = Command::new("unshare");
@@ -92,7 +92,7 @@ fn start(dir: &Path) -> Result<Child, RunError> {
     command.spawn().map_err(RunError::Unshare)
 }
 
-/// Taken away when it is dropped.
+/// The scratch directory and the cgroup, removed on drop.
 struct Scratch {
     dir: PathBuf,
     cgroup: Option<Cgroup>,
@@ -100,12 +100,12 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// The directory is empty for ever, as seen from outside: what is in it is in a file system of the run's.
+    /// As seen from outside, the directory stays empty: its content is in a file system of the run's mount namespace.
     fn new() -> Result<Scratch, FileError> {
         let dir = leftovers::scratch();
         let made = leftovers::make(&dir, |path| DirBuilder::new().mode(0o700).create(path));
         let claim = made.at("make the directory", &dir)?;
-        // An ordinary user may make none, and does without.
+        // An ordinary user may not create cgroups, and does without.
         let cgroup = cgroup::root().map(|root| root.join(leftovers::name()));
         let cgroup =
             cgroup.and_then(|path| Some((leftovers::make(&path, |path| std::fs::create_dir(path)).ok()?, path)));

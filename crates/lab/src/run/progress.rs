@@ -1,4 +1,4 @@
-//! What is going on: one changing line on a terminal, elsewhere a line from time to time.
+//! Shows the progress: one changing line on a terminal, else a line from time to time.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -12,14 +12,14 @@ pub struct Progress {
     widest: Option<f64>,
 }
 
-/// Without a terminal.
+/// Interval of lines without a terminal.
 const EVERY: Duration = Duration::from_secs(30);
 
 impl Progress {
-    /// The bar shows the time that may be used; a run may end before.
+    /// The bar shows the time limit; a run may end before.
     pub fn new(limit: Duration) -> Progress {
         let style =
-            ProgressStyle::with_template("{bar:24} {elapsed}/{len}s {wide_msg}").expect("the template is right");
+            ProgressStyle::with_template("{bar:24} {elapsed}/{len}s {wide_msg}").expect("the template is valid");
         let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(limit.as_secs()).with_style(style));
         Progress { bar, begun: Instant::now(), limit, said: None, widest: None }
     }
@@ -44,12 +44,12 @@ impl Progress {
         }
     }
 
-    /// How far the run is from its end.
+    /// Sets the widest interval, which shows how far the run is from its end.
     pub fn widest(&mut self, part: Option<f64>) {
         self.widest = part;
     }
 
-    /// A line that stays.
+    /// Prints a line that stays.
     pub fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| eprintln!("lab: {text}")),

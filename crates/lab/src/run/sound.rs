@@ -3,11 +3,11 @@
 use super::error::TrialError;
 use crate::load::Outcome;
 
-/// The part of a load that has to be seen, or its costs are not known.
+/// The part of a load that must be observed for its costs to count.
 const SEEN: f64 = 0.5;
 
-/// An error if not: `errors` is the part of failed requests that is allowed, `seen` for how many seconds its costs were measured.
-pub fn sound(outcome: Outcome, errors: f64, seen: f64) -> Result<Outcome, TrialError> {
+/// An error if the figures do not count. `errors`: permitted part of failed requests; `seen`: seconds in which costs were measured.
+pub fn sound(outcome: Outcome, errors: f64, seen: f64) -> Result<Outcome, TurnError> {
     let (failed, all) = (outcome.errors, outcome.errors + outcome.requests);
     if failed as f64 > errors * all as f64 {
         return Err(TrialError::Refused { errors: failed, all });

@@ -1,4 +1,4 @@
-//! Whether to go on.
+//! Whether the run should stop.
 
 use super::order::STOP;
 use std::io::BufRead;
@@ -10,11 +10,11 @@ pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     pub fn asked(&self) -> bool {
-        // Nothing else depends on when it is seen.
+        // No other memory depends on the flag.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Watches the pipe from outside. When it closes outside is gone, and with this process everything ends at once.
+    /// Watches the pipe from outside. If it closes, the process outside is gone, and this process ends everything at once.
     pub fn watch(pipe: impl BufRead + Send + 'static) -> Stop {
         let stop = Stop::default();
         let asked = stop.clone();
@@ -30,5 +30,5 @@ impl Stop {
     }
 }
 
-/// Nobody is there to see it.
+/// Exit status that nobody is left to see.
 const GONE: i32 = 3;

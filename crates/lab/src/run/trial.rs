@@ -1,4 +1,4 @@
-//! One load on one set-up that stands.
+//! One load on one existing set-up.
 
 use super::error::TrialError;
 use super::stop::Stop;
@@ -16,21 +16,16 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Measured {
     pub outcome: Result<Outcome, TrialError>,
     pub usage: Usage,
-    /// See `result::Trial`.
+    /// As in `result::Turn`.
     pub moved: IndexMap<String, u64>,
 }
 
-/// Warm-up, then measurement. `load` is the cell's, the set-up may be shared with others.
-pub fn run(
-    context: &RunContext,
-    environment: &mut Environment,
-    load: &LoadSpec,
-    stop: &Stop,
-) -> Result<Measured, TrialError> {
-    let trial = Take { context, environment, load, stop };
-    trial.warm_up()?;
-    let before = environment.moved(context)?;
-    let (outcome, usage) = trial.measure()?;
+/// Warms up, then measures. `load` is the cell's; cells may share the set-up.
+pub fn take(ground: &Ground, world: &mut World, load: &LoadSpec, stop: &Stop) -> Result<Measured, TurnError> {
+    let turn = Take { ground, world, load, stop };
+    turn.warm_up()?;
+    let before = world.moved(ground)?;
+    let (outcome, usage) = turn.measure()?;
     let since = |(way, bytes): (String, u64)| (way.clone(), bytes - before[&way]);
     let moved = environment.moved(context)?.into_iter().map(since).collect();
     if outcome.is_ok() {
@@ -39,10 +34,10 @@ pub fn run(
     Ok(Measured { outcome, usage, moved })
 }
 
-/// A profile takes at least so many seconds: in one there are a thousand samples of a processor.
+/// Least duration of a profile: each processor has about a thousand samples a second.
 const PROFILE_SECONDS: f64 = 5.0;
 
-/// One more load, of which only samples count.
+/// One more load, of which only the samples count.
 pub fn profile(
     context: &RunContext,
     environment: &Environment,
@@ -66,16 +61,16 @@ struct Take<'a> {
     stop: &'a Stop,
 }
 
-/// The error of these is that nothing could be measured at all; that of the outcome is the tool's own.
-type Taken = Result<(Result<Outcome, TrialError>, Usage), TrialError>;
+/// The outer error: nothing could be measured. The inner one: the tool failed.
+type Taken = Result<(Result<Outcome, TurnError>, Usage), TurnError>;
 
 impl Take<'_> {
-    /// The output of the tool is dropped.
-    fn warm_up(&self) -> Result<(), TrialError> {
+    /// The tool's output is ignored.
+    fn warm_up(&self) -> Result<(), TurnError> {
         if self.load.warmup == 0.0 {
             return Ok(());
         }
-        // Some tools know whole seconds only.
+        // Some tools take whole seconds only.
         let job = Job { seconds: self.load.warmup.ceil() + 1.0, ..self.load.job.clone() };
         let mut running = self.start(&job)?;
         if running.ended_within(Duration::from_secs_f64(self.load.warmup)) {
@@ -98,19 +93,19 @@ impl Take<'_> {
         let mut running = self.start(job)?;
         let mut meter = self.meter(Some(&running));
         self.end(&running, until, &mut meter)?;
-        // Before anybody waits for it: then what it used would be gone.
+        // Before the process is waited for, since its CPU time would then be gone.
         let usage = meter.end();
         let said = succeeded(&mut running).and_then(|()| running.output());
         let outcome = said.map_err(TrialError::from).and_then(|said| Ok(job.tool.read(job, &said)?));
         Ok((outcome, usage))
     }
 
-    /// A command line, again and again until the time is over.
+    /// Repeats a command line until the time is over.
     fn repeat(&self) -> Taken {
         let job = &self.load.job;
         let mut all = Vec::new();
-        // Without cgroups the CPU of many short processes cannot be told. With them the meter need not know of any, and what it
-        // takes to begin is no part of the first one's time.
+        // Without cgroups the CPU time of many short processes is unknown. With cgroups the meter needs no pid, so it starts before
+        // the first process, whose time then does not include the meter's start.
         let mut meter = self.meter(None);
         let (begun, until) = (Instant::now(), self.until());
         let mut running = self.start(job)?;
@@ -133,8 +128,8 @@ impl Take<'_> {
         Ok((Outcome::of_executions(&all, seconds).map_err(TrialError::from), usage))
     }
 
-    fn start(&self, job: &Job) -> Result<Running, TrialError> {
-        // Of the last one nothing is left.
+    fn start(&self, job: &Job) -> Result<Running, TurnError> {
+        // Removes files of the last run.
         let _ = std::fs::remove_dir_all(&job.folder);
         open_dir(&job.folder)?;
         let argv = job.tool.argv(job)?;
@@ -151,8 +146,8 @@ impl Take<'_> {
         Instant::now() + Duration::from_secs_f64(self.load.job.seconds + self.load.patience)
     }
 
-    /// It is not reaped yet, so that what it used can still be read.
-    fn end(&self, running: &Running, until: Instant, meter: &mut Meter) -> Result<(), TrialError> {
+    /// Waits for the end without reaping the process, so that its CPU time can still be read.
+    fn end(&self, running: &Running, until: Instant, meter: &mut Meter) -> Result<(), TurnError> {
         let (begun, half) = (Instant::now(), Duration::from_secs_f64(self.load.job.seconds / 2.0));
         while !running.ended_within(LOOK) {
             if begun.elapsed() > half {

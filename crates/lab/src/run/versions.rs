@@ -1,10 +1,10 @@
-//! Which programs took part. Only programs that are known are asked: another might take the question for its work.
+//! Versions of the programs. Only known programs are asked: others might take the option for something else.
 
 use crate::environment::{Cmd, run};
 use crate::result::Program;
 use std::path::Path;
 
-/// Programs and how each is asked.
+/// Programs, and the option that prints the version.
 const ASKED: &[(&str, &str)] = &[
     ("nginx", "-v"),
     ("wrk", "-v"),
@@ -35,7 +35,7 @@ pub fn detect(path: &str) -> Program {
     Program { path: path.into(), version: question.and_then(|question| ask(path, question)) }
 }
 
-/// Some answer by standard error, some with an exit code: the line with a number is what was asked for.
+/// Some print it on standard error, some exit with an error: the first line with a number counts.
 fn ask(path: &str, question: &str) -> Option<String> {
     let command = Cmd::new("version", &["sh", "-c", "\"$0\" \"$1\" 2>&1; true", path, question]);
     let said = run(&command, None).ok()?;

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 /// axis -> its value in a cell.
 pub type Values = IndexMap<String, String>;
 
-/// In the order of the file, the last axis changing the fastest. One empty cell where there are no axes.
+/// In the file's order, the last axis changing the fastest. Without axes there is one empty cell.
 pub fn cells(axes: &IndexMap<String, Vec<Text>>) -> Vec<Values> {
     axes.iter().fold(vec![Values::new()], |cells, (axis, values)| {
         cells.iter().flat_map(|cell| values.iter().map(|value| with(cell, axis, value))).collect()
@@ -19,7 +19,7 @@ fn with(cell: &Values, axis: &str, value: &Text) -> Values {
     cell
 }
 
-/// Whether the cell's values are among those that are given; axes of which none is given do not matter.
+/// Whether the cell's values are among those given; an axis that is not given may have any value.
 pub fn among(given: &IndexMap<String, Vec<Text>>, cell: &Values) -> bool {
     given.iter().all(|(axis, values)| cell.get(axis).is_some_and(|value| values.iter().any(|each| each.raw() == value)))
 }

@@ -1,4 +1,4 @@
-//! What a scenario that can be read may still have wrong.
+//! Checks of a scenario beyond its syntax.
 
 use super::error::{FieldError, Mistake};
 use super::{Load, Process, Restart, Scenario, Text, When};
@@ -6,11 +6,11 @@ use crate::load::Tool;
 use indexmap::IndexMap;
 use std::collections::HashSet;
 
-/// Names that stand for something of every scenario: the load, the lab's own, the namespace that is always there.
+/// Names with a meaning in every scenario: the load, and the namespace that always exists.
 pub const LOAD: &str = "load";
 pub const NODE: &str = "node";
 
-/// Before anything is started. Templates are looked at when they are filled, in every cell.
+/// Runs before anything is started. Templates are checked when they are filled, in every cell.
 pub fn check(scenario: &Scenario) -> Result<(), FieldError> {
     let variants = || scenario.variants.keys();
     one_of("baseline", &scenario.baseline, variants())?;
@@ -101,10 +101,10 @@ fn check_namespace(scenario: &Scenario, place: &str, namespace: Option<&str>) ->
     namespace.map_or(Ok(()), |name| one_of(&format!("{place}.namespace"), name, known.iter()))
 }
 
-/// Names of templates that are the lab's own.
+/// Reserved names of templates.
 const TAKEN: [&str; 10] =
     ["dir", "shared", "cgroup", "pins", "sidestep", "agent", "bench", "envoy", "kubeproxy", "fill"];
-/// Names of files that it writes into `${dir}` itself.
+/// Reserved names of files in `${dir}`.
 const OWN_FILES: [&str; 6] = ["load", "broker", "report.jsonl", "sidestep.toml", "objects", "agent.sock"];
 
 fn check_names(scenario: &Scenario) -> Result<(), FieldError> {
@@ -122,7 +122,7 @@ fn check_names(scenario: &Scenario) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// What would be left out without a word.
+/// Refuses fields that would be ignored.
 fn check_load(load: &Load) -> Result<(), FieldError> {
     match (load.tool, load.command.is_empty()) {
         (tool @ (Tool::Command | Tool::Json), _)
@@ -151,7 +151,7 @@ fn check_quick(scenario: &Scenario) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// A figure stands beside one of ours, so that has to be there.
+/// A published figure must name a variant and a cell that exist.
 fn check_published(scenario: &Scenario) -> Result<(), FieldError> {
     for figure in scenario.published.iter().flat_map(|published| &published.figures) {
         let place = format!("published.figures.{}", figure.what);
@@ -184,7 +184,7 @@ fn check_goals(scenario: &Scenario) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// What disturbs on purpose disturbs its own trial alone, so no other set-up may stand beside it.
+/// A background process must disturb only its own turn, so no other set-up may exist at the same time.
 fn check_background(scenario: &Scenario) -> Result<(), FieldError> {
     let background = scenario.processes.iter().find(|(_, process)| process.background);
     match background {
@@ -222,7 +222,7 @@ pub fn check_design(scenario: &Scenario) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// They become names of directories and namespaces.
+/// Names become those of directories and namespaces.
 fn is_name(place: &str, name: &str) -> Result<(), FieldError> {
     let fine =
         !name.is_empty() && name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphanumeric() || "+-_".contains(c));
@@ -233,7 +233,7 @@ fn unique(place: &str, names: &[String]) -> Result<(), FieldError> {
     let mut seen = HashSet::from([NODE]);
     for name in names {
         is_name(place, name)?;
-        // An interface's name has 15 characters, and gets a number.
+        // An interface's name has at most 15 characters, including a prefix.
         if name.len() > 9 || !seen.insert(name) {
             return Err(Mistake::TwiceOrLong { name: name.clone() }.at(place));
         }

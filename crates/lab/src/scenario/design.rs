@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Design {
-    /// By these figures precision is judged; tables show them first.
+    /// The judged figures, which decide on precision and come first in tables.
     pub judge: Vec<Figure>,
-    /// Half the width of an interval that is narrow enough, as a part of the ratio.
+    /// Half the width of a sufficiently narrow interval, relative to the ratio.
     pub precision: f64,
     pub confidence: f64,
     pub least_rounds: u32,
     pub most_rounds: u32,
-    /// The run ends by then, whatever has been reached.
+    /// Time limit for the run.
     pub limit: SignedDuration,
     pub restart: Restart,
-    /// The baseline takes part twice.
+    /// Whether the baseline takes part twice.
     pub control: bool,
-    /// A trial in which the hypervisor, or programs that are none of the scenario's, took more than this part of the machine
-    /// is done again.
+    /// A turn is repeated if the hypervisor took more than `steal`, or foreign programs more than `foreign`, of the machine's
+    /// capacity.
     pub steal: f64,
     pub foreign: f64,
-    /// A trial of whose requests more than this part failed has failed: answers that say no are quick.
+    /// A turn has failed if more than this part of its requests failed: error answers are quick.
     pub errors: f64,
 }
 
@@ -47,13 +47,13 @@ impl Default for Design {
     }
 }
 
-/// When processes are started anew: one process's luck (its memory's layout, its hash seeds) is no property of a variant.
+/// When processes are restarted. A single process's luck (memory layout, hash seeds) is not a property of its variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Text", into = "String")]
 pub enum Restart {
-    /// For every trial: only one set-up stands at a time.
-    Trial,
-    /// After so many rounds; all set-ups stand beside each other.
+    /// For every turn: only one set-up exists at a time.
+    Turn,
+    /// After so many rounds: all set-ups exist at the same time.
     Rounds(u32),
     Never,
 }

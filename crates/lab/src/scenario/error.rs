@@ -1,4 +1,4 @@
-//! Why a scenario cannot be used: each error names the field and says what may stand there.
+//! Why a scenario cannot be used: each error names the field and what is permitted.
 
 use crate::error::FileError;
 use crate::load::Tool;
@@ -9,7 +9,7 @@ pub enum ScenarioError {
     File(#[from] FileError),
     #[error(transparent)]
     NotShipped(#[from] NotShipped),
-    /// In the scenario of that name.
+    /// An error in the scenario of that name.
     #[error("{name}: {source}")]
     In { name: String, source: Box<ScenarioError> },
     #[error("{}", located(path, source))]
@@ -24,7 +24,7 @@ pub struct NotShipped {
     pub known: Vec<&'static str>,
 }
 
-/// A field of a scenario that can be read, and makes no sense.
+/// An invalid field of a scenario that could be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{field}: {mistake}")]
 pub struct FieldError {
@@ -79,7 +79,7 @@ impl Mistake {
     }
 }
 
-/// Some messages of YAML's begin with the path themselves.
+/// Some messages of the YAML library already begin with the path.
 fn located(path: &str, error: &yaml_serde::Error) -> String {
     match error.to_string() {
         what if path == "." || what.starts_with(path) => what,
@@ -98,7 +98,7 @@ pub enum TemplateError {
     Circle { name: String },
 }
 
-/// A text of a form that its field does not have.
+/// A text that its field does not permit.
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
     #[error("'{0}' is not UID or UID:GID, in numbers")]

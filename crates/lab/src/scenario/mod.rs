@@ -28,42 +28,42 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     pub name: String,
-    /// What question it answers.
+    /// The question that it answers.
     pub about: String,
     #[serde(default)]
     pub published: Option<Published>,
     /// axis -> its values; each combination is a cell.
     #[serde(default)]
     pub axes: IndexMap<String, Vec<Text>>,
-    /// Cells that are not measured: axis -> values; a cell that is among all of one of them is left out.
+    /// Cells that are left out: axis -> values. A cell that matches all axes of one element is left out.
     #[serde(default)]
     pub skip: Vec<IndexMap<String, Vec<Text>>>,
-    /// Names for use in templates; a variant may give others.
+    /// Names for use in templates; a variant may override them.
     #[serde(default)]
     pub values: IndexMap<String, Text>,
-    /// Network namespaces, each joined to the one called `node`, which is always there.
+    /// Network namespaces, each connected to the one called `node`, which always exists.
     #[serde(default)]
     pub namespaces: Vec<String>,
-    /// Commands that run once, before everything else. What they leave for others goes into `${shared}`.
+    /// Commands that run once, before everything else. Their results for later go into `${shared}`.
     #[serde(default)]
     pub prepare: Vec<Vec<Text>>,
-    /// Files of `${dir}`, written anew for each set-up.
+    /// Files in `${dir}`, written anew for each set-up.
     #[serde(default)]
     pub files: IndexMap<String, Text>,
-    /// Commands that run in each set-up before its rules are loaded and anything is started.
+    /// Commands that run in each set-up before its rules are loaded and its processes are started.
     #[serde(default)]
     pub setup: Vec<Setup>,
     #[serde(default)]
     pub processes: IndexMap<String, Process>,
     pub variants: IndexMap<String, Variant>,
-    /// Of the variants: what the others are compared with.
+    /// The variant with which the others are compared.
     pub baseline: String,
     pub load: Load,
-    /// Commands that fail if something is not as it should be: an answer is wrong, the load took another way. They run after
-    /// a set-up's first trial, as the load does. If one fails, its set-up's trials do not count, and the run is no success.
+    /// Commands that fail if something is wrong: a wrong answer, or a load that took another way. They run after a set-up's first
+    /// turn, in the load's surroundings. If one fails, the set-up's turns do not count, and the run is no success.
     #[serde(default)]
     pub checks: Vec<Check>,
-    /// What is to be reached; the report says whether it was.
+    /// Goals; the report says whether they were reached.
     #[serde(default)]
     pub goals: Vec<Goal>,
     #[serde(default)]
@@ -73,7 +73,7 @@ pub struct Scenario {
     pub quick: Quick,
 }
 
-/// A server, or whatever else runs while the load does.
+/// A server, or anything else that runs while the load does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Process {
@@ -81,27 +81,27 @@ pub struct Process {
     pub run: Vec<Text>,
     #[serde(default)]
     pub env: IndexMap<String, Text>,
-    /// Where it runs; `node` if nothing is said.
+    /// Its network namespace; `node` by default.
     #[serde(default)]
     pub namespace: Option<String>,
-    /// As taskset(1) takes it: `0`, `1-3`.
+    /// In the form of taskset(1): `0`, `1-3`.
     #[serde(default)]
     pub cpus: Option<Text>,
     /// `UID` or `UID:GID`.
     #[serde(default)]
     pub user: Option<User>,
-    /// Without it a process is ready when it has been started.
+    /// When it is ready; by default as soon as it has been started.
     #[serde(default)]
     pub ready: Ready,
-    /// It disturbs on purpose: what it uses is shown, and counts as nobody's cost.
+    /// A disturbance on purpose: its costs are shown, but do not count as the scenario's.
     #[serde(default)]
     pub background: bool,
-    /// Only where all of these hold.
+    /// The condition under which it is started.
     #[serde(default)]
     pub when: When,
 }
 
-/// Variants and values of axes that something is for; an empty one is for all.
+/// The variants and cells to which something applies; an empty field permits all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct When {
@@ -119,17 +119,17 @@ pub struct User {
     pub gid: u32,
 }
 
-/// All that is named has to be there.
+/// Conditions that must all hold.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
-    /// It listens at this TCP port; nobody connects to find out.
+    /// It listens at this TCP port, as /proc shows; the lab does not connect.
     #[serde(default)]
     pub port: Option<Text>,
-    /// This file, or socket, is there.
+    /// This file or socket exists.
     #[serde(default)]
     pub path: Option<Text>,
-    /// How long that may take.
+    /// Time limit.
     #[serde(default)]
     pub seconds: Option<Text>,
 }
@@ -139,7 +139,8 @@ pub struct Ready {
 pub struct Check {
     #[serde(default)]
     pub run: Vec<Text>,
-    /// Instead: ways that bytes of the trial's load have gone, as results call them (`by ring`, `spliced in pod`).
+    /// Instead of a command: ways that bytes of the turn's load must have taken, as results name them (`by ring`, `spliced in
+    /// pod`).
     #[serde(default)]
     pub moved: Vec<String>,
     #[serde(default)]
@@ -157,15 +158,15 @@ pub struct Load {
     pub connections: Text,
     #[serde(default = "one")]
     pub threads: Text,
-    /// Requests a second of an open loop; without it, or 0, connections wait for their answers.
+    /// Requests a second of an open loop; if absent or 0, connections wait for their answers.
     #[serde(default)]
     pub rate: Option<Text>,
     #[serde(default = "two")]
     pub seconds: Text,
-    /// Of the same load, before each measurement.
+    /// Seconds of warm-up by the same load, before each measurement.
     #[serde(default = "warm")]
     pub warmup: Text,
-    /// Seconds that it may take longer, to start and to get its last answers; then it is ended, and the trial has failed.
+    /// Seconds that the tool may take longer, to start and to get its last answers; then it is killed, and the turn has failed.
     #[serde(default = "patience")]
     pub patience: Text,
     #[serde(default)]
@@ -174,7 +175,7 @@ pub struct Load {
     pub requests: Option<Text>,
     #[serde(default)]
     pub options: Vec<Text>,
-    /// Of the tools `command` and `json`: program and arguments.
+    /// For the tools `command` and `json`: program and arguments.
     #[serde(default)]
     pub command: Vec<Text>,
     #[serde(default)]
@@ -223,7 +224,7 @@ pub struct Quick {
 }
 
 impl Scenario {
-    /// What is measured in a minute or two: fewer cells, shorter trials, fewer rounds.
+    /// The scenario for an answer in a minute or two: fewer cells, shorter turns, fewer rounds.
     pub fn quick(mut self) -> Scenario {
         let quick = std::mem::take(&mut self.quick);
         self.axes.extend(quick.axes);
@@ -240,7 +241,7 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// Without the variants that are not named, but with the baseline.
+    /// Drops the variants that are not named, except the baseline.
     pub fn keep_variants(&mut self, names: &[String]) -> Result<(), FieldError> {
         for name in names {
             check::one_of("--only", name, self.variants.keys())?;
@@ -250,7 +251,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Other values for an axis that there is.
+    /// Replaces the values of an existing axis.
     pub fn set_axis(&mut self, axis: &str, values: Vec<Text>) -> Result<(), FieldError> {
         check::one_of("--axis", axis, self.axes.keys())?;
         if self.depends_on(axis) {
@@ -263,27 +264,27 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// Another text for a name that there is.
+    /// Replaces the text of an existing name.
     pub fn set_value(&mut self, name: &str, value: Text) -> Result<(), FieldError> {
         check::one_of("--set", name, self.values.keys())?;
         self.values.insert(name.into(), value);
         Ok(())
     }
 
-    /// Combinations of the axes' values that are measured.
+    /// The combinations of the axes' values that are measured.
     pub fn cells(&self) -> Vec<Values> {
         let skipped = |cell: &Values| self.skip.iter().any(|combination| cells::among(combination, cell));
         cells::cells(&self.axes).into_iter().filter(|cell| !skipped(cell)).collect()
     }
 
-    /// Whether something is there for some values of an axis only: then others would mean nothing.
+    /// Whether anything applies only to some values of the axis: then other values would be meaningless.
     fn depends_on(&self, axis: &str) -> bool {
         let whens = self.processes.values().map(|each| &each.when).chain(self.checks.iter().map(|each| &each.when));
         let cells = whens.map(|when| &when.cells).chain(self.variants.values().map(|each| &each.cells));
         cells.into_iter().any(|cells| cells.contains_key(axis))
     }
 
-    /// Once more, after options have changed something.
+    /// Checks numbers again, after options have changed them.
     pub fn check_numbers(&self) -> Result<(), FieldError> {
         check::check_design(self)
     }

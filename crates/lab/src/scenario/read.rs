@@ -5,7 +5,7 @@ use super::{Scenario, check, shipped};
 use crate::error::AtPath;
 use std::path::Path;
 
-/// A file, or one of the scenarios that Sidestep brings along. With the text, as it goes into the result.
+/// Reads a file, or one of the scenarios that come with Sidestep. Also returns the text, which becomes a part of the result.
 pub fn read(name: &str) -> Result<(Scenario, String), ScenarioError> {
     let path = Path::new(name);
     let is_file = path.extension().is_some_and(|end| end == "yaml" || end == "yml") || name.contains('/');
@@ -14,7 +14,7 @@ pub fn read(name: &str) -> Result<(Scenario, String), ScenarioError> {
     Ok((scenario, text))
 }
 
-/// The error says where: a line, or the path of the field.
+/// The error says where: by line, or by the path of the field.
 pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     let document = yaml_serde::Deserializer::from_str(text);
     let scenario: Scenario = serde_path_to_error::deserialize(document)

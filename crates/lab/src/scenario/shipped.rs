@@ -1,10 +1,10 @@
-//! The scenarios that Sidestep brings along.
+//! The scenarios that come with Sidestep.
 
 use super::error::NotShipped;
 
 macro_rules! scenarios {
     ($($name:literal),* $(,)?) => {
-        /// name -> text, in the order in which they are listed.
+        /// name -> text, in the order of the list.
         pub fn shipped() -> &'static [(&'static str, &'static str)] {
             &[$(($name, include_str!(concat!("../../scenarios/", $name, ".yaml")))),*]
         }

@@ -1,4 +1,4 @@
-//! Text with `${name}` in it, and where names get their values from.
+//! Templates: text with `${name}` in it, and the values of names.
 
 use super::error::{TemplateError, TextError};
 use indexmap::IndexMap;
@@ -6,7 +6,8 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// A scalar of YAML as YAML reads it, numbers and booleans, too: 1e3 is 1000. In quotes it stays as it is. `${name}` is replaced, `$$` is a dollar sign.
+/// A YAML scalar as YAML reads it, including numbers and booleans: 1e3 is 1000. Quoted, it stays as it is. `${name}` is replaced,
+/// `$$` is a dollar sign.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Text(String);
@@ -16,7 +17,7 @@ impl Text {
         &self.0
     }
 
-    /// With every name replaced; the error says which name is not known, and which are.
+    /// Replaces all names; the error lists the known names if one is unknown.
     pub fn fill(&self, scope: &Scope) -> Result<String, TemplateError> {
         fill(&self.0, scope, 0)
     }
@@ -34,7 +35,7 @@ impl From<String> for Text {
     }
 }
 
-/// A value may name others, which may name others; more levels than this are a circle.
+/// A value may contain names, whose values may contain names; more levels than this are a cycle.
 const DEEPEST: u32 = 10;
 
 fn fill(text: &str, scope: &Scope, depth: u32) -> Result<String, TemplateError> {
@@ -51,7 +52,7 @@ fn fill(text: &str, scope: &Scope, depth: u32) -> Result<String, TemplateError> 
             filled.push_str(&fill(value, scope, depth + 1)?);
             rest = &name_on[end + 1..];
         } else {
-            // `$$` is one; a lone one stands for itself, as nginx's variables do.
+            // `$$` is a dollar sign; so is a single `$` before anything but a brace, as in nginx's variables.
             filled.push('$');
             rest = after.strip_prefix('$').unwrap_or(after);
         }
@@ -60,7 +61,7 @@ fn fill(text: &str, scope: &Scope, depth: u32) -> Result<String, TemplateError> 
     Ok(filled)
 }
 
-/// The brace that ends a name: there may be names within names.
+/// The position of the brace that ends a name; names may contain names.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0;
     text.char_indices().find_map(|(place, c)| {
@@ -73,7 +74,7 @@ fn short(text: &str) -> String {
     text.chars().take(20).collect()
 }
 
-/// Names and their values; a later layer hides an earlier one's.
+/// Names and their values; a later layer overrides an earlier one.
 #[derive(Clone, Debug, Default)]
 pub struct Scope(IndexMap<String, String>);
 

@@ -1,25 +1,25 @@
-//! What is compared: the same set-up with Sidestep, with something else, or as it is.
+//! Variants: the same set-up with Sidestep, with something else, or unchanged.
 
 use super::text::Text;
 use super::{Values, cells};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// What Sidestep, or another, does to the set-up.
+/// What a variant does to the set-up.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
     pub about: String,
-    /// In place of the scenario's own.
+    /// Override the scenario's own.
     #[serde(default)]
     pub values: IndexMap<String, Text>,
-    /// What it needs of the machine; without it the variant is left out, and a note says so.
+    /// Requirements to the machine; if one is not met the variant is left out, and a note says so.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// Cells that it takes part in: axis -> values.
+    /// The cells in which it takes part: axis -> values.
     #[serde(default)]
     pub cells: IndexMap<String, Vec<Text>>,
-    /// Before every program's command, and the load's.
+    /// Words before the command of every program, and of the load.
     #[serde(default)]
     pub prefix: Vec<Text>,
     #[serde(default)]
@@ -34,21 +34,21 @@ pub struct Variant {
     pub splice: Vec<Splice>,
     #[serde(default)]
     pub agent: Option<Agent>,
-    /// Besides the scenario's own.
+    /// In addition to the scenario's own.
     #[serde(default)]
     pub setup: Vec<Setup>,
 }
 
-/// A command that succeeds where a variant can take part.
+/// A command that succeeds if the variant can take part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Need {
     pub run: Vec<Text>,
-    /// What is missing if it does not: `this kernel has no IPVS`.
+    /// The note if it fails: `this kernel has no IPVS`.
     pub otherwise: String,
 }
 
-/// Programs run under `sidestep run`.
+/// Runs programs under `sidestep run`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rings {
@@ -58,7 +58,7 @@ pub struct Rings {
     /// Further options of `sidestep run`.
     #[serde(default)]
     pub options: Vec<Text>,
-    /// A directory with the programs and the library of another release; by default they are those beside this program.
+    /// A directory with the programs and the library of another release; by default that of this program.
     #[serde(default)]
     pub release: Option<Text>,
 }
@@ -74,7 +74,7 @@ pub struct Iptables {
     /// Rules that match nothing, for `${fill}` in `rules`.
     #[serde(default)]
     pub fill: Option<Fill>,
-    /// `legacy` or `nft`; the machine's own default if nothing is said.
+    /// `legacy` or `nft`; by default the machine's own.
     #[serde(default)]
     pub backend: Option<String>,
 }
@@ -91,7 +91,7 @@ pub struct Fill {
 #[serde(deny_unknown_fields)]
 pub struct Capture {
     pub namespace: String,
-    /// By istio-iptables' names.
+    /// Options, named as those of istio-iptables.
     #[serde(default)]
     pub options: Vec<Text>,
 }
@@ -111,10 +111,10 @@ pub struct Splice {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
-    /// Services, EndpointSlices, Policies: YAML. Further files may be put into `${dir}/objects` by a `setup`.
+    /// Services, EndpointSlices, Policies in YAML. A `setup` may put further files into `${dir}/objects`.
     #[serde(default)]
     pub objects: Text,
-    /// It captures, besides.
+    /// Pods that the agent captures.
     #[serde(default)]
     pub capture: Vec<Capture>,
     #[serde(default)]

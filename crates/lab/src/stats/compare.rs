@@ -1,4 +1,4 @@
-//! Better, worse or no difference.
+//! Compares two variants: better, worse, or no difference.
 
 use super::bootstrap::interval;
 use super::median::median;
@@ -6,14 +6,15 @@ use super::{Comparison, Interval, Verdict};
 use crate::result::Better;
 use indexmap::IndexMap;
 
-/// Of the rounds that both have: round -> value. The two trials of a round are next to each other in time, so that a drift of
-/// the machine is in both and not in their ratio, whose logarithm is what is looked at. None if there is no such round.
+/// Compares the rounds (round -> value) that both have. The two turns of a round are close in time, so a drift of the machine is in
+/// both, but not in their ratio. The statistics use the ratios' logarithms. None: no common round.
 ///
-/// A round in which either is zero, negative or no number has no ratio and does not count, as if one of its trials had failed.
+/// A round in which either value is zero, negative or not a number has no ratio and does not count, as if a turn had failed.
 ///
-/// The estimate is the median of the logarithms, the interval that of its smoothed bootstrap, which `bootstrap.rs` describes.
-/// It was chosen by simulation (2000 trials each; the worst of six noises, among them bursts and slow process instances; in
-/// brackets half the width for normal noise of 3 % a trial, in percent of the ratio). Of those that claim 95 %:
+/// The estimate is the median of the logarithms, and the interval is that of its smoothed bootstrap (`bootstrap.rs`). The method
+/// was chosen by simulation, with 2000 trials each. The table shows how many percent of the intervals of 95 % contain the true
+/// value, for the worst of six kinds of noise, among them bursts and slow process instances; and in brackets half of the width
+/// for normal noise of 3 % a turn, in percent of the ratio:
 ///
 /// | interval | 6 rounds | 10 rounds | 20 rounds |
 /// |---|---|---|---|
@@ -27,11 +28,11 @@ use indexmap::IndexMap;
 /// | the same mean, bootstrap-t | 97.6 (± 46.5) | 96.0 (± 5.3) | 92.2 (± 2.4) |
 /// | ranks of signs, exact (no bootstrap) | 96.5 (± 5.4) | 94.5 (± 3.0) | 95.0 (± 2.0) |
 ///
-/// The chosen one has to hold more than it claims, because a cell ends when the interval is narrow enough, which is so sooner
-/// where it is too narrow (see `Rule`). `examples/coverage` makes the tables.
+/// The chosen method must exceed its nominal 95 %: a cell ends when its interval is narrow enough, so intervals that are too narrow
+/// by chance are more frequent (see `Rule`). `examples/coverage` computes the tables.
 ///
-/// Each comparison is right by itself so often; of many some are wrong. And rounds have to be independent: a process that is
-/// slower for as long as it lives must be started anew in each round.
+/// The confidence holds for each comparison; of many some are wrong. And rounds have to be independent: a process that is slow
+/// for its whole life must be restarted in each round.
 pub fn compare(
     own: &IndexMap<u32, f64>,
     base: &IndexMap<u32, f64>,
@@ -43,9 +44,9 @@ pub fn compare(
     Some(judged(median_of(&logs)?, interval(&logs, confidence), better, logs.len()))
 }
 
-/// The same of values of which none belongs to one of the other's: the ratio of their medians, with an interval from those
-/// of the two (by the squares of their arms: Zou and Donner, 2008). `rounds` is the smaller number of values, those not counted
-/// that are zero, negative or no numbers; None if a side has none.
+/// As `compare`, for values that do not come in pairs: the ratio of the medians. The interval combines those of both medians (by
+/// the squares of their arms: Zou and Donner, 2008). `rounds` is the smaller number of values. Values that are zero, negative or
+/// not numbers do not count; None: a side has no values.
 pub fn compare_unpaired(own: &[f64], base: &[f64], better: Better, confidence: f64) -> Option<Comparison> {
     let (own, base) = (logs_of(own), logs_of(base));
     let (middle, other) = (median_of(&own)?, median_of(&base)?);
@@ -57,13 +58,13 @@ pub fn compare_unpaired(own: &[f64], base: &[f64], better: Better, confidence: f
     Some(judged(middle - other, interval, better, own.len().min(base.len())))
 }
 
-/// Of one variant's figure by itself. Values that are no numbers do not count; None if there are too few.
+/// The median of one variant's figure. Values that are not numbers do not count; None: too few values.
 pub fn median_interval(values: &[f64], confidence: f64) -> Option<(f64, Interval)> {
     let values: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     Some((median_of(&values)?, interval(&values, confidence)?))
 }
 
-/// Half of the interval's width, as a part of the ratio: by which precision is judged. None where there is no interval.
+/// Half of the interval's width relative to the ratio, which decides on precision; None: there is no interval.
 pub fn half_width(comparison: &Comparison) -> Option<f64> {
     comparison.interval.map(|Interval { low, high }| (high - low) / 2.0 / comparison.ratio)
 }

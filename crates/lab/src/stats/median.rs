@@ -2,21 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Of values in any order, which are put in another. There is at least one.
+/// The median of at least one value; reorders the values.
 pub fn median(values: &mut [f64]) -> f64 {
     let (lower, &mut upper, _) = values.select_nth_unstable_by(values.len() / 2, f64::total_cmp);
     let below = lower.iter().copied().max_by(f64::total_cmp);
     if (lower.len() * 2) == values.len() { (below.unwrap_or(upper) + upper) / 2.0 } else { upper }
 }
 
-/// Of sorted values: `part` of them lie below it.
+/// The value below which `part` of the sorted values lie.
 pub fn percentile(sorted: &[f64], part: f64) -> f64 {
     let place = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     below + place.fract() * (above - below)
 }
 
-/// The standard deviation that a normal distribution of the same median distance from the median would have.
+/// The standard deviation of a normal distribution with the same median distance from the median.
 pub fn spread(values: &[f64]) -> f64 {
     let middle = median(&mut values.to_vec());
     let mut distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
@@ -34,7 +34,7 @@ pub struct BoxPlot {
     pub p95: f64,
 }
 
-/// Values that are no numbers do not count; None if none is left.
+/// Values that are not numbers do not count; None: none is left.
 pub fn box_of(values: &[f64]) -> Option<BoxPlot> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
     sorted.sort_unstable_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Medians with confidence intervals, and what may be said of two variants.
+//! Medians with confidence intervals, and comparisons of two variants.
 
 mod bootstrap;
 mod compare;
@@ -28,10 +28,10 @@ pub enum Verdict {
     TooFewRounds,
 }
 
-/// One variant beside another, by one figure.
+/// One variant compared with another, for one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Of the one to the other.
+    /// The first one's value divided by the second one's.
     pub ratio: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Interval>,

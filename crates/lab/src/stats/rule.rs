@@ -1,9 +1,9 @@
-//! When a cell has had rounds enough.
+//! When a cell has enough rounds.
 //!
-//! It is the width alone that ends a cell. To end it once a verdict is clear would look for luck: whoever asks after every
-//! round finds a difference sooner or later. A narrow interval may be luck as well, but tells nothing of the side on which it
-//! lies. Of whole cells without a difference, from 6 rounds to 30, these are called so, in percent (and the mean number of
-//! rounds; 2000 cells each, by `examples/coverage`):
+//! Only the width of the interval ends a cell. Ending it once a verdict is clear would favour luck: a check after every round finds
+//! a difference sooner or later. A narrow interval may be luck as well, but does not depend on the side on which it lies. The table
+//! is for whole cells without a difference, with 6 to 30 rounds: how many percent get the verdict "no difference", and in brackets
+//! the mean number of rounds (2000 cells each, by `examples/coverage`):
 //!
 //! | precision | normal, 3 % | log-normal | Student's t, 3 | 3 of 10 slow | bursts | four values |
 //! |---|---|---|---|---|---|---|
@@ -20,17 +20,17 @@ use super::{Comparison, half_width};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// Half the width of an interval that is narrow enough, as a part of the ratio.
+    /// Half the width of a sufficiently narrow interval, relative to the ratio.
     pub precision: f64,
-    /// With which the comparisons are made.
+    /// Confidence of the comparisons' intervals.
     pub confidence: f64,
     pub least_rounds: usize,
     pub most_rounds: usize,
 }
 
 impl Rule {
-    /// Of all judged comparisons of a cell; never if there are none. Rounds that do not count are not seen here: whoever holds
-    /// rounds has to end by their own count where trials fail again and again.
+    /// Whether all judged comparisons of a cell are precise enough; false if there are none. Rounds that do not count are not
+    /// visible here: if turns fail again and again, the caller must end the cell by its own count.
     pub fn enough(&self, comparisons: &[Comparison]) -> bool {
         !comparisons.is_empty() && comparisons.iter().all(|each| self.settled(each))
     }

@@ -1,10 +1,10 @@
-//! The recorded runs: what was asked for.
+//! The jobs of the recorded runs.
 
 use sidestep_lab::load::{Job, Tool};
 use std::path::{Path, PathBuf};
 
 pub struct Case {
-    /// Of its folder.
+    /// Name of its directory.
     pub name: &'static str,
     tool: Tool,
     target: &'static str,
@@ -13,7 +13,7 @@ pub struct Case {
 
 const HTTP: &str = "http://127.0.0.1:8080/";
 const MISSING: &str = "http://127.0.0.1:8080/missing";
-/// Where nobody listens.
+/// A URL without a server.
 const NOBODY: &str = "http://127.0.0.1:9/";
 
 fn nothing(_: &mut Job) {}
@@ -29,7 +29,7 @@ fn post(job: &mut Job) {
 fn paced(job: &mut Job) {
     (job.seconds, job.rate) = (0.3, Some(100.0));
 }
-/// For a while, but not as many as it can.
+/// Limits the time, and the rate.
 fn bursts(job: &mut Job) {
     brief(job);
     job.options = ["--burst-delay", "100ms", "--burst-rate", "2"].map(String::from).to_vec();

@@ -1,5 +1,5 @@
-//! A run as it might have been, the same at each call: several variants, one axis, and everything that can go wrong.
-#![allow(dead_code)] // Each test takes what it needs.
+//! A made-up run, always the same: several variants, one axis, and everything that can go wrong.
+#![allow(dead_code)] // Each test uses a part of it.
 
 use indexmap::IndexMap;
 use rand::{Rng, SeedableRng};
@@ -12,10 +12,10 @@ use sidestep_lab::result::{
 };
 use std::sync::LazyLock;
 
-/// To be seen in no page as anything but text.
+/// No page may show this as anything but text.
 pub const HOSTILE: &str = "<script>console.error('escaped?')</script>&\"'";
 
-/// Name, what it is, and by how much it is faster than the baseline.
+/// Name, description, and the speed relative to the baseline.
 const VARIANTS: [(&str, &str, f64); 5] = [
     ("plain", "kernel TCP", 1.0),
     ("sidestep", "Sidestep, preloaded", 1.8),
@@ -26,7 +26,7 @@ const VARIANTS: [(&str, &str, f64); 5] = [
 const CONNECTIONS: [u32; 4] = [1, 8, 64, 256];
 pub const ROUNDS: u32 = 12;
 
-/// The whole, as a demanding reader would have it; made once, as that takes a while.
+/// The complete run, made only once, since that takes a while.
 pub fn run() -> Run {
     static RUN: LazyLock<Run> = LazyLock::new(made);
     RUN.clone()
@@ -53,7 +53,7 @@ fn made() -> Run {
     }
 }
 
-/// The smallest that there can be: no axis, no control, one variant beside the baseline, few rounds.
+/// The smallest possible run: no axis, no control, one variant besides the baseline, few rounds.
 pub fn small() -> Run {
     let mut run = run();
     run.variants.truncate(2);
@@ -68,7 +68,7 @@ pub fn small() -> Run {
     run
 }
 
-/// As much as a page may have to hold: ten variants with long names, one far slower, and a second axis.
+/// A very large run: ten variants with long names, of which one is far slower, and a second axis.
 pub fn crowded() -> Run {
     let mut run = run();
     run.scenario.published = None;
@@ -93,7 +93,7 @@ fn add_copies(cell: &mut Cell, name: &str) {
     cell.trials.extend(copies);
 }
 
-/// Its figures, so that one can be made that is better or worse.
+/// Multiplies a variant's figures by a factor.
 pub fn scaled(run: &mut Run, variant: &str, factor: f64) {
     let trials = run.cells.iter_mut().flat_map(|cell| &mut cell.trials).filter(|trial| trial.variant == variant);
     for outcome in trials.filter_map(|trial| trial.outcome.as_mut()) {
@@ -116,9 +116,9 @@ fn cell(rng: &mut ChaCha8Rng, connections: u32) -> Cell {
     Cell { values, variants: Vec::new(), trials, profiles: Vec::new() }
 }
 
-/// One trial, or one that was disturbed and then repeated; once in each cell one that fails.
-fn attempts(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Vec<Trial> {
-    let good = trial(rng, round, name, speed, connections);
+/// A turn, or one that was disturbed and its repetition; once in each cell a failed one.
+fn attempts(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Vec<Turn> {
+    let good = turn(rng, round, name, speed, connections);
     let disturbance = Disturbance { steal: 0.08, foreign: 0.11 };
     match (round, name) {
         (4, "sidestep") => {
@@ -135,8 +135,8 @@ fn attempts(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connection
     }
 }
 
-fn trial(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Trial {
-    // The machine has its moods, of which all variants of a round partake.
+fn turn(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Turn {
+    // The machine's state of the moment is common to all variants of a round.
     let mood = LogNormal::new(0.0, 0.01).expect("a distribution").sample(&mut ChaCha8Rng::seed_from_u64(round.into()));
     let each = LogNormal::new(0.0, 0.012).expect("a distribution").sample(rng);
     let speed = speed * mood * each;
@@ -148,7 +148,7 @@ fn trial(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: 
     Trial { variant, round, at, outcome: Some(outcome), failure: None, usage, moved, disturbed: None, repeated: false }
 }
 
-/// Only where something took another way than the kernel's.
+/// Bytes that did not go by the kernel; empty for the others.
 fn moved(name: &str, requests: u64) -> IndexMap<String, u64> {
     let way = match name {
         "sidestep" => Some("by ring"),
@@ -227,7 +227,7 @@ fn about() -> About {
     }
 }
 
-/// One that is reached, one that is missed, one by figures of its own.
+/// A goal that is reached, one that is missed, and one without a comparison.
 fn goals() -> Vec<Goal> {
     let goal = |text: &str, variant: &str, beside: &str, limit: f64| Goal {
         goal: text.into(),

@@ -1,5 +1,5 @@
-//! The lab as its users start it, with scenarios made for a test.
-#![allow(dead_code)] // Each test takes what it needs.
+//! Starts the lab as users do, with scenarios made for a test.
+#![allow(dead_code)] // Each test uses a part of it.
 
 use sidestep_lab::result::{Run, read};
 use std::os::unix::fs::PermissionsExt;
@@ -40,12 +40,12 @@ impl Lab {
         self.start(options).wait()
     }
 
-    /// What it says of it.
+    /// The output of a run that fails.
     pub fn fails(&self, options: &[&str]) -> String {
         self.ends_with(1, options)
     }
 
-    /// What it says if nothing was started at all.
+    /// The output of a run that must fail before anything is started.
     pub fn is_not_begun(&self, options: &[&str]) -> String {
         self.ends_with(2, options)
     }
@@ -66,7 +66,7 @@ impl Lab {
         until("rounds are done", done);
     }
 
-    /// Of this test's runs. Others run at the same time.
+    /// Checks only for this test's runs, since others may run at the same time.
     pub fn assert_nothing_is_left(&self) {
         let own = format!("{}", self.0.path().display());
         assert!(processes(&own).is_empty(), "{:?}", processes(&own));
@@ -83,7 +83,7 @@ impl Running {
         assert!(done.expect("kill").success());
     }
 
-    /// Nothing is left where it kept its things, if it could clean up.
+    /// Waits for the end. Unless the run was killed, nothing may be left of its files.
     pub fn wait(self) -> Output {
         let pid = self.pid();
         let done = self.0.wait_with_output().expect("the lab's end");
@@ -94,21 +94,21 @@ impl Running {
     }
 }
 
-/// Where a run keeps its things.
+/// The paths that a run uses.
 pub fn leftovers(pid: u32) -> [PathBuf; 3] {
     let name = format!("sidestep-lab-{pid}");
     let places = [std::env::temp_dir(), "/sys/fs/cgroup".into(), "/sys/fs/cgroup/unified".into()];
     places.map(|place| place.join(&name))
 }
 
-/// What root reads and runs there nobody else may see, or change.
+/// No other user may read or change the directory, whose content root executes.
 pub fn assert_private(scratch: &Path) {
     let mode = scratch.metadata().expect("a directory").permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     assert_eq!(std::fs::read_dir(scratch).expect("a directory").count(), 0, "it is another file system's");
 }
 
-/// Command lines that contain this.
+/// Command lines of running processes that contain this.
 pub fn processes(part: &str) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());

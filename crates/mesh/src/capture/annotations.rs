@@ -1,4 +1,4 @@
-//! Istio's annotations of a pod, as rules. What no annotation says is as Istio's injector has it by default.
+//! Istio's annotations of a pod, converted to rules. Defaults are those of Istio's injector.
 
 use super::defaults;
 use super::rules::Rules;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 pub const TRAFFIC: &str = "traffic.sidecar.istio.io/";
 pub const INTERCEPTION_MODE: &str = "sidecar.istio.io/interceptionMode";
-/// What `kubevirtInterfaces` is called now. Where both are there, this one counts.
+/// The newer name of `kubevirtInterfaces`. If both are there, this one counts.
 pub const VIRTUAL_INTERFACES: &str = "istio.io/reroute-virtual-interfaces";
 
 const KNOWN: [&str; 8] = [
@@ -23,7 +23,7 @@ const KNOWN: [&str; 8] = [
 const ONE_OF_THE_KNOWN: &str = "one of includeInboundPorts, excludeInboundPorts, includeOutboundIPRanges, \
     excludeOutboundIPRanges, includeOutboundPorts, excludeOutboundPorts, excludeInterfaces and kubevirtInterfaces";
 
-/// The rules of a pod that has these annotations. Those that are not about traffic are of no interest here.
+/// The rules of a pod that has these annotations. Annotations that do not concern traffic are ignored.
 pub fn rules(annotations: &BTreeMap<String, String>) -> Result<Rules> {
     let given = Annotations(annotations);
     given.check_names()?;
@@ -49,7 +49,7 @@ fn with_own(mut excluded: Vec<u16>) -> Vec<u16> {
 struct Annotations<'a>(&'a BTreeMap<String, String>);
 
 impl Annotations<'_> {
-    /// A name with a slip of the pen would otherwise mean nothing.
+    /// Refuses unknown names: a misspelt one would otherwise be ignored.
     fn check_names(&self) -> Result<()> {
         let of_traffic = self.0.keys().filter_map(|name| name.strip_prefix(TRAFFIC));
         match of_traffic.into_iter().find(|name| !KNOWN.contains(name)) {

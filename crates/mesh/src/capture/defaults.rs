@@ -1,4 +1,4 @@
-//! What Istio says where nothing else is said.
+//! Istio's defaults.
 
 use super::rules::{InboundPorts, OwnerGroups, Ranges, Rules, WithoutProxy};
 
@@ -6,13 +6,13 @@ pub const OUTBOUND_PORT: u16 = 15001;
 pub const INBOUND_PORT: u16 = 15006;
 pub const TUNNEL_PORT: u16 = 15008;
 pub const DNS_PORT: u16 = 15053;
-/// User and group of the proxy.
+/// User and group id of the proxy.
 pub const PROXY: u32 = 1337;
-/// Ports of the proxy itself, which the injector excludes whatever else is excluded: metrics of Envoy, health, and
-/// metrics of all.
+/// Ports of the proxy itself, which the injector excludes in addition to all others: Envoy's metrics, health, and merged
+/// metrics.
 pub const OWN_PORTS: [u16; 3] = [15090, 15021, 15020];
 
-/// A pod without any annotation.
+/// The rules of a pod without annotations.
 pub fn rules() -> Rules {
     Rules {
         outbound_port: OUTBOUND_PORT,

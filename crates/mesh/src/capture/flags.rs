@@ -1,12 +1,12 @@
-//! istio-iptables' flags, as rules.
+//! The flags of istio-iptables, converted to rules.
 
 use super::defaults;
 use super::rules::{Dns, DnsServers, Rules, WithoutProxy};
 use super::text::{Result, Text};
 use std::net::IpAddr;
 
-/// The values as they are given, under the names of the long flags. The rest of istio-iptables' flags say how rules
-/// come into the kernel, not what they are.
+/// The flags' values as given, named by the long flags. The remaining flags of istio-iptables only say how rules get into the
+/// kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flags {
     /// `-p`
@@ -15,7 +15,7 @@ pub struct Flags {
     pub inbound_capture_port: String,
     /// `-e`
     pub inbound_tunnel_port: String,
-    /// `-u`. Empty: the user `istio-proxy` where there is one, else 1337.
+    /// `-u`. Empty: the user `istio-proxy` if it exists, else 1337.
     pub proxy_uid: String,
     /// `-g`. Empty: as `proxy_uid`.
     pub proxy_gid: String,
@@ -38,9 +38,9 @@ pub struct Flags {
     /// `-k`
     pub kube_virt_interfaces: String,
     pub redirect_dns: bool,
-    /// Counts only together with `redirect_dns`.
+    /// Counts only with `redirect_dns`.
     pub capture_all_dns: bool,
-    /// [`OWNER_GROUPS`]: no flag of istio-iptables, but a variable of its environment.
+    /// [`OWNER_GROUPS`]: not a flag of istio-iptables, but an environment variable.
     pub owner_groups: String,
     /// [`OWNER_GROUPS_EXCLUDE`]: likewise.
     pub owner_groups_exclude: String,
@@ -57,7 +57,7 @@ const PROXY_USER: &str = "istio-proxy";
 const UID: &str = "a user's number, or the name of one that is known";
 const GID: &str = "a group's number, or the name of one that is known";
 
-/// As of istio-iptables: without flags nothing is captured but the proxy's own calls to its pod.
+/// The defaults of istio-iptables: nothing is captured but the proxy's own calls to its pod.
 impl Default for Flags {
     fn default() -> Flags {
         Flags {
@@ -84,17 +84,17 @@ impl Default for Flags {
     }
 }
 
-/// What flags mean depends on where they are read.
+/// The surroundings on which the meaning of flags depends.
 #[derive(Clone, Copy)]
 pub struct FlagContext<'a> {
-    /// The text of resolv.conf, which is looked into where DNS goes to the proxy, but not all of it.
+    /// The text of resolv.conf, which matters where DNS is captured for its name servers only.
     pub resolv_conf: &'a str,
     pub user: &'a dyn Fn(&str) -> Option<u32>,
     pub group: &'a dyn Fn(&str) -> Option<u32>,
 }
 
 impl FlagContext<'_> {
-    /// Users and groups are numbers, and no name servers are known.
+    /// No user or group names, and no name servers.
     pub const NOWHERE: FlagContext<'static> = FlagContext { resolv_conf: "", user: &|_| None, group: &|_| None };
 }
 
@@ -123,7 +123,7 @@ impl Flags {
         })
     }
 
-    /// Few set it, and the rules have no room for it: so whoever does is told.
+    /// Refuses the variable: it is rarely set, and the rules cannot express it.
     fn check_loopback(&self) -> Result<()> {
         let given = flag(LOOPBACK_CIDR, &self.outbound_ipv4_loopback_cidr);
         if given.text == LOOPBACK { Ok(()) } else { given.wrong(given.text, LOOPBACK) }
@@ -144,7 +144,7 @@ impl Flags {
         if self.proxy_gid.is_empty() { self.proxy_uid(context) } else { self.proxy_gid.clone() }
     }
 
-    /// Without any name server nothing is captured, not even in part: the rules for others are those without DNS.
+    /// None if there is no name server: then DNS is not captured at all, and the other rules are those without DNS.
     fn dns(&self, context: &FlagContext) -> Result<Option<Dns>> {
         let servers = match (self.redirect_dns, self.capture_all_dns) {
             (false, _) => return Ok(None),
@@ -160,7 +160,7 @@ fn flag<'a>(name: &'a str, text: &'a str) -> Text<'a> {
     Text { name, text }
 }
 
-/// Those of a resolv.conf, without their zones: a rule has none.
+/// The name servers in a resolv.conf, without zones: rules have none.
 fn name_servers(resolv_conf: &str) -> Result<Vec<IpAddr>> {
     let mut servers = Vec::new();
     for line in resolv_conf.lines() {

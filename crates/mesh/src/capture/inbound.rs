@@ -4,7 +4,7 @@ use super::rules::{InboundPorts, Ranges, Rules};
 use super::verdict::{Action, Rule, Verdict};
 use std::net::SocketAddr;
 
-/// Not one that comes over `lo`: what that becomes was decided when it was sent.
+/// Connections over `lo` do not count: they were decided on when they were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inbound<'a> {
     pub interface: &'a str,
@@ -25,7 +25,7 @@ pub fn verdict(rules: &Rules, probe: &Inbound) -> Verdict {
     Verdict { action, rule }
 }
 
-/// A virtual machine's outbound traffic: of all its rules only the included ranges count.
+/// The outbound traffic of a virtual machine: only the included ranges count.
 fn of_the_machine(rules: &Rules, probe: &Inbound) -> Action {
     let ip = probe.destination.ip().to_canonical();
     let is_included = match &rules.include_outbound_ranges {

@@ -1,5 +1,5 @@
-//! Capture: which connections of a pod go through its proxy. What istio-iptables says with rules of iptables is said
-//! here for sockets, in the same order; the first line that matches decides, once for a connection.
+//! Capture: which connections of a pod go through its proxy. These are the rules of istio-iptables, applied to sockets, in the
+//! same order; the first line that matches decides, once for each connection.
 //!
 //! ```text
 //! what the pod sends                                                                                 goes to
@@ -28,9 +28,9 @@
 //!         4   includeInboundPorts: * but not excludeInboundPorts, or a list                          15006
 //! ```
 //!
-//! "Within the pod" is by `lo`, at whatever address of the pod. What no line matches goes to its destination. An empty
-//! list means none. UDP is captured by line 7 only. The families differ in nothing: an IPv4 address in the clothes of
-//! IPv6 is IPv4, and loopback is one thing.
+//! "Within the pod" means by `lo`, to any address of the pod. What no line matches goes to its destination. An empty list means
+//! none. UDP is captured by line 7 only. Both IP families are treated alike: an IPv4-mapped IPv6 address is IPv4, and the
+//! loopback addresses of both families count as one.
 
 pub mod annotations;
 pub mod defaults;

@@ -8,25 +8,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbound<'a> {
     pub protocol: Protocol,
-    /// As the program has it: `::ffff:a.b.c.d` is IPv4, and an unspecified address is loopback.
+    /// The address that the program dials; `::ffff:a.b.c.d` is IPv4, and an unspecified address means loopback.
     pub destination: SocketAddr,
-    /// What the socket is bound to. None: the kernel is still to choose.
+    /// The address that the socket is bound to. None: the kernel will choose.
     pub source: Option<IpAddr>,
-    /// By which it leaves: `lo` for all addresses of the pod itself.
+    /// The outgoing interface; `lo` for all addresses of the pod itself.
     pub interface: &'a str,
-    /// Of the socket's file, not of whoever uses it. [`NOBODY`] where it has none.
+    /// Owner of the socket's file, not of the process that uses it. [`NOBODY`] if the socket has no file.
     pub uid: u32,
     pub gid: u32,
 }
 
-/// In no list of users or groups.
+/// The owner of a socket without a file; it is in no list of users or groups.
 pub const NOBODY: u32 = u32::MAX;
 
 const DNS_PORT: u16 = 53;
-/// From which the proxy calls the programs of its own pod.
+/// From which addresses the proxy calls programs of its own pod.
 const PASSTHROUGH: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(127, 0, 0, 6)), IpAddr::V6(Ipv6Addr::new(0, 0, 0, 0, 0, 0, 0, 6))];
-/// At which programs of a pod mean each other.
+/// The addresses at which programs of a pod call each other.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 pub fn verdict(rules: &Rules, probe: &Outbound) -> Verdict {
@@ -47,7 +47,7 @@ fn bypass(rule: Rule, matches: bool) -> Matched {
     matches.then_some((rule, Action::Bypass))
 }
 
-/// The probe beside the rules, and what several rules ask of both.
+/// A probe and the rules, with facts that several rules need.
 struct Facts<'a> {
     rules: &'a Rules,
     probe: &'a Outbound<'a>,
@@ -56,18 +56,18 @@ struct Facts<'a> {
     port: u16,
     is_tcp: bool,
     is_local: bool,
-    /// None where no server would match: then the rules for others are those without DNS, too.
+    /// None also if there is no name server: the other rules are then those without DNS, too.
     dns: Option<&'a Dns>,
-    /// Whoever includes a loopback range wants calls within the pod captured.
+    /// Whether a loopback range is included: then calls within the pod are captured.
     includes_loopback: bool,
 }
 
-/// The proxy, as a user or as a group.
+/// The proxy, by a user or by a group.
 struct Owner {
     is_sender: bool,
-    /// a, b and c of the rules for it.
+    /// The rule's lines a, b and c.
     rules: [Rule; 3],
-    /// Under DNS capture, its calls to port 53 of its own pod go where they are meant to.
+    /// With DNS capture, the proxy's calls to port 53 of its own pod are not captured.
     leaves_dns: bool,
 }
 
@@ -87,9 +87,9 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// 1, 2 and 3
+    /// Lines 1, 2 and 3.
     fn excluded(&self) -> Matched {
-        // Who dials ::6 does so from there, if the program has chosen nothing else.
+        // A program that dials ::6 and has bound nothing has ::6 as its source.
         let source = self.source.or(Some(self.ip).filter(IpAddr::is_ipv6));
         let is_excluded = self.rules.exclude_interfaces.iter().any(|name| name == self.probe.interface);
         let is_passthrough = self.is_local && source.is_some_and(|ip| PASSTHROUGH.contains(&ip));
@@ -98,7 +98,7 @@ impl<'a> Facts<'a> {
             .or(bypass(Rule::OutputPassthrough, is_passthrough))
     }
 
-    /// 4 and 5: one owner after the other, so that with several of them each is one of the others' others.
+    /// Lines 4 and 5, for one owner after the other. With several owners, each is "not this user" for the others.
     fn owners(&self) -> Matched {
         let users = self.rules.proxy_uids.iter().map(|uid| Owner {
             is_sender: self.probe.uid == *uid,
@@ -123,19 +123,19 @@ impl<'a> Facts<'a> {
         bypass(of_others, self.is_local && !self.includes_loopback && !self.may_be_dns())
     }
 
-    /// At an address of the pod that others call too: they find the proxy there, so it does as well.
+    /// Whether the proxy calls an address of its own pod at which other pods find the proxy: then it gets the proxy as well.
     fn is_to_itself(&self, owner: &Owner) -> bool {
         let is_left = owner.leaves_dns && self.dns.is_some() && self.port == DNS_PORT;
         let is_meant = self.is_local && !LOOPBACK.contains(&self.ip);
         self.is_tcp && is_meant && self.port != self.rules.tunnel_port && !is_left
     }
 
-    /// A name server may be within the pod, so rule 7 is to see these. Of UDP it sees everything.
+    /// Whether rule 7 must see the connection, since a name server may be within the pod. It sees all UDP.
     fn may_be_dns(&self) -> bool {
         self.dns.is_some() && (!self.is_tcp || self.port == DNS_PORT)
     }
 
-    /// 6
+    /// Line 6.
     fn owner_group(&self) -> Matched {
         let is_left = match &self.rules.owner_groups {
             OwnerGroups::AllBut(groups) => groups.contains(&self.probe.gid),
@@ -144,7 +144,7 @@ impl<'a> Facts<'a> {
         bypass(Rule::OutputOwnerGroup, is_left)
     }
 
-    /// 7
+    /// Line 7.
     fn dns(&self) -> Matched {
         let dns = self.dns.filter(|_| self.port == DNS_PORT)?;
         let is_server = match &dns.servers {
@@ -154,7 +154,7 @@ impl<'a> Facts<'a> {
         is_server.then_some((Rule::OutputDns, Action::Dns(dns.port)))
     }
 
-    /// 8 to 11. Of UDP nothing but DNS is captured.
+    /// Lines 8 to 11. Of UDP only DNS is captured.
     fn destination(&self) -> Matched {
         let (rules, ip) = (self.rules, &self.ip);
         let captured =
@@ -171,7 +171,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Whoever connects to 0.0.0.0 reaches its own address, whoever connects to :: the loopback: packets never have them.
+/// The address that connect() means by 0.0.0.0 (the socket's own address) and by :: (the loopback): packets have neither.
 fn meant(ip: IpAddr, source: Option<IpAddr>) -> IpAddr {
     match (ip, source) {
         (IpAddr::V4(Ipv4Addr::UNSPECIFIED), Some(IpAddr::V4(own))) => own.into(),
@@ -183,7 +183,7 @@ fn meant(ip: IpAddr, source: Option<IpAddr>) -> IpAddr {
     }
 }
 
-/// Explicitly: 0.0.0.0/0 does not, 127.0.0.0/8 does. In either family, for both.
+/// Whether a loopback range is included explicitly: 127.0.0.0/8 is, 0.0.0.0/0 is not. One in either family counts for both.
 fn includes_loopback(ranges: &Ranges) -> bool {
     match ranges {
         Ranges::All => false,

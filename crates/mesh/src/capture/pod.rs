@@ -1,4 +1,4 @@
-//! A pod whose connections are captured, as a file tells of it.
+//! A captured pod, as a document describes it.
 
 use super::rules::{Dns, DnsServers, Rules, WithoutProxy};
 use super::text::{Result, Text};
@@ -24,31 +24,31 @@ pub struct Capture {
     pub netns: Netns,
     /// Below the agent's cgroup root, or absolute.
     pub cgroup: Option<PathBuf>,
-    /// What the namespace's addresses are to be. Empty: whatever they are.
+    /// The addresses that the namespace must have. Empty: any.
     pub addresses: Vec<IpAddr>,
     pub labels: Labels,
-    /// No connection is led around its proxy.
+    /// The pod's connections never bypass its proxy.
     pub requires_proxy: bool,
     pub rules: Rules,
 }
 
-/// Where a network namespace is found.
+/// How a network namespace is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Netns {
-    /// In `/run/netns`.
+    /// By a name in `/run/netns`.
     Name(String),
     Path(PathBuf),
-    /// That of a process.
+    /// By a process.
     Pid(u32),
 }
 
 impl Netns {
-    /// As in `spec.netns`.
+    /// Reads the form that `spec.netns` has.
     pub fn read(text: &str) -> Result<Netns> {
         netns(text)
     }
 
-    /// The file that stands for it.
+    /// The namespace's file.
     pub fn path(&self) -> PathBuf {
         match self {
             Netns::Name(name) => Path::new("/run/netns").join(name),
@@ -58,7 +58,7 @@ impl Netns {
     }
 }
 
-/// As it was written.
+/// In the form in which it was written.
 impl fmt::Display for Netns {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
@@ -69,7 +69,7 @@ impl fmt::Display for Netns {
     }
 }
 
-/// The document, as it is written.
+/// The document's `spec`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document {
@@ -108,7 +108,7 @@ struct DnsSpec {
     servers: Option<Value>,
 }
 
-/// A text. A number, which YAML makes of what has no quotation marks, is one too.
+/// A text. YAML reads an unquoted number as a number; it is accepted as text.
 struct Word(String);
 
 impl<'de> Deserialize<'de> for Word {
@@ -174,7 +174,7 @@ fn netns(text: &str) -> Result<Netns> {
     }
 }
 
-/// Never one outside: an agent for a part of the node's pods has no business with others.
+/// Refuses paths outside the cgroup root: an agent that serves a part of the node's pods must not touch others.
 fn cgroup(text: &str) -> Result<PathBuf> {
     let path = PathBuf::from(text);
     let is_straight = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
@@ -188,7 +188,7 @@ fn port(path: &str, given: Option<i32>, default: u16) -> Result<u16> {
     given.map_or(Ok(default), |number| field::port_number(path.to_string(), number))
 }
 
-/// Names are the pod's own matter: its users are not the agent's.
+/// Only numbers: names would have to be looked up in the pod, whose users are not the agent's.
 fn owners(path: &str, text: &str) -> Result<Vec<u32>> {
     spec(path, text).owners(&|_| None, "numbers between commas")
 }

@@ -1,10 +1,10 @@
-//! A connection that is not there: what would become of it.
+//! A hypothetical connection, for asking which rule would decide on it.
 
 use super::rules::Rules;
 use super::verdict::Verdict;
 use super::{inbound, outbound};
 
-/// A connection, as far as the rules look at it.
+/// The properties of a connection that matter to the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe<'a> {
     Outbound(outbound::Outbound<'a>),

@@ -1,35 +1,35 @@
-//! Which connections of a pod go through its proxy: what istio-iptables is told by its flags and annotations.
+//! Which connections of a pod go through its proxy: what istio-iptables gets from its flags and annotations.
 
 use ipnet::IpNet;
 
-/// Everything that decides, for one pod. An empty list means none.
+/// All rules of one pod. An empty list means none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rules {
-    /// The proxy's port for what the pod sends (15001).
+    /// The proxy's port for outbound connections (15001).
     pub outbound_port: u16,
-    /// The proxy's port for what the pod receives (15006).
+    /// The proxy's port for inbound connections (15006).
     pub inbound_port: u16,
-    /// Arrives at the proxy by itself, and is never captured (15008).
+    /// Clients dial this port of the proxy themselves, so connections to it are never captured (15008).
     pub tunnel_port: u16,
     pub dns: Option<Dns>,
-    /// Owners of the proxy's sockets, in the order in which they are asked for.
+    /// Owners of the proxy's sockets, in the order in which they are tested.
     pub proxy_uids: Vec<u32>,
     pub proxy_gids: Vec<u32>,
     pub owner_groups: OwnerGroups,
     pub include_outbound_ranges: Ranges,
     pub exclude_outbound_ranges: Vec<IpNet>,
-    /// Captured whatever their address is, unless that is excluded.
+    /// Ports that are captured whatever the address, unless the address is excluded.
     pub include_outbound_ports: Vec<u16>,
     pub exclude_outbound_ports: Vec<u16>,
     pub inbound_ports: InboundPorts,
-    /// Names of interfaces at which nothing is captured.
+    /// Interfaces at which nothing is captured.
     pub exclude_interfaces: Vec<String>,
-    /// What comes in there is a virtual machine's outbound traffic.
+    /// Interfaces whose incoming traffic is a virtual machine's outbound traffic.
     pub virtual_interfaces: Vec<String>,
     pub without_proxy: WithoutProxy,
 }
 
-/// DNS goes to the proxy's port.
+/// Capture of DNS.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dns {
     pub port: u16,
@@ -39,7 +39,7 @@ pub struct Dns {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DnsServers {
     All,
-    /// Those of resolv.conf. Empty: nothing is captured.
+    /// The name servers of resolv.conf. Empty: nothing is captured.
     These(Vec<std::net::IpAddr>),
 }
 
@@ -62,11 +62,11 @@ pub enum InboundPorts {
     Only(Vec<u16>),
 }
 
-/// What becomes of an inbound connection while the proxy does not listen.
+/// What happens to an inbound connection while the proxy does not listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum WithoutProxy {
-    /// It is refused, as by a redirection to a port at which nobody listens.
+    /// The connection is refused, as by a redirection to a port without a listener.
     Refuse,
-    /// It reaches the program itself.
+    /// The connection reaches the program itself.
     Pass,
 }

@@ -1,11 +1,11 @@
-//! A pod's rules as the tables of the data plane hold them: scalars, sets of numbers, ranges of addresses.
+//! A pod's rules in the form of the data plane's tables: scalars, sets of numbers, ranges of addresses.
 
 use super::rules::{Dns, DnsServers, InboundPorts, OwnerGroups, Ranges, Rules, WithoutProxy};
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Twin of `enum set_kind`.
+/// Mirrors `enum set_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SetKind {
     Uid,
@@ -18,7 +18,7 @@ pub enum SetKind {
     VirtualInterface,
 }
 
-/// Twin of `enum range_kind`.
+/// Mirrors `enum range_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RangeKind {
     Included,
@@ -27,20 +27,20 @@ pub enum RangeKind {
     Route,
 }
 
-/// Twin of `struct route`.
+/// Mirrors `struct route`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RouteEntry {
     /// Leaves by the loopback.
     pub local: bool,
     /// Leaves by an excluded interface.
     pub excluded: bool,
-    /// What connect(2) says where it leads nowhere; else 0.
+    /// The errno of connect(2) for a route that leads nowhere; else 0.
     pub error: u16,
-    /// That the kernel takes if the program has chosen none.
+    /// The source address that the kernel takes if the program has bound none.
     pub source: IpAddr,
 }
 
-/// Twin of `enum pod_flags`.
+/// Mirrors `enum pod_flags`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     pub pass_without_proxy: bool,
@@ -52,7 +52,7 @@ pub struct Flags {
     pub dns_all: bool,
 }
 
-/// What is said of a pod itself. Twin of `struct pod`.
+/// The values of a single pod. Mirrors `struct pod`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scalars {
     pub flags: Flags,
@@ -65,7 +65,7 @@ pub struct Scalars {
     pub dns_port: u16,
 }
 
-/// Entries of the tables, which may be shared by pods.
+/// Table entries that several pods may share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entries {
     pub sets: BTreeSet<(SetKind, u32)>,
@@ -99,7 +99,7 @@ impl Rules {
         }
     }
 
-    /// Without any server it is as if nothing was said of DNS.
+    /// DNS capture without a name server counts as none.
     fn captured_dns(&self) -> Option<&Dns> {
         self.dns.as_ref().filter(|dns| dns.servers != DnsServers::These(Vec::new()))
     }
@@ -147,13 +147,13 @@ impl Rules {
     }
 }
 
-/// What a network namespace says of itself.
+/// The interfaces, addresses and routes of a pod's network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodNetwork {
     /// Numbers of its interfaces, by name.
     pub interfaces: BTreeMap<String, u32>,
     pub addresses: BTreeSet<IpAddr>,
-    /// Addresses that all hosts of one of its networks have.
+    /// Broadcast addresses of its networks.
     pub broadcasts: BTreeSet<IpAddr>,
     pub routes: Vec<(IpNet, Route)>,
 }
@@ -169,14 +169,14 @@ pub enum Route {
         interface: u32,
         source: IpAddr,
     },
-    /// That is what connect(2) says.
+    /// `error` is the errno of connect(2).
     Nowhere {
         error: u16,
     },
 }
 
 impl PodNetwork {
-    /// A pod's rules name interfaces; the tables number them. One that is not there (yet) captures nothing.
+    /// A pod's rules name interfaces; the tables number them. An interface that does not exist (yet) is left out.
     pub fn entries(&self, rules: &Rules) -> Entries {
         let numbers = |kind, names: &[String]| {
             names.iter().filter_map(|name| Some((kind, *self.interfaces.get(name)?))).collect::<BTreeSet<_>>()

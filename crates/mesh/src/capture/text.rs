@@ -1,4 +1,4 @@
-//! The values of flags and annotations: texts, most of them lists between commas.
+//! Reads the values of flags and annotations: texts, most of them comma-separated lists.
 
 use super::outbound::NOBODY;
 use super::rules::{InboundPorts, OwnerGroups, Ranges};
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 pub type Result<T> = std::result::Result<T, Invalid>;
 
-/// A text, and the name of what has it.
+/// A text, and the name of the flag or annotation that has it.
 pub struct Text<'a> {
     pub name: &'a str,
     pub text: &'a str,
@@ -29,7 +29,7 @@ impl Text<'_> {
         self.text.trim() == "*"
     }
 
-    /// Each part once, in the order in which they are written. Empty ones count for nothing, as in Istio.
+    /// Each part once, in the order given. Empty parts are ignored, as in Istio.
     fn list<T: PartialEq>(&self, read: impl Fn(&str) -> Option<T>, expected: &'static str) -> Result<Vec<T>> {
         let mut list = Vec::new();
         for part in self.text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -57,12 +57,12 @@ impl Text<'_> {
         self.list(interface, INTERFACE)
     }
 
-    /// Numbers, or names for which there is a number.
+    /// Numbers, or names that `number_of` knows.
     pub fn ids(&self, number_of: &dyn Fn(&str) -> Option<u32>, expected: &'static str) -> Result<Vec<u32>> {
         self.list(|part| number(part).or_else(|| number_of(part)).filter(|id| *id != NOBODY), expected)
     }
 
-    /// As `ids`, of the proxy: of nobody it would capture its own connections for ever.
+    /// As `ids`, for the proxy's owners. The list must not be empty, or the proxy's own connections would be captured for ever.
     pub fn owners(&self, number_of: &dyn Fn(&str) -> Option<u32>, expected: &'static str) -> Result<Vec<u32>> {
         let owners = self.ids(number_of, expected)?;
         if owners.is_empty() { self.wrong(self.text, expected) } else { Ok(owners) }
@@ -72,12 +72,12 @@ impl Text<'_> {
         if self.is_everything() { Ok(Ranges::All) } else { self.ranges().map(Ranges::These) }
     }
 
-    /// Exclusions mean something only where everything else is included.
+    /// `excluded` counts only where all ports are included.
     pub fn inbound_ports(&self, excluded: Vec<u16>) -> Result<InboundPorts> {
         if self.is_everything() { Ok(InboundPorts::AllBut(excluded)) } else { self.ports().map(InboundPorts::Only) }
     }
 
-    /// As for ports.
+    /// As `inbound_ports`.
     pub fn owner_groups(
         &self,
         excluded: Vec<u32>,
@@ -91,7 +91,7 @@ impl Text<'_> {
         }
     }
 
-    /// Empty is istio-iptables' own default, and the same.
+    /// Accepts REDIRECT. Empty is istio-iptables' own default and means the same.
     pub fn mode(&self) -> Result<()> {
         match self.text {
             "" | "REDIRECT" => Ok(()),
@@ -100,7 +100,7 @@ impl Text<'_> {
     }
 }
 
-/// Digits only: FromStr takes `+1` too.
+/// Digits only: FromStr accepts `+1`, too.
 fn number<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -109,12 +109,12 @@ fn port(text: &str) -> Option<u16> {
     number(text).filter(|port| *port != 0)
 }
 
-/// A range of mapped addresses is refused: `ip6tables` never sees one of them, so Istio captures nothing with it.
+/// Refuses a range of IPv4-mapped addresses: `ip6tables` never sees such packets, so Istio captures nothing with it.
 fn range(text: &str) -> Option<IpNet> {
     text.parse().ok().filter(|range: &IpNet| range.addr().to_canonical() == range.addr())
 }
 
-/// What the kernel takes as a name. A `+` at the end would be a pattern for iptables, which Istio does not promise.
+/// A name that the kernel accepts. A `+` at the end would be a pattern for iptables, which Istio does not document.
 fn interface(text: &str) -> Option<String> {
     let is_foreign = |c: char| c == '/' || c == ':' || c.is_whitespace();
     let is_name = text.len() < 16 && !text.contains(is_foreign) && ![".", ".."].contains(&text);

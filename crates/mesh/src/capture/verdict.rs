@@ -1,21 +1,21 @@
-//! What becomes of a connection, and which rule says so.
+//! The outcome for a connection, and the rule that decides.
 
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub action: Action,
-    /// The first one that matched.
+    /// The first rule that matched.
     pub rule: Rule,
 }
 
-/// With the port that the connection goes to instead, at the pod's own loopback address.
+/// What happens to a connection. The number is the port of the pod's loopback address to which it is redirected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Bypass,
-    /// The proxy's, for what the pod sends.
+    /// To the proxy's port for outbound connections.
     Outbound(u16),
-    /// The proxy's, for what the pod receives.
+    /// To the proxy's port for inbound connections.
     Inbound(u16),
     Dns(u16),
 }

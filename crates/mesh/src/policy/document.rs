@@ -1,4 +1,4 @@
-//! A policy, as a file tells of it.
+//! Documents of kind Policy.
 
 use super::identity::IGNORED;
 use super::rules::{Action, BySide, Labels, OnDeny, Peer, Pods, Policy, Ports, Rule};
@@ -13,7 +13,7 @@ pub const KIND: &str = "Policy";
 
 type Result<T> = std::result::Result<T, Invalid>;
 
-/// The document, as it is written.
+/// The document as written.
 #[derive(Deserialize)]
 pub struct Document {
     #[serde(rename = "apiVersion")]
@@ -86,10 +86,10 @@ struct PortSpec {
     protocol: Option<String>,
 }
 
-/// A rule of either direction, and where it is written.
+/// A rule of either direction, and its path in the document.
 struct RuleSpec {
     path: String,
-    /// The field of the peers.
+    /// Name of the field that holds the peers.
     other: &'static str,
     action: String,
     peers: Option<Vec<PeerSpec>>,
@@ -149,7 +149,7 @@ fn on_deny(text: Option<&str>) -> Result<OnDeny> {
     }
 }
 
-/// One that identities do not have would never fit.
+/// Refuses labels that identities ignore: such a selector would never match.
 fn labels(path: &str, from: BTreeMap<String, String>) -> Result<Labels> {
     match from.keys().find(|key| IGNORED.contains(&key.as_str())) {
         Some(key) => wrong(path, key, "a label that a workload's pods have in common"),
@@ -166,7 +166,7 @@ fn rule(from: RuleSpec, namespace: &str) -> Result<Rule> {
     })
 }
 
-/// A list that is not there means all; one without anything in it might mean none, so nobody may write it.
+/// A missing list means all. An empty list could be taken for none, so it is refused.
 fn each<F, T>(path: &str, from: Option<Vec<F>>, read: impl Fn(String, F) -> Result<T>) -> Result<Vec<T>> {
     match from {
         None => Ok(Vec::new()),

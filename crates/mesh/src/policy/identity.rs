@@ -1,5 +1,5 @@
-//! Who somebody is: a namespace and a set of labels. Pods that have the same are the same to every policy, so tables grow
-//! with the kinds of pods and not with their number.
+//! Identities: a namespace and a set of labels. Policies cannot tell apart pods with the same identity, so tables grow with the
+//! kinds of pods, not with their number.
 
 use super::rules::{Labels, Pods, has_all};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +11,13 @@ pub struct Identity {
     pub labels: Labels,
 }
 
-/// Twins of `IDENTITY_UNKNOWN` and `IDENTITY_NODE`.
+/// Mirrors `IDENTITY_UNKNOWN` and `IDENTITY_NODE`.
 pub const UNKNOWN: u32 = 0;
 pub const NODE: u32 = 1;
-/// Numbers below are not for pods.
+/// The first number for pods.
 pub const FIRST: u32 = 16;
 
-/// Labels that controllers give to one generation of pods, or to one pod: with them every rollout would be somebody else.
+/// Labels that controllers give to one generation of pods, or to one pod: with them every rollout would change identities.
 pub const IGNORED: [&str; 8] = [
     "pod-template-hash",
     "pod-template-generation",
@@ -41,7 +41,7 @@ impl Identity {
     }
 }
 
-/// Numbers of identities. One that is given up is never given to another: tables may still name it.
+/// Numbers of identities. A number is never reused: tables may still contain it.
 #[derive(Debug)]
 pub struct Identities {
     numbers: BTreeMap<Identity, u32>,
@@ -55,7 +55,7 @@ impl Default for Identities {
 }
 
 impl Identities {
-    /// Of a life after one that has used numbers up to this one.
+    /// Continues after a process that has used numbers up to this one.
     pub fn after(last: u32) -> Identities {
         Identities { numbers: BTreeMap::new(), next: last.saturating_add(1).max(FIRST) }
     }
@@ -63,8 +63,8 @@ impl Identities {
     pub fn number(&mut self, of: Identity) -> u32 {
         *self.numbers.entry(of).or_insert_with(|| {
             let number = self.next;
-            // Four thousand million sets of labels later the agent is to be started anew.
-            self.next = self.next.checked_add(1).expect("a number is left");
+            // After 2^32 sets of labels the agent must be restarted with new tables.
+            self.next = self.next.checked_add(1).expect("identity numbers are not exhausted");
             number
         })
     }
@@ -81,7 +81,7 @@ impl Identities {
         self.numbers.iter().map(|(identity, number)| (identity, *number))
     }
 
-    /// What no address has any more is forgotten.
+    /// Forgets identities that no address has any more.
     pub fn keep(&mut self, used: &BTreeSet<u32>) {
         self.numbers.retain(|_, number| used.contains(number));
     }

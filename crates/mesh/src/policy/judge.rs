@@ -1,4 +1,4 @@
-//! What becomes of a connection.
+//! The model of policy evaluation: the outcome for one connection.
 
 use super::identity::Identity;
 use super::rules::{Action, Direction, OnDeny, Peer, Policy, Rule};
@@ -6,16 +6,16 @@ use crate::address::Protocol;
 use crate::object::Name;
 use std::net::IpAddr;
 
-/// A connection of a pod, beside those that stay inside.
+/// A connection of a pod that leaves the pod.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection<'a> {
     pub direction: Direction,
-    /// Where the other end is: after a Service's address was exchanged for a backend's.
+    /// Address of the other end, after a Service's address was exchanged for a backend's.
     pub peer: IpAddr,
     pub who: Who<'a>,
-    /// None: neither TCP nor UDP. Rules that name ports are not about it.
+    /// None: neither TCP nor UDP. Rules that name ports do not match it.
     pub protocol: Option<Protocol>,
-    /// That was dialled.
+    /// The dialled port.
     pub port: u16,
 }
 
@@ -30,7 +30,7 @@ pub enum Who<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
     pub outcome: Outcome,
-    /// It is allowed, but would not be if the policies that only count were in force.
+    /// The connection is allowed, but would be denied if policies in dry run were in force.
     pub would_be_denied: bool,
 }
 
@@ -40,8 +40,8 @@ pub enum Outcome {
     Denied(OnDeny),
 }
 
-/// Whether many hosts have this address, or another one at each link: a group, a broadcast, a link-local address of IPv6. A
-/// pod's network has broadcast addresses besides, which its namespace knows.
+/// Whether several hosts may have this address: multicast, broadcast, or IPv6 link-local, which differs on each link. Broadcast
+/// addresses of a pod's own networks are known only in its namespace.
 pub fn is_shared(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast(),
@@ -49,7 +49,7 @@ pub fn is_shared(address: IpAddr) -> bool {
     }
 }
 
-/// By the policies that select the pod.
+/// Evaluates the policies that select the pod.
 pub fn judge(policies: &[&Policy], connection: &Connection) -> Judgement {
     let in_force: Vec<&Policy> = policies.iter().copied().filter(|policy| !policy.dry_run).collect();
     let outcome = outcome(&in_force, connection);
@@ -58,7 +58,7 @@ pub fn judge(policies: &[&Policy], connection: &Connection) -> Judgement {
 }
 
 fn outcome(policies: &[&Policy], connection: &Connection) -> Outcome {
-    // The node's probes and its agents keep the pod alive.
+    // The probes of the node, and of its agents, keep the pod alive.
     if connection.direction == Direction::Ingress && connection.who == Who::Node {
         return Outcome::Allowed;
     }
@@ -81,13 +81,13 @@ fn outcome(policies: &[&Policy], connection: &Connection) -> Outcome {
     }
 }
 
-/// Whether one whom a rule denies by who it is could be behind an address that is not one host's alone.
+/// Whether a peer that a rule denies by identity could be behind a shared address.
 fn hides_denied(policies: &[&Policy], connection: &Connection) -> bool {
     let is_unknown = connection.who == Who::Unknown && is_shared(connection.peer);
     is_unknown && policies.iter().any(|policy| policy.denies_by_name(connection.direction))
 }
 
-/// Where one of them wants silence there is silence. By nobody: allowed.
+/// The outcome if these policies deny: one that wants a drop suffices. No policy: allowed.
 fn denied_by<'a>(policies: impl Iterator<Item = &'a Policy>) -> Outcome {
     let wishes: Vec<OnDeny> = policies.map(|policy| policy.on_deny).collect();
     match wishes.contains(&OnDeny::Drop) {
@@ -121,18 +121,18 @@ impl Peer {
     }
 }
 
-/// A rule that fits a connection, or a default that it meets: for whoever asks why.
+/// A rule that matches a connection, or a default that applies: explains an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit<'a> {
     pub policy: &'a Name,
-    /// Its place in the policy's list, from 0. None: the policy's default.
+    /// Index in the policy's list. None: the policy's default.
     pub rule: Option<usize>,
     pub action: Action,
-    /// It is only counted.
+    /// The policy is in dry run.
     pub dry_run: bool,
 }
 
-/// Everything that has a say. A default has one only where no rule of any policy fits.
+/// All matching rules; defaults only if no rule of any policy matches.
 pub fn fitting<'a>(policies: &[&'a Policy], connection: &Connection) -> Vec<Fit<'a>> {
     let direction = connection.direction;
     let fit = |policy: &'a Policy, rule, action| Fit { policy: &policy.name, rule, action, dry_run: policy.dry_run };

@@ -1,17 +1,17 @@
-//! Policy: with whom a pod may talk, by labels, addresses, ports and direction.
+//! Policy: with whom a pod may communicate, by labels, addresses, ports and direction.
 //!
 //! ```text
 //!  documents of kind Policy   [`document`] -> [`rules::Policy`]
 //!  pods and their labels      [`crate::pod`] -> [`identity::Identity`], a number for each set of labels
 //!      |
-//!  [`judge`]                  what becomes of a connection, in plain words: what everything else is held to
-//!  [`tables`]                 the same as entries of the data plane's tables, and how they are asked
-//!  [`plan`]                   everything that is to be written for the pods of a node
+//!  [`judge`]                  the outcome for a connection: the model that everything else is compared with
+//!  [`tables`]                 the same as entries of the data plane's tables, and how they are looked up
+//!  [`plan`]                   everything that has to be written for the pods of a node
 //! ```
 //!
-//! A rule fits a connection if one of its peers is the other end and one of its ports the one that was dialled. Of all
-//! policies that select a pod every fitting rule counts: one that denies outweighs all that allow. Where none fits, the
-//! policies' defaults decide, and again `deny` outweighs `allow`. Whom no policy selects may talk with everybody.
+//! A rule matches a connection if the other end is one of its peers and the dialled port is one of its ports. All matching rules
+//! of all policies that select a pod count: one that denies outweighs all that allow. If none matches, the policies' defaults
+//! decide, and again `deny` outweighs `allow`. A pod that no policy selects may communicate with everybody.
 
 pub mod document;
 pub mod identity;

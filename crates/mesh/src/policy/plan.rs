@@ -1,4 +1,4 @@
-//! Everything that is to be written: who has which address, and what each pod's policies say.
+//! Everything that has to be written: the identities of addresses, and the policies of each pod.
 
 use super::identity::{Identities, Identity, NODE};
 use super::rules::{Direction, Policy};
@@ -14,11 +14,11 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub identities: BTreeMap<Address, Known>,
-    /// Pods whose connections are judged.
+    /// Pods that policies select.
     pub pods: BTreeMap<Name, Planned>,
 }
 
-/// What is known of an address.
+/// The identity of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     pub identity: u32,
@@ -28,11 +28,11 @@ pub struct Known {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     pub pod: Pod,
-    /// Pods of one kind share it.
+    /// Shared by pods of one kind.
     pub compiled: Arc<Compiled>,
 }
 
-/// `node` are this node's own addresses. `is_here` says which pods are on it.
+/// `node`: this node's own addresses. `is_here`: whether a pod is on this node.
 pub fn plan(state: &State, known: &mut Identities, node: &BTreeSet<IpAddr>, is_here: impl Fn(&Pod) -> bool) -> Plan {
     let pods = state.pods();
     let identities = identities(state, &pods, known, node);
@@ -54,13 +54,13 @@ pub fn policies_of<'a>(state: &'a State, pod: &Pod) -> impl Iterator<Item = &'a 
     state.policies().filter(move |policy| policy.selects(&pod.name.namespace, &pod.labels))
 }
 
-/// Whether anything demands that the pod's connections go through its proxy.
+/// Whether anything requires that the pod's connections go through its proxy.
 pub fn requires_proxy(state: &State, pod: &Pod) -> bool {
     let of_namespace = state.namespace(&pod.name.namespace).is_some_and(|namespace| namespace.requires_proxy);
     pod.requires_proxy || of_namespace || policies_of(state, pod).any(|policy| policy.requires_proxy)
 }
 
-/// An address that two different pods claim is nobody's, until it is known whose.
+/// An address that two pods claim has no identity until the conflict is over.
 fn identities(
     state: &State,
     pods: &BTreeMap<Name, Pod>,

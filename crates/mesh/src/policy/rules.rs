@@ -1,4 +1,4 @@
-//! Policies as they are meant.
+//! Policies, as read from documents.
 
 use crate::address::Protocol;
 use crate::name::Name;
@@ -11,28 +11,28 @@ pub type Labels = BTreeMap<Arc<str>, Arc<str>>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// It selects pods of its own namespace.
+    /// A policy selects pods of its own namespace.
     pub name: Name,
-    /// Those that have all of these labels. Empty: every pod of the namespace.
+    /// Selects pods that have all of these labels. Empty: every pod of the namespace.
     pub select: Labels,
-    /// What becomes of a connection that no rule fits. None: as [`Policy::default_of`] says.
+    /// The action where no rule matches. None: as [`Policy::default_of`] says.
     pub defaults: BySide<Option<Action>>,
-    /// It only counts and tells.
+    /// The policy only counts and reports.
     pub dry_run: bool,
     pub on_deny: OnDeny,
-    /// The selected pods' connections are never led around their proxy.
+    /// The selected pods' connections never bypass their proxy.
     pub requires_proxy: bool,
     pub rules: BySide<Vec<Rule>>,
 }
 
-/// One for each direction, as seen by the pod.
+/// A value for each direction, as seen by the pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BySide<T> {
     pub egress: T,
     pub ingress: T,
 }
 
-/// Twin of `enum direction`.
+/// Mirrors `enum direction`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     Egress,
@@ -45,46 +45,46 @@ pub enum Action {
     Deny,
 }
 
-/// What the one that is denied notices.
+/// What the denied side notices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDeny {
-    /// ECONNREFUSED, as of a host at which nobody listens.
+    /// ECONNREFUSED, as from a host without a listener.
     #[default]
     Refuse,
-    /// Nothing. A pod's own call fails at once with EHOSTUNREACH, since it is not sent at all.
+    /// Nothing. Only a pod's own call fails at once, with EHOSTUNREACH, since nothing is sent.
     Drop,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub action: Action,
-    /// The other end is one of them. Empty: whoever it is.
+    /// The other end must be one of them. Empty: anybody.
     pub peers: Vec<Peer>,
-    /// The port that is dialled is one of them. Empty: whatever it is.
+    /// The dialled port must be one of them. Empty: any port.
     pub ports: Vec<Ports>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     Pods(Pods),
-    /// Addresses, whosever they are.
+    /// Addresses, whoever has them.
     Range {
         range: IpNet,
         except: Vec<IpNet>,
     },
-    /// This node itself.
+    /// This node.
     Node,
 }
 
 /// Pods that have all of these labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pods {
-    /// None: of any namespace.
+    /// None: any namespace.
     pub namespace: Option<Arc<str>>,
     pub labels: Labels,
 }
 
-/// From the first to the last one.
+/// Ports from the first to the last, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
     pub protocol: Protocol,
@@ -131,19 +131,19 @@ impl Policy {
         *self.name.namespace == *namespace && has_all(labels, &self.select)
     }
 
-    /// Whoever lists what is allowed means that the rest is not.
+    /// The default is `deny` if any rule allows: a list of allowed peers implies that others are denied.
     pub fn default_of(&self, direction: Direction) -> Action {
         let allows = self.rules.at(direction).iter().any(|rule| rule.action == Action::Allow);
         self.defaults.at(direction).unwrap_or(if allows { Action::Deny } else { Action::Allow })
     }
 
-    /// Whether a rule denies by who the other end is, not by its address.
+    /// Whether a rule denies by the peer's identity rather than its address.
     pub fn denies_by_name(&self, direction: Direction) -> bool {
         let denying = self.rules.at(direction).iter().filter(|rule| rule.action == Action::Deny);
         denying.flat_map(|rule| &rule.peers).any(|peer| !matches!(peer, Peer::Range { .. }))
     }
 
-    /// Whether it says anything of this direction.
+    /// Whether the policy says anything about this direction.
     pub fn concerns(&self, direction: Direction) -> bool {
         !self.rules.at(direction).is_empty() || self.default_of(direction) == Action::Deny
     }

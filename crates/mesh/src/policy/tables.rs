@@ -1,4 +1,4 @@
-//! Policies as entries of the data plane's tables. Twin of crates/bpf/src/policy.h.
+//! Policies as entries of the data plane's tables. Mirrors crates/bpf/src/policy.h.
 
 use super::identity::{self, Identities};
 use super::rules::{Action, BySide, Direction, OnDeny, Peer, Policy, Ports, Rule};
@@ -18,21 +18,21 @@ pub const HAS_RANGES: u8 = 1 << 6;
 pub const NAMES_DENIED: u16 = 1 << 7;
 pub const DRY_NAMES_DENIED: u16 = 1 << 8;
 
-/// What the tables hold of the policies that select a pod.
+/// The table contents for the policies that select a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compiled {
     pub defaults: BySide<u16>,
     pub entries: Entries,
 }
 
-/// Pods with the same entries share them.
+/// Table entries; pods with equal ones share them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entries {
     pub rules: BTreeMap<RuleKey, u8>,
     pub ranges: BTreeMap<(Gate, IpNet), u8>,
 }
 
-/// Twin of `struct rule_key`.
+/// Mirrors `struct rule_key`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleKey {
     pub gate: Gate,
@@ -40,17 +40,17 @@ pub struct RuleKey {
     pub identity: u32,
 }
 
-/// What is dialled, and by whom of the two.
+/// The part of a rule's key that does not name the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gate {
     pub direction: Direction,
-    /// None: any but TCP and UDP.
+    /// None: all protocols but TCP and UDP.
     pub protocol: Option<Protocol>,
     /// 0: any.
     pub port: u16,
 }
 
-/// What these policies mean to a world in which pods are of these kinds.
+/// Compiles policies for the identities that are known.
 pub fn compile(policies: &[&Policy], known: &Identities) -> Compiled {
     let mut compiled = Compiled::default();
     let mut ranges: BTreeMap<Gate, Vec<(&Peer, u8)>> = BTreeMap::new();
@@ -87,7 +87,7 @@ fn said(action: Action, policy: &Policy) -> u8 {
     }
 }
 
-/// If all policies were in force, those that are would deny the same.
+/// A policy in force also denies in the dry run, which assumes that all policies are in force.
 fn defaults(policy: &Policy, direction: Direction) -> u16 {
     let by_default = match policy.default_of(direction) {
         Action::Allow => JUDGED,
@@ -111,7 +111,7 @@ fn gates(rule: &Rule, direction: Direction) -> Vec<Gate> {
     rule.ports.iter().flat_map(|ports| numbers(ports).map(move |port| gate(ports.protocol, port))).collect()
 }
 
-/// Of everybody whom the rule is about, but for ranges.
+/// Numbers of all identities that the rule names; ranges are not among them.
 fn numbers(rule: &Rule, known: &Identities) -> BTreeSet<u32> {
     if rule.peers.is_empty() {
         return BTreeSet::from([identity::UNKNOWN]);
@@ -126,8 +126,8 @@ fn numbers(rule: &Rule, known: &Identities) -> BTreeSet<u32> {
     rule.peers.iter().flat_map(of).collect()
 }
 
-/// Every range, and every hole in one, with what all ranges around it say: only the longest one is found. IPv4 addresses
-/// lie inside IPv6's, so where a range of the latter holds them, they need an entry of their own.
+/// For every range, and every exception inside one, the bits of all ranges around it, since only the longest prefix is found.
+/// IPv4 addresses lie inside IPv6's ::ffff:0:0/96, so an IPv6 range that contains them gets an entry of its own for IPv4.
 fn fold(rules: &[(&Peer, u8)]) -> BTreeMap<IpNet, u8> {
     let mut edges: BTreeSet<IpNet> = BTreeSet::new();
     for (peer, _) in rules {
@@ -155,7 +155,7 @@ fn holds(peer: &Peer, edge: &IpNet) -> bool {
 }
 
 impl Compiled {
-    /// As the programs ask the tables.
+    /// Looks the entries up as the programs do.
     pub fn said(&self, gate: Gate, identity: u32, peer: IpAddr) -> u8 {
         let any = Gate { port: 0, ..gate };
         let rule = |gate, identity| self.entries.rules.get(&RuleKey { gate, identity }).copied().unwrap_or(0);
@@ -167,7 +167,7 @@ impl Compiled {
             | self.said_of_range(any, peer)
     }
 
-    /// By the longest prefix.
+    /// Looks up the longest prefix.
     fn said_of_range(&self, gate: Gate, peer: IpAddr) -> u8 {
         let peer = peer.to_canonical();
         let ranges = self.entries.ranges.iter().filter(|((of, range), _)| *of == gate && range.contains(&peer));

@@ -1,4 +1,4 @@
-//! What has to change so that a Service's ports stand as they are wanted: book-keeping only, nothing is written.
+//! Plans the changes that bring a Service's ports into the wanted state. Nothing is written here.
 
 use super::{Problem, Programmed, Reconciler, SlotRange};
 use crate::address::{Endpoint, Protocol};
@@ -28,7 +28,7 @@ impl Reconciler {
         }
     }
 
-    /// Plans one port. Without room for it, it is left to the kernel, or to what an earlier life has left.
+    /// Plans one port. Without room it is left to the kernel, or stays as an earlier process left it.
     fn plan_port(&mut self, table: PortTable, old: Option<Programmed>) -> Option<Programmed> {
         let key = Arc::new(table.key.clone());
         let frontends = table.frontends.clone();
@@ -51,14 +51,13 @@ impl Reconciler {
         }
     }
 
-    /// Finds room for everything that the port needs, or for nothing of it; then the error says what there is no more
-    /// room for.
+    /// Reserves room for everything that the port needs, or for nothing; the error names the kind that is full.
     fn build(&mut self, key: Arc<PortKey>, table: PortTable, old: Option<&Programmed>) -> Result<Programmed, Full> {
         let before = old.map_or((0, 0), |old| (old.table.frontends.len() as u32, old.members.len() as u32));
         if self.frontends - before.0 + table.frontends.len() as u32 > self.sizes.frontends {
             return Err("frontends");
         }
-        // During a change old and new members lie side by side.
+        // During a change the old and the new members exist side by side.
         if table.remembers() && self.members - before.1 + table.list.len() as u32 > self.sizes.members / 2 {
             return Err("members");
         }
@@ -77,7 +76,7 @@ impl Reconciler {
         Ok(Programmed { key, service, sibling: 0, table, slots, members })
     }
 
-    /// One more user of each of the port's backends.
+    /// Adds a user to each of the port's backends.
     fn hold(&mut self, table: &PortTable) -> Result<(), Full> {
         let endpoints = table.endpoints();
         for (done, endpoint) in endpoints.iter().enumerate() {
@@ -100,7 +99,7 @@ impl Reconciler {
         self.pending.replaced.backends.extend(self.backends.release(endpoint));
     }
 
-    /// Where the port's list lies: where it did if it is the same.
+    /// The range for the port's list: the old one if the list is the same.
     fn slots(&mut self, table: &PortTable, old: Option<&Programmed>) -> Result<SlotRange, Full> {
         if let Some(old) = old.filter(|old| old.table.list == table.list) {
             return Ok(old.slots);
@@ -116,7 +115,7 @@ impl Reconciler {
         Ok(SlotRange { first, count })
     }
 
-    /// A place that nobody has ever read.
+    /// Frees a range that no program has ever read.
     fn give(&mut self, slots: SlotRange) {
         if slots.count > 0 {
             self.ranges.give(slots.first, slots.count);
@@ -124,7 +123,7 @@ impl Reconciler {
         }
     }
 
-    /// The number by which the port is counted: the one that it had, in this life or an earlier one.
+    /// The port's number for counters: the one that it had, in this process or an earlier one.
     fn number(&mut self, table: &PortTable, old: Option<&Programmed>) -> Option<u32> {
         if let Some(old) = old {
             return Some(old.service);
@@ -138,7 +137,7 @@ impl Reconciler {
         Some(number)
     }
 
-    /// Members are kept where a choice is remembered.
+    /// Members exist only where a choice is remembered.
     fn members_of(&self, table: &PortTable, service: u32) -> BTreeSet<Member> {
         if !table.remembers() {
             return BTreeSet::new();
@@ -147,16 +146,16 @@ impl Reconciler {
         numbers.map(|backend| Member { service, backend }).collect()
     }
 
-    /// Those of an earlier life that are none any more go at once, unless nobody has come in their place: then it may
-    /// be that the endpoints could not be read.
-    fn adopt_members(&mut self, table: &PortTable, service: u32, members: &BTreeSet<Member>) {
+    /// Members of an earlier process that are no longer wanted are removed at once, unless the new list is empty: then perhaps
+    /// the endpoints could not be read.
+    fn take_over_members(&mut self, table: &PortTable, service: u32, members: &BTreeSet<Member>) {
         let Some(inherited) = self.inherited.as_mut().filter(|_| !table.list.is_empty()) else { return };
         let lost: Vec<Member> = inherited.claim_members(service).difference(members).copied().collect();
         self.lost_udp |= table.key.protocol == Protocol::Udp && !lost.is_empty();
         self.pending.members.extend(lost.into_iter().map(|member| (member, false)));
     }
 
-    /// Where an earlier life has left somebody who answers, nobody does not take the place before everything is known.
+    /// Before everything is known, a frontend without backends does not replace an earlier process's frontend that has some.
     fn plan_frontends(&mut self, port: &Programmed) {
         for (frontend, value) in port.frontends() {
             let is_left = value.count == 0 && self.inherited.as_ref().is_some_and(|known| known.serves(&frontend));
@@ -169,7 +168,7 @@ impl Reconciler {
         }
     }
 
-    /// From now on the frontend is what this life has made of it, whatever an earlier one had left there.
+    /// Sets a frontend, which from now on is this process's, whatever an earlier one left there.
     pub(super) fn set_frontend(&mut self, frontend: FrontendKey, value: Option<Frontend>) {
         self.pending.frontends.insert(frontend, value);
         if let Some(inherited) = &mut self.inherited {
@@ -177,7 +176,7 @@ impl Reconciler {
         }
     }
 
-    /// What the port had and its successor does not use rests until it is given back.
+    /// Retires what the old port had and the new one does not use; it is freed later.
     fn retire(&mut self, old: Option<Programmed>, new: Option<&Programmed>) {
         let Some(old) = old else { return };
         self.release(&old.table);
@@ -195,7 +194,7 @@ impl Reconciler {
         self.pending.members.extend(lost.into_iter().map(|member| (*member, false)));
     }
 
-    /// What nobody has taken over from an earlier life goes, and nobody takes the place of somebody.
+    /// Removes what is left of an earlier process, and lets frontends without backends replace its frontends.
     pub(super) fn disinherit(&mut self, inherited: Inherited) {
         let is_programmed = |frontend: &FrontendKey| {
             self.claims
@@ -227,7 +226,7 @@ impl Reconciler {
     }
 }
 
-/// The two policies of a port know of each other.
+/// Makes the two traffic policies of a port refer to each other.
 fn link_siblings(ports: &mut [Programmed]) {
     let numbers: Vec<_> = ports.iter().map(|port| (port.key.clone(), port.service)).collect();
     for port in ports {
@@ -236,5 +235,5 @@ fn link_siblings(ports: &mut [Programmed]) {
     }
 }
 
-/// What there is no room for.
+/// The kind of entry for which there is no room.
 type Full = &'static str;

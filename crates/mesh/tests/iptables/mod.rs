@@ -1,4 +1,4 @@
-//! What a table of iptables does with the first packet of a connection: just the matches that istio-iptables uses.
+//! Evaluates an iptables table for the first packet of a connection, with just the matches that istio-iptables uses.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -34,23 +34,23 @@ enum Target {
     Chain(String),
 }
 
-/// How the walk ended.
+/// The result of a walk.
 pub struct Found<'a> {
-    /// The last one that returned, or that jumped to the redirection. None: no line did.
+    /// The last line that returned, or that jumped to the redirection. None: no line did.
     pub line: Option<&'a str>,
-    /// By which chain, and to which port.
+    /// The chain that redirected, and the port.
     pub redirect: Option<(&'a str, u16)>,
 }
 
 enum End<'a> {
     Fell,
     Returned(&'a Line),
-    /// The jump, once it is known; the chain; the port.
+    /// The jump, once known; the chain; the port.
     Redirected(Option<&'a Line>, &'a str, u16),
 }
 
 impl Tables {
-    /// In the format of iptables-restore.
+    /// Reads the format of iptables-restore.
     pub fn read(text: &str) -> Tables {
         let lines: Vec<&str> = text.lines().collect();
         let [first, rules @ .., last] = &lines[..] else { panic!("{text}") };
@@ -68,7 +68,7 @@ impl Tables {
         Tables(chains)
     }
 
-    /// From one of the kernel's own chains.
+    /// Starts in one of the kernel's own chains.
     pub fn walk(&self, chain: &str, packet: &Packet) -> Found<'_> {
         match self.chain(chain, packet) {
             End::Fell => Found { line: None, redirect: None },
@@ -93,7 +93,7 @@ impl Tables {
                 },
             }
         }
-        // Whoever returned from a chain that was jumped to goes on after the jump, and may fall off this one's end.
+        // After a return from a chain the walk continues behind the jump, and may reach the end of this chain.
         last_return.map_or(End::Fell, End::Returned)
     }
 }
@@ -127,7 +127,7 @@ fn line(text: &str, words: &[&str]) -> Line {
 }
 
 impl Line {
-    /// Ports are of a protocol, and a redirection too.
+    /// Port matches and redirections need a protocol.
     fn check(&self) {
         let has = |what: &str| self.matches.iter().any(|m| m.what == what && !m.is_negated);
         let needs_protocol =
@@ -158,7 +158,7 @@ impl Match {
     }
 }
 
-/// Bit by bit, as the kernel does it. A table of one family has no addresses of the other.
+/// Compares bit by bit, as the kernel does. A table of one family contains no addresses of the other.
 fn is_within(ip: IpAddr, range: &str) -> bool {
     let (network, length) = range.split_once('/').unwrap();
     let (ip, width) = bits(ip);

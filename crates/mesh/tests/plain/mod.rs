@@ -1,4 +1,4 @@
-//! A data plane of plain tables, which watches its writer: nothing may change under a program that can be reading it.
+//! A data plane of plain tables that checks its writer: nothing may change that a program can be reading.
 
 use sidestep_mesh::address::Endpoint;
 use sidestep_mesh::plane::{DataPlane, Existing, Frontend, FrontendKey, Member, Sizes, Slot};
@@ -13,7 +13,7 @@ pub struct Tables {
     pub members: BTreeSet<Member>,
     /// Slots and backends that a program may have found since the last wait for readers.
     readable: (BTreeSet<u32>, BTreeSet<u32>),
-    /// The call that fails, counted from now; 0: none does.
+    /// Index of the call that fails, counted from now; 0: none.
     pub fail_in: u32,
 }
 
@@ -30,7 +30,7 @@ impl Tables {
         }
     }
 
-    /// The backends that connections to this frontend go to. None: there is no such frontend.
+    /// The backends that connections to this frontend reach. None: there is no such frontend.
     pub fn reach(&self, key: &FrontendKey) -> Option<BTreeSet<Endpoint>> {
         let frontend = self.frontends.get(key)?;
         let slots = (frontend.first..frontend.first + frontend.count).map(|place| self.slots[&place]);
@@ -42,7 +42,7 @@ impl Tables {
         if self.fail_in == 1 { Err(io::Error::from(io::ErrorKind::OutOfMemory)) } else { Ok(()) }
     }
 
-    /// Every frontend leads to slots and backends that are there; from now on all of them may be being read.
+    /// Checks that every frontend leads to existing slots and backends, and marks all of them as readable.
     fn publish(&mut self) {
         for frontend in self.frontends.values() {
             for place in frontend.first..frontend.first + frontend.count {
@@ -104,7 +104,7 @@ impl DataPlane for Tables {
         Ok(())
     }
 
-    /// Fails in the middle, as a batch does.
+    /// Fails in the middle of a batch.
     fn put_frontends(&mut self, frontends: &[(FrontendKey, Frontend)]) -> io::Result<()> {
         let outcome = self.call();
         let all: BTreeSet<_> = self.frontends.keys().chain(frontends.iter().map(|(key, _)| key)).collect();

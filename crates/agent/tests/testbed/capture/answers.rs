@@ -1,4 +1,4 @@
-//! What the agent tells of captured pods.
+//! What the agent reports about captured pods.
 
 use crate::agent::{Node, VIP, at, dial, server};
 use crate::yaml;
@@ -46,7 +46,7 @@ fn explanations_name_the_rule_that_decides() {
         (&program, "udp:10.9.9.9:53", Verdict::Untouched, "OUTPUT: no rule"),
         (&proxy, "10.9.9.9:80", Verdict::Untouched, "OUTPUT 4c: the proxy's user"),
         (&proxy, &format!("{own}:80"), Verdict::CapturedInbound, "OUTPUT 4a: the proxy's user calls its own pod"),
-        // Only what is not captured is balanced.
+        // Only connections that are not captured are balanced.
         (&proxy, "10.96.0.10:80", Verdict::Translated, "OUTPUT 4c: the proxy's user"),
     ] {
         let (found, steps) = outbound(&node, from, to);
@@ -55,7 +55,7 @@ fn explanations_name_the_rule_that_decides() {
     }
     let steps = outbound(&node, &proxy, "10.9.9.9:80").1;
     assert!(steps.contains("user 1337, group 1337: the proxy's") && steps.contains("eth0: 0.0.0.0/0"), "{steps}");
-    // Without a route nothing is captured.
+    // Without a route there is nothing to capture.
     pod.namespace.ip("route del default");
     let (verdict, steps) = outbound(&node, &program, "10.9.9.9:80");
     assert!(verdict == Verdict::Refused && steps.contains("the error is the same"), "{verdict:?} {steps}");
@@ -161,7 +161,7 @@ fn captured_pods_are_listed_and_counted() {
     assert!(text.contains("there is no network namespace /run/netns/nowhere") && text.contains("3 captured-outbound"));
     let told: Captures = serde_json::from_str(&list(&node, &["--json"])).unwrap();
     assert_eq!(told.captures.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
-    // Without an agent the tables tell what they know.
+    // Without an agent the command reports what the tables hold.
     assert!(node.stop().success());
     let told: Captures = serde_json::from_str(&list(&node, &["--json"])).unwrap();
     let mut expected = pods.each_ref().map(|pod| pod.namespace.name().to_string());
@@ -170,14 +170,14 @@ fn captured_pods_are_listed_and_counted() {
     assert_eq!(told.captures.iter().map(|one| one.inbound_listeners).sum::<usize>(), 2);
 }
 
-/// An Envoy without a listener on IPv4 is seen by whoever asks, and what was refused is in the log with the pod's name.
+/// Anybody who asks sees that an Envoy has no IPv4 listener, and refused connections are logged with the pod's name.
 #[test]
 fn refused_connections_are_logged_with_the_pods_name() {
     let mut node = Node::with_agent();
     let (pod, _other) = (node.testbed.pod(), node.testbed.pod());
     node.captured("a", &pod);
     node.wait(|node| node.is_captured("a"));
-    // No route leads there.
+    // The pod has no route there.
     let refused = pod.namespace.run(|| dial(at(VIP, 80))).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::NetworkUnreachable);
     node.wait(|node| node.log().contains("reason=\"no-route\""));

@@ -1,4 +1,4 @@
-//! Agents end in every way, and pods stay captured.
+//! Pods stay captured however agents end.
 
 use super::load::Load;
 use crate::agent::Node;
@@ -37,7 +37,7 @@ fn killed_and_exchanged_agents_cost_no_captured_connection() {
         node.wait(|node| node.is_captured("a"));
         load.wait_for(30);
     }
-    // Killed in the middle of taking over.
+    // Killed in the middle of the start.
     for _ in 0..4 {
         node.kill();
         let services = node.services();
@@ -48,7 +48,7 @@ fn killed_and_exchanged_agents_cost_no_captured_connection() {
     node.start();
     node.wait(|node| node.is_captured("a") && node.check().is_well());
     load.wait_for(30);
-    // Rules that change under load.
+    // The rules change under load.
     for port in 0..10 {
         node.file(
             "a.yaml",
@@ -63,14 +63,14 @@ fn killed_and_exchanged_agents_cost_no_captured_connection() {
     assert_eq!((a.outbound_listeners, a.inbound_listeners), (2, 2), "each listener is there once");
 }
 
-/// Of what an earlier agent has captured, what no file wants any more goes when all files are known, and not before.
+/// What an earlier agent has captured and no document wants any more is removed only when all documents are known.
 #[test]
 fn what_went_while_no_agent_ran_is_removed_when_all_is_known() {
     let (mut node, pods, _greeters) = node_with_pods();
     let inbound = || greeted(&pods[1], ROOT, SocketAddr::new(pods[0].v4, 8080)).unwrap().listener;
     node.kill();
     std::fs::remove_file(node.services().join("a.yaml")).unwrap();
-    // As long as a file cannot be read, it might be the one.
+    // As long as a file cannot be read, it might be the missing document.
     node.file("bad.yaml", "kind: Nonsense");
     node.start();
     node.wait(|node| !node.check().is_well());
@@ -82,7 +82,7 @@ fn what_went_while_no_agent_ran_is_removed_when_all_is_known() {
     assert!(node.check().is_well());
 }
 
-/// ::6 on its loopback, which captured pods are given.
+/// Whether ::6, which captured pods get, is on its loopback.
 fn has_passthrough(pod: &Pod) -> bool {
     let words = ["-6", "addr", "show", "dev", "lo"];
     let done = Command::new("ip").args(["-n", pod.namespace.name()]).args(words).output().unwrap();
@@ -97,7 +97,7 @@ fn id(kind: &str, pinned: &Path) -> Option<(String, String)> {
     Some((number("id")?, number("prog_id").unwrap_or_default()))
 }
 
-/// Kind and number of each program, map and link that is pinned.
+/// Kind and id of each pinned program, map and link.
 fn traces(directory: &Path) -> BTreeSet<(&'static str, String)> {
     let mut found = BTreeSet::new();
     let mut left: Vec<PathBuf> = vec![directory.into()];
@@ -129,7 +129,7 @@ fn detaching_leaves_nothing_of_captured_pods() {
         assert_eq!((count("link"), count("prog")), (hooks + 1, hooks + 1), "one for the pod besides: {made:?}");
         assert!(count("map") > 20 && made.iter().all(is_there), "{made:?}");
         assert!(has_passthrough(&pods[0]));
-        // What somebody else has given stays.
+        // An address that somebody else has added stays.
         pods[1].namespace.ip("-6 addr add ::6/128 dev lo nodad");
         node.captured("b", &pods[1]);
         node.wait(|node| node.is_captured("b"));
@@ -141,7 +141,7 @@ fn detaching_leaves_nothing_of_captured_pods() {
         if !kill {
             assert!(node.wait_for_end().success());
         }
-        // The kernel frees programs and maps when nobody can be using them any more, which takes as long as it takes.
+        // The kernel frees programs and maps asynchronously, when nobody can be using them any more.
         let left = || made.iter().filter(|one| is_there(one)).collect::<Vec<_>>();
         let deadline = Instant::now() + Duration::from_secs(60);
         while !left().is_empty() {

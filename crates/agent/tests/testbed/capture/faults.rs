@@ -1,4 +1,4 @@
-//! What goes wrong, and strangers.
+//! Failures, and programs of others.
 
 use crate::agent::Node;
 use crate::yaml;
@@ -18,7 +18,7 @@ fn table(node: &Node, name: &str) -> MapHandle {
     MapHandle::from_pinned_path(paths.next().unwrap()).unwrap()
 }
 
-/// Fills the table up with entries of nobody, and empties it of them when dropped.
+/// Fills the table with meaningless entries, and removes them on drop.
 struct Full {
     table: MapHandle,
     keys: Vec<u8>,
@@ -28,7 +28,7 @@ impl Full {
     fn new(table: MapHandle) -> Full {
         let (key, value, room) = (table.key_size() as usize, table.value_size() as usize, table.max_entries() as usize);
         let taken = table.keys().count();
-        // The last bytes of a key are its own; the first ones no namespace has.
+        // The last bytes make the keys unique; the first ones belong to no namespace.
         let keys: Vec<u8> = (0..room - taken)
             .flat_map(|n| {
                 let mut one = vec![0xee; key];
@@ -62,7 +62,7 @@ fn a_pod_for_which_there_is_no_room_is_captured_when_there_is() {
     node.wait(|node| trouble(node).contains("map pods: put: the table is full, it has room for 32768 entries"));
     let inbound = |n: usize| greeted(&other, ROOT, SocketAddr::new(pods[n].v4, 9999));
     assert!(inbound(0).unwrap().listener == INBOUND && inbound(1).is_err());
-    // A change of what is captured needs no room.
+    // A change of a captured pod's rules needs no room.
     node.file("a.yaml", &yaml::annotated("a", pods[0].namespace.name(), "excludeInboundPorts", "9999"));
     node.wait(|_| inbound(0).is_err());
     drop(full);
@@ -82,7 +82,7 @@ fn rules_for_which_there_is_no_room_come_into_force_when_there_is() {
     node.file("a.yaml", &yaml::annotated("a", pod.namespace.name(), "excludeOutboundPorts", "8080"));
     let trouble = |node: &Node| node.capture("a").map(|a| a.troubles.join("; ")).unwrap_or_default();
     node.wait(|node| trouble(node).contains("map sets: put 6 entries: the table is full"));
-    // By the old ones until then.
+    // Until then the old rules hold.
     assert!(node.is_captured("a") && met() == OUTBOUND);
     drop(full);
     node.wait(|node| node.check().is_well());
@@ -121,12 +121,12 @@ fn without_a_proxy_nothing_comes_in_unless_that_is_wanted() {
     }
     node.file("a.yaml", &yaml::capture("a", pod.namespace.name(), "  proxy: {withoutProxy: pass}\n"));
     node.wait(|_| inbound().is_ok_and(|listener| listener == 8080));
-    // As soon as it listens it gets everything.
+    // As soon as the proxy listens it gets all connections.
     let _proxy = Greeter::proxy(&pod);
     assert_eq!((inbound().unwrap(), outbound().unwrap()), (INBOUND, OUTBOUND));
 }
 
-/// Without CAP_SYS_ADMIN no namespace can be entered: Services are balanced all the same.
+/// Without CAP_SYS_ADMIN no namespace can be entered, but Services are balanced.
 #[test]
 fn an_agent_that_may_not_capture_says_so_and_balances() {
     let mut node = Node::new();
@@ -145,9 +145,9 @@ fn an_agent_that_may_not_capture_says_so_and_balances() {
     assert!(node.stop().success());
 }
 
-// --- strangers ------------------------------------------------------------------------------------------------------
+// --- programs of others -----------------------------------------------------------------------------------------------
 
-/// Of whoever lets everything be as it is.
+/// Programs that permit everything.
 const FOREIGN: &str = "
 #define SEC(name) __attribute__((section(name), used))
 char LICENSE[] SEC(\"license\") = \"GPL\";
@@ -158,7 +158,7 @@ SEC(\"sockops\") int foreign_sockops(void *ctx) { return 1; }
 SEC(\"sk_lookup\") int foreign_lookup(void *ctx) { return 1; }
 ";
 
-/// They stay attached as long as they are held.
+/// Attaches them; they stay attached while the links are held.
 fn strangers(node: &Node, namespace: &Path) -> Vec<Link> {
     let (source, object) = (node.directory.path().join("foreign.c"), node.directory.path().join("foreign.o"));
     std::fs::write(&source, FOREIGN).unwrap();
@@ -198,7 +198,7 @@ fn strangers_before_and_after_disturb_nothing() {
     works();
     drop(before);
     works();
-    // Ours go, theirs stay.
+    // Our programs are removed, theirs stay.
     assert!(node.command().arg("--detach").output().unwrap().status.success());
     assert!(node.wait_for_end().success());
     assert_eq!(after.iter().filter(|link| link.info().is_ok_and(|info| info.prog_id > 0)).count(), 5);

@@ -1,4 +1,4 @@
-//! Pods are captured as the files say.
+//! Pods are captured as the documents say.
 
 use crate::agent::Node;
 use crate::yaml;
@@ -12,7 +12,7 @@ fn of(pod: &Pod, port: u16) -> SocketAddr {
     SocketAddr::new(pod.v4, port)
 }
 
-/// Which listener of the first pod's proxy, or of the second, a program meets.
+/// The listener that a program reaches.
 fn met(from: &Pod, to: &Pod) -> io::Result<Seen> {
     greeted(from, ROOT, of(to, 8080))
 }
@@ -38,7 +38,7 @@ fn pods_can_be_captured_as_the_files_say_within_100_ms() {
         node.wait(|_| greeted(&other, ROOT, of(&pod, 9999)).is_err());
         times[2].push(begun.elapsed());
     }
-    // The quickest of seven: how long the agent needs, and not how busy the machine is.
+    // The fastest of seven measures the agent, and not other load on the machine.
     let quickest = times.map(|each| each.into_iter().min().unwrap());
     println!(
         "captured after {:.1?}, with other rules after {:.1?}, not any more after {:.1?}",
@@ -81,7 +81,7 @@ fn a_bad_file_disturbs_no_captured_pod() {
     assert!(trouble.place.ends_with("/a.yaml"), "{trouble:?}");
     assert!(trouble.what.contains("spec.proxy.uid: \"root\" where numbers between commas"), "{trouble:?}");
     assert_eq!(met(&pod, &other).unwrap().listener, OUTBOUND);
-    // Not even with an agent that has never seen it well.
+    // Also with an agent that has never seen the valid file.
     node.kill();
     node.start();
     assert_eq!(met(&pod, &other).unwrap().listener, OUTBOUND);
@@ -97,7 +97,7 @@ fn of_two_files_for_one_namespace_the_first_counts_and_both_are_named() {
     let (_proxy, _program) = (Greeter::proxy(&pod), Greeter::program(&other, 8080));
     let excluding = |name: &str| yaml::annotated(name, pod.namespace.name(), "excludeOutboundPorts", "8080");
     let of_path = |name: &str| yaml::capture(name, &pod.namespace.path().display().to_string(), "");
-    // Whichever comes first, by whatever name the namespace goes.
+    // The order of names decides, whether the namespace is given by name or by path.
     for (first, second) in [(("b", excluding("b")), ("a", of_path("a"))), (("a", of_path("a")), ("b", excluding("b")))]
     {
         for (name, text) in [&first, &second] {
@@ -114,7 +114,7 @@ fn of_two_files_for_one_namespace_the_first_counts_and_both_are_named() {
         );
         assert!(trouble("b").contains("Capture default/a is for the same namespace"), "{}", trouble("b"));
         assert_eq!(node.check().problems.len(), 2);
-        // The second takes over, and nothing goes uncaptured meanwhile.
+        // The second document takes over, and meanwhile every connection is captured.
         std::fs::remove_file(node.services().join("a.yaml")).unwrap();
         node.wait(|node| node.is_captured("b") && node.check().is_well());
         assert_eq!(met(&pod, &other).unwrap().listener, 8080);
@@ -124,7 +124,7 @@ fn of_two_files_for_one_namespace_the_first_counts_and_both_are_named() {
     }
 }
 
-/// Of ports and of addresses, and the last one counts.
+/// Lists of ports and of addresses: the last element counts, too.
 #[test]
 fn lists_may_be_long() {
     let mut node = Node::with_agent();
@@ -153,7 +153,7 @@ fn what_a_file_says_of_its_place_is_compared_with_what_is_there() {
     let (_proxy, _program) = (Greeter::proxy(&pod), Greeter::program(&other, 8080));
     let file = |more: &str| yaml::capture("a", pod.namespace.name(), more);
     let trouble = |node: &Node| node.capture("a").map(|capture| capture.troubles.join("; ")).unwrap_or_default();
-    // Another pod's addresses: captured all the same, since the other way would be the program's own.
+    // These are another pod's addresses. The pod is captured all the same; otherwise its connections would bypass the proxy.
     node.file("a.yaml", &file("  addresses: [10.9.9.9]\n"));
     node.wait(|node| node.is_captured("a"));
     assert!(
@@ -164,7 +164,7 @@ fn what_a_file_says_of_its_place_is_compared_with_what_is_there() {
     assert_eq!(met(&pod, &other).unwrap().listener, OUTBOUND);
     pod.namespace.ip("addr add 10.9.9.9/32 dev eth0");
     node.wait(|node| trouble(node).is_empty());
-    // A cgroup in which the programs see nothing.
+    // A cgroup outside of the one to which programs are attached.
     let outside = node.testbed.cgroup.path().parent().unwrap().join("elsewhere");
     node.file("a.yaml", &file(&format!("  cgroup: {}\n", outside.display())));
     node.wait(|node| trouble(node).contains("start the agent with a --cgroup that has both in it"));

@@ -1,4 +1,4 @@
-//! Connections all the time, of which none may fail and none may go around the proxy.
+//! Continuous connections: none may fail, and none may bypass the proxy.
 
 use sidestep_testkit::Pod;
 use sidestep_testkit::greeter::{INBOUND, OUTBOUND, greeted_here};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// So that the agent, which is what is tried, has a processor, too.
+/// A pause, so that the agent has a processor, too.
 const PAUSE: Duration = Duration::from_micros(300);
 
 pub struct Load {
@@ -18,7 +18,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// From the captured pod to the other one, and back.
+    /// Dials from the captured pod to the other one, and back.
     pub fn start(captured: &Pod, other: &Pod) -> Load {
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let ways = [(captured, other, OUTBOUND), (other, captured, INBOUND)];
@@ -44,7 +44,7 @@ impl Load {
         Load { stop, done, clients: clients.into() }
     }
 
-    /// Returns after so many more connections.
+    /// Returns after so many further connections.
     pub fn wait_for(&self, more: u64) {
         let done = || self.done.load(Ordering::Relaxed);
         let (goal, deadline) = (done() + more, Instant::now() + Duration::from_secs(30));
@@ -54,7 +54,7 @@ impl Load {
         }
     }
 
-    /// Every failure there was, and how many connections succeeded.
+    /// Returns all failures, and the number of connections that succeeded.
     pub fn stop(self) -> (Vec<String>, u64) {
         self.stop.store(true, Ordering::Relaxed);
         let failures = self.clients.into_iter().flat_map(|client| client.join().unwrap()).collect();

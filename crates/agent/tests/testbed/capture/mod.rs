@@ -1,4 +1,4 @@
-//! Captured pods: files come and go, and so do their namespaces.
+//! Captured pods whose documents and namespaces come and go.
 
 mod answers;
 mod ends;

@@ -1,4 +1,4 @@
-//! Namespaces come, change and go.
+//! Namespaces that come, change and go.
 
 use crate::agent::Node;
 use crate::yaml;
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Of a namespace, until two of three in a row were fast.
+/// Limit of attempts until two of three in a row were fast.
 const MOST_LIVES: u64 = 20;
 
 #[test]
@@ -21,7 +21,7 @@ fn a_namespace_is_captured_when_it_comes_and_forgotten_when_it_ends() {
     });
     assert!(!node.check().is_well());
     let mut times = Vec::new();
-    // A machine that does other work, too, may be slow for a while.
+    // Other load may slow the machine down for a while.
     let is_fast = |times: &[Duration]| {
         let mut last: Vec<_> = times.iter().rev().take(3).collect();
         last.sort();
@@ -34,7 +34,7 @@ fn a_namespace_is_captured_when_it_comes_and_forgotten_when_it_ends() {
         times.push(begun.elapsed());
         node.wait(|node| node.check().is_well());
         drop(namespace);
-        // Nothing of ours keeps it alive.
+        // The agent does not keep it alive.
         node.wait(|node| node.captures().ended == life && !node.is_captured("late"));
         let pods = node.captures().tables.into_iter().find(|fill| fill.table == "pods").unwrap();
         assert_eq!(pods.used, 0);
@@ -47,7 +47,7 @@ fn a_namespace_is_captured_when_it_comes_and_forgotten_when_it_ends() {
     assert_eq!(installed, 0);
 }
 
-/// A pod's name goes first; the pod may run on for a while.
+/// A pod's name is removed first; the pod may run on for a while.
 #[test]
 fn a_namespace_that_loses_its_name_is_captured_until_it_ends() {
     let mut node = Node::with_agent();
@@ -58,7 +58,7 @@ fn a_namespace_that_loses_its_name_is_captured_until_it_ends() {
     let mut sleeper = pod.namespace.run(|| Command::new("sleep").arg("60").spawn().unwrap());
     let (name, address) = (pod.namespace.name().to_string(), SocketAddr::new(pod.v4, 9999));
     drop(pod);
-    // Another one takes its name.
+    // Another namespace takes its name.
     let namesake = Namespace::new(&name);
     node.wait(|node| node.capture("a").is_some_and(|a| a.captured && a.inbound_listeners == 0));
     assert_eq!(greeted(&other, ROOT, address).unwrap().listener, INBOUND);
@@ -68,14 +68,14 @@ fn a_namespace_that_loses_its_name_is_captured_until_it_ends() {
     sleeper.wait().unwrap();
     node.wait(|node| node.captures().ended == 1);
     assert!(node.is_captured("a"));
-    // With the file it is over.
+    // When the document is removed, the capture ends.
     std::fs::remove_file(node.services().join("a.yaml")).unwrap();
     node.wait(|node| node.captures().tables.iter().find(|fill| fill.table == "pods").unwrap().used == 0);
     drop(namesake);
     assert!(node.check().is_well());
 }
 
-/// What is the pod's own is decided by its routes: within the pod nothing is captured.
+/// Routes decide which addresses are the pod's own; connections within the pod are not captured.
 #[test]
 fn routes_are_followed_within_100_ms() {
     let mut node = Node::with_agent();
@@ -94,11 +94,11 @@ fn routes_are_followed_within_100_ms() {
             begun.elapsed()
         })
         .collect();
-    // The quickest: how long the agent needs, and not how busy the machine is.
+    // The fastest measures the agent, and not other load on the machine.
     let quickest = times.iter().min().unwrap();
     println!("a new route counts after {quickest:.1?}");
     assert!(*quickest < Duration::from_millis(100), "{times:?}");
-    // Many at once, and none is lost.
+    // Many changes at once; none is lost.
     for n in 1..=200 {
         pod.namespace.ip(&format!("addr add 10.98.0.{n}/32 dev lo"));
     }
@@ -107,7 +107,7 @@ fn routes_are_followed_within_100_ms() {
     assert!(node.check().is_well());
 }
 
-/// By process, and by path: of those no directory tells.
+/// Found by process and by path, for which no directory is watched.
 #[test]
 fn namespaces_are_found_by_process_and_by_path() {
     let mut node = Node::with_agent();

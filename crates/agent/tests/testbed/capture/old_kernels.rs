@@ -1,4 +1,4 @@
-//! Kernels that lack something, or whose verifier refuses a program: the agent's calls to load programs fail as theirs do.
+//! Simulates kernels that lack a feature, or whose verifier rejects a program: the agent's calls to load programs fail.
 
 use crate::agent::Node;
 use libbpf_rs::ProgramType;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// In the place of libc's: a program of that kind with at least so many instructions is refused.
+/// Overrides libc's function: a program of that type with at least so many instructions is refused.
 const REFUSAL: &str = "
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -41,7 +41,7 @@ long syscall(long number, ...)
 }
 ";
 
-/// More than a program has by which it is found out whether there are such programs.
+/// More instructions than a program that only probes for the type has.
 const REAL: u32 = 50;
 
 fn refusal(node: &Node) -> PathBuf {
@@ -53,7 +53,7 @@ fn refusal(node: &Node) -> PathBuf {
     library
 }
 
-/// The agent's program under such a kernel.
+/// The agent's command under such a kernel.
 fn command(node: &Node, kind: ProgramType, from: u32) -> Command {
     let mut command = node.command();
     command.env("LD_PRELOAD", refusal(node));
@@ -66,7 +66,7 @@ fn start(node: &mut Node, kind: ProgramType, from: u32) {
     node.spawn_as(command, &["--config", services.to_str().unwrap()]);
 }
 
-/// What `sidestep capture` says of a pod under such a kernel, which is to fail and to leave nothing.
+/// The error of `sidestep capture` under such a kernel. The command must leave nothing.
 fn complaint(node: &Node, namespace: &str, kind: ProgramType, from: u32) -> String {
     let pins = node.testbed.bpffs().join("alone");
     let agent = command(node, kind, from);
@@ -99,7 +99,7 @@ fn what_the_kernel_lacks_is_named_and_services_are_balanced() {
     assert_eq!(node.show("web").unwrap().ports[0].backend_count, 1);
 }
 
-/// Though it has everything that is asked for.
+/// The kernel passes all probes, but rejects the program.
 #[test]
 fn a_verifier_that_refuses_programs_takes_nothing_from_captured_pods() {
     let mut node = Node::with_agent();

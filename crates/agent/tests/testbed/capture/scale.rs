@@ -1,4 +1,4 @@
-//! Thousands of files, most of which name namespaces that are not there.
+//! Thousands of documents, most of which name namespaces that do not exist.
 
 use crate::agent::{Node, VIP};
 use crate::yaml;
@@ -6,9 +6,9 @@ use sidestep_testkit::Namespace;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Files, and namespaces. More by `SIDESTEP_CAPTURES=10000,300`: namespaces take long to make.
+/// Numbers of documents and of namespaces. `SIDESTEP_CAPTURES=10000,300` sets others: namespaces take long to create.
 const USUAL: (usize, usize) = (2000, 25);
-/// Different rules.
+/// Number of different sets of rules.
 const RULES: usize = 10;
 
 fn sizes() -> (usize, usize) {
@@ -29,7 +29,7 @@ fn memory(node: &Node) -> usize {
     line.split_whitespace().next().unwrap().parse::<usize>().unwrap() / 1024
 }
 
-/// As cheap a question as there is: what is asked here is done by the same processors.
+/// A cheap query, since it runs on the same processors as the measured work.
 fn used(node: &Node, table: &str) -> usize {
     let tables = node.status().unwrap().tables;
     tables.iter().find(|fill| fill.table == table).map_or(0, |fill| fill.used as usize)
@@ -64,14 +64,14 @@ fn thousands_of_files_are_loaded_taken_over_and_changed() {
     let all: String = namespaces.iter().enumerate().map(|(n, namespace)| file(files + n, namespace.name())).collect();
     let begun = Instant::now();
     node.file("all.yaml", &all);
-    // Services do not wait for namespaces.
+    // Services need not wait for namespaces.
     let changed = Instant::now();
     node.file("web.yaml", &yaml::service("web", VIP, 80, ""));
     node.wait(|node| node.show("web").is_ok_and(|web| web.ports.len() == 1));
     let (beside, left) = (changed.elapsed(), there - used(&node, "pods"));
     wait(&node, there);
     let put = begun.elapsed();
-    // Those that share their rules share the entries.
+    // Pods with equal rules share the entries.
     assert_eq!(used(&node, "sets"), RULES.min(there) * 7);
 
     let more = Namespace::new(&format!("{}-more", node.testbed.node.name()));

@@ -1,4 +1,4 @@
-//! Services from an API server, captured pods from a directory besides.
+//! Services from an API server, and captured pods from a directory.
 
 use crate::agent::{Node, VIP, at, dial, server};
 use crate::cluster::{PORT, SERVICES, SLICES, Server, World, service, slice};
@@ -23,31 +23,31 @@ fn neither_source_takes_away_what_the_other_told() {
     let met = || greeted(&client, ROOT, SocketAddr::new(pod.v4, 9999)).map(|seen| seen.listener);
     assert!(node.status().unwrap().source.name.contains(" and directory "), "{:?}", node.status().unwrap().source);
     assert_eq!((reached().unwrap(), met().unwrap()), (backend.v4, INBOUND));
-    // The server lists everything anew, and knows of no pod.
+    // The server's new list has no pods.
     drop(first);
     node.wait(|node| !node.status().unwrap().source.troubles.is_empty());
     world.delete(SERVICES, "other");
     world.forget();
-    // Meanwhile files count.
+    // Meanwhile the directory is still read.
     node.file("b.yaml", &yaml::capture("b", "nowhere", ""));
     node.wait(|node| node.capture("b").is_some());
     let second = Server::start(&world, &node.testbed.node);
     node.wait(|node| node.show("other").is_err() && node.show("web").is_ok());
     assert_eq!((reached().unwrap(), met().unwrap()), (backend.v4, INBOUND));
-    // A directory that holds nothing more leaves Services alone.
+    // An empty directory does not affect Services.
     for name in ["a.yaml", "b.yaml"] {
         std::fs::remove_file(node.services().join(name)).unwrap();
     }
     node.wait(|node| node.captures().captures.is_empty() && met().is_err());
     assert!(reached().is_ok());
-    // A Service does not belong there.
+    // A Service in this directory is an error.
     node.file("service.yaml", &yaml::service("mine", "10.96.0.99", 80, ""));
     node.wait(|node| {
         node.check().troubles.iter().any(|t| t.what.contains("only objects of kind Capture and Policy are read here"))
     });
     assert!(node.show("mine").is_err());
     std::fs::remove_file(node.services().join("service.yaml")).unwrap();
-    // An agent that starts while the server is away goes on as before, and files count.
+    // An agent that starts while the server is away keeps the earlier Services, and reads the directory.
     node.captured("a", &pod);
     node.wait(|_| met().is_ok());
     node.kill();

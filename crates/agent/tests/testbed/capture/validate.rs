@@ -1,4 +1,4 @@
-//! `sidestep capture --run-validation`: tried out before the proxy runs.
+//! `sidestep capture --run-validation`: a trial before the proxy runs.
 
 use crate::agent::Node;
 use sidestep_testkit::Pod;
@@ -9,7 +9,7 @@ fn capture(node: &Node, pod: &Pod, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sidestep-agent"));
     command.args(["capture", "--netns", pod.namespace.name(), "--pins"]).arg(node.pins());
     command.arg("--cgroup").arg(node.testbed.cgroup.path()).args(more);
-    // Outside of the pod's cgroup, which it has to enter.
+    // The command starts outside of the pod's cgroup, which it has to enter.
     node.testbed.cgroup.outside(|| command.output().unwrap())
 }
 
@@ -36,7 +36,7 @@ fn a_pod_is_tried_out_before_its_proxy_runs() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    // Rules that capture something else are tried where they do.
+    // With other rules the trial uses destinations that they capture.
     let some = ["-i", "10.96.0.0/12", "-x", "10.96.0.1/32", "-q", "5432", "-o", "80", "-b", "", "--run-validation"];
     let text = said(&capture(&node, &pod, &some));
     assert!(text.contains("192.0.2.1:5432 comes to port 15001") && text.contains("[2001:db8::1]:5432"), "{text}");
@@ -63,11 +63,11 @@ fn what_is_in_the_way_of_validation_is_said() {
         "{}",
         said(&done)
     );
-    // Every user is the proxy's.
+    // All users of the trial are the proxy's.
     let everybody = ["-i", "*", "-u", "65534,0,1000", "-g", "65534,0,1000", "--run-validation"];
     let done = capture(&node, &pod, &everybody);
     assert!(!done.status.success() && said(&done).contains("nothing that a program may dial"), "{}", said(&done));
-    // Somebody has taken the programs away.
+    // A program was detached by somebody else.
     assert!(capture(&node, &pod, &ALL).status.success());
     std::fs::remove_file(node.pins().join("services/links/getpeername4")).unwrap();
     assert!(capture(&node, &pod, &validate).status.success(), "they are attached again");

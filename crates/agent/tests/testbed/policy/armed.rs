@@ -1,4 +1,4 @@
-//! An armed node: no pod talks before its rules are in force, whether an agent runs or not.
+//! An armed node: no pod communicates before its rules are in force, whether an agent runs or not.
 
 use super::world::{ONLY_WEB, call, is_refused};
 use crate::agent::{Node, Server, dial, server};
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// `db` takes what it gets from `web` only, and the node is armed.
+/// An armed node, on which `db` accepts only `web`.
 struct World {
     _servers: Vec<Server>,
     web: Pod,
@@ -44,7 +44,7 @@ fn is_barred(from: &Pod, to: &Pod) -> bool {
     matches!(call(from, to), Err(error) if error.kind() == ErrorKind::NetworkUnreachable)
 }
 
-/// Agents are killed, a pod starts, and others come: in vain it calls whom it may not, at every moment.
+/// Agents are killed, a pod starts, and new agents start: at no moment does the pod reach a forbidden one.
 #[test]
 fn a_pod_that_starts_without_an_agent_reaches_nobody() {
     let mut world = World::new(&["--arm"]);
@@ -69,7 +69,7 @@ fn a_pod_that_starts_without_an_agent_reaches_nobody() {
         };
         wait_for(500);
         assert!(is_barred(&late, &world.web), "whom it may call, too");
-        // Killed while they start, and at last one that goes on.
+        // Some agents are killed during their start; the last one runs on.
         let services = world.node.services();
         for pause in [0, 20, 40, 80] {
             world.node.spawn(&["--config", services.to_str().unwrap(), "--arm"]);
@@ -100,7 +100,7 @@ fn who_is_there_before_the_agent_is_barred_unless_it_is_known_or_exempt() {
     node.start_with(&options);
     assert!(call(&exempt, &known).is_ok() && is_barred(&unknown, &known));
     assert_eq!(dial_in(&unknown, "127.0.0.1:8080"), Some(unknown.v4), "the loopback is its own");
-    // The node's own programs reach everybody.
+    // The node's own programs reach every pod.
     let probe = SocketAddr::new(unknown.v4, 8080);
     assert_eq!(node.testbed.node.run(|| dial(probe)).unwrap(), unknown.v4);
     let check = node.check();
@@ -109,7 +109,7 @@ fn who_is_there_before_the_agent_is_barred_unless_it_is_known_or_exempt() {
     assert_eq!(node.policies().admitted, Some(2));
     assert!(node.metrics().contains("sidestep_armed 1") && node.metrics().contains("sidestep_admitted_namespaces 2"));
     assert!(node.counted("not-admitted-out") > 0);
-    // A document makes it known; without it, it is nobody again.
+    // A document makes the pod known; without the document it is not admitted any more.
     node.file("unknown.yaml", &yaml::labelled("unknown", &unknown, "{app: unknown}"));
     node.wait(|_| call(&unknown, &known).is_ok());
     std::fs::remove_file(node.services().join("unknown.yaml")).unwrap();
@@ -140,12 +140,12 @@ fn an_agent_without_the_option_takes_it_back_and_so_does_detaching() {
     assert!(call(&unknown, &world.web).is_ok());
 }
 
-/// A pod that is captured talks when its capture is in force, and not before.
+/// A captured pod is admitted only once its capture is in force.
 #[test]
 fn a_pod_that_cannot_be_captured_is_not_admitted() {
     let mut world = World::new(&["--arm"]);
     let pod = world.node.routed();
-    // Programs are attached elsewhere than where its processes are.
+    // Programs are attached to another cgroup than the pod's.
     let above = world.node.testbed.cgroup.path().parent().unwrap().display().to_string();
     let outside = yaml::capture("pod", pod.namespace.name(), &format!("  cgroup: {above}\n"));
     world.node.file("pod.yaml", &outside);

@@ -1,4 +1,4 @@
-//! The short way round the proxies of two pods.
+//! The bypass of the proxies of two pods.
 
 use crate::agent::{Node, VIP, at};
 use crate::yaml;
@@ -29,13 +29,13 @@ impl Pair {
         pair
     }
 
-    /// Both pods are known to the agent when this returns.
+    /// When this returns the agent knows both pods.
     fn start(&mut self) {
         self.node.start();
         self.node.wait(|node| node.is_captured("client") && node.is_captured("server"));
     }
 
-    /// With these annotations.
+    /// Sets the pods' annotations.
     fn pods(&mut self, client: &str, server: &str) {
         self.node.file("client.yaml", &yaml::proxied("client", &self.client, "{app: client}", client));
         self.node.file("server.yaml", &yaml::proxied("server", &self.server, "{app: server}", server));
@@ -48,7 +48,7 @@ impl Pair {
         self.node.file("web.yaml", &(service + &yaml::slice("web", &[self.server.v4], 8080)));
     }
 
-    /// What meets the client's program at the Service, and what meets its proxy at the server.
+    /// The listener that the client's program reaches at the Service, and the one that the client's proxy reaches at the server.
     fn met(&self) -> [u16; 2] {
         let direct = SocketAddr::new(self.server.v4, 8080);
         let (program, proxy) = (greeted(&self.client, ROOT, at(VIP, 80)), greeted(&self.client, PROXY, direct));
@@ -87,12 +87,12 @@ fn a_service_that_asks_is_led_around_both_proxies_and_a_pod_that_requires_its_pr
     let (verdict, steps) = pair.explained();
     assert!(verdict == Verdict::Translated && steps.contains("yes: TCP 10.96.0.10:80 needs none"), "{steps}");
     assert!(pair.node.check().is_well(), "{:?}", pair.node.check());
-    // A new agent leads them on.
+    // A new agent keeps the bypass.
     pair.node.kill();
     assert_eq!(pair.met(), [8080, 8080]);
     pair.start();
     assert_eq!(pair.met(), [8080, 8080]);
-    // A client that requires its proxy.
+    // The client requires its proxy.
     pair.pods("sidestep.dev/require-proxy: 'true'", "");
     is_met(&mut pair, [OUTBOUND, INBOUND]);
     let (verdict, steps) = pair.explained();
@@ -101,7 +101,7 @@ fn a_service_that_asks_is_led_around_both_proxies_and_a_pod_that_requires_its_pr
     assert_eq!(pair.met(), [OUTBOUND, INBOUND]);
     pair.start();
     assert_eq!(pair.met(), [OUTBOUND, INBOUND]);
-    // A server, by a policy: nobody is led there.
+    // A policy requires the server's proxy: no client bypasses it.
     pair.pods("", "");
     is_met(&mut pair, [8080, 8080]);
     let requiring = yaml::policy("server", "select: {matchLabels: {app: server}}, requireProxy: true");
@@ -112,7 +112,7 @@ fn a_service_that_asks_is_led_around_both_proxies_and_a_pod_that_requires_its_pr
     let (verdict, steps) = pair.explained();
     assert!(verdict == Verdict::CapturedOutbound && steps.contains("no, though default/web asks for it"), "{steps}");
     assert!(pair.node.check().problems.iter().any(|problem| problem.contains("default/web is not led around proxies")));
-    // Half of the way, and none.
+    // Bypass for clients only, and none.
     std::fs::remove_file(pair.node.services().join("policy.yaml")).unwrap();
     pair.service("outbound");
     is_met(&mut pair, [INBOUND, INBOUND]);

@@ -1,4 +1,4 @@
-//! What is counted of connections without a proxy.
+//! Counters of connections without a proxy.
 
 use super::world::{ONLY_WEB, World, call, is_refused};
 use crate::agent::{VIP, at, dial};
@@ -30,7 +30,7 @@ fn figures_are_right_by_pair_and_by_service() {
     let pair = ["client_namespace=\"default\"", "client=\"web\"", "server=\"db\"", "server_namespace=\"default\""];
     let [client, server] = ["side=\"client\"", "side=\"server\""].map(|side| [&pair[..], &[side]].concat());
     let of = |name: &str, labels: &[&str]| value(&metrics, &format!("sidestep_flow_{name}"), labels);
-    // At both ends, since each is a pod that is known.
+    // Counted at both ends, since both are known pods.
     assert_eq!(of("connections_total", &server), Some(8.0), "{metrics}");
     assert_eq!(of("connections_total", &client), Some(8.0), "{metrics}");
     let said = world.db.v4.to_string().len() as f64;
@@ -43,7 +43,7 @@ fn figures_are_right_by_pair_and_by_service() {
     assert!(of("rtt_samples_total", &server).unwrap() >= 8.0);
     let service = ["namespace=\"default\"", "service=\"web\"", "side=\"client\""];
     assert_eq!(value(&metrics, "sidestep_service_flow_connections_total", &service), Some(3.0), "{metrics}");
-    // They go on, and do not fall when the Service goes.
+    // Counters keep counting, and do not decrease when the Service is deleted.
     std::fs::remove_file(world.node.services().join("web.yaml")).unwrap();
     world.node.wait(|node| node.show("web").is_err());
     world.node.file("other.yaml", &yaml::service("other", "10.96.0.11", 80, ""));

@@ -1,4 +1,4 @@
-//! What files of kind Policy say is what happens.
+//! Policy documents take effect.
 
 use super::world::{ONLY_WEB, World, call, is_refused};
 use crate::yaml;
@@ -13,12 +13,12 @@ fn both_directions_are_judged_and_a_change_counts_at_once() {
     world.policy("db", ONLY_WEB, "db");
     assert!(call(&world.web, &world.db).is_ok() && is_refused(&world.stranger, &world.db));
     assert_eq!((world.node.counted("policy-denied-in"), world.node.counted("policy-denied-out")), (1, 0));
-    // Told with both ends' names.
+    // The event is logged with the names of both ends.
     world.node.wait(|node| node.log().contains("policy-denied-in"));
     let log = world.node.log();
     let line = log.lines().find(|line| line.contains("policy-denied-in")).unwrap();
     assert!(line.contains("default/db") && line.contains("default app=stranger"), "{line}");
-    // What the pod sends.
+    // Egress.
     world.policy(
         "web",
         "select: {matchLabels: {app: web}}, egress: [{action: deny, to: [{labels: {app: db}}]}]",
@@ -69,7 +69,7 @@ fn a_policy_that_does_not_fit_is_told_and_changes_nothing() {
     let mut world = World::new();
     world.policy("db", ONLY_WEB, "db");
     let mut rules = String::new();
-    // Each of these is 65534 entries.
+    // Each rule has 65534 entries.
     (0..20).for_each(|i| {
         write!(rules, "{{action: allow, from: [{{cidr: 10.{i}.0.0/16}}], ports: [{{port: 1, endPort: 65534}}]}}, ")
             .unwrap();

@@ -1,4 +1,4 @@
-//! `examples/policy`, but for the names and addresses of its pods.
+//! `examples/policy`, with other names and addresses of its pods.
 
 use super::world::{call, is_refused};
 use crate::agent::{Node, server};

@@ -1,4 +1,4 @@
-//! What `sidestep explain` says is what happens.
+//! `sidestep explain` says what actually happens.
 
 use super::world::{ONLY_WEB, World, call};
 use crate::agent::{VIP, at};
@@ -67,7 +67,7 @@ fn explanations_are_what_happens_and_name_policy_and_rule() {
         }
         assert!(all.contains(why), "{spec}:\n{all}");
     }
-    // The other end alone.
+    // The receiving end alone.
     world.policy("one", ONLY_WEB, "db");
     for (source, expected) in [(&world.web, Verdict::Untouched), (&world.stranger, Verdict::DeniedIn)] {
         let (netns, source) = (world.db.namespace.name().to_string(), Some(source.v4));

@@ -1,4 +1,4 @@
-//! Agents end in every way, and nothing is open for a moment.
+//! Policies stay in force at every moment, however agents end.
 
 use super::world::{ONLY_WEB, World, call, is_refused};
 use crate::yaml;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Calls without a pause, and what is not as it should be.
+/// Continuous calls, and those with a wrong outcome.
 struct Hammer {
     over: Arc<AtomicBool>,
     calls: Arc<AtomicU64>,
@@ -70,7 +70,7 @@ fn agents_are_killed_and_exchanged_and_no_moment_is_open_or_closed() {
         both(50);
         assert!(world.node.check().is_well(), "{:?}", world.node.check());
     }
-    // Killed in the middle of taking over.
+    // Killed in the middle of the start.
     for pause in [0, 20, 40, 80, 160] {
         world.node.kill();
         let services = world.node.services();
@@ -80,7 +80,7 @@ fn agents_are_killed_and_exchanged_and_no_moment_is_open_or_closed() {
     world.node.kill();
     both(100);
     world.node.start();
-    // Other labels come and go meanwhile: a change never mixes.
+    // Labels change meanwhile; no call sees a mixture.
     for round in 0..10 {
         let labels = format!("{{app: stranger, round: '{round}'}}");
         world.node.file("pod-stranger.yaml", &yaml::labelled("stranger", &world.stranger, &labels));
@@ -107,7 +107,7 @@ fn a_policy_stays_in_force_when_nobody_runs_and_when_its_file_cannot_be_read() {
     world.node.file("policy-db.yaml", &yaml::policy("db", ONLY_WEB));
     world.node.wait(|node| node.check().is_well());
     assert!(call(&world.web, &world.db).is_ok() && is_refused(&world.stranger, &world.db));
-    // What went while nobody ran goes when a new agent has read everything.
+    // A policy that was removed while no agent ran is removed once a new agent has read everything.
     world.node.kill();
     std::fs::remove_file(world.node.services().join("policy-db.yaml")).unwrap();
     assert!(is_refused(&world.stranger, &world.db));
@@ -118,7 +118,7 @@ fn a_policy_stays_in_force_when_nobody_runs_and_when_its_file_cannot_be_read() {
     while is_refused(stranger, db) {
         assert!(std::time::Instant::now() < until, "{}", world.node.log());
     }
-    // And everything is taken away.
+    // Everything is removed.
     world.policy("db", ONLY_WEB, "db");
     assert!(is_refused(&world.stranger, &world.db));
     assert!(world.node.command().arg("--detach").output().unwrap().status.success());
@@ -126,7 +126,7 @@ fn a_policy_stays_in_force_when_nobody_runs_and_when_its_file_cannot_be_read() {
     assert!(call(&world.stranger, &world.db).is_ok());
 }
 
-/// Who takes what is dropped lives in the agent.
+/// The sockets that receive dropped packets belong to the agent.
 #[test]
 fn what_is_dropped_meets_silence_while_an_agent_runs_and_is_refused_else() {
     let mut world = World::new();

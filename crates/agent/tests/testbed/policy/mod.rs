@@ -1,4 +1,4 @@
-//! With whom pods may talk, as the agent keeps it.
+//! Policies, as the agent enforces them.
 
 mod armed;
 mod around;

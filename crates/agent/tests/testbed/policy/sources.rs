@@ -1,4 +1,4 @@
-//! Policies from a directory beside an API server, which knows who is who.
+//! Policies from a directory, and pods from an API server.
 
 use super::world::{call, is_refused};
 use crate::agent::{Node, server};
@@ -27,7 +27,7 @@ fn labels_come_from_the_server_and_policies_from_files() {
     let (kubeconfig, captures) = (node.kubeconfig(PORT), node.services());
     node.start_with(&["--kubeconfig", kubeconfig.to_str().unwrap(), "--captures", captures.to_str().unwrap()]);
     assert!(call(&web, &db).is_ok() && is_refused(&stranger, &db));
-    // A pod goes, and another one gets its address.
+    // The pod is deleted, and another one gets its address.
     world.delete(PODS, "web");
     node.wait(|_| is_refused(&web, &db));
     world.put(PODS, pod("web", &stranger));

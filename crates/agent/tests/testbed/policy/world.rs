@@ -1,4 +1,4 @@
-//! A node with three pods that have labels, and what becomes of their calls.
+//! A node with three labelled pods, and the outcomes of their calls.
 
 use crate::agent::{Node, Server, dial, server};
 use crate::yaml;
@@ -7,9 +7,9 @@ use sidestep_testkit::Pod;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 
-/// `web` calls `db`, and so does `stranger`.
+/// `web` and `stranger` call `db`.
 pub struct World {
-    // First, since servers end before their namespaces do.
+    // The first field, since servers must end before their namespaces do.
     pub _servers: Vec<Server>,
     pub web: Pod,
     pub db: Pod,
@@ -17,11 +17,11 @@ pub struct World {
     pub node: Node,
 }
 
-/// From whom `db` takes what it gets.
+/// A policy by which `db` accepts only `web`.
 pub const ONLY_WEB: &str = "select: {matchLabels: {app: db}}, ingress: [{action: allow, from: [{labels: {app: web}}]}]";
 
 impl World {
-    /// All pods are known, and nothing is said of them.
+    /// All pods are known, and there are no policies.
     pub fn new() -> World {
         World::with(&[])
     }
@@ -37,10 +37,10 @@ impl World {
         World { _servers: vec![server(&db), server(&web)], web, db, stranger, node }
     }
 
-    /// In its file, and in force where a pod of this name is judged.
+    /// Writes the policy's file, and waits until it is in force for the pod `judged`.
     pub fn policy(&mut self, name: &str, spec: &str, judged: &str) {
         let (file, text) = (format!("policy-{name}.yaml"), yaml::policy(name, spec));
-        // One by this name that said something else is in force until the file has been read again.
+        // If the file replaces another policy of this name, that one is in force until the file has been read.
         let replaces = std::fs::read_to_string(self.node.services().join(&file)).is_ok_and(|before| before != text);
         let before = if replaces { said(&self.node, name) } else { None };
         self.node.file(&file, &text);
@@ -48,23 +48,23 @@ impl World {
             let said = said(node, name);
             said.is_some() && said != before && node.policies().pods.iter().any(|pod| pod.name == judged && pod.judged)
         });
-        self.node.check(); // the controller answers after it has done what it was told before
+        self.node.check(); // the controller answers after it has processed earlier orders
     }
 
     pub fn forget(&mut self, name: &str) {
         std::fs::remove_file(self.node.services().join(format!("policy-{name}.yaml"))).unwrap();
         self.node.wait(|node| node.policies().policies.iter().all(|policy| policy.name != name));
-        self.node.check(); // the controller answers after it has done what it was told before
+        self.node.check(); // the controller answers after it has processed earlier orders
     }
 }
 
-/// The policy of this name, without whom it selects at the moment.
+/// The policy of this name, without the pods that it selects at the moment.
 fn said(node: &Node, name: &str) -> Option<Policy> {
     let found = node.policies().policies.into_iter().find(|policy| policy.name == name);
     found.map(|policy| Policy { pods: Vec::new(), ..policy })
 }
 
-/// Who answers, or why nobody does.
+/// The server that answers, or the error.
 pub fn call(from: &Pod, to: &Pod) -> io::Result<IpAddr> {
     let to = SocketAddr::new(to.v4, 8080);
     from.namespace.run(|| dial(to))

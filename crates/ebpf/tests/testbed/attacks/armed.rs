@@ -1,4 +1,4 @@
-//! A node that is armed: who is not admitted talks with nobody, whether anybody runs who could judge him or not.
+//! An armed node: a namespace that is not admitted communicates with nobody, whether an agent runs or not.
 
 use super::caller::{SOON, as_nobody};
 use crate::policy::probe::{Family, Seen};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-/// Two pods that are admitted, and one that nobody has told of.
+/// Two admitted pods, and one that is unknown to the agent.
 struct Scene {
     world: World,
     admission: Admission,
@@ -80,10 +80,10 @@ fn who_is_not_admitted_talks_with_nobody() {
         assert_eq!(errors, [Err(Errno::NETUNREACH); 4], "IPv6 {v6}");
     }
     assert_eq!(scene.world.node.reason("not-admitted-out"), 8);
-    // Nor is it talked to.
+    // Nor can anybody reach it.
     assert_eq!(all(&scene, &scene.web, &scene.unknown), [[Seen::Silence; 3]; 2]);
     assert!(scene.world.node.reason("not-admitted-in") > 0);
-    // Others are not concerned.
+    // Other pods are not affected.
     assert_eq!(all(&scene, &scene.web, &scene.db), [[Seen::Reached; 3]; 2]);
     scene.admit(&scene.unknown);
     assert_eq!(all(&scene, &scene.unknown, &scene.db), [[Seen::Reached; 3]; 2]);
@@ -94,7 +94,7 @@ fn who_is_not_admitted_talks_with_nobody() {
     assert_eq!(all(&scene, &scene.unknown, &scene.db), [[Seen::Reached; 3]; 2]);
 }
 
-/// What keeps a pod that is just starting alive, and the node.
+/// Both are needed to keep a starting pod, and the node, alive.
 #[test]
 fn the_loopback_and_the_node_talk_all_the_same() {
     let mut scene = Scene::new();
@@ -147,7 +147,7 @@ fn who_has_begun_before_sends_no_datagram_any_more_but_goes_on_with_a_connection
     }
 }
 
-/// Nobody runs, and then somebody begins anew.
+/// No agent runs, and then a new one starts.
 #[test]
 fn it_holds_while_programs_and_tables_are_taken_over() {
     let mut scene = Scene::new();

@@ -1,4 +1,4 @@
-//! A program without any privilege, and the calls that the standard library does not have.
+//! A program without privileges, and calls that the standard library lacks.
 
 use rustix::thread::capabilities;
 use sidestep_testkit::Pod;
@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 pub const NOBODY: Owner = (65534, 65534);
-/// Nothing that is not refused takes longer on one machine.
+/// On one machine, anything that is not refused takes less.
 pub const SOON: Duration = Duration::from_millis(500);
 
 /// Runs `work` in the pod, as a user without capabilities.
@@ -36,7 +36,7 @@ pub fn set_number(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_int, 
     set_option(socket, level, name, &value.to_ne_bytes())
 }
 
-/// sendmsg(2) of one byte with a control message. No address: to the peer.
+/// sendmsg(2) of one byte with a control message. Without an address it goes to the peer.
 pub fn send_with(
     socket: &impl AsRawFd,
     to: Option<SocketAddr>,
@@ -71,7 +71,7 @@ pub fn send_with(
     }
 }
 
-/// cmsg(3), in words, so that it is aligned.
+/// A control message as in cmsg(3), in words, so that it is aligned.
 pub fn control_message(level: libc::c_int, kind: libc::c_int, data: &[u8]) -> Vec<u64> {
     let header = size_of::<libc::cmsghdr>();
     let mut bytes = (header + data.len()).to_ne_bytes().to_vec();
@@ -82,7 +82,7 @@ pub fn control_message(level: libc::c_int, kind: libc::c_int, data: &[u8]) -> Ve
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect()
 }
 
-/// The number of the error, which there must be.
+/// The errno of a call that must fail.
 pub fn error_of<T: std::fmt::Debug>(outcome: io::Result<T>) -> i32 {
-    outcome.expect_err("it is refused").raw_os_error().expect("an error of the kernel's")
+    outcome.expect_err("the call must fail").raw_os_error().expect("the error is the kernel's")
 }

@@ -1,5 +1,5 @@
-//! Datagrams that are answered through a closed door: what one pod sends has nobody else's answers forgotten, and nobody who
-//! loses a right keeps it by going on.
+//! Answers to datagrams that a pod with a closed ingress still receives. A pod cannot evict another pod's answers by a flood, and a
+//! pod that loses a right does not keep it by continuing.
 
 use super::caller::{SOON, as_nobody};
 use crate::policy::probe::{Family, Seen, seen};
@@ -7,7 +7,7 @@ use crate::policy::world::{PORTS, World};
 use crate::sockets::{patient, socket};
 use std::net::{SocketAddr, UdpSocket};
 
-/// More than one pod, or all of them together, had room for.
+/// More than the tables of one pod, or of all pods together, can hold.
 const FLOOD: usize = 100_000;
 const PORT: u16 = 9000;
 
@@ -29,12 +29,12 @@ fn a_flood_of_one_pod_leaves_the_others_their_answers() {
         as_nobody(&world.pods[&attacker], || {
             let sockets: Vec<UdpSocket> = (0..8).map(|_| UdpSocket::bind(any).unwrap()).collect();
             for number in 0..FLOOD {
-                // Each to another port: at most of them nobody listens.
+                // Each to another port; most have no listener.
                 let port = (1 + number / sockets.len()) as u16;
                 let _ = sockets[number % sockets.len()].send_to(b"!", SocketAddr::new(to.ip(), port));
             }
         });
-        // The answer is late.
+        // The answer comes late.
         asking.set_read_timeout(Some(SOON)).unwrap();
         serving.send_to(b"!", client).unwrap();
         let (_, from) = asking.recv_from(&mut [0; 16]).unwrap_or_else(|error| panic!("{to}: {error}"));
@@ -43,7 +43,7 @@ fn a_flood_of_one_pod_leaves_the_others_their_answers() {
     assert_eq!(world.node.reason("conversation-not-kept"), 0);
 }
 
-/// `policies` are those of `app` before and after; the same socket of `web` asks `db` under both.
+/// `policies`: those of `app`, before and after. The same socket of `web` asks `db` under both.
 fn asks_under_both(app: &str, policies: [&str; 2]) -> [Seen; 2] {
     let mut world = World::new();
     let [web, db] = world.apps(["web", "db"]);

@@ -1,5 +1,5 @@
-//! Ways to reach a host, each of which somebody may believe to go past what connect(2) and sendto(2) are asked. None reaches a
-//! host that is forbidden, and none goes around a proxy.
+//! Ways to reach a host that might escape the checks at connect(2) and sendto(2). None reaches a forbidden host, and none goes
+//! around a proxy.
 
 use super::caller::{SOON, as_nobody, send_with, set_number, set_option};
 use crate::capture::world::{self, OUTBOUND};
@@ -18,14 +18,14 @@ use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Whom the pod may call, and whom it may not: of one family.
+/// Hosts of one family that the pod may call, and that it may not.
 #[derive(Clone, Copy)]
 pub struct Hosts {
     allowed: SocketAddr,
     forbidden: SocketAddr,
 }
 
-/// What the forbidden host says, if it is reached.
+/// Returns what the forbidden host says, if it is reached.
 type Dial = fn(Hosts) -> io::Result<String>;
 
 const IPV6_ADDRFORM: libc::c_int = 1;
@@ -58,7 +58,7 @@ const STREAMS: &[(&str, Dial)] = &[
     }),
     ("sendto with MSG_FASTOPEN", |to| {
         let socket = stream(to);
-        // Nothing: the server reads nothing, and would reset the connection.
+        // Empty: the server reads nothing, and would reset the connection.
         sendto(&socket, b"", SendFlags::from_bits_retain(libc::MSG_FASTOPEN as u32), &to.forbidden)?;
         rest(socket)
     }),
@@ -75,7 +75,7 @@ const STREAMS: &[(&str, Dial)] = &[
         if to.forbidden.is_ipv6() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // As long as it is connected, which here it stays.
+        // An own address is valid while the socket is connected, which here it stays.
         let inside = TcpListener::bind("127.0.0.1:0")?;
         let socket = fresh(SocketType::STREAM, true);
         connect(&socket, &mapped(inside.local_addr()?))?;
@@ -174,7 +174,7 @@ fn datagram(to: Hosts) -> OwnedFd {
     socket
 }
 
-/// Two at one port: what is not from the first one's peer comes to the second.
+/// Two sockets at one port: datagrams that are not from the first one's peer go to the second.
 fn pair(to: Hosts) -> io::Result<[OwnedFd; 2]> {
     let [one, other] = [datagram(to), datagram(to)];
     sockopt::set_socket_reuseport(&one, true)?;
@@ -193,7 +193,7 @@ fn interface() -> u32 {
     rustix::net::netdevice::name_to_index(fresh(SocketType::DGRAM, false), "eth0").unwrap()
 }
 
-/// The interface by which it leaves, and no source.
+/// Names the outgoing interface, but no source.
 fn packet_info(to: Hosts) -> ((libc::c_int, libc::c_int), Vec<u8>) {
     let interface = interface().to_ne_bytes();
     match to.forbidden.is_ipv6() {
@@ -208,7 +208,7 @@ fn by_ring(to: Hosts, worker: bool) -> io::Result<String> {
     rest(socket)
 }
 
-/// What a stream hears that dials there.
+/// What a stream socket reads after dialling there.
 fn said(socket: OwnedFd, to: SocketAddr) -> io::Result<String> {
     set_socket_timeout(&socket, Timeout::Send, Some(SOON))?;
     connect(&socket, &to)?;
@@ -229,7 +229,7 @@ fn heard(socket: OwnedFd) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text[..length]).into_owned())
 }
 
-/// Of several answers, this one's.
+/// Waits for this host's answer among several.
 fn one_says(socket: &OwnedFd, who: IpAddr) -> io::Result<String> {
     loop {
         let mut text = [0; 64];
@@ -245,7 +245,7 @@ fn try_all(pod: &Pod, dials: &[(&str, Dial)], to: Hosts) -> Vec<(String, io::Res
     as_nobody(pod, || dials.iter().map(|(name, dial)| ((*name).to_string(), dial(to))).collect())
 }
 
-/// What no kernel lets anybody do.
+/// Ways that no kernel permits.
 fn is_no_way(name: &str, v6: bool) -> bool {
     (v6 && name == "a socket that has changed its family") || name == "MSG_MORE, and another address"
 }
@@ -302,7 +302,7 @@ fn no_way_leads_around_a_proxy() {
     }
 }
 
-/// What would lead elsewhere takes privileges.
+/// Options that would lead elsewhere need privileges.
 #[test]
 fn the_kernel_refuses_nobody_what_takes_privileges() {
     let mut world = world::World::new();

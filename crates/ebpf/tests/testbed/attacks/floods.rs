@@ -1,6 +1,6 @@
-//! One pod uses up what all pods of the node share: it harms nobody but itself, and only as long as it goes on.
+//! One pod uses up its share of the tables that all pods of the node share: only that pod suffers, and only while it continues.
 //!
-//! A connection stays on its way to the proxy as long as that has no room for it: the attacker's accepts nothing.
+//! A connection stays on its way to the proxy while the proxy's accept queue is full; the attacker's proxy accepts nothing.
 
 use super::caller::{NOBODY, as_nobody};
 use crate::capture::world::{OUTBOUND, World, any, dial_as, of, program, proxy, rules};
@@ -46,7 +46,7 @@ impl Scene {
     }
 }
 
-/// As whoever has the right to look sees them, from any thread.
+/// The tables as root sees them, from any thread.
 struct Tables(PathBuf);
 
 impl Tables {
@@ -64,7 +64,7 @@ impl Tables {
     }
 }
 
-/// A proxy that accepts nothing, and has no room left.
+/// A proxy that accepts nothing, and whose accept queue is full.
 struct Full {
     _listeners: Vec<OwnedFd>,
     _connections: Vec<OwnedFd>,
@@ -85,7 +85,7 @@ impl Full {
         };
         let listeners = pod.namespace.run(|| as_owner(PROXY, || any(OUTBOUND).map(one).into()));
         let fill = |to: SocketAddr| {
-            // One has room.
+            // The queue has room for one.
             let (socket, _) = begun(to);
             until("a connection waits to be accepted", || getpeername(&socket).is_ok());
             socket
@@ -96,7 +96,7 @@ impl Full {
     }
 }
 
-/// A connection that has begun.
+/// Begins a connection.
 fn begun(to: SocketAddr) -> (OwnedFd, Result<(), Errno>) {
     let socket = fresh(SocketType::STREAM, to.is_ipv6());
     rustix::io::ioctl_fionbio(&socket, true).unwrap();
@@ -153,9 +153,9 @@ fn many_sockets_use_up_their_own_pods_budget_and_nobody_elses() {
         let before = tables.reason("too-many-pending");
         assert_eq!(try_one().1, Err(Errno::ADDRNOTAVAIL));
         assert_eq!(tables.reason("too-many-pending"), before + 1);
-        // Others are not concerned.
+        // Other pods are not affected.
         assert_eq!(dial_as(&scene.victim, NOBODY, to).unwrap().seen.original, Some(to));
-        // One that is given up makes room for one; so does one that is closed.
+        // A connection that is given up makes room for one; so does one that is closed.
         connect_unspec(&held[0]).unwrap();
         assert_eq!(try_one().1, Err(Errno::INPROGRESS), "its socket is closed by now");
         drop(held.pop());
@@ -166,7 +166,7 @@ fn many_sockets_use_up_their_own_pods_budget_and_nobody_elses() {
     }
 }
 
-/// No hook tells of the end of a socket that the kernel has made.
+/// No hook reports the end of a socket that the kernel has created.
 #[test]
 fn a_multipath_socket_that_is_refused_leaves_nothing() {
     let scene = Scene::new();
@@ -183,14 +183,14 @@ fn a_multipath_socket_that_is_refused_leaves_nothing() {
     }
 }
 
-/// Whatever has come in there, be it of a life in which programs were attached to another cgroup.
+/// Removes leftovers of any origin, such as connections whose end was missed while programs were attached to another cgroup.
 #[test]
 fn a_new_life_heals_what_is_left() {
     let scene = Scene::new();
     let tables = scene.tables();
     let (pending, usages) = (tables.map("pending"), tables.map("usages"));
     let cookie = sidestep_ebpf::netns::cookie_of(&scene.attacker.namespace.path()).unwrap();
-    // Since the machine has begun, by sockets that nobody has.
+    // Older than any connection, by sockets that do not exist.
     for number in 0..100u8 {
         let mut key = vec![0; pending.key_size() as usize];
         key[..8].copy_from_slice(&cookie.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! Datagrams to Services, of which all pods of the node share the tables: what one pod sends costs nobody else his answers.
+//! Datagrams to Services, whose tables all pods of the node share: a flood by one pod costs no other pod its answers.
 
 use super::caller::as_nobody;
 use crate::node::Node;
@@ -27,7 +27,7 @@ fn a_flood_of_one_pod_leaves_the_others_their_backends_and_their_names() {
     for socket in &asking {
         socket.send_to(b"?", vip).unwrap();
     }
-    // Who has asked which server, and has no answer yet.
+    // Sockets that have asked a server, and have no answer yet.
     let questions = || {
         servers.each_ref().map(|server| {
             server.set_nonblocking(true).unwrap();
@@ -43,7 +43,7 @@ fn a_flood_of_one_pod_leaves_the_others_their_backends_and_their_names() {
     assert_eq!(asked.iter().map(Vec::len).sum::<usize>(), SOCKETS);
     as_nobody(&attacker, || {
         for _ in 0..FLOOD {
-            // What is too much for the servers is lost.
+            // Datagrams that the servers cannot take are lost.
             let _ = UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"!", vip);
         }
     });

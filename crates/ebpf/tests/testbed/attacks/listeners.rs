@@ -1,4 +1,4 @@
-//! A program of the pod that listens at the proxy's port, where the proxy does not: it is not the proxy.
+//! A program of the pod that listens at the proxy's port, at an address where the proxy does not, is not taken for the proxy.
 
 use super::caller::NOBODY;
 use crate::capture::world::{INBOUND, OUTBOUND, World, any, dial_as, of, program, rules};
@@ -9,7 +9,7 @@ use sidestep_testkit::greeter::{Greeter, PROXY, ROOT};
 use std::io::ErrorKind::ConnectionRefused;
 use std::net::IpAddr;
 
-/// Where a proxy that listens by IPv4 alone leaves room.
+/// Listens at IPv6, which a proxy that listens only at IPv4 leaves free.
 fn beside_the_proxy(pod: &Pod) -> Greeter {
     pod.namespace.run(|| Greeter::here(NOBODY, &[at("::1", INBOUND)]))
 }
@@ -31,7 +31,7 @@ impl Scene {
         Scene { world, client, server }
     }
 
-    /// Who answers a client: the port of the listener. None: the connection is refused.
+    /// The port of the listener that answers a client. None: the connection is refused.
     fn met(&self, ip: IpAddr) -> Option<u16> {
         match dial_as(&self.client, ROOT, of(ip, 8080)) {
             Ok(met) => Some(met.seen.listener),
@@ -64,7 +64,7 @@ fn who_listened_there_before_the_pod_was_captured_is_not_the_proxy_either() {
     assert_eq!([scene.server.v4, scene.server.v6].map(|ip| scene.met(ip)), [Some(INBOUND), None]);
 }
 
-/// Where the rules name no owner, nobody can be told from the proxy.
+/// If the rules name no owner, any listener counts as the proxy.
 #[test]
 fn without_an_owner_in_the_rules_anybody_may_be_the_proxy() {
     let mut scene = Scene::new();
@@ -73,7 +73,7 @@ fn without_an_owner_in_the_rules_anybody_may_be_the_proxy() {
     assert_eq!([scene.server.v4, scene.server.v6].map(|ip| scene.met(ip)), [Some(INBOUND); 2]);
 }
 
-/// IPv6 goes to the proxy at the pod's own address if that listens there, too; not to somebody else who does.
+/// An IPv6 connection is redirected to the pod's own address only if the proxy listens there, not another program.
 #[test]
 fn what_a_pod_sends_is_not_led_to_a_stranger_at_its_own_address() {
     let mut scene = Scene::new();

@@ -1,4 +1,4 @@
-//! Other cgroups and other network namespaces: where a socket was made counts, not where its process goes.
+//! Other cgroups and network namespaces: what counts is where a socket was created, not where its process goes.
 
 use super::caller::as_nobody;
 use crate::capture::world::{self, OUTBOUND};
@@ -17,7 +17,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-/// Makes a socket in one cgroup, goes to the other, and dials by that socket and by a new one: what they hear, or why nothing.
+/// Creates a socket in one cgroup, moves to the other, and dials by that socket and by a new one. Prints answers or errors.
 const MOVER: &str = "
 import os, socket, sys
 os.setgid(65534)
@@ -78,8 +78,8 @@ fn a_process_that_changes_its_cgroup_is_captured_as_before() {
     }
 }
 
-/// Without privileges a process can have a network namespace of its own, which leads nowhere; sockets that it has made before
-/// are those of its pod.
+/// A process without privileges can create a network namespace of its own, which leads nowhere. Sockets that it has created before
+/// stay in its pod's namespace.
 #[test]
 fn a_namespace_of_ones_own_leads_nowhere_and_old_sockets_stay_the_pods() {
     let mut world = World::new();
@@ -90,7 +90,7 @@ fn a_namespace_of_ones_own_leads_nowhere_and_old_sockets_stay_the_pods() {
         let to = SocketAddr::new(world.address(&db, v6), PORTS[0]);
         let (own, old) = as_nobody(&world.pods[&web], || {
             let old = fresh(SocketType::STREAM, v6);
-            // A user namespace is for a process of one thread, so a child tries.
+            // Only a single-threaded process can create a user namespace, so a child does.
             let dial = format!(
                 "import socket; s = socket.socket({}); print(s.connect_ex(('{}', {})))",
                 if v6 { libc::AF_INET6 } else { libc::AF_INET },
@@ -103,7 +103,7 @@ fn a_namespace_of_ones_own_leads_nowhere_and_old_sockets_stay_the_pods() {
         });
         let error = String::from_utf8_lossy(&own.stdout).trim().parse::<i32>();
         assert!(matches!(error, Ok(libc::ENETUNREACH | libc::EADDRNOTAVAIL)), "{own:?}");
-        // Root can leave a namespace by itself: the socket is where it was.
+        // Root can enter a new namespace directly: the socket stays where it was.
         std::thread::scope(|scope| {
             let elsewhere = scope.spawn(|| {
                 // SAFETY: this thread shares no descriptors with whoever would miss them: it leaves a network namespace only.
@@ -115,8 +115,8 @@ fn a_namespace_of_ones_own_leads_nowhere_and_old_sockets_stay_the_pods() {
     }
 }
 
-/// A namespace behind the pod's, which somebody with the right to do so has connected: nobody has judged it. On a node that is
-/// armed it talks with nobody.
+/// A namespace behind the pod's, connected by somebody with the right to do so, has no policy of its own. On an armed node it
+/// communicates with nobody.
 #[test]
 fn a_namespace_behind_a_pod_is_another_one() {
     let mut world = World::new();

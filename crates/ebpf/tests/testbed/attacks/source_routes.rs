@@ -1,5 +1,5 @@
-//! A source route leads a packet to another host first than to the address that rules are asked about: that host may be one
-//! with whom the pod may not talk, and have that very address.
+//! A source route leads a packet first to another host than the address that rules judge. That host may be one that the pod may not
+//! call, and may even have that address.
 
 use super::caller::{SOON, as_nobody, control_message, error_of, send_with, set_option};
 use crate::capture::world::{self, rules};
@@ -20,10 +20,10 @@ const IPV6_RTHDR: libc::c_int = 57;
 const IPV6_FLOWLABEL_MGR: libc::c_int = 32;
 const IP_OPTIONS: libc::c_int = 4;
 
-/// What the policy allows. The forbidden host has it, too.
+/// The addresses that the policy allows. The forbidden host has them, too.
 const CLAIMED: [&str; 2] = ["10.244.77.7", "fd00:244::77"];
 
-/// A pod that may call nobody but [`CLAIMED`], and a host that it may not call, which takes source routes.
+/// A pod that may call only [`CLAIMED`], and a forbidden host that accepts source routes.
 struct Scene {
     world: World,
     attacker: Name,
@@ -38,7 +38,7 @@ impl Scene {
         Scene { world, attacker, forbidden }
     }
 
-    /// From now on the attacker is judged.
+    /// Puts the attacker's policy into force.
     fn judge(&mut self) {
         let allowed =
             CLAIMED.map(|ip| format!("{{cidr: '{ip}/{}'}}", if ip.contains(':') { 128 } else { 32 })).join(", ");
@@ -53,7 +53,7 @@ impl Scene {
         self.world.address(&self.forbidden, v6)
     }
 
-    /// A route of IPv6 takes no privilege; an option of IPv4 takes CAP_NET_RAW, which many pods have.
+    /// An IPv6 route needs no privilege; an IPv4 option needs CAP_NET_RAW, which many pods have.
     fn attack<T: Send>(&self, v6: bool, work: impl FnOnce() -> T + Send) -> T {
         let pod = &self.world.pods[&self.attacker];
         if v6 { as_nobody(pod, work) } else { pod.namespace.run(work) }
@@ -77,14 +77,14 @@ fn takes_source_routes(pod: &Pod) {
     });
 }
 
-/// A segment routing header (RFC 8754): by this host to where the packet is addressed.
+/// A segment routing header (RFC 8754): through this host to the packet's destination.
 fn segments(by: Ipv6Addr) -> Vec<u8> {
     const KIND: u8 = 4;
     let (length, left, last) = (4, 1, 1); // in eight bytes beyond the first; of two segments
     [&[0, length, KIND, left, last, 0, 0, 0][..], &[0; 16], &by.octets()].concat()
 }
 
-/// Of the types 0 and 2 (RFC 2460, RFC 6275).
+/// Routing headers of types 0 and 2 (RFC 2460, RFC 6275).
 fn old_route(kind: u8, by: Ipv6Addr) -> Vec<u8> {
     [&[0, 2, kind, 1, 0, 0, 0, 0][..], &by.octets()].concat()
 }
@@ -111,7 +111,7 @@ fn claimed(v6: bool, port: u16) -> SocketAddr {
     at(CLAIMED[usize::from(v6)], port)
 }
 
-/// What a connection by that way hears.
+/// What a stream along that route reads.
 fn stream(by: IpAddr) -> io::Result<String> {
     let socket = routed(SocketType::STREAM, by);
     rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Send, Some(SOON))?;
@@ -123,7 +123,7 @@ fn stream(by: IpAddr) -> io::Result<String> {
     Ok(said)
 }
 
-/// What a datagram by that way hears: anybody may answer.
+/// What a datagram along that route gets as an answer, from any host.
 fn datagram(by: IpAddr) -> io::Result<usize> {
     let socket = UdpSocket::from(routed(SocketType::DGRAM, by));
     socket.set_read_timeout(Some(SOON))?;
@@ -131,7 +131,7 @@ fn datagram(by: IpAddr) -> io::Result<usize> {
     socket.recv(&mut [0; 64])
 }
 
-/// Without rules a source route is the pod's own affair: what follows is no accident of the testbed.
+/// Without rules a pod may use source routes. This proves that the testbed would deliver them.
 #[test]
 fn the_way_is_there_for_a_pod_without_rules() {
     let scene = Scene::new();
@@ -165,7 +165,7 @@ fn a_socket_with_a_source_route_is_refused_to_a_judged_pod() {
     assert_eq!(error, Err(rustix::io::Errno::ACCESS));
 }
 
-/// The own address is never judged: a packet that goes there by another host's way is.
+/// A pod's own address is never judged, so a source route to it is refused.
 #[test]
 fn a_source_route_to_the_own_address_is_refused() {
     let mut scene = Scene::new();
@@ -200,7 +200,7 @@ fn a_source_route_that_comes_after_connect_carries_nothing() {
     });
     assert_eq!((error, before.unwrap()), (libc::EPERM, 1));
     assert_eq!(scene.refused(), 1);
-    // A stream stands still: none of its packets leaves.
+    // A stream stalls: none of its packets leaves.
     let stream = scene.attack(true, || TcpStream::connect(friend).unwrap());
     set_option(&stream, libc::IPPROTO_IPV6, IPV6_RTHDR, &segments(route)).unwrap();
     scene.attack(true, || {
@@ -210,7 +210,7 @@ fn a_source_route_that_comes_after_connect_carries_nothing() {
     crate::sockets::until("the packet is refused", || scene.refused() > 1);
 }
 
-/// Without CAP_NET_RAW.
+/// Tried without CAP_NET_RAW.
 #[test]
 fn the_kernel_gives_nobody_a_source_route_of_ipv4() {
     let scene = Scene::new();
@@ -224,7 +224,7 @@ fn the_kernel_gives_nobody_a_source_route_of_ipv4() {
     assert_eq!(errors, [libc::EPERM; 2]);
 }
 
-/// Whatever gives a datagram a header of its own: the kernel refuses most of it today.
+/// All other means of adding a header to a datagram; the kernel refuses most of them today.
 #[test]
 fn no_control_message_nor_flow_label_leads_elsewhere() {
     let mut scene = Scene::new();
@@ -271,7 +271,7 @@ fn no_control_message_nor_flow_label_leads_elsewhere() {
     assert!(reached.is_empty(), "{reached:?}");
 }
 
-/// A flow label may bring options along (`struct in6_flowlabel_req`).
+/// A flow label can carry options (`struct in6_flowlabel_req`).
 fn labelled(_by: Ipv6Addr, to: SocketAddr, kind: libc::c_int, header: &[u8]) -> io::Result<usize> {
     let (get, create, process_only): (u8, u16, u8) = (0, 1, 2);
     let socket = UdpSocket::bind("[::]:0")?;
@@ -300,7 +300,7 @@ fn a_socket_that_was_made_before_the_programs_is_refused_too() {
         sidestep_ebpf::services::remove(&scene.world.node.options.pins).unwrap();
         scene.attack(v6, || (v6, routed(SocketType::STREAM, by), routed(SocketType::DGRAM, by)))
     });
-    // A new life of everything.
+    // Installs everything anew.
     let (maps, reconciler) = node::install(&scene.world.node.options);
     (scene.world.node.maps, scene.world.node.reconciler) = (maps, reconciler);
     sidestep_ebpf::packets::install(&scene.world.node.options).unwrap();
@@ -327,7 +327,7 @@ fn a_captured_pod_cannot_go_around_its_proxy_by_one() {
     assert!(dial().iter().all(Result::is_ok), "{:?}", dial());
     world.capture(&attacker, &rules());
     assert_eq!(dial(), [Err(Some(libc::EACCES)), Err(Some(libc::EACCES))]);
-    // And with a policy of nobody's: what is sent otherwise, such as a datagram.
+    // Also with a policy that does not concern it: packets that are sent without the judgement of a call, such as this datagram.
     let IpAddr::V6(by) = forbidden.v6 else { panic!() };
     let error = as_nobody(&attacker, || {
         let socket = UdpSocket::bind("[::]:0").unwrap();

@@ -65,7 +65,7 @@ fn a_service_is_dialled_by_the_proxy_and_balanced_for_it() {
     assert_eq!(world.node.counters("web").picks, 1);
 }
 
-/// As the proxy passes on to its own pod's programs what was for them.
+/// As the proxy does when it passes connections on to its own pod's programs.
 #[test]
 fn from_its_own_loopback_address_the_proxy_reaches_its_pods_programs() {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};

@@ -1,4 +1,4 @@
-//! Which sockets the broker of the rings takes for the two ends of one connection.
+//! Which sockets the rings' broker takes for the two ends of one connection.
 
 use super::world::{OUTBOUND, World, any, of, program, rules};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
@@ -9,7 +9,7 @@ use sidestep_testkit::greeter::{Owner, PROXY, ROOT, as_owner};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
-/// Dials from an address and port of the caller's own choice.
+/// Dials from a chosen address and port.
 fn dial_from(owner: Owner, from: SocketAddr, to: SocketAddr) -> OwnedFd {
     as_owner(owner, || {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -20,8 +20,8 @@ fn dial_from(owner: Owner, from: SocketAddr, to: SocketAddr) -> OwnedFd {
     })
 }
 
-/// The proxy passes on what a program has dialled, and happens to get the program's source port: in their own words both
-/// sockets are the same end of the same connection.
+/// The proxy dials the same destination as the program, and happens to get the program's source port: by getsockname() and
+/// getpeername() both sockets are the same end of the same connection.
 #[test]
 fn a_program_and_its_proxy_with_one_port_and_one_destination_are_told_apart() {
     let mut world = World::new();

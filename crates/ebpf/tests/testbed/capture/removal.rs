@@ -1,4 +1,4 @@
-//! Pods that are captured no more while connections are under way to their proxy.
+//! Ends capture while connections are under way to the proxy.
 
 use super::world::{INBOUND, OUTBOUND, World, any, dial_as, of, program, proxy, rules};
 use crate::sockets::PATIENCE;
@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longer than what has nothing under way takes to be removed, and shorter than anybody is waited for.
+/// Longer than the removal of a pod with nothing under way takes, and shorter than the longest wait.
 const LATE: Duration = Duration::from_millis(700);
 
 /// A proxy that accepts when it is told to.
@@ -21,7 +21,7 @@ impl Sleeper {
         Sleeper(pod.namespace.run(|| as_owner(PROXY, || any(port).map(listener).into())))
     }
 
-    /// What the oldest connection of that family was dialled for, by the proxy's own question.
+    /// Accepts the oldest connection of that family, and returns its original destination.
     fn accept(&self, v6: bool) -> Option<SocketAddr> {
         as_owner(PROXY, || original(&self.0[usize::from(v6)].accept().unwrap().0))
     }
@@ -35,7 +35,7 @@ fn connect(pod: &Pod, to: SocketAddr) -> TcpStream {
     pod.namespace.run(|| as_owner(ROOT, || TcpStream::connect_timeout(&to, PATIENCE).unwrap()))
 }
 
-/// Waits until nothing new of these is captured.
+/// Waits until no new connection of these pods is captured.
 fn wait_for_end(pins: &Path, cookies: &[u64]) {
     let is_captured =
         |cookie: &u64| Captures::open_read_only(pins).is_ok_and(|tables| tables.is_captured(*cookie).unwrap_or(false));
@@ -73,7 +73,7 @@ fn what_is_under_way_reaches_the_proxy_which_is_told_what_was_dialled() {
                 let met = dial_as(from, ROOT, to).unwrap();
                 assert_eq!((met.seen.listener, met.peer), (8080, to), "what is new goes by itself");
             }
-            // The proxy is slow: without being waited for, everything would be gone by then.
+            // The proxy is slow: a removal without waiting would be over by then.
             std::thread::sleep(LATE);
             for (v6, to) in [(false, dialled[0]), (true, dialled[1])] {
                 assert_eq!(outbound.accept(v6), Some(to), "outbound, everything: {everything}");

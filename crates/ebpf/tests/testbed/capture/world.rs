@@ -28,7 +28,7 @@ impl World {
         World { node, captures }
     }
 
-    /// One more pod, which reaches everything.
+    /// Adds a pod that can reach all others.
     pub fn pod(&mut self) -> Pod {
         let pod = self.node.testbed.pod();
         pod.namespace.ip("route add default via 10.244.0.1");
@@ -43,7 +43,7 @@ impl World {
     }
 }
 
-/// As a sidecar's injector has them.
+/// The default rules of a sidecar's injector.
 pub fn rules() -> Rules {
     Rules {
         outbound_port: OUTBOUND,
@@ -74,16 +74,16 @@ pub fn program(pod: &Pod, port: u16) -> Greeter {
     Greeter::program(pod, port)
 }
 
-/// What a client has met.
+/// What a client sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Met {
     pub seen: Seen,
-    /// The client's own view of both ends.
+    /// The client's view of both ends.
     pub local: SocketAddr,
     pub peer: SocketAddr,
 }
 
-/// Dials from the pod, as somebody.
+/// Dials from the pod as this user and group.
 pub fn dial_as(pod: &Pod, owner: Owner, to: SocketAddr) -> io::Result<Met> {
     pod.namespace.run(|| as_owner(owner, || met(TcpStream::connect_timeout(&to, PATIENCE)?)))
 }
@@ -98,7 +98,7 @@ pub fn of(ip: IpAddr, port: u16) -> SocketAddr {
     SocketAddr::new(ip, port)
 }
 
-/// What a server has said.
+/// Parses what a server has said.
 pub fn seen(text: &str) -> Seen {
     Seen::said(text).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Policies of pods that have a proxy: what the proxy sends and receives is the pod's.
+//! Policies of pods with a proxy: they apply to what the proxy sends and receives.
 
 use super::world::World;
 use crate::capture::world::{INBOUND, OUTBOUND, dial_as, of, proxy, rules};
@@ -22,12 +22,12 @@ fn a_connection_is_judged_where_it_leaves_a_pod_and_where_it_comes_in() {
     let (client, refused) = (&web, ErrorKind::ConnectionRefused);
     let dial = |world: &World, owner| dial_as(&world.pods[client], owner, to);
     assert_eq!(dial(&world, PROXY).unwrap().seen.listener, INBOUND);
-    // The proxy may not; the program's way to it is within the pod.
+    // The proxy may not send; the program's connection to it stays within the pod.
     world.policy("one", "select: {matchLabels: {app: web}}, default: {egress: deny}");
     world.settle();
     assert_eq!(dial(&world, ROOT).unwrap().seen.listener, OUTBOUND);
     assert_eq!(dial(&world, PROXY).unwrap_err().kind(), refused);
-    // By the port that was dialled, and by the client, whatever the proxy's own port is.
+    // Rules apply to the dialled port and the client, whatever the proxy's own port is.
     let spec = |port| {
         format!(
             "select: {{matchLabels: {{app: db}}}}, ingress: [{{action: allow, from: [{{labels: {{app: web}}}}], ports: [{{port: {port}}}]}}]"

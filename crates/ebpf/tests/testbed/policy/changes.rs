@@ -27,12 +27,12 @@ fn a_pod_that_gets_other_labels_is_somebody_else_at_once() {
     }
 }
 
-/// Of two calls each of two policies allows one and denies the other: by a mixture both would be allowed, or none.
+/// Each of two policies allows one of two calls and denies the other. A mixture of the policies would allow both, or none.
 #[test]
 fn no_call_is_judged_by_a_mixture() {
     let mut world = World::new();
     let [web, db] = world.apps(["web", "db"]);
-    // Many rules take a while to write.
+    // Many rules, so that writing takes a while.
     let spec = |first: usize| {
         let mut rules = String::new();
         (0..2000)
@@ -52,7 +52,7 @@ fn no_call_is_judged_by_a_mixture() {
             sidestep_testkit::enter(&namespace);
             let (mut reached, mut mixed) = ([0, 0], 0);
             while !over.load(Ordering::Relaxed) {
-                // At most one change lies in between, which alone makes neither of the two.
+                // There is at most one change in between, which alone causes neither pattern.
                 let seen = [call(first, Tcp), call(second, Tcp), call(first, Tcp), call(second, Tcp)];
                 let both = seen.map(|seen| seen == Seen::Reached);
                 reached[0] += usize::from(both[0]);
@@ -83,7 +83,7 @@ fn a_policy_for_which_there_is_no_room_closes_a_pod_and_changes_none() {
     let [web, db] = world.apps(["web", "db"]);
     let to = world.place(&db, Family::V4, PORTS[0]);
     let mut huge = String::new();
-    // Each of these is 65535 entries.
+    // Each rule has 65535 entries.
     (0..20).for_each(|i| {
         write!(huge, "{{action: allow, to: [{{cidr: 10.{i}.0.0/16}}], ports: [{{port: 1, endPort: 65534}}]}}, ")
             .unwrap()
@@ -117,7 +117,7 @@ fn a_new_agent_takes_over_without_a_gap() {
     world.policies = Policies::open(&world.node.options.pins).unwrap();
     world.identities = Identities::after(world.policies.last_identity());
     check(&world);
-    // Numbers now mean others: the first one seen is another.
+    // The numbers change their meaning: another identity is the first one.
     world.tell("{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: a}, spec: {containers: []}, status: {podIPs: [{ip: 10.9.9.9}]}}");
     world.settle_anew();
     check(&world);

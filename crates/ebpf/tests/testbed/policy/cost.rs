@@ -1,4 +1,5 @@
-//! What a policy, and watching, cost a connect(): `cargo test --release -p sidestep-ebpf --test testbed -- --ignored cost --nocapture`.
+//! Measures what policies, and watching, cost a connect():
+//! `cargo test --release -p sidestep-ebpf --test testbed -- --ignored cost --nocapture`.
 
 use super::probe::Family;
 use super::world::{PORTS, World};
@@ -13,7 +14,7 @@ use std::net::{SocketAddr, TcpStream};
 
 const ROUNDS: usize = 41;
 
-/// Of this thread, so that others' work does not count.
+/// CPU time of this thread, so that other load does not count.
 fn processor_ns() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
@@ -25,7 +26,7 @@ fn each(count: u32, mut once: impl FnMut()) -> f64 {
     (processor_ns() - begun) / f64::from(count)
 }
 
-/// Nothing but the hook and a look at the routes.
+/// Only the hook and the routing look-up.
 fn datagram(to: SocketAddr) -> f64 {
     let socket = fresh(SocketType::DGRAM, to.is_ipv6());
     each(20_000, || rustix::net::connect(&socket, &to).unwrap())
@@ -69,7 +70,7 @@ fn cost_of_a_connect() {
     for _ in 0..ROUNDS {
         for (name, spec, watch) in &variants {
             world.forget_policies();
-            // Whoever is watched is of interest: here because of a policy about the other direction.
+            // Only pods with a policy are watched, so this one is about the other direction.
             let ingress = "select: {matchLabels: {app: web}}, ingress: [{action: allow}]".to_string();
             let spec = spec.clone().or(watch.then_some(ingress));
             spec.iter().for_each(|spec| world.policy("p", spec));

@@ -1,4 +1,4 @@
-//! Datagrams have no beginning: an answer is one to what was allowed.
+//! Datagrams have no handshake: a datagram is an answer if it follows an allowed one in the other direction.
 
 use super::probe::{Seen, call, seen, unconnected};
 use super::world::{PORTS, World};
@@ -19,7 +19,7 @@ fn answers_come_in_through_a_closed_door_and_nothing_else() {
         asking
     });
     assert_eq!(hear(&asking).1, to);
-    // Another port of the same host is another one who speaks.
+    // Another port of the same host is not the asked one.
     let home = asking.local_addr().unwrap().port();
     let at = std::net::SocketAddr::new(world.address(&web, false), home);
     assert_eq!(world.call(&db, at, Udp), Seen::Refused);

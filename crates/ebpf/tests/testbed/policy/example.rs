@@ -1,4 +1,4 @@
-//! The shop of docs/policy.md, as it is written there.
+//! The example of docs/policy.md.
 
 use super::probe::{Family, Seen};
 use super::world::World;
@@ -6,7 +6,7 @@ use crate::node::backend;
 use crate::sockets::echo;
 use sidestep_mesh::address::Protocol::{Tcp, Udp};
 
-/// The documents of a section.
+/// The YAML documents in a section.
 fn documents(section: &str) -> String {
     let manual = include_str!("../../../../../docs/policy.md");
     let text = manual.split_once(&format!("## {section}\n")).expect("the section").1.split("\n## ").next().unwrap();

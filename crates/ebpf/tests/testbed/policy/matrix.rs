@@ -1,4 +1,4 @@
-//! Everybody calls everybody, over and over under other policies, and meets what the plain model says.
+//! Every pod calls every other one, under many policies, and the outcome is the model's.
 
 use super::probe::{Family, Seen, seen, unconnected};
 use super::random::{Numbers, policies};
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 const WOULD_DENY: [&str; 2] = ["policy-would-deny-out", "policy-would-deny-in"];
 const SEEDS: std::ops::Range<u64> = 1..13;
 
-/// What the policies of both ends say.
+/// The model's judgement for both ends.
 fn judged(world: &World, [client, server]: [&Name; 2], to: SocketAddr, protocol: Protocol) -> [Judgement; 2] {
     let v6 = to.ip().to_canonical().is_ipv6();
     let both = [(client, server, Direction::Egress), (server, client, Direction::Ingress)];
@@ -51,7 +51,7 @@ fn compare(world: &World, names: &[Name], tally: &mut Tally, text: &str) {
                 assert_eq!(found, expected(said), "{what}");
                 tally.seen[found as usize] += 1;
                 tally.would[0] += u64::from(said[0].would_be_denied);
-                // What never leaves is not seen at the other end.
+                // The receiver sees only what the sender may send.
                 let arrives = said[0].outcome == Outcome::Allowed;
                 tally.would[1] += u64::from(arrives && said[1].would_be_denied);
                 assert_eq!(world.counted(WOULD_DENY), tally.would, "what would be denied is counted: {what}");
@@ -86,7 +86,7 @@ fn everybody_meets_what_the_model_says() {
     compare(&world, &names, &mut tally, "no policy again");
 }
 
-/// An unconnected socket is told of its own pod's refusals only.
+/// An unconnected socket only learns of refusals by its own pod's policies.
 #[test]
 fn datagrams_with_addresses_meet_the_same() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! With whom pods may talk.
+//! Policies.
 
 mod captured;
 mod changes;

@@ -1,4 +1,4 @@
-//! What a program sees of a pod that it calls.
+//! What a program observes when it calls a pod.
 
 use super::world::World;
 use crate::sockets::{PATIENCE, mapped, patient};
@@ -15,18 +15,18 @@ pub enum Seen {
     Refused,
     /// EHOSTUNREACH, ENETUNREACH
     Unreachable,
-    /// Nothing.
+    /// No answer.
     Silence,
 }
 
-/// In which an answer comes on one machine, if one comes.
+/// On one machine an answer comes within this time, if at all.
 const SILENCE: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     V4,
     V6,
-    /// An IPv6 socket that calls an IPv4 address.
+    /// An IPv6 socket dials a mapped IPv4 address.
     Mapped,
 }
 
@@ -68,7 +68,7 @@ fn stream(to: SocketAddr) -> Result<(), Error> {
     stream.read_to_string(&mut String::new()).map(drop)
 }
 
-/// Connected, since only then a refusal is told.
+/// Connected, since only connected sockets are told of refusals.
 fn datagram(to: SocketAddr) -> Result<(), Error> {
     let socket = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
     socket.set_read_timeout(Some(SILENCE))?;
@@ -77,7 +77,7 @@ fn datagram(to: SocketAddr) -> Result<(), Error> {
     socket.recv(&mut [0; 64]).map(drop)
 }
 
-/// With an address for the datagram, to hear anybody.
+/// Sends with an address, from an unconnected socket.
 pub fn unconnected(to: SocketAddr) -> Result<(), Error> {
     let socket = patient(UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?);
     socket.set_read_timeout(Some(SILENCE))?;

@@ -3,7 +3,7 @@
 use super::world::policy;
 use std::fmt::Write;
 
-/// SplitMix64: the same numbers from the same seed, anywhere.
+/// SplitMix64: the same seed gives the same numbers everywhere.
 pub struct Numbers(pub u64);
 
 impl Numbers {

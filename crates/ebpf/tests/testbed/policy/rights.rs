@@ -1,4 +1,5 @@
-//! Two capabilities are enough to judge and to count: without CAP_PERFMON programs load that do no arithmetic with pointers.
+//! Policies and counters need only two capabilities: without CAP_PERFMON the verifier still accepts programs without pointer
+//! arithmetic.
 
 use super::probe::{Family, Seen};
 use super::world::{PORTS, World};
@@ -10,7 +11,7 @@ use sidestep_ebpf::{netns, packets, probe};
 use sidestep_mesh::address::Protocol::Tcp;
 use sidestep_mesh::policy::plan::plan;
 
-/// The calling thread can no longer read the kernel's memory, nor administrate everything.
+/// Drops CAP_PERFMON and CAP_SYS_ADMIN of the calling thread.
 fn give_up_rights() {
     let mut mine = capabilities(None).unwrap();
     mine.effective -= CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;

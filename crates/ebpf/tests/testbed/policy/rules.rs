@@ -1,4 +1,4 @@
-//! Single rules, and what is never judged.
+//! Single rules, and what policies never judge.
 
 use super::probe::{Family, Seen};
 use super::world::{PORTS, World};
@@ -33,7 +33,7 @@ fn a_service_is_judged_by_the_backend_that_was_chosen() {
         world.node.service(&format!("db{protocol}").to_lowercase(), protocol, "10.96.0.10", 80, [(backend, 8080)]);
     }
     let vip = at("10.96.0.10", 80);
-    // The Service's address and port are nobody's.
+    // A rule that names the Service's own address and port matches nothing.
     world.policy(
         "one",
         "select: {matchLabels: {app: web}}, egress: [{action: allow, to: [{cidr: 10.96.0.0/16}], ports: [{port: 80}]}]",

@@ -1,4 +1,4 @@
-//! A node with pods that have labels, and policies about them.
+//! A node with labelled pods, and policies for them.
 
 use crate::node::{Backend, Node, backend};
 use crate::sockets::{Echo, echo};
@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 
-/// At which every pod serves, over TCP and UDP.
+/// Ports at which every pod serves, over TCP and UDP.
 pub const PORTS: [u16; 2] = [8080, 8081];
 
 pub struct World {
-    // First, since servers end before their namespaces do.
+    // The first field, since servers must end before their namespaces do.
     servers: Vec<(Vec<Backend>, Vec<Echo>)>,
     pub pods: BTreeMap<Name, Pod>,
     pub policies: Policies,
@@ -43,7 +43,7 @@ impl World {
         World { servers: Vec::new(), pods: BTreeMap::new(), policies, identities, node }
     }
 
-    /// A pod that serves. Without labels nobody is told of it.
+    /// Adds a pod with servers. Without labels it stays unknown to the agent.
     pub fn pod(&mut self, namespace: &str, name: &str, labels: Option<&str>) -> Name {
         let pod = self.node.testbed.pod();
         pod.namespace.run(tell_of_every_refusal);
@@ -56,7 +56,7 @@ impl World {
         name
     }
 
-    /// A pod of the namespace `shop` for each, with its name as the label `app`.
+    /// Adds pods of the namespace `shop`, each with its name as the label `app`.
     pub fn apps<const N: usize>(&mut self, names: [&str; N]) -> [Name; N] {
         names.map(|app| self.pod("shop", app, Some(&format!("{{app: {app}}}"))))
     }
@@ -65,7 +65,7 @@ impl World {
         if v6 { self.pods[name].v6 } else { self.pods[name].v4 }
     }
 
-    /// The pod's labels are these from now on, such as `{app: web}`.
+    /// Sets the pod's labels, such as `{app: web}`.
     pub fn label(&mut self, name: &Name, labels: &str) {
         let (v4, v6) = (self.address(name, false), self.address(name, true));
         self.tell(&format!(
@@ -75,14 +75,14 @@ impl World {
         ));
     }
 
-    /// Objects, as files have them.
+    /// Puts objects, given as a file's content.
     pub fn tell(&mut self, text: &str) {
         for object in yaml::parse(text).unwrap_or_else(|wrong| panic!("{wrong}:\n{text}")) {
             self.node.change(Change::Put(object));
         }
     }
 
-    /// A policy of the namespace `shop`, by what its `spec` has.
+    /// Puts a policy of the namespace `shop` with this `spec`.
     pub fn policy(&mut self, name: &str, spec: &str) {
         self.tell(&policy("shop", name, spec));
     }
@@ -94,12 +94,12 @@ impl World {
         }
     }
 
-    /// What has been told comes into force.
+    /// Writes all changes into the tables.
     pub fn settle(&mut self) {
         self.try_settle().unwrap();
     }
 
-    /// As a new agent does it: first of all who is who.
+    /// As a new agent does: identities first.
     pub fn settle_anew(&mut self) {
         let Plan { identities, .. } = plan(&self.node.state, &mut self.identities, &[].into(), |_| true);
         self.policies.set_identities(&identities).unwrap();
@@ -122,7 +122,7 @@ impl World {
         self.policies.set_identities(&identities)
     }
 
-    /// Who somebody is, as policies see him.
+    /// The pod's identity.
     pub fn identity(&self, name: &Name) -> Option<Identity> {
         let pod = self.node.state.pods().remove(name)?;
         Some(Identity::new(&pod.name.namespace, &pod.labels))
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// What was counted for these reasons.
+    /// The counts of these reasons.
     pub fn counted<const N: usize>(&self, reasons: [&str; N]) -> [u64; N] {
         reasons.map(|reason| self.node.reason(reason))
     }
@@ -153,11 +153,11 @@ pub fn policy(namespace: &str, name: &str, spec: &str) -> String {
     )
 }
 
-/// The kernel tells of unreachable ports a few times a second only, unless it is asked to.
+/// By default the kernel sends only a few ICMP errors a second.
 fn tell_of_every_refusal() {
     for name in ["ipv4/icmp_ratelimit", "ipv6/icmp/ratelimit"] {
         fs::write(format!("/proc/sys/net/{name}"), "0").unwrap();
     }
-    // Not of every kernel for each namespace.
+    // Fails on kernels where this setting is not per namespace.
     let _ = fs::write("/proc/sys/net/ipv4/icmp_msgs_per_sec", "1000000");
 }

@@ -1,5 +1,5 @@
-//! A name server that knows a few names; for every other one it answers with its own address, so that whoever asks
-//! learns which server it was.
+//! A name server with a few names. For all other names it answers with its own address, so that clients learn which server
+//! answered.
 
 use rustix::net::{Shutdown, shutdown};
 use sidestep_testkit::Pod;
@@ -25,7 +25,7 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Serves on UDP and TCP of both families.
+/// Serves UDP and TCP in both families.
 pub fn server(pod: &Pod, port: u16, hosts: &[(&str, &str)]) -> Server {
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
     let sockets = pod.namespace.run(|| (UdpSocket::bind(any).unwrap(), TcpListener::bind(any).unwrap()));
@@ -57,12 +57,12 @@ fn serve_datagrams(socket: &UdpSocket, zone: &Zone) {
 
 fn serve_streams(listener: &TcpListener, zone: &Zone) {
     while let Ok((stream, _)) = listener.accept() {
-        // A client that goes away is none to answer.
+        // The client may have gone.
         let _ = serve_stream(stream, zone);
     }
 }
 
-/// Messages with their length before them.
+/// Over TCP each message has its length in front.
 fn serve_stream(mut stream: TcpStream, zone: &Zone) -> std::io::Result<()> {
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;
@@ -73,7 +73,7 @@ fn serve_stream(mut stream: TcpStream, zone: &Zone) -> std::io::Result<()> {
 }
 
 impl Zone {
-    /// The question again, and one record if there is one of that kind.
+    /// The question, and one record if there is one of that type.
     fn reply(&self, query: &[u8]) -> Vec<u8> {
         let (name, end) = name(query);
         let kind = u16::from_be_bytes([query[end], query[end + 1]]);
@@ -97,7 +97,7 @@ impl Zone {
     }
 }
 
-/// The name that is asked for, and where it ends.
+/// The name in the question, and where it ends.
 fn name(query: &[u8]) -> (String, usize) {
     let (mut labels, mut at) = (Vec::new(), HEADER);
     while query[at] != 0 {

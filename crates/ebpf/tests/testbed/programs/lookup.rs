@@ -1,4 +1,4 @@
-//! Name servers behind a Service. Resolvers look at where an answer comes from, and take no other.
+//! Name servers behind a Service. Resolvers check the source address of an answer.
 
 use super::dns;
 use crate::node::{Node, backend};
@@ -19,7 +19,7 @@ fn service(node: &mut Node, name: &str, vip: &str, pods: &[Pod]) {
     node.service(&format!("{name}-tcp"), Tcp, vip, 53, endpoints());
 }
 
-/// So many that each of three servers is asked, but for one run in 10^10.
+/// So many that each of three servers is asked, except in one of 10^10 runs.
 const QUESTIONS: usize = 60;
 
 #[test]
@@ -54,7 +54,7 @@ fn with_resolvers(client: &Pod, servers: &[&str], line: &str) -> String {
     client.namespace.finish(command("unshare").args(["--mount", "sh", "-c", &script]))
 }
 
-/// One without endpoints, one whose server is not there, and one that answers.
+/// One server without endpoints, one whose endpoint does not exist, and one that answers.
 #[test]
 fn of_several_name_servers_the_one_that_answers_is_taken() {
     let mut node = Node::new();

@@ -1,4 +1,4 @@
-//! Programs of others in pods, each of which has a mind of its own about its sockets and their peers.
+//! Well-known programs in pods, which use sockets in their own ways.
 
 mod dns;
 mod lookup;

@@ -1,5 +1,5 @@
-//! Language runtimes. Some use IPv6 sockets with mapped addresses for everything, and compare where an answer comes from
-//! with where the question went.
+//! Language runtimes. Some use IPv6 sockets with mapped addresses for everything, and compare the source of an answer with the
+//! destination of the question.
 
 use crate::node::{Backend, Node, backend};
 use crate::scratch::Scratch;
@@ -9,7 +9,7 @@ use sidestep_testkit::Pod;
 use sidestep_testkit::program::command;
 use std::process::Command;
 
-/// Of both Services; TCP tells who it is, UDP answers who it is.
+/// The address of both Services. Over TCP the server sends its address; over UDP it answers with it.
 const VIP: &str = "10.96.0.1";
 
 struct Place {
@@ -29,7 +29,7 @@ impl Place {
         Place { node, client, server, _servers: servers }
     }
 
-    /// What the program prints, of which `WHO` stands for the server's address.
+    /// Checks what the program prints; `WHO` stands for the server's address.
     fn says(&self, program: &mut Command, wanted: &[&str]) {
         let said = self.client.namespace.finish(program);
         let who = self.server.v4.to_string();
@@ -44,7 +44,7 @@ fn java_hears_the_service() {
     let place = Place::new();
     let scratch = Scratch::new();
     let source = scratch.file("Client.java", JAVA);
-    // Starts sooner; it has little to run.
+    // These options make the JVM start faster.
     let options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"];
     place.says(
         command("java").args(options).arg(source),
@@ -165,13 +165,13 @@ const udp = (kind, host, connected) => new Promise((done, failed) => {
 })();
 "#;
 
-/// A static program, which no library could be loaded into.
+/// A static program, into which no library can be preloaded.
 #[test]
 fn go_hears_the_service() {
     let place = Place::new();
     let scratch = Scratch::new();
     let (source, program) = (scratch.file("client.go", GO), scratch.path().join("client"));
-    // What it makes of Go's own packages is kept for the next time, and for tests/apps.
+    // The build cache is kept for the next run, and for tests/apps.
     let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/../go-cache");
     let mut build = command("go");
     build.env("GOCACHE", cache).env("CGO_ENABLED", "0").env("GOTOOLCHAIN", "local").env("GOFLAGS", "");

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 const VIP: &str = "10.96.0.80";
 const VIP6: &str = "fd00:96::80";
 
-/// nginx with these lines in its `http`, ready on port 8080. One process: no worker outlives it.
+/// nginx with these lines in its `http` block, listening at port 8080. It has a single process, so that no worker outlives it.
 struct Nginx {
     _running: Running,
     _scratch: Scratch,
@@ -36,7 +36,7 @@ fn nginx(namespace: &Namespace, http: &str) -> Nginx {
     Nginx { _running: running, _scratch: scratch }
 }
 
-/// Tells each client which address it has reached.
+/// A server that tells each client which address it has reached.
 fn web_server(pod: &Pod) -> Nginx {
     nginx(&pod.namespace, "server { listen [::]:8080 ipv6only=off; return 200 \"$server_addr\\n\"; }")
 }
@@ -59,7 +59,7 @@ fn curl_names_the_service_as_its_peer() {
     assert_eq!(curl(&client, &format!("http://[{VIP6}]/")), [&server.v6.to_string(), "200", VIP6, "80"]);
 }
 
-/// A proxy that asks a Service for names and connects to what they are: Services again.
+/// A proxy that resolves names by a Service and connects to the results, which are Services again.
 #[test]
 fn nginx_resolves_by_a_service_and_proxies_to_one() {
     let mut node = Node::new();

@@ -1,4 +1,4 @@
-//! Connections whose addresses somebody changes on the way: their ends do not mirror each other.
+//! Connections with address translation on the way: their ends do not mirror each other.
 
 use super::stream::exchange;
 use super::world::{End, PORT, World, listen};
@@ -10,10 +10,10 @@ use sidestep_testkit::Pod;
 use sidestep_testkit::program::command;
 use std::net::SocketAddr;
 
-/// What clients dial, and who answers.
+/// The address that clients dial; the server listens elsewhere.
 const DIALLED: &str = "10.9.9.9:7050";
 
-/// A pod in which that leads to its own port.
+/// A pod in which that address is translated to its own port.
 fn translating(world: &mut World) -> Pod {
     let pod = world.testbed.pod();
     pod.namespace.ip("route add 10.9.9.9 dev eth0");

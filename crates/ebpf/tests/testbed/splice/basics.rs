@@ -1,4 +1,4 @@
-//! That bytes go by queue, both ways, in every kind of connection.
+//! Bytes go by queue, in both directions, in every kind of connection.
 
 use super::stream::exchange;
 use super::world::{End, PORT, World, at_port, listen, pair_in};
@@ -52,7 +52,7 @@ fn ipv6_and_mapped_addresses() {
     let world = World::new();
     let (one, other) = pair_in(&world.testbed.node, SocketAddr::new(Ipv6Addr::LOCALHOST.into(), PORT));
     exchange(&one, &other, [100_000, 100_000], 5000, 1);
-    // An IPv4 client of a socket for both families, and a mapped client of an IPv4 socket.
+    // An IPv4 client of a dual-stack socket, and a client with a mapped address of an IPv4 socket.
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), PORT + 1);
     let (client, server) = world.testbed.node.run(|| {
         let listener = listen(any);

@@ -1,4 +1,4 @@
-//! Which connections are spliced and which are kept out, and that those work as ever.
+//! Which connections are spliced and which are not; the latter work as usual.
 
 use super::options::{self, disconnect, refused, set, set_ulp};
 use super::stream::{exchange, stream};
@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Everything goes by TCP, for this reason.
+/// Asserts that everything goes by TCP, for this reason.
 fn is_kept_out(world: &World, reason: &str, client: &End, server: &End) {
     let before = world.status();
     assert_eq!((before.reason(reason), before.reason("spliced")), (1, 0), "{:?}", before.reasons);
@@ -50,7 +50,7 @@ fn a_server_that_waits_in_its_calls() {
     });
 }
 
-/// As a client does that connects with a timeout and then reads without.
+/// For clients that connect with a timeout and then use blocking reads.
 #[test]
 fn one_that_waits_in_its_calls_from_now_on_gets_its_bytes_by_tcp() {
     let world = World::new();
@@ -86,7 +86,7 @@ fn multipath_connections() {
     });
 }
 
-/// As a server in Go makes its listener: most of its clients know no MPTCP.
+/// As Go makes its listeners: most clients do not use MPTCP.
 #[test]
 fn an_ordinary_client_of_a_multipath_listener_is_spliced() {
     let world = World::new();
@@ -112,7 +112,7 @@ fn who_asks_for_notices_of_zero_copy_writes() {
     });
 }
 
-/// The listener's options are those of the accepted socket.
+/// An accepted socket inherits the listener's options.
 #[test]
 fn who_has_a_low_water_mark() {
     let world = World::new();
@@ -124,7 +124,7 @@ fn who_has_a_low_water_mark() {
     });
 }
 
-/// Later on what splicing cannot serve is refused, and only to a spliced socket.
+/// After the connection is made, options that splicing cannot support are refused, but only for a spliced socket.
 #[test]
 fn options_that_come_too_late_are_refused() {
     let world = World::new();
@@ -158,7 +158,7 @@ fn namespaces_that_are_not_listed() {
     assert_eq!(world.reason("spliced"), 1);
 }
 
-/// Bytes in the SYN come before there is a client's end.
+/// Bytes in the SYN are sent before the client's end is established.
 #[test]
 fn fast_open() {
     let world = World::new();
@@ -182,7 +182,7 @@ fn fast_open() {
     assert_eq!(world.reason("missed"), 0);
 }
 
-/// The server's socket is made by the client's first byte.
+/// With TCP_DEFER_ACCEPT the server's socket is created by the client's first byte.
 #[test]
 fn deferred_accept_is_too_late() {
     let world = World::new();
@@ -200,7 +200,7 @@ fn deferred_accept_is_too_late() {
     assert_eq!(world.redirected(), 0);
 }
 
-/// Clients that write as soon as they can, on another processor than the handshake, are sometimes before the server's end.
+/// A client that writes at once, on another processor than the handshake, is sometimes earlier than the server's end.
 #[test]
 fn whoever_is_first_nothing_is_lost() {
     let world = World::new();
@@ -224,7 +224,7 @@ fn whoever_is_first_nothing_is_lost() {
     assert_eq!((status.reason("missed"), status.reason("bypassed"), status.connections), (0, 0, 0));
 }
 
-/// What an earlier connection of the socket has left is not read in the next one.
+/// Unread bytes of a socket's previous connection do not appear in the next one.
 #[test]
 fn a_socket_that_is_connected_again() {
     let world = World::new();
@@ -254,7 +254,7 @@ fn a_socket_that_is_connected_again() {
     assert_eq!(status.reason("spliced"), 7, "{:?}", status.reasons);
 }
 
-/// Nobody reads what was written before the program had its socket.
+/// Bytes that were written before accept() are discarded with the listener.
 #[test]
 fn a_server_that_never_accepts() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! How connections end: what was written before the end is read before the end.
+//! Ends of connections: bytes written before the end are read before the end.
 
 use super::stream::stream;
 use super::world::World;
@@ -16,7 +16,7 @@ fn the_end_does_not_overtake_what_is_queued() {
             bytes.chunks(700).for_each(|piece| writer.write_all(piece).unwrap());
             writer.shutdown();
             assert_eq!(reader.rest(), bytes);
-            // The other way is still open.
+            // The other direction is still open.
             reader.write_all(b"answer").unwrap();
             drop(reader);
             assert_eq!(writer.rest(), b"answer");
@@ -50,7 +50,7 @@ fn after_its_own_shutdown_a_socket_writes_no_more() {
     assert_eq!(server.rest(), b"all");
 }
 
-/// Its kernel answers the first write with a reset, and the others fail.
+/// The peer's kernel answers the first write with a reset; further writes fail.
 #[test]
 fn who_writes_to_a_closed_peer_is_told_as_ever() {
     let world = World::new();

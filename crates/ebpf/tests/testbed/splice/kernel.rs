@@ -1,5 +1,5 @@
-//! What the kernel's sockmap makes of the calls of a spliced socket: docs/splice.md tells its users. Each of these is as it
-//! is on purpose: if a kernel does better, the page is to say so.
+//! Properties of the kernel's sockmap that users of spliced sockets notice, as docs/splice.md lists them. A test that fails
+//! because a kernel does better means that the page must be updated.
 
 use super::options::{queued, received_by_tcp, recv, send, splice};
 use super::world::World;
@@ -12,7 +12,7 @@ fn events(socket: &super::world::End) -> PollFlags {
     asked[0].revents()
 }
 
-/// As with TCP.
+/// The same as with TCP.
 #[test]
 fn what_waits_can_be_counted_peeked_at_and_waited_for() {
     let world = World::new();
@@ -27,7 +27,7 @@ fn what_waits_can_be_counted_peeked_at_and_waited_for() {
     assert_eq!(&text, b"hello world");
     assert_eq!(server.hear(6), b"hello ");
     assert_eq!(queued(&server).0, 5);
-    // TCP itself has carried nothing.
+    // TCP has carried nothing.
     assert_eq!(received_by_tcp(&server), 0);
     client.shutdown();
     assert_eq!(events(&server), PollFlags::IN | PollFlags::OUT | PollFlags::RDHUP);
@@ -53,7 +53,7 @@ fn files_are_sent_as_ever() {
     assert_eq!(world.redirected(), 30_000);
 }
 
-/// ... and nobody may splice(2) from it: the bytes lie where that call does not look.
+/// splice(2) does not see the bytes in the sockmap queue.
 #[test]
 fn splicing_calls_do_not_see_what_is_queued() {
     let world = World::new();
@@ -64,7 +64,7 @@ fn splicing_calls_do_not_see_what_is_queued() {
     assert_eq!(splice(&server, &into, 5).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
-/// The urgent byte is one among the others.
+/// An urgent byte arrives as an ordinary one.
 #[test]
 fn urgent_bytes_are_ordinary_ones() {
     let world = World::new();
@@ -75,7 +75,7 @@ fn urgent_bytes_are_ordinary_ones() {
     assert_eq!(server.hear(3), b"be!");
 }
 
-/// Which discards bytes of a TCP stream, and here fills the buffer.
+/// MSG_TRUNC discards bytes of a TCP stream, but here fills the buffer.
 #[test]
 fn truncating_reads_are_ordinary_ones() {
     let world = World::new();
@@ -86,7 +86,7 @@ fn truncating_reads_are_ordinary_ones() {
     assert_eq!(&text, b"hello");
 }
 
-/// TCP would reset the connection. Here the peer hears of its end, and of a reset once it writes.
+/// TCP would reset the connection. Here the peer sees an ordinary end, and a reset only when it writes.
 #[test]
 fn closing_with_unread_bytes_is_an_ordinary_end() {
     let world = World::new();
@@ -98,7 +98,7 @@ fn closing_with_unread_bytes_is_an_ordinary_end() {
     assert_eq!(client.write(b"?").unwrap_err().kind(), ErrorKind::BrokenPipe);
 }
 
-/// Some kernels count what waits in the queue and not what TCP has brought after it.
+/// Some kernels count only the sockmap queue, and not what TCP has brought after it.
 #[test]
 fn after_a_stall_not_all_may_be_counted() {
     let world = World::new();
@@ -112,7 +112,7 @@ fn after_a_stall_not_all_may_be_counted() {
     assert!(told == by_queue || told == written, "{told} of {written}, {by_queue} by queue");
 }
 
-/// TCP would tell it once, and EPIPE then.
+/// TCP would report the reset once, and then EPIPE.
 #[test]
 fn a_reset_is_told_at_every_write() {
     let world = World::new();

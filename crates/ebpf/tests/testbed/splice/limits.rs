@@ -1,4 +1,4 @@
-//! That nothing grows without bound.
+//! Memory is bounded.
 
 use super::options::{memory, queued, set};
 use super::stream::{exchange, expect, send, stream};
@@ -7,10 +7,10 @@ use crate::sockets::until;
 use sidestep_ebpf::splice::Status;
 use std::io::{ErrorKind, Read, Write};
 
-/// Of a single message, which is let in whatever its size: sixteen pieces of 32 KiB.
+/// The largest single message, which is redirected whatever its size: sixteen pieces of 32 KiB.
 const LARGEST_MESSAGE: usize = 512 << 10;
 
-/// Writes until it would have to wait.
+/// Writes until the call would block.
 fn fill(writer: &End, bytes: &[u8], piece: usize) -> usize {
     let mut place = 0;
     loop {
@@ -22,7 +22,7 @@ fn fill(writer: &End, bytes: &[u8], piece: usize) -> usize {
     }
 }
 
-/// The queue holds as much as the reader's receive buffer may; then TCP carries the rest, whose writer waits.
+/// The queue holds at most the reader's receive buffer. Then TCP carries the rest, and the writer blocks.
 #[test]
 fn a_reader_that_stalls_stops_its_writer() {
     let world = World::new();
@@ -35,16 +35,16 @@ fn a_reader_that_stalls_stops_its_writer() {
         let (held, _) = memory(&reader);
         println!("pieces of {piece}: {written} written, {held} held, room for {room}");
         assert!(queued(&reader).0 as usize <= written);
-        // As it is by TCP alone: twice the room of the reader (its overhead counts), and the writer's own.
+        // The limit of TCP alone: twice the reader's buffer (including overhead), and the writer's own.
         assert!(held as usize <= 2 * room as usize + LARGEST_MESSAGE, "{held} held of {room}");
         assert!(written < 8 << 20, "{written} written");
         let after = world.status();
         let stopped = |status: &Status| status.reason("stalled") + status.reason("streams");
         assert_eq!(stopped(&after), stopped(&before) + 1);
-        // Nor is there more of what the kernel needs beside the bytes.
+        // The number of messages is limited, too, since each needs memory besides its bytes.
         let messages = after.redirected.messages - before.redirected.messages;
         assert!(messages <= 4 * u64::from(room) / 1024 + 1, "{messages} messages");
-        // And not a byte is lost or late.
+        // No byte is lost or reordered.
         std::thread::scope(|scope| {
             scope.spawn(|| send(&writer, &bytes[written..written + 1_000_000], 5000, 1));
             expect(&reader, &bytes[..written + 1_000_000], 50_000, 2);
@@ -52,7 +52,7 @@ fn a_reader_that_stalls_stops_its_writer() {
     }
 }
 
-/// Both sockets leave the map once nothing waits in their queues: a bulk transfer costs what it costs without splicing.
+/// Both sockets leave the map when nothing waits in their queues, so a bulk transfer then costs as much as without splicing.
 #[test]
 fn what_goes_by_tcp_for_good_leaves_the_map() {
     let world = World::new();
@@ -80,7 +80,7 @@ fn what_goes_by_tcp_for_good_leaves_the_map() {
     assert_eq!(world.redirected(), redirected);
 }
 
-/// Reads until it would have to wait.
+/// Reads until the call would block.
 fn drain(reader: &mut End) {
     let mut bytes = [0; 65_536];
     while (&reader.0).read(&mut bytes).is_ok_and(|got| got > 0) {}
@@ -106,7 +106,7 @@ fn a_small_receive_buffer_is_obeyed() {
     });
 }
 
-/// Of a message larger than the buffer, and of one that is larger than any message may be.
+/// A message larger than the buffer, and one that exceeds the largest message.
 #[test]
 fn large_messages_arrive_whole() {
     let world = World::new();

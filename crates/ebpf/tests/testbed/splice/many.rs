@@ -3,7 +3,7 @@
 use super::stream::{Random, exchange};
 use super::world::{End, PORT, World, at_port, listen};
 
-/// Random sizes, both ways, each shut down on its own; one connection after the other in each of the threads.
+/// Random sizes in both directions, which are shut down independently. Each thread makes one connection after the other.
 #[test]
 fn sixty_four_at_once_lose_nothing() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Sockets of one node that write into each other's queues.
+//! Splicing: sockets of one node that write into each other's queues.
 
 mod aliases;
 mod basics;

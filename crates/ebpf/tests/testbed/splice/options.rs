@@ -1,4 +1,4 @@
-//! Socket options and queries that no crate of the tests has.
+//! Socket options and queries that no crate of these tests provides.
 
 use super::world::End;
 use std::io;
@@ -16,7 +16,7 @@ pub fn set(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_int, value: 
     }
 }
 
-/// The number of the error, if it is refused.
+/// The errno, if the option is refused.
 pub fn refused(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> Option<i32> {
     set(socket, level, name, value).err().and_then(|error| error.raw_os_error())
 }
@@ -42,7 +42,7 @@ fn get<const N: usize>(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_
     found
 }
 
-/// Bytes that the kernel holds for the reader, and how many it may hold.
+/// Bytes that the kernel holds for the reader, and the limit.
 pub fn memory(socket: &End) -> (u32, u32) {
     let [held, room, ..] = get::<9>(&socket.0, libc::SOL_SOCKET, libc::SO_MEMINFO);
     (held, room)
@@ -60,7 +60,7 @@ pub fn queued(socket: &End) -> (i32, i32) {
     (ask(libc::FIONREAD), ask(libc::TIOCOUTQ))
 }
 
-/// tcpi_bytes_received, of which a number of eight bytes begins 128 bytes into tcp_info.
+/// The low half of tcpi_bytes_received, which is 128 bytes into tcp_info.
 pub fn received_by_tcp(socket: &End) -> u32 {
     get::<34>(&socket.0, libc::IPPROTO_TCP, libc::TCP_INFO)[32]
 }
@@ -86,7 +86,7 @@ fn done(outcome: isize) -> io::Result<usize> {
     usize::try_from(outcome).map_err(|_| io::Error::last_os_error())
 }
 
-/// connect(AF_UNSPEC): the connection ends, and the socket is a fresh one.
+/// connect(AF_UNSPEC), which ends the connection and resets the socket.
 pub fn disconnect(socket: &End) {
     // SAFETY: all zero is an address of no family.
     let nobody: libc::sockaddr = unsafe { std::mem::zeroed() };

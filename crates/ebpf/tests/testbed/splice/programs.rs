@@ -1,4 +1,4 @@
-//! Programs that splicing is for: static ones in Go, which make MPTCP listeners, and a proxy between them.
+//! Programs for which splicing is made: static Go programs, which make MPTCP listeners, and a proxy between them.
 
 use super::world::{End, PORT, World, at_port};
 use crate::scratch::Scratch;
@@ -10,7 +10,7 @@ use std::process::Command;
 
 const PEER: &str = include_str!("peer.go");
 
-/// The program of both ends, built.
+/// The built program for both ends.
 struct Go {
     program: PathBuf,
     scratch: Scratch,
@@ -20,7 +20,7 @@ impl Go {
     fn new() -> Go {
         let scratch = Scratch::new();
         let (source, program) = (scratch.file("peer.go", PEER), scratch.path().join("peer"));
-        // What it makes of Go's own packages is kept for the next time, and for tests/apps.
+        // The build cache is kept for the next run, and for tests/apps.
         let cache = concat!(env!("CARGO_TARGET_TMPDIR"), "/../go-cache");
         let mut build = command("go");
         build.env("GOCACHE", cache).env("CGO_ENABLED", "0").env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
@@ -81,7 +81,7 @@ fn a_proxy_between_go_and_go() {
     assert_eq!(status.reason("missed"), 0);
 }
 
-/// Everything is reset, or ends; no call fails as it never would by TCP.
+/// Connections end or are reset; no call fails in a way that TCP never would.
 #[test]
 fn a_peer_that_is_killed() {
     let (world, go) = (World::new(), Go::new());
@@ -109,7 +109,7 @@ fn a_peer_that_is_killed() {
     assert_eq!((status.reason("missed"), status.connections), (0, 0));
 }
 
-/// The bytes lie where splice(2) does not look, and its reader waits until it gives up. A port that is not opted in is fine.
+/// splice(2) does not see the bytes, and the reader waits until its timeout. With a port that is not opted in it works.
 #[test]
 fn a_proxy_that_reads_by_splice_is_to_be_left_out() {
     let (world, go) = (World::new(), Go::new());

@@ -1,9 +1,9 @@
-//! Streams of which every byte is known.
+//! Streams with predictable content.
 
 use super::world::End;
 use std::io::{Read, Write};
 
-/// xorshift64*: the same numbers for the same seed.
+/// xorshift64*: the same seed gives the same numbers.
 #[derive(Clone)]
 pub struct Random(u64);
 
@@ -19,7 +19,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// From 1 to `most`, as often small as large.
+    /// From 1 to `most`, with all magnitudes equally likely.
     pub fn size(&mut self, most: usize) -> usize {
         let bits = self.next() % 64;
         1 + (self.next() >> bits) as usize % most
@@ -30,12 +30,12 @@ impl Random {
     }
 }
 
-/// The bytes of a stream: a word for each eight, which tells stream and place.
+/// The content of a stream: each word of eight bytes identifies stream and position.
 pub fn stream(number: u64, length: usize) -> Vec<u8> {
     Random::new(number ^ 0x5eed).bytes(length)
 }
 
-/// Writes it in pieces of up to `most`, and shuts the way down.
+/// Writes the bytes in pieces of up to `most`, and shuts the direction down.
 pub fn send(mut socket: &End, bytes: &[u8], most: usize, seed: u64) {
     let mut random = Random::new(seed);
     let mut left = bytes;
@@ -47,7 +47,7 @@ pub fn send(mut socket: &End, bytes: &[u8], most: usize, seed: u64) {
     socket.shutdown();
 }
 
-/// Reads to the end, in pieces of up to `most`, and compares.
+/// Reads in pieces of up to `most` to the end, and compares.
 pub fn expect(mut socket: &End, bytes: &[u8], most: usize, seed: u64) {
     let mut random = Random::new(seed);
     let (mut place, mut piece) = (0, vec![0; most]);
@@ -63,7 +63,7 @@ pub fn expect(mut socket: &End, bytes: &[u8], most: usize, seed: u64) {
     }
 }
 
-/// Both ways at once, to the end.
+/// Both directions at once, to the end.
 pub fn exchange(client: &End, server: &End, lengths: [usize; 2], most: usize, seed: u64) {
     let streams = [stream(2 * seed, lengths[0]), stream(2 * seed + 1, lengths[1])];
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Pausing, going on, exchanging, removing: under load, without harm.
+//! Pausing, resuming, exchanging and removing the programs under load does no harm.
 
 use super::stream::{exchange, stream};
 use super::world::{End, World};
@@ -30,7 +30,7 @@ fn a_pause_keeps_new_ones_out_and_leaves_the_others_alone() {
     let (_client, _server) = world.spliced();
 }
 
-/// What the kernel has of these programs: their numbers.
+/// Ids of these programs in the kernel.
 fn programs() -> BTreeSet<u32> {
     let all = ProgInfoIter::default().filter(|program| program.name.to_string_lossy().starts_with("splice_"));
     all.map(|program| program.id).collect()
@@ -47,7 +47,7 @@ fn removal_under_load_loses_nothing_and_leaves_nothing() {
         for (number, (client, server)) in (10..).zip(&pairs) {
             scope.spawn(move || exchange(client, server, [3_000_000, 3_000_000], 3000, number));
         }
-        std::thread::sleep(Duration::from_millis(30)); // in the midst of it
+        std::thread::sleep(Duration::from_millis(30)); // in the middle of the load
         splice::remove(&world.options.pins).unwrap();
     });
     assert!(splice::status(&world.options.pins).unwrap().is_none());
@@ -56,11 +56,11 @@ fn removal_under_load_loses_nothing_and_leaves_nothing() {
     quiet.write_all(b"still by queue").unwrap();
     assert_eq!(reader.hear(14), b"still by queue");
     assert!(!programs().is_subset(&others), "they are kept by those who need them");
-    // A peer that closes is no key that was lost.
+    // A peer that closes is not mistaken for a lost key.
     drop(reader);
     assert_eq!(quiet.write(b"nobody").unwrap(), 6);
     drop((pairs, quiet));
-    // A socket's memory is given back some time after its end.
+    // The kernel frees a socket some time after its end.
     until("no program is left", || programs().is_subset(&others));
 }
 
@@ -82,14 +82,14 @@ fn programs_are_exchanged_under_load() {
     assert_eq!(world.reason("missed"), 0);
 }
 
-/// Takes the client's socket out of the kernel's map, which nothing of ours ever does.
+/// Takes the client's socket out of the sockmap, which Sidestep never does.
 fn take_out(world: &World, socket: &End) {
     let map = MapHandle::from_pinned_path(world.options.pins.join("splice/maps-1/sockets")).unwrap();
     let cookie = rustix::net::sockopt::socket_cookie(&socket.0).unwrap();
     map.delete(&cookie.to_ne_bytes()).unwrap();
 }
 
-/// A byte would be missing: rather none comes any more.
+/// A byte would be missing, so the direction fails from then on.
 #[test]
 fn a_key_that_is_missing_is_an_error() {
     let world = World::new();
@@ -100,7 +100,7 @@ fn a_key_that_is_missing_is_an_error() {
         assert_eq!(server.write(b"too late").unwrap_err().raw_os_error(), Some(libc::EACCES));
     }
     assert_eq!(world.reason("missed"), 1);
-    // The other way has lost nothing.
+    // The other direction has lost nothing.
     client.write_all(&stream(1, 1000)).unwrap();
     assert_eq!(server.hear(1000), stream(1, 1000));
 }

@@ -11,9 +11,9 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// Opted in, as are the 99 ports after it.
+/// The first of 100 opted-in ports.
 pub const PORT: u16 = 7000;
-/// Nobody waits that long unless something is lost.
+/// Reached only if something is lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct World {
@@ -49,22 +49,22 @@ impl World {
         self.status().reason(name)
     }
 
-    /// How many bytes have gone by queue.
+    /// Number of bytes that were redirected.
     pub fn redirected(&self) -> u64 {
         self.status().redirected.bytes
     }
 
-    /// How many sockets are in the kernel's map.
+    /// Number of sockets in the sockmap.
     pub fn keys(&self) -> usize {
         MapHandle::from_pinned_path(self.options.pins.join("splice/maps-1/sockets")).unwrap().keys().count()
     }
 
-    /// The two ends of a connection in the node's namespace.
+    /// Both ends of a connection in the node's namespace.
     pub fn pair(&self) -> (End, End) {
         pair_in(&self.testbed.node, at_port(PORT))
     }
 
-    /// The same, of which both ends have been found to be spliced.
+    /// The same; both ends are known to be spliced.
     pub fn spliced(&self) -> (End, End) {
         let before = self.reason("spliced");
         let pair = self.pair();
@@ -83,7 +83,7 @@ pub fn at_port(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-/// An end of a connection that never waits in a call but for its readiness, as the programs do that splicing is for.
+/// An end of a connection that waits only for readiness, never in a call, as the programs do for which splicing is made.
 pub struct End(pub TcpStream);
 
 impl End {
@@ -97,7 +97,7 @@ impl End {
         End::connect_by(net::socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK, None)?, to)
     }
 
-    /// By a socket that is non-blocking already.
+    /// Connects a socket that is non-blocking already.
     pub fn connect_by(socket: OwnedFd, to: SocketAddr) -> io::Result<End> {
         match net::connect(&socket, &to) {
             Err(Errno::INPROGRESS) => {}
@@ -141,7 +141,7 @@ impl End {
     }
 }
 
-/// Waits until the socket is ready for it. Where that does not come something is lost.
+/// Waits until the socket is ready. A timeout means that something is lost.
 fn wait(socket: &impl AsFd, wanted: PollFlags) {
     let patience = Timespec::try_from(PATIENCE).unwrap();
     assert_eq!(poll(&mut [PollFd::new(socket, wanted)], Some(&patience)).unwrap(), 1, "in vain for {wanted:?}");

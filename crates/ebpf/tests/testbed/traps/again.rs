@@ -1,4 +1,4 @@
-//! Sockets that connect more than once: in vain, elsewhere, or after they were disconnected.
+//! Sockets that connect more than once: after a failure, to another Service, or after a disconnect.
 
 use crate::node::{Node, backend};
 use crate::sockets::{ask, at, dial, echo, fresh, greeted, hear, peer, socket, until};
@@ -37,7 +37,7 @@ fn a_disconnected_stream_connects_elsewhere() {
     let _servers = [backend(&one, 8080), backend(&two, 8080)];
     node.service("one", Tcp, ONE, 80, [(one.v4, 8080)]);
     node.service("two", Tcp, TWO, 80, [(two.v4, 8080)]);
-    // The last of these dials the first one's backend by its own name.
+    // The last one dials the first one's backend directly.
     let direct = SocketAddr::new(one.v4, 8080);
     let socket = client.namespace.run(|| fresh(SocketType::STREAM, false));
     for (to, who) in [(at(ONE, 80), one.v4), (at(TWO, 80), two.v4), (at(ONE, 80), one.v4), (direct, one.v4)] {
@@ -52,7 +52,7 @@ fn a_disconnected_stream_connects_elsewhere() {
     assert_eq!((node.open(one.v4, 8080), node.open(two.v4, 8080)), (0, 0));
 }
 
-/// The peer of a disconnected socket is whoever it says, no Service of an earlier connection.
+/// A disconnected socket sees a backend's own address, not the Service of an earlier connection.
 #[test]
 fn a_disconnected_socket_hears_a_backend_as_itself() {
     let mut node = Node::new();
@@ -87,7 +87,7 @@ fn a_datagram_socket_dials_one_service_after_the_other() {
     assert_eq!((node.open(one.v4, 5353), node.open(two.v4, 5353)), (0, 0));
 }
 
-/// What the kernel was not let do has changed nothing.
+/// A refused connect() has changed nothing.
 #[test]
 fn a_refused_connect_leaves_a_datagram_socket_as_it_was() {
     let mut node = Node::new();
@@ -103,7 +103,7 @@ fn a_refused_connect_leaves_a_datagram_socket_as_it_was() {
     assert_eq!(hear(&socket), (server.v4, at(ONE, 53)));
 }
 
-/// Returns when the connection has been made or has failed.
+/// Returns when the connection has been established or has failed.
 fn settled(socket: &OwnedFd) -> Result<(), Errno> {
     let mut waiting = [PollFd::new(socket, PollFlags::OUT)];
     let patience = Timespec { tv_sec: 30, tv_nsec: 0 };
@@ -126,7 +126,7 @@ fn a_connection_that_failed_in_the_background_can_be_tried_again() {
     assert_eq!(connect(&socket, &at(ONE, 80)), Err(Errno::CONNABORTED), "as the kernel ends a failed attempt");
     assert_eq!(connect(&socket, &at(ONE, 80)), Err(Errno::INPROGRESS));
     assert_eq!(settled(&socket), Ok(()));
-    // A program may ask by connect() how it went: the first time it is told, then it is connected.
+    // A program may call connect() again to learn the result: the first call returns success, the next EISCONN.
     assert_eq!(connect(&socket, &at(ONE, 80)), Ok(()));
     assert_eq!(connect(&socket, &at(ONE, 80)), Err(Errno::ISCONN));
     rustix::io::ioctl_fionbio(&socket, false).unwrap();

@@ -1,5 +1,5 @@
-//! The calls that carry an address with each datagram, by their own names: sendto, sendmsg, sendmmsg, and the three that
-//! receive. Each address is exchanged for itself.
+//! The calls that carry an address with each datagram (sendto, sendmsg, sendmmsg) and their receiving counterparts. Each address is
+//! translated separately.
 
 use super::message::{Message, with_headers};
 use crate::node::Node;
@@ -20,7 +20,7 @@ fn send_all(socket: &UdpSocket, to: &[SocketAddr]) {
     assert_eq!(sent, to.len() as i32, "{}", io::Error::last_os_error());
 }
 
-/// By recvmmsg(2), in as many calls as it takes.
+/// Receives by recvmmsg(2), in as many calls as necessary.
 fn receive_all(socket: &UdpSocket, count: usize) -> Vec<(SocketAddr, IpAddr)> {
     let mut heard = Vec::new();
     while heard.len() < count {
@@ -36,7 +36,7 @@ fn receive_all(socket: &UdpSocket, count: usize) -> Vec<(SocketAddr, IpAddr)> {
     heard
 }
 
-/// By recvmsg(2).
+/// Receives by recvmsg(2).
 fn receive(socket: &UdpSocket) -> (SocketAddr, IpAddr) {
     let mut messages = [Message::empty()];
     with_headers(&mut messages, |headers| {
@@ -98,7 +98,7 @@ fn every_call_that_receives_names_the_service() {
     }
 }
 
-/// Two Services with one backend cannot be told apart by its answers; one after the other they can.
+/// Answers of a backend that is common to two Services cannot be told apart, unless the Services are asked one after the other.
 #[test]
 fn services_that_share_their_only_backend_are_asked_one_after_the_other() {
     let mut node = Node::new();
@@ -113,15 +113,15 @@ fn services_that_share_their_only_backend_are_asked_one_after_the_other() {
             send_all(&socket, &[to]);
             assert_eq!(receive(&socket), (to, server.v4));
         }
-        // Both at once: the backend is never named, whichever of the two is.
+        // Both at once: the answers carry one of the Services' addresses, never the backend's.
         send_all(&socket, &services);
         let heard = receive_all(&socket, 2);
         assert!(heard.iter().all(|(from, _)| services.contains(from)), "{heard:?}");
     });
 }
 
-/// sendto() with an address on a connected socket: to its own Service it is its own backend, since no other's answers
-/// would be let in; to another one it is that Service.
+/// sendto() with an address on a connected socket. For its own Service the datagram goes to its own backend, since the kernel
+/// delivers no other backend's answer. For another Service it goes to that Service.
 #[test]
 fn a_connected_socket_sends_to_addresses() {
     let mut node = Node::new();
@@ -143,7 +143,7 @@ fn a_connected_socket_sends_to_addresses() {
                 let first = receive(&socket);
                 socket.send_to(b"?", name(many)).unwrap();
                 assert_eq!(receive(&socket), first);
-                // Its answer is not let in, as without us; the connection stays.
+                // Its answer is not delivered, as without Sidestep; the connection stays.
                 socket.send_to(b"?", name(one)).unwrap();
                 let refused = socket.send_to(b"?", name(at("10.96.0.3", 53))).unwrap_err();
                 assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
@@ -156,7 +156,7 @@ fn a_connected_socket_sends_to_addresses() {
     assert_eq!(node.counters("one").picks, 40, "what was sent to another Service has gone there");
 }
 
-/// The same on a socket that is connected to a pod itself.
+/// The same on a socket that is connected to a pod's own address.
 #[test]
 fn a_socket_connected_to_a_pod_sends_to_a_service() {
     let mut node = Node::new();

@@ -12,9 +12,9 @@ use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 
 const VIP: &str = "10.96.0.1";
-/// In tcpi_options: data in the SYN was acknowledged.
+/// Flag in tcpi_options: data in the SYN was acknowledged.
 const SYN_DATA: u8 = 32;
-/// tcpi_options lies behind five bytes.
+/// Offset of tcpi_options.
 const OPTIONS: usize = 5;
 
 fn set(socket: &impl AsRawFd, option: libc::c_int, value: libc::c_int) {
@@ -36,7 +36,7 @@ fn opened_fast(stream: &TcpStream) -> bool {
     info[OPTIONS] & SYN_DATA != 0
 }
 
-/// Serves so many connections: each hears what it has sent.
+/// Serves so many connections; each gets back what it has sent.
 fn server(pod: &Pod, connections: usize) -> JoinHandle<()> {
     let listener = pod.namespace.run(|| {
         std::fs::write("/proc/sys/net/ipv4/tcp_fastopen", "3").unwrap();
@@ -84,7 +84,7 @@ fn by_sendto(to: SocketAddr) -> io::Result<bool> {
     }
 }
 
-/// connect() does nothing yet; the first write does it all.
+/// connect() only stores the address; the first write does everything.
 fn by_option(to: SocketAddr) -> io::Result<bool> {
     let socket = fresh(SocketType::STREAM, to.is_ipv6());
     set(&socket, libc::TCP_FASTOPEN_CONNECT, 1);
@@ -102,7 +102,7 @@ fn data_in_the_syn_goes_to_a_backend() {
     node.service("none", Tcp, "10.96.0.2", 80, []);
     let server = server(&pod, 5);
     let fast = client.namespace.run(|| {
-        // The first connection of all asks for the cookie that the others show.
+        // The first connection requests the cookie that the others use.
         let fast = [by_sendto(at(VIP, 80)), by_sendto(at(VIP, 80)), by_option(at(VIP, 80)), by_option(at(VIP, 80))];
         for refused in [by_sendto(at("10.96.0.2", 80)), by_option(at("10.96.0.2", 80))] {
             assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);

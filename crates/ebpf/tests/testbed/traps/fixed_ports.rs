@@ -1,5 +1,5 @@
-//! Sources that bind() has chosen: two connections of one source must have different peers, and only the kernel knows
-//! which source connect() would choose.
+//! Source ports chosen by bind(): two connections from one source must have different peers. Only the kernel knows which source
+//! connect() would choose.
 
 use crate::node::{Node, backend};
 use crate::sockets::{at, fresh, greeted};
@@ -13,7 +13,7 @@ use std::time::Duration;
 const ONE: &str = "10.96.0.1";
 const TWO: &str = "10.96.0.2";
 
-/// A socket with this source port, which an earlier one may have had. It ends by a reset, which keeps no tuple.
+/// A socket with this source port, which an earlier one may have had. It ends with a reset, which keeps no tuple.
 fn bound(v6: bool, port: u16) -> OwnedFd {
     let socket = fresh(SocketType::STREAM, v6);
     sockopt::set_socket_reuseaddr(&socket, true).unwrap();
@@ -22,7 +22,7 @@ fn bound(v6: bool, port: u16) -> OwnedFd {
     socket
 }
 
-/// With one backend for two Services the second connection fails as the kernel says, and only while the first lasts.
+/// If two Services have one backend, the second connection fails as in the kernel, but only while the first one lasts.
 #[test]
 fn a_tuple_that_is_taken_is_free_again() {
     let mut node = Node::new();
@@ -47,7 +47,7 @@ fn a_tuple_that_is_taken_is_free_again() {
     assert!(node.reason("tuple-in-use") > 0);
 }
 
-/// The same source port once more, while other backends are free: as many connections as there are backends.
+/// The same source port again, while other backends are free: as many connections as there are backends.
 #[test]
 fn the_same_service_can_be_dialled_as_often_as_it_has_backends() {
     let mut node = Node::new();
@@ -66,13 +66,13 @@ fn the_same_service_can_be_dialled_as_often_as_it_has_backends() {
                 assert_eq!(connect(&third, &at(ONE, 80)), Err(Errno::ADDRNOTAVAIL));
             }
         }
-        // Four tries find the other backend 15 times of 16; less than 25 of 50 is less likely than 1e-18.
+        // Four tries find the other backend in 15 of 16 cases; fewer than 25 of 50 have a probability below 1e-18.
         assert!(made >= 25, "{made} of 50");
     });
     assert!(pods.iter().all(|pod| node.open(pod.v4, 8080) == 0));
 }
 
-/// What failed holds nothing: not the tuple, nor a place among the connections.
+/// A failed connection keeps neither its tuple nor its count.
 #[test]
 fn a_failed_connection_gives_its_tuple_back() {
     let mut node = Node::new();

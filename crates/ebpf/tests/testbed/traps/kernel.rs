@@ -1,6 +1,6 @@
-//! Sockets that the kernel itself makes and connects. NFS is the client that everybody knows, and not in every kernel
-//! (CONFIG_NETWORK_FILESYSTEMS); the subflow of an MPTCP socket takes the same way: a socket of the kernel's own, which
-//! passes the hook of connect(), and of whose end no hook tells.
+//! Sockets that the kernel itself creates and connects. The best-known client is NFS, which not every kernel has
+//! (CONFIG_NETWORK_FILESYSTEMS). An MPTCP subflow is such a socket as well: it passes the connect() hook, and no hook reports its
+//! end.
 
 use crate::node::{Node, backend};
 use crate::sockets::{at, greeted};
@@ -10,8 +10,8 @@ use std::net::{SocketAddr, TcpStream};
 
 const VIP: &str = "10.96.0.1";
 
-/// It counts as no open connection, since nobody would say when it is over. The MPTCP socket itself has dialled nothing,
-/// and so names the backend as its peer.
+/// The subflow does not count as an open connection, since nothing would report its end. The MPTCP socket itself was not
+/// translated, so it reports the backend as its peer.
 #[test]
 fn the_subflow_of_a_multipath_socket_is_translated() {
     let mut node = Node::new();

@@ -1,4 +1,4 @@
-//! IPv6 sockets: with mapped addresses in every hook, for IPv6 only, and with addresses of the other family.
+//! IPv6 sockets: with mapped addresses in every hook, with IPV6_V6ONLY, and with addresses of the other family.
 
 use crate::node::{Node, backend};
 use crate::sockets::{ask, at, dial, echo, fresh, hear, mapped, patient, peer, socket, socket6};
@@ -37,7 +37,7 @@ fn a_mapped_address_is_the_service_in_every_hook() {
     });
 }
 
-/// connect() of an IPv6 socket for datagrams also takes an IPv4 address as such.
+/// connect() of an IPv6 UDP socket also accepts a plain IPv4 address.
 #[test]
 fn an_address_of_the_other_family_is_the_service_too() {
     let mut node = Node::new();
@@ -56,7 +56,7 @@ fn an_address_of_the_other_family_is_the_service_too() {
     });
 }
 
-/// Such a socket has no IPv4, with us as without us.
+/// Such a socket has no IPv4, with or without Sidestep.
 #[test]
 fn a_socket_for_v6_only_reaches_v6_only() {
     let mut node = Node::new();
@@ -84,7 +84,7 @@ fn a_socket_for_v6_only_reaches_v6_only() {
     });
 }
 
-/// One socket, both families of one Service.
+/// One socket uses both families of one Service.
 #[test]
 fn one_socket_hears_both_families_of_a_service() {
     let mut node = Node::new();

@@ -1,11 +1,11 @@
-//! Messages with addresses, as the system calls want them.
+//! Messages with addresses, in the form of the system calls.
 
 use crate::sockets::answer;
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 
-/// One message with its own address, as sendmmsg(2) and recvmmsg(2) want it.
+/// One message with its own address, for sendmmsg(2) and recvmmsg(2).
 pub struct Message {
     address: libc::sockaddr_storage,
     text: [u8; 64],
@@ -65,7 +65,7 @@ impl Message {
     }
 }
 
-/// Calls `work` with headers that point at the messages, and takes the lengths that it leaves.
+/// Calls `work` with headers that refer to the messages, and takes over the received lengths.
 pub fn with_headers<T>(messages: &mut [Message], work: impl FnOnce(&mut [libc::mmsghdr]) -> T) -> T {
     let mut parts: Vec<libc::iovec> =
         messages.iter_mut().map(|m| libc::iovec { iov_base: m.text.as_mut_ptr().cast(), iov_len: m.length }).collect();

@@ -1,4 +1,4 @@
-//! Calls that a translation at the socket could get wrong, one kind a file.
+//! Calls that a translation at the socket could get wrong; one file for each kind.
 
 mod again;
 mod calls;

@@ -1,4 +1,4 @@
-//! What a socket was translated to belongs to the socket: whoever holds it, wherever that process is.
+//! A translation belongs to the socket, whichever process holds it, and wherever that process is.
 
 use crate::node::{Node, backend};
 use crate::sockets::{at, echo, hear, socket, until};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 const VIP: &str = "10.96.0.1";
 
-/// What another program, which holds the socket as its standard input, says of it.
+/// What another program, which has the socket as its standard input, observes.
 fn told(socket: impl Into<OwnedFd>, script: &str) -> Vec<String> {
     let script = format!("import socket\ns = socket.socket(fileno=0)\n{script}");
     let mut command = Command::new("/usr/bin/python3");
@@ -33,7 +33,7 @@ fn a_socket_means_the_same_to_another_program() {
         (TcpStream::connect(at(VIP, 80)).unwrap(), connected, unconnected)
     });
     let ours = stream.try_clone().unwrap();
-    // In another network namespace, and in no cgroup of ours.
+    // The other program is in another network namespace, and outside of the cgroup.
     let (peers, heard) = node.testbed.cgroup.outside(|| {
         let stream_peer = told(stream, "print(s.getpeername())\nprint(s.recv(64).decode())");
         let datagram_peer = told(connected.try_clone().unwrap(), "print(s.getpeername())\ns.send(b'?')");
@@ -42,13 +42,13 @@ fn a_socket_means_the_same_to_another_program() {
     assert_eq!(peers, [format!("('{VIP}', 80)"), server.v4.to_string(), format!("('{VIP}', 53)")]);
     assert_eq!(heard, [format!("(b'{}', ('{VIP}', 53))", server.v4)]);
     assert_eq!(hear(&connected), (server.v4, at(VIP, 53)));
-    // It is open for as long as anybody holds it.
+    // The connection is open as long as any process holds it.
     assert_eq!((node.open(server.v4, 8080), node.open(server.v4, 5353)), (1, 1));
     drop((ours, connected));
     until("nothing counts as open", || (node.open(server.v4, 8080), node.open(server.v4, 5353)) == (0, 0));
 }
 
-/// A socket that was made outside of the cgroup is not translated by being used inside.
+/// A socket that was created outside of the cgroup is not translated, even if it is used inside.
 #[test]
 fn a_socket_from_outside_is_left_alone() {
     let mut node = Node::new();

@@ -1,4 +1,4 @@
-//! io_uring makes the same calls without the system calls of the same names.
+//! io_uring makes these calls without the system calls of the same names.
 
 use super::message::{Message, with_headers};
 use crate::node::{Node, backend};
@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 const VIP: &str = "10.96.0.1";
 
-/// Hands one operation in and waits for its outcome.
+/// Submits one operation and waits for its result.
 ///
 /// # Safety
 /// What the operation points at lives until then.

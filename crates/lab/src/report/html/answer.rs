@@ -1,4 +1,4 @@
-//! What a decider reads first, and perhaps only.
+//! The summary that readers see first.
 
 use super::verdicts::verdict;
 use crate::report::answer::{Answer, answers, control, control_line, ending};
@@ -23,7 +23,7 @@ pub fn section(findings: &Findings) -> Markup {
     }
 }
 
-/// Of more variants than that only the first sentence is seen at once.
+/// With more variants than this, only the first sentence of each is visible at once.
 const OPEN: usize = 3;
 
 fn said(answer: &Answer, all: usize) -> Markup {

@@ -1,4 +1,4 @@
-//! How a figure goes with an axis of numbers: connections, rate, size of bodies.
+//! Charts of a figure against a numeric axis: connections, rate, size of bodies.
 
 use super::scale::Scale;
 use super::svg::{WIDTH, class, drawing, figure, level_grid, line, mark, path, text, upright_grid};
@@ -31,7 +31,7 @@ pub fn section(findings: &Findings) -> Markup {
     }
 }
 
-/// The axes with more than one value, and none that is no number.
+/// The axes that have more than one value, and only numbers.
 fn numeric(run: &Run) -> Vec<String> {
     let names: IndexSet<&String> = run.cells.iter().flat_map(|cell| cell.values.keys()).collect();
     let values = |axis: &str| run.cells.iter().filter_map(|cell| cell.values.get(axis)).collect::<IndexSet<_>>();
@@ -59,19 +59,19 @@ fn number(text: &str) -> Option<f64> {
     Some(text[..end].parse::<f64>().ok()? * unit)
 }
 
-/// The amount and the latency whatever is judged, then what is judged.
+/// Amount and latency, whether judged or not, then the judged figures.
 fn figures(run: &Run) -> IndexSet<Figure> {
     let told = |figure: &Figure| {
         let trials = run.cells.iter().flat_map(|cell| &cell.trials);
         trials.filter_map(|trial| figure.of(trial)).any(|value| value > 0.0)
     };
-    // Where requests are counted, bytes say the same again.
+    // Bytes are left out if requests are counted: they would show the same.
     let amount = [Figure::Rate, Figure::Throughput].into_iter().find(told);
     let latency = [Figure::P50, Figure::P90].into_iter().filter(told);
     amount.into_iter().chain(latency).chain(run.scenario.judged.iter().copied()).collect()
 }
 
-/// Each choice of values for all other axes: a panel of its own.
+/// Each choice of values for all other axes, which gets a chart of its own.
 fn others(run: &Run, axis: &str) -> Vec<IndexMap<String, String>> {
     let mut all = Vec::new();
     for cell in &run.cells {
@@ -118,7 +118,7 @@ fn panel(findings: &Findings, axis: &str, what: Figure, others: &IndexMap<String
     figure(caption, drawing(&format!("{} against {axis}", what.title()), HEIGHT, content))
 }
 
-/// As the scenario has it: `64k`, not 64000.
+/// The value as the scenario writes it: `64k`, not 64000.
 fn written(run: &Run, axis: &str, value: f64) -> String {
     let mut all = run.cells.iter().filter_map(|cell| cell.values.get(axis));
     all.find(|text| number(text) == Some(value)).cloned().unwrap_or_default()
@@ -141,7 +141,7 @@ fn series(
 
 fn drawn(findings: &Findings, series: &Series, what: Figure, along: &Scale, up: &Scale) -> Markup {
     let name = &findings.run.variants[series.variant].name;
-    // Beside each other, so that whiskers do not hide each other.
+    // Variants are offset, so that whiskers do not overlap.
     let aside = (series.variant as f64 - (findings.run.variants.len() - 1) as f64 / 2.0) * 1.6;
     let place = |at: f64| along.at(at) + aside;
     let line_through = series.points.iter().filter_map(|(at, one)| Some((place(*at), up.at(one.median?))));

@@ -1,4 +1,4 @@
-//! How the trials of each variant are spread: boxes, with every trial as a dot.
+//! Box plots of each variant's turns, with every turn as a dot.
 
 use super::scale::Scale;
 use super::svg::{WIDTH, class, drawing, figure, line, name, px, upright_grid};
@@ -8,7 +8,7 @@ use crate::result::{Figure, Trial};
 use crate::stats::{BoxPlot, box_of};
 use maud::{Markup, html};
 
-/// A variant's name, its box below, and its trials below that.
+/// Height of a row: a variant's name, its box, and its turns.
 const ROW: f64 = 46.0;
 const NAME: f64 = 11.0;
 const HALF: f64 = 6.0;
@@ -102,8 +102,8 @@ fn dot(trial: &Trial, value: f64, what: Figure, scale: &Scale, y: f64) -> Markup
         (_, true) => ", disturbed",
         _ => "",
     };
-    // Rounds one above the other, so that equal values remain countable.
-    let y = y + (f64::from(trial.round % 5) - 2.0) * 2.4;
+    // Rounds are offset vertically, so that equal values can be counted.
+    let y = y + (f64::from(turn.round % 5) - 2.0) * 2.4;
     html! {
         circle class=(if state.is_empty() { "dot" } else { "dot hollow" }) cx=(px(scale.at(value))) cy=(px(y)) r="2.2" {
             title { "round " (trial.round) ": " (units::value(what, value)) (state) }

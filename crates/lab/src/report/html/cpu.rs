@@ -1,4 +1,4 @@
-//! What a request costs, by process; and what else the machine had to do for it.
+//! CPU time for each request, by process, and other costs for the machine.
 
 use super::scale::Scale;
 use super::svg::{WIDTH, class, drawing, figure, name, px, text, upright_grid};
@@ -42,7 +42,7 @@ fn processes(run: &Run) -> IndexSet<&str> {
     trials.flat_map(|trial| trial.usage.processes.keys().map(String::as_str)).collect()
 }
 
-/// Seconds of a request: of each process, in user space and in the kernel.
+/// Seconds for each request: of each process, in user space and in the kernel.
 type Cost<'a> = IndexMap<&'a str, (f64, f64)>;
 
 fn cost<'a>(cell: &'a Cell, variant: &str) -> Cost<'a> {
@@ -64,7 +64,7 @@ fn total(cost: &Cost) -> f64 {
 fn panel(run: &Run, cell: &Cell, processes: &IndexSet<&str>) -> Markup {
     let costs: Vec<Cost> = run.variants.iter().map(|variant| cost(cell, &variant.name)).collect();
     let title = cell.title();
-    // The value stands behind the bar.
+    // The value is to the right of the bar.
     let Some(scale) = Scale::from_zero(costs.iter().map(total), 1.0, WIDTH - 58.0) else { return html! {} };
     let bottom = costs.len() as f64 * ROW + 2.0;
     let content = html! {
@@ -102,7 +102,7 @@ fn bar(cost: &Cost, processes: &IndexSet<&str>, scale: &Scale, y: f64) -> Markup
     }
 }
 
-/// Medians of everything else that was counted.
+/// Medians of all other figures.
 fn others(findings: &Findings) -> Markup {
     let told: Vec<Figure> = OTHERS.into_iter().filter(|&figure| has(findings.run, figure)).collect();
     html! {

@@ -1,4 +1,4 @@
-//! Latency by percentile, up to where there are requests enough to tell.
+//! Latency by percentile, as far as there are enough requests.
 
 use super::scale::Scale;
 use super::svg::{WIDTH, class, drawing, figure, level_grid, path, px, upright};
@@ -15,10 +15,10 @@ const TOP: f64 = 8.0;
 const BOTTOM: f64 = HEIGHT - 22.0;
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
-/// A percentile with fewer requests beyond it is a matter of luck.
+/// A percentile with fewer requests beyond it is too uncertain.
 const BEYOND: f64 = 10.0;
 
-/// Points of a curve between two nines.
+/// Points of a curve between two consecutive nines (90 %, 99 %, ...).
 const FINE: usize = 24;
 
 pub fn section(findings: &Findings) -> Markup {
@@ -39,7 +39,7 @@ pub fn section(findings: &Findings) -> Markup {
 
 struct Curve {
     variant: usize,
-    /// Percentile and seconds.
+    /// Pairs of percentile and seconds.
     points: Vec<(f64, f64)>,
 }
 
@@ -67,7 +67,7 @@ fn curve(cell: &Cell, variant: usize, name: &str) -> Option<Curve> {
     (points.len() > 1).then_some(Curve { variant, points })
 }
 
-/// Nines are equally far apart.
+/// Consecutive nines have equal distances.
 fn place(percent: f64) -> f64 {
     let nines = |percent: f64| -(1.0 - percent / 100.0).log10();
     LEFT + (nines(percent) - nines(50.0)) / (nines(99.99) - nines(50.0)) * (RIGHT - LEFT)

@@ -1,4 +1,4 @@
-//! All changes at a glance: every interval beside the line of no change.
+//! All changes at a glance: every interval next to the line of no change.
 
 use super::scale::Scale;
 use super::svg::{WIDTH, class, drawing, figure, line, mark, name, upright_grid};
@@ -13,7 +13,7 @@ const STEP: f64 = 15.0;
 const GAP: f64 = 6.0;
 const AXIS: f64 = 22.0;
 
-/// One drawing a figure: cell below cell.
+/// One drawing for each figure, with all cells.
 pub fn charts(findings: &Findings) -> Markup {
     html! {
         div.charts { @for &figure in &findings.run.scenario.judged { (panel(findings, figure)) } }
@@ -48,7 +48,7 @@ enum Row<'a> {
     Change(f64, &'a Finding, Comparison),
 }
 
-/// Where each row stands, and where all of them end.
+/// The rows' positions, and the height of all.
 fn placed<'a>(findings: &Findings, shown: &[(&'a Finding, Comparison)]) -> (Vec<Row<'a>>, f64) {
     let (mut y, mut last, mut rows) = (0.0, None, Vec::new());
     for (one, beside) in shown {

@@ -1,4 +1,4 @@
-//! What the scenario wants, and whether it was reached.
+//! The scenario's goals, and whether they were reached.
 
 use crate::report::findings::Findings;
 use crate::report::goals::{Judged, Standing, goals};
@@ -32,7 +32,7 @@ fn line(goal: &Judged) -> Markup {
     }
 }
 
-/// Never colour alone.
+/// Shown by colour, sign and word.
 fn word(standing: Standing) -> Markup {
     let (class, sign) = match standing {
         Standing::Reached => ("verdict better", "\u{2714}"),

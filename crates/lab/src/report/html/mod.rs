@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing else: no network, no script, no font.
+//! The report as a self-contained page: no network, no script, no font.
 
 mod answer;
 mod axes;
@@ -21,10 +21,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Nothing is loaded, nothing runs: were a name to get past the escaping, the browser would not follow it.
+/// Nothing is loaded or executed, even if a name were to defeat the escaping.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// Colours there are for variants other than the baseline and its control.
+/// Number of colours for variants other than the baseline and its control.
 const COLOURS: usize = 7;
 
 pub fn page(run: &Run) -> String {
@@ -69,7 +69,7 @@ fn head(run: &Run) -> Markup {
     }
 }
 
-/// For each variant its colour, and that it can be switched off.
+/// Styles for each variant: its colour, and the rule that hides it.
 fn own_style(run: &Run) -> String {
     let numbered = run.variants.iter().enumerate();
     let rule = |(number, variant): (usize, &Variant)| {
@@ -81,7 +81,7 @@ fn own_style(run: &Run) -> String {
     numbered.map(rule).collect()
 }
 
-/// Grey for the baseline, as it is what the others stand out from.
+/// The baseline is grey, so that the others stand out.
 fn colour(run: &Run, number: usize, variant: &Variant) -> String {
     if variant.baseline || variant.control {
         return if variant.baseline { "base" } else { "control" }.into();
@@ -90,7 +90,7 @@ fn colour(run: &Run, number: usize, variant: &Variant) -> String {
     format!("v{}", before % COLOURS)
 }
 
-/// What marks time in the kernel; every drawing of the page refers to it.
+/// The pattern for time in the kernel, to which every drawing refers.
 fn hatch() -> Markup {
     html! {
         svg.defs aria-hidden="true" {
@@ -103,7 +103,7 @@ fn hatch() -> Markup {
     }
 }
 
-/// Switches without a script.
+/// Check boxes that work without a script.
 fn legend(run: &Run) -> Markup {
     html! {
         nav.legend aria-label="Variants" {
@@ -117,7 +117,7 @@ fn legend(run: &Run) -> Markup {
     }
 }
 
-/// The mark of a variant in its colour, before its name.
+/// A variant's mark in its colour, for use before its name.
 fn swatch(variant: usize) -> Markup {
     html! {
         svg class={ "swatch n" (variant) } viewBox="-6 -6 12 12" aria-hidden="true" { (svg::mark(variant, 0.0, 0.0)) }

@@ -4,7 +4,7 @@ use crate::report::findings::Findings;
 use crate::report::profile::{ABOUT, Profiles};
 use maud::{Markup, html};
 
-/// Of headings and lines: words, not numbers.
+/// The first columns, which are words and not numbers.
 const WORDS: usize = 2;
 
 pub fn section(findings: &Findings) -> Markup {

@@ -1,4 +1,4 @@
-//! The experiment that was reproduced, beside ours.
+//! The reproduced experiment, compared with ours.
 
 use super::verdicts::change;
 use crate::report::findings::{Finding, Findings};
@@ -23,7 +23,7 @@ pub fn section(findings: &Findings) -> Markup {
     }
 }
 
-/// A link only to the web, whatever the scenario says.
+/// Links only to http and https, whatever the scenario says.
 fn source(published: &Published) -> Markup {
     let url = published.url.as_ref().filter(|url| url.starts_with("https://") || url.starts_with("http://"));
     html! {

@@ -1,4 +1,4 @@
-//! Everything to do it again.
+//! Everything that is needed to repeat the run.
 
 use crate::report::answer::machine;
 use crate::report::units;
@@ -26,7 +26,7 @@ pub fn section(run: &Run) -> Markup {
     }
 }
 
-/// As a shell would have it.
+/// Quoted for a shell.
 fn command(run: &Run) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     let quoted = run.command.iter().map(|word| match word.chars().all(plain) && !word.is_empty() {

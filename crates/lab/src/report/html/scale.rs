@@ -1,6 +1,6 @@
-//! From values to places in a drawing, and the round numbers between.
+//! Maps values to positions in a drawing, and chooses round numbers for ticks.
 
-/// A range of values on a range of places; by powers where the values lie far apart.
+/// Maps a range of values to a range of positions, logarithmically if the values are far apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     low: f64,
@@ -10,24 +10,24 @@ pub struct Scale {
     log: bool,
 }
 
-/// Values that differ by more than this factor are told apart only by their logarithms.
+/// From this ratio of the values on the scale is logarithmic.
 const FAR: f64 = 12.0;
 
-/// Of the range, left free on both sides.
+/// Free part of the range on both sides.
 const MARGIN: f64 = 0.04;
 
 impl Scale {
-    /// Fits what there is; None without any finite value.
+    /// Fits the values; None: there is no finite one.
     pub fn fit(values: impl IntoIterator<Item = f64>, from: f64, to: f64) -> Option<Scale> {
         let (low, high) = range(values)?;
         let log = low > 0.0 && high / low > FAR;
         let (low, high) = if log { (low.ln(), high.ln()) } else { (low, high) };
-        // All values the same: some room around them.
+        // If all values are equal, adds some room around them.
         let room = if high > low { (high - low) * MARGIN } else { high.abs().max(1e-12) * MARGIN };
         Some(Scale { low: low - room, high: high + room, from, to, log })
     }
 
-    /// From zero, for bars.
+    /// Begins at zero, for bars.
     pub fn from_zero(values: impl IntoIterator<Item = f64>, from: f64, to: f64) -> Option<Scale> {
         let (_, high) = range(values)?;
         Some(Scale { low: 0.0, high: if high > 0.0 { high } else { 1.0 }, from, to, log: false })
@@ -38,7 +38,7 @@ impl Scale {
         self.from + (value - self.low) / (self.high - self.low) * (self.to - self.from)
     }
 
-    /// Round numbers within, some `many` of them.
+    /// About `many` round numbers in the range.
     pub fn ticks(&self, many: usize) -> Vec<f64> {
         if self.log { self.powers(many) } else { self.steps(many) }
     }
@@ -46,7 +46,7 @@ impl Scale {
     fn steps(&self, many: usize) -> Vec<f64> {
         let step = round_up((self.high - self.low) / many as f64);
         let first = (self.low / step).ceil() as i64;
-        // Slightly more than the end, as the division is not exact.
+        // Slightly beyond the end, since the division is not exact.
         let last = (self.high / step + 1e-9).floor() as i64;
         (first..=last).map(|number| number as f64 * step).collect()
     }
@@ -68,7 +68,7 @@ fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     finite.map(|value| (value, value)).reduce(|(low, high), (one, _)| (low.min(one), high.max(one)))
 }
 
-/// 1, 2 or 5 times a power of ten.
+/// Rounds up to 1, 2 or 5 times a power of ten.
 fn round_up(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     [1.0, 2.0, 5.0].into_iter().map(|one| one * power).find(|one| *one >= step * 0.999).unwrap_or(10.0 * power)

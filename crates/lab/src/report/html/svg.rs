@@ -1,24 +1,24 @@
 //! Parts that all drawings share.
 //!
-//! Every drawing is as wide as a phone's page, so that its text is as large there as it was meant; wider pages show several
-//! beside each other. Elements are never self-closing, as HTML would take what follows for their children.
+//! Every drawing is as wide as a phone's screen, so that its text has the right size there; wider pages show several side by side.
+//! Elements are never self-closing, since HTML would take what follows for their children.
 
 use super::scale::Scale;
 use crate::report::table::cut;
 use maud::{Markup, html};
 
-/// Of every drawing, in its own units.
+/// Width of every drawing, in its own units.
 pub const WIDTH: f64 = 360.0;
 
-/// What a variant's marks are drawn as, so that colour is never the only difference.
+/// Number of shapes for variants' marks, so that colour is never the only difference.
 const SHAPES: usize = 6;
 
-/// One decimal is a tenth of a pixel.
+/// One decimal, a tenth of a pixel.
 pub fn px(place: f64) -> String {
     format!("{place:.1}")
 }
 
-/// Toggled and coloured by the variant's place in the run.
+/// The classes by which a variant is hidden and coloured.
 pub fn class(variant: usize) -> String {
     format!("variant n{variant}")
 }
@@ -29,7 +29,7 @@ pub fn drawing(label: &str, height: f64, content: Markup) -> Markup {
     }
 }
 
-/// A drawing with what it shows above it.
+/// A drawing with a caption.
 pub fn figure(caption: Markup, drawing: Markup) -> Markup {
     html! { figure { figcaption { (caption) } (drawing) } }
 }
@@ -38,7 +38,7 @@ pub fn text(x: f64, y: f64, class: &str, words: &str) -> Markup {
     html! { text x=(px(x)) y=(px(y)) class=(class) { (words) } }
 }
 
-/// A name above what is its, cut off where the drawing ends.
+/// A heading inside a drawing, cut off at the drawing's end.
 pub fn name(y: f64, words: &str) -> Markup {
     let most = (WIDTH / wide("x")) as usize;
     html! { text.name x="1" y=(px(y)) { (cut(words, most)) @if words.chars().count() > most { title { (words) } } } }
@@ -48,12 +48,12 @@ pub fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> Markup {
     html! { line class=(class) x1=(px(from.0)) y1=(px(from.1)) x2=(px(to.0)) y2=(px(to.1)) {} }
 }
 
-/// Lines and numbers across, for values that go to the right.
+/// Vertical grid lines with numbers.
 pub fn upright_grid(scale: &Scale, ticks: &[f64], top: f64, bottom: f64, name: &dyn Fn(f64) -> String) -> Markup {
     upright(ticks.iter().map(|&tick| (scale.at(tick), name(tick))).collect(), top, bottom)
 }
 
-/// The same for places and labels that are known.
+/// The same for given positions and labels.
 pub fn upright(labels: Vec<(f64, String)>, top: f64, bottom: f64) -> Markup {
     html! {
         @for (x, _) in &labels { (line("grid", (*x, top), (*x, bottom))) }
@@ -61,7 +61,7 @@ pub fn upright(labels: Vec<(f64, String)>, top: f64, bottom: f64) -> Markup {
     }
 }
 
-/// Only labels that do not touch the one before; the outermost are pulled inside.
+/// Leaves out labels that touch the one before, and moves the outermost inside.
 fn spaced(labels: Vec<(f64, String)>) -> Vec<(f64, String, &'static str)> {
     let mut free = f64::MIN;
     let mut all = Vec::new();
@@ -80,12 +80,12 @@ fn spaced(labels: Vec<(f64, String)>) -> Vec<(f64, String, &'static str)> {
     all
 }
 
-/// About; system fonts differ.
+/// Approximate width of a text; system fonts differ.
 pub fn wide(text: &str) -> f64 {
     text.chars().count() as f64 * 6.4
 }
 
-/// Lines and numbers for values that go up, with the numbers left of `left`.
+/// Horizontal grid lines with numbers left of `left`.
 pub fn level_grid(scale: &Scale, ticks: &[f64], left: f64, right: f64, name: &dyn Fn(f64) -> String) -> Markup {
     html! {
         @for &tick in ticks {

@@ -1,4 +1,4 @@
-//! How the measurement itself went: what was repeated, what failed.
+//! The course of the measurement: what was repeated, what failed.
 
 use super::svg::class;
 use crate::report::findings::Findings;
@@ -51,8 +51,8 @@ fn row(run: &Run, number: usize, ways: &IndexSet<&str>) -> Markup {
     }
 }
 
-/// Bytes that did not take the kernel's way; none where nobody counted them.
-fn moved(own: &[&Trial], way: &str) -> String {
+/// Bytes that took this way instead of the kernel's; empty if nobody counted.
+fn moved(own: &[&Turn], way: &str) -> String {
     let counted: Vec<u64> =
         own.iter().filter(|trial| trial.counts()).filter_map(|trial| trial.moved.get(way).copied()).collect();
     if counted.is_empty() { units::NOTHING.into() } else { units::bytes(counted.iter().sum::<u64>() as f64) }

@@ -70,7 +70,7 @@ fn median(figure: Figure, median: Option<f64>) -> Markup {
     html! { span.median { (median.map_or(units::NOTHING.into(), |median| units::value(figure, median))) } }
 }
 
-/// Never a number alone: change, interval, and the verdict as sign, word and colour.
+/// Change, interval, and the verdict as sign, word and colour.
 pub fn change(beside: &Comparison) -> Markup {
     html! {
         span.change { (units::change(beside.ratio)) } " "

@@ -1,4 +1,4 @@
-//! After the measurement: where everybody's CPU time goes.
+//! Samples where CPU time goes, after the measurement.
 
 use super::super::trial;
 use super::Experiment;
@@ -8,7 +8,7 @@ use crate::scenario::Restart;
 use indexmap::IndexMap;
 
 impl Experiment<'_> {
-    /// One more trial of everybody in each cell, but for the control. What fails is in the notes.
+    /// One more turn of each contestant except the control, in each cell. Failures are noted.
     pub(super) fn profile(&mut self) {
         for (cell, who) in self.sampled() {
             if self.stop.asked() {
@@ -26,7 +26,7 @@ impl Experiment<'_> {
         }
     }
 
-    /// (cell, contestant)
+    /// Pairs of cell and contestant.
     fn sampled(&self) -> Vec<(usize, usize)> {
         let all = (0..self.cells.len()).flat_map(|cell| (0..self.contestants.len()).map(move |who| (cell, who)));
         all.filter(|(cell, who)| self.takes_part(*cell, *who) && !self.contestants[*who].control).collect()

@@ -1,4 +1,4 @@
-//! Servers over UDP that tell a client how its datagram looks from their end.
+//! UDP servers that tell a client how its datagram looks from their end.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use sidestep_testkit::greeter::{Owner, Seen, as_owner};
@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// One socket for each address, so that answers come from there. Ends when dropped.
+/// One socket for each address, so that answers come from that address. Ends when dropped.
 pub struct Datagrams {
     stop: Arc<OwnedFd>,
     server: Option<JoinHandle<()>>,
@@ -37,7 +37,7 @@ fn serve(sockets: &[(SocketAddr, UdpSocket)], stop: &OwnedFd) {
     }
 }
 
-/// A socket may have something to say about an earlier answer instead.
+/// Reading may fail because of an ICMP error for an earlier answer.
 fn answer(at: SocketAddr, socket: &UdpSocket) {
     let Ok((_, peer)) = socket.recv_from(&mut [0; 16]) else { return };
     let seen = Seen { listener: at.port(), local: at, peer, original: None };

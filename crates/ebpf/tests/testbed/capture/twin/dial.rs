@@ -1,4 +1,4 @@
-//! One probe, and what came of it. Nothing here knows which of the twins it is in.
+//! One probe and its outcome. Nothing here knows which of the twins it is in.
 
 use super::probes::{Probe, Source};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,17 +14,17 @@ use std::time::Duration;
 pub enum Outcome {
     Answered {
         seen: Seen,
-        /// The client's own view of both ends; of a datagram's answer, where it came from.
+        /// The client's view of both ends; for a datagram, `peer` is the source of the answer.
         local: SocketAddr,
         peer: SocketAddr,
     },
     Failed(i32),
-    /// Within the time that was given.
+    /// Nothing came in time.
     Silent,
 }
 
 impl Outcome {
-    /// Ports that the kernel has chosen are no part of what is compared, but that both ends mean the same one is.
+    /// Removes ports that the kernel has chosen, which may differ; but both ends must agree on them.
     fn without_chosen_port(mut self, probe: &Probe) -> Outcome {
         if let Outcome::Answered { seen, local, .. } = &mut self
             && !matches!(probe.source, Source::Port(..))
@@ -37,7 +37,7 @@ impl Outcome {
     }
 }
 
-/// In the calling thread's namespace, and as its owner.
+/// Dials in the calling thread's namespace, as its user.
 pub fn dial(probe: &Probe, patience: Duration) -> Outcome {
     let done = match probe.protocol {
         Protocol::Tcp => stream(probe, patience),

@@ -1,4 +1,5 @@
-//! Where Sidestep and istio-iptables differ, and why. What is not here must be equal; what is here must be found.
+//! The permitted differences between Sidestep and istio-iptables, with reasons. All others are errors, and each of these must
+//! occur.
 
 use super::dial::Outcome;
 use super::expected;
@@ -13,7 +14,7 @@ pub struct Difference {
     pub istio: &'static str,
     pub sidestep: &'static str,
     pub reason: &'static str,
-    /// Makes of istio-iptables' outcome the one that is to be expected here, and leaves alone what it is not about.
+    /// Changes istio-iptables' outcome to the one expected here, if the difference applies.
     pub translate: fn(&Case, &mut Outcome),
 }
 
@@ -121,7 +122,7 @@ pub const ALL: [Difference; 7] = [
         reason: "better than a time-out",
         translate: |case, outcome| {
             let has_device = case.probe.device.is_some_and(|device| device != "lo") || case.probe.is_of_link();
-            // Some of these datagrams arrive: the socket itself is not bound.
+            // Some of these datagrams arrive, since the socket itself is not bound.
             let is_datagram = case.probe.is_of_link() && !case.is_connected();
             if has_device && (is_datagram || !matches!(outcome, Outcome::Answered { .. })) {
                 case.take_captured(outcome);
@@ -148,7 +149,7 @@ impl Case<'_> {
         matches!(self.probe.source, Source::Port(..)) && self.probe.source.address().is_none()
     }
 
-    /// Of the pod itself. The destination says so: a socket that is bound to an IPv4 address reaches no other.
+    /// A stream to the pod itself. The destination decides: a socket bound to an IPv4 address reaches no other family.
     fn is_v6_stream(&self) -> bool {
         let is_own = !matches!(self.probe.from, From::Neighbour(_));
         is_own && self.probe.is_tcp() && self.probe.to.ip().to_canonical().is_ipv6()
@@ -158,7 +159,7 @@ impl Case<'_> {
         self.probe.is_tcp() || self.probe.connected
     }
 
-    /// Ours, if the proxy and the program know everything about it.
+    /// Takes our outcome if both the proxy and the program are told everything about it.
     fn take_captured(&self, outcome: &mut Outcome) {
         let Outcome::Answered { seen, peer, .. } = self.ours else { return };
         let dialled = SocketAddr::new(self.probe.to.ip().to_canonical(), self.probe.to.port());
@@ -176,7 +177,7 @@ impl Case<'_> {
     }
 }
 
-/// Of the same family.
+/// The loopback address of the same family.
 fn loopback_like(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),

@@ -1,4 +1,4 @@
-//! What the evaluator says of a probe.
+//! What the model says about a probe.
 
 use super::dial::Outcome;
 use super::probes::{From, Probe};
@@ -9,7 +9,7 @@ use sidestep_mesh::capture::probe;
 use sidestep_mesh::capture::rules::Rules;
 use sidestep_mesh::capture::verdict::{Action, Verdict};
 
-/// None: the rules are not about it.
+/// None: the rules do not apply to it.
 pub fn verdict(rules: &Rules, probe: &Probe) -> Option<Verdict> {
     let asked = match probe.from {
         From::Pod((uid, gid)) => probe::Probe::Outbound(Outbound {
@@ -26,7 +26,7 @@ pub fn verdict(rules: &Rules, probe: &Probe) -> Option<Verdict> {
     Some(asked.verdict(rules))
 }
 
-/// The listener that answers, if any does.
+/// The port of the listener that should answer.
 pub fn listener(rules: &Rules, probe: &Probe) -> u16 {
     match verdict(rules, probe).map(|verdict| verdict.action) {
         None | Some(Action::Bypass) => probe.to.port(),
@@ -38,20 +38,20 @@ pub fn is_captured(rules: &Rules, probe: &Probe) -> bool {
     verdict(rules, probe).is_some_and(|verdict| verdict.action != Action::Bypass)
 }
 
-/// Whether the outcome may be what the evaluator says.
+/// Whether the outcome is compatible with the model.
 pub fn agrees(rules: &Rules, probe: &Probe, outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Answered { seen, .. } => seen.listener == listener(rules, probe),
-        // The rules say where to; whether there is a way, or anybody, is another matter.
+        // The rules name a destination; there may be no route or listener.
         Outcome::Failed(_) | Outcome::Silent => true,
     }
 }
 
-/// Kinds of outcomes that there must be many of.
+/// Kinds of outcomes; each must occur often.
 pub const KINDS: [&str; 6] =
     ["refused", "failed", "direct", "to the proxy, outbound", "to the proxy, inbound", "to the proxy, DNS"];
 
-/// Of these, or "silent".
+/// One of these, or "silent".
 pub fn kind(rules: &Rules, probe: &Probe, outcome: &Outcome) -> &'static str {
     let action = verdict(rules, probe).map(|verdict| verdict.action);
     match (outcome, action) {

@@ -1,6 +1,6 @@
-//! Two pods with the same surroundings and the same rules: in one as istio-iptables writes them, in the other at the
-//! sockets. Whatever is tried, programs and proxy see the same in both, or the difference has a name and a reason. What
-//! the evaluator says holds in both.
+//! Two pods with the same surroundings and the same rules: in one as istio-iptables writes them, in the other at the sockets. For
+//! each probe programs and proxy must see the same in both, unless the difference is listed with a reason. The model must agree
+//! with both.
 
 mod datagrams;
 mod dial;
@@ -28,25 +28,25 @@ use site::{REFUSED, Site};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// For what should come at once. What differs is tried again with more.
+/// For answers that should come at once. A probe with a difference is repeated with more patience.
 const PATIENCE: Duration = Duration::from_millis(150);
 const MORE_PATIENCE: Duration = Duration::from_secs(3);
-/// Ports of one round of rules, for conntrack remembers. When there are no more, a new pod begins from the first.
+/// Ports of one round of rules: conntrack remembers connections of earlier rounds. When all are used, new pods are made.
 const WINDOW: u16 = 1500;
 const FIRST_PORT: u16 = 16000;
 const WINDOWS: u16 = 15;
 
 struct Twins {
-    /// Holds the programs.
+    /// Owns the pods.
     _node: Node,
     captures: Captures,
     theirs: Site,
     ours: Site,
-    /// So many rules have been there already.
+    /// Number of rounds so far.
     rounds: u16,
-    /// How often each difference was found.
+    /// How often each difference occurred.
     found: BTreeMap<&'static str, usize>,
-    /// How often each kind of outcome was.
+    /// How often each kind of outcome occurred.
     seen: BTreeMap<&'static str, usize>,
     compared: usize,
 }
@@ -83,7 +83,7 @@ impl Twins {
         self.rounds += 1;
     }
 
-    /// Every difference that has no name.
+    /// Returns all differences that are not listed.
     fn compare(&mut self, rules: &Rules, probes: &[Probe]) -> Vec<String> {
         let (theirs, ours) = std::thread::scope(|scope| {
             let theirs = scope.spawn(|| outcomes(&self.theirs, probes));
@@ -93,7 +93,7 @@ impl Twins {
         let mut wrong = Vec::new();
         for (probe, (mut theirs, mut ours)) in probes.iter().zip(theirs.into_iter().zip(ours)) {
             if self.translated(rules, probe, &theirs, &ours) != ours {
-                // Where the ports are those of an earlier call, conntrack does with this one what it did with that.
+                // If a port was used before, conntrack treats this call as it did that one, so the probe is repeated.
                 theirs = again(&self.theirs, probe);
                 if ours == Outcome::Silent {
                     ours = again(&self.ours, probe);
@@ -115,7 +115,7 @@ impl Twins {
         wrong
     }
 
-    /// Else the comparison would say little.
+    /// Makes sure that the comparison covered enough.
     fn check_what_was_seen(&self) {
         println!("{} compared: {:?}", self.compared, self.seen);
         println!("differences: {:?}", self.found);
@@ -146,7 +146,7 @@ impl Twins {
     }
 }
 
-/// Instead of what is there.
+/// Replaces all rules.
 fn restore(pod: &Namespace, program: &str, tables: &str) {
     let scratch = Scratch::new();
     let text = if tables.contains("* raw") { tables.to_string() } else { format!("{tables}* raw\nCOMMIT\n") };
@@ -154,7 +154,7 @@ fn restore(pod: &Namespace, program: &str, tables: &str) {
     pod.finish(command(program).arg(file));
 }
 
-/// In the order of the probes.
+/// Ordered as the probes.
 fn outcomes(site: &Site, probes: &[Probe]) -> Vec<Outcome> {
     let places: BTreeSet<Option<Owner>> = probes.iter().map(owner).collect();
     let mut found: BTreeMap<usize, Outcome> = BTreeMap::new();
@@ -166,7 +166,7 @@ fn outcomes(site: &Site, probes: &[Probe]) -> Vec<Outcome> {
     found.into_values().collect()
 }
 
-/// None: the neighbour's.
+/// None: the neighbour.
 fn owner(probe: &Probe) -> Option<Owner> {
     match probe.from {
         From::Pod(owner) => Some(owner),
@@ -200,7 +200,7 @@ fn again(site: &Site, probe: &Probe) -> Outcome {
     })
 }
 
-/// Whether an answer can come, or a refusal.
+/// Whether an answer or a refusal can be expected.
 fn is_answered(rules: &Rules, probe: &Probe) -> bool {
     let bypasses = expected::listener(rules, probe) == probe.to.port();
     let from_loopback = probe.source.address().is_some_and(|ip| {
@@ -212,15 +212,15 @@ fn is_answered(rules: &Rules, probe: &Probe) -> bool {
     !is_lost && !is_untold
 }
 
-/// Calls of the pod for each set of rules.
+/// Number of probes for each set of rules.
 const CALLS: usize = 500;
-/// Sets of any kind.
+/// Number of random sets of rules.
 const RANDOM: usize = 4;
-/// The same where there is time.
+/// The same for a long run.
 const MANY: usize = 150;
 const SEED: &str = "SIDESTEP_TWIN_SEED";
 
-/// Tells of what is wrong, and how much it is.
+/// Prints the errors, and returns their number.
 fn run(twins: &mut Twins, picker: &mut Picker, name: &str, rules: &Rules) -> usize {
     twins.apply(rules);
     let mut probes = picker.calls(CALLS);

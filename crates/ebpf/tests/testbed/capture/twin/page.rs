@@ -1,4 +1,4 @@
-//! The page that names the differences has those that the tests know.
+//! The manual page of differences lists exactly those that the tests know.
 
 use super::{differences, special};
 

@@ -1,4 +1,4 @@
-//! What is tried: calls of the pod's programs and of its proxy, and connections from outside.
+//! Probes: calls of the pod's programs and of its proxy, and connections from outside.
 
 use super::site::{BEYOND, INTERFACES, NOWHERE, ON_LINK, OTHER, REFUSED, SCOPE, opposite};
 use crate::numbers::Numbers;
@@ -8,10 +8,10 @@ use sidestep_mesh::address::Protocol;
 use sidestep_testkit::greeter::Owner;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-/// User and group of whose sockets are tried: programs, the proxy in part and as a whole, a second one, other groups.
+/// Users and groups of probing sockets: programs, the proxy by user, by group and by both, a second proxy, other groups.
 pub const OWNERS: [Owner; 8] =
     [(1000, 1000), (0, 0), (1337, 1337), (1337, 1000), (1000, 1337), (1400, 1000), (1000, 1500), (1000, 101)];
-/// Of these the first are tried more often.
+/// The first so many of them are used more often.
 const OFTEN: usize = 2;
 
 #[derive(Clone, Debug)]
@@ -20,16 +20,16 @@ pub struct Probe {
     pub protocol: Protocol,
     pub to: SocketAddr,
     pub source: Source,
-    /// To which the socket is bound by name.
+    /// The interface to which the socket is bound by SO_BINDTODEVICE.
     pub device: Option<&'static str>,
-    /// Of UDP: else the datagram is sent with the address.
+    /// For UDP: whether the socket is connected, or the datagram is sent with an address.
     pub connected: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     Pod(Owner),
-    /// What comes in, by that interface.
+    /// An incoming connection by that interface.
     Neighbour(&'static str),
 }
 
@@ -38,12 +38,12 @@ pub enum From {
 pub enum Source {
     None,
     Address(IpAddr),
-    /// A port that nobody else has. The address may be unspecified.
+    /// A port that no other probe has. The address may be unspecified.
     Port(IpAddr, u16),
 }
 
 impl Source {
-    /// If it says more than that any will do.
+    /// The bound address, unless it is unspecified.
     pub fn address(self) -> Option<IpAddr> {
         match self {
             Source::None => None,
@@ -61,7 +61,7 @@ impl Probe {
         self.protocol == Protocol::Tcp
     }
 
-    /// By which packets to there leave.
+    /// The outgoing interface of packets to the destination.
     pub fn interface(&self) -> &'static str {
         let ip = self.to.ip().to_canonical();
         if is_own(ip) { "lo" } else { way_to(ip) }
@@ -72,7 +72,7 @@ fn is_of_link(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
-/// The interface that has the network, or the pod's address.
+/// The interface of the network, or of the pod's own address.
 fn way_to(ip: IpAddr) -> &'static str {
     let has = |address: &str| is(ip, address) || is(ip, &opposite(address));
     let found = INTERFACES.into_iter().find(|(_, addresses)| addresses.iter().any(|address| has(address)));
@@ -93,7 +93,7 @@ pub fn is_own(ip: IpAddr) -> bool {
     is_loopback || INTERFACES.into_iter().any(|(_, own)| own.into_iter().any(|own| is(ip, own)))
 }
 
-/// An address of the link is one of eth0's.
+/// Adds the scope of eth0 to a link-local address.
 fn scoped(ip: IpAddr, port: u16) -> SocketAddr {
     match ip {
         IpAddr::V6(v6) if is_of_link(ip) => SocketAddrV6::new(v6, port, 0, SCOPE).into(),
@@ -101,7 +101,7 @@ fn scoped(ip: IpAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// Destinations of the pod's calls, of one family.
+/// Destinations of probes in one family.
 fn destinations(v6: bool) -> Vec<IpAddr> {
     let family = usize::from(v6);
     let loopback = if v6 { ["::1", "::6", "::", "::1"] } else { ["127.0.0.1", "127.0.0.2", "127.0.0.6", "0.0.0.0"] };
@@ -113,7 +113,7 @@ fn destinations(v6: bool) -> Vec<IpAddr> {
     all.chain([OTHER[family].to_string()]).chain(of_link).map(|text| text.parse().unwrap()).collect()
 }
 
-/// Destinations that there is no way to.
+/// Destinations without a route.
 fn nowhere(v6: bool) -> Vec<IpAddr> {
     let of_kind =
         |(_, ranges): (_, [&str; 2])| ranges[usize::from(v6)].parse::<IpNet>().unwrap().hosts().nth(8).unwrap();
@@ -121,11 +121,11 @@ fn nowhere(v6: bool) -> Vec<IpAddr> {
     NOWHERE.into_iter().map(of_kind).chain(unknown).collect()
 }
 
-/// What the rules may be about, and what not.
+/// Ports that rules name, and others.
 const PORTS: [u16; 12] = [53, 53, 80, 80, 443, 3306, 8080, 15001, 15006, 15008, 15020, REFUSED];
 const UDP_PORTS: [u16; 5] = [53, 53, 53, 80, REFUSED];
 
-/// Sources that a call to there may be bound to, with `port` where one is.
+/// Sources that a probe to there may be bound to; `port` for those with a port.
 fn sources(to: IpAddr, port: u16) -> Vec<Source> {
     let of = |text: &str| -> IpAddr { text.parse().unwrap() };
     let v6 = to.is_ipv6();
@@ -134,17 +134,17 @@ fn sources(to: IpAddr, port: u16) -> Vec<Source> {
     let mut all = vec![Source::None; 4];
     all.extend([of(passthrough), own, own, other].map(Source::Address));
     all.extend([Source::Port(own, port), Source::Port(of(any), port)]);
-    // Nobody is answered at the loopback's address from elsewhere.
+    // A loopback source gets no answers from elsewhere.
     if is_own(to) {
         all.push(Source::Address(of(loopback)));
     }
     all
 }
 
-/// Picks calls of the pod out of all there are.
+/// Chooses probes at random.
 pub struct Picker {
     pub numbers: Numbers,
-    /// Counts on: sockets that are bound to a port have another one each.
+    /// Counts up, so that each bound port is used once.
     next_port: u16,
 }
 
@@ -186,20 +186,20 @@ impl Picker {
     }
 }
 
-/// The same by a socket of the other family.
+/// The same probe by an IPv6 socket with mapped addresses.
 fn as_mapped(probe: Probe) -> Probe {
     let map = |ip: IpAddr| mapped(SocketAddr::new(ip, 0)).ip();
     let source = match probe.source {
         Source::None => Source::None,
         Source::Address(ip) => Source::Address(map(ip)),
-        // Any of both families.
+        // An unspecified address covers both families.
         Source::Port(ip, port) if ip.is_unspecified() => Source::Port("::".parse().unwrap(), port),
         Source::Port(ip, port) => Source::Port(map(ip), port),
     };
     Probe { to: mapped(probe.to), source, ..probe }
 }
 
-/// Every way into the pod.
+/// Probes from outside, by every interface.
 pub fn inbound() -> Vec<Probe> {
     let ports = [53, 80, 443, 3306, 8080, 15001, 15006, 15008, 15020, 15053, REFUSED];
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The rules of each round: what Istio's options are for, one after the other, and then anything.
+//! The rules of each round: first one set for each of Istio's options, then random ones.
 
 use crate::numbers::Numbers;
 use ipnet::IpNet;
@@ -95,7 +95,7 @@ pub fn named(name: &str) -> Rules {
     rules
 }
 
-/// Rules of any kind, around what is tried.
+/// Random rules about the addresses and ports of the probes.
 pub fn random(numbers: &mut Numbers) -> Rules {
     const PORTS: [u16; 8] = [53, 80, 443, 3306, 8080, 15001, 15008, 15020];
     const RANGES: [&str; 14] = [

@@ -1,5 +1,5 @@
-//! One of the twins: a pod with its programs and its proxy, and what lies around it. Both are made alike, to the address,
-//! in namespaces of their own that know nothing of each other.
+//! One of the twins: a pod with its programs and its proxy, and its surroundings. Both twins have the same addresses, in separate
+//! namespaces.
 
 use super::super::world::{INBOUND, OUTBOUND, any};
 use super::datagrams::Datagrams;
@@ -10,27 +10,27 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
 pub const DNS: u16 = 15053;
-/// Of programs in the pod and around it, over TCP; some are of no special meaning.
+/// TCP ports of programs in the pod and around it; some have no special meaning.
 pub const PORTS: [u16; 7] = [53, 80, 443, 3306, 8080, 15008, 15020];
-/// Of the same over UDP.
+/// UDP ports of the same programs.
 pub const UDP_PORTS: [u16; 2] = [53, 80];
-/// At which nobody listens.
+/// A port without a listener.
 pub const REFUSED: u16 = 9999;
 
-/// Names of interfaces, and the pod's addresses there. The neighbour's are the same ones but for the end, which is 1.
+/// Interfaces, and the pod's addresses there. The neighbour's addresses end in 1 instead.
 pub const INTERFACES: [(&str, [&str; 2]); 3] = [
     ("eth0", ["10.244.0.2", "fd00:244::2"]),
     ("eth1", ["10.245.0.2", "fd00:245::2"]),
     ("tap0", ["10.246.0.2", "fd00:246::2"]),
 ];
-/// Of the pod's loopback, besides the others.
+/// Further addresses of the pod's loopback.
 pub const LOOPBACK: [&str; 5] = ["127.0.0.1", "127.0.0.2", "127.0.0.6", "::1", "::6"];
-/// Of the link of eth0, of which this is the number in both pods.
+/// The link-local address of eth0; SCOPE is the interface's index in both pods.
 pub const ON_LINK: &str = "fe80::2";
 pub const SCOPE: u32 = 2;
-/// Another pod, on the network of eth0.
+/// Another pod on the network of eth0.
 pub const OTHER: [&str; 2] = ["10.244.0.9", "fd00:244::9"];
-/// Beyond a router: two Services, one of them in a range by itself, some other address, and two resolvers.
+/// Hosts beyond a router: two Services, of which one has a range of its own, another address, and two resolvers.
 pub const BEYOND: [[&str; 2]; 5] = [
     ["10.96.0.10", "fd00:96::10"],
     ["10.96.7.7", "fd00:96::7:7"],
@@ -38,14 +38,14 @@ pub const BEYOND: [[&str; 2]; 5] = [
     ["10.96.0.53", "fd00:96::53"],
     ["10.96.0.54", "fd00:96::54"],
 ];
-/// Routes of the pod that lead nowhere, each in its own way.
+/// Routes that lead nowhere, one of each kind.
 pub const NOWHERE: [(&str, [&str; 2]); 3] = [
     ("unreachable", ["198.18.0.0/24", "2001:db8:0::/48"]),
     ("prohibit", ["198.18.1.0/24", "2001:db8:1::/48"]),
     ("blackhole", ["198.18.2.0/24", "2001:db8:2::/48"]),
 ];
 
-/// A refusal is an answer that is to come every time.
+/// ICMP errors must not be rate-limited.
 const SETTINGS: [(&str, &str); 2] =
     [("/proc/sys/net/ipv4/icmp_ratelimit", "0"), ("/proc/sys/net/ipv6/icmp/ratelimit", "0")];
 
@@ -83,7 +83,7 @@ impl Site {
         site
     }
 
-    /// Until both ends of each know the other.
+    /// Waits until both ends of each link know the other.
     fn wait_for_links(&self) {
         for address in INTERFACES.into_iter().flat_map(|(_, addresses)| addresses) {
             for (from, to) in [(&self.neighbour, address.to_string()), (&self.pod, opposite(address))] {
@@ -92,7 +92,7 @@ impl Site {
         }
     }
 
-    /// Sockets get their ports from there: conntrack remembers what became of those of earlier rules.
+    /// Sets the range of ephemeral ports: conntrack remembers connections of earlier rules.
     pub fn take_ports(&self, from: u16, to: u16) {
         for namespace in [&self.pod, &self.neighbour] {
             let range = format!("{from} {to}");
@@ -121,11 +121,11 @@ fn connect(pod: &Namespace, neighbour: &Namespace) {
     for (address, length) in BEYOND.into_iter().flat_map(|both| both.into_iter().zip([32, 128])) {
         neighbour.ip(&format!("addr add {address}/{length} dev lo nodad"));
     }
-    // As Istio has it.
+    // Istio adds this address.
     pod.ip("-6 addr add ::6/128 dev lo nodad");
 }
 
-/// There is no way to everywhere, in IPv4.
+/// There is no IPv4 default route.
 fn routes(pod: &Namespace) {
     for range in ["10.96.0.0/16", "10.100.0.0/16"] {
         pod.ip(&format!("route add {range} via {}", opposite(INTERFACES[0].1[0])));

@@ -1,4 +1,4 @@
-//! Differences that take more than one call.
+//! Differences that take more than one probe to show.
 
 use super::dial::{Outcome, dial};
 use super::probes::{From, OWNERS, Probe, Source};
@@ -17,10 +17,10 @@ pub struct Scenario {
     pub istio: &'static str,
     pub sidestep: &'static str,
     pub reason: &'static str,
-    /// Of the named ones.
+    /// Name of the set of rules.
     pub rules: &'static str,
     pub run: fn(&Site) -> String,
-    /// With rules of iptables, and with ours.
+    /// With iptables' rules, and with ours.
     pub expected: [&'static str; 2],
 }
 
@@ -101,7 +101,7 @@ fn virtual_machine(site: &Site) -> String {
         device: None,
         connected: true,
     };
-    // Whoever is not forwarded hears nothing.
+    // A connection that is not forwarded gets no answer.
     match site.neighbour.run(|| dial(&probe, Duration::from_secs(2))) {
         Outcome::Answered { seen, .. } => format!("{} for {:?}", seen.listener, seen.original),
         Outcome::Failed(_) | Outcome::Silent => "nobody".to_string(),
