@@ -24,7 +24,7 @@ pub struct Lock {
 
 impl Lock {
     /// None: another process has it. Creates the directory if necessary.
-    pub fn take(pins: &Path) -> Result<Option<Lock>, LockError> {
+    pub fn acquire(pins: &Path) -> Result<Option<Lock>, LockError> {
         let checked = Pins::new(pins)?;
         Lock::of(pins, || checked.create())
     }

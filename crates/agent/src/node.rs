@@ -1,4 +1,4 @@
-//! The node's main object, which owns all state and the tables of Services.
+//! The one who owns what is known and what is programmed.
 
 mod settings;
 
@@ -32,9 +32,9 @@ use std::time::{Duration, Instant};
 /// How the agent ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Programs and tables stay.
+    /// What is programmed stays.
     Leave,
-    /// Everything is removed.
+    /// Everything goes.
     Detach,
 }
 
@@ -42,29 +42,29 @@ pub struct Node {
     view: View,
     /// Services that have changed since the tables were written.
     changed: BTreeSet<Name>,
-    /// All addresses of the node.
+    /// Of the node itself, all of them.
     addresses: BTreeSet<Address>,
-    /// What an earlier agent has left besides has been removed.
+    /// What an earlier agent left and nobody wants any more has been taken away.
     is_complete: bool,
-    /// When a failed write is repeated.
+    /// After a failed write: when it is tried again.
     again: Option<Instant>,
     complaints: Complaints,
     digest: Digest,
     log_due: Option<Instant>,
     reclaimer: Reclaimer,
-    /// Some UDP sockets were aborted for lack of a backend.
+    /// Some were ended for lack of a backend.
     udp_sockets_wait: bool,
     controller: CaptureThread,
     /// None: connections are not counted.
     flows: Option<Flows>,
-    /// Captured pods that have changed since the last message to the controller.
+    /// Captured pods that have changed since the controller was told.
     recaptured: BTreeSet<Name>,
-    /// The stage of captured pods.
+    /// How far it is with them.
     captures: Stage,
     since: Instant,
 }
 
-/// The stages of the work on captured pods.
+/// From nothing to everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Waiting,
@@ -72,7 +72,7 @@ enum Stage {
     Begun,
     /// It has done that.
     Settled,
-    /// What an earlier agent has left besides may be removed.
+    /// What an earlier agent left and nobody wants any more may go.
     Complete,
 }
 
@@ -80,11 +80,11 @@ enum Stage {
 #[error("its pins are others, {}", .0.display())]
 struct OtherPins(PathBuf);
 
-/// Pause before a failed write is repeated.
+/// After a failed write the tables are written again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Events are collected for so long before they are logged.
+/// Events are put together for so long.
 const LOG_EVERY: Duration = Duration::from_secs(1);
-/// Messages that are processed before the tables are written: many small changes are one write.
+/// Messages that are taken together before the tables are written: many small changes are one write.
 const BATCH: usize = 4096;
 
 impl Node {
@@ -134,8 +134,8 @@ impl Node {
         })
     }
 
-    /// Runs until everything that can be read has been read and programmed. Before that, an earlier agent's entries are left
-    /// alone: a Service whose endpoints are still to come would seem to have none.
+    /// Until everything that can be read has been read, and programmed. Until then nothing of an earlier agent's work
+    /// is touched: a Service whose endpoints are still to come would be one without.
     pub fn fill(&mut self, messages: &Receiver<Message>) -> Option<End> {
         while !self.view.is_listed() || self.again.is_some() || self.captures < Stage::Settled {
             if let Some(end) = self.step(messages) {
@@ -145,9 +145,9 @@ impl Node {
         None
     }
 
-    /// Programs are attached. Keeps the tables up to date until the end.
+    /// Programs are attached. Keeps the tables as they should be, until the end.
     pub fn keep(&mut self, messages: &Receiver<Message>) -> End {
-        self.reclaimer.ask(); // for backends that have gone while no agent ran
+        self.reclaimer.ask(); // for backends that went while no agent ran
         self.controller.tell(Order::Attached);
         let (services, captures) = (self.view.state.services().count(), self.view.state.captures().count());
         tracing::info!(services, captures, "balancing");
@@ -178,7 +178,7 @@ impl Node {
         None
     }
 
-    /// When there is something to do even if no message arrives.
+    /// When there is something to do though nobody says anything.
     fn due(&self) -> Option<Instant> {
         let tidy = self.view.reconciler.due_ns().map(|ns| self.since + Duration::from_nanos(ns));
         [self.again, tidy, self.log_due].into_iter().flatten().min()
@@ -216,7 +216,7 @@ impl Node {
                 let _ = reply.send(Err(refused(&OtherPins(self.view.settings.pins.clone()))));
             }
             Message::Asked(Question::Stop { detach, .. }, reply) => {
-                // The client may have gone.
+                // Whoever asked may have gone.
                 let _ = reply.send(Ok(Answer::Stopping));
                 return Some(if detach { End::Detach } else { End::Leave });
             }
@@ -226,7 +226,7 @@ impl Node {
             Message::Asked(Question::Check, reply) => {
                 self.settle();
                 match questions::check(&self.view) {
-                    Ok(check) => self.controller.tell(Order::Check(check, reply)), // the controller adds its part and answers
+                    Ok(check) => self.controller.tell(Order::Check(check, reply)), // who has some to add, and answers
                     Err(error) => drop(reply.send(Err(refused(&error)))),
                 }
             }
@@ -238,7 +238,7 @@ impl Node {
                 }
             }
             Message::Asked(question, reply) => {
-                self.settle(); // so that the answer includes all earlier messages
+                self.settle(); // so that what was told before the question is in the answer
                 let _ = reply.send(questions::answer(&self.view, question));
             }
             Message::Stop => return Some(End::Leave),
@@ -278,8 +278,8 @@ impl Node {
         }
     }
 
-    /// Tells the controller what has changed. If programs are not attached yet, the controller begins only when everything is
-    /// known: a proxy that begins to listen meanwhile would not be found.
+    /// Tells the controller of captured pods what has changed. Where nothing is attached yet nothing is captured before all
+    /// is known: a proxy that begins to listen meanwhile would not be found.
     fn recapture(&mut self) {
         let may_begin = self.view.source_of_captures().listed && (self.view.is_listed() || self.view.is_attached());
         if self.captures == Stage::Waiting && !may_begin {
@@ -306,7 +306,7 @@ impl Node {
 
     // --- the tables ---------------------------------------------------------------------------------------------
 
-    /// Writes what has changed, and frees what no program reads any more.
+    /// Writes what has changed, and gives back what nobody reads any more.
     fn settle(&mut self) {
         if self.view.is_listed() {
             self.write();
@@ -346,7 +346,7 @@ impl Node {
         match outcome {
             Ok(outcome) => {
                 self.again = None;
-                // A Service may have got the backend for which UDP sockets wait.
+                // A Service may have got the backend that sockets wait for.
                 if outcome.lost_udp || self.udp_sockets_wait {
                     self.reclaimer.ask();
                 }
@@ -373,7 +373,7 @@ impl Node {
     }
 }
 
-/// Lines of the log about captured pods at a time; the others are only counted.
+/// Lines of the log about captured pods at a time; the rest is a number.
 const LINES: usize = 10;
 
 fn log(news: &[(Name, Option<CaptureStatus>)]) {

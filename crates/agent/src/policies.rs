@@ -1,4 +1,4 @@
-//! Converts policies, and the pods that they select here, to answers.
+//! Policies, and the pods that they judge here, in the words of the answers.
 
 use crate::view::View;
 use crate::words;
@@ -10,7 +10,7 @@ use sidestep_mesh::policy::plan::policies_of;
 use sidestep_mesh::policy::rules::{Direction, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reasons that concern policies and bypasses.
+/// Reasons that are about policies, and about ways round proxies.
 const REASONS: [&str; 12] = [
     "policy-denied-out",
     "policy-denied-in",
@@ -64,7 +64,7 @@ fn one(policy: &Policy, here: &BTreeMap<Name, Pod>) -> api::Policy {
     }
 }
 
-/// None: no policy selects the pod.
+/// None: no policy selects it.
 fn judged(view: &View, pod: &Pod) -> Option<api::JudgedPod> {
     let policies: Vec<String> = policies_of(&view.state, pod).map(|policy| policy.name.to_string()).collect();
     let status = view.pods.statuses.get(&pod.name);
@@ -77,7 +77,7 @@ fn judged(view: &View, pod: &Pod) -> Option<api::JudgedPod> {
     })
 }
 
-/// The bypass that a Service asks for, and whether it has it.
+/// What a Service asks for, and whether it gets it.
 pub fn bypass(view: &View, service: &Service) -> Option<api::Bypass> {
     let inbound = match service.bypass {
         Bypass::Nobody => return None,

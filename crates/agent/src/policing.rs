@@ -1,5 +1,5 @@
-//! Computes policies and bypasses from everything that is known: for the controller of captured pods, which writes them, and for
-//! explanations.
+//! Who may talk with whom, and whose proxies are led around: worked out of everything that is known, for the controller of
+//! captured pods, which writes it, and for whoever asks.
 
 use crate::captures::PolicyPlan;
 use sidestep_ebpf::error::Result;
@@ -20,27 +20,41 @@ use std::sync::Arc;
 
 pub struct Policing {
     pub identities: Identities,
-    /// The lowest identity number of this agent.
+    /// The lowest number of an identity that is ours, and no earlier agent's.
     pub first: u32,
     /// This node's own addresses, from which probes come.
     pub node: BTreeSet<IpAddr>,
-    /// The plan that the controller has.
+    /// The plan that the controller has been told.
     pub plan: Arc<Plan>,
     bypasses: Arc<BTreeMap<FrontendKey, BypassFlags>>,
-    /// Services whose bypass is refused.
+    /// Services that ask to be led around proxies in vain.
     pub refused: BTreeMap<Name, Refusal>,
     required: Arc<BTreeSet<Name>>,
-    /// Nothing has been unreadable since the agent began.
-    pub is_whole: bool,
-    /// Policies, pods or addresses have changed.
-    pub is_stale: bool,
-    /// Services have changed.
-    pub services_changed: bool,
-    is_told: bool,
+    /// Since the last plan.
+    changed: Changed,
+    /// What the last plan for the controller was made of.
+    told: Told,
+}
+
+/// What has changed. A greater one includes those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Changed {
+    Nothing,
+    Services,
+    /// Policies, pods or addresses.
+    Policies,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Told {
+    Nothing,
+    /// Sources had not been read to their end.
+    Parts,
+    Everything,
 }
 
 impl Policing {
-    /// Numbers begin above those of an earlier agent.
+    /// Numbers that an earlier agent has given to others are not given again.
     pub fn new(pins: &Path) -> Result<Policing> {
         let last = policy::last_identity(pins)?;
         Ok(Policing {
@@ -64,7 +78,16 @@ impl Policing {
         self.node = addresses;
     }
 
-    /// The next plan for the controller. None: nothing new. `is_whole`: everything has been read, and nothing is hidden.
+    pub fn note(&mut self, changed: Changed) {
+        self.changed = self.changed.max(changed);
+    }
+
+    /// Every source was read to its end at least once since the agent began.
+    pub fn is_whole(&self) -> bool {
+        self.told == Told::Everything
+    }
+
+    /// What the controller is to be told. None: nothing new. `is_whole`: everything has been read, and nothing is hidden.
     pub fn news(&mut self, state: &State, reconciler: &Reconciler, is_whole: bool) -> Option<PolicyPlan> {
         let changed = std::mem::replace(&mut self.changed, Changed::Nothing);
         let told = self.told.max(if is_whole { Told::Everything } else { Told::Parts });
@@ -86,7 +109,7 @@ impl Policing {
     }
 
     fn plan(&mut self, state: &State) -> bool {
-        // Rules keep the numbers of identities that have just gone, as long as the tables may contain them.
+        // Rules go on to know those who have just gone, as long as the tables may.
         let used = self.plan.identities.values().map(|known| known.identity).collect();
         self.identities.keep(&used);
         let mut plan = plan(state, &mut self.identities, &self.node, |pod| pod.netns.is_some());
@@ -107,7 +130,7 @@ impl Policing {
         is_news
     }
 
-    /// The bypass flags at this address.
+    /// Where connections are meant to be led around proxies.
     pub fn flags(&self, key: &FrontendKey) -> BypassFlags {
         self.bypasses.get(key).copied().unwrap_or_default()
     }
@@ -117,7 +140,7 @@ impl Policing {
     }
 }
 
-/// Keeps the old object where the new one is equal, since pods are compared by pointer.
+/// What means the same stays the same: pods are compared by it.
 fn keep_equal(before: &Plan, now: &mut Plan) {
     let mut equal: HashMap<[*const Compiled; 2], bool> = HashMap::new();
     for (name, planned) in &mut now.pods {

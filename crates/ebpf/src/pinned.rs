@@ -64,7 +64,7 @@ pub fn pin(object: &mut Object, directory: &Path) -> Result<()> {
 }
 
 /// Removes tables of other layouts, which no program uses any more.
-pub fn forget_other_layouts(pins: &Pins, kind: &str, current: &str) -> Result<()> {
+pub fn unpin_other_layouts(pins: &Pins, kind: &str, current: &str) -> Result<()> {
     let others = pins.names(&[kind]).into_iter().filter(|name| name.starts_with("maps-") && *name != current);
     others.into_iter().try_for_each(|name| pins.remove(&[kind, &name]))
 }

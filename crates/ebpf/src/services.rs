@@ -53,7 +53,7 @@ fn install_over<T>(options: &Options, fill: impl FnOnce(Maps) -> Result<T>) -> R
 pub fn remove(pins: &Path) -> Result<()> {
     let captured = capture::inodes(pins)?;
     // The tables of another version cannot be read.
-    let ended = Captures::look(pins).map_or(Ok(()), |mut captures| captures.remove_all());
+    let ended = Captures::open_read_only(pins).map_or(Ok(()), |mut captures| captures.remove_all());
     Pins::new(pins)?.remove(&[KIND])?;
     passthrough::remove_in(captured)?;
     ended

@@ -118,7 +118,7 @@ impl Watch {
     }
 
     /// Removes counters, to make room. Open connections are then counted from zero.
-    pub fn forget(&self, which: impl Fn(&Between) -> bool) -> Result<()> {
+    pub fn remove(&self, which: impl Fn(&Between) -> bool) -> Result<()> {
         let keys = self.relations.keys().filter_map(|key| relation_key::from_bytes(&key));
         for key in keys.filter(|key| which(&between(key))).collect::<Vec<_>>() {
             // It may be gone already.

@@ -1,6 +1,6 @@
 //! Compares two results of one scenario, from different times, machines or versions.
 //!
-//! Their turns did not alternate, so each difference includes everything else that changed between the two.
+//! Their trials did not alternate, so each difference includes everything else that changed between the two.
 
 mod surroundings;
 

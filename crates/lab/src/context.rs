@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub struct Ground {
+pub struct RunContext {
     /// This run's scratch directory.
     dir: PathBuf,
     /// None if cgroups cannot be created.
@@ -30,9 +30,9 @@ const ENVOY: &str = "envoy";
 /// kube-proxy is in no PATH either; the Kubernetes tests build it.
 const KUBE_PROXY: (&str, &str) = ("kubeproxy", "kube-proxy");
 
-impl Ground {
+impl RunContext {
     /// `dir` and `cgroup` exist already; their creator removes them.
-    pub fn new(dir: &Path, cgroup: Option<Cgroup>) -> Ground {
+    pub fn new(dir: &Path, cgroup: Option<Cgroup>) -> RunContext {
         let ours = OURS.map(|(name, file)| (name, beside(file)));
         let found = ours.into_iter().chain([(ENVOY, envoy()), (KUBE_PROXY.0, load::find_program(KUBE_PROXY.1))]);
         let programs = found.filter_map(|(name, path)| Some((name, path?.display().to_string()))).collect();

@@ -1,7 +1,7 @@
 //! Load tests with reliable verdicts: variants of a set-up, measured alternately, and compared with confidence intervals.
 //!
 //! A *scenario* names processes, variants and a load. For each *cell* (a choice of values for its axes) every *round* has one
-//! *turn* of each variant, in random order. Variants are compared by the ratios of their turns in the same round.
+//! *trial* of each variant, in random order. Variants are compared by the ratios of their trials in the same round.
 // Not everything is documented yet.
 #![allow(missing_docs)]
 #![forbid(unsafe_code)]

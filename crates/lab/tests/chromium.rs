@@ -121,7 +121,7 @@ fn shows_everything_that_was_measured() {
     // Rate and p50 are judged; p90 is always shown.
     assert_eq!(look.number("series"), ((judged + 1) * variants) as u64);
     assert_eq!(look.number("verdicts"), (cells * judged * (variants - 1)) as u64);
-    // Each cell has one repeated turn and one disturbed turn.
+    // Each cell has one repeated trial and one disturbed trial.
     assert_eq!(look.number("hollow"), (2 * cells * judged) as u64);
     assert!(look.found["contrast"].as_f64().expect("a ratio") >= 4.5, "faint text: {}", look.found);
 }

@@ -14,7 +14,7 @@ fn servers() -> String {
 #[test]
 fn each_variant_is_sampled_once_and_by_program() {
     // One set-up at a time, since each keeps two processors busy.
-    let text = scenario("command: [sleep, 1]", &servers(), "").replace("design: {", "design: {restart: turn, ");
+    let text = scenario("command: [sleep, 1]", &servers(), "").replace("design: {", "design: {restart: trial, ");
     let lab = Lab::new(&text);
     let done = lab.run(&["--rounds", "1", "--profile"]);
     assert!(done.status.success(), "{done:?}");

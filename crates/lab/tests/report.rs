@@ -29,7 +29,7 @@ fn the_table_tells_medians_changes_and_verdicts() {
     assert!(wide.max().expect("lines") <= 100, "{text}");
 }
 
-/// The same turns compared with another variant: changes have the opposite sign, and there is no control.
+/// The same trials compared with another variant: changes have the opposite sign, and there is no control.
 #[test]
 fn another_variant_can_be_the_baseline() {
     let run = common::run().beside("sidestep").expect("there is such a variant");
@@ -219,7 +219,7 @@ fn broken() -> [Run; 5] {
 
 #[test]
 fn who_has_no_figures_is_missing() {
-    // In this run single turns fail, but other turns of the same variants succeed.
+    // In this run single trials fail, but other trials of the same variants succeed.
     let mut run = common::run();
     assert_eq!(run.missing(), [""; 0]);
     for trial in run.cells[1].trials.iter_mut().filter(|trial| trial.variant == "sidestep") {

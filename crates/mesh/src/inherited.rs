@@ -21,7 +21,12 @@ pub struct Inherited {
 
 impl Inherited {
     /// Marks what is in use as taken, so that it is not given out.
-    pub fn take(existing: Existing, ranges: &mut Ranges, backends: &mut Backends, services: &mut Numbers) -> Inherited {
+    pub fn claim(
+        existing: Existing,
+        ranges: &mut Ranges,
+        backends: &mut Backends,
+        services: &mut Numbers,
+    ) -> Inherited {
         let mut inherited = Inherited { members: existing.members.into_iter().collect(), ..Inherited::default() };
         for (number, endpoint) in existing.backends {
             match backends.inherit(number, endpoint) {
@@ -57,7 +62,7 @@ impl Inherited {
     }
 
     /// Removes and returns the members of a Service, for which the caller is responsible from now on.
-    pub fn take_members(&mut self, service: u32) -> BTreeSet<Member> {
+    pub fn claim_members(&mut self, service: u32) -> BTreeSet<Member> {
         let theirs = Member { service, backend: 0 }..=Member { service, backend: u32::MAX };
         let taken: BTreeSet<Member> = self.members.range(theirs).copied().collect();
         for member in &taken {

@@ -17,7 +17,7 @@ impl Ranges {
     }
 
     /// The first free range that is long enough; None: there is none.
-    pub fn take(&mut self, length: u32) -> Option<u32> {
+    pub fn claim(&mut self, length: u32) -> Option<u32> {
         let (&first, &found) = self.free.iter().find(|(_, free)| **free >= length)?;
         self.free.remove(&first);
         if found > length {
@@ -28,7 +28,7 @@ impl Ranges {
     }
 
     /// Takes exactly this range, which an earlier process has used. False: part of it is taken.
-    pub fn take_at(&mut self, first: u32, length: u32) -> bool {
+    pub fn claim_at(&mut self, first: u32, length: u32) -> bool {
         let Some((&start, &found)) = self.free.range(..=first).next_back() else { return false };
         if start + found < first + length {
             return false;
@@ -92,7 +92,7 @@ impl Numbers {
     }
 
     /// Takes exactly this number. False: it is taken, or out of range.
-    pub fn take_at(&mut self, number: u32) -> bool {
+    pub fn claim_at(&mut self, number: u32) -> bool {
         if number == 0 || number >= self.size {
             return false;
         }

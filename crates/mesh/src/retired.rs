@@ -43,7 +43,7 @@ impl Retired {
     }
 
     /// Removes and returns the entries that are due.
-    pub fn take(&mut self, now_ns: u64) -> Garbage {
+    pub fn collect(&mut self, now_ns: u64) -> Garbage {
         let count = self.waiting.iter().take_while(|(since, _)| since + REST_NS <= now_ns).count();
         let mut all = Garbage::default();
         self.waiting.drain(..count).for_each(|(_, garbage)| all.append(garbage));

@@ -127,7 +127,7 @@ impl CaptureController<'_> {
     }
 
     /// Looks for changes that inotify may have missed, and repeats what has failed.
-    fn look_again(&mut self) {
+    fn rescan(&mut self) {
         if !matches!(self.stage, Stage::Waiting | Stage::Begun) {
             self.admit_exempt();
         }

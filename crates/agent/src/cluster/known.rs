@@ -149,7 +149,7 @@ impl Kind {
         Kind { told: BTreeSet::new(), listed: BTreeSet::new(), heard: Heard::Nothing, outage: Outage::of(name) }
     }
 
-    fn take(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
+    fn handle(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
         // Begin only means that a list was requested.
         if !matches!(step, Step::Begin | Step::Failed(_) | Step::Refused(_)) {
             self.outage.end(sink)?;

@@ -1,4 +1,4 @@
-//! Explains whether a connection bypasses a proxy, and why not.
+//! Whether a connection is led around a proxy, and why not.
 
 use crate::explain::Steps;
 use crate::view::View;
@@ -7,7 +7,7 @@ use sidestep_mesh::object::{Bypass, Name};
 use sidestep_mesh::plane::{FrontendKey, Scope};
 use std::net::{IpAddr, SocketAddr};
 
-/// For a connection that this pod's rules would give to its proxy.
+/// Of what the rules of this pod would give to its proxy.
 pub fn outbound(view: &View, pod: &Name, to: SocketAddr, protocol: Protocol, steps: &mut Steps) -> bool {
     let Some(key) = wanted(view, to, protocol, steps) else { return false };
     if !view.policing.flags(&key).outbound {
@@ -21,7 +21,7 @@ pub fn outbound(view: &View, pod: &Name, to: SocketAddr, protocol: Protocol, ste
     true
 }
 
-/// For a connection that the server's rules would give to its proxy. `from`: the client's address, if known.
+/// Of what the server's rules would give to its proxy; `from` is the client's address, if it is known.
 pub fn inbound(view: &View, pod: &Name, at: SocketAddr, from: Option<IpAddr>, steps: &mut Steps) -> bool {
     let key = key(at.ip(), at.port(), Scope::Address);
     if !view.policing.is_whole() || !view.policing.flags(&key).inbound {
@@ -40,7 +40,7 @@ pub fn inbound(view: &View, pod: &Name, at: SocketAddr, from: Option<IpAddr>, st
     requiring.is_none()
 }
 
-/// The address at which a Service has a bypass. None: there is none, or it is refused.
+/// The address at which a Service asks for it. None: there is none, or it asks in vain.
 fn wanted(view: &View, to: SocketAddr, protocol: Protocol, steps: &mut Steps) -> Option<FrontendKey> {
     if protocol != Protocol::Tcp {
         return None;

@@ -27,7 +27,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Takes in what was read, and the present names. Returns what the kernel half should forget: entries of names that are gone.
-    pub fn take(&mut self, found: &[(Between, watch::Counted)], names: Names) -> BTreeSet<Between> {
+    pub fn update(&mut self, found: &[(Between, watch::Counted)], names: Names) -> BTreeSet<Between> {
         let before = std::mem::replace(&mut self.names, names);
         (self.all_pairs, self.all_services) = (self.pairs.clone(), self.services.clone());
         let mut gone = BTreeSet::new();

@@ -88,7 +88,7 @@ impl Reader {
         let watch = Watch::open(&self.pins)?;
         if self.ledger.is_none() {
             // Entries with an earlier agent's numbers, whose names are unknown.
-            watch.forget(|between| names.is_of_earlier(between))?;
+            watch.remove(|between| names.is_of_earlier(between))?;
         }
         let ledger = self.ledger.get_or_insert_default();
         let begun = Instant::now();

@@ -16,7 +16,7 @@ impl Node {
     }
 
     /// Adopts new settings, as far as a running agent can.
-    pub(super) fn take_settings(&mut self, new: Settings) {
+    pub(super) fn apply_settings(&mut self, new: Settings) {
         let fixed = self.view.settings.fixed_differences(&new);
         if !fixed.is_empty() {
             tracing::warn!("start the agent again for what has changed of its settings: {}", fixed.join(", "));

@@ -37,7 +37,7 @@ impl Ending {
     }
 
     /// Cancels the end: the pod is captured again, or has been removed.
-    pub fn forget(&mut self, cookie: u64) -> Option<Numbered> {
+    pub fn remove(&mut self, cookie: u64) -> Option<Numbered> {
         self.0.remove(&cookie)?.numbers
     }
 
@@ -47,7 +47,7 @@ impl Ending {
     }
 
     /// Looks at the namespaces that are due, and returns those that may be removed. `ports`: of a pod's proxy.
-    pub fn look(&mut self, pins: &Path, ports: impl Fn(u64) -> Option<[u16; 2]>) -> Vec<u64> {
+    pub fn poll(&mut self, pins: &Path, ports: impl Fn(u64) -> Option<[u16; 2]>) -> Vec<u64> {
         let now = Instant::now();
         let due: BTreeSet<u64> = self.0.iter().filter(|(_, pod)| pod.due <= now).map(|(cookie, _)| *cookie).collect();
         if due.is_empty() {

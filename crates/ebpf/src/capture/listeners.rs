@@ -40,7 +40,7 @@ impl Listeners {
             for (place, socket) in before {
                 match new.get(&socket) {
                     // The iterator found it once more, at another place: that is a duplicate.
-                    Some(double) if kept.insert(socket) => self.forget_one(netns, role, *double, socket),
+                    Some(double) if kept.insert(socket) => self.remove_one(netns, role, *double, socket),
                     // Already handled; or no listener of this proxy any more, unless the map was too full to find it again.
                     None if is_full => {}
                     _ => self.remove_one(netns, role, place, socket),
@@ -51,7 +51,7 @@ impl Listeners {
     }
 
     /// Removes the entry unless the kernel has removed it itself: then another socket may be in its place.
-    fn forget_one(&self, netns: u64, role: u32, place: u32, socket: u64) {
+    fn remove_one(&self, netns: u64, role: u32, place: u32, socket: u64) {
         if self.socket(netns, role, place) == Some(socket) {
             let _ = self.map.delete(listener_key { netns, role, place }.bytes());
         }
@@ -105,7 +105,7 @@ impl Listeners {
     }
 
     /// Removes the namespace's listeners from the map. The sockets themselves are not affected.
-    pub fn forget(&self, netns: u64) {
+    pub fn remove(&self, netns: u64) {
         for role in ROLES {
             for place in 0..LISTENER_PLACES {
                 let _ = self.map.delete(listener_key { netns, role, place }.bytes());

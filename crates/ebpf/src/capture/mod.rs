@@ -80,7 +80,7 @@ impl Captures {
     }
 
     /// Opens the tables for reading.
-    pub fn look(pins: &Path) -> Result<Captures> {
+    pub fn open_read_only(pins: &Path) -> Result<Captures> {
         let directory = service_pins::maps_path(pins)?;
         let table = |name| inbound::open(&directory, name);
         let pods = Table::new(table("pods")?, "pods");
@@ -330,7 +330,7 @@ impl Captures {
     }
 
     /// Removes the pods of namespaces that have ended.
-    pub fn forget_dead(&mut self) -> Result<Vec<u64>> {
+    pub fn remove_dead(&mut self) -> Result<Vec<u64>> {
         let installed = inbound::installed(&self.pins)?;
         let dead: Vec<u64> = installed.into_iter().filter(|cookie| !self.is_alive(*cookie)).collect();
         dead.iter().try_for_each(|cookie| self.remove_untidily(*cookie))?;

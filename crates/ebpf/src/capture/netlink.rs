@@ -41,7 +41,7 @@ fn talk(message: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlink
 }
 
 /// Appends the messages of a datagram to `found`; false: the last message was there. Messages of unknown form are skipped.
-fn take(datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
+fn parse(datagram: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
     let mut rest = datagram;
     while rest.len() >= HEADER {
         let length = u32::from_ne_bytes(rest[..4].try_into().expect("four bytes")) as usize;

@@ -41,7 +41,7 @@ impl Numbers {
     }
 
     /// The number of these entries, which are written if they are new.
-    pub fn take(&mut self, entries: Entries) -> Result<u32> {
+    pub fn claim(&mut self, entries: Entries) -> Result<u32> {
         if let Some(number) = self.numbers.get(&entries) {
             self.uses.get_mut(number).expect("every number in `numbers` has a use count").1 += 1;
             return Ok(*number);

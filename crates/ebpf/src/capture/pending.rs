@@ -49,7 +49,7 @@ impl Pending {
     }
 
     /// Removes the number of a pod that is gone.
-    pub fn forget(&self, netns: u64) -> Result<()> {
+    pub fn remove(&self, netns: u64) -> Result<()> {
         self.usages.remove_all(&[netns])
     }
 

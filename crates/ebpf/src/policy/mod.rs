@@ -178,7 +178,7 @@ impl Policies {
     }
 
     /// Removes everything of a namespace that has ended, or is no longer wanted.
-    pub fn forget(&mut self, cookie: u64) -> Result<()> {
+    pub fn remove_pod(&mut self, cookie: u64) -> Result<()> {
         self.remove(cookie)?;
         self.own.remove(cookie)
     }
@@ -229,7 +229,7 @@ impl Policies {
     }
 
     /// Removes the pods of namespaces that have ended.
-    pub fn forget_dead(&mut self) -> Result<Vec<u64>> {
+    pub fn remove_dead(&mut self) -> Result<Vec<u64>> {
         let judged = self.pods.entries()?.into_iter().map(|(cookie, _)| cookie);
         let dead: Vec<u64> = judged.filter(|cookie| !inbound::is_alive(&self.pins, *cookie)).collect();
         dead.iter().try_for_each(|cookie| self.remove_pod(*cookie))?;

@@ -1,4 +1,4 @@
-//! Simulated turns of a load test: pairs of figures with a known ratio.
+//! Simulated trials of a load test: pairs of figures with a known ratio.
 
 use indexmap::IndexMap;
 use rand::{RngExt, SeedableRng};
@@ -9,7 +9,7 @@ use sidestep_lab::stats::{Comparison, Rule, compare};
 
 pub const CONFIDENCE: f64 = 0.95;
 
-/// The factor by which one turn differs from its true value.
+/// The factor by which one trial differs from its true value.
 pub type Noise = fn(&mut ChaCha8Rng) -> f64;
 
 pub const NOISES: [(&str, Noise); 6] = [

@@ -25,7 +25,7 @@ pub enum EnvironmentError {
     SpliceStatus(#[source] serde_json::Error),
     #[error("the output of `sidestep splice status --json` has no number of bytes: {0}")]
     NoBytes(serde_json::Value),
-    /// A check of the scenario. Once failed, it counts as failed for all turns of the set-up.
+    /// A check of the scenario. Once failed, it counts as failed for all trials of the set-up.
     #[error(transparent)]
     Check(Arc<CheckError>),
 }

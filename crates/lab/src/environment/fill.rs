@@ -65,7 +65,7 @@ impl Spec {
 }
 
 /// The names that all templates can use: the lab's directories and programs, and values of the scenario.
-pub fn base_scope(ground: &Ground, scenario: &Scenario) -> Scope {
+pub fn base_scope(context: &RunContext, scenario: &Scenario) -> Scope {
     let mut scope = Scope::default();
     scope.set("shared", context.shared().display().to_string());
     for (name, path) in context.programs() {
@@ -80,8 +80,8 @@ pub fn base_scope(ground: &Ground, scenario: &Scenario) -> Scope {
 }
 
 /// These, and the names of the variant and the cell.
-fn scope(ground: &Ground, scenario: &Scenario, variant: &Variant, cell: &Values, place: &Place) -> Scope {
-    let mut scope = base_scope(ground, scenario);
+fn scope(context: &RunContext, scenario: &Scenario, variant: &Variant, cell: &Values, place: &Place) -> Scope {
+    let mut scope = base_scope(context, scenario);
     scope.set("dir", place.dir.display().to_string());
     scope.set("pins", super::sidestep::pins(context, place).display().to_string());
     if let Some(cgroup) = &place.cgroup {

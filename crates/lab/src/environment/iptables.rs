@@ -7,7 +7,7 @@ use super::spec::{RulesSpec, Spec};
 use crate::error::AtPath;
 
 /// Each namespace's texts are loaded atomically, in their order. Existing chains stay.
-pub fn load(spec: &Spec) -> Result<(), WorldError> {
+pub fn load(spec: &Spec) -> Result<(), EnvironmentError> {
     for (number, rules) in spec.rules.iter().enumerate().filter(|(_, rules)| !rules.text.trim().is_empty()) {
         let path = spec.place.dir.join(format!("rules-{number}"));
         std::fs::write(&path, &rules.text).at("write", &path)?;

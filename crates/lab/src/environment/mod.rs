@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// On drop its processes are ended, the youngest first; then everything else is removed.
-pub struct World {
+pub struct Environment {
     pub spec: Spec,
     dir: PathBuf,
     /// In the order in which they were started.
@@ -47,7 +47,7 @@ pub struct World {
     failed_check: Option<Arc<CheckError>>,
 }
 
-impl World {
+impl Environment {
     /// Starts everything and waits until it listens.
     pub fn start(
         context: &RunContext,
@@ -99,8 +99,8 @@ impl World {
     }
 
     /// Starts Sidestep's own daemons, which the scenario does not name.
-    fn steer(&mut self, ground: &Ground) -> Result<(), WorldError> {
-        for (name, daemon) in sidestep::daemons(ground, &self.spec)? {
+    fn steer(&mut self, context: &RunContext) -> Result<(), EnvironmentError> {
+        for (name, daemon) in sidestep::daemons(context, &self.spec)? {
             self.cgroups.extend(daemon.command.cgroup.as_deref().map(Cgroup::new).transpose()?);
             self.start_process(name, &daemon)?;
         }
@@ -115,9 +115,9 @@ impl World {
         Ok(())
     }
 
-    /// Call after a turn, with the bytes that it moved each way. Fails if a process has ended unasked, or if a check of the
+    /// Call after a trial, with the bytes that it moved each way. Fails if a process has ended unasked, or if a check of the
     /// scenario fails.
-    pub fn check(&mut self, load: &LoadSpec, moved: &IndexMap<String, u64>) -> Result<(), WorldError> {
+    pub fn check(&mut self, load: &LoadSpec, moved: &IndexMap<String, u64>) -> Result<(), EnvironmentError> {
         self.processes.iter_mut().try_for_each(|(_, running)| running.check())?;
         for check in &load.checks {
             if !self.checked.contains(check) {
@@ -132,9 +132,9 @@ impl World {
         self.failed_check.as_ref()
     }
 
-    /// As in `result::Turn`, since the set-up was started.
-    pub fn moved(&self, ground: &Ground) -> Result<IndexMap<String, u64>, WorldError> {
-        moved::moved(ground, &self.spec)
+    /// As in `result::Trial`, since the set-up was started.
+    pub fn moved(&self, context: &RunContext) -> Result<IndexMap<String, u64>, EnvironmentError> {
+        moved::moved(context, &self.spec)
     }
 
     /// Seconds of CPU of all its processes; zero without cgroups.
@@ -144,7 +144,7 @@ impl World {
     }
 
     /// The processes whose costs are measured. `load`: pid of the load.
-    pub fn watched(&self, ground: &Ground, load: Option<u32>) -> Watched {
+    pub fn watched(&self, context: &RunContext, load: Option<u32>) -> Watched {
         let counted = |name: &str| self.spec.processes.get(name).is_none_or(|process| !process.background);
         let pids = self.pids.iter().filter(|(name, _)| counted(name)).map(|(name, pid)| (name.clone(), *pid));
         // If there is a cgroup the pid is not used.

@@ -14,8 +14,8 @@ const BY_RING: &str = "by ring";
 const SPLICED: &str = "spliced";
 
 /// way -> bytes since the set-up was started. Bytes by ring are those of processes that have ended, as the load does after each
-/// turn.
-pub fn moved(ground: &Ground, spec: &Spec) -> Result<IndexMap<String, u64>, WorldError> {
+/// trial.
+pub fn moved(context: &RunContext, spec: &Spec) -> Result<IndexMap<String, u64>, EnvironmentError> {
     let mut moved = IndexMap::new();
     if spec.load_rings {
         let path = spec.place.report();

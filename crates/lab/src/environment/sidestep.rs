@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Pins of capture and Services; each splice has its own directory.
-pub fn pins(ground: &Ground, place: &Place) -> PathBuf {
-    ground.bpf().join(&place.prefix)
+pub fn pins(context: &RunContext, place: &Place) -> PathBuf {
+    context.bpf().join(&place.prefix)
 }
 
 pub fn splice_pins(context: &RunContext, spec: &Spec, number: usize) -> PathBuf {
@@ -24,14 +24,14 @@ const READY_SECONDS: f64 = 20.0;
 const AGENT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Daemons, which are started before everything else.
-pub fn daemons(ground: &Ground, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, WorldError> {
+pub fn daemons(context: &RunContext, spec: &Spec) -> Result<Vec<(String, ProcessSpec)>, EnvironmentError> {
     let broker = spec.broker.as_ref().map(|program| broker(program, spec));
     let agent = spec.agent.as_ref().map(|agent| self::agent(context, spec, agent));
     broker.into_iter().chain(agent).collect()
 }
 
 /// Processes of several users share memory only if the broker's settings allow it.
-fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), WorldError> {
+fn broker(program: &str, spec: &Spec) -> Result<(String, ProcessSpec), EnvironmentError> {
     let (config, report) = (spec.place.dir.join("sidestep.toml"), spec.place.report());
     let users = spec.users();
     let allowed = if users.len() > 1 { format!("[[allow]]\nuids = {users:?}\n") } else { String::new() };
@@ -63,7 +63,7 @@ fn agent(context: &RunContext, spec: &Spec, agent: &AgentSpec) -> Result<(String
         ("--node-name", "node".into()),
     ];
     let words = options.into_iter().flat_map(|(name, value)| [name.to_string(), value]);
-    let argv = [ground.part(AGENT)?].into_iter().chain(words).chain(agent.options.iter().cloned()).collect();
+    let argv = [context.part(AGENT)?].into_iter().chain(words).chain(agent.options.iter().cloned()).collect();
     // The agent creates this directory in one step, when all tables are filled and all programs attached.
     Ok((
         AGENT.into(),
@@ -84,7 +84,7 @@ fn daemon(spec: &Spec, name: &str, argv: Vec<String>, ready: Ready) -> ProcessSp
 }
 
 /// Runs before the scenario's processes are started, so that their first connection is already redirected.
-pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), WorldError> {
+pub fn steer(context: &RunContext, spec: &Spec) -> Result<(), EnvironmentError> {
     for each in &spec.captures {
         run(&capture(context, spec, each, &[])?, None)?;
     }
@@ -95,7 +95,7 @@ pub fn steer(ground: &Ground, spec: &Spec) -> Result<(), WorldError> {
 }
 
 /// Commands that undo it, in order. If one fails, programs that are attached to a cgroup end with the cgroup.
-pub fn unsteer(ground: &Ground, spec: &Spec) -> Result<Vec<Cmd>, ProgramError> {
+pub fn unsteer(context: &RunContext, spec: &Spec) -> Result<Vec<Cmd>, ProgramError> {
     let detach = spec.agent.iter().map(|_| {
         let words = [
             "--detach",
@@ -142,7 +142,7 @@ fn splice(context: &RunContext, spec: &Spec, each: &SpliceSpec, number: usize) -
 }
 
 /// The agent has programmed its Services; pods are captured a moment later, which `capture list` shows.
-fn wait_captured(ground: &Ground, spec: &Spec, agent: &AgentSpec) -> Result<(), WorldError> {
+fn wait_captured(context: &RunContext, spec: &Spec, agent: &AgentSpec) -> Result<(), EnvironmentError> {
     let words = [
         "capture",
         "--list",

@@ -27,7 +27,7 @@ pub struct Spec {
     pub place: Place,
 }
 
-/// What is checked after the first turn.
+/// What is checked after the first trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckSpec {
     /// The command must succeed.

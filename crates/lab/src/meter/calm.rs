@@ -1,4 +1,4 @@
-//! Whether a turn counts, or other load disturbed it.
+//! Whether a trial counts, or other load disturbed it.
 
 use crate::result::{Disturbance, Usage};
 
@@ -9,9 +9,9 @@ pub struct Calm {
     pub foreign: f64,
 }
 
-/// A turn's noise is some percent, and other load must take less. Steal takes time from running processes, at the worst moment,
+/// A trial's noise is some percent, and other load must take less. Steal takes time from running processes, at the worst moment,
 /// such as while a lock is held. Foreign processes use idle processors first. The services of a desktop or a node need 1 or 2 %,
-/// which are in both turns of a round.
+/// which are in both trials of a round.
 impl Default for Calm {
     fn default() -> Self {
         Calm { steal: 0.02, foreign: 0.05 }
@@ -19,7 +19,7 @@ impl Default for Calm {
 }
 
 impl Calm {
-    /// None: it was calm enough, or the turn was too short to tell.
+    /// None: it was calm enough, or the trial was too short to tell.
     pub fn disturbance(&self, usage: &Usage, cores: usize) -> Option<Disturbance> {
         let capacity = usage.seconds * cores as f64;
         let (steal, foreign) = (usage.steal / capacity, usage.foreign.unwrap_or(0.0) / capacity);

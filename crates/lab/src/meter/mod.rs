@@ -1,4 +1,4 @@
-//! The costs of a turn, and other load in the meantime.
+//! The costs of a trial, and other load in the meantime.
 
 mod account;
 mod calls;
@@ -47,7 +47,7 @@ impl Watched {
     }
 }
 
-/// Measures one turn.
+/// Measures one trial.
 pub struct Meter {
     watched: Watched,
     spent: Vec<Spent>,
@@ -73,7 +73,7 @@ impl Meter {
     }
 
     /// Call once, in the middle: memory of the load, and of its connections, is freed at the end.
-    pub fn look_at_memory(&mut self) {
+    pub fn sample_memory(&mut self) {
         self.memory.get_or_insert_with(|| memory(&self.watched));
     }
 

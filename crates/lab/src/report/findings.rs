@@ -10,7 +10,7 @@ pub struct Finding {
     pub cell: usize,
     pub figure: Figure,
     pub variant: usize,
-    /// Median of all turns that count.
+    /// Median of all trials that count.
     pub median: Option<f64>,
     pub interval: Option<Interval>,
     /// None for the baseline, and if one of the two has no values.

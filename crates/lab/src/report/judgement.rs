@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A result without its turns: all that a table needs.
+/// A result without its trials: all that a table needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Judgement {
     /// The scenario's name.

@@ -1,4 +1,4 @@
-//! The figures that are compared, and how they are computed from a turn.
+//! The figures that are compared, and how they are computed from a trial.
 
 use super::Trial;
 use serde::{Deserialize, Serialize};
@@ -86,9 +86,9 @@ impl Figure {
         }
     }
 
-    /// In seconds, bytes, or a count; None: the turn has no such value.
-    pub fn of(self, turn: &Turn) -> Option<f64> {
-        let (outcome, usage) = (turn.outcome.as_ref()?, &turn.usage);
+    /// In seconds, bytes, or a count; None: the trial has no such value.
+    pub fn of(self, trial: &Trial) -> Option<f64> {
+        let (outcome, usage) = (trial.outcome.as_ref()?, &trial.usage);
         let each = |total: f64| (outcome.requests > 0).then(|| total / outcome.requests as f64);
         let percentile = |percent| outcome.latency.as_ref().map(|all| all.percentile(percent) as f64 / 1e9);
         match self {

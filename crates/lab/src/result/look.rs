@@ -6,7 +6,7 @@ use std::fs;
 
 impl Machine {
     /// Unknown values are left empty.
-    pub fn look() -> Machine {
+    pub fn detect() -> Machine {
         let cpus = CpuInfo::current().unwrap_or_else(|_| CpuInfo::from_buf_read(&b""[..]).expect("nothing to misread"));
         Machine {
             kernel: read("/proc/sys/kernel/osrelease"),

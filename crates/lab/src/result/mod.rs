@@ -35,7 +35,7 @@ pub struct Run {
     pub seconds: f64,
     /// Why the run ended.
     pub ended: Ended,
-    /// The seed of the turns' order.
+    /// The seed of the trials' order.
     pub seed: u64,
     pub machine: Machine,
     /// All programs that were started, by name.
@@ -138,7 +138,7 @@ pub struct Cell {
     #[serde(default)]
     pub variants: Vec<String>,
     /// In the order in which they were taken, including those that were repeated.
-    pub turns: Vec<Turn>,
+    pub trials: Vec<Trial>,
     /// Where CPU time went, for each sampled variant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<Profile>,
@@ -151,7 +151,7 @@ pub struct Trial {
     pub round: u32,
     /// Seconds since the run's beginning.
     pub at: f64,
-    /// None: the turn failed.
+    /// None: the trial failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,10 +160,10 @@ pub struct Trial {
     /// Evidence that the load took this variant's way: bytes of the load tool's connections by ring, bytes spliced.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub moved: IndexMap<String, u64>,
-    /// Other load disturbed the turn.
+    /// Other load disturbed the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbed: Option<Disturbance>,
-    /// A later turn of the same round and variant counts in its place.
+    /// A later trial of the same round and variant counts in its place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
 }
@@ -177,7 +177,7 @@ pub struct NoVariant {
 }
 
 impl Run {
-    /// The same turns, compared with another variant. The control is dropped, since it belongs to the original baseline.
+    /// The same trials, compared with another variant. The control is dropped, since it belongs to the original baseline.
     pub fn beside(mut self, name: &str) -> Result<Run, NoVariant> {
         self.variants.retain(|variant| !variant.control);
         if !self.variants.iter().any(|variant| variant.name == name) {
@@ -203,8 +203,8 @@ impl Run {
     }
 }
 
-impl Turn {
-    /// Whether the turn's figures count.
+impl Trial {
+    /// Whether the trial's figures count.
     pub fn counts(&self) -> bool {
         self.outcome.is_some() && !self.repeated
     }
@@ -217,7 +217,7 @@ impl Cell {
         words.join(", ")
     }
 
-    /// A figure of each turn of a variant that counts: round -> value.
+    /// A figure of each trial of a variant that counts: round -> value.
     pub fn values_of(&self, variant: &str, figure: Figure) -> IndexMap<u32, f64> {
         let counting = self.trials.iter().filter(|trial| trial.variant == variant && trial.counts());
         counting.filter_map(|trial| Some((trial.round, figure.of(trial)?))).collect()

@@ -1,9 +1,9 @@
-//! Where the CPU time of a turn went, by samples.
+//! Where the CPU time of a trial went, by samples.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// One turn of a variant, taken after the measurement. Sampling costs time, so its latencies do not count.
+/// One trial of a variant, taken after the measurement. Sampling costs time, so its latencies do not count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     pub variant: String,

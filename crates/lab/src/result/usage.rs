@@ -1,4 +1,4 @@
-//! The costs of a turn, and other load in the meantime.
+//! The costs of a trial, and other load in the meantime.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub struct ProcessUsage {
     /// Seconds in user space and in the kernel.
     pub user: f64,
     pub system: f64,
-    /// Bytes of the process and its children in the middle of the turn; shared pages count proportionally.
+    /// Bytes of the process and its children in the middle of the trial; shared pages count proportionally.
     pub memory: u64,
 }
 

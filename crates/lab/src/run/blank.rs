@@ -1,4 +1,4 @@
-//! A result without turns.
+//! A result without trials.
 
 use super::order::Order;
 use crate::result::{About, Cell, Ended, FORMAT, Machine, Run};
@@ -6,7 +6,7 @@ use crate::scenario::Values;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 
-/// What is known of a run before its first turn.
+/// What is known of a run before its first trial.
 pub fn blank(order: &Order, cells: &[Values]) -> Run {
     let scenario = &order.scenario;
     Run {

@@ -1,4 +1,4 @@
-//! Why a run has no result, or a turn no figures.
+//! Why a run has no result, or a trial no figures.
 
 use crate::context::ProgramError;
 use crate::environment::{EnvironmentError, ProcessError, SpecError};

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// After so many failures in a row in a cell a contestant no longer takes part in the cell.
 const GIVEN_UP: u32 = 3;
-/// A disturbed turn is repeated, as long as at most this part of all turns was: on a machine that is always busy repeating would
+/// A disturbed trial is repeated, as long as at most this part of all trials was: on a machine that is always busy repeating would
 /// not help.
 const REPEATED: f64 = 0.2;
 /// So many more may be repeated, whatever their part.
@@ -41,7 +41,7 @@ pub struct Experiment<'a> {
     cells: Vec<Values>,
     result: Run,
     /// Set-ups that exist, with their contestants.
-    standing: Vec<(usize, World)>,
+    standing: Vec<(usize, Environment)>,
     /// (cell, contestant) -> failures in a row.
     failures: IndexMap<(usize, usize), u32>,
     random: ChaCha8Rng,
@@ -235,7 +235,7 @@ impl<'a> Experiment<'a> {
             *foreign += (self.beside(number) - before).max(0.0);
         }
         if measured.is_err() {
-            // The set-up may be broken, so the next turn gets a new one.
+            // The set-up may be broken, so the next trial gets a new one.
             let (_, gone) = self.standing.remove(number);
             let name = &self.contestants[who].name;
             if let Some(why) = gone.failed_check().map(|error| error.to_string()) {
@@ -254,7 +254,7 @@ impl<'a> Experiment<'a> {
     }
 
     /// The contestant's set-up for the cell, an existing or a new one, and the cell's load.
-    fn stand(&mut self, cell: usize, who: usize) -> Result<(usize, crate::world::LoadSpec), WorldError> {
+    fn stand(&mut self, cell: usize, who: usize) -> Result<(usize, crate::environment::LoadSpec), EnvironmentError> {
         let (contestant, values) = (&self.contestants[who], &self.cells[cell]);
         let variant = (contestant.variant.as_str(), &contestant.definition);
         for (number, (owner, environment)) in self.standing.iter().enumerate() {

@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 
 /// Variants that cannot take part, and why. Errors are mistakes in the scenario: an unknown name in a template, or a baseline
 /// that is not available.
-pub fn unmet(ground: &Ground, scenario: &Scenario) -> Result<IndexMap<String, String>, WrongError> {
+pub fn unmet(context: &RunContext, scenario: &Scenario) -> Result<IndexMap<String, String>, WrongError> {
     let mut unmet = IndexMap::new();
     for (name, variant) in &scenario.variants {
         let named = |source| WrongError::Need { variant: name.clone(), source };
@@ -35,6 +35,6 @@ fn is_met(context: &RunContext, scenario: &Scenario, need: &Need) -> Result<bool
     let scope = base_scope(context, scenario);
     let argv: Vec<String> = need.run.iter().map(|word| word.fill(&scope)).collect::<Result<_, _>>()?;
     // A missing program is not a mistake in the scenario.
-    let Ok(argv) = ground.resolve(argv) else { return Ok(false) };
+    let Ok(argv) = context.resolve(argv) else { return Ok(false) };
     Ok(run(&Cmd { name: "needs".into(), argv, ..Cmd::default() }, None).is_ok())
 }

@@ -1,4 +1,4 @@
-//! Notes for readers of a result, derived from its turns.
+//! Notes for readers of a result, derived from its trials.
 
 use crate::result::{Cell, Disturbance, Run, Trial};
 use indexmap::IndexMap;
@@ -30,7 +30,7 @@ fn idle_ways(cell: &Cell, variant: &str) -> Vec<String> {
     idle.map(|(way, _)| format!("{}: not a byte of the load went {way}", with_cell(variant, cell))).collect()
 }
 
-/// Disturbed turns that could not be repeated: they count, and readers must know.
+/// Disturbed trials that could not be repeated: they count, and readers must know.
 fn disturbed(run: &Run) -> Option<String> {
     let disturbed: Vec<Disturbance> = counting(run).filter_map(|trial| trial.disturbed).collect();
     let percent = |part: fn(&Disturbance) -> f64| disturbed.iter().map(part).fold(0.0, f64::max) * 100.0;

@@ -22,7 +22,7 @@ pub struct Order {
     pub root: bool,
 }
 
-/// Sent after the order: drop the present turn, and write what there is.
+/// Sent after the order: drop the present trial, and write what there is.
 pub const STOP: &str = "stop";
 /// The first argument of the process inside.
 pub const INSIDE: &str = "inside";

@@ -41,7 +41,7 @@ pub fn run(request: Request) -> Result<(), Failure> {
         cgroup: context.cgroup.as_ref().map(|each| each.path().into()),
         root: is_root(),
     };
-    let mut child = start(&ground.dir)?;
+    let mut child = start(&context.dir)?;
     let pipe = child.stdin.take().expect("stdin is piped");
     say(pipe, &order)?;
     let status = child.wait().map_err(RunError::Wait)?;
@@ -56,7 +56,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Sends the order. The first Ctrl-C ends the run after its turn, the second one at once, by closing the pipe.
+/// Sends the order. The first Ctrl-C ends the run after its trial, the second one at once, by closing the pipe.
 fn say(mut pipe: ChildStdin, order: &Order) -> Result<(), RunError> {
     let line = serde_json::to_string(order).map_err(RunError::Order)?;
     writeln!(pipe, "{line}").map_err(RunError::WriteOrder)?;

@@ -7,7 +7,7 @@ use crate::load::Outcome;
 const SEEN: f64 = 0.5;
 
 /// An error if the figures do not count. `errors`: permitted part of failed requests; `seen`: seconds in which costs were measured.
-pub fn sound(outcome: Outcome, errors: f64, seen: f64) -> Result<Outcome, TurnError> {
+pub fn sound(outcome: Outcome, errors: f64, seen: f64) -> Result<Outcome, TrialError> {
     let (failed, all) = (outcome.errors, outcome.errors + outcome.requests);
     if failed as f64 > errors * all as f64 {
         return Err(TrialError::Refused { errors: failed, all });

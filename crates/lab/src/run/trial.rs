@@ -16,16 +16,21 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Measured {
     pub outcome: Result<Outcome, TrialError>,
     pub usage: Usage,
-    /// As in `result::Turn`.
+    /// As in `result::Trial`.
     pub moved: IndexMap<String, u64>,
 }
 
 /// Warms up, then measures. `load` is the cell's; cells may share the set-up.
-pub fn take(ground: &Ground, world: &mut World, load: &LoadSpec, stop: &Stop) -> Result<Measured, TurnError> {
-    let turn = Take { ground, world, load, stop };
-    turn.warm_up()?;
-    let before = world.moved(ground)?;
-    let (outcome, usage) = turn.measure()?;
+pub fn run(
+    context: &RunContext,
+    environment: &mut Environment,
+    load: &LoadSpec,
+    stop: &Stop,
+) -> Result<Measured, TrialError> {
+    let trial = Take { context, environment, load, stop };
+    trial.warm_up()?;
+    let before = environment.moved(context)?;
+    let (outcome, usage) = trial.measure()?;
     let since = |(way, bytes): (String, u64)| (way.clone(), bytes - before[&way]);
     let moved = environment.moved(context)?.into_iter().map(since).collect();
     if outcome.is_ok() {
@@ -62,11 +67,11 @@ struct Take<'a> {
 }
 
 /// The outer error: nothing could be measured. The inner one: the tool failed.
-type Taken = Result<(Result<Outcome, TurnError>, Usage), TurnError>;
+type Taken = Result<(Result<Outcome, TrialError>, Usage), TrialError>;
 
 impl Take<'_> {
     /// The tool's output is ignored.
-    fn warm_up(&self) -> Result<(), TurnError> {
+    fn warm_up(&self) -> Result<(), TrialError> {
         if self.load.warmup == 0.0 {
             return Ok(());
         }
@@ -128,7 +133,7 @@ impl Take<'_> {
         Ok((Outcome::of_executions(&all, seconds).map_err(TrialError::from), usage))
     }
 
-    fn start(&self, job: &Job) -> Result<Running, TurnError> {
+    fn start(&self, job: &Job) -> Result<Running, TrialError> {
         // Removes files of the last run.
         let _ = std::fs::remove_dir_all(&job.folder);
         open_dir(&job.folder)?;
@@ -147,7 +152,7 @@ impl Take<'_> {
     }
 
     /// Waits for the end without reaping the process, so that its CPU time can still be read.
-    fn end(&self, running: &Running, until: Instant, meter: &mut Meter) -> Result<(), TurnError> {
+    fn end(&self, running: &Running, until: Instant, meter: &mut Meter) -> Result<(), TrialError> {
         let (begun, half) = (Instant::now(), Duration::from_secs_f64(self.load.job.seconds / 2.0));
         while !running.ended_within(LOOK) {
             if begun.elapsed() > half {

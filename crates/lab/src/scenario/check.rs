@@ -184,7 +184,7 @@ fn check_goals(scenario: &Scenario) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// A background process must disturb only its own turn, so no other set-up may exist at the same time.
+/// A background process must disturb only its own trial, so no other set-up may exist at the same time.
 fn check_background(scenario: &Scenario) -> Result<(), FieldError> {
     let background = scenario.processes.iter().find(|(_, process)| process.background);
     match background {

@@ -21,11 +21,11 @@ pub struct Design {
     pub restart: Restart,
     /// Whether the baseline takes part twice.
     pub control: bool,
-    /// A turn is repeated if the hypervisor took more than `steal`, or foreign programs more than `foreign`, of the machine's
+    /// A trial is repeated if the hypervisor took more than `steal`, or foreign programs more than `foreign`, of the machine's
     /// capacity.
     pub steal: f64,
     pub foreign: f64,
-    /// A turn has failed if more than this part of its requests failed: error answers are quick.
+    /// A trial has failed if more than this part of its requests failed: error answers are quick.
     pub errors: f64,
 }
 
@@ -51,8 +51,8 @@ impl Default for Design {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Text", into = "String")]
 pub enum Restart {
-    /// For every turn: only one set-up exists at a time.
-    Turn,
+    /// For every trial: only one set-up exists at a time.
+    Trial,
     /// After so many rounds: all set-ups exist at the same time.
     Rounds(u32),
     Never,

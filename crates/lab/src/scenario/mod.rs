@@ -60,7 +60,7 @@ pub struct Scenario {
     pub baseline: String,
     pub load: Load,
     /// Commands that fail if something is wrong: a wrong answer, or a load that took another way. They run after a set-up's first
-    /// turn, in the load's surroundings. If one fails, the set-up's turns do not count, and the run is no success.
+    /// trial, in the load's surroundings. If one fails, the set-up's trials do not count, and the run is no success.
     #[serde(default)]
     pub checks: Vec<Check>,
     /// Goals; the report says whether they were reached.
@@ -139,7 +139,7 @@ pub struct Ready {
 pub struct Check {
     #[serde(default)]
     pub run: Vec<Text>,
-    /// Instead of a command: ways that bytes of the turn's load must have taken, as results name them (`by ring`, `spliced in
+    /// Instead of a command: ways that bytes of the trial's load must have taken, as results name them (`by ring`, `spliced in
     /// pod`).
     #[serde(default)]
     pub moved: Vec<String>,
@@ -166,7 +166,7 @@ pub struct Load {
     /// Seconds of warm-up by the same load, before each measurement.
     #[serde(default = "warm")]
     pub warmup: Text,
-    /// Seconds that the tool may take longer, to start and to get its last answers; then it is killed, and the turn has failed.
+    /// Seconds that the tool may take longer, to start and to get its last answers; then it is killed, and the trial has failed.
     #[serde(default = "patience")]
     pub patience: Text,
     #[serde(default)]
@@ -224,7 +224,7 @@ pub struct Quick {
 }
 
 impl Scenario {
-    /// The scenario for an answer in a minute or two: fewer cells, shorter turns, fewer rounds.
+    /// The scenario for an answer in a minute or two: fewer cells, shorter trials, fewer rounds.
     pub fn quick(mut self) -> Scenario {
         let quick = std::mem::take(&mut self.quick);
         self.axes.extend(quick.axes);

@@ -6,15 +6,15 @@ use super::{Comparison, Interval, Verdict};
 use crate::result::Better;
 use indexmap::IndexMap;
 
-/// Compares the rounds (round -> value) that both have. The two turns of a round are close in time, so a drift of the machine is in
+/// Compares the rounds (round -> value) that both have. The two trials of a round are close in time, so a drift of the machine is in
 /// both, but not in their ratio. The statistics use the ratios' logarithms. None: no common round.
 ///
-/// A round in which either value is zero, negative or not a number has no ratio and does not count, as if a turn had failed.
+/// A round in which either value is zero, negative or not a number has no ratio and does not count, as if a trial had failed.
 ///
 /// The estimate is the median of the logarithms, and the interval is that of its smoothed bootstrap (`bootstrap.rs`). The method
 /// was chosen by simulation, with 2000 trials each. The table shows how many percent of the intervals of 95 % contain the true
 /// value, for the worst of six kinds of noise, among them bursts and slow process instances; and in brackets half of the width
-/// for normal noise of 3 % a turn, in percent of the ratio:
+/// for normal noise of 3 % a trial, in percent of the ratio:
 ///
 /// | interval | 6 rounds | 10 rounds | 20 rounds |
 /// |---|---|---|---|

@@ -30,7 +30,7 @@ pub struct Rule {
 
 impl Rule {
     /// Whether all judged comparisons of a cell are precise enough; false if there are none. Rounds that do not count are not
-    /// visible here: if turns fail again and again, the caller must end the cell by its own count.
+    /// visible here: if trials fail again and again, the caller must end the cell by its own count.
     pub fn enough(&self, comparisons: &[Comparison]) -> bool {
         !comparisons.is_empty() && comparisons.iter().all(|each| self.settled(each))
     }

@@ -116,9 +116,9 @@ fn cell(rng: &mut ChaCha8Rng, connections: u32) -> Cell {
     Cell { values, variants: Vec::new(), trials, profiles: Vec::new() }
 }
 
-/// A turn, or one that was disturbed and its repetition; once in each cell a failed one.
-fn attempts(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Vec<Turn> {
-    let good = turn(rng, round, name, speed, connections);
+/// A trial, or one that was disturbed and its repetition; once in each cell a failed one.
+fn attempts(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Vec<Trial> {
+    let good = trial(rng, round, name, speed, connections);
     let disturbance = Disturbance { steal: 0.08, foreign: 0.11 };
     match (round, name) {
         (4, "sidestep") => {
@@ -135,7 +135,7 @@ fn attempts(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connection
     }
 }
 
-fn turn(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Turn {
+fn trial(rng: &mut ChaCha8Rng, round: u32, name: &str, speed: f64, connections: u32) -> Trial {
     // The machine's state of the moment is common to all variants of a round.
     let mood = LogNormal::new(0.0, 0.01).expect("a distribution").sample(&mut ChaCha8Rng::seed_from_u64(round.into()));
     let each = LogNormal::new(0.0, 0.012).expect("a distribution").sample(rng);

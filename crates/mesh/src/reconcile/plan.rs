@@ -148,7 +148,7 @@ impl Reconciler {
 
     /// Members of an earlier process that are no longer wanted are removed at once, unless the new list is empty: then perhaps
     /// the endpoints could not be read.
-    fn take_over_members(&mut self, table: &PortTable, service: u32, members: &BTreeSet<Member>) {
+    fn adopt_members(&mut self, table: &PortTable, service: u32, members: &BTreeSet<Member>) {
         let Some(inherited) = self.inherited.as_mut().filter(|_| !table.list.is_empty()) else { return };
         let lost: Vec<Member> = inherited.claim_members(service).difference(members).copied().collect();
         self.lost_udp |= table.key.protocol == Protocol::Udp && !lost.is_empty();

@@ -1,4 +1,4 @@
-//! What a program without privileges in a pod may try, to reach forbidden hosts or to harm others.
+//! What a program of a pod without any privilege may try, so as to reach whom it may not, or to harm others.
 
 mod armed;
 mod caller;

@@ -1,4 +1,5 @@
-//! Packets that reach a socket without the listener look-up: multicast, broadcast, other protocols, and forged sources.
+//! What reaches a socket past the look-up of listeners: datagrams for a group or for all, other protocols, and sources that are
+//! lies.
 
 use super::caller::{SOON, as_nobody, send_with, set_number};
 use super::scene::Scene;
@@ -18,35 +19,21 @@ const IPV6_FREEBIND: libc::c_int = 78;
 const IPV6_PKTINFO: libc::c_int = 50;
 const UDP_LITE: Protocol = ipproto::UDPLITE;
 
-/// Only `web` may send to `db`; `stranger` tries.
-struct Scene {
-    world: World,
-    web: Name,
-    db: Name,
-    stranger: Name,
+/// What may be sent to the server's pod, by a policy for it; and each pod's addresses are known.
+fn enforce(scene: &mut Scene, ingress: &str) {
+    scene.policy("db", ingress);
+    let admission = sidestep_ebpf::admission::Admission::open(&scene.world.node.options.pins).unwrap();
+    for (name, pod) in &scene.world.pods {
+        let path = pod.namespace.path();
+        let cookie = sidestep_ebpf::netns::cookie_of(&path).unwrap();
+        let network = sidestep_ebpf::capture::pod_network::read(&path).unwrap();
+        scene.world.policies.know(cookie, &(&network).into()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        admission.admit(cookie).unwrap();
+    }
 }
 
 impl Scene {
-    fn new() -> Scene {
-        let mut world = World::new();
-        let [web, db, stranger] = world.apps(["web", "db", "stranger"]);
-        Scene { world, web, db, stranger }
-    }
-
-    fn judge(&mut self, ingress: &str) {
-        self.world.policy("db", &format!("select: {{matchLabels: {{app: db}}}}, {ingress}"));
-        self.world.settle();
-        let admission = sidestep_ebpf::admission::Admission::open(&self.world.node.options.pins).unwrap();
-        for (name, pod) in &self.world.pods {
-            let path = pod.namespace.path();
-            let cookie = sidestep_ebpf::netns::cookie_of(&path).unwrap();
-            let place = sidestep_ebpf::capture::pod_network::read(&path).unwrap();
-            self.world.policies.know(cookie, &(&place).into()).unwrap_or_else(|error| panic!("{name}: {error}"));
-            admission.admit(cookie).unwrap();
-        }
-    }
-
-    /// Which of the two senders `db` receives from.
+    /// Who of both is heard.
     fn heard(&self, protocol: Option<Protocol>, to: impl Fn(&Name) -> SocketAddr) -> [bool; 2] {
         [&self.web, &self.stranger].map(|sender| {
             let to = to(sender);
@@ -76,7 +63,7 @@ fn send(protocol: Option<Protocol>, to: SocketAddr) -> io::Result<()> {
 const CLOSED: &str = "ingress: [{action: allow, from: [{labels: {app: web}}]}]";
 const OPEN_BUT: &str = "ingress: [{action: deny, from: [{labels: {app: stranger}}]}]";
 
-/// Multicast and broadcast addresses, as a socket in the sender's pod names them.
+/// As a socket names them in its pod.
 fn groups(world: &World, sender: &Name) -> [SocketAddr; 4] {
     let eth0 = world.pods[sender].namespace.run(interface_here);
     let scoped = |ip: &str| SocketAddrV6::new(ip.parse().unwrap(), PORT, 0, eth0).into();
@@ -100,7 +87,7 @@ fn what_is_for_many_is_judged_by_its_sender() {
             let heard = scene.heard(None, |sender| groups(&scene.world, sender)[number]);
             assert_eq!(heard, [true, false], "{policy}: {number}");
         }
-        // The source is a link-local address, which any host may have, or the sender's own.
+        // The source is one of the link's, behind which anybody may be, or that of the sender.
         for number in 2..count {
             let heard = scene.heard(None, |sender| groups(&scene.world, sender)[number]);
             assert!(!heard[1], "{policy}: {number}");
@@ -129,7 +116,7 @@ fn another_protocol_is_judged_by_rules_without_ports() {
     }
 }
 
-/// A pod with policies sends by another protocol, connected or not.
+/// What a judged pod sends by another protocol, connected or not.
 #[test]
 fn another_protocol_leaves_a_pod_only_where_it_may_go() {
     let mut scene = Scene::new();
@@ -160,7 +147,7 @@ fn another_protocol_leaves_a_pod_only_where_it_may_go() {
     }
 }
 
-/// IPv6 lets a socket bind any source address. Only the pod's own ones may leave the pod.
+/// IPv6 lets a socket take any source address. Only its pod's own ones leave it.
 #[test]
 fn nobody_speaks_for_another() {
     let mut scene = Scene::new();
@@ -187,7 +174,7 @@ fn nobody_speaks_for_another() {
     }
     assert_eq!(scene.world.node.reason("source-forged"), 4);
     assert!(recvfrom(&receiver, &mut [0; 16], rustix::net::RecvFlags::empty()).is_err());
-    // Its own address is not forged.
+    // Its own address is no lie.
     let own = scene.world.address(&scene.stranger, true);
     let to = SocketAddr::new(scene.world.address(&scene.web, true), PORT);
     let sent = as_nobody(&scene.world.pods[&scene.stranger], || {
@@ -199,7 +186,7 @@ fn nobody_speaks_for_another() {
     assert_eq!(sent, Ok(1));
 }
 
-/// The option that permits a foreign address can be switched off again; the socket keeps the address.
+/// What lets a socket take another's address can be switched off again; the socket keeps the address.
 #[test]
 fn nobody_speaks_for_another_by_an_option_that_is_off_again() {
     let mut scene = Scene::new();
@@ -208,7 +195,7 @@ fn nobody_speaks_for_another_by_an_option_that_is_off_again() {
         let to = SocketAddr::new(scene.world.address(&scene.db, v6), PORT);
         let receiver = scene.world.pods[&scene.db].namespace.run(|| receiver(None, v6));
         let lie = SocketAddr::new(scene.world.address(&scene.web, v6), 0);
-        // IPv4 requires CAP_NET_RAW, which many containers have.
+        // By IPv4 it takes CAP_NET_RAW, which many containers have.
         let speak = || {
             let (family, option) = if v6 {
                 (AddressFamily::INET6, (libc::IPPROTO_IPV6, IPV6_FREEBIND))
@@ -230,7 +217,7 @@ fn nobody_speaks_for_another_by_an_option_that_is_off_again() {
     assert_eq!(scene.world.node.reason("source-forged"), 2);
 }
 
-/// For a pod that the agent does not know, a forged source cannot be recognized, unless it is the receiver's own address.
+/// Of a pod that the agent does not know nobody can tell whose address it takes. But it is never the receiver's own.
 #[test]
 fn nobody_speaks_as_the_receiver_itself() {
     let mut scene = Scene::new();
@@ -238,7 +225,7 @@ fn nobody_speaks_as_the_receiver_itself() {
     scene.world.settle();
     let own = scene.world.address(&scene.db, true);
     let link = link_local(&scene);
-    // Afterwards both have each other in their neighbour tables.
+    // By then the two are neighbours.
     assert_eq!(
         scene.world.call(&scene.stranger, scene.world.place(&scene.db, Family::V6, PORTS[0]), Tcp),
         Seen::Refused
@@ -256,13 +243,13 @@ fn nobody_speaks_as_the_receiver_itself() {
     });
     assert!(recvfrom(&receiver, &mut [0; 16], rustix::net::RecvFlags::empty()).is_err());
     assert_eq!(scene.world.node.reason("source-forged"), 2);
-    // The pod may send to itself.
+    // It may speak to itself.
     let from_itself = scene.world.pods[&scene.db].namespace.run(|| send(None, SocketAddr::new(own, PORT)));
     from_itself.unwrap();
     assert!(recvfrom(&receiver, &mut [0; 16], rustix::net::RecvFlags::empty()).is_ok());
 }
 
-/// The index of eth0.
+/// The number of eth0.
 fn interface_here() -> u32 {
     rustix::net::netdevice::name_to_index(UdpSocket::bind("0.0.0.0:0").unwrap(), "eth0").unwrap()
 }
@@ -276,7 +263,7 @@ fn link_local(scene: &Scene) -> Ipv6Addr {
     found.expect("eth0 has one")
 }
 
-/// A link-local address has no identity. Policies that deny by identity let such a peer neither send nor receive.
+/// Under its link-local address a pod is nobody that rules could name: where they deny by name it is not reached, nor heard.
 #[test]
 fn a_link_local_address_hides_nobody() {
     let mut scene = Scene::new();

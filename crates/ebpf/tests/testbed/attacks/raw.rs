@@ -1,4 +1,4 @@
-//! Raw, packet and ping sockets, and protocols that rules cannot name. A pod without CAP_NET_RAW has at most ping sockets.
+//! Raw, packet and ping sockets, and protocols that rules know nothing of. A pod without CAP_NET_RAW has ping sockets at most.
 
 use super::caller::{SOON, as_nobody};
 use super::scene::Scene;
@@ -32,12 +32,12 @@ fn receiver(v6: bool) -> UdpSocket {
     socket
 }
 
-/// A UDP header and one byte, without a checksum (which IPv4 allows).
+/// A header of UDP before one byte, with no checksum where that is allowed.
 fn datagram() -> Vec<u8> {
     [&PORT.to_be_bytes()[..], &PORT.to_be_bytes(), &9u16.to_be_bytes(), &[0, 0], b"!"].concat()
 }
 
-/// The kernel adds the IP header, and for IPv6 the checksum.
+/// The kernel makes the header of IP, and of IPv6 the checksum, too.
 fn raw(v6: bool) -> OwnedFd {
     let socket = socket(family(v6), SocketType::RAW, Some(ipproto::UDP)).unwrap();
     if v6 {
@@ -51,7 +51,7 @@ fn send_raw(socket: &OwnedFd, to: SocketAddr) -> Result<(), Errno> {
     sendto(socket, &datagram(), SendFlags::empty(), &SocketAddr::new(to.ip(), 0)).map(drop)
 }
 
-/// Needs CAP_NET_RAW.
+/// With CAP_NET_RAW.
 #[test]
 fn what_a_raw_socket_sends_is_judged_as_a_datagram_is() {
     let mut scene = Scene::new();
@@ -73,7 +73,7 @@ fn what_a_raw_socket_sends_is_judged_as_a_datagram_is() {
             assert_eq!(heard, [true, !judged], "IPv6 {v6}");
         }
     }
-    // With a header of its own, and a forged source.
+    // With a header of one's own, and another one's source.
     let IpAddr::V4(from) = scene.world.address(&scene.db, false) else { panic!() };
     let IpAddr::V4(to) = scene.world.address(&scene.stranger, false) else { panic!() };
     let sent = scene.world.pods[&scene.web].namespace.run(|| {
@@ -90,7 +90,7 @@ fn headed(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
     [&header.concat()[..], &datagram()].concat()
 }
 
-/// Fills in the checksum of the IPv4 header.
+/// Of the IPv4 header.
 fn with_checksum(mut packet: Vec<u8>) -> Vec<u8> {
     let sum: u32 = packet[..20].chunks(2).map(|two| u32::from(u16::from_be_bytes([two[0], two[1]]))).sum();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
@@ -114,12 +114,12 @@ fn a_raw_socket_hears_nothing_that_its_pod_may_not_receive() {
     }
 }
 
-/// A packet socket bypasses the sender's network stack, so only the receiver's policies apply.
+/// A packet socket sends past all that the kernel's network stack has: the sender's rules are not asked. The receiver's are.
 #[test]
 fn what_a_packet_socket_sends_is_judged_by_the_receiver_alone() {
     let mut scene = Scene::new();
     let to = scene.hosts(false)[1];
-    // The call makes both neighbours, which know each other's MAC address.
+    // The two are neighbours: each knows the other's station.
     let place = scene.world.place(&scene.stranger, Family::V4, PORTS[0]);
     assert_eq!(scene.world.call(&scene.web, place, Tcp), Seen::Reached);
     scene.policy("web", CLOSED);
@@ -173,17 +173,17 @@ fn a_ping_is_judged_as_any_other_protocol_and_its_answer_is_let_in() {
     for v6 in [false, true] {
         assert!(pings(&scene, v6).iter().all(|pinged| *pinged != Ok(true)), "no rule is about it");
     }
-    // Ingress is closed as well: answers are let in, and so are ICMP errors.
-    scene.judge("web", &format!("{CLOSED}, ingress: [{{action: allow, from: [{{cidr: 192.0.2.1/32}}]}}]"));
+    // What comes in is closed as well: an answer is let in, and so is what tells of errors.
+    scene.policy("web", &format!("{CLOSED}, ingress: [{{action: allow, from: [{{cidr: 192.0.2.1/32}}]}}]"));
     for v6 in [false, true] {
         let [allowed, forbidden] = pings(&scene, v6);
         assert_eq!(allowed, Ok(true));
-        // For ICMPv6 the kernel does not report the drop to the sender.
+        // Of ICMPv6 the kernel does not tell the sender.
         assert_eq!(forbidden, if v6 { Ok(false) } else { Err(Errno::PERM) });
     }
 }
 
-/// RFC 8335: any process may send the request by a ping socket, and would get the answer there.
+/// RFC 8335: a request that any process may send by a ping socket, and an answer that it gets there.
 #[test]
 fn an_extended_ping_is_judged_too() {
     let mut scene = Scene::new();
@@ -202,7 +202,7 @@ fn an_extended_ping_is_judged_too() {
     assert_eq!(sends(&scene), Err(Errno::PERM));
 }
 
-/// Each protocol that the kernel supports is judged by rules without ports.
+/// Where the kernel has one of them, it is judged by rules without ports; else nobody has one.
 #[test]
 fn no_other_protocol_reaches_a_forbidden_host() {
     let mut scene = Scene::new();

@@ -1,4 +1,4 @@
-//! Box plots of each variant's turns, with every turn as a dot.
+//! Box plots of each variant's trials, with every trial as a dot.
 
 use super::scale::Scale;
 use super::svg::{WIDTH, class, drawing, figure, line, name, px, upright_grid};
@@ -8,7 +8,7 @@ use crate::result::{Figure, Trial};
 use crate::stats::{BoxPlot, box_of};
 use maud::{Markup, html};
 
-/// Height of a row: a variant's name, its box, and its turns.
+/// Height of a row: a variant's name, its box, and its trials.
 const ROW: f64 = 46.0;
 const NAME: f64 = 11.0;
 const HALF: f64 = 6.0;
@@ -103,7 +103,7 @@ fn dot(trial: &Trial, value: f64, what: Figure, scale: &Scale, y: f64) -> Markup
         _ => "",
     };
     // Rounds are offset vertically, so that equal values can be counted.
-    let y = y + (f64::from(turn.round % 5) - 2.0) * 2.4;
+    let y = y + (f64::from(trial.round % 5) - 2.0) * 2.4;
     html! {
         circle class=(if state.is_empty() { "dot" } else { "dot hollow" }) cx=(px(scale.at(value))) cy=(px(y)) r="2.2" {
             title { "round " (trial.round) ": " (units::value(what, value)) (state) }

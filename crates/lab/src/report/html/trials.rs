@@ -52,7 +52,7 @@ fn row(run: &Run, number: usize, ways: &IndexSet<&str>) -> Markup {
 }
 
 /// Bytes that took this way instead of the kernel's; empty if nobody counted.
-fn moved(own: &[&Turn], way: &str) -> String {
+fn moved(own: &[&Trial], way: &str) -> String {
     let counted: Vec<u64> =
         own.iter().filter(|trial| trial.counts()).filter_map(|trial| trial.moved.get(way).copied()).collect();
     if counted.is_empty() { units::NOTHING.into() } else { units::bytes(counted.iter().sum::<u64>() as f64) }

@@ -8,7 +8,7 @@ use crate::scenario::Restart;
 use indexmap::IndexMap;
 
 impl Experiment<'_> {
-    /// One more turn of each contestant except the control, in each cell. Failures are noted.
+    /// One more trial of each contestant except the control, in each cell. Failures are noted.
     pub(super) fn profile(&mut self) {
         for (cell, who) in self.sampled() {
             if self.stop.asked() {
