@@ -180,8 +180,8 @@ impl Node {
 
     /// When there is something to do though nobody says anything.
     fn due(&self) -> Option<Instant> {
-        let tidy = self.view.reconciler.due_ns().map(|ns| self.since + Duration::from_nanos(ns));
-        [self.again, tidy, self.log_due].into_iter().flatten().min()
+        let garbage = self.view.reconciler.due_ns().map(|ns| self.since + Duration::from_nanos(ns));
+        [self.again, garbage, self.log_due].into_iter().flatten().min()
     }
 
     fn handle(&mut self, message: Message) -> Option<End> {
@@ -316,7 +316,7 @@ impl Node {
 
     fn write(&mut self) {
         let now = self.now_ns();
-        if let Err(error) = self.view.reconciler.tidy(&mut self.view.maps, now) {
+        if let Err(error) = self.view.reconciler.collect_garbage(&mut self.view.maps, now) {
             tracing::warn!("old lists are not given back yet: {}", chain(&error));
         }
         let is_due = self.again.is_some_and(|again| again <= Instant::now());

@@ -161,7 +161,7 @@ impl Reconciler {
     }
 
     /// Frees what no program reads any more. Returns when to call this again, on the clock of `now_ns`.
-    pub fn tidy(&mut self, plane: &mut dyn DataPlane, now_ns: u64) -> io::Result<Option<u64>> {
+    pub fn collect_garbage(&mut self, plane: &mut dyn DataPlane, now_ns: u64) -> io::Result<Option<u64>> {
         if self.retired.due_ns().is_some_and(|due| due <= now_ns) {
             plane.wait_for_readers()?;
             let garbage = self.retired.collect(now_ns);
@@ -178,7 +178,7 @@ impl Reconciler {
         self.room && !self.refused().is_empty()
     }
 
-    /// When `tidy` will have something to do.
+    /// When `collect_garbage` will have something to do.
     pub fn due_ns(&self) -> Option<u64> {
         self.retired.due_ns()
     }

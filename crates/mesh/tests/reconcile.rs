@@ -219,7 +219,7 @@ impl Run {
             Step::Fail(n) => self.tables.fail_in = n,
             Step::Tidy(ns) => {
                 self.now += ns;
-                let _ = self.reconciler.tidy(&mut self.tables, self.now);
+                let _ = self.reconciler.collect_garbage(&mut self.tables, self.now);
             }
             Step::Restart => self.restart(),
             Step::Crash(calls, object) => {
@@ -291,7 +291,7 @@ proptest! {
         run.tables.fail_in = 0;
         run.change(Change::All(Vec::new()));
         run.now += REST_NS;
-        prop_assert_eq!(run.reconciler.tidy(&mut run.tables, run.now).unwrap(), None);
+        prop_assert_eq!(run.reconciler.collect_garbage(&mut run.tables, run.now).unwrap(), None);
         let used = run.reconciler.used();
         prop_assert_eq!((used.slots, used.backends, used.services, used.frontends, used.members), (0, 0, 0, 0, 0));
         prop_assert!(run.tables.frontends.is_empty() && run.tables.members.is_empty());

@@ -61,7 +61,7 @@ impl Life {
     /// Frees what was replaced; Services that wait for room then get it.
     fn rest(&mut self) {
         self.now += REST_NS;
-        self.reconciler.tidy(&mut self.tables, self.now).unwrap();
+        self.reconciler.collect_garbage(&mut self.tables, self.now).unwrap();
         if self.reconciler.has_room() {
             self.reconciler.apply(&self.state, BTreeSet::new(), &mut self.tables, self.now).unwrap();
         }

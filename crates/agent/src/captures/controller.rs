@@ -264,7 +264,7 @@ impl CaptureController<'_> {
     }
 
     pub fn remove(&mut self, cookie: u64) {
-        let removed = self.captures.as_mut().map_or(Ok(()), |captures| captures.remove_untidily(cookie));
+        let removed = self.captures.as_mut().map_or(Ok(()), |captures| captures.remove_deferred(cookie));
         if let Err(error) = removed.and(self.enforcer.remove(cookie)) {
             let error = chain(&error);
             tracing::error!("a pod is still captured or judged, and will be removed in a moment: {error}");

@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// How often names are compared while inotify has nothing to watch yet.
 const UNWATCHED: Duration = Duration::from_millis(20);
 /// Replaced entries are erased when there are so many, or when there is nothing else to do.
-const UNTIDY: usize = 1024;
+const MOST_GARBAGE: usize = 1024;
 
 impl CaptureController<'_> {
     /// How long to wait if no order arrives; None: for ever.
@@ -54,8 +54,8 @@ impl CaptureController<'_> {
             }
             None => self.rest(),
         }
-        if self.captures.as_ref().is_some_and(|captures| captures.untidy() > UNTIDY) {
-            self.tidy();
+        if self.captures.as_ref().is_some_and(|captures| captures.garbage() > MOST_GARBAGE) {
+            self.collect_garbage();
         }
         if self.reporter.is_full() {
             self.tell();
@@ -65,7 +65,7 @@ impl CaptureController<'_> {
     /// Everything known has been done.
     fn rest(&mut self) {
         self.has_rested = true;
-        self.tidy();
+        self.collect_garbage();
         if std::mem::take(&mut self.bypasses_stale) {
             self.apply_bypasses();
         }
@@ -104,8 +104,8 @@ impl CaptureController<'_> {
         self.apply_bypasses();
     }
 
-    fn tidy(&mut self) {
-        if let Some(Err(error)) = self.captures.as_mut().map(Captures::tidy) {
+    fn collect_garbage(&mut self) {
+        if let Some(Err(error)) = self.captures.as_mut().map(Captures::collect_garbage) {
             tracing::warn!("what is not in force any more is not erased yet: {}", chain(&error));
         }
     }

@@ -127,9 +127,10 @@ impl Mine {
     }
 }
 
-/// One kind of objects: the keys that were reported, and the keys in a list that is being read.
+/// One kind of objects: the keys that were reported, those of invalid objects, and the keys in a list that is being read.
 struct Kind {
     told: BTreeSet<Key>,
+    invalid: BTreeSet<Key>,
     listed: BTreeSet<Key>,
     heard: Heard,
     outage: Outage,
@@ -146,7 +147,8 @@ enum Heard {
 
 impl Kind {
     fn of(name: &str) -> Kind {
-        Kind { told: BTreeSet::new(), listed: BTreeSet::new(), heard: Heard::Nothing, outage: Outage::of(name) }
+        let (told, invalid, listed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Kind { told, invalid, listed, heard: Heard::Nothing, outage: Outage::of(name) }
     }
 
     fn handle(&mut self, step: Step, sink: &EventSink) -> Result<(), Gone> {
@@ -164,7 +166,8 @@ impl Kind {
                 self.put(known, sink)
             }
             Step::End => {
-                let gone: Vec<Key> = self.told.difference(&self.listed).cloned().collect();
+                let known = self.told.union(&self.invalid);
+                let gone: BTreeSet<Key> = known.filter(|key| !self.listed.contains(*key)).cloned().collect();
                 gone.into_iter().try_for_each(|key| self.delete(key, sink))?;
                 self.heard = Heard::List;
                 Ok(())
@@ -185,18 +188,54 @@ impl Kind {
         match known.object {
             Ok(object) => {
                 let Some(object) = object else { return self.delete(known.key, sink) };
+                self.invalid.remove(&known.key);
                 self.told.insert(known.key.clone());
                 sink.change(Change::Put(object))?;
                 sink.well(&known.key)
             }
-            Err(invalid) => sink.trouble(&known.key, invalid),
+            Err(invalid) => {
+                self.invalid.insert(known.key.clone());
+                sink.trouble(&known.key, invalid)
+            }
         }
     }
 
     fn delete(&mut self, key: Key, sink: &EventSink) -> Result<(), Gone> {
+        self.invalid.remove(&key);
         if self.told.remove(&key) {
             sink.change(Change::Delete(key.clone()))?;
         }
         sink.well(&key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Message;
+    use sidestep_mesh::field::Invalid;
+    use sidestep_mesh::object::Name;
+    use std::sync::mpsc::channel;
+
+    /// Deleted while the watch was interrupted: only the next list shows that.
+    #[test]
+    fn the_trouble_with_an_invalid_object_ends_with_the_object() {
+        let (inbox, told) = channel();
+        let (sink, mut services) = (EventSink::new(inbox, 0), Kind::of("Services"));
+        let key = Key::Service(Name::new("default", "web"));
+        let invalid = Invalid { path: "spec".into(), found: "nothing".into(), expected: "a port" };
+        let item = Item { key: key.clone(), object: Err(invalid) };
+        for step in [Step::Begin, Step::Listed(item), Step::End, Step::Begin, Step::End] {
+            services.handle(step, &sink).unwrap();
+        }
+        let updates: Vec<Update> = told
+            .try_iter()
+            .filter_map(|message| match message {
+                Message::Update(_, update) => Some(update),
+                _ => None,
+            })
+            .collect();
+        assert!(matches!(&updates[0], Update::Trouble(trouble) if trouble.place == key.to_string()), "{updates:?}");
+        assert_eq!(updates[1..], [Update::Well(key.to_string())]);
     }
 }

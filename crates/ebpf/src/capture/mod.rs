@@ -105,10 +105,10 @@ impl Captures {
     /// Captures the pod in this namespace by these rules.
     pub fn put(&mut self, namespace: &Path, cookie: u64, rules: &Rules, network: &PodNetwork) -> Result<()> {
         self.put_deferred(namespace, cookie, rules, network)?;
-        self.tidy()
+        self.collect_garbage()
     }
 
-    /// As `put`, but entries that it replaces stay until [`Captures::tidy`], which waits for the programs that still read them.
+    /// As `put`, but entries that it replaces stay until [`Captures::collect_garbage`], which waits for the programs that still read them.
     pub fn put_deferred(&mut self, namespace: &Path, cookie: u64, rules: &Rules, network: &PodNetwork) -> Result<()> {
         let is_wanted =
             network.addresses.iter().any(IpAddr::is_ipv6) && !network.addresses.contains(&passthrough::ADDRESS);
@@ -182,20 +182,20 @@ impl Captures {
     /// Ends the capture of the pod; connections that the proxy has accepted stay with it. Waits for the connections under way to
     /// the proxy, see [`ending`].
     pub fn remove(&mut self, cookie: u64) -> Result<()> {
-        self.remove_untidily(cookie)?;
+        self.remove_deferred(cookie)?;
         self.wait_for_ends()?;
-        self.tidy()
+        self.collect_garbage()
     }
 
     /// As `remove`, for all pods, including those of earlier processes.
     pub fn remove_all(&mut self) -> Result<()> {
-        self.pods.keys().collect::<Vec<_>>().into_iter().try_for_each(|cookie| self.remove_untidily(cookie))?;
+        self.pods.keys().collect::<Vec<_>>().into_iter().try_for_each(|cookie| self.remove_deferred(cookie))?;
         self.wait_for_ends()
     }
 
-    /// As `remove`, but without the waits: [`Captures::tidy`] completes the removal once nothing is under way to the proxy, see
+    /// As `remove`, but without the waits: [`Captures::collect_garbage`] completes the removal once nothing is under way to the proxy, see
     /// [`Captures::next_end`].
-    pub fn remove_untidily(&mut self, cookie: u64) -> Result<()> {
+    pub fn remove_deferred(&mut self, cookie: u64) -> Result<()> {
         match self.pods.get(&cookie)?.filter(|_| self.is_alive(cookie)) {
             Some(found) => {
                 self.pods.put_all(&[(cookie, inert(found))])?;
@@ -212,7 +212,7 @@ impl Captures {
         }
     }
 
-    /// When [`Captures::tidy`] is due for a pod that is being removed.
+    /// When [`Captures::collect_garbage`] is due for a pod that is being removed.
     pub fn next_end(&self) -> Option<Instant> {
         self.ending.next()
     }
@@ -254,13 +254,13 @@ impl Captures {
     }
 
     /// Completes removals that are due, and erases what this process has put and no pod refers to any more.
-    pub fn tidy(&mut self) -> Result<()> {
+    pub fn collect_garbage(&mut self) -> Result<()> {
         self.end_pods()?;
-        self.numbers.tidy()
+        self.numbers.collect_garbage()
     }
 
-    /// How many sets of rules or routes wait for `tidy`.
-    pub fn untidy(&self) -> usize {
+    /// How many sets of rules or routes wait for `collect_garbage`.
+    pub fn garbage(&self) -> usize {
         self.numbers.retired()
     }
 
@@ -274,7 +274,7 @@ impl Captures {
         let left = self.pods()?.into_iter().map(|pod| pod.netns).chain(inbound::installed(&self.pins)?);
         let is_unwanted = |cookie: &u64| !self.known.contains_key(cookie) && !wanted.contains(cookie);
         let unwanted: BTreeSet<u64> = left.filter(is_unwanted).collect();
-        unwanted.into_iter().try_for_each(|cookie| self.remove_untidily(cookie))?;
+        unwanted.into_iter().try_for_each(|cookie| self.remove_deferred(cookie))?;
         self.sweep()
     }
 
@@ -333,8 +333,8 @@ impl Captures {
     pub fn remove_dead(&mut self) -> Result<Vec<u64>> {
         let installed = inbound::installed(&self.pins)?;
         let dead: Vec<u64> = installed.into_iter().filter(|cookie| !self.is_alive(*cookie)).collect();
-        dead.iter().try_for_each(|cookie| self.remove_untidily(*cookie))?;
-        self.tidy()?;
+        dead.iter().try_for_each(|cookie| self.remove_deferred(*cookie))?;
+        self.collect_garbage()?;
         Ok(dead)
     }
 

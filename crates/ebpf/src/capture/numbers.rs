@@ -75,7 +75,7 @@ impl Numbers {
     }
 
     /// Erases entries that no pod uses any more, after one wait for readers.
-    pub fn tidy(&mut self) -> Result<()> {
+    pub fn collect_garbage(&mut self) -> Result<()> {
         if self.retired.is_empty() {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Numbers {
     /// Erases all entries whose number is used neither here nor in `others`.
     pub fn sweep(&mut self, others: impl Iterator<Item = u32>) -> Result<()> {
         let used: BTreeSet<u32> = others.chain(self.uses.keys().copied()).collect();
-        self.tidy()?;
+        self.collect_garbage()?;
         let sets: Vec<set_key> = self.sets.keys().filter(|key| !used.contains(&key.owner)).collect();
         let ranges: Vec<range_key> = self.ranges.keys().filter(|key| !used.contains(&key.owner)).collect();
         if sets.is_empty() && ranges.is_empty() {

@@ -134,7 +134,7 @@ fn change_all_the_time(node: &mut Node, sets: &[Vec<IpAddr>], clients: &[Clients
             node.reconciler.apply(&node.state, services, &mut watched, round as u64 * SECOND_NS).unwrap();
         }
         // Frees replaced entries, so that the next round writes them again.
-        node.reconciler.tidy(&mut node.maps, (round as u64 + 1) * SECOND_NS).unwrap();
+        node.reconciler.collect_garbage(&mut node.maps, (round as u64 + 1) * SECOND_NS).unwrap();
     }
 }
 

@@ -64,7 +64,7 @@ fn what_is_under_way_reaches_the_proxy_which_is_told_what_was_dialled() {
                 true => services::remove(pins).unwrap(),
                 false => {
                     let mut captures = Captures::open(pins).unwrap();
-                    cookies.into_iter().for_each(|cookie| captures.remove_untidily(cookie).unwrap());
+                    cookies.into_iter().for_each(|cookie| captures.remove_deferred(cookie).unwrap());
                     captures.remove(cookies[0]).unwrap();
                 }
             });
@@ -108,7 +108,7 @@ fn a_pod_that_is_captured_again_while_it_ends_stays_captured() {
     let (_proxy, _program) = (proxy(&client), program(&server, 8080));
     let is_proxied = || dial_as(&client, ROOT, of(server.v4, 8080)).unwrap().seen.listener == OUTBOUND;
     world.capture(&client, &rules());
-    world.captures.remove_untidily(cookie(&client)).unwrap();
+    world.captures.remove_deferred(cookie(&client)).unwrap();
     assert!(!is_proxied());
     world.capture(&client, &rules());
     assert!(world.captures.next_end().is_none() && is_proxied());
