@@ -15,7 +15,8 @@ struct Group(Cgroup);
 
 impl Group {
     fn new(name: &str) -> Group {
-        Group(Cgroup::new(&format!("sidestep-lab-test-{name}-{}", std::process::id())))
+        // Not named as the lab names its own: a lab that runs meanwhile would take it for the leftover of a killed one.
+        Group(Cgroup::new(&format!("meter-test-{name}-{}", std::process::id())))
     }
 
     fn run(&self, script: &str) -> Child {
