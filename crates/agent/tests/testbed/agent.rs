@@ -19,6 +19,13 @@ pub const VIP: &str = "10.96.0.10";
 /// An agent with few Services is ready in a tenth of a second; a machine under load takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long something takes in the middle of several attempts: one that was quick by luck says nothing.
+pub fn median(times: &[Duration]) -> Duration {
+    let mut times = times.to_vec();
+    times.sort();
+    times[times.len() / 2]
+}
+
 pub struct Node {
     pub testbed: Testbed,
     pub directory: TempDir,

@@ -1,6 +1,6 @@
 //! Pods are captured as the documents say.
 
-use crate::agent::Node;
+use crate::agent::{Node, median};
 use crate::yaml;
 use sidestep_testkit::Pod;
 use sidestep_testkit::greeter::{Greeter, INBOUND, OUTBOUND, PROXY, ROOT, Seen, greeted};
@@ -18,7 +18,7 @@ fn met(from: &Pod, to: &Pod) -> io::Result<Seen> {
 }
 
 #[test]
-fn pods_can_be_captured_as_the_files_say_within_100_ms() {
+fn pods_are_captured_as_the_files_say_within_100_ms() {
     let mut node = Node::with_agent();
     let (pod, other) = (node.routed(), node.routed());
     let (_proxy, _program) = (Greeter::proxy(&pod), Greeter::program(&other, 8080));
@@ -38,13 +38,12 @@ fn pods_can_be_captured_as_the_files_say_within_100_ms() {
         node.wait(|_| greeted(&other, ROOT, of(&pod, 9999)).is_err());
         times[2].push(begun.elapsed());
     }
-    // The fastest of seven measures the agent, and not other load on the machine.
-    let quickest = times.map(|each| each.into_iter().min().unwrap());
+    let medians = times.map(|each| median(&each));
     println!(
         "captured after {:.1?}, with other rules after {:.1?}, not any more after {:.1?}",
-        quickest[0], quickest[1], quickest[2]
+        medians[0], medians[1], medians[2]
     );
-    assert!(quickest.iter().all(|time| *time < Duration::from_millis(100)), "{quickest:?}");
+    assert!(medians.iter().all(|time| *time < Duration::from_millis(100)), "{medians:?}");
     assert!(node.capture("a").is_none() && node.check().is_well());
 }
 

@@ -1,6 +1,6 @@
 //! Namespaces that come, change and go.
 
-use crate::agent::Node;
+use crate::agent::{Node, median};
 use crate::yaml;
 use sidestep_testkit::Namespace;
 use sidestep_testkit::greeter::{Greeter, INBOUND, OUTBOUND, ROOT, greeted};
@@ -94,10 +94,9 @@ fn routes_are_followed_within_100_ms() {
             begun.elapsed()
         })
         .collect();
-    // The fastest measures the agent, and not other load on the machine.
-    let quickest = times.iter().min().unwrap();
-    println!("a new route counts after {quickest:.1?}");
-    assert!(*quickest < Duration::from_millis(100), "{times:?}");
+    let middle = median(&times);
+    println!("a new route counts after {middle:.1?}");
+    assert!(middle < Duration::from_millis(100), "{times:?}");
     // Many changes at once; none is lost.
     for n in 1..=200 {
         pod.namespace.ip(&format!("addr add 10.98.0.{n}/32 dev lo"));

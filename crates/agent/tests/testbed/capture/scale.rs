@@ -1,6 +1,6 @@
 //! Thousands of documents, most of which name namespaces that do not exist.
 
-use crate::agent::{Node, VIP};
+use crate::agent::{Node, VIP, median};
 use crate::yaml;
 use sidestep_testkit::Namespace;
 use std::fs;
@@ -75,7 +75,7 @@ fn thousands_of_files_are_loaded_taken_over_and_changed() {
     assert_eq!(used(&node, "sets"), RULES.min(there) * 7);
 
     let more = Namespace::new(&format!("{}-more", node.testbed.node.name()));
-    let mut times: Vec<Duration> = (0..18)
+    let times: Vec<Duration> = (0..18)
         .map(|round| {
             let begun = Instant::now();
             match round % 2 {
@@ -86,8 +86,7 @@ fn thousands_of_files_are_loaded_taken_over_and_changed() {
             begun.elapsed()
         })
         .collect();
-    times.sort();
-    let middle = times[times.len() / 2];
+    let middle = median(&times);
     let begun = Instant::now();
     let check = node.check();
     let checked = begun.elapsed();
