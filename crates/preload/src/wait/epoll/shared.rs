@@ -162,7 +162,7 @@ pub fn before_exec(survives: impl Fn(i32) -> bool) {
 fn any_number(s: &Set, test: impl Fn(i32) -> bool) -> bool {
     let mut found = false;
     fdtable::for_each(|fd, kind| {
-        found |= matches!(kind, Kind::Set(index) if core::ptr::eq(sets::get(index), s)) && test(fd);
+        found = found || matches!(kind, Kind::Set(index) if core::ptr::eq(sets::get(index), s)) && test(fd);
     });
     found
 }
