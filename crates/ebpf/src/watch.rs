@@ -5,9 +5,10 @@ use crate::error::{Doing, Result};
 use crate::layout::MapData;
 use crate::{service_pins, walk};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 use sidestep_bpf::services::types::{relation, relation_key};
 use sidestep_bpf::watching::WatchingSkelBuilder;
+use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
@@ -108,7 +109,7 @@ impl Watch {
     /// All counters, with the traffic of open connections at the last walk.
     pub fn read_as_it_is(&self) -> Result<Vec<(Between, Counted)>> {
         let mut found = Vec::new();
-        for key in self.relations.keys().filter_map(|key| relation_key::from_bytes(&key)) {
+        for key in self.keys() {
             // It may have been forgotten meanwhile.
             let value = self.relations.lookup(key.bytes(), MapFlags::ANY).doing("map relations: look up")?;
             let counted = value.as_deref().and_then(relation::from_bytes);
@@ -119,12 +120,19 @@ impl Watch {
 
     /// Removes counters, to make room. Open connections are then counted from zero.
     pub fn remove(&self, which: impl Fn(&Between) -> bool) -> Result<()> {
-        let keys = self.relations.keys().filter_map(|key| relation_key::from_bytes(&key));
-        for key in keys.filter(|key| which(&between(key))).collect::<Vec<_>>() {
-            // It may be gone already.
-            let _ = self.relations.delete(key.bytes());
+        for key in self.keys().into_iter().filter(|key| which(&between(key))) {
+            match self.relations.delete(key.bytes()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).doing("map relations: delete"),
+                _ => {}
+            }
         }
         Ok(())
+    }
+
+    /// Each key once: the kernel begins anew if the key that was read last is deleted meanwhile.
+    fn keys(&self) -> Vec<relation_key> {
+        let keys: BTreeSet<Vec<u8>> = self.relations.keys().collect();
+        keys.iter().filter_map(|key| relation_key::from_bytes(key)).collect()
     }
 
     fn count_traffic(&self) -> Result<()> {

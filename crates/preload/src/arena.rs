@@ -126,6 +126,22 @@ pub fn me() -> Option<u32> {
     }
 }
 
+/// The bit of this process in a bitmap of holders.
+pub fn bit() -> u64 {
+    me().map_or(0, |place| 1 << place)
+}
+
+/// Removes this process from bitmaps of holders. The bit of [`UNKNOWN`] stays, since it may stand for other processes, too.
+pub fn leave_holders(words: &[&AtomicU64]) {
+    remove_holder(me(), words);
+}
+
+fn remove_holder(place: Option<u32>, words: &[&AtomicU64]) {
+    if let Some(place) = place.filter(|place| *place != UNKNOWN) {
+        words.iter().for_each(|word| drop(word.fetch_and(!(1 << place), SeqCst)));
+    }
+}
+
 fn join(pid: u32) -> Option<u32> {
     let place = reserve(pid)?;
     match PLACE.compare_exchange(0, place + 1, AcqRel, Acquire) {
@@ -288,5 +304,14 @@ mod tests {
         assert!(!has_others(&word));
         assert_eq!(word.load(Relaxed), 0);
         assert!(has_others(&AtomicU64::new(1 << UNKNOWN)), "always taken to be alive");
+    }
+
+    #[test]
+    fn one_of_several_processes_without_a_place_does_not_leave_for_the_others() {
+        let word = AtomicU64::new(1 << UNKNOWN | 1 << 3);
+        remove_holder(Some(UNKNOWN), &[&word]);
+        assert_eq!(word.load(Relaxed), 1 << UNKNOWN | 1 << 3);
+        remove_holder(Some(3), &[&word]);
+        assert_eq!(word.load(Relaxed), 1 << UNKNOWN);
     }
 }

@@ -268,7 +268,10 @@ fn given(msg: &Msg, era: u32) {
             }
             let no_number = UNRECEIVED.load(Relaxed) == u64::from(msg.link);
             c.keep_on_kernel(if no_number { Reason::FdLimit } else { Reason::Memory });
-            let _ = broker::release((msg.link, msg.side, era), msg.slot);
+            // The slot belongs to no link here, so nobody would remember to release it later.
+            if !broker::release((msg.link, msg.side, era), msg.slot) {
+                leave();
+            }
         }
         // This process has withdrawn the offer, but the broker paired it before. The message names the offer and not the slot,
         // which may be another connection's by now.

@@ -7,14 +7,14 @@ use sidestep_abi::sync::{Ordering, fence, fence_after_rmw};
 impl Half<'_> {
     /// Declares that the reading side reads rings.
     pub fn set_ready(&self) {
-        // SYNC ready
+        // SYNC wanted
         self.reading_side.ready.store(1, Ordering::SeqCst);
     }
 
     /// Declares that the reading side wants no further stretch. If the writer has begun one meanwhile, the reader sees that
     /// stretch after this call, and refuses it.
     pub fn withdraw_readiness(&self) {
-        // SYNC ready: an exchange, fully fenced, against `Half::is_still_ready`.
+        // SYNC wanted: an exchange, fully fenced, against `Half::is_still_ready`.
         self.reading_side.ready.swap(0, Ordering::SeqCst);
         fence_after_rmw();
     }
@@ -26,7 +26,7 @@ impl Half<'_> {
 
     /// Whether the reading side still wants the stretch that the writer has just announced.
     pub fn is_still_ready(&self) -> bool {
-        // SYNC ready: the reader withdraws, fences and looks for a stretch; the writer announces, fences and looks here.
+        // SYNC wanted: the reader withdraws, fences and looks for a stretch; the writer announces, fences and looks here.
         fence(Ordering::SeqCst);
         self.reading_side.ready.load(Ordering::Relaxed) != 0
     }

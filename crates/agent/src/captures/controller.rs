@@ -293,6 +293,7 @@ impl CaptureController<'_> {
         let dead = |cookie: &u64| {
             let is_captured = self.namespaces.get(*cookie).is_some_and(|namespace| namespace.applied.is_some());
             is_captured && self.captures.as_ref().is_some_and(|captures| !captures.is_alive(*cookie))
+                || self.enforcer.has_ended(*cookie)
         };
         let dead: Vec<u64> = self.namespaces.cookies().into_iter().filter(dead).collect();
         dead.into_iter().for_each(|cookie| self.end(cookie));

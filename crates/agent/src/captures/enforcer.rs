@@ -218,6 +218,11 @@ impl PolicyEnforcer {
         }
     }
 
+    /// Whether this namespace has policies, and has ended.
+    pub fn has_ended(&self, cookie: u64) -> bool {
+        self.tables.as_ref().is_some_and(|tables| tables.policies.has_ended(cookie))
+    }
+
     /// How many namespaces are admitted. None: the node is not armed.
     pub fn admitted(&self) -> Option<usize> {
         let admission = &self.tables.as_ref()?.admission;

@@ -89,16 +89,20 @@ impl CaptureController<'_> {
         }
     }
 
+    /// What fails is tried again after the next look for changes.
     fn complete(&mut self) {
-        self.stage = self.stage.after(Step::Complete);
         let wanted = self.namespaces.cookies();
         // An error means that nothing can be captured, so there is nothing to remove.
         let completed = self.captures().ok().map(|captures| captures.complete_but(&wanted));
-        if let Some(Err(error)) = completed {
-            tracing::error!("what an earlier agent has captured besides is not removed: {}", chain(&error));
+        let judged = self.enforcer.complete(&self.policy_owners(), &self.exempt);
+        if let Some(Err(error)) = &completed {
+            tracing::error!("what an earlier agent has captured besides is not removed: {}", chain(error));
         }
-        if let Err(error) = self.enforcer.complete(&self.policy_owners(), &self.exempt) {
-            tracing::error!("pods that an earlier agent judged besides still are: {}", chain(&error));
+        if let Err(error) = &judged {
+            tracing::error!("pods that an earlier agent judged besides still are: {}", chain(error));
+        }
+        if judged.is_ok() && !matches!(completed, Some(Err(_))) {
+            self.stage = self.stage.after(Step::Complete);
         }
         self.bypasses_stale = true;
         self.apply_bypasses();

@@ -228,6 +228,11 @@ impl Policies {
         self.known.keys().copied().collect()
     }
 
+    /// Whether a pod that has policies was in this namespace, and the namespace has ended.
+    pub fn has_ended(&self, netns: u64) -> bool {
+        self.known.contains_key(&netns) && !inbound::is_alive(&self.pins, netns)
+    }
+
     /// Removes the pods of namespaces that have ended.
     pub fn remove_dead(&mut self) -> Result<Vec<u64>> {
         let judged = self.pods.entries()?.into_iter().map(|(cookie, _)| cookie);

@@ -142,7 +142,7 @@ fn leave(index: u32, fd: i32, loss: Loss) -> Left {
     if may_block_by_us(c.phase.phase()) && blocked::is_any(index) && adopt(index, c, fd) {
         return Left::Adopted(index);
     }
-    c.holders.fetch_and(!arena::me().map_or(0, |p| 1 << p), AcqRel);
+    arena::leave_holders(&[&c.holders]);
     counters::add_bytes(c.bytes());
     match c.phase.phase() {
         // A child that drops an inherited connection changes nothing for the owner.

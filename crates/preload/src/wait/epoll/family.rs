@@ -12,11 +12,6 @@ pub fn record(s: &Set) -> Option<&'static FamilySet> {
     arena::family_set(s.family.load(Acquire))
 }
 
-/// The bit of this process in the bitmaps.
-pub fn mine() -> u64 {
-    arena::me().map_or(0, |p| 1 << p)
-}
-
 /// Whether a relative also has the set, according to a recent check.
 pub fn is_held(s: &Set) -> bool {
     let Some(r) = record(s) else { return false };
@@ -32,8 +27,8 @@ pub fn is_held(s: &Set) -> bool {
 /// Whether a registration may be taken over now.
 pub fn may_manage(s: &Set) -> bool {
     let Some(r) = record(s) else { return !s.is_shared.load(Relaxed) };
-    if r.managers.load(Relaxed) & mine() == 0 && arena::has_others(&r.holders) {
-        r.managers.fetch_or(mine(), SeqCst);
+    if r.managers.load(Relaxed) & arena::bit() == 0 && arena::has_others(&r.holders) {
+        r.managers.fetch_or(arena::bit(), SeqCst);
     }
     // SYNC shared: we say that we manage, then look whether the set is shared; a process that shares the set says so, then
     // looks whether anybody manages.

@@ -10,7 +10,7 @@
 //! so there, and then looks for others. A process that takes a registration over says so, and then looks whether the set is
 //! shared.
 
-use super::family::{mine, record};
+use super::family::record;
 use super::tag::{self, Source};
 use super::{giveback, kernel_ctl};
 use crate::fdtable::{self, Kind};
@@ -42,7 +42,7 @@ fn begin_use(s: &Set) {
     let inherited = s.place().is_some() && s.generation.load(Relaxed) != generation::get();
     if let Some(r) = record(s) {
         // SYNC users: each process says that it uses the set, then looks for others, so one of two sees both.
-        r.users.fetch_or(mine(), SeqCst);
+        r.users.fetch_or(arena::bit(), SeqCst);
         if arena::has_others(&r.users) {
             r.is_shared.store(1, SeqCst);
         }
@@ -68,7 +68,7 @@ fn leave(s: &Set) {
     giveback::surrender_set(s, Reason::Shared);
     if let Some(r) = record(s) {
         // SYNC shared: a process that finds this bit cleared finds the managed registrations given back to the kernel.
-        r.managers.fetch_and(!mine(), SeqCst);
+        r.managers.fetch_and(!arena::bit(), SeqCst);
         wait_for_managers(s, r);
     }
 }
@@ -120,10 +120,10 @@ pub fn before_fork() {
         match record(s) {
             Some(r) => {
                 if s.used_in.load(Relaxed) == generation::get() + 1 {
-                    r.users.fetch_or(mine(), SeqCst);
+                    r.users.fetch_or(arena::bit(), SeqCst);
                 }
                 if s.place().is_some() && s.generation.load(Relaxed) == generation::get() {
-                    r.managers.fetch_or(mine(), SeqCst); // the child may close the registered connections, and keep the set
+                    r.managers.fetch_or(arena::bit(), SeqCst); // the child may close the registered connections, and keep the set
                 }
             }
             None => leave(s), // there is no record to coordinate with the child
@@ -143,7 +143,7 @@ pub fn hold(place: u32) {
 /// Records that this process, a child made out of our sight, has the sets. A set without a record is left to the kernel.
 pub fn hold_late() {
     for_each_set(|s| match record(s) {
-        Some(r) => drop(r.holders.fetch_or(mine(), SeqCst)),
+        Some(r) => drop(r.holders.fetch_or(arena::bit(), SeqCst)),
         None => s.is_shared.store(true, Relaxed),
     });
 }
@@ -175,9 +175,7 @@ pub(super) fn close(s: &Set) {
 
 fn leave_family(s: &Set) {
     if let Some(r) = record(s) {
-        for word in [&r.managers, &r.users, &r.holders] {
-            word.fetch_and(!mine(), SeqCst);
-        }
+        arena::leave_holders(&[&r.managers, &r.users, &r.holders]);
     }
 }
 
