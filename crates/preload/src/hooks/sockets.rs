@@ -72,7 +72,8 @@ pub unsafe fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
     // SAFETY: the program's own call.
     let result = unsafe { next::shutdown(fd, how) };
-    if let Some(index) = ours.filter(|_| result == 0) {
+    // The kernel wakes everybody who waits for the socket, even if the connection has ended already.
+    if let Some(index) = ours.filter(|_| result == 0 || errno::get() == libc::ENOTCONN) {
         errno::keep(|| epoll::for_each_number(index, epoll::changed));
     }
     result

@@ -4,11 +4,11 @@ use libc::{EPOLL_CTL_ADD, EPOLL_CTL_MOD};
 
 use crate::case::{Case, case};
 use crate::link;
-use crate::sys::epoll::{ET, Epoll, IN, ONESHOT, OUT, RDHUP};
+use crate::sys::epoll::{ET, Epoll, HUP, IN, ONESHOT, OUT, RDHUP};
 use crate::sys::errno::{EAGAIN, ELOOP};
 use crate::sys::net::Family::V4;
 use crate::sys::threads::blocked;
-use crate::sys::{fds, io, poll, select};
+use crate::sys::{fds, io, net, poll, select};
 
 pub const CASES: &[Case] = &[
     case("sets.writer_sleeps_in_an_outer_set", writer_in_outer).bulk(),
@@ -18,6 +18,7 @@ pub const CASES: &[Case] = &[
     case("sets.nested_as_deep_as_the_kernel_allows", nested_to_the_limit).reason("places"),
     case("sets.inner_set_is_armed_beside_a_sleeper", armed_inside),
     case("sets.set_inside_poll_and_select", set_in_poll),
+    case("sets.inner_set_of_an_ended_connection", ended_inside),
     case("sets.no_circles", no_circles),
 ];
 
@@ -115,6 +116,27 @@ fn set_in_poll() {
         peer.finish();
         end.recv(10);
     }
+}
+
+/// The peer ends its side. A registration for errors only has nothing to tell, so its set is not readable.
+fn ended_inside() {
+    let (mut end, mut other) = link::own_pair(V4);
+    let (inner, outer) = (Epoll::new(), Epoll::new());
+    outer.add(inner.fd, IN);
+    assert_eq!((outer.wait(0), inner.wait(0)), (vec![], vec![]));
+    other.send(100);
+    net::shutdown(other.fd(), libc::SHUT_WR).expect("shutdown");
+    poll::events_of(end.fd(), libc::POLLRDHUP, 3000);
+    inner.control(EPOLL_CTL_ADD, end.fd(), ET, 7).expect("add");
+    assert_eq!(outer.wait(5), []);
+    end.recv(100);
+    end.rx.expect_eof();
+    assert_eq!(outer.wait(5), []);
+    assert_eq!(inner.wait(0), []);
+    net::shutdown(end.fd(), libc::SHUT_WR).expect("shutdown");
+    assert_eq!(outer.mask_of(inner.fd, 3000), IN);
+    assert_eq!(inner.wait(0), [(HUP, 7)]);
+    assert_eq!(outer.wait(5), []);
 }
 
 fn no_circles() {

@@ -1,13 +1,14 @@
 //! Resets and broken pipes: the right error, once, and the right number of signals.
 
-use libc::{MSG_NOSIGNAL, SHUT_WR, SIGPIPE};
+use libc::{MSG_NOSIGNAL, SHUT_RDWR, SHUT_WR, SIGPIPE};
 
 use crate::case::{Case, case};
 use crate::end::Send;
 use crate::link;
 use crate::peer::Peer;
 use crate::sys::cpu::eventually;
-use crate::sys::errno::{EAGAIN, ECONNRESET, EPIPE};
+use crate::sys::epoll::{ERR, ET, Epoll, HUP, OUT, RDHUP};
+use crate::sys::errno::{EAGAIN, ECONNRESET, ENOTCONN, EPIPE};
 use crate::sys::net::Family::{V4, V6};
 use crate::sys::threads::blocked;
 use crate::sys::{fds, files, io, net, poll, signal};
@@ -34,7 +35,24 @@ pub const CASES: &[Case] = &[
     case("reset.sigpipe_after_own_half_close", own_half_close),
     case("reset.first_write_after_the_peers_close_goes_out", first_write_goes_out),
     case("reset.nonblocking", nonblocking),
+    case("reset.shutdown_afterwards_wakes", shutdown_wakes),
 ];
+
+/// shutdown(2) fails, since the connection has ended, and wakes those who wait for an edge all the same.
+fn shutdown_wakes() {
+    let (end, mut other) = link::own_pair(V4);
+    let set = Epoll::new();
+    set.add(end.fd(), OUT | RDHUP | ET);
+    assert_eq!(set.mask_of(end.fd(), 0), OUT);
+    net::shutdown(end.fd(), SHUT_RDWR).expect("shutdown");
+    assert_eq!(set.mask_of(end.fd(), 3000) & HUP, HUP);
+    other.send(100);
+    assert_eq!(set.mask_of(end.fd(), 3000) & (ERR | HUP), ERR | HUP);
+    assert_eq!(set.wait(5), []);
+    assert_eq!(net::shutdown(end.fd(), SHUT_WR), Err(ENOTCONN));
+    assert_eq!(set.mask_of(end.fd(), 3000) & (ERR | HUP), ERR | HUP);
+    assert_eq!(set.wait(5), []);
+}
 
 fn closed_with_unread(family: net::Family) {
     let (mut end, mut peer) = link::client(family);

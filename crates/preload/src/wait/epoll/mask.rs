@@ -1,7 +1,7 @@
 //! Event masks of managed connections in the kernel's set.
 
 use super::{ET, MANAGED, kernel_ctl, tag};
-use crate::wait::readiness::{ARRIVALS, IN, PRI, RDHUP};
+use crate::wait::readiness::{ARRIVALS, IN, OUT_ANY, PRI, RDHUP};
 use crate::wait::sets::{Regs, Set};
 use core::sync::atomic::Ordering::Relaxed;
 use libc::EPOLL_CTL_MOD;
@@ -13,7 +13,9 @@ pub(super) fn watched(s: &Set, wanted: u32) -> u32 {
         return MANAGED;
     }
     let arrivals = if wanted & ARRIVALS != 0 { IN } else { 0 };
-    let ends = if wanted & (ET | RDHUP) != 0 { RDHUP } else { 0 };
+    // An edge-triggered registration for bytes or space is told again, with what holds, when the peer ends its side.
+    let told_again = wanted & ET != 0 && wanted & (ARRIVALS | OUT_ANY) != 0;
+    let ends = if told_again || wanted & RDHUP != 0 { RDHUP } else { 0 };
     ET | arrivals | ends | wanted & PRI
 }
 

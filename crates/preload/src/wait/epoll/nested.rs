@@ -1,11 +1,11 @@
 //! Nested sets: sets that are watched in another set, or in poll(2).
 
-use super::giveback::{for_each_managed, unpark};
+use super::giveback::{for_each_managed, hand_back, unpark};
 use super::mask::watch_less;
 use super::news::{self, queue_writers};
 use super::report;
 use crate::wait::UNKNOWN_BELL_US;
-use crate::wait::sets::{self, Inner, Reg, Set};
+use crate::wait::sets::{self, Inner, Set};
 use crate::{arena, link, stream::due, waiter};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 use sidestep_abi::link::Doorbell;
@@ -111,20 +111,20 @@ fn is_armed(p: u32) -> bool {
 
 fn has_something(s: &Set, p: u32) -> bool {
     news::list_rung(s, p);
-    s.with(any_ready) != Some(false)
+    s.with(|inner| any_ready(s, inner)) != Some(false)
 }
 
 /// Whether a listed registration would be reported. Removes those from the list that are not ready.
-fn any_ready(inner: &mut Inner) -> bool {
+fn any_ready(s: &Set, inner: &mut Inner) -> bool {
     while let Some((number, ..)) = inner.ready.list.first(&mut inner.regs) {
         let fd = number as i32;
-        let is_to_be_told = |r: &mut Reg| {
+        if let Some(r) = inner.reg(fd).filter(|r| r.is_awaited()).map(|r| *r) {
             let c = arena::conn(r.conn);
-            // If the connection is native again, the next wait in the set gives the registration back to the kernel.
-            !c.is_attached() || report::poll_registration(r, c, fd).is_to_be_told
-        };
-        if inner.reg(fd).filter(|r| r.is_awaited()).is_some_and(is_to_be_told) {
-            return true;
+            if !c.is_attached() {
+                hand_back(s, &mut inner.regs, fd); // from now on the kernel makes the set readable
+            } else if report::poll_registration(&r, c, fd).is_to_be_told {
+                return true;
+            }
         }
         inner.ready.list.remove(&mut inner.regs, number);
     }
