@@ -25,6 +25,8 @@ pub fn spoil(rng: &mut Rng, call: &mut Call, waits: bool) {
     let careful = ["dup2", "__dup2", "dup3", "close_range", "close", "__close"].contains(&call.name.as_str());
     let fd = i == 0 || careful;
     match &mut call.args[i] {
+        // A range up to any wrong number has the harness's in it.
+        arg @ Arg::Fd(_) if call.name == "close_range" => *arg = Arg::Num(if i == 0 { 99_998 } else { 0 }),
         arg @ Arg::Fd(_) => *arg = Arg::Num(*rng.pick(&[-1, -100, 99_998, i64::from(i32::MAX)])),
         Arg::Num(_) if fd => {}
         Arg::Num(n) => {
