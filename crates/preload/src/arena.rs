@@ -138,7 +138,9 @@ pub fn leave_holders(words: &[&AtomicU64]) {
 
 fn remove_holder(place: Option<u32>, words: &[&AtomicU64]) {
     if let Some(place) = place.filter(|place| *place != UNKNOWN) {
-        words.iter().for_each(|word| drop(word.fetch_and(!(1 << place), SeqCst)));
+        words.iter().for_each(|word| {
+            word.fetch_and(!(1 << place), SeqCst);
+        });
     }
 }
 
