@@ -173,7 +173,12 @@ pub struct Slot {
     pub counters: [Counters; 2],
     /// 1: no stretch of ring may begin. The broker writes it.
     pub hold: AtomicU32,
-    _pad: [u32; 15],
+    /// 1: the stack carries the connection on the network: the kernel's socket is parked, and no call may use it. Only a peer
+    /// that is the stack writes it.
+    pub parked: AtomicU32,
+    /// 1: the program needs the kernel's socket. The stack gives the connection back.
+    pub wanted: AtomicU32,
+    _pad: [u32; 13],
 }
 
 const PAGE: usize = 4096;

@@ -13,6 +13,10 @@
 //!   | <------------ PeerDoorbell (eventfd)  |   to ring at a place of the peer; nobody else has it
 //!   | <---------------- Slot                |   this offer is that slot
 //!   | Release ----------------------------> |   done with the slot
+//!
+//! stack (a member that has joined by the operator's socket)
+//!   | <---------------- Foreign (socket fd) |   an offer without an other end on this host
+//!   | Carry ------------------------------> |   I carry it: a slot for both of us; or why not
 //! ```
 
 /// What a record means. Fields not named are 0.
@@ -36,12 +40,16 @@ pub enum Kind {
     Settle = 6,
     /// Member: `offer` is passive no longer.
     Press = 7,
+    /// Stack: the answer to [`Kind::Foreign`]. `arg` = its number, `arg2` = 0: it carries the connection, and gets a slot; else
+    /// the reason code why it does not.
+    Carry = 8,
 
     /// Broker: `arg` = member number; the page ([`crate::page::Page`]) is attached.
     Welcome = 16,
     /// Broker: the member must stay on the kernel. `arg` = the broker's version.
     Reject = 17,
-    /// Broker: `link`, `side` (yours), `arg` = ring size, `arg2` = pid of the peer; the memory is attached.
+    /// Broker: `link`, `side` (yours), `arg` = ring size, `arg2` = pid of the peer; the memory is attached. `place` = 1: the peer
+    /// is the stack.
     Link = 18,
     /// Broker: `link`, `side` (yours), `place` (the peer's). An eventfd is attached that is in the doorbell of that place. No
     /// other process has it.
@@ -58,6 +66,9 @@ pub enum Kind {
     /// Broker: another offer fits `offer`, which the broker has dropped. The member must offer it again, since the result of
     /// connection tracking may be out of date. `arg` = the cookie that came with the offer, to be sent again.
     Again = 24,
+    /// Broker, to the stack: an offer whose other end is not on this host, as far as is known. `arg` = number of the question;
+    /// the socket is attached.
+    Foreign = 25,
 
     /// Command line: asks for the status. Answer: [`Kind::Done`] with a memfd that holds the JSON text.
     Status = 32,
@@ -77,7 +88,7 @@ impl Kind {
     /// The kind with this number, if it is one.
     pub const fn from_code(code: u32) -> Option<Kind> {
         use Kind::*;
-        const ALL: [Kind; 22] = [
+        const ALL: [Kind; 24] = [
             Hello,
             Offer,
             Withdraw,
@@ -85,6 +96,7 @@ impl Kind {
             Release,
             Settle,
             Press,
+            Carry,
             Welcome,
             Reject,
             Link,
@@ -94,6 +106,7 @@ impl Kind {
             Unlink,
             Settled,
             Again,
+            Foreign,
             Status,
             Detach,
             Attach,

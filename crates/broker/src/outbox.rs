@@ -24,6 +24,8 @@ pub enum Attached {
     Memory(Arc<Memory>),
     /// An eventfd that rings a doorbell.
     Ringer(Loan),
+    /// An offered socket.
+    Socket(Loan),
 }
 
 impl AsFd for Attached {
@@ -31,7 +33,7 @@ impl AsFd for Attached {
         match self {
             Attached::File(file) => file.as_fd(),
             Attached::Memory(memory) => memory.as_fd(),
-            Attached::Ringer(ringer) => ringer.as_fd(),
+            Attached::Ringer(lent) | Attached::Socket(lent) => lent.as_fd(),
         }
     }
 }

@@ -40,6 +40,7 @@ pub fn assign(index: u32, (c, generation): (&'static Conn, u32), link_index: u32
     c.link.store(link_index, Relaxed);
     c.slot.store(slot % sidestep_abi::link::SLOTS as u32, Relaxed);
     c.side.store(side as u32, Relaxed);
+    c.put(flag::STACK, l.is_stacks());
     l.set_conn(slot, Some(index));
     if c.phase.go_in(generation, Event::Assign).is_none() {
         return l.set_conn(slot, None); // closed meanwhile by another thread, which has withdrawn the offer

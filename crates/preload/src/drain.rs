@@ -3,7 +3,7 @@
 use crate::link;
 use crate::record::{Conn, flag};
 use crate::stream::stretch::{self, end_for_good};
-use crate::stream::{deputy, leave, rx};
+use crate::stream::{deputy, leave, parked, rx};
 use crate::wait::Deadline;
 use crate::wait::pause::{Number, Pause, Want};
 use core::sync::atomic::Ordering::*;
@@ -88,12 +88,14 @@ fn break_off(c: &Conn, fd: i32) {
 
 /// Moves both directions to the kernel for good, for a reader that reads natively from now on.
 pub fn both(c: &'static Conn, fd: i32, reason: Reason) {
+    parked::fetch_back(c);
     leave::rx_to_kernel(c, reason);
     tx(c, fd, reason);
 }
 
 /// Moves both directions to the kernel for good, while this library still does all reading.
 pub fn both_once_read(c: &'static Conn, fd: i32, reason: Reason) {
+    parked::fetch_back(c);
     leave::rx_to_kernel_once_read(c, reason);
     tx(c, fd, reason);
 }

@@ -24,6 +24,8 @@ pub struct Link {
     era: AtomicU32,
     ring_size: AtomicU32,
     peer_pid: AtomicU32,
+    /// 1: the peer is the stack.
+    is_stacks: AtomicU32,
     /// Mapping of the link. When the link is given up, its addresses stay reserved for the next link of this entry.
     memory: Reserved,
     peer_bells: [AtomicI32; PLACES],
@@ -42,6 +44,7 @@ static TABLE: [Link; LINKS] = [const {
         era: AtomicU32::new(0),
         ring_size: AtomicU32::new(0),
         peer_pid: AtomicU32::new(0),
+        is_stacks: AtomicU32::new(0),
         memory: Reserved::none(),
         peer_bells: [const { AtomicI32::new(-1) }; PLACES],
         conns: [const { AtomicU32::new(0) }; SLOTS],
@@ -94,6 +97,7 @@ pub fn add(memory: i32, msg: &Msg, era: u32) -> Result<()> {
     link.era.store(era, Relaxed);
     link.ring_size.store(size as u32, Release);
     link.peer_pid.store(msg.arg2 as u32, Relaxed);
+    link.is_stacks.store(msg.place, Relaxed);
     link.generation.store(generation::get(), Relaxed);
     link.used.store(1, Release);
     HIGH.fetch_max(index + 1, AcqRel);
@@ -190,6 +194,11 @@ impl Link {
     /// Process number of the peer, as the broker sees it: only a hint.
     pub fn peer_pid(&self) -> u32 {
         self.peer_pid.load(Relaxed)
+    }
+
+    /// Whether the peer is the stack.
+    pub fn is_stacks(&self) -> bool {
+        self.is_stacks.load(Relaxed) != 0
     }
 
     pub fn id(&self) -> (u32, u32, u32) {

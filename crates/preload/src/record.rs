@@ -38,6 +38,8 @@ pub mod flag {
     pub const UNHEARD: u32 = 1 << 11;
     /// TCP_INQ is set: recvmsg(2) reports how many bytes are left to be read.
     pub const TELLS_UNREAD: u32 = 1 << 12;
+    /// The peer is the stack.
+    pub const STACK: u32 = 1 << 13;
 }
 
 /// Value of a timeout: calls that would block fail at once.

@@ -10,7 +10,9 @@ pub fn reset(slot: &Slot) {
     slot.reader.iter().for_each(reset_reader);
     slot.side.iter().for_each(reset_side);
     slot.counters.iter().for_each(reset_counters);
-    slot.hold.store(0, SeqCst);
+    for word in [&slot.hold, &slot.parked, &slot.wanted] {
+        word.store(0, SeqCst);
+    }
 }
 
 fn reset_writer(writer: &Writer) {
@@ -57,6 +59,29 @@ pub fn set_hold(slot: &Slot, hold: bool) {
 /// Whether the broker holds the connection on the kernel.
 pub fn is_held(slot: &Slot) -> bool {
     slot.hold.load(Relaxed) != 0
+}
+
+/// Sets whether the kernel's socket is parked. For the stack.
+pub fn set_parked(slot: &Slot, parked: bool) {
+    // SYNC parked: the stack sets it before it touches the socket, and clears it after it has given the connection back.
+    slot.parked.store(u32::from(parked), SeqCst);
+}
+
+/// Whether the kernel's socket is parked, since the stack carries the connection.
+#[inline]
+pub fn is_parked(slot: &Slot) -> bool {
+    // SYNC parked
+    slot.parked.load(SeqCst) != 0
+}
+
+/// Asks the stack to give the connection back to the kernel. The caller then rings the stack's doorbell.
+pub fn want_kernel(slot: &Slot) {
+    slot.wanted.store(1, SeqCst);
+}
+
+/// Whether the program needs the kernel's socket. For the stack.
+pub fn is_wanted(slot: &Slot) -> bool {
+    slot.wanted.load(SeqCst) != 0
 }
 
 /// Whether one of the two sides may wait where no doorbell is heard.

@@ -31,6 +31,7 @@ impl Broker {
                 self.cut_off(id, shares);
             }
         }
+        self.lose_stack(id);
         self.dirty.remove(&id);
         if let Some(conn) = self.conns.remove(&id) {
             self.poller.remove(&conn.socket);

@@ -127,8 +127,9 @@ impl Broker {
         let mut ringers = opening.ringers;
         for (side, &member) in members.iter().enumerate() {
             let peer_pid = self.member(members[1 - side]).map_or(0, |peer| peer.pid);
-            let msg =
-                Msg { link: id, side: side as u32, arg: ring_size, arg2: u64::from(peer_pid), ..Msg::new(Kind::Link) };
+            let place = u32::from(self.is_stack(members[1 - side]));
+            let (side_number, arg2) = (side as u32, u64::from(peer_pid));
+            let msg = Msg { link: id, side: side_number, arg: ring_size, arg2, place, ..Msg::new(Kind::Link) };
             self.queue(member, msg, Some(Attached::Memory(memory.clone())));
             for (ringing, ringer) in ringers.extract_if(.., |(ringing, _)| ringing.side == side) {
                 self.queue(member, peer_doorbell(ringing), Some(Attached::Ringer(ringer)));

@@ -12,6 +12,7 @@ pub mod offers;
 mod receiving;
 mod report;
 mod settled;
+mod stack;
 mod stay;
 
 use crate::domain::Scope;
@@ -31,6 +32,7 @@ use conn::{Conn, Member, Role, Talk};
 use cut_off::CutOff;
 use links::Opening;
 use offers::{Pending, Proving};
+use stack::Stack;
 use rustix::fd::{AsFd, OwnedFd};
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_abi::{Reason, VERSION};
@@ -98,6 +100,8 @@ pub struct Broker {
     stays: HashMap<u64, OwnedFd>,
     /// Processes that the broker has hung up on and that may live, by number in the poller.
     cut_off: BTreeMap<u64, CutOff>,
+    /// The stack, and what it has been asked.
+    stack: Stack,
     /// Members that asked for an answer once none of their requests is under way, and the number of their question.
     unsettled: BTreeMap<u64, u64>,
     dirty: BTreeSet<u64>,
@@ -135,6 +139,7 @@ impl Broker {
             refused: Reasons::new(),
             stays: HashMap::new(),
             cut_off: BTreeMap::new(),
+            stack: Stack::default(),
             unsettled: BTreeMap::new(),
             dirty: BTreeSet::new(),
             doomed: BTreeSet::new(),
@@ -222,7 +227,7 @@ impl Broker {
             return self.garbage(id, msg.kind, msg.version);
         }
         match (&conn.role, kind) {
-            (Role::New, Kind::Hello) => self.hello(id, msg),
+            (Role::New | Role::Operator, Kind::Hello) => self.hello(id, msg),
             (Role::New, Kind::Stay) => self.stay(id),
             (Role::Operator, Kind::Status) => self.send_status(id),
             (Role::Operator, Kind::Detach | Kind::Attach) => self.set_hold(id, msg, kind == Kind::Detach),
@@ -230,6 +235,7 @@ impl Broker {
             (Role::Member(_), Kind::Press) => self.pressed(Ticket { member: id, offer: msg.offer }),
             (Role::Member(_), Kind::Release) => self.release(id, msg),
             (Role::Member(_), Kind::Settle) => self.settle_asked(id, msg.arg),
+            (Role::Member(_), Kind::Carry) => self.stack_answers(id, msg),
             _ => self.violation(id),
         }
     }
@@ -290,6 +296,7 @@ impl Broker {
             conn.role = Role::Member(Box::new(Member::new(conn.peer.pid, page, mapping, hello.arg, room, hold)));
         }
         self.queue(id, Msg { arg: id, ..Msg::new(Kind::Welcome) }, Some(Attached::File(Arc::new(fd))));
+        self.may_be_stack(id);
     }
 
     fn queue(&mut self, id: u64, msg: Msg, fd: Option<Attached>) {

@@ -12,6 +12,7 @@
 //! socket may be reached by the same address. So its member must offer it again, and the pair is made then.
 
 use super::Broker;
+use crate::addr::Endpoint;
 use crate::domain::Scope;
 use crate::link::Connection;
 use crate::matching::{Offer, Ticket, Verdict};
@@ -39,6 +40,29 @@ pub struct Proving {
     pending: Pending,
     /// Number of searches for the other end so far.
     rounds: u32,
+}
+
+/// One end of a connection that gets a slot.
+#[derive(Clone, Copy)]
+pub struct End {
+    /// The offer of this end.
+    pub ticket: Ticket,
+    /// Cookie of its socket; of the stack, which has none, a number that no socket has.
+    pub cookie: u64,
+    /// User of the process.
+    pub uid: u32,
+    /// Its own address.
+    pub local: Endpoint,
+    /// The address of the other end.
+    pub remote: Endpoint,
+}
+
+impl End {
+    /// The end that was offered.
+    pub fn of(offer: &Offer) -> End {
+        let Identity { cookie, local, remote, .. } = offer.identity;
+        End { ticket: offer.ticket, cookie, uid: offer.uid, local, remote }
+    }
 }
 
 /// While sockets are looked for, further offers that fit may arrive, so another round follows. No honest
@@ -170,7 +194,9 @@ impl Broker {
 
     fn execute(&mut self, new: Proving, verdict: Verdict) {
         let Proving { offer, socket, pending, .. } = new;
-        self.command(offer.ticket.member, Command::LetGo(socket));
+        let ticket = offer.ticket;
+        let is_shown = verdict == Verdict::Waits && self.concerns_stack(&offer);
+        self.command(ticket.member, if is_shown { Command::Lend { ticket, socket } } else { Command::LetGo(socket) });
         match verdict {
             Verdict::Waits => self.waits(offer.ticket, pending),
             Verdict::Anew(others) => {
@@ -217,28 +243,29 @@ impl Broker {
     fn pair(&mut self, first: Offer, second: Offer) {
         self.waiting.remove(&first.ticket);
         let stuck = self.conns.get(&first.ticket.member).is_none_or(|conn| conn.outbox.is_full());
-        let slot = if stuck { Err(Reason::PeerAbsent) } else { self.connect(&first, &second) };
+        let slot = if stuck { Err(Reason::PeerAbsent) } else { self.connect([&first, &second].map(End::of)) };
         if let Err(reason) = slot {
             self.refuse(first.ticket, reason);
             self.refuse(second.ticket, reason);
         }
     }
 
-    fn connect(&mut self, first: &Offer, second: &Offer) -> Result<(), Reason> {
-        let members = [first.ticket.member, second.ticket.member];
+    /// Gives both ends a slot. If the link is made for them, the first is its side 0.
+    pub(super) fn connect(&mut self, both: [End; 2]) -> Result<(), Reason> {
+        let members = both.map(|end| end.ticket.member);
         let id = self.link_with_room(members)?;
         if !self.may_share_more(id) {
             return Err(Reason::Memory);
         }
         let link = self.links.get_mut(&id).ok_or(Reason::Memory)?;
-        // The sides of a link are fixed. The first offerer is side 0 only if the link was made for this pair.
+        let [first, second] = both;
         let ends = if link.members == members { [first, second] } else { [second, first] };
         let connection = Connection {
-            cookies: ends.map(|end| end.identity.cookie),
+            cookies: ends.map(|end| end.cookie),
             tickets: ends.map(|end| end.ticket),
             uids: ends.map(|end| end.uid),
-            local: ends[0].identity.local,
-            remote: ends[0].identity.remote,
+            local: ends[0].local,
+            remote: ends[0].remote,
             released: [false; 2],
             hold: false,
             kept: None,
@@ -246,7 +273,7 @@ impl Broker {
         let slot = link.claim(connection).ok_or(Reason::Memory)?;
         self.apply_hold(id, slot);
         for (side, end) in ends.into_iter().enumerate() {
-            self.upgraded.insert(end.identity.cookie, end.ticket.member);
+            self.upgraded.insert(end.cookie, end.ticket.member);
             self.given.insert(end.ticket, (id, slot, side));
             let msg =
                 Msg { offer: end.ticket.offer, link: id, slot: slot as u32, side: side as u32, ..Msg::new(Kind::Slot) };
@@ -261,6 +288,10 @@ impl Broker {
         if let Some(new) = self.proving.get_mut(&ticket) {
             new.offer.passive = false;
         } else if let Some(offer) = self.matcher.press(ticket) {
+            self.ask_again(&offer);
+        } else if self.matcher.waiting(ticket).is_some_and(|offer| self.concerns_stack(offer))
+            && let Some(offer) = self.matcher.withdraw(ticket)
+        {
             self.ask_again(&offer);
         }
     }

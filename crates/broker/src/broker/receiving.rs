@@ -169,6 +169,7 @@ impl Broker {
             Event::Proved { ticket, socket, unchanged, standings } => {
                 self.proved((ticket, socket), unchanged, &standings);
             }
+            Event::Lent { ticket, fd } => self.show_to_stack(ticket, Loan::new(fd, &mailbox)),
             Event::Rechecked(gone) => {
                 if let Some(receiver) = self.receivers.get_mut(&scope) {
                     receiver.rechecks -= 1;

@@ -49,6 +49,8 @@ pub enum Command {
     Prove { ticket: Ticket, socket: InHand, against: Vec<Claim> },
     /// Let go of the offered socket.
     LetGo(InHand),
+    /// Lend the offered socket to the main thread. Answered with [`Event::Lent`].
+    Lend { ticket: Ticket, socket: InHand },
     /// Which of these sockets are gone? Answered with [`Event::Rechecked`].
     Recheck(Vec<Claim>),
     /// Send [`Event::Answer`] when all earlier commands have been executed.
@@ -138,6 +140,11 @@ pub enum Event {
         socket: InHand,
         unchanged: bool,
         standings: Vec<(Ticket, Liveness)>,
+    },
+    /// The socket of an offer, for the stack.
+    Lent {
+        ticket: Ticket,
+        fd: Arc<Counted>,
     },
     /// The sockets of these offers are gone.
     Rechecked(Vec<Ticket>),

@@ -98,6 +98,16 @@ impl Offers {
         }
     }
 
+    /// No longer holds the socket. None: it held none.
+    pub fn lend(&mut self, ticket: Ticket, socket: InHand) -> Option<Event> {
+        self.held.remove(&socket).map(|held| Event::Lent { ticket, fd: Arc::new(held.fd) })
+    }
+
+    /// Closes a descriptor that was lent, or one of any other kind.
+    pub fn close(&mut self, fd: Arc<Counted>) {
+        self.closing.close(fd);
+    }
+
     pub fn dismiss(&mut self, member: u64) {
         let gone: Vec<_> =
             self.held.iter().filter(|(_, held)| held.member == member).map(|(socket, _)| *socket).collect();

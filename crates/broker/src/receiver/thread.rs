@@ -108,10 +108,11 @@ impl Thread {
             }
             Command::Prove { ticket, socket, against } => return Some(self.offers.prove(ticket, socket, &against)),
             Command::LetGo(socket) => self.offers.let_go(socket),
+            Command::Lend { ticket, socket } => return self.offers.lend(ticket, socket),
             Command::Recheck(claims) => return Some(self.offers.recheck(&claims)),
             Command::Answer { id, number } => return Some(Event::Answer { id, number }),
             Command::Punch(hole) => return Some(punch(&hole)),
-            Command::Close(fd) => drop(fd),
+            Command::Close(fd) => self.offers.close(fd),
             Command::CloseUnrung(ringers) => drop(ringers),
             Command::TurnAway(socket) => {
                 drop(socket);

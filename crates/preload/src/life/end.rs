@@ -2,7 +2,7 @@
 
 use crate::drain;
 use crate::record::Conn;
-use crate::stream::{leave, rx};
+use crate::stream::{leave, parked, rx};
 use crate::wait::Deadline;
 use sidestep_conn::{Rx, Writer};
 use sidestep_sys::{clock, tcp};
@@ -21,6 +21,7 @@ const LINGER_LOOK_US: u64 = 1000;
 
 /// Ends the connection: the last descriptor of its last holder is being closed.
 pub fn end(c: &'static Conn, fd: i32, is_closed: bool) {
+    parked::fetch_back(c);
     let has_unread = |end: &mut Writer| end.tx.poll(c.tx_half()).is_ok() && end.tx.unread() > 0;
     if tcp::linger(fd) == Some(0) && c.with_tx(has_unread).unwrap_or(false) {
         tcp::send_at_once(fd); // with SO_LINGER 0 a reset follows, and would discard bytes that the kernel still holds back

@@ -1,7 +1,7 @@
 //! shutdown(2).
 
 use crate::record::{Conn, flag};
-use crate::stream::rx;
+use crate::stream::{parked, rx};
 use crate::{drain, errno};
 use sidestep_conn::Rx;
 
@@ -16,6 +16,7 @@ pub fn shutting(c: &'static Conn, fd: i32, how: i32) {
     if !c.is_attached() {
         return;
     }
+    errno::keep(|| parked::fetch_back(c));
     if how != libc::SHUT_RD {
         errno::keep(|| drain::end_tx(c, fd));
     }

@@ -7,6 +7,7 @@ pub mod iov;
 pub mod late;
 pub mod leave;
 pub mod native;
+pub mod parked;
 pub mod peer;
 pub mod rx;
 pub mod source;

@@ -1,6 +1,7 @@
 //! The direction that we read: one step at a time, by its present carrier, without waiting.
 
 use super::iov::{self, Destination};
+use super::parked;
 use super::peer::{self, broken};
 use crate::record::{Conn, flag};
 use core::sync::atomic::Ordering::*;
@@ -56,7 +57,11 @@ pub fn step(
     loop {
         match rx.next(half).map_err(|lie| broken(c, fd, lie))? {
             // This call has received bytes, so it leaves the error to the next call.
-            Read::Copies | Read::Ring(0) | Read::Kernel(_) if skip > 0 && tcp::fails_next(fd) => return Ok(Step::End),
+            Read::Copies | Read::Ring(0) | Read::Kernel(_)
+                if skip > 0 && !parked::is_parked(c) && tcp::fails_next(fd) =>
+            {
+                return Ok(Step::End);
+            }
             Read::Copies | Read::Ring(0) => match ask_kernel(c, rx, fd, sleeps)? {
                 Asked::Nothing => return Ok(Step::Empty),
                 Asked::Ended => return rest(c, rx, fd, to, skip, flags),
@@ -72,6 +77,7 @@ pub fn step(
             // A call does not read past the mark of urgent data, whatever carries the bytes before the mark.
             Read::Kernel(_) if skip > 0 && tcp::is_at_mark(fd) => return Ok(Step::End),
             Read::Kernel(limit) => {
+                parked::fetch_back(c);
                 let mut part = iov::empty();
                 let part = to.window(skip, limit.min(usize::MAX as u64) as usize, &mut part);
                 let taken = part.total();
@@ -261,6 +267,9 @@ const ASK_US: u64 = 1000;
 /// The ring has no byte: asks whether the kernel has an end or an error. Only if there is a sign of one, and now and then for
 /// programs that never wait. `sleeps`: the caller is about to sleep on the socket, which reports it.
 fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
+    if parked::is_parked(c) {
+        return Ok(Asked::Nothing);
+    }
     let half = c.rx_half();
     let is_quiet = rx.in_ring() && !c.has(flag::HINT) && !half.has_fin();
     if is_quiet && (sleeps || !is_due(c)) {
@@ -281,6 +290,7 @@ fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
             c.lower(flag::HINT);
             Ok(Asked::Nothing)
         }
+        Err(_) if parked::is_parked(c) => Ok(Asked::Nothing), // since this look began
         Err(e) => Err(as_reset(c, e)),
     }
 }

@@ -1,7 +1,7 @@
 //! The end of a stretch that we write, whatever the cause, and the bytes that must then go by kernel.
 
 use super::peer::{self, broken};
-use super::{due, iov};
+use super::{due, iov, parked};
 use crate::fdtable::{self, Kind};
 use crate::record::{Conn, flag};
 use crate::{arena, counters, errno};
@@ -14,6 +14,7 @@ use sidestep_sys::{Errno, Result, fd as fdsys, tcp};
 
 /// Ends our stretch and sends its unread bytes by kernel, as many as it takes now. `reason`: None as part of ending the stream.
 pub fn end_stretch(c: &Conn, end: &mut Writer, fd: i32, reason: Option<Reason>) -> Result<()> {
+    parked::fetch_back(c);
     let returned = end.end(c.tx_half(), around(c), reason).map_err(|lie| broken(c, fd, lie))?;
     count_return(c, returned);
     send_ended(c, end, fd)
@@ -51,6 +52,7 @@ pub fn send_unread(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     if !end.tx.has_unsent() {
         return Ok(());
     }
+    parked::fetch_back(c);
     let half = c.tx_half();
     if !half.claim_sending() {
         return wait_for_deputy(c, end, fd);

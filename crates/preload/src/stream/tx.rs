@@ -1,6 +1,7 @@
 //! The direction that we write: one step at a time, by its present carrier, without waiting.
 
 use super::due::STALL_US;
+use super::parked;
 use super::peer::{self, broken};
 use super::source::Source;
 use super::stretch::{around, blocked, count_return, end_stretch, heed_hints, send_ended, send_unread};
@@ -72,6 +73,7 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
             // This call has sent bytes, so it leaves the error, and SIGPIPE, to the next call.
             Write::Kernel if from > 0 && fdsys::poll_now(fd, 0) & libc::POLLERR != 0 => return Err(Errno(libc::EPIPE)),
             Write::Kernel => {
+                parked::fetch_back(c);
                 let flags = if from > 0 { flags | libc::MSG_NOSIGNAL } else { flags };
                 let n = source.send(fd, from, end.kernel_piece(), flags).inspect_err(|e| {
                     if e.passes() {
@@ -148,6 +150,7 @@ fn read_by_peer(c: &Conn) -> u64 {
 fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
     if !c.phase.phase().permits_rings()
         || c.has(flag::TX_SHUT)
+        || parked::is_parked(c)
         || !end.may_begin(c.tx_half())
         || around(c).hold.is_some()
         || c.owner.load(Relaxed) != arena::me().unwrap_or(u32::MAX)
@@ -161,6 +164,9 @@ fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
 /// and now and then. Bytes for a peer that has ended its side go by kernel, which resets the connection if nobody reads them.
 #[inline]
 fn watch_peer(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
+    if parked::is_parked(c) {
+        return Ok(());
+    }
     let sign = c.has(flag::HINT) || peer::has_ended(c);
     if !end.is_to_ask(arch::ticks(), sign, clock::ticks_of_us(ASK_US), || c.was_waited_for(&c.tx_waited)) {
         return Ok(());

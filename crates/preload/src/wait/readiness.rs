@@ -1,7 +1,7 @@
 //! The events of a connection for poll(2) and epoll(7), from ring and kernel taken together.
 
 use crate::record::{Conn, Reentered, flag};
-use crate::stream::{rx, stretch, tx};
+use crate::stream::{parked, rx, stretch, tx};
 use sidestep_conn::{Course, Phase, Read, Rx};
 use sidestep_sys::fd as fdsys;
 
@@ -72,6 +72,10 @@ enum Answer {
 }
 
 fn ask_kernel(c: &Conn, fd: i32, tx: Answer) -> u32 {
+    if parked::is_parked(c) {
+        c.lower(flag::HINT);
+        return 0;
+    }
     let says = poll_for_news(c, fd);
     let ended = says & (RDHUP | HUP | ERR) != 0;
     if !ended && says & IN == 0 {

@@ -1,0 +1,86 @@
+//! The stack: the member that carries connections to other hosts. It has joined by the operator's socket.
+//!
+//! An offer without another end on this host waits, and its socket is shown to the stack. If the stack carries the connection,
+//! both get a slot, as the two ends of a local connection do.
+
+use super::Broker;
+use super::offers::End;
+use crate::domain::Scope;
+use crate::matching::{Offer, Ticket};
+use crate::outbox::Attached;
+use crate::receiver::loan::Loan;
+use sidestep_abi::Reason;
+use sidestep_abi::msg::{Kind, Msg};
+use std::collections::BTreeMap;
+
+#[derive(Default)]
+pub struct Stack {
+    /// The member. None: there is no stack.
+    pub member: Option<u64>,
+    next: u64,
+    /// Offers that the stack has been asked about, by the number of the question.
+    asked: BTreeMap<u64, Ticket>,
+}
+
+/// Most questions that the stack may leave open. Further offers wait for another end on this host only.
+const OPEN: usize = 4096;
+
+impl Broker {
+    /// A new member that has come by the operator's socket is the stack, in place of an earlier one.
+    pub(super) fn may_be_stack(&mut self, id: u64) {
+        if self.scope_of(id) == Scope::Operator {
+            self.stack = Stack { member: Some(id), next: self.stack.next, asked: BTreeMap::new() };
+        }
+    }
+
+    pub(super) fn is_stack(&self, id: u64) -> bool {
+        self.stack.member == Some(id)
+    }
+
+    /// The member `id` is gone.
+    pub(super) fn lose_stack(&mut self, id: u64) {
+        if self.is_stack(id) {
+            self.stack.member = None;
+            self.stack.asked.clear();
+        }
+    }
+
+    /// Whether the stack is to be asked about an offer without another end here.
+    pub(super) fn concerns_stack(&self, offer: &Offer) -> bool {
+        let may_be_far = !offer.identity.remote.is_loopback() && offer.identity.local != offer.identity.remote;
+        self.stack.member.is_some() && !offer.passive && may_be_far && self.stack.asked.len() < OPEN
+    }
+
+    /// The receiver has lent the socket of an offer that waits.
+    pub(super) fn show_to_stack(&mut self, ticket: Ticket, socket: Loan) {
+        let Some(stack) = self.stack.member.filter(|_| self.matcher.contains(ticket)) else {
+            return;
+        };
+        let number = self.stack.next;
+        self.stack.next += 1;
+        self.stack.asked.insert(number, ticket);
+        self.queue(stack, Msg { arg: number, ..Msg::new(Kind::Foreign) }, Some(Attached::Socket(socket)));
+    }
+
+    /// The stack carries the connection, or does not. If the offer no longer waits, the stack gets [`Kind::Refused`].
+    pub(super) fn stack_answers(&mut self, id: u64, msg: &Msg) {
+        if !self.is_stack(id) {
+            return self.violation(id);
+        }
+        let ticket = self.stack.asked.remove(&msg.arg);
+        if msg.arg2 != 0 {
+            return;
+        }
+        let stack = Ticket { member: id, offer: msg.arg };
+        let Some(offer) = ticket.and_then(|ticket| self.matcher.withdraw(ticket)) else {
+            return self.refuse(stack, Reason::Short);
+        };
+        self.waiting.remove(&offer.ticket);
+        // The stack has no socket of its own; no cookie of a socket is that large.
+        let far = End { ticket: stack, cookie: u64::MAX - msg.arg, uid: offer.uid, ..End::of(&offer) };
+        if let Err(reason) = self.connect([End::of(&offer), far]) {
+            self.refuse(offer.ticket, reason);
+            self.refuse(stack, reason);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The third carrier: the stack carries the connection to another host, and the kernel's socket is parked meanwhile. To this
+//! end it is a ring. Before a call may use the socket the stack gives the connection back.
+
+use super::peer;
+use crate::record::{Conn, flag};
+use crate::wait::Deadline;
+use sidestep_ring::slot;
+use sidestep_sys::clock;
+
+/// Longest wait for the stack. It takes some ten microseconds to give a connection back; after its death the keeper does.
+const BACK_US: u64 = 2_000_000;
+const LOOK_US: u64 = 10;
+
+/// Whether the socket is parked: it has nothing to tell, and its answers mean nothing.
+#[inline]
+pub fn is_parked(c: &Conn) -> bool {
+    c.has(flag::STACK) && slot::is_parked(c.words()) // any other peer could write the word, too
+}
+
+/// Has the connection given back to the kernel, if the stack carries it.
+#[inline]
+pub fn fetch_back(c: &Conn) {
+    if is_parked(c) {
+        wait_for_stack(c);
+    }
+}
+
+#[cold]
+fn wait_for_stack(c: &Conn) {
+    slot::want_kernel(c.words());
+    let deadline = Deadline::after_ns(Some(BACK_US * 1000));
+    while is_parked(c) && !deadline.has_passed() {
+        peer::notify(c);
+        clock::nap_us(LOOK_US);
+    }
+}
