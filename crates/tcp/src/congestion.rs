@@ -65,12 +65,14 @@ impl Congestion {
     #[inline]
     pub fn before_send(&mut self, progress: &mut Progress, count: usize, now: u64) {
         let timeout = timer::timeout(progress);
+        let with_this = count as u32 + 1;
+        self.used = self.used.max(with_this);
         if count == 0 && now.saturating_sub(self.sent) > timeout {
             self.restart(progress, now);
         } else if now.saturating_sub(self.since) > timeout {
             self.validate(progress, now);
         }
-        self.used = self.used.max(count as u32 + 1);
+        self.used = self.used.max(with_this);
         self.sent = now;
     }
 

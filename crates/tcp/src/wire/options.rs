@@ -65,7 +65,7 @@ impl Options {
     fn note(&mut self, kind: u8, value: &[u8]) {
         match kind {
             TIMESTAMPS if value.len() == 8 => self.timestamps = timestamps(value),
-            SACK if !value.is_empty() && value.len() % 8 == 0 => self.has_sack = true,
+            SACK if !value.is_empty() && value.len().is_multiple_of(8) => self.has_sack = true,
             _ => self.is_irregular = true,
         }
     }
