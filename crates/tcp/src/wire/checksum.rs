@@ -1,23 +1,24 @@
 //! The Internet checksum (RFC 1071).
 
-/// Adds the bytes, as 16-bit words in network order, to a sum. An odd last byte counts as the high byte of a word. The sum
-/// cannot overflow: a frame has less than 2^16 words.
+/// Adds the bytes, as 16-bit words in network order, to a sum. An odd last byte counts as the high byte of a word. No sum can
+/// overflow: a frame has less than 2^16 words.
 #[inline]
 pub fn add(sum: u64, bytes: &[u8]) -> u64 {
-    let mut words = bytes.chunks_exact(8);
-    // The sum of 32-bit words, folded, equals that of 16-bit words, since 2^16 = 1 modulo 2^16 - 1.
-    let mut sum = words.by_ref().fold(sum, |sum, word| {
-        let word = u64::from_be_bytes(word.try_into().unwrap_or_default());
-        sum + (word >> 32) + (word & 0xffff_ffff)
-    });
-    let mut pairs = words.remainder().chunks_exact(2);
-    for pair in pairs.by_ref() {
-        sum += u64::from(u16::from_be_bytes([pair[0], pair[1]]));
+    // Words of any order and width do: 2^16 = 1 modulo 2^16 - 1, and swapped bytes give the swapped sum (RFC 1071, section 2).
+    let (words, rest) = bytes.as_chunks::<4>();
+    let native: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    let sum = sum + u64::from(u16::from_be_bytes(fold(native).to_ne_bytes()));
+    match *rest {
+        [] => sum,
+        [a] => sum + word(a, 0),
+        [a, b] => sum + word(a, b),
+        [a, b, c, ..] => sum + word(a, b) + word(c, 0),
     }
-    match pairs.remainder() {
-        [last] => sum + (u64::from(*last) << 8),
-        _ => sum,
-    }
+}
+
+#[inline]
+fn word(high: u8, low: u8) -> u64 {
+    u64::from(u16::from_be_bytes([high, low]))
 }
 
 /// The sum with its carries, as 16 bits. The checksum is its complement.
