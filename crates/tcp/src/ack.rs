@@ -13,6 +13,9 @@ pub enum Ack {
     },
     /// It leaves at once.
     Now,
+    /// It leaves at once, and once more. Data was received twice before the first acknowledgement of it. A Linux peer that has
+    /// probed for a loss (RFC 8985, section 7) learns from an acknowledgement that changes nothing that nothing was lost.
+    Twice,
 }
 
 /// Microseconds that an acknowledgement waits at most (Linux: TCP_ATO_MIN).
@@ -25,10 +28,23 @@ impl Ack {
     pub fn received(self, unacked: u32, full: u32, now: u64) -> Ack {
         match self {
             // "At least every second full-sized segment" (RFC 5681, section 4.2).
-            _ if unacked > full => Ack::Now,
+            Ack::Idle | Ack::Delayed { .. } if unacked > full => Ack::Now,
             Ack::Idle => Ack::Delayed { due: now.saturating_add(DELAY) },
             owed => owed,
         }
+    }
+
+    /// Data has arrived once more.
+    #[must_use]
+    pub fn received_again(self) -> Ack {
+        if self == Ack::Idle { Ack::Now } else { Ack::Twice }
+    }
+
+    /// A segment leaves that acknowledges everything.
+    #[inline]
+    #[must_use]
+    pub fn sent(self) -> Ack {
+        if self == Ack::Twice { Ack::Now } else { Ack::Idle }
     }
 
     /// Whether it leaves now, with data or without.
@@ -37,7 +53,7 @@ impl Ack {
         match self {
             Ack::Idle => false,
             Ack::Delayed { due } => now >= due,
-            Ack::Now => true,
+            Ack::Now | Ack::Twice => true,
         }
     }
 
@@ -47,7 +63,7 @@ impl Ack {
         match self {
             Ack::Idle => None,
             Ack::Delayed { due } => Some(due),
-            Ack::Now => Some(0),
+            Ack::Now | Ack::Twice => Some(0),
         }
     }
 }
@@ -115,6 +131,14 @@ mod tests {
         assert!(!owed.is_due(DELAY - 1) && owed.is_due(DELAY));
         assert_eq!(owed.deadline(), Some(DELAY));
         assert!(Ack::Now.is_due(0) && !Ack::Idle.is_due(u64::MAX));
+    }
+
+    #[test]
+    fn data_that_arrives_twice_is_acknowledged_as_often() {
+        let owed = Ack::Idle.received(1, 536, 0).received_again();
+        assert!(owed.is_due(0) && owed.sent().is_due(0));
+        assert_eq!(owed.sent().sent(), Ack::Idle);
+        assert_eq!(Ack::Idle.received_again().sent(), Ack::Idle);
     }
 
     #[test]

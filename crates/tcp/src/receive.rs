@@ -1,6 +1,7 @@
 //! A segment arrives: RFC 9293, section 3.10.7.4, for the ESTABLISHED state, with RFC 5961 and RFC 7323.
 
 use crate::acceptable::{self, Acknowledges, Refusal};
+use crate::ack::Ack;
 use crate::state::{Connection, Memory, State};
 use crate::wire::options::Timestamps;
 use crate::wire::parse::Segment;
@@ -104,7 +105,7 @@ impl Connection {
         // answer each other for ever, and a peer that sends data again always learns that it has arrived.
         let is_free = !segment.payload.is_empty() && why != Discarded::Syn;
         if why.is_answered() && (is_free || self.answers.permits(now)) {
-            self.state.ack = crate::ack::Ack::Now;
+            self.state.ack = if why == Discarded::OldData { self.state.ack.received_again() } else { Ack::Now };
         }
     }
 }

@@ -1,6 +1,5 @@
 //! What leaves, and when.
 
-use crate::ack::Ack;
 use crate::state::{Connection, Memory, State};
 use crate::wire::frame::{Fields, Headers, WriteError};
 use crate::wire::options::Timestamps;
@@ -86,7 +85,8 @@ impl Outgoing<'_> {
 
 impl Connection {
     /// The next segment that is due. The caller asks until there is none: after segments have arrived, after the program has
-    /// written or read, and at [`Connection::deadline`].
+    /// written or read, and at [`Connection::deadline`]. Segments that have arrived come first: a worker that has slept for long
+    /// would else take an acknowledgement that waits for one that is missing.
     #[inline]
     pub fn next(&mut self, positions: Positions, now: u64) -> Result<Option<Departure<'_>>, Back> {
         let State { progress, ack, timeout, .. } = &self.state;
@@ -139,7 +139,7 @@ impl Connection {
         let promise = window::promise(&self.agreed, &next.progress, end);
         next.progress.rcv_edge = promise.edge;
         next.progress.rcv_acked = next.progress.rcv_nxt;
-        next.ack = Ack::Idle;
+        next.ack = next.ack.sent();
         if len > 0 {
             next.congestion.before_send(&mut next.progress, self.flight.count(), now);
             next.send(len, self.agreed.mss, now);
