@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use sidestep_repair::{Queues, State, Taken, give_back, take};
+use sidestep_repair::{Queues, Scales, State, Taken, give_back, take, undo};
 use std::net::TcpStream;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,26 @@ fn check(taken: &Taken, to_near: &Expected, to_far: &Expected, near: &TcpStream)
     assert!(rcv_nxt.wrapping_sub(window.rcv_wup) <= window.rcv_wnd, "the peer has filled more than its window");
 }
 
+/// A second take finds what the first has found, and is undone.
+fn same_again(taken: &Taken, near: &TcpStream) {
+    let again = take(near).expect("take again");
+    undo(near, &again.state.saved).expect("undo");
+    assert!(again.unread == taken.unread && again.unacknowledged == taken.unacknowledged, "other bytes");
+    let (was, is) = (&taken.state, &again.state);
+    assert_eq!((is.snd_una, is.rcv_nxt, is.mss, is.sack), (was.snd_una, was.rcv_nxt, was.mss, was.sack));
+    assert_eq!(is.scales, was.scales.or(Some(Scales { send: 0, receive: 0 })));
+    assert_eq!((is.window.snd_wnd, is.window.max_window), (was.window.snd_wnd, was.window.max_window));
+    assert_eq!(is.saved, was.saved);
+    assert_eq!((again.path.mss, again.path.mtu), (taken.path.mss, taken.path.mtu));
+    let edge = |state: &State| state.window.rcv_wup.wrapping_add(state.window.rcv_wnd);
+    assert!(edge(is).wrapping_sub(edge(was)) < 1 << 31, "the window that was promised has shrunk");
+    assert_eq!(is.timestamps.is_some(), was.timestamps.is_some());
+    if let (Some(is), Some(was)) = (is.timestamps, was.timestamps) {
+        // Later by 1 ms of each rounding, and by the time between two calls.
+        assert!(is.offset.wrapping_sub(was.offset) < 1000, "{} -> {}", was.offset, is.offset);
+    }
+}
+
 fn each_filling(shape: Shape) {
     let wire = Wire::shaped(&shape);
     for (unread, unacknowledged) in FILLS.into_iter().flat_map(|a| FILLS.map(|b| (a, b))) {
@@ -59,6 +79,7 @@ fn each_filling(shape: Shape) {
         give_back(&near, &taken.state, &Queues::new(&taken.unread, &taken.unacknowledged)).expect("give back");
         assert_eq!((raw::unread(&near), raw::unacknowledged(&near)), (was_unread, was_unacknowledged));
         no_error(&near);
+        same_again(&taken, &near);
         wire.open();
         finish(near, far, &mut to_far, &mut to_near, 100_000);
     }
