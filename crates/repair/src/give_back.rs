@@ -1,0 +1,210 @@
+//! Back into the kernel, on the same descriptor.
+
+use crate::buffers::Grown;
+use crate::kernel::{CallError, named};
+use crate::options;
+use crate::queues;
+use crate::repair::{self, Queue};
+use crate::state::State;
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
+use rustix::net::{bind, connect, getsockname};
+use std::net::SocketAddr;
+
+/// The bytes of both queues, each in two parts, since a ring has its end somewhere in the middle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queues<'a> {
+    /// Bytes that the peer knows to have arrived and the program has not read. They end at `rcv_nxt`.
+    pub unread: [&'a [u8]; 2],
+    /// Bytes from `snd_una` on. Those before `snd_nxt` have been sent; the kernel sends the others.
+    pub unacknowledged: [&'a [u8]; 2],
+}
+
+impl<'a> Queues<'a> {
+    /// Queues whose bytes lie in one piece each.
+    pub fn new(unread: &'a [u8], unacknowledged: &'a [u8]) -> Queues<'a> {
+        Queues { unread: [unread, &[]], unacknowledged: [unacknowledged, &[]] }
+    }
+}
+
+/// Why a connection was not given back, and what the socket is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GiveBackError {
+    /// State and queues contradict each other. The socket has not been touched.
+    #[error("the connection's state is impossible: {0}")]
+    Impossible(&'static str),
+    /// The socket is parked, as it was: try again.
+    #[error("the socket is still parked: {0}")]
+    Parked(#[source] CallError),
+    /// The kernel has forgotten the connection. The socket is in repair mode and sends nothing. Try again with the same state,
+    /// or [`abandon`] it.
+    #[error("the connection is not in the kernel yet: {0}")]
+    Detached(#[source] CallError),
+    /// The kernel carries the connection.
+    #[error("the kernel carries the connection, but not all was restored ({unqueued} bytes are not queued): {source}")]
+    Live {
+        /// So many bytes at the end of [`Queues::unacknowledged`] are not in the send queue. Send them by send(2), before the
+        /// program does.
+        unqueued: usize,
+        /// What failed; if it is not send(2), some of the socket's options are not as they were.
+        source: CallError,
+    },
+}
+
+/// Gives a parked connection back to the kernel. The socket is the same open file as before: descriptors, epoll registrations and
+/// almost all options survive (the crate's documentation names the others).
+///
+/// The caller keeps incoming packets away from the socket until the call has returned; no thread is in a call on the socket, and
+/// none polls it: while the call runs, pollers see POLLERR and POLLHUP, and a blocked read(2) fails. When repair mode ends, the
+/// kernel sends a window probe (a segment without data and with a sequence number before `snd_una`), which the peer answers with
+/// an acknowledgement. Unread bytes raise no edge for epoll(7).
+///
+/// The call works in any network namespace: bind(2) and connect(2) act in the socket's own. It needs CAP_NET_ADMIN in the user
+/// namespace of that, CAP_NET_BIND_SERVICE there if the local port is a privileged one, and CAP_NET_ADMIN in the initial user
+/// namespace if the queues hold more than the socket's buffers. BPF programs and security modules see a bind(2) and a connect(2)
+/// by the caller.
+pub fn give_back(fd: impl AsFd, state: &State, queues: &Queues) -> Result<(), GiveBackError> {
+    let fd = fd.as_fd();
+    let plan = Plan::new(state, queues).map_err(GiveBackError::Impossible)?;
+    // Without repair mode connect(AF_UNSPEC) resets the connection.
+    repair::turn_on(fd).map_err(GiveBackError::Parked)?;
+    repair::disconnect(fd).map_err(GiveBackError::Parked)?;
+    let mut grown = Grown::default();
+    plan.rebuild(fd, &mut grown).map_err(GiveBackError::Detached)?;
+    repair::turn_off(fd).map_err(GiveBackError::Detached)?;
+    let sent = queues::send_unsent(fd, plan.unsent, &mut grown);
+    let restored = plan.restore(fd, grown);
+    sent.map_err(|(unqueued, source)| GiveBackError::Live { unqueued, source })?;
+    restored.map_err(|source| GiveBackError::Live { unqueued: 0, source })
+}
+
+/// Gives up a connection that is parked or detached. The program finds its socket closed with ECONNABORTED. No packet is sent: the
+/// kernel answers the peer's next segment with a reset, if that segment reaches it.
+pub fn abandon(fd: impl AsFd) -> Result<(), CallError> {
+    let fd = fd.as_fd();
+    repair::turn_on(fd)?;
+    repair::disconnect(fd)?;
+    repair::turn_off_quietly(fd)
+}
+
+/// A connection to rebuild, with the bytes at their places.
+struct Plan<'a> {
+    state: &'a State,
+    unread: [&'a [u8]; 2],
+    /// Sequence number of the first byte of `unread`.
+    first_unread: u32,
+    sent: [&'a [u8]; 2],
+    unsent: [&'a [u8]; 2],
+}
+
+impl<'a> Plan<'a> {
+    fn new(state: &'a State, queues: &Queues<'a>) -> Result<Plan<'a>, &'static str> {
+        let [first, second] = queues.unacknowledged;
+        let in_flight = state.in_flight() as usize;
+        if in_flight > first.len().saturating_add(second.len()) {
+            return Err("more bytes are in flight than the send queue holds");
+        }
+        if state.local.is_ipv4() != state.remote.is_ipv4() {
+            return Err("the addresses belong to different families");
+        }
+        let unread: usize = queues.unread.iter().map(|part| part.len()).sum();
+        let unread = u32::try_from(unread).map_err(|_| "more bytes are unread than a window can hold")?;
+        let (sent_first, unsent_first) = first.split_at(in_flight.min(first.len()));
+        let (sent_second, unsent_second) = second.split_at(in_flight - sent_first.len());
+        Ok(Plan {
+            state,
+            unread: queues.unread,
+            first_unread: state.rcv_nxt.wrapping_sub(unread),
+            sent: [sent_first, sent_second],
+            unsent: [unsent_first, unsent_second],
+        })
+    }
+
+    /// Makes a closed socket in repair mode a connection again, still in repair mode. No packet is sent.
+    fn rebuild(&self, fd: BorrowedFd, grown: &mut Grown) -> Result<(), CallError> {
+        let state = self.state;
+        repair::set_start_of_queue(fd, Queue::Send, state.snd_una)?;
+        repair::set_start_of_queue(fd, Queue::Receive, self.first_unread)?;
+        bind_again(fd, &state.local)?;
+        // connect(2) computes the size of segments from this, and would assume the smallest for good.
+        options::TCP_MAXSEG.set(fd, state.mss)?;
+        named("connect(2)", connect(fd, &state.remote))?;
+        options::TCP_MAXSEG.set(fd, 0)?;
+        repair::set_negotiated(fd, state.mss, state.scales, state.sack, state.timestamps.is_some())?;
+        if let Some(clock) = state.timestamps {
+            repair::set_timestamp_clock(fd, clock)?;
+        }
+        queues::fill_unread(fd, self.unread, grown)?;
+        queues::fill_sent(fd, self.sent, grown)?;
+        repair::set_window(fd, &state.window)
+    }
+
+    /// The program's own options again.
+    fn restore(&self, fd: BorrowedFd, grown: Grown) -> Result<(), CallError> {
+        grown.restore(fd)?;
+        self.state.saved.restore_parked(fd)?;
+        self.state.saved.restore_disconnected(fd)
+    }
+}
+
+/// A port that the program has bound itself, or an earlier give-back, is held through connect(AF_UNSPEC), and cannot be bound
+/// again. Other ports are free meanwhile. getsockname(2) shows both alike.
+fn bind_again(fd: BorrowedFd, local: &SocketAddr) -> Result<(), CallError> {
+    match bind(fd, local) {
+        Err(Errno::INVAL) if is_bound(fd, local) => Ok(()),
+        result => named("bind(2)", result),
+    }
+}
+
+fn is_bound(fd: BorrowedFd, local: &SocketAddr) -> bool {
+    let found = getsockname(fd).and_then(SocketAddr::try_from);
+    // connect(AF_UNSPEC) forgets an address that the socket was not bound to; connect(2) finds it again.
+    found.is_ok_and(|found| found.port() == local.port() && (found.ip() == local.ip() || found.ip().is_unspecified()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::saved::Saved;
+    use crate::state::Window;
+
+    fn state(in_flight: u32) -> State {
+        let window = Window { snd_wl1: 0, snd_wnd: 0, max_window: 0, rcv_wnd: 0, rcv_wup: 0 };
+        let saved =
+            Saved { reuse_address: false, keepalive: None, window_clamp: 0, rto_min_us: None, delack_max_us: None };
+        let at = SocketAddr::from(([127, 0, 0, 1], 1));
+        let snd_una = u32::MAX - 1;
+        let snd_nxt = snd_una.wrapping_add(in_flight);
+        let (rcv_nxt, mss) = (1, 536);
+        let (local, remote, scales, sack, timestamps) = (at, at, None, false, None);
+        State { local, remote, snd_una, snd_nxt, rcv_nxt, window, mss, scales, sack, timestamps, saved }
+    }
+
+    #[test]
+    fn the_send_queue_is_cut_at_snd_nxt_wherever_its_parts_meet() {
+        let bytes = b"abcdefgh";
+        for cut in 0..=bytes.len() {
+            for in_flight in 0..=bytes.len() {
+                let state = state(in_flight as u32);
+                let parts = [&bytes[..cut], &bytes[cut..]];
+                let plan =
+                    Plan::new(&state, &Queues { unread: [b"xy", b"z"], unacknowledged: parts }).expect("possible");
+                assert_eq!(plan.sent.concat(), bytes[..in_flight]);
+                assert_eq!(plan.unsent.concat(), bytes[in_flight..]);
+                assert_eq!(plan.first_unread, u32::MAX - 1);
+            }
+        }
+    }
+
+    #[test]
+    fn more_in_flight_than_queued_is_impossible() {
+        let refused = Plan::new(&state(3), &Queues::new(b"", b"ab")).map(|_| ());
+        assert_eq!(refused, Err("more bytes are in flight than the send queue holds"));
+    }
+
+    #[test]
+    fn mixed_families_are_impossible() {
+        let state = State { remote: "[::1]:1".parse().expect("an address"), ..state(0) };
+        assert!(Plan::new(&state, &Queues::new(b"", b"")).is_err());
+    }
+}

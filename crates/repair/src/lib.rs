@@ -1,0 +1,45 @@
+//! Takes an established TCP connection out of the kernel, and gives it back on the same descriptor, by TCP_REPAIR.
+//!
+//! ```text
+//!             take                          give_back
+//!   kernel ---------> parked (ESTABLISHED, ----------> kernel
+//!     ^               repair mode)   |
+//!     |       undo          |        | abandon
+//!     +---------------------+        +--------> closed, ECONNABORTED
+//! ```
+//!
+//! Between the two somebody else carries the connection: by the sequence numbers, windows and options of [`State`], and the bytes
+//! of [`Taken::unread`] and [`Taken::unacknowledged`]. This crate moves no packet, and keeps none away: see [`take`].
+//!
+//! # What a give-back changes
+//!
+//! The open file is the same: its numbers in all processes, O_NONBLOCK, epoll registrations, cookie, filters, marks, and all
+//! options that the kernel keeps or [`State::saved`] restores. Not restored, since the kernel does not let anybody:
+//!
+//! - cwnd, ssthresh, round-trip times and the retransmission timeout, which start anew; so do the counters of TCP_INFO;
+//! - the peer's last timestamp: PAWS protects again as soon as a segment has brought one;
+//! - segments that arrived out of order: the peer sends them again;
+//! - TCP_SAVED_SYN, TCP_QUICKACK, a TCP_MAXSEG of the program (it has no effect on a connection), membership in a sockmap;
+//! - IPV6_V6ONLY, which is on after bind(2) to an IPv6 address, and that the local port and address count as bound;
+//! - a connection without window scaling is reported with scales of zero, which means the same;
+//! - SO_RCVBUF and SO_SNDBUF lose their lowest bit if the buffers had to grow.
+
+mod buffers;
+mod examine;
+mod give_back;
+mod info;
+mod kernel;
+mod options;
+mod profile;
+mod queues;
+mod repair;
+mod saved;
+mod state;
+mod take;
+
+pub use examine::{NotTaken, examine};
+pub use give_back::{GiveBackError, Queues, abandon, give_back};
+pub use kernel::CallError;
+pub use saved::{Keepalive, Saved};
+pub use state::{Path, Profile, Scales, State, Taken, TimestampClock, Window};
+pub use take::{TakeError, take, undo};

@@ -1,0 +1,122 @@
+//! Out of the kernel.
+
+use crate::examine::{NotTaken, examine};
+use crate::info::{Info, SACK, TIMESTAMPS};
+use crate::kernel::{CallError, named};
+use crate::options;
+use crate::profile;
+use crate::queues::{self, ReadError};
+use crate::repair;
+use crate::saved::Saved;
+use crate::state::{Path, State, Taken};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrAny, getpeername, getsockname};
+use std::net::SocketAddr;
+
+/// Why a connection was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TakeError {
+    /// The connection must stay in the kernel. Nothing has changed.
+    #[error("the connection stays in the kernel: {0}")]
+    NotTaken(#[from] NotTaken),
+    /// A call failed. All is undone: the connection goes on in the kernel.
+    #[error("the connection could not be taken and goes on in the kernel: {0}")]
+    Call(#[from] CallError),
+    /// Packets came or left meanwhile. All is undone: divert the connection's packets first, then try again.
+    #[error("the connection moved while it was being taken; divert its packets first, then try again")]
+    Moved,
+    /// A call failed, and so did undoing: the socket is in repair mode, as after a take. Call [`undo`] again.
+    #[error("the connection could not be taken and stays in repair mode, since undoing failed: {source}")]
+    Stuck {
+        /// What failed while undoing.
+        source: CallError,
+        /// For [`undo`].
+        saved: Saved,
+    },
+}
+
+/// Takes the connection out of the kernel. The socket stays ESTABLISHED, in repair mode, with its queues as they were ("parked").
+///
+/// The caller has diverted the connection's incoming packets before, and keeps them away from the socket until a give-back; no
+/// thread is in a call on the socket. Needs CAP_NET_ADMIN in the user namespace of the socket's network namespace.
+///
+/// While the socket is parked, read(2) fails with EPERM and send(2) with EINVAL. If bytes were in flight, the kernel goes on to
+/// retransmit them from the parked socket, and gives the socket up after TCP_USER_TIMEOUT or tcp_retries2: better take
+/// connections with [`Taken::unacknowledged`] empty, or give them back soon.
+pub fn take(fd: impl AsFd) -> Result<Taken, TakeError> {
+    let fd = fd.as_fd();
+    examine(fd)?;
+    let saved = Saved::read(fd)?;
+    let info = Info::read(fd)?;
+    repair::turn_on(fd)?;
+    park(fd, saved, &info).map_err(|error| undone(fd, saved, error))
+}
+
+/// Lets the kernel go on with a parked socket as it was parked. Only right if nobody has carried the connection meanwhile.
+/// Sends no packet.
+pub fn undo(fd: impl AsFd, saved: &Saved) -> Result<(), CallError> {
+    let fd = fd.as_fd();
+    repair::turn_off_quietly(fd)?;
+    saved.restore_parked(fd)
+}
+
+fn undone(fd: BorrowedFd, saved: Saved, error: TakeError) -> TakeError {
+    match undo(fd, &saved) {
+        Ok(()) => error,
+        Err(source) => TakeError::Stuck { source, saved },
+    }
+}
+
+fn park(fd: BorrowedFd, saved: Saved, info: &Info) -> Result<Taken, TakeError> {
+    saved.park(fd)?;
+    let local = address("getsockname(2)", getsockname(fd))?;
+    let remote = address("getpeername(2)", getpeername(fd).and_then(|peer| peer.ok_or(Errno::NOTCONN)))?;
+    let mss = options::TCP_MAXSEG.get(fd)?;
+    let path = info.path();
+    let timestamps = info.options() & TIMESTAMPS != 0;
+    explain_segments(&path, mss, local, timestamps)?;
+    let timestamps = if timestamps { Some(repair::timestamp_clock(fd)?) } else { None };
+    let profile = profile::read(fd, info, local)?;
+    let window = repair::window(fd)?;
+    let contents = queues::read(fd).map_err(|error| match error {
+        ReadError::Call(error) => TakeError::Call(error),
+        ReadError::Moved => TakeError::Moved,
+        ReadError::Urgent => TakeError::NotTaken(NotTaken::Urgent),
+    })?;
+    if repair::window(fd)? != window {
+        return Err(TakeError::Moved);
+    }
+    let state = State {
+        local,
+        remote,
+        snd_una: contents.snd_una,
+        snd_nxt: contents.snd_nxt,
+        rcv_nxt: contents.rcv_nxt,
+        window,
+        mss,
+        scales: info.scales(),
+        sack: info.options() & SACK != 0,
+        timestamps,
+        saved,
+    };
+    Ok(Taken { state, unread: contents.unread, unacknowledged: contents.unacknowledged, path, profile })
+}
+
+fn address(call: &'static str, found: rustix::io::Result<SocketAddrAny>) -> Result<SocketAddr, CallError> {
+    named(call, found.and_then(SocketAddr::try_from))
+}
+
+/// Bytes of the headers, and of the timestamps option with its padding.
+const TCP_HEADER: u32 = 20;
+const IPV4_HEADER: u32 = 20;
+const IPV6_HEADER: u32 = 40;
+const TIMESTAMPS_OPTION: u32 = 12;
+
+/// Whether MTU, MSS and timestamps alone determine how much data a segment carries.
+fn explain_segments(path: &Path, mss: u32, local: SocketAddr, timestamps: bool) -> Result<(), NotTaken> {
+    let ip_header = if local.ip().to_canonical().is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
+    let most = mss.min(path.mtu.saturating_sub(ip_header + TCP_HEADER));
+    let expected = most.saturating_sub(if timestamps { TIMESTAMPS_OPTION } else { 0 });
+    if path.mss < expected { Err(NotTaken::SmallSegments { found: path.mss, expected }) } else { Ok(()) }
+}
