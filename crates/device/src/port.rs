@@ -11,6 +11,10 @@ use rustix::net::sockopt::{
 };
 use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpUmemReg, XdpUmemRegFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+use std::time::{Duration, Instant};
+
+/// The longest that the kernel takes to release a queue.
+const RELEASE: Duration = Duration::from_secs(2);
 
 /// A socket and its memory.
 pub(crate) struct Port {
@@ -47,12 +51,23 @@ impl Port {
         set_ring_sizes(socket.as_fd(), &layout).map_err(at("make rings"))?;
         let address = SocketAddrXdp::new(bind_flags(transfer, &layout), layout.device, layout.queue);
         let doing = "bind the AF_XDP socket (is another one at this queue? Linux 6.6 is needed)";
-        bind(&socket, &address).map_err(at(doing))?;
+        bind_when_free(&socket, &address).map_err(at(doing))?;
         Ok(Port { socket, umem })
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// The kernel releases a queue only some time after its last socket was closed.
+fn bind_when_free(socket: &OwnedFd, address: &SocketAddrXdp) -> rustix::io::Result<()> {
+    let began = Instant::now();
+    loop {
+        match bind(socket, address) {
+            Err(Errno::BUSY) if began.elapsed() < RELEASE => std::thread::sleep(Duration::from_millis(2)),
+            outcome => return outcome,
+        }
     }
 }
 
