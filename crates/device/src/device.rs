@@ -157,3 +157,93 @@ fn open_queue(report: &Report, options: &Options, hook: Hook, loaded: &Loaded, q
 fn adopt_queue([socket, umem]: [OwnedFd; 2]) -> Result<Queue> {
     Queue::new(Port { socket, umem: Umem::map(umem)? }, Before::Used)
 }
+
+/// Processes that are killed between two stores. Needs root.
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tuple::Tuple;
+    use sidestep_testkit::Namespace;
+
+    const FRAMES: u32 = 64;
+
+    /// A device in a network namespace of its own, with one taken connection.
+    fn open() -> (Namespace, Device) {
+        let namespace = Namespace::fresh();
+        namespace.ip("link add eth0 type veth peer name eth1");
+        namespace.ip("link set eth0 up");
+        namespace.ip("link set eth1 up");
+        let options = Options { receive_frames: FRAMES, send_frames: FRAMES, ..Options::default() };
+        let device = namespace.run(|| Device::open("eth0", &options)).unwrap();
+        let [local, remote] = ["10.0.0.1:80", "10.0.0.2:4000"].map(|end| end.parse().unwrap());
+        device.taken.add(&Tuple::new(local, remote)).unwrap();
+        (namespace, device)
+    }
+
+    /// A segment of that connection.
+    fn frame(number: u8) -> Vec<u8> {
+        let mut frame = vec![0; 64];
+        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        frame[23] = 6;
+        frame[26..38].copy_from_slice(&[10, 0, 0, 2, 10, 0, 0, 1, 15, 160, 0, 80]);
+        frame[60] = number;
+        frame
+    }
+
+    /// Makes the device receive frames.
+    fn arrive(namespace: &Namespace, device: &Device, numbers: std::ops::Range<u8>) {
+        namespace.run(|| numbers.for_each(|number| device.injector.inject(&frame(number)).unwrap()));
+    }
+
+    fn received(device: &mut Device) -> Vec<Vec<u8>> {
+        device.queues[0].receiver.receive(usize::MAX).frames().map(|frame| frame.to_vec()).collect()
+    }
+
+    #[test]
+    fn after_frames_were_put_into_the_fill_ring_each_is_in_one_place() {
+        let (namespace, mut device) = open();
+        for round in 0..4 {
+            arrive(&namespace, &device, 0..40);
+            let receiver = &mut device.queues[0].receiver;
+            let (from, there) = receiver.there();
+            assert_eq!(there, 40);
+            receiver.refill(from, 10 * round);
+            device = Device::from_parts(device.into_parts().unwrap()).unwrap();
+            let left: Vec<Vec<u8>> = (10 * round as u8..40).map(frame).collect();
+            assert_eq!(received(&mut device), left, "what was given back does not come again");
+            let all: Vec<Vec<u8>> = (0..FRAMES as u8).map(frame).collect();
+            arrive(&namespace, &device, 0..FRAMES as u8 + 8);
+            assert_eq!(received(&mut device), all, "no frame is lost, none is used twice");
+        }
+    }
+
+    #[test]
+    fn after_frames_were_put_into_the_send_ring_each_is_in_one_place() {
+        let (_namespace, mut device) = open();
+        for round in 0..4u32 {
+            let sender = &mut device.queues[0].sender;
+            let mut outgoing = sender.outgoing();
+            for number in 0..50 {
+                assert!(outgoing.push(&[&frame(number)]), "round {round}: {number}");
+            }
+            outgoing.publish();
+            device = Device::from_parts(device.into_parts().unwrap()).unwrap();
+            let sender = &mut device.queues[0].sender;
+            assert_eq!(sender.outgoing().space() as u32, FRAMES - 50, "round {round}: 50 are in the ring");
+            sender.kick().unwrap();
+            assert_eq!(sender.outgoing().space() as u32, FRAMES);
+            assert_eq!(addresses(sender), (FRAMES..2 * FRAMES).map(u64::from).collect(), "each is free once");
+        }
+    }
+
+    /// Numbers of the frames that a batch uses, which is discarded.
+    fn addresses(sender: &mut crate::send::Sender) -> std::collections::BTreeSet<u64> {
+        let mut outgoing = sender.outgoing();
+        let next = |_| {
+            let address = outgoing.address().unwrap();
+            outgoing.commit(1);
+            address / CHUNK as u64
+        };
+        (0..FRAMES).map(next).collect()
+    }
+}

@@ -47,16 +47,21 @@ impl Receiver {
         if count == 0 {
             return;
         }
+        self.refill(from, count);
+        self.ring.set_consumer(from.wrapping_add(count));
+        if self.fill.needs_wakeup() {
+            // Only tells the driver. If it fails, the device is gone, which sending and waiting report.
+            let _ = recv(self.port.fd(), &mut [0u8; 0], RecvFlags::DONTWAIT);
+        }
+    }
+
+    /// Puts chunks into the fill ring: all but the last step.
+    pub(crate) fn refill(&mut self, from: u32, count: u32) {
         let producer = self.fill.producer();
         for number in 0..count {
             let address = self.ring.read(from.wrapping_add(number)).addr;
             self.fill.write(producer.wrapping_add(number), address & !(CHUNK as u64 - 1));
         }
         self.fill.set_producer(producer.wrapping_add(count));
-        self.ring.set_consumer(from.wrapping_add(count));
-        if self.fill.needs_wakeup() {
-            // Only tells the driver. If it fails, the device is gone, which sending and waiting report.
-            let _ = recv(self.port.fd(), &mut [0u8; 0], RecvFlags::DONTWAIT);
-        }
     }
 }

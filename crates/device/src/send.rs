@@ -89,7 +89,7 @@ impl Outgoing<'_> {
         unsafe { self.sender.port.umem.to_send(address) }
     }
 
-    fn address(&self) -> Option<u64> {
+    pub(crate) fn address(&self) -> Option<u64> {
         if self.filled >= self.space {
             return None;
         }
@@ -143,10 +143,15 @@ impl Outgoing<'_> {
     /// Puts the complete frames into the ring, and returns the number of their chunks. [`Sender::kick`] sends them. The order of the
     /// stores matters: see [`crate::takeover`].
     pub fn submit(self) -> usize {
+        self.publish();
         let consumed = self.complete.saturating_sub(self.unused);
-        self.sender.ring.set_producer(self.producer.wrapping_add(self.complete));
         self.sender.completion.set_consumer(self.consumer.wrapping_add(consumed));
         self.complete as usize
+    }
+
+    /// Puts the complete frames into the send ring: all but the last step.
+    pub(crate) fn publish(&self) {
+        self.sender.ring.set_producer(self.producer.wrapping_add(self.complete));
     }
 }
 
