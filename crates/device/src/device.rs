@@ -192,7 +192,8 @@ mod tests {
 
     /// Makes the device receive frames.
     fn arrive(namespace: &Namespace, device: &Device, numbers: std::ops::Range<u8>) {
-        namespace.run(|| numbers.for_each(|number| device.injector.inject(&frame(number)).unwrap()));
+        let injector = &device.injector;
+        namespace.run(|| numbers.for_each(|number| injector.inject(&frame(number)).unwrap()));
     }
 
     fn received(device: &mut Device) -> Vec<Vec<u8>> {

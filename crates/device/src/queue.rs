@@ -36,9 +36,9 @@ impl Queue {
     pub(crate) fn new(port: Port, before: Before) -> Result<Queue> {
         let layout = *port.umem.layout();
         let doing = "map the rings of an AF_XDP socket (Linux 6.4 is needed)";
-        let rings = Rings::map(port.fd(), &layout).doing(doing)?;
+        let mut rings = Rings::map(port.fd(), &layout).doing(doing)?;
         match before {
-            Before::Nothing => give_all(&rings),
+            Before::Nothing => give_all(&mut rings),
             Before::Used => takeover::repair(&rings, &layout)?,
         }
         let port = Arc::new(port);
@@ -102,7 +102,7 @@ impl AsFd for Queue {
 }
 
 /// Gives all frames to receive to the kernel.
-fn give_all(rings: &Rings) {
+fn give_all(rings: &mut Rings) {
     for number in 0..rings.fill.size() {
         rings.fill.write(number, u64::from(number) * crate::layout::CHUNK as u64);
     }

@@ -78,7 +78,7 @@ impl<T: Copy> Ring<T> {
     }
 
     /// Writes the entry of this index, which is not published yet.
-    pub fn write(&self, index: u32, value: T) {
+    pub fn write(&mut self, index: u32, value: T) {
         // SAFETY: as above; the producer alone writes entries that are not published.
         unsafe { self.entry(index).write_volatile(value) }
     }
