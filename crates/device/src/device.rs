@@ -112,7 +112,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::InUse`]: the former process has not ended. [`Error::NotADevice`]: the descriptors are others.
+    /// [`Error::InUse`]: the former process has not ended. [`Error::NotADevice`]: the descriptors are others. [`Error::Call`]: the
+    /// device was removed, so its rings cannot be mapped any more; what was in them is lost, and the peers send it again.
     pub fn from_parts(parts: Parts) -> Result<Device> {
         let queues: Vec<Queue> = parts.queues.into_iter().map(adopt_queue).collect::<Result<_>>()?;
         let device = queues.first().ok_or(Error::NotADevice("there is no queue"))?.port().umem.layout().device;

@@ -84,9 +84,6 @@ pub enum Error {
         /// The connection's remote end.
         remote: SocketAddr,
     },
-    /// The table of taken connections could not be changed.
-    #[error("change the table of taken connections (this takes CAP_BPF)")]
-    Table(#[source] libbpf_rs::Error),
 }
 
 /// Adds what was being done to an error of the kernel.

@@ -47,7 +47,7 @@ impl Injector {
     ///
     /// # Errors
     ///
-    /// [`Error::TooLong`]; [`Error::Call`] if the device is gone, or without CAP_NET_ADMIN and CAP_BPF.
+    /// [`Error::TooLong`]; [`Error::Call`] if the device is gone, or is not in the thread's network namespace.
     pub fn inject(&self, frame: &[u8]) -> Result<()> {
         if frame.len() > Self::LIMIT {
             return Err(Error::TooLong { length: frame.len(), limit: Self::LIMIT });
@@ -66,7 +66,7 @@ impl Injector {
         };
         // SAFETY: frame and context have the sizes that `options` says, and live during the call, which writes to neither.
         let outcome = unsafe { bpf_prog_test_run_opts(self.program.as_raw_fd(), &mut options) };
-        let doing = "hand a frame to the kernel (this takes CAP_NET_ADMIN and CAP_BPF, in the device's network namespace)";
+        let doing = "hand a frame to the kernel (call it in the device's network namespace)";
         errno(outcome).map_err(|source| Error::Call { doing, source })
     }
 }

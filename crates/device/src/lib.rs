@@ -18,9 +18,16 @@
 //!
 //! # Requirements
 //!
-//! Linux 6.6: AF_XDP with frames of several chunks (6.6), rings that can be mapped after bind (6.4). Capabilities to open a device:
-//! CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW, and CAP_IPC_LOCK or a limit RLIMIT_MEMLOCK above the size of all UMEMs. A process that
-//! got the descriptors needs CAP_BPF for [`Taken`], CAP_NET_ADMIN for [`Injector`] and [`path::refresh`], and none for frames.
+//! Linux 6.6: AF_XDP with frames of several chunks (6.6), rings that can be mapped after bind (6.4). To open a device takes CAP_BPF,
+//! CAP_NET_ADMIN and CAP_NET_RAW, and CAP_IPC_LOCK or a limit RLIMIT_MEMLOCK above the size of all UMEMs. A process that got the
+//! descriptors needs no capability, for frames, [`Taken`] and [`Injector`] alike; only [`path::refresh`], and [`path::resolve`] of
+//! an unknown neighbour, take CAP_NET_ADMIN.
+//!
+//! # Why rings of our own
+//!
+//! libxdp and the crates `xsk-rs`, `xdp` and `xdpilone` make the memory and the rings in the process that opens the socket, and list
+//! free frames there: none can map the rings of a socket that another process has made. So only the system calls come from a
+//! library (rustix), as programs and maps do (libbpf-rs).
 
 mod attach;
 mod batch;

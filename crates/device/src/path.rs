@@ -134,12 +134,10 @@ fn route(local: IpAddr, remote: IpAddr) -> Result<Route, NoPath> {
         attributes.extend(Option::map(device, RouteAttribute::Iif));
         find_route(remote, attributes)
     };
-    let found = match from(None) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            let back = find_route(local, vec![RouteAttribute::Destination(address(local))]).map_err(no_route)?;
-            from(Some(read_route(local, &back)?.device))
-        }
-        other => other,
+    let back = find_route(local, vec![RouteAttribute::Destination(address(local))]).map_err(no_route)?;
+    let found = match back.header.kind {
+        RouteType::Local => from(None),
+        _ => from(Some(read_route(local, &back)?.device)),
     };
     read_route(remote, &found.map_err(no_route)?)
 }

@@ -35,7 +35,7 @@ pub(crate) enum Before {
 impl Queue {
     pub(crate) fn new(port: Port, before: Before) -> Result<Queue> {
         let layout = *port.umem.layout();
-        let doing = "map the rings of an AF_XDP socket (Linux 6.4 is needed)";
+        let doing = "map the rings of an AF_XDP socket (the device is gone, or the kernel is older than Linux 6.4)";
         let mut rings = Rings::map(port.fd(), &layout).doing(doing)?;
         match before {
             Before::Nothing => give_all(&mut rings),
@@ -58,9 +58,11 @@ impl Queue {
 
     /// Waits until frames are there: true. False: the time is over, or a signal came. None: without end. The thread sleeps.
     ///
+    /// New kernels do not report here that the device was removed: [`crate::watch::Watch`] does.
+    ///
     /// # Errors
     ///
-    /// [`Error::CannotSend`]: the device is gone.
+    /// [`Error::CannotSend`]: an older kernel reports that the device was removed.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<bool> {
         let timeout = timeout.map(|time| Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 }));
         let mut fds = [PollFd::new(&self.port.socket, PollFlags::IN)];

@@ -36,7 +36,7 @@ impl Taken {
     ///
     /// # Errors
     ///
-    /// [`Error::Full`]; [`Error::Call`] without CAP_BPF.
+    /// [`Error::Full`], [`Error::Call`].
     pub fn add(&self, tuple: &Tuple) -> Result<()> {
         let (key, value) = (tuple.key(), [1u8; VALUE]);
         // SAFETY: key and value have the sizes of the map's, and live during the call.
@@ -45,7 +45,7 @@ impl Taken {
         };
         match errno(outcome) {
             Err(Errno::TOOBIG | Errno::NOMEM) => Err(Error::Full { remote: tuple.remote }),
-            other => other.doing("take a connection (this takes CAP_BPF)"),
+            other => other.doing("take a connection"),
         }
     }
 
@@ -53,14 +53,14 @@ impl Taken {
     ///
     /// # Errors
     ///
-    /// [`Error::Call`] without CAP_BPF.
+    /// [`Error::Call`].
     pub fn remove(&self, tuple: &Tuple) -> Result<bool> {
         let key = tuple.key();
         // SAFETY: the key has the size of the map's, and lives during the call.
         let outcome = unsafe { bpf_map_delete_elem(self.map.as_raw_fd(), key.as_ptr().cast()) };
         match errno(outcome) {
             Err(Errno::NOENT) => Ok(false),
-            other => other.map(|()| true).doing("give a connection back (this takes CAP_BPF)"),
+            other => other.map(|()| true).doing("give a connection back"),
         }
     }
 }
