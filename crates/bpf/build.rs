@@ -15,6 +15,7 @@ const OBJECTS: &[(&str, &[&str])] = &[
     ("packets", &[]),
     ("listening", &[]),
     ("splice", &["-mcpu=v3"]), // atomic compare-and-swap
+    ("device", &[]),
 ];
 const SOURCES: &str = "src";
 

@@ -56,3 +56,10 @@ pub mod watching {
     #![allow(clippy::undocumented_unsafe_blocks)]
     include!(concat!(env!("OUT_DIR"), "/watching.skel.rs"));
 }
+
+/// Redirects the frames of taken connections from a device to AF_XDP sockets.
+pub mod device {
+    // Generated, as above.
+    #![allow(clippy::undocumented_unsafe_blocks)]
+    include!(concat!(env!("OUT_DIR"), "/device.skel.rs"));
+}

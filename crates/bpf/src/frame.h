@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Frames that are no plain TCP: with a VLAN tag, IPv4 options, a fragment, IPv6 extension headers, or an ICMP error. They are
+ * rare, so they are read with a helper: a pointer with a variable offset would take CAP_PERFMON.
+ *
+ * The kernel would give such a segment to its socket, so it must be recognised as well. Fragments after the first have no ports;
+ * without the first, which has them, the kernel cannot reassemble the packet.
+ */
+#pragma once
+
+#include <bpf/bpf_endian.h>
+#include <linux/if_ether.h>
+
+#include "taken.h"
+
+#define IPV4_HEADER 20
+#define IPV6_HEADER 40
+#define TAGS 4	  /* VLAN tags that are read */
+#define HEADERS 8 /* extension headers that are read */
+
+#define HEADER_HOPS 0
+#define HEADER_ROUTING 43
+#define HEADER_FRAGMENT 44
+#define HEADER_DESTINATION 60
+#define PROTOCOL_TCP 6
+#define PROTOCOL_ICMP 1
+#define PROTOCOL_ICMPV6 58
+#define PROTOCOL_NONE 59 /* also stands for fragments after the first */
+
+#define ETHERTYPE_8021Q 0x8100
+#define ETHERTYPE_8021AD 0x88a8
+#define VLAN_ID 0x0fff
+
+enum reading {
+	READ,	  /* the packet is of a protocol that may concern a taken connection */
+	OTHER,	  /* it is not, or the kernel refuses it as well */
+	TOO_DEEP, /* it is hidden behind more headers than any sender has a use for */
+};
+
+/* Where the reading of a frame has come to. */
+struct position {
+	u32 at;		/* offset of the next header */
+	u32 protocol;	/* of that header: an EtherType first, an IP protocol then */
+};
+
+#define LOAD(ctx, at, header) (bpf_xdp_load_bytes(ctx, at, &(header), sizeof(header)) == 0)
+
+static __always_inline bool is_tag(u32 ethertype)
+{
+	return ethertype == ETHERTYPE_8021Q || ethertype == ETHERTYPE_8021AD;
+}
+
+/* The kernel ignores tags that only have a priority. No device is known by two ids. */
+static __always_inline enum reading read_tags(struct xdp_md *ctx, struct position *position, struct taken_key *key)
+{
+	u16 tag[2];
+
+	for (int i = 0; i < TAGS && is_tag(position->protocol); i++) {
+		u16 id;
+
+		if (!LOAD(ctx, position->at, tag))
+			return OTHER;
+		id = bpf_ntohs(tag[0]) & VLAN_ID;
+		if (id && key->vlan)
+			return OTHER;
+		key->vlan |= id;
+		position->at += sizeof(tag);
+		position->protocol = bpf_ntohs(tag[1]);
+	}
+	return is_tag(position->protocol) ? TOO_DEEP : READ;
+}
+
+static __always_inline enum reading read_ipv4(struct xdp_md *ctx, struct position *position, struct address *from, struct address *to)
+{
+	struct {
+		u8 length;
+		u8 before[5];
+		u16 fragment;
+		u8 lifetime;
+		u8 protocol;
+		u16 checksum;
+		u32 from;
+		u32 to;
+	} header;
+
+	if (!LOAD(ctx, position->at, header) || header.length >> 4 != 4 || (header.length & 15) < 5)
+		return OTHER;
+	address_set_v4(from, header.from);
+	address_set_v4(to, header.to);
+	position->at += (header.length & 15) * 4;
+	position->protocol = header.fragment & bpf_htons(0x1fff) ? PROTOCOL_NONE : header.protocol;
+	return READ;
+}
+
+static __always_inline bool is_extension(u32 protocol)
+{
+	return protocol == HEADER_HOPS || protocol == HEADER_ROUTING || protocol == HEADER_FRAGMENT || protocol == HEADER_DESTINATION;
+}
+
+static __always_inline enum reading read_extensions(struct xdp_md *ctx, struct position *position)
+{
+	for (int i = 0; i < HEADERS && is_extension(position->protocol); i++) {
+		struct {
+			u8 next;
+			u8 length;
+			u16 fragment;
+		} header;
+		bool is_fragment = position->protocol == HEADER_FRAGMENT;
+
+		if (!LOAD(ctx, position->at, header))
+			return OTHER;
+		position->at += is_fragment ? 8 : (header.length + 1) * 8;
+		position->protocol = header.next;
+		if (is_fragment && header.fragment & bpf_htons(0xfff8))
+			position->protocol = PROTOCOL_NONE;
+	}
+	return is_extension(position->protocol) ? TOO_DEEP : READ;
+}
+
+static __always_inline enum reading read_ipv6(struct xdp_md *ctx, struct position *position, struct address *from, struct address *to)
+{
+	struct {
+		u8 version;
+		u8 before[5];
+		u8 next;
+		u8 hops;
+		struct address from;
+		struct address to;
+	} header;
+
+	if (!LOAD(ctx, position->at, header) || header.version >> 4 != 6)
+		return OTHER;
+	*from = header.from;
+	*to = header.to;
+	position->at += IPV6_HEADER;
+	position->protocol = header.next;
+	return read_extensions(ctx, position);
+}
+
+static __always_inline bool is_icmp_error(u32 protocol, u8 type)
+{
+	if (protocol == PROTOCOL_ICMPV6)
+		return type >= 1 && type <= 4;
+	/* Destination unreachable, source quench, time exceeded, parameter problem. */
+	return protocol == PROTOCOL_ICMP && (type == 3 || type == 4 || type == 11 || type == 12);
+}
+
+/* An ICMP error quotes a packet that this host has sent. Only errors are read on: the position is that of the quoted packet. */
+static __always_inline enum reading read_icmp(struct xdp_md *ctx, struct position *position)
+{
+	u8 header[8];
+
+	if (!LOAD(ctx, position->at, header) || !is_icmp_error(position->protocol, header[0]))
+		return OTHER;
+	position->at += sizeof(header);
+	position->protocol = position->protocol == PROTOCOL_ICMP ? ETH_P_IP : ETH_P_IPV6;
+	return READ;
+}
+
+static __always_inline enum reading read_ip(struct xdp_md *ctx, struct position *position, struct address *from, struct address *to)
+{
+	if (position->protocol == ETH_P_IP)
+		return read_ipv4(ctx, position, from, to);
+	return position->protocol == ETH_P_IPV6 ? read_ipv6(ctx, position, from, to) : OTHER;
+}
+
+/* Reads the connection that the frame is of, or that the ICMP error is about. */
+static __always_inline enum reading read_frame(struct xdp_md *ctx, struct position *position, struct taken_key *key)
+{
+	enum reading reading = read_tags(ctx, position, key);
+	u16 ports[2];
+	bool is_quote;
+
+	if (reading == READ)
+		reading = read_ip(ctx, position, &key->remote, &key->local);
+	is_quote = reading == READ && position->protocol != PROTOCOL_TCP;
+	if (is_quote)
+		reading = read_icmp(ctx, position);
+	if (is_quote && reading == READ)
+		reading = read_ip(ctx, position, &key->local, &key->remote);
+	if (reading != READ)
+		return reading;
+	if (position->protocol != PROTOCOL_TCP || !LOAD(ctx, position->at, ports))
+		return OTHER;
+	key->local_port = is_quote ? ports[0] : ports[1];
+	key->remote_port = is_quote ? ports[1] : ports[0];
+	return READ;
+}
+
+/*
+ * An ICMP error about a taken connection goes to user space, too: the kernel would act on its parked socket. User space gives the
+ * connection back, and the error after it. Frames that are hidden too deep are dropped: whose they are cannot be told.
+ */
+static __noinline int look_closely(struct xdp_md *ctx, u32 ethertype)
+{
+	struct position position = { .at = ETH_HLEN, .protocol = ethertype };
+	struct taken_key key = {};
+
+	switch (read_frame(ctx, &position, &key)) {
+	case READ:
+		return deliver_if_taken(ctx, &key);
+	case TOO_DEEP:
+		return XDP_DROP;
+	default:
+		return XDP_PASS;
+	}
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The tables of the device's program: which connections user space has taken, and the AF_XDP socket of each queue. */
+#pragma once
+
+#include "address.h"
+
+/* A connection as this host sees it. */
+struct taken_key {
+	struct address local, remote;
+	u16 local_port, remote_port; /* network order */
+	u16 vlan;		     /* VLAN id of its frames; 0: untagged, or tagged with priority only */
+	u16 pad;
+};
+
+/* User space sets the size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct taken_key);
+	__type(value, u8);
+} taken SEC(".maps");
+
+/* Index: the number of the receive queue. User space sets the size. */
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} sockets SEC(".maps");
+
+/*
+ * The kernel's own socket of a taken connection must see no segment: it is parked at old sequence numbers. So a frame for which
+ * there is no AF_XDP socket is dropped, never passed.
+ */
+static __always_inline int deliver(struct xdp_md *ctx)
+{
+	return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_DROP);
+}
+
+static __always_inline int deliver_if_taken(struct xdp_md *ctx, const struct taken_key *key)
+{
+	return bpf_map_lookup_elem(&taken, key) ? deliver(ctx) : XDP_PASS;
+}

@@ -1,0 +1,45 @@
+//! Loads the programs and makes their tables.
+
+use crate::error::{Error, Result};
+use crate::parts::copy;
+use crate::taken::errno;
+use libbpf_rs::libbpf_sys::bpf_map_update_elem;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use sidestep_bpf::device::DeviceSkelBuilder;
+use std::mem::MaybeUninit;
+
+/// Descriptors of what was loaded. The kernel keeps each as long as a descriptor of it, or of what uses it, is open.
+pub(crate) struct Loaded {
+    /// The device's program.
+    pub deliver: OwnedFd,
+    /// The program that lets frames pass into the kernel.
+    pub inject: OwnedFd,
+    /// The table of taken connections.
+    pub taken: OwnedFd,
+    sockets: OwnedFd,
+}
+
+/// `taken`: the most connections; `queues`: the number of the device's receive queues.
+pub(crate) fn load(taken: u32, queues: u32) -> Result<Loaded> {
+    let mut object = MaybeUninit::uninit();
+    let mut open = DeviceSkelBuilder::default().open(&mut object).map_err(Error::Load)?;
+    open.maps.taken.set_max_entries(taken).map_err(Error::Load)?;
+    open.maps.sockets.set_max_entries(queues).map_err(Error::Load)?;
+    let skeleton = open.load().map_err(Error::Load)?;
+    Ok(Loaded {
+        deliver: copy(skeleton.progs.deliver_taken.as_fd())?,
+        inject: copy(skeleton.progs.inject.as_fd())?,
+        taken: copy(skeleton.maps.taken.as_fd())?,
+        sockets: copy(skeleton.maps.sockets.as_fd())?,
+    })
+}
+
+impl Loaded {
+    /// Makes the program deliver the queue's frames to this socket.
+    pub fn set_socket(&self, queue: u32, socket: BorrowedFd) -> rustix::io::Result<()> {
+        let (key, value) = (queue.to_ne_bytes(), socket.as_raw_fd().to_ne_bytes());
+        // SAFETY: key and value have four bytes, as those of the map, and live during the call.
+        errno(unsafe { bpf_map_update_elem(self.sockets.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), 0) })
+    }
+}

@@ -1,0 +1,140 @@
+//! Devices that come, go, or belong to others.
+
+use crate::frames::{EXPERIMENTAL, ethernet, experimental, four, taken};
+use crate::receive::take;
+use crate::wire::{HERE, PATIENCE, THERE, Wire, next_frame, small, until};
+use sidestep_device::probe::Concern;
+use sidestep_device::watch::{Change, Watch};
+use sidestep_device::{Device, Error, Mode, Options, probe};
+use std::time::Duration;
+
+#[test]
+fn the_program_goes_with_the_last_holder() {
+    let wire = Wire::new();
+    let program = || wire.here.run(|| probe("eth0").unwrap().program);
+    assert_eq!(program(), None);
+    let device = wire.open();
+    assert!(program().is_some());
+    let parts = device.parts().unwrap();
+    drop(device);
+    assert!(program().is_some(), "another holder");
+    let device = Device::from_parts(parts).unwrap();
+    drop(device);
+    assert_eq!(program(), None);
+    wire.open();
+}
+
+#[test]
+fn a_foreign_program_is_left_alone() {
+    let wire = Wire::new();
+    let first = wire.open();
+    let id = wire.here.run(|| probe("eth0").unwrap().program).unwrap();
+    for mode in [Mode::Auto, Mode::Generic, Mode::Native] {
+        let refused = wire.here.run(|| Device::open("eth0", &Options { mode, ..small() }).err()).unwrap();
+        assert!(matches!(&refused, Error::ForeignProgram { id: found, device } if *found == id && device == "eth0"));
+        assert!(refused.to_string().contains(&id.to_string()));
+    }
+    assert_eq!(wire.here.run(|| probe("eth0").unwrap().program), Some(id));
+    drop(first);
+}
+
+#[test]
+fn what_cannot_be_opened_is_said() {
+    let wire = Wire::new();
+    let open = |name: &str, options: &Options| wire.here.run(|| Device::open(name, options).err()).unwrap();
+    assert!(matches!(open("eth7", &small()), Error::NoDevice { device, .. } if device == "eth7"));
+    assert!(matches!(open("a-name-that-is-much-too-long", &small()), Error::NoDevice { .. }));
+    for frames in [0, 63, 100, 65536] {
+        assert!(matches!(open("eth0", &Options { receive_frames: frames, ..small() }), Error::Frames(_)));
+        assert!(matches!(open("eth0", &Options { send_frames: frames, ..small() }), Error::Frames(_)));
+    }
+}
+
+#[test]
+fn native_mode_carries_the_same_frames() {
+    let wire = Wire::new();
+    let mut device = wire.open_with(&Options { mode: Mode::Native, ..small() });
+    take(&device);
+    let there = wire.packets(&wire.there);
+    let answers = wire.packets(&wire.there).only(EXPERIMENTAL);
+    for number in 0..200 {
+        let frame = ethernet(&taken(four(), &[number as u8; 800]));
+        there.send(&frame);
+        assert_eq!(next_frame(&mut device, 0), frame);
+        let frame = experimental(HERE, THERE, number, 900);
+        let mut outgoing = device.queues[0].sender.outgoing();
+        assert!(outgoing.push(&[&frame]));
+        outgoing.submit();
+        device.queues[0].sender.kick().unwrap();
+        assert_eq!(answers.receive(PATIENCE).unwrap(), frame);
+    }
+    assert!(!device.queues[0].is_zero_copy().unwrap(), "veth has no zero copy");
+}
+
+#[test]
+fn a_device_that_goes_down_and_up_works_on() {
+    let wire = Wire::new();
+    let mut device = wire.open();
+    take(&device);
+    let there = wire.packets(&wire.there);
+    let answers = wire.packets(&wire.there).only(EXPERIMENTAL);
+    let frame = ethernet(&taken(four(), b"up"));
+    for round in 0..3 {
+        there.send(&frame);
+        assert_eq!(next_frame(&mut device, 0), frame);
+        wire.here.ip("link set eth0 down");
+        let sent = experimental(HERE, THERE, round, 100);
+        let mut outgoing = device.queues[0].sender.outgoing();
+        assert!(outgoing.push(&[&sent]));
+        outgoing.submit();
+        assert!(matches!(device.queues[0].sender.kick(), Err(Error::CannotSend(_))));
+        assert_eq!(device.queues[0].sender.waiting(), 1);
+        wire.here.ip("link set eth0 up");
+        until("it does not send", || {
+            device.queues[0].sender.kick().unwrap();
+            device.queues[0].sender.waiting() == 0
+        });
+        assert_eq!(answers.receive(PATIENCE).unwrap(), sent);
+    }
+}
+
+#[test]
+fn a_device_that_is_removed_is_reported() {
+    let wire = Wire::new();
+    let mut device = wire.open();
+    let mut watch = wire.here.run(|| Watch::open().unwrap());
+    let index = device.index();
+    wire.here.ip("link del eth0");
+    until("the watch says nothing", || watch.changes().unwrap().contains(&Change::Link { device: index, up: None }));
+    let mut outgoing = device.queues[0].sender.outgoing();
+    assert!(outgoing.push(&[&experimental(HERE, THERE, 0, 100)]));
+    outgoing.submit();
+    assert!(matches!(device.queues[0].sender.kick(), Err(Error::CannotSend(_))));
+    assert!(!device.queues[0].wait(Some(Duration::from_millis(20))).unwrap());
+    assert!(device.queues[0].receiver.receive(1).is_empty());
+    let refused = wire.here.run(|| device.injector.inject(&[0; 64]).err());
+    assert!(matches!(refused, Some(Error::Call { .. })));
+    let refused = Device::from_parts(device.into_parts().unwrap()).err().unwrap();
+    assert!(matches!(&refused, Error::Call { doing, .. } if doing.contains("the device is gone")), "{refused}");
+}
+
+#[test]
+fn a_probe_says_what_a_device_is_and_what_speaks_against_it() {
+    let wire = Wire::with(2, 1400);
+    let report = wire.here.run(|| probe("eth0").unwrap());
+    assert_eq!((report.driver.as_str(), report.mtu, report.queues), ("veth", 1400, 2));
+    assert!(report.is_veth() && report.has_native && !report.has_zero_copy);
+    assert_eq!(report.concerns, [Concern::StripsVlan, Concern::LocalPeer]);
+    wire.here.ip("link add br0 type bridge");
+    wire.here.ip("link set eth0 down");
+    wire.here.ip("link set eth0 master br0");
+    let concerns = wire.here.run(|| probe("eth0").unwrap().concerns);
+    let port = Concern::PortOf { controller: "br0".into() };
+    assert_eq!(concerns, [Concern::Down, Concern::StripsVlan, Concern::LocalPeer, port]);
+    let concerns = wire.here.run(|| probe("br0").unwrap().concerns);
+    assert!(concerns.contains(&Concern::Virtual { kind: "bridge".into() }), "{concerns:?}");
+    let concerns = wire.here.run(|| probe("lo").unwrap().concerns);
+    assert!(concerns.contains(&Concern::NotEthernet), "{concerns:?}");
+    let _device = wire.open();
+    assert!(wire.here.run(|| probe("eth0").unwrap().concerns).contains(&Concern::Program));
+}

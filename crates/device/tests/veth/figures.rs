@@ -1,0 +1,206 @@
+//! How fast it is. Each test prints its figures, and fails if frames are lost that had room.
+
+use crate::frames::{EXPERIMENTAL, ethernet, experimental, four, taken};
+use crate::receive::take;
+use crate::wire::{HERE, PATIENCE, THERE, Wire, at, until};
+use sidestep_device::{Mode, Options, Tuple};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// One measures at a time. The machine may still be busy with other tests.
+static TURN: Mutex<()> = Mutex::new(());
+
+const TIME: Duration = Duration::from_secs(1);
+
+fn options(mode: Mode) -> Options {
+    Options { mode, receive_frames: 4096, send_frames: 4096, taken: 1024 }
+}
+
+fn rate(count: u64, began: Instant) -> u64 {
+    (count as f64 / began.elapsed().as_secs_f64()) as u64
+}
+
+/// Frames that the device in `there` has received.
+fn received_by(wire: &Wire) -> u64 {
+    wire.there.run(|| {
+        let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        let line = text.lines().find(|line| line.trim().starts_with("eth0:")).unwrap();
+        line.split_whitespace().nth(2).unwrap().parse().unwrap()
+    })
+}
+
+fn measure_receive(mode: Mode, mtu: u32, length: usize) {
+    let wire = Wire::with(1, mtu);
+    let mut device = wire.open_with(&options(mode));
+    take(&device);
+    let there = wire.packets(&wire.there);
+    let frame = ethernet(&taken(four(), &vec![7; length - 54]));
+    let ends = AtomicBool::new(false);
+    let (mut received, mut sent) = (0u64, 0u64);
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            let mut sent = 0;
+            while began.elapsed() < TIME {
+                (0..64).for_each(|_| there.send(&frame));
+                sent += 64;
+            }
+            ends.store(true, Ordering::SeqCst);
+            sent
+        });
+        let queue = &mut device.queues[0];
+        loop {
+            let was_over = ends.load(Ordering::SeqCst);
+            queue.wait(Some(Duration::from_millis(1))).unwrap();
+            let batch = queue.receiver.receive(256);
+            let bytes = batch.frames().map(|frame| frame.length()).inspect(|bytes| assert_eq!(*bytes, length));
+            let count = bytes.count() as u64;
+            received += count;
+            if was_over && count == 0 {
+                break;
+            }
+        }
+        sent = sender.join().unwrap();
+    });
+    let rate = rate(received, began);
+    println!("figure: receive, {mode:?}, {length} bytes: {rate} frames/s ({received} of {sent})");
+    let statistics = device.queues[0].statistics().unwrap();
+    let dropped = statistics.rx_dropped + statistics.rx_fill_ring_empty_descs.unwrap_or(0);
+    assert!(received <= sent && received + dropped >= sent, "lost without a reason: {statistics:?}");
+}
+
+fn measure_send(mode: Mode, mtu: u32, length: usize) {
+    let wire = Wire::with(1, mtu);
+    let mut device = wire.open_with(&options(mode));
+    let frame = experimental(HERE, THERE, 5, length);
+    let sender = &mut device.queues[0].sender;
+    let (before, began) = (received_by(&wire), Instant::now());
+    let mut sent = 0;
+    while began.elapsed() < TIME {
+        let mut outgoing = sender.outgoing();
+        sent += (0..64).take_while(|_| outgoing.push(&[&frame])).count() as u64;
+        outgoing.submit();
+        sender.kick().unwrap();
+    }
+    until("frames are left", || {
+        sender.kick().unwrap();
+        sender.waiting() == 0
+    });
+    let rate = rate(sent, began);
+    println!("figure: send, {mode:?}, {length} bytes: {rate} frames/s");
+    let mut arrived = 0;
+    until("frames are lost on the way", || {
+        arrived = received_by(&wire) - before;
+        arrived >= sent
+    });
+}
+
+#[test]
+fn frames_per_second() {
+    let _turn = TURN.lock().unwrap();
+    for (mode, mtu, length) in [(Mode::Generic, 1500, 128), (Mode::Generic, 1500, 1514), (Mode::Native, 1500, 128)] {
+        measure_receive(mode, mtu, length);
+        measure_send(mode, mtu, length);
+    }
+}
+
+/// A frame of three chunks, against one that just fits into a chunk.
+#[test]
+fn long_frames_per_second() {
+    let _turn = TURN.lock().unwrap();
+    for length in [3800, 9014] {
+        measure_receive(Mode::Generic, 9000, length);
+        measure_send(Mode::Generic, 9000, length);
+    }
+}
+
+/// The time from a frame of the peer's to the answer, both by system calls of ours: what a request costs at least.
+#[test]
+fn a_round_trip() {
+    const COUNT: usize = 3000;
+    let _turn = TURN.lock().unwrap();
+    let wire = Wire::new();
+    let mut device = wire.open_with(&options(Mode::Auto));
+    take(&device);
+    let there = wire.packets(&wire.there);
+    let answers = wire.packets(&wire.there).only(EXPERIMENTAL);
+    let ends = AtomicBool::new(false);
+    let mut times: Vec<Duration> = Vec::new();
+    std::thread::scope(|scope| {
+        let queue = &mut device.queues[0];
+        scope.spawn(|| {
+            while !ends.load(Ordering::SeqCst) {
+                queue.wait(Some(Duration::from_millis(20))).unwrap();
+                let batch = queue.receiver.receive(16);
+                let mut outgoing = queue.sender.outgoing();
+                for frame in batch.frames() {
+                    let frame = frame.head();
+                    assert!(outgoing.push(&[&frame[6..12], &frame[..6], &EXPERIMENTAL.to_be_bytes(), &frame[14..]]));
+                }
+                outgoing.submit();
+                drop(batch);
+                queue.sender.kick().unwrap();
+            }
+        });
+        let frame = ethernet(&taken(four(), &[1; 128]));
+        for _ in 0..COUNT {
+            let began = Instant::now();
+            there.send(&frame);
+            let answer = answers.receive(PATIENCE);
+            times.push(began.elapsed());
+            if answer.is_none() {
+                break;
+            }
+        }
+        ends.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(times.len(), COUNT);
+    times.sort_unstable();
+    println!("figure: round trip of 128 bytes: median {:?}, P90 {:?}", times[COUNT / 2], times[COUNT * 9 / 10]);
+    assert!(times[COUNT / 2] < Duration::from_millis(20));
+}
+
+fn bulk(wire: &Wire) -> f64 {
+    let listener = wire.here.run(|| TcpListener::bind("10.0.0.1:0").unwrap());
+    let mut client = wire.there.run(|| TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+    let (mut server, _) = listener.accept().unwrap();
+    let began = Instant::now();
+    let received = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let block = vec![1; 65536];
+            while began.elapsed() < TIME {
+                client.write_all(&block).unwrap();
+            }
+        });
+        let mut block = vec![0; 65536];
+        let mut received = 0;
+        loop {
+            match server.read(&mut block).unwrap() {
+                0 => return received,
+                count => received += count,
+            }
+        }
+    });
+    received as f64 / began.elapsed().as_secs_f64() / 1e9
+}
+
+/// What traffic that is not taken loses.
+#[test]
+fn bulk_of_other_connections() {
+    let _turn = TURN.lock().unwrap();
+    let wire = Wire::new();
+    let mut with = Vec::new();
+    let mut without = Vec::new();
+    for _ in 0..3 {
+        without.push(bulk(&wire));
+        let device = wire.open_with(&options(Mode::Auto));
+        device.taken.add(&Tuple::new(at("10.0.0.1:1"), at("10.0.0.2:1"))).unwrap();
+        with.push(bulk(&wire));
+    }
+    let best = |figures: &[f64]| figures.iter().copied().fold(0.0, f64::max);
+    println!("figure: bulk of another connection: {without:.2?} GB/s without the program, {with:.2?} with it");
+    assert!(best(&with) > best(&without) / 3.0, "the program costs far too much");
+}

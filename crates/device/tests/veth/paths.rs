@@ -1,0 +1,216 @@
+//! Routes and neighbours.
+
+use crate::wire::{HERE, THERE, Wire, until};
+use sidestep_device::path::{Freshness, NoPath, Path, refresh, resolve};
+use sidestep_device::watch::{Change, Watch};
+use std::net::IpAddr;
+
+const V4: [&str; 2] = ["10.0.0.1", "10.0.0.2"];
+const V6: [&str; 2] = ["fd00::1", "fd00::2"];
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn find(wire: &Wire, ends: [&str; 2]) -> Result<Path, NoPath> {
+    wire.here.run(|| resolve(ip(ends[0]), ip(ends[1])))
+}
+
+/// Asks again as long as the neighbour is unknown.
+fn found(wire: &Wire, ends: [&str; 2]) -> Path {
+    let mut path = None;
+    until("the neighbour does not answer", || match find(wire, ends) {
+        Ok(found) => {
+            path = Some(found);
+            true
+        }
+        Err(NoPath::Unresolved(_)) => false,
+        Err(error) => panic!("{error}: {error:?}"),
+    });
+    path.unwrap()
+}
+
+fn index(wire: &Wire) -> u32 {
+    wire.here.run(|| sidestep_device::probe("eth0").unwrap().index)
+}
+
+#[test]
+fn a_neighbour_is_asked_for_and_found() {
+    let wire = Wire::new();
+    for ends in [V4, V6] {
+        let mut watch = wire.here.run(|| Watch::open().unwrap());
+        assert!(matches!(find(&wire, ends), Err(NoPath::Unresolved(hop)) if hop == ip(ends[1])));
+        let known = Change::Neighbour { device: index(&wire), address: ip(ends[1]), link: Some(THERE) };
+        until("the watch says nothing", || watch.changes().unwrap().contains(&known));
+        let path = find(&wire, ends).unwrap();
+        assert_eq!(path, Path { neighbour: path.neighbour, ..expected(&wire, ends) });
+    }
+    let mapped = wire.here.run(|| resolve(ip("::ffff:10.0.0.1"), ip("::ffff:10.0.0.2"))).unwrap();
+    assert_eq!(mapped.remote, ip("10.0.0.2"));
+}
+
+fn expected(wire: &Wire, ends: [&str; 2]) -> Path {
+    Path {
+        local: ip(ends[0]),
+        remote: ip(ends[1]),
+        device: index(wire),
+        next_hop: ip(ends[1]),
+        source: HERE,
+        destination: THERE,
+        mtu: 1500,
+        link_mtu: 1500,
+        neighbour: Freshness::Confirmed,
+    }
+}
+
+#[test]
+fn a_router_and_the_mtu_of_a_route_are_found() {
+    let wire = Wire::new();
+    wire.here.ip("route add 192.0.2.0/24 via 10.0.0.2 mtu 1300");
+    wire.here.ip("-6 route add 2001:db8::/32 via fd00::2 mtu 1320");
+    wire.here.ip("route add 198.51.100.0/24 via inet6 fd00::2");
+    for (ends, hop, mtu) in [
+        (["10.0.0.1", "192.0.2.9"], "10.0.0.2", 1300),
+        (["fd00::1", "2001:db8::9"], "fd00::2", 1320),
+        (["10.0.0.1", "198.51.100.9"], "fd00::2", 1500),
+    ] {
+        let path = found(&wire, ends);
+        assert_eq!((path.next_hop, path.mtu, path.destination), (ip(hop), mtu, THERE));
+    }
+}
+
+#[test]
+fn what_leads_to_no_other_host_is_refused() {
+    let wire = Wire::new();
+    wire.here.ip("route add unreachable 192.0.2.0/25");
+    wire.here.ip("route add blackhole 192.0.2.128/25");
+    let error = |remote| find(&wire, ["10.0.0.1", remote]).unwrap_err();
+    for remote in ["203.0.113.1", "192.0.2.1", "192.0.2.129"] {
+        assert!(matches!(error(remote), NoPath::NoRoute { .. }), "{remote}: {:?}", error(remote));
+    }
+    for remote in ["10.0.0.1", "10.0.0.255", "224.0.0.1"] {
+        assert!(matches!(error(remote), NoPath::NotRemote(_)), "{remote}: {:?}", error(remote));
+    }
+    assert!(matches!(find(&wire, ["127.0.0.1", "127.0.0.2"]).unwrap_err(), NoPath::NotRemote(_)));
+}
+
+/// The address of a pod is no address of the node: the node routes the pod's packets.
+#[test]
+fn the_path_of_a_pods_packets_is_the_one_that_the_node_forwards_them_by() {
+    let wire = Wire::new();
+    let pod = sidestep_testkit::Namespace::fresh();
+    wire.here.ip(&format!("link add pod type veth peer eth0 netns {}", pod.name()));
+    for link in ["pod", "eth0"] {
+        let namespace = if link == "pod" { &wire.here } else { &pod };
+        namespace.ip(&format!("link set {link} up"));
+    }
+    wire.here.ip("route add 10.1.0.7/32 dev pod");
+    wire.here.ip("-6 route add fd01::7/128 dev pod");
+    wire.here.run(|| {
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        std::fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
+    });
+    for ends in [["10.1.0.7", "10.0.0.2"], ["fd01::7", "fd00::2"]] {
+        let path = found(&wire, ends);
+        assert_eq!((path.device, path.source, path.destination), (index(&wire), HERE, THERE));
+    }
+}
+
+/// The kernel sees no packet to the neighbour, and would let its entry grow stale and go.
+#[test]
+fn a_stale_neighbour_is_confirmed_after_a_refresh() {
+    let wire = Wire::new();
+    wire.here.run(|| {
+        for family in ["ipv4", "ipv6"] {
+            std::fs::write(format!("/proc/sys/net/{family}/neigh/eth0/delay_first_probe_time"), "1").unwrap();
+        }
+    });
+    for ends in [V4, V6] {
+        let path = found(&wire, ends);
+        wire.here.ip(&format!("neigh change {} dev eth0 lladdr 02:00:00:00:00:02 nud stale", ends[1]));
+        let stale = find(&wire, ends).unwrap();
+        assert_eq!(stale, Path { neighbour: Freshness::Stale, ..path });
+        wire.here.run(|| refresh(&stale)).unwrap();
+        until("the neighbour is not confirmed", || {
+            let path = find(&wire, ends).unwrap();
+            path.neighbour == Freshness::Confirmed
+        });
+    }
+}
+
+/// Changes until one concerns the path.
+fn concerning(watch: &mut Watch, path: &Path) -> Change {
+    let mut found = None;
+    until("the watch says nothing", || {
+        found = watch.changes().unwrap().into_iter().find(|change| change.concerns(path));
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+#[test]
+fn each_change_that_makes_a_path_stale_is_noticed() {
+    let wire = Wire::new();
+    wire.here.ip("addr add 10.0.0.9/24 dev eth0");
+    let path = found(&wire, ["10.0.0.9", "10.0.0.2"]);
+    let six = found(&wire, V6);
+    let mut watch = wire.here.run(|| Watch::open().unwrap());
+    wire.here.ip("neigh change 10.0.0.2 dev eth0 nud stale");
+    wire.here.ip("route add 10.77.0.0/16 via 10.0.0.2");
+    wire.here.ip("link add other type veth peer name another");
+    let changes = watch.changes().unwrap();
+    assert!(changes.len() >= 3 && !changes.iter().any(|change| change.concerns(&path)), "{changes:?}");
+
+    wire.here.ip("route add 10.0.0.2/32 dev eth0 metric 5");
+    assert_eq!(concerning(&mut watch, &path), Change::Route { destination: ip("10.0.0.2"), prefix: 32 });
+    wire.here.ip("-6 route add fd00::2/128 dev eth0");
+    assert_eq!(concerning(&mut watch, &six), Change::Route { destination: ip("fd00::2"), prefix: 128 });
+    wire.here.ip("neigh replace 10.0.0.2 dev eth0 lladdr 02:00:00:00:00:33 nud permanent");
+    let moved = Change::Neighbour { device: path.device, address: path.next_hop, link: Some([2, 0, 0, 0, 0, 0x33]) };
+    assert_eq!(concerning(&mut watch, &path), moved);
+    wire.here.ip("neigh del 10.0.0.2 dev eth0");
+    let gone = Change::Neighbour { device: path.device, address: path.next_hop, link: None };
+    assert_eq!(concerning(&mut watch, &path), gone);
+    wire.here.ip("rule add from 10.0.0.9 lookup 77");
+    assert_eq!(concerning(&mut watch, &path), Change::Rules);
+    wire.here.ip("link set eth0 mtu 1400");
+    assert_eq!(concerning(&mut watch, &path), Change::Link { device: path.device, up: Some((HERE, 1400)) });
+    watch.changes().unwrap();
+    wire.here.ip("addr del 10.0.0.9/24 dev eth0");
+    until("the watch says nothing", || watch.changes().unwrap().contains(&Change::AddressRemoved(ip("10.0.0.9"))));
+    wire.here.ip("link set eth0 down");
+    until("the watch says nothing", || {
+        watch.changes().unwrap().contains(&Change::Link { device: path.device, up: None })
+    });
+}
+
+/// A neighbour that has gone: the kernel asks in vain, and says so.
+#[test]
+fn a_neighbour_that_does_not_answer_is_reported() {
+    let wire = Wire::new();
+    wire.here.run(|| {
+        for (name, value) in [("delay_first_probe_time", "1"), ("retrans_time_ms", "50"), ("ucast_solicit", "1")] {
+            std::fs::write(format!("/proc/sys/net/ipv4/neigh/eth0/{name}"), value).unwrap();
+        }
+    });
+    let path = found(&wire, V4);
+    let mut watch = wire.here.run(|| Watch::open().unwrap());
+    wire.there.ip("addr del 10.0.0.2/24 dev eth0");
+    wire.here.ip("neigh change 10.0.0.2 dev eth0 lladdr 02:00:00:00:00:02 nud stale");
+    wire.here.run(|| refresh(&path)).unwrap();
+    let gone = Change::Neighbour { device: path.device, address: path.next_hop, link: None };
+    assert_eq!(concerning(&mut watch, &path), gone);
+}
+
+#[test]
+fn more_changes_than_are_kept_are_reported_as_an_overrun() {
+    let wire = Wire::new();
+    let path = found(&wire, V4);
+    let mut watch = wire.here.run(|| Watch::open().unwrap());
+    let batch: String = (0..4000).map(|n| format!("route add 10.{}.{}.0/24 dev eth0\n", 100 + n / 250, n % 250)).collect();
+    let file = std::env::temp_dir().join(format!("{}-routes", wire.here.name()));
+    std::fs::write(&file, batch).unwrap();
+    wire.here.ip(&format!("-batch {}", file.display()));
+    std::fs::remove_file(&file).unwrap();
+    until("no overrun", || watch.changes().unwrap().iter().any(|change| *change == Change::Overrun && change.concerns(&path)));
+}

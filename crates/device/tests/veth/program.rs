@@ -1,0 +1,192 @@
+//! What the device's program does to each kind of frame. No device is needed: the kernel runs it on frames of ours.
+
+use crate::frames::*;
+use crate::wire::at;
+use etherparse::{Ipv6Extensions, Ipv6RawExtHeader};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, ProgramInput};
+use sidestep_bpf::device::{DeviceSkel, DeviceSkelBuilder};
+use std::mem::MaybeUninit;
+
+const DROP: u32 = 1;
+const PASS: u32 = 2;
+/// There is no socket here, so what would be delivered is dropped.
+const DELIVER: u32 = DROP;
+
+/// The table's key, as crates/bpf/src/taken.h has it.
+fn key(local: &str, remote: &str, vlan: u16) -> Vec<u8> {
+    let word = |text: &str| match at(text).ip() {
+        std::net::IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        std::net::IpAddr::V6(ip) => ip.octets(),
+    };
+    let mut key = [word(local), word(remote)].concat();
+    key.extend(at(local).port().to_be_bytes());
+    key.extend(at(remote).port().to_be_bytes());
+    key.extend(vlan.to_ne_bytes());
+    key.extend([0, 0]);
+    key
+}
+
+fn load(object: &mut MaybeUninit<libbpf_rs::OpenObject>) -> DeviceSkel<'_> {
+    let mut open = DeviceSkelBuilder::default().open(object).unwrap();
+    open.maps.taken.set_max_entries(65536).unwrap();
+    open.load().expect("load the programs (needs root)")
+}
+
+fn take(skeleton: &DeviceSkel, vlan: u16) {
+    for (local, remote) in [("10.0.0.1:80", "10.0.0.2:4000"), ("[fd00::1]:80", "[fd00::2]:4000")] {
+        skeleton.maps.taken.update(&key(local, remote, vlan), &[1], MapFlags::ANY).unwrap();
+    }
+}
+
+fn run(skeleton: &DeviceSkel, frame: &[u8]) -> u32 {
+    let input = ProgramInput { data_in: Some(frame), ..ProgramInput::default() };
+    skeleton.progs.deliver_taken.test_run(input).unwrap().return_value
+}
+
+fn options(bytes: &[u8]) -> etherparse::IpHeaders {
+    four_with(|header| header.options = bytes.try_into().unwrap())
+}
+
+fn extensions() -> Ipv6Extensions {
+    let options = Ipv6RawExtHeader::new_raw(etherparse::IpNumber::TCP, &[1, 4, 0, 0, 0, 0]).unwrap();
+    Ipv6Extensions {
+        hop_by_hop_options: Some(options.clone()),
+        destination_options: Some(options),
+        ..Ipv6Extensions::default()
+    }
+}
+
+fn fragment(offset: u16) -> Ipv6Extensions {
+    Ipv6Extensions { fragment: Some(fragment_header(offset)), ..Ipv6Extensions::default() }
+}
+
+#[test]
+fn frames_of_taken_connections_are_delivered_and_others_pass() {
+    let mut object = MaybeUninit::uninit();
+    let skeleton = load(&mut object);
+    take(&skeleton, 0);
+    let offset = |offset| four_with(|header| header.fragment_offset = etherparse::IpFragOffset::try_new(offset).unwrap());
+    let priority = |packet: &[u8]| tagged(&[[0x8100, 0x6000]], packet);
+    let cases = [
+        ("IPv4", ethernet(&taken(four(), b"x")), DELIVER),
+        ("IPv4 without payload", ethernet(&taken(four(), b"")), DELIVER),
+        ("IPv6", ethernet(&taken(six(), b"x")), DELIVER),
+        ("another local port", ethernet(&segment(four(), [4000, 81], b"x")), PASS),
+        ("another remote port", ethernet(&segment(six(), [4001, 80], b"x")), PASS),
+        ("ports exchanged", ethernet(&segment(four(), [80, 4000], b"x")), PASS),
+        ("another address", ethernet(&taken(four_with(|header| header.source[3] = 3), b"x")), PASS),
+        ("UDP", ethernet(&datagram(four(), [4000, 80], b"x")), PASS),
+        ("UDP by IPv6", ethernet(&datagram(six(), [4000, 80], b"x")), PASS),
+        ("options", ethernet(&taken(options(&[1, 1, 1, 1]), b"x")), DELIVER),
+        ("all options", ethernet(&taken(options(&[1; 40]), b"x")), DELIVER),
+        ("first fragment", ethernet(&taken(four_with(|header| header.more_fragments = true), b"x")), DELIVER),
+        ("later fragment", ethernet(&taken(offset(8), b"x")), PASS),
+        ("extension headers", ethernet(&taken(six_with(extensions()), b"x")), DELIVER),
+        ("first fragment by IPv6", ethernet(&taken(six_with(fragment(0)), b"x")), DELIVER),
+        ("later fragment by IPv6", ethernet(&taken(six_with(fragment(8)), b"x")), PASS),
+        ("eight headers", ethernet(&behind_headers(8)), DELIVER),
+        ("nine headers", ethernet(&behind_headers(9)), DROP),
+        ("priority tag", priority(&taken(four(), b"x")), DELIVER),
+        ("priority tag by IPv6", priority(&taken(six(), b"x")), DELIVER),
+        ("VLAN that is not taken", tagged(&[[0x8100, 7]], &taken(four(), b"x")), PASS),
+        ("four tags", tagged(&[[0x8100, 0]; 4], &taken(four(), b"x")), DELIVER),
+        ("five tags", tagged(&[[0x8100, 0]; 5], &taken(four(), b"x")), DROP),
+        ("two VLANs", tagged(&[[0x88a8, 7], [0x8100, 7]], &taken(four(), b"x")), PASS),
+        ("ICMP error", ethernet(&icmp_error_v4()), DELIVER),
+        ("ICMPv6 error", ethernet(&icmp_error_v6()), DELIVER),
+        ("ping", ethernet(&ping(four())), PASS),
+        ("ping by IPv6", ethernet(&ping(six())), PASS),
+        ("ICMPv6 error about nothing", ethernet(&icmp_error_without_quote()), PASS),
+        ("unknown EtherType", experimental([0; 6], [0; 6], 0, 60), PASS),
+        ("header only", vec![0; 14], PASS),
+    ];
+    for (name, frame, expected) in cases {
+        assert_eq!(run(&skeleton, &frame), expected, "{name}");
+    }
+}
+
+#[test]
+fn connections_of_a_vlan_are_told_from_untagged_ones() {
+    let mut object = MaybeUninit::uninit();
+    let skeleton = load(&mut object);
+    take(&skeleton, 7);
+    for packet in [taken(four(), b"x"), taken(six(), b"x"), icmp_error_v4(), icmp_error_v6()] {
+        assert_eq!(run(&skeleton, &tagged(&[[0x8100, 0x2007]], &packet)), DELIVER);
+        assert_eq!(run(&skeleton, &tagged(&[[0x8100, 0], [0x8100, 7]], &packet)), DELIVER);
+        assert_eq!(run(&skeleton, &tagged(&[[0x8100, 8]], &packet)), PASS);
+        assert_eq!(run(&skeleton, &ethernet(&packet)), PASS);
+    }
+}
+
+/// The program answers PASS or DROP to any bytes, and never fails; a frame that is cut before its ports is no segment.
+#[test]
+fn broken_frames_do_no_harm() {
+    let mut object = MaybeUninit::uninit();
+    let skeleton = load(&mut object);
+    take(&skeleton, 0);
+    let whole: Vec<Vec<u8>> = [
+        taken(four(), b"payload"),
+        taken(options(&[1; 40]), b"payload"),
+        taken(six_with(extensions()), b"payload"),
+        icmp_error_v4(),
+        icmp_error_v6(),
+        behind_headers(5),
+    ]
+    .iter()
+    .flat_map(|packet| [ethernet(packet), tagged(&[[0x8100, 0], [0x88a8, 0]], packet)])
+    .collect();
+    for frame in &whole {
+        let actions: Vec<u32> = (14..=frame.len()).map(|length| run(&skeleton, &frame[..length])).collect();
+        let passed = actions.iter().take_while(|action| **action == PASS).count();
+        assert!(passed >= 14 + 20 + 4 - 14, "a frame of {passed} bytes");
+        assert!(actions[passed..].iter().all(|action| *action == DELIVER) && passed < actions.len());
+    }
+    // A linear congruential generator, so that a failure can be repeated.
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    for round in 0..40_000 {
+        let mut frame = whole[random(whole.len())].clone();
+        for _ in 0..=random(4) {
+            let at = 12 + random(frame.len() - 12);
+            frame[at] = random(256) as u8;
+        }
+        let action = run(&skeleton, &frame);
+        assert!(action == PASS || action == DROP, "round {round}: {action} for {frame:02x?}");
+    }
+}
+
+fn cost(skeleton: &DeviceSkel, frame: &[u8]) -> u128 {
+    let mut best = u128::MAX;
+    for _ in 0..5 {
+        let input = ProgramInput { data_in: Some(frame), repeat: 200_000, ..ProgramInput::default() };
+        best = best.min(skeleton.progs.deliver_taken.test_run(input).unwrap().duration.as_nanos());
+    }
+    best
+}
+
+/// Traffic that is not taken must lose nothing that can be measured. A packet costs the kernel some microseconds.
+#[test]
+fn a_frame_that_passes_costs_less_than_a_microsecond() {
+    let mut object = MaybeUninit::uninit();
+    let skeleton = load(&mut object);
+    for port in 0..1000u16 {
+        let remote = format!("10.0.0.2:{}", 10_000 + port);
+        skeleton.maps.taken.update(&key("10.0.0.1:80", &remote, 0), &[1], MapFlags::ANY).unwrap();
+    }
+    let cases = [
+        ("TCP, not taken", ethernet(&taken(four(), b"x"))),
+        ("TCP by IPv6, not taken", ethernet(&taken(six(), b"x"))),
+        ("TCP in a VLAN, not taken", tagged(&[[0x8100, 7]], &taken(four(), b"x"))),
+        ("UDP", ethernet(&datagram(four(), [1, 2], b"x"))),
+        ("taken", ethernet(&segment(four(), [10_500, 80], b"x"))),
+    ];
+    for (name, frame) in cases {
+        let nanoseconds = cost(&skeleton, &frame);
+        println!("figure: program, {name}: {nanoseconds} ns");
+        assert!(nanoseconds < 1000, "{name}: {nanoseconds} ns");
+    }
+}
