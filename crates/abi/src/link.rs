@@ -173,8 +173,8 @@ pub struct Slot {
     pub counters: [Counters; 2],
     /// 1: no stretch of ring may begin. The broker writes it.
     pub hold: AtomicU32,
-    /// 1: the stack carries the connection on the network: the kernel's socket is parked, and no call may use it. Only a peer
-    /// that is the stack writes it.
+    /// Odd: the stack carries the connection on the network: the kernel's socket is parked, and no call may use it. Each change
+    /// adds 1. Only a peer that is the stack writes it.
     pub parked: AtomicU32,
     /// 1: the program needs the kernel's socket. The stack gives the connection back.
     pub wanted: AtomicU32,

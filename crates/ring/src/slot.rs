@@ -61,17 +61,19 @@ pub fn is_held(slot: &Slot) -> bool {
     slot.hold.load(Relaxed) != 0
 }
 
-/// Sets whether the kernel's socket is parked. For the stack.
-pub fn set_parked(slot: &Slot, parked: bool) {
-    // SYNC parked: the stack sets it before it touches the socket, and clears it after it has given the connection back.
-    slot.parked.store(u32::from(parked), SeqCst);
+/// The kernel's socket is parked from now on, or is not any more. For the stack, which keeps the number `parked`: it was 0 at
+/// first.
+pub fn set_parked(slot: &Slot, parked: u32) {
+    // SYNC parked: the stack stores it before it touches the socket, and again after it has given the connection back. A reader
+    // that finds the same even number before and after a call knows that the socket was not parked during the call.
+    slot.parked.store(parked, SeqCst);
 }
 
-/// Whether the kernel's socket is parked, since the stack carries the connection.
+/// How often the kernel's socket has been parked or given back. Odd: it is parked.
 #[inline]
-pub fn is_parked(slot: &Slot) -> bool {
+pub fn parked(slot: &Slot) -> u32 {
     // SYNC parked
-    slot.parked.load(SeqCst) != 0
+    slot.parked.load(SeqCst)
 }
 
 /// Asks the stack to give the connection back to the kernel. The caller then rings the stack's doorbell.

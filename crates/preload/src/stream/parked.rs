@@ -11,10 +11,18 @@ use sidestep_sys::clock;
 const BACK_US: u64 = 2_000_000;
 const LOOK_US: u64 = 10;
 
+/// How often the socket has been parked or given back. If the number is the same before and after a call, and even, the
+/// answer of the call counts.
+#[inline]
+pub fn changes(c: &Conn) -> u32 {
+    // Any other peer could write the word, too.
+    if c.has(flag::STACK) { slot::parked(c.words()) } else { 0 }
+}
+
 /// Whether the socket is parked: it has nothing to tell, and its answers mean nothing.
 #[inline]
 pub fn is_parked(c: &Conn) -> bool {
-    c.has(flag::STACK) && slot::is_parked(c.words()) // any other peer could write the word, too
+    changes(c) % 2 != 0
 }
 
 /// Has the connection given back to the kernel, if the stack carries it.

@@ -267,7 +267,8 @@ const ASK_US: u64 = 1000;
 /// The ring has no byte: asks whether the kernel has an end or an error. Only if there is a sign of one, and now and then for
 /// programs that never wait. `sleeps`: the caller is about to sleep on the socket, which reports it.
 fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
-    if parked::is_parked(c) {
+    let before = parked::changes(c);
+    if before % 2 != 0 {
         return Ok(Asked::Nothing);
     }
     let half = c.rx_half();
@@ -282,6 +283,7 @@ fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
     let probe = iov::one((&raw mut byte).cast(), 1);
     // SAFETY: one writable byte.
     match unsafe { tcp::receive(fd, &probe, MSG_PEEK) } {
+        _ if parked::changes(c) != before => Ok(Asked::Nothing),
         Ok(0) => Ok(Asked::Ended),
         Ok(_) if discard_copies(c, rx, fd)? => Ok(Asked::Again),
         Ok(_) if rx.next(half) == Ok(Read::Ring(0)) => Err(foreign_bytes(c, fd)),
@@ -290,7 +292,6 @@ fn ask_kernel(c: &Conn, rx: &mut Rx, fd: i32, sleeps: bool) -> Result<Asked> {
             c.lower(flag::HINT);
             Ok(Asked::Nothing)
         }
-        Err(_) if parked::is_parked(c) => Ok(Asked::Nothing), // since this look began
         Err(e) => Err(as_reset(c, e)),
     }
 }

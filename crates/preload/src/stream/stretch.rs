@@ -107,6 +107,29 @@ fn send_claimed(c: &Conn, end: &mut Writer, fd: i32) -> Result<()> {
     }
 }
 
+/// Begins a stretch at the present position, if it may begin now. False: the kernel carries on.
+pub fn begin(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
+    if !may_begin(c, end, fd) {
+        return Ok(false);
+    }
+    end.begin(c.tx_half()).map_err(|lie| broken(c, fd, lie))?;
+    c.tx_froze.store(end.tx.froze_seen(), Relaxed);
+    tcp::push(fd); // the kernel gets no further byte that would push this one (MSG_MORE)
+    Ok(true)
+}
+
+fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
+    if !c.phase.phase().permits_rings()
+        || c.has(flag::TX_SHUT)
+        || !end.may_begin(c.tx_half())
+        || around(c).hold.is_some()
+        || c.owner.load(Relaxed) != arena::me().unwrap_or(u32::MAX)
+    {
+        return false;
+    }
+    end.fits(tcp::written(fd)).map_err(|reason| c.keep_on_kernel(reason)).is_ok()
+}
+
 /// The kernel takes no more now. The next wait tries again.
 pub fn blocked(c: &Conn) {
     c.put(flag::TX_BLOCKED, true);
@@ -118,7 +141,7 @@ pub fn blocked(c: &Conn) {
 pub fn serve(index: u32) {
     let c = arena::conn(index);
     c.mark_waited_for();
-    if c.is_attached() && (has_hint(c) || c.course.is(Course::Unsent)) {
+    if c.is_attached() && (has_hint(c) || c.course.is(Course::Unsent) || awaits_stack(c)) {
         errno::keep(|| follow(c, arena::local(index).fd.load(Relaxed) as i32));
     }
 }
@@ -127,7 +150,7 @@ pub fn serve(index: u32) {
 /// If a reader has left because its end was closed, nothing is sent: a send would consume the error that the program must get.
 #[inline]
 pub fn attend(c: &Conn, fd: i32) {
-    if c.course.is(Course::Unsent) || has_hint(c) && !peer::has_ended(c) {
+    if c.course.is(Course::Unsent) || has_hint(c) && !peer::has_ended(c) || awaits_stack(c) {
         errno::keep(|| follow(c, fd));
     }
 }
@@ -138,11 +161,20 @@ fn has_hint(c: &Conn) -> bool {
     c.course.is(Course::Ring) && c.tx_half().hints() != c.tx_froze.load(Relaxed)
 }
 
+/// The stack takes a connection once rings carry both directions. So the writer does not wait for its next byte.
+#[inline]
+fn awaits_stack(c: &Conn) -> bool {
+    c.has(flag::STACK) && c.course.is(Course::Kernel) && !c.tx_half().is_unwanted()
+}
+
 #[cold]
 fn follow(c: &Conn, fd: i32) {
     let _ = c.with_tx(|end| {
         let _ = heed_hints(c, end, fd);
         let _ = send_unread(c, end, fd);
+        if awaits_stack(c) {
+            let _ = begin(c, end, fd);
+        }
     });
 }
 

@@ -4,15 +4,14 @@ use super::due::STALL_US;
 use super::parked;
 use super::peer::{self, broken};
 use super::source::Source;
-use super::stretch::{around, blocked, count_return, end_stretch, heed_hints, send_ended, send_unread};
-use crate::arena;
+use super::stretch::{around, begin, blocked, count_return, end_stretch, heed_hints, send_ended, send_unread};
 use crate::record::{Conn, flag};
 use core::sync::atomic::Ordering::*;
 use libc::EAGAIN;
 use sidestep_abi::Reason;
 use sidestep_conn::{Event, Pace, Phase, Space, Write, Writer};
 use sidestep_ring::counters;
-use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys, tcp};
+use sidestep_sys::{Errno, Result, arch, clock, fd as fdsys};
 
 /// Bytes that are copied and published at a time, so that the reader can begin meanwhile.
 const CHUNK: usize = 64 * 1024;
@@ -65,11 +64,7 @@ pub fn step(c: &Conn, end: &mut Writer, fd: i32, source: &mut impl Source, from:
             }
             Write::Ring(space) => return into_ring(c, end, fd, source, from, want.min(space)),
             Write::Unread { .. } => send_unread(c, end, fd)?,
-            Write::Kernel if may_begin(c, end, fd) => {
-                end.begin(half).map_err(|lie| broken(c, fd, lie))?;
-                c.tx_froze.store(end.tx.froze_seen(), Relaxed);
-                tcp::push(fd); // the kernel gets no further byte that would push this one (MSG_MORE)
-            }
+            Write::Kernel if begin(c, end, fd)? => {}
             // This call has sent bytes, so it leaves the error, and SIGPIPE, to the next call.
             Write::Kernel if from > 0 && fdsys::poll_now(fd, 0) & libc::POLLERR != 0 => return Err(Errno(libc::EPIPE)),
             Write::Kernel => {
@@ -144,20 +139,6 @@ fn found_space(c: &Conn, end: &mut Writer, fd: i32) -> Result<bool> {
 /// The reader's position, as the shared word says.
 fn read_by_peer(c: &Conn) -> u64 {
     counters::load(&c.words().counters[1 - c.my_side()]).received()
-}
-
-/// Whether a stretch may begin at the present position.
-fn may_begin(c: &Conn, end: &mut Writer, fd: i32) -> bool {
-    if !c.phase.phase().permits_rings()
-        || c.has(flag::TX_SHUT)
-        || parked::is_parked(c)
-        || !end.may_begin(c.tx_half())
-        || around(c).hold.is_some()
-        || c.owner.load(Relaxed) != arena::me().unwrap_or(u32::MAX)
-    {
-        return false;
-    }
-    end.fits(tcp::written(fd)).map_err(|reason| c.keep_on_kernel(reason)).is_ok()
 }
 
 /// Whether the kernel must be asked if the reader is gone: it may have ended without a word. Only if there is a sign of that,

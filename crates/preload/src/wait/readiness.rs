@@ -76,7 +76,11 @@ fn ask_kernel(c: &Conn, fd: i32, tx: Answer) -> u32 {
         c.lower(flag::HINT);
         return 0;
     }
+    let before = parked::changes(c);
     let says = poll_for_news(c, fd);
+    if parked::changes(c) != before {
+        return 0;
+    }
     let ended = says & (RDHUP | HUP | ERR) != 0;
     if !ended && says & IN == 0 {
         c.lower(flag::HINT);
