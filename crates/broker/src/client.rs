@@ -139,6 +139,11 @@ impl Operator {
         }
     }
 
+    /// The socket itself, by which the stack joins.
+    pub fn into_socket(self) -> OwnedFd {
+        self.0.socket
+    }
+
     /// Asks for the status.
     pub fn status(&self) -> Result<Status, ClientError> {
         let (_, memory) = self.0.ask(Msg::new(Kind::Status))?;

@@ -1,0 +1,46 @@
+//! Why the stack does not carry a connection, or no longer does.
+
+use sidestep_tcp::Back;
+
+/// Why a connection goes back to the kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// The fast path does not go on.
+    #[error("{}", .0.meaning())]
+    Segment(Back),
+    /// The program needs the socket.
+    #[error("the program needs the kernel's socket")]
+    Wanted,
+    /// The program has left the ring, or its process has ended.
+    #[error("the program has left the ring")]
+    Left,
+    /// The program wrote into shared memory what no correct program writes.
+    #[error("the program has violated the protocol: {0:?}")]
+    Violation(sidestep_conn::PeerViolation),
+    /// The program has not entered the rings in time.
+    #[error("the program has not used the rings in time")]
+    Slow,
+    /// The kernel does not give the connection away.
+    #[error("the kernel keeps the connection")]
+    Take(#[source] sidestep_repair::TakeError),
+    /// The state that the kernel tells fits no fast path.
+    #[error("the connection does not fit the fast path")]
+    Resume(#[source] sidestep_tcp::ResumeError),
+    /// The kernel has promised a window that is larger than the ring.
+    #[error("the window of {window} bytes is larger than the ring of {ring}: use a larger --ring-size")]
+    Window {
+        /// Bytes that the peer may send.
+        window: u32,
+        /// Bytes of the ring.
+        ring: usize,
+    },
+    /// The device or its table fails.
+    #[error("the device fails")]
+    Device(#[from] sidestep_device::Error),
+    /// A route or a neighbour has changed.
+    #[error("the path to the peer has changed")]
+    Path,
+    /// The stack ends.
+    #[error("the stack ends")]
+    Ending,
+}

@@ -1,0 +1,100 @@
+//! A link to a program: its memory, and the doorbells of the program.
+
+use crate::memory::Memory;
+use rustix::fd::OwnedFd;
+use rustix::io;
+use sidestep_abi::link::{Doorbell, PLACES, Slot};
+use sidestep_abi::msg::Msg;
+use sidestep_ring::{Data, Half, doorbell, side};
+use sidestep_sys::arch;
+use std::cell::RefCell;
+
+/// The number of the worker's only doorbell.
+pub const PLACE: u32 = 0;
+
+pub struct Link {
+    memory: Memory,
+    /// The worker's side.
+    side: usize,
+    /// Eventfds by which the program is rung, by the number of its waiter.
+    bells: RefCell<[Option<OwnedFd>; PLACES]>,
+}
+
+impl Link {
+    /// As the broker announces it ([`sidestep_abi::msg::Kind::Link`]).
+    pub fn new(file: &OwnedFd, msg: &Msg) -> io::Result<Link> {
+        let memory = Memory::map(file, usize::try_from(msg.arg).unwrap_or(0))?;
+        Ok(Link { memory, side: (msg.side & 1) as usize, bells: RefCell::new([const { None }; PLACES]) })
+    }
+
+    pub fn side(&self) -> usize {
+        self.side
+    }
+
+    pub fn ring_size(&self) -> usize {
+        self.memory.ring_size()
+    }
+
+    pub fn slot(&self, slot: usize) -> &Slot {
+        self.memory.slot(slot)
+    }
+
+    /// The direction from the program.
+    pub fn incoming(&self, slot: usize) -> Half<'_> {
+        Half::of(self.slot(slot), 1 - self.side, self.ring_size())
+    }
+
+    /// The direction to the program.
+    pub fn outgoing(&self, slot: usize) -> Half<'_> {
+        Half::of(self.slot(slot), self.side, self.ring_size())
+    }
+
+    /// The bytes from the program.
+    pub fn incoming_data(&self, slot: usize) -> Data {
+        self.memory.ring(slot, 1 - self.side)
+    }
+
+    /// The bytes to the program.
+    pub fn outgoing_data(&self, slot: usize) -> Data {
+        self.memory.ring(slot, self.side)
+    }
+
+    /// The worker's doorbell, which the program rings.
+    pub fn bell(&self) -> &Doorbell {
+        &self.memory.side(self.side).doorbells[PLACE as usize]
+    }
+
+    /// The program rings the worker's doorbell for this slot from now on.
+    pub fn listen(&self, slot: usize) {
+        side::add_doorbell(&self.slot(slot).side[self.side], PLACE);
+    }
+
+    /// The eventfd of the program's waiter `place` has arrived. The waiter may have missed news, so it is rung once now.
+    pub fn set_bell(&self, place: usize, eventfd: OwnedFd) {
+        let place = place % PLACES;
+        ring(&eventfd);
+        self.bells.borrow_mut()[place] = Some(eventfd);
+        doorbell::add_known(self.memory.side(self.side), place as u32);
+    }
+
+    /// Tells the program of news in this slot. The caller has published them, and a full fence.
+    pub fn notify(&self, slot: usize) {
+        let mut bells = side::doorbells(&self.slot(slot).side[1 - self.side]);
+        let stamp = || self.outgoing(slot).stamp(arch::ticks());
+        if bells == 0 {
+            stamp(); // a waiter that registers soon reads this time
+        }
+        while bells != 0 {
+            let place = bells.trailing_zeros() as usize;
+            bells &= bells - 1;
+            let bell = &self.memory.side(1 - self.side).doorbells[place];
+            if doorbell::ring(bell, slot, stamp) && !self.bells.borrow()[place].as_ref().is_some_and(ring) {
+                doorbell::rearm(bell); // the next news try again
+            }
+        }
+    }
+}
+
+fn ring(eventfd: &OwnedFd) -> bool {
+    rustix::io::write(eventfd, &1u64.to_ne_bytes()).is_ok()
+}

@@ -1,0 +1,75 @@
+//! `sidestep-stack`: carries connections to other hosts in user space.
+
+use clap::Parser;
+use rustix::fd::OwnedFd;
+use sidestep_broker::client::{ClientError, Operator};
+use sidestep_broker::listen::Address;
+use sidestep_device::{Device, Options};
+use sidestep_stack::wait::Wait;
+use sidestep_stack::worker::{self, Worker};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Carry connections of programs under `sidestep run` to other hosts in user space
+///
+/// Established connections are taken from the kernel alive, and given back on the same descriptor when anything irregular
+/// happens. Needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF.
+#[derive(Parser)]
+#[command(name = "sidestep-stack", version)]
+struct Args {
+    /// The device by which the packets of the connections leave
+    #[arg(long)]
+    device: String,
+    /// What the worker does while nothing is to be done
+    #[arg(long, value_enum, default_value_t)]
+    wait: Wait,
+    /// Bytes of a ring, a power of two: at least the window that the kernel announces
+    #[arg(long, default_value_t = 1 << 20)]
+    ring_size: u32,
+    /// Address of the broker
+    #[arg(long)]
+    broker: Option<Address>,
+    /// Say why connections are not taken, or given back
+    #[arg(long)]
+    verbose: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("cannot join the broker")]
+    Client(#[from] ClientError),
+    #[error("cannot open the device")]
+    Device(#[from] sidestep_device::Error),
+    #[error(transparent)]
+    Worker(#[from] worker::Error),
+    #[error("cannot handle signals")]
+    Signals(#[from] std::io::Error),
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let sources = std::iter::successors(std::error::Error::source(&error), |error| error.source());
+            let text = sources.fold(error.to_string(), |text, source| format!("{text}: {source}"));
+            eprintln!("sidestep-stack: {text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), Error> {
+    let ends = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, ends.clone())?;
+    }
+    let address = args.broker.clone().unwrap_or_else(Address::of_this_user);
+    let broker: OwnedFd = Operator::connect(&address)?.into_socket();
+    let device = Device::open(&args.device, &Options::default())?;
+    let mut worker = Worker::new(device, broker, args.ring_size, args.wait, args.verbose)?;
+    println!("ready");
+    let totals = worker.run(&ends)?;
+    println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! A connection that the broker has shown: whether the stack may carry it, and the way of its packets.
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::net::{SocketAddrAny, getpeername, getsockname};
+use sidestep_device::path::{self, NoPath, Path};
+use sidestep_repair::NotTaken;
+use std::net::{IpAddr, SocketAddr};
+
+/// A connection that may be taken.
+pub struct Subject {
+    pub socket: OwnedFd,
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    pub path: Path,
+}
+
+/// Why the stack does not carry it.
+#[derive(Debug, thiserror::Error)]
+pub enum Declined {
+    /// The kernel does not tell its addresses: it is not connected any more.
+    #[error("the socket is not connected")]
+    NotConnected,
+    /// See [`NotTaken`].
+    #[error(transparent)]
+    NotTaken(#[from] NotTaken),
+    /// There is no path for frames.
+    #[error("there is no path for frames")]
+    NoPath(#[from] NoPath),
+    /// Its packets leave by a device that the stack was not given.
+    #[error("its packets leave by device {0}, which the stack was not given")]
+    OtherDevice(u32),
+}
+
+impl Subject {
+    /// `device`: index of the device that the stack was given.
+    pub fn examine(socket: OwnedFd, device: u32) -> Result<Subject, Declined> {
+        let local = address(getsockname(&socket).ok()).ok_or(Declined::NotConnected)?;
+        let remote = address(getpeername(&socket).ok().flatten()).ok_or(Declined::NotConnected)?;
+        sidestep_repair::examine(socket.as_fd())?;
+        let path = path::resolve(plain(local.ip()), plain(remote.ip()))?;
+        if path.device != device {
+            return Err(Declined::OtherDevice(path.device));
+        }
+        Ok(Subject { socket, local, remote, path })
+    }
+}
+
+fn address(any: Option<SocketAddrAny>) -> Option<SocketAddr> {
+    SocketAddr::try_from(any?).ok()
+}
+
+/// A v4-mapped address as IPv4.
+fn plain(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
+        IpAddr::V4(_) => ip,
+    }
+}

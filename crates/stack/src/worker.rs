@@ -1,0 +1,491 @@
+//! The worker: one thread that serves the broker, the programs' rings and the device.
+
+use crate::carried::Carried;
+use crate::cause::Cause;
+use crate::grace::Grace;
+use crate::link::{Link, PLACE};
+use crate::program::Program;
+use crate::subject::{Declined, Subject};
+use crate::timers::Timers;
+use crate::wait::Wait;
+use rustix::event::epoll::{self, CreateFlags};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use sidestep_abi::Reason;
+use sidestep_abi::msg::{Kind, Msg};
+use sidestep_broker::wire::{self, Incoming};
+use sidestep_device::{Device, Queue};
+use sidestep_ring::doorbell;
+use sidestep_tcp::{Checksums, Segment, Tuple, complete_checksum};
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
+
+/// Frames that one turn receives from a queue.
+const BATCH: usize = 64;
+/// Frames that are kept for a connection while it is being taken. The peer sends further ones again.
+const HELD: usize = 256;
+/// Microseconds between looks at a program that is to enter its rings.
+const LOOK: u64 = 200;
+/// Microseconds until a program must have entered its rings once its packets are diverted.
+const PATIENCE: u64 = 200_000;
+
+/// A step of a connection on its way.
+enum Stage {
+    /// The program does not read rings yet.
+    Assigned(Program),
+    /// Its packets are diverted; runs of the device's program that began before are not over yet.
+    Diverted { program: Program, grace: u64, since: u64 },
+    /// The program is to enter both rings.
+    Entering { program: Program, since: u64 },
+    Carried(Box<Carried>),
+    /// Within [`replace`] only.
+    Moving,
+}
+
+struct Conn {
+    subject: Subject,
+    link: u32,
+    side: u32,
+    slot: usize,
+    stage: Stage,
+    /// Frames that have arrived before the connection was taken.
+    held: Vec<Vec<u8>>,
+}
+
+/// What the stack has done since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Connections taken from the kernel.
+    pub taken: u64,
+    /// Connections given back.
+    pub returned: u64,
+    /// Connections that were shown and not taken.
+    pub declined: u64,
+}
+
+pub struct Worker {
+    device: Device,
+    wait: Wait,
+    /// The broker's socket.
+    broker: OwnedFd,
+    /// The worker's doorbell.
+    bell: OwnedFd,
+    grace: Grace,
+    links: HashMap<u32, Rc<Link>>,
+    /// Connections that the broker has been told the stack carries, by the number of its question.
+    wanted: HashMap<u64, Subject>,
+    conns: HashMap<u64, Conn>,
+    next: u64,
+    by_tuple: HashMap<Tuple, u64>,
+    by_slot: HashMap<(u32, usize), u64>,
+    /// Connections that may have something to send.
+    due: BTreeSet<u64>,
+    timers: Timers,
+    totals: Totals,
+    verbose: bool,
+}
+
+/// Why the worker ends.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A call that cannot fail has failed.
+    #[error("cannot {doing}")]
+    Call {
+        /// What was to be done.
+        doing: &'static str,
+        /// The kernel's answer.
+        source: io::Errno,
+    },
+    /// The broker has hung up.
+    #[error("the broker has ended; start it, and then the stack again")]
+    BrokerGone,
+    /// The broker does not accept the stack.
+    #[error("the broker speaks version {0} of the protocol; use the programs of one release")]
+    Rejected(u64),
+    /// The device fails.
+    #[error(transparent)]
+    Device(#[from] sidestep_device::Error),
+}
+
+fn failed(doing: &'static str) -> impl Fn(io::Errno) -> Error {
+    move |source| Error::Call { doing, source }
+}
+
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+}
+
+impl Worker {
+    /// Joins the broker by its operator's socket.
+    pub fn new(device: Device, broker: OwnedFd, ring_size: u32, wait: Wait, verbose: bool) -> Result<Worker, Error> {
+        let bell = epoll::create(CreateFlags::CLOEXEC).map_err(failed("make a doorbell"))?;
+        let hello = Msg { arg: u64::from(ring_size), arg2: 1 << 16, ..Msg::new(Kind::Hello) };
+        wire::send(broker.as_fd(), &hello, None).map_err(failed("join the broker"))?;
+        let doorbell = Msg { place: PLACE, ..Msg::new(Kind::Doorbell) };
+        wire::send(broker.as_fd(), &doorbell, Some(bell.as_fd())).map_err(failed("send the doorbell"))?;
+        Ok(Worker {
+            device,
+            wait,
+            broker,
+            bell,
+            grace: Grace::start().map_err(failed("start a thread"))?,
+            links: HashMap::new(),
+            wanted: HashMap::new(),
+            conns: HashMap::new(),
+            next: 0,
+            by_tuple: HashMap::new(),
+            by_slot: HashMap::new(),
+            due: BTreeSet::new(),
+            timers: Timers::default(),
+            totals: Totals::default(),
+            verbose,
+        })
+    }
+
+    /// Serves until `ends`, and gives everything back.
+    pub fn run(&mut self, ends: &Arc<AtomicBool>) -> Result<Totals, Error> {
+        let result = self.serve(ends);
+        let all: Vec<u64> = self.conns.keys().copied().collect();
+        all.into_iter().for_each(|id| self.end(id, &Cause::Ending, None));
+        result.map(|()| self.totals)
+    }
+
+    fn serve(&mut self, ends: &Arc<AtomicBool>) -> Result<(), Error> {
+        let mut idle_since: Option<Instant> = None;
+        while !ends.load(Relaxed) {
+            if self.turn()? {
+                idle_since = None;
+                continue;
+            }
+            let since = *idle_since.get_or_insert_with(Instant::now);
+            if since.elapsed() < self.wait.spins() {
+                std::hint::spin_loop();
+                continue;
+            }
+            self.sleep()?;
+            idle_since = None;
+        }
+        Ok(())
+    }
+
+    /// Does what is there to be done. False: nothing was.
+    fn turn(&mut self) -> Result<bool, Error> {
+        let mut has_worked = self.hear_broker()?;
+        has_worked |= self.hear_frames();
+        has_worked |= self.hear_programs();
+        let time = now();
+        while let Some(id) = self.timers.pop(time) {
+            self.due.insert(id);
+        }
+        has_worked |= !self.due.is_empty();
+        while let Some(id) = self.due.pop_first() {
+            self.advance(id);
+        }
+        for queue in &mut self.device.queues {
+            queue.sender.kick()?;
+        }
+        Ok(has_worked)
+    }
+
+    fn sleep(&mut self) -> Result<(), Error> {
+        doorbell::arm(self.links.values().map(|link| link.bell()));
+        if self.links.values().any(|link| doorbell::is_ready(link.bell())) {
+            return Ok(());
+        }
+        let left = self.timers.next().map(|at| at.saturating_sub(now()));
+        let timeout = left.map(|us| Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 });
+        let (broker, bell, news) = (self.broker.as_fd(), self.bell.as_fd(), self.grace.news());
+        let mut fds: Vec<PollFd> = [broker, bell, news].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).into();
+        fds.extend(self.device.queues.iter().map(|queue: &Queue| PollFd::new(queue, PollFlags::IN)));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(io::Errno::INTR) => {}
+            Err(error) => return Err(failed("wait")(error)),
+        }
+        if fds[2].revents().contains(PollFlags::IN) {
+            self.grace.hush();
+        }
+        if fds[1].revents().contains(PollFlags::IN) {
+            self.hush_bell();
+        }
+        Ok(())
+    }
+
+    /// The eventfds in the doorbell are edge-triggered: one look takes them out.
+    fn hush_bell(&self) {
+        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
+        let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let _ = epoll::wait(&self.bell, &mut events[..], Some(&no_time));
+    }
+
+    // --- the broker ----------------------------------------------------------------------------------------------------
+
+    fn hear_broker(&mut self) -> Result<bool, Error> {
+        let mut has_heard = false;
+        loop {
+            match wire::receive(self.broker.as_fd()) {
+                Incoming::Empty => return Ok(has_heard),
+                Incoming::End => return Err(Error::BrokerGone),
+                Incoming::Garbage { .. } => {}
+                Incoming::Record(record) => self.hear(&record.msg, record.fd)?,
+            }
+            has_heard = true;
+        }
+    }
+
+    fn hear(&mut self, msg: &Msg, fd: Option<OwnedFd>) -> Result<(), Error> {
+        match (msg.kind(), fd) {
+            (Some(Kind::Reject), _) => return Err(Error::Rejected(msg.arg)),
+            (Some(Kind::Foreign), Some(socket)) => self.shown(msg.arg, socket),
+            (Some(Kind::Link), Some(memory)) => match Link::new(&memory, msg) {
+                Ok(link) => drop(self.links.insert(msg.link, Rc::new(link))),
+                Err(error) => self.say(&format!("cannot map a link: {error}")),
+            },
+            (Some(Kind::PeerDoorbell), Some(eventfd)) => {
+                if let Some(link) = self.links.get(&msg.link) {
+                    link.set_bell(msg.place as usize, eventfd);
+                }
+            }
+            (Some(Kind::Slot), None) => self.assigned(msg),
+            (Some(Kind::Refused), None) => drop(self.wanted.remove(&msg.offer)),
+            (Some(Kind::Unlink), None) => self.unlinked(msg.link),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn shown(&mut self, number: u64, socket: OwnedFd) {
+        let examined = Subject::examine(socket, self.device.index());
+        let arg2 = match examined {
+            Ok(subject) => {
+                self.wanted.insert(number, subject);
+                0
+            }
+            Err(why) => {
+                self.totals.declined += 1;
+                self.decline(&why)
+            }
+        };
+        self.tell(&Msg { arg: number, arg2, ..Msg::new(Kind::Carry) }, None);
+    }
+
+    fn decline(&self, why: &Declined) -> u64 {
+        self.say(&format!("not taken: {why}"));
+        Reason::PeerAbsent as u64
+    }
+
+    fn tell(&self, msg: &Msg, fd: Option<&OwnedFd>) {
+        // The broker reads, or its end is heard.
+        let _ = wire::send(self.broker.as_fd(), msg, fd.map(|fd| fd.as_fd()));
+    }
+
+    fn assigned(&mut self, msg: &Msg) {
+        let (slot, link) = (msg.slot as usize, self.links.get(&msg.link).cloned());
+        let (Some(subject), Some(link)) = (self.wanted.remove(&msg.offer), link) else {
+            return self.tell(&Msg { link: msg.link, slot: msg.slot, side: msg.side, ..Msg::new(Kind::Release) }, None);
+        };
+        let id = self.next;
+        self.next += 1;
+        self.by_tuple.insert(Tuple::new(subject.local, subject.remote), id);
+        self.by_slot.insert((msg.link, slot), id);
+        let stage = Stage::Assigned(Program::new(link, slot));
+        self.conns.insert(id, Conn { subject, link: msg.link, side: msg.side, slot, stage, held: Vec::new() });
+        self.due.insert(id);
+    }
+
+    /// The program has ended, and the broker gives its link up.
+    fn unlinked(&mut self, link: u32) {
+        let gone: Vec<u64> = self.by_slot.iter().filter(|((of, _), _)| *of == link).map(|(_, id)| *id).collect();
+        gone.into_iter().for_each(|id| self.end(id, &Cause::Left, None));
+        self.links.remove(&link);
+    }
+
+    // --- frames ----------------------------------------------------------------------------------------------------------
+
+    fn hear_frames(&mut self) -> bool {
+        let mut has_heard = false;
+        for queue in 0..self.device.queues.len() {
+            let frames = self.received(queue);
+            has_heard |= !frames.is_empty();
+            frames.into_iter().for_each(|frame| self.arrived(frame));
+        }
+        has_heard
+    }
+
+    fn received(&mut self, queue: usize) -> Vec<Vec<u8>> {
+        let batch = self.device.queues[queue].receiver.receive(BATCH);
+        batch.frames().map(|frame| frame.to_vec()).collect()
+    }
+
+    fn arrived(&mut self, frame: Vec<u8>) {
+        let Ok(segment) = Segment::parse(&frame, Checksums::MayBePartial) else { return self.inject(frame) };
+        let Some(&id) = self.by_tuple.get(&segment.tuple) else { return self.inject(frame) };
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let Stage::Carried(carried) = &mut conn.stage else {
+            if conn.held.len() < HELD {
+                conn.held.push(frame);
+            }
+            return;
+        };
+        match carried.receive(&segment, now()) {
+            Ok(()) => drop(self.due.insert(id)),
+            Err(cause) => self.end(id, &cause, Some(frame)),
+        }
+    }
+
+    fn inject(&self, mut frame: Vec<u8>) {
+        if complete_checksum(&mut frame).is_ok() {
+            // A frame that is lost is sent again.
+            let _ = self.device.injector.inject(&frame);
+        }
+    }
+
+    // --- programs --------------------------------------------------------------------------------------------------------
+
+    fn hear_programs(&mut self) -> bool {
+        let mut found: Vec<u64> = Vec::new();
+        for (&link, words) in &self.links {
+            doorbell::poll(words.bell(), |slot| found.extend(self.by_slot.get(&(link, slot))));
+        }
+        let has_heard = !found.is_empty();
+        self.due.extend(found);
+        has_heard
+    }
+
+    /// Takes a connection as far as possible.
+    fn advance(&mut self, id: u64) {
+        let Some(mut conn) = self.conns.remove(&id) else { return };
+        match self.step(&mut conn, id) {
+            Ok(()) => drop(self.conns.insert(id, conn)),
+            Err(cause) => {
+                self.conns.insert(id, conn);
+                self.end(id, &cause, None);
+            }
+        }
+    }
+
+    fn step(&mut self, conn: &mut Conn, id: u64) -> Result<(), Cause> {
+        let time = now();
+        let socket = conn.subject.socket.as_fd();
+        match &mut conn.stage {
+            Stage::Assigned(program) => {
+                self.timers.set(id, Some(time + LOOK));
+                if program.is_ready() {
+                    self.device.taken.add(&sidestep_device::Tuple::new(conn.subject.local, conn.subject.remote))?;
+                    let grace = self.grace.begin();
+                    replace(&mut conn.stage, |program| Stage::Diverted { program, grace, since: time });
+                }
+            }
+            Stage::Diverted { program, grace, since } => {
+                self.timers.set(id, Some(time + LOOK));
+                let since = *since;
+                if self.grace.has_passed(*grace) && program.begin(socket)? {
+                    replace(&mut conn.stage, |program| Stage::Entering { program, since });
+                } else if time > since + PATIENCE {
+                    return Err(Cause::Slow);
+                }
+            }
+            Stage::Entering { program, since } => {
+                self.timers.set(id, Some(time + LOOK));
+                if program.has_entered(socket)? {
+                    return self.take(conn, id, time);
+                } else if time > *since + PATIENCE {
+                    return Err(Cause::Slow);
+                }
+                program.notify();
+            }
+            Stage::Carried(carried) => {
+                let queue = &mut self.device.queues[0];
+                let mut frames = queue.sender.outgoing();
+                let sent = carried.send(&mut frames, time);
+                frames.submit();
+                if !sent? {
+                    self.due.insert(id);
+                }
+                self.timers.set(id, carried.deadline());
+            }
+            Stage::Moving => {}
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, conn: &mut Conn, id: u64, time: u64) -> Result<(), Cause> {
+        let Stage::Entering { .. } = conn.stage else { return Ok(()) };
+        let mut taken = None;
+        let mut failed = None;
+        replace(&mut conn.stage, |program| {
+            match Carried::take(program, conn.subject.socket.as_fd(), &conn.subject.path, time) {
+                Ok(carried) => {
+                    taken = Some(());
+                    Stage::Carried(Box::new(carried))
+                }
+                Err((program, cause)) => {
+                    failed = Some(cause);
+                    Stage::Entering { program, since: time }
+                }
+            }
+        });
+        if let Some(cause) = failed {
+            return Err(cause);
+        }
+        self.totals.taken += 1;
+        let Stage::Carried(carried) = &mut conn.stage else { return Ok(()) };
+        for frame in std::mem::take(&mut conn.held) {
+            if let Ok(segment) = Segment::parse(&frame, Checksums::MayBePartial) {
+                carried.receive(&segment, time)?;
+            }
+        }
+        self.due.insert(id);
+        Ok(())
+    }
+
+    /// The stack no longer carries the connection. `frame`: the kernel is to judge it.
+    fn end(&mut self, id: u64, cause: &Cause, frame: Option<Vec<u8>>) {
+        let Some(conn) = self.conns.remove(&id) else { return };
+        let Conn { subject, link, side, slot, stage, held } = conn;
+        self.say(&format!("{} back to the kernel: {}", subject.remote, chain(cause)));
+        match stage {
+            Stage::Carried(carried) => {
+                self.totals.returned += 1;
+                if let Err(error) = carried.give_back(subject.socket.as_fd()) {
+                    eprintln!("sidestep-stack: {}: {}", subject.remote, chain(&error));
+                }
+            }
+            Stage::Assigned(mut program) | Stage::Diverted { mut program, .. } | Stage::Entering { mut program, .. } => {
+                program.give_up();
+            }
+            Stage::Moving => {}
+        }
+        // What fails here is the device's end.
+        let _ = self.device.taken.remove(&sidestep_device::Tuple::new(subject.local, subject.remote));
+        held.into_iter().chain(frame).for_each(|frame| self.inject(frame));
+        self.by_tuple.remove(&Tuple::new(subject.local, subject.remote));
+        self.by_slot.remove(&(link, slot));
+        self.timers.set(id, None);
+        self.tell(&Msg { link, slot: slot as u32, side, ..Msg::new(Kind::Release) }, None);
+    }
+
+    fn say(&self, what: &str) {
+        if self.verbose {
+            eprintln!("sidestep-stack: {what}");
+        }
+    }
+}
+
+/// Replaces a stage before the taking by the one that follows.
+fn replace(stage: &mut Stage, next: impl FnOnce(Program) -> Stage) {
+    *stage = match std::mem::replace(stage, Stage::Moving) {
+        Stage::Assigned(program) | Stage::Diverted { program, .. } | Stage::Entering { program, .. } => next(program),
+        other => other,
+    };
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |error| error.source());
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
+}
