@@ -1,5 +1,5 @@
 # make demo and make test are all that is needed; both install what is missing.
-.PHONY: all demo test test-all test-kube lint bench bench-splice results compat fuzz clean
+.PHONY: all demo demo-hosts test test-all test-kube lint bench bench-splice results compat fuzz clean
 
 all:
 	cargo build --release
@@ -17,6 +17,14 @@ demo:
 	cargo build --release
 	mkdir -p target/demo
 	target/release/sidestep lab run demo --strict --out target/demo/demo.json --html target/demo/demo.html $(ARGS)
+
+# wrk on one host and nginx on another (two network namespaces), by the kernel and by the stack. Needs root; three minutes.
+demo-hosts:
+	tools/install-deps demo
+	cargo build --release
+	cargo build --release -p sidestep-stack
+	mkdir -p target/demo
+	target/release/sidestep lab run hosts --quick --out target/demo/hosts.json --html target/demo/hosts.html $(ARGS)
 
 # The tests, in about 20 minutes. The stages begin with the installation of what they need; the runner itself is Python.
 test:

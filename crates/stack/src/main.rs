@@ -7,6 +7,7 @@ use sidestep_broker::listen::Address;
 use sidestep_device::{Device, Options};
 use sidestep_stack::wait::Wait;
 use sidestep_stack::worker::{self, Worker};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -30,6 +31,9 @@ struct Args {
     /// Address of the broker
     #[arg(long)]
     broker: Option<Address>,
+    /// A file to make once the stack serves
+    #[arg(long, value_name = "PATH")]
+    ready_file: Option<PathBuf>,
     /// Say why connections are not taken, or given back
     #[arg(long)]
     verbose: bool,
@@ -43,6 +47,8 @@ enum Error {
     Device(#[from] sidestep_device::Error),
     #[error(transparent)]
     Worker(#[from] worker::Error),
+    #[error("--ready-file {path}: cannot make it")]
+    Ready { path: PathBuf, source: std::io::Error },
     #[error("cannot handle signals")]
     Signals(#[from] std::io::Error),
 }
@@ -68,7 +74,9 @@ fn run(args: &Args) -> Result<(), Error> {
     let broker: OwnedFd = Operator::connect(&address)?.into_socket();
     let device = Device::open(&args.device, &Options::default())?;
     let mut worker = Worker::new(device, broker, args.ring_size, args.wait, args.verbose)?;
-    println!("ready");
+    if let Some(path) = &args.ready_file {
+        std::fs::write(path, "").map_err(|source| Error::Ready { path: path.clone(), source })?;
+    }
     let totals = worker.run(&ends)?;
     println!("taken {}, given back {}, not taken {}", totals.taken, totals.returned, totals.declined);
     Ok(())
