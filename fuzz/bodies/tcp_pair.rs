@@ -154,6 +154,7 @@ impl Pair {
     fn settle(&mut self) -> Option<Back> {
         for _ in 0..1000 {
             for me in [0, 1] {
+                self.ends[me].read(u32::MAX);
                 if let Some(why) = self.send(me) {
                     return Some(why);
                 }
@@ -167,7 +168,6 @@ impl Pair {
                         return Some(why);
                     }
                 }
-                self.ends[me].read(u32::MAX);
             }
         }
         panic!("two ends send to each other for ever");
