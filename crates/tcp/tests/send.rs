@@ -163,6 +163,9 @@ fn the_second_full_segment_is_acknowledged_at_once() {
     assert_eq!(bench.acks(), []);
     assert_eq!(bench.receive(segment(&[0; 600], |it| it.seq = Seq(NXT + 600))), accepted(600, 0));
     assert_eq!(bench.acks(), [NXT + 1200]);
+    assert_eq!(bench.progress().rcv_acked, Seq(NXT + 1200));
+    assert_eq!(bench.receive(segment(&[0; 600], |it| it.seq = Seq(NXT + 1200))), accepted(600, 0));
+    assert_eq!(bench.acks(), [], "the count starts anew");
 }
 
 #[test]
