@@ -51,7 +51,11 @@ fn a_segment_may_fill_the_window_and_not_more() {
     let mut bench = plain();
     let bytes = vec![0; RING as usize + 1];
     assert_eq!(bench.receive(segment(&bytes, |_| {})), Outcome::Returned(Back::BeyondWindow));
+    let with_fin = segment(&bytes[1..], |it| it.flags = Flags::ACK.with(Flags::FIN));
+    assert_eq!(bench.receive(with_fin), Outcome::Returned(Back::Fin), "a FIN needs no room");
     assert_eq!(bench.receive(segment(&bytes[1..], |_| {})), accepted(RING, 0));
+    let fin = segment(b"", |it| (it.seq, it.flags) = (Seq(NXT + RING - 1), Flags::ACK.with(Flags::FIN)));
+    assert_eq!(bench.receive(fin), Outcome::Discarded(Discarded::OldData));
     let probe = segment(b"x", |it| it.seq = Seq(NXT + RING));
     assert_eq!(bench.receive(probe), Outcome::Discarded(Discarded::OutOfWindow), "the window is closed");
 }
@@ -210,6 +214,9 @@ fn answers_to_segments_without_data_are_limited() {
         assert_eq!(bench.acks().len(), answers, "at {now}");
         assert_eq!(bench.receive(segment(b"a", |it| it.seq = Seq(NXT - 1))), Outcome::Discarded(Discarded::OldData));
         assert_eq!(bench.acks().len(), 1, "data is always answered");
+        let syn = segment(b"a", |it| (it.seq, it.flags) = (Seq(NXT - 1000), Flags::SYN));
+        assert_eq!(bench.receive(syn), Outcome::Discarded(Discarded::Syn));
+        assert_eq!(bench.acks(), [], "a SYN is not, whatever it brings");
     }
 }
 

@@ -195,6 +195,7 @@ fn unacknowledged_data_returns_the_connection_in_time() {
     assert_eq!(bench.connection.deadline(), Some(210_000), "the timer runs for the first one");
     bench.now = 150_000;
     assert_eq!(bench.receive(segment(b"", |it| it.ack = Seq(UNA + 100))), accepted(0, 100));
+    assert_eq!(bench.progress().srtt, 10_000 + (150_000 - 10_000) / 8, "the round trip is measured");
     let restarted = bench.connection.deadline().expect("a deadline");
     assert!(restarted >= 150_000 + 200_000, "an acknowledgement restarts the timer: {restarted}");
     bench.now = restarted - 1;
