@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 const RING: usize = 1 << 18;
-const ROUNDS: u32 = 1_000_000;
+/// The quickest of these batches counts: others share the machine.
+const BATCHES: u32 = 50;
+const ROUNDS: u32 = 20_000;
 
 struct Shared {
     ring: Vec<u8>,
@@ -94,9 +96,14 @@ fn cost(bytes: u32, checksums: Checksums) -> f64 {
     let address = |text: &str| text.parse().expect("an address");
     let tuple = Tuple::new(address("192.0.2.1:1"), address("192.0.2.2:2"));
     let mut ends = [End::new(tuple), End::new(tuple.reversed())];
+    let batches = (0..BATCHES).map(|batch| batch_cost(&mut ends, batch, bytes, checksums));
+    batches.fold(f64::INFINITY, f64::min)
+}
+
+fn batch_cost(ends: &mut [End; 2], batch: u32, bytes: u32, checksums: Checksums) -> f64 {
     let mut frame = [0u8; 2048];
     let start = Instant::now();
-    for round in 0..ROUNDS {
+    for round in batch * ROUNDS..(batch + 1) * ROUNDS {
         let me = round as usize & 1;
         ends[me].positions.written = ends[me].positions.written.plus(bytes);
         let now = u64::from(round);

@@ -45,7 +45,7 @@ reasons! {
     DuplicateAcks = "duplicate-acks";
     /// The peer's window is zero.
     ZeroWindow = "zero-window";
-    /// The peer's window is so small that only a probe timer may send into it.
+    /// The peer's window has stayed too small to send into it, and it must be probed.
     SmallWindow = "small-window";
     /// The peer has not acknowledged data in time (retransmission timeout).
     Timeout = "timeout";

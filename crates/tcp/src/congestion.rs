@@ -157,6 +157,14 @@ mod tests {
     }
 
     #[test]
+    fn a_window_does_not_decay_below_what_is_in_flight() {
+        let (mut congestion, mut progress) = (Congestion::begun(0), window(13, 20));
+        congestion.before_send(&mut progress, 11, 0);
+        congestion.before_send(&mut progress, 12, 1_000_001);
+        assert_eq!(progress, window(13, 20), "this segment uses all of it");
+    }
+
+    #[test]
     fn an_unused_window_decays() {
         let (mut congestion, mut progress) = (Congestion::begun(0), window(50, 20));
         for at in 1..=11 {

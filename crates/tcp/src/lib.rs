@@ -15,6 +15,16 @@
 //! order: a frame can be written from [`Outgoing`] only, and only a commit makes one.
 //!
 //! A segment that is discarded or returned has not changed anything that is saved.
+//!
+//! The caller of a connection:
+//!
+//! 1. takes [`Saved`] from the kernel, or from the record of an earlier worker, and calls [`Connection::resume`];
+//! 2. gives it all frames that have arrived before it looks at the time, and tells the program what each commit returns;
+//! 3. asks [`Connection::next`] until nothing is due, with a free frame at hand for each segment;
+//! 4. waits for frames, for the program, and for [`Connection::deadline`];
+//! 5. at a [`Back`], gives the connection back from record and rings, and then the frame that is the cause.
+//!
+//! It decides by itself that a connection is idle, carries bulk, or must go back for a reason that no segment shows.
 #![forbid(unsafe_code)]
 
 mod acceptable;

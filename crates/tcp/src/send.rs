@@ -4,7 +4,7 @@ use crate::state::{Connection, Memory, State};
 use crate::wire::frame::{Fields, Headers, WriteError};
 use crate::wire::options::Timestamps;
 use crate::wire::parse::Flags;
-use crate::{Agreed, Back, Seq, timer, window};
+use crate::{Agreed, Back, Seq, window};
 
 /// Where the program is in its two rings. The program's memory says so: any value is safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,22 +89,25 @@ impl Connection {
     /// would else take an acknowledgement that waits for one that is missing.
     #[inline]
     pub fn next(&mut self, positions: Positions, now: u64) -> Result<Option<Departure<'_>>, Back> {
-        let State { progress, ack, timeout, .. } = &self.state;
-        if timeout.is_some_and(|timeout| now >= timeout) {
+        if self.state.progress.in_flight() > 0 && self.is_time_up(now) {
             return Err(Back::Timeout);
         }
-        let end = window::room_end(&self.agreed, progress, positions.read).ok_or(Back::Ring)?;
-        let len = self.sendable(positions.written)?;
+        let end = window::room_end(&self.agreed, &self.state.progress, positions.read).ok_or(Back::Ring)?;
+        let len = self.sendable(positions.written, now)?;
+        let State { progress, ack, .. } = &self.state;
         if len == 0 && !ack.is_due(now) && !window::update_is_due(&self.agreed, progress, end) {
             return Ok(None);
         }
         Ok(Some(self.departure(len, positions.written, end, now)))
     }
 
-    /// How many bytes the next segment may carry. If bytes wait and none may leave, then bytes are in flight, and the timer
-    /// runs.
+    fn is_time_up(&self, now: u64) -> bool {
+        self.state.timeout.is_some_and(|timeout| now >= timeout)
+    }
+
+    /// How many bytes the next segment may carry. If bytes wait and none may leave, the timer runs.
     #[inline]
-    fn sendable(&self, written: Seq) -> Result<u32, Back> {
+    fn sendable(&mut self, written: Seq, now: u64) -> Result<u32, Back> {
         let progress = &self.state.progress;
         let pending = written.since(progress.snd_nxt);
         if progress.in_flight().checked_add(pending).is_none_or(|all| all > self.agreed.send_ring) {
@@ -117,13 +120,20 @@ impl Connection {
         let len = whole.min(progress.snd_edge.since_or_zero(progress.snd_nxt));
         // Silly window syndrome (RFC 9293, section 3.8.6.2.1).
         if len < whole && len < progress.max_window / 2 || len == 0 {
-            return self.wait_for_window();
+            return self.wait_for_window(now);
         }
         Ok(if self.is_held_back(len) { 0 } else { len })
     }
 
-    fn wait_for_window(&self) -> Result<u32, Back> {
-        if self.state.progress.in_flight() == 0 { Err(Back::SmallWindow) } else { Ok(0) }
+    /// An acknowledgement of what is in flight may open the window. If nothing is, the peer has as much time to open it as
+    /// before a probe (RFC 9293, section 3.8.6.1), and the probe is the kernel's.
+    #[cold]
+    fn wait_for_window(&mut self, now: u64) -> Result<u32, Back> {
+        if self.state.progress.in_flight() == 0 && self.is_time_up(now) {
+            return Err(Back::SmallWindow);
+        }
+        self.state.start_timeout(now);
+        Ok(0)
     }
 
     /// Nagle's algorithm (RFC 9293, section 3.7.4) as Linux has it: one segment that is not full may be in flight.
@@ -169,13 +179,14 @@ impl State {
     /// `len` bytes leave.
     fn send(&mut self, len: u32, mss: u32, now: u64) {
         let end = self.progress.snd_nxt.plus(len);
+        if self.progress.in_flight() == 0 {
+            self.timeout = None;
+        }
         self.progress.snd_nxt = end;
         if len < mss {
             self.small_end = end;
         }
         self.timed = self.timed.sent(end, now);
-        if self.timeout.is_none() {
-            self.timeout = Some(now.saturating_add(timer::timeout(&self.progress)));
-        }
+        self.start_timeout(now);
     }
 }

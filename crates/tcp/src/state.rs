@@ -4,7 +4,7 @@ use crate::ack::{Ack, AnswerLimit, FullSegment};
 use crate::congestion::Congestion;
 use crate::flight::Flight;
 use crate::saved::{Agreed, Impossible, Progress, Saved};
-use crate::timer::Timed;
+use crate::timer::{self, Timed};
 use crate::wire::frame::{Headers, Link, MixedFamilies};
 use crate::{Seq, Tuple};
 
@@ -28,7 +28,7 @@ pub struct State {
     pub progress: Progress,
     /// The acknowledgement that this end owes.
     pub ack: Ack,
-    /// When unacknowledged data counts as lost.
+    /// When unacknowledged data counts as lost; without any, when a window that is too small counts as closed.
     pub timeout: Option<u64>,
     /// The segment that measures the round trip.
     pub timed: Timed,
@@ -115,10 +115,20 @@ impl Connection {
 }
 
 impl State {
-    /// The timer runs from now, if anything is in flight (RFC 6298, sections 5.1 to 5.3).
+    /// The timer runs from now, if anything is in flight (RFC 6298, sections 5.2 and 5.3).
     #[inline]
     pub fn restart_timeout(&mut self, now: u64) {
-        let is_flying = self.progress.in_flight() > 0;
-        self.timeout = is_flying.then(|| now.saturating_add(crate::timer::timeout(&self.progress)));
+        self.timeout = None;
+        if self.progress.in_flight() > 0 {
+            self.start_timeout(now);
+        }
+    }
+
+    /// The timer runs from now, if it does not run (RFC 6298, section 5.1).
+    #[inline]
+    pub fn start_timeout(&mut self, now: u64) {
+        if self.timeout.is_none() {
+            self.timeout = Some(now.saturating_add(timer::timeout(&self.progress)));
+        }
     }
 }

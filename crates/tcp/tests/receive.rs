@@ -48,16 +48,16 @@ fn old_bytes_at_the_beginning_are_left_out() {
 
 #[test]
 fn a_segment_may_fill_the_window_and_not_more() {
-    let fill = |change: fn(&mut Segment)| {
-        let mut bench = bench(|saved| saved.progress.rcv_edge = Seq(NXT + 10));
-        bench.receive(segment(b"0123456789", change))
-    };
-    // The first acknowledgement has opened the window wide, so the edge is far away.
-    assert_eq!(fill(|_| {}), accepted(10, 0));
     let mut bench = plain();
     let bytes = vec![0; RING as usize + 1];
     assert_eq!(bench.receive(segment(&bytes, |_| {})), Outcome::Returned(Back::BeyondWindow));
+    let with_fin = segment(&bytes[1..], |it| it.flags = Flags::ACK.with(Flags::FIN));
+    assert_eq!(bench.receive(with_fin), Outcome::Returned(Back::Fin), "a FIN needs no room");
     assert_eq!(bench.receive(segment(&bytes[1..], |_| {})), accepted(RING, 0));
+    let fin = segment(b"", |it| (it.seq, it.flags) = (Seq(NXT + RING - 1), Flags::ACK.with(Flags::FIN)));
+    assert_eq!(bench.receive(fin), Outcome::Discarded(Discarded::OldData));
+    let probe = segment(b"x", |it| it.seq = Seq(NXT + RING));
+    assert_eq!(bench.receive(probe), Outcome::Discarded(Discarded::OutOfWindow), "the window is closed");
 }
 
 /// Each of these is discarded, and answered as often as is said.
@@ -128,14 +128,23 @@ fn an_old_acknowledgement_brings_its_data() {
 #[test]
 fn the_third_duplicate_acknowledgement_returns_the_connection() {
     let mut bench = sending();
+    let larger = RING as u16 + 8;
+    let after = |it: &mut Segment| (it.seq, it.window) = (Seq(NXT + 1), larger);
     assert_eq!(bench.receive(segment(b"", |_| {})), accepted(0, 0));
-    assert_eq!(bench.receive(segment(b"", |it| it.window += 8)), accepted(0, 0), "a window update is none");
-    let duplicate = segment(b"", |it| it.window += 8);
-    assert_eq!(bench.receive(segment(b"x", |it| it.window += 8)), accepted(1, 0), "a segment with data is none");
-    let after = |it: &mut Segment| it.seq = Seq(NXT + 1);
-    assert_eq!(bench.receive(segment(b"", |it| (after(it), it.window += 8).0)), accepted(0, 0));
-    assert_eq!(bench.receive(segment(b"", |it| (after(it), it.window += 8).0)), Outcome::Returned(Back::DuplicateAcks));
-    drop(duplicate);
+    assert_eq!(bench.receive(segment(b"", |it| it.window = larger)), accepted(0, 0), "a window update is none");
+    assert_eq!(bench.receive(segment(b"x", |it| it.window = larger)), accepted(1, 0), "a segment with data is none");
+    assert_eq!(bench.receive(segment(b"", after)), accepted(0, 0));
+    assert_eq!(bench.receive(segment(b"", after)), Outcome::Returned(Back::DuplicateAcks));
+}
+
+#[test]
+fn an_acknowledgement_of_more_ends_the_count_of_duplicates() {
+    let mut bench = sending();
+    for acked in 0..3 {
+        let again = |it: &mut Segment| it.ack = Seq(UNA + acked);
+        assert_eq!(bench.receive(segment(b"", again)), accepted(0, u32::from(acked > 0)));
+        assert_eq!(bench.receive(segment(b"", again)), accepted(0, 0));
+    }
 }
 
 #[test]
@@ -177,10 +186,9 @@ fn timestamps_are_learnt_and_then_checked() {
     let old = u32::MAX - 5;
     assert_eq!(bench.receive(segment(b"a", |it| it.options = stamped(old))), accepted(1, 0));
     assert_eq!((bench.progress().ts_recent, bench.progress().ts_known), (old, 1));
-    let next = |it: &mut Segment| it.seq = Seq(NXT + 1);
-    let older = segment(b"b", |it| (next(it), it.options = stamped(old - 1)).0);
+    let older = segment(b"b", |it| (it.seq, it.options) = (Seq(NXT + 1), stamped(old - 1)));
     assert_eq!(bench.receive(older), Outcome::Returned(Back::OldTimestamp));
-    let wrapped = segment(b"b", |it| (next(it), it.options = stamped(3)).0);
+    let wrapped = segment(b"b", |it| (it.seq, it.options) = (Seq(NXT + 1), stamped(3)));
     assert_eq!(bench.receive(wrapped), accepted(1, 0));
     // Not the first segment since the last acknowledgement (RFC 7323, section 4.3).
     assert_eq!(bench.progress().ts_recent, old);
@@ -206,6 +214,9 @@ fn answers_to_segments_without_data_are_limited() {
         assert_eq!(bench.acks().len(), answers, "at {now}");
         assert_eq!(bench.receive(segment(b"a", |it| it.seq = Seq(NXT - 1))), Outcome::Discarded(Discarded::OldData));
         assert_eq!(bench.acks().len(), 1, "data is always answered");
+        let syn = segment(b"a", |it| (it.seq, it.flags) = (Seq(NXT - 1000), Flags::SYN));
+        assert_eq!(bench.receive(syn), Outcome::Discarded(Discarded::Syn));
+        assert_eq!(bench.acks(), [], "a SYN is not, whatever it brings");
     }
 }
 

@@ -24,6 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-bpf", &[]),
     ("sidestep-ebpf", &["sidestep-bpf", "sidestep-mesh"]),
     ("sidestep-agent", &["sidestep-agent-api", "sidestep-ebpf", "sidestep-mesh"]),
+    ("sidestep-tcp", &[]),
     ("sidestep-testkit", &["sidestep-mesh"]),
 ];
 
