@@ -25,7 +25,8 @@ impl Wire {
 
     pub fn with(queues: u32, mtu: u32) -> Wire {
         let (here, there) = (Namespace::fresh(), Namespace::fresh());
-        let end = |mac| format!("eth0 address 02:00:00:00:00:0{mac} mtu {mtu} numrxqueues {queues} numtxqueues {queues}");
+        let end =
+            |mac| format!("eth0 address 02:00:00:00:00:0{mac} mtu {mtu} numrxqueues {queues} numtxqueues {queues}");
         here.ip(&format!("link add {} type veth peer {} netns {}", end(1), end(2), there.name()));
         for (namespace, number) in [(&here, 1), (&there, 2)] {
             namespace.ip(&format!("addr add 10.0.0.{number}/24 dev eth0"));
