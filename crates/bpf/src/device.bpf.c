@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * A device's frames: those of taken connections go to user space, all others go on into the kernel. Nearly all are plain: untagged
- * TCP or UDP without IP options. One look recognises those; frame.h reads the others.
+ * A device's frames: those of taken connections go to user space, all others go on into the kernel. Nearly all are plain:
+ * untagged TCP or UDP without IP options. One look recognises those; frame.h reads the others.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>

@@ -26,7 +26,7 @@ pub enum Mode {
     Native,
 }
 
-/// How a device is opened.
+/// How a device is opened. Each of its queues has frames of its own, since a queue without a socket would drop what is taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Where the program runs.

@@ -1,12 +1,13 @@
 //! Frames that the device receives.
 
 use crate::frames::*;
-use crate::wire::{PATIENCE, Wire, at, next_frame, small, until};
+use crate::wire::{OnDrop, PATIENCE, Wire, at, next_frame, small, until};
 use etherparse::{SlicedPacket, TransportSlice};
 use sidestep_device::{Device, Mode, Options, Queue, Tuple};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub fn take(device: &Device) {
@@ -213,6 +214,46 @@ fn a_queue_that_nobody_reads_drops_what_it_has_no_room_for_and_works_on() {
     assert_eq!(receiver.receive(usize::MAX).frames().filter(|received| received.to_vec() == frame).count(), 64);
     there.send(&frame);
     assert_eq!(next_frame(&mut device, 0), frame);
+}
+
+/// Segments that the kernel of `here` has received.
+fn segments(wire: &Wire) -> u64 {
+    wire.here.run(|| {
+        let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+        let [names, values] =
+            [0, 1].map(|line| text.lines().filter(|line| line.starts_with("Tcp:")).nth(line).unwrap());
+        let found = names.split(' ').zip(values.split(' ')).find(|(name, _)| *name == "InSegs").unwrap();
+        found.1.parse().unwrap()
+    })
+}
+
+/// From the end of the wait on, the kernel gets no segment more, however many are on their way.
+#[test]
+fn after_the_wait_the_kernel_sees_no_segment() {
+    let wire = Wire::new();
+    let device = wire.open();
+    let tuple = Tuple::new(at("10.0.0.1:80"), at("10.0.0.2:4000"));
+    let there = wire.packets(&wire.there);
+    let frame = ethernet(&taken(four(), b"flood"));
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = OnDrop(|| ends.store(true, Ordering::SeqCst));
+        scope.spawn(|| {
+            while !ends.load(Ordering::SeqCst) {
+                there.send(&frame);
+            }
+        });
+        for round in 0..10 {
+            let before = segments(&wire);
+            until("the kernel sees nothing", || segments(&wire) > before + 1000);
+            device.taken.add(&tuple).unwrap();
+            sidestep_device::wait_for_programs();
+            let (seen, dropped) = (segments(&wire), device.queues[0].statistics().unwrap().rx_dropped);
+            until("nothing is delivered", || device.queues[0].statistics().unwrap().rx_dropped > dropped + 1000);
+            assert_eq!(segments(&wire), seen, "round {round}");
+            device.taken.remove(&tuple).unwrap();
+        }
+    });
 }
 
 /// A thread that waits uses no time: less than one tick of 10 ms in two seconds.

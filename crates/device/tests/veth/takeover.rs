@@ -3,7 +3,7 @@
 use crate::frames::{EXPERIMENTAL, ethernet, four, taken};
 use crate::packet_socket::PacketSocket;
 use crate::receive::take;
-use crate::wire::{PATIENCE, Wire, next_frame, until};
+use crate::wire::{OnDrop, PATIENCE, Wire, next_frame, until};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -204,14 +204,6 @@ fn no_frame_is_lost_with_a_killed_process() {
     );
     println!("figure: in {unfinished} of them the dead process had left frames in the ring");
     assert!(unfinished > 0, "the load is too low to prove anything");
-}
-
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
 }
 
 #[test]

@@ -80,3 +80,12 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(1)); // between two looks
     }
 }
+
+/// Does something at the end of a block, also if an assertion in it fails.
+pub struct OnDrop<F: FnMut()>(pub F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
