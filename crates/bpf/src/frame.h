@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Frames that are no plain TCP: with a VLAN tag, IPv4 options, a fragment, IPv6 extension headers, or an ICMP error. They are rare,
- * so they are read with a helper: a pointer with a variable offset would take CAP_PERFMON.
+ * Frames that are no plain TCP: with a VLAN tag, IPv4 options, a fragment, IPv6 extension headers, or an ICMP error. They are
+ * rare, so they are read with a helper: a pointer with a variable offset would take CAP_PERFMON.
  *
  * The kernel would give such a segment to its socket, so it must be recognised as well. Fragments after the first have no ports;
  * without the first, which has them, the kernel cannot reassemble the packet.

@@ -23,7 +23,8 @@ pub(crate) struct Loaded {
 /// `taken`: the most connections; `queues`: the number of the device's receive queues.
 ///
 /// A native program says that it can handle frames of several buffers, without which drivers refuse it at a great MTU. A generic one
-/// does not: the kernel then gives it each frame in one piece, which costs other connections half as much as pages of a pool do.
+/// does not: the kernel then gives it each frame in one piece. Over veth that took a quarter of the throughput of other connections'
+/// bulk, and frames in pages of a pool took a half.
 pub(crate) fn load(taken: u32, queues: u32, hook: Hook) -> Result<Loaded> {
     let mut object = MaybeUninit::uninit();
     let mut open = DeviceSkelBuilder::default().open(&mut object).map_err(Error::Load)?;
