@@ -42,7 +42,13 @@ impl Wire {
     }
 
     pub fn open_with(&self, options: &Options) -> Device {
+        self.wait_until_free();
         self.here.run(|| Device::open("eth0", options)).unwrap_or_else(|error| panic!("{error}: {error:?}"))
+    }
+
+    /// Children of other tests have a copy of each descriptor between fork and exec, so what was closed can live a little longer.
+    pub fn wait_until_free(&self) {
+        until("a program is attached", || self.here.run(|| sidestep_device::probe("eth0").unwrap().program.is_none()));
     }
 
     /// A packet socket at the device of either namespace.
