@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
- * A device's frames: those of taken connections go to user space, all others go on into the kernel. Nearly all are plain: untagged
- * TCP or UDP without IP options. One look recognises those; frame.h reads the others.
+ * A device's frames: those of taken connections go to user space, all others go on into the kernel. Nearly all are plain:
+ * untagged TCP or UDP without IP options. One look recognises those; frame.h reads the others.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -42,7 +42,8 @@ static __always_inline bool is_plain_ipv4(const u8 *ip)
 	return ip[0] == 0x45 && !(*(const u16 *)(ip + 6) & bpf_htons(0x3fff));
 }
 
-SEC("xdp.frags")
+/* User space sets the flag of programs that can handle frames of several buffers. */
+SEC("xdp")
 int deliver_taken(struct xdp_md *ctx)
 {
 	const u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip = data + ETH_HLEN;

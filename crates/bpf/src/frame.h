@@ -70,7 +70,8 @@ static __always_inline enum reading read_tags(struct xdp_md *ctx, struct positio
 	return is_tag(position->protocol) ? TOO_DEEP : READ;
 }
 
-static __always_inline enum reading read_ipv4(struct xdp_md *ctx, struct position *position, struct address *from, struct address *to)
+static __always_inline enum reading read_ipv4(struct xdp_md *ctx, struct position *position, struct address *from,
+						struct address *to)
 {
 	struct {
 		u8 length;
@@ -94,7 +95,8 @@ static __always_inline enum reading read_ipv4(struct xdp_md *ctx, struct positio
 
 static __always_inline bool is_extension(u32 protocol)
 {
-	return protocol == HEADER_HOPS || protocol == HEADER_ROUTING || protocol == HEADER_FRAGMENT || protocol == HEADER_DESTINATION;
+	return protocol == HEADER_HOPS || protocol == HEADER_ROUTING || protocol == HEADER_FRAGMENT ||
+	       protocol == HEADER_DESTINATION;
 }
 
 static __always_inline enum reading read_extensions(struct xdp_md *ctx, struct position *position)
@@ -117,7 +119,8 @@ static __always_inline enum reading read_extensions(struct xdp_md *ctx, struct p
 	return is_extension(position->protocol) ? TOO_DEEP : READ;
 }
 
-static __always_inline enum reading read_ipv6(struct xdp_md *ctx, struct position *position, struct address *from, struct address *to)
+static __always_inline enum reading read_ipv6(struct xdp_md *ctx, struct position *position, struct address *from,
+						struct address *to)
 {
 	struct {
 		u8 version;
@@ -157,7 +160,8 @@ static __always_inline enum reading read_icmp(struct xdp_md *ctx, struct positio
 	return READ;
 }
 
-static __always_inline enum reading read_ip(struct xdp_md *ctx, struct position *position, struct address *from, struct address *to)
+static __always_inline enum reading read_ip(struct xdp_md *ctx, struct position *position, struct address *from,
+						struct address *to)
 {
 	if (position->protocol == ETH_P_IP)
 		return read_ipv4(ctx, position, from, to);
@@ -188,8 +192,8 @@ static __always_inline enum reading read_frame(struct xdp_md *ctx, struct positi
 }
 
 /*
- * An ICMP error about a taken connection goes to user space, too: the kernel would act on its parked socket. User space gives the
- * connection back, and the error after it. Frames that are hidden too deep are dropped: whose they are cannot be told.
+ * An ICMP error about a taken connection goes to user space, too: the kernel would act on its parked socket. User space gives
+ * the connection back, and the error after it. Frames that are hidden too deep are dropped: whose they are cannot be told.
  */
 static __noinline int look_closely(struct xdp_md *ctx, u32 ethertype)
 {

@@ -1,7 +1,6 @@
 //! The program on the device.
 
-use crate::error::{Error, Result};
-use crate::taken::errno;
+use crate::error::{Error, Result, errno};
 use libbpf_rs::libbpf_sys::{
     BPF_XDP, XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, bpf_link_create, bpf_link_create_opts, bpf_xdp_query,
     bpf_xdp_query_opts,
@@ -50,7 +49,8 @@ pub(crate) fn attach(program: BorrowedFd, name: &str, index: u32, hook: Hook) ->
 
 fn link(program: BorrowedFd, index: u32, hook: Hook) -> rustix::io::Result<OwnedFd> {
     let index = i32::try_from(index).map_err(|_| Errno::NODEV)?;
-    let options = bpf_link_create_opts { sz: size_of::<bpf_link_create_opts>() as _, flags: hook.flag(), ..Default::default() };
+    let options =
+        bpf_link_create_opts { sz: size_of::<bpf_link_create_opts>() as _, flags: hook.flag(), ..Default::default() };
     // SAFETY: the options live during the call, and say their size.
     let made = unsafe { bpf_link_create(program.as_raw_fd(), index, BPF_XDP, &options) };
     errno(made)?;

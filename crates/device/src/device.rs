@@ -26,7 +26,7 @@ pub enum Mode {
     Native,
 }
 
-/// How a device is opened.
+/// How a device is opened. Each of its queues has frames of its own, since a queue without a socket would drop what is taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Where the program runs.
@@ -69,7 +69,7 @@ impl Device {
             return Err(Error::ForeignProgram { device: name.into(), id });
         }
         let hook = hook(options.mode, &report);
-        let loaded = program::load(options.taken.max(1), report.queues)?;
+        let loaded = program::load(options.taken.max(1), report.queues, hook)?;
         let open = |queue| open_queue(&report, options, hook, &loaded, queue);
         let queues = (0..report.queues).map(open).collect::<Result<_>>()?;
         let link = attach::attach(loaded.deliver.as_fd(), name, report.index, hook)?;

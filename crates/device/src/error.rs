@@ -96,3 +96,8 @@ impl<T> Doing<T> for rustix::io::Result<T> {
         self.map_err(|source| Error::Call { doing, source })
     }
 }
+
+/// The outcome of a call of libbpf.
+pub(crate) fn errno(outcome: i32) -> rustix::io::Result<()> {
+    if outcome < 0 { Err(Errno::from_raw_os_error(outcome.saturating_neg())) } else { Ok(()) }
+}

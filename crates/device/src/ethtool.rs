@@ -1,6 +1,6 @@
 //! Questions about a device that only SIOCETHTOOL answers (netdevice(7), linux/ethtool.h).
 
-use crate::taken::errno;
+use crate::error::errno;
 use rustix::fd::AsRawFd;
 use rustix::io::{self, Errno};
 use rustix::net::{AddressFamily, SocketType, socket};

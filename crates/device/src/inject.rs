@@ -1,8 +1,7 @@
 //! Frames into the kernel.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, errno};
 use crate::layout::{CHUNK, HEADROOM};
-use crate::taken::errno;
 use libbpf_rs::libbpf_sys::{BPF_F_TEST_XDP_LIVE_FRAMES, bpf_prog_test_run_opts, bpf_test_run_opts};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 

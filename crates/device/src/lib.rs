@@ -13,7 +13,7 @@
 //! # Two processes
 //!
 //! All state is in file descriptors ([`Parts`]) that can be passed to another process. Frames of the UMEM are never listed in a
-//! process's own memory: where each frame is follows from the rings alone ([`takeover`]). So a process that is killed at any
+//! process's own memory: where each frame is follows from the rings alone (src/takeover.rs). So a process that is killed at any
 //! instruction loses none, and the next one goes on with the same sockets.
 //!
 //! # Requirements
@@ -30,7 +30,6 @@
 //! library (rustix), as programs and maps do (libbpf-rs).
 
 mod attach;
-mod batch;
 mod claim;
 mod device;
 pub mod error;
@@ -49,13 +48,12 @@ mod receive;
 mod ring;
 mod rings;
 mod send;
-pub mod takeover;
 mod taken;
+mod takeover;
 mod tuple;
 mod umem;
 pub mod watch;
 
-pub use batch::{Batch, Frame};
 pub use device::{Device, Mode, Options};
 pub use error::{Error, Result};
 pub use grace::wait_for_programs;
@@ -64,7 +62,7 @@ pub use layout::CHUNK;
 pub use parts::Parts;
 pub use probe::probe;
 pub use queue::Queue;
-pub use receive::Receiver;
+pub use receive::{Batch, Frame, Receiver};
 pub use rustix::net::xdp::XdpStatistics as Statistics;
 pub use send::{Outgoing, Sender};
 pub use taken::Taken;

@@ -82,7 +82,9 @@ impl fmt::Display for Concern {
             Concern::Below { device } => write!(f, "{device} is on top of it"),
             Concern::Lro => f.write_str("it joins segments (LRO)"),
             Concern::StripsVlan => f.write_str("it strips VLAN tags (rx-vlan-offload)"),
-            Concern::LocalPeer => f.write_str("its peer is on this host: checksums can be incomplete, and segments joined"),
+            Concern::LocalPeer => {
+                f.write_str("its peer is on this host: checksums can be incomplete, and segments joined")
+            }
             Concern::Program => f.write_str("it has an XDP program"),
         }
     }

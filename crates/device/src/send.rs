@@ -141,7 +141,7 @@ impl Outgoing<'_> {
     }
 
     /// Puts the complete frames into the ring, and returns the number of their chunks. [`Sender::kick`] sends them. The order of the
-    /// stores matters: see [`crate::takeover`].
+    /// stores matters: see takeover.rs.
     pub fn submit(self) -> usize {
         self.publish();
         let consumed = self.complete.saturating_sub(self.unused);

@@ -1,8 +1,8 @@
 //! The table of taken connections.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Error, Result, errno};
 use crate::tuple::{KEY, Tuple};
-use libbpf_rs::libbpf_sys::{bpf_map_delete_elem, bpf_map_update_elem};
+use libbpf_rs::libbpf_sys::{BPF_NOEXIST, bpf_map_delete_elem, bpf_map_update_elem};
 use libbpf_rs::{MapInfo, MapType};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -32,7 +32,8 @@ impl Taken {
         self.map.as_fd()
     }
 
-    /// Adds a connection. Adding it again changes nothing.
+    /// Adds a connection. Adding it again changes nothing: an entry that is exchanged could be missed by a program that looks it up
+    /// at that moment.
     ///
     /// # Errors
     ///
@@ -41,9 +42,10 @@ impl Taken {
         let (key, value) = (tuple.key(), [1u8; VALUE]);
         // SAFETY: key and value have the sizes of the map's, and live during the call.
         let outcome = unsafe {
-            bpf_map_update_elem(self.map.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), 0)
+            bpf_map_update_elem(self.map.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), BPF_NOEXIST.into())
         };
         match errno(outcome) {
+            Err(Errno::EXIST) => Ok(()),
             Err(Errno::TOOBIG | Errno::NOMEM) => Err(Error::Full { remote: tuple.remote }),
             other => other.doing("take a connection"),
         }
@@ -63,9 +65,4 @@ impl Taken {
             other => other.map(|()| true).doing("give a connection back"),
         }
     }
-}
-
-/// The outcome of a call of libbpf.
-pub(crate) fn errno(outcome: i32) -> rustix::io::Result<()> {
-    if outcome < 0 { Err(Errno::from_raw_os_error(outcome.saturating_neg())) } else { Ok(()) }
 }

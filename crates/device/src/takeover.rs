@@ -68,7 +68,11 @@ mod tests {
         assert_eq!(completion_consumer(80, [16, 70], 64), Some(16), "an orderly end");
         assert_eq!(completion_consumer(90, [16, 70], 64), Some(26), "killed between the two stores");
         assert_eq!(completion_consumer(70, [0, 40], 64), Some(6), "in the first round");
-        assert_eq!(completion_consumer(20, [u32::MAX - 60, 0], 64), Some(20u32.wrapping_sub(64)), "with indices that wrap");
+        assert_eq!(
+            completion_consumer(20, [u32::MAX - 60, 0], 64),
+            Some(20u32.wrapping_sub(64)),
+            "with indices that wrap"
+        );
         assert_eq!(completion_consumer(200, [16, 70], 64), None, "more than were completed");
     }
 }

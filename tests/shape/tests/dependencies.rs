@@ -23,6 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-mesh", &[]),
     ("sidestep-bpf", &[]),
     ("sidestep-ebpf", &["sidestep-bpf", "sidestep-mesh"]),
+    ("sidestep-device", &["sidestep-bpf"]),
     ("sidestep-agent", &["sidestep-agent-api", "sidestep-ebpf", "sidestep-mesh"]),
     ("sidestep-tcp", &[]),
     ("sidestep-testkit", &["sidestep-mesh"]),

@@ -2,8 +2,8 @@
 
 use crate::wire::{HERE, THERE};
 use etherparse::{
-    Icmpv4Type, Icmpv6Type, IpFragOffset, IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, Ipv6Extensions, Ipv6FragmentHeader,
-    Ipv6Header, PacketBuilder, icmpv4, icmpv6,
+    Icmpv4Type, Icmpv6Type, IpFragOffset, IpHeaders, IpNumber, Ipv4Extensions, Ipv4Header, Ipv6Extensions,
+    Ipv6FragmentHeader, Ipv6Header, PacketBuilder, icmpv4, icmpv6,
 };
 
 pub const LOCAL_PORT: u16 = 80;
@@ -75,7 +75,8 @@ pub fn taken(headers: IpHeaders, payload: &[u8]) -> Vec<u8> {
 pub fn icmp_error_v4() -> Vec<u8> {
     let own = IpHeaders::Ipv4(ipv4(V4[0], V4[1]), Ipv4Extensions::default());
     let quoted = &segment(own, [LOCAL_PORT, REMOTE_PORT], b"")[..28];
-    let error = Icmpv4Type::DestinationUnreachable(icmpv4::DestUnreachableHeader::FragmentationNeeded { next_hop_mtu: 1400 });
+    let error =
+        Icmpv4Type::DestinationUnreachable(icmpv4::DestUnreachableHeader::FragmentationNeeded { next_hop_mtu: 1400 });
     let mut packet = Vec::new();
     PacketBuilder::ip(four()).icmpv4(error).write(&mut packet, quoted).unwrap();
     packet
@@ -112,7 +113,8 @@ pub fn icmp_error_without_quote() -> Vec<u8> {
 /// An IPv6 packet whose TCP header is behind this many destination options headers.
 pub fn behind_headers(count: usize) -> Vec<u8> {
     let mut packet = taken(six(), b"deep");
-    let headers: Vec<u8> = (0..count).flat_map(|i| [if i + 1 == count { 6 } else { 60 }, 0, 1, 4, 0, 0, 0, 0]).collect();
+    let headers: Vec<u8> =
+        (0..count).flat_map(|i| [if i + 1 == count { 6 } else { 60 }, 0, 1, 4, 0, 0, 0, 0]).collect();
     if count > 0 {
         packet[6] = 60;
     }

@@ -38,7 +38,8 @@ impl PacketSocket {
     fn set(&self, level: i32, name: i32, value: i32) {
         let size = size_of_val(&value) as u32;
         // SAFETY: the value has this size and lives during the call.
-        let done = unsafe { libc::setsockopt(self.0.as_raw_fd(), level, name, std::ptr::from_ref(&value).cast(), size) };
+        let done =
+            unsafe { libc::setsockopt(self.0.as_raw_fd(), level, name, std::ptr::from_ref(&value).cast(), size) };
         check(done as isize);
     }
 
@@ -46,7 +47,8 @@ impl PacketSocket {
     pub fn only(self, ethertype: u16) -> PacketSocket {
         // ldh [12]; jeq ethertype, 1, 0; ret 0; ret all
         let code = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-        let mut filter = [code(0x28, 0, 0, 12), code(0x15, 1, 0, ethertype.into()), code(6, 0, 0, 0), code(6, 0, 0, u32::MAX)];
+        let mut filter =
+            [code(0x28, 0, 0, 12), code(0x15, 1, 0, ethertype.into()), code(6, 0, 0, 0), code(6, 0, 0, u32::MAX)];
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
         let (name, size) = (libc::SO_ATTACH_FILTER, size_of_val(&program) as u32);
         let value = std::ptr::from_ref(&program).cast();
@@ -104,7 +106,8 @@ impl PacketSocket {
         let first = unsafe { libc::CMSG_FIRSTHDR(&header) };
         if !first.is_null() {
             // SAFETY: the only control message that was asked for is of this type.
-            let data: libc::tpacket_auxdata = unsafe { libc::CMSG_DATA(first).cast::<libc::tpacket_auxdata>().read_unaligned() };
+            let data: libc::tpacket_auxdata =
+                unsafe { libc::CMSG_DATA(first).cast::<libc::tpacket_auxdata>().read_unaligned() };
             if data.tp_status & libc::TP_STATUS_VLAN_VALID != 0 {
                 let tag = [data.tp_vlan_tpid.to_be_bytes(), data.tp_vlan_tci.to_be_bytes()].concat();
                 frame.splice(12..12, tag);

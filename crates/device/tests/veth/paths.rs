@@ -207,10 +207,13 @@ fn more_changes_than_are_kept_are_reported_as_an_overrun() {
     let wire = Wire::new();
     let path = found(&wire, V4);
     let mut watch = wire.here.run(|| Watch::open().unwrap());
-    let batch: String = (0..4000).map(|n| format!("route add 10.{}.{}.0/24 dev eth0\n", 100 + n / 250, n % 250)).collect();
+    let batch: String =
+        (0..4000).map(|n| format!("route add 10.{}.{}.0/24 dev eth0\n", 100 + n / 250, n % 250)).collect();
     let file = std::env::temp_dir().join(format!("{}-routes", wire.here.name()));
     std::fs::write(&file, batch).unwrap();
     wire.here.ip(&format!("-batch {}", file.display()));
     std::fs::remove_file(&file).unwrap();
-    until("no overrun", || watch.changes().unwrap().iter().any(|change| *change == Change::Overrun && change.concerns(&path)));
+    until("no overrun", || {
+        watch.changes().unwrap().iter().any(|change| *change == Change::Overrun && change.concerns(&path))
+    });
 }

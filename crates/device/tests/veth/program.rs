@@ -66,7 +66,8 @@ fn frames_of_taken_connections_are_delivered_and_others_pass() {
     let mut object = MaybeUninit::uninit();
     let skeleton = load(&mut object);
     take(&skeleton, 0);
-    let offset = |offset| four_with(|header| header.fragment_offset = etherparse::IpFragOffset::try_new(offset).unwrap());
+    let offset =
+        |offset| four_with(|header| header.fragment_offset = etherparse::IpFragOffset::try_new(offset).unwrap());
     let priority = |packet: &[u8]| tagged(&[[0x8100, 0x6000]], packet);
     let cases = [
         ("IPv4", ethernet(&taken(four(), b"x")), DELIVER),

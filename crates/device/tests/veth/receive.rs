@@ -1,11 +1,13 @@
 //! Frames that the device receives.
 
 use crate::frames::*;
-use crate::wire::{PATIENCE, Wire, at, next_frame, small};
+use crate::wire::{OnDrop, PATIENCE, Wire, at, next_frame, small, until};
+use etherparse::{SlicedPacket, TransportSlice};
 use sidestep_device::{Device, Mode, Options, Queue, Tuple};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub fn take(device: &Device) {
@@ -24,7 +26,8 @@ fn frames_of_taken_connections_arrive_byte_for_byte() {
     let mut device = wire.open();
     take(&device);
     let there = wire.packets(&wire.there);
-    let packets = [taken(four(), b"hello"), taken(six(), &[9; 1400]), icmp_error_v4(), icmp_error_v6(), taken(four(), b"")];
+    let packets =
+        [taken(four(), b"hello"), taken(six(), &[9; 1400]), icmp_error_v4(), icmp_error_v6(), taken(four(), b"")];
     // Twice as many as there are frames, so that each is used again.
     for _ in 0..26 {
         for packet in &packets {
@@ -48,7 +51,7 @@ fn a_batch_has_the_frames_in_order_and_no_more_than_asked_for() {
     frames.iter().for_each(|frame| there.send(frame));
     let receiver = &mut device.queues[0].receiver;
     let mut received = Vec::new();
-    crate::wire::until("not all frames came", || {
+    until("not all frames came", || {
         let batch = receiver.receive(7);
         received.extend(batch.frames().map(|frame| frame.to_vec()));
         assert!(batch.frames().count() <= 7);
@@ -85,12 +88,27 @@ fn joined_segments_arrive_whole() {
     let mut device = wire.open_with(&Options { receive_frames: 1024, ..small() });
     device.taken.add(&Tuple::new(server.local_addr().unwrap(), server.peer_addr().unwrap())).unwrap();
     sidestep_device::wait_for_programs();
+    // No more than the first window: nobody acknowledges anything.
     let sent: Vec<u8> = (0..14_000u32).map(|at| (at % 253) as u8).collect();
     client.write_all(&sent).unwrap();
-    let frame = next_frame(&mut device, 0);
-    assert!(frame.len() > 1514, "the kernel joins segments; this one has {} bytes", frame.len());
-    let payload = &frame[14 + 20 + 32..];
-    assert_eq!(payload, &sent[..payload.len()]);
+    let (mut received, mut longest, mut first) = (vec![None; sent.len()], 0, None);
+    until("not all bytes came", || {
+        let frame = next_frame(&mut device, 0);
+        let (sequence, payload) = payload_of(&frame);
+        let at = sequence.wrapping_sub(*first.get_or_insert(sequence)) as usize;
+        received[at..at + payload.len()].iter_mut().zip(payload).for_each(|(to, byte)| *to = Some(byte));
+        longest = longest.max(frame.len());
+        received.iter().all(Option::is_some)
+    });
+    assert!(received.into_iter().flatten().eq(sent));
+    assert!(longest > 1514, "the kernel joins segments; the longest has {longest} bytes");
+}
+
+/// Sequence number and payload of a segment.
+fn payload_of(frame: &[u8]) -> (u32, Vec<u8>) {
+    let packet = SlicedPacket::from_ethernet(frame).unwrap();
+    let Some(TransportSlice::Tcp(tcp)) = packet.transport else { panic!("no segment: {frame:02x?}") };
+    (tcp.sequence_number(), tcp.payload().to_vec())
 }
 
 fn talk(wire: &Wire, address: &str) {
@@ -161,7 +179,7 @@ fn spread_over_queues(mode: Mode, count: u32) {
     let sent: BTreeSet<Vec<u8>> = ports.map(|port| ethernet(&segment(four(), [port, 80], b"q"))).collect();
     sent.iter().for_each(|frame| there.send(frame));
     let mut received = vec![BTreeSet::new(); device.queues.len()];
-    crate::wire::until("not all frames came", || {
+    until("not all frames came", || {
         for (queue, received) in device.queues.iter_mut().zip(&mut received) {
             received.extend(queue.receiver.receive(64).frames().map(|frame| frame.to_vec()));
         }
@@ -196,6 +214,46 @@ fn a_queue_that_nobody_reads_drops_what_it_has_no_room_for_and_works_on() {
     assert_eq!(receiver.receive(usize::MAX).frames().filter(|received| received.to_vec() == frame).count(), 64);
     there.send(&frame);
     assert_eq!(next_frame(&mut device, 0), frame);
+}
+
+/// Segments that the kernel of `here` has received.
+fn segments(wire: &Wire) -> u64 {
+    wire.here.run(|| {
+        let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+        let [names, values] =
+            [0, 1].map(|line| text.lines().filter(|line| line.starts_with("Tcp:")).nth(line).unwrap());
+        let found = names.split(' ').zip(values.split(' ')).find(|(name, _)| *name == "InSegs").unwrap();
+        found.1.parse().unwrap()
+    })
+}
+
+/// From the end of the wait on, the kernel gets no segment more, however many are on their way.
+#[test]
+fn after_the_wait_the_kernel_sees_no_segment() {
+    let wire = Wire::new();
+    let device = wire.open();
+    let tuple = Tuple::new(at("10.0.0.1:80"), at("10.0.0.2:4000"));
+    let there = wire.packets(&wire.there);
+    let frame = ethernet(&taken(four(), b"flood"));
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = OnDrop(|| ends.store(true, Ordering::SeqCst));
+        scope.spawn(|| {
+            while !ends.load(Ordering::SeqCst) {
+                there.send(&frame);
+            }
+        });
+        for round in 0..10 {
+            let before = segments(&wire);
+            until("the kernel sees nothing", || segments(&wire) > before + 1000);
+            device.taken.add(&tuple).unwrap();
+            sidestep_device::wait_for_programs();
+            let (seen, dropped) = (segments(&wire), device.queues[0].statistics().unwrap().rx_dropped);
+            until("nothing is delivered", || device.queues[0].statistics().unwrap().rx_dropped > dropped + 1000);
+            assert_eq!(segments(&wire), seen, "round {round}");
+            device.taken.remove(&tuple).unwrap();
+        }
+    });
 }
 
 /// A thread that waits uses no time: less than one tick of 10 ms in two seconds.

@@ -19,7 +19,8 @@ static LIMIT: Mutex<()> = Mutex::new(());
 /// Runs `work` in the namespace `here` on a thread that has these capabilities only.
 fn with<T: Send>(wire: &Wire, capabilities: CapabilitySet, work: impl FnOnce() -> T + Send) -> T {
     wire.here.run(|| {
-        let sets = CapabilitySets { effective: capabilities, permitted: capabilities, inheritable: CapabilitySet::empty() };
+        let sets =
+            CapabilitySets { effective: capabilities, permitted: capabilities, inheritable: CapabilitySet::empty() };
         set_capabilities(None, sets).unwrap();
         work()
     })
@@ -58,7 +59,8 @@ fn each_of_them_is_needed_to_open_a_device() {
     let wire = Wire::new();
     for missing in [CapabilitySet::BPF, CapabilitySet::NET_ADMIN, CapabilitySet::NET_RAW] {
         let error = with(&wire, ALL.difference(missing), || open(&small()).err()).expect("it is refused");
-        let names = [("BPF", CapabilitySet::BPF), ("NET_ADMIN", CapabilitySet::NET_ADMIN), ("NET_RAW", CapabilitySet::NET_RAW)];
+        let names =
+            [("BPF", CapabilitySet::BPF), ("NET_ADMIN", CapabilitySet::NET_ADMIN), ("NET_RAW", CapabilitySet::NET_RAW)];
         let (name, _) = names.into_iter().find(|(_, capability)| *capability == missing).unwrap();
         assert!(error.to_string().contains(&format!("CAP_{name}")), "{error}");
     }
@@ -118,6 +120,9 @@ fn only_asking_a_neighbour_takes_one() {
     });
     let path = path.unwrap();
     assert_eq!(with(&wire, CapabilitySet::empty(), || resolve(local, remote)).unwrap().destination, THERE);
-    assert_eq!(with(&wire, CapabilitySet::empty(), || refresh(&path)).unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    assert_eq!(
+        with(&wire, CapabilitySet::empty(), || refresh(&path)).unwrap_err().kind(),
+        std::io::ErrorKind::PermissionDenied
+    );
     with(&wire, CapabilitySet::NET_ADMIN, || refresh(&path)).unwrap();
 }

@@ -3,10 +3,10 @@
 use crate::frames::{EXPERIMENTAL, ethernet, four, taken};
 use crate::packet_socket::PacketSocket;
 use crate::receive::take;
-use crate::wire::{PATIENCE, Wire, next_frame, until};
+use crate::wire::{OnDrop, PATIENCE, Wire, next_frame, until};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use sidestep_device::{Device, Error, Parts, Queue};
 use std::io::{IoSlice, IoSliceMut, Read, Write};
@@ -197,17 +197,13 @@ fn no_frame_is_lost_with_a_killed_process() {
         }
     });
     stalls.sort_unstable();
-    println!("figure: takeover after SIGKILL, {ROUNDS} times: median {:?}, longest {:?}", stalls[20], stalls[ROUNDS as usize - 1]);
+    println!(
+        "figure: takeover after SIGKILL, {ROUNDS} times: median {:?}, longest {:?}",
+        stalls[20],
+        stalls[ROUNDS as usize - 1]
+    );
     println!("figure: in {unfinished} of them the dead process had left frames in the ring");
     assert!(unfinished > 0, "the load is too low to prove anything");
-}
-
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
 }
 
 #[test]

@@ -25,7 +25,8 @@ impl Wire {
 
     pub fn with(queues: u32, mtu: u32) -> Wire {
         let (here, there) = (Namespace::fresh(), Namespace::fresh());
-        let end = |mac| format!("eth0 address 02:00:00:00:00:0{mac} mtu {mtu} numrxqueues {queues} numtxqueues {queues}");
+        let end =
+            |mac| format!("eth0 address 02:00:00:00:00:0{mac} mtu {mtu} numrxqueues {queues} numtxqueues {queues}");
         here.ip(&format!("link add {} type veth peer {} netns {}", end(1), end(2), there.name()));
         for (namespace, number) in [(&here, 1), (&there, 2)] {
             namespace.ip(&format!("addr add 10.0.0.{number}/24 dev eth0"));
@@ -41,7 +42,13 @@ impl Wire {
     }
 
     pub fn open_with(&self, options: &Options) -> Device {
+        self.wait_until_free();
         self.here.run(|| Device::open("eth0", options)).unwrap_or_else(|error| panic!("{error}: {error:?}"))
+    }
+
+    /// Children of other tests have a copy of each descriptor between fork and exec, so what was closed can live a little longer.
+    pub fn wait_until_free(&self) {
+        until("a program is attached", || self.here.run(|| sidestep_device::probe("eth0").unwrap().program.is_none()));
     }
 
     /// A packet socket at the device of either namespace.
@@ -77,5 +84,14 @@ pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     while !is() {
         assert!(began.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(1)); // between two looks
+    }
+}
+
+/// Does something at the end of a block, also if an assertion in it fails.
+pub struct OnDrop<F: FnMut()>(pub F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
