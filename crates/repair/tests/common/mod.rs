@@ -1,6 +1,7 @@
 //! Two network namespaces joined by a pair of veth devices, without a route to anywhere else.
 #![allow(dead_code)] // each test program uses a part
 
+pub mod failing;
 pub mod pattern;
 pub mod raw;
 
