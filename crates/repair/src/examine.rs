@@ -29,15 +29,6 @@ pub enum NotTaken {
     /// Segments carry a signature that only the kernel can make (RFC 5925).
     #[error("the connection is authenticated (TCP-AO)")]
     Authentication,
-    /// Segments are smaller than MTU, MSS and timestamps explain. The kernel does not tell of an MD5 signature (RFC 2385); this
-    /// shows one. Also the result of path MTU probing, or of a peer with a window of less than two segments.
-    #[error("segments have {found} bytes instead of {expected}: they may carry a signature (TCP_MD5SIG)")]
-    SmallSegments {
-        /// Bytes of data in a full segment.
-        found: u32,
-        /// What would fit.
-        expected: u32,
-    },
     /// The timestamps' clock counts microseconds (a feature of the route).
     #[error("the timestamps' clock counts microseconds (tcp_usec_ts)")]
     MicrosecondClock,
@@ -81,8 +72,13 @@ pub enum NotTaken {
 
 /// Examines whether the connection may be taken. Changes nothing, needs no capability, and works in any network namespace.
 ///
-/// What a socket does not tell, its holder must know: bytes that the program has sent with MSG_OOB and that are unacknowledged,
-/// and membership in a sockmap, which a give-back ends.
+/// A socket does not tell everything:
+/// - whether its segments carry an MD5 signature (RFC 2385): none for sure if [`Profile::option_memory`] is 0; else the peer's
+///   first segment shows it, by an option that a carrier does not know;
+/// - whether bytes that the program sent with MSG_OOB are unacknowledged: a give-back makes them ordinary bytes;
+/// - whether it is a member of a sockmap, which a give-back ends.
+///
+/// [`Profile::option_memory`]: crate::Profile::option_memory
 pub fn examine(fd: impl AsFd) -> Result<(), NotTaken> {
     let fd = fd.as_fd();
     let family = family(fd)?;

@@ -40,6 +40,7 @@ impl Connection {
             (SOL_SOCKET, libc::SO_REUSEADDR, 1),
             (SOL_SOCKET, libc::SO_KEEPALIVE, 1),
             (IPPROTO_TCP, libc::TCP_REPAIR, 0),
+            (SOL_SOCKET, libc::SO_OOBINLINE, 0),
         ] {
             assert_eq!(raw::get_int(&self.near, level, number), value, "option {level} {number}");
         }

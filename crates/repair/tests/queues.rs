@@ -30,6 +30,7 @@ fn check(taken: &Taken, to_near: &Expected, to_far: &Expected, near: &TcpStream)
     let State { snd_una, snd_nxt, local, remote, window, rcv_nxt, .. } = taken.state;
     assert_eq!((local, remote), (near.local_addr().expect("local"), near.peer_addr().expect("remote")));
     assert!(taken.unread == to_near.bytes(0, taken.unread.len()), "wrong unread bytes");
+    assert_eq!(taken.profile.option_memory, 0);
     let len = taken.unacknowledged.len();
     assert!(taken.unacknowledged == to_far.bytes(to_far.written - len as u64, len), "wrong unacknowledged bytes");
     assert!(snd_nxt.wrapping_sub(snd_una) as usize <= len, "more in flight than queued");
