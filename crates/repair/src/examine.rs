@@ -6,7 +6,7 @@ use crate::options;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, ipproto, recv, sockopt};
 
 /// Why a connection is left to the kernel. The connection is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,15 +91,10 @@ pub fn examine(fd: impl AsFd) -> Result<(), NotTaken> {
 
 fn family(fd: BorrowedFd) -> Result<AddressFamily, NotTaken> {
     let family = sockopt::socket_domain(fd).map_err(|_| NotTaken::NotTcp)?;
-    let kind = sockopt::socket_type(fd).map_err(|_| NotTaken::NotTcp)?;
     // None for IPPROTO_MPTCP and other protocols that rustix does not name.
     let protocol = sockopt::socket_protocol(fd).ok().flatten();
     let inet = family == AddressFamily::INET || family == AddressFamily::INET6;
-    if inet && kind == SocketType::STREAM && protocol == Some(ipproto::TCP) {
-        Ok(family)
-    } else {
-        Err(NotTaken::NotTcp)
-    }
+    if inet && protocol == Some(ipproto::TCP) { Ok(family) } else { Err(NotTaken::NotTcp) }
 }
 
 fn established(fd: BorrowedFd) -> Result<(), NotTaken> {

@@ -47,6 +47,9 @@ pub enum TakeError {
 pub fn take(fd: impl AsFd) -> Result<Taken, TakeError> {
     let fd = fd.as_fd();
     examine(fd)?;
+    // An acknowledgement that the kernel delays would leave later, with sequence numbers that are old by then. The kernel sends it
+    // now if nothing is unread.
+    options::TCP_QUICKACK.set(fd, 1)?;
     let saved = Saved::read(fd)?;
     let info = Info::read(fd)?;
     repair::turn_on(fd)?;
@@ -79,13 +82,15 @@ fn park(fd: BorrowedFd, saved: Saved, info: &Info) -> Result<Taken, TakeError> {
         _ => Some(repair::timestamp_clock(fd)?),
     };
     let profile = profile::read(fd, info, local)?;
-    let window = repair::window(fd)?;
+    let before = repair::window(fd)?;
     let contents = queues::read(fd).map_err(|error| match error {
         ReadError::Call(error) => TakeError::Call(error),
         ReadError::Moved => TakeError::Moved,
         ReadError::Urgent => TakeError::NotTaken(NotTaken::Urgent),
     })?;
-    if repair::window(fd)? != window {
+    // Only packets of the peer change these. A delayed acknowledgement may change what this end has announced.
+    let window = repair::window(fd)?;
+    if (before.snd_wl1, before.snd_wnd) != (window.snd_wl1, window.snd_wnd) {
         return Err(TakeError::Moved);
     }
     let state = State {

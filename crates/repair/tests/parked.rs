@@ -120,6 +120,27 @@ fn an_abandoned_connection_ends_for_both() {
     assert_eq!((&far).read(&mut [0; 1]).map_err(|error| error.kind()), Err(ErrorKind::ConnectionReset));
 }
 
+/// The peer learns at once that its bytes have arrived, and the parked socket has nothing to say later.
+#[test]
+fn a_delayed_acknowledgement_is_sent_first() {
+    let (_wire, near, far) = connection();
+    // Until the kernel has delayed one that has not left by itself.
+    until("a delayed acknowledgement", || {
+        // A program that answers: the kernel then delays its acknowledgements.
+        (&far).write_all(b"hello").expect("write");
+        (&near).read_exact(&mut [0; 5]).expect("read");
+        (&near).write_all(b"hello").expect("write");
+        (&far).read_exact(&mut [0; 5]).expect("read");
+        (&far).write_all(b"hello").expect("write");
+        (&near).read_exact(&mut [0; 5]).expect("read");
+        raw::unacknowledged(&far) == 5
+    });
+    let taken = take(&near).expect("take");
+    assert_eq!(raw::unacknowledged(&far), 0, "the acknowledgement has not arrived");
+    back(&near, &taken);
+    end(near, far);
+}
+
 /// What [`take`] says of bytes in flight: the kernel goes on to send them.
 #[test]
 fn a_parked_socket_retransmits_and_an_idle_one_is_silent() {

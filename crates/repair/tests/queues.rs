@@ -47,6 +47,8 @@ fn same_again(taken: &Taken, near: &TcpStream) {
     assert_eq!((is.snd_una, is.rcv_nxt, is.mss, is.sack), (was.snd_una, was.rcv_nxt, was.mss, was.sack));
     assert_eq!(is.scales, was.scales.or(Some(Scales { send: 0, receive: 0 })));
     assert_eq!((is.window.snd_wnd, is.window.max_window), (was.window.snd_wnd, was.window.max_window));
+    assert!(is.snd_nxt.wrapping_sub(is.snd_una) <= was.window.snd_wnd, "more was sent than the peer accepts");
+    assert!(was.snd_nxt.wrapping_sub(is.snd_nxt) as i32 <= 0, "bytes that were sent count as unsent");
     assert_eq!(is.saved, was.saved);
     assert_eq!((again.path.mss, again.path.mtu), (taken.path.mss, taken.path.mtu));
     let edge = |state: &State| state.window.rcv_wup.wrapping_add(state.window.rcv_wnd);
