@@ -217,6 +217,20 @@ fn small_buffers_grow_for_a_moment() {
     finish(near, far, &mut to_far, &mut to_near, 10_000);
 }
 
+/// It is noted when the connection is taken, and the kernel goes on to use it.
+#[test]
+fn explicit_congestion_notification() {
+    let wire = Wire::shaped(&USUAL);
+    wire.sysctl("tcp_ecn", true);
+    let (near, far) = wire.connect(&USUAL);
+    for _ in 0..2 {
+        let taken = take(&near).expect("take");
+        assert!(taken.profile.ecn);
+        back(&near, &taken);
+    }
+    end(near, far);
+}
+
 #[test]
 fn an_impossible_state_touches_nothing() {
     let (_wire, near, far) = connection();

@@ -97,6 +97,11 @@ impl Wire {
         // The peer of a mapped socket is an IPv4 socket; a socket that dials a mapped address is an IPv6 socket.
         let dialled = dialler.run(|| TcpStream::connect(SocketAddr::new(address, port)).expect("a connection"));
         let (accepted, _) = listener.accept().expect("a connection");
+        // No test waits forever.
+        for stream in [&accepted, &dialled] {
+            stream.set_read_timeout(Some(PATIENCE)).expect("SO_RCVTIMEO");
+            stream.set_write_timeout(Some(PATIENCE)).expect("SO_SNDTIMEO");
+        }
         match shape.role {
             Role::Accepts => (accepted, dialled),
             Role::Dials => (dialled, accepted),
