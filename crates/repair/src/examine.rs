@@ -6,7 +6,7 @@ use crate::options;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, ipproto, recv, sockopt};
 
 /// Why a connection is left to the kernel. The connection is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,15 +29,6 @@ pub enum NotTaken {
     /// Segments carry a signature that only the kernel can make (RFC 5925).
     #[error("the connection is authenticated (TCP-AO)")]
     Authentication,
-    /// Segments are smaller than MTU, MSS and timestamps explain. The kernel does not tell of an MD5 signature (RFC 2385); this
-    /// shows one. Also the result of path MTU probing, or of a peer with a window of less than two segments.
-    #[error("segments have {found} bytes instead of {expected}: they may carry a signature (TCP_MD5SIG)")]
-    SmallSegments {
-        /// Bytes of data in a full segment.
-        found: u32,
-        /// What would fit.
-        expected: u32,
-    },
     /// The timestamps' clock counts microseconds (a feature of the route).
     #[error("the timestamps' clock counts microseconds (tcp_usec_ts)")]
     MicrosecondClock,
@@ -81,8 +72,13 @@ pub enum NotTaken {
 
 /// Examines whether the connection may be taken. Changes nothing, needs no capability, and works in any network namespace.
 ///
-/// What a socket does not tell, its holder must know: bytes that the program has sent with MSG_OOB and that are unacknowledged,
-/// and membership in a sockmap, which a give-back ends.
+/// A socket does not tell everything:
+/// - whether its segments carry an MD5 signature (RFC 2385): none for sure if [`Profile::option_memory`] is 0; else the peer's
+///   first segment shows it, by an option that a carrier does not know;
+/// - whether bytes that the program sent with MSG_OOB are unacknowledged: a give-back makes them ordinary bytes;
+/// - whether it is a member of a sockmap, which a give-back ends.
+///
+/// [`Profile::option_memory`]: crate::Profile::option_memory
 pub fn examine(fd: impl AsFd) -> Result<(), NotTaken> {
     let fd = fd.as_fd();
     let family = family(fd)?;
@@ -95,15 +91,10 @@ pub fn examine(fd: impl AsFd) -> Result<(), NotTaken> {
 
 fn family(fd: BorrowedFd) -> Result<AddressFamily, NotTaken> {
     let family = sockopt::socket_domain(fd).map_err(|_| NotTaken::NotTcp)?;
-    let kind = sockopt::socket_type(fd).map_err(|_| NotTaken::NotTcp)?;
     // None for IPPROTO_MPTCP and other protocols that rustix does not name.
     let protocol = sockopt::socket_protocol(fd).ok().flatten();
     let inet = family == AddressFamily::INET || family == AddressFamily::INET6;
-    if inet && kind == SocketType::STREAM && protocol == Some(ipproto::TCP) {
-        Ok(family)
-    } else {
-        Err(NotTaken::NotTcp)
-    }
+    if inet && protocol == Some(ipproto::TCP) { Ok(family) } else { Err(NotTaken::NotTcp) }
 }
 
 fn established(fd: BorrowedFd) -> Result<(), NotTaken> {

@@ -27,12 +27,26 @@ impl<'a> Queues<'a> {
     }
 }
 
+/// How a state contradicts itself or the queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Contradiction {
+    /// `snd_nxt` lies beyond the bytes of the send queue.
+    #[error("more bytes are in flight than the send queue holds")]
+    InFlight,
+    /// More than sequence numbers can count.
+    #[error("the receive queue has more than 4 GiB")]
+    Unread,
+    /// One address of IPv4, and one of IPv6.
+    #[error("the addresses belong to different families")]
+    Families,
+}
+
 /// Why a connection was not given back, and what the socket is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GiveBackError {
     /// State and queues contradict each other. The socket has not been touched.
     #[error("the connection's state is impossible: {0}")]
-    Impossible(&'static str),
+    Impossible(#[from] Contradiction),
     /// The socket is parked, as it was: try again.
     #[error("the socket is still parked: {0}")]
     Parked(#[source] CallError),
@@ -65,7 +79,7 @@ pub enum GiveBackError {
 /// by the caller.
 pub fn give_back(fd: impl AsFd, state: &State, queues: &Queues) -> Result<(), GiveBackError> {
     let fd = fd.as_fd();
-    let plan = Plan::new(state, queues).map_err(GiveBackError::Impossible)?;
+    let plan = Plan::new(state, queues)?;
     // Without repair mode connect(AF_UNSPEC) resets the connection.
     repair::turn_on(fd).map_err(GiveBackError::Parked)?;
     repair::disconnect(fd).map_err(GiveBackError::Parked)?;
@@ -98,17 +112,17 @@ struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    fn new(state: &'a State, queues: &Queues<'a>) -> Result<Plan<'a>, &'static str> {
+    fn new(state: &'a State, queues: &Queues<'a>) -> Result<Plan<'a>, Contradiction> {
         let [first, second] = queues.unacknowledged;
         let in_flight = state.in_flight() as usize;
         if in_flight > first.len().saturating_add(second.len()) {
-            return Err("more bytes are in flight than the send queue holds");
+            return Err(Contradiction::InFlight);
         }
         if state.local.is_ipv4() != state.remote.is_ipv4() {
-            return Err("the addresses belong to different families");
+            return Err(Contradiction::Families);
         }
         let unread: usize = queues.unread.iter().map(|part| part.len()).sum();
-        let unread = u32::try_from(unread).map_err(|_| "more bytes are unread than a window can hold")?;
+        let unread = u32::try_from(unread).map_err(|_| Contradiction::Unread)?;
         let (sent_first, unsent_first) = first.split_at(in_flight.min(first.len()));
         let (sent_second, unsent_second) = second.split_at(in_flight - sent_first.len());
         Ok(Plan {
@@ -199,12 +213,12 @@ mod tests {
     #[test]
     fn more_in_flight_than_queued_is_impossible() {
         let refused = Plan::new(&state(3), &Queues::new(b"", b"ab")).map(|_| ());
-        assert_eq!(refused, Err("more bytes are in flight than the send queue holds"));
+        assert_eq!(refused, Err(Contradiction::InFlight));
     }
 
     #[test]
     fn mixed_families_are_impossible() {
         let state = State { remote: "[::1]:1".parse().expect("an address"), ..state(0) };
-        assert!(Plan::new(&state, &Queues::new(b"", b"")).is_err());
+        assert_eq!(Plan::new(&state, &Queues::new(b"", b"")).map(|_| ()), Err(Contradiction::Families));
     }
 }

@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 
 /// The two bits of ECN in the traffic class.
 const ECN_BITS: u8 = 3;
+/// Of linux/sock_diag.h.
+const SK_MEMINFO_OPTMEM: usize = 6;
 
 pub(crate) fn read(fd: BorrowedFd, info: &Info, local: SocketAddr) -> Result<Profile, CallError> {
     // A v4-mapped connection sends IPv4 packets.
@@ -27,6 +29,7 @@ pub(crate) fn read(fd: BorrowedFd, info: &Info, local: SocketAddr) -> Result<Pro
         hop_limit: hop_limit.get(fd)? as u8,
         traffic_class: class.get(fd)? as u8 & !ECN_BITS,
         ecn: info.options() & ECN != 0,
+        option_memory: options::SO_MEMINFO.get(fd)?[SK_MEMINFO_OPTMEM],
     })
 }
 

@@ -2,6 +2,7 @@
 
 use crate::buffers::{Buffer, Grown};
 use crate::kernel::{CallError, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD};
+use crate::options;
 use crate::repair::{self, Queue};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -38,10 +39,11 @@ pub(crate) fn read(fd: BorrowedFd) -> Result<Contents, ReadError> {
     let unsent = SIOCOUTQNSD.ask(fd)?;
     let (end, unacknowledged) = read_unacknowledged(fd)?;
     let len = u32::try_from(unacknowledged.len()).map_err(|_| ReadError::Moved)?;
-    if unsent > len || repair::end_of_queue(fd, Queue::Receive)? != rcv_nxt {
+    let arrived = repair::end_of_queue(fd, Queue::Receive)? != rcv_nxt;
+    repair::select(fd, Queue::None)?;
+    if unsent > len || arrived {
         return Err(ReadError::Moved);
     }
-    repair::select(fd, Queue::None)?;
     let (snd_una, snd_nxt) = (end.wrapping_sub(len), end.wrapping_sub(unsent));
     Ok(Contents { snd_una, snd_nxt, rcv_nxt, unread, unacknowledged })
 }
@@ -50,13 +52,29 @@ pub(crate) fn read(fd: BorrowedFd) -> Result<Contents, ReadError> {
 fn read_unread(fd: BorrowedFd) -> Result<(u32, Vec<u8>), ReadError> {
     let rcv_nxt = repair::end_of_queue(fd, Queue::Receive)?;
     let len = SIOCINQ.ask(fd)? as usize;
-    // One byte more would show that the kernel's count ends at an urgent byte.
-    let bytes = if len == 0 { Vec::new() } else { peek(fd, len.saturating_add(1))? };
-    match bytes.len() {
-        found if found == len => Ok((rcv_nxt, bytes)),
-        found if found > len && repair::end_of_queue(fd, Queue::Receive)? == rcv_nxt => Err(ReadError::Urgent),
-        _ => Err(ReadError::Moved),
+    if len == 0 {
+        return Ok((rcv_nxt, Vec::new()));
     }
+    let bytes = peek(fd, len)?;
+    let with_urgent = count_with_urgent(fd)?;
+    match repair::end_of_queue(fd, Queue::Receive)? == rcv_nxt && bytes.len() == len {
+        true if with_urgent == len => Ok((rcv_nxt, bytes)),
+        true => Err(ReadError::Urgent),
+        false => Err(ReadError::Moved),
+    }
+}
+
+/// All unread bytes. Otherwise the count, and each read, ends where an urgent byte is or has been.
+fn count_with_urgent(fd: BorrowedFd) -> Result<usize, CallError> {
+    options::SO_OOBINLINE.set(fd, 1)?;
+    let count = SIOCINQ.ask(fd);
+    count_without_urgent(fd)?;
+    Ok(count? as usize)
+}
+
+/// The program does not receive urgent bytes in line, or the connection would not be taken.
+pub(crate) fn count_without_urgent(fd: BorrowedFd) -> Result<(), CallError> {
+    options::SO_OOBINLINE.set(fd, 0)
 }
 
 /// Bytes that an acknowledgement inside of a segment leaves in front of the queue: the kernel does not trim a single segment.

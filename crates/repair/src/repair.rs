@@ -114,7 +114,7 @@ fn now_ms() -> u32 {
     (now.tv_sec.wrapping_mul(1000).wrapping_add(now.tv_nsec / 1_000_000)) as u32
 }
 
-/// Makes errors of rustix name the call.
+/// Closes the socket, whose descriptor stays. In repair mode no packet is sent; otherwise the peer receives a reset.
 pub(crate) fn disconnect(fd: BorrowedFd) -> Result<(), CallError> {
     named("connect(AF_UNSPEC)", rustix::net::connect_unspec(fd))
 }

@@ -3,7 +3,7 @@
 //! The kernel keeps all options over a take and a give-back except those of [`Saved`], and those that the crate's documentation
 //! lists as lost. The test `options` compares all of them.
 
-use crate::kernel::CallError;
+use crate::kernel::{CallError, SocketOption};
 use crate::options;
 use rustix::fd::BorrowedFd;
 
@@ -88,7 +88,7 @@ fn keepalive(fd: BorrowedFd) -> Result<Option<Keepalive>, CallError> {
 }
 
 /// The default is left alone, since the kernel may refuse to be told it.
-fn restore(fd: BorrowedFd, option: crate::kernel::SocketOption<u32>, value: Option<u32>) -> Result<(), CallError> {
+fn restore(fd: BorrowedFd, option: SocketOption<u32>, value: Option<u32>) -> Result<(), CallError> {
     match value {
         Some(value) if option.get(fd)? != value => option.set(fd, value),
         _ => Ok(()),

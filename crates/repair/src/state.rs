@@ -111,6 +111,8 @@ pub struct Profile {
     pub traffic_class: u8,
     /// Whether the ends use explicit congestion notification.
     pub ecn: bool,
+    /// Bytes of memory that the kernel keeps for the socket's options: for MD5 signatures (RFC 2385), or for BPF programs.
+    pub option_memory: u32,
 }
 
 /// The kernel's clock of the timestamps option: milliseconds of CLOCK_MONOTONIC and an offset for each connection.

@@ -8,7 +8,7 @@ use crate::profile;
 use crate::queues::{self, ReadError};
 use crate::repair;
 use crate::saved::Saved;
-use crate::state::{Path, State, Taken};
+use crate::state::{State, Taken};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, getpeername, getsockname};
@@ -47,6 +47,9 @@ pub enum TakeError {
 pub fn take(fd: impl AsFd) -> Result<Taken, TakeError> {
     let fd = fd.as_fd();
     examine(fd)?;
+    // An acknowledgement that the kernel delays would leave later, with sequence numbers that are old by then. The kernel sends it
+    // now if nothing is unread.
+    options::TCP_QUICKACK.set(fd, 1)?;
     let saved = Saved::read(fd)?;
     let info = Info::read(fd)?;
     repair::turn_on(fd)?;
@@ -58,6 +61,7 @@ pub fn take(fd: impl AsFd) -> Result<Taken, TakeError> {
 pub fn undo(fd: impl AsFd, saved: &Saved) -> Result<(), CallError> {
     let fd = fd.as_fd();
     repair::turn_off_quietly(fd)?;
+    queues::count_without_urgent(fd)?;
     saved.restore_parked(fd)
 }
 
@@ -73,18 +77,20 @@ fn park(fd: BorrowedFd, saved: Saved, info: &Info) -> Result<Taken, TakeError> {
     let local = address("getsockname(2)", getsockname(fd))?;
     let remote = address("getpeername(2)", getpeername(fd).and_then(|peer| peer.ok_or(Errno::NOTCONN)))?;
     let mss = options::TCP_MAXSEG.get(fd)?;
-    let path = info.path();
-    let timestamps = info.options() & TIMESTAMPS != 0;
-    explain_segments(&path, mss, local, timestamps)?;
-    let timestamps = if timestamps { Some(repair::timestamp_clock(fd)?) } else { None };
+    let timestamps = match info.options() & TIMESTAMPS {
+        0 => None,
+        _ => Some(repair::timestamp_clock(fd)?),
+    };
     let profile = profile::read(fd, info, local)?;
-    let window = repair::window(fd)?;
+    let before = repair::window(fd)?;
     let contents = queues::read(fd).map_err(|error| match error {
         ReadError::Call(error) => TakeError::Call(error),
         ReadError::Moved => TakeError::Moved,
         ReadError::Urgent => TakeError::NotTaken(NotTaken::Urgent),
     })?;
-    if repair::window(fd)? != window {
+    // Only packets of the peer change these. A delayed acknowledgement may change what this end has announced.
+    let window = repair::window(fd)?;
+    if (before.snd_wl1, before.snd_wnd) != (window.snd_wl1, window.snd_wnd) {
         return Err(TakeError::Moved);
     }
     let state = State {
@@ -100,23 +106,9 @@ fn park(fd: BorrowedFd, saved: Saved, info: &Info) -> Result<Taken, TakeError> {
         timestamps,
         saved,
     };
-    Ok(Taken { state, unread: contents.unread, unacknowledged: contents.unacknowledged, path, profile })
+    Ok(Taken { state, unread: contents.unread, unacknowledged: contents.unacknowledged, path: info.path(), profile })
 }
 
 fn address(call: &'static str, found: rustix::io::Result<SocketAddrAny>) -> Result<SocketAddr, CallError> {
     named(call, found.and_then(SocketAddr::try_from))
-}
-
-/// Bytes of the headers, and of the timestamps option with its padding.
-const TCP_HEADER: u32 = 20;
-const IPV4_HEADER: u32 = 20;
-const IPV6_HEADER: u32 = 40;
-const TIMESTAMPS_OPTION: u32 = 12;
-
-/// Whether MTU, MSS and timestamps alone determine how much data a segment carries.
-fn explain_segments(path: &Path, mss: u32, local: SocketAddr, timestamps: bool) -> Result<(), NotTaken> {
-    let ip_header = if local.ip().to_canonical().is_ipv4() { IPV4_HEADER } else { IPV6_HEADER };
-    let most = mss.min(path.mtu.saturating_sub(ip_header + TCP_HEADER));
-    let expected = most.saturating_sub(if timestamps { TIMESTAMPS_OPTION } else { 0 });
-    if path.mss < expected { Err(NotTaken::SmallSegments { found: path.mss, expected }) } else { Ok(()) }
 }

@@ -30,6 +30,7 @@ fn check(taken: &Taken, to_near: &Expected, to_far: &Expected, near: &TcpStream)
     let State { snd_una, snd_nxt, local, remote, window, rcv_nxt, .. } = taken.state;
     assert_eq!((local, remote), (near.local_addr().expect("local"), near.peer_addr().expect("remote")));
     assert!(taken.unread == to_near.bytes(0, taken.unread.len()), "wrong unread bytes");
+    assert_eq!(taken.profile.option_memory, 0);
     let len = taken.unacknowledged.len();
     assert!(taken.unacknowledged == to_far.bytes(to_far.written - len as u64, len), "wrong unacknowledged bytes");
     assert!(snd_nxt.wrapping_sub(snd_una) as usize <= len, "more in flight than queued");
@@ -46,6 +47,8 @@ fn same_again(taken: &Taken, near: &TcpStream) {
     assert_eq!((is.snd_una, is.rcv_nxt, is.mss, is.sack), (was.snd_una, was.rcv_nxt, was.mss, was.sack));
     assert_eq!(is.scales, was.scales.or(Some(Scales { send: 0, receive: 0 })));
     assert_eq!((is.window.snd_wnd, is.window.max_window), (was.window.snd_wnd, was.window.max_window));
+    assert!(is.snd_nxt.wrapping_sub(is.snd_una) <= was.window.snd_wnd, "more was sent than the peer accepts");
+    assert!(was.snd_nxt.wrapping_sub(is.snd_nxt) as i32 <= 0, "bytes that were sent count as unsent");
     assert_eq!(is.saved, was.saved);
     assert_eq!((again.path.mss, again.path.mtu), (taken.path.mss, taken.path.mtu));
     let edge = |state: &State| state.window.rcv_wup.wrapping_add(state.window.rcv_wnd);

@@ -15,6 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-ring", &["sidestep-abi"]),
     ("sidestep-conn", &["sidestep-abi", "sidestep-ring"]),
     ("sidestep-ready", &[]),
+    ("sidestep-repair", &[]),
     ("sidestep-preload", &["sidestep-abi", "sidestep-sys", "sidestep-ring", "sidestep-conn", "sidestep-ready"]),
     ("sidestep-broker", &["sidestep-abi", "sidestep-ring"]),
     ("sidestep-agent-api", &[]),

@@ -1,8 +1,10 @@
 //! Two network namespaces joined by a pair of veth devices, without a route to anywhere else.
 #![allow(dead_code)] // each test program uses a part
 
+pub mod failing;
 pub mod pattern;
 pub mod raw;
+pub mod segment;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
@@ -95,6 +97,11 @@ impl Wire {
         // The peer of a mapped socket is an IPv4 socket; a socket that dials a mapped address is an IPv6 socket.
         let dialled = dialler.run(|| TcpStream::connect(SocketAddr::new(address, port)).expect("a connection"));
         let (accepted, _) = listener.accept().expect("a connection");
+        // No test waits forever.
+        for stream in [&accepted, &dialled] {
+            stream.set_read_timeout(Some(PATIENCE)).expect("SO_RCVTIMEO");
+            stream.set_write_timeout(Some(PATIENCE)).expect("SO_SNDTIMEO");
+        }
         match shape.role {
             Role::Accepts => (accepted, dialled),
             Role::Dials => (dialled, accepted),
@@ -113,6 +120,33 @@ impl Wire {
     /// Lets them pass again.
     pub fn open(&self) {
         self.nft("delete table inet gate");
+    }
+
+    /// Drops what the near namespace sends, before the far kernel's TCP sees it.
+    pub fn close_far(&self) {
+        let rules = format!(
+            "table inet gate {{ chain in {{ type filter hook prerouting priority -300; \
+             iifname \"{DEVICE}\" meta l4proto tcp drop; }}; }}"
+        );
+        in_namespace(&self.far, "nft", &[&rules]);
+    }
+
+    /// Lets it pass again.
+    pub fn open_far(&self) {
+        in_namespace(&self.far, "nft", &["delete table inet gate"]);
+    }
+
+    /// Counts the TCP packets that the near namespace sends from this port.
+    pub fn count(&self, port: u16) {
+        let chain = "type filter hook output priority 0;";
+        self.nft(&format!("table inet count{port} {{ chain out {{ {chain} tcp sport {port} counter; }}; }}"));
+    }
+
+    /// How many there were.
+    pub fn counted(&self, port: u16) -> u64 {
+        let text = self.nft(&format!("list table inet count{port}"));
+        let number = text.split_whitespace().skip_while(|word| *word != "packets").nth(1);
+        number.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no count in {text}"))
     }
 
     pub fn nft(&self, command: &str) -> String {
