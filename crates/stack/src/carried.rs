@@ -159,9 +159,9 @@ impl Carried {
         let state = self.state_now(&progress);
         let given = sidestep_repair::give_back(socket.as_fd(), &state, &Queues::new(&unread, &self.queued));
         let given = match given {
-            Err(GiveBackError::Live { unqueued, source }) => self.send_rest(socket, unqueued).map_err(|unqueued| {
-                GiveBackError::Live { unqueued, source }
-            }),
+            Err(GiveBackError::Live { unqueued, source }) => {
+                self.send_rest(socket, unqueued).map_err(|unqueued| GiveBackError::Live { unqueued, source })
+            }
             other => other,
         };
         let _ = self.program.hand_over(unread.len());

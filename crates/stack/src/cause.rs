@@ -37,9 +37,6 @@ pub enum Cause {
     /// The device or its table fails.
     #[error("the device fails")]
     Device(#[from] sidestep_device::Error),
-    /// A route or a neighbour has changed.
-    #[error("the path to the peer has changed")]
-    Path,
     /// The stack ends.
     #[error("the stack ends")]
     Ending,

@@ -27,10 +27,6 @@ impl Link {
         Ok(Link { memory, side: (msg.side & 1) as usize, bells: RefCell::new([const { None }; PLACES]) })
     }
 
-    pub fn side(&self) -> usize {
-        self.side
-    }
-
     pub fn ring_size(&self) -> usize {
         self.memory.ring_size()
     }

@@ -39,9 +39,16 @@ enum Stage {
     /// The program does not read rings yet.
     Assigned(Program),
     /// Its packets are diverted; runs of the device's program that began before are not over yet.
-    Diverted { program: Program, grace: u64, since: u64 },
+    Diverted {
+        program: Program,
+        grace: u64,
+        since: u64,
+    },
     /// The program is to enter both rings.
-    Entering { program: Program, since: u64 },
+    Entering {
+        program: Program,
+        since: u64,
+    },
     Carried(Box<Carried>),
     /// Within [`replace`] only.
     Moving,
@@ -68,6 +75,7 @@ pub struct Totals {
     pub declined: u64,
 }
 
+/// The worker.
 pub struct Worker {
     device: Device,
     wait: Wait,
@@ -199,7 +207,8 @@ impl Worker {
             return Ok(());
         }
         let left = self.timers.next().map(|at| at.saturating_sub(now()));
-        let timeout = left.map(|us| Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 });
+        let timeout =
+            left.map(|us| Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 });
         let (broker, bell, news) = (self.broker.as_fd(), self.bell.as_fd(), self.grace.news());
         let mut fds: Vec<PollFd> = [broker, bell, news].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).into();
         fds.extend(self.device.queues.iter().map(|queue: &Queue| PollFd::new(queue, PollFlags::IN)));
@@ -456,7 +465,9 @@ impl Worker {
                     eprintln!("sidestep-stack: {}: {}", subject.remote, chain(&error));
                 }
             }
-            Stage::Assigned(mut program) | Stage::Diverted { mut program, .. } | Stage::Entering { mut program, .. } => {
+            Stage::Assigned(mut program)
+            | Stage::Diverted { mut program, .. }
+            | Stage::Entering { mut program, .. } => {
                 program.give_up();
             }
             Stage::Moving => {}

@@ -27,6 +27,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("sidestep-device", &["sidestep-bpf"]),
     ("sidestep-agent", &["sidestep-agent-api", "sidestep-ebpf", "sidestep-mesh"]),
     ("sidestep-tcp", &[]),
+    (
+        "sidestep-stack",
+        &[
+            "sidestep-abi",
+            "sidestep-sys",
+            "sidestep-ring",
+            "sidestep-conn",
+            "sidestep-broker",
+            "sidestep-tcp",
+            "sidestep-repair",
+            "sidestep-device",
+        ],
+    ),
     ("sidestep-testkit", &["sidestep-mesh"]),
 ];
 
