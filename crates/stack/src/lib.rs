@@ -14,10 +14,13 @@
 
 mod carried;
 mod cause;
+mod control;
+pub mod error;
 mod grace;
 mod link;
 mod memory;
 mod program;
+mod stage;
 mod subject;
 mod timers;
 pub mod wait;

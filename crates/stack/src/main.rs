@@ -5,8 +5,9 @@ use rustix::fd::OwnedFd;
 use sidestep_broker::client::{ClientError, Operator};
 use sidestep_broker::listen::Address;
 use sidestep_device::{Device, Options};
+use sidestep_stack::error;
 use sidestep_stack::wait::Wait;
-use sidestep_stack::worker::{self, Worker};
+use sidestep_stack::worker::Worker;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ enum Error {
     #[error("cannot open the device")]
     Device(#[from] sidestep_device::Error),
     #[error(transparent)]
-    Worker(#[from] worker::Error),
+    Worker(#[from] error::Error),
     #[error("--ready-file {path}: cannot make it")]
     Ready { path: PathBuf, source: std::io::Error },
     #[error("cannot handle signals")]

@@ -2,20 +2,22 @@
 
 use crate::carried::Carried;
 use crate::cause::Cause;
+use crate::control::Control;
+use crate::error::{Error, chain, failed};
 use crate::grace::Grace;
-use crate::link::{Link, PLACE};
+use crate::link::Link;
 use crate::program::Program;
-use crate::subject::{Declined, Subject};
+use crate::stage::{Conn, Stage};
+use crate::subject::Subject;
 use crate::timers::Timers;
 use crate::wait::Wait;
-use rustix::event::epoll::{self, CreateFlags};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
-use sidestep_broker::wire::{self, Incoming};
+use sidestep_broker::wire::Incoming;
 use sidestep_device::{Device, Queue};
 use sidestep_ring::doorbell;
 use sidestep_tcp::{Checksums, Segment, Tuple, complete_checksum};
@@ -34,36 +36,6 @@ const LOOK: u64 = 200;
 /// Microseconds until a program must have entered its rings once its packets are diverted.
 const PATIENCE: u64 = 200_000;
 
-/// A step of a connection on its way.
-enum Stage {
-    /// The program does not read rings yet.
-    Assigned(Program),
-    /// Its packets are diverted; runs of the device's program that began before are not over yet.
-    Diverted {
-        program: Program,
-        grace: u64,
-        since: u64,
-    },
-    /// The program is to enter both rings.
-    Entering {
-        program: Program,
-        since: u64,
-    },
-    Carried(Box<Carried>),
-    /// Within [`replace`] only.
-    Moving,
-}
-
-struct Conn {
-    subject: Subject,
-    link: u32,
-    side: u32,
-    slot: usize,
-    stage: Stage,
-    /// Frames that have arrived before the connection was taken.
-    held: Vec<Vec<u8>>,
-}
-
 /// What the stack has done since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
@@ -79,10 +51,7 @@ pub struct Totals {
 pub struct Worker {
     device: Device,
     wait: Wait,
-    /// The broker's socket.
-    broker: OwnedFd,
-    /// The worker's doorbell.
-    bell: OwnedFd,
+    control: Control,
     grace: Grace,
     links: HashMap<u32, Rc<Link>>,
     /// Connections that the broker has been told the stack carries, by the number of its question.
@@ -98,32 +67,6 @@ pub struct Worker {
     verbose: bool,
 }
 
-/// Why the worker ends.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A call that cannot fail has failed.
-    #[error("cannot {doing}")]
-    Call {
-        /// What was to be done.
-        doing: &'static str,
-        /// The kernel's answer.
-        source: io::Errno,
-    },
-    /// The broker has hung up.
-    #[error("the broker has ended; start it, and then the stack again")]
-    BrokerGone,
-    /// The broker does not accept the stack.
-    #[error("the broker speaks version {0} of the protocol; use the programs of one release")]
-    Rejected(u64),
-    /// The device fails.
-    #[error(transparent)]
-    Device(#[from] sidestep_device::Error),
-}
-
-fn failed(doing: &'static str) -> impl Fn(io::Errno) -> Error {
-    move |source| Error::Call { doing, source }
-}
-
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
@@ -132,16 +75,11 @@ fn now() -> u64 {
 impl Worker {
     /// Joins the broker by its operator's socket.
     pub fn new(device: Device, broker: OwnedFd, ring_size: u32, wait: Wait, verbose: bool) -> Result<Worker, Error> {
-        let bell = epoll::create(CreateFlags::CLOEXEC).map_err(failed("make a doorbell"))?;
-        let hello = Msg { arg: u64::from(ring_size), arg2: 1 << 16, ..Msg::new(Kind::Hello) };
-        wire::send(broker.as_fd(), &hello, None).map_err(failed("join the broker"))?;
-        let doorbell = Msg { place: PLACE, ..Msg::new(Kind::Doorbell) };
-        wire::send(broker.as_fd(), &doorbell, Some(bell.as_fd())).map_err(failed("send the doorbell"))?;
+        let control = Control::join(broker, ring_size).map_err(failed("join the broker"))?;
         Ok(Worker {
             device,
             wait,
-            broker,
-            bell,
+            control,
             grace: Grace::start().map_err(failed("start a thread"))?,
             links: HashMap::new(),
             wanted: HashMap::new(),
@@ -209,7 +147,7 @@ impl Worker {
         let left = self.timers.next().map(|at| at.saturating_sub(now()));
         let timeout =
             left.map(|us| Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 });
-        let (broker, bell, news) = (self.broker.as_fd(), self.bell.as_fd(), self.grace.news());
+        let (broker, bell, news) = (self.control.news(), self.control.bell(), self.grace.news());
         let mut fds: Vec<PollFd> = [broker, bell, news].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).into();
         fds.extend(self.device.queues.iter().map(|queue: &Queue| PollFd::new(queue, PollFlags::IN)));
         match poll(&mut fds, timeout.as_ref()) {
@@ -220,16 +158,9 @@ impl Worker {
             self.grace.hush();
         }
         if fds[1].revents().contains(PollFlags::IN) {
-            self.hush_bell();
+            self.control.hush();
         }
         Ok(())
-    }
-
-    /// The eventfds in the doorbell are edge-triggered: one look takes them out.
-    fn hush_bell(&self) {
-        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
-        let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let _ = epoll::wait(&self.bell, &mut events[..], Some(&no_time));
     }
 
     // --- the broker ----------------------------------------------------------------------------------------------------
@@ -237,7 +168,7 @@ impl Worker {
     fn hear_broker(&mut self) -> Result<bool, Error> {
         let mut has_heard = false;
         loop {
-            match wire::receive(self.broker.as_fd()) {
+            match self.control.receive() {
                 Incoming::Empty => return Ok(has_heard),
                 Incoming::End => return Err(Error::BrokerGone),
                 Incoming::Garbage { .. } => {}
@@ -270,40 +201,32 @@ impl Worker {
 
     fn shown(&mut self, number: u64, socket: OwnedFd) {
         let examined = Subject::examine(socket, self.device.index());
-        let arg2 = match examined {
+        let declined = match examined {
             Ok(subject) => {
                 self.wanted.insert(number, subject);
-                0
+                None
             }
             Err(why) => {
                 self.totals.declined += 1;
-                self.decline(&why)
+                self.say(&format!("not taken: {}", chain(&why)));
+                Some(Reason::PeerAbsent)
             }
         };
-        self.tell(&Msg { arg: number, arg2, ..Msg::new(Kind::Carry) }, None);
-    }
-
-    fn decline(&self, why: &Declined) -> u64 {
-        self.say(&format!("not taken: {why}"));
-        Reason::PeerAbsent as u64
-    }
-
-    fn tell(&self, msg: &Msg, fd: Option<&OwnedFd>) {
-        // The broker reads, or its end is heard.
-        let _ = wire::send(self.broker.as_fd(), msg, fd.map(|fd| fd.as_fd()));
+        self.control.answer(number, declined);
     }
 
     fn assigned(&mut self, msg: &Msg) {
-        let (slot, link) = (msg.slot as usize, self.links.get(&msg.link).cloned());
+        let (place, slot) = ((msg.link, msg.side, msg.slot), msg.slot as usize);
+        let link = self.links.get(&msg.link).cloned();
         let (Some(subject), Some(link)) = (self.wanted.remove(&msg.offer), link) else {
-            return self.tell(&Msg { link: msg.link, slot: msg.slot, side: msg.side, ..Msg::new(Kind::Release) }, None);
+            return self.control.release(place);
         };
         let id = self.next;
         self.next += 1;
         self.by_tuple.insert(Tuple::new(subject.local, subject.remote), id);
         self.by_slot.insert((msg.link, slot), id);
         let stage = Stage::Assigned(Program::new(link, slot));
-        self.conns.insert(id, Conn { subject, link: msg.link, side: msg.side, slot, stage, held: Vec::new() });
+        self.conns.insert(id, Conn { subject, place, stage, held: Vec::new() });
         self.due.insert(id);
     }
 
@@ -387,14 +310,14 @@ impl Worker {
                 if program.is_ready() {
                     self.device.taken.add(&sidestep_device::Tuple::new(conn.subject.local, conn.subject.remote))?;
                     let grace = self.grace.begin();
-                    replace(&mut conn.stage, |program| Stage::Diverted { program, grace, since: time });
+                    conn.stage.replace(|program| Stage::Diverted { program, grace, since: time });
                 }
             }
             Stage::Diverted { program, grace, since } => {
                 self.timers.set(id, Some(time + LOOK));
                 let since = *since;
                 if self.grace.has_passed(*grace) && program.begin(socket)? {
-                    replace(&mut conn.stage, |program| Stage::Entering { program, since });
+                    conn.stage.replace(|program| Stage::Entering { program, since });
                 } else if time > since + PATIENCE {
                     return Err(Cause::Slow);
                 }
@@ -427,7 +350,7 @@ impl Worker {
         let Stage::Entering { .. } = conn.stage else { return Ok(()) };
         let mut taken = None;
         let mut failed = None;
-        replace(&mut conn.stage, |program| {
+        conn.stage.replace(|program| {
             match Carried::take(program, conn.subject.socket.as_fd(), &conn.subject.path, time) {
                 Ok(carried) => {
                     taken = Some(());
@@ -456,7 +379,7 @@ impl Worker {
     /// The stack no longer carries the connection. `frame`: the kernel is to judge it.
     fn end(&mut self, id: u64, cause: &Cause, frame: Option<Vec<u8>>) {
         let Some(conn) = self.conns.remove(&id) else { return };
-        let Conn { subject, link, side, slot, stage, held } = conn;
+        let Conn { subject, place, stage, held } = conn;
         self.say(&format!("{} back to the kernel: {}", subject.remote, chain(cause)));
         match stage {
             Stage::Carried(carried) => {
@@ -476,9 +399,9 @@ impl Worker {
         let _ = self.device.taken.remove(&sidestep_device::Tuple::new(subject.local, subject.remote));
         held.into_iter().chain(frame).for_each(|frame| self.inject(frame));
         self.by_tuple.remove(&Tuple::new(subject.local, subject.remote));
-        self.by_slot.remove(&(link, slot));
+        self.by_slot.remove(&(place.0, place.2 as usize));
         self.timers.set(id, None);
-        self.tell(&Msg { link, slot: slot as u32, side, ..Msg::new(Kind::Release) }, None);
+        self.control.release(place);
     }
 
     fn say(&self, what: &str) {
@@ -486,17 +409,4 @@ impl Worker {
             eprintln!("sidestep-stack: {what}");
         }
     }
-}
-
-/// Replaces a stage before the taking by the one that follows.
-fn replace(stage: &mut Stage, next: impl FnOnce(Program) -> Stage) {
-    *stage = match std::mem::replace(stage, Stage::Moving) {
-        Stage::Assigned(program) | Stage::Diverted { program, .. } | Stage::Entering { program, .. } => next(program),
-        other => other,
-    };
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let sources = std::iter::successors(error.source(), |error| error.source());
-    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }

@@ -1,0 +1,65 @@
+//! The control socket to the broker, and the worker's doorbell.
+
+use crate::link::PLACE;
+use rustix::event::epoll::{self, CreateFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io;
+use rustix::time::Timespec;
+use sidestep_abi::Reason;
+use sidestep_abi::msg::{Kind, Msg};
+use sidestep_broker::wire::{self, Incoming};
+
+pub struct Control {
+    socket: OwnedFd,
+    bell: OwnedFd,
+}
+
+impl Control {
+    /// Joins as the stack. `socket`: connected to the operator's socket.
+    pub fn join(socket: OwnedFd, ring_size: u32) -> io::Result<Control> {
+        let bell = epoll::create(CreateFlags::CLOEXEC)?;
+        let hello = Msg { arg: u64::from(ring_size), arg2: DOORBELLS, ..Msg::new(Kind::Hello) };
+        wire::send(socket.as_fd(), &hello, None)?;
+        let doorbell = Msg { place: PLACE, ..Msg::new(Kind::Doorbell) };
+        wire::send(socket.as_fd(), &doorbell, Some(bell.as_fd()))?;
+        Ok(Control { socket, bell })
+    }
+
+    pub fn receive(&self) -> Incoming {
+        wire::receive(self.socket.as_fd())
+    }
+
+    /// Answers the broker's question of this number. None: the stack carries the connection.
+    pub fn answer(&self, number: u64, declined: Option<Reason>) {
+        self.tell(&Msg { arg: number, arg2: declined.map_or(0, |reason| reason as u64), ..Msg::new(Kind::Carry) });
+    }
+
+    pub fn release(&self, (link, side, slot): (u32, u32, u32)) {
+        self.tell(&Msg { link, slot, side, ..Msg::new(Kind::Release) });
+    }
+
+    fn tell(&self, msg: &Msg) {
+        // The broker reads, or its end is heard.
+        let _ = wire::send(self.socket.as_fd(), msg, None);
+    }
+
+    /// Readable when the broker has sent something.
+    pub fn news(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Readable when a program has rung.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// The eventfds in the doorbell are edge-triggered: one look takes them out.
+    pub fn hush(&self) {
+        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 64];
+        let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let _ = epoll::wait(&self.bell, &mut events[..], Some(&no_time));
+    }
+}
+
+/// Eventfds of programs that the stack has room for.
+const DOORBELLS: u64 = 1 << 16;

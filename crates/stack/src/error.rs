@@ -1,0 +1,36 @@
+//! Why the worker ends.
+
+use rustix::io;
+
+/// Why the worker ends.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A call that cannot fail has failed.
+    #[error("cannot {doing}")]
+    Call {
+        /// What was to be done.
+        doing: &'static str,
+        /// The kernel's answer.
+        source: io::Errno,
+    },
+    /// The broker has hung up.
+    #[error("the broker has ended; start it, and then the stack again")]
+    BrokerGone,
+    /// The broker does not accept the stack.
+    #[error("the broker speaks version {0} of the protocol; use the programs of one release")]
+    Rejected(u64),
+    /// The device fails.
+    #[error(transparent)]
+    Device(#[from] sidestep_device::Error),
+}
+
+/// Makes an error of a failed call.
+pub(crate) fn failed(doing: &'static str) -> impl Fn(io::Errno) -> Error {
+    move |source| Error::Call { doing, source }
+}
+
+/// The error with its causes.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let sources = std::iter::successors(error.source(), |error| error.source());
+    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
+}
