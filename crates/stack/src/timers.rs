@@ -1,6 +1,13 @@
 //! When connections are due next.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeSet, HashMap};
+
+/// Microseconds of CLOCK_MONOTONIC.
+pub fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+}
 
 /// Deadlines in microseconds of CLOCK_MONOTONIC, one for each connection.
 #[derive(Default)]

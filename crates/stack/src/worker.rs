@@ -9,12 +9,12 @@ use crate::link::Link;
 use crate::program::Program;
 use crate::stage::{Conn, Stage};
 use crate::subject::Subject;
-use crate::timers::Timers;
+use crate::timers::{Timers, now};
 use crate::wait::Wait;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io;
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::Timespec;
 use sidestep_abi::Reason;
 use sidestep_abi::msg::{Kind, Msg};
 use sidestep_broker::wire::Incoming;
@@ -65,11 +65,6 @@ pub struct Worker {
     timers: Timers,
     totals: Totals,
     verbose: bool,
-}
-
-fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }
 
 impl Worker {

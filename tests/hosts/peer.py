@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""A server that answers with what it got, and a client that compares every byte.
+
+  peer.py serve ADDRESS PORT
+  peer.py run ADDRESS PORT --connections N --rounds N --seed N [--pause MS]
+
+The client's last line is a JSON object: `bytes` that came back, and `wrong`, what did not come back as it was sent.
+"""
+
+import argparse
+import json
+import random
+import selectors
+import socket
+import threading
+import time
+
+SIZES = [1, 7, 100, 128, 1000, 1447, 1448, 1449, 4000, 9000]
+
+
+def serve(address, port):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.create_server((address, port), family=family, backlog=512)
+    listener.setblocking(False)
+    selector = selectors.DefaultSelector()
+    selector.register(listener, selectors.EVENT_READ)
+    unsent = {}
+    while True:
+        for key, events in selector.select():
+            if key.fileobj is listener:
+                accept(listener, selector, unsent)
+            elif not echo(key.fileobj, events, selector, unsent):
+                selector.unregister(key.fileobj)
+                del unsent[key.fileobj]
+                key.fileobj.close()
+
+
+def accept(listener, selector, unsent):
+    connection, _ = listener.accept()
+    connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    unsent[connection] = b""
+    selector.register(connection, selectors.EVENT_READ)
+
+
+def echo(connection, events, selector, unsent):
+    """False: the stream is over."""
+    try:
+        if events & selectors.EVENT_READ:
+            got = connection.recv(65536)
+            if not got:
+                return False
+            unsent[connection] += got
+        if unsent[connection]:
+            sent = connection.send(unsent[connection])
+            unsent[connection] = unsent[connection][sent:]
+    except BlockingIOError:
+        pass
+    except OSError:
+        return False
+    wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if unsent[connection] else 0)
+    selector.modify(connection, wanted)
+    return True
+
+
+class Client:
+    def __init__(self, args):
+        self.args = args
+        self.bytes = 0
+        self.wrong = []
+        self.lock = threading.Lock()
+
+    def one(self, number):
+        chosen = random.Random(self.args.seed * 1000 + number)
+        try:
+            with socket.create_connection((self.args.address, self.args.port)) as connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for round_number in range(self.args.rounds):
+                    self.exchange(connection, chosen.randbytes(chosen.choice(SIZES)), f"{number}.{round_number}")
+                    time.sleep(self.args.pause / 1000)
+        except (OSError, ValueError) as error:
+            with self.lock:
+                self.wrong.append(f"connection {number}: {error}")
+
+    def exchange(self, connection, sent, where):
+        connection.sendall(sent)
+        got = b""
+        while len(got) < len(sent):
+            part = connection.recv(65536)
+            if not part:
+                raise ValueError(f"{where}: the stream ended after {len(got)} of {len(sent)} bytes")
+            got += part
+        if got != sent:
+            raise ValueError(f"{where}: other bytes came back")
+        with self.lock:
+            self.bytes += len(got)
+
+    def run(self):
+        threads = [threading.Thread(target=self.one, args=(number,)) for number in range(self.args.connections)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(json.dumps({"bytes": self.bytes, "wrong": self.wrong}))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["serve", "run"])
+    parser.add_argument("address")
+    parser.add_argument("port", type=int)
+    parser.add_argument("--connections", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pause", type=float, default=0)
+    args = parser.parse_args()
+    if args.what == "serve":
+        serve(args.address, args.port)
+    else:
+        Client(args).run()
+
+
+if __name__ == "__main__":
+    main()

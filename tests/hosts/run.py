@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Two hosts, in network namespaces of their own on one cable: connections between them by the stack.
+
+  tests/hosts/run.py [--filter TEXT] [--seed N] [--keep]
+
+Every byte is compared, and each case says how many connections the stacks must have taken. The last line is
+`hosts: N passed, N failed`.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from testkit import console
+from testkit.failure import Failure
+from testkit.namespaces import Namespace, link
+from testkit.paths import built
+from testkit.process import Process
+from testkit.testbed import Testbed
+from testkit.wait import until
+
+PEER = Path(__file__).with_name("peer.py")
+PORT = 9000
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+class Host:
+    """A host: a namespace with a broker, and a stack if it is to have one."""
+
+    def __init__(self, bed, name, number):
+        self.bed = bed
+        self.name = name
+        self.namespace = Namespace(name)
+        bed.stack.callback(self.namespace.remove)
+        self.device = f"{name}0"
+        self.addresses = {4: f"10.9.0.{number}", 6: f"fd09::{number}"}
+        self.stack = None
+
+    def start_broker(self):
+        broker = self.process("broker", [self.bed.programs_in / "sidestepd"])
+        until(lambda: subprocess.run(self.around([self.bed.programs_in / "sidestep", "status"]),
+                                     capture_output=True).returncode == 0, "the broker to answer", 10, broker.must_run)
+
+    def start_stack(self, *options):
+        ready = self.bed.directory / f"{self.name}.ready"
+        ready.unlink(missing_ok=True)
+        words = [self.bed.programs_in / "sidestep-stack", "--device", self.device, "--ready-file", ready, "--verbose"]
+        self.stack = self.process("stack", [*words, *options])
+        until(ready.exists, "the stack to serve", 20, self.stack.must_run)
+
+    def stop_stack(self):
+        """Ends the stack. Returns how many connections it has taken, and how many it has given back."""
+        self.stack.stop()
+        said = re.search(r"taken (\d+), given back (\d+)", self.stack.output())
+        if not said:
+            raise Failure(f"the stack of {self.name} has not said what it has taken:\n{self.stack.tail()}")
+        self.stack = None
+        return int(said[1]), int(said[2])
+
+    def around(self, words):
+        return self.namespace.around(words)
+
+    def process(self, role, words):
+        process = Process(f"{role} of {self.name}", self.around(words), self.bed.log(f"{role}-{self.name}"), self.bed.env)
+        self.bed.started.append(process)
+        return process
+
+    def program(self, role, words):
+        """A program under `sidestep run`."""
+        return self.process(role, [self.bed.programs_in / "sidestep", "run", "--", *words])
+
+
+class Hosts(Testbed):
+    """Two hosts on one cable."""
+
+    def __init__(self, keep):
+        super().__init__(("ip", "nsenter"), "test", keep)
+        self.started = []
+        self.logs = 0
+
+    def log(self, name):
+        self.logs += 1
+        return self.directory / f"{self.logs:03}-{name}.log"
+
+    def start(self):
+        super().start()
+        self.stack.callback(self.end_all)
+        self.programs_in = built("release", "sidestep", "sidestepd", "sidestep-stack", "libsidestep.so")
+        self.client, self.server = Host(self, "left", 1), Host(self, "right", 2)
+        link(self.client.namespace, self.client.device, self.server.namespace, self.server.device)
+        for host in (self.client, self.server):
+            host.namespace.ip(f"address add {host.addresses[4]}/24 dev {host.device}")
+            host.namespace.ip(f"-6 address add {host.addresses[6]}/64 dev {host.device} nodad")
+            host.start_broker()
+
+    def end_all(self):
+        for process in reversed(self.started):
+            process.kill()
+
+    def exchange(self, *options, family=4, meanwhile=None):
+        """Runs the client against the server. Returns the number of bytes that came back."""
+        address = self.server.addresses[family]
+        server = self.server.program("server", [sys.executable, PEER, "serve", address, PORT])
+        reached = lambda: subprocess.run(  # noqa: E731 - it is used once
+            self.client.around(["bash", "-c", f"exec 3<>/dev/tcp/{address}/{PORT}"]), capture_output=True).returncode == 0
+        until(reached, "the server to listen", 20, server.must_run)
+        client = self.client.program("client", [sys.executable, PEER, "run", address, PORT, *options])
+        if meanwhile:
+            meanwhile()
+        client.wait(90)
+        server.kill()
+        said = json.loads(client.output().strip().splitlines()[-1])
+        if said["wrong"]:
+            raise Failure(f"{len(said['wrong'])} connections went wrong: {said['wrong'][:3]}")
+        return said["bytes"]
+
+
+def exchanged(hosts, *options, family=4, meanwhile=None):
+    if hosts.exchange(*options, family=family, meanwhile=meanwhile) == 0:
+        raise Failure("not a byte came back")
+
+
+def must_have_taken(host, least):
+    taken, returned = host.stop_stack()
+    if taken < least:
+        raise Failure(f"the stack of {host.name} has taken {taken} connections; it must take {least}")
+    if returned != taken:
+        raise Failure(f"the stack of {host.name} has taken {taken} connections and given back {returned}")
+
+
+@case
+def kernel_at_both_ends(hosts, seed):
+    exchanged(hosts, "--connections", "8", "--rounds", "100", "--seed", seed)
+
+
+@case
+def stack_at_both_ends(hosts, seed):
+    both(hosts, lambda: exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed), 12)
+
+
+@case
+def stack_at_both_ends_ipv6(hosts, seed):
+    both(hosts, lambda: exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed, family=6), 12)
+
+
+def both(hosts, work, least):
+    for host in (hosts.client, hosts.server):
+        host.start_stack()
+    work()
+    for host in (hosts.client, hosts.server):
+        must_have_taken(host, least)
+
+
+@case
+def stack_at_the_server(hosts, seed):
+    hosts.server.start_stack()
+    exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed)
+    must_have_taken(hosts.server, 12)
+
+
+@case
+def stack_at_the_client(hosts, seed):
+    hosts.client.start_stack()
+    exchanged(hosts, "--connections", "16", "--rounds", "400", "--seed", seed)
+    must_have_taken(hosts.client, 12)
+
+
+@case
+def stacks_that_come_and_go(hosts, seed):
+    """Each connection is given back in mid-stream, on the same descriptor."""
+    taken = []
+
+    def in_turns():
+        for _ in range(4):
+            for host in (hosts.client, hosts.server):
+                host.start_stack()
+            time.sleep(1)  # for how long they carry: what they have taken by then is checked
+            taken.extend(host.stop_stack() for host in (hosts.client, hosts.server))
+
+    exchanged(hosts, "--connections", "16", "--rounds", "1500", "--pause", "2", "--seed", seed, meanwhile=in_turns)
+    if sum(number for number, _ in taken) < 12 or any(number != returned for number, returned in taken):
+        raise Failure(f"taken and given back: {taken}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--filter", default="")
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--keep", action="store_true")
+    args = parser.parse_args()
+    console.must_be_root("tests/hosts/run.py")
+    console.end_by_signals()
+    passed, failed = 0, 0
+    for run_case in (run_case for run_case in CASES if args.filter in run_case.__name__):
+        began = time.monotonic()
+        try:
+            with Hosts(args.keep) as hosts:
+                run_case(hosts, args.seed)
+            passed += 1
+            print(f"ok    {run_case.__name__} ({time.monotonic() - began:.1f} s)", flush=True)
+        except Failure as failure:
+            failed += 1
+            print(f"FAIL  {run_case.__name__}: {failure}", flush=True)
+    print(f"hosts: {passed} passed, {failed} failed")
+    sys.exit(1 if failed or not passed else 0)
+
+
+if __name__ == "__main__":
+    main()
