@@ -32,6 +32,12 @@ pub enum NotTaken {
     /// The timestamps' clock counts microseconds (a feature of the route).
     #[error("the timestamps' clock counts microseconds (tcp_usec_ts)")]
     MicrosecondClock,
+    /// The peer has announced a smaller MSS than the kernel restores (88 bytes).
+    #[error("the peer accepts segments of {mss} bytes only")]
+    TinySegments {
+        /// The peer's MSS option.
+        mss: u32,
+    },
     /// An urgent byte is unread, has been read while bytes before it have not, or is announced.
     #[error("urgent data are pending (MSG_OOB)")]
     Urgent,

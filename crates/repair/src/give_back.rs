@@ -2,10 +2,9 @@
 
 use crate::buffers::Grown;
 use crate::kernel::{CallError, named};
-use crate::options;
 use crate::queues;
 use crate::repair::{self, Queue};
-use crate::state::State;
+use crate::state::{State, Window};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use rustix::net::{bind, connect, getsockname};
@@ -39,6 +38,12 @@ pub enum Contradiction {
     /// One address of IPv4, and one of IPv6.
     #[error("the addresses belong to different families")]
     Families,
+    /// More than 65535 << 14 bytes (RFC 7323).
+    #[error("a window is larger than TCP can announce")]
+    Window,
+    /// Not what a take can have found.
+    #[error("the MSS is not between 88 and 65535")]
+    Mss,
 }
 
 /// Why a connection was not given back, and what the socket is now.
@@ -101,6 +106,9 @@ pub fn abandon(fd: impl AsFd) -> Result<(), CallError> {
     repair::turn_off_quietly(fd)
 }
 
+/// The largest field, and the largest shift (RFC 7323).
+const LARGEST_WINDOW: u32 = 0xffff << 14;
+
 /// A connection to rebuild, with the bytes at their places.
 struct Plan<'a> {
     state: &'a State,
@@ -121,6 +129,13 @@ impl<'a> Plan<'a> {
         if state.local.is_ipv4() != state.remote.is_ipv4() {
             return Err(Contradiction::Families);
         }
+        let Window { snd_wnd, max_window, rcv_wnd, .. } = state.window;
+        if [snd_wnd, max_window, rcv_wnd].iter().any(|window| *window > LARGEST_WINDOW) {
+            return Err(Contradiction::Window);
+        }
+        if !(repair::SMALLEST_MSS..=u32::from(u16::MAX)).contains(&state.mss) {
+            return Err(Contradiction::Mss);
+        }
         let unread: usize = queues.unread.iter().map(|part| part.len()).sum();
         let unread = u32::try_from(unread).map_err(|_| Contradiction::Unread)?;
         let (sent_first, unsent_first) = first.split_at(in_flight.min(first.len()));
@@ -140,10 +155,9 @@ impl<'a> Plan<'a> {
         repair::set_start_of_queue(fd, Queue::Send, state.snd_una)?;
         repair::set_start_of_queue(fd, Queue::Receive, self.first_unread)?;
         bind_again(fd, &state.local)?;
-        // connect(2) computes the size of segments from this, and would assume the smallest for good.
-        options::TCP_MAXSEG.set(fd, state.mss)?;
+        repair::expect_mss(fd, state.mss)?;
         named("connect(2)", connect(fd, &state.remote))?;
-        options::TCP_MAXSEG.set(fd, 0)?;
+        repair::expect_no_mss(fd)?;
         repair::set_negotiated(fd, state.mss, state.scales, state.sack, state.timestamps.is_some())?;
         if let Some(clock) = state.timestamps {
             repair::set_timestamp_clock(fd, clock)?;
@@ -180,7 +194,6 @@ fn is_bound(fd: BorrowedFd, local: &SocketAddr) -> bool {
 mod tests {
     use super::*;
     use crate::saved::Saved;
-    use crate::state::Window;
 
     fn state(in_flight: u32) -> State {
         let window = Window { snd_wl1: 0, snd_wnd: 0, max_window: 0, rcv_wnd: 0, rcv_wup: 0 };
@@ -214,6 +227,19 @@ mod tests {
     fn more_in_flight_than_queued_is_impossible() {
         let refused = Plan::new(&state(3), &Queues::new(b"", b"ab")).map(|_| ());
         assert_eq!(refused, Err(Contradiction::InFlight));
+    }
+
+    #[test]
+    fn what_tcp_cannot_announce_is_impossible() {
+        let refusal = |state: &State| Plan::new(state, &Queues::new(b"", b"")).map(|_| ());
+        let mut large = state(0);
+        (large.window.rcv_wnd, large.mss) = (LARGEST_WINDOW, 65535);
+        assert_eq!(refusal(&large), Ok(()));
+        large.window.rcv_wnd += 1;
+        assert_eq!(refusal(&large), Err(Contradiction::Window));
+        for mss in [0, 87, 65536] {
+            assert_eq!(refusal(&State { mss, ..state(0) }), Err(Contradiction::Mss));
+        }
     }
 
     #[test]

@@ -58,6 +58,20 @@ pub(crate) fn set_window(fd: BorrowedFd, window: &Window) -> Result<(), CallErro
     options::TCP_REPAIR_WINDOW.set(fd, [snd_wl1, snd_wnd, max_window, rcv_wnd, rcv_wup])
 }
 
+/// What TCP_MAXSEG accepts. A peer may announce any other size.
+pub(crate) const SMALLEST_MSS: u32 = 88;
+const LARGEST_MSS: u32 = 32767;
+
+/// Makes connect(2) compute the size of segments from the peer's MSS. Without it, connect(2) assumes the smallest for good.
+pub(crate) fn expect_mss(fd: BorrowedFd, mss: u32) -> Result<(), CallError> {
+    options::TCP_MAXSEG.set(fd, mss.min(LARGEST_MSS))
+}
+
+/// Forgets [`expect_mss`].
+pub(crate) fn expect_no_mss(fd: BorrowedFd) -> Result<(), CallError> {
+    options::TCP_MAXSEG.set(fd, 0)
+}
+
 /// Kinds of TCP options (netinet/tcp.h).
 const TCPOPT_MAXSEG: u32 = 2;
 const TCPOPT_WINDOW: u32 = 3;

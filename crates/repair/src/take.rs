@@ -76,7 +76,11 @@ fn park(fd: BorrowedFd, saved: Saved, info: &Info) -> Result<Taken, TakeError> {
     saved.park(fd)?;
     let local = address("getsockname(2)", getsockname(fd))?;
     let remote = address("getpeername(2)", getpeername(fd).and_then(|peer| peer.ok_or(Errno::NOTCONN)))?;
+    // In repair mode, this is what the peer has announced.
     let mss = options::TCP_MAXSEG.get(fd)?;
+    if mss < repair::SMALLEST_MSS {
+        return Err(NotTaken::TinySegments { mss }.into());
+    }
     let timestamps = match info.options() & TIMESTAMPS {
         0 => None,
         _ => Some(repair::timestamp_clock(fd)?),

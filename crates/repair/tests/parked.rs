@@ -262,11 +262,6 @@ fn a_state_that_the_kernel_refuses_is_detached() {
         },
         {
             let mut state = taken.state;
-            state.mss = 0x10_0000;
-            state
-        },
-        {
-            let mut state = taken.state;
             state.local = "192.0.2.77:7".parse().expect("an address");
             state
         },

@@ -91,15 +91,13 @@ fn dial(wire: &Wire, far: SocketAddr, prepare: impl FnOnce(&OwnedFd) + Send) -> 
 
 #[test]
 fn a_port_that_the_program_has_bound() {
-    let wire = Wire::new(1500);
     for address in [near(Family::V4), Ipv4Addr::UNSPECIFIED.into()] {
+        let wire = Wire::new(1500);
         let (near, far) = dial(&wire, (far(Family::V4), 0).into(), |near| {
             bind(near, &SocketAddr::new(address, 4321)).expect("bind");
         });
         there_and_back(&wire, &near);
-        // The far end closes first, so that the port is free again.
-        far.set_nonblocking(false).expect("O_NONBLOCK");
-        raw::set(&near, SOL_SOCKET, libc::SO_LINGER, &[1i32.to_ne_bytes(), [0; 4]].concat()).expect("SO_LINGER");
+        end(near, far);
     }
 }
 

@@ -220,6 +220,28 @@ fn a_signature_shows_as_memory_and_goes_on() {
     }
 }
 
+/// A peer announces any MSS that it likes. What cannot be given back is not taken.
+#[test]
+fn any_mss_of_the_peer() {
+    for (mss, announced) in [(48, 48), (87, 87), (88, 88), (100, 100), (32768, 32768), (65000, 65000)] {
+        let wire = Wire::new(1500);
+        wire.far.ip(&format!("route change 192.0.2.0/24 dev {DEVICE} advmss {mss}"));
+        let (near, far) = wire.connect(&USUAL);
+        match take(&near) {
+            Err(TakeError::NotTaken(NotTaken::TinySegments { mss })) => assert!(mss == announced && mss < 88, "{mss}"),
+            taken => {
+                let taken = taken.expect("take");
+                assert!(taken.state.mss == announced && announced >= 88, "{}", taken.state.mss);
+                give_back(&near, &taken.state, &Queues::new(b"", b"")).expect("give back");
+                let again = take(&near).expect("take again");
+                assert_eq!((again.state.mss, again.path.mss), (announced, taken.path.mss));
+                give_back(&near, &again.state, &Queues::new(b"", b"")).expect("give back again");
+            }
+        }
+        finish(near, far, &mut Expected::new(1), &mut Expected::new(2), 10_000);
+    }
+}
+
 #[test]
 fn without_the_capability() {
     let wire = Wire::new(1500);
