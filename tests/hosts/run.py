@@ -106,7 +106,7 @@ class Hosts(Testbed):
 
     def end_all(self):
         for process in reversed(self.started):
-            process.kill()
+            process.destroy()
 
     def exchange(self, *options, family=4, meanwhile=None):
         """Runs the client against the server. Returns the number of bytes that came back."""
@@ -119,7 +119,7 @@ class Hosts(Testbed):
         if meanwhile:
             meanwhile()
         client.wait(90)
-        server.kill()
+        server.destroy()
         said = json.loads(client.output().strip().splitlines()[-1])
         if said["wrong"]:
             raise Failure(f"{len(said['wrong'])} connections went wrong: {said['wrong'][:3]}")

@@ -97,6 +97,21 @@ pub fn give_back(fd: impl AsFd, state: &State, queues: &Queues) -> Result<(), Gi
     restored.map_err(|source| GiveBackError::Live { unqueued: 0, source })
 }
 
+/// Makes the queues of a parked socket empty, so that its timers have nothing to send: a parked socket sends bytes in flight again
+/// and again, and the peer answers them. The connection stays parked. The caller keeps the bytes ([`crate::Taken`]) for
+/// [`give_back`]. Pollers see what they see during a give-back.
+pub fn empty(fd: impl AsFd, state: &State) -> Result<(), GiveBackError> {
+    let fd = fd.as_fd();
+    let snd_wnd = state.window.snd_wnd.saturating_sub(state.in_flight());
+    let window = Window { snd_wnd, ..state.window };
+    let ahead = State { snd_una: state.snd_nxt, window, ..*state };
+    let queues = Queues::new(&[], &[]);
+    let plan = Plan::new(&ahead, &queues)?;
+    repair::turn_on(fd).map_err(GiveBackError::Parked)?;
+    repair::disconnect(fd).map_err(GiveBackError::Parked)?;
+    plan.rebuild(fd, &mut Grown::default()).map_err(GiveBackError::Detached)
+}
+
 /// Gives up a connection that is parked or detached. The program finds its socket closed with ECONNABORTED. No packet is sent: the
 /// kernel answers the peer's next segment with a reset, if that segment reaches it.
 pub fn abandon(fd: impl AsFd) -> Result<(), CallError> {

@@ -38,7 +38,7 @@ mod state;
 mod take;
 
 pub use examine::{NotTaken, examine};
-pub use give_back::{Contradiction, GiveBackError, Queues, abandon, give_back};
+pub use give_back::{Contradiction, GiveBackError, Queues, abandon, empty, give_back};
 pub use kernel::CallError;
 pub use saved::{Keepalive, Saved};
 pub use state::{Path, Profile, Scales, State, Taken, TimestampClock, Window};

@@ -61,11 +61,19 @@ impl Carried {
     fn taken(socket: BorrowedFd, path: &Path, ring: usize, now: u64) -> Result<(Connection, Taken), Cause> {
         let taken = sidestep_repair::take(socket).map_err(Cause::Take)?;
         let carried = Self::resumed(socket, &taken, path, ring, now);
-        if carried.is_err() {
+        let Ok(connection) = carried else {
             // Nothing has moved since, so the kernel goes on as it was.
             let _ = sidestep_repair::undo(socket, &taken.state.saved);
+            return carried.map(|connection| (connection, taken));
+        };
+        if !taken.unacknowledged.is_empty()
+            && let Err(error) = sidestep_repair::empty(socket, &taken.state)
+        {
+            let queues = Queues::new(&[], &taken.unacknowledged);
+            let _ = sidestep_repair::give_back(socket, &taken.state, &queues);
+            return Err(Cause::Empty(error));
         }
-        carried.map(|connection| (connection, taken))
+        Ok((connection, taken))
     }
 
     fn resumed(socket: BorrowedFd, taken: &Taken, path: &Path, ring: usize, now: u64) -> Result<Connection, Cause> {

@@ -23,6 +23,9 @@ pub enum Cause {
     /// The kernel does not give the connection away.
     #[error("the kernel keeps the connection")]
     Take(#[source] sidestep_repair::TakeError),
+    /// The kernel's queues could not be emptied.
+    #[error("the kernel keeps what it has sent")]
+    Empty(#[source] sidestep_repair::GiveBackError),
     /// The state that the kernel tells fits no fast path.
     #[error("the connection does not fit the fast path")]
     Resume(#[source] sidestep_tcp::ResumeError),
