@@ -9,9 +9,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
-use sidestep_repair::{GiveBackError, Queues, Taken, abandon, give_back, take, undo};
+use sidestep_repair::{GiveBackError, Queues, Taken, abandon, empty, give_back, take, undo};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 fn connection() -> (Wire, TcpStream, TcpStream) {
     let wire = Wire::shaped(&USUAL);
@@ -62,6 +63,29 @@ fn give_back_sends_one_probe() {
     back(&near, &taken);
     assert_eq!(wire.counted(port), 1);
     end(near, far);
+}
+
+/// A parked socket sends bytes in flight again, until they are taken out of its queue.
+#[test]
+fn an_emptied_socket_sends_nothing_again() {
+    let (wire, near, far) = connection();
+    let mut to_far = Expected::new(1);
+    wire.close();
+    assert_eq!(to_far.write(&near, 1000), 1000);
+    let taken = take(&near).expect("take");
+    assert_eq!(taken.unacknowledged.len(), 1000);
+    let port = near.local_addr().expect("local").port();
+    wire.count(port);
+    let began = Instant::now();
+    until("the kernel sends again", || wire.counted(port) > 1);
+    empty(&near, &taken.state).expect("empty");
+    let sent = wire.counted(port);
+    // The time to the next one at least doubles each time.
+    std::thread::sleep(3 * began.elapsed());
+    assert_eq!(wire.counted(port), sent);
+    back(&near, &taken);
+    wire.open();
+    finish(near, far, &mut to_far, &mut Expected::new(2), 10_000);
 }
 
 #[test]
