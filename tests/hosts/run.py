@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two hosts, in network namespaces of their own on one cable: connections between them by the stack.
 
-  tests/hosts/run.py [--filter TEXT] [--seed N] [--keep]
+  tests/hosts/run.py [--filter TEXT] [--seed N] [--stack PATH] [--keep]
 
 Every byte is compared, and each case says how many connections the stacks must have taken. The last line is
 `hosts: N passed, N failed`.
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from testkit import console
 from testkit.failure import Failure
 from testkit.namespaces import Namespace, link
-from testkit.paths import built
+from testkit.paths import TARGET, built
 from testkit.process import Process
 from testkit.testbed import Testbed
 from testkit.wait import until
@@ -55,7 +55,7 @@ class Host:
     def start_stack(self, *options):
         ready = self.bed.directory / f"{self.name}.ready"
         ready.unlink(missing_ok=True)
-        words = [self.bed.programs_in / "sidestep-stack", "--device", self.device, "--ready-file", ready, "--verbose"]
+        words = [self.bed.stack_program, "--device", self.device, "--ready-file", ready, "--verbose"]
         self.stack = self.process("stack", [*words, *options])
         until(ready.exists, "the stack to serve", 20, self.stack.must_run)
 
@@ -77,15 +77,17 @@ class Host:
         return process
 
     def program(self, role, words):
-        """A program under `sidestep run`."""
-        return self.process(role, [self.bed.programs_in / "sidestep", "run", "--", *words])
+        """A program under `sidestep run`. On a busy machine operations are too far apart for the default threshold."""
+        run = [self.bed.programs_in / "sidestep", "run", "--upgrade-after", "8ops", "--"]
+        return self.process(role, [*run, *words])
 
 
 class Hosts(Testbed):
     """Two hosts on one cable."""
 
-    def __init__(self, keep):
+    def __init__(self, stack_program, keep):
         super().__init__(("ip", "nsenter"), "test", keep)
+        self.stack_program = stack_program
         self.started = []
         self.logs = 0
 
@@ -96,7 +98,7 @@ class Hosts(Testbed):
     def start(self):
         super().start()
         self.stack.callback(self.end_all)
-        self.programs_in = built("release", "sidestep", "sidestepd", "sidestep-stack", "libsidestep.so")
+        self.programs_in = built("release", "sidestep", "sidestepd", "libsidestep.so")
         self.client, self.server = Host(self, "left", 1), Host(self, "right", 2)
         link(self.client.namespace, self.client.device, self.server.namespace, self.server.device)
         for host in (self.client, self.server):
@@ -106,6 +108,7 @@ class Hosts(Testbed):
 
     def end_all(self):
         for process in reversed(self.started):
+            process.popen.terminate()
             process.destroy()
 
     def exchange(self, *options, family=4, meanwhile=None):
@@ -197,6 +200,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--filter", default="")
     parser.add_argument("--seed", default="1")
+    parser.add_argument("--stack", type=Path, default=TARGET / "debug" / "sidestep-stack")
     parser.add_argument("--keep", action="store_true")
     args = parser.parse_args()
     console.must_be_root("tests/hosts/run.py")
@@ -205,7 +209,7 @@ def main():
     for run_case in (run_case for run_case in CASES if args.filter in run_case.__name__):
         began = time.monotonic()
         try:
-            with Hosts(args.keep) as hosts:
+            with Hosts(args.stack, args.keep) as hosts:
                 run_case(hosts, args.seed)
             passed += 1
             print(f"ok    {run_case.__name__} ({time.monotonic() - began:.1f} s)", flush=True)
