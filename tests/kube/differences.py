@@ -5,8 +5,8 @@ What is not in this list must be the same in all of them, and what is in it must
 
 from collections import namedtuple
 
-# `applies` is asked with a probe and what the API says of it; `seen` has what those see that differ, in the words of a
-# prober. Whoever is not in `seen` sees what the API says.
+# `applies` gets a probe and the result that the API requires; `seen` has the results of the worlds that differ, in the
+# words of a prober. Worlds that are not in `seen` have the result that the API requires.
 Difference = namedtuple("Difference", "name about applies seen")
 
 SIDESTEP = "sidestep"
@@ -97,24 +97,24 @@ DIFFERENCES = [
 
 
 def difference_of(probe, expected):
-    """The one that concerns this probe, or None."""
+    """The difference that applies to this probe, or None."""
     return next((d for d in DIFFERENCES if d.applies(probe, expected)), None)
 
 
 def in_words(expected):
-    """What a prober says where it sees what the API says."""
+    """What a prober reports if it sees what the API requires."""
     if expected.verdict == "served":
         return expected.backends
     return REFUSED if expected.verdict == "refused" else SILENCE
 
 
 def expected_by(kind, probe, expected):
-    """What is to be seen in a world of that kind: names, and whether one of them is to be seen instead of all."""
+    """The expected result in a world of that kind: names, and whether only one of them is expected instead of all."""
     difference = difference_of(probe, expected)
     if difference and kind in difference.seen:
         words, is_sticky = difference.seen[kind], False
     else:
         words, is_sticky = in_words(expected), expected.sticky
-    # An unconnected socket hears nothing of a packet that comes back as refused.
+    # The kernel does not report a refused packet to an unconnected socket.
     is_by_packet = kind != SIDESTEP or not probe.is_service
     return (SILENCE if words == REFUSED and "sendto" in probe.how and is_by_packet else words), is_sticky
