@@ -87,7 +87,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "closed-while-watched-ends",
-        sentence: "The connection ends at the close, where the kernel keeps it until the wait is over.",
+        sentence: "The connection ends at that wake-up, while the kernel keeps it until the wait is over.",
         ends: true,
         holds: |c| tells_of_an_end(&c.line.text) && !tells_of_an_end(&c.plain.text) && closes_what_is_watched(c),
     },

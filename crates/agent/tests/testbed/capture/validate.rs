@@ -66,7 +66,11 @@ fn what_is_in_the_way_of_validation_is_said() {
     // All users of the trial are the proxy's.
     let everybody = ["-i", "*", "-u", "65534,0,1000", "-g", "65534,0,1000", "--run-validation"];
     let done = capture(&node, &pod, &everybody);
-    assert!(!done.status.success() && said(&done).contains("no connection of a program is captured"), "{}", said(&done));
+    assert!(
+        !done.status.success() && said(&done).contains("no connection of a program is captured"),
+        "{}",
+        said(&done)
+    );
     // A program was detached by somebody else.
     assert!(capture(&node, &pod, &ALL).status.success());
     std::fs::remove_file(node.pins().join("services/links/getpeername4")).unwrap();
